@@ -1,0 +1,2 @@
+//! The program `lightwait`.
+fn main() {}

@@ -1,0 +1,186 @@
+//! Every knob of a host: its default, its unit, and where the default comes from.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use crate::frame::Capabilities;
+use crate::host::address::Cidr;
+use crate::time::Duration;
+
+/// The configuration of one host (one shard has one).
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What the device can do.
+    pub device: Capabilities,
+    /// Our hardware address (ignored on a medium without one).
+    pub hardware: [u8; 6],
+    /// Our addresses, each with the prefix that is on-link.
+    pub addresses: Vec<Cidr>,
+    /// Ranges of addresses that are ours as well: answered, and used for active opens, but not
+    /// announced one by one; the peer needs a route to them through one of `addresses`.
+    pub ranges: Vec<Cidr>,
+    /// Gateways: the next hop for what is not on-link, at most one an IP version.
+    pub gateways: Vec<IpAddr>,
+    /// Take addresses, prefix and default route from router advertisements (RFC 4862).
+    pub autoconfigure: bool,
+    /// This shard's part of the ephemeral ports: first and last, inclusive. RFC 6335 §6 gives
+    /// 49152–65535; we use RFC 6056 §3.2's wider 1024–65535 with randomised order.
+    pub ephemeral_ports: (u16, u16),
+    /// TCP.
+    pub tcp: TcpConfig,
+    /// Bounds on memory and on work.
+    pub limits: Limits,
+    /// Secret of this process: keys of ISNs, cookies, timestamps, hashes and port order. The
+    /// platform draws it from its random source; a simulator from its seed.
+    pub secret: [u8; 32],
+}
+
+/// How TCP behaves; per-connection values are the initial ones of its sockets.
+#[derive(Clone, Debug)]
+pub struct TcpConfig {
+    /// Offer and use window scaling (RFC 7323 §2).
+    pub window_scaling: bool,
+    /// Offer and use timestamps (RFC 7323 §3).
+    pub timestamps: bool,
+    /// Offer and use selective acknowledgements (RFC 2018).
+    pub sack: bool,
+    /// Initial congestion window, in segments (RFC 6928: 10).
+    pub initial_window_segments: u32,
+    /// RTO before any measurement (RFC 6298 §2.1: 1 s).
+    pub initial_rto: Duration,
+    /// Least variance term of the RTO: RTO = SRTT + max(G, 4·RTTVAR, floor). 200 ms covers a
+    /// receiver's delayed ACK (Aron & Druschel 1999, §4).
+    pub rto_floor: Duration,
+    /// Largest RTO after back-off (RFC 6298 §2.4: at least 60 s).
+    pub rto_max: Duration,
+    /// Give up a handshake after this long (RFC 9293 MUST-23 for SYN: R2 at least 3 minutes).
+    pub syn_timeout: Duration,
+    /// Give up when data stays unacknowledged this long (RFC 9293 MUST-20, SHLD-11: R2 at least
+    /// 100 s; RFC 5482's user timeout replaces it).
+    pub user_timeout: Duration,
+    /// Longest delay of an ACK (RFC 9293 MUST-58: below 500 ms).
+    pub delayed_ack: Duration,
+    /// Segments acknowledged at once at a connection's start, before delaying begins.
+    pub quick_acks: u8,
+    /// Nagle's algorithm on by default (RFC 9293 SHLD-7).
+    pub nagle: bool,
+    /// Idle time before the first keepalive probe, when a socket asks for them (RFC 9293 MUST-28:
+    /// at least 2 h by default).
+    pub keepalive_idle: Duration,
+    /// Time between keepalive probes.
+    pub keepalive_interval: Duration,
+    /// Unanswered probes after which the connection fails.
+    pub keepalive_probes: u8,
+    /// How long an orphan waits for the peer's FIN in FIN-WAIT-2.
+    pub fin_wait_2_timeout: Duration,
+    /// TIME-WAIT, 2·MSL (RFC 9293 MUST-13). RFC 9293 says MSL = 2 min; the field uses 30 s.
+    pub time_wait: Duration,
+    /// Send buffer of a socket, in bytes.
+    pub send_buffer_bytes: u32,
+    /// Receive window a socket starts with, in bytes.
+    pub initial_receive_window_bytes: u32,
+    /// Largest receive window right-sizing may grow to, in bytes; decides the scale at the SYN.
+    pub max_receive_window_bytes: u32,
+    /// MSS announced at most, in bytes; 0: whatever the device's MTU gives.
+    pub mss_max: u16,
+    /// Least MSS accepted from a peer, in bytes: a smaller announcement is raised to it.
+    pub mss_min: u16,
+}
+
+/// Bounds: nothing grows past them; reaching one is counted.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections with a control block, at most.
+    pub connections: usize,
+    /// Half-open passive connections kept as state; beyond it SYN cookies.
+    pub syn_cache: usize,
+    /// TIME-WAIT records; beyond it the oldest goes.
+    pub time_wait: usize,
+    /// Connections without a user that still close.
+    pub orphans: usize,
+    /// Pages of 4 KiB for send and receive buffers together.
+    pub pages: usize,
+    /// Bytes of receive window promised to all peers together.
+    pub receive_window_bytes: u64,
+    /// Frames one connection may emit in a turn.
+    pub frames_per_turn: usize,
+    /// Answers to strangers (RST, ICMP errors) a second.
+    pub replies_per_second: u32,
+    /// Challenge ACKs a second, all connections together (RFC 5961 §7).
+    pub challenge_acks_per_second: u32,
+    /// Entries in the neighbour cache.
+    pub neighbours: usize,
+    /// Frames waiting for neighbours, all together.
+    pub neighbour_queue: usize,
+    /// Packets being reassembled from fragments.
+    pub reassemblies: usize,
+    /// Path MTUs remembered.
+    pub path_mtus: usize,
+}
+
+impl Default for TcpConfig {
+    fn default() -> Self {
+        TcpConfig {
+            window_scaling: true,
+            timestamps: true,
+            sack: true,
+            initial_window_segments: 10,
+            initial_rto: Duration::from_secs(1),
+            rto_floor: Duration::from_millis(200),
+            rto_max: Duration::from_secs(60),
+            syn_timeout: Duration::from_secs(180),
+            user_timeout: Duration::from_secs(300),
+            delayed_ack: Duration::from_millis(40),
+            quick_acks: 16,
+            nagle: true,
+            keepalive_idle: Duration::from_secs(7200),
+            keepalive_interval: Duration::from_secs(75),
+            keepalive_probes: 9,
+            fin_wait_2_timeout: Duration::from_secs(60),
+            time_wait: Duration::from_secs(60),
+            send_buffer_bytes: 1 << 20,
+            initial_receive_window_bytes: 64 << 10,
+            max_receive_window_bytes: 4 << 20,
+            mss_max: 0,
+            mss_min: 88,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections: 1 << 20,
+            syn_cache: 4096,
+            time_wait: 1 << 20,
+            orphans: 65_536,
+            pages: 1 << 18,
+            receive_window_bytes: 4 << 30,
+            frames_per_turn: 64,
+            replies_per_second: 1000,
+            challenge_acks_per_second: 1000,
+            neighbours: 4096,
+            neighbour_queue: 256,
+            reassemblies: 16,
+            path_mtus: 1024,
+        }
+    }
+}
+
+impl Config {
+    /// A host on `device` with one address, every other knob at its default.
+    pub fn new(device: Capabilities, address: Cidr, secret: [u8; 32]) -> Self {
+        Config {
+            device,
+            hardware: [2, 0, 0, 0, 0, 1],
+            addresses: Vec::from([address]),
+            ranges: Vec::new(),
+            gateways: Vec::new(),
+            autoconfigure: false,
+            ephemeral_ports: (1024, 65535),
+            tcp: TcpConfig::default(),
+            limits: Limits::default(),
+            secret,
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Frames between the host and a device, with their offload facts.
+//!
+//! A received frame is borrowed for the length of one call. A frame to transmit is `head`, bytes
+//! that the host wrote, followed by `tail`, slices of send buffers that are shared and not copied.
+//! A frame whose checksum the host must compute has its payload copied into the head, checksum and
+//! copy in one pass; a frame whose checksum is left to the device refers to the buffers.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::ops::Deref;
+
+use crate::tcp::pool::Page;
+
+/// What a device's frames start with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// An Ethernet II header (RFC 894).
+    Ethernet,
+    /// An IPv4 or IPv6 header, told apart by the version field.
+    Ip,
+}
+
+/// What a device can do, told once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// What its frames start with.
+    pub medium: Medium,
+    /// The largest IP packet it carries, in bytes.
+    pub mtu: u16,
+    /// It completes the TCP checksum of frames marked [`TxChecksum::Partial`].
+    pub checksum: bool,
+    /// The largest IP packet it takes to cut into segments itself; 0 if it cannot.
+    pub segmentation: u32,
+}
+
+impl Capabilities {
+    /// A plain device: no offload at all.
+    pub const fn plain(medium: Medium, mtu: u16) -> Self {
+        Capabilities { medium, mtu, checksum: false, segmentation: 0 }
+    }
+}
+
+/// What is known of a received frame's TCP checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum RxChecksum {
+    /// Nothing: verify it.
+    #[default]
+    Unknown,
+    /// The device has verified it, or its sender on this machine has left it undone.
+    Good,
+}
+
+/// A frame that has arrived, borrowed from the device.
+#[derive(Clone, Copy, Debug)]
+pub struct RxFrame<'a> {
+    /// The whole frame, from its link header (or IP header, by the medium) on.
+    pub bytes: &'a [u8],
+    /// What is known of its transport checksum.
+    pub checksum: RxChecksum,
+    /// The payload size of the TCP segments that were joined into this one; 0 if it is a single
+    /// one. ACK decisions count segments of this size.
+    pub segment_size: u16,
+}
+
+impl<'a> RxFrame<'a> {
+    /// A frame of which nothing more is known than its bytes.
+    pub fn plain(bytes: &'a [u8]) -> Self {
+        RxFrame { bytes, checksum: RxChecksum::Unknown, segment_size: 0 }
+    }
+}
+
+/// What is left to the device to do about a frame's transport checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum TxChecksum {
+    /// Nothing: it is complete, or there is none.
+    #[default]
+    Complete,
+    /// The field holds the folded sum of the pseudo-header, not complemented: sum the frame from
+    /// `start` to its end and store the complement at `start + offset` (as virtio's csum_start and
+    /// csum_offset).
+    Partial {
+        /// Where the transport header starts, in bytes from the start of the frame.
+        start: u16,
+        /// Where the checksum field is, in bytes from `start`.
+        offset: u16,
+    },
+}
+
+/// How the device is to cut a large frame into segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segmentation {
+    /// TCP payload bytes in each segment but the last.
+    pub size: u16,
+    /// Bytes of link, IP and TCP header, repeated before each segment.
+    pub header_len: u16,
+    /// IPv6 if true, else IPv4.
+    pub ipv6: bool,
+}
+
+/// A piece of a send buffer, shared with a frame for as long as the frame lives.
+#[derive(Clone, Debug)]
+pub enum Slice {
+    /// Bytes `start..end` of a pool page.
+    Page {
+        /// The page.
+        page: Arc<Page>,
+        /// The first byte.
+        start: u16,
+        /// One past the last byte.
+        end: u16,
+    },
+    /// The application's own bytes.
+    Bytes(Bytes),
+}
+
+impl Deref for Slice {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Slice::Page { page, start, end } => {
+                &page.bytes()[usize::from(*start)..usize::from(*end)]
+            }
+            Slice::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+/// A frame to transmit.
+#[derive(Clone, Debug, Default)]
+pub struct Frame {
+    /// Bytes written by the host: the headers, and the payload if it was copied.
+    pub head: Vec<u8>,
+    /// Payload shared with the send buffer; follows the head on the wire.
+    pub tail: Vec<Slice>,
+    /// What is left to do about the transport checksum.
+    pub checksum: TxChecksum,
+    /// How to cut it, if it is larger than the MTU.
+    pub segmentation: Option<Segmentation>,
+}
+
+impl Frame {
+    /// Bytes in the whole frame.
+    pub fn len(&self) -> usize {
+        self.head.len() + self.tail.iter().map(|s| s.len()).sum::<usize>()
+    }
+
+    /// True if there are no bytes in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Appends the whole frame's bytes to `out`.
+    pub fn copy_to(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.head);
+        for slice in &self.tail {
+            out.extend_from_slice(slice);
+        }
+    }
+
+    fn reset(&mut self) {
+        self.head.clear();
+        self.tail.clear();
+        self.checksum = TxChecksum::Complete;
+        self.segmentation = None;
+    }
+}
+
+/// A device's transmit batch: at most `capacity` frames, filled by [`Host::emit`](crate::Host::emit)
+/// and taken from the front by the device. What the device does not take stays for the next turn.
+/// Frames' buffers are reused, so a turn in steady state allocates nothing.
+#[derive(Debug)]
+pub struct Outbox {
+    queue: VecDeque<Frame>,
+    spare: Vec<Frame>,
+    capacity: usize,
+}
+
+impl Outbox {
+    /// An empty batch of at most `capacity` frames (at least one).
+    pub fn new(capacity: usize) -> Self {
+        Outbox { queue: VecDeque::new(), spare: Vec::new(), capacity: capacity.max(1) }
+    }
+
+    /// How many more frames it takes.
+    pub fn room(&self) -> usize {
+        self.capacity.saturating_sub(self.queue.len())
+    }
+
+    /// Frames waiting for the device.
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// True if no frame waits.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Adds an empty frame at the end and returns it to be written, or `None` when full.
+    pub fn push(&mut self) -> Option<&mut Frame> {
+        if self.room() == 0 {
+            return None;
+        }
+        let frame = self.spare.pop().unwrap_or_default();
+        self.queue.push_back(frame);
+        self.queue.back_mut()
+    }
+
+    /// Takes back the frame last pushed, unsent.
+    pub fn unpush(&mut self) {
+        if let Some(frame) = self.queue.pop_back() {
+            self.recycle(frame);
+        }
+    }
+
+    /// The frames waiting, oldest first.
+    pub fn frames(&self) -> impl Iterator<Item = &Frame> {
+        self.queue.iter()
+    }
+
+    /// The oldest frame.
+    pub fn front(&self) -> Option<&Frame> {
+        self.queue.front()
+    }
+
+    /// Drops the oldest frame: it was sent. Its buffers are kept for reuse.
+    pub fn pop(&mut self) {
+        if let Some(frame) = self.queue.pop_front() {
+            self.recycle(frame);
+        }
+    }
+
+    /// Takes the oldest frame out, buffers and all; give them back with [`Outbox::recycle`].
+    pub fn take(&mut self) -> Option<Frame> {
+        self.queue.pop_front()
+    }
+
+    /// Gives a frame's buffers back for reuse.
+    pub fn recycle(&mut self, mut frame: Frame) {
+        frame.reset();
+        if self.spare.len() < self.capacity {
+            self.spare.push(frame);
+        }
+    }
+
+    /// Drops every frame.
+    pub fn clear(&mut self) {
+        while !self.queue.is_empty() {
+            self.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_outbox_refuses_the_frame_beyond_its_capacity() {
+        let mut outbox = Outbox::new(2);
+        outbox.push().unwrap().head.push(1);
+        outbox.push().unwrap().head.push(2);
+        assert!(outbox.push().is_none());
+        outbox.pop();
+        assert_eq!(outbox.room(), 1);
+        assert_eq!(outbox.front().unwrap().head, [2]);
+        assert!(outbox.push().unwrap().is_empty(), "a reused frame is empty");
+    }
+}

@@ -1,0 +1,36 @@
+//! `lightwait-core`: bytes, TCP, and one IP host, sans I/O.
+//!
+//! Everything here is pure. Nothing reads a clock, draws a random number, opens a file, spawns a
+//! thread or takes a lock: time comes in as an argument, randomness as a seed, frames as bytes.
+//! The crate is `no_std` so that the compiler itself refuses the rest.
+//!
+//! ```text
+//!   frames ──▶ Host::on_frame ─┐
+//!    calls ──▶ Host::send, …  ─┼─▶ dirty connections ──▶ Host::emit ──▶ Outbox ──▶ device
+//!     time ──▶ Host::on_time  ─┘
+//! ```
+//!
+//! Start reading at [`host::Host`], then [`tcp`].
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod config;
+pub mod error;
+pub mod event;
+pub mod frame;
+pub mod host;
+pub mod rng;
+pub mod tcp;
+pub mod time;
+pub mod wire;
+
+pub use config::Config;
+pub use error::{Blame, Error};
+pub use event::{ConnectionId, Event, ListenerId, Readiness};
+pub use frame::{Capabilities, Frame, Medium, Outbox, RxFrame};
+pub use host::Host;
+pub use time::Instant;

@@ -1,0 +1,108 @@
+//! Pages: the memory of send and receive buffers.
+//!
+//! A page is an owned, movable, boxed buffer, so that another thread or io_uring may fill it in safe
+//! Rust. The pool keeps freed pages for reuse and counts what is out against a limit.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// Bytes in a page.
+pub const PAGE_BYTES: usize = 4096;
+
+/// One page of buffer memory.
+#[derive(Debug)]
+pub struct Page(Box<[u8; PAGE_BYTES]>);
+
+impl Page {
+    /// A zeroed page outside any pool.
+    fn new() -> Self {
+        Page(Box::new([0; PAGE_BYTES]))
+    }
+
+    /// All its bytes.
+    pub fn bytes(&self) -> &[u8; PAGE_BYTES] {
+        &self.0
+    }
+
+    /// All its bytes, to be written.
+    pub fn bytes_mut(&mut self) -> &mut [u8; PAGE_BYTES] {
+        &mut self.0
+    }
+}
+
+/// The pages of one shard.
+#[derive(Debug)]
+pub struct PagePool {
+    free: Vec<Page>,
+    in_use: usize,
+    limit: usize,
+}
+
+impl PagePool {
+    /// A pool that hands out at most `limit` pages at a time; it allocates them as they are asked
+    /// for.
+    pub fn new(limit: usize) -> Self {
+        PagePool { free: Vec::new(), in_use: 0, limit }
+    }
+
+    /// A page, or `None` when the limit is reached. Its content is arbitrary.
+    pub fn take(&mut self) -> Option<Page> {
+        if self.in_use >= self.limit {
+            return None;
+        }
+        self.in_use += 1;
+        Some(self.free.pop().unwrap_or_else(Page::new))
+    }
+
+    /// Gives a page back.
+    pub fn put(&mut self, page: Page) {
+        self.discharge(1);
+        if self.free.len() <= self.in_use.max(64) {
+            self.free.push(page);
+        }
+    }
+
+    /// Charges memory that is not the pool's own (an application's `Bytes`), in pages. False if
+    /// that would pass the limit; then nothing is charged.
+    pub fn charge(&mut self, pages: usize) -> bool {
+        let fits = self.available() >= pages;
+        if fits {
+            self.in_use += pages;
+        }
+        fits
+    }
+
+    /// Undoes [`PagePool::charge`], or accounts for a page that was dropped elsewhere.
+    pub fn discharge(&mut self, pages: usize) {
+        assert!(self.in_use >= pages, "more pages given back than taken");
+        self.in_use -= pages;
+    }
+
+    /// Pages out of the pool, or charged to it.
+    pub fn in_use(&self) -> usize {
+        self.in_use
+    }
+
+    /// Pages that can still be taken.
+    pub fn available(&self) -> usize {
+        self.limit - self.in_use
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pool_gives_its_limit_and_not_one_more() {
+        let mut pool = PagePool::new(2);
+        let (a, _b) = (pool.take().unwrap(), pool.take().unwrap());
+        assert!(pool.take().is_none());
+        assert!(!pool.charge(1));
+        pool.put(a);
+        assert!(pool.charge(1));
+        assert!(pool.take().is_none());
+        pool.discharge(1);
+        assert_eq!((pool.in_use(), pool.available()), (1, 1));
+    }
+}

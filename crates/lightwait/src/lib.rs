@@ -1,0 +1,2 @@
+//! `lightwait`: user-level TCP sockets.
+pub mod device;

@@ -1,0 +1,2 @@
+//! The project checks.
+fn main() {}
