@@ -1,0 +1,243 @@
+use super::*;
+use crate::Loss;
+use proptest::prelude::*;
+
+const ZERO: Instant = Instant::ZERO;
+
+fn at_ns(ns: u64) -> Instant {
+    Instant::from_nanos(ns)
+}
+
+/// Everything that ever comes out, with its time of arrival.
+fn drain(link: &mut Link) -> Vec<(Instant, Packet)> {
+    let mut out = Vec::new();
+    while let Some(arrival) = link.deadline() {
+        if arrival > ZERO {
+            let early = link.pop(arrival - Duration::from_nanos(1));
+            assert_eq!(early, None, "nothing comes early");
+        }
+        out.push((arrival, link.pop(arrival).unwrap()));
+    }
+    out
+}
+
+/// What comes out of `count` numbered packets pushed every `gap_ns`.
+fn run(config: LinkConfig, count: u32, gap_ns: u64) -> (Vec<(Instant, u32)>, Counters) {
+    let mut link = Link::new(config);
+    for n in 0..count {
+        link.push(at_ns(u64::from(n) * gap_ns), &n.to_be_bytes());
+    }
+    let number = |p: Packet| u32::from_be_bytes(p.try_into().unwrap());
+    let out = drain(&mut link).into_iter().map(|(at, p)| (at, number(p))).collect();
+    (out, link.counters())
+}
+
+#[test]
+fn a_perfect_link_delivers_at_once_and_in_order() {
+    let (out, counters) = run(LinkConfig::default(), 100, 0);
+    assert!(out.iter().enumerate().all(|(i, &(at, n))| at == ZERO && n == i as u32));
+    let expected = Counters {
+        pushed: 100,
+        pushed_bytes: 400,
+        delivered: 100,
+        delivered_bytes: 400,
+        ..Counters::default()
+    };
+    assert_eq!(counters, expected);
+}
+
+#[test]
+fn rate_and_delay_are_exact() {
+    let mut link = Link::new(LinkConfig {
+        rate_bits_per_second: Some(8_000_000),
+        delay: Duration::from_millis(30),
+        ..LinkConfig::default()
+    });
+    link.push(ZERO, &[0; 1500]);
+    link.push(ZERO, &[0; 500]);
+    link.push(at_ns(10_000_000), &[0; 1000]);
+    let arrivals: Vec<_> = drain(&mut link).iter().map(|(at, _)| at.as_nanos()).collect();
+    assert_eq!(arrivals, [31_500_000, 32_000_000, 41_000_000]);
+}
+
+#[test]
+fn a_busy_serializer_does_not_drift() {
+    // 3 bit/s: a byte takes 2.666… s, which no whole number of nanoseconds expresses.
+    let mut link = Link::new(LinkConfig { rate_bits_per_second: Some(3), ..LinkConfig::default() });
+    for _ in 0..3000 {
+        link.push(ZERO, &[0]);
+    }
+    let last = drain(&mut link).pop().unwrap().0;
+    assert_eq!(last.as_nanos(), 8_000 * 1_000_000_000);
+}
+
+#[test]
+fn the_byte_queue_takes_its_limit_and_not_one_byte_more() {
+    let config = LinkConfig {
+        rate_bits_per_second: Some(8_000_000),
+        queue: QueueLimit::Bytes(3000),
+        ..LinkConfig::default()
+    };
+    let mut link = Link::new(config.clone());
+    link.push(ZERO, &[0; 1500]);
+    link.push(ZERO, &[0; 1500]);
+    assert_eq!(link.counters().overflowed, 0);
+    link.push(ZERO, &[0; 1]);
+    assert_eq!(link.counters().overflowed, 1);
+    // The first packet is out after 1.5 ms: one nanosecond before, its room is still taken.
+    link.push(at_ns(1_499_999), &[0; 1]);
+    assert_eq!(link.counters().overflowed, 2);
+    link.push(at_ns(1_500_000), &[0; 1]);
+    assert_eq!((link.counters().overflowed, drain(&mut link).len()), (2, 3));
+
+    let mut link = Link::new(config);
+    link.push(ZERO, &[0; 3001]);
+    assert_eq!(link.counters().overflowed, 1);
+}
+
+#[test]
+fn the_packet_queue_takes_its_limit_and_not_one_more() {
+    let config = LinkConfig {
+        rate_bits_per_second: Some(1000),
+        queue: QueueLimit::Packets(10),
+        ..LinkConfig::default()
+    };
+    assert_eq!(run(config.clone(), 10, 0).1.overflowed, 0);
+    assert_eq!(run(config, 11, 0).1.overflowed, 1);
+}
+
+#[test]
+fn bytes_on_their_way_are_bounded() {
+    let config = LinkConfig { in_flight_limit_bytes: 40, ..LinkConfig::default() };
+    assert_eq!(run(config.clone(), 10, 0).1.in_flight_overflowed, 0);
+    assert_eq!(run(config, 11, 0).1.in_flight_overflowed, 1);
+}
+
+#[test]
+fn jitter_delays_up_to_its_bound_and_keeps_the_order() {
+    let jitter = Duration::from_millis(4);
+    let config = LinkConfig { delay: Duration::from_millis(1), jitter, ..LinkConfig::default() };
+    let (out, _) = run(config, 10_000, 5_000_000);
+    let late: Vec<u64> =
+        out.iter().map(|&(at, n)| at.as_nanos() - u64::from(n) * 5_000_000).collect();
+    assert!(late.iter().all(|ns| (1_000_000..5_000_000).contains(ns)));
+    let mean = late.iter().sum::<u64>() / late.len() as u64;
+    assert!((2_900_000..3_100_000).contains(&mean), "{mean}");
+    assert!(out.windows(2).all(|w| w[0].1 < w[1].1));
+
+    let (out, _) = run(LinkConfig { jitter, ..LinkConfig::default() }, 10_000, 1000);
+    assert!(out.windows(2).all(|w| w[0].1 < w[1].1 && w[0].0 <= w[1].0));
+}
+
+#[test]
+fn a_reordered_packet_is_overtaken_by_those_within_its_delay() {
+    let config = LinkConfig {
+        reorder: 0.05,
+        reorder_delay: Duration::from_micros(35),
+        ..LinkConfig::default()
+    };
+    let (out, counters) = run(config, 100_000, 10_000);
+    assert!((4700..5300).contains(&counters.reordered), "{counters:?}");
+    let late = out.iter().filter(|&&(at, n)| at != at_ns(u64::from(n) * 10_000)).count();
+    assert_eq!(late as u64, counters.reordered);
+    for (place, &(_, n)) in out.iter().enumerate() {
+        assert!(place as i64 - i64::from(n) <= 3, "35 µs are three packets of 10 µs");
+    }
+    assert!(out.windows(2).any(|w| w[0].1 > w[1].1));
+}
+
+#[test]
+fn loss_duplication_and_corruption_happen_as_often_as_asked_and_are_counted() {
+    let config = LinkConfig {
+        loss: Loss::Uniform(0.1),
+        duplicate: 0.2,
+        corrupt: 0.05,
+        ..LinkConfig::default()
+    };
+    let mut link = Link::new(config);
+    let original = [0x55u8; 64];
+    for _ in 0..50_000 {
+        link.push(ZERO, &original);
+    }
+    let out = drain(&mut link);
+    let c = link.counters();
+    let flipped =
+        |p: &Packet| -> u32 { p.iter().zip(original).map(|(a, b)| (a ^ b).count_ones()).sum() };
+    assert!(out.iter().all(|(_, p)| flipped(p) <= 1));
+    let damaged = out.iter().filter(|(_, p)| flipped(p) == 1).count() as u64;
+    assert_eq!(damaged, c.corrupted);
+    assert_eq!(c.delivered, c.pushed - c.lost + c.duplicated);
+    assert!((4_800..5_200).contains(&c.lost), "{c:?}");
+    assert!((8_700..9_300).contains(&c.duplicated), "{c:?}");
+    assert!((2_550..2_850).contains(&c.corrupted), "{c:?}");
+}
+
+#[test]
+fn a_lost_packet_still_took_its_time_to_send() {
+    let mut link = Link::new(LinkConfig {
+        rate_bits_per_second: Some(8_000_000),
+        loss: Loss::Bursty { first: 1.0, after_loss: 0.0 },
+        ..LinkConfig::default()
+    });
+    link.push(ZERO, &[0; 1000]);
+    link.push(ZERO, &[0; 1000]);
+    assert_eq!(drain(&mut link)[0].0.as_nanos(), 2_000_000);
+}
+
+#[test]
+fn an_empty_packet_passes_a_corrupting_link() {
+    let mut link = Link::new(LinkConfig { corrupt: 1.0, ..LinkConfig::default() });
+    link.push(ZERO, &[]);
+    assert_eq!(drain(&mut link), [(ZERO, Vec::new())]);
+}
+
+#[test]
+fn buffers_are_recycled() {
+    let mut link = Link::new(LinkConfig::default());
+    link.push(ZERO, &[1; 1000]);
+    let packet = link.pop(ZERO).unwrap();
+    let place = packet.as_ptr();
+    link.recycle(packet);
+    link.push(ZERO, &[2; 1000]);
+    let packet = link.pop(ZERO).unwrap();
+    assert_eq!((packet.as_ptr(), &packet[..]), (place, &[2u8; 1000][..]));
+}
+
+fn troubled(seed: u64) -> LinkConfig {
+    LinkConfig {
+        rate_bits_per_second: Some(50_000_000),
+        delay: Duration::from_millis(5),
+        jitter: Duration::from_millis(1),
+        queue: QueueLimit::Packets(64),
+        loss: Loss::Bursty { first: 0.02, after_loss: 0.4 },
+        reorder: 0.05,
+        duplicate: 0.02,
+        corrupt: 0.0,
+        seed,
+        ..LinkConfig::default()
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_same_seed_behaves_the_same(seed: u64, gap_ns in 0u64..100_000) {
+        prop_assert_eq!(run(troubled(seed), 500, gap_ns), run(troubled(seed), 500, gap_ns));
+        let other = run(troubled(seed ^ 1), 500, gap_ns);
+        prop_assert_ne!(run(troubled(seed), 500, gap_ns).0, other.0);
+    }
+
+    #[test]
+    fn every_packet_is_accounted_for(seed: u64, gap_ns in 0u64..20_000, count in 1u32..500) {
+        let (out, c) = run(troubled(seed), count, gap_ns);
+        prop_assert_eq!(c.pushed, u64::from(count));
+        prop_assert_eq!(c.delivered, c.pushed - c.overflowed - c.lost + c.duplicated);
+        prop_assert_eq!(out.len() as u64, c.delivered);
+        prop_assert!(out.windows(2).all(|w| w[0].0 <= w[1].0));
+    }
+
+    #[test]
+    fn without_reordering_the_order_is_kept(seed: u64, gap_ns in 0u64..100_000) {
+        let (out, _) = run(LinkConfig { reorder: 0.0, ..troubled(seed) }, 500, gap_ns);
+        prop_assert!(out.windows(2).all(|w| w[0].1 <= w[1].1));
+    }
+}
