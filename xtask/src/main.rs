@@ -1,2 +1,88 @@
-//! The project checks.
-fn main() {}
+//! The project's own checks: `cargo run -q -p lightwait-xtask -- tidy|purity|licences`.
+//!
+//! Each check is a list of rules; a rule takes a text and gives back findings, so that every rule
+//! is tested by a text that passes and its twin that fails. Exit status: 0 clean, 1 findings, 2 a
+//! bad command line.
+#![forbid(unsafe_code)]
+
+mod licences;
+mod purity;
+mod sources;
+mod tidy;
+
+use std::fmt;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// One broken rule, at one place.
+#[derive(Debug, PartialEq, Eq)]
+struct Finding {
+    /// The file, relative to the repository's root; or the package.
+    place: String,
+    /// The line, counted from 1; 0 stands for the whole file.
+    line: usize,
+    /// What is wrong, and what would be right.
+    text: String,
+}
+
+impl Finding {
+    fn new(place: &str, line: usize, text: impl Into<String>) -> Self {
+        Finding { place: place.to_owned(), line, text: text.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.place, self.text),
+            line => write!(f, "{}:{line}: {}", self.place, self.text),
+        }
+    }
+}
+
+/// What a check gives back: its findings, or why it could not be made.
+type Outcome = Result<Vec<Finding>, String>;
+
+fn main() -> ExitCode {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
+    let mut names = std::env::args().skip(1).peekable();
+    if names.peek().is_none() {
+        eprintln!("usage: lightwait-xtask tidy|purity|licences …");
+        return ExitCode::from(2);
+    }
+    let mut clean = true;
+    for name in names {
+        let outcome = match name.as_str() {
+            "tidy" => tidy::check(root),
+            "purity" => purity::check(root),
+            "licences" => licences::check(root),
+            other => {
+                eprintln!("no check is called {other:?}; there are: tidy, purity, licences");
+                return ExitCode::from(2);
+            }
+        };
+        clean &= report(&name, outcome);
+    }
+    if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Prints what a check found; true if it found nothing.
+fn report(name: &str, outcome: Outcome) -> bool {
+    match outcome {
+        Ok(findings) if findings.is_empty() => {
+            println!("{name}: clean");
+            true
+        }
+        Ok(findings) => {
+            for finding in &findings {
+                println!("{finding}");
+            }
+            println!("{name}: {} found", findings.len());
+            false
+        }
+        Err(why) => {
+            println!("{name}: cannot check: {why}");
+            false
+        }
+    }
+}

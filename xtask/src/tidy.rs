@@ -1,0 +1,31 @@
+//! The house rules that a machine can keep: lengths, widths, names, and the map's arrows.
+
+mod arrows;
+mod functions;
+mod lines;
+
+use std::path::Path;
+
+use crate::sources::{Source, tracked};
+use crate::{Finding, Outcome};
+
+/// Every rule over every tracked file.
+pub(crate) fn check(root: &Path) -> Outcome {
+    let mut findings = Vec::new();
+    for source in tracked(root, &[".rs"])? {
+        findings.extend(check_rust(&source));
+    }
+    for source in tracked(root, &[".md", ".toml", ".ci/run", ".sh"])? {
+        findings.extend(lines::check_words(&source));
+    }
+    findings.extend(arrows::check(&tracked(root, &["Cargo.toml"])?)?);
+    Ok(findings)
+}
+
+/// Every rule over one Rust file.
+fn check_rust(source: &Source) -> Vec<Finding> {
+    let mut findings = lines::check(source);
+    findings.extend(lines::check_words(source));
+    findings.extend(functions::check(source));
+    findings
+}
