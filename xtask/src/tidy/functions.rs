@@ -62,8 +62,7 @@ impl Walk<'_> {
 
     /// Crate roots forbid `unsafe`; only the files of [`UNSAFE_PLACES`] may allow it.
     fn check_unsafe(&mut self, attributes: &[Attribute]) {
-        let has =
-            |level: &str| attributes.iter().any(|a| level_of_unsafe(a).as_deref() == Some(level));
+        let forbids = attributes.iter().any(|a| level_of_unsafe(a).as_deref() == Some("forbid"));
         let is_root = ["src/lib.rs", "src/main.rs"].iter().any(|end| self.path.ends_with(end));
         if is_root && !self.path.starts_with(UNSAFE_CRATE) && !forbids {
             let text = "a crate starts with `#![forbid(unsafe_code)]`";
