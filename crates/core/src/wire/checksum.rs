@@ -1,0 +1,249 @@
+//! The Internet checksum (RFC 1071), in pieces that compose.
+//!
+//! A [`Sum`] is the one's complement sum of some bytes, together with whether their number was odd:
+//! that is all one must know to put two pieces after each other. So the payload's sum may be taken
+//! while it is copied ([`copy_and_sum`]), or cached, and the header's added later.
+//!
+//! ```
+//! use lightwait_core::wire::checksum::{Sum, sum};
+//! let whole = sum(b"Internet checksum");
+//! assert_eq!(whole.fold(), sum(b"Int").then(sum(b"ernet checksum")).fold());
+//! ```
+//!
+//! Sums are taken over native-endian words and turned at the end: the sum does not care
+//! (RFC 1071 §2B).
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+/// The one's complement sum of a piece of bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sum {
+    /// The sum of the native-endian 16-bit words, carries not yet folded in. Below 2^33.
+    value: u64,
+    /// The piece has an odd number of bytes, so what follows starts in the middle of a word.
+    odd: bool,
+}
+
+impl Sum {
+    /// The sum of no bytes at all.
+    pub const ZERO: Sum = Sum { value: 0, odd: false };
+
+    /// This piece followed by `next`.
+    #[must_use]
+    pub const fn then(self, next: Sum) -> Sum {
+        let value = if self.odd { fold(next.value).swap_bytes() as u64 } else { next.value };
+        Sum { value: reduce(self.value + value), odd: self.odd != next.odd }
+    }
+
+    /// This piece followed by the two bytes of a big-endian field.
+    #[must_use]
+    pub const fn then_u16(self, field: u16) -> Sum {
+        self.then(Sum { value: field.to_be() as u64, odd: false })
+    }
+
+    /// The sum folded into 16 bits, not complemented. Of the pseudo-header alone, this is what
+    /// the checksum field holds when the checksum is left to the device
+    /// ([`TxChecksum::Partial`](crate::frame::TxChecksum::Partial)).
+    #[must_use]
+    pub const fn fold(self) -> u16 {
+        u16::from_be(fold(self.value))
+    }
+
+    /// The checksum: the folded sum's complement, as it stands in the checksum field.
+    #[must_use]
+    pub const fn checksum(self) -> u16 {
+        !self.fold()
+    }
+
+    /// True if this is the sum of bytes that contain their own right checksum.
+    #[must_use]
+    pub const fn is_valid(self) -> bool {
+        self.fold() == 0xffff
+    }
+}
+
+/// The sum of `data`.
+#[must_use]
+pub fn sum(data: &[u8]) -> Sum {
+    // Adding 32-bit words into 64 bits needs no carry for 16 GiB, and compiles to vector code.
+    let (words, rest) = data.as_chunks::<4>();
+    let mut value: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    value += u64::from(u32::from_ne_bytes(last));
+    Sum { value: reduce(value), odd: data.len() % 2 == 1 }
+}
+
+/// Bytes copied at a time by [`copy_and_sum`]: they are still in the first-level cache when they
+/// are summed, so memory is read once.
+const COPY_BLOCK_BYTES: usize = 4096;
+
+/// Appends `src` to `out`, and returns its sum, in one pass over memory.
+pub fn copy_and_sum(out: &mut Vec<u8>, src: &[u8]) -> Sum {
+    out.reserve(src.len());
+    // Blocks of an even length: no piece but the last can be odd.
+    src.chunks(COPY_BLOCK_BYTES).fold(Sum::ZERO, |total, block| {
+        out.extend_from_slice(block);
+        total.then(sum(block))
+    })
+}
+
+/// The sum of the pseudo-header of TCP, UDP and ICMPv6: the addresses, the protocol and the length
+/// in bytes of the transport header and payload (RFC 9293 §3.1, RFC 8200 §8.1). The two versions
+/// differ in the layout, which does not change the sum.
+#[must_use]
+pub fn pseudo_header(source: IpAddr, destination: IpAddr, protocol: u8, len: u32) -> Sum {
+    let addresses = match (source, destination) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => sum(&a.octets()).then(sum(&b.octets())),
+        (IpAddr::V6(a), IpAddr::V6(b)) => sum(&a.octets()).then(sum(&b.octets())),
+        (a, b) => panic!("a packet from {a} to {b}"),
+    };
+    addresses.then(sum(&len.to_be_bytes())).then_u16(u16::from(protocol))
+}
+
+/// The checksum after the 16-bit field `old` under it has become `new` (RFC 1624, equation 3).
+#[must_use]
+pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
+    !fold(!checksum as u64 + !old as u64 + new as u64)
+}
+
+/// Stores the checksum of `bytes[start..]` in its two bytes at `start + offset`, which must be zero,
+/// with `pseudo` counted in. For messages that we have just written.
+pub(crate) fn fill(bytes: &mut [u8], start: usize, offset: usize, pseudo: Sum) {
+    let checksum = pseudo.then(sum(&bytes[start..])).checksum();
+    bytes[start + offset..start + offset + 2].copy_from_slice(&checksum.to_be_bytes());
+}
+
+/// Below 2^33, and the same modulo 2^32 - 1, hence modulo 2^16 - 1.
+const fn reduce(value: u64) -> u64 {
+    (value & 0xffff_ffff) + (value >> 32)
+}
+
+/// The 16-bit one's complement sum: zero only if `value` is zero.
+const fn fold(value: u64) -> u16 {
+    let value = reduce(reduce(value));
+    let value = (value & 0xffff) + (value >> 16);
+    let value = (value & 0xffff) + (value >> 16);
+    (value + (value >> 16)) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    /// RFC 1071 §1 word by word, as slow as it is plain.
+    fn plain(data: &[u8]) -> u16 {
+        let mut total = 0u32;
+        for pair in data.chunks(2) {
+            total += u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
+            total = (total & 0xffff) + (total >> 16);
+        }
+        total as u16
+    }
+
+    #[test]
+    fn the_example_of_rfc_1071_section_3() {
+        let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+        assert_eq!(sum(&bytes).fold(), 0xddf2);
+        assert_eq!(sum(&bytes).checksum(), !0xddf2);
+        // "Third": the same bytes split after an odd number of them.
+        assert_eq!(sum(&bytes[..3]).then(sum(&bytes[3..])).fold(), 0xddf2);
+    }
+
+    #[test]
+    fn the_example_of_rfc_1624_section_4() {
+        // HC = 0xdd2f, m = 0x5555, m' = 0x3285: equation 2 gives 0xffff, equation 3 gives 0.
+        assert_eq!(update(0xdd2f, 0x5555, 0x3285), 0x0000);
+    }
+
+    #[test]
+    fn all_ones_and_all_zeros_keep_their_difference() {
+        assert_eq!(sum(&[0; 64]).fold(), 0);
+        assert_eq!(sum(&[0xff; 64]).fold(), 0xffff);
+        assert_eq!(sum(&[0xff; 65_535]).fold(), plain(&[0xff; 65_535]));
+        assert_eq!(Sum::ZERO.fold(), 0);
+    }
+
+    #[test]
+    fn a_known_ipv4_header_is_valid() {
+        let header = [
+            0x45, 0x00, 0x00, 0x73, 0x00, 0x00, 0x40, 0x00, 0x40, 0x11, 0xb8, 0x61, 0xc0, 0xa8,
+            0x00, 0x01, 0xc0, 0xa8, 0x00, 0xc7,
+        ];
+        assert!(sum(&header).is_valid());
+        let mut broken = header;
+        broken[8] ^= 1;
+        assert!(!sum(&broken).is_valid());
+    }
+
+    #[test]
+    fn the_pseudo_headers_are_the_sums_of_their_pictures() {
+        let v4 = [10, 0, 0, 1, 10, 0, 0, 2, 0, 6, 0x12, 0x34];
+        let (a, b) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
+        assert_eq!(pseudo_header(a, b, 6, 0x1234).fold(), plain(&v4));
+
+        let (a, b): (IpAddr, IpAddr) = ("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap());
+        let mut v6 = Vec::new();
+        for address in [a, b] {
+            let IpAddr::V6(address) = address else { panic!() };
+            v6.extend_from_slice(&address.octets());
+        }
+        v6.extend_from_slice(&[0, 1, 0x12, 0x34, 0, 0, 0, 58]);
+        assert_eq!(pseudo_header(a, b, 58, 0x1_1234).fold(), plain(&v6));
+    }
+
+    proptest! {
+        #[test]
+        fn the_fast_sum_is_the_plain_one(data in vec(any::<u8>(), 0..300)) {
+            prop_assert_eq!(sum(&data).fold(), plain(&data));
+        }
+
+        #[test]
+        fn pieces_compose(pieces in vec(vec(any::<u8>(), 0..9), 0..20)) {
+            let joined = pieces.iter().fold(Sum::ZERO, |total, piece| total.then(sum(piece)));
+            prop_assert_eq!(joined.fold(), plain(&pieces.concat()));
+        }
+
+        #[test]
+        fn the_fused_copy_copies_and_sums(data in vec(any::<u8>(), 0..10_000), kept in 0usize..4) {
+            let mut out = std::vec![7; kept];
+            let fused = copy_and_sum(&mut out, &data);
+            prop_assert_eq!(&out[kept..], &data[..]);
+            prop_assert_eq!(fused.fold(), sum(&data).fold());
+        }
+
+        #[test]
+        fn the_incremental_update_is_the_full_sum(
+            mut data in vec(any::<u8>(), 4..64), at in any::<prop::sample::Index>(), new: u16,
+        ) {
+            let at = at.index(data.len() / 2) * 2;
+            let old = u16::from_be_bytes([data[at], data[at + 1]]);
+            let updated = update(sum(&data).checksum(), old, new);
+            data[at..at + 2].copy_from_slice(&new.to_be_bytes());
+            // One's complement has two zeros; whoever verifies takes either.
+            let full = sum(&data).checksum();
+            prop_assert_eq!(updated % 0xffff, full % 0xffff);
+        }
+
+        #[test]
+        fn what_is_left_to_the_device_ends_in_a_valid_checksum(
+            mut segment in vec(any::<u8>(), 20..100), a: [u8; 4], b: [u8; 4],
+        ) {
+            let pseudo = pseudo_header(a.into(), b.into(), 6, segment.len() as u32);
+            segment[16..18].copy_from_slice(&pseudo.fold().to_be_bytes());
+            let by_device = sum(&segment).checksum();
+            segment[16..18].copy_from_slice(&by_device.to_be_bytes());
+            prop_assert!(pseudo.then(sum(&segment)).is_valid());
+        }
+
+        #[test]
+        fn a_filled_checksum_is_valid(mut data in vec(any::<u8>(), 4..64)) {
+            data[2..4].fill(0);
+            fill(&mut data, 0, 2, Sum::ZERO.then_u16(0x1234));
+            prop_assert!(Sum::ZERO.then_u16(0x1234).then(sum(&data)).is_valid());
+        }
+    }
+}

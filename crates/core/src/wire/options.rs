@@ -1,0 +1,316 @@
+//! TCP options (RFC 9293 §3.2): MSS, window scale and timestamps (RFC 7323), selective
+//! acknowledgements (RFC 2018), and the experimental kinds (RFC 6994).
+//!
+//! ```text
+//!   on a SYN    mss 4 │ sack permitted 2, timestamps 10 │ nop, scale 3 │ experimental ≤ 20
+//!   later       nop nop timestamps 12 │ experimental │ nop nop sack 4 + 8·n
+//! ```
+//!
+//! Every group is a multiple of four bytes. All but the SACK blocks fit in 40 bytes together by
+//! their types alone; the blocks are cut to what is left.
+
+use alloc::vec::Vec;
+
+use super::{Malformed, u32_at};
+use crate::tcp::Seq;
+
+/// Bytes of options that a header holds at most (RFC 9293 §3.1: data offset 15).
+pub const MAX_OPTIONS_BYTES: usize = 40;
+
+/// Most SACK blocks in a segment (RFC 2018 §3).
+pub const MAX_SACK_BLOCKS: usize = 4;
+
+/// Bytes of experimental options that are kept: what a SYN has left beside all the others.
+pub const MAX_EXPERIMENTAL_BYTES: usize = 20;
+
+/// Kinds, as IANA numbers them.
+mod kind {
+    pub(super) const END: u8 = 0;
+    pub(super) const NOP: u8 = 1;
+    pub(super) const MSS: u8 = 2;
+    pub(super) const WINDOW_SCALE: u8 = 3;
+    pub(super) const SACK_PERMITTED: u8 = 4;
+    pub(super) const SACK: u8 = 5;
+    pub(super) const TIMESTAMPS: u8 = 8;
+}
+
+/// The options of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Options {
+    /// Maximum segment size: bytes of payload and options (RFC 6691).
+    pub mss: Option<u16>,
+    /// Window scale, in bits, as received: RFC 7323 §2.3 takes more than 14 as 14.
+    pub window_scale: Option<u8>,
+    /// Selective acknowledgements are permitted (RFC 2018 §2).
+    pub sack_permitted: bool,
+    /// Timestamps (RFC 7323 §3).
+    pub timestamps: Option<Timestamps>,
+    /// Selective acknowledgements (RFC 2018 §3), or a duplicate one first (RFC 2883).
+    pub sack: SackBlocks,
+    /// Options of kinds 253 and 254.
+    pub experimental: Experimental,
+}
+
+/// TSval and TSecr.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Timestamps {
+    /// TSval: the sender's timestamp clock.
+    pub value: u32,
+    /// TSecr: the timestamp echoed; means something only beside ACK.
+    pub echo: u32,
+}
+
+impl Options {
+    /// The options in a header's bytes after the first 20.
+    ///
+    /// A length that makes the walk impossible (0, 1, or beyond the header) makes the segment
+    /// malformed (RFC 9293 MUST-7). The RFC suggests to reset the connection; dropping the segment,
+    /// counted, does not let a stranger's forgery do that. An option of another length than its
+    /// kind's is taken for one that we do not know and ignored (MUST-6). Of an option that comes
+    /// twice the last counts.
+    pub fn parse(mut bytes: &[u8]) -> Result<Options, Malformed> {
+        let mut options = Options::default();
+        while let Some((&kind, rest)) = bytes.split_first() {
+            bytes = match kind {
+                kind::END => break,
+                kind::NOP => rest,
+                _ => {
+                    let len = usize::from(*rest.first().ok_or(Malformed::TcpOptionLength)?);
+                    let value = bytes.get(2..len).ok_or(Malformed::TcpOptionLength)?;
+                    options.take(kind, value);
+                    &bytes[len..]
+                }
+            };
+        }
+        Ok(options)
+    }
+
+    /// Takes in one option of known shape; ignores any other.
+    fn take(&mut self, kind: u8, value: &[u8]) {
+        match (kind, value) {
+            (kind::MSS, &[a, b]) => self.mss = Some(u16::from_be_bytes([a, b])),
+            (kind::WINDOW_SCALE, &[shift]) => self.window_scale = Some(shift),
+            (kind::SACK_PERMITTED, &[]) => self.sack_permitted = true,
+            (kind::SACK, blocks) => {
+                if let Some(blocks) = SackBlocks::parse(blocks) {
+                    self.sack = blocks;
+                }
+            }
+            (kind::TIMESTAMPS, value) if value.len() == 8 => {
+                self.timestamps = u32_at(value, 0)
+                    .zip(u32_at(value, 4))
+                    .map(|(value, echo)| Timestamps { value, echo });
+            }
+            (Experimental::KIND_253 | Experimental::KIND_254, data) => {
+                self.experimental.push(kind, data);
+            }
+            _ => {}
+        }
+    }
+
+    /// Bytes that [`Options::emit`] appends: a multiple of 4, at most [`MAX_OPTIONS_BYTES`].
+    pub fn len(&self) -> usize {
+        let sack = self.sack_room().min(self.sack.len());
+        self.len_without_sack() + if sack > 0 { 4 + 8 * sack } else { 0 }
+    }
+
+    /// True if there is no option.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many SACK blocks fit beside the other options; what is beyond is not emitted.
+    pub fn sack_room(&self) -> usize {
+        let room = MAX_OPTIONS_BYTES - self.len_without_sack();
+        room.saturating_sub(4) / 8
+    }
+
+    fn len_without_sack(&self) -> usize {
+        let mss = if self.mss.is_some() { 4 } else { 0 };
+        let timestamps = match (self.timestamps, self.sack_permitted) {
+            (Some(_), _) => 12,
+            (None, true) => 4,
+            (None, false) => 0,
+        };
+        let scale = if self.window_scale.is_some() { 4 } else { 0 };
+        mss + timestamps + scale + self.experimental.padded_len()
+    }
+
+    /// Appends the options, padded to a multiple of 4 bytes.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        if let Some(mss) = self.mss {
+            out.extend_from_slice(&[kind::MSS, 4]);
+            out.extend_from_slice(&mss.to_be_bytes());
+        }
+        if self.sack_permitted || self.timestamps.is_some() {
+            let permitted = [kind::SACK_PERMITTED, 2];
+            let filler = [kind::NOP, kind::NOP];
+            if self.timestamps.is_none() {
+                out.extend_from_slice(&filler);
+            }
+            out.extend_from_slice(if self.sack_permitted { &permitted } else { &filler });
+        }
+        if let Some(timestamps) = self.timestamps {
+            out.extend_from_slice(&[kind::TIMESTAMPS, 10]);
+            out.extend_from_slice(&timestamps.value.to_be_bytes());
+            out.extend_from_slice(&timestamps.echo.to_be_bytes());
+        }
+        if let Some(shift) = self.window_scale {
+            out.extend_from_slice(&[kind::NOP, kind::WINDOW_SCALE, 3, shift]);
+        }
+        self.experimental.emit(out);
+        self.sack.emit(self.sack_room(), out);
+    }
+}
+
+/// A range of sequence space that has arrived: `start..end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct SackBlock {
+    /// The first sequence number of the block.
+    pub start: Seq,
+    /// The one after its last.
+    pub end: Seq,
+}
+
+/// At most [`MAX_SACK_BLOCKS`] blocks, in the order in which they stand in the option: the most
+/// recent first (RFC 2018 §4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct SackBlocks {
+    /// Blocks at `len` and beyond are the default.
+    blocks: [SackBlock; MAX_SACK_BLOCKS],
+    len: u8,
+}
+
+impl SackBlocks {
+    /// No block.
+    pub const EMPTY: SackBlocks =
+        SackBlocks { blocks: [SackBlock { start: Seq(0), end: Seq(0) }; MAX_SACK_BLOCKS], len: 0 };
+
+    /// Adds a block at the end; false if there is no room.
+    pub fn push(&mut self, block: SackBlock) -> bool {
+        match self.blocks.get_mut(usize::from(self.len)) {
+            Some(place) => {
+                *place = block;
+                self.len += 1;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The blocks.
+    pub fn as_slice(&self) -> &[SackBlock] {
+        &self.blocks[..usize::from(self.len)]
+    }
+
+    /// The blocks, in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = SackBlock> + '_ {
+        self.as_slice().iter().copied()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The blocks in an option's value, or `None` if it holds no whole number of them from 1 to 4.
+    fn parse(value: &[u8]) -> Option<SackBlocks> {
+        let (raw, rest) = value.as_chunks::<8>();
+        if raw.is_empty() || raw.len() > MAX_SACK_BLOCKS || !rest.is_empty() {
+            return None;
+        }
+        let mut blocks = SackBlocks::EMPTY;
+        for block in raw {
+            let (start, end) = (u32_at(block, 0)?, u32_at(block, 4)?);
+            blocks.push(SackBlock { start: Seq(start), end: Seq(end) });
+        }
+        Some(blocks)
+    }
+
+    fn emit(&self, room: usize, out: &mut Vec<u8>) {
+        let blocks = &self.as_slice()[..room.min(self.len())];
+        if blocks.is_empty() {
+            return;
+        }
+        out.extend_from_slice(&[kind::NOP, kind::NOP, kind::SACK, 2 + 8 * blocks.len() as u8]);
+        for block in blocks {
+            out.extend_from_slice(&block.start.0.to_be_bytes());
+            out.extend_from_slice(&block.end.0.to_be_bytes());
+        }
+    }
+}
+
+/// Options of the experimental kinds (RFC 6994), kept as bytes: their data begins with the 16- or
+/// 32-bit experiment identifier. They are kept in order for as long as they fit; those beyond
+/// [`MAX_EXPERIMENTAL_BYTES`] are dropped, as an option that we do not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Experimental {
+    /// The options one after the other, each with its kind and length. Zeros beyond `len`.
+    bytes: [u8; MAX_EXPERIMENTAL_BYTES],
+    len: u8,
+}
+
+impl Experimental {
+    /// The first of the experimental kinds.
+    pub const KIND_253: u8 = 253;
+    /// The second of the experimental kinds.
+    pub const KIND_254: u8 = 254;
+
+    /// Adds an option of `kind` (253 or 254) with `data` after its kind and length; false, and
+    /// nothing added, if it does not fit or the kind is another.
+    pub fn push(&mut self, kind: u8, data: &[u8]) -> bool {
+        let start = usize::from(self.len);
+        let len = 2 + data.len();
+        let known = matches!(kind, Self::KIND_253 | Self::KIND_254);
+        if !known || start + len > MAX_EXPERIMENTAL_BYTES {
+            return false;
+        }
+        self.bytes[start] = kind;
+        self.bytes[start + 1] = len as u8;
+        self.bytes[start + 2..start + len].copy_from_slice(data);
+        self.len += len as u8;
+        true
+    }
+
+    /// The options, each as its kind and data.
+    pub fn iter(&self) -> impl Iterator<Item = (u8, &[u8])> {
+        let mut rest = &self.bytes[..usize::from(self.len)];
+        core::iter::from_fn(move || {
+            // Only `push` writes the bytes, so every option is whole.
+            let (&kind, len) = (rest.first()?, usize::from(*rest.get(1)?));
+            let (option, after) = rest.split_at_checked(len)?;
+            rest = after;
+            Some((kind, option.get(2..)?))
+        })
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn padded_len(&self) -> usize {
+        usize::from(self.len).next_multiple_of(4)
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        let bytes = &self.bytes[..usize::from(self.len)];
+        // Filler in front: an end-of-list behind would hide the SACK option.
+        out.resize(out.len() + self.padded_len() - bytes.len(), kind::NOP);
+        out.extend_from_slice(bytes);
+    }
+}
+
+/// The MSS to put on a SYN for a largest IP packet of `mtu` bytes: without IP and TCP options
+/// (RFC 6691 §2).
+pub const fn mss_for_mtu(mtu: u16, ipv6: bool) -> u16 {
+    mtu.saturating_sub(if ipv6 { 60 } else { 40 })
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
