@@ -14,7 +14,12 @@
 //!
 //! [`checksum`] serves all of them; [`pcapng`] and [`pretty`] show frames to people.
 
+pub mod arp;
 pub mod checksum;
+pub mod ethernet;
+pub mod ip;
+pub mod ipv4;
+pub mod ipv6;
 pub mod options;
 pub mod tcp;
 

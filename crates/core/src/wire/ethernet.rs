@@ -1,0 +1,123 @@
+//! Ethernet II frames (RFC 894; multicast addresses RFC 1112 §6.4 and RFC 2464 §7).
+
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use super::{Malformed, u16_at};
+
+/// A hardware address.
+pub type Mac = [u8; 6];
+
+/// Bytes of a header.
+pub const HEADER_BYTES: usize = 14;
+
+/// Everybody on the link.
+pub const BROADCAST: Mac = [0xff; 6];
+
+/// What a frame carries, as IANA numbers it.
+pub mod ethertype {
+    /// An IPv4 packet.
+    pub const IPV4: u16 = 0x0800;
+    /// An ARP packet.
+    pub const ARP: u16 = 0x0806;
+    /// An IPv6 packet.
+    pub const IPV6: u16 = 0x86dd;
+}
+
+/// A frame that has arrived. Its payload may be padded: the layer above knows its own length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// To whom.
+    pub destination: Mac,
+    /// From whom.
+    pub source: Mac,
+    /// What it carries: see [`ethertype`].
+    pub ethertype: u16,
+    /// What follows the header.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// The frame that `bytes` hold.
+    pub fn parse(bytes: &'a [u8]) -> Result<Frame<'a>, Malformed> {
+        let (header, payload) =
+            bytes.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed::EthernetLength)?;
+        let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, ..] = *header;
+        Ok(Frame {
+            destination: [d0, d1, d2, d3, d4, d5],
+            source: [s0, s1, s2, s3, s4, s5],
+            ethertype: u16_at(header, 12).ok_or(Malformed::EthernetLength)?,
+            payload,
+        })
+    }
+}
+
+/// A header to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// To whom.
+    pub destination: Mac,
+    /// From whom.
+    pub source: Mac,
+    /// What follows: see [`ethertype`].
+    pub ethertype: u16,
+}
+
+impl Header {
+    /// Appends the header, [`HEADER_BYTES`] long.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.destination);
+        out.extend_from_slice(&self.source);
+        out.extend_from_slice(&self.ethertype.to_be_bytes());
+    }
+}
+
+/// True for multicast and broadcast addresses: the group bit is set.
+pub const fn is_group(address: Mac) -> bool {
+    address[0] & 1 == 1
+}
+
+/// Where packets to an IPv4 multicast group go (RFC 1112 §6.4).
+pub const fn ipv4_group(group: Ipv4Addr) -> Mac {
+    let [_, b, c, d] = group.octets();
+    [0x01, 0x00, 0x5e, b & 0x7f, c, d]
+}
+
+/// Where packets to an IPv6 multicast group go (RFC 2464 §7).
+pub const fn ipv6_group(group: Ipv6Addr) -> Mac {
+    let [.., a, b, c, d] = group.octets();
+    [0x33, 0x33, a, b, c, d]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_comes_back_and_a_byte_less_is_malformed() {
+        let header = Header {
+            destination: BROADCAST,
+            source: [2, 0, 0, 0, 0, 1],
+            ethertype: ethertype::ARP,
+        };
+        let mut bytes = Vec::new();
+        header.emit(&mut bytes);
+        assert_eq!(bytes.len(), HEADER_BYTES);
+        bytes.push(9);
+        let Frame { destination, source, ethertype, payload } = Frame::parse(&bytes).unwrap();
+        assert_eq!(Header { destination, source, ethertype }, header);
+        assert_eq!(payload, [9]);
+        assert!(Frame::parse(&bytes[..14]).unwrap().payload.is_empty());
+        assert_eq!(Frame::parse(&bytes[..13]), Err(Malformed::EthernetLength));
+    }
+
+    #[test]
+    fn groups_have_their_hardware_addresses() {
+        let v4 = ipv4_group(Ipv4Addr::new(239, 129, 2, 3));
+        assert_eq!(v4, [0x01, 0x00, 0x5e, 0x01, 2, 3]);
+        let v6 = ipv6_group(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff12, 0x3456));
+        assert_eq!(v6, [0x33, 0x33, 0xff, 0x12, 0x34, 0x56]);
+        assert!(is_group(v4) && is_group(v6) && is_group(BROADCAST));
+        assert!(!is_group([2, 0, 0, 0, 0, 1]));
+    }
+}

@@ -1,0 +1,253 @@
+//! IP packets of both versions, seen alike.
+//!
+//! The two headers are read by [`ipv4`](super::ipv4) and [`ipv6`](super::ipv6); what a host wants to
+//! know of them is the same and stands here.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use super::{Malformed, ipv4, ipv6};
+
+/// Protocol numbers, as IANA gives them to both versions.
+pub mod protocol {
+    /// ICMP for IPv4.
+    pub const ICMPV4: u8 = 1;
+    /// TCP.
+    pub const TCP: u8 = 6;
+    /// UDP.
+    pub const UDP: u8 = 17;
+    /// ICMP for IPv6.
+    pub const ICMPV6: u8 = 58;
+}
+
+/// The hop limit of what we send (IANA's default TTL).
+pub const DEFAULT_HOP_LIMIT: u8 = 64;
+
+/// A packet that has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// From whom. Of the same version as the destination.
+    pub source: IpAddr,
+    /// To whom.
+    pub destination: IpAddr,
+    /// What the payload is: of IPv6, after the extension headers. In a fragment other than the
+    /// first it is what the first says it is.
+    pub protocol: u8,
+    /// TTL or hop limit.
+    pub hop_limit: u8,
+    /// DSCP and ECN (RFC 2474, RFC 3168): the type of service or traffic class octet.
+    pub traffic_class: u8,
+    /// It may not be fragmented: DF in IPv4, always in IPv6.
+    pub dont_fragment: bool,
+    /// It is a piece of a packet, not a whole one.
+    pub fragment: Option<Fragment>,
+    /// What follows the headers: the link's padding cut off.
+    pub payload: &'a [u8],
+    /// The whole packet, its headers too: the link's padding cut off.
+    pub bytes: &'a [u8],
+}
+
+/// Where a fragment belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// The identification that all fragments of a packet share; 16 bits in IPv4.
+    pub id: u32,
+    /// Where the payload belongs in the whole packet's, in bytes: a multiple of 8.
+    pub offset: u16,
+    /// More fragments follow; then the payload's length is a multiple of 8, and not zero.
+    pub more: bool,
+}
+
+impl Fragment {
+    /// The checks that both versions share: `len` payload bytes at this place, in a packet that
+    /// has `header_len` bytes of header inside its 65,535.
+    pub(super) fn check(self, len: usize, header_len: usize) -> Result<Fragment, Malformed> {
+        if self.more && (len == 0 || !len.is_multiple_of(8)) {
+            return Err(Malformed::FragmentLength);
+        }
+        if header_len + usize::from(self.offset) + len > MAX_BYTES {
+            return Err(Malformed::FragmentEnd);
+        }
+        Ok(self)
+    }
+}
+
+/// The largest number a 16-bit length field holds.
+const MAX_BYTES: usize = 0xffff;
+
+impl<'a> Packet<'a> {
+    /// The packet that `bytes` begin with.
+    pub fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, Malformed> {
+        match bytes.first().map(|first| first >> 4) {
+            Some(4) => ipv4::parse(bytes),
+            Some(6) => ipv6::parse(bytes),
+            _ => Err(Malformed::IpVersion),
+        }
+    }
+}
+
+/// A header to send: without options or extension headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    source: IpAddr,
+    destination: IpAddr,
+    payload_len: u16,
+    /// What the payload is.
+    pub protocol: u8,
+    /// TTL or hop limit.
+    pub hop_limit: u8,
+    /// DSCP and ECN.
+    pub traffic_class: u8,
+    /// DF; IPv4 only.
+    pub dont_fragment: bool,
+    /// IPv4's identification: arbitrary as long as the packet may not be fragmented
+    /// (RFC 6864 §4.1).
+    pub identification: u16,
+    /// IPv6's flow label, 20 bits (RFC 6437).
+    pub flow_label: u32,
+}
+
+impl Header {
+    /// A header before `payload_len` bytes, with our hop limit, no traffic class, and DF. `None` if
+    /// the addresses are of two versions, or the packet would be longer than its length field can
+    /// say.
+    pub fn new(
+        source: IpAddr,
+        destination: IpAddr,
+        protocol: u8,
+        payload_len: usize,
+    ) -> Option<Header> {
+        let header_in_length = if source.is_ipv4() { ipv4::MIN_HEADER_BYTES } else { 0 };
+        let fits = payload_len <= MAX_BYTES - header_in_length;
+        (source.is_ipv4() == destination.is_ipv4() && fits).then_some(Header {
+            source,
+            destination,
+            payload_len: payload_len as u16,
+            protocol,
+            hop_limit: DEFAULT_HOP_LIMIT,
+            traffic_class: 0,
+            dont_fragment: true,
+            identification: 0,
+            flow_label: 0,
+        })
+    }
+
+    /// From whom.
+    pub fn source(&self) -> IpAddr {
+        self.source
+    }
+
+    /// To whom.
+    pub fn destination(&self) -> IpAddr {
+        self.destination
+    }
+
+    /// Bytes that follow the header.
+    pub fn payload_len(&self) -> u16 {
+        self.payload_len
+    }
+
+    /// Bytes that [`Header::emit`] appends.
+    pub fn header_len(&self) -> usize {
+        header_len(self.source)
+    }
+
+    /// Appends the header, its own checksum (of IPv4) filled in.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        match (self.source, self.destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                ipv4::emit(self, source, destination, out);
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                ipv6::emit(self, source, destination, out);
+            }
+            _ => unreachable!("`new` takes addresses of one version only"),
+        }
+    }
+}
+
+/// Bytes of the header that we send to and from addresses of this version.
+pub const fn header_len(address: IpAddr) -> usize {
+    match address {
+        IpAddr::V4(_) => ipv4::MIN_HEADER_BYTES,
+        IpAddr::V6(_) => ipv6::HEADER_BYTES,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn any_pair() -> impl Strategy<Value = (IpAddr, IpAddr)> {
+        prop_oneof![
+            any::<([u8; 4], [u8; 4])>().prop_map(|(a, b)| (a.into(), b.into())),
+            any::<([u8; 16], [u8; 16])>().prop_map(|(a, b)| (a.into(), b.into())),
+        ]
+    }
+
+    #[test]
+    fn the_longest_packet_has_a_header_and_one_longer_has_none() {
+        let (a, b): (IpAddr, IpAddr) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        assert!(Header::new(a, b, 6, 65_515).is_some());
+        assert!(Header::new(a, b, 6, 65_516).is_none());
+        let c: IpAddr = "fd00::1".parse().unwrap();
+        assert!(Header::new(c, c, 6, 65_535).is_some());
+        assert!(Header::new(c, c, 6, 65_536).is_none());
+        assert!(Header::new(a, c, 6, 0).is_none(), "two versions");
+    }
+
+    #[test]
+    fn other_versions_are_malformed() {
+        assert_eq!(Packet::parse(&[]), Err(Malformed::IpVersion));
+        assert_eq!(Packet::parse(&[0x50; 60]), Err(Malformed::IpVersion));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_emitted_is_parsed(
+            pair in any_pair(), octets: (u8, u8), dont_fragment: bool, identification: u16,
+            flow_label in 0u32..1 << 20, payload in vec(any::<u8>(), 0..64), padding in 0usize..8,
+        ) {
+            let header = Header {
+                hop_limit: octets.0,
+                traffic_class: octets.1,
+                dont_fragment,
+                identification,
+                flow_label,
+                ..Header::new(pair.0, pair.1, 6, payload.len()).unwrap()
+            };
+            let mut bytes = Vec::new();
+            header.emit(&mut bytes);
+            prop_assert_eq!(bytes.len(), header.header_len());
+            bytes.extend_from_slice(&payload);
+            let len = bytes.len();
+            bytes.resize(len + padding, 0xee);
+            let packet = Packet::parse(&bytes).unwrap();
+            let expected = Packet {
+                source: pair.0,
+                destination: pair.1,
+                protocol: 6,
+                hop_limit: octets.0,
+                traffic_class: octets.1,
+                dont_fragment: dont_fragment || pair.0.is_ipv6(),
+                fragment: None,
+                payload: &payload,
+                bytes: &bytes[..len],
+            };
+            prop_assert_eq!(packet, expected);
+        }
+
+        #[test]
+        fn any_bytes_are_a_packet_or_malformed(mut bytes in vec(any::<u8>(), 0..200), six: bool) {
+            if let Some(first) = bytes.first_mut() {
+                *first = if six { 0x60 } else { 0x45 };
+            }
+            if let Ok(packet) = Packet::parse(&bytes) {
+                prop_assert!(packet.payload.len() < packet.bytes.len());
+                prop_assert_eq!(packet.source.is_ipv6(), six);
+            }
+        }
+    }
+}

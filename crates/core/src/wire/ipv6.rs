@@ -1,0 +1,245 @@
+//! The IPv6 header and the walk through its extension headers (RFC 8200 §3, §4).
+//!
+//! The walk is bounded: at most [`MAX_EXTENSION_HEADERS`] headers with at most [`MAX_OPTIONS`]
+//! options in all (RFC 8504 §5.3 allows such limits). Jumbograms (RFC 2675) are refused.
+
+use alloc::vec::Vec;
+use core::net::Ipv6Addr;
+
+use super::ip::{Fragment, Header, Packet};
+use super::{Malformed, u16_at, u32_at};
+
+/// Bytes of the fixed header.
+pub const HEADER_BYTES: usize = 40;
+
+/// Every link carries packets of this size (RFC 8200 §5).
+pub const MIN_MTU: u16 = 1280;
+
+/// Extension headers walked at most.
+pub const MAX_EXTENSION_HEADERS: usize = 8;
+
+/// Options walked at most in one packet, padding included.
+pub const MAX_OPTIONS: usize = 32;
+
+/// Next header values of extension headers.
+pub mod next_header {
+    /// Hop-by-hop options.
+    pub const HOP_BY_HOP: u8 = 0;
+    /// Routing.
+    pub const ROUTING: u8 = 43;
+    /// Fragment.
+    pub const FRAGMENT: u8 = 44;
+    /// Nothing follows.
+    pub const NONE: u8 = 59;
+    /// Destination options.
+    pub const DESTINATION_OPTIONS: u8 = 60;
+}
+
+/// What an ICMPv6 parameter problem message should say about a packet (RFC 4443 §3.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// 0: erroneous header field; 1: unknown next header; 2: unknown option.
+    pub code: u8,
+    /// Where the trouble is, in bytes from the start of the packet.
+    pub pointer: u32,
+    /// It is to be said even when the packet was sent to a group (RFC 8200 §4.2, type 10).
+    pub even_to_group: bool,
+}
+
+/// Why the walk gave up.
+struct Refusal {
+    malformed: Malformed,
+    problem: Option<Problem>,
+}
+
+impl Refusal {
+    fn silent(malformed: Malformed) -> Refusal {
+        Refusal { malformed, problem: None }
+    }
+
+    fn reported(malformed: Malformed, code: u8, pointer: usize) -> Refusal {
+        let pointer = pointer as u32;
+        Refusal { malformed, problem: Some(Problem { code, pointer, even_to_group: false }) }
+    }
+}
+
+/// The packet that `bytes` begin with, its extension headers walked up to the fragment header or
+/// the upper layer.
+pub fn parse(bytes: &[u8]) -> Result<Packet<'_>, Malformed> {
+    parse_or_refuse(bytes).map_err(|refusal| refusal.malformed)
+}
+
+/// What to tell the sender of a packet that [`parse`] refused, if anything.
+pub fn diagnose(bytes: &[u8]) -> Option<Problem> {
+    parse_or_refuse(bytes).err()?.problem
+}
+
+fn parse_or_refuse(bytes: &[u8]) -> Result<Packet<'_>, Refusal> {
+    let fixed =
+        bytes.first_chunk::<HEADER_BYTES>().ok_or(Refusal::silent(Malformed::Ipv6Length))?;
+    let first = u32::from_be_bytes([fixed[0], fixed[1], fixed[2], fixed[3]]);
+    if first >> 28 != 6 {
+        return Err(Refusal::silent(Malformed::IpVersion));
+    }
+    let payload_len = usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
+    if payload_len == 0 && fixed[6] == next_header::HOP_BY_HOP {
+        return Err(Refusal::silent(Malformed::Ipv6Jumbo));
+    }
+    let bytes = bytes
+        .get(..HEADER_BYTES + payload_len)
+        .ok_or(Refusal::silent(Malformed::Ipv6PayloadLength))?;
+    let address = |at: usize| core::array::from_fn::<u8, 16, _>(|i| fixed[at + i]);
+    let upper = Walk::new(bytes, fixed[6]).run()?;
+    Ok(Packet {
+        source: Ipv6Addr::from(address(8)).into(),
+        destination: Ipv6Addr::from(address(24)).into(),
+        protocol: upper.protocol,
+        hop_limit: fixed[7],
+        traffic_class: (first >> 20) as u8,
+        dont_fragment: true,
+        fragment: upper.fragment,
+        payload: &bytes[upper.start..],
+        bytes,
+    })
+}
+
+/// What lies behind the extension headers.
+struct Upper {
+    protocol: u8,
+    fragment: Option<Fragment>,
+    /// Where it starts in the packet.
+    start: usize,
+}
+
+/// A walk through the extension headers.
+struct Walk<'a> {
+    /// The whole packet.
+    bytes: &'a [u8],
+    /// Where the next header starts.
+    at: usize,
+    /// What it is.
+    next: u8,
+    /// Where that was said.
+    next_field: usize,
+    options_left: usize,
+}
+
+impl<'a> Walk<'a> {
+    fn new(bytes: &'a [u8], next: u8) -> Self {
+        Walk { bytes, at: HEADER_BYTES, next, next_field: 6, options_left: MAX_OPTIONS }
+    }
+
+    fn run(mut self) -> Result<Upper, Refusal> {
+        for place in 0..=MAX_EXTENSION_HEADERS {
+            match self.next {
+                next_header::HOP_BY_HOP if place > 0 => {
+                    let order = Malformed::Ipv6ExtensionOrder;
+                    return Err(Refusal::reported(order, 1, self.next_field));
+                }
+                next_header::HOP_BY_HOP | next_header::DESTINATION_OPTIONS => self.options()?,
+                next_header::ROUTING => self.routing()?,
+                next_header::FRAGMENT => {
+                    let fragment = self.fragment()?;
+                    if fragment.is_some() {
+                        return Ok(Upper { protocol: self.next, fragment, start: self.at });
+                    }
+                }
+                protocol => return Ok(Upper { protocol, fragment: None, start: self.at }),
+            }
+        }
+        Err(Refusal::silent(Malformed::Ipv6ExtensionLimit))
+    }
+
+    /// The header at hand, whole, whose second byte gives its length; the walk moves behind it.
+    fn take_header(&mut self) -> Result<&'a [u8], Refusal> {
+        let short = || Refusal::silent(Malformed::Ipv6Extension);
+        let rest = &self.bytes[self.at..];
+        let [next, len, ..] = *rest else { return Err(short()) };
+        let header = rest.get(..8 + 8 * usize::from(len)).ok_or_else(short)?;
+        (self.next, self.next_field) = (next, self.at);
+        self.at += header.len();
+        Ok(header)
+    }
+
+    /// Hop-by-hop or destination options: we know none but padding and the router alert
+    /// (RFC 2711), which says nothing to a host; the rest is treated as its type asks.
+    fn options(&mut self) -> Result<(), Refusal> {
+        let start = self.at;
+        let header = self.take_header()?;
+        let mut rest = &header[2..];
+        while let Some((&kind, after)) = rest.split_first() {
+            let limit = Refusal::silent(Malformed::Ipv6ExtensionLimit);
+            self.options_left = self.options_left.checked_sub(1).ok_or(limit)?;
+            let at = start + header.len() - rest.len();
+            if kind == 0 {
+                rest = after; // Pad1 is the one option without a length.
+                continue;
+            }
+            let short = || Refusal::silent(Malformed::Ipv6Extension);
+            let len = usize::from(*after.first().ok_or_else(short)?);
+            rest = after.get(1 + len..).ok_or_else(short)?;
+            unknown_option(kind, at)?;
+        }
+        Ok(())
+    }
+
+    /// A routing header with nothing left to visit is ignored, whatever its type.
+    fn routing(&mut self) -> Result<(), Refusal> {
+        let start = self.at;
+        let header = self.take_header()?;
+        if header[3] != 0 {
+            return Err(Refusal::reported(Malformed::Ipv6Routing, 0, start + 2));
+        }
+        Ok(())
+    }
+
+    /// A fragment header; `None` if it makes the whole packet its only fragment (RFC 6946).
+    fn fragment(&mut self) -> Result<Option<Fragment>, Refusal> {
+        let start = self.at;
+        let short = || Refusal::silent(Malformed::Ipv6Extension);
+        let header = self.bytes.get(start..start + 8).ok_or_else(short)?;
+        let place = u16_at(header, 2).ok_or_else(short)?;
+        let id = u32_at(header, 4).ok_or_else(short)?;
+        (self.next, self.next_field) = (header[0], start);
+        self.at += header.len();
+        let fragment = Fragment { id, offset: place & !7, more: place & 1 == 1 };
+        if place & !6 == 0 {
+            return Ok(None);
+        }
+        let len = self.bytes.len() - self.at;
+        fragment.check(len, 0).map(Some).map_err(|malformed| {
+            // The payload length field, or the fragment offset (RFC 8200 §4.5).
+            let length = malformed == Malformed::FragmentLength;
+            Refusal::reported(malformed, 0, if length { 4 } else { start + 2 })
+        })
+    }
+}
+
+/// The two highest bits of an unknown option's type say what to do (RFC 8200 §4.2).
+fn unknown_option(kind: u8, at: usize) -> Result<(), Refusal> {
+    const JUMBO: u8 = 0xc2;
+    let malformed = if kind == JUMBO { Malformed::Ipv6Jumbo } else { Malformed::Ipv6Option };
+    let problem = |even_to_group| Problem { code: 2, pointer: at as u32, even_to_group };
+    match kind >> 6 {
+        0 => Ok(()),
+        1 => Err(Refusal::silent(malformed)),
+        2 => Err(Refusal { malformed, problem: Some(problem(true)) }),
+        _ => Err(Refusal { malformed, problem: Some(problem(false)) }),
+    }
+}
+
+/// Appends what `header` says, between these addresses.
+pub(super) fn emit(header: &Header, source: Ipv6Addr, destination: Ipv6Addr, out: &mut Vec<u8>) {
+    let first = 6 << 28 | u32::from(header.traffic_class) << 20 | header.flow_label & 0x000f_ffff;
+    let mut fixed = [0; HEADER_BYTES];
+    fixed[0..4].copy_from_slice(&first.to_be_bytes());
+    fixed[4..6].copy_from_slice(&header.payload_len().to_be_bytes());
+    fixed[6] = header.protocol;
+    fixed[7] = header.hop_limit;
+    fixed[8..24].copy_from_slice(&source.octets());
+    fixed[24..40].copy_from_slice(&destination.octets());
+    out.extend_from_slice(&fixed);
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
