@@ -3,6 +3,24 @@
 //! A device moves *batches* of frames together with their offload facts, and says what it can do.
 //! Wrappers ([`crate::wrap`]) stand in front of any device and are devices themselves.
 
+#[cfg(target_os = "linux")]
+mod af_packet;
+pub mod memory;
+#[cfg(target_os = "linux")]
+mod netlink;
+#[cfg(target_os = "linux")]
+mod packet_fd;
+#[cfg(target_os = "linux")]
+mod tap;
+#[cfg(target_os = "linux")]
+mod virtio;
+
+#[cfg(target_os = "linux")]
+pub use af_packet::AfPacket;
+pub use memory::MemoryDevice;
+#[cfg(target_os = "linux")]
+pub use tap::{Tap, TapConfig};
+
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -68,4 +86,20 @@ impl<D: Device + ?Sized> Device for Box<D> {
     fn wants_writable(&self) -> bool {
         (**self).wants_writable()
     }
+}
+
+/// The largest IP packet there is, in bytes: what a device that segments takes.
+pub const LARGEST_PACKET: u32 = 65_535;
+
+/// What a device has done, since its beginning, in frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Handed to the host.
+    pub received: u64,
+    /// Too short to be a frame.
+    pub receive_errors: u64,
+    /// Taken by the kernel.
+    pub transmitted: u64,
+    /// Refused by the kernel and dropped: its interface was down or its queue full.
+    pub transmit_errors: u64,
 }

@@ -1,0 +1,91 @@
+//! The system calls of a packet socket: packet(7). The one place here that needs `unsafe`: its
+//! address and its options have no safe wrapper.
+#![allow(unsafe_code, reason = "AF_PACKET addresses and options have no safe wrapper")]
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Bytes of frames that may wait to be received. The kernel's default holds three large segments.
+const RECEIVE_BUFFER_BYTES: libc::c_int = 8 << 20;
+
+/// Every protocol, in network order, as both socket(2) and the address want it.
+const ALL_PROTOCOLS: u16 = (libc::ETH_P_ALL as u16).to_be();
+
+/// A packet socket that hears nothing yet: it is bound by [`bind`].
+pub(super) fn open() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: socket(2) takes its arguments by value.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+    check(fd)?;
+    // SAFETY: the call above returned a new descriptor, which nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Hears and speaks on the interface with that index.
+pub(super) fn bind(socket: &OwnedFd, index: u32) -> io::Result<()> {
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: ALL_PROTOCOLS,
+        sll_ifindex: index as i32,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the pointer and the length are those of one whole `sockaddr_ll`, which outlives the
+    // call; bind(2) only reads it.
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) })
+}
+
+/// Puts a virtio header of 10 bytes before each frame, both ways.
+pub(super) fn use_virtio_header(socket: &OwnedFd) -> io::Result<()> {
+    set(socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)
+}
+
+/// Does not hear what is sent on the interface, by us or by the kernel.
+pub(super) fn ignore_outgoing(socket: &OwnedFd) -> io::Result<()> {
+    set(socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1)
+}
+
+/// Hears frames to every hardware address, for as long as the socket is open.
+pub(super) fn hear_every_address(socket: &OwnedFd, index: u32) -> io::Result<()> {
+    let membership = libc::packet_mreq {
+        mr_ifindex: index as i32,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
+}
+
+/// Makes room for received frames: as much as wanted if we may, else as much as anyone may have.
+pub(super) fn enlarge_receive_buffer(socket: &OwnedFd) -> io::Result<()> {
+    let len = RECEIVE_BUFFER_BYTES;
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &len)
+        .or_else(|_| set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &len))
+}
+
+/// Plain C data that setsockopt(2) may read.
+trait OptionValue {}
+impl OptionValue for libc::c_int {}
+impl OptionValue for libc::packet_mreq {}
+
+fn set<T: OptionValue>(
+    socket: &OwnedFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    let len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the pointer and the length are those of one whole `T`, plain C data without padding,
+    // which outlives the call; setsockopt(2) only reads it.
+    check(unsafe {
+        libc::setsockopt(socket.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), len)
+    })
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

@@ -1,0 +1,268 @@
+//! Devices in memory: two ends of a wire inside one thread, or one end and a bare [`Wire`] in the
+//! hands of a simulator.
+//!
+//! Each direction is a bounded ring. A frame whose bytes all lie in its head moves by swapping
+//! buffers; only slices shared with a send buffer are copied (once, as a network card would). When a
+//! ring is full, what does not fit stays in the sender's outbox.
+//!
+//! The rings stand in for a cable, so they keep offload facts: a checksum left to the device counts
+//! as known good at the other end, and a large segment arrives as one.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
+
+use lightwait_core::frame::{Frame, RxChecksum, TxChecksum};
+use lightwait_core::{Capabilities, Instant, Outbox, RxFrame};
+
+use super::Device;
+
+/// One end of a wire in memory.
+#[derive(Debug)]
+pub struct MemoryDevice {
+    capabilities: Capabilities,
+    incoming: Rc<RefCell<Ring>>,
+    outgoing: Rc<RefCell<Ring>>,
+}
+
+/// The bare other end of a [`MemoryDevice`]: frames go in and come out one at a time.
+#[derive(Debug)]
+pub struct Wire {
+    to_device: Rc<RefCell<Ring>>,
+    from_device: Rc<RefCell<Ring>>,
+}
+
+/// A frame on its way through memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryFrame {
+    /// The whole frame.
+    pub bytes: Vec<u8>,
+    /// What is known of its transport checksum.
+    pub checksum: RxChecksum,
+    /// As [`RxFrame::segment_size`].
+    pub segment_size: u16,
+}
+
+impl MemoryDevice {
+    /// Two devices joined by a wire that holds at most `capacity` frames each way. Both can do what
+    /// `capabilities` says.
+    pub fn pair(capabilities: Capabilities, capacity: usize) -> (MemoryDevice, MemoryDevice) {
+        let (there, back) = (Ring::shared(capacity), Ring::shared(capacity));
+        let a = MemoryDevice { capabilities, incoming: back.clone(), outgoing: there.clone() };
+        let b = MemoryDevice { capabilities, incoming: there, outgoing: back };
+        (a, b)
+    }
+
+    /// A device and the bare other end of its wire, of `capacity` frames each way.
+    pub fn with_wire(capabilities: Capabilities, capacity: usize) -> (MemoryDevice, Wire) {
+        let (there, back) = (Ring::shared(capacity), Ring::shared(capacity));
+        let wire = Wire { to_device: back.clone(), from_device: there.clone() };
+        (MemoryDevice { capabilities, incoming: back, outgoing: there }, wire)
+    }
+}
+
+impl Device for MemoryDevice {
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn receive(
+        &mut self,
+        _now: Instant,
+        budget: usize,
+        sink: &mut dyn FnMut(RxFrame<'_>),
+    ) -> io::Result<usize> {
+        for received in 0..budget {
+            let Some(frame) = self.incoming.borrow_mut().frames.pop_front() else {
+                return Ok(received);
+            };
+            sink(frame.as_rx());
+            self.incoming.borrow_mut().recycle(frame.bytes);
+        }
+        Ok(budget)
+    }
+
+    fn transmit(&mut self, _now: Instant, outbox: &mut Outbox) -> io::Result<()> {
+        let mut ring = self.outgoing.borrow_mut();
+        while !ring.is_full() {
+            let Some(mut frame) = outbox.take() else { break };
+            ring.carry(&mut frame);
+            outbox.recycle(frame);
+        }
+        Ok(())
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        (!self.incoming.borrow().frames.is_empty()).then_some(Instant::ZERO)
+    }
+}
+
+impl Wire {
+    /// Hands a frame to the device. False, and nothing happens, if its ring is full.
+    pub fn inject(&mut self, frame: RxFrame<'_>) -> bool {
+        let mut ring = self.to_device.borrow_mut();
+        if ring.is_full() {
+            return false;
+        }
+        let mut bytes = ring.spare.pop().unwrap_or_default();
+        bytes.extend_from_slice(frame.bytes);
+        let (checksum, segment_size) = (frame.checksum, frame.segment_size);
+        ring.frames.push_back(MemoryFrame { bytes, checksum, segment_size });
+        true
+    }
+
+    /// The oldest frame that the device has sent; give its buffer back with [`Wire::recycle`].
+    pub fn drain(&mut self) -> Option<MemoryFrame> {
+        self.from_device.borrow_mut().frames.pop_front()
+    }
+
+    /// Gives a drained frame's buffer back for reuse.
+    pub fn recycle(&mut self, frame: MemoryFrame) {
+        self.from_device.borrow_mut().recycle(frame.bytes);
+    }
+}
+
+impl MemoryFrame {
+    /// The frame as a device hands it over.
+    pub fn as_rx(&self) -> RxFrame<'_> {
+        RxFrame { bytes: &self.bytes, checksum: self.checksum, segment_size: self.segment_size }
+    }
+}
+
+/// One direction of a wire, with the buffers that have passed through it.
+#[derive(Debug)]
+struct Ring {
+    frames: VecDeque<MemoryFrame>,
+    spare: Vec<Vec<u8>>,
+    capacity: usize,
+}
+
+impl Ring {
+    fn shared(capacity: usize) -> Rc<RefCell<Ring>> {
+        let capacity = capacity.max(1);
+        Rc::new(RefCell::new(Ring { frames: VecDeque::new(), spare: Vec::new(), capacity }))
+    }
+
+    fn is_full(&self) -> bool {
+        self.frames.len() >= self.capacity
+    }
+
+    /// Takes the bytes out of a frame to transmit and leaves it an empty buffer in exchange.
+    fn carry(&mut self, frame: &mut Frame) {
+        let mut bytes = std::mem::replace(&mut frame.head, self.spare.pop().unwrap_or_default());
+        for slice in &frame.tail {
+            bytes.extend_from_slice(slice);
+        }
+        self.frames.push_back(MemoryFrame {
+            bytes,
+            checksum: match frame.checksum {
+                TxChecksum::Complete => RxChecksum::Unknown,
+                TxChecksum::Partial { .. } => RxChecksum::Good,
+            },
+            segment_size: frame.segmentation.map_or(0, |s| s.size),
+        });
+    }
+
+    fn recycle(&mut self, mut bytes: Vec<u8>) {
+        if self.spare.len() < self.capacity {
+            bytes.clear();
+            self.spare.push(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lightwait_core::Medium;
+    use lightwait_core::frame::{Segmentation, Slice};
+
+    const NOW: Instant = Instant::ZERO;
+
+    fn plain() -> Capabilities {
+        Capabilities::plain(Medium::Ip, 1500)
+    }
+
+    fn push(outbox: &mut Outbox, bytes: &[u8]) {
+        outbox.push().unwrap().head.extend_from_slice(bytes);
+    }
+
+    fn receive_all(device: &mut MemoryDevice) -> Vec<MemoryFrame> {
+        let mut got = Vec::new();
+        let mut sink = |frame: RxFrame<'_>| {
+            got.push(MemoryFrame {
+                bytes: frame.bytes.to_vec(),
+                checksum: frame.checksum,
+                segment_size: frame.segment_size,
+            });
+        };
+        device.receive(NOW, usize::MAX, &mut sink).unwrap();
+        got
+    }
+
+    #[test]
+    fn frames_cross_in_order_and_keep_their_offload_facts() {
+        let (mut a, mut b) = MemoryDevice::pair(plain(), 8);
+        let mut outbox = Outbox::new(8);
+        push(&mut outbox, b"first");
+        let large = outbox.push().unwrap();
+        large.head.extend_from_slice(b"head ");
+        large.tail.push(Slice::Bytes(bytes::Bytes::from_static(b"tail")));
+        large.checksum = TxChecksum::Partial { start: 20, offset: 16 };
+        large.segmentation = Some(Segmentation { size: 4, header_len: 5, ipv6: false });
+        assert_eq!(b.deadline(), None);
+        a.transmit(NOW, &mut outbox).unwrap();
+        assert!(outbox.is_empty());
+        assert_eq!(b.deadline(), Some(NOW), "frames wait: at once");
+        let got = receive_all(&mut b);
+        assert_eq!(got[0].bytes, b"first");
+        assert_eq!((got[0].checksum, got[0].segment_size), (RxChecksum::Unknown, 0));
+        assert_eq!(got[1].bytes, b"head tail");
+        assert_eq!((got[1].checksum, got[1].segment_size), (RxChecksum::Good, 4));
+        assert!(receive_all(&mut a).is_empty(), "nothing came the other way");
+    }
+
+    #[test]
+    fn a_full_ring_leaves_the_rest_in_the_outbox() {
+        let (mut a, mut b) = MemoryDevice::pair(plain(), 2);
+        let mut outbox = Outbox::new(8);
+        push(&mut outbox, b"1");
+        push(&mut outbox, b"2");
+        a.transmit(NOW, &mut outbox).unwrap();
+        assert_eq!(outbox.len(), 0);
+        push(&mut outbox, b"3");
+        a.transmit(NOW, &mut outbox).unwrap();
+        assert_eq!(outbox.len(), 1);
+        assert_eq!(b.receive(NOW, 1, &mut |_| ()).unwrap(), 1);
+        a.transmit(NOW, &mut outbox).unwrap();
+        assert_eq!((outbox.len(), receive_all(&mut b).len()), (0, 2));
+    }
+
+    #[test]
+    fn a_frame_without_tail_moves_by_swapping_buffers() {
+        let (mut a, mut wire) = MemoryDevice::with_wire(plain(), 2);
+        let mut outbox = Outbox::new(2);
+        push(&mut outbox, &[7; 1000]);
+        let place = outbox.front().unwrap().head.as_ptr();
+        a.transmit(NOW, &mut outbox).unwrap();
+        let frame = wire.drain().unwrap();
+        assert_eq!(frame.bytes.as_ptr(), place);
+        wire.recycle(frame);
+        // The buffer comes back with the next frame taken.
+        push(&mut outbox, b"x");
+        a.transmit(NOW, &mut outbox).unwrap();
+        assert_eq!(outbox.push().unwrap().head.as_ptr(), place);
+    }
+
+    #[test]
+    fn the_bare_end_takes_its_capacity_and_not_one_more() {
+        let (mut device, mut wire) = MemoryDevice::with_wire(plain(), 2);
+        assert!(wire.inject(RxFrame::plain(b"1")));
+        assert!(wire.inject(RxFrame::plain(b"2")));
+        assert!(!wire.inject(RxFrame::plain(b"3")));
+        let got = receive_all(&mut device);
+        assert_eq!(got.iter().map(|f| &f.bytes[..]).collect::<Vec<_>>(), [b"1", b"2"]);
+        assert!(wire.inject(RxFrame::plain(b"3")));
+    }
+}

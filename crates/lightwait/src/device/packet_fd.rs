@@ -1,0 +1,142 @@
+//! Frames through a file descriptor: one system call a frame, with or without a virtio header
+//! before it. What TAP and packet sockets have in common.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use lightwait_core::frame::Frame;
+use lightwait_core::{Outbox, RxFrame};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+
+use super::{Counters, virtio};
+
+/// Room for the largest frame: virtio header, Ethernet header with a tag, the largest IP packet.
+const BUFFER_LEN: usize = virtio::HEADER_LEN + 18 + 65_535;
+
+/// Slices in one system call at most, header and head included (UIO_MAXIOV is 1024).
+const MAX_SLICES: usize = 1024;
+
+/// A descriptor that reads and writes one frame a call.
+#[derive(Debug)]
+pub(super) struct PacketFd {
+    fd: OwnedFd,
+    /// Bytes of virtio header before each frame: 12, 10, or 0.
+    header_len: usize,
+    buffer: Box<[u8]>,
+    /// The descriptor took no more: wait until it is writable.
+    full: bool,
+    counters: Counters,
+}
+
+/// What became of a frame offered to the kernel.
+enum Sent {
+    Taken,
+    Dropped,
+    Full,
+}
+
+impl PacketFd {
+    pub(super) fn new(fd: OwnedFd, header_len: usize) -> io::Result<PacketFd> {
+        fcntl_setfl(&fd, fcntl_getfl(&fd)? | OFlags::NONBLOCK)?;
+        let buffer = vec![0; BUFFER_LEN].into_boxed_slice();
+        Ok(PacketFd { fd, header_len, buffer, full: false, counters: Counters::default() })
+    }
+
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.full
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    pub(super) fn receive(
+        &mut self,
+        budget: usize,
+        sink: &mut dyn FnMut(RxFrame<'_>),
+    ) -> io::Result<usize> {
+        let mut received = 0;
+        while received < budget {
+            let len = match rustix::io::read(&self.fd, &mut self.buffer[..]) {
+                Ok(len) => len,
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => continue,
+                // A packet socket tells once that its interface went down; it may come back.
+                Err(Errno::NETDOWN) => break,
+                Err(error) => return Err(error.into()),
+            };
+            received += 1;
+            match virtio::decode(&self.buffer[..len], self.header_len) {
+                Some(frame) => {
+                    self.counters.received += 1;
+                    sink(frame);
+                }
+                None => self.counters.receive_errors += 1,
+            }
+        }
+        Ok(received)
+    }
+
+    pub(super) fn transmit(&mut self, outbox: &mut Outbox) -> io::Result<()> {
+        self.full = false;
+        while let Some(frame) = outbox.front() {
+            match self.send(frame)? {
+                Sent::Taken => self.counters.transmitted += 1,
+                Sent::Dropped => self.counters.transmit_errors += 1,
+                Sent::Full => {
+                    self.full = true;
+                    break;
+                }
+            }
+            outbox.pop();
+        }
+        Ok(())
+    }
+
+    fn send(&self, frame: &Frame) -> io::Result<Sent> {
+        let header = virtio::encode(frame);
+        let mut joined = Vec::new();
+        let mut slices = [IoSlice::new(&[]); 16];
+        slices[0] = IoSlice::new(&header[..self.header_len]);
+        slices[1] = IoSlice::new(&frame.head);
+        let count = frame.tail.len() + 2;
+        // The usual frame has few slices: no allocation.
+        let result = if let Some(few) = slices.get_mut(..count) {
+            for (slice, part) in few[2..].iter_mut().zip(&frame.tail) {
+                *slice = IoSlice::new(part);
+            }
+            self.write(few)
+        } else if count <= MAX_SLICES {
+            let tail = frame.tail.iter().map(|part| IoSlice::new(part));
+            self.write(&slices[..2].iter().copied().chain(tail).collect::<Vec<_>>())
+        } else {
+            frame.copy_to(&mut joined);
+            self.write(&[slices[0], IoSlice::new(&joined)])
+        };
+        match result {
+            Ok(_) => Ok(Sent::Taken),
+            Err(Errno::AGAIN) => Ok(Sent::Full),
+            // The interface is down, its queue is full, or the kernel will not have this frame:
+            // to TCP a lost frame, and no reason to stop the others.
+            Err(
+                Errno::IO
+                | Errno::NETDOWN
+                | Errno::NOBUFS
+                | Errno::NOMEM
+                | Errno::INVAL
+                | Errno::MSGSIZE
+                | Errno::OPNOTSUPP,
+            ) => Ok(Sent::Dropped),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn write(&self, slices: &[IoSlice<'_>]) -> rustix::io::Result<usize> {
+        rustix::io::retry_on_intr(|| rustix::io::writev(&self.fd, slices))
+    }
+}

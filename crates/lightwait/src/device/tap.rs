@@ -1,0 +1,226 @@
+//! A TAP: a network interface of the Linux kernel whose wire ends in this process (tun(4)).
+//!
+//! With the virtio header the kernel hands over TCP segments up to 64 KiB with their checksums
+//! undone, and takes such from us; where it refuses the header, frames are plain.
+//!
+//! Making an interface and setting it up needs CAP_NET_ADMIN. An interface that somebody entitled
+//! made for a user (`ip tuntap add dev NAME mode tap user USER`) needs none, if it is already as
+//! configured; nor does a descriptor that somebody entitled hands over ([`Tap::from_fd`]).
+
+mod ioctl;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use lightwait_core::host::address::Cidr;
+use lightwait_core::{Capabilities, Instant, Medium, Outbox, RxFrame};
+use rustix::fs::{Mode, OFlags};
+
+use super::netlink::Netlink;
+use super::packet_fd::PacketFd;
+use super::{Counters, Device, LARGEST_PACKET, virtio};
+
+const DEVICE_FILE: &str = "/dev/net/tun";
+
+/// The longest name of an interface, in bytes (IFNAMSIZ without its zero).
+const NAME_LEN_MAX: usize = 15;
+
+/// What a TAP is to be like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TapConfig {
+    /// The interface's name; empty: the kernel chooses (`tap0`, …).
+    pub name: String,
+    /// Largest IP packet, in bytes.
+    pub mtu: u16,
+    /// Addresses for the kernel's end, each with its on-link prefix.
+    pub host_addresses: Vec<Cidr>,
+    /// Leave checksums and segmentation to the other side, both ways, if the kernel can.
+    pub offload: bool,
+}
+
+impl TapConfig {
+    /// A TAP of that name: MTU 1500, offload on, no address for the kernel's end.
+    pub fn new(name: &str) -> Self {
+        TapConfig { name: name.to_owned(), mtu: 1500, host_addresses: Vec::new(), offload: true }
+    }
+}
+
+/// A TAP, open.
+#[derive(Debug)]
+pub struct Tap {
+    frames: PacketFd,
+    name: String,
+    capabilities: Capabilities,
+}
+
+impl Tap {
+    /// Opens the interface, makes it if there is none, brings it up and gives the kernel's end its
+    /// addresses. The error says what is missing and which command helps.
+    pub fn open(config: &TapConfig) -> io::Result<Tap> {
+        if config.name.len() > NAME_LEN_MAX || config.name.contains(['\0', '/', ' ']) {
+            let name = &config.name;
+            let text = format!(
+                "`{name}` is no interface name: at most {NAME_LEN_MAX} bytes, no blank, no slash"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let fd = open_device_file()?;
+        let attached = match ioctl::attach(fd.as_fd(), &config.name, config.offload) {
+            // A kernel without virtio headers.
+            Err(error) if config.offload && error.raw_os_error() == Some(libc::EINVAL) => {
+                ioctl::attach(fd.as_fd(), &config.name, false)
+            }
+            result => result,
+        }
+        .map_err(|error| explain_attach(&error, &config.name))?;
+        set_up(&attached.name, config)?;
+        Tap::with(fd, attached, config.mtu, config.offload)
+    }
+
+    /// A TAP whose descriptor somebody else opened and attached, and whose interface somebody else
+    /// set up. Whether frames carry a virtio header was decided then.
+    pub fn from_fd(fd: OwnedFd) -> io::Result<Tap> {
+        let attached = ioctl::attached(fd.as_fd())
+            .map_err(|error| explain(&error, "the descriptor is not attached to a TAP"))?;
+        let mtu = Netlink::open()?.interface(&attached.name)?.mtu;
+        let offload = attached.has_virtio_header;
+        Tap::with(fd, attached, u16::try_from(mtu).unwrap_or(u16::MAX), offload)
+    }
+
+    fn with(fd: OwnedFd, attached: ioctl::Attached, mtu: u16, offload: bool) -> io::Result<Tap> {
+        if !attached.is_tap {
+            let text = format!("`{}` is a TUN; a TAP is needed", attached.name);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let mut header_len = 0;
+        if attached.has_virtio_header {
+            ioctl::set_virtio_header_len(fd.as_fd(), virtio::HEADER_LEN)?;
+            header_len = virtio::HEADER_LEN;
+        }
+        // Refused: then frames come plain, and ours may still be large.
+        let _ = ioctl::set_offload(fd.as_fd(), offload && attached.has_virtio_header);
+        let offload = offload && attached.has_virtio_header;
+        Ok(Tap {
+            frames: PacketFd::new(fd, header_len)?,
+            name: attached.name,
+            capabilities: Capabilities {
+                medium: Medium::Ethernet,
+                mtu,
+                checksum: offload,
+                segmentation: if offload { LARGEST_PACKET } else { 0 },
+            },
+        })
+    }
+
+    /// The interface's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Frames moved and dropped.
+    pub fn counters(&self) -> Counters {
+        self.frames.counters()
+    }
+}
+
+impl Device for Tap {
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn receive(
+        &mut self,
+        _now: Instant,
+        budget: usize,
+        sink: &mut dyn FnMut(RxFrame<'_>),
+    ) -> io::Result<usize> {
+        self.frames.receive(budget, sink)
+    }
+
+    fn transmit(&mut self, _now: Instant, outbox: &mut Outbox) -> io::Result<()> {
+        self.frames.transmit(outbox)
+    }
+
+    fn wait_on(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.frames.as_fd())
+    }
+
+    fn wants_writable(&self) -> bool {
+        self.frames.is_full()
+    }
+}
+
+fn open_device_file() -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    rustix::fs::open(DEVICE_FILE, flags, Mode::empty()).map_err(|error| {
+        let error = io::Error::from(error);
+        match error.kind() {
+            io::ErrorKind::NotFound => explain(
+                &error,
+                "there is no /dev/net/tun: load the kernel's tun module (`sudo modprobe tun`), or \
+                 give the container that device (`--device /dev/net/tun`)",
+            ),
+            io::ErrorKind::PermissionDenied => explain(
+                &error,
+                "no permission to open /dev/net/tun: run as root, or let this user open it (`sudo \
+                 chmod 666 /dev/net/tun`) and make the TAP for it (`sudo ip tuntap add dev NAME \
+                 mode tap user $USER`)",
+            ),
+            _ => explain(&error, "cannot open /dev/net/tun"),
+        }
+    })
+}
+
+fn explain_attach(error: &io::Error, name: &str) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::EPERM) => explain(
+            error,
+            &format!(
+                "making the TAP `{name}` needs CAP_NET_ADMIN: run as root, or `sudo setcap \
+                 cap_net_admin+ep` the program, or have it made for this user (`sudo ip tuntap \
+                 add dev {name} mode tap user $USER`)"
+            ),
+        ),
+        Some(libc::EBUSY) => {
+            explain(error, &format!("the TAP `{name}` is in use by another program"))
+        }
+        Some(libc::EINVAL) => {
+            explain(error, &format!("there is an interface `{name}` already, and it is no TAP"))
+        }
+        _ => explain(error, &format!("cannot attach to the TAP `{name}`")),
+    }
+}
+
+/// Brings the interface into the configured shape; asks the kernel only for what is not yet so, and
+/// for the addresses.
+fn set_up(name: &str, config: &TapConfig) -> io::Result<()> {
+    let netlink = Netlink::open()?;
+    let interface = netlink.interface(name)?;
+    let denied = |what: &str, command: &str| {
+        let advice = format!(
+            "{what} needs CAP_NET_ADMIN: run as root, or `sudo setcap cap_net_admin+ep` the \
+             program, or do it once by hand: `sudo {command}`"
+        );
+        move |error: io::Error| explain(&error, &advice)
+    };
+    let (mtu, index) = (config.mtu, interface.index);
+    if interface.mtu != u32::from(mtu) {
+        let command = format!("ip link set dev {name} mtu {mtu}");
+        netlink.set_mtu(index, mtu.into()).map_err(denied("setting the TAP's MTU", &command))?;
+    }
+    for &address in &config.host_addresses {
+        let command = format!("ip addr add {address} dev {name}");
+        let what = "giving the TAP's kernel end an address";
+        netlink.add_address(index, address).map_err(denied(what, &command))?;
+    }
+    if !interface.up {
+        let command = format!("ip link set dev {name} up");
+        netlink.set_up(index).map_err(denied("bringing the TAP up", &command))?;
+    }
+    Ok(())
+}
+
+/// The error with advice before it; its kind stays.
+fn explain(error: &io::Error, advice: &str) -> io::Error {
+    io::Error::new(error.kind(), format!("{advice} ({error})"))
+}

@@ -1,0 +1,78 @@
+//! The system calls of a TAP: tun(4), linux/if_tun.h. The one place here that needs `unsafe`: ioctls
+//! have no types.
+#![allow(unsafe_code, reason = "ioctl(2) on /dev/net/tun has no safe wrapper")]
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// What an interface is called, and which kind of TAP or TUN it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Attached {
+    pub(super) name: String,
+    pub(super) is_tap: bool,
+    pub(super) has_virtio_header: bool,
+}
+
+/// Attaches the descriptor to the TAP `name`, made if there is none (an empty name lets the kernel
+/// choose), with a virtio header before each frame if `virtio_header`.
+pub(super) fn attach(fd: BorrowedFd<'_>, name: &str, virtio_header: bool) -> io::Result<Attached> {
+    let mut request = empty_request();
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    let flags =
+        libc::IFF_TAP | libc::IFF_NO_PI | if virtio_header { libc::IFF_VNET_HDR } else { 0 };
+    request.ifr_ifru.ifru_flags = flags as libc::c_short;
+    // SAFETY: TUNSETIFF reads and writes one `struct ifreq`, which `request` is, for the length of
+    // the call; its name ends in a zero because `attach` is called with at most 15 bytes of name.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
+    check(result)?;
+    Ok(describe(&request))
+}
+
+/// What the descriptor is attached to.
+pub(super) fn attached(fd: BorrowedFd<'_>) -> io::Result<Attached> {
+    let mut request = empty_request();
+    // SAFETY: TUNGETIFF writes one `struct ifreq`, which `request` is, for the length of the call.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNGETIFF as _, &raw mut request) };
+    check(result)?;
+    Ok(describe(&request))
+}
+
+/// Sets the length of the virtio header, in bytes.
+pub(super) fn set_virtio_header_len(fd: BorrowedFd<'_>, len: usize) -> io::Result<()> {
+    let len = len as libc::c_int;
+    // SAFETY: TUNSETVNETHDRSZ reads one `int`, which `len` is, for the length of the call.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETVNETHDRSZ as _, &raw const len) })
+}
+
+/// Lets the kernel hand over TCP segments up to 64 KiB (IPv4 and IPv6) and checksums undone, or not.
+pub(super) fn set_offload(fd: BorrowedFd<'_>, on: bool) -> io::Result<()> {
+    let flags = if on { libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 } else { 0 };
+    // SAFETY: TUNSETOFFLOAD takes its flags by value and touches no memory of ours.
+    check(unsafe {
+        libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(flags))
+    })
+}
+
+fn empty_request() -> libc::ifreq {
+    // SAFETY: `struct ifreq` is a name and a union of plain C data, for which zeros are valid.
+    unsafe { std::mem::zeroed() }
+}
+
+fn describe(request: &libc::ifreq) -> Attached {
+    // SAFETY: every bit pattern of the union's bytes is a valid `short`, and the kernel wrote one.
+    let flags = libc::c_int::from(unsafe { request.ifr_ifru.ifru_flags });
+    let name = request.ifr_name.map(|c| c as u8);
+    let name = CStr::from_bytes_until_nul(&name).unwrap_or_default();
+    Attached {
+        name: name.to_string_lossy().into_owned(),
+        is_tap: flags & libc::IFF_TAP != 0,
+        has_virtio_header: flags & libc::IFF_VNET_HDR != 0,
+    }
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
