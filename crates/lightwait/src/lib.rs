@@ -1,2 +1,6 @@
 //! `lightwait`: user-level TCP sockets.
+#![deny(unsafe_code)]
+
+pub mod clock;
 pub mod device;
+pub mod wrap;

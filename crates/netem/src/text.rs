@@ -9,7 +9,7 @@
 //! | `rate` | bits per second: `9600bit`, `512kbit`, `100Mbit`, `2.5Gbit` |
 //! | `delay`, `jitter` | `200us`, `30ms`, `1.5s`, `0ns` |
 //! | `queue` | bytes or packets: `64000B`, `256KiB`, `4MiB`, `100packets` |
-//! | `loss` | `1%`, `bursty:FIRST:AFTER_LOSS`, `gilbert:GOOD_TO_BAD:BAD_TO_GOOD[:IN_BAD[:IN_GOOD]]` |
+//! | `loss` | `1%`, `bursty:FIRST:AFTER`, `gilbert:GOOD_TO_BAD:BAD_TO_GOOD[:IN_BAD[:IN_GOOD]]` |
 //! | `reorder` | `5%`, or with the extra delay `5%:2ms` |
 //! | `duplicate`, `corrupt` | `0.1%` |
 //! | `seed` | a whole number |

@@ -2,8 +2,8 @@
 //! hands of a simulator.
 //!
 //! Each direction is a bounded ring. A frame whose bytes all lie in its head moves by swapping
-//! buffers; only slices shared with a send buffer are copied (once, as a network card would). When a
-//! ring is full, what does not fit stays in the sender's outbox.
+//! buffers; only slices shared with a send buffer are copied (once, as a network card would). When
+//! a ring is full, what does not fit stays in the sender's outbox.
 //!
 //! The rings stand in for a cable, so they keep offload facts: a checksum left to the device counts
 //! as known good at the other end, and a large segment arrives as one.

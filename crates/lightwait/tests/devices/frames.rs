@@ -28,8 +28,8 @@ pub(crate) fn echo_request(to: [u8; 6], from: Ipv4Addr, target: Ipv4Addr, data: 
     ipv4(to, 1, from, target, &icmp)
 }
 
-/// A UDP datagram whose checksum field holds the sum of the pseudo-header alone, as one that is left
-/// to the device does.
+/// A UDP datagram whose checksum field holds the sum of the pseudo-header alone: the rest is left
+/// to the device.
 pub(crate) fn udp_unfinished(
     to: [u8; 6],
     (from, from_port): (Ipv4Addr, u16),

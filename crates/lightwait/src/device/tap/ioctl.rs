@@ -1,5 +1,5 @@
-//! The system calls of a TAP: tun(4), linux/if_tun.h. The one place here that needs `unsafe`: ioctls
-//! have no types.
+//! The system calls of a TAP: tun(4), linux/if_tun.h. The one place here that needs `unsafe`:
+//! ioctls have no types.
 #![allow(unsafe_code, reason = "ioctl(2) on /dev/net/tun has no safe wrapper")]
 
 use std::ffi::CStr;
@@ -47,7 +47,7 @@ pub(super) fn set_virtio_header_len(fd: BorrowedFd<'_>, len: usize) -> io::Resul
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETVNETHDRSZ as _, &raw const len) })
 }
 
-/// Lets the kernel hand over TCP segments up to 64 KiB (IPv4 and IPv6) and checksums undone, or not.
+/// Lets the kernel hand over TCP segments up to 64 KiB and checksums undone, or not.
 pub(super) fn set_offload(fd: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     let flags = if on { libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 } else { 0 };
     // SAFETY: TUNSETOFFLOAD takes its flags by value and touches no memory of ours.

@@ -1,0 +1,46 @@
+//! A device whose frames are lost, doubled, overtaken and damaged at random, without the time that
+//! an emulated link takes.
+
+use std::time::Duration;
+
+use lightwait_netem::{LinkConfig, QueueLimit};
+
+use super::Link;
+use crate::device::Device;
+
+/// Puts faults before `device`, both ways: what `config` says of loss, duplication, corruption and
+/// reordering, from its seed. Its rate, queue, delay and jitter are left out. (A reordered packet
+/// still waits for its `reorder_delay`: those behind it need the time to overtake it.)
+pub fn fault<D: Device>(device: D, config: &LinkConfig) -> Link<D> {
+    let config = LinkConfig {
+        rate_bits_per_second: None,
+        queue: QueueLimit::Unlimited,
+        delay: Duration::ZERO,
+        jitter: Duration::ZERO,
+        ..config.clone()
+    };
+    Link::both_ways(device, &config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::MemoryDevice;
+    use lightwait_core::{Capabilities, Instant, Medium, Outbox};
+
+    #[test]
+    fn faults_happen_at_once_and_not_at_all_when_none_are_asked_for() {
+        let doubled = |text: &str| {
+            let plain = Capabilities::plain(Medium::Ip, 1500);
+            let (device, mut wire) = MemoryDevice::with_wire(plain, 8);
+            let mut device = fault(device, &text.parse().unwrap());
+            let mut outbox = Outbox::new(1);
+            outbox.push().unwrap().head.push(1);
+            device.transmit(Instant::ZERO, &mut outbox).unwrap();
+            std::iter::from_fn(|| wire.drain()).count()
+        };
+        assert_eq!(doubled("delay=1s,rate=1bit,duplicate=100%"), 2);
+        assert_eq!(doubled("delay=1s,rate=1bit"), 1);
+        assert_eq!(doubled("loss=100%"), 0);
+    }
+}
