@@ -6,7 +6,6 @@
 //! copy in one pass; a frame whose checksum is left to the device refers to the buffers.
 
 use alloc::collections::VecDeque;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::ops::Deref;
@@ -105,7 +104,7 @@ pub enum Slice {
     /// Bytes `start..end` of a pool page.
     Page {
         /// The page.
-        page: Arc<Page>,
+        page: Page,
         /// The first byte.
         start: u16,
         /// One past the last byte.

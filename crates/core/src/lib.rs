@@ -19,6 +19,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod config;
+pub mod counters;
 pub mod error;
 pub mod event;
 pub mod frame;

@@ -1,9 +1,17 @@
 //! TCP (RFC 9293), sans I/O.
 
+pub mod arrive;
+pub mod challenge;
+pub mod congestion;
+pub mod connection;
 pub mod pool;
+pub mod recv;
+pub mod send;
 pub mod seq;
 pub mod state;
+pub mod timers;
 
+pub use connection::{Connection, Tuple};
 pub use seq::Seq;
 pub use state::State;
 

@@ -1,22 +1,22 @@
 //! Pages: the memory of send and receive buffers.
 //!
-//! A page is an owned, movable, boxed buffer, so that another thread or io_uring may fill it in safe
+//! A page is an owned, movable buffer on the heap, so that another thread or io_uring may fill it in safe
 //! Rust. The pool keeps freed pages for reuse and counts what is out against a limit.
 
-use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// Bytes in a page.
 pub const PAGE_BYTES: usize = 4096;
 
-/// One page of buffer memory.
-#[derive(Debug)]
-pub struct Page(Box<[u8; PAGE_BYTES]>);
+/// One page of buffer memory. A clone shares the bytes with a frame on its way to the device; while
+/// a clone lives the page can be read and not written.
+#[derive(Clone, Debug)]
+pub struct Page(Arc<[u8; PAGE_BYTES]>);
 
 impl Page {
-    /// A zeroed page outside any pool.
     fn new() -> Self {
-        Page(Box::new([0; PAGE_BYTES]))
+        Page(Arc::new([0; PAGE_BYTES]))
     }
 
     /// All its bytes.
@@ -24,9 +24,9 @@ impl Page {
         &self.0
     }
 
-    /// All its bytes, to be written.
-    pub fn bytes_mut(&mut self) -> &mut [u8; PAGE_BYTES] {
-        &mut self.0
+    /// All its bytes to be written, or `None` while they are shared.
+    pub fn bytes_mut(&mut self) -> Option<&mut [u8; PAGE_BYTES]> {
+        Arc::get_mut(&mut self.0)
     }
 }
 
@@ -54,10 +54,10 @@ impl PagePool {
         Some(self.free.pop().unwrap_or_else(Page::new))
     }
 
-    /// Gives a page back.
-    pub fn put(&mut self, page: Page) {
+    /// Gives a page back. One that a frame still shares is freed with the frame.
+    pub fn put(&mut self, mut page: Page) {
         self.discharge(1);
-        if self.free.len() <= self.in_use.max(64) {
+        if page.bytes_mut().is_some() && self.free.len() <= self.in_use.max(64) {
             self.free.push(page);
         }
     }

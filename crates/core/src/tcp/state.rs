@@ -1,4 +1,12 @@
 //! The eleven states of RFC 9293 §3.3.2 and the arcs between them.
+//!
+//! [`ARCS`] is Figure 5 of the RFC as a table; nothing changes a connection's state but
+//! [`StateCell::transition`], which checks it. The graph under `docs/states.md` is made from it.
+
+use State::{
+    CloseWait, Closed, Closing, Established, FinWait1, FinWait2, LastAck, Listen, SynReceived,
+    SynSent, TimeWait,
+};
 
 /// A connection's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,4 +23,111 @@ pub enum State {
     Closing,
     LastAck,
     TimeWait,
+}
+
+/// Every arc there is: from, to, and what causes it.
+pub const ARCS: &[(State, State, &str)] = &[
+    (Closed, Listen, "passive open"),
+    (Closed, SynSent, "active open: send SYN"),
+    (Listen, SynReceived, "receive SYN: send SYN, ACK"),
+    (Listen, Closed, "close"),
+    (SynSent, SynReceived, "receive SYN: send SYN, ACK (simultaneous open)"),
+    (SynSent, Established, "receive SYN, ACK: send ACK"),
+    (SynSent, Closed, "close, reset or timeout"),
+    (SynReceived, Established, "receive ACK of SYN"),
+    (SynReceived, FinWait1, "close: send FIN"),
+    (SynReceived, Closed, "reset or timeout"),
+    (Established, FinWait1, "close: send FIN"),
+    (Established, CloseWait, "receive FIN"),
+    (Established, Closed, "reset or timeout"),
+    (FinWait1, FinWait2, "receive ACK of FIN"),
+    (FinWait1, Closing, "receive FIN"),
+    (FinWait1, TimeWait, "receive FIN and ACK of FIN"),
+    (FinWait1, Closed, "reset or timeout"),
+    (FinWait2, TimeWait, "receive FIN"),
+    (FinWait2, Closed, "reset or timeout"),
+    (CloseWait, LastAck, "close: send FIN"),
+    (CloseWait, Closed, "reset or timeout"),
+    (Closing, TimeWait, "receive ACK of FIN"),
+    (Closing, Closed, "reset or timeout"),
+    (LastAck, Closed, "receive ACK of FIN, reset or timeout"),
+    (TimeWait, Closed, "2 MSL have passed"),
+];
+
+impl State {
+    /// True if Figure 5 has an arc from here to `to`.
+    pub fn may_become(self, to: State) -> bool {
+        ARCS.iter().any(|arc| arc.0 == self && arc.1 == to)
+    }
+
+    /// True if our side may still send new data.
+    pub fn can_send(self) -> bool {
+        matches!(self, Established | CloseWait)
+    }
+
+    /// True if the peer may still send data.
+    pub fn can_receive(self) -> bool {
+        matches!(self, Established | FinWait1 | FinWait2)
+    }
+}
+
+/// A state that can only move along an arc.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateCell(State);
+
+impl StateCell {
+    /// A connection begins CLOSED.
+    pub fn new() -> Self {
+        StateCell(Closed)
+    }
+
+    /// Where it is.
+    pub fn get(self) -> State {
+        self.0
+    }
+
+    /// Moves to `to`. Panics if there is no such arc: that is a fault of this engine, not of any
+    /// byte from the network.
+    pub fn transition(&mut self, to: State) {
+        assert!(self.0.may_become(to), "no arc from {:?} to {to:?}", self.0);
+        self.0 = to;
+    }
+}
+
+impl Default for StateCell {
+    fn default() -> Self {
+        StateCell::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_arc_stands_twice_and_none_leads_to_itself() {
+        for (i, arc) in ARCS.iter().enumerate() {
+            assert_ne!(arc.0, arc.1);
+            assert!(!ARCS[..i].iter().any(|other| (other.0, other.1) == (arc.0, arc.1)), "{arc:?}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "no arc from TimeWait to Established")]
+    fn a_state_moves_along_arcs_only() {
+        let mut state = StateCell(TimeWait);
+        state.transition(Established);
+    }
+
+    #[test]
+    fn every_state_is_reached_and_left() {
+        let all = [
+            Closed, Listen, SynSent, SynReceived, Established, FinWait1, FinWait2, CloseWait,
+            Closing, LastAck, TimeWait,
+        ];
+        for state in all {
+            assert!(ARCS.iter().any(|arc| arc.0 == state), "{state:?} is never left");
+            assert!(ARCS.iter().any(|arc| arc.1 == state), "{state:?} is never reached");
+        }
+    }
 }

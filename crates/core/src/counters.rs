@@ -1,0 +1,145 @@
+//! What happened, counted: one number per thing that can happen to a frame or a connection.
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// Counts since the host began. They wrap after 2^64.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $($(#[doc = $doc])+ pub $name: u64,)+
+        }
+
+        impl Counters {
+            /// Every counter with its name, in the order of declaration.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)+].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    /// Frames handed in.
+    frames_in,
+    /// Frames handed to the device.
+    frames_out,
+    /// Frames dropped because they made no sense; by reason in [`crate::Host::malformed`].
+    frames_malformed,
+    /// Frames or packets that were not for us.
+    not_for_us,
+    /// Packets of a protocol that we do not speak.
+    protocol_unknown,
+    /// TCP segments whose checksum was wrong.
+    checksum_errors,
+    /// TCP segments taken in.
+    segments_in,
+    /// TCP segments sent, large ones counted as one.
+    segments_out,
+    /// Segments sent again.
+    retransmits,
+    /// Retransmission timeouts.
+    timeouts,
+    /// Fast recoveries begun.
+    fast_recoveries,
+    /// Zero-window probes sent.
+    window_probes,
+    /// Keepalive probes sent.
+    keepalive_probes,
+    /// Segments outside the receive window (RFC 9293 §3.10.7.4, first step).
+    out_of_window,
+    /// Segments dropped for an old timestamp (RFC 7323 §5).
+    paws_rejected,
+    /// Segments without the timestamp they should carry (RFC 7323 §3.2).
+    timestamp_missing,
+    /// Acknowledgements of what was never sent, or too old (RFC 5961 §5).
+    unacceptable_acks,
+    /// RST in the window but not at its edge (RFC 5961 §3).
+    challenged_resets,
+    /// SYN on a synchronized connection (RFC 5961 §4).
+    challenged_syns,
+    /// Challenge ACKs not sent because of their limit.
+    challenges_suppressed,
+    /// Segments beyond RCV.NXT that were kept.
+    out_of_order,
+    /// Segments that repeated what had arrived.
+    duplicates,
+    /// Data dropped because no page was free; the peer will send it again.
+    receive_pool_empty,
+    /// Out-of-order data dropped because of the bound on ranges.
+    assembler_full,
+    /// Connections opened by us.
+    active_opens,
+    /// Connections opened by peers.
+    passive_opens,
+    /// Connections that reached ESTABLISHED.
+    established,
+    /// Attempts that failed before ESTABLISHED.
+    failed_opens,
+    /// Connections ended by the peer's RST.
+    resets_received,
+    /// RSTs sent for connections.
+    resets_sent,
+    /// RSTs sent to segments that belong to no connection.
+    resets_to_strangers,
+    /// Answers to strangers not sent because of their limit.
+    replies_suppressed,
+    /// Connections given up after retransmitting in vain.
+    connections_timed_out,
+    /// Orphans reset because there were too many.
+    orphans_over_limit,
+    /// Handshakes that wait in the SYN cache.
+    syn_cache_added,
+    /// SYN-cache entries that expired.
+    syn_cache_expired,
+    /// SYNs answered with a cookie because the SYN cache was full.
+    cookies_sent,
+    /// Connections established from a cookie.
+    cookies_accepted,
+    /// ACKs that looked like a cookie and were none.
+    cookies_rejected,
+    /// Handshakes completed while the accept queue was full; the peer's ACK was ignored.
+    accept_overflows,
+    /// Connections refused because there were too many.
+    connections_over_limit,
+    /// Connections that entered TIME-WAIT.
+    time_wait_entered,
+    /// TIME-WAIT records that lasted their time.
+    time_wait_expired,
+    /// TIME-WAIT records evicted because the table was full.
+    time_wait_evicted,
+    /// TIME-WAIT records ended early by a new SYN (RFC 6191).
+    time_wait_reused,
+    /// SYNs refused by a TIME-WAIT record.
+    time_wait_refused,
+    /// RSTs ignored by a TIME-WAIT record (RFC 1337).
+    time_wait_resets_ignored,
+    /// FINs that restarted a TIME-WAIT.
+    time_wait_restarted,
+    /// ICMP errors that named no segment of ours (RFC 5927).
+    icmp_rejected,
+    /// ICMP errors delivered to a connection.
+    icmp_accepted,
+    /// Path MTUs lowered by ICMP.
+    path_mtu_lowered,
+    /// Echo replies sent.
+    echo_replies,
+    /// Fragmented packets put together.
+    reassembled,
+    /// Fragmented packets dropped: overlap, bound, time.
+    reassembly_failed,
+    /// Packets dropped because there was no route or the neighbour did not answer.
+    unreachable,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_is_listed_once_with_its_value() {
+        let counters = Counters { frames_in: 3, unreachable: 9, ..Counters::default() };
+        let listed: std::vec::Vec<_> = counters.iter().collect();
+        assert_eq!(listed.first(), Some(&("frames_in", 3)));
+        assert_eq!(listed.last(), Some(&("unreachable", 9)));
+        assert_eq!(listed.len() * 8, size_of::<Counters>());
+    }
+}

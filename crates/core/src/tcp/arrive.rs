@@ -1,0 +1,387 @@
+//! A segment arrives: RFC 9293 §3.10.7, one function per numbered step.
+//!
+//! ```text
+//!   on_segment ─┬─ SYN-SENT      §3.10.7.3  arrive/syn_sent.rs
+//!               ├─ SYN-RECEIVED  §3.10.7.4  arrive/syn_received.rs (simultaneous open)
+//!               └─ synchronized  §3.10.7.4
+//!                    check_stamp      RFC 7323 §5 (PAWS), before everything
+//!                    check_sequence   first
+//!                    check_reset      second
+//!                    (third: security, not used)
+//!                    check_syn        fourth
+//!                    check_ack        fifth
+//!                    check_urgent     sixth
+//!                    take_text        seventh
+//!                    take_fin         eighth
+//! ```
+//!
+//! A step either lets the segment pass on or ends its life ([`ControlFlow::Break`]). Nothing is
+//! sent from here: steps only mark what is owed, and [`emit`](crate::tcp::emit) speaks once when
+//! the whole batch has been taken in.
+
+mod syn_received;
+mod syn_sent;
+
+use core::ops::ControlFlow::{self, Break, Continue};
+
+use crate::error::Error;
+use crate::event::Readiness;
+use crate::tcp::connection::{Connection, Context, Reset, Shape, Synchronized};
+use crate::tcp::recv::Text;
+use crate::tcp::timers::Timer;
+use crate::tcp::{Seq, State};
+use crate::wire::tcp::{Flags, Segment};
+
+/// A segment on its way through the steps.
+struct Arrival<'a> {
+    segment: &'a Segment<'a>,
+    /// Payload size of the segments joined into this one.
+    piece: u16,
+    /// The part of the payload inside the window, and where it starts.
+    seq: Seq,
+    text: &'a [u8],
+    /// FIN is inside the window too.
+    fin: bool,
+}
+
+type Step = ControlFlow<()>;
+
+impl Connection {
+    /// Takes in one segment, verified and addressed to this connection. `piece` is the payload
+    /// size of the segments that were joined into it, 0 if it is a single one.
+    pub fn on_segment(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>, piece: u16) {
+        cx.counters.segments_in += 1;
+        match &self.shape {
+            Shape::SynSent(syn) => self.on_syn_sent(cx, *syn, segment),
+            Shape::SynReceived(syn) => self.on_syn_received(cx, *syn, segment, piece),
+            Shape::Synchronized(_) => {
+                // Break and Continue mean the same here: the segment is done with.
+                let _done = self.on_synchronized(cx, segment, piece);
+            }
+            Shape::Ended(_) => {}
+        }
+    }
+
+    fn on_synchronized(
+        &mut self,
+        cx: &mut Context<'_>,
+        segment: &Segment<'_>,
+        piece: u16,
+    ) -> Step {
+        let piece = if piece == 0 { segment.payload.len() as u16 } else { piece };
+        let mut arrival =
+            Arrival { segment, piece, seq: segment.seq, text: segment.payload, fin: false };
+        self.check_stamp(cx, segment)?;
+        self.check_sequence(cx, &mut arrival)?;
+        self.note_stamp(cx, segment);
+        self.check_reset(cx, segment)?;
+        self.check_syn(cx, segment)?;
+        self.note_heard(cx);
+        self.check_ack(cx, segment)?;
+        self.check_urgent(&arrival);
+        self.take_text(cx, &arrival)?;
+        self.take_fin(cx)
+    }
+
+    /// What every step but the handshake's works on.
+    fn parts(&mut self) -> &mut Synchronized {
+        match &mut self.shape {
+            Shape::Synchronized(synchronized) => synchronized,
+            _ => unreachable!("a step past the first needs the synchronized shape"),
+        }
+    }
+
+    /// RFC 7323 §3.2: a segment without the agreed timestamp is dropped; §5.3 R1: an old one is
+    /// answered with an ACK and dropped. RST passes both.
+    fn check_stamp(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>) -> Step {
+        let Some(stamps) = self.parts().stamps else { return Continue(()) };
+        if segment.flags.contains(Flags::RST) {
+            return Continue(());
+        }
+        let Some(stamp) = segment.options.timestamps else {
+            cx.counters.timestamp_missing += 1;
+            return Break(());
+        };
+        if !stamps.is_old(stamp.value, cx.now) {
+            return Continue(());
+        }
+        cx.counters.paws_rejected += 1;
+        self.answer_unacceptable(cx, segment);
+        Break(())
+    }
+
+    /// First step: is any of it in the window? Then cut it to the window.
+    fn check_sequence(&mut self, cx: &mut Context<'_>, arrival: &mut Arrival<'_>) -> Step {
+        let segment = arrival.segment;
+        let parts = self.parts();
+        let recv = &parts.recv;
+        let at_closed_window = recv.offered() == 0 && segment.seq == recv.nxt;
+        if !recv.accepts(segment.seq, segment.sequence_len()) && !at_closed_window {
+            cx.counters.out_of_window += 1;
+            if segment.flags.contains(Flags::RST) {
+                return Break(());
+            }
+            self.note_duplicate(segment);
+            self.answer_unacceptable(cx, segment);
+            return Break(());
+        }
+        let edge = recv.nxt + recv.offered();
+        // SYN inside the window never passes the fourth step, so it takes no number here.
+        let end = segment.seq + segment.payload.len() as u32;
+        arrival.fin = segment.flags.contains(Flags::FIN) && end.before(edge);
+        let beyond = end.distance(edge).clamp(0, segment.payload.len() as i32) as usize;
+        arrival.text = &segment.payload[..segment.payload.len() - beyond];
+        if at_closed_window && segment.sequence_len() > 0 {
+            parts.recv.ack.now = true;
+        }
+        Continue(())
+    }
+
+    /// RFC 2883 §4: data that lies before the window is reported as a duplicate.
+    fn note_duplicate(&mut self, segment: &Segment<'_>) {
+        let recv = &mut self.parts().recv;
+        let end = segment.seq + segment.payload.len() as u32;
+        if !segment.payload.is_empty() && end.at_or_before(recv.nxt) {
+            let block = crate::wire::options::SackBlock { start: segment.seq, end };
+            recv.duplicate = Some(block);
+        }
+    }
+
+    /// RFC 9293 §3.10.7.4: an unacceptable segment is answered with an ACK. One that carries
+    /// nothing is itself perhaps such an answer, so it is answered within a limit.
+    fn answer_unacceptable(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>) {
+        if segment.sequence_len() > 0 && !segment.flags.contains(Flags::SYN) {
+            self.parts().recv.ack.now = true;
+        } else {
+            self.challenge(cx);
+        }
+    }
+
+    /// Owes a challenge ACK, if the limit allows one.
+    fn challenge(&mut self, cx: &mut Context<'_>) {
+        if cx.challenges.take(self.tuple_hash, cx.now) {
+            self.parts().recv.ack.now = true;
+        } else {
+            cx.counters.challenges_suppressed += 1;
+        }
+    }
+
+    /// RFC 7323 §4.3: TS.Recent follows segments that cover Last.ACK.sent, so that a delayed ACK
+    /// echoes the first of the segments it acknowledges.
+    fn note_stamp(&mut self, cx: &Context<'_>, segment: &Segment<'_>) {
+        let parts = self.parts();
+        let last_ack_sent = parts.recv.ack.last_sent;
+        let Some(stamps) = &mut parts.stamps else { return };
+        let Some(stamp) = segment.options.timestamps else { return };
+        let current = !stamps.is_old(stamp.value, cx.now);
+        if current && segment.seq.at_or_before(last_ack_sent) {
+            stamps.recent = stamp.value;
+            stamps.recent_at = cx.now;
+        }
+    }
+
+    /// Second step, as RFC 5961 §3.2 has it: exactly at RCV.NXT it resets; elsewhere in the window
+    /// it is challenged.
+    fn check_reset(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>) -> Step {
+        if !segment.flags.contains(Flags::RST) {
+            return Continue(());
+        }
+        if segment.seq != self.parts().recv.nxt {
+            cx.counters.challenged_resets += 1;
+            self.challenge(cx);
+            return Break(());
+        }
+        cx.counters.resets_received += 1;
+        let error = match self.state() {
+            State::Closing | State::LastAck => None,
+            _ => Some(Error::ConnectionReset),
+        };
+        self.end(State::Closed, error, cx);
+        Break(())
+    }
+
+    /// Fourth step, as RFC 5961 §4.2 has it: a SYN is challenged wherever it lies.
+    fn check_syn(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>) -> Step {
+        if !segment.flags.contains(Flags::SYN) {
+            return Continue(());
+        }
+        cx.counters.challenged_syns += 1;
+        self.challenge(cx);
+        Break(())
+    }
+
+    /// The peer is alive: keepalive starts over.
+    fn note_heard(&mut self, cx: &Context<'_>) {
+        let idle = self.options.keepalive.map(|keepalive| keepalive.idle);
+        let parts = self.parts();
+        parts.last_heard = cx.now;
+        parts.keepalive_probes = 0;
+        if let Some(idle) = idle {
+            self.deadlines.set(Timer::KeepAlive, cx.now + idle);
+        }
+    }
+
+    /// Fifth step.
+    fn check_ack(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>) -> Step {
+        if !segment.flags.contains(Flags::ACK) {
+            return Break(());
+        }
+        let parts = self.parts();
+        if !parts.send.accepts(segment.ack) {
+            cx.counters.unacceptable_acks += 1;
+            self.challenge(cx);
+            return Break(());
+        }
+        let was_closed = parts.send.window == 0;
+        let echo = parts.stamps.and(segment.options.timestamps).map(|stamps| stamps.echo);
+        let mode = parts.send.recovery.mode;
+        let acked = parts.send.on_ack(cx.now, segment, echo, cx.pool);
+        if parts.send.recovery.mode != mode && parts.send.recovery.is_active() {
+            cx.counters.fast_recoveries += 1;
+        }
+        if was_closed {
+            // A peer that keeps its window shut and answers is alive (RFC 9293 MUST-37).
+            parts.send.last_progress = cx.now;
+            if parts.send.window > 0 {
+                self.deadlines.cancel(Timer::Persist);
+            }
+        }
+        if acked.progress {
+            self.deadlines.cancel(Timer::Retransmit);
+            self.notify_room(acked.freed);
+        }
+        if acked.fin { self.on_fin_acked(cx) } else { Continue(()) }
+    }
+
+    /// Tells a blocked writer once a third of the buffer is free, and not on every ACK.
+    fn notify_room(&mut self, freed: usize) {
+        if freed == 0 || !self.write_blocked {
+            return;
+        }
+        let capacity = self.options.send_buffer_bytes as usize;
+        if capacity.saturating_sub(self.parts().send.buffer.len()) >= capacity / 3 {
+            self.write_blocked = false;
+            self.notices |= Readiness::WRITABLE;
+        }
+    }
+
+    /// Our FIN is acknowledged: FIN-WAIT-1, CLOSING and LAST-ACK move on.
+    fn on_fin_acked(&mut self, cx: &mut Context<'_>) -> Step {
+        match self.state() {
+            State::FinWait1 => {
+                self.state.transition(State::FinWait2);
+                if self.orphan {
+                    self.deadlines.set(Timer::FinWait2, cx.now + cx.config.fin_wait_2_timeout);
+                }
+                Continue(())
+            }
+            State::Closing => {
+                self.enter_time_wait(cx);
+                Break(())
+            }
+            State::LastAck => {
+                self.end(State::Closed, None, cx);
+                Break(())
+            }
+            _ => Continue(()),
+        }
+    }
+
+    /// Sixth step: RCV.UP only moves forward, and the user is told (RFC 9293 MUST-32, 33). The
+    /// pointer is taken as the number after the last urgent byte, as RFC 6093 §4 recommends.
+    fn check_urgent(&mut self, arrival: &Arrival<'_>) {
+        let segment = arrival.segment;
+        if !segment.flags.contains(Flags::URG) || segment.urgent == 0 {
+            return;
+        }
+        if !self.state().can_receive() {
+            return;
+        }
+        let up = segment.seq + u32::from(segment.urgent);
+        let recv = &mut self.parts().recv;
+        if up.after(recv.nxt) && recv.urgent.is_none_or(|urgent| up.after(urgent)) {
+            recv.urgent = Some(up);
+            self.notices |= Readiness::URGENT;
+        }
+    }
+
+    /// Seventh step. Data for an orphan cannot be delivered, and the peer must hear it
+    /// (RFC 9293 §3.6.1, RFC 2525 §2.17).
+    fn take_text(&mut self, cx: &mut Context<'_>, arrival: &Arrival<'_>) -> Step {
+        let state = self.state();
+        let orphan = self.orphan;
+        let parts = self.parts();
+        if !state.can_receive() {
+            return Break(());
+        }
+        if arrival.fin {
+            let fin = arrival.seq + arrival.segment.payload.len() as u32;
+            // The first FIN stands: a stream has one end.
+            parts.recv.fin.get_or_insert(fin);
+        }
+        let (seq, text) = (arrival.seq, cut_at(arrival, parts.recv.fin));
+        if text.is_empty() {
+            if arrival.fin && arrival.seq.after(parts.recv.nxt) {
+                parts.recv.ack.on_out_of_order();
+            }
+            return Continue(());
+        }
+        if orphan && (seq + text.len() as u32).after(parts.recv.nxt) {
+            let reset = Reset { seq: parts.send.nxt, ack: Some(parts.recv.nxt) };
+            self.end(State::Closed, Some(Error::ConnectionReset), cx);
+            self.reset_due = Some(reset);
+            cx.counters.resets_sent += 1;
+            return Break(());
+        }
+        let had_holes = !parts.recv.assembler.is_empty();
+        let taken = parts.recv.on_text(seq, text, cx.pool, cx.counters);
+        self.acknowledge_text(cx, taken, had_holes, arrival.piece);
+        Continue(())
+    }
+
+    fn acknowledge_text(&mut self, cx: &Context<'_>, taken: Text, had_holes: bool, piece: u16) {
+        let Shape::Synchronized(parts) = &mut self.shape else { return };
+        let ack = &mut parts.recv.ack;
+        match taken {
+            Text::InOrder(advanced) => {
+                ack.on_advance();
+                let delay = cx.config.delayed_ack;
+                ack.on_data(advanced, piece, cx.now, delay, &mut self.deadlines);
+                // RFC 5681 §4.2: what fills a hole, wholly or in part, is acknowledged at once.
+                ack.now |= had_holes;
+                let srtt = parts.send.rtt.srtt();
+                parts.recv.window.on_data(parts.recv.nxt, srtt, cx.now);
+                self.notices |= Readiness::READABLE;
+            }
+            Text::OutOfOrder => ack.on_out_of_order(),
+            Text::Duplicate | Text::Dropped => ack.now = true,
+        }
+    }
+
+    /// Eighth step: FIN counts when everything before it has arrived.
+    fn take_fin(&mut self, cx: &mut Context<'_>) -> Step {
+        let state = self.state();
+        let recv = &mut self.parts().recv;
+        if recv.fin != Some(recv.nxt) {
+            return Continue(());
+        }
+        recv.nxt += 1;
+        recv.ack.on_advance();
+        recv.ack.now = true;
+        self.notices |= Readiness::READABLE;
+        match state {
+            State::Established => self.state.transition(State::CloseWait),
+            State::FinWait1 => self.state.transition(State::Closing),
+            State::FinWait2 => self.enter_time_wait(cx),
+            _ => {}
+        }
+        Continue(())
+    }
+}
+
+/// The text before the stream's end: nothing counts beyond a FIN that has been seen.
+fn cut_at<'a>(arrival: &Arrival<'a>, fin: Option<Seq>) -> &'a [u8] {
+    let text = arrival.text;
+    let keep = fin.map_or(text.len(), |fin| fin.distance(arrival.seq).max(0) as usize);
+    &text[..keep.min(text.len())]
+}

@@ -1,0 +1,74 @@
+//! SYN-RECEIVED after a simultaneous open: RFC 9293 §3.10.7.4 for that state. (The passive
+//! SYN-RECEIVED is an entry of the SYN cache, in [`host::listen`](crate::host::listen).)
+
+use super::syn_sent::acknowledges_syn;
+use crate::error::Error;
+use crate::tcp::State;
+use crate::tcp::connection::{Connection, Context, Reset, SynReceived};
+use crate::wire::tcp::{Flags, Segment};
+
+impl Connection {
+    pub(super) fn on_syn_received(
+        &mut self,
+        cx: &mut Context<'_>,
+        syn: SynReceived,
+        s: &Segment<'_>,
+        piece: u16,
+    ) {
+        let rcv_nxt = syn.irs + 1;
+        let window = cx.config.initial_receive_window_bytes.min(65_535);
+        // First: sequence number. The peer's own SYN, ACK lies before the window and is answered
+        // with what acknowledges it; so both ends become established (Figure 8).
+        if !s.seq.within(rcv_nxt, window) {
+            let repeats_syn = s.flags.contains(Flags::SYN) && s.seq == syn.irs;
+            let completes = s.flags.contains(Flags::ACK) && acknowledges_syn(s.ack, syn.iss);
+            if repeats_syn && completes {
+                self.complete_simultaneous(cx, &syn, s, true);
+            } else if !s.flags.contains(Flags::RST) {
+                self.syn_due |= cx.challenges.take(self.tuple_hash, cx.now);
+            }
+            return;
+        }
+        // Second: RST, by RFC 5961 §3.2 only at RCV.NXT.
+        if s.flags.contains(Flags::RST) {
+            if s.seq == rcv_nxt {
+                cx.counters.resets_received += 1;
+                cx.counters.failed_opens += 1;
+                self.end(State::Closed, Some(Error::ConnectionRefused), cx);
+            } else {
+                self.syn_due |= cx.challenges.take(self.tuple_hash, cx.now);
+            }
+            return;
+        }
+        // Fourth: SYN. Fifth: ACK.
+        if s.flags.contains(Flags::SYN) {
+            self.syn_due |= cx.challenges.take(self.tuple_hash, cx.now);
+            return;
+        }
+        if !s.flags.contains(Flags::ACK) {
+            return;
+        }
+        if !acknowledges_syn(s.ack, syn.iss) {
+            self.reset_due = Some(Reset { seq: s.ack, ack: None });
+            cx.counters.resets_sent += 1;
+            return;
+        }
+        self.complete_simultaneous(cx, &syn, s, false);
+        // The rest of the steps, now as an established connection.
+        self.on_segment(cx, s, piece);
+    }
+
+    fn complete_simultaneous(
+        &mut self,
+        cx: &mut Context<'_>,
+        syn: &SynReceived,
+        s: &Segment<'_>,
+        unscaled: bool,
+    ) {
+        let scale = if unscaled { 0 } else { syn.peer_scale.unwrap_or(0) };
+        let mut synchronized =
+            syn.synchronize(cx, u32::from(s.window) << scale, s.seq, s.ack);
+        synchronized.recv.ack.now |= unscaled;
+        self.establish(synchronized, cx);
+    }
+}

@@ -1,0 +1,95 @@
+//! SYN-SENT: RFC 9293 §3.10.7.3, its numbered steps in order.
+
+use crate::error::Error;
+use crate::tcp::connection::{Connection, Context, Reset, Shape, SynReceived, SynSent};
+use crate::tcp::timers::Timer;
+use crate::tcp::{Seq, State};
+use crate::wire::options::Options;
+use crate::wire::tcp::{Flags, Segment};
+
+/// RFC 9293 §3.7.1: without an MSS option, 536 bytes over IPv4 and 1220 over IPv6.
+pub(crate) fn peer_mss(options: &Options, ipv6: bool, floor: u16) -> u16 {
+    options.mss.unwrap_or(if ipv6 { 1220 } else { 536 }).max(floor)
+}
+
+impl Connection {
+    pub(super) fn on_syn_sent(&mut self, cx: &mut Context<'_>, syn: SynSent, s: &Segment<'_>) {
+        // First: an ACK must be for our SYN.
+        let acks = s.flags.contains(Flags::ACK);
+        if acks && s.ack != syn.iss + 1 {
+            if !s.flags.contains(Flags::RST) {
+                self.reset_due = Some(Reset { seq: s.ack, ack: None });
+                cx.counters.resets_sent += 1;
+            }
+            return;
+        }
+        // Second: RST counts only with an acceptable ACK (RFC 5961 §3 leaves this rule).
+        if s.flags.contains(Flags::RST) {
+            if acks {
+                cx.counters.resets_received += 1;
+                cx.counters.failed_opens += 1;
+                self.end(State::Closed, Some(Error::ConnectionRefused), cx);
+            }
+            return;
+        }
+        // Fourth: SYN.
+        if !s.flags.contains(Flags::SYN) {
+            return;
+        }
+        let received = self.negotiate(cx, &syn, s);
+        if acks {
+            self.complete_open(cx, received, s);
+        } else {
+            self.open_simultaneously(cx, received);
+        }
+    }
+
+    /// What both ends can do, from their SYNs (RFC 7323 §1.3, RFC 2018 §2).
+    fn negotiate(&self, cx: &Context<'_>, syn: &SynSent, segment: &Segment<'_>) -> SynReceived {
+        let options = &segment.options;
+        let config = cx.config;
+        SynReceived {
+            iss: syn.iss,
+            irs: segment.seq,
+            peer_mss: peer_mss(options, self.tuple.remote.is_ipv6(), config.mss_min),
+            mss: syn.mss,
+            window: segment.window,
+            peer_scale: options.window_scale.filter(|_| config.window_scaling).map(|s| s.min(14)),
+            sack: config.sack && options.sack_permitted,
+            stamp: options.timestamps.filter(|_| config.timestamps).map(|stamps| stamps.value),
+            stamp_offset: syn.stamp_offset,
+            attempts: syn.attempts,
+        }
+    }
+
+    /// SYN, ACK: the connection is established, and the ACK leaves at once.
+    fn complete_open(&mut self, cx: &mut Context<'_>, received: SynReceived, s: &Segment<'_>) {
+        let window = u32::from(s.window);
+        let mut synchronized = received.synchronize(cx, window, s.seq, s.ack);
+        synchronized.recv.ack.now = true;
+        let sent_at = self.syn_sent_at(cx);
+        if received.attempts == 1 {
+            synchronized.send.rtt.on_sample(cx.now.since(sent_at), 1);
+        }
+        self.establish(synchronized, cx);
+    }
+
+    /// The Lifetime timer was set when the first SYN left.
+    fn syn_sent_at(&self, cx: &Context<'_>) -> crate::time::Instant {
+        self.deadlines.at(Timer::Lifetime) - cx.config.syn_timeout
+    }
+
+    /// SYN without ACK: both ends have sent one (RFC 9293 §3.5, Figure 8).
+    fn open_simultaneously(&mut self, cx: &mut Context<'_>, received: SynReceived) {
+        self.shape = Shape::SynReceived(SynReceived { attempts: 0, ..received });
+        self.state.transition(State::SynReceived);
+        self.deadlines.cancel(Timer::Retransmit);
+        self.syn_due = true;
+        debug_assert!(self.deadlines.is_set(Timer::Lifetime), "{:?}", cx.now);
+    }
+}
+
+/// True if `ack` acknowledges exactly our SYN.
+pub(super) fn acknowledges_syn(ack: Seq, iss: Seq) -> bool {
+    ack == iss + 1
+}

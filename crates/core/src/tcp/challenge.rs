@@ -1,0 +1,95 @@
+//! The one limit on every challenge ACK (RFC 5961 §7, and RFC 9293's ACKs to unacceptable segments).
+//!
+//! A small hashed table of token buckets, by connection: two ends that answer each other's
+//! unacceptable ACKs, or two TIME-WAITs, fall silent after a few; and because a stranger's segments
+//! spend the tokens of their own bucket only, the limit is no side channel from which a third party
+//! learns of a connection (CVE-2016-5696 counted one global limit).
+
+use crate::time::Instant;
+
+/// Buckets; a power of two.
+const BUCKETS: usize = 1024;
+/// Challenge ACKs a bucket allows in a row.
+const BURST: u8 = 4;
+/// One more after this long.
+const REFILL_NS: u64 = 250_000_000;
+
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    tokens: u8,
+    refilled: Instant,
+}
+
+/// Who may still be challenged.
+#[derive(Debug)]
+pub struct Challenges {
+    buckets: alloc::boxed::Box<[Bucket]>,
+    window_start: Instant,
+    window_used: u32,
+    per_second: u32,
+}
+
+impl Challenges {
+    /// At most `per_second` challenge ACKs over all connections.
+    pub fn new(per_second: u32) -> Self {
+        let full = Bucket { tokens: BURST, refilled: Instant::ZERO };
+        Challenges {
+            buckets: alloc::vec![full; BUCKETS].into_boxed_slice(),
+            window_start: Instant::ZERO,
+            window_used: 0,
+            per_second,
+        }
+    }
+
+    /// True if a challenge ACK may go now to the connection whose tuple hashes to `hash`.
+    pub fn take(&mut self, hash: u64, now: Instant) -> bool {
+        let index = hash as usize % BUCKETS;
+        let bucket = &mut self.buckets[index];
+        let earned = now.since(bucket.refilled).as_nanos() as u64 / REFILL_NS;
+        if earned > 0 {
+            bucket.tokens = u64::from(bucket.tokens).saturating_add(earned).min(BURST.into()) as u8;
+            bucket.refilled = now;
+        }
+        if bucket.tokens == 0 || !self.take_global(now) {
+            return false;
+        }
+        self.buckets[index].tokens -= 1;
+        true
+    }
+
+    fn take_global(&mut self, now: Instant) -> bool {
+        if now.since(self.window_start).as_secs() >= 1 {
+            self.window_start = now;
+            self.window_used = 0;
+        }
+        let allowed = self.window_used < self.per_second;
+        self.window_used += u32::from(allowed);
+        allowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Duration;
+
+    #[test]
+    fn a_connection_gets_its_burst_and_not_one_more() {
+        let mut challenges = Challenges::new(1000);
+        let now = Instant::from_millis(10_000);
+        assert!((0..BURST).all(|_| challenges.take(5, now)));
+        assert!(!challenges.take(5, now));
+        assert!(challenges.take(6, now), "another bucket has its own");
+        assert!(!challenges.take(5, now + Duration::from_millis(249)));
+        assert!(challenges.take(5, now + Duration::from_millis(250)));
+    }
+
+    #[test]
+    fn all_together_get_the_second_s_share() {
+        let mut challenges = Challenges::new(3);
+        let now = Instant::from_millis(10_000);
+        assert!((0..3).all(|i| challenges.take(i, now)));
+        assert!(!challenges.take(99, now));
+        assert!(challenges.take(99, now + Duration::from_secs(1)));
+    }
+}

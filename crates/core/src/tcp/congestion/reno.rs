@@ -1,0 +1,130 @@
+//! Reno: slow start, congestion avoidance, and what a loss does (RFC 5681).
+//!
+//! Growth counts acknowledged bytes (RFC 3465) without its limit of two segments an ACK outside
+//! loss recovery: a receiver that joins segments, or that handles a batch before it acknowledges,
+//! as this one does, sends one ACK for many segments, and the limit would make it crawl. RFC 9002
+//! §7 does the same. After a timeout the limit of one segment an ACK holds, because then one ACK
+//! can cover much that left the network long ago.
+
+/// State of the algorithm, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Reno {
+    /// cwnd.
+    pub(super) window: u32,
+    /// ssthresh.
+    pub(super) threshold: u32,
+    /// Bytes acknowledged towards the next increase in congestion avoidance.
+    acked: u32,
+}
+
+/// Never more than a scaled window can express.
+const WINDOW_MAX: u32 = 1 << 30;
+
+impl Reno {
+    /// IW = min(segments·MSS, max(2·MSS, 14600)) for ten segments (RFC 6928 §2).
+    pub(super) fn new(initial_segments: u32, mss: u32) -> Self {
+        Reno { window: initial_window(initial_segments, mss), threshold: u32::MAX, acked: 0 }
+    }
+
+    pub(super) fn on_ack(&mut self, acked: u32, limited: bool, after_timeout: bool, mss: u32) {
+        if !limited {
+            return;
+        }
+        if self.window < self.threshold {
+            let counted = if after_timeout { acked.min(mss) } else { acked };
+            let grown = self.window.saturating_add(counted).min(WINDOW_MAX);
+            if grown <= self.threshold {
+                self.window = grown;
+                return;
+            }
+            self.acked = grown - self.threshold;
+            self.window = self.threshold;
+        } else {
+            self.acked = self.acked.saturating_add(acked);
+        }
+        if self.acked >= self.window {
+            self.acked -= self.window;
+            self.window = self.window.saturating_add(mss).min(WINDOW_MAX);
+        }
+    }
+
+    pub(super) fn on_loss(&mut self, flight: u32, mss: u32) {
+        self.threshold = (flight / 2).max(2 * mss);
+        self.window = self.threshold;
+        self.acked = 0;
+    }
+
+    pub(super) fn on_timeout(&mut self, flight: u32, again: bool, mss: u32) {
+        if !again {
+            self.threshold = (flight / 2).max(2 * mss);
+        }
+        self.window = mss;
+        self.acked = 0;
+    }
+
+    pub(super) fn on_idle(&mut self, initial_segments: u32, mss: u32) {
+        self.window = self.window.min(initial_window(initial_segments, mss));
+    }
+}
+
+fn initial_window(segments: u32, mss: u32) -> u32 {
+    (segments * mss).min((2 * mss).max(segments * 1460))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: u32 = 1000;
+
+    #[test]
+    fn the_initial_window_follows_rfc_6928() {
+        assert_eq!(Reno::new(10, 1460).window, 14_600);
+        assert_eq!(Reno::new(10, 9000).window, 18_000);
+        assert_eq!(Reno::new(10, 536).window, 5360);
+        assert_eq!(Reno::new(1, 1460).window, 1460);
+    }
+
+    #[test]
+    fn slow_start_doubles_a_round_and_stops_at_the_threshold() {
+        let mut reno = Reno::new(10, MSS);
+        reno.on_ack(10 * MSS, true, false, MSS);
+        assert_eq!(reno.window, 20 * MSS);
+        reno.threshold = 25 * MSS;
+        reno.on_ack(20 * MSS, true, false, MSS);
+        assert_eq!(reno.window, 25 * MSS);
+    }
+
+    #[test]
+    fn avoidance_adds_one_segment_a_window() {
+        let mut reno = Reno { window: 10 * MSS, threshold: 10 * MSS, acked: 0 };
+        for _ in 0..9 {
+            reno.on_ack(MSS, true, false, MSS);
+        }
+        assert_eq!(reno.window, 10 * MSS);
+        reno.on_ack(MSS, true, false, MSS);
+        assert_eq!(reno.window, 11 * MSS);
+    }
+
+    #[test]
+    fn an_unused_window_does_not_grow() {
+        let mut reno = Reno::new(10, MSS);
+        reno.on_ack(5 * MSS, false, false, MSS);
+        assert_eq!(reno.window, 10 * MSS);
+    }
+
+    #[test]
+    fn a_loss_halves_and_a_timeout_starts_again_from_one() {
+        let mut reno = Reno::new(10, MSS);
+        reno.on_loss(40 * MSS, MSS);
+        assert_eq!((reno.window, reno.threshold), (20 * MSS, 20 * MSS));
+        reno.on_timeout(20 * MSS, false, MSS);
+        assert_eq!((reno.window, reno.threshold), (MSS, 10 * MSS));
+        reno.on_timeout(MSS, true, MSS);
+        assert_eq!(reno.threshold, 10 * MSS, "the second timeout of the same data keeps it");
+        reno.on_ack(5 * MSS, true, true, MSS);
+        assert_eq!(reno.window, 2 * MSS, "after a timeout one segment an ACK");
+        reno.on_loss(MSS, MSS);
+        assert_eq!(reno.threshold, 2 * MSS, "never under two segments");
+    }
+}

@@ -1,0 +1,483 @@
+//! A connection: its identity, its state, and the shape that goes with the state.
+//!
+//! ```text
+//!   SYN-SENT ─▶ SynSent ──────────┐
+//!      │                          ├─▶ Synchronized ─▶ Ended { unread data }
+//!   SYN-RECEIVED ─▶ SynReceived ──┘   ESTABLISHED      CLOSED, TIME-WAIT
+//!   (simultaneous open; the passive    to LAST-ACK
+//!    one lives in the SYN cache)
+//! ```
+//!
+//! A field that means nothing in a state does not exist in it. Once a connection is in TIME-WAIT
+//! its protocol state is a record in [`time_wait`](crate::tcp::time_wait); what remains here is
+//! only what its user has not read yet.
+
+use core::net::{IpAddr, SocketAddr};
+
+use crate::config::TcpConfig;
+use crate::counters::Counters;
+use crate::error::Error;
+use crate::event::Readiness;
+use crate::tcp::challenge::Challenges;
+use crate::tcp::congestion::Congestion;
+use crate::tcp::pool::PagePool;
+use crate::tcp::recv::RecvHalf;
+use crate::tcp::recv::ack::AckState;
+use crate::tcp::recv::assembler::Assembler;
+use crate::tcp::recv::buffer::RecvBuffer;
+use crate::tcp::recv::window::{RecvWindow, WindowBudget};
+use crate::tcp::send::SendHalf;
+use crate::tcp::send::buffer::SendBuffer;
+use crate::tcp::send::recovery::Recovery;
+use crate::tcp::send::rtt::Rtt;
+use crate::tcp::send::scoreboard::Scoreboard;
+use crate::tcp::send::sent::SentQueue;
+use crate::tcp::state::StateCell;
+use crate::tcp::timers::{Deadlines, Timer};
+use crate::tcp::{Seq, SocketOptions, State};
+use crate::time::Instant;
+
+/// The two ends of a connection, ours first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tuple {
+    /// Our address.
+    pub local: IpAddr,
+    /// Our port.
+    pub local_port: u16,
+    /// The peer's address.
+    pub remote: IpAddr,
+    /// The peer's port.
+    pub remote_port: u16,
+}
+
+impl Tuple {
+    /// Our end.
+    pub fn local(&self) -> SocketAddr {
+        SocketAddr::new(self.local, self.local_port)
+    }
+
+    /// The peer's end.
+    pub fn remote(&self) -> SocketAddr {
+        SocketAddr::new(self.remote, self.remote_port)
+    }
+}
+
+/// What a call into a connection needs of the host.
+pub struct Context<'a> {
+    /// The time of the call.
+    pub now: Instant,
+    /// The host's TCP configuration.
+    pub config: &'a TcpConfig,
+    /// Buffer memory.
+    pub pool: &'a mut PagePool,
+    /// Receive windows promised.
+    pub budget: &'a mut WindowBudget,
+    /// Who may still be challenged.
+    pub challenges: &'a mut Challenges,
+    /// What happened.
+    pub counters: &'a mut Counters,
+}
+
+/// RFC 7323: the clock we send and the one we echo.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamps {
+    /// Added to the millisecond clock; a keyed function of the tuple.
+    pub offset: u32,
+    /// TS.Recent.
+    pub recent: u32,
+    /// When TS.Recent was set: it is void after 24 days (RFC 7323 §5.5).
+    pub recent_at: Instant,
+}
+
+/// TS.Recent says nothing after this many seconds (RFC 7323 §5.5: 24 days).
+const STAMP_LIFE_SECS: u64 = 24 * 86_400;
+
+/// The millisecond timestamp clock of RFC 7323 §5.4, offset per connection.
+pub fn stamp_at(now: Instant, offset: u32) -> u32 {
+    (now.as_millis() as u32).wrapping_add(offset)
+}
+
+impl Stamps {
+    /// RFC 7323 §5.3 R1: true if `value` is older than what was seen, and that still counts.
+    pub fn is_old(&self, value: u32, now: Instant) -> bool {
+        (value.wrapping_sub(self.recent) as i32) < 0
+            && now.since(self.recent_at).as_secs() < STAMP_LIFE_SECS
+    }
+}
+
+/// Our SYN is out (RFC 9293 §3.10.7.3).
+#[derive(Clone, Copy, Debug)]
+pub struct SynSent {
+    /// ISS.
+    pub iss: Seq,
+    /// Added to our timestamps.
+    pub stamp_offset: u32,
+    /// SYNs sent so far.
+    pub attempts: u8,
+    /// The MSS that we announce.
+    pub mss: u16,
+}
+
+/// A SYN has come and our SYN, ACK is out: what is known of the peer. A SYN-cache entry holds
+/// one, and so does a simultaneous open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SynReceived {
+    /// ISS.
+    pub iss: Seq,
+    /// IRS.
+    pub irs: Seq,
+    /// The largest payload we may send, as the peer announced it.
+    pub peer_mss: u16,
+    /// The MSS that we announce.
+    pub mss: u16,
+    /// The peer's window, never scaled.
+    pub window: u16,
+    /// The peer's shift count, if both ends scale.
+    pub peer_scale: Option<u8>,
+    /// Both ends use SACK.
+    pub sack: bool,
+    /// TS.Recent, if both ends use timestamps.
+    pub stamp: Option<u32>,
+    /// Added to our timestamps.
+    pub stamp_offset: u32,
+    /// SYN, ACKs sent so far.
+    pub attempts: u8,
+}
+
+/// ESTABLISHED to LAST-ACK.
+#[derive(Debug)]
+pub struct Synchronized {
+    /// What we send.
+    pub send: SendHalf,
+    /// What we receive.
+    pub recv: RecvHalf,
+    /// Timestamps, if both ends use them.
+    pub stamps: Option<Stamps>,
+    /// Keepalive probes sent since the peer was heard last.
+    pub keepalive_probes: u8,
+    /// When the peer was last heard.
+    pub last_heard: Instant,
+    /// A zero-window probe is due.
+    pub probe_due: bool,
+    /// A keepalive probe is due.
+    pub keepalive_due: bool,
+    /// The override timer allows a segment that silly-window avoidance, Nagle or cork held back.
+    pub push_due: bool,
+}
+
+/// The shapes a connection takes.
+#[derive(Debug)]
+pub enum Shape {
+    /// SYN-SENT.
+    SynSent(SynSent),
+    /// SYN-RECEIVED after a simultaneous open.
+    SynReceived(SynReceived),
+    /// ESTABLISHED, FIN-WAIT-1, FIN-WAIT-2, CLOSE-WAIT, CLOSING, LAST-ACK.
+    Synchronized(Synchronized),
+    /// CLOSED or TIME-WAIT: what the user has not read yet.
+    Ended(RecvBuffer),
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Connection {
+    /// Who is connected.
+    pub tuple: Tuple,
+    /// The tuple under the host's keyed hash.
+    pub tuple_hash: u64,
+    /// Where it is in RFC 9293's Figure 5.
+    pub state: StateCell,
+    /// What it needs there.
+    pub shape: Shape,
+    /// When its timers fire.
+    pub deadlines: Deadlines,
+    /// What its user asked for.
+    pub options: SocketOptions,
+    /// Why it ended; told once.
+    pub error: Option<Error>,
+    /// What has become possible since the host last asked.
+    pub notices: Readiness,
+    /// Its user has closed it.
+    pub orphan: bool,
+    /// A write found no room; the user waits to be told.
+    pub write_blocked: bool,
+    /// The user closed or shut down before the connection was synchronized.
+    pub close_early: bool,
+    /// An RST to send before the connection goes, with this number.
+    pub reset_due: Option<Reset>,
+    /// A SYN, or SYN, ACK, to send.
+    pub syn_due: bool,
+    /// On entry to TIME-WAIT: what its record needs. The host takes it.
+    pub time_wait: Option<Residue>,
+}
+
+/// An RST that a connection owes (RFC 9293 §3.10.7.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reset {
+    /// SEG.SEQ.
+    pub seq: Seq,
+    /// SEG.ACK; `None`: no ACK bit.
+    pub ack: Option<Seq>,
+}
+
+/// What TIME-WAIT must remember of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Residue {
+    /// SND.NXT.
+    pub snd_nxt: Seq,
+    /// RCV.NXT.
+    pub rcv_nxt: Seq,
+    /// TS.Recent, if timestamps are used.
+    pub stamp: Option<u32>,
+    /// The window field of the last ACK.
+    pub window: u16,
+    /// An ACK is owed: it leaves from the record.
+    pub ack_due: bool,
+}
+
+impl SynReceived {
+    /// The synchronized connection that the peer's ACK makes of it. `window` is the peer's window
+    /// in bytes, and `segment_seq`, `segment_ack` are those of the segment that told it.
+    pub fn synchronize(
+        &self,
+        cx: &mut Context<'_>,
+        window: u32,
+        segment_seq: Seq,
+        segment_ack: Seq,
+    ) -> Synchronized {
+        let stamps = self.stamp.map(|recent| Stamps {
+            offset: self.stamp_offset,
+            recent,
+            recent_at: cx.now,
+        });
+        Synchronized {
+            send: self.send_half(cx, window, segment_seq, segment_ack),
+            recv: self.recv_half(cx),
+            stamps,
+            keepalive_probes: 0,
+            last_heard: cx.now,
+            probe_due: false,
+            keepalive_due: false,
+            push_due: false,
+        }
+    }
+
+    fn send_half(&self, cx: &Context<'_>, window: u32, wl1: Seq, wl2: Seq) -> SendHalf {
+        let mss = self.peer_mss;
+        let next = self.iss + 1;
+        let mut congestion = Congestion::new(cx.config, mss.into());
+        let mut rtt = Rtt::new(cx.config);
+        if self.attempts > 1 {
+            congestion.on_handshake_loss(mss.into());
+            rtt.on_syn_retransmitted();
+        }
+        SendHalf {
+            una: next,
+            nxt: next,
+            max: next,
+            window,
+            max_window: window,
+            wl1,
+            wl2,
+            scale: self.peer_scale.unwrap_or(0),
+            sack: self.sack,
+            mss,
+            buffer: SendBuffer::default(),
+            fin_queued: false,
+            small_end: next,
+            urgent: None,
+            scoreboard: Scoreboard::default(),
+            recovery: Recovery::new(next),
+            rtt,
+            sent: SentQueue::default(),
+            congestion,
+            dup_acks: 0,
+            probes: 0,
+            last_progress: cx.now,
+            last_sent: cx.now,
+            retransmits: 0,
+            timeouts: 0,
+        }
+    }
+
+    fn recv_half(&self, cx: &mut Context<'_>) -> RecvHalf {
+        let next = self.irs + 1;
+        let config = cx.config;
+        let scaled = self.peer_scale.is_some();
+        let largest = config.max_receive_window_bytes;
+        let size_max = if scaled { largest } else { largest.min(65_535) };
+        let scale = if scaled { RecvWindow::scale_for(largest) } else { 0 };
+        let sizes = (config.initial_receive_window_bytes.min(size_max), size_max);
+        RecvHalf {
+            nxt: next,
+            buffer: RecvBuffer::default(),
+            assembler: Assembler::default(),
+            window: RecvWindow::new(next, sizes, scale, cx.now, cx.budget),
+            ack: AckState::new(config.quick_acks, next),
+            mss: self.mss,
+            fin: None,
+            urgent: None,
+            duplicate: None,
+        }
+    }
+}
+
+impl Connection {
+    /// A connection in `state` with `shape`, reached along arcs of the table.
+    pub fn new(tuple: Tuple, tuple_hash: u64, options: SocketOptions, shape: Shape) -> Self {
+        Connection {
+            tuple,
+            tuple_hash,
+            state: StateCell::new(),
+            shape,
+            deadlines: Deadlines::default(),
+            options,
+            error: None,
+            notices: Readiness::EMPTY,
+            orphan: false,
+            write_blocked: false,
+            close_early: false,
+            reset_due: None,
+            syn_due: false,
+            time_wait: None,
+        }
+    }
+
+    /// An active open: the SYN leaves with the next `emit`.
+    pub fn open(
+        tuple: Tuple,
+        tuple_hash: u64,
+        options: SocketOptions,
+        syn: SynSent,
+        config: &TcpConfig,
+        now: Instant,
+    ) -> Self {
+        let mut connection = Connection::new(tuple, tuple_hash, options, Shape::SynSent(syn));
+        connection.state.transition(State::SynSent);
+        connection.syn_due = true;
+        connection.deadlines.set(Timer::Lifetime, now + config.syn_timeout);
+        connection
+    }
+
+    /// A passive open that the peer's ACK has completed.
+    pub fn accepted(
+        tuple: Tuple,
+        tuple_hash: u64,
+        options: SocketOptions,
+        synchronized: Synchronized,
+        now: Instant,
+    ) -> Self {
+        let shape = Shape::Synchronized(synchronized);
+        let mut connection = Connection::new(tuple, tuple_hash, options, shape);
+        for state in [State::Listen, State::SynReceived, State::Established] {
+            connection.state.transition(state);
+        }
+        connection.start_keepalive(now);
+        connection
+    }
+
+    /// The state.
+    pub fn state(&self) -> State {
+        self.state.get()
+    }
+
+    /// The synchronized shape, if it has that.
+    pub fn synchronized(&self) -> Option<&Synchronized> {
+        match &self.shape {
+            Shape::Synchronized(synchronized) => Some(synchronized),
+            _ => None,
+        }
+    }
+
+    /// The synchronized shape, to be changed.
+    pub fn synchronized_mut(&mut self) -> Option<&mut Synchronized> {
+        match &mut self.shape {
+            Shape::Synchronized(synchronized) => Some(synchronized),
+            _ => None,
+        }
+    }
+
+    /// Arms the keepalive timer if the user wants it.
+    pub fn start_keepalive(&mut self, now: Instant) {
+        match self.options.keepalive {
+            Some(keepalive) => self.deadlines.set(Timer::KeepAlive, now + keepalive.idle),
+            None => self.deadlines.cancel(Timer::KeepAlive),
+        }
+    }
+
+    /// The handshake is complete: takes the synchronized shape.
+    pub fn establish(&mut self, synchronized: Synchronized, cx: &mut Context<'_>) {
+        self.shape = Shape::Synchronized(synchronized);
+        self.state.transition(State::Established);
+        self.deadlines.clear();
+        self.start_keepalive(cx.now);
+        self.syn_due = false;
+        self.notices |= Readiness::WRITABLE;
+        cx.counters.established += 1;
+        if self.close_early {
+            self.queue_fin();
+        }
+    }
+
+    /// FIN follows what was written: the CLOSE call of RFC 9293 §3.10.4.
+    pub fn queue_fin(&mut self) {
+        let Shape::Synchronized(synchronized) = &mut self.shape else { return };
+        match self.state.get() {
+            State::Established => self.state.transition(State::FinWait1),
+            State::CloseWait => self.state.transition(State::LastAck),
+            _ => return,
+        }
+        synchronized.send.fin_queued = true;
+    }
+
+    /// The connection is over: frees what it holds, keeps unread data, tells its user.
+    pub fn end(&mut self, to: State, error: Option<Error>, cx: &mut Context<'_>) {
+        self.state.transition(to);
+        self.deadlines.clear();
+        self.syn_due = false;
+        let mut unread = RecvBuffer::default();
+        if let Shape::Synchronized(synchronized) = &mut self.shape {
+            synchronized.send.buffer.clear(cx.pool);
+            synchronized.recv.window.release(cx.budget);
+            unread = core::mem::take(&mut synchronized.recv.buffer);
+        }
+        if self.orphan {
+            unread.clear(cx.pool);
+        }
+        self.shape = Shape::Ended(unread);
+        self.error = self.error.or(error);
+        self.notices |= Readiness::CLOSED | Readiness::READABLE | Readiness::WRITABLE;
+    }
+
+    /// Enters TIME-WAIT: the host makes a record of what is left in `time_wait`.
+    pub fn enter_time_wait(&mut self, cx: &mut Context<'_>) {
+        if let Shape::Synchronized(s) = &mut self.shape {
+            let unread = s.recv.buffer.len() as u32;
+            self.time_wait = Some(Residue {
+                snd_nxt: s.send.nxt,
+                rcv_nxt: s.recv.nxt,
+                stamp: s.stamps.map(|stamps| stamps.recent),
+                window: s.recv.window.announce(s.recv.nxt, unread, s.recv.mss),
+                ack_due: s.recv.ack.is_owed(),
+            });
+        }
+        self.end(State::TimeWait, None, cx);
+    }
+
+    /// Resets the connection: the RST leaves with the next `emit` (RFC 9293 §3.10.5).
+    pub fn abort(&mut self, error: Error, cx: &mut Context<'_>) {
+        self.reset_due = match &self.shape {
+            Shape::Synchronized(s) => {
+                Some(Reset { seq: s.send.nxt, ack: Some(s.recv.nxt) })
+            }
+            Shape::SynReceived(syn) => Some(Reset { seq: syn.iss + 1, ack: Some(syn.irs + 1) }),
+            Shape::SynSent(_) | Shape::Ended(_) => None,
+        };
+        if self.state() != State::Closed && self.state() != State::TimeWait {
+            self.end(State::Closed, Some(error), cx);
+        }
+        if self.reset_due.is_some() {
+            cx.counters.resets_sent += 1;
+        }
+    }
+}

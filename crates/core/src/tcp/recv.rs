@@ -1,0 +1,130 @@
+//! The receiving half of a synchronized connection.
+//!
+//! ```text
+//!         nxt                     edge
+//!   ───────┼───────────────────────┼──────────▶ sequence space (RFC 9293 Figure 4)
+//!   arrived│       allowed         │ not allowed
+//! ```
+
+pub mod ack;
+pub mod assembler;
+pub mod buffer;
+pub mod window;
+
+use ack::AckState;
+use assembler::Assembler;
+use buffer::RecvBuffer;
+use window::RecvWindow;
+
+use crate::counters::Counters;
+use crate::tcp::Seq;
+use crate::tcp::pool::PagePool;
+use crate::wire::options::{SackBlock, SackBlocks};
+
+/// Receive sequence variables and what belongs to them.
+#[derive(Debug)]
+pub struct RecvHalf {
+    /// RCV.NXT: the next number expected.
+    pub nxt: Seq,
+    /// What has arrived and was not read.
+    pub buffer: RecvBuffer,
+    /// What has arrived beyond RCV.NXT.
+    pub assembler: Assembler,
+    /// What is promised.
+    pub window: RecvWindow,
+    /// What is owed in acknowledgements.
+    pub ack: AckState,
+    /// The MSS that we announced.
+    pub mss: u16,
+    /// The number of the peer's FIN, once seen.
+    pub fin: Option<Seq>,
+    /// RCV.UP: one past the peer's last urgent byte, while it is not read.
+    pub urgent: Option<Seq>,
+    /// A duplicate to report in the next ACK (RFC 2883).
+    pub duplicate: Option<SackBlock>,
+}
+
+/// What text has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Text {
+    /// RCV.NXT has moved by so many bytes.
+    InOrder(u32),
+    /// It was kept beyond RCV.NXT.
+    OutOfOrder,
+    /// All of it had arrived before.
+    Duplicate,
+    /// It was dropped for want of memory.
+    Dropped,
+}
+
+impl RecvHalf {
+    /// Bytes that the peer may send from RCV.NXT on.
+    pub fn offered(&self) -> u32 {
+        self.window.offered(self.nxt)
+    }
+
+    /// RFC 9293 §3.10.7.4, first step: the acceptability test, for a segment of `len` numbers.
+    pub fn accepts(&self, seq: Seq, len: u32) -> bool {
+        let window = self.offered();
+        match (len, window) {
+            (0, 0) => seq == self.nxt,
+            (0, _) => seq.within(self.nxt, window),
+            (_, 0) => false,
+            _ => seq.within(self.nxt, window) || (seq + (len - 1)).within(self.nxt, window),
+        }
+    }
+
+    /// Takes in the bytes `data` at `seq`, already cut to the window.
+    pub fn on_text(
+        &mut self,
+        seq: Seq,
+        data: &[u8],
+        pool: &mut PagePool,
+        counters: &mut Counters,
+    ) -> Text {
+        let end = seq + data.len() as u32;
+        if end.at_or_before(self.nxt) || self.assembler.holds(seq, end) {
+            self.duplicate = Some(SackBlock { start: seq, end });
+            counters.duplicates += 1;
+            return Text::Duplicate;
+        }
+        let known = self.nxt.distance(seq).max(0) as usize;
+        if known > 0 {
+            self.duplicate = Some(SackBlock { start: seq, end: self.nxt });
+        }
+        let (seq, data) = (seq + known as u32, &data[known..]);
+        if seq != self.nxt && !self.assembler.accepts(seq, end) {
+            counters.assembler_full += 1;
+            return Text::Dropped;
+        }
+        if !self.buffer.write(seq.since(self.nxt) as usize, data, pool) {
+            counters.receive_pool_empty += 1;
+            return Text::Dropped;
+        }
+        if seq != self.nxt {
+            self.assembler.insert(seq, end);
+            counters.out_of_order += 1;
+            return Text::OutOfOrder;
+        }
+        let next = self.assembler.advance(end);
+        let advanced = next.since(self.nxt);
+        self.buffer.advance(advanced as usize);
+        self.nxt = next;
+        Text::InOrder(advanced)
+    }
+
+    /// SACK blocks to send: a duplicate first (RFC 2883 §4), then what lies beyond RCV.NXT.
+    pub fn sack_blocks(&self) -> SackBlocks {
+        let mut blocks = SackBlocks::EMPTY;
+        if let Some(duplicate) = self.duplicate {
+            blocks.push(duplicate);
+        }
+        self.assembler.sack_blocks(&mut blocks);
+        blocks
+    }
+
+    /// True if the peer has sent everything: FIN has been reached.
+    pub fn is_finished(&self) -> bool {
+        self.fin.is_some_and(|fin| self.nxt.after(fin))
+    }
+}

@@ -1,0 +1,211 @@
+//! The receive buffer: pages from the first unread byte on.
+//!
+//! ```text
+//!   read position     RCV.NXT
+//!      │  in order      │   out of order: written at its place
+//!      ▼                ▼
+//!   [··██████████][██████······██][ none ][··██········]
+//!    page 0         page 1                  page 3
+//! ```
+//!
+//! A byte beyond RCV.NXT goes where it will be read from, so nothing is moved when a hole is
+//! filled. A page exists only where a byte has been written: an idle connection has none.
+
+use alloc::collections::VecDeque;
+
+use crate::tcp::pool::{PAGE_BYTES, Page, PagePool};
+
+/// Bytes received and not yet read.
+#[derive(Debug, Default)]
+pub struct RecvBuffer {
+    pages: VecDeque<Option<Page>>,
+    /// Where in the first page the next unread byte is.
+    head: usize,
+    /// Bytes that can be read: from the read position to RCV.NXT.
+    readable: usize,
+}
+
+impl RecvBuffer {
+    /// Bytes that can be read.
+    pub fn len(&self) -> usize {
+        self.readable
+    }
+
+    /// True if nothing can be read.
+    pub fn is_empty(&self) -> bool {
+        self.readable == 0
+    }
+
+    /// Writes `data` at `offset` bytes beyond RCV.NXT. False, and nothing is written, if the pool
+    /// cannot give the pages.
+    pub fn write(&mut self, offset: usize, data: &[u8], pool: &mut PagePool) -> bool {
+        let at = self.head + self.readable + offset;
+        if data.is_empty() {
+            return true;
+        }
+        if !self.provide_pages(at / PAGE_BYTES, (at + data.len() - 1) / PAGE_BYTES, pool) {
+            return false;
+        }
+        let (mut at, mut data) = (at, data);
+        while !data.is_empty() {
+            let within = at % PAGE_BYTES;
+            let n = data.len().min(PAGE_BYTES - within);
+            let page = self.pages[at / PAGE_BYTES].as_mut().and_then(Page::bytes_mut);
+            page.expect("receive pages are never shared")[within..within + n]
+                .copy_from_slice(&data[..n]);
+            data = &data[n..];
+            at += n;
+        }
+        true
+    }
+
+    fn provide_pages(&mut self, first: usize, last: usize, pool: &mut PagePool) -> bool {
+        let present =
+            self.pages.iter().skip(first).take(last + 1 - first).filter(|p| p.is_some()).count();
+        if pool.available() < last + 1 - first - present {
+            return false;
+        }
+        if self.pages.len() <= last {
+            self.pages.resize_with(last + 1, || None);
+        }
+        for slot in self.pages.range_mut(first..=last) {
+            if slot.is_none() {
+                *slot = pool.take();
+            }
+        }
+        true
+    }
+
+    /// RCV.NXT has moved over `n` bytes that were written: they can be read.
+    pub fn advance(&mut self, n: usize) {
+        self.readable += n;
+    }
+
+    /// Copies the first readable bytes to `out` and returns how many; they stay.
+    pub fn peek(&self, out: &mut [u8]) -> usize {
+        let wanted = out.len().min(self.readable);
+        let (mut at, mut done) = (self.head, 0);
+        while done < wanted {
+            let within = at % PAGE_BYTES;
+            let n = (wanted - done).min(PAGE_BYTES - within);
+            let page = self.pages[at / PAGE_BYTES].as_ref().expect("a readable byte has a page");
+            out[done..done + n].copy_from_slice(&page.bytes()[within..within + n]);
+            at += n;
+            done += n;
+        }
+        done
+    }
+
+    /// Drops the first `n` readable bytes, and the pages that are read to their end.
+    pub fn consume(&mut self, n: usize, pool: &mut PagePool) {
+        debug_assert!(n <= self.readable);
+        self.readable -= n;
+        self.head += n;
+        while self.head >= PAGE_BYTES {
+            self.head -= PAGE_BYTES;
+            self.release_front(pool);
+        }
+    }
+
+    /// Frees what holds nothing: call when nothing is out of order.
+    pub fn trim(&mut self, pool: &mut PagePool) {
+        if self.readable == 0 {
+            self.clear(pool);
+        }
+    }
+
+    /// Frees everything.
+    pub fn clear(&mut self, pool: &mut PagePool) {
+        while !self.pages.is_empty() {
+            self.release_front(pool);
+        }
+        if self.pages.capacity() > 8 {
+            self.pages = VecDeque::new();
+        }
+        self.head = 0;
+        self.readable = 0;
+    }
+
+    fn release_front(&mut self, pool: &mut PagePool) {
+        if let Some(Some(page)) = self.pages.pop_front() {
+            pool.put(page);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec;
+    use std::vec::Vec;
+
+    #[test]
+    fn an_empty_buffer_holds_no_page() {
+        let mut pool = PagePool::new(4);
+        let mut buffer = RecvBuffer::default();
+        assert!(buffer.write(0, b"hello", &mut pool));
+        buffer.advance(5);
+        let mut out = [0; 8];
+        assert_eq!(buffer.peek(&mut out), 5);
+        assert_eq!(&out[..5], b"hello");
+        buffer.consume(5, &mut pool);
+        buffer.trim(&mut pool);
+        assert_eq!(pool.in_use(), 0);
+    }
+
+    #[test]
+    fn when_the_pool_cannot_give_nothing_is_written() {
+        let mut pool = PagePool::new(2);
+        let mut buffer = RecvBuffer::default();
+        assert!(!buffer.write(0, &vec![1; 2 * PAGE_BYTES + 1], &mut pool));
+        assert_eq!(pool.in_use(), 0);
+        assert!(buffer.write(0, &vec![1; 2 * PAGE_BYTES], &mut pool));
+        assert!(!buffer.write(2 * PAGE_BYTES, &[1], &mut pool));
+    }
+
+    #[test]
+    fn a_far_byte_costs_one_page() {
+        let mut pool = PagePool::new(2);
+        let mut buffer = RecvBuffer::default();
+        assert!(buffer.write(100 * PAGE_BYTES, b"x", &mut pool));
+        assert_eq!(pool.in_use(), 1);
+        buffer.clear(&mut pool);
+        assert_eq!(pool.in_use(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn gives_back_what_was_written(
+            chunks in proptest::collection::vec(
+                proptest::collection::vec(any::<u8>(), 1..5000), 1..20),
+            reads in proptest::collection::vec(1usize..9000, 1..20),
+        ) {
+            let mut pool = PagePool::new(1000);
+            let mut buffer = RecvBuffer::default();
+            let (mut written, mut read) = (Vec::new(), Vec::new());
+            let mut reads = reads.into_iter().cycle();
+            for pair in chunks.chunks(2) {
+                // The second chunk of each pair arrives first.
+                if let [first, second] = pair {
+                    prop_assert!(buffer.write(first.len(), second, &mut pool));
+                }
+                prop_assert!(buffer.write(0, &pair[0], &mut pool));
+                let total: usize = pair.iter().map(Vec::len).sum();
+                buffer.advance(total);
+                written.extend(pair.concat());
+                let mut out = vec![0; reads.next().unwrap_or(1)];
+                let n = buffer.peek(&mut out);
+                read.extend_from_slice(&out[..n]);
+                buffer.consume(n, &mut pool);
+            }
+            let mut out = vec![0; buffer.len()];
+            let n = buffer.peek(&mut out);
+            read.extend_from_slice(&out[..n]);
+            buffer.consume(n, &mut pool);
+            buffer.trim(&mut pool);
+            prop_assert_eq!(read, written);
+            prop_assert_eq!(pool.in_use(), 0);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The receive window: what is promised to the peer (RFC 9293 §3.8.6).
+//!
+//! ```text
+//!    RCV.NXT              edge                 limit
+//!       │    promised       │  not yet promised  │
+//!       ▼                   ▼                    ▼
+//! ──────┼───────────────────┼────────────────────┤
+//!   read position + size = limit; the edge only ever moves right
+//! ```
+//!
+//! The size starts small and follows what the application really reads in a round trip (dynamic
+//! right-sizing, Fisk & Feng 2001): twice that, up to the largest. Silly windows are avoided by
+//! moving the edge in steps of a segment or half the buffer (§3.8.6.2.2). All windows of a shard
+//! together are bounded by a [`WindowBudget`].
+
+use crate::tcp::Seq;
+use crate::time::{Duration, Instant};
+
+/// Bytes of window that a shard may promise to all its peers together.
+#[derive(Clone, Copy, Debug)]
+pub struct WindowBudget {
+    promised: u64,
+    limit: u64,
+}
+
+impl WindowBudget {
+    /// A budget of `limit` bytes.
+    pub fn new(limit: u64) -> Self {
+        WindowBudget { promised: 0, limit }
+    }
+
+    /// Takes at most `wanted` bytes.
+    fn take(&mut self, wanted: u32) -> u32 {
+        let granted = u64::from(wanted).min(self.limit.saturating_sub(self.promised));
+        self.promised += granted;
+        granted as u32
+    }
+
+    /// Bytes promised now.
+    pub fn promised(&self) -> u64 {
+        self.promised
+    }
+}
+
+/// One connection's receive window.
+#[derive(Clone, Copy, Debug)]
+pub struct RecvWindow {
+    /// Bytes the buffer may hold.
+    size: u32,
+    /// Largest size it may grow to.
+    size_max: u32,
+    /// One past the last byte promised.
+    edge: Seq,
+    /// Our shift count (RFC 7323 §2); 0 without scaling.
+    scale: u8,
+    /// Right-sizing: bytes read by the application since `round_start`.
+    read_bytes: u32,
+    round_start: Instant,
+    /// RTT as a receiver sees it: the time from an ACK to the data just beyond what it promised.
+    round: Option<(Seq, Instant)>,
+    rtt: Duration,
+}
+
+impl RecvWindow {
+    /// A window of `size` bytes from `rcv_nxt`, of which `announced` were told in the SYN.
+    pub fn new(
+        rcv_nxt: Seq,
+        (size, size_max): (u32, u32),
+        scale: u8,
+        now: Instant,
+        budget: &mut WindowBudget,
+    ) -> Self {
+        // A connection that was let in can always receive a little, or it could never end.
+        let size = budget.take(size).max(2048.min(size));
+        RecvWindow {
+            size,
+            size_max: size_max.max(size),
+            edge: rcv_nxt + size.min(65_535),
+            scale,
+            read_bytes: 0,
+            round_start: now,
+            round: None,
+            rtt: Duration::ZERO,
+        }
+    }
+
+    /// The smallest shift by which 16 bits express `size_max` (RFC 7323 §2.3: 14 at most).
+    pub fn scale_for(size_max: u32) -> u8 {
+        (0..14).find(|shift| size_max >> shift <= 65_535).unwrap_or(14)
+    }
+
+    /// Bytes from `rcv_nxt` that the peer may send.
+    pub fn offered(&self, rcv_nxt: Seq) -> u32 {
+        self.edge.distance(rcv_nxt).max(0) as u32
+    }
+
+    /// Bytes the buffer may hold.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Where the edge could be now, with `unread` bytes in order in the buffer.
+    fn possible(&self, rcv_nxt: Seq, unread: u32) -> Seq {
+        let free = self.size.saturating_sub(unread) >> self.scale << self.scale;
+        self.edge.max(rcv_nxt + free)
+    }
+
+    /// Moves the edge if the step is worth it (a segment, or half the buffer), and returns the
+    /// value of the window field.
+    pub fn announce(&mut self, rcv_nxt: Seq, unread: u32, mss: u16) -> u16 {
+        let possible = self.possible(rcv_nxt, unread);
+        if possible.since(self.edge) >= u32::from(mss).min(self.size / 2) {
+            self.edge = possible;
+        }
+        // The field must not promise less than the edge: round up, and keep that as the edge.
+        let field = self.offered(rcv_nxt).div_ceil(1 << self.scale).min(65_535);
+        self.edge = self.edge.max(rcv_nxt + (field << self.scale));
+        field as u16
+    }
+
+    /// The value of the window field in a SYN, never scaled (RFC 7323 §2.2).
+    pub fn announce_unscaled(&self) -> u16 {
+        self.size.min(65_535) as u16
+    }
+
+    /// True if the application has read enough for an unsolicited window update: the window would
+    /// at least double, by a segment or more.
+    pub fn wants_update(&self, rcv_nxt: Seq, unread: u32, mss: u16) -> bool {
+        let growth = self.possible(rcv_nxt, unread).since(self.edge);
+        growth >= u32::from(mss).min(self.size / 2).max(1) && growth >= self.offered(rcv_nxt)
+    }
+
+    /// Data up to `rcv_nxt` has arrived: measures a round trip as the time in which a window's
+    /// worth of new data came. `srtt` is better where the sender half has one.
+    pub fn on_data(&mut self, rcv_nxt: Seq, srtt: Duration, now: Instant) {
+        if !srtt.is_zero() {
+            self.rtt = srtt;
+            return;
+        }
+        match self.round {
+            Some((until, _)) if rcv_nxt.before(until) => return,
+            Some((_, since)) => {
+                let sample = now.since(since);
+                let first = self.rtt.is_zero();
+                self.rtt = if first { sample } else { (self.rtt * 7 + sample) / 8 };
+            }
+            None => {}
+        }
+        self.round = Some((self.edge, now));
+    }
+
+    /// The application has read `n` bytes: once a round trip, the size follows what it reads.
+    pub fn on_read(&mut self, n: u32, now: Instant, budget: &mut WindowBudget) {
+        self.read_bytes = self.read_bytes.saturating_add(n);
+        if self.rtt.is_zero() || now.since(self.round_start) < self.rtt {
+            return;
+        }
+        let wanted = self.read_bytes.saturating_mul(2).min(self.size_max);
+        if wanted > self.size {
+            self.size += budget.take(wanted - self.size);
+        }
+        self.read_bytes = 0;
+        self.round_start = now;
+    }
+
+    /// The connection is over: gives its promise back.
+    pub fn release(&mut self, budget: &mut WindowBudget) {
+        budget.promised = budget.promised.saturating_sub(u64::from(self.size));
+        self.size = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: u16 = 1000;
+
+    fn window(size: u32, size_max: u32) -> (RecvWindow, WindowBudget) {
+        let mut budget = WindowBudget::new(1 << 20);
+        let scale = RecvWindow::scale_for(size_max);
+        let window =
+            RecvWindow::new(Seq(100), (size, size_max), scale, Instant::ZERO, &mut budget);
+        (window, budget)
+    }
+
+    #[test]
+    fn the_scale_is_the_smallest_that_expresses_the_largest_window() {
+        assert_eq!(RecvWindow::scale_for(65_535), 0);
+        assert_eq!(RecvWindow::scale_for(65_536), 1);
+        assert_eq!(RecvWindow::scale_for(4 << 20), 7);
+        assert_eq!(RecvWindow::scale_for(u32::MAX), 14);
+    }
+
+    #[test]
+    fn the_edge_never_moves_left_and_moves_right_by_segments() {
+        let (mut w, _) = window(10_000, 10_000);
+        assert_eq!(w.announce(Seq(100), 0, MSS), 10_000);
+        assert_eq!(w.announce(Seq(5100), 5000, MSS), 5000);
+        assert_eq!(w.announce(Seq(5100), 4001, MSS), 5000, "999 bytes are a silly step");
+        assert_eq!(w.announce(Seq(5100), 4000, MSS), 6000);
+        assert_eq!(w.announce(Seq(5100), 10_000, MSS), 6000, "what was promised stays promised");
+    }
+
+    #[test]
+    fn an_update_is_sent_when_the_window_doubles() {
+        let (mut w, _) = window(10_000, 10_000);
+        w.announce(Seq(8100), 8000, MSS);
+        assert_eq!(w.offered(Seq(8100)), 2000);
+        assert!(!w.wants_update(Seq(8100), 6001, MSS));
+        assert!(w.wants_update(Seq(8100), 6000, MSS));
+    }
+
+    #[test]
+    fn a_closed_window_opens_by_a_segment() {
+        let (mut w, _) = window(4000, 4000);
+        assert_eq!(w.announce(Seq(4100), 4000, MSS), 0);
+        assert!(!w.wants_update(Seq(4100), 3001, MSS));
+        assert!(w.wants_update(Seq(4100), 3000, MSS));
+    }
+
+    #[test]
+    fn the_size_follows_what_is_read_and_stops_at_its_maximum() {
+        let (mut w, mut budget) = window(10_000, 30_000);
+        let rtt = Duration::from_millis(10);
+        w.on_data(Seq(10_100), rtt, Instant::ZERO);
+        w.on_read(10_000, Instant::from_millis(5), &mut budget);
+        assert_eq!(w.size(), 10_000, "no round trip has passed");
+        w.on_read(2000, Instant::from_millis(10), &mut budget);
+        assert_eq!(w.size(), 24_000);
+        w.on_read(20_000, Instant::from_millis(20), &mut budget);
+        assert_eq!(w.size(), 30_000);
+        assert_eq!(budget.promised(), 30_000);
+        w.release(&mut budget);
+        assert_eq!(budget.promised(), 0);
+    }
+
+    #[test]
+    fn the_budget_bounds_all_windows_together() {
+        let mut budget = WindowBudget::new(15_000);
+        let sizes = (10_000, 10_000);
+        let a = RecvWindow::new(Seq(0), sizes, 0, Instant::ZERO, &mut budget);
+        let b = RecvWindow::new(Seq(0), sizes, 0, Instant::ZERO, &mut budget);
+        assert_eq!((a.size(), b.size()), (10_000, 5000));
+        assert_eq!(budget.promised(), 15_000);
+    }
+}

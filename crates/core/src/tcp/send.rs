@@ -1,0 +1,313 @@
+//! The sending half of a synchronized connection.
+//!
+//! ```text
+//!        una           nxt        una + window
+//!   ──────┼─────────────┼──────────────┼─────────▶ sequence space (RFC 9293 Figure 3)
+//!         │  in flight  │   usable     │ not allowed
+//! ```
+//!
+//! `max` is one past the highest number ever sent: it differs from `nxt` only while a zero-window
+//! probe is out, which carries a byte that does not count as sent.
+
+pub mod buffer;
+pub mod recovery;
+pub mod rtt;
+pub mod scoreboard;
+pub mod sent;
+
+use buffer::SendBuffer;
+use recovery::{Mode, Recovery};
+use rtt::Rtt;
+use scoreboard::Scoreboard;
+use sent::SentQueue;
+
+use crate::config::TcpConfig;
+use crate::tcp::Seq;
+use crate::tcp::congestion::Congestion;
+use crate::tcp::pool::PagePool;
+use crate::time::Instant;
+use crate::wire::tcp::Segment;
+
+/// RFC 5681 §3.2: duplicate ACKs that show a loss.
+const DUP_ACKS: u32 = 3;
+
+/// Send sequence variables and what belongs to them.
+#[derive(Debug)]
+pub struct SendHalf {
+    /// SND.UNA: the oldest number not acknowledged.
+    pub una: Seq,
+    /// SND.NXT: the next new number.
+    pub nxt: Seq,
+    /// One past the highest number ever sent.
+    pub max: Seq,
+    /// SND.WND, in bytes.
+    pub window: u32,
+    /// The largest window the peer ever offered.
+    pub max_window: u32,
+    /// SND.WL1: SEG.SEQ of the last window update.
+    pub wl1: Seq,
+    /// SND.WL2: SEG.ACK of the last window update.
+    pub wl2: Seq,
+    /// The peer's shift count.
+    pub scale: u8,
+    /// The peer accepts SACK blocks, and sends them.
+    pub sack: bool,
+    /// The largest payload, without options: the peer's MSS within the path's MTU.
+    pub mss: u16,
+    /// What is to be sent, from SND.UNA on.
+    pub buffer: SendBuffer,
+    /// FIN follows the last byte of the buffer.
+    pub fin_queued: bool,
+    /// End of the last segment shorter than the MSS (Minshall's variant of Nagle's algorithm).
+    pub small_end: Seq,
+    /// One past the last urgent byte, while it is ahead of SND.UNA.
+    pub urgent: Option<Seq>,
+    /// What the receiver holds beyond SND.UNA.
+    pub scoreboard: Scoreboard,
+    /// What is lost, and sent again.
+    pub recovery: Recovery,
+    /// Round-trip time and RTO.
+    pub rtt: Rtt,
+    /// When what is in flight was sent.
+    pub sent: SentQueue,
+    /// How much may be in flight.
+    pub congestion: Congestion,
+    /// Duplicate ACKs in a row.
+    pub dup_acks: u32,
+    /// Zero-window probes sent in a row.
+    pub probes: u8,
+    /// When the peer last acknowledged something, or proved alive behind a closed window.
+    pub last_progress: Instant,
+    /// When data was last sent.
+    pub last_sent: Instant,
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+}
+
+/// What an acceptable acknowledgement has done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Acked {
+    /// SND.UNA has moved.
+    pub progress: bool,
+    /// Bytes of the buffer that were freed.
+    pub freed: usize,
+    /// Our FIN is acknowledged.
+    pub fin: bool,
+}
+
+impl SendHalf {
+    /// Everything in flight, in sequence numbers.
+    pub fn flight(&self) -> u32 {
+        self.nxt.since(self.una)
+    }
+
+    /// Bytes believed to be in the network.
+    pub fn pipe(&self) -> u32 {
+        let pipe = self.recovery.pipe(&self.scoreboard, self.una, self.nxt);
+        if self.sack {
+            return pipe;
+        }
+        // Without SACK each duplicate ACK tells of a segment that left (RFC 5681 §3.2).
+        pipe.saturating_sub(self.dup_acks.saturating_mul(self.mss.into()))
+    }
+
+    /// One past the last byte of data queued; FIN has this number.
+    pub fn data_end(&self) -> Seq {
+        self.una + self.buffer.len() as u32
+    }
+
+    /// One past the last number queued, FIN included.
+    pub fn queued_end(&self) -> Seq {
+        self.data_end() + u32::from(self.fin_queued)
+    }
+
+    /// True if FIN has been sent.
+    pub fn fin_sent(&self) -> bool {
+        self.fin_queued && self.nxt.after(self.data_end())
+    }
+
+    /// True if nothing is left to send or to be acknowledged.
+    pub fn is_drained(&self) -> bool {
+        self.queued_end() == self.una
+    }
+
+    /// One past the last number the peer allows.
+    pub fn window_edge(&self) -> Seq {
+        self.una + self.window
+    }
+
+    /// RFC 5961 §5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.MAX.
+    pub fn accepts(&self, ack: Seq) -> bool {
+        ack.at_or_before(self.max) && self.una.distance(ack) <= self.max_window as i32
+    }
+
+    /// Takes in an acceptable acknowledgement: the ESTABLISHED part of the fifth step.
+    pub fn on_ack(
+        &mut self,
+        now: Instant,
+        segment: &Segment<'_>,
+        echo: Option<u32>,
+        pool: &mut PagePool,
+    ) -> Acked {
+        let flight = self.flight();
+        let sacked = self.on_sack_blocks(segment);
+        let duplicate = self.is_duplicate(segment, sacked);
+        self.update_window(segment);
+        let mut acked = Acked::default();
+        if segment.ack.after(self.una) {
+            acked = self.on_progress(now, segment.ack, flight, echo, pool);
+        } else if duplicate {
+            self.dup_acks += 1;
+        }
+        self.find_losses();
+        acked
+    }
+
+    fn on_sack_blocks(&mut self, segment: &Segment<'_>) -> u32 {
+        if !self.sack {
+            return 0;
+        }
+        let una = self.una.max(segment.ack);
+        let blocks = segment.options.sack.iter();
+        blocks.map(|block| self.scoreboard.on_block(block, una, self.nxt)).sum()
+    }
+
+    /// RFC 5681 §2; with SACK, RFC 6675 §2: it must tell of data newly arrived.
+    fn is_duplicate(&self, segment: &Segment<'_>, sacked: u32) -> bool {
+        if self.sack {
+            return sacked > 0 && segment.ack == self.una;
+        }
+        segment.ack == self.una
+            && self.flight() > 0
+            && segment.sequence_len() == 0
+            && u32::from(segment.window) << self.scale == self.window
+    }
+
+    /// RFC 9293 §3.10.7.4: only from a segment that is not older than the last one used.
+    fn update_window(&mut self, segment: &Segment<'_>) {
+        let newer = self.wl1.before(segment.seq)
+            || (self.wl1 == segment.seq && self.wl2.at_or_before(segment.ack));
+        if segment.ack.before(self.una) || !newer {
+            return;
+        }
+        self.window = u32::from(segment.window) << self.scale;
+        self.max_window = self.max_window.max(self.window);
+        self.wl1 = segment.seq;
+        self.wl2 = segment.ack;
+        if self.window > 0 {
+            self.probes = 0;
+        }
+    }
+
+    fn on_progress(
+        &mut self,
+        now: Instant,
+        ack: Seq,
+        flight: u32,
+        echo: Option<u32>,
+        pool: &mut PagePool,
+    ) -> Acked {
+        let mss = u32::from(self.mss);
+        let fin = self.fin_queued && ack.after(self.data_end());
+        let total = ack.since(self.una);
+        let freed = (total - u32::from(fin)) as usize;
+        let sacked_before = self.scoreboard.contains(ack - 1);
+        if let Some(sample) = self.sent.on_ack(ack, now, echo).filter(|_| !sacked_before) {
+            self.rtt.on_sample(sample, flight.div_ceil(mss.max(1)));
+        }
+        self.buffer.advance(freed, pool);
+        self.fin_queued &= !fin;
+        self.una = ack;
+        self.nxt = self.nxt.max(ack);
+        self.scoreboard.advance(ack);
+        self.rtt.on_progress();
+        self.last_progress = now;
+        self.urgent = self.urgent.filter(|urgent| urgent.after(ack));
+        self.on_recovery_progress(total, flight);
+        Acked { progress: true, freed, fin }
+    }
+
+    fn on_recovery_progress(&mut self, acked: u32, flight: u32) {
+        let mss = u32::from(self.mss);
+        let mode = self.recovery.mode;
+        let over = self.recovery.on_progress(self.una);
+        match mode {
+            Mode::Fast if over => self.dup_acks = 0,
+            Mode::Fast if !self.sack => {
+                // RFC 6582 §3.2 step 3: a partial ACK shows the next hole at SND.UNA.
+                self.recovery.lost_edge = (self.una + mss).min(self.nxt);
+                self.recovery.force = true;
+                self.dup_acks = self.dup_acks.saturating_sub((acked / mss).saturating_sub(1));
+            }
+            Mode::Fast => {}
+            Mode::Open | Mode::Timeout => {
+                self.dup_acks = 0;
+                let window = self.congestion.window();
+                let limited = if window < self.congestion.threshold() {
+                    flight.saturating_mul(2) >= window
+                } else {
+                    flight.saturating_add(3 * mss) >= window
+                };
+                self.congestion.on_ack(acked, limited, mode == Mode::Timeout, mss);
+            }
+        }
+    }
+
+    /// Starts or extends a recovery from what the scoreboard or the duplicate ACKs show.
+    fn find_losses(&mut self) {
+        let mss = u32::from(self.mss);
+        let edge = if self.sack {
+            self.scoreboard.lost_edge(self.una, mss)
+        } else if self.dup_acks >= DUP_ACKS {
+            self.una + mss.min(self.flight())
+        } else {
+            self.una
+        };
+        match self.recovery.mode {
+            Mode::Fast if self.sack => {
+                self.recovery.lost_edge = self.recovery.lost_edge.max(edge);
+            }
+            Mode::Fast | Mode::Timeout => {}
+            // Without SACK the duplicates of a finished recovery must not start another (RFC 6582
+            // §3.2 step 1): more than `point` must have been acknowledged.
+            Mode::Open if !self.sack && self.una.before(self.recovery.point) => {}
+            Mode::Open if edge.after(self.una) => {
+                self.congestion.on_loss(self.flight(), mss);
+                self.recovery.enter(Mode::Fast, self.una, edge, self.nxt);
+            }
+            Mode::Open => {}
+        }
+    }
+
+    /// The retransmission timer fired (RFC 6298 §5.4–5.6; RFC 2018 §8: forget what was sacked).
+    pub fn on_timeout(&mut self) {
+        let again = self.rtt.backoff() > 0;
+        self.congestion.on_timeout(self.flight(), again, self.mss.into());
+        self.rtt.back_off();
+        self.scoreboard.clear();
+        self.dup_acks = 0;
+        self.timeouts += 1;
+        self.recovery.enter(Mode::Timeout, self.una, self.nxt, self.nxt);
+    }
+
+    /// The path takes smaller packets than thought (RFC 1191 §6.5): send what is out again.
+    pub fn on_smaller_path(&mut self, mss: u16) {
+        if mss >= self.mss {
+            return;
+        }
+        self.mss = mss;
+        self.congestion.on_mss(mss.into());
+        if self.flight() > 0 && !self.recovery.is_active() {
+            self.recovery.enter(Mode::Fast, self.una, self.nxt, self.nxt);
+        }
+    }
+
+    /// Before new data after a silence: RFC 5681 §4.1.
+    pub fn on_restart(&mut self, now: Instant, config: &TcpConfig) {
+        if self.flight() == 0 && now.since(self.last_sent) > self.rtt.rto(config) {
+            self.congestion.on_idle(config.initial_window_segments, self.mss.into());
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The send buffer: a chain of chunks from SND.UNA on.
+//!
+//! ```text
+//!    SND.UNA                SND.NXT              end
+//!      │   sent, unacked      │     not sent      │
+//!      ▼                      ▼                   ▼
+//!    [page ····][page ········][Bytes ·····][page ··    ]
+//!     first                                   tail page: small writes share it
+//! ```
+//!
+//! A chunk is a pool page or the application's own `Bytes`; neither is copied again before the
+//! frame. Each chunk knows where it starts in the stream, so that any offset is found by binary
+//! search, however long the chain.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use bytes::Bytes;
+
+use crate::frame::Slice;
+use crate::tcp::pool::{PAGE_BYTES, Page, PagePool};
+
+/// Bytes in the stream, from the chain's first to its last.
+#[derive(Debug, Default)]
+pub struct SendBuffer {
+    chunks: VecDeque<Chunk>,
+    /// Stream offset of the first byte held (SND.UNA).
+    start: u64,
+    /// Stream offset one past the last byte held.
+    end: u64,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    /// Stream offset of the first byte.
+    at: u64,
+    len: u32,
+    memory: Memory,
+}
+
+#[derive(Debug)]
+enum Memory {
+    Page(Page),
+    Bytes(Bytes),
+}
+
+impl Chunk {
+    fn bytes(&self) -> &[u8] {
+        match &self.memory {
+            Memory::Page(page) => &page.bytes()[..self.len as usize],
+            Memory::Bytes(bytes) => bytes,
+        }
+    }
+
+    fn end(&self) -> u64 {
+        self.at + u64::from(self.len)
+    }
+
+    fn slice(&self, from: usize, to: usize) -> Slice {
+        match &self.memory {
+            Memory::Page(page) => {
+                Slice::Page { page: page.clone(), start: from as u16, end: to as u16 }
+            }
+            Memory::Bytes(bytes) => Slice::Bytes(bytes.slice(from..to)),
+        }
+    }
+
+    fn release(self, pool: &mut PagePool) {
+        match self.memory {
+            Memory::Page(page) => pool.put(page),
+            Memory::Bytes(bytes) => pool.discharge(pages_of(bytes.len())),
+        }
+    }
+}
+
+fn pages_of(len: usize) -> usize {
+    len.div_ceil(PAGE_BYTES)
+}
+
+impl SendBuffer {
+    /// Bytes held, sent or not.
+    pub fn len(&self) -> usize {
+        (self.end - self.start) as usize
+    }
+
+    /// True if nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Copies `data` behind the last byte, into the tail page first, while the pool has pages;
+    /// returns how many bytes it took.
+    pub fn write(&mut self, mut data: &[u8], pool: &mut PagePool) -> usize {
+        let before = self.end;
+        while !data.is_empty() {
+            let copied = match self.fill_tail_page(data) {
+                0 => match pool.take() {
+                    Some(page) => {
+                        let at = self.end;
+                        self.chunks.push_back(Chunk { at, len: 0, memory: Memory::Page(page) });
+                        continue;
+                    }
+                    None => break,
+                },
+                copied => copied,
+            };
+            data = &data[copied..];
+        }
+        (self.end - before) as usize
+    }
+
+    /// Fills what is left of the tail page, unless a frame still shares it.
+    fn fill_tail_page(&mut self, data: &[u8]) -> usize {
+        let Some(Chunk { len, memory: Memory::Page(page), .. }) = self.chunks.back_mut() else {
+            return 0;
+        };
+        let used = *len as usize;
+        let room = data.len().min(PAGE_BYTES - used);
+        let Some(bytes) = page.bytes_mut().filter(|_| room > 0) else { return 0 };
+        bytes[used..used + room].copy_from_slice(&data[..room]);
+        *len += room as u32;
+        self.end += room as u64;
+        room
+    }
+
+    /// Puts `data` into the chain as it is, charged to the pool. False if the pool is full.
+    pub fn push(&mut self, data: Bytes, pool: &mut PagePool) -> bool {
+        if data.is_empty() {
+            return true;
+        }
+        if !pool.charge(pages_of(data.len())) {
+            return false;
+        }
+        let (at, len) = (self.end, data.len() as u32);
+        self.end += u64::from(len);
+        self.chunks.push_back(Chunk { at, len, memory: Memory::Bytes(data) });
+        true
+    }
+
+    /// The first `n` bytes were acknowledged. A chunk is freed when all of it is.
+    pub fn advance(&mut self, n: usize, pool: &mut PagePool) {
+        self.start += n as u64;
+        debug_assert!(self.start <= self.end);
+        while self.chunks.front().is_some_and(|chunk| chunk.end() <= self.start) {
+            if let Some(chunk) = self.chunks.pop_front() {
+                chunk.release(pool);
+            }
+        }
+        if self.chunks.is_empty() && self.chunks.capacity() > 8 {
+            self.chunks = VecDeque::new();
+        }
+    }
+
+    /// Frees everything.
+    pub fn clear(&mut self, pool: &mut PagePool) {
+        self.start = self.end;
+        for chunk in core::mem::take(&mut self.chunks) {
+            chunk.release(pool);
+        }
+    }
+
+    /// Calls `visit` with the pieces of `offset..offset + len`, in order; offsets count from the
+    /// first byte held.
+    fn pieces(&self, offset: usize, len: usize, mut visit: impl FnMut(&Chunk, usize, usize)) {
+        debug_assert!(offset + len <= self.len());
+        let (mut at, to) = (self.start + offset as u64, self.start + (offset + len) as u64);
+        let first = self.chunks.partition_point(|chunk| chunk.end() <= at);
+        for chunk in self.chunks.range(first..) {
+            if at >= to {
+                break;
+            }
+            let until = to.min(chunk.end());
+            visit(chunk, (at - chunk.at) as usize, (until - chunk.at) as usize);
+            at = until;
+        }
+    }
+
+    /// Visits the bytes `offset..offset + len`, counted from the first byte held, in pieces.
+    pub fn visit(&self, offset: usize, len: usize, mut visit: impl FnMut(&[u8])) {
+        self.pieces(offset, len, |chunk, from, to| visit(&chunk.bytes()[from..to]));
+    }
+
+    /// Appends to `out` slices that share the bytes `offset..offset + len`.
+    pub fn share(&self, offset: usize, len: usize, out: &mut Vec<Slice>) {
+        self.pieces(offset, len, |chunk, from, to| out.push(chunk.slice(from, to)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec;
+
+    fn read(buffer: &SendBuffer, offset: usize, len: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        buffer.visit(offset, len, |piece| out.extend_from_slice(piece));
+        let mut slices = Vec::new();
+        buffer.share(offset, len, &mut slices);
+        let shared: Vec<u8> = slices.iter().flat_map(|s| s.iter().copied()).collect();
+        assert_eq!(out, shared);
+        out
+    }
+
+    #[test]
+    fn small_writes_share_the_tail_page() {
+        let mut pool = PagePool::new(2);
+        let mut buffer = SendBuffer::default();
+        for _ in 0..4 {
+            assert_eq!(buffer.write(&[7; 1000], &mut pool), 1000);
+        }
+        assert_eq!(pool.in_use(), 1);
+        assert_eq!(buffer.write(&[7; 1000], &mut pool), 1000);
+        assert_eq!(pool.in_use(), 2);
+    }
+
+    #[test]
+    fn a_full_pool_takes_what_fits_and_no_more() {
+        let mut pool = PagePool::new(1);
+        let mut buffer = SendBuffer::default();
+        assert_eq!(buffer.write(&vec![1; PAGE_BYTES + 1], &mut pool), PAGE_BYTES);
+        assert_eq!(buffer.write(&[1], &mut pool), 0);
+        assert!(!buffer.push(Bytes::from_static(b"x"), &mut pool));
+        buffer.advance(PAGE_BYTES, &mut pool);
+        assert_eq!((pool.in_use(), buffer.len()), (0, 0));
+        assert!(buffer.push(Bytes::from_static(b"x"), &mut pool));
+    }
+
+    #[test]
+    fn a_page_that_a_frame_shares_is_not_written_again() {
+        let mut pool = PagePool::new(4);
+        let mut buffer = SendBuffer::default();
+        buffer.write(b"first", &mut pool);
+        let mut frame = Vec::new();
+        buffer.share(0, 5, &mut frame);
+        buffer.write(b"second", &mut pool);
+        assert_eq!(pool.in_use(), 2);
+        assert_eq!(&*frame[0], b"first");
+        assert_eq!(read(&buffer, 3, 6), b"stseco");
+    }
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Write(Vec<u8>),
+        Push(Vec<u8>),
+        Advance(usize),
+        Read(usize, usize),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            proptest::collection::vec(any::<u8>(), 0..6000).prop_map(Op::Write),
+            proptest::collection::vec(any::<u8>(), 0..6000).prop_map(Op::Push),
+            (0usize..10_000).prop_map(Op::Advance),
+            (0usize..10_000, 0usize..10_000).prop_map(|(a, b)| Op::Read(a, b)),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_like_one_long_vector(ops in proptest::collection::vec(op(), 1..40)) {
+            let mut pool = PagePool::new(1000);
+            let mut buffer = SendBuffer::default();
+            let mut model: Vec<u8> = Vec::new();
+            for op in ops {
+                match op {
+                    Op::Write(data) => {
+                        prop_assert_eq!(buffer.write(&data, &mut pool), data.len());
+                        model.extend(data);
+                    }
+                    Op::Push(data) => {
+                        prop_assert!(buffer.push(Bytes::from(data.clone()), &mut pool));
+                        model.extend(data);
+                    }
+                    Op::Advance(n) => {
+                        let n = n.min(model.len());
+                        buffer.advance(n, &mut pool);
+                        model.drain(..n);
+                    }
+                    Op::Read(offset, len) => {
+                        let offset = offset.min(model.len());
+                        let len = len.min(model.len() - offset);
+                        let bytes = read(&buffer, offset, len);
+                        prop_assert_eq!(&bytes[..], &model[offset..offset + len]);
+                    }
+                }
+                prop_assert_eq!(buffer.len(), model.len());
+            }
+            buffer.clear(&mut pool);
+            prop_assert_eq!(pool.in_use(), 0);
+        }
+    }
+}
