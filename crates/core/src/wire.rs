@@ -17,10 +17,15 @@
 pub mod arp;
 pub mod checksum;
 pub mod ethernet;
+pub mod icmpv4;
+pub mod icmpv6;
 pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
+pub mod mld;
+pub mod ndp;
 pub mod options;
+pub mod quoted;
 pub mod tcp;
 
 use core::fmt;
@@ -90,6 +95,8 @@ reasons! {
     Icmpv4Length = "icmpv4: message too short",
     /// An ICMPv4 message whose checksum is wrong.
     Icmpv4Checksum = "icmpv4: bad checksum",
+    /// An ICMP error that quotes less than an IP header and 8 bytes (RFC 792).
+    QuotedLength = "icmp: quoted packet too short",
     /// An ICMPv6 message shorter than its type needs (RFC 4443).
     Icmpv6Length = "icmpv6: message too short",
     /// An ICMPv6 message whose checksum is wrong.
