@@ -62,12 +62,7 @@ impl Connection {
         }
     }
 
-    fn on_synchronized(
-        &mut self,
-        cx: &mut Context<'_>,
-        segment: &Segment<'_>,
-        piece: u16,
-    ) -> Step {
+    fn on_synchronized(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>, piece: u16) -> Step {
         let piece = if piece == 0 { segment.payload.len() as u16 } else { piece };
         let mut arrival =
             Arrival { segment, piece, seq: segment.seq, text: segment.payload, fin: false };

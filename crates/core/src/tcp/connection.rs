@@ -467,9 +467,7 @@ impl Connection {
     /// Resets the connection: the RST leaves with the next `emit` (RFC 9293 §3.10.5).
     pub fn abort(&mut self, error: Error, cx: &mut Context<'_>) {
         self.reset_due = match &self.shape {
-            Shape::Synchronized(s) => {
-                Some(Reset { seq: s.send.nxt, ack: Some(s.recv.nxt) })
-            }
+            Shape::Synchronized(s) => Some(Reset { seq: s.send.nxt, ack: Some(s.recv.nxt) }),
             Shape::SynReceived(syn) => Some(Reset { seq: syn.iss + 1, ack: Some(syn.irs + 1) }),
             Shape::SynSent(_) | Shape::Ended(_) => None,
         };

@@ -122,8 +122,17 @@ mod tests {
     #[test]
     fn every_state_is_reached_and_left() {
         let all = [
-            Closed, Listen, SynSent, SynReceived, Established, FinWait1, FinWait2, CloseWait,
-            Closing, LastAck, TimeWait,
+            Closed,
+            Listen,
+            SynSent,
+            SynReceived,
+            Established,
+            FinWait1,
+            FinWait2,
+            CloseWait,
+            Closing,
+            LastAck,
+            TimeWait,
         ];
         for state in all {
             assert!(ARCS.iter().any(|arc| arc.0 == state), "{state:?} is never left");

@@ -108,8 +108,8 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(!checksum as u64 + !old as u64 + new as u64)
 }
 
-/// Stores the checksum of `bytes[start..]` in its two bytes at `start + offset`, which must be zero,
-/// with `pseudo` counted in. For messages that we have just written.
+/// Stores the checksum of `bytes[start..]`, with `pseudo` counted in, in its two bytes at
+/// `start + offset`, which must be zero. For messages that we have just written.
 pub(crate) fn fill(bytes: &mut [u8], start: usize, offset: usize, pseudo: Sum) {
     let checksum = pseudo.then(sum(&bytes[start..])).checksum();
     bytes[start + offset..start + offset + 2].copy_from_slice(&checksum.to_be_bytes());

@@ -1,7 +1,7 @@
 //! IP packets of both versions, seen alike.
 //!
-//! The two headers are read by [`ipv4`](super::ipv4) and [`ipv6`](super::ipv6); what a host wants to
-//! know of them is the same and stands here.
+//! The two headers are read by [`ipv4`] and [`ipv6`]; what a host wants to know of them is the same
+//! and stands here.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;

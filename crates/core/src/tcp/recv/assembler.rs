@@ -83,9 +83,9 @@ impl Assembler {
     /// The first byte of `start..end` that has not arrived, or `end`: what a duplicate repeats.
     pub fn holds(&self, start: Seq, end: Seq) -> bool {
         let index = self.ranges.partition_point(|range| range.1.before(end));
-        self.ranges.get(index).is_some_and(|range| {
-            range.0.at_or_before(start) && end.at_or_before(range.1)
-        })
+        self.ranges
+            .get(index)
+            .is_some_and(|range| range.0.at_or_before(start) && end.at_or_before(range.1))
     }
 
     /// SACK blocks, the range changed last first (RFC 2018 §4).

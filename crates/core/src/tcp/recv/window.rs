@@ -179,8 +179,7 @@ mod tests {
     fn window(size: u32, size_max: u32) -> (RecvWindow, WindowBudget) {
         let mut budget = WindowBudget::new(1 << 20);
         let scale = RecvWindow::scale_for(size_max);
-        let window =
-            RecvWindow::new(Seq(100), (size, size_max), scale, Instant::ZERO, &mut budget);
+        let window = RecvWindow::new(Seq(100), (size, size_max), scale, Instant::ZERO, &mut budget);
         (window, budget)
     }
 

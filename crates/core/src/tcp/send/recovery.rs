@@ -56,14 +56,8 @@ impl Recovery {
 
     /// Starts recovering everything lost below `lost_edge`; ends when `nxt` is acknowledged.
     pub fn enter(&mut self, mode: Mode, una: Seq, lost_edge: Seq, nxt: Seq) {
-        *self = Recovery {
-            mode,
-            point: nxt,
-            high_rxt: una,
-            lost_edge,
-            force: true,
-            rescued: false,
-        };
+        *self =
+            Recovery { mode, point: nxt, high_rxt: una, lost_edge, force: true, rescued: false };
     }
 
     /// True while segments are being sent again.
