@@ -4,11 +4,14 @@ pub mod arrive;
 pub mod challenge;
 pub mod congestion;
 pub mod connection;
+pub mod egress;
+pub mod emit;
 pub mod pool;
 pub mod recv;
 pub mod send;
 pub mod seq;
 pub mod state;
+pub mod time_wait;
 pub mod timers;
 
 pub use connection::{Connection, Tuple};

@@ -221,6 +221,7 @@ impl Connection {
         if !segment.flags.contains(Flags::ACK) {
             return Break(());
         }
+        let orphan = self.orphan;
         let parts = self.parts();
         if !parts.send.accepts(segment.ack) {
             cx.counters.unacceptable_acks += 1;
@@ -235,8 +236,11 @@ impl Connection {
             cx.counters.fast_recoveries += 1;
         }
         if was_closed {
-            // A peer that keeps its window shut and answers is alive (RFC 9293 MUST-37).
-            parts.send.last_progress = cx.now;
+            // A peer that keeps its window shut and answers is alive (RFC 9293 MUST-37); but it
+            // must not keep an orphan for ever.
+            if !orphan {
+                parts.send.last_progress = cx.now;
+            }
             if parts.send.window > 0 {
                 self.deadlines.cancel(Timer::Persist);
             }

@@ -1,0 +1,174 @@
+//! Where segments leave: from a header and a range of the send buffer to a frame in the outbox.
+//!
+//! A frame whose checksum we must compute gets its payload copied in, summed in the same pass. A
+//! frame whose checksum is left to the device refers to the send buffer's own pages.
+
+use core::net::IpAddr;
+
+use crate::frame::{Capabilities, Frame, Outbox, Segmentation, TxChecksum};
+use crate::tcp::send::buffer::SendBuffer;
+use crate::wire::checksum::{Sum, pseudo_header, sum};
+use crate::wire::tcp::{CHECKSUM_OFFSET, Header, PROTOCOL, checksum};
+use crate::wire::{ethernet, ip};
+
+/// Payload up to here is copied even when the device does the checksum: cheaper than sharing.
+const COPY_BYTES: usize = 256;
+
+/// The largest IP packet there is, and so the largest we hand to a device to cut.
+const PACKET_BYTES_MAX: usize = 65_535;
+
+/// How a packet gets to the other end.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    /// Our address.
+    pub source: IpAddr,
+    /// The other end's.
+    pub destination: IpAddr,
+    /// The link header, on a medium that has one.
+    pub link: Option<ethernet::Header>,
+    /// The largest IP packet on the way.
+    pub mtu: u16,
+    /// DSCP and ECN.
+    pub traffic_class: u8,
+    /// What the device can do.
+    pub device: Capabilities,
+}
+
+impl Path {
+    /// The largest TCP payload and options together in one packet.
+    pub fn mss(&self) -> u16 {
+        let headers = ip::header_len(self.source) + 20;
+        self.mtu.saturating_sub(headers as u16)
+    }
+
+    /// Payload bytes that may be handed to the device at once, in segments of `segment` bytes,
+    /// under a TCP header of `header` bytes: a multiple of `segment`.
+    pub fn large_payload(&self, header: usize, segment: usize) -> usize {
+        if !self.device.checksum {
+            return segment;
+        }
+        let packet = PACKET_BYTES_MAX.min(self.device.segmentation as usize);
+        let payload = packet.saturating_sub(ip::header_len(self.source) + header);
+        (payload / segment.max(1)).max(1) * segment
+    }
+}
+
+/// The payload of a segment.
+#[derive(Clone, Copy, Debug)]
+pub struct Payload<'a> {
+    /// Where the bytes are.
+    pub buffer: &'a SendBuffer,
+    /// Of the first byte, from SND.UNA.
+    pub offset: usize,
+    /// How many.
+    pub len: usize,
+    /// How many to a segment.
+    pub segment: usize,
+}
+
+/// The way out for one connection in one turn.
+#[derive(Debug)]
+pub struct Egress<'a> {
+    /// The device's batch.
+    pub outbox: &'a mut Outbox,
+    /// The way.
+    pub path: Path,
+    /// Frames that this connection may still send in this turn.
+    pub budget: usize,
+    /// Frames sent.
+    pub frames: usize,
+}
+
+impl Egress<'_> {
+    /// True if another frame may leave.
+    pub fn has_room(&self) -> bool {
+        self.budget > 0 && self.outbox.room() > 0
+    }
+
+    /// Sends one segment. False, and nothing has happened, if there is no room.
+    pub fn send(&mut self, header: &Header, payload: Option<Payload<'_>>) -> bool {
+        if !self.has_room() {
+            return false;
+        }
+        let path = self.path;
+        let Some(frame) = self.outbox.push() else { return false };
+        if !write(frame, &path, header, payload) {
+            self.outbox.unpush();
+            return false;
+        }
+        self.budget -= 1;
+        self.frames += 1;
+        true
+    }
+}
+
+/// Writes the frame of a segment. False if the packet would be too long for its length field.
+pub fn write(
+    frame: &mut Frame,
+    path: &Path,
+    header: &Header,
+    payload: Option<Payload<'_>>,
+) -> bool {
+    let payload_len = payload.map_or(0, |payload| payload.len);
+    let tcp_len = header.header_len() + payload_len;
+    let Some(mut ip) = ip::Header::new(path.source, path.destination, PROTOCOL, tcp_len) else {
+        return false;
+    };
+    ip.traffic_class = path.traffic_class;
+    if let Some(link) = &path.link {
+        link.emit(&mut frame.head);
+    }
+    ip.emit(&mut frame.head);
+    let start = frame.head.len();
+    header.emit(&mut frame.head);
+    let field = start + CHECKSUM_OFFSET;
+    if path.device.checksum {
+        let pseudo = pseudo_header(path.source, path.destination, PROTOCOL, tcp_len as u32);
+        frame.head[field..field + 2].copy_from_slice(&pseudo.fold().to_be_bytes());
+        frame.checksum =
+            TxChecksum::Partial { start: start as u16, offset: CHECKSUM_OFFSET as u16 };
+        share(frame, path, payload);
+    } else {
+        let header_end = frame.head.len();
+        let total = copy(frame, payload);
+        let value = checksum(
+            path.source,
+            path.destination,
+            &frame.head[start..header_end],
+            total,
+            payload_len,
+        );
+        frame.head[field..field + 2].copy_from_slice(&value.to_be_bytes());
+    }
+    true
+}
+
+/// Copies the payload into the frame, and sums it while it is in the cache.
+fn copy(frame: &mut Frame, payload: Option<Payload<'_>>) -> Sum {
+    let Some(payload) = payload else { return Sum::ZERO };
+    let mut total = Sum::ZERO;
+    payload.buffer.visit(payload.offset, payload.len, |piece| {
+        frame.head.extend_from_slice(piece);
+        total = total.then(sum(piece));
+    });
+    total
+}
+
+/// Lets the frame refer to the payload, and says how to cut it.
+fn share(frame: &mut Frame, path: &Path, payload: Option<Payload<'_>>) {
+    let Some(payload) = payload else { return };
+    if payload.len > payload.segment {
+        frame.segmentation = Some(Segmentation {
+            size: payload.segment as u16,
+            header_len: frame.head.len() as u16,
+            ipv6: path.source.is_ipv6(),
+        });
+    }
+    if payload.len <= COPY_BYTES {
+        payload.buffer.visit(payload.offset, payload.len, |piece| {
+            frame.head.extend_from_slice(piece);
+        });
+    } else {
+        payload.buffer.share(payload.offset, payload.len, &mut frame.tail);
+    }
+}

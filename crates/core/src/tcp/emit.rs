@@ -1,0 +1,134 @@
+//! What to send next: decided by a pure function, then built.
+//!
+//! ```text
+//!   emit ─▶ loop { decide ─▶ Emission ─▶ build } while there is room and budget
+//! ```
+//!
+//! The order of [`decide`]: what ends the connection, the handshake, duplicate ACKs, what is lost,
+//! new data with FIN and the ACK that rides on it, probes, and last an ACK alone. So a response,
+//! the ACK of its request and the FIN that follows leave in one frame.
+
+mod build;
+mod decide;
+mod timeout;
+
+use crate::tcp::State;
+use crate::tcp::connection::{Connection, Context, Reset, Shape};
+use crate::tcp::egress::Egress;
+use crate::tcp::seq::Seq;
+use crate::tcp::timers::Timer;
+use crate::time::Duration;
+
+/// One thing to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Emission {
+    /// Nothing, now.
+    Nothing,
+    /// RST; the connection is over.
+    Reset(Reset),
+    /// SYN, or SYN, ACK.
+    Syn,
+    /// Data, FIN or both: `len` bytes from `seq`.
+    Text {
+        /// SEG.SEQ.
+        seq: Seq,
+        /// Bytes of data.
+        len: u32,
+        /// FIN follows them.
+        fin: bool,
+        /// Why now.
+        why: Why,
+    },
+    /// A probe of an idle peer: nothing, at SND.NXT - 1.
+    KeepAlive,
+    /// A duplicate ACK for a segment out of order.
+    DuplicateAck,
+    /// An ACK alone.
+    Ack,
+}
+
+/// Why a segment with text leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It is new.
+    New,
+    /// It is lost.
+    Lost,
+    /// The peer's window is closed, and must be asked about (RFC 9293 §3.8.6.1).
+    Probe,
+}
+
+/// How an `emit` ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flushed {
+    /// Nothing is left to send.
+    Done,
+    /// The outbox or the budget ran out: come again.
+    More,
+}
+
+impl Connection {
+    /// Sends what the connection should, while there is room.
+    pub fn emit(&mut self, cx: &mut Context<'_>, egress: &mut Egress<'_>) -> Flushed {
+        self.adopt_path(egress);
+        loop {
+            let emission = self.decide(cx, &egress.path);
+            if emission == Emission::Nothing {
+                break;
+            }
+            if !egress.has_room() || !self.build(cx, egress, emission) {
+                return Flushed::More;
+            }
+            cx.counters.segments_out += 1;
+        }
+        self.arm(cx);
+        Flushed::Done
+    }
+
+    /// The path may carry less than the peer accepts (RFC 1191, RFC 8201).
+    fn adopt_path(&mut self, egress: &Egress<'_>) {
+        let path_mss = egress.path.mss();
+        if let Shape::Synchronized(s) = &mut self.shape {
+            s.send.on_smaller_path(path_mss);
+        }
+    }
+
+    /// Sets the timers that what was sent, or could not be, calls for.
+    fn arm(&mut self, cx: &Context<'_>) {
+        let Shape::Synchronized(s) = &self.shape else { return };
+        let rto = s.send.rtt.rto(cx.config);
+        if s.send.flight() > 0 {
+            if !self.deadlines.is_set(Timer::Retransmit) {
+                self.deadlines.set(Timer::Retransmit, cx.now + rto);
+            }
+            self.deadlines.cancel(Timer::Persist);
+            return;
+        }
+        self.deadlines.cancel(Timer::Retransmit);
+        let waits = s.send.queued_end() != s.send.nxt;
+        if !waits {
+            self.deadlines.cancel(Timer::Persist);
+        } else if !self.deadlines.is_set(Timer::Persist) {
+            let delay = self.persist_delay(rto, cx.config.rto_max);
+            self.deadlines.set(Timer::Persist, cx.now + delay);
+        }
+    }
+
+    /// RFC 9293 §3.8.6.1: probes are spaced like retransmissions. What is held back though the
+    /// window is open (§3.8.6.2.1, cork) waits 200 ms.
+    fn persist_delay(&self, rto: Duration, longest: Duration) -> Duration {
+        match &self.shape {
+            Shape::Synchronized(s) if s.send.window == 0 || s.send.probes > 0 => {
+                (rto * (1 << s.send.probes.min(16))).min(longest)
+            }
+            _ => Duration::from_millis(200),
+        }
+    }
+
+    /// True if the user is gone and nothing is left to do: the host forgets it.
+    pub fn is_finished(&self) -> bool {
+        self.orphan
+            && self.reset_due.is_none()
+            && matches!(self.state(), State::Closed | State::TimeWait)
+    }
+}

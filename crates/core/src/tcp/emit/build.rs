@@ -1,0 +1,238 @@
+//! From an [`Emission`] to a segment in the outbox, and what sending it changes.
+
+use super::decide::segment_bytes;
+use super::{Emission, Why};
+use crate::event::Readiness;
+use crate::tcp::connection::{Connection, Context, Reset, Shape, Synchronized, stamp_at};
+use crate::tcp::egress::{Egress, Payload};
+use crate::tcp::recv::window::RecvWindow;
+use crate::tcp::seq::Seq;
+use crate::tcp::timers::Timer;
+use crate::wire::options::{Options, Timestamps};
+use crate::wire::tcp::{Flags, Header};
+
+impl Connection {
+    /// Sends `emission`; false if there was no room, and then nothing has changed.
+    pub(super) fn build(
+        &mut self,
+        cx: &mut Context<'_>,
+        egress: &mut Egress<'_>,
+        emission: Emission,
+    ) -> bool {
+        match emission {
+            Emission::Nothing => true,
+            Emission::Reset(reset) => self.build_reset(egress, reset),
+            Emission::Syn => self.build_syn(cx, egress),
+            Emission::Text { seq, len, fin, why } => {
+                self.build_text(cx, egress, (seq, len, fin), why)
+            }
+            Emission::KeepAlive => self.build_keepalive(cx, egress),
+            Emission::DuplicateAck => self.build_ack(cx, egress, true),
+            Emission::Ack => self.build_ack(cx, egress, false),
+        }
+    }
+
+    fn header(&self, seq: Seq, ack: Seq, flags: Flags) -> Header {
+        Header {
+            source_port: self.tuple.local_port,
+            destination_port: self.tuple.remote_port,
+            seq,
+            ack,
+            flags,
+            window: 0,
+            urgent: 0,
+            options: Options::default(),
+        }
+    }
+
+    fn build_reset(&mut self, egress: &mut Egress<'_>, reset: Reset) -> bool {
+        let flags = if reset.ack.is_some() { Flags::RST | Flags::ACK } else { Flags::RST };
+        let header = self.header(reset.seq, reset.ack.unwrap_or_default(), flags);
+        let sent = egress.send(&header, None);
+        if sent {
+            self.reset_due = None;
+        }
+        sent
+    }
+
+    /// SYN in SYN-SENT; SYN, ACK in SYN-RECEIVED. Each sending arms the next (RFC 6298 §5).
+    fn build_syn(&mut self, cx: &mut Context<'_>, egress: &mut Egress<'_>) -> bool {
+        let config = cx.config;
+        let size = config.initial_receive_window_bytes.min(config.max_receive_window_bytes);
+        let scale = RecvWindow::scale_for(config.max_receive_window_bytes);
+        let (mut header, offset, echo) = match &self.shape {
+            Shape::SynSent(syn) => {
+                let mut header = self.header(syn.iss, Seq(0), Flags::SYN);
+                header.options.mss = Some(syn.mss);
+                header.options.window_scale = config.window_scaling.then_some(scale);
+                header.options.sack_permitted = config.sack;
+                (header, syn.stamp_offset, config.timestamps.then_some(0))
+            }
+            Shape::SynReceived(syn) => {
+                let mut header = self.header(syn.iss, syn.irs + 1, Flags::SYN | Flags::ACK);
+                header.options.mss = Some(syn.mss);
+                header.options.window_scale = syn.peer_scale.map(|_| scale);
+                header.options.sack_permitted = syn.sack;
+                (header, syn.stamp_offset, syn.stamp)
+            }
+            _ => return true,
+        };
+        header.window = size.min(65_535) as u16;
+        header.options.timestamps =
+            echo.map(|echo| Timestamps { value: stamp_at(cx.now, offset), echo });
+        if !egress.send(&header, None) {
+            return false;
+        }
+        self.on_syn_built(cx);
+        true
+    }
+
+    fn on_syn_built(&mut self, cx: &Context<'_>) {
+        self.syn_due = false;
+        let attempts = match &mut self.shape {
+            Shape::SynSent(syn) => &mut syn.attempts,
+            Shape::SynReceived(syn) => &mut syn.attempts,
+            _ => return,
+        };
+        *attempts = attempts.saturating_add(1);
+        let backed_off = cx.config.initial_rto * (1 << (*attempts - 1).min(16));
+        self.deadlines.set(Timer::Retransmit, cx.now + backed_off.min(cx.config.rto_max));
+    }
+
+    fn build_text(
+        &mut self,
+        cx: &mut Context<'_>,
+        egress: &mut Egress<'_>,
+        (seq, len, fin): (Seq, u32, bool),
+        why: Why,
+    ) -> bool {
+        let mut header = self.header(seq, Seq(0), Flags::ACK);
+        let Shape::Synchronized(s) = &mut self.shape else { return true };
+        if why == Why::New {
+            s.send.on_restart(cx.now, cx.config);
+        }
+        complete(&mut header, s, cx);
+        let end = seq + len;
+        if fin {
+            header.flags |= Flags::FIN;
+        }
+        if len > 0 && end == s.send.data_end() {
+            header.flags |= Flags::PSH;
+        }
+        if let Some(urgent) = s.send.urgent.filter(|urgent| urgent.after(seq)) {
+            header.flags |= Flags::URG;
+            header.urgent = urgent.since(seq).min(65_535) as u16;
+        }
+        let segment = segment_bytes(s) as usize;
+        let payload = (len > 0).then(|| Payload {
+            buffer: &s.send.buffer,
+            offset: seq.since(s.send.una) as usize,
+            len: len as usize,
+            segment,
+        });
+        if !egress.send(&header, payload) {
+            return false;
+        }
+        on_acknowledged(s, &mut self.deadlines);
+        self.on_text_sent(cx, seq, end + u32::from(fin), why);
+        true
+    }
+
+    fn on_text_sent(&mut self, cx: &mut Context<'_>, seq: Seq, end: Seq, why: Why) {
+        let Shape::Synchronized(s) = &mut self.shape else { return };
+        let segment = segment_bytes(s);
+        let send = &mut s.send;
+        match why {
+            Why::New => {
+                if send.flight() == 0 {
+                    send.last_progress = cx.now;
+                }
+                if end.since(seq) % segment != 0 {
+                    send.small_end = end;
+                }
+                send.nxt = end;
+                send.sent.on_sent(end, cx.now);
+                s.push_due = false;
+                send.probes = 0;
+            }
+            Why::Lost => {
+                let stamp = s.stamps.map_or(0, |stamps| stamp_at(cx.now, stamps.offset));
+                send.recovery.on_retransmitted(seq, end.since(seq));
+                send.sent.on_sent_again(seq, end, cx.now, stamp);
+                send.retransmits += 1;
+                cx.counters.retransmits += 1;
+                // RFC 6298 §5.1, and RFC 6675 §5: the clock runs from the latest sending.
+                self.deadlines.cancel(Timer::Retransmit);
+            }
+            Why::Probe => {
+                s.probe_due = false;
+                send.probes = send.probes.saturating_add(1);
+                cx.counters.window_probes += 1;
+                self.deadlines.cancel(Timer::Persist);
+            }
+        }
+        send.max = send.max.max(end);
+        send.last_sent = cx.now;
+    }
+
+    /// RFC 9293 §3.8.4: nothing, one number before the window, so that the peer must answer.
+    fn build_keepalive(&mut self, cx: &mut Context<'_>, egress: &mut Egress<'_>) -> bool {
+        let mut header = self.header(Seq(0), Seq(0), Flags::ACK);
+        let Shape::Synchronized(s) = &mut self.shape else { return true };
+        header.seq = s.send.nxt - 1;
+        complete(&mut header, s, cx);
+        if !egress.send(&header, None) {
+            return false;
+        }
+        s.keepalive_due = false;
+        s.keepalive_probes = s.keepalive_probes.saturating_add(1);
+        cx.counters.keepalive_probes += 1;
+        true
+    }
+
+    fn build_ack(
+        &mut self,
+        cx: &mut Context<'_>,
+        egress: &mut Egress<'_>,
+        duplicate: bool,
+    ) -> bool {
+        let mut header = self.header(Seq(0), Seq(0), Flags::ACK);
+        let Shape::Synchronized(s) = &mut self.shape else { return true };
+        header.seq = s.send.nxt;
+        complete(&mut header, s, cx);
+        if !egress.send(&header, None) {
+            return false;
+        }
+        if duplicate {
+            s.recv.ack.duplicates -= 1;
+        }
+        on_acknowledged(s, &mut self.deadlines);
+        true
+    }
+
+    /// What has become possible since the last call.
+    pub fn take_notices(&mut self) -> Readiness {
+        core::mem::take(&mut self.notices)
+    }
+}
+
+/// The fields that every segment of a synchronized connection carries: ACK, window, timestamps,
+/// SACK blocks.
+fn complete(header: &mut Header, s: &mut Synchronized, cx: &Context<'_>) {
+    let unread = s.recv.buffer.len() as u32;
+    header.ack = s.recv.nxt;
+    header.window = s.recv.window.announce(s.recv.nxt, unread, s.recv.mss);
+    header.options.timestamps = s.stamps.map(|stamps| Timestamps {
+        value: stamp_at(cx.now, stamps.offset),
+        echo: stamps.recent,
+    });
+    if s.send.sack {
+        header.options.sack = s.recv.sack_blocks();
+    }
+}
+
+/// An ACK has left with a segment.
+fn on_acknowledged(s: &mut Synchronized, deadlines: &mut crate::tcp::timers::Deadlines) {
+    s.recv.duplicate = None;
+    s.recv.ack.on_sent(s.recv.nxt, deadlines);
+}

@@ -1,0 +1,164 @@
+//! The decision: a pure function of the connection, the time and the path.
+
+use super::{Emission, Why};
+use crate::tcp::connection::{Connection, Context, Shape, Synchronized};
+use crate::tcp::egress::Path;
+use crate::tcp::send::SendHalf;
+use crate::tcp::send::recovery::Mode;
+
+impl Connection {
+    pub(super) fn decide(&self, cx: &Context<'_>, path: &Path) -> Emission {
+        if let Some(reset) = self.reset_due {
+            return Emission::Reset(reset);
+        }
+        match &self.shape {
+            Shape::SynSent(_) | Shape::SynReceived(_) if self.syn_due => Emission::Syn,
+            Shape::SynSent(_) | Shape::SynReceived(_) | Shape::Ended(_) => Emission::Nothing,
+            Shape::Synchronized(s) => self.decide_synchronized(cx, s, path),
+        }
+    }
+
+    fn decide_synchronized(
+        &self,
+        cx: &Context<'_>,
+        s: &Synchronized,
+        path: &Path,
+    ) -> Emission {
+        if s.recv.ack.duplicates > 0 {
+            return Emission::DuplicateAck;
+        }
+        let segment = segment_bytes(s);
+        let text = match s.send.recovery.next_lost(&s.send.scoreboard, s.send.una, segment) {
+            // What is lost goes before anything new, even if it has to wait for the window.
+            Some((seq, len)) => may_retransmit(&s.send, len)
+                .then(|| text(&s.send, seq, len, Why::Lost)),
+            None => self
+                .new_text(cx, s, segment, path)
+                .or_else(|| speculative_text(&s.send, segment)),
+        };
+        text.or_else(|| probe(s)).unwrap_or_else(|| pure_ack(s))
+    }
+
+    /// New data and FIN, within the peer's window and the congestion window, and worth sending.
+    fn new_text(
+        &self,
+        cx: &Context<'_>,
+        s: &Synchronized,
+        segment: u32,
+        path: &Path,
+    ) -> Option<Emission> {
+        let send = &s.send;
+        let queued = send.data_end().distance(send.nxt).max(0) as u32;
+        if queued == 0 {
+            return self.lone_fin(s);
+        }
+        let usable = send.window_edge().distance(send.nxt).max(0) as u32;
+        let large = path.large_payload(header_bytes(s), segment as usize) as u32;
+        let allowed = self.congestion_room(cx, send, segment);
+        let mut len = queued.min(usable).min(allowed).min(large);
+        if len > segment {
+            len -= len % segment * u32::from(len < queued);
+        }
+        let worth = len >= segment || self.is_small_worth_it(s, len, queued);
+        (len > 0 && worth).then(|| text(send, send.nxt, len, Why::New))
+    }
+
+    /// Bytes that the congestion window has room for: whole segments, unless nothing is out.
+    fn congestion_room(&self, cx: &Context<'_>, send: &SendHalf, segment: u32) -> u32 {
+        let mut window = send.congestion.window();
+        if send.flight() == 0 && cx.now.since(send.last_sent) > send.rtt.rto(cx.config) {
+            window = window.min(cx.config.initial_window_segments * u32::from(send.mss));
+        }
+        let pipe = send.pipe();
+        let room = window.saturating_sub(pipe);
+        if pipe == 0 { room.max(segment) } else { room }
+    }
+
+    /// RFC 9293 §3.8.6.2.1: when less than a full segment may leave. `len` bytes could, of
+    /// `queued`.
+    fn is_small_worth_it(&self, s: &Synchronized, len: u32, queued: u32) -> bool {
+        let send = &s.send;
+        let whole = len == queued;
+        let held_by_nagle = !self.options.nodelay
+            && !send.fin_queued
+            && send.small_end.after(send.una)
+            && send.urgent.is_none();
+        let corked = self.options.cork && !send.fin_queued;
+        if s.push_due {
+            return true;
+        }
+        (whole && !held_by_nagle && !corked) || len >= (send.max_window / 2).max(1)
+    }
+
+    /// FIN, when all data has been sent, and the peer's window has room for its number.
+    fn lone_fin(&self, s: &Synchronized) -> Option<Emission> {
+        let send = &s.send;
+        let due = send.fin_queued && send.nxt == send.data_end();
+        let fits = send.nxt.before(send.window_edge());
+        (due && fits).then(|| text(send, send.nxt, 0, Why::New))
+    }
+}
+
+/// True if the congestion window allows `len` lost bytes, or this is the first retransmission of a
+/// recovery, which leaves whatever it says.
+fn may_retransmit(send: &SendHalf, len: u32) -> bool {
+    let pipe = send.pipe();
+    send.recovery.force || pipe == 0 || send.congestion.window().saturating_sub(pipe) >= len
+}
+
+/// Bytes of the options on a segment with text.
+fn option_bytes(s: &Synchronized) -> usize {
+    let stamps = if s.stamps.is_some() { 12 } else { 0 };
+    let blocks = if s.send.sack { s.recv.sack_blocks().len() } else { 0 };
+    // Two bytes of filler, two of kind and length, eight a block; three blocks beside timestamps.
+    let room = (40 - stamps - 4) / 8;
+    stamps + if blocks > 0 { 4 + 8 * blocks.min(room) } else { 0 }
+}
+
+/// Bytes of the TCP header on a segment with text.
+fn header_bytes(s: &Synchronized) -> usize {
+    20 + option_bytes(s)
+}
+
+/// Payload of a full segment: the MSS counts no options, so they come off (RFC 6691 §3).
+pub(super) fn segment_bytes(s: &Synchronized) -> u32 {
+    u32::from(s.send.mss).saturating_sub(option_bytes(s) as u32).max(1)
+}
+
+/// `len` numbers from `seq`, of which the last may be FIN's.
+fn text(send: &SendHalf, seq: crate::tcp::Seq, len: u32, why: Why) -> Emission {
+    let data = send.data_end().distance(seq).max(0) as u32;
+    let len = len.min(data);
+    let reaches_end = len == data;
+    let fin_fits = match why {
+        Why::New => (seq + len).before(send.window_edge()),
+        Why::Lost => (seq + len).before(send.nxt),
+        Why::Probe => len == 0,
+    };
+    Emission::Text { seq, len, fin: send.fin_queued && reaches_end && fin_fits, why }
+}
+
+/// RFC 6675 §4, NextSeg rules 3 and 4, when nothing else may be sent and the pipe has room.
+fn speculative_text(send: &SendHalf, segment: u32) -> Option<Emission> {
+    if !send.sack || send.recovery.mode != Mode::Fast {
+        return None;
+    }
+    let room = send.congestion.window().saturating_sub(send.pipe());
+    let (seq, len) =
+        send.recovery.next_speculative(&send.scoreboard, send.una, send.nxt, segment)?;
+    (room >= segment).then(|| text(send, seq, len, Why::Lost))
+}
+
+fn probe(s: &Synchronized) -> Option<Emission> {
+    if s.probe_due {
+        return Some(text(&s.send, s.send.nxt, 1, Why::Probe));
+    }
+    s.keepalive_due.then_some(Emission::KeepAlive)
+}
+
+fn pure_ack(s: &Synchronized) -> Emission {
+    let unread = s.recv.buffer.len() as u32;
+    let update = !s.recv.is_finished()
+        && s.recv.window.wants_update(s.recv.nxt, unread, s.recv.mss);
+    if s.recv.ack.now || update { Emission::Ack } else { Emission::Nothing }
+}

@@ -1,0 +1,102 @@
+//! Time has passed: what each timer does when it fires. Nothing is sent from here either.
+
+use crate::error::Error;
+use crate::tcp::State;
+use crate::tcp::connection::{Connection, Context, Shape};
+use crate::tcp::timers::Timer;
+use crate::time::Duration;
+
+impl Connection {
+    /// Handles every timer that is due. The connection is dirty afterwards.
+    pub fn on_time(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now;
+        if self.deadlines.take_due(Timer::Lifetime, now) {
+            self.on_lifetime(cx);
+        }
+        if self.deadlines.take_due(Timer::Retransmit, now) {
+            self.on_retransmit(cx);
+        }
+        if self.deadlines.take_due(Timer::DelayedAck, now)
+            && let Shape::Synchronized(s) = &mut self.shape
+        {
+            s.recv.ack.now = true;
+        }
+        if self.deadlines.take_due(Timer::Persist, now) {
+            self.on_persist(cx);
+        }
+        if self.deadlines.take_due(Timer::KeepAlive, now) {
+            self.on_keepalive(cx);
+        }
+        if self.deadlines.take_due(Timer::FinWait2, now) && self.state() == State::FinWait2 {
+            self.end(State::Closed, Some(Error::TimedOut), cx);
+        }
+    }
+
+    /// Establishment has taken too long, or a linger is over.
+    fn on_lifetime(&mut self, cx: &mut Context<'_>) {
+        match &self.shape {
+            Shape::Synchronized(_) => self.abort(Error::TimedOut, cx),
+            Shape::SynSent(_) | Shape::SynReceived(_) => {
+                cx.counters.failed_opens += 1;
+                self.end(State::Closed, Some(Error::TimedOut), cx);
+            }
+            Shape::Ended(_) => {}
+        }
+    }
+
+    /// RFC 6298 §5.4–5.7, RFC 9293 §3.8.3.
+    fn on_retransmit(&mut self, cx: &mut Context<'_>) {
+        let orphan = self.orphan;
+        match &mut self.shape {
+            Shape::SynSent(_) | Shape::SynReceived(_) => self.syn_due = true,
+            Shape::Synchronized(s) if s.send.flight() > 0 => {
+                cx.counters.timeouts += 1;
+                let limit = give_up_after(self.options.user_timeout, orphan, cx);
+                if cx.now.since(s.send.last_progress) >= limit {
+                    cx.counters.connections_timed_out += 1;
+                    return self.abort(Error::TimedOut, cx);
+                }
+                s.send.on_timeout();
+            }
+            Shape::Synchronized(_) | Shape::Ended(_) => {}
+        }
+    }
+
+    /// Nothing is in flight and something waits: the window is closed, or the sender held a small
+    /// segment back.
+    fn on_persist(&mut self, cx: &mut Context<'_>) {
+        let orphan = self.orphan;
+        let limit = give_up_after(self.options.user_timeout, orphan, cx);
+        let Shape::Synchronized(s) = &mut self.shape else { return };
+        let silent = cx.now.since(s.send.last_progress) >= limit;
+        if s.send.window_edge().after(s.send.nxt) && s.send.probes == 0 {
+            s.push_due = true;
+        } else if s.send.probes > 0 && silent {
+            cx.counters.connections_timed_out += 1;
+            self.abort(Error::TimedOut, cx);
+        } else {
+            if s.send.probes == 0 {
+                s.send.last_progress = cx.now;
+            }
+            s.probe_due = true;
+        }
+    }
+
+    /// RFC 9293 §3.8.4: an idle peer is probed; one that never answers is given up.
+    fn on_keepalive(&mut self, cx: &mut Context<'_>) {
+        let Some(keepalive) = self.options.keepalive else { return };
+        let Shape::Synchronized(s) = &mut self.shape else { return };
+        if s.keepalive_probes >= keepalive.probes {
+            cx.counters.connections_timed_out += 1;
+            return self.abort(Error::TimedOut, cx);
+        }
+        // With data in flight the retransmission timer asks already.
+        s.keepalive_due = s.send.flight() == 0;
+        self.deadlines.set(Timer::KeepAlive, cx.now + keepalive.interval);
+    }
+}
+
+/// The user's patience; an orphan has the host's, so that a peer cannot keep it for ever.
+fn give_up_after(user: Duration, orphan: bool, cx: &Context<'_>) -> Duration {
+    if orphan { user.min(cx.config.user_timeout) } else { user }
+}
