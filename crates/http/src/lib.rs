@@ -1,1 +1,61 @@
-//! Under construction.
+//! `lightwait-http`: static files over HTTP/1.1 (RFC 9110, RFC 9112), by hyper, on any byte stream.
+//!
+//! ```text
+//!   byte stream ── Patient (timeouts) ── hyper ── Server::serve ── Handler ── Files ── FileSource
+//!                                                     │                                 │
+//!                                              Access (a line a response)      threads · simulator
+//! ```
+//!
+//! Nothing here demands `Send`: a connection lives and ends on one shard. Nothing here reads a
+//! clock of its own: time comes from the [`Clock`] that the caller hands in, so that a whole server
+//! runs in virtual time. Start reading at [`Server`], then [`Files`].
+#![forbid(unsafe_code)]
+
+pub mod access;
+pub mod answer;
+pub mod body;
+mod condition;
+pub mod config;
+mod connection;
+mod content_type;
+pub mod files;
+mod listing;
+pub mod path;
+mod patient;
+mod range;
+pub mod source;
+mod stop;
+#[cfg(test)]
+mod testing;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::SystemTime;
+
+pub use access::Access;
+pub use body::Body;
+pub use config::{FilesConfig, ServerConfig};
+pub use connection::{Handler, Server};
+pub use files::Files;
+pub use source::FileSource;
+pub use source::thread_pool::ThreadPoolFiles;
+pub use stop::{Stop, Tracked};
+
+/// A boxed future that stays on its thread.
+pub type Pending<T> = Pin<Box<dyn Future<Output = T>>>;
+
+/// The two clocks of a server.
+#[derive(Clone)]
+pub struct Clock {
+    /// Measures durations and wakes what waits for a time-out.
+    pub timer: Rc<dyn hyper::rt::Timer>,
+    /// The time of day, for `Date` and `Last-Modified`.
+    pub wall: Rc<dyn Fn() -> SystemTime>,
+}
+
+impl std::fmt::Debug for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Clock").finish_non_exhaustive()
+    }
+}

@@ -96,7 +96,7 @@ impl<'ast> Visit<'ast> for Walk<'_> {
             let lines = item.span().end().line + 1 - item.mod_token.span.start().line;
             if !outside && item.content.is_some() && lines > INLINE_TEST_LINES {
                 let text = format!(
-                    "{lines} lines of tests; more than {INLINE_TEST_LINES} go into a sibling tests.rs"
+                    "{lines} lines of tests; beyond {INLINE_TEST_LINES} they go to tests.rs beside"
                 );
                 self.report(item.ident.span(), text);
             }

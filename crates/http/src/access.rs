@@ -1,0 +1,25 @@
+//! One record for each response, for logs and counters.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+
+/// What happened to one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Who asked.
+    pub peer: SocketAddr,
+    /// The request's method.
+    pub method: Method,
+    /// The request's target as it was sent: path and query, not decoded.
+    pub target: String,
+    /// The response's status.
+    pub status: StatusCode,
+    /// Bytes of the response's body that were handed to the connection.
+    pub body_bytes: u64,
+    /// True if that was the whole body.
+    pub complete: bool,
+    /// From the request's arrival to the last byte handed to the connection.
+    pub duration: Duration,
+}

@@ -1,0 +1,318 @@
+//! Bodies of responses and requests.
+//!
+//! A file's body reads one chunk ahead of the connection: while one chunk is written, the next is
+//! being read, and never more than one. Its length is exact, so that `Content-Length` is sent; a
+//! file that shrinks meanwhile fails the body, and the connection with it, rather than lie.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use crate::Pending;
+use crate::patient::Phase;
+use crate::source::FileSource;
+
+/// The body of a response.
+pub struct Body {
+    content: Content,
+    /// Bytes handed over.
+    sent: u64,
+    /// Nothing follows.
+    ended: bool,
+    /// Told when the body is over or dropped.
+    report: Option<Report>,
+}
+
+enum Content {
+    Memory(Bytes),
+    Stream(Pin<Box<dyn HttpBody<Data = Bytes, Error = io::Error>>>),
+}
+
+/// What follows a body: called once with the bytes handed over and whether that was all.
+type Report = Box<dyn FnOnce(u64, bool)>;
+
+impl Body {
+    /// No bytes at all.
+    pub fn empty() -> Self {
+        Body::from(Bytes::new())
+    }
+
+    /// A body that is made as it is sent. Its size hint must be exact for a `Content-Length`.
+    pub fn stream(body: impl HttpBody<Data = Bytes, Error = io::Error> + 'static) -> Self {
+        Body { content: Content::Stream(Box::pin(body)), sent: 0, ended: false, report: None }
+    }
+
+    /// The same body, which calls `report` when it is dropped.
+    pub(crate) fn reporting(mut self, report: impl FnOnce(u64, bool) + 'static) -> Self {
+        self.report = Some(Box::new(report));
+        self
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Body { content: Content::Memory(bytes), sent: 0, ended: false, report: None }
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Body").field("sent", &self.sent).finish_non_exhaustive()
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let this = self.get_mut();
+        let frame = match &mut this.content {
+            Content::Memory(bytes) if bytes.is_empty() => None,
+            Content::Memory(bytes) => Some(Ok(Frame::data(std::mem::take(bytes)))),
+            Content::Stream(stream) => ready!(stream.as_mut().poll_frame(cx)),
+        };
+        if let Some(Ok(frame)) = &frame {
+            this.sent += frame.data_ref().map_or(0, Bytes::len) as u64;
+        }
+        this.ended |= frame.is_none();
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.content {
+            Content::Memory(bytes) => bytes.is_empty(),
+            Content::Stream(stream) => stream.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.content {
+            Content::Memory(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Content::Stream(stream) => stream.size_hint(),
+        }
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        if let Some(report) = self.report.take() {
+            report(self.sent, self.ended || self.is_end_stream());
+        }
+    }
+}
+
+/// A part of a response's body.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    /// Bytes in memory: what stands between the parts of a multipart body.
+    Text(Bytes),
+    /// Bytes of the file.
+    File(Range<u64>),
+}
+
+/// A body made of pieces of one file.
+pub(crate) struct FileBody<S: FileSource> {
+    source: std::rc::Rc<S>,
+    handle: S::Handle,
+    pieces: VecDeque<Piece>,
+    /// Bytes not yet handed over.
+    left: u64,
+    /// The chunk being read, and its length.
+    reading: Option<(usize, Pending<io::Result<Vec<u8>>>)>,
+    chunk_bytes: usize,
+    buffers: Buffers,
+}
+
+impl<S: FileSource> FileBody<S> {
+    /// A body of these pieces, read in chunks of at most `chunk_bytes`. The first read starts now.
+    pub(crate) fn new(
+        source: std::rc::Rc<S>,
+        handle: S::Handle,
+        pieces: impl IntoIterator<Item = Piece>,
+        chunk_bytes: usize,
+        buffers: Buffers,
+    ) -> Self {
+        let pieces: VecDeque<Piece> = pieces.into_iter().collect();
+        let length = |piece: &Piece| match piece {
+            Piece::Text(bytes) => bytes.len() as u64,
+            Piece::File(range) => range.end - range.start,
+        };
+        let left = pieces.iter().map(length).sum();
+        let chunk_bytes = chunk_bytes.max(1);
+        let mut body =
+            FileBody { source, handle, pieces, left, reading: None, chunk_bytes, buffers };
+        body.read_ahead();
+        body
+    }
+
+    /// Starts reading the next chunk, if the next piece is of the file.
+    fn read_ahead(&mut self) {
+        while let Some(Piece::File(range)) = self.pieces.front_mut() {
+            let length = (range.end - range.start).min(self.chunk_bytes as u64) as usize;
+            if length == 0 {
+                self.pieces.pop_front();
+                continue;
+            }
+            let buffer = self.buffers.take(length);
+            let reading = self.source.read_at(&self.handle, range.start, buffer);
+            range.start += length as u64;
+            self.reading = Some((length, reading));
+            return;
+        }
+    }
+}
+
+impl<S: FileSource> HttpBody for FileBody<S> {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let this = self.get_mut();
+        let bytes = if let Some((length, reading)) = &mut this.reading {
+            let length = *length;
+            let outcome = ready!(reading.as_mut().poll(cx));
+            this.reading = None;
+            match outcome {
+                Ok(buffer) if buffer.len() == length => this.buffers.lend(buffer),
+                Ok(_) => return Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into()))),
+                Err(e) => return Poll::Ready(Some(Err(e))),
+            }
+        } else {
+            match this.pieces.pop_front() {
+                Some(Piece::Text(bytes)) => bytes,
+                // Whenever the next piece is of the file, it is being read.
+                Some(Piece::File(_)) | None => return Poll::Ready(None),
+            }
+        };
+        this.read_ahead();
+        this.left -= bytes.len() as u64;
+        Poll::Ready(Some(Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
+
+impl<S: FileSource> Unpin for FileBody<S> {}
+
+/// Chunks that come back when the connection has written them: in steady state nothing is allocated
+/// and nothing is cleared.
+#[derive(Clone, Debug)]
+pub(crate) struct Buffers(Arc<Mutex<Vec<Vec<u8>>>>);
+
+/// Chunks kept for reuse, at most.
+const SPARE_BUFFERS: usize = 64;
+
+impl Buffers {
+    pub(crate) fn new() -> Self {
+        Buffers(Arc::default())
+    }
+
+    /// A buffer of exactly `length` bytes; what is in them is arbitrary.
+    fn take(&self, length: usize) -> Vec<u8> {
+        let spare = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut buffer = spare.unwrap_or_default();
+        buffer.resize(length, 0);
+        buffer
+    }
+
+    /// The buffer as shared bytes; it comes back when the last share is dropped.
+    fn lend(&self, buffer: Vec<u8>) -> Bytes {
+        Bytes::from_owner(Lent { buffer, home: self.clone() })
+    }
+}
+
+/// A buffer that goes home when dropped.
+struct Lent {
+    buffer: Vec<u8>,
+    home: Buffers,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.buffer
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let mut spare = self.home.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < SPARE_BUFFERS {
+            spare.push(std::mem::take(&mut self.buffer));
+        }
+    }
+}
+
+/// The body of a request.
+#[derive(Debug)]
+pub struct RequestBody {
+    incoming: Option<Incoming>,
+    phase: Option<Phase>,
+}
+
+impl RequestBody {
+    /// No bytes at all.
+    pub fn empty() -> Self {
+        RequestBody { incoming: None, phase: None }
+    }
+
+    /// A body on its way, whose end is told to `phase`.
+    pub(crate) fn new(incoming: Incoming, phase: Phase) -> Self {
+        RequestBody { incoming: Some(incoming), phase: Some(phase) }
+    }
+
+    fn on_end(&self) {
+        if let Some(phase) = &self.phase {
+            phase.on_body_end();
+        }
+    }
+}
+
+impl HttpBody for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let this = self.get_mut();
+        let Some(incoming) = &mut this.incoming else { return Poll::Ready(None) };
+        let frame = ready!(Pin::new(&mut *incoming).poll_frame(cx));
+        if frame.is_none() || incoming.is_end_stream() {
+            this.on_end();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.as_ref().is_none_or(HttpBody::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.as_ref().map_or(SizeHint::with_exact(0), HttpBody::size_hint)
+    }
+}
+
+#[cfg(test)]
+mod tests;

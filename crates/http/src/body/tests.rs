@@ -1,0 +1,101 @@
+use super::*;
+use crate::path::resolve;
+use crate::source::FileSource;
+use crate::testing::MemoryFiles;
+use http_body_util::BodyExt;
+use std::rc::Rc;
+
+async fn body(
+    source: MemoryFiles,
+    pieces: Vec<Piece>,
+    chunk_bytes: usize,
+) -> FileBody<MemoryFiles> {
+    let opened = source.open(&resolve("/f").unwrap().path).await.unwrap();
+    FileBody::new(Rc::new(source), opened.handle, pieces, chunk_bytes, Buffers::new())
+}
+
+fn text(text: &'static str) -> Piece {
+    Piece::Text(Bytes::from_static(text.as_bytes()))
+}
+
+#[tokio::test]
+async fn pieces_arrive_in_order_and_the_hint_is_exact() {
+    let source = MemoryFiles::new(&[("f", b"0123456789")]);
+    let pieces = vec![text("<"), Piece::File(1..4), text("|"), Piece::File(7..10), text(">")];
+    let body = body(source, pieces, 2).await;
+    assert_eq!(body.size_hint().exact(), Some(9));
+    assert_eq!(body.collect().await.unwrap().to_bytes(), "<123|789>");
+}
+
+#[tokio::test]
+async fn one_chunk_is_read_ahead_and_never_two() {
+    let source = MemoryFiles::new(&[("f", &[7; 100])]);
+    let reads = source.reads.clone();
+    let mut body = body(source, vec![Piece::File(0..100)], 30).await;
+    assert_eq!(*reads.borrow(), [(0, 30)], "the first chunk is under way at once");
+    for expected in [[(30, 30)], [(60, 30)], [(90, 10)]] {
+        let frame = body.frame().await.unwrap().unwrap();
+        assert_eq!(frame.data_ref().unwrap().len(), 30);
+        assert_eq!(reads.borrow()[reads.borrow().len() - 1..], expected);
+    }
+    assert_eq!(body.frame().await.unwrap().unwrap().data_ref().unwrap().len(), 10);
+    assert!(body.is_end_stream() && body.frame().await.is_none());
+    assert_eq!(reads.borrow().len(), 4);
+}
+
+#[tokio::test]
+async fn a_file_that_shrinks_fails_the_body() {
+    let mut source = MemoryFiles::new(&[("f", b"0123456789")]);
+    source.shrunk_to = Some(9);
+    let mut body = body(source, vec![Piece::File(0..10)], 5).await;
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "01234");
+    let error = body.frame().await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+}
+
+#[tokio::test]
+async fn an_empty_file_reads_nothing() {
+    let source = MemoryFiles::new(&[("f", b"")]);
+    let reads = source.reads.clone();
+    let body = body(source, vec![Piece::File(0..0)], 5).await;
+    assert!(body.is_end_stream());
+    assert!(body.collect().await.unwrap().to_bytes().is_empty() && reads.borrow().is_empty());
+}
+
+#[test]
+fn buffers_come_home_when_the_last_share_is_dropped() {
+    let buffers = Buffers::new();
+    let bytes = buffers.lend(buffers.take(100));
+    let share = bytes.slice(10..20);
+    drop(bytes);
+    assert_eq!(buffers.0.lock().unwrap().len(), 0);
+    drop(share);
+    assert_eq!(buffers.0.lock().unwrap().len(), 1);
+    assert_eq!(buffers.take(50).len(), 50);
+    assert_eq!(buffers.0.lock().unwrap().len(), 0, "and are taken again");
+}
+
+#[test]
+fn spare_buffers_are_kept_up_to_the_limit() {
+    let buffers = Buffers::new();
+    let lent: Vec<Bytes> = (0..=SPARE_BUFFERS).map(|_| buffers.lend(buffers.take(1))).collect();
+    drop(lent);
+    assert_eq!(buffers.0.lock().unwrap().len(), SPARE_BUFFERS);
+}
+
+#[tokio::test]
+async fn a_body_reports_what_was_sent_and_whether_it_was_all() {
+    let reports = Rc::new(std::cell::RefCell::new(Vec::new()));
+    let note = || {
+        let reports = reports.clone();
+        move |bytes, complete| reports.borrow_mut().push((bytes, complete))
+    };
+    drop(Body::from(Bytes::from_static(b"abc")).reporting(note()));
+    Body::from(Bytes::from_static(b"abc")).reporting(note()).collect().await.unwrap();
+    drop(Body::empty().reporting(note()));
+    let source = MemoryFiles::new(&[("f", b"0123456789")]);
+    let mut half = Body::stream(body(source, vec![Piece::File(0..10)], 5).await).reporting(note());
+    half.frame().await.unwrap().unwrap();
+    drop(half);
+    assert_eq!(*reports.borrow(), [(0, false), (3, true), (0, true), (5, false)]);
+}

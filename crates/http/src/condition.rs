@@ -1,0 +1,135 @@
+//! Conditional requests (RFC 9110 §13).
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::header::{self, HeaderName};
+use http::{HeaderMap, HeaderValue};
+
+use crate::source::Metadata;
+
+/// What a representation is recognised by (RFC 9110 §8.8).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Validators {
+    /// A strong entity tag, quotes included.
+    pub(crate) etag: String,
+    /// When it was last modified, in whole seconds, never in the future (§8.8.2.1).
+    pub(crate) modified: Option<SystemTime>,
+}
+
+impl Validators {
+    /// The validators of a file at the time `now`.
+    ///
+    /// The tag is made of the file's identity, length and time of modification in nanoseconds: as
+    /// strong as the file system's clock.
+    pub(crate) fn of(metadata: &Metadata, now: SystemTime) -> Validators {
+        let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).ok();
+        let nanos = metadata.modified.and_then(since).map_or(0, |d| d.as_nanos());
+        let etag = format!("\"{:x}-{:x}-{nanos:x}\"", metadata.identity, metadata.len_bytes);
+        let modified = metadata.modified.map(|time| time.min(now)).and_then(since);
+        let modified = modified.map(|d| UNIX_EPOCH + Duration::from_secs(d.as_secs()));
+        Validators { etag, modified }
+    }
+}
+
+/// What the preconditions of a request say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Answer it.
+    Proceed,
+    /// 304.
+    NotModified,
+    /// 412.
+    Failed,
+}
+
+/// Evaluates the preconditions of a GET or HEAD in the order of §13.2.2, steps 1 to 4.
+pub(crate) fn evaluate(headers: &HeaderMap, validators: &Validators) -> Verdict {
+    if headers.contains_key(header::IF_MATCH) {
+        if !any_tag_matches(headers, &header::IF_MATCH, &validators.etag, Comparison::Strong) {
+            return Verdict::Failed;
+        }
+    } else if let Some(limit) = date(headers, &header::IF_UNMODIFIED_SINCE)
+        && validators.modified.is_none_or(|modified| modified > limit)
+    {
+        return Verdict::Failed;
+    }
+    if headers.contains_key(header::IF_NONE_MATCH) {
+        if any_tag_matches(headers, &header::IF_NONE_MATCH, &validators.etag, Comparison::Weak) {
+            return Verdict::NotModified;
+        }
+    } else if let Some(limit) = date(headers, &header::IF_MODIFIED_SINCE)
+        && validators.modified.is_some_and(|modified| modified <= limit)
+    {
+        return Verdict::NotModified;
+    }
+    Verdict::Proceed
+}
+
+/// Step 5: whether a `Range` is to be honoured, by `If-Range` (§13.1.5).
+///
+/// A date counts only if it is a strong validator (§8.8.2.2): the file was last modified at least a
+/// second before `now`, so that a second change within the same second would have been seen.
+pub(crate) fn range_applies(headers: &HeaderMap, validators: &Validators, now: SystemTime) -> bool {
+    let Some(value) = headers.get(header::IF_RANGE) else { return true };
+    if value.as_bytes().contains(&b'"') {
+        return tag_matches(value.as_bytes().trim_ascii(), &validators.etag, Comparison::Strong);
+    }
+    match (parse_date(value), validators.modified) {
+        (Some(date), Some(modified)) => {
+            date == modified && now.duration_since(modified).is_ok_and(|age| age.as_secs() >= 1)
+        }
+        _ => false,
+    }
+}
+
+/// How two entity tags are compared (§8.8.3.2).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    /// Equal, and neither is weak.
+    Strong,
+    /// Equal but for `W/`.
+    Weak,
+}
+
+/// True if `*` or one of the tags in all fields of that name matches ours.
+fn any_tag_matches(headers: &HeaderMap, name: &HeaderName, ours: &str, how: Comparison) -> bool {
+    headers.get_all(name).iter().any(|value| {
+        let value = value.as_bytes().trim_ascii();
+        value == b"*" || tags(value).any(|tag| tag_matches(tag, ours, how))
+    })
+}
+
+/// The members of a list of entity tags. A comma within the quotes is the tag's own; a member that
+/// is no tag matches nothing.
+fn tags(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut quoted = false;
+    list.split(move |byte| {
+        quoted ^= *byte == b'"';
+        *byte == b',' && !quoted
+    })
+    .map(<[u8]>::trim_ascii)
+}
+
+/// Compares a tag with our own, which is strong.
+fn tag_matches(theirs: &[u8], ours: &str, how: Comparison) -> bool {
+    let opaque = match (theirs.strip_prefix(b"W/"), how) {
+        (Some(_), Comparison::Strong) => return false,
+        (Some(opaque), Comparison::Weak) => opaque,
+        (None, _) => theirs,
+    };
+    opaque == ours.as_bytes()
+}
+
+/// The date in a field; `None` if it is absent, repeated or no date: then the field is ignored.
+fn date(headers: &HeaderMap, name: &HeaderName) -> Option<SystemTime> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?;
+    if values.next().is_some() { None } else { parse_date(value) }
+}
+
+fn parse_date(value: &HeaderValue) -> Option<SystemTime> {
+    httpdate::parse_http_date(value.to_str().ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests;

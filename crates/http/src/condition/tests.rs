@@ -1,0 +1,147 @@
+use super::*;
+use crate::source::Kind;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn modified() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(1_000_000_000)
+}
+
+fn validators() -> Validators {
+    Validators { etag: "\"a,b\"".to_owned(), modified: Some(modified()) }
+}
+
+fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    for (name, value) in fields {
+        map.append(*name, value.parse().unwrap());
+    }
+    map
+}
+
+fn verdict(fields: &[(&'static str, &str)]) -> Verdict {
+    evaluate(&headers(fields), &validators())
+}
+
+fn at(offset_s: i64) -> String {
+    let time = if offset_s < 0 {
+        modified() - Duration::from_secs(offset_s.unsigned_abs())
+    } else {
+        modified() + Duration::from_secs(offset_s.unsigned_abs())
+    };
+    httpdate::fmt_http_date(time)
+}
+
+#[test]
+fn without_conditions_a_request_proceeds() {
+    assert_eq!(verdict(&[]), Verdict::Proceed);
+}
+
+#[test]
+fn if_match_compares_strongly() {
+    assert_eq!(verdict(&[("if-match", "\"a,b\"")]), Verdict::Proceed);
+    assert_eq!(verdict(&[("if-match", "*")]), Verdict::Proceed);
+    assert_eq!(verdict(&[("if-match", "\"x\", \"a,b\"")]), Verdict::Proceed);
+    assert_eq!(verdict(&[("if-match", "W/\"a,b\"")]), Verdict::Failed);
+    assert_eq!(verdict(&[("if-match", "\"a\"")]), Verdict::Failed);
+    assert_eq!(verdict(&[("if-match", "a,b")]), Verdict::Failed);
+}
+
+#[test]
+fn if_none_match_compares_weakly() {
+    assert_eq!(verdict(&[("if-none-match", "\"a,b\"")]), Verdict::NotModified);
+    assert_eq!(verdict(&[("if-none-match", "W/\"a,b\"")]), Verdict::NotModified);
+    assert_eq!(verdict(&[("if-none-match", "*")]), Verdict::NotModified);
+    assert_eq!(
+        verdict(&[("if-none-match", "\"x\""), ("if-none-match", "\"a,b\"")]),
+        Verdict::NotModified
+    );
+    assert_eq!(verdict(&[("if-none-match", "\"x\"")]), Verdict::Proceed);
+    assert_eq!(verdict(&[("if-none-match", "\"x\",\"a,b")]), Verdict::Proceed);
+}
+
+#[test]
+fn dates_are_compared_to_the_second() {
+    assert_eq!(verdict(&[("if-modified-since", &at(0))]), Verdict::NotModified);
+    assert_eq!(verdict(&[("if-modified-since", &at(-1))]), Verdict::Proceed);
+    assert_eq!(verdict(&[("if-unmodified-since", &at(0))]), Verdict::Proceed);
+    assert_eq!(verdict(&[("if-unmodified-since", &at(-1))]), Verdict::Failed);
+}
+
+#[test]
+fn what_is_no_date_is_ignored() {
+    assert_eq!(verdict(&[("if-modified-since", "yesterday")]), Verdict::Proceed);
+    assert_eq!(verdict(&[("if-unmodified-since", "-1")]), Verdict::Proceed);
+    assert_eq!(
+        verdict(&[("if-modified-since", &at(0)), ("if-modified-since", &at(0))]),
+        Verdict::Proceed
+    );
+}
+
+#[test]
+fn precedence_follows_section_13_2_2() {
+    // Tags win over dates, and a failed first step wins over a second.
+    let tag = ("if-match", "\"a,b\"");
+    assert_eq!(verdict(&[tag, ("if-unmodified-since", &at(-1))]), Verdict::Proceed);
+    let other = ("if-none-match", "\"x\"");
+    assert_eq!(verdict(&[other, ("if-modified-since", &at(0))]), Verdict::Proceed);
+    let none = ("if-none-match", "\"a,b\"");
+    assert_eq!(verdict(&[("if-match", "\"x\""), none]), Verdict::Failed);
+    assert_eq!(verdict(&[tag, none]), Verdict::NotModified);
+    assert_eq!(verdict(&[("if-unmodified-since", &at(-1)), none]), Verdict::Failed);
+}
+
+#[test]
+fn a_file_without_a_date_was_modified_whenever_asked() {
+    let undated = Validators { modified: None, ..validators() };
+    let verdict = |name, value: &str| evaluate(&headers(&[(name, value)]), &undated);
+    assert_eq!(verdict("if-modified-since", &at(0)), Verdict::Proceed);
+    assert_eq!(verdict("if-unmodified-since", &at(0)), Verdict::Failed);
+}
+
+#[test]
+fn if_range_wants_a_strong_validator() {
+    let applies = |value: &str, age: Duration| {
+        range_applies(&headers(&[("if-range", value)]), &validators(), modified() + age)
+    };
+    assert!(range_applies(&headers(&[]), &validators(), modified()));
+    assert!(applies("\"a,b\"", SECOND));
+    assert!(!applies("W/\"a,b\"", SECOND));
+    assert!(!applies("\"x\"", SECOND));
+    assert!(applies(&at(0), SECOND));
+    assert!(!applies(&at(1), SECOND * 9), "a later date is another date");
+    assert!(!applies(&at(0), SECOND - Duration::from_nanos(1)), "too young to be strong");
+    assert!(!applies("nonsense", SECOND));
+}
+
+#[test]
+fn a_tag_changes_with_identity_length_and_time() {
+    let metadata = Metadata {
+        kind: Kind::File,
+        len_bytes: 10,
+        modified: Some(modified() + Duration::from_nanos(1)),
+        identity: 7,
+    };
+    let tag = |metadata: &Metadata| Validators::of(metadata, modified() + SECOND).etag;
+    let first = tag(&metadata);
+    assert_eq!(first, tag(&metadata.clone()));
+    assert_ne!(first, tag(&Metadata { len_bytes: 11, ..metadata.clone() }));
+    assert_ne!(first, tag(&Metadata { identity: 8, ..metadata.clone() }));
+    assert_ne!(first, tag(&Metadata { modified: Some(modified()), ..metadata.clone() }));
+    assert!(first.starts_with('"') && first.ends_with('"'));
+}
+
+#[test]
+fn last_modified_is_never_in_the_future() {
+    let metadata = Metadata {
+        kind: Kind::File,
+        len_bytes: 0,
+        modified: Some(modified() + SECOND),
+        identity: 0,
+    };
+    assert_eq!(Validators::of(&metadata, modified()).modified, Some(modified()));
+    assert_eq!(
+        Validators::of(&metadata, modified() + SECOND * 2).modified,
+        Some(modified() + SECOND)
+    );
+}

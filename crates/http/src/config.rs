@@ -1,0 +1,90 @@
+//! Every knob of the server: its default, its unit, and why.
+
+use std::time::Duration;
+
+/// Limits and timeouts of connections.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// A request's head must be complete this long after its first byte (a slow sender would hold a
+    /// connection for ever). 15 s.
+    pub header_timeout: Duration,
+    /// A connection without a request is closed after this long. 60 s: less than what browsers
+    /// keep, so that it is ours to say when.
+    pub idle_timeout: Duration,
+    /// A connection fails when its peer takes no byte of a response for this long. 30 s.
+    pub write_stall_timeout: Duration,
+    /// A connection fails when a request's body brings no byte for this long. 15 s.
+    pub read_stall_timeout: Duration,
+    /// Bytes in a request's head, at most; beyond it 431 (RFC 6585 §5). 16 KiB, what Apache and
+    /// nginx allow in all; at least 8 KiB, hyper's own least buffer.
+    pub max_header_bytes: usize,
+    /// Fields in a request's head, at most; beyond it 431. 100.
+    pub max_header_fields: usize,
+    /// Requests on one connection, at most; the last is answered with `Connection: close`. No
+    /// limit.
+    pub max_requests: Option<u64>,
+    /// After closing our half with unread data of the peer's: how much of it is read and dropped,
+    /// so that a reset does not overtake the response (RFC 9112 §9.6). 1 MiB.
+    pub linger_bytes: usize,
+    /// And for how long. 2 s.
+    pub linger_timeout: Duration,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        ServerConfig {
+            header_timeout: Duration::from_secs(15),
+            idle_timeout: Duration::from_secs(60),
+            write_stall_timeout: Duration::from_secs(30),
+            read_stall_timeout: Duration::from_secs(15),
+            max_header_bytes: 16 << 10,
+            max_header_fields: 100,
+            max_requests: None,
+            linger_bytes: 1 << 20,
+            linger_timeout: Duration::from_secs(2),
+        }
+    }
+}
+
+/// What the file service does, and its bounds.
+#[derive(Clone, Debug)]
+pub struct FilesConfig {
+    /// Served for a directory that has it. `index.html`.
+    pub index: String,
+    /// Lists a directory that has no index; else 403. On.
+    pub listing: bool,
+    /// Serves and lists names that start with a dot. Off: a checkout's `.git` is not for everyone.
+    /// `.well-known` (RFC 8615) is served either way.
+    pub hidden: bool,
+    /// Entries in a listing, at most; it says when there are more. 10 000.
+    pub max_listing: usize,
+    /// Bytes in a request's path, at most; beyond it 414. 4096, the file system's own limit.
+    pub max_path_bytes: usize,
+    /// Ranges in one request, at most; a request for more gets the whole file (RFC 9110 §14.2
+    /// allows it, against requests for many small ranges). 16.
+    pub max_ranges: usize,
+    /// Bytes read from a file at a time; a response holds at most two such chunks beside what the
+    /// connection buffers. 128 KiB.
+    pub chunk_bytes: usize,
+    /// A request's body is read and dropped up to this size, so that the connection can be kept;
+    /// beyond it the connection closes. 64 KiB.
+    pub max_drain_bytes: usize,
+    /// And for at most this long. 5 s.
+    pub drain_timeout: Duration,
+}
+
+impl Default for FilesConfig {
+    fn default() -> Self {
+        FilesConfig {
+            index: "index.html".to_owned(),
+            listing: true,
+            hidden: false,
+            max_listing: 10_000,
+            max_path_bytes: 4096,
+            max_ranges: 16,
+            chunk_bytes: 128 << 10,
+            max_drain_bytes: 64 << 10,
+            drain_timeout: Duration::from_secs(5),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! One connection: hyper between a patient byte stream and a handler.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Instant;
+
+use http::header::{self, HeaderValue};
+use http::{Request, Response, StatusCode, Version};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use hyper::rt::{Read, Write};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+
+use crate::access::Access;
+use crate::answer::page;
+use crate::body::{Body, RequestBody};
+use crate::config::ServerConfig;
+use crate::patient::{Patient, Phase};
+use crate::stop::Stop;
+use crate::{Clock, Pending};
+
+/// hyper's least buffer for a request's head.
+const LEAST_HEADER_BYTES: usize = 8192;
+
+/// Answers requests.
+pub trait Handler: 'static {
+    /// The response to a request. `Date` and `Server` are added by the connection.
+    fn respond(self: Rc<Self>, request: Request<RequestBody>) -> Pending<Response<Body>>;
+}
+
+/// Called once for each response that is over, whole or not.
+type AccessHook = Rc<dyn Fn(&Access)>;
+
+/// Serves connections of one shard: hyper, limits, timeouts, and a graceful stop.
+pub struct Server<H> {
+    handler: Rc<H>,
+    config: ServerConfig,
+    clock: Clock,
+    stop: Stop,
+    on_access: Option<AccessHook>,
+    http: http1::Builder,
+}
+
+impl<H> fmt::Debug for Server<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl<H: Handler> Server<H> {
+    /// A server that hands requests to `handler`.
+    pub fn new(handler: H, config: ServerConfig, clock: Clock) -> Self {
+        let header_bytes = config.max_header_bytes.max(LEAST_HEADER_BYTES);
+        // `pipeline_flush` stays off: with it hyper buffers without bound and swallows its own 400
+        // and 431. Answers written in one turn leave in shared frames anyway.
+        let mut http = http1::Builder::new();
+        http.half_close(true) // Who has asked and closed their half still wants the answer.
+            .auto_date_header(false) // Ours comes from our clock.
+            .header_read_timeout(None) // `Patient` tells waiting for a request from reading one.
+            .max_buf_size(header_bytes)
+            .max_header_size(header_bytes)
+            .max_headers(config.max_header_fields);
+        let handler = Rc::new(handler);
+        Server { handler, config, clock, stop: Stop::new(), on_access: None, http }
+    }
+
+    /// The same server, which calls `hook` once for each response when it is over.
+    pub fn on_access(mut self, hook: impl Fn(&Access) + 'static) -> Self {
+        self.on_access = Some(Rc::new(hook));
+        self
+    }
+
+    /// The signal that stops it: connections finish what they answer, and close.
+    pub fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    /// Serves one connection until it is over.
+    ///
+    /// # Errors
+    /// What hyper says: the peer broke the protocol, a timeout, or the stream failed. Whatever
+    /// could be answered has been.
+    pub async fn serve<I>(self: Rc<Self>, io: I, peer: SocketAddr) -> Result<(), hyper::Error>
+    where
+        I: Read + Write + Unpin + 'static,
+    {
+        let _tracked = self.stop.track();
+        let phase = Phase::new(self.clock.timer.now());
+        let io = Patient::new(io, self.clock.timer.clone(), phase.clone(), &self.config);
+        let served = Rc::new(Cell::new(0));
+        let service = service_fn(|request| {
+            served.set(served.get() + 1);
+            let last = self.config.max_requests.is_some_and(|most| served.get() >= most);
+            let exchange = Exchange { server: self.clone(), phase: phase.clone(), peer, last };
+            async move { Ok::<_, Infallible>(exchange.run(request).await) }
+        });
+        let mut connection = pin!(self.http.serve_connection(io, service));
+        let mut stop = pin!(self.stop.requested());
+        let mut stopping = false;
+        poll_fn(|cx| {
+            if !stopping && stop.as_mut().poll(cx).is_ready() {
+                stopping = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            connection.as_mut().poll(cx)
+        })
+        .await
+    }
+}
+
+/// One request and its response.
+struct Exchange<H> {
+    server: Rc<Server<H>>,
+    phase: Phase,
+    peer: SocketAddr,
+    /// No request after this one.
+    last: bool,
+}
+
+impl<H: Handler> Exchange<H> {
+    async fn run(self, request: Request<Incoming>) -> Response<Body> {
+        let begin = self.server.clock.timer.now();
+        self.phase.on_request(!request.body().is_end_stream());
+        let mut access = Access {
+            peer: self.peer,
+            method: request.method().clone(),
+            target: request.uri().to_string(),
+            status: StatusCode::OK,
+            body_bytes: 0,
+            complete: false,
+            duration: std::time::Duration::ZERO,
+        };
+        let mut response = if let Some(why) = bad_host(&request) {
+            page(request.headers(), StatusCode::BAD_REQUEST, why)
+        } else {
+            let request = request.map(|body| RequestBody::new(body, self.phase.clone()));
+            self.server.handler.clone().respond(request).await
+        };
+        self.complete_head(&mut response);
+        access.status = response.status();
+        response.map(|body| self.follow(body, access, begin))
+    }
+
+    /// Fields that every response has.
+    fn complete_head(&self, response: &mut Response<Body>) {
+        let headers = response.headers_mut();
+        let date = httpdate::fmt_http_date((self.server.clock.wall)());
+        if let Ok(date) = HeaderValue::try_from(date) {
+            headers.entry(header::DATE).or_insert(date);
+        }
+        headers.entry(header::SERVER).or_insert(HeaderValue::from_static("lightwait"));
+        if self.last {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+    }
+
+    /// A body that, when over, moves the connection on and writes the record.
+    fn follow(self, body: Body, mut access: Access, begin: Instant) -> Body {
+        body.reporting(move |body_bytes, complete| {
+            let now = self.server.clock.timer.now();
+            self.phase.on_response(now);
+            if let Some(hook) = &self.server.on_access {
+                access.body_bytes = body_bytes;
+                access.complete = complete;
+                access.duration = now.saturating_duration_since(begin);
+                hook(&access);
+            }
+        })
+    }
+}
+
+/// What is wrong with a request's `Host`: HTTP/1.1 wants exactly one (RFC 9112 §3.2).
+fn bad_host(request: &Request<Incoming>) -> Option<&'static str> {
+    let hosts = request.headers().get_all(header::HOST).iter().count();
+    match hosts {
+        0 if request.version() >= Version::HTTP_11 => Some("The request names no host."),
+        0 | 1 => None,
+        _ => Some("The request names more than one host."),
+    }
+}
+
+#[cfg(test)]
+mod tests;

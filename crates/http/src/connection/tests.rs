@@ -1,0 +1,381 @@
+//! Connections: keeping, limits, timeouts, closing and the record of what happened.
+
+use super::*;
+use crate::testing::{Client, MemoryFiles, clock, connect, connect_files, connect_to, local, peer};
+use crate::{Files, FilesConfig};
+use http_body_util::BodyExt;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant as Time, sleep};
+
+fn files() -> Files<MemoryFiles> {
+    let big = vec![7; 1 << 20];
+    let source = MemoryFiles::new(&[("a", b"aaa"), ("b", b"bb"), ("big", &big)]);
+    Files::new(source, FilesConfig::default(), clock())
+}
+
+fn configured(config: ServerConfig) -> Client {
+    connect(files(), config, 64 << 10)
+}
+
+fn client() -> Client {
+    configured(ServerConfig::default())
+}
+
+#[tokio::test]
+async fn a_connection_is_kept_for_one_request_after_another() {
+    local(async {
+        let mut client = client();
+        for _ in 0..3 {
+            assert_eq!(client.get("/a").await.body, b"aaa");
+        }
+        drop(client.stream);
+        client.serving.await.unwrap().unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn pipelined_requests_are_answered_in_order() {
+    local(async {
+        let mut client = client();
+        client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        assert_eq!(client.receive(false).await.body, b"aaa");
+        assert_eq!(client.receive(false).await.body, b"bb");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_closed_their_half_still_gets_the_answer() {
+    local(async {
+        let mut client = client();
+        client.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        client.stream.shutdown().await.unwrap();
+        assert_eq!(client.receive(false).await.body.len(), 1 << 20);
+        assert!(client.rest().await.is_empty());
+        client.serving.await.unwrap().unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn http_1_0_closes_and_needs_no_host() {
+    local(async {
+        let mut client = client();
+        client.send("GET /a HTTP/1.0\r\n\r\n").await;
+        assert!(client.rest().await.ends_with(b"\r\n\r\naaa"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn http_1_1_names_exactly_one_host() {
+    local(async {
+        let mut client = client();
+        client.send("GET /a HTTP/1.1\r\n\r\n").await;
+        assert_eq!(client.receive(false).await.status, 400);
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n").await;
+        assert_eq!(client.receive(false).await.status, 400);
+        assert_eq!(client.get("/a").await.status, 200);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_no_http_gets_400() {
+    local(async {
+        for bad in ["\u{16}\u{3}\u{1}", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n"] {
+            let mut client = client();
+            client.send(bad).await;
+            client.stream.shutdown().await.unwrap();
+            assert!(client.rest().await.starts_with(b"HTTP/1.1 400"), "{bad:?}");
+            assert!(client.serving.await.unwrap().unwrap_err().is_parse(), "{bad:?}");
+        }
+    })
+    .await;
+}
+
+/// Sends a request whose head has `bytes` bytes, the last one a moment later.
+async fn head_of(bytes: usize) -> u16 {
+    let config = ServerConfig { max_header_bytes: 10_000, ..ServerConfig::default() };
+    let mut client = configured(config);
+    let frame = "GET /a HTTP/1.1\r\nHost: h\r\nX: \r\n\r\n".len();
+    let head = format!("GET /a HTTP/1.1\r\nHost: h\r\nX: {}\r\n\r\n", "x".repeat(bytes - frame));
+    client.send(&head[..bytes - 1]).await;
+    sleep(Duration::from_millis(1)).await;
+    client.send(&head[bytes - 1..]).await;
+    client.receive(false).await.status
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_as_long_as_the_limit_passes_and_a_longer_one_does_not() {
+    local(async {
+        assert_eq!(head_of(10_000).await, 200);
+        assert_eq!(head_of(10_001).await, 431);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn as_many_fields_as_the_limit_pass_and_one_more_does_not() {
+    local(async {
+        let config = ServerConfig { max_header_fields: 10, ..ServerConfig::default() };
+        // `Host` is one of them.
+        assert_eq!(
+            configured(config.clone()).ask("GET", "/a", &"X: y\r\n".repeat(9)).await.status,
+            200
+        );
+        assert_eq!(configured(config).ask("GET", "/a", &"X: y\r\n".repeat(10)).await.status, 431);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_last_request_of_a_connection_says_so() {
+    local(async {
+        let config = ServerConfig { max_requests: Some(2), ..ServerConfig::default() };
+        let mut client = configured(config);
+        assert_eq!(client.get("/a").await.field("connection"), None);
+        assert_eq!(client.get("/a").await.field("connection"), Some("close"));
+        assert!(client.rest().await.is_empty());
+    })
+    .await;
+}
+
+/// How long the server keeps a connection on which `bytes` were sent, and no more.
+async fn patience(bytes: &str) -> Duration {
+    let mut client = client();
+    let begin = Time::now();
+    client.send(bytes).await;
+    let mut sink = Vec::new();
+    let _ = client.stream.read_to_end(&mut sink).await;
+    let _ = client.serving.await;
+    begin.elapsed()
+}
+
+fn about(elapsed: Duration, seconds: u64) -> bool {
+    // A timer may fire a millisecond late.
+    (0..10).contains(&(elapsed.as_millis() as i64 - seconds as i64 * 1000))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_without_a_request_is_closed() {
+    local(async {
+        assert!(about(patience("").await, 60));
+        let served = patience("GET /a HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        assert!(about(served, 60), "{served:?}");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_must_be_complete_in_time() {
+    local(async {
+        let elapsed = patience("GET /a HT").await;
+        assert!(about(elapsed, 15), "{elapsed:?}");
+        // After a response too; and dripping does not help.
+        let mut client = client();
+        client.get("/a").await;
+        sleep(Duration::from_secs(30)).await;
+        let begin = Time::now();
+        while client.stream.write_all(b"G").await.is_ok() {
+            sleep(Duration::from_secs(1)).await;
+            assert!(begin.elapsed() < Duration::from_secs(20), "dripping holds the connection");
+        }
+        assert!(begin.elapsed() >= Duration::from_secs(15), "{:?}", begin.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patient_client_keeps_its_connection() {
+    local(async {
+        let mut client = client();
+        for _ in 0..5 {
+            assert_eq!(client.get("/a").await.status, 200);
+            sleep(Duration::from_secs(59)).await;
+        }
+        assert_eq!(client.get("/a").await.status, 200);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_takes_nothing_is_given_up() {
+    local(async {
+        let mut client = connect(files(), ServerConfig::default(), 1000);
+        client.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        let begin = Time::now();
+        let error = (&mut client.serving).await.unwrap().unwrap_err();
+        assert!(about(begin.elapsed(), 30), "{:?}", begin.elapsed());
+        assert!(format!("{error:?}").contains("TimedOut"), "{error:?}");
+        let record = client.records.borrow()[0].clone();
+        assert!(!record.complete && record.body_bytes < 1 << 20);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_peer_that_takes_something_is_served() {
+    local(async {
+        let mut client = connect(files(), ServerConfig::default(), 64 << 10);
+        client.send("GET /big HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await;
+        let (mut received, mut chunk) = (0, vec![0; 32 << 10]);
+        loop {
+            sleep(Duration::from_secs(20)).await;
+            match client.stream.read(&mut chunk).await.unwrap() {
+                0 => break,
+                n => received += n,
+            }
+        }
+        assert!(received > 1 << 20);
+        assert!(client.records.borrow()[0].complete);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_rest_of_a_refused_body_is_read_before_closing() {
+    local(async {
+        // A pipe too small for the body: without lingering the client could not send it.
+        let mut client = connect(files(), ServerConfig::default(), 1000);
+        client.send("POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 500000\r\n\r\n").await;
+        assert_eq!(client.receive(false).await.status, 405);
+        client.send(vec![b'x'; 500_000]).await;
+        drop(client.stream);
+        client.serving.await.unwrap().unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn lingering_ends_at_its_limit() {
+    local(async {
+        let config = ServerConfig { linger_bytes: 20_000, ..ServerConfig::default() };
+        let mut client = connect(files(), config, 1000);
+        client.send("POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 500000\r\n\r\n").await;
+        assert_eq!(client.receive(false).await.status, 405);
+        assert!(client.stream.write_all(&[b'x'; 500_000]).await.is_err());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn lingering_ends_in_time() {
+    local(async {
+        let mut client = client();
+        client.send("POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 500000\r\n\r\n").await;
+        let begin = Time::now();
+        client.serving.await.unwrap().unwrap();
+        assert!(about(begin.elapsed(), 2), "{:?}", begin.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ordinary_close_does_not_linger() {
+    local(async {
+        let mut client = client();
+        client.send("GET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await;
+        let begin = Time::now();
+        client.serving.await.unwrap().unwrap();
+        assert!(about(begin.elapsed(), 0), "{:?}", begin.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_stop_lets_responses_finish_and_closes_idle_connections() {
+    local(async {
+        let (mut idle, server) =
+            connect_to(Server::new(files(), ServerConfig::default(), clock()), 1000);
+        idle.get("/a").await;
+        let (stream, io) = tokio::io::duplex(1000);
+        let io = hyper_util::rt::TokioIo::new(io);
+        let serving = tokio::task::spawn_local(server.clone().serve(io, peer()));
+        let mut busy = Client { stream, serving, records: idle.records.clone() };
+        busy.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        let first = busy.stream.read_u8().await.unwrap();
+        assert_eq!(server.stop().tracked(), 2);
+        server.stop().request();
+        assert!(idle.rest().await.is_empty());
+        idle.serving.await.unwrap().unwrap();
+        let rest = busy.rest().await;
+        assert!(first == b'H' && rest.len() > 1 << 20, "the response came whole");
+        server.stop().finished().await;
+        busy.serving.await.unwrap().unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn each_response_leaves_a_record() {
+    local(async {
+        let mut client = client();
+        client.get("/a?x=%20").await;
+        client.ask("HEAD", "/none", "").await;
+        let records = client.records.borrow();
+        assert_eq!(records.len(), 2);
+        assert_eq!((records[0].peer, records[0].target.as_str()), (peer(), "/a?x=%20"));
+        assert_eq!((records[0].status.as_u16(), records[0].body_bytes), (200, 3));
+        assert!(records[0].complete && records[1].complete);
+        assert_eq!((records[1].method.as_str(), records[1].status.as_u16()), ("HEAD", 404));
+        assert_eq!(records[1].body_bytes, 0);
+    })
+    .await;
+}
+
+/// Gives back what it gets.
+struct Echo;
+
+impl Handler for Echo {
+    fn respond(self: Rc<Self>, request: Request<RequestBody>) -> Pending<Response<Body>> {
+        Box::pin(async move {
+            let bytes = request.into_body().collect().await.unwrap().to_bytes();
+            Response::new(Body::from(bytes))
+        })
+    }
+}
+
+#[tokio::test]
+async fn other_handlers_get_whole_bodies() {
+    local(async {
+        let mut client = connect(Echo, ServerConfig::default(), 1 << 16);
+        let (mut reader, mut writer) = tokio::io::split(client.stream);
+        let upload = async {
+            let head =
+                "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 300000\r\nConnection: close\r\n\r\n";
+            writer.write_all(head.as_bytes()).await.unwrap();
+            writer.write_all(&[b'e'; 300_000]).await.unwrap();
+        };
+        let mut reply = Vec::new();
+        tokio::join!(upload, async { reader.read_to_end(&mut reply).await.unwrap() });
+        assert!(reply.ends_with(&[b'e'; 300_000]));
+        (&mut client.serving).await.unwrap().unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upload_that_stalls_is_given_up() {
+    local(async {
+        let mut client = connect(Echo, ServerConfig::default(), 1 << 16);
+        client.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n12345").await;
+        let begin = Time::now();
+        let mut sink = Vec::new();
+        let _ = client.stream.read_to_end(&mut sink).await;
+        assert!(about(begin.elapsed(), 15), "{:?}", begin.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_missing_file_does_not_end_the_connection() {
+    local(async {
+        let mut client = connect_files(MemoryFiles::new(&[("a", b"x")]));
+        assert_eq!(client.get("/none").await.status, 404);
+        assert_eq!(client.get("/a").await.status, 200);
+    })
+    .await;
+}

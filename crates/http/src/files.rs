@@ -1,0 +1,325 @@
+//! The file service: from a request to a response (RFC 9110).
+
+use std::rc::Rc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Method, Request, Response, StatusCode, request};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+
+use crate::answer::{empty, page, protect};
+use crate::body::{Body, Buffers, FileBody, Piece, RequestBody};
+use crate::condition::{self, Validators, Verdict};
+use crate::config::FilesConfig;
+use crate::connection::Handler;
+use crate::path::{PathError, RelativePath, Target, resolve};
+use crate::range::{self, Selection};
+use crate::source::{FileSource, Kind, OpenError, Opened};
+use crate::{Clock, Pending, content_type, listing};
+
+mod multipart;
+
+/// What may be done with a file.
+const ALLOW: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
+
+/// Serves the files of a source. One for all connections of a shard.
+#[derive(Debug)]
+pub struct Files<S> {
+    source: Rc<S>,
+    config: FilesConfig,
+    clock: Clock,
+    buffers: Buffers,
+}
+
+impl<S: FileSource> Handler for Files<S> {
+    fn respond(self: Rc<Self>, request: Request<RequestBody>) -> Pending<Response<Body>> {
+        Box::pin(async move {
+            let (head, body) = request.into_parts();
+            let mut response = self.answer(&head).await;
+            if !self.drain(&head, body).await {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(header::CONNECTION, close);
+            }
+            response
+        })
+    }
+}
+
+impl<S: FileSource> Files<S> {
+    /// Serves `source` as `config` says.
+    pub fn new(source: S, config: FilesConfig, clock: Clock) -> Self {
+        Files { source: Rc::new(source), config, clock, buffers: Buffers::new() }
+    }
+
+    /// The response to a request, whose body plays no part.
+    pub async fn answer(&self, head: &request::Parts) -> Response<Body> {
+        if head.method == Method::OPTIONS {
+            let mut response = empty(StatusCode::NO_CONTENT);
+            response.headers_mut().insert(header::ALLOW, ALLOW);
+            return response;
+        }
+        let asked = &head.headers;
+        let mut response = if head.method != Method::GET && head.method != Method::HEAD {
+            let detail = "Files can be read here, and nothing else.";
+            let mut response = page(asked, StatusCode::METHOD_NOT_ALLOWED, detail);
+            response.headers_mut().insert(header::ALLOW, ALLOW);
+            response
+        } else if head.uri.path().len() > self.config.max_path_bytes {
+            page(asked, StatusCode::URI_TOO_LONG, "No file has so long a path.")
+        } else {
+            match resolve(head.uri.path()) {
+                Ok(target) => self.locate(head, target).await,
+                Err(PathError::Malformed(why)) => page(asked, StatusCode::BAD_REQUEST, why),
+                Err(PathError::NoSuchName) => not_found(asked),
+            }
+        };
+        if head.method == Method::HEAD {
+            strip_body(&mut response);
+        }
+        response
+    }
+
+    /// The response for a path: a file, an index, a listing, a redirect or an error.
+    async fn locate(&self, head: &request::Parts, target: Target) -> Response<Body> {
+        let asked = &head.headers;
+        let Target { path, directory } = target;
+        if path.is_hidden() && !self.config.hidden {
+            return not_found(asked);
+        }
+        let opened = match self.source.open(&path).await {
+            Ok(opened) => opened,
+            Err(error) => return refuse(asked, &error),
+        };
+        match (opened.metadata.kind, directory) {
+            (Kind::File, false) => self.serve_file(head, &path, opened),
+            // A file is not a directory, whatever the slash says.
+            (Kind::File, true) => not_found(asked),
+            (Kind::Directory, false) => redirect(asked, &path, head.uri.query()),
+            (Kind::Directory, true) => self.serve_directory(head, &path, &opened.handle).await,
+        }
+    }
+
+    /// The index of a directory, or its listing.
+    async fn serve_directory(
+        &self,
+        head: &request::Parts,
+        path: &RelativePath,
+        handle: &S::Handle,
+    ) -> Response<Body> {
+        let asked = &head.headers;
+        if let Some(index) = path.join(self.config.index.as_bytes()) {
+            match self.source.open(&index).await {
+                Ok(opened) if opened.metadata.kind == Kind::File => {
+                    return self.serve_file(head, &index, opened);
+                }
+                Ok(_) | Err(OpenError::NotFound) => {}
+                Err(error) => return refuse(asked, &error),
+            }
+        }
+        if !self.config.listing {
+            return page(asked, StatusCode::FORBIDDEN, "This directory is not listed.");
+        }
+        let mut listed = match self.source.list(handle, self.config.max_listing).await {
+            Ok(listed) => listed,
+            Err(why) => return refuse(asked, &OpenError::Unavailable(why)),
+        };
+        if !self.config.hidden {
+            listed.entries.retain(|e| !path.join(&e.name).is_none_or(|path| path.is_hidden()));
+        }
+        let mut response = Response::new(Body::from(Bytes::from(listing::page(path, listed))));
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+        // It changes without a validator to tell.
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        protect(headers);
+        response
+    }
+
+    /// A file, or what its preconditions and ranges make of it (RFC 9110 §13.2.2).
+    fn serve_file(
+        &self,
+        head: &request::Parts,
+        path: &RelativePath,
+        opened: Opened<S::Handle>,
+    ) -> Response<Body> {
+        let asked = &head.headers;
+        let now = (self.clock.wall)();
+        let validators = Validators::of(&opened.metadata, now);
+        let mut response = match condition::evaluate(asked, &validators) {
+            Verdict::NotModified => empty(StatusCode::NOT_MODIFIED),
+            Verdict::Failed => {
+                return page(
+                    asked,
+                    StatusCode::PRECONDITION_FAILED,
+                    "The file is another one now.",
+                );
+            }
+            Verdict::Proceed => {
+                let selection = self.select(head, &validators, &opened, now);
+                self.serve_selection(asked, path, opened, selection)
+            }
+        };
+        if response.status() == StatusCode::RANGE_NOT_SATISFIABLE {
+            return response;
+        }
+        let headers = response.headers_mut();
+        if let Ok(etag) = HeaderValue::try_from(validators.etag) {
+            headers.insert(header::ETAG, etag);
+        }
+        if let Some(modified) = validators.modified.map(httpdate::fmt_http_date)
+            && let Ok(modified) = HeaderValue::try_from(modified)
+        {
+            headers.insert(header::LAST_MODIFIED, modified);
+        }
+        headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        response
+    }
+
+    /// The part of a file that a request asks for. `Range` is defined for GET alone (§14.2).
+    fn select(
+        &self,
+        head: &request::Parts,
+        validators: &Validators,
+        opened: &Opened<S::Handle>,
+        now: SystemTime,
+    ) -> Selection {
+        let range = head.headers.get(header::RANGE).and_then(|value| value.to_str().ok());
+        match range {
+            Some(range)
+                if head.method == Method::GET
+                    && condition::range_applies(&head.headers, validators, now) =>
+            {
+                range::select(range, opened.metadata.len_bytes, self.config.max_ranges)
+            }
+            _ => Selection::Whole,
+        }
+    }
+
+    /// 200, 206 or 416.
+    fn serve_selection(
+        &self,
+        asked: &HeaderMap,
+        path: &RelativePath,
+        opened: Opened<S::Handle>,
+        selection: Selection,
+    ) -> Response<Body> {
+        let kind = content_type::of(path);
+        let length = opened.metadata.len_bytes;
+        let (status, content_type, content_range, pieces) = match selection {
+            Selection::Whole => (StatusCode::OK, kind, None, vec![Piece::File(0..length)]),
+            Selection::Unsatisfiable => {
+                let detail = "The file does not reach there.";
+                let mut response = page(asked, StatusCode::RANGE_NOT_SATISFIABLE, detail);
+                insert(response.headers_mut(), header::CONTENT_RANGE, format!("bytes */{length}"));
+                return response;
+            }
+            Selection::Parts(mut parts) if parts.len() == 1 => {
+                let part = parts.remove(0);
+                let range = multipart::content_range(&part, length);
+                (StatusCode::PARTIAL_CONTENT, kind, Some(range), vec![Piece::File(part)])
+            }
+            Selection::Parts(parts) => {
+                let (content_type, pieces) = multipart::pieces(&parts, length, &kind);
+                (StatusCode::PARTIAL_CONTENT, content_type, None, pieces)
+            }
+        };
+        let body = FileBody::new(
+            self.source.clone(),
+            opened.handle,
+            pieces,
+            self.config.chunk_bytes,
+            self.buffers.clone(),
+        );
+        let mut response = Response::new(Body::stream(body));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, content_type);
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        if let Some(range) = content_range {
+            insert(headers, header::CONTENT_RANGE, range);
+        }
+        response
+    }
+
+    /// Reads and drops a request's body, so that the connection can be kept. False if it is too
+    /// long or too slow; then the connection must close.
+    async fn drain(&self, head: &request::Parts, mut body: RequestBody) -> bool {
+        if body.is_end_stream() {
+            return true;
+        }
+        let limit = self.config.max_drain_bytes as u64;
+        // To read the body of one who waits for 100 would be to ask for it (RFC 9110 §10.1.1).
+        if head.headers.contains_key(header::EXPECT) || body.size_hint().lower() > limit {
+            return false;
+        }
+        let reading = async {
+            let mut left = limit;
+            while let Some(frame) = body.frame().await {
+                let Ok(frame) = frame else { return false };
+                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+                match left.checked_sub(bytes) {
+                    Some(rest) => left = rest,
+                    None => return false,
+                }
+            }
+            true
+        };
+        let mut reading = std::pin::pin!(reading);
+        let mut sleep = self.clock.timer.sleep(self.config.drain_timeout);
+        std::future::poll_fn(|cx| {
+            use std::task::Poll;
+            match reading.as_mut().poll(cx) {
+                Poll::Pending => sleep.as_mut().poll(cx).map(|()| false),
+                ready => ready,
+            }
+        })
+        .await
+    }
+}
+
+fn not_found(asked: &HeaderMap) -> Response<Body> {
+    page(asked, StatusCode::NOT_FOUND, "There is no such file here.")
+}
+
+fn refuse(asked: &HeaderMap, error: &OpenError) -> Response<Body> {
+    match error {
+        OpenError::NotFound => not_found(asked),
+        OpenError::Forbidden => page(asked, StatusCode::FORBIDDEN, "This is not to be served."),
+        OpenError::Unavailable(_) => {
+            page(asked, StatusCode::SERVICE_UNAVAILABLE, "The file cannot be read now.")
+        }
+    }
+}
+
+/// To the same path with a slash. Built from the path as understood, so that it cannot lead to
+/// another host (`//elsewhere`).
+fn redirect(asked: &HeaderMap, path: &RelativePath, query: Option<&str>) -> Response<Body> {
+    let query = query.map_or(String::new(), |query| format!("?{query}"));
+    let location = format!("{}/{query}", path.to_url());
+    let mut response = page(asked, StatusCode::MOVED_PERMANENTLY, "A directory ends in a slash.");
+    insert(response.headers_mut(), header::LOCATION, location);
+    response
+}
+
+fn insert(headers: &mut HeaderMap, name: header::HeaderName, value: String) {
+    // Values of our own making are valid: digits, ASCII names and percent signs.
+    if let Ok(value) = HeaderValue::try_from(value) {
+        headers.insert(name, value);
+    }
+}
+
+/// Leaves what a HEAD is answered with: the same fields, the length of the body among them, and no
+/// body (RFC 9110 §9.3.2).
+fn strip_body(response: &mut Response<Body>) {
+    if let Some(length) = response.body().size_hint().exact()
+        && response.status() != StatusCode::NOT_MODIFIED
+    {
+        response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    *response.body_mut() = Body::empty();
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! The page that lists a directory: one table, no script, nothing fetched from elsewhere.
+
+use std::fmt::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::answer::escape;
+use crate::path::{RelativePath, encode};
+use crate::source::{Entries, Entry, Kind};
+
+const STYLE: &str = "\
+body { font: 1rem/1.5 system-ui, sans-serif; margin: 2rem; color-scheme: light dark; }\n\
+h1 { font-size: 1.3rem; overflow-wrap: anywhere; }\n\
+table { border-collapse: collapse; }\n\
+th, td { padding: .15rem 1.5rem .15rem 0; text-align: left; }\n\
+th { font-weight: 600; border-bottom: 1px solid; }\n\
+.size { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }\n\
+time { font-variant-numeric: tabular-nums; white-space: nowrap; }\n";
+
+/// The page for `path`: directories first, then files, by name.
+pub(crate) fn page(path: &RelativePath, listed: Entries) -> String {
+    let title = escape(&format!("/{}", String::from_utf8_lossy(path.as_bytes())));
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
+         <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n<table>\n<thead><tr>\
+         <th scope=\"col\">Name</th><th scope=\"col\" class=\"size\">Size</th>\
+         <th scope=\"col\">Modified (UTC)</th></tr></thead>\n<tbody>\n"
+    );
+    if !path.as_bytes().is_empty() {
+        page.push_str("<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n");
+    }
+    let mut entries = listed.entries;
+    entries.sort_by(|a, b| key(a).cmp(&key(b)));
+    for entry in &entries {
+        row(&mut page, entry);
+    }
+    page.push_str("</tbody>\n</table>\n");
+    if !listed.complete {
+        let _ = writeln!(page, "<p>The first {} entries; there are more.</p>", entries.len());
+    }
+    page.push_str("</body>\n</html>\n");
+    page
+}
+
+fn key(entry: &Entry) -> (bool, &[u8]) {
+    (entry.metadata.kind == Kind::File, &entry.name)
+}
+
+fn row(page: &mut String, entry: &Entry) {
+    let (slash, size) = match entry.metadata.kind {
+        Kind::Directory => ("/", String::new()),
+        Kind::File => {
+            let bytes = entry.metadata.len_bytes;
+            ("", format!("<span title=\"{bytes} bytes\">{}</span>", size(bytes)))
+        }
+    };
+    // `./` first: a name with a colon would be read as a scheme.
+    let (link, name) = (encode(&entry.name), escape(&String::from_utf8_lossy(&entry.name)));
+    let _ = writeln!(
+        page,
+        "<tr><td><a href=\"./{link}{slash}\">{name}{slash}</a></td>\
+         <td class=\"size\">{size}</td><td>{}</td></tr>",
+        entry.metadata.modified.map_or(String::new(), time)
+    );
+}
+
+/// A length for people: three digits and a binary unit.
+fn size(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "KiB", "MiB", "GiB", "TiB"] {
+        if value < 1024.0 {
+            let digits = usize::from(value < 10.0 && unit != "B");
+            return format!("{value:.digits$} {unit}");
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.0} PiB")
+}
+
+/// A time as `2001-09-09 01:46`, with the machine's form beside it.
+fn time(modified: SystemTime) -> String {
+    let seconds = match modified.duration_since(UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        Err(before) => -i64::try_from(before.duration().as_secs()).unwrap_or(i64::MAX),
+    };
+    let (year, month, day) = civil(seconds.div_euclid(86_400));
+    let minutes = seconds.rem_euclid(86_400) / 60;
+    let date = format!("{year:04}-{month:02}-{day:02}");
+    let clock = format!("{:02}:{:02}", minutes / 60, minutes % 60);
+    format!("<time datetime=\"{date}T{clock}Z\">{date} {clock}</time>")
+}
+
+/// Year, month and day of a day counted from 1970-01-01, in the proleptic Gregorian calendar.
+///
+/// Counted in years that start in March, so that the leap day is a year's last: such a year's
+/// months of 31 and 30 days follow (153·m + 2) / 5.
+fn civil(day: i64) -> (i64, i64, i64) {
+    let from_era = day + 719_468;
+    let (era, of_era) = (from_era.div_euclid(146_097), from_era.rem_euclid(146_097));
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = year + era * 400 + i64::from(month <= 2);
+    (year, month, of_year - (153 * from_march + 2) / 5 + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Metadata;
+    use std::time::Duration;
+
+    fn entry(name: &str, kind: Kind, len_bytes: u64) -> Entry {
+        let modified = Some(UNIX_EPOCH + Duration::from_secs(1_000_000_000));
+        let metadata = Metadata { kind, len_bytes, modified, identity: 0 };
+        Entry { name: name.as_bytes().to_vec(), metadata }
+    }
+
+    #[test]
+    fn directories_come_first_and_names_in_order() {
+        let entries = [("b", Kind::File), ("a", Kind::File), ("z", Kind::Directory)]
+            .map(|(n, k)| entry(n, k, 0));
+        let page =
+            page(&RelativePath::default(), Entries { entries: entries.into(), complete: true });
+        let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} in {page}"));
+        assert!(at("./z/\"") < at("./a\"") && at("./a\"") < at("./b\""));
+        assert!(!page.contains("../") && !page.contains("there are more"));
+    }
+
+    #[test]
+    fn names_cannot_become_markup_or_leave_the_directory() {
+        let names = ["<script>", "javascript:alert(1)", "a\"b", "%2e", "?q#f"];
+        let entries = names.map(|name| entry(name, Kind::File, 1)).into();
+        let path = RelativePath::default().join(b"<i>").unwrap();
+        let page = page(&path, Entries { entries, complete: false });
+        assert!(!page.contains("<script") && !page.contains("<i>") && page.contains("&lt;i&gt;"));
+        for link in ["./javascript%3Aalert%281%29", "./a%22b", "./%252e", "./%3Fq%23f", "../"] {
+            assert!(page.contains(&format!("<a href=\"{link}\">")), "{link} in {page}");
+        }
+        assert!(page.contains("The first 5 entries; there are more."));
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (10 << 10, "10 KiB"),
+            (1 << 30, "1.0 GiB"),
+            (u64::MAX, "16384 PiB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn dates_follow_the_calendar() {
+        for (day, date) in [
+            (0, (1970, 1, 1)),
+            (-1, (1969, 12, 31)),
+            (59, (1970, 3, 1)),
+            (11_016, (2000, 2, 29)),
+            (11_017, (2000, 3, 1)),
+            (47_540, (2100, 2, 28)),
+            (47_541, (2100, 3, 1)),
+        ] {
+            assert_eq!(civil(day), date, "{day}");
+        }
+        assert!(
+            time(UNIX_EPOCH + Duration::from_secs(1_000_000_000)).contains(">2001-09-09 01:46<")
+        );
+    }
+}

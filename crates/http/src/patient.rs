@@ -1,0 +1,304 @@
+//! Patience with a peer, and its end: a byte stream that fails when the peer takes too long.
+//!
+//! ```text
+//!            first byte            head complete             response over
+//!   Idle ───────────────▶ Head ────────────────────▶ Busy ──────────────────▶ Idle
+//!   idle_timeout          header_timeout, in all     read_stall_timeout a byte
+//! ```
+//!
+//! Writes have a timeout of their own, renewed by every byte the peer takes. Timers are armed only
+//! when an operation has to wait, and are judged by what the phase says when they fire, so that an
+//! ordinary request arms and cancels nothing.
+//!
+//! Shutdown ends our half; if the peer still sends what nobody will read, that is read and dropped
+//! for a while, or our reset would overtake the response (RFC 9112 §9.6).
+
+use std::cell::Cell;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use hyper::rt::{Read, ReadBuf, ReadBufCursor, Sleep, Timer, Write};
+
+use crate::config::ServerConfig;
+
+/// Bytes read at a time: a request's head fits as a rule.
+const READ_BYTES: usize = 8192;
+
+/// Where a connection is between two requests. Shared with the service that answers them.
+#[derive(Clone, Debug)]
+pub(crate) struct Phase {
+    step: Rc<Cell<Step>>,
+    /// The last request has a body of which not everything was read.
+    unread: Rc<Cell<bool>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Waiting for a request since then.
+    Idle(Instant),
+    /// A request's first byte came then.
+    Head(Instant),
+    /// A request is being answered.
+    Busy,
+}
+
+impl Phase {
+    pub(crate) fn new(now: Instant) -> Self {
+        Phase { step: Rc::new(Cell::new(Step::Idle(now))), unread: Rc::default() }
+    }
+
+    /// A request's head is complete; `has_body`: more of it follows.
+    pub(crate) fn on_request(&self, has_body: bool) {
+        self.step.set(Step::Busy);
+        self.unread.set(has_body);
+    }
+
+    /// The request's body was read to its end.
+    pub(crate) fn on_body_end(&self) {
+        self.unread.set(false);
+    }
+
+    /// The response is with the connection.
+    pub(crate) fn on_response(&self, now: Instant) {
+        self.step.set(Step::Idle(now));
+    }
+
+    /// True if the peer may still be sending what belongs to a request.
+    fn is_owed_more(&self) -> bool {
+        self.unread.get() || !matches!(self.step.get(), Step::Idle(_))
+    }
+}
+
+/// A timer that is armed rarely and judged late.
+#[derive(Default)]
+struct Alarm(Option<(Instant, Pin<Box<dyn Sleep>>)>);
+
+impl Alarm {
+    /// Ready once `deadline` has passed; until then the task is woken at it, or before.
+    fn poll(&mut self, cx: &mut Context<'_>, timer: &dyn Timer, deadline: Instant) -> Poll<()> {
+        if self.0.as_ref().is_none_or(|(armed, _)| *armed > deadline) {
+            self.0 = Some((deadline, timer.sleep_until(deadline)));
+        }
+        while let Some((armed, sleep)) = &mut self.0 {
+            ready!(sleep.as_mut().poll(cx));
+            if *armed >= deadline {
+                self.0 = None;
+                return Poll::Ready(());
+            }
+            // It was armed for an earlier deadline that has since been moved.
+            *armed = deadline;
+            timer.reset(sleep, deadline);
+        }
+        Poll::Pending
+    }
+}
+
+/// A byte stream with timeouts.
+pub(crate) struct Patient<I> {
+    inner: I,
+    timer: Rc<dyn Timer>,
+    timeouts: Timeouts,
+    phase: Phase,
+    read_alarm: Alarm,
+    write_alarm: Alarm,
+    /// When the last byte was read.
+    last_read: Instant,
+    /// When the pending write began to wait; `None` when none waits.
+    write_waiting: Option<Instant>,
+    /// The peer will send no more.
+    ended: bool,
+    closing: Closing,
+}
+
+/// How far shutdown is.
+enum Closing {
+    Open,
+    /// Our half is closed; this much may still be read and dropped, until then.
+    Lingering(usize, Instant),
+    Closed,
+}
+
+struct Timeouts {
+    header: Duration,
+    idle: Duration,
+    read_stall: Duration,
+    write_stall: Duration,
+    linger: Duration,
+    linger_bytes: usize,
+}
+
+impl<I> Patient<I> {
+    pub(crate) fn new(inner: I, timer: Rc<dyn Timer>, phase: Phase, config: &ServerConfig) -> Self {
+        let timeouts = Timeouts {
+            header: config.header_timeout,
+            idle: config.idle_timeout,
+            read_stall: config.read_stall_timeout,
+            write_stall: config.write_stall_timeout,
+            linger: config.linger_timeout,
+            linger_bytes: config.linger_bytes,
+        };
+        Patient {
+            inner,
+            last_read: timer.now(),
+            timer,
+            timeouts,
+            phase,
+            read_alarm: Alarm::default(),
+            write_alarm: Alarm::default(),
+            write_waiting: None,
+            ended: false,
+            closing: Closing::Open,
+        }
+    }
+
+    /// When a read that waits now has waited too long.
+    fn read_deadline(&self) -> Instant {
+        match self.phase.step.get() {
+            Step::Idle(since) => since + self.timeouts.idle,
+            Step::Head(since) => since + self.timeouts.header,
+            Step::Busy => self.last_read + self.timeouts.read_stall,
+        }
+    }
+
+    fn on_read(&mut self, bytes: usize) {
+        self.ended |= bytes == 0;
+        self.last_read = self.timer.now();
+        if let Step::Idle(_) = self.phase.step.get()
+            && bytes > 0
+        {
+            self.phase.step.set(Step::Head(self.last_read));
+        }
+    }
+
+    /// Judges a write that has to wait.
+    fn poll_write_stall<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        let since = *self.write_waiting.get_or_insert_with(|| self.timer.now());
+        let deadline = since + self.timeouts.write_stall;
+        ready!(self.write_alarm.poll(cx, &*self.timer, deadline));
+        Poll::Ready(Err(timed_out("the peer takes no data")))
+    }
+
+    /// Passes a write's outcome on, and times it if it has to wait.
+    fn judge_write<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        outcome: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if outcome.is_pending() {
+            return self.poll_write_stall(cx);
+        }
+        self.write_waiting = None;
+        outcome
+    }
+}
+
+impl<I: Read + Unpin> Patient<I> {
+    /// Reads and drops until the peer ends, or has sent or waited too much.
+    fn poll_linger(&mut self, cx: &mut Context<'_>, mut left: usize, until: Instant) -> Poll<()> {
+        let mut bytes = [MaybeUninit::uninit(); READ_BYTES];
+        loop {
+            let mut buffer = ReadBuf::uninit(&mut bytes);
+            match Pin::new(&mut self.inner).poll_read(cx, buffer.unfilled()) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                    left = left.saturating_sub(buffer.filled().len());
+                    self.closing = Closing::Lingering(left, until);
+                    if left == 0 {
+                        return Poll::Ready(());
+                    }
+                }
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return self.read_alarm.poll(cx, &*self.timer, until),
+            }
+        }
+    }
+}
+
+fn timed_out(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, what)
+}
+
+impl<I: Read + Unpin> Read for Patient<I> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut out: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        // Through a buffer of our own, to learn how much came: a cursor does not tell.
+        let mut bytes = [MaybeUninit::uninit(); READ_BYTES];
+        let room = out.remaining().min(READ_BYTES);
+        let mut buffer = ReadBuf::uninit(&mut bytes[..room]);
+        match Pin::new(&mut this.inner).poll_read(cx, buffer.unfilled()) {
+            Poll::Ready(Ok(())) => {
+                this.on_read(buffer.filled().len());
+                out.put_slice(buffer.filled());
+                Poll::Ready(Ok(()))
+            }
+            Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
+            Poll::Pending => {
+                ready!(this.read_alarm.poll(cx, &*this.timer, this.read_deadline()));
+                Poll::Ready(Err(timed_out(match this.phase.step.get() {
+                    Step::Idle(_) => "no request came",
+                    Step::Head(_) => "the request's head was not complete in time",
+                    Step::Busy => "the request's body stalled",
+                })))
+            }
+        }
+    }
+}
+
+impl<I: Read + Write + Unpin> Write for Patient<I> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let outcome = Pin::new(&mut this.inner).poll_write(cx, bytes);
+        this.judge_write(cx, outcome)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let outcome = Pin::new(&mut this.inner).poll_flush(cx);
+        this.judge_write(cx, outcome)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if let Closing::Open = this.closing {
+            let outcome = Pin::new(&mut this.inner).poll_shutdown(cx);
+            ready!(this.judge_write(cx, outcome))?;
+            // Between two requests the peer owes us nothing: no need to wait for its half.
+            this.closing = if this.phase.is_owed_more() && !this.ended {
+                let until = this.timer.now() + this.timeouts.linger;
+                Closing::Lingering(this.timeouts.linger_bytes, until)
+            } else {
+                Closing::Closed
+            };
+        }
+        if let Closing::Lingering(left, until) = this.closing {
+            ready!(this.poll_linger(cx, left, until));
+            this.closing = Closing::Closed;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let outcome = Pin::new(&mut this.inner).poll_write_vectored(cx, slices);
+        this.judge_write(cx, outcome)
+    }
+}

@@ -1,0 +1,108 @@
+//! Where files come from: a small asynchronous interface, so that a shard never waits for a disk.
+//!
+//! [`thread_pool`] reads the machine's own file system; a simulator brings a disk of its own.
+
+mod beneath;
+pub mod thread_pool;
+
+use std::fmt;
+use std::io;
+use std::time::SystemTime;
+
+use crate::Pending;
+use crate::path::RelativePath;
+
+/// A place with files under a root.
+pub trait FileSource: 'static {
+    /// An open file or directory.
+    type Handle: Clone + 'static;
+
+    /// Opens what `path` names, without ever leaving the root: not through symbolic links either.
+    fn open(&self, path: &RelativePath) -> Pending<Result<Opened<Self::Handle>, OpenError>>;
+
+    /// Fills `buffer` from `offset` on and gives it back: truncated only if the file ends before.
+    ///
+    /// The reading starts with the call, not with the first poll: that is how a reader reads ahead.
+    fn read_at(
+        &self,
+        handle: &Self::Handle,
+        offset: u64,
+        buffer: Vec<u8>,
+    ) -> Pending<io::Result<Vec<u8>>>;
+
+    /// At most `limit` entries of a directory, in any order: files and directories alone.
+    fn list(&self, handle: &Self::Handle, limit: usize) -> Pending<io::Result<Entries>>;
+}
+
+/// What [`FileSource::open`] gives.
+#[derive(Clone, Debug)]
+pub struct Opened<H> {
+    /// For reading.
+    pub handle: H,
+    /// As it was when opened.
+    pub metadata: Metadata,
+}
+
+/// What is known of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    /// File or directory.
+    pub kind: Kind,
+    /// Its length; 0 for a directory.
+    pub len_bytes: u64,
+    /// When it was last modified, if known.
+    pub modified: Option<SystemTime>,
+    /// Differs between any two files at a time (an inode number).
+    pub identity: u64,
+}
+
+/// What can be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+}
+
+/// One entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name, as the file system has it: any bytes but slash and NUL.
+    pub name: Vec<u8>,
+    /// What it is; of what it leads to if it is a symbolic link.
+    pub metadata: Metadata,
+}
+
+/// What [`FileSource::list`] gives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entries {
+    /// The entries.
+    pub entries: Vec<Entry>,
+    /// False if there are more.
+    pub complete: bool,
+}
+
+/// Why a path cannot be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// There is nothing of that name.
+    NotFound,
+    /// There is, but it is not to be served: no permission, a symbolic link out of the root, or
+    /// neither file nor directory.
+    Forbidden,
+    /// The source cannot serve now: out of file descriptors, or a failing disk.
+    Unavailable(io::Error),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::NotFound => f.write_str("no such file"),
+            OpenError::Forbidden => f.write_str("not to be served"),
+            OpenError::Unavailable(why) => write!(f, "cannot be opened now: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}

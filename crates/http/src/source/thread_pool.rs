@@ -1,0 +1,290 @@
+//! The machine's file system, read by a few threads.
+//!
+//! What the kernel's caches hold is taken at once, without a thread (`openat2` with RESOLVE_CACHED,
+//! `preadv2` with RWF_NOWAIT: neither waits for a disk). All else goes to the threads, and an
+//! ordinary waker brings the answer back.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use rustix::fs::Dir;
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use tokio::sync::oneshot;
+
+use super::beneath::{self, Effort};
+use super::{Entries, Entry, FileSource, Kind, Metadata, OpenError, Opened};
+use crate::Pending;
+use crate::path::RelativePath;
+
+/// A directory of the machine's file system. Clones share the threads and may serve other shards.
+#[derive(Clone, Debug)]
+pub struct ThreadPoolFiles {
+    root: Arc<OwnedFd>,
+    threads: Arc<Threads>,
+}
+
+/// An open file or directory, and where it was found.
+#[derive(Clone, Debug)]
+pub struct FileHandle {
+    file: Arc<File>,
+    path: RelativePath,
+}
+
+impl ThreadPoolFiles {
+    /// Files under `root`, read by `threads` threads (at least one).
+    ///
+    /// # Errors
+    /// If `root` cannot be opened, is no directory, or threads cannot be started.
+    pub fn new(root: &Path, threads: usize) -> io::Result<Self> {
+        let root = File::open(root)?;
+        if !root.metadata()?.is_dir() {
+            return Err(io::Error::from(io::ErrorKind::NotADirectory));
+        }
+        Ok(ThreadPoolFiles {
+            root: Arc::new(root.into()),
+            threads: Arc::new(Threads::start(threads.max(1))?),
+        })
+    }
+}
+
+impl FileSource for ThreadPoolFiles {
+    type Handle = FileHandle;
+
+    fn open(&self, path: &RelativePath) -> Pending<Result<Opened<FileHandle>, OpenError>> {
+        match open(&self.root, path, Effort::Cached) {
+            Err(OpenError::Unavailable(why)) if why.kind() == io::ErrorKind::WouldBlock => {}
+            known => return Box::pin(std::future::ready(known)),
+        }
+        let (root, path) = (self.root.clone(), path.clone());
+        let opening = self.threads.run(move || open(&root, &path, Effort::Blocking));
+        Box::pin(
+            async move { opening.await.unwrap_or_else(|_| Err(OpenError::Unavailable(ended()))) },
+        )
+    }
+
+    fn read_at(
+        &self,
+        handle: &FileHandle,
+        offset: u64,
+        mut buffer: Vec<u8>,
+    ) -> Pending<io::Result<Vec<u8>>> {
+        let start = match read_cached(&handle.file, offset, &mut buffer) {
+            Ok(Cached::Complete(length)) => {
+                buffer.truncate(length);
+                return Box::pin(std::future::ready(Ok(buffer)));
+            }
+            Ok(Cached::UpTo(length)) => length,
+            Err(why) => return Box::pin(std::future::ready(Err(why))),
+        };
+        let file = handle.file.clone();
+        let reading = self.threads.run(move || {
+            let length = start + read_blocking(&file, offset + start as u64, &mut buffer[start..])?;
+            buffer.truncate(length);
+            Ok(buffer)
+        });
+        Box::pin(async move { reading.await.unwrap_or_else(|_| Err(ended())) })
+    }
+
+    fn list(&self, handle: &FileHandle, limit: usize) -> Pending<io::Result<Entries>> {
+        let (root, handle) = (self.root.clone(), handle.clone());
+        let listing = self.threads.run(move || list(&root, &handle, limit));
+        Box::pin(async move { listing.await.unwrap_or_else(|_| Err(ended())) })
+    }
+}
+
+/// A job was dropped unfinished: its thread is gone.
+fn ended() -> io::Error {
+    io::Error::other("the threads that read files have ended")
+}
+
+fn open(
+    root: &OwnedFd,
+    path: &RelativePath,
+    effort: Effort,
+) -> Result<Opened<FileHandle>, OpenError> {
+    let file = File::from(beneath::open(root.as_fd(), path, effort).map_err(open_error)?);
+    let metadata = file.metadata().map_err(OpenError::Unavailable)?;
+    let metadata = describe(&metadata).ok_or(OpenError::Forbidden)?;
+    let handle = FileHandle { file: Arc::new(file), path: path.clone() };
+    Ok(Opened { handle, metadata })
+}
+
+/// Our view of the file system's; `None` for what is neither file nor directory.
+fn describe(metadata: &std::fs::Metadata) -> Option<Metadata> {
+    let kind = match () {
+        () if metadata.is_file() => Kind::File,
+        () if metadata.is_dir() => Kind::Directory,
+        () => return None,
+    };
+    let len_bytes = if kind == Kind::File { metadata.len() } else { 0 };
+    let identity = metadata.ino() ^ metadata.dev().rotate_left(40);
+    Some(Metadata { kind, len_bytes, modified: metadata.modified().ok(), identity })
+}
+
+fn open_error(errno: Errno) -> OpenError {
+    match errno {
+        Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => OpenError::NotFound,
+        // XDEV: out of the root. NXIO: a socket, or a FIFO's other end.
+        Errno::ACCESS | Errno::PERM | Errno::XDEV | Errno::LOOP | Errno::NXIO => {
+            OpenError::Forbidden
+        }
+        other => OpenError::Unavailable(other.into()),
+    }
+}
+
+/// What the page cache had.
+enum Cached {
+    /// All that was asked for, or all there is: so many bytes.
+    Complete(usize),
+    /// So many bytes; the rest must be fetched.
+    UpTo(usize),
+}
+
+/// Reads from the page cache alone.
+fn read_cached(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<Cached> {
+    let mut length = 0;
+    while length < buffer.len() {
+        let mut slices = [IoSliceMut::new(&mut buffer[length..])];
+        match preadv2(file, &mut slices, offset + length as u64, ReadWriteFlags::NOWAIT) {
+            Ok(0) => break,
+            Ok(n) => length += n,
+            Err(Errno::INTR) => {}
+            // OPNOTSUPP and INVAL: file systems that cannot promise not to wait.
+            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                return Ok(Cached::UpTo(length));
+            }
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(Cached::Complete(length))
+}
+
+/// Reads until the buffer is full or the file ends.
+fn read_blocking(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut length = 0;
+    while length < buffer.len() {
+        match file.read_at(&mut buffer[length..], offset + length as u64) {
+            Ok(0) => break,
+            Ok(n) => length += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(length)
+}
+
+fn list(root: &OwnedFd, handle: &FileHandle, limit: usize) -> io::Result<Entries> {
+    let mut listed = Entries { entries: Vec::new(), complete: true };
+    for entry in Dir::read_from(&handle.file)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        // `.`, `..` and names that no request can name (with a backslash) are left out.
+        let Some(path) = handle.path.join(name) else { continue };
+        // Opened rather than asked by name, so that a link out of the root tells nothing.
+        let Ok(opened) = open(root, &path, Effort::Blocking) else { continue };
+        if listed.entries.len() == limit {
+            listed.complete = false;
+            break;
+        }
+        listed.entries.push(Entry { name: name.to_owned(), metadata: opened.metadata });
+    }
+    Ok(listed)
+}
+
+/// A unit of work that may wait for a disk.
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A few threads with one queue.
+#[derive(Debug)]
+struct Threads {
+    queue: Arc<Queue>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+/// Jobs in order. Its length is bounded by its users: a connection has at most one job at a time.
+#[derive(Default)]
+struct Queue {
+    state: Mutex<QueueState>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct QueueState {
+    jobs: VecDeque<Job>,
+    closed: bool,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue").finish_non_exhaustive()
+    }
+}
+
+impl Threads {
+    fn start(count: usize) -> io::Result<Self> {
+        let mut threads = Threads { queue: Arc::default(), handles: Vec::new() };
+        for number in 0..count {
+            let queue = threads.queue.clone();
+            let builder = std::thread::Builder::new().name(format!("files-{number}"));
+            threads.handles.push(builder.spawn(move || queue.work())?);
+        }
+        Ok(threads)
+    }
+
+    /// Runs `work` on one of the threads.
+    fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        let (sender, receiver) = oneshot::channel();
+        let job: Job = Box::new(move || {
+            // Nobody may wait any more: the connection is gone.
+            let _ = sender.send(work());
+        });
+        self.queue.state.lock().unwrap_or_else(PoisonError::into_inner).jobs.push_back(job);
+        self.queue.arrived.notify_one();
+        receiver
+    }
+}
+
+impl Queue {
+    /// A thread's life.
+    fn work(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                drop(state);
+                job();
+                state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            } else if state.closed {
+                return;
+            } else {
+                state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        {
+            let mut state = self.queue.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.closed = true;
+            state.jobs.clear();
+        }
+        self.queue.arrived.notify_all();
+        for handle in self.handles.drain(..) {
+            // A thread that panicked has already said why.
+            let _ = handle.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

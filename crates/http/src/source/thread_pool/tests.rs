@@ -1,0 +1,93 @@
+use super::*;
+use crate::path::resolve;
+use std::fs;
+
+fn path(text: &str) -> RelativePath {
+    resolve(text).unwrap().path
+}
+
+fn tree() -> (tempfile::TempDir, ThreadPoolFiles) {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("ten"), "0123456789").unwrap();
+    fs::create_dir(dir.path().join("sub")).unwrap();
+    let files = ThreadPoolFiles::new(dir.path(), 2).unwrap();
+    (dir, files)
+}
+
+#[tokio::test]
+async fn a_file_is_opened_described_and_read() {
+    let (_dir, files) = tree();
+    let opened = files.open(&path("/ten")).await.unwrap();
+    assert_eq!((opened.metadata.kind, opened.metadata.len_bytes), (Kind::File, 10));
+    assert!(opened.metadata.modified.is_some());
+    let read = |offset, length| files.read_at(&opened.handle, offset, vec![0; length]);
+    assert_eq!(read(0, 10).await.unwrap(), b"0123456789");
+    assert_eq!(read(3, 4).await.unwrap(), b"3456");
+    assert_eq!(read(8, 4).await.unwrap(), b"89", "truncated at the end");
+    assert_eq!(read(10, 4).await.unwrap(), b"", "and beyond it");
+}
+
+#[tokio::test]
+async fn the_threads_read_what_the_caches_do_not_hold() {
+    let (_dir, files) = tree();
+    let opened = files.open(&path("/ten")).await.unwrap();
+    let file = opened.handle.file.clone();
+    let read = files.threads.run(move || {
+        let mut buffer = vec![0; 20];
+        let length = read_blocking(&file, 2, &mut buffer).unwrap();
+        buffer.truncate(length);
+        buffer
+    });
+    assert_eq!(read.await.unwrap(), b"23456789");
+    let (root, path) = (files.root.clone(), path("/ten"));
+    let blocking = files.threads.run(move || open(&root, &path, Effort::Blocking));
+    assert_eq!(blocking.await.unwrap().unwrap().metadata, opened.metadata);
+}
+
+#[tokio::test]
+async fn what_cannot_be_opened_is_told_apart() {
+    let (dir, files) = tree();
+    std::os::unix::fs::symlink("/etc/hostname", dir.path().join("out")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
+    let error = async |text: &str| files.open(&path(text)).await.unwrap_err();
+    assert!(matches!(error("/none").await, OpenError::NotFound));
+    assert!(matches!(error("/ten/below-a-file").await, OpenError::NotFound));
+    assert!(matches!(error("/out").await, OpenError::Forbidden));
+    assert!(matches!(error("/socket").await, OpenError::Forbidden));
+}
+
+#[tokio::test]
+async fn a_directory_is_listed_up_to_the_limit() {
+    let (dir, files) = tree();
+    std::os::unix::fs::symlink("/etc", dir.path().join("out")).unwrap();
+    std::os::unix::fs::symlink("ten", dir.path().join("link")).unwrap();
+    let root = files.open(&RelativePath::default()).await.unwrap();
+    assert_eq!(root.metadata.kind, Kind::Directory);
+    let mut listed = files.list(&root.handle, 3).await.unwrap();
+    listed.entries.sort_by(|a, b| a.name.cmp(&b.name));
+    let names: Vec<_> = listed.entries.iter().map(|e| e.name.as_slice()).collect();
+    assert_eq!(names, [&b"link"[..], b"sub", b"ten"], "a link out of the root is not listed");
+    assert!(listed.complete);
+    assert_eq!(listed.entries[0].metadata.len_bytes, 10, "a link is described by its end");
+    let short = files.list(&root.handle, 2).await.unwrap();
+    assert_eq!((short.entries.len(), short.complete), (2, false));
+}
+
+#[test]
+fn a_root_must_be_a_directory() {
+    let (dir, _files) = tree();
+    assert!(ThreadPoolFiles::new(&dir.path().join("none"), 1).is_err());
+    let error = ThreadPoolFiles::new(&dir.path().join("ten"), 1).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::NotADirectory);
+}
+
+#[test]
+fn dropping_the_last_clone_ends_the_threads() {
+    let (_dir, files) = tree();
+    let queue = Arc::downgrade(&files.threads.queue);
+    let clone = files.clone();
+    drop(files);
+    assert!(queue.upgrade().is_some());
+    drop(clone);
+    assert!(queue.upgrade().is_none(), "joined, so that no thread holds the queue");
+}

@@ -1,0 +1,166 @@
+//! Graceful stop, within one shard: one asks, connections finish what they are answering, and the
+//! one who asked can wait until all have.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// A signal to stop, and the count of those who heed it. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Rc<RefCell<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    requested: bool,
+    tracked: usize,
+    /// Those who wait, by slot; freed slots are `None` and reused.
+    waiting: Vec<Option<Waker>>,
+    free: Vec<usize>,
+}
+
+impl Stop {
+    /// A signal not yet given.
+    pub fn new() -> Self {
+        Stop::default()
+    }
+
+    /// Asks everyone to stop. Asking again changes nothing.
+    pub fn request(&self) {
+        self.0.borrow_mut().requested = true;
+        self.wake_all();
+    }
+
+    /// True once a stop was asked for.
+    pub fn is_requested(&self) -> bool {
+        self.0.borrow().requested
+    }
+
+    /// Resolves when a stop is asked for.
+    pub fn requested(&self) -> impl Future<Output = ()> + use<> {
+        Wait { stop: self.clone(), slot: None, over: |state| state.requested }
+    }
+
+    /// Counts someone who has to finish, for as long as the guard lives.
+    pub fn track(&self) -> Tracked {
+        self.0.borrow_mut().tracked += 1;
+        Tracked(self.clone())
+    }
+
+    /// How many have not finished.
+    pub fn tracked(&self) -> usize {
+        self.0.borrow().tracked
+    }
+
+    /// Resolves when a stop was asked for and all have finished.
+    pub fn finished(&self) -> impl Future<Output = ()> + use<> {
+        Wait { stop: self.clone(), slot: None, over: |state| state.requested && state.tracked == 0 }
+    }
+
+    fn wake_all(&self) {
+        // Woken outside the borrow: a waker may run anything.
+        let wakers: Vec<Waker> = self.0.borrow().waiting.iter().flatten().cloned().collect();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Someone who has to finish before [`Stop::finished`].
+#[derive(Debug)]
+pub struct Tracked(Stop);
+
+impl Drop for Tracked {
+    fn drop(&mut self) {
+        let last = {
+            let mut state = self.0.0.borrow_mut();
+            state.tracked -= 1;
+            state.tracked == 0 && state.requested
+        };
+        if last {
+            self.0.wake_all();
+        }
+    }
+}
+
+/// A wait for the state to be as it should.
+struct Wait {
+    stop: Stop,
+    slot: Option<usize>,
+    over: fn(&State) -> bool,
+}
+
+impl Future for Wait {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        let mut state = this.stop.0.borrow_mut();
+        if (this.over)(&state) {
+            return Poll::Ready(());
+        }
+        let slot = *this.slot.get_or_insert_with(|| {
+            state.free.pop().unwrap_or_else(|| {
+                state.waiting.push(None);
+                state.waiting.len() - 1
+            })
+        });
+        state.waiting[slot] = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot {
+            let mut state = self.stop.0.borrow_mut();
+            state.waiting[slot] = None;
+            state.free.push(slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+
+    fn is_ready(future: Pin<&mut impl Future<Output = ()>>) -> bool {
+        future.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn the_signal_reaches_who_waits_and_who_comes_late() {
+        let stop = Stop::new();
+        let mut early = pin!(stop.requested());
+        assert!(!is_ready(early.as_mut()));
+        stop.request();
+        assert!(is_ready(early.as_mut()) && is_ready(pin!(stop.requested())));
+    }
+
+    #[test]
+    fn finished_waits_for_the_last_one() {
+        let stop = Stop::new();
+        let (first, second) = (stop.track(), stop.track());
+        let mut finished = pin!(stop.finished());
+        stop.request();
+        drop(first);
+        assert!(!is_ready(finished.as_mut()));
+        assert_eq!(stop.tracked(), 1);
+        drop(second);
+        assert!(is_ready(finished.as_mut()));
+    }
+
+    #[test]
+    fn nobody_tracked_and_nobody_asked_is_not_finished() {
+        assert!(!is_ready(pin!(Stop::new().finished())));
+    }
+
+    #[test]
+    fn slots_of_those_who_left_are_reused() {
+        let stop = Stop::new();
+        for _ in 0..100 {
+            assert!(!is_ready(pin!(stop.requested())));
+        }
+        assert_eq!(stop.0.borrow().waiting.len(), 1);
+    }
+}

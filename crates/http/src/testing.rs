@@ -1,0 +1,213 @@
+//! What the tests of several modules share: files in memory, a fixed date, and a client that speaks
+//! raw HTTP over an in-memory pipe.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::task::{JoinHandle, LocalSet, spawn_local};
+
+use crate::access::Access;
+use crate::path::RelativePath;
+use crate::source::{Entries, Entry, FileSource, Kind, Metadata, OpenError, Opened};
+use crate::{Clock, Files, FilesConfig, Handler, Pending, Server, ServerConfig};
+
+/// Sun, 09 Sep 2001 01:46:40 GMT.
+pub(crate) fn date() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(1_000_000_000)
+}
+
+/// A fixed date, and tokio's time (which tests may pause).
+pub(crate) fn clock() -> Clock {
+    Clock { timer: Rc::new(TokioTimer::new()), wall: Rc::new(date) }
+}
+
+/// Files in memory, last modified ten seconds before [`date`]. A name that ends in a slash is a
+/// directory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MemoryFiles {
+    pub(crate) files: Rc<BTreeMap<Vec<u8>, Vec<u8>>>,
+    /// Every read: offset and length.
+    pub(crate) reads: Rc<RefCell<Vec<(u64, usize)>>>,
+    /// Reads end here, as if the file had shrunk since it was opened.
+    pub(crate) shrunk_to: Option<usize>,
+}
+
+impl MemoryFiles {
+    pub(crate) fn new(files: &[(&str, &[u8])]) -> Self {
+        let files = files.iter().map(|(name, bytes)| (name.as_bytes().to_vec(), bytes.to_vec()));
+        MemoryFiles { files: Rc::new(files.collect()), ..MemoryFiles::default() }
+    }
+
+    fn describe(&self, kind: Kind, len: usize) -> Metadata {
+        let modified = Some(date() - Duration::from_secs(10));
+        Metadata { kind, len_bytes: len as u64, modified, identity: 1 }
+    }
+}
+
+impl FileSource for MemoryFiles {
+    type Handle = Vec<u8>;
+
+    fn open(&self, path: &RelativePath) -> Pending<Result<Opened<Vec<u8>>, OpenError>> {
+        let name = path.as_bytes().to_vec();
+        let mut directory = name.clone();
+        if !name.is_empty() {
+            directory.push(b'/');
+        }
+        let opened = if name == b"forbidden" {
+            Err(OpenError::Forbidden)
+        } else if name == b"broken" {
+            Err(OpenError::Unavailable(io::Error::other("broken")))
+        } else if let Some(bytes) = self.files.get(&name) {
+            Ok((Kind::File, bytes.len()))
+        } else if self.files.keys().any(|known| known.starts_with(&directory)) {
+            Ok((Kind::Directory, 0))
+        } else {
+            Err(OpenError::NotFound)
+        };
+        let opened = opened.map(|(kind, len)| Opened {
+            handle: if kind == Kind::File { name } else { directory },
+            metadata: self.describe(kind, len),
+        });
+        Box::pin(std::future::ready(opened))
+    }
+
+    fn read_at(
+        &self,
+        handle: &Vec<u8>,
+        offset: u64,
+        mut buffer: Vec<u8>,
+    ) -> Pending<io::Result<Vec<u8>>> {
+        self.reads.borrow_mut().push((offset, buffer.len()));
+        let file = &self.files[handle];
+        let end = file.len().min(self.shrunk_to.unwrap_or(usize::MAX));
+        let start = (offset as usize).min(end);
+        let length = buffer.len().min(end - start);
+        buffer.truncate(length);
+        buffer.copy_from_slice(&file[start..start + length]);
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            Ok(buffer)
+        })
+    }
+
+    fn list(&self, handle: &Vec<u8>, limit: usize) -> Pending<io::Result<Entries>> {
+        let mut entries: Vec<Entry> = Vec::new();
+        for (name, bytes) in self.files.iter() {
+            let Some(rest) = name.strip_prefix(handle.as_slice()) else { continue };
+            let mut parts = rest.splitn(2, |byte| *byte == b'/');
+            let (name, below) = (parts.next().unwrap_or(b"").to_vec(), parts.next().is_some());
+            if name.is_empty() || entries.last().is_some_and(|last| last.name == name) {
+                continue;
+            }
+            let kind = if below { Kind::Directory } else { Kind::File };
+            entries.push(Entry { name, metadata: self.describe(kind, bytes.len()) });
+        }
+        let complete = entries.len() <= limit;
+        entries.truncate(limit);
+        Box::pin(std::future::ready(Ok(Entries { entries, complete })))
+    }
+}
+
+/// Runs a test on one thread, as a shard does.
+pub(crate) async fn local<T>(test: impl Future<Output = T>) -> T {
+    LocalSet::new().run_until(test).await
+}
+
+/// A connection to a server, seen from the client's end.
+pub(crate) struct Client {
+    pub(crate) stream: DuplexStream,
+    pub(crate) serving: JoinHandle<Result<(), hyper::Error>>,
+    pub(crate) records: Rc<RefCell<Vec<Access>>>,
+}
+
+pub(crate) fn peer() -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, 1], 1234))
+}
+
+/// Connects to a server of `handler`; a pipe of `pipe_bytes` lies between.
+pub(crate) fn connect<H: Handler>(handler: H, config: ServerConfig, pipe_bytes: usize) -> Client {
+    connect_to(Server::new(handler, config, clock()), pipe_bytes).0
+}
+
+/// As [`connect`], and gives the server back.
+pub(crate) fn connect_to<H: Handler>(
+    server: Server<H>,
+    pipe_bytes: usize,
+) -> (Client, Rc<Server<H>>) {
+    let records = Rc::new(RefCell::new(Vec::new()));
+    let log = records.clone();
+    let server = Rc::new(server.on_access(move |access| log.borrow_mut().push(access.clone())));
+    let (stream, io) = tokio::io::duplex(pipe_bytes);
+    let serving = spawn_local(server.clone().serve(TokioIo::new(io), peer()));
+    (Client { stream, serving, records }, server)
+}
+
+/// Connects to a file service with every knob at its default.
+pub(crate) fn connect_files(source: MemoryFiles) -> Client {
+    let files = Files::new(source, FilesConfig::default(), clock());
+    connect(files, ServerConfig::default(), 64 << 10)
+}
+
+/// A response, taken apart.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Reply {
+    /// The value of a field, if it is there.
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        self.head.lines().skip(1).find_map(|line| {
+            let (field, value) = line.split_once(':')?;
+            field.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+}
+
+impl Client {
+    pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).await.unwrap();
+    }
+
+    /// Reads one response; `bodiless`: to a HEAD, or 304.
+    pub(crate) async fn receive(&mut self, bodiless: bool) -> Reply {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(self.stream.read_u8().await.expect("a response"));
+        }
+        let head = String::from_utf8(head).unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let mut reply = Reply { status, head, body: Vec::new() };
+        if !bodiless && let Some(length) = reply.field("content-length") {
+            reply.body = vec![0; length.parse().unwrap()];
+            self.stream.read_exact(&mut reply.body).await.unwrap();
+        }
+        reply
+    }
+
+    /// Asks with one request and reads its response.
+    pub(crate) async fn ask(&mut self, method: &str, target: &str, fields: &str) -> Reply {
+        let request = format!("{method} {target} HTTP/1.1\r\nHost: here\r\n{fields}\r\n");
+        self.send(request).await;
+        self.receive(method == "HEAD" || fields.contains("If-None-Match: *")).await
+    }
+
+    pub(crate) async fn get(&mut self, target: &str) -> Reply {
+        self.ask("GET", target, "").await
+    }
+
+    /// Everything until the server closes.
+    pub(crate) async fn rest(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.stream.read_to_end(&mut bytes).await.unwrap();
+        bytes
+    }
+}
