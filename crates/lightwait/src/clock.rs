@@ -26,6 +26,11 @@ impl Clock {
         Instant::ZERO + self.origin.elapsed()
     }
 
+    /// What this clock calls that instant of the standard library's.
+    pub fn at_std(&self, instant: StdInstant) -> Instant {
+        Instant::ZERO + instant.saturating_duration_since(self.origin)
+    }
+
     /// The standard library's name for an instant of this clock; `None` if it is too far away to
     /// have one.
     pub fn to_std(&self, instant: Instant) -> Option<StdInstant> {
@@ -47,5 +52,6 @@ mod tests {
         assert!(passed >= Duration::from_millis(5) && passed <= start.elapsed(), "{passed:?}");
         let named = clock.to_std(second).unwrap();
         assert!(named >= start && named <= StdInstant::now());
+        assert_eq!(clock.at_std(named), second);
     }
 }

@@ -14,6 +14,8 @@ mod packet_fd;
 mod tap;
 #[cfg(target_os = "linux")]
 mod virtio;
+#[cfg(feature = "tokio-driver")]
+pub(crate) mod watch;
 
 #[cfg(target_os = "linux")]
 pub use af_packet::AfPacket;

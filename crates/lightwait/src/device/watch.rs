@@ -1,0 +1,43 @@
+//! A device's descriptor, watched by a tokio runtime.
+#![allow(unsafe_code, reason = "tokio's registration of a descriptor is unsafe to call")]
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::task::{Context, Poll};
+
+use tokio::io::unix::AsyncFd;
+
+/// A duplicate of a device's descriptor, registered with tokio. The registration stays inside:
+/// nobody can exchange the descriptor under it.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    registered: AsyncFd<OwnedFd>,
+}
+
+impl Watch {
+    /// Watches `fd` for both directions.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with I/O enabled.
+    pub(crate) fn new(fd: BorrowedFd<'_>) -> io::Result<Watch> {
+        let fd = fd.try_clone_to_owned()?;
+        // SAFETY: `fd` owns an open descriptor and is moved in. `Watch` never hands out the
+        // `AsyncFd`, whose `get_mut` could exchange it: so it stays open, and the same, until the
+        // registration is dropped.
+        let registered = unsafe { AsyncFd::register(fd) }.map_err(io::Error::from)?;
+        Ok(Watch { registered })
+    }
+
+    /// Forgets what was ready, and has the task woken by what becomes ready from now on: readable,
+    /// and writable if `writable`. Whoever calls it then takes all that there is.
+    pub(crate) fn rearm(&self, writable: bool, context: &mut Context<'_>) -> io::Result<()> {
+        while let Poll::Ready(guard) = self.registered.poll_read_ready(context) {
+            guard?.clear_ready();
+        }
+        while writable && let Poll::Ready(guard) = self.registered.poll_write_ready(context) {
+            guard?.clear_ready();
+        }
+        Ok(())
+    }
+}

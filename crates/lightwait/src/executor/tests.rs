@@ -1,0 +1,180 @@
+use super::*;
+use crate::rt;
+use lightwait_core::{Capabilities, Config, Host, Medium};
+use std::future::poll_fn;
+use std::time::Duration;
+
+/// The insides of a shard whose host nothing happens to.
+fn local() -> Rc<Local> {
+    let plain = Capabilities::plain(Medium::Ip, 1500);
+    let config = Config::new(plain, "10.0.0.1/24".parse().unwrap(), [7; 32]);
+    Local::new(Host::new(config).unwrap()).unwrap()
+}
+
+fn run(local: &Rc<Local>, budget: usize) -> usize {
+    let _entered = local.enter();
+    local.executor().run(budget)
+}
+
+/// A future that is pending until `Gate::open` is called.
+#[derive(Clone, Default)]
+struct Gate(Rc<GateState>);
+
+#[derive(Default)]
+struct GateState {
+    is_open: Cell<bool>,
+    polls: Cell<u32>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Gate {
+    fn open(&self) {
+        self.0.is_open.set(true);
+        self.0.waker.take().unwrap().wake();
+    }
+
+    async fn pass(self) {
+        poll_fn(|context| {
+            self.0.polls.set(self.0.polls.get() + 1);
+            *self.0.waker.borrow_mut() = Some(context.waker().clone());
+            if self.0.is_open.get() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    fn polls(&self) -> u32 {
+        self.0.polls.get()
+    }
+}
+
+#[test]
+fn a_task_runs_when_woken_and_only_then() {
+    let (local, gate) = (local(), Gate::default());
+    let handle = spawn_on(&local, gate.clone().pass());
+    assert_eq!((run(&local, 10), run(&local, 10)), (1, 0));
+    assert!(!handle.is_finished() && !local.executor().has_ready());
+    {
+        let _entered = local.enter();
+        gate.open();
+        assert!(!local.executor().inbox().is_filled(), "a wake at home needs no inbox");
+    }
+    assert_eq!(run(&local, 10), 1);
+    assert!(handle.is_finished());
+    assert_eq!((gate.polls(), local.executor().len()), (2, 0));
+}
+
+#[test]
+fn a_wake_outside_the_turn_or_from_another_thread_goes_through_the_inbox() {
+    let (local, gate) = (local(), Gate::default());
+    let _handle = spawn_on(&local, gate.clone().pass());
+    run(&local, 10);
+    let waker = gate.0.waker.borrow().clone().unwrap();
+    waker.wake_by_ref();
+    assert!(local.executor().inbox().is_filled());
+    assert_eq!(run(&local, 10), 1);
+    let waker = gate.0.waker.borrow().clone().unwrap();
+    std::thread::spawn(move || waker.wake()).join().unwrap();
+    assert!(local.executor().has_ready());
+    assert_eq!(run(&local, 10), 1);
+    assert_eq!(gate.polls(), 3);
+}
+
+#[test]
+fn a_wake_inside_another_shards_turn_is_not_taken_for_ones_own() {
+    let (ours, other, gate) = (local(), local(), Gate::default());
+    let _handle = spawn_on(&ours, gate.clone().pass());
+    run(&ours, 10);
+    let entered = other.enter();
+    gate.open();
+    assert!(!other.executor().has_ready() && ours.executor().has_ready());
+    drop(entered);
+    assert_eq!(run(&ours, 10), 1);
+}
+
+#[test]
+fn the_budget_is_kept_and_not_one_task_more_runs() {
+    let local = local();
+    for _ in 0..3 {
+        spawn_on(&local, async {});
+    }
+    assert_eq!(run(&local, 2), 2);
+    assert!(local.executor().has_ready());
+    assert_eq!(run(&local, 2), 1);
+}
+
+#[test]
+fn a_handle_gives_the_result_or_says_that_there_is_none() {
+    let local = local();
+    let inner = spawn_on(&local, async { 42 });
+    let aborted = spawn_on(&local, std::future::pending::<()>());
+    let waits = spawn_on(&local, async { (inner.await, aborted.await) });
+    let never = spawn_on(&local, std::future::pending::<()>());
+    run(&local, 10);
+    assert!(!waits.is_finished());
+    never.abort();
+    assert!(never.is_finished());
+    assert_eq!(local.executor().len(), 2);
+}
+
+#[test]
+fn an_aborted_task_wakes_who_waits_for_it_and_its_place_is_used_again() {
+    let local = local();
+    let dropped = Rc::new(());
+    let held = dropped.clone();
+    let task = Rc::new(spawn_on(&local, async move {
+        std::future::pending::<()>().await;
+        drop(held);
+    }));
+    let name = task.task;
+    run(&local, 10);
+    task.abort();
+    assert_eq!(Rc::strong_count(&dropped), 1, "what the task held is free");
+    task.abort();
+    let waits = spawn_on(&local, async move { Rc::into_inner(task).unwrap().await });
+    run(&local, 10);
+    assert!(waits.is_finished());
+    let next = spawn_on(&local, async {});
+    assert_eq!(next.task.index, name.index);
+    assert_ne!(next.task, name, "but under another name");
+}
+
+#[test]
+fn clearing_drops_tasks_that_own_handles_of_their_own_shard() {
+    let local = local();
+    let handle = crate::shard::Handle { local: local.clone() };
+    spawn_on(&local, async move {
+        std::future::pending::<()>().await;
+        handle.tasks();
+    });
+    run(&local, 10);
+    assert_eq!(Rc::strong_count(&local), 2);
+    local.executor().clear();
+    assert_eq!((Rc::strong_count(&local), local.executor().len()), (1, 0));
+}
+
+#[test]
+fn sleepers_wake_at_their_deadline_and_not_a_nanosecond_before() {
+    let local = local();
+    let slept = spawn_on(&local, rt::sleep_until(lightwait_core::Instant::from_millis(5)));
+    let cut = spawn_on(&local, async {
+        let forever = rt::sleep(Duration::from_secs(1000));
+        rt::timeout(Duration::from_millis(2), forever).await
+    });
+    let at = |ns: u64| {
+        let now = lightwait_core::Instant::from_nanos(ns);
+        local.set_time(now);
+        local.wake_sleepers(now);
+        run(&local, 10);
+    };
+    at(0);
+    assert_eq!(local.timers().next(), Some(lightwait_core::Instant::from_millis(2)));
+    at(1_999_999);
+    assert!(!cut.is_finished());
+    at(2_000_000);
+    assert!(cut.is_finished() && !slept.is_finished());
+    at(4_999_999);
+    assert!(!slept.is_finished());
+    at(5_000_000);
+    assert!(slept.is_finished());
+    assert_eq!(local.timers().next(), None, "a sleep that was dropped is forgotten");
+}

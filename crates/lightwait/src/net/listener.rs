@@ -1,0 +1,105 @@
+//! A listening socket.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use lightwait_core::{Error, ListenerId};
+
+use super::{TcpStream, ToSocketAddrs, io_error};
+use crate::shard::Handle;
+use crate::shard::local::{self, Local};
+
+/// Connections waiting to be accepted, unless asked otherwise. Linux's net.core.somaxconn.
+const BACKLOG: usize = 4096;
+
+/// Accepts connections to an address and port. Dropping it resets those not yet accepted.
+pub struct TcpListener {
+    local: Rc<Local>,
+    id: ListenerId,
+}
+
+impl TcpListener {
+    /// Listens on the current shard. The unspecified address stands for all of its own, of that IP
+    /// version (`[::]` for both); port 0 picks one.
+    ///
+    /// # Panics
+    ///
+    /// If no shard is current.
+    #[allow(clippy::unused_async, reason = "tokio's signature")]
+    pub async fn bind<A: ToSocketAddrs>(address: A) -> io::Result<TcpListener> {
+        TcpListener::listen(local::current(), address.to_socket_addr()?, BACKLOG)
+    }
+
+    /// Listens on the shard of that handle.
+    pub fn bind_on<A: ToSocketAddrs>(handle: &Handle, address: A) -> io::Result<TcpListener> {
+        TcpListener::listen(handle.local.clone(), address.to_socket_addr()?, BACKLOG)
+    }
+
+    /// As [`TcpListener::bind_on`], with room for `backlog` connections waiting to be accepted.
+    pub fn bind_with_backlog<A: ToSocketAddrs>(
+        handle: &Handle,
+        address: A,
+        backlog: usize,
+    ) -> io::Result<TcpListener> {
+        TcpListener::listen(handle.local.clone(), address.to_socket_addr()?, backlog)
+    }
+
+    fn listen(local: Rc<Local>, address: SocketAddr, backlog: usize) -> io::Result<TcpListener> {
+        let id = local.host_mut().listen(address, backlog).map_err(io_error)?;
+        Ok(TcpListener { local, id })
+    }
+
+    /// Waits for a connection, and returns it with the peer's address.
+    pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        poll_fn(|context| self.poll_accept(context)).await
+    }
+
+    /// As [`TcpListener::accept`], for those who poll by hand.
+    pub fn poll_accept(
+        &self,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+        loop {
+            let accepted = self.local.host_mut().accept(self.local.now(), self.id);
+            match accepted {
+                Ok(id) => {
+                    let stream = TcpStream::adopt(self.local.clone(), id);
+                    // It may be over already, and have no peer any more: the next one then.
+                    if let Ok(peer) = stream.peer_addr() {
+                        return Poll::Ready(Ok((stream, peer)));
+                    }
+                }
+                Err(Error::WouldBlock) => {
+                    self.local.waiters().acceptors(self.id).add(context.waker());
+                    return Poll::Pending;
+                }
+                Err(error) => return Poll::Ready(Err(io_error(error))),
+            }
+        }
+    }
+
+    /// The address and port that it listens on.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.local.host().listener_address(self.id).map_err(io_error)
+    }
+}
+
+impl Drop for TcpListener {
+    fn drop(&mut self) {
+        let now = self.local.now();
+        self.local.host_mut().close_listener(now, self.id);
+        self.local.touch();
+        let waiters = self.local.waiters().take_acceptors(self.id);
+        waiters.wake();
+    }
+}
+
+impl fmt::Debug for TcpListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TcpListener").field(&self.id).finish()
+    }
+}

@@ -1,0 +1,185 @@
+//! Halves of a stream: one reads, the other writes.
+
+use std::error::Error;
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::TcpStream;
+
+/// The reading half of a borrowed stream.
+#[derive(Debug)]
+pub struct ReadHalf<'a>(&'a TcpStream);
+
+/// The writing half of a borrowed stream.
+#[derive(Debug)]
+pub struct WriteHalf<'a>(&'a TcpStream);
+
+/// The reading half of a stream.
+#[derive(Debug)]
+pub struct OwnedReadHalf(Rc<TcpStream>);
+
+/// The writing half of a stream. Dropping it sends FIN after what was written.
+#[derive(Debug)]
+pub struct OwnedWriteHalf {
+    stream: Rc<TcpStream>,
+    shutdown_on_drop: bool,
+}
+
+pub(super) fn split(stream: &mut TcpStream) -> (ReadHalf<'_>, WriteHalf<'_>) {
+    (ReadHalf(stream), WriteHalf(stream))
+}
+
+pub(super) fn into_split(stream: TcpStream) -> (OwnedReadHalf, OwnedWriteHalf) {
+    let stream = Rc::new(stream);
+    (OwnedReadHalf(stream.clone()), OwnedWriteHalf { stream, shutdown_on_drop: true })
+}
+
+impl OwnedReadHalf {
+    /// Puts the halves together again, if they are halves of one stream.
+    pub fn reunite(self, other: OwnedWriteHalf) -> Result<TcpStream, ReuniteError> {
+        if !Rc::ptr_eq(&self.0, &other.stream) {
+            return Err(ReuniteError(self, other));
+        }
+        other.forget();
+        Ok(Rc::into_inner(self.0).expect("a stream has two halves, and one is gone"))
+    }
+
+    /// The peer's address and port.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.0.peer_addr()
+    }
+
+    /// Our address and port.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+}
+
+impl OwnedWriteHalf {
+    /// Drops the half without sending FIN; the other one goes on.
+    pub fn forget(mut self) {
+        self.shutdown_on_drop = false;
+    }
+
+    /// The peer's address and port.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.stream.peer_addr()
+    }
+
+    /// Our address and port.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.stream.local_addr()
+    }
+}
+
+impl Drop for OwnedWriteHalf {
+    fn drop(&mut self) {
+        if self.shutdown_on_drop {
+            // A connection that is over already has nothing to shut down.
+            let _ = self.stream.shutdown_write();
+        }
+    }
+}
+
+impl AsRef<TcpStream> for ReadHalf<'_> {
+    fn as_ref(&self) -> &TcpStream {
+        self.0
+    }
+}
+
+impl AsRef<TcpStream> for WriteHalf<'_> {
+    fn as_ref(&self) -> &TcpStream {
+        self.0
+    }
+}
+
+impl AsRef<TcpStream> for OwnedReadHalf {
+    fn as_ref(&self) -> &TcpStream {
+        &self.0
+    }
+}
+
+impl AsRef<TcpStream> for OwnedWriteHalf {
+    fn as_ref(&self) -> &TcpStream {
+        &self.stream
+    }
+}
+
+macro_rules! reads {
+    ($($half:ty),*) => {
+        $(impl AsyncRead for $half {
+            fn poll_read(
+                self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+                buffer: &mut ReadBuf<'_>,
+            ) -> Poll<io::Result<()>> {
+                let stream: &TcpStream = (*self).as_ref();
+                let unfilled = buffer.initialize_unfilled();
+                let len = ready!(stream.poll_read_slice(context, unfilled))?;
+                buffer.advance(len);
+                Poll::Ready(Ok(()))
+            }
+        })*
+    };
+}
+
+macro_rules! writes {
+    ($($half:ty),*) => {
+        $(impl AsyncWrite for $half {
+            fn poll_write(
+                self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+                data: &[u8],
+            ) -> Poll<io::Result<usize>> {
+                (*self).as_ref().poll_write_slice(context, data)
+            }
+
+            fn poll_write_vectored(
+                self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+                slices: &[IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                (*self).as_ref().poll_write_slices(context, slices)
+            }
+
+            fn is_write_vectored(&self) -> bool {
+                true
+            }
+
+            fn poll_flush(
+                self: Pin<&mut Self>,
+                _context: &mut Context<'_>,
+            ) -> Poll<io::Result<()>> {
+                Poll::Ready(Ok(()))
+            }
+
+            fn poll_shutdown(
+                self: Pin<&mut Self>,
+                _context: &mut Context<'_>,
+            ) -> Poll<io::Result<()>> {
+                Poll::Ready((*self).as_ref().shutdown_write())
+            }
+        })*
+    };
+}
+
+reads!(ReadHalf<'_>, OwnedReadHalf);
+writes!(WriteHalf<'_>, OwnedWriteHalf);
+
+/// The two halves are not of one stream; here they are back.
+#[derive(Debug)]
+pub struct ReuniteError(pub OwnedReadHalf, pub OwnedWriteHalf);
+
+impl fmt::Display for ReuniteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the two halves are not of the same stream")
+    }
+}
+
+impl Error for ReuniteError {}

@@ -1,0 +1,261 @@
+//! A shard: one whole core of the stack. A device, a host, sockets and tasks, without a thread.
+//!
+//! ```text
+//!              ┌───────────────────── Shard::turn(now) ─────────────────────┐
+//!   device ──▶ receive ──▶ Host::on_frame ─┐
+//!                          Host::on_time ──┼─▶ wake sockets' waiters, sleepers
+//!                                          │        │
+//!                                          │   poll ready tasks (they read, write, …)
+//!                                          │        │
+//!   device ◀── transmit ◀── Host::emit ◀───┴────────┘
+//! ```
+//!
+//! Whoever has a thread, or virtual time, calls [`Shard::turn`] again when it says so: see
+//! [`driver`](crate::driver).
+
+pub(crate) mod local;
+pub(crate) mod timers;
+pub(crate) mod waiters;
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+
+use lightwait_core::{Config, Host, Instant, Outbox};
+use local::Local;
+
+use crate::device::Device;
+use crate::executor::{JoinHandle, spawn_on};
+
+/// How much a shard does before it looks elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budgets {
+    /// Frames received in one go, before tasks and transmission have their turn.
+    pub receive_frames: usize,
+    /// Frames in the transmit batch, at most.
+    pub transmit_frames: usize,
+    /// Tasks polled in one go.
+    pub tasks: usize,
+    /// How often all of this is repeated in one turn while there is work.
+    pub rounds: usize,
+}
+
+impl Default for Budgets {
+    fn default() -> Self {
+        Budgets { receive_frames: 64, transmit_frames: 256, tasks: 256, rounds: 4 }
+    }
+}
+
+/// One whole core of the stack.
+pub struct Shard {
+    local: Rc<Local>,
+    device: Box<dyn Device>,
+    outbox: Outbox,
+    budgets: Budgets,
+    /// The last round ended with work left that needs no time to pass.
+    is_busy: bool,
+    failure: Option<io::Error>,
+}
+
+impl Shard {
+    /// A shard on `device`; what the device can do is filled into `config`. Fails if the
+    /// configuration makes no host, or the kernel has no file descriptor left.
+    pub fn new(config: Config, device: Box<dyn Device>) -> io::Result<Shard> {
+        Shard::with_budgets(config, device, Budgets::default())
+    }
+
+    /// As [`Shard::new`], with budgets of one's own; each counts as at least one.
+    pub fn with_budgets(
+        config: Config,
+        device: Box<dyn Device>,
+        budgets: Budgets,
+    ) -> io::Result<Shard> {
+        let config = Config { device: device.capabilities(), ..config };
+        let host = Host::new(config).map_err(crate::net::io_error)?;
+        let budgets = Budgets {
+            receive_frames: budgets.receive_frames.max(1),
+            transmit_frames: budgets.transmit_frames.max(1),
+            tasks: budgets.tasks.max(1),
+            rounds: budgets.rounds.max(1),
+        };
+        Ok(Shard {
+            local: Local::new(host)?,
+            device,
+            outbox: Outbox::new(budgets.transmit_frames),
+            budgets,
+            is_busy: true,
+            failure: None,
+        })
+    }
+
+    /// What applications outside the shard's tasks use to reach it, on the same thread.
+    pub fn handle(&self) -> Handle {
+        Handle { local: self.local.clone() }
+    }
+
+    /// Runs the whole core once, as if it took no time: receives, lets time pass, runs tasks,
+    /// transmits; again while there is work, within its budgets. Returns when it wants to run next:
+    /// `now` (or earlier) if at once, `None` if only a frame, a call or a wake can bring work.
+    pub fn turn(&mut self, now: Instant) -> Option<Instant> {
+        let local = self.local.clone();
+        let _entered = local.enter();
+        local.begin_turn(now);
+        for _ in 0..self.budgets.rounds {
+            self.is_busy = self.round(now);
+            if !self.is_busy {
+                break;
+            }
+        }
+        local.end_turn();
+        self.deadline(now)
+    }
+
+    /// When it wants to run next, as [`Shard::turn`] returned it, but for what has happened since:
+    /// another shard on the same wire may have run.
+    pub fn deadline(&self, now: Instant) -> Option<Instant> {
+        let blocked = !self.outbox.is_empty();
+        let host = self.local.host();
+        let can_emit = host.wants_emit() && !blocked;
+        if self.is_busy || can_emit || self.local.executor().has_ready() {
+            return Some(now);
+        }
+        // A device without a descriptor to wait on takes more when its other end has run.
+        if blocked && !self.device.wants_writable() {
+            return Some(now);
+        }
+        [host.deadline(), self.local.timers().next(), self.device.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// One pass through everything. True if there is more to do at once.
+    fn round(&mut self, now: Instant) -> bool {
+        let received = self.receive(now);
+        self.local.host_mut().on_time(now);
+        self.local.wake_waiters();
+        self.local.wake_sleepers(now);
+        self.local.executor().run(self.budgets.tasks);
+        let sent_all = self.transmit(now);
+        self.local.wake_waiters();
+        received >= self.budgets.receive_frames
+            || self.local.executor().has_ready()
+            || (sent_all && self.local.host().wants_emit())
+    }
+
+    fn receive(&mut self, now: Instant) -> usize {
+        if self.failure.is_some() {
+            return 0;
+        }
+        let mut host = self.local.host_mut();
+        let budget = self.budgets.receive_frames;
+        let result = self.device.receive(now, budget, &mut |frame| host.on_frame(now, frame));
+        result.unwrap_or_else(|error| {
+            self.failure = Some(error);
+            0
+        })
+    }
+
+    /// Fills the outbox and empties it into the device. False if frames stay.
+    fn transmit(&mut self, now: Instant) -> bool {
+        self.local.host_mut().emit(now, &mut self.outbox);
+        if self.failure.is_some() {
+            self.outbox.clear();
+        } else if let Err(error) = self.device.transmit(now, &mut self.outbox) {
+            self.failure = Some(error);
+        }
+        self.outbox.is_empty()
+    }
+
+    /// Why the device moves no more frames: a failure that only making another shard cures. Tasks
+    /// go on; their connections time out.
+    pub fn take_failure(&mut self) -> Option<io::Error> {
+        self.failure.take()
+    }
+
+    /// What to wait on until frames arrive, if the device has such a thing.
+    pub fn wait_on(&self) -> Option<BorrowedFd<'_>> {
+        self.device.wait_on()
+    }
+
+    /// True if [`Shard::wait_on`] should be waited on until it is writable, too.
+    pub fn wants_writable(&self) -> bool {
+        !self.outbox.is_empty() && self.device.wants_writable()
+    }
+
+    pub(crate) fn local(&self) -> &Rc<Local> {
+        &self.local
+    }
+}
+
+impl Drop for Shard {
+    fn drop(&mut self) {
+        // Tasks own sockets, which own the shard's insides: without this nothing would be freed.
+        let _entered = self.local.enter();
+        self.local.executor().clear();
+    }
+}
+
+impl fmt::Debug for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shard")
+            .field("tasks", &self.local.executor())
+            .field("outbox", &self.outbox.len())
+            .field("failure", &self.failure)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A shard, as an application on its thread sees it. Cheap to clone.
+#[derive(Clone)]
+pub struct Handle {
+    pub(crate) local: Rc<Local>,
+}
+
+impl Handle {
+    /// The shard whose task is running.
+    ///
+    /// # Panics
+    ///
+    /// If no shard is current: the caller is in no task of a shard.
+    pub fn current() -> Handle {
+        Handle { local: local::current() }
+    }
+
+    /// The shard whose task is running, if one is.
+    pub fn try_current() -> Option<Handle> {
+        local::try_current().map(|local| Handle { local })
+    }
+
+    /// Runs a future as a task of this shard. It need not be `Send`. Its first poll is in the next
+    /// turn.
+    pub fn spawn_local<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + 'static,
+    {
+        spawn_on(&self.local, future)
+    }
+
+    /// What time it is for the shard.
+    pub fn now(&self) -> Instant {
+        self.local.now()
+    }
+
+    /// Looks at the host: its counters, addresses, tables.
+    pub fn with_host<R>(&self, look: impl FnOnce(&Host) -> R) -> R {
+        look(&self.local.host())
+    }
+
+    /// Tasks that have not ended.
+    pub fn tasks(&self) -> usize {
+        self.local.executor().len()
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").field("shard", &self.local.shard()).finish()
+    }
+}

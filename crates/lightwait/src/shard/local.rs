@@ -1,0 +1,218 @@
+//! What a shard shares with its sockets and tasks, all of them on one thread.
+
+use std::cell::{Cell, Ref, RefCell, RefMut};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
+use std::time::Instant as StdInstant;
+
+use lightwait_core::{Event, Host, Instant};
+
+use super::timers::Timers;
+use super::waiters::WaiterTable;
+use crate::clock::Clock;
+use crate::executor::Executor;
+use crate::executor::inbox::Inbox;
+
+thread_local! {
+    /// The shard whose turn runs on this thread.
+    static CURRENT: RefCell<Option<Rc<Local>>> = const { RefCell::new(None) };
+}
+
+/// Tells the shards of a process apart.
+static NEXT_SHARD: AtomicU64 = AtomicU64::new(0);
+
+/// A shard's host, tasks and deadlines.
+pub(crate) struct Local {
+    shard: u64,
+    host: RefCell<Host>,
+    waiters: RefCell<WaiterTable>,
+    timers: RefCell<Timers>,
+    executor: Executor,
+    /// The time of the turn that runs, or of the last one.
+    turn_time: Cell<Instant>,
+    /// The shard's time, as the standard library sees it.
+    clock: Clock,
+    /// Real time drives the shard: calls between two turns go by the clock, and not by the last
+    /// turn's time.
+    is_clock_driven: Cell<bool>,
+    is_in_turn: Cell<bool>,
+    /// Who is to be woken when a call between two turns leaves work.
+    driver: RefCell<Option<Waker>>,
+    /// For reads whose target is not ours to fill.
+    scratch: RefCell<Vec<u8>>,
+}
+
+impl Local {
+    pub(crate) fn new(host: Host) -> std::io::Result<Rc<Local>> {
+        let shard = NEXT_SHARD.fetch_add(1, Ordering::Relaxed);
+        let inbox = std::sync::Arc::new(Inbox::new()?);
+        Ok(Rc::new(Local {
+            shard,
+            host: RefCell::new(host),
+            waiters: RefCell::default(),
+            timers: RefCell::default(),
+            executor: Executor::new(shard, inbox),
+            turn_time: Cell::new(Instant::ZERO),
+            clock: Clock::new(),
+            is_clock_driven: Cell::new(false),
+            is_in_turn: Cell::new(false),
+            driver: RefCell::default(),
+            scratch: RefCell::default(),
+        }))
+    }
+
+    pub(crate) fn shard(&self) -> u64 {
+        self.shard
+    }
+
+    pub(crate) fn executor(&self) -> &Executor {
+        &self.executor
+    }
+
+    pub(crate) fn host(&self) -> Ref<'_, Host> {
+        self.host.borrow()
+    }
+
+    /// The host, to be changed. Call [`Local::touch`] when the call has left work.
+    pub(crate) fn host_mut(&self) -> RefMut<'_, Host> {
+        self.host.borrow_mut()
+    }
+
+    pub(crate) fn waiters(&self) -> RefMut<'_, WaiterTable> {
+        self.waiters.borrow_mut()
+    }
+
+    pub(crate) fn timers(&self) -> RefMut<'_, Timers> {
+        self.timers.borrow_mut()
+    }
+
+    pub(crate) fn scratch(&self) -> RefMut<'_, Vec<u8>> {
+        self.scratch.borrow_mut()
+    }
+
+    /// What time it is for a call that is made now.
+    pub(crate) fn now(&self) -> Instant {
+        if self.is_clock_driven.get() && !self.is_in_turn.get() {
+            self.clock.now()
+        } else {
+            self.turn_time.get()
+        }
+    }
+
+    /// What the standard library calls that instant of this shard's time.
+    pub(crate) fn to_std(&self, instant: Instant) -> StdInstant {
+        self.clock.to_std(instant).unwrap_or_else(StdInstant::now)
+    }
+
+    /// That instant in this shard's time.
+    pub(crate) fn at_std(&self, instant: StdInstant) -> Instant {
+        self.clock.at_std(instant)
+    }
+
+    /// The clock by which real time drives the shard from now on.
+    pub(crate) fn start_clock(&self) -> Clock {
+        self.is_clock_driven.set(true);
+        self.clock
+    }
+
+    #[cfg(feature = "tokio-driver")]
+    pub(crate) fn set_driver(&self, waker: &Waker) {
+        *self.driver.borrow_mut() = Some(waker.clone());
+        self.executor.inbox().set_driver(waker);
+    }
+
+    /// Something was left to do: if no turn runs now, the next one should come soon.
+    pub(crate) fn touch(&self) {
+        if !self.is_in_turn.get()
+            && let Some(driver) = self.driver.borrow_mut().take()
+        {
+            driver.wake();
+        }
+    }
+
+    /// Tells the host's news to those who wait for it.
+    pub(super) fn wake_waiters(&self) {
+        loop {
+            let event = self.host.borrow_mut().event();
+            match event {
+                None => return,
+                Some(Event::Ready(id, readiness)) => {
+                    let taken = self.waiters.borrow_mut().take(id, readiness);
+                    taken.into_iter().for_each(super::waiters::Waiters::wake);
+                }
+                Some(Event::Acceptable(id)) => {
+                    let waiters = self.waiters.borrow_mut().take_acceptors(id);
+                    waiters.wake();
+                }
+            }
+        }
+    }
+
+    /// Wakes whose deadline has come.
+    pub(crate) fn wake_sleepers(&self, now: Instant) {
+        loop {
+            // The borrow ends before the waker runs.
+            let due = self.timers.borrow_mut().pop(now);
+            match due {
+                Some(waker) => waker.wake(),
+                None => return,
+            }
+        }
+    }
+
+    /// Makes this shard the thread's current one until the guard is dropped.
+    pub(crate) fn enter(self: &Rc<Self>) -> Entered {
+        let before = CURRENT.with(|current| current.replace(Some(self.clone())));
+        Entered { before }
+    }
+
+    pub(super) fn begin_turn(&self, now: Instant) {
+        self.turn_time.set(now);
+        self.is_in_turn.set(true);
+    }
+
+    /// Lets time pass without a turn.
+    #[cfg(test)]
+    pub(crate) fn set_time(&self, now: Instant) {
+        self.turn_time.set(now);
+    }
+
+    pub(super) fn end_turn(&self) {
+        self.is_in_turn.set(false);
+    }
+}
+
+/// While it lives, a shard is the thread's current one.
+pub(crate) struct Entered {
+    before: Option<Rc<Local>>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let before = self.before.take();
+        // Taken out before it is dropped: that may be a shard's last breath.
+        let entered = CURRENT.with(|current| current.replace(before));
+        drop(entered);
+    }
+}
+
+/// The current shard.
+///
+/// # Panics
+///
+/// If there is none.
+pub(crate) fn current() -> Rc<Local> {
+    try_current().expect(
+        "no shard is current: call this in a task of a shard, or use the form that takes a Handle",
+    )
+}
+
+pub(crate) fn try_current() -> Option<Rc<Local>> {
+    CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
+}
+
+/// Calls `f` with the current shard, if there is one.
+pub(crate) fn with_current<R>(f: impl Fn(Option<&Local>) -> R) -> R {
+    CURRENT.try_with(|current| f(current.borrow().as_deref())).unwrap_or_else(|_| f(None))
+}
