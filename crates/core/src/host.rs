@@ -1,6 +1,11 @@
 //! One IP host: interfaces, neighbours, routes, demultiplexing, listeners and connections.
 
 pub mod address;
+pub mod isn;
+pub mod keyed;
+pub mod limiter;
+pub mod port;
+pub mod syn_cookie;
 
 use alloc::vec::Vec;
 use bytes::Bytes;

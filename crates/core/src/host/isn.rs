@@ -1,0 +1,95 @@
+//! Initial sequence numbers and timestamp offsets (RFC 6528 §3; RFC 7323 §5.4).
+//!
+//! ```text
+//!   ISN = M + F(local, remote, secret)        M: one tick every 4 µs
+//! ```
+//!
+//! Nobody who does not know the secret can guess one; and for one pair of ends they only grow, so
+//! that a new connection's numbers lie beyond those of the last. A timestamp offset is such an F of
+//! its own and nothing else, so that it need not be remembered: a TIME-WAIT record asks again.
+
+use core::net::SocketAddr;
+
+use super::keyed::KeyedHash;
+use crate::tcp::Seq;
+use crate::time::Instant;
+
+/// M's tick, in ns (RFC 9293 §3.4.1).
+const TICK_NS: u64 = 4_000;
+
+/// The source of ISNs and timestamp offsets.
+#[derive(Clone, Copy, Debug)]
+pub struct IsnSource {
+    isn: KeyedHash,
+    timestamp: KeyedHash,
+}
+
+impl IsnSource {
+    /// The source that belongs to this secret.
+    pub fn new(secret: &[u8; 32]) -> Self {
+        IsnSource {
+            isn: KeyedHash::new(secret, "isn"),
+            timestamp: KeyedHash::new(secret, "timestamp offset"),
+        }
+    }
+
+    /// The ISN of a connection between these ends that begins now (RFC 9293 MUST-8, SHLD-1).
+    pub fn isn(&self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Seq {
+        let ticks = (now.as_nanos() / TICK_NS) as u32;
+        Seq(self.isn.of_tuple(local, remote, &[0; 8]) as u32) + ticks
+    }
+
+    /// What is added to the timestamp clock on connections between these ends. Always the same.
+    pub fn timestamp_offset(&self, local: SocketAddr, remote: SocketAddr) -> u32 {
+        self.timestamp.of_tuple(local, remote, &[0; 8]) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ends(port: u16) -> (SocketAddr, SocketAddr) {
+        ("10.0.0.1:80".parse().unwrap(), SocketAddr::new([10, 0, 0, 2].into(), port))
+    }
+
+    #[test]
+    fn ends_and_secrets_have_unrelated_numbers() {
+        let (source, other) = (IsnSource::new(&[1; 32]), IsnSource::new(&[2; 32]));
+        let now = Instant::from_millis(5);
+        let (local, remote) = ends(1000);
+        let (_, next) = ends(1001);
+        let isn = source.isn(now, local, remote);
+        assert_ne!(isn, source.isn(now, local, next));
+        assert_ne!(isn, source.isn(now, remote, local));
+        assert_ne!(isn, other.isn(now, local, remote));
+        let offset = source.timestamp_offset(local, remote);
+        assert_ne!(offset, source.timestamp_offset(local, next));
+        assert_ne!(offset, other.timestamp_offset(local, remote));
+        assert_ne!(offset, source.isn(Instant::ZERO, local, remote).0);
+        assert_eq!(offset, source.timestamp_offset(local, remote));
+    }
+
+    #[test]
+    fn numbers_spread_over_the_whole_space() {
+        let source = IsnSource::new(&[1; 32]);
+        let mut seen = [0; 16];
+        for port in 1..=1600 {
+            let (local, remote) = ends(port);
+            seen[(source.isn(Instant::ZERO, local, remote).0 >> 28) as usize] += 1;
+        }
+        assert!(seen.iter().all(|n| (50..150).contains(n)), "{seen:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn one_pair_of_ends_sees_a_clock_of_4_us(ns in 0u64..1 << 50, later in 0u64..1 << 40) {
+            let source = IsnSource::new(&[1; 32]);
+            let (local, remote) = ends(1);
+            let at = |ns| source.isn(Instant::from_nanos(ns), local, remote);
+            let ticks = (ns + later) / TICK_NS - ns / TICK_NS;
+            prop_assert_eq!(at(ns + later).since(at(ns)), ticks as u32);
+        }
+    }
+}
