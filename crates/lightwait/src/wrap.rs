@@ -2,7 +2,12 @@
 
 pub mod fault;
 pub mod link;
+mod outgoing;
 mod packets;
+pub mod pcap;
+pub mod trace;
 
 pub use fault::fault;
 pub use link::Link;
+pub use pcap::Pcap;
+pub use trace::Trace;
