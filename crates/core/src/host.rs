@@ -1,179 +1,362 @@
 //! One IP host: interfaces, neighbours, routes, demultiplexing, listeners and connections.
+//!
+//! ```text
+//!   on_frame ─▶ input.rs ─▶ tcp_input.rs ─┬─▶ a connection          ─▶ ready list
+//!                  │                      ├─▶ the SYN cache ┐
+//!                  └─▶ ARP, ICMP, NDP     ├─▶ TIME-WAIT     ├────────▶ replies
+//!                                         └─▶ nobody: RST   ┘
+//!   calls    ─▶ sockets.rs ───────────────────────────────────────── ▶ ready list
+//!   on_time  ─▶ every timer that is due ──────────────────────────── ▶ ready list, replies
+//!
+//!   emit     ─▶ output.rs: replies first, then each ready connection once, within its budget
+//! ```
+//!
+//! Inputs mark and never send; `emit` sends. A connection that could not finish stays on the ready
+//! list, behind the others.
 
 pub mod address;
+pub mod demux;
+mod identity;
+mod input;
 pub mod isn;
 pub mod keyed;
 pub mod limiter;
+mod link;
+pub mod listen;
+mod output;
 pub mod port;
+pub mod slab;
+mod sockets;
+pub mod syn_cache;
 pub mod syn_cookie;
+mod tcp_input;
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use bytes::Bytes;
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::net::IpAddr;
 
-use crate::config::Config;
+use crate::config::{Config, Limits, TcpConfig};
+use crate::counters::Counters;
 use crate::error::Error;
 use crate::event::{ConnectionId, Event, ListenerId, Readiness};
 use crate::frame::{Outbox, RxFrame};
-use crate::tcp::{ConnectionInfo, SocketOptions};
+use crate::tcp::challenge::Challenges;
+use crate::tcp::connection::Context;
+use crate::tcp::pool::PagePool;
+use crate::tcp::recv::window::WindowBudget;
+use crate::tcp::time_wait::TimeWait;
+use crate::tcp::timers::{Filed, Timers};
+use crate::tcp::{Connection, Tuple};
+use crate::rng::Rng;
 use crate::time::Instant;
+use crate::wire::Malformed;
+use demux::{Demux, TupleHasher};
+use isn::IsnSource;
+use keyed::KeyedHash;
+use limiter::TokenBucket;
+use listen::Listeners;
+use output::Reply;
+use port::Ports;
+use slab::Slab;
+use syn_cache::SynCache;
+use syn_cookie::SynCookies;
 
 /// A whole host.
+#[derive(Debug)]
 pub struct Host {
-    _config: Config,
+    config: Config,
+    shared: Shared,
+    hasher: TupleHasher,
+    demux: Demux,
+    slots: Slab<Slot>,
+    listeners: Listeners,
+    syn_cache: SynCache,
+    time_wait: TimeWait,
+    timers: Timers,
+    ready: VecDeque<u32>,
+    replies: VecDeque<Reply>,
+    events: VecDeque<Event>,
+    loopback: Outbox,
+    orphans: usize,
+    isns: IsnSource,
+    cookies: SynCookies,
+    /// When a cookie was sent last; the origin if never.
+    cookie_sent: Instant,
+    /// Taken out only while a port is picked.
+    ports: Option<Ports>,
+    /// Answers to strangers.
+    strangers: TokenBucket,
+    rng: Rng,
+    malformed: [u64; Malformed::COUNT],
 }
 
-#[allow(unused_variables, clippy::todo, clippy::needless_pass_by_value, missing_docs)]
+/// What connections share; apart from the slots, so that both can be borrowed at once.
+#[derive(Debug)]
+struct Shared {
+    tcp: TcpConfig,
+    limits: Limits,
+    pool: PagePool,
+    budget: WindowBudget,
+    challenges: Challenges,
+    counters: Counters,
+}
+
+impl Shared {
+    fn context(&mut self, now: Instant) -> Context<'_> {
+        Context {
+            now,
+            config: &self.tcp,
+            pool: &mut self.pool,
+            budget: &mut self.budget,
+            challenges: &mut self.challenges,
+            counters: &mut self.counters,
+        }
+    }
+}
+
+/// One connection and what the host knows of it.
+#[derive(Debug)]
+struct Slot {
+    connection: Connection,
+    /// On the ready list.
+    ready: bool,
+    /// In the demultiplexing table.
+    listed: bool,
+    filed: Filed,
+    /// Notices whose event waits to be fetched.
+    announced: Readiness,
+    /// The listener in whose accept queue it waits.
+    accepting: Option<ListenerId>,
+}
+
 impl Host {
     /// A host as configured, or why the configuration makes none.
     pub fn new(config: Config) -> Result<Host, Error> {
-        Ok(Host { _config: config })
+        validate(&config)?;
+        let limits = config.limits.clone();
+        let shared = Shared {
+            tcp: config.tcp.clone(),
+            pool: PagePool::new(limits.pages),
+            budget: WindowBudget::new(limits.receive_window_bytes),
+            challenges: Challenges::new(limits.challenge_acks_per_second),
+            counters: Counters::default(),
+            limits: limits.clone(),
+        };
+        Ok(Host {
+            hasher: TupleHasher::new(&config.secret),
+            demux: Demux::default(),
+            slots: Slab::default(),
+            listeners: Listeners::default(),
+            syn_cache: SynCache::new(limits.syn_cache),
+            time_wait: TimeWait::new(config.tcp.time_wait, limits.time_wait),
+            timers: Timers::default(),
+            ready: VecDeque::new(),
+            replies: VecDeque::new(),
+            events: VecDeque::new(),
+            loopback: Outbox::new(LOOPBACK_FRAMES),
+            orphans: 0,
+            isns: IsnSource::new(&config.secret),
+            cookies: SynCookies::new(&config.secret),
+            cookie_sent: Instant::ZERO,
+            ports: Some(Ports::new(
+                config.ephemeral_ports.0,
+                config.ephemeral_ports.1,
+                &config.secret,
+            )),
+            strangers: TokenBucket::new(limits.replies_per_second, limits.replies_per_second),
+            rng: Rng::from_seed(KeyedHash::new(&config.secret, "spread").quick(&[])),
+            malformed: [0; Malformed::COUNT],
+            shared,
+            config,
+        })
     }
 
     // ---- inputs: frames and time. None of them sends anything: `emit` does.
 
     /// A frame has arrived.
     pub fn on_frame(&mut self, now: Instant, frame: RxFrame<'_>) {
-        todo!()
+        self.shared.counters.frames_in += 1;
+        self.take_frame(now, frame);
     }
+
     /// Time has passed: whatever was due by `now` is marked.
     pub fn on_time(&mut self, now: Instant) {
-        todo!()
+        while let Some(index) = self.timers.due(now) {
+            let Some(slot) = self.slots.get_mut(index) else { continue };
+            Timers::on_taken(&mut slot.filed);
+            slot.connection.on_time(&mut self.shared.context(now));
+            self.settle(now, index);
+        }
+        self.on_syn_cache_time(now);
+        self.time_wait.on_time(now, &mut self.shared.counters);
     }
 
-    // ---- output
-
-    /// Sends what every dirty connection and every pending reply should, while `outbox` has room.
-    pub fn emit(&mut self, now: Instant, outbox: &mut Outbox) {
-        todo!()
-    }
-    /// True if `emit` has something to do at once (the last one ran out of room or budget, or an
-    /// input came since).
+    /// True if `emit` has something to do at once: the last one ran out of room or budget, or an
+    /// input has come since.
     pub fn wants_emit(&self) -> bool {
-        todo!()
+        !self.ready.is_empty() || !self.replies.is_empty() || !self.loopback.is_empty()
     }
+
     /// When time alone will next have work; `None`: never.
     pub fn deadline(&self) -> Option<Instant> {
-        todo!()
+        let all =
+            [self.timers.deadline(), self.syn_cache.deadline(), self.time_wait.deadline()];
+        all.into_iter().flatten().min()
     }
-    /// The next thing the shard should know, oldest first. Ready bits of one connection are merged.
+
+    /// The next thing the shard should know, oldest first. What becomes ready on one connection
+    /// before it is asked for comes as one event.
     pub fn event(&mut self) -> Option<Event> {
-        todo!()
+        loop {
+            let event = self.events.pop_front()?;
+            let Event::Ready(id, _) = event else { return Some(event) };
+            if !self.slots.is_current(id.index, id.generation) {
+                continue;
+            }
+            let slot = self.slots.get_mut(id.index)?;
+            return Some(Event::Ready(id, core::mem::take(&mut slot.announced)));
+        }
     }
 
-    // ---- listeners
+    // ---- after every input to a connection
 
-    /// Listens on `local`; the unspecified address stands for all of ours, of its IP version
-    /// (`[::]` for both versions). Port 0 picks one. `backlog`: connections waiting for accept.
-    pub fn listen(&mut self, local: SocketAddr, backlog: usize) -> Result<ListenerId, Error> {
-        todo!()
-    }
-    pub fn listener_address(&self, id: ListenerId) -> Result<SocketAddr, Error> {
-        todo!()
-    }
-    /// The oldest established connection not yet accepted, or `WouldBlock`.
-    pub fn accept(&mut self, now: Instant, id: ListenerId) -> Result<ConnectionId, Error> {
-        todo!()
-    }
-    /// Stops listening; what was not accepted is reset.
-    pub fn close_listener(&mut self, now: Instant, id: ListenerId) {
-        todo!()
-    }
-
-    // ---- connections
-
-    /// Opens a connection. An unspecified local address picks one of ours, a local port of 0 an
-    /// ephemeral port. The connection becomes writable once it is established; a failure shows as
-    /// `CLOSED`, and in the next call's error.
-    pub fn connect(
-        &mut self,
-        now: Instant,
-        local: SocketAddr,
-        remote: SocketAddr,
-    ) -> Result<ConnectionId, Error> {
-        todo!()
-    }
-    /// Copies as much of `data` as the send buffer takes and returns how much; `WouldBlock` when
-    /// it takes nothing.
-    pub fn write(&mut self, now: Instant, id: ConnectionId, data: &[u8]) -> Result<usize, Error> {
-        todo!()
-    }
-    /// As `write`, but the send buffer shares the bytes.
-    pub fn write_bytes(
-        &mut self,
-        now: Instant,
-        id: ConnectionId,
-        data: &Bytes,
-    ) -> Result<usize, Error> {
-        todo!()
-    }
-    /// Moves received bytes into `out` and returns how many; 0 is the end of the stream (or an
-    /// empty `out`); `WouldBlock` when there is nothing yet.
-    pub fn read(&mut self, now: Instant, id: ConnectionId, out: &mut [u8]) -> Result<usize, Error> {
-        todo!()
-    }
-    /// As `read`, but the bytes stay.
-    pub fn peek(&self, id: ConnectionId, out: &mut [u8]) -> Result<usize, Error> {
-        todo!()
-    }
-    /// Sends FIN after what was written; reading goes on.
-    pub fn shutdown_write(&mut self, now: Instant, id: ConnectionId) -> Result<(), Error> {
-        todo!()
-    }
-    /// The user is done with the connection: it closes in the background (with unread data, or
-    /// linger zero, by RST). The id is dead afterwards.
-    pub fn close(&mut self, now: Instant, id: ConnectionId) {
-        todo!()
-    }
-    /// Resets the connection. The id is dead afterwards.
-    pub fn abort(&mut self, now: Instant, id: ConnectionId) {
-        todo!()
-    }
-    /// What is possible now.
-    pub fn readiness(&self, id: ConnectionId) -> Readiness {
-        todo!()
-    }
-    /// The error that ended the connection, once.
-    pub fn take_error(&mut self, id: ConnectionId) -> Option<Error> {
-        todo!()
-    }
-    pub fn local_address(&self, id: ConnectionId) -> Result<SocketAddr, Error> {
-        todo!()
-    }
-    pub fn peer_address(&self, id: ConnectionId) -> Result<SocketAddr, Error> {
-        todo!()
-    }
-    pub fn options(&self, id: ConnectionId) -> Result<SocketOptions, Error> {
-        todo!()
-    }
-    pub fn set_options(
-        &mut self,
-        now: Instant,
-        id: ConnectionId,
-        options: SocketOptions,
-    ) -> Result<(), Error> {
-        todo!()
-    }
-    pub fn info(&self, id: ConnectionId) -> Result<ConnectionInfo, Error> {
-        todo!()
+    /// A connection was touched: passes on what it has to tell, and sees to it that it is flushed.
+    fn settle(&mut self, now: Instant, index: u32) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let connection = &mut slot.connection;
+        let notices = connection.take_notices();
+        let is_over = matches!(connection.shape, crate::tcp::connection::Shape::Ended(_));
+        let (hash, tuple) = (connection.tuple_hash, connection.tuple);
+        let residue = connection.time_wait.take();
+        if is_over && slot.listed {
+            slot.listed = false;
+            self.demux.remove(hash, index);
+        }
+        if let Some(residue) = residue {
+            self.enter_time_wait(now, hash, tuple, &residue);
+        }
+        self.announce(index, notices);
+        self.make_ready(index);
     }
 
-    // ---- the host
+    fn announce(&mut self, index: u32, notices: Readiness) {
+        let generation = self.slots.generation(index);
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        if notices.is_empty() || slot.connection.orphan || slot.accepting.is_some() {
+            return;
+        }
+        if slot.announced.is_empty() {
+            let id = ConnectionId { index, generation };
+            self.events.push_back(Event::Ready(id, Readiness::EMPTY));
+        }
+        slot.announced |= notices;
+    }
+
+    fn make_ready(&mut self, index: u32) {
+        if let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.ready) {
+            slot.ready = true;
+            self.ready.push_back(index);
+        }
+    }
+
+    /// Gives a new connection a slot and a name.
+    fn add_connection(&mut self, connection: Connection) -> ConnectionId {
+        let hash = connection.tuple_hash;
+        let (index, generation) = self.slots.insert(Slot {
+            connection,
+            ready: false,
+            listed: true,
+            filed: Filed::default(),
+            announced: Readiness::EMPTY,
+            accepting: None,
+        });
+        self.demux.insert(hash, index);
+        ConnectionId { index, generation }
+    }
+
+    /// Frees the slot of a connection that its user has left and that has nothing more to send.
+    fn free_connection(&mut self, index: u32) {
+        let Some(mut slot) = self.slots.remove(index) else { return };
+        self.timers.forget(index, &mut slot.filed);
+        if slot.listed {
+            self.demux.remove(slot.connection.tuple_hash, index);
+        }
+        if slot.connection.orphan {
+            self.orphans -= 1;
+        }
+    }
+
+    fn find_connection(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
+        let slots = &self.slots;
+        self.demux.find(hash, |index| {
+            slots.get(index).is_some_and(|slot| slot.connection.tuple == *tuple)
+        })
+    }
+
+    // ---- what the host says about itself
 
     /// Live connections, with a user or without (TIME-WAIT apart).
     pub fn connections(&self) -> usize {
-        todo!()
+        self.slots.len()
     }
+
+    /// Half-open connections that wait in the SYN cache.
+    pub fn half_open(&self) -> usize {
+        self.syn_cache.len()
+    }
+
     /// Pages of buffer memory in use.
     pub fn pages_in_use(&self) -> usize {
-        todo!()
+        self.shared.pool.in_use()
     }
+
+    /// Bytes of receive window promised to all peers together.
+    pub fn receive_window_promised(&self) -> u64 {
+        self.shared.budget.promised()
+    }
+
     /// TIME-WAIT records.
     pub fn time_wait_len(&self) -> usize {
-        todo!()
+        self.time_wait.len()
     }
-    /// Our addresses, configured and learnt.
+
+    /// What happened since the host began.
+    pub fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    /// Frames dropped because they made no sense, with the reason of each.
+    pub fn malformed(&self) -> impl Iterator<Item = (Malformed, u64)> {
+        Malformed::ALL.iter().map(|reason| (*reason, self.malformed[reason.index()]))
+    }
+
+    /// The configuration it was made from.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Our addresses, configured and learnt; ranges are not listed.
     pub fn addresses(&self) -> Vec<IpAddr> {
-        alloc::vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]
+        self.config.addresses.iter().map(|cidr| cidr.address()).collect()
     }
 }
+
+/// Frames to ourselves that wait at most; beyond it they are lost, as on any full link.
+const LOOPBACK_FRAMES: usize = 1024;
+
+fn validate(config: &Config) -> Result<(), Error> {
+    if config.device.mtu < 576 {
+        return Err(Error::InvalidInput("the device's MTU is below 576 bytes (RFC 791)"));
+    }
+    let has_ipv6 = config.addresses.iter().any(|cidr| cidr.address().is_ipv6());
+    if has_ipv6 && config.device.mtu < 1280 {
+        return Err(Error::InvalidInput("IPv6 needs an MTU of 1280 bytes (RFC 8200 §5)"));
+    }
+    if config.ephemeral_ports.0 == 0 || config.ephemeral_ports.0 > config.ephemeral_ports.1 {
+        return Err(Error::InvalidInput("the range of ephemeral ports is empty"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -83,3 +83,25 @@ pub struct ConnectionInfo {
     /// Window we offer, bytes.
     pub receive_window_bytes: u32,
 }
+
+impl ConnectionInfo {
+    /// A connection in `state` of which nothing more is known.
+    fn of_state(state: State) -> Self {
+        ConnectionInfo {
+            state,
+            cwnd_bytes: 0,
+            ssthresh_bytes: u32::MAX,
+            srtt: Duration::ZERO,
+            rttvar: Duration::ZERO,
+            rto: Duration::ZERO,
+            in_flight_bytes: 0,
+            retransmits: 0,
+            timeouts: 0,
+            send_buffered_bytes: 0,
+            receive_buffered_bytes: 0,
+            mss_bytes: 0,
+            peer_window_bytes: 0,
+            receive_window_bytes: 0,
+        }
+    }
+}

@@ -20,7 +20,7 @@
 //! the whole batch has been taken in.
 
 mod syn_received;
-mod syn_sent;
+pub(crate) mod syn_sent;
 
 use core::ops::ControlFlow::{self, Break, Continue};
 

@@ -34,7 +34,7 @@ use crate::tcp::send::scoreboard::Scoreboard;
 use crate::tcp::send::sent::SentQueue;
 use crate::tcp::state::StateCell;
 use crate::tcp::timers::{Deadlines, Timer};
-use crate::tcp::{Seq, SocketOptions, State};
+use crate::tcp::{ConnectionInfo, Seq, SocketOptions, State};
 use crate::time::Instant;
 
 /// The two ends of a connection, ours first.
@@ -477,5 +477,26 @@ impl Connection {
         if self.reset_due.is_some() {
             cx.counters.resets_sent += 1;
         }
+    }
+
+    /// What the connection says about itself.
+    pub fn info(&self, config: &TcpConfig) -> ConnectionInfo {
+        let mut info = ConnectionInfo::of_state(self.state());
+        let Shape::Synchronized(s) = &self.shape else { return info };
+        let (send, recv) = (&s.send, &s.recv);
+        info.cwnd_bytes = send.congestion.window();
+        info.ssthresh_bytes = send.congestion.threshold();
+        info.srtt = send.rtt.srtt();
+        info.rttvar = send.rtt.rttvar();
+        info.rto = send.rtt.rto(config);
+        info.in_flight_bytes = send.flight();
+        info.retransmits = send.retransmits;
+        info.timeouts = send.timeouts;
+        info.send_buffered_bytes = send.buffer.len() as u32;
+        info.receive_buffered_bytes = recv.buffer.len() as u32;
+        info.mss_bytes = send.mss;
+        info.peer_window_bytes = send.window;
+        info.receive_window_bytes = recv.offered();
+        info
     }
 }

@@ -1,0 +1,186 @@
+//! What the host derives from its secret and its addresses: ISNs, cookies, ports, sources, MSS.
+
+use core::net::{IpAddr, SocketAddr};
+
+use super::Host;
+use super::syn_cookie::CookieFacts;
+use super::output::Reply;
+use super::tcp_input::{Incoming, bare_header};
+use crate::event::ListenerId;
+use crate::tcp::connection::SynReceived;
+use crate::tcp::{Seq, Tuple};
+use crate::time::{Duration, Instant};
+use crate::wire::options::{Options, Timestamps, mss_for_mtu};
+use crate::wire::tcp::{Flags, Header};
+
+/// A cookie is believed only this long after one was sent (two steps of its clock).
+const COOKIES_VALID: Duration = Duration::from_secs(128);
+
+/// Source addresses tried before an active open gives up for want of a free port.
+const SOURCES_TRIED: u32 = 16;
+
+impl Host {
+    pub(super) fn isn(&self, now: Instant, tuple: &Tuple) -> Seq {
+        self.isns.isn(now, tuple.local(), tuple.remote())
+    }
+
+    pub(super) fn stamp_offset(&self, tuple: &Tuple) -> u32 {
+        self.isns.timestamp_offset(tuple.local(), tuple.remote())
+    }
+
+    /// The MSS for our SYNs (RFC 9293 §3.7.1, RFC 6691): by the device's MTU, or less by choice.
+    pub(super) fn announced_mss(&self, ipv6: bool) -> u16 {
+        let by_device = mss_for_mtu(self.config.device.mtu, ipv6);
+        match self.shared.tcp.mss_max {
+            0 => by_device,
+            limit => by_device.min(limit),
+        }
+    }
+
+    pub(super) fn may_answer_stranger(&mut self, now: Instant) -> bool {
+        self.strangers.take(now)
+    }
+
+    // ---- active opens
+
+    /// An ephemeral port for `tuple` that may be opened.
+    pub(super) fn pick_port(&mut self, now: Instant, tuple: &Tuple) -> Option<u16> {
+        let mut ports = self.ports.take()?;
+        let picked = ports.pick(tuple.local, tuple.remote(), |local_port| {
+            let candidate = Tuple { local_port, ..*tuple };
+            let hash = self.hasher.hash(&candidate);
+            self.listeners.has_port(local_port)
+                || self.time_wait.find(hash, &candidate, now).is_some()
+                || !self.may_open(now, &candidate)
+        });
+        self.ports = Some(ports);
+        picked
+    }
+
+    /// A tuple to `remote` from any of our addresses: of the range, if there is one, in random
+    /// order, so that all of its ports are used before any comes again.
+    pub(super) fn pick_tuple(&mut self, now: Instant, remote: SocketAddr) -> Option<Tuple> {
+        let tries = if self.config.ranges.is_empty() { 1 } else { SOURCES_TRIED };
+        for _ in 0..tries {
+            let local = self.source_for(remote.ip())?;
+            let mut tuple =
+                Tuple { local, local_port: 0, remote: remote.ip(), remote_port: remote.port() };
+            if let Some(port) = self.pick_port(now, &tuple) {
+                tuple.local_port = port;
+                return Some(tuple);
+            }
+        }
+        None
+    }
+
+    /// An address of ours to reach `remote` from.
+    pub(super) fn source_for(&mut self, remote: IpAddr) -> Option<IpAddr> {
+        let of_version = |cidr: &&super::address::Cidr| {
+            cidr.address().is_ipv4() == remote.is_ipv4()
+        };
+        if let Some(range) = self.config.ranges.iter().find(of_version) {
+            // The first and last of an IPv4 range may be taken for broadcasts.
+            let size = range.size();
+            let inner = if size > 2 { size - 2 } else { size };
+            let offset = u128::from(self.rng.next_u64()) % inner;
+            return Some(range.nth(offset + u128::from(size > 2)));
+        }
+        self.routes_source(remote)
+    }
+
+    // ---- SYN cookies
+
+    /// Answers a SYN without remembering it (RFC 4987 §3.6).
+    pub(super) fn send_cookie(&mut self, now: Instant, incoming: &Incoming<'_>) {
+        let received = self.negotiate(incoming, Seq(0));
+        let facts = CookieFacts {
+            mss: received.peer_mss,
+            window_scale: received.peer_scale,
+            sack: received.sack,
+            timestamps: received.stamp.is_some(),
+        };
+        let tuple = &incoming.tuple;
+        let iss =
+            self.cookies.encode(now, tuple.local(), tuple.remote(), incoming.segment.seq, facts);
+        let carried = facts.carried();
+        let syn = SynReceived {
+            iss,
+            peer_scale: carried.window_scale,
+            sack: carried.sack,
+            stamp: received.stamp.filter(|_| carried.timestamps),
+            ..received
+        };
+        let clock = crate::tcp::connection::stamp_at(now, syn.stamp_offset);
+        self.cookie_sent = now;
+        self.shared.counters.cookies_sent += 1;
+        self.reply_syn_ack_stamped(tuple, &syn, facts.stamp(clock));
+    }
+
+    /// An ACK that belongs to nothing may bring a cookie back.
+    pub(super) fn accept_cookie(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        listener: ListenerId,
+    ) -> bool {
+        if self.cookie_sent == Instant::ZERO || now.since(self.cookie_sent) > COOKIES_VALID {
+            return false;
+        }
+        let (segment, tuple) = (&incoming.segment, &incoming.tuple);
+        let echo = segment.options.timestamps.map(|stamps| stamps.echo);
+        let (irs, iss) = (segment.seq - 1, segment.ack - 1);
+        let facts =
+            self.cookies.check(now, tuple.local(), tuple.remote(), irs, iss, echo);
+        let Some(facts) = facts else {
+            self.shared.counters.cookies_rejected += 1;
+            return false;
+        };
+        let syn = SynReceived {
+            iss,
+            irs,
+            peer_mss: facts.mss.max(self.shared.tcp.mss_min),
+            mss: self.announced_mss(tuple.remote.is_ipv6()),
+            window: segment.window,
+            peer_scale: facts.window_scale,
+            sack: facts.sack,
+            stamp: segment.options.timestamps.filter(|_| facts.timestamps).map(|s| s.value),
+            stamp_offset: self.stamp_offset(tuple),
+            attempts: 1,
+        };
+        self.shared.counters.cookies_accepted += 1;
+        // Where the accept queue is full the ACK is as if lost, and no RST must answer it.
+        let _established = self.establish_passive(now, incoming, &syn, listener, now);
+        true
+    }
+
+    fn reply_syn_ack_stamped(&mut self, tuple: &Tuple, syn: &SynReceived, stamp: u32) {
+        let header = Header {
+            window: self.syn_window(),
+            options: Options {
+                mss: Some(syn.mss),
+                window_scale: syn.peer_scale.map(|_| self.our_scale()),
+                sack_permitted: syn.sack,
+                timestamps: syn.stamp.map(|echo| Timestamps { value: stamp, echo }),
+                ..Options::default()
+            },
+            ..bare_header(tuple, syn.iss, syn.irs + 1, Flags::SYN | Flags::ACK)
+        };
+        self.reply(Reply::segment(tuple, header));
+    }
+
+    pub(super) fn reply_syn_ack(&mut self, now: Instant, tuple: &Tuple, syn: &SynReceived) {
+        let stamp = crate::tcp::connection::stamp_at(now, syn.stamp_offset);
+        self.reply_syn_ack_stamped(tuple, syn, stamp);
+    }
+
+    fn syn_window(&self) -> u16 {
+        let config = &self.shared.tcp;
+        let window = config.initial_receive_window_bytes.min(config.max_receive_window_bytes);
+        window.min(65_535) as u16
+    }
+
+    fn our_scale(&self) -> u8 {
+        let largest = self.shared.tcp.max_receive_window_bytes;
+        crate::tcp::recv::window::RecvWindow::scale_for(largest)
+    }
+}

@@ -1,0 +1,86 @@
+//! A frame arrives: link header, IP, and what the IP packet carries.
+
+use core::net::IpAddr;
+
+use super::Host;
+use crate::frame::{Medium, RxFrame};
+use crate::time::Instant;
+use crate::wire::ethernet::{self, Mac, ethertype};
+use crate::wire::ip::{self, protocol};
+use crate::wire::{Malformed, arp};
+
+impl Host {
+    pub(super) fn note_malformed(&mut self, reason: Malformed) {
+        self.shared.counters.frames_malformed += 1;
+        self.malformed[reason.index()] += 1;
+    }
+
+    pub(super) fn take_frame(&mut self, now: Instant, frame: RxFrame<'_>) {
+        match self.config.device.medium {
+            Medium::Ip => self.take_packet(now, frame, None),
+            Medium::Ethernet => self.take_ethernet(now, frame),
+        }
+    }
+
+    fn take_ethernet(&mut self, now: Instant, frame: RxFrame<'_>) {
+        let link = match ethernet::Frame::parse(frame.bytes) {
+            Ok(link) => link,
+            Err(reason) => return self.note_malformed(reason),
+        };
+        if link.destination != self.config.hardware && !ethernet::is_group(link.destination) {
+            self.shared.counters.not_for_us += 1;
+            return;
+        }
+        let inner = RxFrame { bytes: link.payload, ..frame };
+        match link.ethertype {
+            ethertype::IPV4 | ethertype::IPV6 => self.take_packet(now, inner, Some(link.source)),
+            ethertype::ARP => match arp::Packet::parse(link.payload) {
+                Ok(packet) => self.on_arp(now, &packet),
+                Err(reason) => self.note_malformed(reason),
+            },
+            _ => self.shared.counters.protocol_unknown += 1,
+        }
+    }
+
+    /// An IP packet, from a neighbour with this hardware address if the medium has them.
+    pub(super) fn take_packet(&mut self, now: Instant, frame: RxFrame<'_>, from: Option<Mac>) {
+        let packet = match ip::Packet::parse(frame.bytes) {
+            Ok(packet) => packet,
+            Err(reason) => return self.note_malformed(reason),
+        };
+        if !self.is_for_us(packet.destination) {
+            self.shared.counters.not_for_us += 1;
+            return;
+        }
+        if packet.fragment.is_some() {
+            return self.on_fragment(now, &packet, from);
+        }
+        self.take_whole_packet(now, &packet, &frame, from);
+    }
+
+    pub(super) fn take_whole_packet(
+        &mut self,
+        now: Instant,
+        packet: &ip::Packet<'_>,
+        frame: &RxFrame<'_>,
+        from: Option<Mac>,
+    ) {
+        match (packet.protocol, packet.source) {
+            // RFC 1122 §4.2.3.10: a segment from or to a group is dropped in silence.
+            (protocol::TCP, source) if is_single(source) && self.is_ours(packet.destination) => {
+                self.on_tcp(now, packet, frame);
+            }
+            (protocol::TCP, _) => self.shared.counters.not_for_us += 1,
+            (protocol::ICMPV4, IpAddr::V4(_)) | (protocol::ICMPV6, IpAddr::V6(_)) => {
+                self.on_icmp(now, packet, from);
+            }
+            _ => self.on_unknown_protocol(now, packet),
+        }
+    }
+}
+
+/// True if `address` can be a single host's.
+fn is_single(address: IpAddr) -> bool {
+    let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
+    !address.is_unspecified() && !address.is_multicast() && !broadcast
+}

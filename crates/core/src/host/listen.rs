@@ -1,0 +1,129 @@
+//! Listeners: who waits for connections on which address and port, and the queues between them.
+
+use alloc::collections::VecDeque;
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use super::slab::Slab;
+use crate::event::ListenerId;
+
+/// One listener.
+#[derive(Debug)]
+pub struct Listener {
+    /// Where it listens; the unspecified address stands for all of ours of its version, `[::]` for
+    /// both versions.
+    pub local: SocketAddr,
+    /// Established connections not yet accepted: the most there may be.
+    pub backlog: usize,
+    /// Slots of established connections not yet accepted, oldest first.
+    pub queue: VecDeque<u32>,
+}
+
+impl Listener {
+    /// True if a further connection cannot wait: the peer's ACK, or SYN, is ignored.
+    pub fn is_full(&self) -> bool {
+        self.queue.len() >= self.backlog
+    }
+
+    fn hears(&self, address: IpAddr, port: u16) -> bool {
+        self.local.port() == port
+            && match self.local.ip() {
+                IpAddr::V6(ip) if ip == Ipv6Addr::UNSPECIFIED => true,
+                ip if ip.is_unspecified() => address.is_ipv4() == ip.is_ipv4(),
+                ip => ip == address,
+            }
+    }
+
+    /// True if both would hear the same SYN as their best match.
+    fn collides(&self, other: SocketAddr) -> bool {
+        self.local == other
+    }
+}
+
+/// All listeners of a host.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    slots: Slab<Listener>,
+}
+
+impl Listeners {
+    /// Adds a listener; `None` if another has exactly that address and port.
+    pub fn insert(&mut self, local: SocketAddr, backlog: usize) -> Option<ListenerId> {
+        if self.slots.iter().any(|(_, listener)| listener.collides(local)) {
+            return None;
+        }
+        let queue = VecDeque::new();
+        let (index, generation) =
+            self.slots.insert(Listener { local, backlog: backlog.max(1), queue });
+        Some(ListenerId { index, generation })
+    }
+
+    /// True if some listener has `port`.
+    pub fn has_port(&self, port: u16) -> bool {
+        self.slots.iter().any(|(_, listener)| listener.local.port() == port)
+    }
+
+    /// The listener for a SYN to `address` and `port`: the exact address before any.
+    pub fn find(&self, address: IpAddr, port: u16) -> Option<ListenerId> {
+        let heard = self.slots.iter().filter(|(_, listener)| listener.hears(address, port));
+        let best = heard.max_by_key(|(_, listener)| {
+            let ip = listener.local.ip();
+            (!ip.is_unspecified(), ip.is_ipv4() == address.is_ipv4())
+        });
+        best.map(|(index, _)| ListenerId { index, generation: self.slots.generation(index) })
+    }
+
+    /// The listener of that name.
+    pub fn get(&self, id: ListenerId) -> Option<&Listener> {
+        if !self.slots.is_current(id.index, id.generation) {
+            return None;
+        }
+        self.slots.get(id.index)
+    }
+
+    /// The listener of that name, to be changed.
+    pub fn get_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
+        if !self.slots.is_current(id.index, id.generation) {
+            return None;
+        }
+        self.slots.get_mut(id.index)
+    }
+
+    /// Takes a listener out.
+    pub fn remove(&mut self, id: ListenerId) -> Option<Listener> {
+        self.get(id)?;
+        self.slots.remove(id.index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_exact_address_comes_before_any() {
+        let mut listeners = Listeners::default();
+        let any = listeners.insert(at("0.0.0.0:80"), 1).unwrap();
+        let both = listeners.insert(at("[::]:80"), 1).unwrap();
+        let exact = listeners.insert(at("10.0.0.1:80"), 1).unwrap();
+        let find = |ip: &str, port| listeners.find(ip.parse().unwrap(), port);
+        assert_eq!(find("10.0.0.1", 80), Some(exact));
+        assert_eq!(find("10.0.0.2", 80), Some(any));
+        assert_eq!(find("fd00::1", 80), Some(both));
+        assert_eq!(find("10.0.0.1", 81), None);
+    }
+
+    #[test]
+    fn an_address_is_taken_once_and_free_when_its_listener_is_gone() {
+        let mut listeners = Listeners::default();
+        let id = listeners.insert(at("0.0.0.0:80"), 1).unwrap();
+        assert!(listeners.insert(at("0.0.0.0:80"), 1).is_none());
+        assert!(listeners.remove(id).is_some());
+        assert!(listeners.remove(id).is_none());
+        assert!(listeners.insert(at("0.0.0.0:80"), 1).is_some());
+        assert!(listeners.get(id).is_none(), "the old name is dead");
+    }
+}

@@ -1,0 +1,176 @@
+//! `emit`: replies first, then every ready connection once, within its budget.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use super::Host;
+use crate::frame::{Outbox, RxChecksum, RxFrame};
+use crate::tcp::Tuple;
+use crate::tcp::egress::{self, Egress, Path};
+use crate::tcp::emit::Flushed;
+use crate::time::Instant;
+use crate::wire::ip;
+use crate::wire::tcp::Header;
+
+/// Replies that wait at most; beyond it they are dropped, as a full link would.
+const REPLIES_MAX: usize = 4096;
+
+/// An answer that belongs to no connection.
+#[derive(Debug)]
+pub(super) struct Reply {
+    source: IpAddr,
+    destination: IpAddr,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    Segment(Header),
+    /// The payload of an IP packet of this protocol.
+    Packet { protocol: u8, hop_limit: u8, payload: Vec<u8> },
+}
+
+impl Reply {
+    /// A segment without payload between the ends of `tuple`.
+    pub(super) fn segment(tuple: &Tuple, header: Header) -> Reply {
+        Reply { source: tuple.local, destination: tuple.remote, body: Body::Segment(header) }
+    }
+
+    /// An IP packet.
+    pub(super) fn packet(
+        source: IpAddr,
+        destination: IpAddr,
+        protocol: u8,
+        hop_limit: u8,
+        payload: Vec<u8>,
+    ) -> Reply {
+        Reply { source, destination, body: Body::Packet { protocol, hop_limit, payload } }
+    }
+}
+
+/// Whether a packet can leave.
+pub(super) enum Way {
+    /// By this path; `local`: to ourselves.
+    Open { path: Path, local: bool },
+    /// When the neighbour has answered.
+    Waiting(IpAddr),
+    /// Not at all.
+    Closed,
+}
+
+impl Host {
+    /// Sends what every ready connection and every pending reply should, while `outbox` has room.
+    pub fn emit(&mut self, now: Instant, outbox: &mut Outbox) {
+        self.take_loopback(now);
+        self.emit_link(now, outbox);
+        self.emit_replies(now, outbox);
+        for _ in 0..self.ready.len() {
+            if outbox.room() == 0 {
+                break;
+            }
+            let Some(index) = self.ready.pop_front() else { break };
+            self.flush(now, index, outbox);
+        }
+    }
+
+    pub(super) fn reply(&mut self, reply: Reply) {
+        if self.replies.len() < REPLIES_MAX {
+            self.replies.push_back(reply);
+        } else {
+            self.shared.counters.replies_suppressed += 1;
+        }
+    }
+
+    fn emit_replies(&mut self, now: Instant, outbox: &mut Outbox) {
+        while outbox.room() > 0 {
+            let Some(reply) = self.replies.pop_front() else { return };
+            match self.way(now, reply.source, reply.destination, 0) {
+                Way::Open { path, local } => {
+                    let out = if local { &mut self.loopback } else { &mut *outbox };
+                    let Some(frame) = out.push() else { continue };
+                    if write_reply(frame, &path, &reply.body) {
+                        self.shared.counters.frames_out += 1;
+                    } else {
+                        out.unpush();
+                    }
+                }
+                Way::Waiting(next_hop) => self.queue_for_neighbour(now, next_hop, &reply),
+                Way::Closed => self.shared.counters.unreachable += 1,
+            }
+        }
+    }
+
+    /// Lets one connection speak.
+    fn flush(&mut self, now: Instant, index: u32, outbox: &mut Outbox) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        slot.ready = false;
+        let (tuple, class) = (slot.connection.tuple, slot.connection.options.traffic_class);
+        let flushed = match self.way(now, tuple.local, tuple.remote, class) {
+            Way::Open { path, local } => self.flush_on(now, index, path, local, outbox),
+            Way::Waiting(next_hop) => return self.stall(next_hop, index),
+            Way::Closed => return self.give_up_unreachable(now, index),
+        };
+        self.rearm(index);
+        if flushed == Flushed::More {
+            self.make_ready(index);
+        } else {
+            self.retire(index);
+        }
+    }
+
+    fn flush_on(
+        &mut self,
+        now: Instant,
+        index: u32,
+        path: Path,
+        local: bool,
+        outbox: &mut Outbox,
+    ) -> Flushed {
+        let budget = self.shared.limits.frames_per_turn;
+        let outbox = if local { &mut self.loopback } else { outbox };
+        let mut egress = Egress { outbox, path, budget, frames: 0 };
+        let Some(slot) = self.slots.get_mut(index) else { return Flushed::Done };
+        let flushed = slot.connection.emit(&mut self.shared.context(now), &mut egress);
+        self.shared.counters.frames_out += egress.frames as u64;
+        flushed
+    }
+
+    /// Tells the timers of the connection's earliest deadline.
+    pub(super) fn rearm(&mut self, index: u32) {
+        if let Some(slot) = self.slots.get_mut(index) {
+            let earliest = slot.connection.deadlines.earliest();
+            self.timers.touched(index, &mut slot.filed, earliest);
+        }
+    }
+
+    /// Takes in what we have sent to ourselves.
+    fn take_loopback(&mut self, now: Instant) {
+        for _ in 0..self.loopback.len() {
+            let Some(frame) = self.loopback.take() else { return };
+            let mut bytes = Vec::with_capacity(frame.len());
+            frame.copy_to(&mut bytes);
+            let segment_size = frame.segmentation.map_or(0, |segmentation| segmentation.size);
+            self.loopback.recycle(frame);
+            let checksum = RxChecksum::Good;
+            self.take_packet(now, RxFrame { bytes: &bytes, checksum, segment_size }, None);
+        }
+    }
+}
+
+fn write_reply(frame: &mut crate::frame::Frame, path: &Path, body: &Body) -> bool {
+    match body {
+        Body::Segment(header) => egress::write(frame, path, header, None),
+        Body::Packet { protocol, hop_limit, payload } => {
+            let header =
+                ip::Header::new(path.source, path.destination, *protocol, payload.len());
+            let Some(mut header) = header else { return false };
+            header.hop_limit = *hop_limit;
+            if let Some(link) = &path.link {
+                link.emit(&mut frame.head);
+            }
+            header.emit(&mut frame.head);
+            frame.head.extend_from_slice(payload);
+            true
+        }
+    }
+}

@@ -1,0 +1,497 @@
+//! The socket calls: RFC 9293 §3.10.1–3.10.6, in the shape that sockets have.
+
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use super::Host;
+use crate::error::Error;
+use crate::event::{ConnectionId, ListenerId, Readiness};
+use crate::tcp::connection::{Shape, SynSent};
+use crate::tcp::timers::Timer;
+use crate::tcp::{Connection, ConnectionInfo, SocketOptions, State, Tuple};
+use crate::time::{Duration, Instant};
+
+const NO_SUCH: Error = Error::InvalidInput("no such connection");
+
+impl Host {
+    // ---- listeners
+
+    /// Listens on `local`; the unspecified address stands for all of ours of its version (`[::]`
+    /// for both versions). Port 0 picks one. `backlog`: connections that may wait for `accept`.
+    pub fn listen(&mut self, local: SocketAddr, backlog: usize) -> Result<ListenerId, Error> {
+        if !local.ip().is_unspecified() && !self.is_ours(local.ip()) {
+            return Err(Error::AddressNotAvailable);
+        }
+        let port = match local.port() {
+            0 => self.free_listening_port()?,
+            port => port,
+        };
+        let local = SocketAddr::new(local.ip(), port);
+        self.listeners.insert(local, backlog).ok_or(Error::AddressInUse)
+    }
+
+    fn free_listening_port(&mut self) -> Result<u16, Error> {
+        let (first, last) = self.config.ephemeral_ports;
+        let mut ports = first..=last;
+        ports.find(|port| !self.listeners.has_port(*port)).ok_or(Error::AddressInUse)
+    }
+
+    /// Where it listens.
+    pub fn listener_address(&self, id: ListenerId) -> Result<SocketAddr, Error> {
+        let listener = self.listeners.get(id).ok_or(Error::InvalidInput("no such listener"))?;
+        Ok(listener.local)
+    }
+
+    /// The oldest established connection not yet accepted, or [`Error::WouldBlock`].
+    pub fn accept(&mut self, now: Instant, id: ListenerId) -> Result<ConnectionId, Error> {
+        let listener =
+            self.listeners.get_mut(id).ok_or(Error::InvalidInput("no such listener"))?;
+        let index = listener.queue.pop_front().ok_or(Error::WouldBlock)?;
+        let generation = self.slots.generation(index);
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.accepting = None;
+        }
+        let id = ConnectionId { index, generation };
+        let ready = self.readiness(id);
+        self.announce(index, ready);
+        self.settle(now, index);
+        Ok(id)
+    }
+
+    /// Stops listening; what was not accepted is reset, and half-open handshakes are forgotten.
+    pub fn close_listener(&mut self, now: Instant, id: ListenerId) {
+        let Some(listener) = self.listeners.remove(id) else { return };
+        for entry in self.syn_cache.waiting_for((id.index, id.generation)) {
+            self.syn_cache.remove(entry);
+        }
+        for index in listener.queue {
+            if let Some(slot) = self.slots.get_mut(index) {
+                slot.accepting = None;
+            }
+            self.leave(now, index, true);
+        }
+    }
+
+    // ---- opening
+
+    /// Opens a connection. An unspecified local address picks one of ours, a local port of 0 an
+    /// ephemeral port. The connection becomes writable once it is established; a failure shows as
+    /// [`Readiness::CLOSED`], and in [`Host::take_error`].
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<ConnectionId, Error> {
+        if remote.port() == 0 || remote.ip().is_unspecified() || remote.ip().is_multicast() {
+            return Err(Error::InvalidInput("the remote address names no host and port"));
+        }
+        if self.slots.len() >= self.shared.limits.connections {
+            return Err(Error::Limit("connections"));
+        }
+        let tuple = self.choose_tuple(now, local, remote)?;
+        let hash = self.hasher.hash(&tuple);
+        let mut iss = self.isn(now, &tuple);
+        if let Some(record) = self.time_wait.find(hash, &tuple, now) {
+            iss = iss.max(record.snd_nxt + crate::tcp::time_wait::ISN_STEP);
+            self.time_wait.remove(hash, &tuple);
+            self.shared.counters.time_wait_reused += 1;
+        }
+        let syn = SynSent {
+            iss,
+            stamp_offset: self.stamp_offset(&tuple),
+            attempts: 0,
+            mss: self.announced_mss(tuple.remote.is_ipv6()),
+        };
+        let options = self.default_options();
+        let connection = Connection::open(tuple, hash, options, syn, &self.shared.tcp, now);
+        let id = self.add_connection(connection);
+        self.shared.counters.active_opens += 1;
+        self.make_ready(id.index);
+        Ok(id)
+    }
+
+    fn choose_tuple(
+        &mut self,
+        now: Instant,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<Tuple, Error> {
+        if local.is_ipv4() != remote.is_ipv4() {
+            return Err(Error::InvalidInput("the two addresses are of different IP versions"));
+        }
+        if local.ip().is_unspecified() && local.port() == 0 {
+            return self.pick_tuple(now, remote).ok_or(Error::AddressNotAvailable);
+        }
+        let address = match local.ip() {
+            ip if ip.is_unspecified() => {
+                self.source_for(remote.ip()).ok_or(Error::NetworkUnreachable)?
+            }
+            ip if self.is_ours(ip) => ip,
+            _ => return Err(Error::AddressNotAvailable),
+        };
+        let mut tuple = Tuple {
+            local: address,
+            local_port: local.port(),
+            remote: remote.ip(),
+            remote_port: remote.port(),
+        };
+        if tuple.local_port == 0 {
+            tuple.local_port = self.pick_port(now, &tuple).ok_or(Error::AddressNotAvailable)?;
+        } else if !self.may_open(now, &tuple) {
+            return Err(Error::AddressInUse);
+        }
+        Ok(tuple)
+    }
+
+    /// True if an active open may take `tuple`: no connection has it, and its TIME-WAIT, if any, is
+    /// over or may be cut short, which takes timestamps, and a clock that has moved on since
+    /// (RFC 6191 §3, RFC 9293 MAY-2).
+    pub(super) fn may_open(&self, now: Instant, tuple: &Tuple) -> bool {
+        let hash = self.hasher.hash(tuple);
+        let taken = self.find_connection(hash, tuple).is_some()
+            || self.syn_cache.find(hash, tuple).is_some();
+        !taken
+            && self.time_wait.find(hash, tuple, now).is_none_or(|record| {
+                let stamped = record.stamp.is_some() && self.shared.tcp.timestamps;
+                stamped && now.as_millis() > record.entered().as_millis()
+            })
+    }
+
+    // ---- data
+
+    /// Copies as much of `data` as the send buffer takes and returns how much;
+    /// [`Error::WouldBlock`] when it takes nothing.
+    pub fn write(&mut self, now: Instant, id: ConnectionId, data: &[u8]) -> Result<usize, Error> {
+        let room = self.writable(id)?;
+        let (slot, shared) = self.slot_and_shared(id)?;
+        let Some(s) = slot.connection.synchronized_mut() else { return Err(Error::WouldBlock) };
+        let wanted = data.len().min(room);
+        let taken = s.send.buffer.write(&data[..wanted], &mut shared.pool);
+        slot.connection.write_blocked |= taken < data.len();
+        if taken == 0 && !data.is_empty() {
+            return Err(Error::WouldBlock);
+        }
+        self.settle(now, id.index);
+        Ok(taken)
+    }
+
+    /// As [`Host::write`], but the send buffer shares the bytes, and takes all of `data` or
+    /// nothing once there is any room.
+    pub fn write_bytes(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        data: &Bytes,
+    ) -> Result<usize, Error> {
+        let room = self.writable(id)?;
+        let (slot, shared) = self.slot_and_shared(id)?;
+        let Some(s) = slot.connection.synchronized_mut() else { return Err(Error::WouldBlock) };
+        let taken = data.len().min(room);
+        if taken == 0 && !data.is_empty() || !s.send.buffer.push(data.slice(..taken), &mut shared.pool)
+        {
+            slot.connection.write_blocked = true;
+            return Err(Error::WouldBlock);
+        }
+        slot.connection.write_blocked |= taken < data.len();
+        self.settle(now, id.index);
+        Ok(taken)
+    }
+
+    /// As [`Host::write`], with the last byte taken marked urgent (RFC 9293 MUST-30; RFC 6093
+    /// advises against using it).
+    pub fn write_urgent(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        data: &[u8],
+    ) -> Result<usize, Error> {
+        let taken = self.write(now, id, data)?;
+        let (slot, _) = self.slot_and_shared(id)?;
+        if let Some(s) = slot.connection.synchronized_mut().filter(|_| taken > 0) {
+            s.send.urgent = Some(s.send.data_end());
+        }
+        Ok(taken)
+    }
+
+    /// Room in the send buffer, or why nothing may be written.
+    fn writable(&mut self, id: ConnectionId) -> Result<usize, Error> {
+        let (slot, _) = self.slot_and_shared(id)?;
+        let connection = &mut slot.connection;
+        if let Some(error) = connection.error.take() {
+            return Err(error);
+        }
+        match &connection.shape {
+            Shape::SynSent(_) | Shape::SynReceived(_) => {
+                connection.write_blocked = true;
+                Err(Error::WouldBlock)
+            }
+            Shape::Synchronized(s) if connection.state().can_send() => {
+                let capacity = connection.options.send_buffer_bytes as usize;
+                Ok(capacity.saturating_sub(s.send.buffer.len()))
+            }
+            Shape::Synchronized(_) | Shape::Ended(_) => Err(Error::BrokenPipe),
+        }
+    }
+
+    /// Moves received bytes into `out` and returns how many; 0 is the end of the stream (or an
+    /// empty `out`); [`Error::WouldBlock`] when there is nothing yet.
+    pub fn read(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        out: &mut [u8],
+    ) -> Result<usize, Error> {
+        let taken = self.peek(id, out);
+        if let Ok(n @ 1..) = taken {
+            self.consume(now, id, n)?;
+            return Ok(n);
+        }
+        if taken == Ok(0) && !out.is_empty() {
+            let (slot, _) = self.slot_and_shared(id)?;
+            if let Some(error) = slot.connection.error.take() {
+                return Err(error);
+            }
+        }
+        taken
+    }
+
+    /// As [`Host::read`], but the bytes stay.
+    pub fn peek(&self, id: ConnectionId, out: &mut [u8]) -> Result<usize, Error> {
+        let slot = self.slot(id)?;
+        match &slot.connection.shape {
+            Shape::SynSent(_) | Shape::SynReceived(_) => Err(Error::WouldBlock),
+            Shape::Ended(unread) => Ok(unread.peek(out)),
+            Shape::Synchronized(s) => match s.recv.buffer.peek(out) {
+                0 if !out.is_empty() && !s.recv.is_finished() => Err(Error::WouldBlock),
+                n => Ok(n),
+            },
+        }
+    }
+
+    /// Drops the first `n` bytes that can be read.
+    fn consume(&mut self, now: Instant, id: ConnectionId, n: usize) -> Result<(), Error> {
+        let (slot, shared) = self.slot_and_shared(id)?;
+        match &mut slot.connection.shape {
+            Shape::Ended(unread) => {
+                unread.consume(n, &mut shared.pool);
+                unread.trim(&mut shared.pool);
+            }
+            Shape::Synchronized(s) => {
+                s.recv.buffer.consume(n, &mut shared.pool);
+                if s.recv.assembler.is_empty() {
+                    s.recv.buffer.trim(&mut shared.pool);
+                }
+                let read_to = s.recv.nxt - s.recv.buffer.len() as u32;
+                s.recv.urgent = s.recv.urgent.filter(|urgent| urgent.after(read_to));
+                s.recv.window.on_read(n as u32, now, &mut shared.budget);
+                let unread = s.recv.buffer.len() as u32;
+                if s.recv.window.wants_update(s.recv.nxt, unread, s.recv.mss) {
+                    self.make_ready(id.index);
+                }
+            }
+            Shape::SynSent(_) | Shape::SynReceived(_) => {}
+        }
+        Ok(())
+    }
+
+    /// How many bytes, counted from the next to read, lie up to and with the last urgent one
+    /// (RFC 9293 MUST-33); `None` if there is no urgent data ahead.
+    pub fn urgent_mark(&self, id: ConnectionId) -> Option<u32> {
+        let recv = &self.slot(id).ok()?.connection.synchronized()?.recv;
+        let read_to = recv.nxt - recv.buffer.len() as u32;
+        recv.urgent.map(|urgent| urgent.since(read_to))
+    }
+
+    // ---- closing
+
+    /// Sends FIN after what was written; reading goes on.
+    pub fn shutdown_write(&mut self, now: Instant, id: ConnectionId) -> Result<(), Error> {
+        let (slot, _) = self.slot_and_shared(id)?;
+        match slot.connection.shape {
+            Shape::SynSent(_) | Shape::SynReceived(_) => slot.connection.close_early = true,
+            Shape::Synchronized(_) => slot.connection.queue_fin(),
+            Shape::Ended(_) => return Err(Error::NotConnected),
+        }
+        self.settle(now, id.index);
+        Ok(())
+    }
+
+    /// The user is done with the connection: it closes in the background (with unread data, or
+    /// linger zero, by RST). The name is dead afterwards.
+    pub fn close(&mut self, now: Instant, id: ConnectionId) {
+        if self.slots.is_current(id.index, id.generation) {
+            self.leave(now, id.index, false);
+        }
+    }
+
+    /// Resets the connection. The name is dead afterwards.
+    pub fn abort(&mut self, now: Instant, id: ConnectionId) {
+        if self.slots.is_current(id.index, id.generation) {
+            self.leave(now, id.index, true);
+        }
+    }
+
+    fn leave(&mut self, now: Instant, index: u32, reset: bool) {
+        let over_limit = self.orphans >= self.shared.limits.orphans;
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let connection = &mut slot.connection;
+        connection.orphan = true;
+        self.orphans += 1;
+        let mut cx = self.shared.context(now);
+        let is_live = connection.synchronized().is_some();
+        if over_limit && is_live && !reset {
+            cx.counters.orphans_over_limit += 1;
+        }
+        let unread = connection.synchronized().is_some_and(|s| !s.recv.buffer.is_empty());
+        let linger = connection.options.linger;
+        if reset || over_limit || unread || linger == Some(Duration::ZERO) || !is_live {
+            connection.abort(Error::ConnectionAborted, &mut cx);
+            if let Shape::Ended(unread) = &mut connection.shape {
+                unread.clear(cx.pool);
+            }
+        } else {
+            connection.queue_fin();
+            if let Some(limit) = linger {
+                connection.deadlines.set(Timer::Lifetime, now + limit);
+            }
+            if connection.state() == State::FinWait2 {
+                let limit = cx.config.fin_wait_2_timeout;
+                connection.deadlines.set(Timer::FinWait2, now + limit);
+            }
+        }
+        self.settle(now, index);
+        self.retire(index);
+    }
+
+    /// Frees the connection in slot `index` if it is finished.
+    pub(super) fn retire(&mut self, index: u32) {
+        if self.slots.get(index).is_some_and(|slot| slot.connection.is_finished()) {
+            self.free_connection(index);
+        }
+    }
+
+    // ---- asking
+
+    /// What is possible now.
+    pub fn readiness(&self, id: ConnectionId) -> Readiness {
+        let Ok(slot) = self.slot(id) else { return Readiness::CLOSED };
+        let connection = &slot.connection;
+        let mut ready = Readiness::EMPTY;
+        match &connection.shape {
+            Shape::SynSent(_) | Shape::SynReceived(_) => {}
+            Shape::Ended(_) => {
+                ready |= Readiness::READABLE | Readiness::WRITABLE | Readiness::CLOSED;
+            }
+            Shape::Synchronized(s) => {
+                if !s.recv.buffer.is_empty() || s.recv.is_finished() {
+                    ready |= Readiness::READABLE;
+                }
+                if s.send.buffer.len() < connection.options.send_buffer_bytes as usize {
+                    ready |= Readiness::WRITABLE;
+                }
+                if s.recv.urgent.is_some() {
+                    ready |= Readiness::URGENT;
+                }
+            }
+        }
+        ready
+    }
+
+    /// The error that ended the connection, once.
+    pub fn take_error(&mut self, id: ConnectionId) -> Option<Error> {
+        let (slot, _) = self.slot_and_shared(id).ok()?;
+        slot.connection.error.take()
+    }
+
+    /// The state; CLOSED for a name that is dead.
+    pub fn state(&self, id: ConnectionId) -> State {
+        self.slot(id).map_or(State::Closed, |slot| slot.connection.state())
+    }
+
+    /// Our end.
+    pub fn local_address(&self, id: ConnectionId) -> Result<SocketAddr, Error> {
+        Ok(self.slot(id)?.connection.tuple.local())
+    }
+
+    /// The peer's end.
+    pub fn peer_address(&self, id: ConnectionId) -> Result<SocketAddr, Error> {
+        Ok(self.slot(id)?.connection.tuple.remote())
+    }
+
+    /// The options in force.
+    pub fn options(&self, id: ConnectionId) -> Result<SocketOptions, Error> {
+        Ok(self.slot(id)?.connection.options)
+    }
+
+    /// Changes the options; what they allow to be sent leaves with the next `emit`.
+    pub fn set_options(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        options: SocketOptions,
+    ) -> Result<(), Error> {
+        let (slot, _) = self.slot_and_shared(id)?;
+        let keepalive_changed = slot.connection.options.keepalive != options.keepalive;
+        slot.connection.options = options;
+        if keepalive_changed && slot.connection.synchronized().is_some() {
+            slot.connection.start_keepalive(now);
+        }
+        self.settle(now, id.index);
+        Ok(())
+    }
+
+    /// What the connection says about itself.
+    pub fn info(&self, id: ConnectionId) -> Result<ConnectionInfo, Error> {
+        Ok(self.slot(id)?.connection.info(&self.shared.tcp))
+    }
+
+    /// The options that a new connection starts with.
+    pub(super) fn default_options(&self) -> SocketOptions {
+        let config = &self.shared.tcp;
+        SocketOptions {
+            nodelay: !config.nagle,
+            cork: false,
+            keepalive: None,
+            user_timeout: config.user_timeout,
+            linger: None,
+            traffic_class: 0,
+            send_buffer_bytes: config.send_buffer_bytes,
+        }
+    }
+
+    /// Every connection that has a name.
+    pub fn connection_ids(&self) -> Vec<ConnectionId> {
+        let named = self.slots.iter().filter(|(_, slot)| !slot.connection.orphan);
+        named
+            .map(|(index, _)| ConnectionId { index, generation: self.slots.generation(index) })
+            .collect()
+    }
+
+    fn slot(&self, id: ConnectionId) -> Result<&super::Slot, Error> {
+        if !self.slots.is_current(id.index, id.generation) {
+            return Err(NO_SUCH);
+        }
+        self.slots.get(id.index).filter(|slot| !slot.connection.orphan).ok_or(NO_SUCH)
+    }
+
+    fn slot_and_shared(
+        &mut self,
+        id: ConnectionId,
+    ) -> Result<(&mut super::Slot, &mut super::Shared), Error> {
+        self.slot(id)?;
+        let slot = self.slots.get_mut(id.index).ok_or(NO_SUCH)?;
+        Ok((slot, &mut self.shared))
+    }
+}
+
+/// The unspecified address and port of the version of `remote`: pass it to [`Host::connect`] to
+/// leave the choice to the host.
+#[allow(dead_code)]
+pub(crate) fn any_local(remote: &SocketAddr) -> SocketAddr {
+    match remote {
+        SocketAddr::V4(_) => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+        SocketAddr::V6(_) => SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0),
+    }
+}

@@ -1,0 +1,356 @@
+//! A TCP segment for us: to a connection, to the SYN cache, to TIME-WAIT, to a listener, or nobody.
+
+use super::Host;
+use super::output::Reply;
+use super::syn_cache::Due;
+use crate::event::{Event, ListenerId};
+use crate::frame::{RxChecksum, RxFrame};
+use crate::tcp::arrive::syn_sent::peer_mss;
+use crate::tcp::connection::{Residue, SynReceived, stamp_at};
+use crate::tcp::time_wait::{Record, Verdict};
+use crate::tcp::{Connection, Seq, Tuple};
+use crate::time::Instant;
+use crate::wire::ip;
+use crate::wire::options::{Options, Timestamps};
+use crate::wire::tcp::{Flags, Header, Segment, verify_checksum};
+
+/// A segment with what the host has found out about it.
+pub(super) struct Incoming<'a> {
+    pub(super) tuple: Tuple,
+    pub(super) hash: u64,
+    pub(super) segment: Segment<'a>,
+    /// Payload size of the segments joined into it.
+    piece: u16,
+}
+
+impl Host {
+    pub(super) fn on_tcp(&mut self, now: Instant, packet: &ip::Packet<'_>, frame: &RxFrame<'_>) {
+        let (source, destination) = (packet.source, packet.destination);
+        let trusted = frame.checksum == RxChecksum::Good;
+        if !trusted && !verify_checksum(packet.payload, source, destination) {
+            self.shared.counters.checksum_errors += 1;
+            return;
+        }
+        let segment = match Segment::parse(packet.payload) {
+            Ok(segment) => segment,
+            Err(reason) => return self.note_malformed(reason),
+        };
+        let tuple = Tuple {
+            local: destination,
+            local_port: segment.destination_port,
+            remote: source,
+            remote_port: segment.source_port,
+        };
+        let hash = self.hasher.hash(&tuple);
+        let incoming = Incoming { tuple, hash, segment, piece: frame.segment_size };
+        self.dispatch(now, &incoming);
+    }
+
+    fn dispatch(&mut self, now: Instant, incoming: &Incoming<'_>) {
+        let (hash, tuple) = (incoming.hash, &incoming.tuple);
+        if let Some(index) = self.find_connection(hash, tuple) {
+            return self.deliver(now, index, incoming);
+        }
+        self.shared.counters.segments_in += 1;
+        if let Some(entry) = self.syn_cache.find(hash, tuple) {
+            return self.on_half_open(now, entry, incoming);
+        }
+        if let Some(record) = self.time_wait.find(hash, tuple, now) {
+            return self.on_time_wait(now, record, incoming);
+        }
+        self.on_listen(now, incoming, None);
+    }
+
+    fn deliver(&mut self, now: Instant, index: u32, incoming: &Incoming<'_>) {
+        if let Some(slot) = self.slots.get_mut(index) {
+            let mut cx = self.shared.context(now);
+            slot.connection.on_segment(&mut cx, &incoming.segment, incoming.piece);
+        }
+        self.settle(now, index);
+    }
+
+    // ---- LISTEN: RFC 9293 §3.10.7.2
+
+    /// `isn_floor`: the SYN met a TIME-WAIT record, and the new ISN must lie beyond this.
+    fn on_listen(&mut self, now: Instant, incoming: &Incoming<'_>, isn_floor: Option<Seq>) {
+        let segment = &incoming.segment;
+        if segment.flags.contains(Flags::RST) {
+            return;
+        }
+        let listener = self.listeners.find(incoming.tuple.local, incoming.tuple.local_port);
+        let Some(listener) = listener else { return self.refuse(now, incoming) };
+        if segment.flags.contains(Flags::ACK) {
+            if !self.accept_cookie(now, incoming, listener) {
+                self.refuse(now, incoming);
+            }
+            return;
+        }
+        if !segment.flags.contains(Flags::SYN) {
+            return;
+        }
+        if self.listeners.get(listener).is_none_or(|listener| listener.is_full()) {
+            self.shared.counters.accept_overflows += 1;
+            return self.forget_reopening(incoming.hash, &incoming.tuple);
+        }
+        self.answer_syn(now, incoming, listener, isn_floor);
+    }
+
+    /// State or cookie: it is decided here, and never both. A SYN that meets a TIME-WAIT record
+    /// needs an ISN that a cookie cannot promise, so it gets state or nothing.
+    fn answer_syn(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        listener: ListenerId,
+        isn_floor: Option<Seq>,
+    ) {
+        let (hash, tuple) = (incoming.hash, incoming.tuple);
+        if self.syn_cache.is_full() {
+            match isn_floor {
+                None => self.send_cookie(now, incoming),
+                Some(_) => self.forget_reopening(hash, &tuple),
+            }
+            return;
+        }
+        let isn = self.isn(now, &tuple);
+        let iss = isn_floor.map_or(isn, |floor| isn.max(floor));
+        let syn = self.negotiate(incoming, iss);
+        let name = (listener.index, listener.generation);
+        let initial_rto = self.shared.tcp.initial_rto;
+        self.syn_cache.insert((tuple, hash), syn, name, now, initial_rto);
+        self.shared.counters.syn_cache_added += 1;
+        self.shared.counters.passive_opens += 1;
+        self.reply_syn_ack(now, &tuple, &syn);
+    }
+
+    pub(super) fn negotiate(&self, incoming: &Incoming<'_>, iss: Seq) -> SynReceived {
+        let (segment, config) = (&incoming.segment, &self.shared.tcp);
+        let options = &segment.options;
+        let ipv6 = incoming.tuple.remote.is_ipv6();
+        SynReceived {
+            iss,
+            irs: segment.seq,
+            peer_mss: peer_mss(options, ipv6, config.mss_min),
+            mss: self.announced_mss(ipv6),
+            window: segment.window,
+            peer_scale: options.window_scale.filter(|_| config.window_scaling).map(|s| s.min(14)),
+            sack: config.sack && options.sack_permitted,
+            stamp: options.timestamps.filter(|_| config.timestamps).map(|stamps| stamps.value),
+            stamp_offset: self.stamp_offset(&incoming.tuple),
+            attempts: 1,
+        }
+    }
+
+    /// RFC 9293 §3.10.7.1: a segment for nobody is answered with RST, unless it is one.
+    fn refuse(&mut self, now: Instant, incoming: &Incoming<'_>) {
+        let segment = &incoming.segment;
+        if segment.flags.contains(Flags::RST) {
+            return;
+        }
+        if !self.may_answer_stranger(now) {
+            self.shared.counters.replies_suppressed += 1;
+            return;
+        }
+        // An elicited RST never carries ACK with an acceptable number of its own: where the
+        // segment had ACK, RST takes its number from there (and that is what TIME-WAIT ignores).
+        let header = if segment.flags.contains(Flags::ACK) {
+            bare_header(&incoming.tuple, segment.ack, Seq(0), Flags::RST)
+        } else {
+            bare_header(&incoming.tuple, Seq(0), segment.end(), Flags::RST | Flags::ACK)
+        };
+        self.shared.counters.resets_to_strangers += 1;
+        self.reply(Reply::segment(&incoming.tuple, header));
+    }
+
+    // ---- SYN-RECEIVED, passive: RFC 9293 §3.10.7.4 for that state
+
+    fn on_half_open(&mut self, now: Instant, entry: u32, incoming: &Incoming<'_>) {
+        let Some(half_open) = self.syn_cache.get(entry).copied() else { return };
+        let (segment, syn) = (&incoming.segment, half_open.syn);
+        let rcv_nxt = syn.irs + 1;
+        let window = self.shared.tcp.initial_receive_window_bytes.min(65_535);
+        let stale = matches!((syn.stamp, segment.options.timestamps),
+            (Some(old), Some(new)) if (new.value.wrapping_sub(old) as i32) < 0);
+        // First: sequence number, and PAWS.
+        if !segment.seq.within(rcv_nxt, window) || stale {
+            if !segment.flags.contains(Flags::RST) {
+                self.repeat_syn_ack(now, &half_open.tuple, half_open.hash, &syn, segment);
+            }
+            return;
+        }
+        // Second: RST returns to LISTEN; RFC 5961 §3.2 wants it exactly at RCV.NXT.
+        if segment.flags.contains(Flags::RST) {
+            if segment.seq == rcv_nxt {
+                self.drop_half_open(entry);
+            } else {
+                self.repeat_syn_ack(now, &half_open.tuple, half_open.hash, &syn, segment);
+            }
+            return;
+        }
+        // Fourth: SYN. Fifth: ACK.
+        if segment.flags.contains(Flags::SYN) {
+            return self.repeat_syn_ack(now, &half_open.tuple, half_open.hash, &syn, segment);
+        }
+        if !segment.flags.contains(Flags::ACK) {
+            return;
+        }
+        if segment.ack != syn.iss + 1 {
+            return self.refuse(now, incoming);
+        }
+        let (index, generation) = half_open.listener;
+        let listener = ListenerId { index, generation };
+        if self.establish_passive(now, incoming, &syn, listener, half_open.answered) {
+            self.syn_cache.remove(entry);
+        }
+    }
+
+    /// A SYN repeated is answered as the first was; anything else unacceptable within the limit.
+    fn repeat_syn_ack(
+        &mut self,
+        now: Instant,
+        tuple: &Tuple,
+        hash: u64,
+        syn: &SynReceived,
+        segment: &Segment<'_>,
+    ) {
+        let is_the_syn = segment.flags.contains(Flags::SYN) && segment.seq == syn.irs;
+        if is_the_syn || self.shared.challenges.take(hash, now) {
+            self.reply_syn_ack(now, tuple, syn);
+        } else {
+            self.shared.counters.challenges_suppressed += 1;
+        }
+    }
+
+    fn drop_half_open(&mut self, entry: u32) {
+        if let Some(half_open) = self.syn_cache.remove(entry) {
+            self.shared.counters.failed_opens += 1;
+            self.forget_reopening(half_open.hash, &half_open.tuple);
+        }
+    }
+
+    /// The handshake is complete: makes the connection and puts it into the accept queue. False if
+    /// that is full; then the peer's ACK is as if it had been lost.
+    pub(super) fn establish_passive(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        syn: &SynReceived,
+        listener: ListenerId,
+        answered: Instant,
+    ) -> bool {
+        let full = self.listeners.get(listener).is_none_or(|listener| listener.is_full());
+        if full || self.slots.len() >= self.shared.limits.connections {
+            let counters = &mut self.shared.counters;
+            counters.accept_overflows += u64::from(full);
+            counters.connections_over_limit += u64::from(!full);
+            return false;
+        }
+        let segment = &incoming.segment;
+        let (tuple, hash) = (incoming.tuple, incoming.hash);
+        let options = self.default_options();
+        let window = u32::from(segment.window) << syn.peer_scale.unwrap_or(0);
+        let mut cx = self.shared.context(now);
+        let mut synchronized = syn.synchronize(&mut cx, window, segment.seq, segment.ack);
+        if syn.attempts == 1 && now > answered {
+            synchronized.send.rtt.on_sample(now.since(answered), 1);
+        }
+        cx.counters.established += 1;
+        let connection = Connection::accepted(tuple, hash, options, synchronized, now);
+        self.time_wait.remove(hash, &tuple);
+        let id = self.add_connection(connection);
+        if let Some(slot) = self.slots.get_mut(id.index) {
+            slot.accepting = Some(listener);
+        }
+        if let Some(listener) = self.listeners.get_mut(listener) {
+            listener.queue.push_back(id.index);
+        }
+        self.events.push_back(Event::Acceptable(listener));
+        self.deliver(now, id.index, incoming);
+        true
+    }
+
+    pub(super) fn on_syn_cache_time(&mut self, now: Instant) {
+        let initial_rto = self.shared.tcp.initial_rto;
+        while let Some(due) = self.syn_cache.due(now, initial_rto) {
+            match due {
+                Due::Answer(slot) => {
+                    let Some(half_open) = self.syn_cache.get(slot).copied() else { continue };
+                    self.shared.counters.retransmits += 1;
+                    self.reply_syn_ack(now, &half_open.tuple, &half_open.syn);
+                }
+                Due::Expired(half_open) => {
+                    self.shared.counters.syn_cache_expired += 1;
+                    self.shared.counters.failed_opens += 1;
+                    self.forget_reopening(half_open.hash, &half_open.tuple);
+                }
+            }
+        }
+    }
+
+    // ---- TIME-WAIT
+
+    fn on_time_wait(&mut self, now: Instant, record: Record, incoming: &Incoming<'_>) {
+        let verdict = self.time_wait.on_segment(
+            incoming.hash,
+            record,
+            &incoming.segment,
+            now,
+            &mut self.shared.challenges,
+            &mut self.shared.counters,
+        );
+        match verdict {
+            Verdict::Ignore | Verdict::Ended => {}
+            Verdict::Acknowledge => self.acknowledge_time_wait(now, &record),
+            Verdict::Reopen(isn_floor) => {
+                self.shared.counters.time_wait_reused += 1;
+                self.on_listen(now, incoming, Some(isn_floor));
+            }
+        }
+    }
+
+    fn acknowledge_time_wait(&mut self, now: Instant, record: &Record) {
+        let offset = self.stamp_offset(&record.tuple);
+        let timestamps =
+            record.stamp.map(|echo| Timestamps { value: stamp_at(now, offset), echo });
+        let header = Header {
+            window: record.window,
+            options: Options { timestamps, ..Options::default() },
+            ..bare_header(&record.tuple, record.snd_nxt, record.rcv_nxt, Flags::ACK)
+        };
+        self.reply(Reply::segment(&record.tuple, header));
+    }
+
+    pub(super) fn enter_time_wait(
+        &mut self,
+        now: Instant,
+        hash: u64,
+        tuple: Tuple,
+        residue: &Residue,
+    ) {
+        self.time_wait.enter(hash, tuple, residue, now, &mut self.shared.counters);
+        if residue.ack_due
+            && let Some(record) = self.time_wait.find(hash, &tuple, now)
+        {
+            self.acknowledge_time_wait(now, &record);
+        }
+    }
+
+    /// The handshake that met a TIME-WAIT record has come to nothing (RFC 9293 MAY-2).
+    fn forget_reopening(&mut self, hash: u64, tuple: &Tuple) {
+        self.time_wait.unmark(hash, tuple);
+    }
+}
+
+/// A header between the ends of `tuple`, without options, and with a closed window.
+pub(super) fn bare_header(tuple: &Tuple, seq: Seq, ack: Seq, flags: Flags) -> Header {
+    Header {
+        source_port: tuple.local_port,
+        destination_port: tuple.remote_port,
+        seq,
+        ack,
+        flags,
+        window: 0,
+        urgent: 0,
+        options: Options::default(),
+    }
+}

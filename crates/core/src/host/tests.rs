@@ -1,0 +1,4 @@
+//! Pairs of hosts in virtual time, over a wire without a link layer.
+
+mod pair;
+mod stream;

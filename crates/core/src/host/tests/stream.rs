@@ -1,0 +1,89 @@
+//! Opening, transferring and closing.
+
+use super::pair::{Pair, Side};
+use crate::error::Error;
+use crate::tcp::State;
+use crate::time::Duration;
+
+#[test]
+fn a_connection_opens_carries_data_both_ways_and_closes() {
+    let mut pair = Pair::new();
+    let (_, client, server) = pair.connected();
+    assert_eq!(pair.client.state(client), State::Established);
+    assert_eq!(pair.server.state(server), State::Established);
+    pair.transfer((Side::Client, client), (Side::Server, server), 100_000);
+    pair.transfer((Side::Server, server), (Side::Client, client), 1_000_000);
+    let now = pair.now;
+    pair.server.close(now, server);
+    pair.run_for(Duration::from_millis(100));
+    assert_eq!(pair.client.read(now, client, &mut [0; 10]), Ok(0));
+    assert_eq!(pair.client.state(client), State::CloseWait);
+    pair.client.close(now, client);
+    pair.run_for(Duration::from_secs(1));
+    assert_eq!((pair.client.connections(), pair.server.connections()), (0, 0));
+    assert_eq!((pair.client.time_wait_len(), pair.server.time_wait_len()), (0, 1));
+    assert_eq!((pair.client.pages_in_use(), pair.server.pages_in_use()), (0, 0));
+    assert_eq!(pair.client.receive_window_promised(), 0);
+    pair.run_for(Duration::from_secs(60));
+    assert_eq!(pair.server.time_wait_len(), 0);
+}
+
+#[test]
+fn response_ack_and_fin_leave_in_one_frame() {
+    let mut pair = Pair::new();
+    let (_, client, server) = pair.connected();
+    let now = pair.now;
+    pair.client.write(now, client, &[1; 100]).unwrap();
+    let mark = pair.log.len();
+    // The request arrives, and the application answers and closes before the host speaks.
+    pair.turn();
+    pair.now = now + pair.delay;
+    let now = pair.now;
+    let mut request = [0; 200];
+    let frames: std::vec::Vec<_> =
+        pair.log[mark..].iter().map(|(_, _, bytes)| bytes.clone()).collect();
+    for bytes in frames {
+        pair.server.on_frame(now, crate::RxFrame::plain(&bytes));
+    }
+    assert_eq!(pair.server.read(now, server, &mut request), Ok(100));
+    pair.server.write(now, server, &[2; 500]).unwrap();
+    pair.server.close(now, server);
+    let mark = pair.log.len();
+    pair.turn();
+    assert_eq!(pair.lines(mark)[0], "Server FP. 500", "{:?}", pair.lines(mark));
+    assert_eq!(pair.lines(mark).len(), 1);
+}
+
+#[test]
+fn nobody_listening_refuses() {
+    let mut pair = Pair::new();
+    let any = "0.0.0.0:0".parse().unwrap();
+    let now = pair.now;
+    let client = pair.client.connect(now, any, "10.0.0.2:81".parse().unwrap()).unwrap();
+    pair.run_for(Duration::from_millis(50));
+    assert_eq!(pair.client.take_error(client), Some(Error::ConnectionRefused));
+}
+
+/// Both directions lose `percent` of the packets, by a fixed sequence.
+fn lossy(pair: &mut Pair, percent: u32, seed: u64) {
+    let mut rng = crate::rng::Rng::from_seed(seed);
+    pair.filter = Some(alloc::boxed::Box::new(move |_, _| rng.below(100) >= percent));
+}
+
+#[test]
+fn everything_arrives_under_loss_with_sack_and_without() {
+    for sack in [true, false] {
+        for percent in [1, 5, 20] {
+            let mut configs = [super::pair::config("10.0.0.1"), super::pair::config("10.0.0.2")];
+            configs[1].tcp.sack = sack;
+            let [client, server] = configs;
+            let mut pair = Pair::with(client, server);
+            let (_, client, server) = pair.connected();
+            lossy(&mut pair, percent, 7 + u64::from(percent));
+            let took =
+                pair.transfer((Side::Server, server), (Side::Client, client), 2_000_000);
+            let timeouts = pair.server.info(server).unwrap().timeouts;
+            std::eprintln!("sack {sack} loss {percent}%: {took:?}, {timeouts} timeouts");
+        }
+    }
+}
