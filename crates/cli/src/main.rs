@@ -1,2 +1,47 @@
-//! The program `lightwait`.
-fn main() {}
+//! The program `lightwait`: what was typed ([`args`]) becomes a checked plan ([`plan`]), which is
+//! carried out ([`serve`]).
+#![forbid(unsafe_code)]
+
+mod args;
+mod failure;
+mod log;
+mod plan;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use args::{Command, CommandLine};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("lightwait: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+fn run() -> Result<(), Failure> {
+    let line = match CommandLine::try_parse() {
+        Ok(line) => line,
+        Err(error)
+            if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
+        {
+            // A closed output is the reader's choice.
+            let _ = error.print();
+            return Ok(());
+        }
+        Err(error) => return Err(Failure::Usage(failure::usage_line(&error))),
+    };
+    match line.command {
+        Command::Serve(args) => {
+            let plan = plan::Plan::new(&args)?;
+            let _ = plan;
+            Ok(())
+        }
+    }
+}

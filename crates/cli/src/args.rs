@@ -1,0 +1,115 @@
+//! What was typed: the flags and their help, in one definition.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+use lightwait_core::host::address::Cidr;
+use lightwait_netem::LinkConfig;
+
+/// A user-level TCP/IP stack, and an HTTP server on it.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "lightwait", version, max_term_width = 100)]
+pub(crate) struct CommandLine {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Command {
+    Serve(ServeArgs),
+}
+
+/// Serve a directory over HTTP, on our own TCP/IP stack.
+///
+/// Without a device the built-in bridge is used: an ordinary listening socket on 127.0.0.1:8080 is
+/// joined, through a client stack and an in-memory wire, to the server stack. No privileges.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// The directory to serve
+    #[arg(default_value = ".")]
+    pub(crate) dir: PathBuf,
+
+    /// Where the bridge listens on the kernel's stack [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR", help_heading = "Bridge")]
+    pub(crate) listen: Option<SocketAddr>,
+
+    /// Serve on a TAP interface of that name, made if there is none
+    #[arg(long, value_name = "NAME", help_heading = "Device", conflicts_with = "af_packet")]
+    pub(crate) tap: Option<String>,
+
+    /// Serve on an existing interface, by a packet socket
+    #[arg(long, value_name = "IFACE", help_heading = "Device")]
+    pub(crate) af_packet: Option<String>,
+
+    /// Our address and its prefix, such as 10.9.0.2/24 or fd00::2/64; may be repeated
+    #[arg(long, value_name = "A/N", help_heading = "Device")]
+    pub(crate) ip: Vec<Cidr>,
+
+    /// The kernel's address at its end of the TAP [default: the first of our subnet that is not ours]
+    #[arg(long, value_name = "A/N", help_heading = "Device")]
+    pub(crate) host_ip: Vec<Cidr>,
+
+    /// Next hop for what is not on-link; once for each IP version
+    #[arg(long, value_name = "A", help_heading = "Device")]
+    pub(crate) gateway: Vec<IpAddr>,
+
+    /// Largest IP packet on the TAP, in bytes [default: 1500]
+    #[arg(long, value_name = "BYTES", help_heading = "Device")]
+    pub(crate) mtu: Option<u16>,
+
+    /// The port to serve on [default: 80 on a device, 8080 through the bridge]
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
+
+    /// Shards, each with a thread of its own; this version runs one
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) shards: usize,
+
+    /// Do not list directories that have no index
+    #[arg(long, help_heading = "Files")]
+    pub(crate) no_listing: bool,
+
+    /// Serve and list names that start with a dot, too
+    #[arg(long, help_heading = "Files")]
+    pub(crate) hidden: bool,
+
+    /// What to serve for a directory
+    #[arg(long, value_name = "NAME", default_value = "index.html", help_heading = "Files")]
+    pub(crate) index: String,
+
+    /// Write every frame of the device, or of the bridge's wire, to a pcapng file
+    #[arg(long, value_name = "FILE", help_heading = "Watching")]
+    pub(crate) pcap: Option<PathBuf>,
+
+    /// Print a line for each frame
+    #[arg(long, help_heading = "Watching")]
+    pub(crate) trace: bool,
+
+    /// Lose, delay, reorder, … frames both ways: loss=1%,reorder=5%,delay=30ms,rate=100Mbit,seed=7
+    #[arg(long, value_name = "SPEC", help_heading = "Watching")]
+    pub(crate) fault: Option<LinkConfig>,
+
+    /// Log one JSON object a line, for programs
+    #[arg(long, help_heading = "Watching")]
+    pub(crate) json: bool,
+
+    /// Log connections' failures as well
+    #[arg(short, long, action = ArgAction::Count, help_heading = "Watching")]
+    pub(crate) verbose: u8,
+
+    /// Do not log requests
+    #[arg(short, long, conflicts_with = "verbose", help_heading = "Watching")]
+    pub(crate) quiet: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        CommandLine::command().debug_assert();
+    }
+}

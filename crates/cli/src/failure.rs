@@ -1,0 +1,155 @@
+//! What can go wrong, as a person should read it: what, where, and what to do about it.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+
+/// Why the program ends without having done what it should.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The command line is wrong; the text is one line.
+    Usage(String),
+    /// The directory cannot be served.
+    Directory(PathBuf, io::Error),
+    /// The kernel does not let us listen there.
+    Listen(SocketAddr, io::Error),
+    /// The device cannot be opened; its own text says what to do.
+    Device(String, io::Error),
+    /// A file cannot be written.
+    Output(PathBuf, io::Error),
+    /// The stack cannot be started, or its device failed.
+    Stack(io::Error),
+}
+
+impl Failure {
+    /// 2 for a bad command line, 1 for everything else.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Failure::Usage(_) => ExitCode::from(2),
+            _ => ExitCode::FAILURE,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Usage(text) => {
+                write!(f, "{text} (see `lightwait serve --help`)")
+            }
+            Failure::Directory(path, error) => {
+                let path = path.display();
+                match error.kind() {
+                    io::ErrorKind::NotFound => {
+                        write!(f, "{path}: no such directory; name one that exists")
+                    }
+                    io::ErrorKind::NotADirectory => {
+                        write!(f, "{path}: not a directory; name the one that holds it")
+                    }
+                    io::ErrorKind::PermissionDenied => {
+                        write!(f, "{path}: no permission to read it; see `ls -ld {path}`")
+                    }
+                    _ => write!(f, "{path}: {error}"),
+                }
+            }
+            Failure::Listen(address, error) => listen(f, *address, error),
+            Failure::Device(name, error) => write!(f, "{name}: {error}"),
+            Failure::Output(path, error) => {
+                write!(f, "{}: cannot be written: {error}", path.display())
+            }
+            Failure::Stack(error) => write!(f, "the stack stopped: {error}"),
+        }
+    }
+}
+
+fn listen(f: &mut fmt::Formatter<'_>, address: SocketAddr, error: &io::Error) -> fmt::Result {
+    let port = address.port();
+    match error.kind() {
+        io::ErrorKind::AddrInUse => write!(
+            f,
+            "{address}: the port is taken; choose another with --port, or see who has it: \
+             `ss -ltnp sport = :{port}`"
+        ),
+        io::ErrorKind::PermissionDenied => write!(
+            f,
+            "{address}: ports below 1024 need CAP_NET_BIND_SERVICE; choose another with --port, such \
+             as --port 8080"
+        ),
+        io::ErrorKind::AddrNotAvailable => {
+            write!(f, "{address}: not an address of this machine; `ip addr` shows those that are")
+        }
+        _ => write!(f, "{address}: cannot listen: {error}"),
+    }
+}
+
+/// What clap has to say about a command line, as one line.
+pub(crate) fn usage_line(error: &clap::Error) -> String {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return "say what to do: `lightwait serve` serves this directory".to_owned();
+    }
+    let text = error.render().to_string();
+    let body = text.split("\n\nUsage:").next().unwrap_or(&text);
+    let words: Vec<&str> = body.split_whitespace().collect();
+    let line = words.join(" ");
+    let line = line.strip_prefix("error: ").unwrap_or(&line);
+    line.split(" For more information, try").next().unwrap_or(line).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::CommandLine;
+    use clap::Parser;
+
+    fn line(words: &str) -> String {
+        let words = std::iter::once("lightwait").chain(words.split_whitespace());
+        usage_line(&CommandLine::try_parse_from(words).unwrap_err())
+    }
+
+    #[test]
+    fn a_bad_command_line_is_one_line_that_helps() {
+        for (words, help) in [
+            ("serve --tapp t", "--tap"),
+            ("serve --ip 10.0.0.2", "such as 10.9.0.2/24"),
+            ("serve --listen 8080", "8080"),
+            ("serve --fault loss=2", "loss=2"),
+            ("serve --tap a --af-packet b", "cannot be used with"),
+            ("serve --port 70000", "65535"),
+            ("serve a b", "unexpected argument 'b'"),
+            ("server", "serve"),
+            ("", "serve"),
+        ] {
+            let line = line(words);
+            assert!(!line.contains('\n') && line.contains(help), "{words}: {line}");
+            assert!(!line.starts_with("error") && !line.contains("For more information"), "{line}");
+        }
+    }
+
+    #[test]
+    fn failures_say_what_to_do() {
+        let of = |kind: io::ErrorKind| io::Error::from(kind);
+        let at: SocketAddr = "127.0.0.1:80".parse().unwrap();
+        for (failure, help) in [
+            (Failure::Directory("site".into(), of(io::ErrorKind::NotFound)), "no such directory"),
+            (Failure::Directory("f".into(), of(io::ErrorKind::NotADirectory)), "not a directory"),
+            (Failure::Listen(at, of(io::ErrorKind::AddrInUse)), "ss -ltnp sport = :80"),
+            (Failure::Listen(at, of(io::ErrorKind::PermissionDenied)), "--port 8080"),
+            (Failure::Listen(at, of(io::ErrorKind::AddrNotAvailable)), "ip addr"),
+            (Failure::Usage("--mtu 1".to_owned()), "--help"),
+        ] {
+            let text = failure.to_string();
+            assert!(text.contains(help) && !text.contains('\n'), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bad_command_line_and_a_failure_have_their_own_status() {
+        let code = |failure: Failure| format!("{:?}", failure.exit_code());
+        assert_eq!(code(Failure::Usage(String::new())), format!("{:?}", ExitCode::from(2)));
+        assert_eq!(code(Failure::Stack(io::Error::other(""))), format!("{:?}", ExitCode::from(1)));
+    }
+}

@@ -1,0 +1,241 @@
+//! Log lines, for people or for programs.
+//!
+//! A thread of its own writes them: a terminal that stands still must not stop a shard. When it
+//! falls too far behind, lines are dropped, counted, and the count is logged.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::SystemTime;
+
+use lightwait_http::Access;
+use serde_json::json;
+
+/// Lines that may wait for the writer.
+const WAITING_LINES: usize = 8192;
+
+/// Something worth a line.
+#[derive(Clone, Debug)]
+pub(crate) enum Record {
+    /// The server is ready.
+    Serving { directory: String, urls: Vec<String>, stack: &'static str },
+    /// A response is over.
+    Access(Access),
+    /// A connection ended in an error.
+    Failed { peer: SocketAddr, error: String },
+    /// A stop was asked for; so many connections have to finish.
+    Stopping { connections: usize },
+    /// All is over.
+    Stopped { unfinished: usize },
+    /// Lines that found no room.
+    Dropped { lines: u64 },
+}
+
+/// Where records go. Clones share one writer.
+#[derive(Clone, Debug)]
+pub(crate) struct Log {
+    sender: SyncSender<(SystemTime, Record)>,
+    dropped: Arc<AtomicU64>,
+}
+
+/// The thread that writes; ends when every [`Log`] is dropped.
+#[derive(Debug)]
+pub(crate) struct Writer(JoinHandle<()>);
+
+impl Log {
+    /// Starts a writer of lines to `out`.
+    pub(crate) fn start(json: bool, out: impl Write + Send + 'static) -> io::Result<(Log, Writer)> {
+        let (sender, receiver) = sync_channel(WAITING_LINES);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let count = dropped.clone();
+        let builder = std::thread::Builder::new().name("log".to_owned());
+        let thread = builder.spawn(move || write_all(&receiver, &count, json, out))?;
+        Ok((Log { sender, dropped }, Writer(thread)))
+    }
+
+    /// Logs a record of this moment, or counts it if the writer is too far behind.
+    pub(crate) fn write(&self, record: Record) {
+        if self.sender.try_send((SystemTime::now(), record)).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Writer {
+    /// Waits until everything is written. Every [`Log`] must be gone.
+    pub(crate) fn finish(self) {
+        // It panics only if formatting does; then that has been said already.
+        let _ = self.0.join();
+    }
+}
+
+fn write_all(
+    receiver: &Receiver<(SystemTime, Record)>,
+    dropped: &AtomicU64,
+    json: bool,
+    out: impl Write,
+) {
+    let mut out = io::BufWriter::new(out);
+    let line =
+        |time, record: &Record| if json { machine(time, record) } else { human(time, record) };
+    while let Ok((time, record)) = receiver.recv() {
+        // Who closed our output does not want to read any more; serving goes on.
+        let _ = writeln!(out, "{}", line(time, &record));
+        let mut waiting = receiver.try_iter().take(WAITING_LINES);
+        for (time, record) in &mut waiting {
+            let _ = writeln!(out, "{}", line(time, &record));
+        }
+        let lines = dropped.swap(0, Ordering::Relaxed);
+        if lines > 0 {
+            let _ = writeln!(out, "{}", line(SystemTime::now(), &Record::Dropped { lines }));
+        }
+        let _ = out.flush();
+    }
+}
+
+/// A line for people.
+fn human(time: SystemTime, record: &Record) -> String {
+    match record {
+        Record::Serving { directory, urls, stack } => {
+            let urls = urls.join(" and ");
+            format!("Serving {directory} at {urls} ({stack}). Ctrl-C stops.")
+        }
+        Record::Access(access) => {
+            let date = httpdate::fmt_http_date(time);
+            // `Sun, 06 Nov 1994 08:49:37 GMT`: the clock's part.
+            let clock = date.get(17..25).unwrap_or(&date);
+            format!(
+                "{clock} {} {} {} {} {} B {:.1} ms{}",
+                access.peer.ip(),
+                access.method,
+                access.target,
+                access.status.as_u16(),
+                access.body_bytes,
+                access.duration.as_secs_f64() * 1e3,
+                if access.complete { "" } else { " (cut short)" },
+            )
+        }
+        Record::Failed { peer, error } => format!("{peer}: {error}"),
+        Record::Stopping { connections: 0 } => "Stopping.".to_owned(),
+        Record::Stopping { connections } => {
+            format!("Stopping: {connections} connections may finish. Ctrl-C again stops at once.")
+        }
+        Record::Stopped { unfinished: 0 } => "Stopped.".to_owned(),
+        Record::Stopped { unfinished } => format!("Stopped; {unfinished} connections were cut."),
+        Record::Dropped { lines } => {
+            format!("({lines} log lines were dropped: output is too slow)")
+        }
+    }
+}
+
+/// A JSON object for programs, on one line; times in seconds since 1970 and in microseconds.
+fn machine(time: SystemTime, record: &Record) -> String {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let mut object = match record {
+        Record::Serving { directory, urls, stack } => {
+            json!({ "event": "serving", "directory": directory, "urls": urls, "stack": stack })
+        }
+        Record::Access(access) => json!({
+            "event": "access",
+            "peer": access.peer.to_string(),
+            "method": access.method.as_str(),
+            "target": access.target,
+            "status": access.status.as_u16(),
+            "body_bytes": access.body_bytes,
+            "complete": access.complete,
+            "duration_us": u64::try_from(access.duration.as_micros()).unwrap_or(u64::MAX),
+        }),
+        Record::Failed { peer, error } => {
+            json!({ "event": "failed", "peer": peer.to_string(), "error": error })
+        }
+        Record::Stopping { connections } => {
+            json!({ "event": "stopping", "connections": connections })
+        }
+        Record::Stopped { unfinished } => json!({ "event": "stopped", "unfinished": unfinished }),
+        Record::Dropped { lines } => json!({ "event": "dropped", "lines": lines }),
+    };
+    object["time_s"] = json!(since.as_secs_f64());
+    object.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    fn access(complete: bool) -> Record {
+        let request = "GET".parse().unwrap();
+        Record::Access(Access {
+            peer: "192.0.2.1:5".parse().unwrap(),
+            method: request,
+            target: "/a?\"b".to_owned(),
+            status: Default::default(),
+            body_bytes: 12,
+            complete,
+            duration: Duration::from_micros(1500),
+        })
+    }
+
+    #[test]
+    fn people_read_one_short_line() {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(3_661);
+        assert_eq!(human(time, &access(true)), "01:01:01 192.0.2.1 GET /a?\"b 200 12 B 1.5 ms");
+        assert!(human(time, &access(false)).ends_with("ms (cut short)"));
+    }
+
+    #[test]
+    fn programs_read_one_object() {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(2);
+        let line = machine(time, &access(true));
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert!(!line.contains('\n'));
+        assert_eq!((&value["target"], &value["status"]), (&json!("/a?\"b"), &json!(200)));
+        assert_eq!((&value["duration_us"], &value["time_s"]), (&json!(1500), &json!(2.0)));
+        assert_eq!(value["peer"], json!("192.0.2.1:5"));
+    }
+
+    /// Output that two threads can look at, and one can stop.
+    #[derive(Clone, Default)]
+    struct Page(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Page {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn everything_is_written_before_the_end() {
+        let page = Page::default();
+        let (log, writer) = Log::start(false, page.clone()).unwrap();
+        for _ in 0..100 {
+            log.write(access(true));
+        }
+        drop(log);
+        writer.finish();
+        assert_eq!(page.0.lock().unwrap().iter().filter(|byte| **byte == b'\n').count(), 100);
+    }
+
+    #[test]
+    fn a_writer_that_stands_still_stops_nobody_and_the_loss_is_told() {
+        let page = Page::default();
+        let (log, writer) = Log::start(true, page.clone()).unwrap();
+        let held = page.0.lock().unwrap();
+        for _ in 0..3 * WAITING_LINES {
+            log.write(access(true));
+        }
+        drop(held);
+        drop(log);
+        writer.finish();
+        let text = String::from_utf8(page.0.lock().unwrap().clone()).unwrap();
+        assert!(text.contains("\"event\":\"dropped\""));
+        assert!(text.lines().count() < 3 * WAITING_LINES);
+    }
+}

@@ -1,0 +1,259 @@
+//! From what was typed to what will be done: checked as a whole, before anything is opened.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use lightwait_core::host::address::Cidr;
+use lightwait_http::FilesConfig;
+use lightwait_netem::LinkConfig;
+
+use crate::args::ServeArgs;
+use crate::failure::Failure;
+
+/// Everything `lightwait serve` needs to know.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) directory: PathBuf,
+    pub(crate) files: FilesConfig,
+    pub(crate) stack: Stack,
+    pub(crate) watch: Watch,
+    pub(crate) log: LogPlan,
+}
+
+/// Where the stack stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stack {
+    /// Behind an ordinary listening socket.
+    Bridge {
+        /// The kernel's address.
+        listen: SocketAddr,
+    },
+    /// On a device of its own.
+    Device {
+        device: DevicePlan,
+        /// Our addresses; at least one.
+        addresses: Vec<Cidr>,
+        /// At most one for each IP version.
+        gateways: Vec<IpAddr>,
+        port: u16,
+    },
+}
+
+/// Which device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DevicePlan {
+    Tap {
+        name: String,
+        mtu: u16,
+        /// The kernel's addresses at its end.
+        host_addresses: Vec<Cidr>,
+    },
+    AfPacket {
+        interface: String,
+    },
+}
+
+/// Who looks at the frames, and what happens to them.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch {
+    pub(crate) pcap: Option<PathBuf>,
+    pub(crate) trace: bool,
+    pub(crate) fault: Option<LinkConfig>,
+}
+
+/// What is logged, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogPlan {
+    pub(crate) json: bool,
+    /// A line for each response.
+    pub(crate) requests: bool,
+    /// A line for each connection that failed.
+    pub(crate) failures: bool,
+}
+
+const BRIDGE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+const DEVICE_PORT: u16 = 80;
+const TAP_MTU: u16 = 1500;
+/// RFC 791 §3.2 and RFC 8200 §5: what every host must be able to take.
+const LEAST_MTU_V4: u16 = 576;
+const LEAST_MTU_V6: u16 = 1280;
+
+impl Plan {
+    /// The plan, or one line that says which flag is wrong and what would be right.
+    pub(crate) fn new(args: &ServeArgs) -> Result<Plan, Failure> {
+        if args.shards != 1 {
+            return Err(usage(format!("--shards {}: this version runs one shard", args.shards)));
+        }
+        if args.index.is_empty() || args.index.contains('/') {
+            return Err(usage(format!("--index {:?}: give a file's name, no path", args.index)));
+        }
+        let files = FilesConfig {
+            listing: !args.no_listing,
+            hidden: args.hidden,
+            index: args.index.clone(),
+            ..FilesConfig::default()
+        };
+        let watch = Watch { pcap: args.pcap.clone(), trace: args.trace, fault: args.fault.clone() };
+        let log = LogPlan { json: args.json, requests: !args.quiet, failures: args.verbose > 0 };
+        Ok(Plan { directory: args.dir.clone(), files, stack: stack(args)?, watch, log })
+    }
+}
+
+fn usage(text: String) -> Failure {
+    Failure::Usage(text)
+}
+
+fn stack(args: &ServeArgs) -> Result<Stack, Failure> {
+    if args.tap.is_none() && args.af_packet.is_none() {
+        return bridge(args);
+    }
+    if args.listen.is_some() {
+        let text = "--listen is the bridge's; on a device give --ip and --port instead";
+        return Err(usage(text.to_owned()));
+    }
+    let addresses = addresses(&args.ip)?;
+    let gateways = gateways(&args.gateway, &addresses)?;
+    let port = match args.port {
+        Some(0) => return Err(usage("--port 0: give a port from 1 to 65535".to_owned())),
+        given => given.unwrap_or(DEVICE_PORT),
+    };
+    let device = match (&args.tap, &args.af_packet) {
+        (Some(name), _) => tap(args, name, &addresses)?,
+        (None, Some(interface)) => af_packet(args, interface)?,
+        (None, None) => return bridge(args),
+    };
+    Ok(Stack::Device { device, addresses, gateways, port })
+}
+
+fn bridge(args: &ServeArgs) -> Result<Stack, Failure> {
+    let given = [
+        ("--ip", !args.ip.is_empty()),
+        ("--host-ip", !args.host_ip.is_empty()),
+        ("--gateway", !args.gateway.is_empty()),
+        ("--mtu", args.mtu.is_some()),
+    ];
+    if let Some((flag, _)) = given.iter().find(|(_, given)| *given) {
+        let text = format!("{flag} needs a device: give --tap NAME or --af-packet IFACE as well");
+        return Err(usage(text));
+    }
+    let listen = match (args.listen, args.port) {
+        (Some(_), Some(_)) => {
+            return Err(usage("--listen says the port already: leave out --port".to_owned()));
+        }
+        (Some(listen), None) => listen,
+        (None, port) => SocketAddr::new(BRIDGE.ip(), port.unwrap_or(BRIDGE.port())),
+    };
+    Ok(Stack::Bridge { listen })
+}
+
+fn tap(args: &ServeArgs, name: &str, addresses: &[Cidr]) -> Result<DevicePlan, Failure> {
+    let mtu = args.mtu.unwrap_or(TAP_MTU);
+    let v6 = addresses.iter().any(|cidr| cidr.address().is_ipv6());
+    let least = if v6 { LEAST_MTU_V6 } else { LEAST_MTU_V4 };
+    if mtu < least {
+        return Err(usage(format!("--mtu {mtu}: at least {least}")));
+    }
+    let host_addresses = if args.host_ip.is_empty() {
+        host_addresses(addresses)
+    } else {
+        for host in &args.host_ip {
+            check_host_address(*host, addresses)?;
+        }
+        args.host_ip.clone()
+    };
+    Ok(DevicePlan::Tap { name: name.to_owned(), mtu, host_addresses })
+}
+
+fn af_packet(args: &ServeArgs, interface: &str) -> Result<DevicePlan, Failure> {
+    let flags = [("--mtu", args.mtu.is_some()), ("--host-ip", !args.host_ip.is_empty())];
+    if let Some((flag, _)) = flags.iter().find(|(_, given)| *given) {
+        let text =
+            format!("{flag} is for --tap; an existing interface has its own (ip link, ip addr)");
+        return Err(usage(text));
+    }
+    Ok(DevicePlan::AfPacket { interface: interface.to_owned() })
+}
+
+/// Our addresses, each one a host can have.
+fn addresses(given: &[Cidr]) -> Result<Vec<Cidr>, Failure> {
+    if given.is_empty() {
+        let text = "a device needs an address: give --ip A/N, such as --ip 10.9.0.2/24";
+        return Err(usage(text.to_owned()));
+    }
+    for (index, cidr) in given.iter().enumerate() {
+        if let Some(why) = unfit(*cidr) {
+            return Err(usage(format!("--ip {cidr}: {why}")));
+        }
+        if given[..index].iter().any(|other| other.address() == cidr.address()) {
+            return Err(usage(format!("--ip {cidr}: given twice")));
+        }
+    }
+    Ok(given.to_vec())
+}
+
+/// Why no host can have this address on this subnet; `None` if one can.
+fn unfit(cidr: Cidr) -> Option<&'static str> {
+    let address = cidr.address();
+    let point_to_point = if address.is_ipv4() { 31 } else { 127 };
+    if address.is_unspecified() || address.is_multicast() {
+        Some("not an address that a host can have")
+    } else if address.is_loopback() {
+        Some("loopback addresses never leave a host")
+    } else if cidr.broadcast().is_some_and(|broadcast| IpAddr::V4(broadcast) == address) {
+        Some("this is the subnet's broadcast address")
+    } else if cidr.prefix_len() < point_to_point && cidr.nth(0) == address {
+        Some("this is the subnet itself: give an address in it")
+    } else {
+        None
+    }
+}
+
+/// One address for the kernel's end in each subnet of ours that has another.
+fn host_addresses(addresses: &[Cidr]) -> Vec<Cidr> {
+    let mut chosen: Vec<Cidr> = Vec::new();
+    for ours in addresses {
+        let served = chosen.iter().any(|host| ours.contains(host.address()));
+        chosen.extend(first_other(*ours, addresses).filter(|_| !served));
+    }
+    chosen
+}
+
+/// The first address of a subnet that a host can have and that is not ours.
+fn first_other(ours: Cidr, addresses: &[Cidr]) -> Option<Cidr> {
+    let candidates = ours.size().min(addresses.len() as u128 + 2);
+    (0..candidates).filter_map(|index| Cidr::new(ours.nth(index), ours.prefix_len())).find(|cidr| {
+        unfit(*cidr).is_none() && addresses.iter().all(|a| a.address() != cidr.address())
+    })
+}
+
+fn check_host_address(host: Cidr, addresses: &[Cidr]) -> Result<(), Failure> {
+    let why = if let Some(why) = unfit(host) {
+        why
+    } else if addresses.iter().any(|ours| ours.address() == host.address()) {
+        "this is our own address: the kernel's end needs another"
+    } else if !addresses.iter().any(|ours| ours.contains(host.address())) {
+        "not in the subnet of any --ip"
+    } else {
+        return Ok(());
+    };
+    Err(usage(format!("--host-ip {host}: {why}")))
+}
+
+fn gateways(given: &[IpAddr], addresses: &[Cidr]) -> Result<Vec<IpAddr>, Failure> {
+    for (index, gateway) in given.iter().enumerate() {
+        let why = if given[..index].iter().any(|other| other.is_ipv4() == gateway.is_ipv4()) {
+            "one gateway for each IP version"
+        } else if addresses.iter().any(|ours| ours.address() == *gateway) {
+            "this is our own address"
+        } else if !addresses.iter().any(|ours| ours.contains(*gateway)) {
+            "not in the subnet of any --ip, so it cannot be reached"
+        } else {
+            continue;
+        };
+        return Err(usage(format!("--gateway {gateway}: {why}")));
+    }
+    Ok(given.to_vec())
+}
+
+#[cfg(test)]
+mod tests;

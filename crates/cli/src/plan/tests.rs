@@ -1,0 +1,168 @@
+use super::*;
+use crate::args::{Command, CommandLine};
+use clap::Parser;
+
+fn plan(line: &str) -> Result<Plan, Failure> {
+    let words = ["lightwait", "serve"].into_iter().chain(line.split_whitespace());
+    let Command::Serve(args) = CommandLine::try_parse_from(words).expect(line).command;
+    Plan::new(&args)
+}
+
+fn stack_of(line: &str) -> Stack {
+    plan(line).unwrap_or_else(|failure| panic!("{line}: {failure}")).stack
+}
+
+fn refusal(line: &str) -> String {
+    match plan(line) {
+        Err(Failure::Usage(text)) => text,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+fn cidrs(texts: &[&str]) -> Vec<Cidr> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+/// The kernel's addresses that a TAP gets.
+fn host_addresses(line: &str) -> Vec<Cidr> {
+    match stack_of(&format!("--tap t {line}")) {
+        Stack::Device { device: DevicePlan::Tap { host_addresses, .. }, .. } => host_addresses,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn with_nothing_said_the_bridge_serves_this_directory() {
+    let plan = plan("").unwrap();
+    assert_eq!(plan.directory, PathBuf::from("."));
+    assert_eq!(plan.stack, Stack::Bridge { listen: "127.0.0.1:8080".parse().unwrap() });
+    assert!(plan.files.listing && !plan.files.hidden && plan.files.index == "index.html");
+    assert_eq!(plan.log, LogPlan { json: false, requests: true, failures: false });
+    assert!(plan.watch.pcap.is_none() && !plan.watch.trace && plan.watch.fault.is_none());
+}
+
+#[test]
+fn the_bridge_listens_where_it_is_told() {
+    let at = |text: &str| Stack::Bridge { listen: text.parse().unwrap() };
+    assert_eq!(stack_of("--listen [::1]:0"), at("[::1]:0"));
+    assert_eq!(stack_of("--port 9000"), at("127.0.0.1:9000"));
+    assert!(refusal("--listen 127.0.0.1:1 --port 2").contains("--port"));
+}
+
+#[test]
+fn flags_of_a_device_need_one() {
+    for line in ["--ip 10.0.0.2/24", "--host-ip 10.0.0.1/24", "--gateway 10.0.0.1", "--mtu 1500"] {
+        let text = refusal(line);
+        let flag = line.split(' ').next().unwrap();
+        assert!(text.starts_with(flag) && text.contains("--tap NAME"), "{text}");
+    }
+    assert!(refusal("--tap t --ip 10.0.0.2/24 --listen 127.0.0.1:1").contains("--listen"));
+}
+
+#[test]
+fn a_tap_gets_port_80_and_the_kernel_the_first_address_that_is_not_ours() {
+    let expected = Stack::Device {
+        device: DevicePlan::Tap {
+            name: "lw0".to_owned(),
+            mtu: 1500,
+            host_addresses: cidrs(&["10.9.0.1/24", "fd00::1/64"]),
+        },
+        addresses: cidrs(&["10.9.0.2/24", "fd00::2/64"]),
+        gateways: Vec::new(),
+        port: 80,
+    };
+    assert_eq!(stack_of("--tap lw0 --ip 10.9.0.2/24 --ip fd00::2/64"), expected);
+    assert_eq!(host_addresses("--ip 10.9.0.1/24"), cidrs(&["10.9.0.2/24"]));
+    assert_eq!(host_addresses("--ip 10.9.0.0/31"), cidrs(&["10.9.0.1/31"]));
+    assert_eq!(host_addresses("--ip 10.9.0.1/32"), [], "nobody else is in that subnet");
+    let two = host_addresses("--ip 10.9.0.1/24 --ip 10.9.0.2/24");
+    assert_eq!(two, cidrs(&["10.9.0.3/24"]), "one is enough for one subnet");
+}
+
+#[test]
+fn a_host_address_of_ones_own_is_checked() {
+    assert_eq!(host_addresses("--ip 10.9.0.2/24 --host-ip 10.9.0.7/24"), cidrs(&["10.9.0.7/24"]));
+    for (host, why) in [
+        ("10.9.0.2/24", "our own"),
+        ("10.8.0.1/24", "subnet of any --ip"),
+        ("10.9.0.255/24", "broadcast"),
+    ] {
+        let text = refusal(&format!("--tap t --ip 10.9.0.2/24 --host-ip {host}"));
+        assert!(text.contains(why), "{text}");
+    }
+}
+
+#[test]
+fn addresses_are_ones_that_a_host_can_have() {
+    assert!(refusal("--tap t").contains("--ip 10.9.0.2/24"));
+    for (ip, why) in [
+        ("0.0.0.0/0", "can have"),
+        ("224.0.0.1/24", "can have"),
+        ("ff02::1/64", "can have"),
+        ("127.0.0.2/8", "loopback"),
+        ("10.9.0.0/24", "subnet itself"),
+        ("fd00::/64", "subnet itself"),
+        ("10.9.0.255/24", "broadcast"),
+    ] {
+        let text = refusal(&format!("--tap t --ip {ip}"));
+        assert!(text.starts_with(&format!("--ip {ip}: ")) && text.contains(why), "{text}");
+    }
+    assert!(refusal("--tap t --ip 10.9.0.2/24 --ip 10.9.0.2/16").contains("twice"));
+    assert_eq!(cidrs(&["10.9.0.255/31"]).len(), 1);
+    stack_of("--tap t --ip 10.9.0.255/31");
+}
+
+#[test]
+fn a_gateway_is_on_link_and_one_a_version() {
+    let base = "--tap t --ip 10.9.0.2/24 --ip fd00::2/64";
+    match stack_of(&format!("{base} --gateway 10.9.0.1 --gateway fd00::1")) {
+        Stack::Device { gateways, .. } => assert_eq!(gateways.len(), 2),
+        other => panic!("{other:?}"),
+    }
+    for (gateways, why) in [
+        ("--gateway 10.8.0.1", "reached"),
+        ("--gateway 10.9.0.2", "our own"),
+        ("--gateway 10.9.0.1 --gateway 10.9.0.3", "one gateway"),
+    ] {
+        assert!(refusal(&format!("{base} {gateways}")).contains(why), "{gateways}");
+    }
+}
+
+#[test]
+fn the_least_mtu_passes_and_one_byte_less_does_not() {
+    for (ip, least) in [("10.9.0.2/24", 576), ("fd00::2/64", 1280)] {
+        stack_of(&format!("--tap t --ip {ip} --mtu {least}"));
+        assert!(refusal(&format!("--tap t --ip {ip} --mtu {}", least - 1)).contains("at least"));
+    }
+}
+
+#[test]
+fn a_packet_socket_takes_the_interface_as_it_is() {
+    let expected = Stack::Device {
+        device: DevicePlan::AfPacket { interface: "veth0".to_owned() },
+        addresses: cidrs(&["10.9.0.2/24"]),
+        gateways: Vec::new(),
+        port: 8000,
+    };
+    assert_eq!(stack_of("--af-packet veth0 --ip 10.9.0.2/24 --port 8000"), expected);
+    for flag in ["--mtu 1500", "--host-ip 10.9.0.1/24"] {
+        assert!(refusal(&format!("--af-packet v --ip 10.9.0.2/24 {flag}")).contains("--tap"));
+    }
+    assert!(refusal("--af-packet v --ip 10.9.0.2/24 --port 0").contains("--port 0"));
+}
+
+#[test]
+fn one_shard_runs_and_two_do_not() {
+    stack_of("--shards 1");
+    assert!(refusal("--shards 2").contains("one shard"));
+    assert!(refusal("--shards 0").contains("one shard"));
+}
+
+#[test]
+fn files_and_logs_follow_their_flags() {
+    let plan = plan("site --no-listing --hidden --index home.html --json -v").unwrap();
+    assert_eq!(plan.directory, PathBuf::from("site"));
+    assert!(!plan.files.listing && plan.files.hidden && plan.files.index == "home.html");
+    assert_eq!(plan.log, LogPlan { json: true, requests: true, failures: true });
+    assert!(refusal("--index a/b").contains("--index"));
+}
