@@ -21,7 +21,7 @@ const WAITING_LINES: usize = 8192;
 #[derive(Clone, Debug)]
 pub(crate) enum Record {
     /// The server is ready.
-    Serving { directory: String, urls: Vec<String>, stack: &'static str },
+    Serving { directory: String, urls: Vec<String>, stack: String },
     /// A response is over.
     Access(Access),
     /// A connection ended in an error.

@@ -6,6 +6,7 @@ mod args;
 mod failure;
 mod log;
 mod plan;
+mod serve;
 
 use std::process::ExitCode;
 
@@ -38,10 +39,6 @@ fn run() -> Result<(), Failure> {
         Err(error) => return Err(Failure::Usage(failure::usage_line(&error))),
     };
     match line.command {
-        Command::Serve(args) => {
-            let plan = plan::Plan::new(&args)?;
-            let _ = plan;
-            Ok(())
-        }
+        Command::Serve(args) => serve::serve(&plan::Plan::new(&args)?),
     }
 }
