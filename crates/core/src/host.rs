@@ -23,6 +23,7 @@ pub mod keyed;
 pub mod limiter;
 mod link;
 pub mod listen;
+pub mod neighbour;
 mod output;
 pub mod port;
 pub mod slab;

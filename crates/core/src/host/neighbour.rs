@@ -1,0 +1,464 @@
+//! The neighbour cache: who on the link has which hardware address.
+//!
+//! One state machine serves ARP (RFC 826, RFC 1122 §2.3.2) and NDP (RFC 4861 §7.3); the messages
+//! differ, what is known and when it is doubted does not.
+//!
+//! ```text
+//!              lookup                answer
+//!     (none) ────────▶ INCOMPLETE ──────────▶ REACHABLE ◀─────────────┐
+//!                       ▲  │ 3 × 1 s             │ 30 s               │
+//!          lookup, later │  ▼                     ▼       lookup       │ an answer, or the
+//!                       FAILED                 STALE ─────────▶ DELAY ─┤ upper layer's word
+//!                          ▲                     ▲                │ 5 s│
+//!                          │ 3 × 1 s             │                ▼    │
+//!                          └─────────────────────┼────────────── PROBE ┘
+//!                                    an address told, unasked
+//! ```
+//!
+//! Everything is bounded: entries, frames that wait, notices. What arrives unasked changes what is
+//! there; it makes an entry only if it was meant for us. REACHABLE becomes STALE, and FAILED may be
+//! asked again, when somebody looks, without a timer. Entries leave only to make room for others.
+
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr};
+use hashbrown::HashMap;
+
+use super::keyed::KeyedHash;
+use crate::time::{Duration, Instant};
+use crate::wire::ethernet::{Mac, is_group};
+
+/// Between two solicitations (RFC 4861 §10 RETRANS_TIMER; RFC 1122 §2.3.2.1: at most one a second).
+pub const RETRANSMIT: Duration = Duration::from_secs(1);
+/// Solicitations to everybody before giving up (MAX_MULTICAST_SOLICIT).
+pub const MAX_MULTICAST_SOLICITS: u8 = 3;
+/// Solicitations to the address known before giving it up (MAX_UNICAST_SOLICIT).
+pub const MAX_UNICAST_SOLICITS: u8 = 3;
+/// How long an answer is trusted (REACHABLE_TIME).
+pub const REACHABLE: Duration = Duration::from_secs(30);
+/// How long the upper layer has to confirm before we ask (DELAY_FIRST_PROBE_TIME).
+pub const DELAY: Duration = Duration::from_secs(5);
+/// How long a neighbour that did not answer is not asked again.
+pub const FAILED: Duration = Duration::from_secs(3);
+/// Frames that wait for one neighbour: beyond it the oldest is dropped (RFC 4861 §7.2.2).
+pub const MAX_WAITING_EACH: usize = 16;
+
+/// Entries looked at to find one to evict.
+const EVICTION_STEPS: usize = 16;
+
+/// What is known of a next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// Send it there.
+    Known(Mac),
+    /// It is being asked for: let the frame wait with [`Neighbours::wait`].
+    Pending,
+    /// It does not answer.
+    Failed,
+}
+
+/// How asking for a next hop ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// It has answered.
+    Resolved,
+    /// It has not.
+    Failed,
+}
+
+/// What the cache wants sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// An ARP request or a neighbour solicitation.
+    Solicit {
+        /// Who is asked for.
+        target: IpAddr,
+        /// The address to verify; `None`: ask everybody.
+        to: Option<Mac>,
+    },
+    /// A frame that has waited, its destination filled in.
+    Frame(Vec<u8>),
+}
+
+/// A neighbour advertisement, or an ARP packet that tells an address (then `solicited` if it is a
+/// reply to us, `overrides` always).
+#[derive(Clone, Copy, Debug)]
+pub struct Advertisement {
+    /// Whose address is told.
+    pub target: IpAddr,
+    /// The address, if it is.
+    pub mac: Option<Mac>,
+    /// It answers a solicitation.
+    pub solicited: bool,
+    /// It may replace another address.
+    pub overrides: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Asked for so often; the next time is at the timer.
+    Incomplete { asked: u8 },
+    /// It did not answer; it may be asked again from then on. No timer.
+    Failed { until: Instant },
+    /// Confirmed; doubted from then on. No timer.
+    Reachable { mac: Mac, until: Instant },
+    /// In doubt, not used since. No timer.
+    Stale { mac: Mac },
+    /// In doubt and in use; asked at the timer.
+    Delay { mac: Mac },
+    /// Asked so often; the next time is at the timer.
+    Probe { mac: Mac, asked: u8 },
+}
+
+impl State {
+    fn mac(self) -> Option<Mac> {
+        match self {
+            State::Incomplete { .. } | State::Failed { .. } => None,
+            State::Reachable { mac, .. }
+            | State::Stale { mac }
+            | State::Delay { mac }
+            | State::Probe { mac, .. } => Some(mac),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    state: State,
+    /// When it is in the timers.
+    timer: Option<Instant>,
+    /// Frames without a destination, oldest first; only while incomplete.
+    waiting: VecDeque<Vec<u8>>,
+    /// Looked up since the eviction's hand last passed.
+    used: bool,
+}
+
+/// What could not be kept, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Frames that found no room to wait, or waited in vain.
+    pub frames: u64,
+    /// Entries that made room for others.
+    pub entries: u64,
+    /// Outputs and notices that nobody took in time.
+    pub outputs: u64,
+}
+
+/// The neighbour cache of one host.
+#[derive(Debug)]
+pub struct Neighbours {
+    entries: HashMap<IpAddr, Entry, KeyedHash>,
+    /// Every entry once, in the order in which eviction considers them.
+    order: VecDeque<IpAddr>,
+    /// Every entry that has a timer, by it.
+    timers: BTreeSet<(Instant, IpAddr)>,
+    limit: usize,
+    /// Frames waiting, all entries together.
+    waiting: usize,
+    waiting_limit: usize,
+    outputs: VecDeque<Output>,
+    notices: VecDeque<(IpAddr, Resolution)>,
+    dropped: Dropped,
+}
+
+impl Neighbours {
+    /// A cache of at most `limit` entries with at most `waiting_limit` frames waiting for them.
+    pub fn new(limit: usize, waiting_limit: usize, secret: &[u8; 32]) -> Self {
+        Neighbours {
+            entries: HashMap::with_hasher(KeyedHash::new(secret, "neighbours")),
+            order: VecDeque::new(),
+            timers: BTreeSet::new(),
+            limit: limit.max(1),
+            waiting: 0,
+            waiting_limit,
+            outputs: VecDeque::new(),
+            notices: VecDeque::new(),
+            dropped: Dropped::default(),
+        }
+    }
+
+    /// What is known of `next_hop`, which a frame is about to be sent to. If nothing is, it is asked
+    /// for.
+    pub fn lookup(&mut self, now: Instant, next_hop: IpAddr) -> Lookup {
+        let Some(entry) = self.entries.get_mut(&next_hop) else {
+            self.ask(now, next_hop);
+            return Lookup::Pending;
+        };
+        entry.used = true;
+        match entry.state {
+            State::Reachable { mac, until } if now < until => Lookup::Known(mac),
+            State::Reachable { mac, .. } | State::Stale { mac } => {
+                self.set(next_hop, State::Delay { mac }, Some(now + DELAY));
+                Lookup::Known(mac)
+            }
+            State::Delay { mac } | State::Probe { mac, .. } => Lookup::Known(mac),
+            State::Incomplete { .. } => Lookup::Pending,
+            State::Failed { until } if now < until => Lookup::Failed,
+            State::Failed { .. } => {
+                self.ask(now, next_hop);
+                Lookup::Pending
+            }
+        }
+    }
+
+    /// Lets a frame wait for `next_hop`, which [`Neighbours::lookup`] called pending: its first six
+    /// bytes are filled in when the answer comes. False if it was dropped.
+    pub fn wait(&mut self, next_hop: IpAddr, frame: Vec<u8>) -> bool {
+        let full = self.waiting >= self.waiting_limit;
+        let entry = self.entries.get_mut(&next_hop);
+        let Some(entry) = entry.filter(|e| matches!(e.state, State::Incomplete { .. })) else {
+            self.dropped.frames += 1;
+            return false;
+        };
+        // The oldest goes for the newest; where there is none to go, the newest itself does.
+        if full || entry.waiting.len() >= MAX_WAITING_EACH {
+            self.dropped.frames += 1;
+            if entry.waiting.pop_front().is_none() {
+                return false;
+            }
+            self.waiting -= 1;
+        }
+        entry.waiting.push_back(frame);
+        self.waiting += 1;
+        true
+    }
+
+    /// A neighbour at `source` has shown its address in a message meant for us: a solicitation of
+    /// ours, an ARP request for ours, or a router's advertisement (RFC 4861 §7.2.3; RFC 826).
+    pub fn on_heard(&mut self, now: Instant, source: IpAddr, mac: Mac) {
+        if !is_neighbour(source, mac) {
+            return;
+        }
+        match self.entries.get(&source).map(|entry| entry.state) {
+            None => {
+                self.insert(source, State::Stale { mac }, None);
+            }
+            Some(state) if state.mac() != Some(mac) => self.learn(now, source, mac, false),
+            Some(_) => {}
+        }
+    }
+
+    /// A neighbour has told its address, asked or not (RFC 4861 §7.2.5; gratuitous ARP). Changes
+    /// what is there and makes nothing new.
+    pub fn on_advertisement(&mut self, now: Instant, advertisement: Advertisement) {
+        let Advertisement { target, mac, solicited, overrides } = advertisement;
+        let Some(state) = self.entries.get(&target).map(|entry| entry.state) else { return };
+        if mac.is_some_and(|mac| !is_neighbour(target, mac)) {
+            return;
+        }
+        match (state.mac(), mac) {
+            (None, None) => {}
+            (None, Some(mac)) => self.learn(now, target, mac, solicited),
+            (Some(known), told) if told.is_none_or(|told| told == known) => {
+                if solicited {
+                    self.learn(now, target, known, true);
+                }
+            }
+            (Some(_), Some(mac)) if overrides => self.learn(now, target, mac, solicited),
+            (Some(_), _) => {
+                // Another address that must not replace ours only puts ours in doubt.
+                if let State::Reachable { mac, .. } = state {
+                    self.set(target, State::Stale { mac }, None);
+                }
+            }
+        }
+    }
+
+    /// The upper layer has heard from beyond `next_hop` in answer to what it sent: it is reachable
+    /// (RFC 4861 §7.3.1).
+    pub fn on_confirmed(&mut self, now: Instant, next_hop: IpAddr) {
+        let Some(entry) = self.entries.get(&next_hop) else { return };
+        if let Some(mac) = entry.state.mac() {
+            self.set(next_hop, State::Reachable { mac, until: now + REACHABLE }, None);
+        }
+    }
+
+    /// Asks what is due at `now`.
+    pub fn on_time(&mut self, now: Instant) {
+        while let Some(&(at, target)) = self.timers.first() {
+            if at > now {
+                break;
+            }
+            self.on_timer(now, target);
+        }
+    }
+
+    /// When [`Neighbours::on_time`] next has something to do.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// What is to be sent, oldest first.
+    pub fn output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// True if [`Neighbours::output`] has something.
+    pub fn has_output(&self) -> bool {
+        !self.outputs.is_empty()
+    }
+
+    /// A next hop that was pending, and how it ended: whatever waits for it may go on, or fail.
+    pub fn resolved(&mut self) -> Option<(IpAddr, Resolution)> {
+        self.notices.pop_front()
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// What could not be kept.
+    pub fn dropped(&self) -> Dropped {
+        self.dropped
+    }
+
+    /// Begins to ask everybody for `target`.
+    fn ask(&mut self, now: Instant, target: IpAddr) {
+        let state = State::Incomplete { asked: 1 };
+        self.insert(target, state, Some(now + RETRANSMIT));
+        self.push_output(Output::Solicit { target, to: None });
+    }
+
+    fn on_timer(&mut self, now: Instant, target: IpAddr) {
+        let Some(entry) = self.entries.get(&target) else {
+            unreachable!("a timer belongs to an entry");
+        };
+        let again = Some(now + RETRANSMIT);
+        match entry.state {
+            State::Incomplete { asked } if asked < MAX_MULTICAST_SOLICITS => {
+                self.set(target, State::Incomplete { asked: asked + 1 }, again);
+                self.push_output(Output::Solicit { target, to: None });
+            }
+            State::Incomplete { .. } => {
+                self.take_waiting(target, None);
+                self.set(target, State::Failed { until: now + FAILED }, None);
+                self.push_notice(target, Resolution::Failed);
+            }
+            State::Delay { mac } => {
+                self.set(target, State::Probe { mac, asked: 1 }, again);
+                self.push_output(Output::Solicit { target, to: Some(mac) });
+            }
+            State::Probe { mac, asked } if asked < MAX_UNICAST_SOLICITS => {
+                self.set(target, State::Probe { mac, asked: asked + 1 }, again);
+                self.push_output(Output::Solicit { target, to: Some(mac) });
+            }
+            // Everybody is asked as soon as somebody looks: it may have a new address.
+            State::Probe { .. } => self.set(target, State::Failed { until: now }, None),
+            state @ (State::Reachable { .. } | State::Stale { .. } | State::Failed { .. }) => {
+                unreachable!("{state:?} has no timer")
+            }
+        }
+    }
+
+    /// `target` has `mac`: proved by an answer to us, or only told.
+    fn learn(&mut self, now: Instant, target: IpAddr, mac: Mac, proved: bool) {
+        let state = if proved {
+            State::Reachable { mac, until: now + REACHABLE }
+        } else {
+            State::Stale { mac }
+        };
+        let was = self.entries.get(&target).map(|entry| entry.state);
+        self.set(target, state, None);
+        if was.is_some_and(|was| was.mac().is_none()) {
+            self.take_waiting(target, Some(mac));
+            self.push_notice(target, Resolution::Resolved);
+        }
+    }
+
+    /// Sends the frames that wait for `target` to `to`, or drops them.
+    fn take_waiting(&mut self, target: IpAddr, to: Option<Mac>) {
+        let Some(entry) = self.entries.get_mut(&target) else { return };
+        let frames = core::mem::take(&mut entry.waiting);
+        self.waiting -= frames.len();
+        for mut frame in frames {
+            match (to, frame.first_chunk_mut::<6>()) {
+                (Some(mac), Some(destination)) => {
+                    *destination = mac;
+                    self.push_output(Output::Frame(frame));
+                }
+                _ => self.dropped.frames += 1,
+            }
+        }
+    }
+
+    /// Puts an entry in a state, with or without a timer. There is one, or it is made.
+    fn insert(&mut self, target: IpAddr, state: State, timer: Option<Instant>) {
+        if !self.entries.contains_key(&target) {
+            while self.entries.len() >= self.limit {
+                self.evict();
+            }
+            let waiting = VecDeque::new();
+            let entry = Entry { state, timer: None, waiting, used: false };
+            self.entries.insert(target, entry);
+            self.order.push_back(target);
+        }
+        self.set(target, state, timer);
+    }
+
+    fn set(&mut self, target: IpAddr, state: State, timer: Option<Instant>) {
+        let Some(entry) = self.entries.get_mut(&target) else { return };
+        entry.state = state;
+        if let Some(at) = entry.timer.take() {
+            self.timers.remove(&(at, target));
+        }
+        if let Some(at) = timer {
+            entry.timer = Some(at);
+            self.timers.insert((at, target));
+        }
+    }
+
+    /// Makes room: the oldest entry that was not used since the hand last passed goes, or after
+    /// some steps the one at hand.
+    fn evict(&mut self) {
+        for step in 0.. {
+            let Some(target) = self.order.pop_front() else { return };
+            let Some(entry) = self.entries.get_mut(&target) else { continue };
+            if entry.used && step < EVICTION_STEPS {
+                entry.used = false;
+                self.order.push_back(target);
+                continue;
+            }
+            self.dropped.entries += 1;
+            self.forget(target);
+            return;
+        }
+    }
+
+    fn forget(&mut self, target: IpAddr) {
+        self.take_waiting(target, None);
+        if let Some(Entry { timer: Some(at), .. }) = self.entries.remove(&target) {
+            self.timers.remove(&(at, target));
+        }
+    }
+
+    fn push_output(&mut self, output: Output) {
+        if self.outputs.len() < self.limit + self.waiting_limit {
+            self.outputs.push_back(output);
+        } else {
+            self.dropped.outputs += 1;
+        }
+    }
+
+    fn push_notice(&mut self, target: IpAddr, resolution: Resolution) {
+        if self.notices.len() < self.limit {
+            self.notices.push_back((target, resolution));
+        } else {
+            self.dropped.outputs += 1;
+        }
+    }
+}
+
+/// A neighbour has an address of its own on both layers; a group is nobody.
+fn is_neighbour(address: IpAddr, mac: Mac) -> bool {
+    let group = address.is_multicast() || address.is_unspecified() || address.is_loopback();
+    !group && address != Ipv4Addr::BROADCAST && !is_group(mac) && mac != [0; 6]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,314 @@
+use super::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::vec;
+
+const MAC: Mac = [2, 0, 0, 0, 0, 9];
+const OTHER: Mac = [2, 0, 0, 0, 0, 8];
+
+fn hop(n: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 0, 0, n))
+}
+
+fn at(seconds: u64) -> Instant {
+    Instant::from_millis(seconds * 1000)
+}
+
+fn cache() -> Neighbours {
+    Neighbours::new(4, 6, &[1; 32])
+}
+
+fn answer(target: IpAddr, mac: Mac) -> Advertisement {
+    Advertisement { target, mac: Some(mac), solicited: true, overrides: true }
+}
+
+fn solicit(target: IpAddr, to: Option<Mac>) -> Option<Output> {
+    Some(Output::Solicit { target, to })
+}
+
+/// A cache in which neighbour 1 is reachable since time 0.
+fn reachable() -> Neighbours {
+    let mut cache = cache();
+    cache.lookup(at(0), hop(1));
+    cache.output();
+    cache.on_advertisement(at(0), answer(hop(1), MAC));
+    assert_eq!(cache.resolved(), Some((hop(1), Resolution::Resolved)));
+    cache
+}
+
+/// The same, and in doubt and in use since second 30.
+fn delayed() -> Neighbours {
+    let mut cache = reachable();
+    assert_eq!(cache.lookup(at(30), hop(1)), Lookup::Known(MAC));
+    cache
+}
+
+fn is_reachable(cache: &mut Neighbours, now: Instant) -> bool {
+    let before = cache.deadline();
+    cache.lookup(now, hop(1)) == Lookup::Known(MAC)
+        && before.is_none()
+        && cache.deadline().is_none()
+}
+
+#[test]
+fn a_new_neighbour_is_asked_for_and_its_frames_follow_the_answer() {
+    let mut cache = cache();
+    assert_eq!(cache.lookup(at(0), hop(1)), Lookup::Pending);
+    assert_eq!(cache.output(), solicit(hop(1), None));
+    assert!(cache.wait(hop(1), vec![0; 14]));
+    assert!(cache.wait(hop(1), vec![7; 14]));
+    assert_eq!(cache.lookup(at(0), hop(1)), Lookup::Pending);
+    assert_eq!(cache.output(), None, "asked once");
+    cache.on_advertisement(at(0), answer(hop(1), MAC));
+    assert_eq!(cache.lookup(at(0), hop(1)), Lookup::Known(MAC));
+    assert_eq!(cache.resolved(), Some((hop(1), Resolution::Resolved)));
+    for filler in [0, 7] {
+        let Some(Output::Frame(frame)) = cache.output() else { panic!() };
+        assert_eq!((&frame[..6], &frame[6..]), (&MAC[..], &[filler; 8][..]));
+    }
+    assert_eq!((cache.output(), cache.resolved(), cache.deadline()), (None, None, None));
+}
+
+#[test]
+fn who_does_not_answer_three_times_has_failed_for_a_while() {
+    let mut cache = cache();
+    cache.lookup(at(0), hop(1));
+    cache.wait(hop(1), vec![0; 14]);
+    for second in 1..=3 {
+        assert_eq!(cache.output(), solicit(hop(1), None));
+        assert_eq!(cache.deadline(), Some(at(second)));
+        cache.on_time(at(second) - Duration::from_nanos(1));
+        assert_eq!(cache.output(), None);
+        cache.on_time(at(second));
+    }
+    assert_eq!(cache.resolved(), Some((hop(1), Resolution::Failed)));
+    assert_eq!((cache.output(), cache.deadline()), (None, None));
+    assert_eq!(cache.dropped().frames, 1);
+    assert_eq!(cache.lookup(at(5), hop(1)), Lookup::Failed);
+    assert!(!cache.wait(hop(1), vec![0; 14]));
+    assert_eq!(cache.output(), None);
+    assert_eq!(cache.lookup(at(6), hop(1)), Lookup::Pending);
+    assert_eq!(cache.output(), solicit(hop(1), None));
+}
+
+#[test]
+fn after_its_time_a_used_neighbour_is_verified() {
+    let mut cache = reachable();
+    assert!(is_reachable(&mut cache, at(29)));
+    assert_eq!(cache.lookup(at(30), hop(1)), Lookup::Known(MAC));
+    assert_eq!(cache.deadline(), Some(at(35)));
+    for second in 35..=37 {
+        cache.on_time(at(second));
+        assert_eq!(cache.output(), solicit(hop(1), Some(MAC)));
+        assert_eq!(cache.lookup(at(second), hop(1)), Lookup::Known(MAC));
+    }
+    cache.on_time(at(38));
+    assert_eq!((cache.output(), cache.deadline()), (None, None));
+    assert_eq!(cache.lookup(at(38), hop(1)), Lookup::Pending, "everybody is asked");
+    assert_eq!(cache.output(), solicit(hop(1), None));
+}
+
+#[test]
+fn an_answer_or_the_upper_layers_word_ends_the_doubt() {
+    for second in [31, 36] {
+        let mut by_answer = delayed();
+        by_answer.on_time(at(second));
+        by_answer.on_advertisement(at(second), answer(hop(1), MAC));
+        assert!(is_reachable(&mut by_answer, at(second + 29)));
+        let mut by_word = delayed();
+        by_word.on_time(at(second));
+        by_word.on_confirmed(at(second), hop(1));
+        assert!(is_reachable(&mut by_word, at(second + 29)));
+    }
+    let mut cache = cache();
+    cache.on_confirmed(at(0), hop(1));
+    assert!(cache.is_empty());
+    cache.lookup(at(0), hop(1));
+    cache.on_confirmed(at(0), hop(1));
+    assert_eq!(cache.lookup(at(0), hop(1)), Lookup::Pending, "there is no address to confirm");
+}
+
+#[test]
+fn what_is_told_unasked_changes_what_is_there_and_makes_nothing() {
+    let told =
+        |mac, overrides| Advertisement { solicited: false, overrides, ..answer(hop(1), mac) };
+    let mut empty = cache();
+    empty.on_advertisement(at(0), told(MAC, true));
+    assert!(empty.is_empty());
+
+    let mut same = reachable();
+    same.on_advertisement(at(1), told(MAC, true));
+    assert!(is_reachable(&mut same, at(1)));
+
+    let mut replaced = reachable();
+    replaced.on_advertisement(at(1), told(OTHER, true));
+    assert_eq!(replaced.lookup(at(1), hop(1)), Lookup::Known(OTHER));
+    assert_eq!(replaced.deadline(), Some(at(6)), "and in doubt");
+
+    let mut doubted = reachable();
+    doubted.on_advertisement(at(1), told(OTHER, false));
+    assert_eq!(doubted.lookup(at(1), hop(1)), Lookup::Known(MAC));
+    assert_eq!(doubted.deadline(), Some(at(6)));
+}
+
+#[test]
+fn an_advertisement_without_an_address_confirms_only_what_is_known() {
+    let bare = Advertisement { mac: None, ..answer(hop(1), MAC) };
+    let mut known = delayed();
+    known.on_advertisement(at(31), bare);
+    assert!(is_reachable(&mut known, at(31)));
+    let mut unknown = cache();
+    unknown.lookup(at(0), hop(1));
+    unknown.on_advertisement(at(0), bare);
+    assert_eq!(unknown.lookup(at(0), hop(1)), Lookup::Pending);
+}
+
+#[test]
+fn who_asks_for_us_is_known_but_not_trusted() {
+    let mut cache = cache();
+    cache.on_heard(at(0), hop(1), MAC);
+    assert_eq!((cache.len(), cache.deadline()), (1, None));
+    assert_eq!(cache.lookup(at(0), hop(1)), Lookup::Known(MAC));
+    assert_eq!(cache.deadline(), Some(at(5)), "it will be verified");
+    let mut same = reachable();
+    same.on_heard(at(1), hop(1), MAC);
+    assert!(is_reachable(&mut same, at(1)));
+    let mut pending = self::cache();
+    pending.lookup(at(0), hop(1));
+    pending.output();
+    pending.wait(hop(1), vec![0; 14]);
+    pending.on_heard(at(0), hop(1), MAC);
+    assert!(matches!(pending.output(), Some(Output::Frame(_))));
+    assert_eq!(pending.resolved(), Some((hop(1), Resolution::Resolved)));
+}
+
+#[test]
+fn groups_and_nobody_are_no_neighbours() {
+    let mut cache = cache();
+    let strange = ["0.0.0.0", "224.0.0.1", "255.255.255.255", "127.0.0.1", "::", "ff02::1", "::1"];
+    for address in strange {
+        cache.on_heard(at(0), address.parse().unwrap(), MAC);
+    }
+    for mac in [[0; 6], [0xff; 6], [1, 0, 0x5e, 0, 0, 1]] {
+        cache.on_heard(at(0), hop(1), mac);
+    }
+    assert!(cache.is_empty());
+    let mut pending = self::cache();
+    pending.lookup(at(0), hop(1));
+    pending.on_advertisement(at(0), answer(hop(1), [0xff; 6]));
+    assert_eq!(pending.lookup(at(0), hop(1)), Lookup::Pending);
+}
+
+#[test]
+fn the_entry_beyond_the_limit_evicts_the_oldest_unused() {
+    let mut cache = cache();
+    for n in 1..=4 {
+        cache.on_heard(at(0), hop(n), MAC);
+    }
+    assert_eq!((cache.len(), cache.dropped().entries), (4, 0));
+    cache.lookup(at(0), hop(1));
+    cache.on_heard(at(0), hop(5), MAC);
+    assert_eq!((cache.len(), cache.dropped().entries), (4, 1));
+    for (n, known) in [(1, true), (2, false)] {
+        let mac = cache.entries.get(&hop(n)).and_then(|entry| entry.state.mac());
+        assert_eq!(mac.is_some(), known, "{n}");
+    }
+    // All of them in use: one goes all the same, timer and all.
+    for n in [3, 4, 5, 1] {
+        cache.lookup(at(0), hop(n));
+    }
+    cache.lookup(at(0), hop(6));
+    assert_eq!((cache.len(), cache.order.len(), cache.timers.len()), (4, 4, 4));
+}
+
+#[test]
+fn frames_that_wait_are_bounded_for_each_and_for_all() {
+    let mut each = Neighbours::new(4, 100, &[1; 32]);
+    each.lookup(at(0), hop(1));
+    each.output();
+    for n in 0..=MAX_WAITING_EACH {
+        assert!(each.wait(hop(1), vec![n as u8; 14]));
+    }
+    assert_eq!(each.dropped().frames, 1);
+    each.on_advertisement(at(0), answer(hop(1), MAC));
+    let Some(Output::Frame(frame)) = each.output() else { panic!() };
+    assert_eq!(frame[13], 1, "the oldest was dropped");
+
+    let mut all = cache();
+    all.lookup(at(0), hop(1));
+    all.lookup(at(0), hop(2));
+    assert!((0..6).all(|_| all.wait(hop(1), vec![0; 14])));
+    assert!(!all.wait(hop(2), vec![0; 14]), "none of its own to give up");
+    assert!(all.wait(hop(1), vec![9; 14]), "one of its own to give up");
+    assert_eq!((all.waiting, all.dropped().frames), (6, 2));
+    assert!(!all.wait(hop(3), vec![0; 14]), "never looked up");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Lookup(u8),
+    Wait(u8),
+    Heard(u8, u8),
+    Told(u8, u8, bool, bool),
+    Confirmed(u8),
+    Pass(u16),
+    Drain,
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let n = 0u8..12;
+    prop_oneof![
+        n.clone().prop_map(Step::Lookup),
+        n.clone().prop_map(Step::Wait),
+        (n.clone(), 0u8..4).prop_map(|(n, mac)| Step::Heard(n, mac)),
+        (n.clone(), 0u8..4, any::<bool>(), any::<bool>())
+            .prop_map(|(n, mac, solicited, overrides)| Step::Told(n, mac, solicited, overrides)),
+        n.prop_map(Step::Confirmed),
+        (0u16..5000).prop_map(Step::Pass),
+        Just(Step::Drain),
+    ]
+}
+
+fn take(cache: &mut Neighbours, now: &mut Instant, step: &Step) {
+    let mac = |n: u8| [n, 0, 0, 0, 0, n];
+    match *step {
+        Step::Lookup(n) => {
+            cache.lookup(*now, hop(n));
+        }
+        Step::Wait(n) => {
+            cache.wait(hop(n), vec![0; usize::from(n)]);
+        }
+        Step::Heard(n, m) => cache.on_heard(*now, hop(n), mac(m)),
+        Step::Told(n, m, solicited, overrides) => {
+            let mac = Some(mac(m)).filter(|_| m > 0);
+            let told = Advertisement { target: hop(n), mac, solicited, overrides };
+            cache.on_advertisement(*now, told);
+        }
+        Step::Confirmed(n) => cache.on_confirmed(*now, hop(n)),
+        Step::Pass(ms) => *now = *now + Duration::from_millis(ms.into()),
+        Step::Drain => {
+            while cache.output().is_some() {}
+            while cache.resolved().is_some() {}
+        }
+    }
+    cache.on_time(*now);
+}
+
+proptest! {
+    #[test]
+    fn whatever_comes_the_books_balance(steps in vec(any_step(), 0..200)) {
+        let mut cache = cache();
+        let mut now = at(1);
+        for step in &steps {
+            take(&mut cache, &mut now, step);
+            prop_assert!(cache.len() <= 4 && cache.waiting <= 6);
+            prop_assert_eq!(cache.len(), cache.order.len());
+            let waiting: usize = cache.entries.values().map(|entry| entry.waiting.len()).sum();
+            prop_assert_eq!(waiting, cache.waiting);
+            let timers = cache.entries.values().filter(|entry| entry.timer.is_some()).count();
+            prop_assert_eq!(timers, cache.timers.len());
+            prop_assert!(cache.deadline().is_none_or(|deadline| deadline > now));
+            prop_assert!(cache.outputs.len() <= 10 && cache.notices.len() <= 4);
+        }
+    }
+}
