@@ -26,6 +26,7 @@ pub mod listen;
 pub mod neighbour;
 mod output;
 pub mod port;
+pub mod route;
 pub mod slab;
 mod sockets;
 pub mod syn_cache;
