@@ -11,6 +11,8 @@
 //! Start reading at [`shard`].
 #![deny(unsafe_code)]
 
+#[cfg(feature = "tokio-driver")]
+pub mod bridge;
 pub mod clock;
 pub mod device;
 pub mod driver;

@@ -244,7 +244,7 @@ impl TcpStream {
     }
 
     /// Sends FIN after what was written.
-    pub(super) fn shutdown_write(&self) -> io::Result<()> {
+    pub(crate) fn shutdown_write(&self) -> io::Result<()> {
         self.call(Host::shutdown_write)
     }
 

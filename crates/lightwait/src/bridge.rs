@@ -1,0 +1,188 @@
+//! The bridge: an ordinary listening socket of the kernel, joined to a server on our stack, without
+//! any privileges.
+//!
+//! ```text
+//!   browser ──kernel TCP──▶ Bridge ══▶ client stack ──wire in memory──▶ server stack ──▶ HTTP
+//!            127.0.0.1:8080        100.65.0.0/16                    100.64.0.1:80
+//! ```
+//!
+//! Each connection is relayed byte stream for byte stream, with half-close, resets and
+//! back-pressure. The client stack has 65,536 addresses and takes the next one for each connection,
+//! so that a port in TIME-WAIT is met only after as many connections as addresses times ports.
+//!
+//! Both shards, driven together ([`driver::drive`](crate::driver::drive)), and the bridge live on
+//! one thread, under a tokio runtime, whose sockets the kernel's side uses.
+
+mod relay;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use lightwait_core::host::address::Cidr;
+use lightwait_core::{Capabilities, Config, Medium};
+
+use crate::device::{LARGEST_PACKET, MemoryDevice};
+use crate::net::TcpStream;
+use crate::rt;
+use crate::shard::Handle;
+
+/// The server stack's address. The network is the one that RFC 6598 sets aside between a provider
+/// and its customers: nothing on this machine's own networks has such an address by rights.
+pub const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 1);
+
+/// The client stack's own address, and the first of the range that it connects from.
+const CLIENT_ADDRESS: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 2);
+const CLIENT_RANGE: Ipv4Addr = Ipv4Addr::new(100, 65, 0, 0);
+const CLIENT_RANGE_PREFIX_LEN: u8 = 16;
+const NETWORK_PREFIX_LEN: u8 = 10;
+
+/// MTU of the wire, in bytes. Checksums are left undone and segments large on it, so that small
+/// packets cost nothing; congestion control and ACKs work as on a real one.
+const WIRE_MTU: u16 = 1500;
+
+/// Frames that the wire holds each way.
+const WIRE_FRAMES: usize = 256;
+
+/// Pause after the kernel refuses to hand over a connection (no file descriptor left, say).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The two ends of the wire between the stacks: the server's and the client's.
+pub fn wire() -> (MemoryDevice, MemoryDevice) {
+    MemoryDevice::pair(wire_capabilities(), WIRE_FRAMES)
+}
+
+/// The server stack's configuration, all else at its default.
+pub fn server_config(secret: [u8; 32]) -> Config {
+    Config::new(wire_capabilities(), cidr(SERVER_ADDRESS, NETWORK_PREFIX_LEN), secret)
+}
+
+/// The client stack's configuration, all else at its default.
+pub fn client_config(secret: [u8; 32]) -> Config {
+    let address = cidr(CLIENT_ADDRESS, NETWORK_PREFIX_LEN);
+    let ranges = vec![client_range()];
+    Config { ranges, ..Config::new(wire_capabilities(), address, secret) }
+}
+
+fn wire_capabilities() -> Capabilities {
+    let plain = Capabilities::plain(Medium::Ip, WIRE_MTU);
+    Capabilities { checksum: true, segmentation: LARGEST_PACKET, ..plain }
+}
+
+fn client_range() -> Cidr {
+    cidr(CLIENT_RANGE, CLIENT_RANGE_PREFIX_LEN)
+}
+
+fn cidr(address: Ipv4Addr, prefix_len: u8) -> Cidr {
+    Cidr::new(IpAddr::V4(address), prefix_len).expect("the prefix is shorter than the address")
+}
+
+/// A kernel socket that listens for a server on our stack.
+#[derive(Debug)]
+pub struct Bridge {
+    listener: tokio::net::TcpListener,
+    client: Handle,
+    server: SocketAddr,
+    peers: Peers,
+    connections: Cell<u128>,
+    /// One buffer for all relays: each empties it before it waits.
+    scratch: Rc<RefCell<Vec<u8>>>,
+}
+
+impl Bridge {
+    /// Relays what connects to `listener` to `server`, through the client stack of that handle.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with I/O enabled.
+    pub fn new(
+        listener: std::net::TcpListener,
+        client: Handle,
+        server: SocketAddr,
+    ) -> io::Result<Bridge> {
+        listener.set_nonblocking(true)?;
+        Ok(Bridge {
+            listener: tokio::net::TcpListener::from_std(listener)?,
+            client,
+            server,
+            peers: Peers::default(),
+            connections: Cell::new(0),
+            scratch: Rc::new(RefCell::new(vec![0; relay::BLOCK_BYTES])),
+        })
+    }
+
+    /// The kernel's address that it listens on.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Who is behind the server's connections.
+    pub fn peers(&self) -> Peers {
+        self.peers.clone()
+    }
+
+    /// Accepts and relays until it is dropped. Spawn it on the client stack's shard
+    /// ([`Handle::spawn_local`]); relays are tasks of their own there, and outlive it.
+    pub async fn run(self) -> Infallible {
+        loop {
+            match self.listener.accept().await {
+                Ok((kernel, peer)) => self.relay(kernel, peer),
+                // Whoever gave up before we accepted is no reason to wait.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => (),
+                Err(_) => rt::sleep(ACCEPT_PAUSE).await,
+            }
+        }
+    }
+
+    fn relay(&self, kernel: tokio::net::TcpStream, peer: SocketAddr) {
+        let number = self.connections.get();
+        self.connections.set(number + 1);
+        let source = SocketAddr::new(client_range().nth(number), 0);
+        let Ok(stack) = TcpStream::open(&self.client.local, source, self.server) else {
+            // A limit of the stack is reached: the kernel's side hears of it as a reset.
+            return relay::reset(&kernel);
+        };
+        let entry = stack.local_addr().ok().map(|address| self.peers.enter(address, peer));
+        let scratch = self.scratch.clone();
+        self.client.spawn_local(async move {
+            relay::relay(kernel, stack, &scratch).await;
+            drop(entry);
+        });
+    }
+}
+
+/// Which connection of the server's stack is whose: the client stack's address against that of the
+/// kernel's peer. For logs. Clones are the same table.
+#[derive(Clone, Debug, Default)]
+pub struct Peers {
+    table: Rc<RefCell<HashMap<SocketAddr, SocketAddr>>>,
+}
+
+impl Peers {
+    /// The real client behind the address that the server sees as its peer, while the connection
+    /// is being relayed.
+    pub fn peer_of(&self, stack_address: SocketAddr) -> Option<SocketAddr> {
+        self.table.borrow().get(&stack_address).copied()
+    }
+
+    fn enter(&self, stack_address: SocketAddr, peer: SocketAddr) -> PeerEntry {
+        self.table.borrow_mut().insert(stack_address, peer);
+        PeerEntry { peers: self.clone(), stack_address }
+    }
+}
+
+/// Takes its entry out of the table when dropped.
+struct PeerEntry {
+    peers: Peers,
+    stack_address: SocketAddr,
+}
+
+impl Drop for PeerEntry {
+    fn drop(&mut self) {
+        self.peers.table.borrow_mut().remove(&self.stack_address);
+    }
+}

@@ -1,0 +1,191 @@
+//! One connection of the bridge: two streams, each copied into the other.
+//!
+//! A direction reads only when it has written all that it read before: that is the back-pressure.
+//! Its end (FIN) is passed on alone, so that the other direction goes on; a failure of either side
+//! resets both.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::net::TcpStream;
+use crate::rt;
+
+/// Bytes read at a time.
+pub(super) const BLOCK_BYTES: usize = 64 << 10;
+
+/// Blocks copied before others have their turn.
+const BLOCKS_IN_A_ROW: u32 = 4;
+
+/// Relays between the two until both directions have ended.
+pub(super) async fn relay(
+    kernel: tokio::net::TcpStream,
+    stack: TcpStream,
+    scratch: &RefCell<Vec<u8>>,
+) {
+    // Whoever wrote small segments meant them; what is held back here is held back twice.
+    let _ = kernel.set_nodelay(true);
+    let _ = stack.set_nodelay(true);
+    let Ok(stack) = stack.established().await else { return reset(&kernel) };
+    let there = pump(&kernel, &stack, scratch);
+    let back = pump(&stack, &kernel, scratch);
+    if both(there, back).await.is_err() {
+        kernel.reset();
+        stack.reset();
+    }
+}
+
+/// Closing the socket will reset the connection.
+pub(super) fn reset(kernel: &tokio::net::TcpStream) {
+    kernel.reset();
+}
+
+/// Copies until the end of the stream, and passes that on.
+async fn pump(from: &impl Side, to: &impl Side, scratch: &RefCell<Vec<u8>>) -> io::Result<()> {
+    let mut unwritten = Vec::new();
+    let mut blocks = 0;
+    loop {
+        from.readable().await?;
+        match copy_block(from, to, &mut scratch.borrow_mut(), &mut unwritten) {
+            Ok(0) => return to.finish(),
+            Ok(_) => blocks += 1,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => blocks = 0,
+            Err(error) => return Err(error),
+        }
+        let mut written = 0;
+        while written < unwritten.len() {
+            blocks = 0;
+            to.writable().await?;
+            written += write_some(to, &unwritten[written..])?;
+        }
+        unwritten.clear();
+        if blocks >= BLOCKS_IN_A_ROW {
+            blocks = 0;
+            rt::yield_now().await;
+        }
+    }
+}
+
+/// Reads a block and writes it as far as it goes; the rest is appended to `unwritten`. Returns how
+/// much was read.
+fn copy_block(
+    from: &impl Side,
+    to: &impl Side,
+    block: &mut [u8],
+    unwritten: &mut Vec<u8>,
+) -> io::Result<usize> {
+    let len = from.try_read(block)?;
+    let mut written = 0;
+    while written < len {
+        match write_some(to, &block[written..len])? {
+            0 => break,
+            more => written += more,
+        }
+    }
+    unwritten.extend_from_slice(&block[written..len]);
+    Ok(len)
+}
+
+/// Writes what goes now: nothing, if it would block.
+fn write_some(to: &impl Side, data: &[u8]) -> io::Result<usize> {
+    match to.try_write(data) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        result => result,
+    }
+}
+
+/// Waits for both to succeed, or for the first to fail.
+async fn both(
+    first: impl Future<Output = io::Result<()>>,
+    second: impl Future<Output = io::Result<()>>,
+) -> io::Result<()> {
+    let (mut first, mut second) = (pin!(first), pin!(second));
+    let (mut first_done, mut second_done) = (false, false);
+    poll_fn(|context| {
+        if !first_done && let Poll::Ready(result) = first.as_mut().poll(context) {
+            first_done = true;
+            if result.is_err() {
+                return Poll::Ready(result);
+            }
+        }
+        if !second_done && let Poll::Ready(result) = second.as_mut().poll(context) {
+            second_done = true;
+            if result.is_err() {
+                return Poll::Ready(result);
+            }
+        }
+        if first_done && second_done { Poll::Ready(Ok(())) } else { Poll::Pending }
+    })
+    .await
+}
+
+/// One side of a relay.
+trait Side {
+    async fn readable(&self) -> io::Result<()>;
+    async fn writable(&self) -> io::Result<()>;
+    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize>;
+    fn try_write(&self, data: &[u8]) -> io::Result<usize>;
+    /// Sends FIN.
+    fn finish(&self) -> io::Result<()>;
+    /// Makes closing it a reset.
+    fn reset(&self);
+}
+
+impl Side for tokio::net::TcpStream {
+    async fn readable(&self) -> io::Result<()> {
+        self.readable().await
+    }
+
+    async fn writable(&self) -> io::Result<()> {
+        self.writable().await
+    }
+
+    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.try_read(buffer)
+    }
+
+    fn try_write(&self, data: &[u8]) -> io::Result<usize> {
+        self.try_write(data)
+    }
+
+    fn finish(&self) -> io::Result<()> {
+        Ok(rustix::net::shutdown(self, rustix::net::Shutdown::Write)?)
+    }
+
+    fn reset(&self) {
+        // A socket that will not have it is closed the ordinary way.
+        let _ = rustix::net::sockopt::set_socket_linger(self, Some(Duration::ZERO));
+    }
+}
+
+impl Side for TcpStream {
+    async fn readable(&self) -> io::Result<()> {
+        self.readable().await
+    }
+
+    async fn writable(&self) -> io::Result<()> {
+        self.writable().await
+    }
+
+    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.try_read(buffer)
+    }
+
+    fn try_write(&self, data: &[u8]) -> io::Result<usize> {
+        self.try_write(data)
+    }
+
+    fn finish(&self) -> io::Result<()> {
+        self.shutdown_write()
+    }
+
+    fn reset(&self) {
+        let _ = self.set_linger(Some(Duration::ZERO));
+    }
+}
+
+#[cfg(test)]
+mod tests;
