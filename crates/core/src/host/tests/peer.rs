@@ -1,0 +1,308 @@
+//! A host under test and a peer of which the test writes every segment.
+//!
+//! Numbers are relative: the peer's sequence numbers count from its ISN (data starts at 1), and
+//! its acknowledgements from the host's ISN. A scenario runs the same wherever the numbers wrap.
+
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use super::pair::config;
+use crate::config::Config;
+use crate::event::{ConnectionId, ListenerId};
+use crate::frame::{Outbox, RxFrame};
+use crate::host::Host;
+use crate::tcp::{Seq, State};
+use crate::time::{Duration, Instant};
+use crate::wire::ip;
+use crate::wire::options::{Options, SackBlock, Timestamps};
+use crate::wire::tcp::{CHECKSUM_OFFSET, Flags, Header, Segment, checksum};
+
+pub(crate) const F: Flags = Flags::FIN;
+pub(crate) const S: Flags = Flags::SYN;
+pub(crate) const R: Flags = Flags::RST;
+pub(crate) const A: Flags = Flags::ACK;
+
+/// What the host sent, in relative numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Heard {
+    pub(crate) at: Instant,
+    pub(crate) flags: Flags,
+    pub(crate) seq: u32,
+    pub(crate) ack: u32,
+    pub(crate) len: usize,
+    pub(crate) window: u16,
+    pub(crate) urgent: u16,
+    pub(crate) options: Options,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// A segment from the peer.
+#[derive(Clone, Debug)]
+pub(crate) struct Say {
+    pub(crate) flags: Flags,
+    pub(crate) seq: u32,
+    pub(crate) ack: u32,
+    pub(crate) window: u16,
+    pub(crate) urgent: u16,
+    pub(crate) options: Options,
+    pub(crate) payload: Vec<u8>,
+}
+
+impl Say {
+    pub(crate) fn new(flags: Flags, seq: u32, ack: u32) -> Say {
+        let options = Options::default();
+        Say { flags, seq, ack, window: 60_000, urgent: 0, options, payload: Vec::new() }
+    }
+
+    pub(crate) fn data(self, payload: &[u8]) -> Say {
+        Say { payload: payload.to_vec(), ..self }
+    }
+
+    pub(crate) fn window(self, window: u16) -> Say {
+        Say { window, ..self }
+    }
+
+    pub(crate) fn urgent(self, urgent: u16) -> Say {
+        Say { urgent, flags: self.flags | Flags::URG, ..self }
+    }
+
+    pub(crate) fn stamp(mut self, value: u32, echo: u32) -> Say {
+        self.options.timestamps = Some(Timestamps { value, echo });
+        self
+    }
+
+    pub(crate) fn mss(mut self, mss: u16) -> Say {
+        self.options.mss = Some(mss);
+        self
+    }
+
+    pub(crate) fn sack_permitted(mut self) -> Say {
+        self.options.sack_permitted = true;
+        self
+    }
+
+    /// A SACK block in numbers relative to the host's ISN.
+    pub(crate) fn sack(mut self, peer: &Peer, start: u32, end: u32) -> Say {
+        let (start, end) = (peer.host_isn + start, peer.host_isn + end);
+        self.options.sack.push(SackBlock { start, end });
+        self
+    }
+}
+
+/// The host and its peer.
+pub(crate) struct Peer {
+    pub(crate) now: Instant,
+    pub(crate) host: Host,
+    pub(crate) isn: Seq,
+    pub(crate) host_isn: Seq,
+    pub(crate) id: Option<ConnectionId>,
+    pub(crate) listener: Option<ListenerId>,
+    host_port: u16,
+    port: u16,
+    outbox: Outbox,
+}
+
+const HOST: &str = "10.0.0.2";
+const PEER: &str = "10.0.0.1";
+
+/// A configuration in which nothing is delayed by quick ACKs or rounded by timestamps.
+pub(crate) fn plain() -> Config {
+    let mut config = config(HOST);
+    config.tcp.timestamps = false;
+    config.tcp.sack = false;
+    config.tcp.window_scaling = false;
+    config.tcp.quick_acks = 0;
+    config
+}
+
+impl Peer {
+    pub(crate) fn new(config: Config) -> Peer {
+        Peer {
+            now: Instant::from_millis(100_000),
+            host: Host::new(config).unwrap(),
+            isn: Seq(0xffff_fff0),
+            host_isn: Seq(0),
+            id: None,
+            listener: None,
+            host_port: 80,
+            port: 4000,
+            outbox: Outbox::new(256),
+        }
+    }
+
+    /// The host listens.
+    pub(crate) fn listening(config: Config) -> Peer {
+        let mut peer = Peer::new(config);
+        let at = SocketAddr::new(HOST.parse().unwrap(), 80);
+        peer.listener = Some(peer.host.listen(at, 4).unwrap());
+        peer
+    }
+
+    /// The host has opened, and its SYN has been heard.
+    pub(crate) fn opening(config: Config) -> (Peer, Heard) {
+        let mut peer = Peer::new(config);
+        let local = SocketAddr::new(HOST.parse().unwrap(), peer.host_port);
+        let remote = SocketAddr::new(PEER.parse().unwrap(), peer.port);
+        let now = peer.now;
+        peer.id = Some(peer.host.connect(now, local, remote).unwrap());
+        let syn = peer.hear_one();
+        (peer, syn)
+    }
+
+    /// The host listened, the peer opened, and the connection is accepted.
+    pub(crate) fn established(config: Config) -> Peer {
+        Peer::established_with(config, |syn| syn.mss(1000))
+    }
+
+    pub(crate) fn established_with(config: Config, options: impl Fn(Say) -> Say) -> Peer {
+        let mut peer = Peer::listening(config);
+        peer.say(options(Say::new(S, 0, 0)));
+        let syn_ack = peer.hear_one();
+        assert_eq!(syn_ack.flags, S | A);
+        let mut ack = Say::new(A, 1, 1);
+        if let Some(stamps) = syn_ack.options.timestamps {
+            ack = ack.stamp(stamps.echo, stamps.value);
+        }
+        peer.say(ack);
+        peer.accept();
+        peer
+    }
+
+    pub(crate) fn accept(&mut self) {
+        let listener = self.listener.unwrap();
+        self.id = Some(self.host.accept(self.now, listener).expect("established"));
+        assert_eq!(self.hear(), []);
+    }
+
+    pub(crate) fn id(&self) -> ConnectionId {
+        self.id.unwrap()
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.host.state(self.id())
+    }
+
+    /// The peer sends a segment; the host takes it in and does not speak yet.
+    pub(crate) fn say(&mut self, say: Say) {
+        let acks = say.flags.contains(A) || say.flags.contains(R);
+        let header = Header {
+            source_port: self.port,
+            destination_port: self.host_port,
+            seq: self.isn + say.seq,
+            ack: if acks { self.host_isn + say.ack } else { Seq(0) },
+            flags: say.flags,
+            window: say.window,
+            urgent: say.urgent,
+            options: say.options,
+        };
+        let (source, destination) = (PEER.parse().unwrap(), HOST.parse().unwrap());
+        let mut bytes = Vec::new();
+        let len = header.header_len() + say.payload.len();
+        ip::Header::new(source, destination, ip::protocol::TCP, len).unwrap().emit(&mut bytes);
+        let start = bytes.len();
+        header.emit(&mut bytes);
+        let sum = crate::wire::checksum::sum(&say.payload);
+        let value = checksum(source, destination, &bytes[start..], sum, say.payload.len());
+        bytes[start + CHECKSUM_OFFSET..][..2].copy_from_slice(&value.to_be_bytes());
+        bytes.extend(say.payload);
+        self.host.on_frame(self.now, RxFrame::plain(&bytes));
+    }
+
+    /// Everything the host sends now.
+    pub(crate) fn hear(&mut self) -> Vec<Heard> {
+        self.host.on_time(self.now);
+        self.host.emit(self.now, &mut self.outbox);
+        let mut heard = Vec::new();
+        while let Some(frame) = self.outbox.take() {
+            let mut bytes = Vec::new();
+            frame.copy_to(&mut bytes);
+            self.outbox.recycle(frame);
+            heard.push(self.understand(&bytes));
+        }
+        heard
+    }
+
+    fn understand(&mut self, bytes: &[u8]) -> Heard {
+        let packet = ip::Packet::parse(bytes).unwrap();
+        let sound = crate::wire::tcp::verify_checksum(
+            packet.payload,
+            packet.source,
+            packet.destination,
+        );
+        assert!(sound, "a bad checksum left the host");
+        let s = Segment::parse(packet.payload).unwrap();
+        if s.flags.contains(S) {
+            self.host_isn = s.seq;
+        }
+        let ack = if s.flags.contains(A) { s.ack.since(self.isn) } else { 0 };
+        Heard {
+            at: self.now,
+            flags: s.flags,
+            seq: s.seq.since(self.host_isn),
+            ack,
+            len: s.payload.len(),
+            window: s.window,
+            urgent: s.urgent,
+            options: s.options,
+            payload: s.payload.to_vec(),
+        }
+    }
+
+    /// The only segment that the host sends now.
+    pub(crate) fn hear_one(&mut self) -> Heard {
+        let mut heard = self.hear();
+        assert_eq!(heard.len(), 1, "{heard:?}");
+        heard.remove(0)
+    }
+
+    /// Speaks and hears the answers as text, such as `"A 1:1(0) ack 1"`.
+    pub(crate) fn exchange(&mut self, say: Say) -> Vec<std::string::String> {
+        self.say(say);
+        self.hear_text()
+    }
+
+    pub(crate) fn hear_text(&mut self) -> Vec<std::string::String> {
+        self.hear().iter().map(text).collect()
+    }
+
+    /// Lets time pass and hears what the host sends, each at its time.
+    pub(crate) fn wait(&mut self, time: Duration) -> Vec<Heard> {
+        let until = self.now + time;
+        let mut heard = self.hear();
+        while let Some(at) = self.host.deadline().filter(|at| *at <= until) {
+            self.now = self.now.max(at);
+            heard.extend(self.hear());
+        }
+        self.now = until;
+        heard.extend(self.hear());
+        heard
+    }
+
+    pub(crate) fn write(&mut self, len: usize) -> usize {
+        let data: Vec<u8> = (0..len).map(super::pair::pattern).collect();
+        self.host.write(self.now, self.id(), &data).unwrap_or(0)
+    }
+
+    pub(crate) fn read(&mut self, len: usize) -> Result<Vec<u8>, crate::Error> {
+        let mut out = std::vec![0; len];
+        let n = self.host.read(self.now, self.id(), &mut out)?;
+        out.truncate(n);
+        Ok(out)
+    }
+}
+
+/// One segment as text: flags, sequence numbers, acknowledgement.
+pub(crate) fn text(heard: &Heard) -> std::string::String {
+    let names = [(S, 'S'), (F, 'F'), (R, 'R'), (Flags::PSH, 'P'), (Flags::URG, 'U')];
+    let mut flags: std::string::String =
+        names.iter().filter(|(flag, _)| heard.flags.contains(*flag)).map(|(_, c)| *c).collect();
+    if flags.is_empty() {
+        flags.push('.');
+    }
+    let span = std::format!("{}:{}({})", heard.seq, heard.seq as usize + heard.len, heard.len);
+    if heard.flags.contains(A) {
+        std::format!("{flags} {span} ack {}", heard.ack)
+    } else {
+        std::format!("{flags} {span}")
+    }
+}
