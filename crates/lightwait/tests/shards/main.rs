@@ -1,0 +1,9 @@
+//! Sockets between two shards, in virtual time.
+#![cfg(feature = "tokio-driver")]
+
+mod http;
+mod sockets;
+mod world;
+
+#[cfg(target_os = "linux")]
+mod drivers;
