@@ -177,8 +177,8 @@ impl Neighbours {
         }
     }
 
-    /// What is known of `next_hop`, which a frame is about to be sent to. If nothing is, it is asked
-    /// for.
+    /// What is known of `next_hop`, which a frame is about to be sent to. If nothing is, it is
+    /// asked for.
     pub fn lookup(&mut self, now: Instant, next_hop: IpAddr) -> Lookup {
         let Some(entry) = self.entries.get_mut(&next_hop) else {
             self.ask(now, next_hop);
@@ -201,8 +201,8 @@ impl Neighbours {
         }
     }
 
-    /// Lets a frame wait for `next_hop`, which [`Neighbours::lookup`] called pending: its first six
-    /// bytes are filled in when the answer comes. False if it was dropped.
+    /// Lets a frame wait for `next_hop`, which [`Neighbours::lookup`] called pending: its first
+    /// six bytes are filled in when the answer comes. False if it was dropped.
     pub fn wait(&mut self, next_hop: IpAddr, frame: Vec<u8>) -> bool {
         let full = self.waiting >= self.waiting_limit;
         let entry = self.entries.get_mut(&next_hop);

@@ -125,9 +125,9 @@ impl SynCookies {
         self.mask(local, remote) + (place | proof)
     }
 
-    /// What the SYN said, if `cookie` (SEG.ACK - 1) is an ISN that we gave, at most two minutes ago,
-    /// to a SYN from `remote` with sequence number `peer_isn` (SEG.SEQ - 1). `ts_echo`: the TSecr
-    /// of the ACK, if it has timestamps.
+    /// What the SYN said, if `cookie` (SEG.ACK - 1) is an ISN that we gave, at most two minutes
+    /// ago, to a SYN from `remote` with sequence number `peer_isn` (SEG.SEQ - 1). `ts_echo`: the
+    /// TSecr of the ACK, if it has timestamps.
     pub fn check(
         &self,
         now: Instant,
