@@ -8,6 +8,7 @@ use std::time::Duration;
 use lightwait::bridge::SERVER_ADDRESS;
 use lightwait::net::{TcpListener, TcpStream};
 use lightwait::rt;
+use lightwait_core::Host;
 use lightwait_core::tcp::State;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -67,9 +68,9 @@ fn what_is_sent_comes_back_and_nothing_is_left() {
     });
     world.finish(&task);
     service.abort();
-    world.run_until(|world| world.handles().iter().all(|h| h.with_host(|h| h.connections()) == 0));
+    world.run_until(|world| world.handles().iter().all(|h| h.with_host(Host::connections) == 0));
     let pages: Vec<_> =
-        world.handles().iter().map(|handle| handle.with_host(|host| host.pages_in_use())).collect();
+        world.handles().iter().map(|handle| handle.with_host(Host::pages_in_use)).collect();
     assert_eq!(pages, [0, 0]);
 }
 
@@ -90,7 +91,7 @@ fn a_hundred_connections_at_once_are_served() {
             })
         })
         .collect();
-    world.run_until(|_| tasks.iter().all(|task| task.is_finished()));
+    world.run_until(|_| tasks.iter().all(lightwait::executor::JoinHandle::is_finished));
 }
 
 #[test]
