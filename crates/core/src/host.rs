@@ -16,6 +16,7 @@
 
 pub mod address;
 pub mod demux;
+mod icmp;
 mod identity;
 mod input;
 pub mod isn;
@@ -25,6 +26,7 @@ mod link;
 pub mod listen;
 pub mod neighbour;
 mod output;
+mod paths;
 pub mod pmtu;
 pub mod port;
 pub mod reassembly;
@@ -35,7 +37,7 @@ pub mod syn_cache;
 pub mod syn_cookie;
 mod tcp_input;
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -44,6 +46,7 @@ use crate::counters::Counters;
 use crate::error::Error;
 use crate::event::{ConnectionId, Event, ListenerId, Readiness};
 use crate::frame::{Outbox, RxFrame};
+use crate::rng::Rng;
 use crate::tcp::challenge::Challenges;
 use crate::tcp::connection::Context;
 use crate::tcp::pool::PagePool;
@@ -51,7 +54,6 @@ use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::time_wait::TimeWait;
 use crate::tcp::timers::{Filed, Timers};
 use crate::tcp::{Connection, Tuple};
-use crate::rng::Rng;
 use crate::time::Instant;
 use crate::wire::Malformed;
 use demux::{Demux, TupleHasher};
@@ -59,8 +61,12 @@ use isn::IsnSource;
 use keyed::KeyedHash;
 use limiter::TokenBucket;
 use listen::Listeners;
+use neighbour::Neighbours;
 use output::Reply;
+use pmtu::PathMtus;
 use port::Ports;
+use reassembly::Reassembly;
+use route::Routes;
 use slab::Slab;
 use syn_cache::SynCache;
 use syn_cookie::SynCookies;
@@ -82,6 +88,12 @@ pub struct Host {
     events: VecDeque<Event>,
     loopback: Outbox,
     orphans: usize,
+    routes: Routes,
+    path_mtus: PathMtus,
+    reassembly: Reassembly,
+    neighbours: Neighbours,
+    /// Connections that wait for a neighbour.
+    stalled: BTreeMap<IpAddr, Vec<u32>>,
     isns: IsnSource,
     cookies: SynCookies,
     /// When a cookie was sent last; the origin if never.
@@ -159,6 +171,16 @@ impl Host {
             events: VecDeque::new(),
             loopback: Outbox::new(LOOPBACK_FRAMES),
             orphans: 0,
+            routes: Routes::new(
+                &config.addresses,
+                &config.ranges,
+                &config.gateways,
+                config.device.mtu,
+            ),
+            path_mtus: PathMtus::new(config.device.mtu, limits.path_mtus, &config.secret),
+            reassembly: Reassembly::new(limits.reassemblies, REASSEMBLY_BYTES),
+            neighbours: Neighbours::new(limits.neighbours, limits.neighbour_queue, &config.secret),
+            stalled: BTreeMap::new(),
             isns: IsnSource::new(&config.secret),
             cookies: SynCookies::new(&config.secret),
             cookie_sent: Instant::ZERO,
@@ -193,18 +215,32 @@ impl Host {
         }
         self.on_syn_cache_time(now);
         self.time_wait.on_time(now, &mut self.shared.counters);
+        self.neighbours.on_time(now);
+        self.routes.on_time(now);
+        self.path_mtus.on_time(now, |_| {});
+        self.on_reassembly_time(now);
     }
 
     /// True if `emit` has something to do at once: the last one ran out of room or budget, or an
     /// input has come since.
     pub fn wants_emit(&self) -> bool {
-        !self.ready.is_empty() || !self.replies.is_empty() || !self.loopback.is_empty()
+        !self.ready.is_empty()
+            || !self.replies.is_empty()
+            || !self.loopback.is_empty()
+            || self.neighbours.has_output()
     }
 
     /// When time alone will next have work; `None`: never.
     pub fn deadline(&self) -> Option<Instant> {
-        let all =
-            [self.timers.deadline(), self.syn_cache.deadline(), self.time_wait.deadline()];
+        let all = [
+            self.timers.deadline(),
+            self.syn_cache.deadline(),
+            self.time_wait.deadline(),
+            self.neighbours.deadline(),
+            self.routes.deadline(),
+            self.path_mtus.deadline(),
+            self.reassembly.deadline(),
+        ];
         all.into_iter().flatten().min()
     }
 
@@ -341,12 +377,15 @@ impl Host {
 
     /// Our addresses, configured and learnt; ranges are not listed.
     pub fn addresses(&self) -> Vec<IpAddr> {
-        self.config.addresses.iter().map(|cidr| cidr.address()).collect()
+        self.routes.addresses().collect()
     }
 }
 
 /// Frames to ourselves that wait at most; beyond it they are lost, as on any full link.
 const LOOPBACK_FRAMES: usize = 1024;
+
+/// Bytes of fragments that wait for the rest of their packets, all together.
+const REASSEMBLY_BYTES: usize = 256 << 10;
 
 fn validate(config: &Config) -> Result<(), Error> {
     if config.device.mtu < 576 {

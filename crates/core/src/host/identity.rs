@@ -3,8 +3,8 @@
 use core::net::{IpAddr, SocketAddr};
 
 use super::Host;
-use super::syn_cookie::CookieFacts;
 use super::output::Reply;
+use super::syn_cookie::CookieFacts;
 use super::tcp_input::{Incoming, bare_header};
 use crate::event::ListenerId;
 use crate::tcp::connection::SynReceived;
@@ -75,9 +75,8 @@ impl Host {
 
     /// An address of ours to reach `remote` from.
     pub(super) fn source_for(&mut self, remote: IpAddr) -> Option<IpAddr> {
-        let of_version = |cidr: &&super::address::Cidr| {
-            cidr.address().is_ipv4() == remote.is_ipv4()
-        };
+        let of_version =
+            |cidr: &&super::address::Cidr| cidr.address().is_ipv4() == remote.is_ipv4();
         if let Some(range) = self.config.ranges.iter().find(of_version) {
             // The first and last of an IPv4 range may be taken for broadcasts.
             let size = range.size();
@@ -85,7 +84,7 @@ impl Host {
             let offset = u128::from(self.rng.next_u64()) % inner;
             return Some(range.nth(offset + u128::from(size > 2)));
         }
-        self.routes_source(remote)
+        self.routes.source_for(remote)
     }
 
     // ---- SYN cookies
@@ -129,8 +128,7 @@ impl Host {
         let (segment, tuple) = (&incoming.segment, &incoming.tuple);
         let echo = segment.options.timestamps.map(|stamps| stamps.echo);
         let (irs, iss) = (segment.seq - 1, segment.ack - 1);
-        let facts =
-            self.cookies.check(now, tuple.local(), tuple.remote(), irs, iss, echo);
+        let facts = self.cookies.check(now, tuple.local(), tuple.remote(), irs, iss, echo);
         let Some(facts) = facts else {
             self.shared.counters.cookies_rejected += 1;
             return false;

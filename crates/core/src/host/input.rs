@@ -9,6 +9,15 @@ use crate::wire::ethernet::{self, Mac, ethertype};
 use crate::wire::ip::{self, protocol};
 use crate::wire::{Malformed, arp};
 
+/// Where a packet came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The link; a neighbour with this hardware address, if the medium has them.
+    Link(Option<Mac>),
+    /// Ourselves.
+    Ourselves,
+}
+
 impl Host {
     pub(super) fn note_malformed(&mut self, reason: Malformed) {
         self.shared.counters.frames_malformed += 1;
@@ -17,7 +26,7 @@ impl Host {
 
     pub(super) fn take_frame(&mut self, now: Instant, frame: RxFrame<'_>) {
         match self.config.device.medium {
-            Medium::Ip => self.take_packet(now, frame, None),
+            Medium::Ip => self.take_packet(now, frame, Origin::Link(None)),
             Medium::Ethernet => self.take_ethernet(now, frame),
         }
     }
@@ -33,7 +42,9 @@ impl Host {
         }
         let inner = RxFrame { bytes: link.payload, ..frame };
         match link.ethertype {
-            ethertype::IPV4 | ethertype::IPV6 => self.take_packet(now, inner, Some(link.source)),
+            ethertype::IPV4 | ethertype::IPV6 => {
+                self.take_packet(now, inner, Origin::Link(Some(link.source)));
+            }
             ethertype::ARP => match arp::Packet::parse(link.payload) {
                 Ok(packet) => self.on_arp(now, &packet),
                 Err(reason) => self.note_malformed(reason),
@@ -42,8 +53,7 @@ impl Host {
         }
     }
 
-    /// An IP packet, from a neighbour with this hardware address if the medium has them.
-    pub(super) fn take_packet(&mut self, now: Instant, frame: RxFrame<'_>, from: Option<Mac>) {
+    pub(super) fn take_packet(&mut self, now: Instant, frame: RxFrame<'_>, from: Origin) {
         let packet = match ip::Packet::parse(frame.bytes) {
             Ok(packet) => packet,
             Err(reason) => return self.note_malformed(reason),
@@ -63,24 +73,29 @@ impl Host {
         now: Instant,
         packet: &ip::Packet<'_>,
         frame: &RxFrame<'_>,
-        from: Option<Mac>,
+        from: Origin,
     ) {
+        // RFC 1122 §3.2.1.3 and §4.2.3.10: nobody's, a group's, or our own address from outside
+        // is no source; but IPv6 asks for neighbours from the unspecified address.
+        let sound = from == Origin::Ourselves || self.routes.is_acceptable_source(packet.source);
+        let asking = packet.protocol == protocol::ICMPV6 && packet.source.is_unspecified();
+        if !sound && !asking {
+            self.shared.counters.not_for_us += 1;
+            return;
+        }
+        let mac = match from {
+            Origin::Link(mac) => mac,
+            Origin::Ourselves => None,
+        };
         match (packet.protocol, packet.source) {
-            // RFC 1122 §4.2.3.10: a segment from or to a group is dropped in silence.
-            (protocol::TCP, source) if is_single(source) && self.is_ours(packet.destination) => {
+            (protocol::TCP, _) if self.is_ours(packet.destination) => {
                 self.on_tcp(now, packet, frame);
             }
             (protocol::TCP, _) => self.shared.counters.not_for_us += 1,
             (protocol::ICMPV4, IpAddr::V4(_)) | (protocol::ICMPV6, IpAddr::V6(_)) => {
-                self.on_icmp(now, packet, from);
+                self.on_icmp(now, packet, mac);
             }
             _ => self.on_unknown_protocol(now, packet),
         }
     }
-}
-
-/// True if `address` can be a single host's.
-fn is_single(address: IpAddr) -> bool {
-    let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
-    !address.is_unspecified() && !address.is_multicast() && !broadcast
 }

@@ -1,51 +1,250 @@
-//! Between the host and its link: next hops and neighbours.
+//! Between the host and its link: next hops, neighbours, and who waits for them.
 
-use core::net::IpAddr;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Host;
-use super::output::{Reply, Way};
-use crate::frame::{Outbox, RxFrame};
+use super::neighbour::{Advertisement, Lookup, Output, Resolution};
+use super::output::{Reply, Way, write_reply};
+use super::route::NextHop;
+use crate::frame::{Frame, Medium, Outbox};
+use crate::tcp::connection::Shape;
 use crate::tcp::egress::Path;
-use crate::time::Instant;
-use crate::wire::ethernet::Mac;
-use crate::wire::{arp, ip};
+use crate::tcp::timers::Timer;
+use crate::time::{Duration, Instant};
+use crate::wire::arp::{self, Operation};
+use crate::wire::ethernet::{self, BROADCAST, Mac, ethertype};
+use crate::wire::{icmpv6, ndp};
+
+/// A connection whose neighbour does not answer tries again after this.
+const RETRY: Duration = Duration::from_secs(1);
 
 impl Host {
     pub(super) fn is_ours(&self, address: IpAddr) -> bool {
-        self.config.addresses.iter().any(|cidr| cidr.address() == address)
-            || self.config.ranges.iter().any(|range| range.contains(address))
+        self.routes.is_local(address)
     }
 
+    /// True if a packet to `address` is for us: one of ours, a broadcast, or a group of ours.
     pub(super) fn is_for_us(&self, address: IpAddr) -> bool {
-        self.is_ours(address)
+        use super::route::Class;
+        match self.routes.class(address) {
+            Class::Ours | Class::Broadcast => true,
+            Class::Multicast => self.routes.is_our_group(address),
+            Class::Unspecified | Class::Loopback | Class::Other => false,
+        }
     }
 
-    pub(super) fn routes_source(&self, remote: IpAddr) -> Option<IpAddr> {
-        let mut ours = self.config.addresses.iter().map(|cidr| cidr.address());
-        ours.find(|address| address.is_ipv4() == remote.is_ipv4())
-    }
-
+    /// How a packet from `source` to `destination` leaves.
     pub(super) fn way(
         &mut self,
-        _now: Instant,
+        now: Instant,
         source: IpAddr,
         destination: IpAddr,
-        class: u8,
+        traffic_class: u8,
     ) -> Way {
-        let local = self.is_ours(destination);
         let device = self.config.device;
-        let path = Path { source, destination, link: None, mtu: device.mtu, traffic_class: class, device };
-        Way::Open { path, local }
+        let (mtu, dont_fragment) = self.path_mtu(destination);
+        let link = None;
+        let mut path =
+            Path { source, destination, link, mtu, dont_fragment, traffic_class, device };
+        if self.is_ours(destination) {
+            // To ourselves nothing is checked, and nothing is cut.
+            path.device.checksum = true;
+            path.device.segmentation = 65_535;
+            return Way::Open { path, local: true };
+        }
+        if device.medium == Medium::Ip {
+            return Way::Open { path, local: false };
+        }
+        let to = match self.routes.next_hop(destination) {
+            Some(NextHop::Neighbour(next_hop)) => match self.neighbours.lookup(now, next_hop) {
+                Lookup::Known(mac) => mac,
+                Lookup::Pending => return Way::Waiting(next_hop),
+                Lookup::Failed => return Way::Closed,
+            },
+            Some(NextHop::Group(mac)) => mac,
+            Some(NextHop::Ourselves) | None => return Way::Closed,
+        };
+        path.link = Some(self.link_header(to, destination.is_ipv4()));
+        Way::Open { path, local: false }
     }
 
-    pub(super) fn emit_link(&mut self, _now: Instant, _outbox: &mut Outbox) {}
-    pub(super) fn queue_for_neighbour(&mut self, _now: Instant, _next_hop: IpAddr, _reply: &Reply) {}
-    pub(super) fn stall(&mut self, _next_hop: IpAddr, _index: u32) {}
-    pub(super) fn give_up_unreachable(&mut self, _now: Instant, _index: u32) {}
-    pub(super) fn on_arp(&mut self, _now: Instant, _packet: &arp::Packet) {}
-    pub(super) fn on_fragment(&mut self, _now: Instant, _packet: &ip::Packet<'_>, _from: Option<Mac>) {}
-    pub(super) fn on_icmp(&mut self, _now: Instant, _packet: &ip::Packet<'_>, _from: Option<Mac>) {}
-    pub(super) fn on_unknown_protocol(&mut self, _now: Instant, _packet: &ip::Packet<'_>) {
-        let _ = RxFrame::plain;
+    fn link_header(&self, destination: Mac, ipv4: bool) -> ethernet::Header {
+        let ethertype = if ipv4 { ethertype::IPV4 } else { ethertype::IPV6 };
+        ethernet::Header { destination, source: self.config.hardware, ethertype }
+    }
+
+    // ---- what the link itself has to say
+
+    /// Sends what the neighbour cache wants sent.
+    pub(super) fn emit_link(&mut self, outbox: &mut Outbox) {
+        while outbox.room() > 0 {
+            let Some(output) = self.neighbours.output() else { break };
+            let bytes = match output {
+                Output::Frame(bytes) => bytes,
+                Output::Solicit { target, to } => self.solicitation(target, to),
+            };
+            if let Some(frame) = outbox.push() {
+                frame.head.extend_from_slice(&bytes);
+                self.shared.counters.frames_out += 1;
+            }
+        }
+        self.wake_stalled();
+    }
+
+    /// The frame that asks for `target`; to a single host if its address is to be verified.
+    fn solicitation(&self, target: IpAddr, to: Option<Mac>) -> Vec<u8> {
+        let mut frame = Vec::new();
+        match target {
+            IpAddr::V4(target) => {
+                let sender = self.address_for(target);
+                let packet = arp::Packet {
+                    operation: Operation::Request,
+                    sender_mac: self.config.hardware,
+                    sender,
+                    target_mac: [0; 6],
+                    target,
+                };
+                self.arp_frame(&packet, to.unwrap_or(BROADCAST), &mut frame);
+            }
+            IpAddr::V6(target) => self.neighbour_solicitation(target, to, &mut frame),
+        }
+        frame
+    }
+
+    fn address_for(&self, target: Ipv4Addr) -> Ipv4Addr {
+        match self.routes.source_for(IpAddr::V4(target)) {
+            Some(IpAddr::V4(address)) => address,
+            _ => Ipv4Addr::UNSPECIFIED,
+        }
+    }
+
+    fn arp_frame(&self, packet: &arp::Packet, to: Mac, frame: &mut Vec<u8>) {
+        let source = self.config.hardware;
+        ethernet::Header { destination: to, source, ethertype: ethertype::ARP }.emit(frame);
+        packet.emit(frame);
+    }
+
+    fn neighbour_solicitation(&self, target: Ipv6Addr, to: Option<Mac>, frame: &mut Vec<u8>) {
+        let Some(IpAddr::V6(source)) = self.routes.source_for(IpAddr::V6(target)) else { return };
+        let group = ndp::solicited_node(target);
+        let destination = if to.is_some() { target } else { group };
+        let mac = to.unwrap_or(ethernet::ipv6_group(group));
+        let message = ndp::Message::NeighbourSolicit {
+            target,
+            link_layer: Some(self.config.hardware),
+            nonce: None,
+        };
+        self.link_header(mac, false).emit(frame);
+        icmpv6::Message::Ndp(message).emit_packet(source, destination, frame);
+    }
+
+    pub(super) fn on_arp(&mut self, now: Instant, packet: &arp::Packet) {
+        let sender = IpAddr::V4(packet.sender);
+        let for_us = self.is_ours(IpAddr::V4(packet.target));
+        if self.is_ours(sender) {
+            // Somebody else claims an address of ours (RFC 5227): nothing is learnt from that.
+            return;
+        }
+        if packet.operation == Operation::Request && for_us {
+            self.neighbours.on_heard(now, sender, packet.sender_mac);
+            let reply = arp::Packet {
+                operation: Operation::Reply,
+                sender_mac: self.config.hardware,
+                sender: packet.target,
+                target_mac: packet.sender_mac,
+                target: packet.sender,
+            };
+            let mut frame = Vec::new();
+            self.arp_frame(&reply, packet.sender_mac, &mut frame);
+            self.reply(Reply::frame(frame));
+            return;
+        }
+        let solicited = packet.operation == Operation::Reply && for_us;
+        self.neighbours.on_advertisement(
+            now,
+            Advertisement {
+                target: sender,
+                mac: Some(packet.sender_mac),
+                solicited,
+                overrides: true,
+            },
+        );
+    }
+
+    // ---- who waits for a neighbour
+
+    /// Lets a reply wait for its neighbour.
+    pub(super) fn queue_for_neighbour(&mut self, next_hop: IpAddr, reply: &Reply) {
+        let Some((source, destination)) = reply.addresses() else { return };
+        let device = self.config.device;
+        let link = Some(self.link_header([0; 6], destination.is_ipv4()));
+        let path = Path {
+            source,
+            destination,
+            link,
+            mtu: device.mtu,
+            dont_fragment: true,
+            traffic_class: 0,
+            // What waits is bytes: no device will complete it.
+            device: crate::frame::Capabilities { checksum: false, ..device },
+        };
+        let mut frame = Frame::default();
+        if write_reply(&mut frame, &path, reply) {
+            self.neighbours.wait(next_hop, frame.head);
+        }
+    }
+
+    /// Lets a connection wait for its neighbour: it keeps what it has to send.
+    pub(super) fn stall(&mut self, next_hop: IpAddr, index: u32) {
+        self.stalled.entry(next_hop).or_default().push(index);
+        self.rearm(index);
+    }
+
+    /// Neighbours have answered, or have not: who waited for them is ready again.
+    fn wake_stalled(&mut self) {
+        while let Some((next_hop, resolution)) = self.neighbours.resolved() {
+            if resolution == Resolution::Failed {
+                self.routes.on_gateway_failed(next_hop);
+            }
+            for index in self.stalled.remove(&next_hop).unwrap_or_default() {
+                self.make_ready(index);
+            }
+        }
+    }
+
+    /// There is no way to the peer. An attempt to open fails; an established connection tries
+    /// again until its user timeout.
+    pub(super) fn on_unreachable(&mut self, now: Instant, index: u32) {
+        self.shared.counters.unreachable += 1;
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let connection = &mut slot.connection;
+        let mut cx = self.shared.context(now);
+        match &connection.shape {
+            Shape::SynSent(_) | Shape::SynReceived(_) => {
+                cx.counters.failed_opens += 1;
+                connection.end(
+                    crate::tcp::State::Closed,
+                    Some(crate::Error::HostUnreachable),
+                    &mut cx,
+                );
+            }
+            Shape::Ended(_) => connection.reset_due = None,
+            Shape::Synchronized(_) => {
+                if connection.is_given_up_unreachable(now) {
+                    connection.abort(crate::Error::HostUnreachable, &mut cx);
+                    connection.reset_due = None;
+                } else {
+                    connection.deadlines.set(Timer::Retransmit, now + RETRY);
+                }
+            }
+        }
+        let over = matches!(connection.shape, Shape::Ended(_));
+        if over {
+            self.settle(now, index);
+            self.retire(index);
+        } else {
+            self.rearm(index);
+        }
     }
 }

@@ -4,7 +4,9 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::Host;
-use crate::frame::{Outbox, RxChecksum, RxFrame};
+use super::input::Origin;
+use crate::counters::Counters;
+use crate::frame::{Frame, Outbox, RxChecksum, RxFrame};
 use crate::tcp::Tuple;
 use crate::tcp::egress::{self, Egress, Path};
 use crate::tcp::emit::Flushed;
@@ -18,8 +20,8 @@ const REPLIES_MAX: usize = 4096;
 /// An answer that belongs to no connection.
 #[derive(Debug)]
 pub(super) struct Reply {
-    source: IpAddr,
-    destination: IpAddr,
+    /// From whom to whom; `None` if the frame is complete.
+    addresses: Option<(IpAddr, IpAddr)>,
     body: Body,
 }
 
@@ -27,13 +29,19 @@ pub(super) struct Reply {
 enum Body {
     Segment(Header),
     /// The payload of an IP packet of this protocol.
-    Packet { protocol: u8, hop_limit: u8, payload: Vec<u8> },
+    Packet {
+        protocol: u8,
+        hop_limit: u8,
+        payload: Vec<u8>,
+    },
+    /// A whole frame, link header and all.
+    Frame(Vec<u8>),
 }
 
 impl Reply {
     /// A segment without payload between the ends of `tuple`.
     pub(super) fn segment(tuple: &Tuple, header: Header) -> Reply {
-        Reply { source: tuple.local, destination: tuple.remote, body: Body::Segment(header) }
+        Reply { addresses: Some((tuple.local, tuple.remote)), body: Body::Segment(header) }
     }
 
     /// An IP packet.
@@ -44,7 +52,18 @@ impl Reply {
         hop_limit: u8,
         payload: Vec<u8>,
     ) -> Reply {
-        Reply { source, destination, body: Body::Packet { protocol, hop_limit, payload } }
+        let addresses = Some((source, destination));
+        Reply { addresses, body: Body::Packet { protocol, hop_limit, payload } }
+    }
+
+    /// A frame that is complete.
+    pub(super) fn frame(bytes: Vec<u8>) -> Reply {
+        Reply { addresses: None, body: Body::Frame(bytes) }
+    }
+
+    /// From whom to whom.
+    pub(super) fn addresses(&self) -> Option<(IpAddr, IpAddr)> {
+        self.addresses
     }
 }
 
@@ -52,6 +71,8 @@ impl Reply {
 pub(super) enum Way {
     /// By this path; `local`: to ourselves.
     Open { path: Path, local: bool },
+    /// As it is: the frame is complete.
+    Direct,
     /// When the neighbour has answered.
     Waiting(IpAddr),
     /// Not at all.
@@ -62,7 +83,7 @@ impl Host {
     /// Sends what every ready connection and every pending reply should, while `outbox` has room.
     pub fn emit(&mut self, now: Instant, outbox: &mut Outbox) {
         self.take_loopback(now);
-        self.emit_link(now, outbox);
+        self.emit_link(outbox);
         self.emit_replies(now, outbox);
         for _ in 0..self.ready.len() {
             if outbox.room() == 0 {
@@ -84,17 +105,22 @@ impl Host {
     fn emit_replies(&mut self, now: Instant, outbox: &mut Outbox) {
         while outbox.room() > 0 {
             let Some(reply) = self.replies.pop_front() else { return };
-            match self.way(now, reply.source, reply.destination, 0) {
+            let way = match reply.addresses {
+                Some((source, destination)) => self.way(now, source, destination, 0),
+                None => Way::Direct,
+            };
+            match way {
                 Way::Open { path, local } => {
                     let out = if local { &mut self.loopback } else { &mut *outbox };
-                    let Some(frame) = out.push() else { continue };
-                    if write_reply(frame, &path, &reply.body) {
+                    push_reply(out, &path, &reply, &mut self.shared.counters);
+                }
+                Way::Direct => {
+                    if let (Some(frame), Body::Frame(bytes)) = (outbox.push(), &reply.body) {
+                        frame.head.extend_from_slice(bytes);
                         self.shared.counters.frames_out += 1;
-                    } else {
-                        out.unpush();
                     }
                 }
-                Way::Waiting(next_hop) => self.queue_for_neighbour(now, next_hop, &reply),
+                Way::Waiting(next_hop) => self.queue_for_neighbour(next_hop, &reply),
                 Way::Closed => self.shared.counters.unreachable += 1,
             }
         }
@@ -108,7 +134,7 @@ impl Host {
         let flushed = match self.way(now, tuple.local, tuple.remote, class) {
             Way::Open { path, local } => self.flush_on(now, index, path, local, outbox),
             Way::Waiting(next_hop) => return self.stall(next_hop, index),
-            Way::Closed => return self.give_up_unreachable(now, index),
+            Way::Direct | Way::Closed => return self.on_unreachable(now, index),
         };
         self.rearm(index);
         if flushed == Flushed::More {
@@ -152,17 +178,30 @@ impl Host {
             let segment_size = frame.segmentation.map_or(0, |segmentation| segmentation.size);
             self.loopback.recycle(frame);
             let checksum = RxChecksum::Good;
-            self.take_packet(now, RxFrame { bytes: &bytes, checksum, segment_size }, None);
+            let frame = RxFrame { bytes: &bytes, checksum, segment_size };
+            self.take_packet(now, frame, Origin::Ourselves);
         }
     }
 }
 
-fn write_reply(frame: &mut crate::frame::Frame, path: &Path, body: &Body) -> bool {
-    match body {
+fn push_reply(out: &mut Outbox, path: &Path, reply: &Reply, counters: &mut Counters) {
+    let Some(frame) = out.push() else {
+        counters.replies_suppressed += 1;
+        return;
+    };
+    if write_reply(frame, path, reply) {
+        counters.frames_out += 1;
+    } else {
+        out.unpush();
+    }
+}
+
+/// Writes a reply that needs a path; false if it cannot be written.
+pub(super) fn write_reply(frame: &mut Frame, path: &Path, reply: &Reply) -> bool {
+    match &reply.body {
         Body::Segment(header) => egress::write(frame, path, header, None),
         Body::Packet { protocol, hop_limit, payload } => {
-            let header =
-                ip::Header::new(path.source, path.destination, *protocol, payload.len());
+            let header = ip::Header::new(path.source, path.destination, *protocol, payload.len());
             let Some(mut header) = header else { return false };
             header.hop_limit = *hop_limit;
             if let Some(link) = &path.link {
@@ -172,5 +211,6 @@ fn write_reply(frame: &mut crate::frame::Frame, path: &Path, body: &Body) -> boo
             frame.head.extend_from_slice(payload);
             true
         }
+        Body::Frame(_) => false,
     }
 }

@@ -45,8 +45,7 @@ impl Host {
 
     /// The oldest established connection not yet accepted, or [`Error::WouldBlock`].
     pub fn accept(&mut self, now: Instant, id: ListenerId) -> Result<ConnectionId, Error> {
-        let listener =
-            self.listeners.get_mut(id).ok_or(Error::InvalidInput("no such listener"))?;
+        let listener = self.listeners.get_mut(id).ok_or(Error::InvalidInput("no such listener"))?;
         let index = listener.queue.pop_front().ok_or(Error::WouldBlock)?;
         let generation = self.slots.generation(index);
         if let Some(slot) = self.slots.get_mut(index) {
@@ -189,7 +188,8 @@ impl Host {
         let (slot, shared) = self.slot_and_shared(id)?;
         let Some(s) = slot.connection.synchronized_mut() else { return Err(Error::WouldBlock) };
         let taken = data.len().min(room);
-        if taken == 0 && !data.is_empty() || !s.send.buffer.push(data.slice(..taken), &mut shared.pool)
+        if taken == 0 && !data.is_empty()
+            || !s.send.buffer.push(data.slice(..taken), &mut shared.pool)
         {
             slot.connection.write_blocked = true;
             return Err(Error::WouldBlock);
@@ -237,12 +237,7 @@ impl Host {
 
     /// Moves received bytes into `out` and returns how many; 0 is the end of the stream (or an
     /// empty `out`); [`Error::WouldBlock`] when there is nothing yet.
-    pub fn read(
-        &mut self,
-        now: Instant,
-        id: ConnectionId,
-        out: &mut [u8],
-    ) -> Result<usize, Error> {
+    pub fn read(&mut self, now: Instant, id: ConnectionId, out: &mut [u8]) -> Result<usize, Error> {
         let taken = self.peek(id, out);
         if let Ok(n @ 1..) = taken {
             self.consume(now, id, n)?;

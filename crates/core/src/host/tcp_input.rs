@@ -1,6 +1,7 @@
 //! A TCP segment for us: to a connection, to the SYN cache, to TIME-WAIT, to a listener, or nobody.
 
 use super::Host;
+use super::listen::Listener;
 use super::output::Reply;
 use super::syn_cache::Due;
 use crate::event::{Event, ListenerId};
@@ -88,7 +89,7 @@ impl Host {
         if !segment.flags.contains(Flags::SYN) {
             return;
         }
-        if self.listeners.get(listener).is_none_or(|listener| listener.is_full()) {
+        if self.listeners.get(listener).is_none_or(Listener::is_full) {
             self.shared.counters.accept_overflows += 1;
             return self.forget_reopening(incoming.hash, &incoming.tuple);
         }
@@ -238,7 +239,7 @@ impl Host {
         listener: ListenerId,
         answered: Instant,
     ) -> bool {
-        let full = self.listeners.get(listener).is_none_or(|listener| listener.is_full());
+        let full = self.listeners.get(listener).is_none_or(Listener::is_full);
         if full || self.slots.len() >= self.shared.limits.connections {
             let counters = &mut self.shared.counters;
             counters.accept_overflows += u64::from(full);
@@ -310,8 +311,7 @@ impl Host {
 
     fn acknowledge_time_wait(&mut self, now: Instant, record: &Record) {
         let offset = self.stamp_offset(&record.tuple);
-        let timestamps =
-            record.stamp.map(|echo| Timestamps { value: stamp_at(now, offset), echo });
+        let timestamps = record.stamp.map(|echo| Timestamps { value: stamp_at(now, offset), echo });
         let header = Header {
             window: record.window,
             options: Options { timestamps, ..Options::default() },

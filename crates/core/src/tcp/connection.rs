@@ -167,6 +167,7 @@ pub struct Synchronized {
 
 /// The shapes a connection takes.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly every connection is synchronized")]
 pub enum Shape {
     /// SYN-SENT.
     SynSent(SynSent),
@@ -207,6 +208,10 @@ pub struct Connection {
     pub reset_due: Option<Reset>,
     /// A SYN, or SYN, ACK, to send.
     pub syn_due: bool,
+    /// What ICMP said of the way to the peer: the reason given if the connection fails.
+    pub soft_error: Option<Error>,
+    /// Since when there has been no way to the peer.
+    pub unreachable_since: Option<Instant>,
     /// On entry to TIME-WAIT: what its record needs. The host takes it.
     pub time_wait: Option<Residue>,
 }
@@ -339,6 +344,8 @@ impl Connection {
             close_early: false,
             reset_due: None,
             syn_due: false,
+            soft_error: None,
+            unreachable_since: None,
             time_wait: None,
         }
     }
@@ -374,6 +381,23 @@ impl Connection {
         }
         connection.start_keepalive(now);
         connection
+    }
+
+    /// True if a segment that begins at `seq` may be under way: what an ICMP error must quote to be
+    /// believed (RFC 5927 §4.1).
+    pub fn is_in_flight(&self, seq: Seq) -> bool {
+        match &self.shape {
+            Shape::SynSent(syn) => seq == syn.iss && syn.attempts > 0,
+            Shape::SynReceived(syn) => seq == syn.iss,
+            Shape::Synchronized(s) => seq.at_or_after(s.send.una) && seq.before(s.send.max),
+            Shape::Ended(_) => false,
+        }
+    }
+
+    /// There is no way to the peer now. True once that has lasted for the user timeout.
+    pub fn is_given_up_unreachable(&mut self, now: Instant) -> bool {
+        let since = *self.unreachable_since.get_or_insert(now);
+        now.since(since) >= self.options.user_timeout
     }
 
     /// The state.
@@ -445,7 +469,12 @@ impl Connection {
             unread.clear(cx.pool);
         }
         self.shape = Shape::Ended(unread);
-        self.error = self.error.or(error);
+        // What ICMP has told is a better reason than silence (RFC 1122 §4.2.3.9).
+        let reason = match (error, self.soft_error) {
+            (Some(Error::TimedOut), Some(soft)) => Some(soft),
+            (error, _) => error,
+        };
+        self.error = self.error.or(reason);
         self.notices |= Readiness::CLOSED | Readiness::READABLE | Readiness::WRITABLE;
     }
 

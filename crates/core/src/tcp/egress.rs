@@ -28,6 +28,8 @@ pub struct Path {
     pub link: Option<ethernet::Header>,
     /// The largest IP packet on the way.
     pub mtu: u16,
+    /// IPv4's DF: off only on a path narrower than we care to go.
+    pub dont_fragment: bool,
     /// DSCP and ECN.
     pub traffic_class: u8,
     /// What the device can do.
@@ -115,6 +117,7 @@ pub fn write(
         return false;
     };
     ip.traffic_class = path.traffic_class;
+    ip.dont_fragment = path.dont_fragment;
     if let Some(link) = &path.link {
         link.emit(&mut frame.head);
     }

@@ -71,6 +71,7 @@ impl Connection {
     /// Sends what the connection should, while there is room.
     pub fn emit(&mut self, cx: &mut Context<'_>, egress: &mut Egress<'_>) -> Flushed {
         self.adopt_path(egress);
+        self.unreachable_since = None;
         loop {
             let emission = self.decide(cx, &egress.path);
             if emission == Emission::Nothing {

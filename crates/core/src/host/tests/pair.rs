@@ -172,8 +172,7 @@ impl Pair {
         let mut buffer = std::vec![0; 65_536];
         while received < total {
             while sent < total {
-                let chunk: Vec<u8> =
-                    (sent..total.min(sent + 16_384)).map(pattern).collect();
+                let chunk: Vec<u8> = (sent..total.min(sent + 16_384)).map(pattern).collect();
                 let now = self.now;
                 match self.host(from.0).write(now, from.1, &chunk) {
                     Ok(n) => sent += n,

@@ -224,11 +224,8 @@ impl Peer {
 
     fn understand(&mut self, bytes: &[u8]) -> Heard {
         let packet = ip::Packet::parse(bytes).unwrap();
-        let sound = crate::wire::tcp::verify_checksum(
-            packet.payload,
-            packet.source,
-            packet.destination,
-        );
+        let sound =
+            crate::wire::tcp::verify_checksum(packet.payload, packet.source, packet.destination);
         assert!(sound, "a bad checksum left the host");
         let s = Segment::parse(packet.payload).unwrap();
         if s.flags.contains(S) {

@@ -59,8 +59,7 @@ fn in_state(state: State) -> (Peer, u32, u32) {
     (peer, rcv, snd)
 }
 
-const SYNCHRONIZED: [State; 6] =
-    [Established, FinWait1, FinWait2, Closing, CloseWait, LastAck];
+const SYNCHRONIZED: [State; 6] = [Established, FinWait1, FinWait2, Closing, CloseWait, LastAck];
 
 /// What the host answers to a segment in a state, and the state afterwards.
 fn reaction(state: State, say: impl Fn(u32, u32) -> Say) -> (Vec<String>, State) {
@@ -113,8 +112,7 @@ fn fourth_step_a_syn_is_challenged_wherever_it_lies() {
         for offset in [0, 5, 70_000] {
             for flags in [S, S | A] {
                 let (_, rcv, snd) = in_state(state);
-                let (heard, after) =
-                    reaction(state, |rcv, snd| Say::new(flags, rcv + offset, snd));
+                let (heard, after) = reaction(state, |rcv, snd| Say::new(flags, rcv + offset, snd));
                 assert_eq!((heard, after), (pure_ack(rcv, snd), state), "{state:?} {offset}");
             }
         }

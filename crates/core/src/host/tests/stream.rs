@@ -80,8 +80,7 @@ fn everything_arrives_under_loss_with_sack_and_without() {
             let mut pair = Pair::with(client, server);
             let (_, client, server) = pair.connected();
             lossy(&mut pair, percent, 7 + u64::from(percent));
-            let took =
-                pair.transfer((Side::Server, server), (Side::Client, client), 2_000_000);
+            let took = pair.transfer((Side::Server, server), (Side::Client, client), 2_000_000);
             let timeouts = pair.server.info(server).unwrap().timeouts;
             std::eprintln!("sack {sack} loss {percent}%: {took:?}, {timeouts} timeouts");
         }

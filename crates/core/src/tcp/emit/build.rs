@@ -147,7 +147,7 @@ impl Connection {
                 if send.flight() == 0 {
                     send.last_progress = cx.now;
                 }
-                if end.since(seq) % segment != 0 {
+                if !end.since(seq).is_multiple_of(segment) {
                     send.small_end = end;
                 }
                 send.nxt = end;
@@ -222,10 +222,9 @@ fn complete(header: &mut Header, s: &mut Synchronized, cx: &Context<'_>) {
     let unread = s.recv.buffer.len() as u32;
     header.ack = s.recv.nxt;
     header.window = s.recv.window.announce(s.recv.nxt, unread, s.recv.mss);
-    header.options.timestamps = s.stamps.map(|stamps| Timestamps {
-        value: stamp_at(cx.now, stamps.offset),
-        echo: stamps.recent,
-    });
+    header.options.timestamps = s
+        .stamps
+        .map(|stamps| Timestamps { value: stamp_at(cx.now, stamps.offset), echo: stamps.recent });
     if s.send.sack {
         header.options.sack = s.recv.sack_blocks();
     }

@@ -18,23 +18,19 @@ impl Connection {
         }
     }
 
-    fn decide_synchronized(
-        &self,
-        cx: &Context<'_>,
-        s: &Synchronized,
-        path: &Path,
-    ) -> Emission {
+    fn decide_synchronized(&self, cx: &Context<'_>, s: &Synchronized, path: &Path) -> Emission {
         if s.recv.ack.duplicates > 0 {
             return Emission::DuplicateAck;
         }
         let segment = segment_bytes(s);
         let text = match s.send.recovery.next_lost(&s.send.scoreboard, s.send.una, segment) {
             // What is lost goes before anything new, even if it has to wait for the window.
-            Some((seq, len)) => may_retransmit(&s.send, len)
-                .then(|| text(&s.send, seq, len, Why::Lost)),
-            None => self
-                .new_text(cx, s, segment, path)
-                .or_else(|| speculative_text(&s.send, segment)),
+            Some((seq, len)) => {
+                may_retransmit(&s.send, len).then(|| text(&s.send, seq, len, Why::Lost))
+            }
+            None => {
+                self.new_text(cx, s, segment, path).or_else(|| speculative_text(&s.send, segment))
+            }
         };
         text.or_else(|| probe(s)).unwrap_or_else(|| pure_ack(s))
     }
@@ -158,7 +154,7 @@ fn probe(s: &Synchronized) -> Option<Emission> {
 
 fn pure_ack(s: &Synchronized) -> Emission {
     let unread = s.recv.buffer.len() as u32;
-    let update = !s.recv.is_finished()
-        && s.recv.window.wants_update(s.recv.nxt, unread, s.recv.mss);
+    let update =
+        !s.recv.is_finished() && s.recv.window.wants_update(s.recv.nxt, unread, s.recv.mss);
     if s.recv.ack.now || update { Emission::Ack } else { Emission::Nothing }
 }

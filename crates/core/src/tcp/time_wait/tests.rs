@@ -176,8 +176,7 @@ fn repeated_fins_do_not_make_the_table_grow() {
 fn answers_die_out() {
     let mut fixture = Fixture::new(None, 10);
     let ack = segment(Flags::ACK, 5000, 1000, None);
-    let answers =
-        (0..100).filter(|_| fixture.hear(&ack) == Verdict::Acknowledge).count();
+    let answers = (0..100).filter(|_| fixture.hear(&ack) == Verdict::Acknowledge).count();
     assert_eq!(answers, 4);
 }
 

@@ -1,0 +1,86 @@
+//! What lies between us and a destination: its MTU; and packets that come in pieces.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use super::Host;
+use super::input::Origin;
+use super::output::Reply;
+use super::reassembly::{Outcome, Reason};
+use crate::frame::RxFrame;
+use crate::time::Instant;
+use crate::wire::{icmpv4, icmpv6, ip};
+
+/// ICMP code "fragment reassembly time exceeded", in both versions.
+const REASSEMBLY_TIME_EXCEEDED: u8 = 1;
+
+impl Host {
+    /// The largest IP packet to `destination`, and whether routers must not cut it.
+    pub(super) fn path_mtu(&self, destination: IpAddr) -> (u16, bool) {
+        let link =
+            if destination.is_ipv6() { self.routes.ipv6_mtu() } else { self.config.device.mtu };
+        let path = self.path_mtus.path(destination);
+        (path.mtu.min(link), path.dont_fragment)
+    }
+
+    /// A router says that a packet of `packet_bytes` was too big for its next link, which takes
+    /// `mtu` (0: it did not say). True if the path's MTU is less than before.
+    pub(super) fn lower_path_mtu(
+        &mut self,
+        now: Instant,
+        destination: IpAddr,
+        mtu: u32,
+        packet_bytes: u32,
+    ) -> bool {
+        self.path_mtus.on_too_big(now, destination, mtu, packet_bytes).is_some()
+    }
+
+    // ---- fragments
+
+    pub(super) fn on_fragment(&mut self, now: Instant, packet: &ip::Packet<'_>, from: Origin) {
+        match self.reassembly.on_fragment(now, packet) {
+            Outcome::Pending | Outcome::Dropped(Reason::Copy) => {}
+            Outcome::Dropped(_) => self.shared.counters.reassembly_failed += 1,
+            Outcome::Complete(bytes) => {
+                self.shared.counters.reassembled += 1;
+                match ip::Packet::parse(&bytes) {
+                    // A packet that is a fragment once more is malice.
+                    Ok(whole) if whole.fragment.is_some() => {
+                        self.shared.counters.reassembly_failed += 1;
+                    }
+                    Ok(whole) => {
+                        self.take_whole_packet(now, &whole, &RxFrame::plain(&bytes), from);
+                    }
+                    Err(reason) => self.note_malformed(reason),
+                }
+            }
+        }
+    }
+
+    /// Gives up packets whose fragments did not all arrive, and tells their senders (RFC 1122
+    /// §3.3.2, RFC 8200 §4.5).
+    pub(super) fn on_reassembly_time(&mut self, now: Instant) {
+        self.reassembly.on_time(now);
+        while let Some(expired) = self.reassembly.expired() {
+            self.shared.counters.reassembly_failed += 1;
+            if !self.is_ours(expired.destination) || !self.may_answer_stranger(now) {
+                continue;
+            }
+            let (mut payload, quoted) = (Vec::new(), &expired.quoted[..]);
+            let code = REASSEMBLY_TIME_EXCEEDED;
+            let protocol = match (expired.destination, expired.source) {
+                (IpAddr::V6(ours), IpAddr::V6(theirs)) => {
+                    icmpv6::Message::TimeExceeded { code, quoted }.emit(ours, theirs, &mut payload);
+                    ip::protocol::ICMPV6
+                }
+                _ => {
+                    icmpv4::Message::TimeExceeded { code, quoted }.emit(&mut payload);
+                    ip::protocol::ICMPV4
+                }
+            };
+            let hop_limit = ip::DEFAULT_HOP_LIMIT;
+            let (source, destination) = (expired.destination, expired.source);
+            self.reply(Reply::packet(source, destination, protocol, hop_limit, payload));
+        }
+    }
+}
