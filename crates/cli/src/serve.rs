@@ -33,6 +33,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// How often a stop looks whether the last connections are closed.
 const DRAIN_POLL: Duration = Duration::from_millis(5);
+/// How long a stop waits for FINs once no data is on its way any more.
+const FIN_PATIENCE: Duration = Duration::from_millis(500);
 
 /// A file service over one shard's connections.
 type FileServer = Server<Files<ThreadPoolFiles>>;
@@ -198,10 +200,7 @@ impl Stopping {
         stop.request();
         let finished = async {
             stop.finished().await;
-            // Closed connections still have data and a FIN on their way.
-            while self.connections() > 0 {
-                lightwait::rt::sleep(DRAIN_POLL).await;
-            }
+            self.drained().await;
         };
         let unfinished = match lightwait::rt::timeout(GRACE, finished).await {
             Ok(()) => 0,
@@ -210,7 +209,19 @@ impl Stopping {
         log.write(Record::Stopped { unfinished });
     }
 
-    fn connections(&self) -> usize {
-        self.stacks.iter().map(|stack| stack.with_host(Host::connections)).sum()
+    /// Waits until what was written has arrived, and for the FINs: but not long for those of peers
+    /// that keep their own half open.
+    async fn drained(&self) {
+        let mut patience = FIN_PATIENCE;
+        while !patience.is_zero() && self.sum(Host::connections) > 0 {
+            lightwait::rt::sleep(DRAIN_POLL).await;
+            if self.sum(Host::pages_in_use) == 0 {
+                patience = patience.saturating_sub(DRAIN_POLL);
+            }
+        }
+    }
+
+    fn sum(&self, count: impl Fn(&Host) -> usize) -> usize {
+        self.stacks.iter().map(|stack| stack.with_host(&count)).sum()
     }
 }

@@ -53,8 +53,8 @@ fn runtime() -> Result<Runtime, Failure> {
     Builder::new_current_thread().enable_all().build().map_err(Failure::Stack)
 }
 
-/// Allows as many descriptors as we may have: a bridged connection takes one. Refused, the old limit
-/// holds, and connections beyond it wait.
+/// Allows as many descriptors as we may have: a bridged connection takes one. Refused, the old
+/// limit holds, and connections beyond it wait.
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
