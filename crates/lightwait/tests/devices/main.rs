@@ -3,6 +3,8 @@
 #![cfg(target_os = "linux")]
 
 mod frames;
+#[cfg(feature = "tokio-driver")]
+mod kernel_tcp;
 mod namespace;
 
 use std::net::{Ipv4Addr, UdpSocket};
@@ -191,6 +193,7 @@ fn an_interface_name_may_have_fifteen_bytes_and_not_sixteen() {
 fn veth() {
     namespace::ip("link add lw0 type veth peer name lw1");
     namespace::ip("addr add 10.77.0.1/24 dev lw1");
+    namespace::ip("addr add fd77::1/64 dev lw1 nodad");
     namespace::ip("link set lw1 up");
 }
 

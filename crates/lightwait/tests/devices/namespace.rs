@@ -39,8 +39,14 @@ pub(crate) fn can_make_tap() -> bool {
 
 /// Runs `ip` with these arguments.
 pub(crate) fn ip(arguments: &str) {
-    let status = Command::new("ip").args(arguments.split(' ')).status().expect("ip (iproute2)");
-    assert!(status.success(), "ip {arguments}");
+    run("ip", arguments);
+}
+
+/// Runs a command, which must succeed.
+pub(crate) fn run(command: &str, arguments: &str) {
+    let status = Command::new(command).args(arguments.split(' ')).status();
+    let status = status.unwrap_or_else(|error| panic!("`{command}` cannot be run: {error}"));
+    assert!(status.success(), "{command} {arguments}");
 }
 
 fn is_root() -> bool {
