@@ -15,6 +15,7 @@
 //! list, behind the others.
 
 pub mod address;
+pub mod autoconfigure;
 pub mod demux;
 mod icmp;
 mod identity;
