@@ -46,7 +46,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "A/N", help_heading = "Device")]
     pub(crate) ip: Vec<Cidr>,
 
-    /// The kernel's address at its end of the TAP [default: the first of our subnet that is not ours]
+    /// The kernel's address at its end of the TAP [default: the first of our subnet that is not
+    /// ours]
     #[arg(long, value_name = "A/N", help_heading = "Device")]
     pub(crate) host_ip: Vec<Cidr>,
 

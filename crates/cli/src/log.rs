@@ -26,6 +26,10 @@ pub(crate) enum Record {
     Access(Access),
     /// A connection ended in an error.
     Failed { peer: SocketAddr, error: String },
+    /// Something went wrong that does not end the program.
+    Trouble { text: String },
+    /// A frame, by `--trace`.
+    Frame { line: String },
     /// A stop was asked for; so many connections have to finish.
     Stopping { connections: usize },
     /// All is over.
@@ -119,6 +123,8 @@ fn human(time: SystemTime, record: &Record) -> String {
             )
         }
         Record::Failed { peer, error } => format!("{peer}: {error}"),
+        Record::Trouble { text } => text.clone(),
+        Record::Frame { line } => line.clone(),
         Record::Stopping { connections: 0 } => "Stopping.".to_owned(),
         Record::Stopping { connections } => {
             format!("Stopping: {connections} connections may finish. Ctrl-C again stops at once.")
@@ -151,6 +157,8 @@ fn machine(time: SystemTime, record: &Record) -> String {
         Record::Failed { peer, error } => {
             json!({ "event": "failed", "peer": peer.to_string(), "error": error })
         }
+        Record::Trouble { text } => json!({ "event": "trouble", "text": text }),
+        Record::Frame { line } => json!({ "event": "frame", "line": line }),
         Record::Stopping { connections } => {
             json!({ "event": "stopping", "connections": connections })
         }

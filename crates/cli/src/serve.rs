@@ -1,17 +1,23 @@
 //! Carries a plan out: opens what it names, serves until told to stop, and lets responses finish.
 
+mod bridge;
 mod device;
 mod shutdown;
 
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
+use lightwait::bridge::{Bridge, Peers};
 use lightwait::driver::{self, Stop as DriverStop};
+use lightwait::executor::JoinHandle;
 use lightwait::net::{TcpListener, TcpStream};
 use lightwait::rt::Timer;
-use lightwait::shard::Handle;
+use lightwait::shard::{Handle, Shard};
+use lightwait_core::Host;
 use lightwait_http::{Clock, Files, Server, ServerConfig, ThreadPoolFiles};
+use tokio::runtime::Runtime;
 
 use crate::failure::Failure;
 use crate::log::{Log, Record};
@@ -24,6 +30,11 @@ const FILE_THREADS: usize = 4;
 const GRACE: Duration = Duration::from_secs(30);
 /// Wait after a failure to accept: it is a lack of memory or descriptors, which takes time to pass.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+/// How often a stop looks whether the last connections are closed.
+const DRAIN_POLL: Duration = Duration::from_millis(5);
+/// How long a stop waits for FINs once no data is on its way any more.
+const FIN_PATIENCE: Duration = Duration::from_millis(500);
 
 /// A file service over one shard's connections.
 type FileServer = Server<Files<ThreadPoolFiles>>;
@@ -40,31 +51,72 @@ pub(crate) fn serve(plan: &Plan) -> Result<(), Failure> {
     outcome
 }
 
+/// A stack that listens, to be driven.
+struct Ready {
+    shards: Vec<Shard>,
+    /// Of the shard that serves.
+    handle: Handle,
+    listener: TcpListener,
+    /// Where it can be reached.
+    urls: Vec<String>,
+    /// What the stack stands on, for people.
+    name: String,
+    /// What stands before it, if it is not on a device.
+    front: Option<Front>,
+}
+
+/// The kernel's side of a bridge.
+struct Front {
+    runtime: Runtime,
+    /// Of the client stack.
+    client: Handle,
+    bridge: Bridge,
+}
+
 fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<(), Failure> {
     let shutdown = Shutdown::install().map_err(Failure::Stack)?;
-    let server = Rc::new(file_server(plan, files, log));
     let ready = match &plan.stack {
+        Stack::Bridge { listen } => bridge::open(*listen, &plan.watch, log)?,
         Stack::Device { device, addresses, gateways, port } => {
-            device::open(device, addresses, gateways, *port, &plan.watch)?
+            device::open(device, addresses, gateways, *port, &plan.watch, log)?
         }
-        Stack::Bridge { .. } => return Err(Failure::Stack(io::ErrorKind::Unsupported.into())),
     };
-    let mut shards = ready.shards;
-    let handle = ready.handle;
-    let stop = DriverStop::new();
-    log.write(Record::Serving { directory: shown(plan), urls: ready.urls, stack: ready.name });
-    let acceptor =
-        handle.spawn_local(accept_all(ready.listener, server.clone(), log.clone(), plan.log));
-    let (signal, ended) = (shutdown.requested(), stop.clone());
-    let (log, at) = (log.clone(), handle.clone());
-    handle.spawn_local(async move {
+    let Ready { mut shards, handle, listener, urls, name, front } = ready;
+    log.write(Record::Serving { directory: shown(plan), urls, stack: name });
+    let service = Service {
+        server: Rc::new(file_server(plan, files, log)),
+        peers: front.as_ref().map(|front| front.bridge.peers()),
+        log: log.clone(),
+        plan: plan.log,
+    };
+    let mut stopping = Stopping {
+        tasks: vec![handle.spawn_local(accept_all(listener, service.clone()))],
+        stacks: vec![handle.clone()],
+        service,
+    };
+    let signal = shutdown.requested();
+    let Some(Front { runtime, client, bridge }) = front else {
+        let stop = DriverStop::new();
+        let ended = stop.clone();
+        handle.spawn_local(async move {
+            signal.await;
+            stopping.run().await;
+            ended.set();
+        });
+        return driver::run(&mut shards, &stop, driver::SPIN).map_err(Failure::Stack);
+    };
+    stopping.tasks.push(client.spawn_local(async move { match bridge.run().await {} }));
+    stopping.stacks.push(client);
+    let stopped = handle.spawn_local(async move {
         signal.await;
-        // Dropping the listener resets what was not accepted.
-        acceptor.abort();
-        stop_server(&server, &at, &log).await;
-        ended.set();
+        stopping.run().await;
     });
-    driver::run(&mut shards, &stop, driver::SPIN).map_err(Failure::Stack)
+    runtime.block_on(async {
+        tokio::select! {
+            end = driver::drive(shards) => end.map(|never| match never {}).map_err(Failure::Stack),
+            _ = stopped => Ok(()),
+        }
+    })
 }
 
 fn shown(plan: &Plan) -> String {
@@ -83,33 +135,38 @@ fn file_server(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> FileServer {
     server.on_access(move |access| log.write(Record::Access(access.clone())))
 }
 
+/// What every connection needs.
+#[derive(Clone)]
+struct Service {
+    server: Rc<FileServer>,
+    /// Who is behind a bridged connection.
+    peers: Option<Peers>,
+    log: Log,
+    plan: LogPlan,
+}
+
 /// Accepts connections until it is aborted, each served by a task of its own.
-async fn accept_all(listener: TcpListener, server: Rc<FileServer>, log: Log, plan: LogPlan) {
+async fn accept_all(listener: TcpListener, service: Service) {
     let handle = Handle::current();
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                handle.spawn_local(serve_one(stream, peer, server.clone(), log.clone(), plan));
+                handle.spawn_local(serve_one(stream, peer, service.clone()));
             }
             Err(_) => lightwait::rt::sleep(ACCEPT_PAUSE).await,
         }
     }
 }
 
-async fn serve_one(
-    stream: TcpStream,
-    peer: std::net::SocketAddr,
-    server: Rc<FileServer>,
-    log: Log,
-    plan: LogPlan,
-) {
+async fn serve_one(stream: TcpStream, seen: SocketAddr, service: Service) {
+    let peer = service.peers.as_ref().and_then(|peers| peers.peer_of(seen)).unwrap_or(seen);
     // Nagle would hold a response's last segment back until the one before is acknowledged. It
     // fails only on a connection that is over already.
     let _ = stream.set_nodelay(true);
-    if let Err(error) = server.serve(stream, peer).await
-        && plan.failures
+    if let Err(error) = service.server.serve(stream, peer).await
+        && service.plan.failures
     {
-        log.write(Record::Failed { peer, error: describe(&error) });
+        service.log.write(Record::Failed { peer, error: describe(&error) });
     }
 }
 
@@ -124,21 +181,47 @@ fn describe(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Lets responses finish, and then what was written arrive.
-async fn stop_server(server: &FileServer, handle: &Handle, log: &Log) {
-    let stop = server.stop();
-    log.write(Record::Stopping { connections: stop.tracked() });
-    stop.request();
-    let finished = async {
-        stop.finished().await;
-        // Closed connections still have data and a FIN on their way.
-        while handle.with_host(|host| host.connections()) > 0 {
-            lightwait::rt::sleep(Duration::from_millis(5)).await;
+/// What a graceful stop ends.
+struct Stopping {
+    /// Those who take new connections.
+    tasks: Vec<JoinHandle<()>>,
+    /// The stacks whose connections have to be over.
+    stacks: Vec<Handle>,
+    service: Service,
+}
+
+impl Stopping {
+    /// Lets responses finish, and then what was written arrive.
+    async fn run(self) {
+        // Dropping a listener resets what was not accepted.
+        self.tasks.iter().for_each(JoinHandle::abort);
+        let (stop, log) = (self.service.server.stop(), &self.service.log);
+        log.write(Record::Stopping { connections: stop.tracked() });
+        stop.request();
+        let finished = async {
+            stop.finished().await;
+            self.drained().await;
+        };
+        let unfinished = match lightwait::rt::timeout(GRACE, finished).await {
+            Ok(()) => 0,
+            Err(_) => stop.tracked().max(1),
+        };
+        log.write(Record::Stopped { unfinished });
+    }
+
+    /// Waits until what was written has arrived, and for the FINs: but not long for those of peers
+    /// that keep their own half open.
+    async fn drained(&self) {
+        let mut patience = FIN_PATIENCE;
+        while !patience.is_zero() && self.sum(Host::connections) > 0 {
+            lightwait::rt::sleep(DRAIN_POLL).await;
+            if self.sum(Host::pages_in_use) == 0 {
+                patience = patience.saturating_sub(DRAIN_POLL);
+            }
         }
-    };
-    let unfinished = match lightwait::rt::timeout(GRACE, finished).await {
-        Ok(()) => 0,
-        Err(_) => stop.tracked().max(handle.with_host(|host| host.connections())),
-    };
-    log.write(Record::Stopped { unfinished });
+    }
+
+    fn sum(&self, count: impl Fn(&Host) -> usize) -> usize {
+        self.stacks.iter().map(|stack| stack.with_host(&count)).sum()
+    }
 }

@@ -4,46 +4,36 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use lightwait::device::{AfPacket, Device, Tap, TapConfig};
 use lightwait::net::TcpListener;
-use lightwait::shard::{Handle, Shard};
-use lightwait::wrap::fault;
+use lightwait::shard::Shard;
+use lightwait::wrap::{Pcap, Trace, fault};
 use lightwait_core::Config;
 use lightwait_core::host::address::Cidr;
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use super::Ready;
 use crate::failure::Failure;
+use crate::log::{Log, Record};
 use crate::plan::{DevicePlan, Watch};
 
-/// A stack that listens, to be driven.
-#[derive(Debug)]
-pub(crate) struct Ready {
-    pub(crate) shards: Vec<Shard>,
-    /// Of the shard that serves.
-    pub(crate) handle: Handle,
-    pub(crate) listener: TcpListener,
-    /// Where it can be reached.
-    pub(crate) urls: Vec<String>,
-    /// What the stack stands on, for people.
-    pub(crate) name: String,
-}
-
 /// Opens the device, and a host on it that listens.
-pub(crate) fn open(
+pub(super) fn open(
     device: &DevicePlan,
     addresses: &[Cidr],
     gateways: &[IpAddr],
     port: u16,
     watch: &Watch,
+    log: &Log,
 ) -> Result<Ready, Failure> {
     let (name, opened) = open_device(device)?;
     let mut config = Config::new(opened.capabilities(), addresses[0], random()?);
     config.addresses = addresses.to_vec();
     config.gateways = gateways.to_vec();
     config.hardware = hardware(random()?);
-    let shard = Shard::new(config, watched(opened, watch)?).map_err(Failure::Stack)?;
+    let shard = Shard::new(config, watched(opened, watch, log)?).map_err(Failure::Stack)?;
     let handle = shard.handle();
     let listener = TcpListener::bind_on(&handle, any(addresses, port)).map_err(Failure::Stack)?;
     let urls = addresses.iter().map(|cidr| url(cidr.address(), port)).collect();
-    Ok(Ready { shards: vec![shard], handle, listener, urls, name })
+    Ok(Ready { shards: vec![shard], handle, listener, urls, name, front: None })
 }
 
 fn open_device(plan: &DevicePlan) -> Result<(String, Box<dyn Device>), Failure> {
@@ -65,11 +55,30 @@ fn open_device(plan: &DevicePlan) -> Result<(String, Box<dyn Device>), Failure> 
     }
 }
 
-/// The device, with what was asked for in front of it.
-pub(crate) fn watched(device: Box<dyn Device>, watch: &Watch) -> Result<Box<dyn Device>, Failure> {
+/// The device with what was asked for in front of it: faults next to the device, then who watches,
+/// so that what is seen is what the stack sends and gets.
+pub(super) fn watched(
+    device: Box<dyn Device>,
+    watch: &Watch,
+    log: &Log,
+) -> Result<Box<dyn Device>, Failure> {
     let mut device = device;
     if let Some(link) = &watch.fault {
         device = Box::new(fault(device, link));
+    }
+    if let Some(path) = &watch.pcap {
+        let pcap = Pcap::create(device, path, "lightwait")
+            .map_err(|error| Failure::Output(path.clone(), error))?;
+        let (log, path) = (log.clone(), path.display().to_string());
+        device = Box::new(pcap.on_error(move |error| {
+            log.write(Record::Trouble { text: format!("{path}: capture ended: {error}") });
+        }));
+    }
+    if watch.trace {
+        let log = log.clone();
+        device = Box::new(Trace::new(device, move |line| {
+            log.write(Record::Frame { line: line.to_owned() });
+        }));
     }
     Ok(device)
 }
@@ -81,7 +90,7 @@ fn any(addresses: &[Cidr], port: u16) -> SocketAddr {
 }
 
 /// As a browser wants it: without the port that HTTP has anyway.
-pub(crate) fn url(address: IpAddr, port: u16) -> String {
+pub(super) fn url(address: IpAddr, port: u16) -> String {
     let host = match address {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => format!("[{address}]"),
@@ -90,7 +99,7 @@ pub(crate) fn url(address: IpAddr, port: u16) -> String {
 }
 
 /// Secret bytes, from the kernel.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N], Failure> {
+pub(super) fn random<const N: usize>() -> Result<[u8; N], Failure> {
     let mut bytes = [0; N];
     let mut filled = 0;
     while filled < N {
@@ -102,7 +111,7 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], Failure> {
 
 /// A hardware address of our own: one station, administered locally (IEEE 802, the two low bits of
 /// the first byte).
-pub(crate) fn hardware(random: [u8; 6]) -> [u8; 6] {
+pub(super) fn hardware(random: [u8; 6]) -> [u8; 6] {
     let mut address = random;
     address[0] = address[0] & 0xfc | 0x02;
     address

@@ -1,0 +1,61 @@
+//! The stack behind an ordinary listening socket: no device, no privileges.
+
+use std::net::{SocketAddr, TcpListener as KernelListener};
+
+use lightwait::bridge::{self, Bridge};
+use lightwait::net::TcpListener;
+use lightwait::shard::Shard;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::runtime::{Builder, Runtime};
+
+use super::device::{random, url, watched};
+use super::{Front, Ready};
+use crate::failure::Failure;
+use crate::log::Log;
+use crate::plan::Watch;
+
+/// The port on the server stack: the bridge alone sees it.
+const PORT: u16 = 80;
+/// Connections that the kernel completes before we accept them.
+const BACKLOG: i32 = 4096;
+
+/// Listens on the kernel's `address`, and opens both stacks behind it.
+pub(super) fn open(address: SocketAddr, watch: &Watch, log: &Log) -> Result<Ready, Failure> {
+    let refuse = |error| Failure::Listen(address, error);
+    let listener = KernelListener::bind(address).map_err(refuse)?;
+    // Again, for a longer queue than the standard library asks for.
+    rustix::net::listen(&listener, BACKLOG).map_err(|errno| refuse(errno.into()))?;
+    raise_descriptor_limit();
+    let runtime = runtime()?;
+    let (server_end, client_end) = bridge::wire();
+    let server_end = watched(Box::new(server_end), watch, log)?;
+    let server =
+        Shard::new(bridge::server_config(random()?), server_end).map_err(Failure::Stack)?;
+    let client = Shard::new(bridge::client_config(random()?), Box::new(client_end))
+        .map_err(Failure::Stack)?;
+    let at = SocketAddr::from((bridge::SERVER_ADDRESS, PORT));
+    let stack_listener = TcpListener::bind_on(&server.handle(), at).map_err(Failure::Stack)?;
+    let entered = runtime.enter();
+    let bridge = Bridge::new(listener, client.handle(), at).map_err(refuse)?;
+    drop(entered);
+    let address = bridge.local_addr().map_err(refuse)?;
+    Ok(Ready {
+        handle: server.handle(),
+        listener: stack_listener,
+        urls: vec![url(address.ip(), address.port())],
+        name: "bridge".to_owned(),
+        front: Some(Front { runtime, client: client.handle(), bridge }),
+        shards: vec![server, client],
+    })
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    Builder::new_current_thread().enable_all().build().map_err(Failure::Stack)
+}
+
+/// Allows as many descriptors as we may have: a bridged connection takes one. Refused, the old
+/// limit holds, and connections beyond it wait.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}

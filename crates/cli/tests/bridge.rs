@@ -1,0 +1,168 @@
+//! `lightwait serve` through the bridge: an ordinary client on 127.0.0.1, the whole stack between.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::Duration;
+
+/// A server in a process of its own, and what it logs.
+struct Server {
+    process: Child,
+    address: SocketAddr,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Server {
+    /// Serves `directory` on a port of the kernel's choice.
+    fn start(directory: &std::path::Path) -> Server {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_lightwait"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--json"])
+            .arg(directory)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap());
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        let serving: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let url = serving["urls"][0].as_str().unwrap();
+        let address = url.trim_start_matches("http://").trim_end_matches('/').parse().unwrap();
+        Server { process, address, lines }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+    }
+
+    /// Asks for `target` on a connection of its own; returns the status and the body.
+    fn get(&self, target: &str) -> (u16, Vec<u8>) {
+        let mut stream = self.connect();
+        let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut reply = Vec::new();
+        stream.read_to_end(&mut reply).unwrap();
+        let end = reply.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+        let status = String::from_utf8_lossy(&reply[9..12]).parse().unwrap();
+        (status, reply.split_off(end))
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
+    }
+
+    /// Waits for the end, and returns the status and the rest of the log.
+    fn finish(mut self) -> (ExitStatus, Vec<serde_json::Value>) {
+        let mut text = String::new();
+        self.lines.read_to_string(&mut text).unwrap();
+        let status = self.process.wait().unwrap();
+        (status, text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Bytes that show where they belong.
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len as u32 / 4 + 1)
+        .flat_map(|word| word.wrapping_mul(0x9e37_79b9).to_le_bytes())
+        .take(len)
+        .collect()
+}
+
+fn site() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("hello.txt"), "hello").unwrap();
+    fs::write(directory.path().join("large"), pattern(8 << 20)).unwrap();
+    directory
+}
+
+#[test]
+fn files_and_listings_arrive_whole() {
+    let site = site();
+    let server = Server::start(site.path());
+    assert_eq!(server.get("/hello.txt"), (200, b"hello".to_vec()));
+    let (status, large) = server.get("/large");
+    assert!(status == 200 && large == pattern(8 << 20), "{} bytes", large.len());
+    let (status, listing) = server.get("/");
+    assert_eq!(status, 200);
+    assert!(String::from_utf8(listing).unwrap().contains("./hello.txt"));
+    assert_eq!(server.get("/../../etc/hostname").0, 400);
+    assert_eq!(server.get("/none").0, 404);
+}
+
+#[test]
+fn many_clients_are_served_at_a_time() {
+    let site = site();
+    let server = Server::start(site.path());
+    thread::scope(|scope| {
+        for _ in 0..50 {
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    assert_eq!(server.get("/hello.txt"), (200, b"hello".to_vec()));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn who_closed_their_half_still_gets_the_answer() {
+    let site = site();
+    let server = Server::start(site.path());
+    let mut stream = server.connect();
+    stream.write_all(b"GET /large HTTP/1.0\r\n\r\n").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply).unwrap();
+    assert!(reply.ends_with(&pattern(8 << 20)), "{} bytes", reply.len());
+}
+
+#[test]
+fn a_signal_lets_the_response_finish_and_the_log_names_the_real_client() {
+    let site = site();
+    let server = Server::start(site.path());
+    let mut stream = server.connect();
+    let client = stream.local_addr().unwrap().to_string();
+    stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    let mut first = [0; 1000];
+    stream.read_exact(&mut first).unwrap();
+    server.signal("TERM");
+    thread::sleep(Duration::from_millis(100));
+    assert!(TcpStream::connect(server.address).is_err(), "no new connections");
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).unwrap();
+    assert!(rest.ends_with(&pattern(8 << 20)[8_000_000..]), "{} bytes", rest.len());
+    let (status, log) = server.finish();
+    assert!(status.success(), "{status}");
+    let access = log.iter().find(|line| line["event"] == "access").unwrap();
+    assert_eq!((&access["peer"], &access["complete"]), (&client.into(), &true.into()));
+    assert_eq!(log.last().unwrap()["event"], "stopped");
+    assert_eq!(log.last().unwrap()["unfinished"], 0);
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let site = site();
+    let mut server = Server::start(site.path());
+    let mut stream = server.connect();
+    stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    let mut first = [0; 1000];
+    stream.read_exact(&mut first).unwrap();
+    server.signal("INT");
+    thread::sleep(Duration::from_millis(100));
+    assert!(server.process.try_wait().unwrap().is_none(), "it waits for the response");
+    server.signal("INT");
+    let (status, _) = server.finish();
+    assert_eq!(status.code(), Some(130));
+}
