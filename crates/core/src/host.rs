@@ -25,6 +25,7 @@ pub mod keyed;
 pub mod limiter;
 mod link;
 pub mod listen;
+mod ndp;
 pub mod neighbour;
 mod output;
 mod paths;
@@ -57,6 +58,7 @@ use crate::tcp::timers::{Filed, Timers};
 use crate::tcp::{Connection, Tuple};
 use crate::time::Instant;
 use crate::wire::Malformed;
+use autoconfigure::Autoconfigure;
 use demux::{Demux, TupleHasher};
 use isn::IsnSource;
 use keyed::KeyedHash;
@@ -90,6 +92,8 @@ pub struct Host {
     loopback: Outbox,
     orphans: usize,
     routes: Routes,
+    /// IPv6 addresses in the making; from the first call that tells the time.
+    autoconfigure: Option<Autoconfigure>,
     path_mtus: PathMtus,
     reassembly: Reassembly,
     neighbours: Neighbours,
@@ -178,6 +182,7 @@ impl Host {
                 &config.gateways,
                 config.device.mtu,
             ),
+            autoconfigure: None,
             path_mtus: PathMtus::new(config.device.mtu, limits.path_mtus, &config.secret),
             reassembly: Reassembly::new(limits.reassemblies, REASSEMBLY_BYTES),
             neighbours: Neighbours::new(limits.neighbours, limits.neighbour_queue, &config.secret),
@@ -203,11 +208,17 @@ impl Host {
     /// A frame has arrived.
     pub fn on_frame(&mut self, now: Instant, frame: RxFrame<'_>) {
         self.shared.counters.frames_in += 1;
+        self.begin_autoconfigure(now);
         self.take_frame(now, frame);
     }
 
     /// Time has passed: whatever was due by `now` is marked.
     pub fn on_time(&mut self, now: Instant) {
+        self.begin_autoconfigure(now);
+        if let Some(own) = &mut self.autoconfigure {
+            own.on_time(now);
+        }
+        self.take_autoconfigured();
         while let Some(index) = self.timers.due(now) {
             let Some(slot) = self.slots.get_mut(index) else { continue };
             Timers::on_taken(&mut slot.filed);
@@ -240,6 +251,7 @@ impl Host {
             self.neighbours.deadline(),
             self.routes.deadline(),
             self.path_mtus.deadline(),
+            self.autoconfigure.as_ref().and_then(Autoconfigure::deadline),
             self.reassembly.deadline(),
         ];
         all.into_iter().flatten().min()

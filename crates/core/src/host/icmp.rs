@@ -1,4 +1,4 @@
-//! ICMP for both versions: echo, errors about our segments, neighbours (RFC 1122 §3.2.2, RFC 4443,
+//! ICMP for both versions: echo, and errors about our segments (RFC 1122 §3.2.2, RFC 4443,
 //! RFC 5927).
 //!
 //! An error is believed only if it quotes a segment that is in flight now (RFC 5927 §4.1). Then a
@@ -7,10 +7,9 @@
 //! lowers the path's MTU.
 
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::IpAddr;
 
 use super::Host;
-use super::neighbour::Advertisement;
 use super::output::Reply;
 use crate::error::Error;
 use crate::tcp::connection::Shape;
@@ -19,7 +18,8 @@ use crate::time::Instant;
 use crate::wire::ethernet::Mac;
 use crate::wire::icmpv4::{self, Echo, unreachable_code as v4};
 use crate::wire::icmpv6::{self, unreachable_code as v6};
-use crate::wire::{ip, ndp};
+use crate::wire::ip;
+use crate::wire::quoted::Quoted;
 
 /// What an ICMP error says about a segment of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ enum Complaint {
 
 /// The segment that an ICMP error quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Quoted {
+struct Quote {
     tuple: Tuple,
     seq: Seq,
     /// Bytes of the packet, as its header says.
@@ -76,7 +76,7 @@ impl Host {
             }
             Message::EchoReply(_) | Message::Other { .. } => return,
         };
-        self.on_complaint(now, complaint, quote_v4(quoted));
+        self.on_complaint(now, complaint, quote(quoted));
     }
 
     fn on_icmpv6(
@@ -102,9 +102,10 @@ impl Host {
             | Message::ParameterProblem { quoted, .. } => {
                 (Complaint::Soft(Error::HostUnreachable), quoted)
             }
-            Message::EchoReply(_) | Message::Mld(_) | Message::Other { .. } => return,
+            Message::Mld(ref message) => return self.on_mld(now, message),
+            Message::EchoReply(_) | Message::Other { .. } => return,
         };
-        self.on_complaint(now, complaint, quote_v6(quoted));
+        self.on_complaint(now, complaint, quote(quoted));
     }
 
     // ---- echo
@@ -135,7 +136,7 @@ impl Host {
 
     // ---- errors about our segments
 
-    fn on_complaint(&mut self, now: Instant, complaint: Complaint, quoted: Option<Quoted>) {
+    fn on_complaint(&mut self, now: Instant, complaint: Complaint, quoted: Option<Quote>) {
         let index = quoted.and_then(|quoted| {
             let hash = self.hasher.hash(&quoted.tuple);
             let index = self.find_connection(hash, &quoted.tuple)?;
@@ -155,7 +156,7 @@ impl Host {
         self.settle(now, index);
     }
 
-    fn on_too_big(&mut self, now: Instant, quoted: &Quoted, mtu: u32) {
+    fn on_too_big(&mut self, now: Instant, quoted: &Quote, mtu: u32) {
         if self.lower_path_mtu(now, quoted.tuple.remote, mtu, quoted.packet_bytes) {
             self.shared.counters.path_mtu_lowered += 1;
         }
@@ -211,110 +212,17 @@ impl Host {
         let (source, destination) = (packet.destination, packet.source);
         self.reply(Reply::packet(source, destination, protocol, hop_limit, payload));
     }
-
-    // ---- neighbours
-
-    fn on_ndp(
-        &mut self,
-        now: Instant,
-        packet: &ip::Packet<'_>,
-        message: &ndp::Message,
-        from: Option<Mac>,
-    ) {
-        if from.is_none() {
-            // A medium without hardware addresses has no neighbours to discover.
-            return;
-        }
-        match *message {
-            ndp::Message::NeighbourSolicit { target, link_layer, .. } => {
-                self.on_solicit(now, packet.source, target, link_layer);
-            }
-            ndp::Message::NeighbourAdvertisement {
-                target,
-                link_layer,
-                solicited,
-                overrides,
-                ..
-            } => {
-                let target = IpAddr::V6(target);
-                self.neighbours.on_advertisement(
-                    now,
-                    Advertisement { target, mac: link_layer, solicited, overrides },
-                );
-            }
-            ndp::Message::RouterAdvertisement(_) | ndp::Message::RouterSolicit { .. } => {}
-        }
-    }
-
-    /// RFC 4861 §7.2.3–7.2.4.
-    fn on_solicit(
-        &mut self,
-        now: Instant,
-        source: IpAddr,
-        target: Ipv6Addr,
-        link_layer: Option<Mac>,
-    ) {
-        if !self.is_ours(IpAddr::V6(target)) {
-            return;
-        }
-        let IpAddr::V6(asker) = source else { return };
-        // An unspecified source asks whether the address is taken: everybody is told (§7.2.4).
-        let solicited = !asker.is_unspecified();
-        if let Some(mac) = link_layer.filter(|_| solicited) {
-            self.neighbours.on_heard(now, source, mac);
-        }
-        let destination = if solicited { asker } else { ndp::ALL_NODES };
-        let message = icmpv6::Message::Ndp(ndp::Message::NeighbourAdvertisement {
-            target,
-            link_layer: Some(self.config.hardware),
-            router: false,
-            solicited,
-            overrides: true,
-        });
-        let mut payload = Vec::new();
-        message.emit(target, destination, &mut payload);
-        self.reply(Reply::packet(
-            IpAddr::V6(target),
-            IpAddr::V6(destination),
-            ip::protocol::ICMPV6,
-            ndp::HOP_LIMIT,
-            payload,
-        ));
-    }
 }
 
-/// The TCP segment that an ICMPv4 error quotes: at least the IP header and eight bytes.
-fn quote_v4(quoted: &[u8]) -> Option<Quoted> {
-    let header_len = usize::from(quoted.first()? & 0x0f) * 4;
-    if quoted.first()? >> 4 != 4 || header_len < 20 || *quoted.get(9)? != ip::protocol::TCP {
-        return None;
-    }
-    let address = |at: usize| -> Option<IpAddr> {
-        Some(IpAddr::V4(Ipv4Addr::from(*quoted.get(at..)?.first_chunk::<4>()?)))
-    };
-    let packet_bytes = u16::from_be_bytes(*quoted.get(2..)?.first_chunk()?);
-    quote(quoted.get(header_len..)?, address(12)?, address(16)?, packet_bytes.into())
-}
-
-/// The TCP segment that an ICMPv6 error quotes, right behind the fixed header as we send it.
-fn quote_v6(quoted: &[u8]) -> Option<Quoted> {
-    if quoted.first()? >> 4 != 6 || *quoted.get(6)? != ip::protocol::TCP {
-        return None;
-    }
-    let address = |at: usize| -> Option<IpAddr> {
-        Some(IpAddr::V6(Ipv6Addr::from(*quoted.get(at..)?.first_chunk::<16>()?)))
-    };
-    let payload_bytes = u16::from_be_bytes(*quoted.get(4..)?.first_chunk()?);
-    quote(quoted.get(40..)?, address(8)?, address(24)?, u32::from(payload_bytes) + 40)
-}
-
-fn quote(segment: &[u8], local: IpAddr, remote: IpAddr, packet_bytes: u32) -> Option<Quoted> {
-    let [a, b, c, d, e, f, g, h] = *segment.first_chunk::<8>()?;
+/// The segment of ours that an ICMP error quotes.
+fn quote(quoted: &[u8]) -> Option<Quote> {
+    let packet = Quoted::parse(quoted).ok()?;
+    let segment = packet.tcp()?;
     let tuple = Tuple {
-        local,
-        local_port: u16::from_be_bytes([a, b]),
-        remote,
-        remote_port: u16::from_be_bytes([c, d]),
+        local: packet.source,
+        local_port: segment.source_port,
+        remote: packet.destination,
+        remote_port: segment.destination_port,
     };
-    Some(Quoted { tuple, seq: Seq(u32::from_be_bytes([e, f, g, h])), packet_bytes })
+    Some(Quote { tuple, seq: segment.seq, packet_bytes: packet.packet_len })
 }

@@ -69,7 +69,7 @@ impl Host {
         Way::Open { path, local: false }
     }
 
-    fn link_header(&self, destination: Mac, ipv4: bool) -> ethernet::Header {
+    pub(super) fn link_header(&self, destination: Mac, ipv4: bool) -> ethernet::Header {
         let ethertype = if ipv4 { ethertype::IPV4 } else { ethertype::IPV6 };
         ethernet::Header { destination, source: self.config.hardware, ethertype }
     }

@@ -1,0 +1,162 @@
+//! Neighbour discovery, router discovery and multicast listeners, as they meet the host
+//! (RFC 4861, RFC 4862, RFC 3810). The parts that remember are
+//! [`neighbour`](super::neighbour), [`route`](super::route) and
+//! [`autoconfigure`](super::autoconfigure).
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv6Addr};
+
+use super::Host;
+use super::autoconfigure::{Autoconfigure, Output, Setup};
+use super::neighbour::Advertisement;
+use super::output::Reply;
+use crate::frame::Medium;
+use crate::time::Instant;
+use crate::wire::ethernet::{self, Mac};
+use crate::wire::{icmpv6, ip, mld, ndp};
+
+impl Host {
+    /// Begins to configure IPv6 at the first sign of time, on a medium that has neighbours, if an
+    /// address is configured or asked for.
+    pub(super) fn begin_autoconfigure(&mut self, now: Instant) {
+        let wanted = self.config.autoconfigure
+            || self.config.addresses.iter().any(|cidr| cidr.address().is_ipv6());
+        let has_neighbours = self.config.device.medium == Medium::Ethernet;
+        if self.autoconfigure.is_none() && wanted && has_neighbours {
+            let setup = Setup {
+                hardware: self.config.hardware,
+                configured: &self.config.addresses,
+                autoconfigure: self.config.autoconfigure,
+                secret: &self.config.secret,
+            };
+            self.autoconfigure = Some(Autoconfigure::new(now, &setup));
+            self.take_autoconfigured();
+        }
+    }
+
+    /// Does what autoconfiguration has decided.
+    pub(super) fn take_autoconfigured(&mut self) {
+        while let Some(output) = self.autoconfigure.as_mut().and_then(Autoconfigure::output) {
+            match output {
+                Output::Address(cidr, standing) => self.routes.set_address(cidr, standing),
+                Output::Withdrawn(address) => self.routes.remove_address(IpAddr::V6(address)),
+                Output::Packet { destination, bytes } => {
+                    let header = self.link_header(ethernet::ipv6_group(destination), false);
+                    let mut frame = Vec::with_capacity(ethernet::HEADER_BYTES + bytes.len());
+                    header.emit(&mut frame);
+                    frame.extend_from_slice(&bytes);
+                    self.reply(Reply::frame(frame));
+                }
+            }
+        }
+    }
+
+    fn is_optimistic(&self, address: Ipv6Addr) -> bool {
+        self.autoconfigure.as_ref().is_some_and(|own| own.is_optimistic(address))
+    }
+
+    pub(super) fn on_ndp(
+        &mut self,
+        now: Instant,
+        packet: &ip::Packet<'_>,
+        message: &ndp::Message,
+        from: Option<Mac>,
+    ) {
+        // A medium without hardware addresses has no neighbours to discover.
+        let (Some(_), IpAddr::V6(source)) = (from, packet.source) else { return };
+        match *message {
+            ndp::Message::NeighbourSolicit { target, link_layer, nonce } => {
+                if let Some(own) = &mut self.autoconfigure {
+                    own.on_neighbour_solicit(now, source, target, nonce);
+                }
+                self.take_autoconfigured();
+                self.answer_solicit(now, source, target, link_layer);
+            }
+            ndp::Message::NeighbourAdvertisement {
+                target,
+                link_layer,
+                solicited,
+                overrides,
+                ..
+            } => {
+                if let Some(own) = &mut self.autoconfigure {
+                    own.on_neighbour_advertisement(now, target);
+                }
+                self.take_autoconfigured();
+                let target = IpAddr::V6(target);
+                self.neighbours.on_advertisement(
+                    now,
+                    Advertisement { target, mac: link_layer, solicited, overrides },
+                );
+            }
+            ndp::Message::RouterAdvertisement(ref advertisement) => {
+                self.on_router_advertisement(now, source, advertisement);
+            }
+            // For routers.
+            ndp::Message::RouterSolicit { .. } => {}
+        }
+    }
+
+    /// A router is believed only where autoconfiguration is asked for.
+    fn on_router_advertisement(
+        &mut self,
+        now: Instant,
+        router: Ipv6Addr,
+        advertisement: &ndp::RouterAdvertisement,
+    ) {
+        if !self.config.autoconfigure {
+            return;
+        }
+        if let Some(mac) = advertisement.link_layer {
+            self.neighbours.on_heard(now, IpAddr::V6(router), mac);
+        }
+        self.routes.on_router_advertisement(now, router, advertisement);
+        if let Some(own) = &mut self.autoconfigure {
+            own.on_router_advertisement(now, advertisement);
+        }
+        self.take_autoconfigured();
+    }
+
+    pub(super) fn on_mld(&mut self, now: Instant, message: &mld::Message) {
+        let mld::Message::Query { version, max_response_ms, group } = *message else { return };
+        if let Some(own) = &mut self.autoconfigure {
+            own.on_listener_query(now, version, group, max_response_ms);
+        }
+        self.take_autoconfigured();
+    }
+
+    /// RFC 4861 §7.2.3–7.2.4; an address not yet proved unique does not override (RFC 4429 §3.3).
+    fn answer_solicit(
+        &mut self,
+        now: Instant,
+        asker: Ipv6Addr,
+        target: Ipv6Addr,
+        link_layer: Option<Mac>,
+    ) {
+        if !self.is_ours(IpAddr::V6(target)) {
+            return;
+        }
+        // An unspecified source asks whether the address is taken: everybody is told (§7.2.4).
+        let solicited = !asker.is_unspecified();
+        let optimistic = self.is_optimistic(target);
+        if !solicited && optimistic {
+            return;
+        }
+        if let Some(mac) = link_layer.filter(|_| solicited) {
+            self.neighbours.on_heard(now, IpAddr::V6(asker), mac);
+        }
+        let destination = if solicited { asker } else { ndp::ALL_NODES };
+        let message = icmpv6::Message::Ndp(ndp::Message::NeighbourAdvertisement {
+            target,
+            link_layer: Some(self.config.hardware),
+            router: false,
+            solicited,
+            overrides: !optimistic,
+        });
+        let mut payload = Vec::new();
+        message.emit(target, destination, &mut payload);
+        let (source, destination) = (IpAddr::V6(target), IpAddr::V6(destination));
+        let hop_limit = ndp::HOP_LIMIT;
+        self.reply(Reply::packet(source, destination, ip::protocol::ICMPV6, hop_limit, payload));
+    }
+}
