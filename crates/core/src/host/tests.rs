@@ -1,6 +1,9 @@
 //! Pairs of hosts in virtual time, over a wire without a link layer.
 
+mod closing;
 mod pair;
 mod peer;
+mod recovery;
 mod states;
 mod stream;
+mod windows;

@@ -63,7 +63,9 @@ impl Connection {
     }
 
     fn on_synchronized(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>, piece: u16) -> Step {
-        let piece = if piece == 0 { segment.payload.len() as u16 } else { piece };
+        // A large segment whose pieces nobody told is taken for ones of our MSS.
+        let whole = segment.payload.len().min(self.parts().recv.mss.into()) as u16;
+        let piece = if piece == 0 { whole } else { piece };
         let mut arrival =
             Arrival { segment, piece, seq: segment.seq, text: segment.payload, fin: false };
         self.check_stamp(cx, segment)?;
@@ -126,7 +128,8 @@ impl Connection {
         arrival.fin = segment.flags.contains(Flags::FIN) && end.before(edge);
         let beyond = end.distance(edge).clamp(0, segment.payload.len() as i32) as usize;
         arrival.text = &segment.payload[..segment.payload.len() - beyond];
-        if at_closed_window && segment.sequence_len() > 0 {
+        // What did not fit must be heard of at once, a zero-window probe above all.
+        if beyond > 0 || (at_closed_window && segment.sequence_len() > 0) {
             parts.recv.ack.now = true;
         }
         Continue(())

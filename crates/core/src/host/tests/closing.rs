@@ -1,0 +1,277 @@
+//! Closing: who is told what, and what is left behind.
+
+use super::pair::{Pair, Side, config};
+use super::peer::{A, Peer, R, S, Say, plain};
+use crate::error::Error;
+use crate::tcp::State;
+use crate::time::Duration;
+
+#[test]
+fn half_close_lets_the_other_half_go_on() {
+    let mut pair = Pair::new();
+    let (_, client, server) = pair.connected();
+    let now = pair.now;
+    pair.client.write(now, client, b"request").unwrap();
+    pair.client.shutdown_write(now, client).unwrap();
+    pair.run_for(Duration::from_secs(200));
+    assert_eq!(pair.client.state(client), State::FinWait2, "a reader is not timed out");
+    assert_eq!(pair.client.write(now, client, b"x"), Err(Error::BrokenPipe));
+    let (mut out, now) = ([0; 20], pair.now);
+    assert_eq!(pair.server.read(now, server, &mut out), Ok(7));
+    assert_eq!(pair.server.read(now, server, &mut out), Ok(0));
+    pair.transfer((Side::Server, server), (Side::Client, client), 50_000);
+    let now = pair.now;
+    pair.server.close(now, server);
+    pair.run_for(Duration::from_secs(1));
+    assert_eq!(pair.client.state(client), State::TimeWait);
+    let now = pair.now;
+    assert_eq!(pair.client.read(now, client, &mut out), Ok(0));
+}
+
+#[test]
+fn simultaneous_close_leaves_both_in_time_wait() {
+    let mut pair = Pair::new();
+    let (_, client, server) = pair.connected();
+    let now = pair.now;
+    pair.client.close(now, client);
+    pair.server.close(now, server);
+    pair.run_for(Duration::from_secs(1));
+    assert_eq!((pair.client.time_wait_len(), pair.server.time_wait_len()), (1, 1));
+    assert_eq!((pair.client.connections(), pair.server.connections()), (0, 0));
+}
+
+#[test]
+fn data_received_before_time_wait_can_still_be_read() {
+    let mut pair = Pair::new();
+    let (_, client, server) = pair.connected();
+    let now = pair.now;
+    pair.client.shutdown_write(now, client).unwrap();
+    pair.run_for(Duration::from_millis(50));
+    let now = pair.now;
+    pair.server.write(now, server, b"last words").unwrap();
+    pair.server.close(now, server);
+    pair.run_for(Duration::from_secs(1));
+    assert_eq!(pair.client.state(client), State::TimeWait);
+    let (mut out, now) = ([0; 20], pair.now);
+    assert_eq!(pair.client.read(now, client, &mut out), Ok(10));
+    assert_eq!(pair.client.read(now, client, &mut out), Ok(0));
+    pair.client.close(now, client);
+    assert_eq!((pair.client.connections(), pair.client.pages_in_use()), (0, 0));
+    assert_eq!(pair.client.time_wait_len(), 1, "the record stays");
+}
+
+#[test]
+fn closing_with_unread_data_resets() {
+    let mut peer = Peer::established(plain());
+    peer.say(Say::new(A, 1, 1).data(b"unread"));
+    let (id, now) = (peer.id(), peer.now);
+    peer.host.close(now, id);
+    assert_eq!(peer.hear_text(), ["R 1:1(0) ack 7"]);
+    assert_eq!((peer.host.connections(), peer.host.pages_in_use()), (0, 0));
+}
+
+#[test]
+fn linger_zero_resets_and_drops_what_was_not_sent() {
+    let mut peer = Peer::established(plain());
+    let (id, now) = (peer.id(), peer.now);
+    let mut options = peer.host.options(id).unwrap();
+    options.linger = Some(Duration::ZERO);
+    peer.host.set_options(now, id, options).unwrap();
+    peer.write(100);
+    peer.host.close(now, id);
+    assert_eq!(peer.hear_text(), ["R 1:1(0) ack 1"]);
+    assert_eq!((peer.host.connections(), peer.host.pages_in_use()), (0, 0));
+}
+
+#[test]
+fn linger_with_a_limit_resets_when_it_is_over() {
+    let mut peer = Peer::established(plain());
+    let (id, now) = (peer.id(), peer.now);
+    let mut options = peer.host.options(id).unwrap();
+    options.linger = Some(Duration::from_millis(500));
+    peer.host.set_options(now, id, options).unwrap();
+    peer.write(100);
+    peer.host.close(now, id);
+    assert_eq!(peer.hear_text(), ["FP 1:101(100) ack 1"]);
+    let last = peer.wait(Duration::from_millis(500)).pop().unwrap();
+    assert_eq!((last.flags, last.at.since(now)), (R | A, Duration::from_millis(500)));
+    assert_eq!(peer.host.connections(), 0);
+}
+
+#[test]
+fn data_for_an_orphan_is_answered_with_a_reset() {
+    let mut peer = Peer::established(plain());
+    let (id, now) = (peer.id(), peer.now);
+    peer.host.close(now, id);
+    assert_eq!(peer.hear_text(), ["F 1:1(0) ack 1"]);
+    assert_eq!(peer.exchange(Say::new(A, 1, 2).data(b"too late")), ["R 2:2(0) ack 1"]);
+    assert_eq!(peer.host.connections(), 0);
+}
+
+#[test]
+fn an_orphan_in_fin_wait_2_is_given_up() {
+    let mut peer = Peer::established(plain());
+    let (id, now) = (peer.id(), peer.now);
+    peer.host.close(now, id);
+    peer.hear();
+    peer.say(Say::new(A, 1, 2));
+    peer.wait(Duration::from_millis(59_999));
+    assert_eq!(peer.host.connections(), 1);
+    peer.wait(Duration::from_millis(1));
+    assert_eq!(peer.host.connections(), 0);
+}
+
+#[test]
+fn an_orphan_behind_a_closed_window_is_given_up_though_the_peer_answers() {
+    let mut peer = Peer::established(plain());
+    peer.say(Say::new(A, 1, 1).window(0));
+    peer.write(100);
+    let (id, now) = (peer.id(), peer.now);
+    peer.host.close(now, id);
+    assert!(peer.hear().is_empty());
+    for _ in 0..100 {
+        let Some(at) = peer.host.deadline() else { break };
+        peer.wait(at.since(peer.now));
+        peer.say(Say::new(A, 1, 1).window(0));
+    }
+    peer.hear();
+    assert_eq!((peer.host.connections(), peer.host.pages_in_use()), (0, 0));
+}
+
+#[test]
+fn orphans_have_a_limit() {
+    let mut limited = config("10.0.0.2");
+    limited.limits.orphans = 1;
+    let mut pair = Pair::with(config("10.0.0.1"), limited);
+    let (listener, _, first) = pair.connected();
+    let (second_client, second) = pair.connect(listener);
+    let now = pair.now;
+    pair.server.close(now, first);
+    pair.server.close(now, second);
+    pair.run_for(Duration::from_millis(20));
+    assert_eq!(pair.server.counters().orphans_over_limit, 1);
+    assert_eq!(pair.client.take_error(second_client), Some(Error::ConnectionReset));
+}
+
+#[test]
+fn dropping_a_listener_resets_what_was_not_accepted() {
+    let mut peer = Peer::listening(plain());
+    peer.exchange(Say::new(S, 0, 0));
+    peer.say(Say::new(A, 1, 1));
+    let (listener, now) = (peer.listener.unwrap(), peer.now);
+    peer.host.close_listener(now, listener);
+    assert_eq!(peer.hear_text(), ["R 1:1(0) ack 1"]);
+    assert_eq!(peer.host.connections(), 0);
+    assert!(peer.host.accept(now, listener).is_err());
+}
+
+#[test]
+fn a_full_accept_queue_ignores_the_last_ack_and_new_syns() {
+    let mut pair = Pair::new();
+    let listener = pair.server.listen("0.0.0.0:80".parse().unwrap(), 1).unwrap();
+    let any = "0.0.0.0:0".parse().unwrap();
+    let remote = "10.0.0.2:80".parse().unwrap();
+    let now = pair.now;
+    let first = pair.client.connect(now, any, remote).unwrap();
+    let second = pair.client.connect(now, any, remote).unwrap();
+    pair.run_for(Duration::from_millis(100));
+    assert_eq!(pair.server.counters().accept_overflows, 1);
+    assert_eq!(pair.server.half_open(), 1, "it waits as if the ACK had been lost");
+    let now = pair.now;
+    pair.server.accept(now, listener).unwrap();
+    pair.run_for(Duration::from_secs(2));
+    let now = pair.now;
+    assert!(pair.server.accept(now, listener).is_ok(), "the repeated SYN, ACK completes it");
+    assert_eq!(pair.client.state(first), State::Established);
+    assert_eq!(pair.client.state(second), State::Established);
+}
+
+#[test]
+fn a_full_syn_cache_answers_with_cookies_that_make_connections() {
+    let mut limited = config("10.0.0.2");
+    limited.limits.syn_cache = 0;
+    let mut pair = Pair::with(config("10.0.0.1"), limited);
+    let (_, client, server) = pair.connected();
+    let counters = *pair.server.counters();
+    assert_eq!((counters.cookies_sent, counters.cookies_accepted), (1, 1));
+    pair.transfer((Side::Client, client), (Side::Server, server), 300_000);
+    pair.transfer((Side::Server, server), (Side::Client, client), 300_000);
+}
+
+#[test]
+fn a_forged_cookie_is_refused() {
+    let mut limited = plain();
+    limited.limits.syn_cache = 0;
+    let mut peer = Peer::listening(limited);
+    peer.exchange(Say::new(S, 0, 0));
+    assert_eq!(peer.exchange(Say::new(A, 1, 2)), ["R 2:2(0)"]);
+    assert_eq!(peer.host.counters().cookies_rejected, 1);
+    assert!(peer.exchange(Say::new(A, 1, 1)).is_empty());
+    assert_eq!(peer.host.counters().cookies_accepted, 1);
+}
+
+#[test]
+fn a_write_after_the_peer_s_reset_tells_it_once_and_then_that_the_pipe_is_broken() {
+    let mut peer = Peer::established(plain());
+    peer.say(Say::new(A, 1, 1).data(b"parting words"));
+    peer.say(Say::new(R, 14, 0));
+    let (id, now) = (peer.id(), peer.now);
+    assert_eq!(peer.read(99).unwrap(), b"parting words", "what was acknowledged is kept");
+    assert_eq!(peer.read(99), Err(Error::ConnectionReset));
+    assert_eq!(peer.host.write(now, id, b"x"), Err(Error::BrokenPipe));
+}
+
+#[test]
+fn ports_are_not_used_again_while_in_time_wait_and_ranges_give_more() {
+    let mut client = config("10.0.0.1");
+    client.ephemeral_ports = (40_000, 40_001);
+    client.ranges = std::vec!["10.64.0.0/28".parse().unwrap()];
+    let mut pair = Pair::with(client, config("10.0.0.2"));
+    let listener = pair.server.listen("0.0.0.0:80".parse().unwrap(), 16).unwrap();
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..20 {
+        let (client, server) = pair.connect(listener);
+        assert!(seen.insert(pair.client.local_address(client).unwrap()), "a tuple came again");
+        let now = pair.now;
+        pair.client.close(now, client);
+        pair.run_for(Duration::from_millis(20));
+        let now = pair.now;
+        pair.server.close(now, server);
+        pair.run_for(Duration::from_millis(20));
+    }
+    assert_eq!(pair.client.time_wait_len(), 20);
+}
+
+#[test]
+fn a_host_talks_to_itself() {
+    let mut pair = Pair::new();
+    let now = pair.now;
+    let listener = pair.server.listen("0.0.0.0:80".parse().unwrap(), 16).unwrap();
+    let any = "0.0.0.0:0".parse().unwrap();
+    let client = pair.server.connect(now, any, "10.0.0.2:80".parse().unwrap()).unwrap();
+    pair.run_for(Duration::from_millis(10));
+    let now = pair.now;
+    let server = pair.server.accept(now, listener).unwrap();
+    pair.transfer((Side::Server, client), (Side::Server, server), 200_000);
+    assert!(pair.log.is_empty(), "nothing went over the wire");
+}
+
+#[test]
+fn a_lost_last_ack_is_made_good_by_time_wait() {
+    let mut pair = Pair::new();
+    let (_, client, server) = pair.connected();
+    let now = pair.now;
+    pair.client.close(now, client);
+    pair.run_for(Duration::from_millis(50));
+    let mut acks = 0;
+    pair.filter = Some(alloc::boxed::Box::new(move |side, segment| {
+        let last_ack = side == Side::Client && segment.flags == A;
+        acks += u32::from(last_ack);
+        !last_ack || acks > 1
+    }));
+    let now = pair.now;
+    pair.server.close(now, server);
+    pair.run_for(Duration::from_secs(5));
+    assert_eq!((pair.server.connections(), pair.server.counters().timeouts), (0, 1));
+    assert_eq!(pair.client.counters().time_wait_restarted, 1);
+}

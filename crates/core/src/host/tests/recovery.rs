@@ -1,0 +1,272 @@
+//! Retransmission: timeouts, back-off and giving up; fast retransmit and recovery.
+
+use super::peer::{A, Peer, S, Say, plain};
+use crate::config::Config;
+use crate::error::Error;
+use crate::tcp::State;
+use crate::time::Duration;
+use std::vec::Vec;
+
+fn with_sack() -> Peer {
+    let mut config = plain();
+    config.tcp.sack = true;
+    Peer::established_with(config, |syn| syn.mss(1000).sack_permitted())
+}
+
+/// Sequence numbers of what the host sends now.
+fn seqs(peer: &mut Peer) -> Vec<u32> {
+    peer.hear().iter().map(|heard| heard.seq).collect()
+}
+
+#[test]
+fn the_initial_window_is_ten_segments() {
+    let mut peer = Peer::established(plain());
+    peer.write(50_000);
+    assert_eq!(peer.hear().len(), 10);
+}
+
+#[test]
+fn a_lost_segment_is_sent_again_with_back_off_and_given_up_in_the_end() {
+    let mut peer = Peer::established(plain());
+    peer.write(100);
+    let first = peer.hear_one().at;
+    let heard = peer.wait(Duration::from_secs(400));
+    let seconds: Vec<u64> = heard.iter().map(|h| h.at.since(first).as_secs()).collect();
+    assert_eq!(&seconds[..8], [1, 3, 7, 15, 31, 63, 123, 183]);
+    assert!(heard[..8].iter().all(|h| (h.seq, h.len) == (1, 100)));
+    assert_eq!(peer.state(), State::Closed);
+    let id = peer.id();
+    assert_eq!(peer.host.take_error(id), Some(Error::TimedOut));
+    assert!(heard.last().unwrap().at.since(first) >= Duration::from_secs(100), "RFC 1122's R2");
+}
+
+#[test]
+fn a_user_timeout_gives_up_sooner() {
+    let mut peer = Peer::established(plain());
+    let (id, now) = (peer.id(), peer.now);
+    let mut options = peer.host.options(id).unwrap();
+    options.user_timeout = Duration::from_secs(5);
+    peer.host.set_options(now, id, options).unwrap();
+    peer.write(100);
+    peer.wait(Duration::from_millis(6_999));
+    assert_eq!(peer.state(), State::Established);
+    peer.wait(Duration::from_millis(1));
+    assert_eq!(peer.state(), State::Closed);
+}
+
+#[test]
+fn a_syn_backs_off_and_is_given_up_after_three_minutes() {
+    let (mut peer, _) = Peer::opening(plain());
+    let started = peer.now;
+    let heard = peer.wait(Duration::from_secs(179));
+    let seconds: Vec<u64> = heard.iter().map(|h| h.at.since(started).as_secs()).collect();
+    assert_eq!(seconds, [1, 3, 7, 15, 31, 63, 123]);
+    assert!(heard.iter().all(|h| h.flags == S));
+    assert_eq!(peer.state(), State::SynSent);
+    peer.wait(Duration::from_secs(1));
+    let id = peer.id();
+    assert_eq!(peer.host.take_error(id), Some(Error::TimedOut));
+}
+
+#[test]
+fn after_a_lost_syn_the_window_is_one_segment_and_the_rto_three_seconds() {
+    let (mut peer, _) = Peer::opening(plain());
+    peer.wait(Duration::from_secs(1));
+    peer.say(Say::new(S | A, 0, 1).mss(1000));
+    peer.hear();
+    peer.write(5000);
+    assert_eq!(peer.hear_one().len, 1000);
+    let sent = peer.now;
+    let again = peer.wait(Duration::from_secs(4)).remove(0);
+    assert_eq!(again.at.since(sent), Duration::from_secs(3));
+}
+
+#[test]
+fn three_duplicate_acks_send_the_lost_segment_again_and_two_do_not() {
+    let mut peer = Peer::established(plain());
+    peer.write(10_000);
+    assert_eq!(peer.hear().len(), 10);
+    for _ in 0..2 {
+        peer.say(Say::new(A, 1, 1));
+    }
+    assert!(peer.hear().is_empty());
+    peer.say(Say::new(A, 1, 1));
+    assert_eq!(seqs(&mut peer), [1]);
+    let info = peer.host.info(peer.id()).unwrap();
+    assert_eq!((info.ssthresh_bytes, info.cwnd_bytes), (5000, 5000));
+}
+
+#[test]
+fn limited_transmit_sends_new_data_on_the_first_two_duplicates() {
+    let mut peer = Peer::established(plain());
+    peer.write(20_000);
+    assert_eq!(peer.hear().len(), 10);
+    peer.say(Say::new(A, 1, 1));
+    assert_eq!(seqs(&mut peer), [10_001]);
+    peer.say(Say::new(A, 1, 1));
+    assert_eq!(seqs(&mut peer), [11_001]);
+    peer.say(Say::new(A, 1, 1));
+    assert_eq!(seqs(&mut peer), [1]);
+}
+
+#[test]
+fn new_reno_sends_the_next_hole_on_a_partial_ack() {
+    let mut peer = Peer::established(plain());
+    peer.write(10_000);
+    peer.hear();
+    for _ in 0..3 {
+        peer.say(Say::new(A, 1, 1));
+    }
+    assert_eq!(seqs(&mut peer), [1]);
+    peer.say(Say::new(A, 1, 3001));
+    assert_eq!(seqs(&mut peer), [3001], "a partial ACK shows the next hole");
+    peer.say(Say::new(A, 1, 10_001));
+    assert!(peer.hear().is_empty());
+    let info = peer.host.info(peer.id()).unwrap();
+    assert_eq!((info.in_flight_bytes, info.cwnd_bytes), (0, 5000));
+}
+
+#[test]
+fn sack_sends_every_hole_and_nothing_twice() {
+    let mut peer = with_sack();
+    peer.write(10_000);
+    peer.hear();
+    // Segments 1 and 4 (bytes 1..1001 and 3001..4001) are lost.
+    let say = Say::new(A, 1, 1).sack(&peer, 1001, 3001);
+    peer.say(say);
+    assert!(peer.hear().is_empty());
+    let say = Say::new(A, 1, 1).sack(&peer, 4001, 10_001).sack(&peer, 1001, 3001);
+    peer.say(say);
+    assert_eq!(seqs(&mut peer), [1, 3001]);
+    let say = Say::new(A, 1, 3001).sack(&peer, 4001, 10_001);
+    peer.say(say);
+    assert!(peer.hear().is_empty());
+    peer.say(Say::new(A, 1, 10_001));
+    assert_eq!(peer.host.info(peer.id()).unwrap().in_flight_bytes, 0);
+}
+
+#[test]
+fn a_timeout_forgets_what_was_sacked_and_starts_slowly() {
+    let mut peer = with_sack();
+    peer.write(10_000);
+    peer.hear();
+    let say = Say::new(A, 1, 1).sack(&peer, 1001, 2001);
+    peer.say(say);
+    let heard = peer.wait(Duration::from_secs(1));
+    assert_eq!(heard.iter().map(|h| h.seq).collect::<Vec<_>>(), [1]);
+    assert_eq!(peer.host.info(peer.id()).unwrap().cwnd_bytes, 1000);
+    peer.say(Say::new(A, 1, 2001));
+    assert_eq!(seqs(&mut peer), [2001, 3001], "slow start: one more than acknowledged");
+}
+
+#[test]
+fn the_receiver_reports_the_latest_block_first_and_duplicates_before_it() {
+    let mut peer = with_sack();
+    let blocks = |heard: &super::peer::Heard, peer: &Peer| -> Vec<(u32, u32)> {
+        let blocks = heard.options.sack.iter();
+        blocks.map(|b| (b.start.since(peer.isn), b.end.since(peer.isn))).collect()
+    };
+    peer.say(Say::new(A, 2001, 1).data(&[1; 100]));
+    let heard = peer.hear_one();
+    assert_eq!(blocks(&heard, &peer), [(2001, 2101)]);
+    peer.say(Say::new(A, 4001, 1).data(&[1; 100]));
+    let heard = peer.hear_one();
+    assert_eq!(blocks(&heard, &peer), [(4001, 4101), (2001, 2101)]);
+    peer.say(Say::new(A, 2001, 1).data(&[1; 100]));
+    let heard = peer.hear_one();
+    assert_eq!(blocks(&heard, &peer)[0], (2001, 2101), "D-SACK, RFC 2883");
+    peer.say(Say::new(A, 1, 1).data(&[1; 100]));
+    peer.hear();
+    peer.say(Say::new(A, 1, 1).data(&[1; 100]));
+    let heard = peer.hear_one();
+    assert_eq!(blocks(&heard, &peer)[0], (1, 101), "below RCV.NXT too");
+}
+
+#[test]
+fn after_idleness_the_window_starts_again_from_the_initial_one() {
+    let mut peer = Peer::established(plain());
+    for _ in 0..3 {
+        peer.write(20_000);
+        let heard = peer.hear();
+        let end = heard.last().unwrap().seq + 1000;
+        peer.now = peer.now + Duration::from_millis(10);
+        peer.say(Say::new(A, 1, end));
+    }
+    let grown = peer.host.info(peer.id()).unwrap().cwnd_bytes;
+    assert!(grown > 20_000, "{grown}");
+    while let Some(last) = peer.hear().last().cloned() {
+        peer.now = peer.now + Duration::from_millis(10);
+        peer.say(Say::new(A, 1, last.seq + last.len as u32));
+    }
+    peer.wait(Duration::from_secs(5));
+    peer.write(100_000);
+    assert_eq!(peer.hear().len(), 10);
+}
+
+#[test]
+fn keepalive_probes_an_idle_peer_and_gives_up_a_silent_one() {
+    let mut peer = Peer::established(plain());
+    let (id, now) = (peer.id(), peer.now);
+    let mut options = peer.host.options(id).unwrap();
+    options.keepalive = Some(crate::tcp::Keepalive {
+        idle: Duration::from_secs(60),
+        interval: Duration::from_secs(10),
+        probes: 3,
+    });
+    peer.host.set_options(now, id, options).unwrap();
+    let probe = peer.wait(Duration::from_secs(60)).remove(0);
+    assert_eq!((probe.seq, probe.len), (0, 0), "SND.NXT - 1");
+    peer.say(Say::new(A, 1, 1));
+    let started = peer.now;
+    let heard = peer.wait(Duration::from_secs(100));
+    let seconds: Vec<u64> = heard.iter().map(|h| h.at.since(started).as_secs()).collect();
+    assert_eq!(seconds, [60, 70, 80, 90], "three probes, and then the reset");
+    assert_eq!(peer.host.take_error(id), Some(Error::TimedOut));
+}
+
+// ---- timestamps
+
+fn stamped() -> Config {
+    let mut config = plain();
+    config.tcp.timestamps = true;
+    config
+}
+
+#[test]
+fn an_old_timestamp_is_answered_and_dropped() {
+    let mut peer = Peer::established_with(stamped(), |syn| syn.mss(1000).stamp(5000, 0));
+    peer.say(Say::new(A, 1, 1).stamp(4999, 0).data(b"x"));
+    assert_eq!(peer.hear_one().ack, 1);
+    assert_eq!(peer.host.counters().paws_rejected, 1);
+    peer.say(Say::new(A, 1, 1).stamp(5000, 0).data(b"x"));
+    assert_eq!(peer.read(9).unwrap(), b"x");
+}
+
+#[test]
+fn a_segment_without_the_agreed_timestamp_is_dropped_unless_it_resets() {
+    let mut peer = Peer::established_with(stamped(), |syn| syn.mss(1000).stamp(5000, 0));
+    peer.say(Say::new(A, 1, 1).data(b"x"));
+    assert!(peer.hear().is_empty());
+    assert_eq!(peer.host.counters().timestamp_missing, 1);
+    peer.say(Say::new(super::peer::R, 1, 0));
+    assert_eq!(peer.state(), State::Closed);
+}
+
+#[test]
+fn the_echo_is_of_the_first_segment_that_a_delayed_ack_covers() {
+    let mut peer = Peer::established_with(stamped(), |syn| syn.mss(1000).stamp(5000, 0));
+    peer.say(Say::new(A, 1, 1).stamp(5001, 0).data(&[1; 500]));
+    peer.say(Say::new(A, 501, 1).stamp(5002, 0).data(&[1; 500]));
+    let ack = peer.hear_one();
+    assert_eq!((ack.ack, ack.options.timestamps.unwrap().echo), (1001, 5001));
+    peer.say(Say::new(A, 1501, 1).stamp(5009, 0).data(&[1; 500]));
+    assert_eq!(peer.hear_one().options.timestamps.unwrap().echo, 5001, "out of order");
+}
+
+#[test]
+fn after_24_days_a_timestamp_says_nothing() {
+    let mut peer = Peer::established_with(stamped(), |syn| syn.mss(1000).stamp(5000, 0));
+    peer.now = peer.now + Duration::from_secs(24 * 86_400);
+    peer.say(Say::new(A, 1, 1).stamp(10, 0).data(b"x"));
+    assert_eq!(peer.read(9).unwrap(), b"x");
+}
