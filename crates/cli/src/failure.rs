@@ -76,8 +76,8 @@ fn listen(f: &mut fmt::Formatter<'_>, address: SocketAddr, error: &io::Error) ->
         ),
         io::ErrorKind::PermissionDenied => write!(
             f,
-            "{address}: ports below 1024 need CAP_NET_BIND_SERVICE; choose another with --port, such \
-             as --port 8080"
+            "{address}: ports below 1024 need CAP_NET_BIND_SERVICE; choose another with --port, \
+             such as --port 8080"
         ),
         io::ErrorKind::AddrNotAvailable => {
             write!(f, "{address}: not an address of this machine; `ip addr` shows those that are")
