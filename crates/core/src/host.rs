@@ -141,8 +141,6 @@ struct Slot {
     connection: Connection,
     /// On the ready list.
     ready: bool,
-    /// Waits for a neighbour.
-    stalled: bool,
     /// In the demultiplexing table.
     listed: bool,
     filed: Filed,
@@ -320,7 +318,6 @@ impl Host {
         let (index, generation) = self.slots.insert(Slot {
             connection,
             ready: false,
-            stalled: false,
             listed: true,
             filed: Filed::default(),
             announced: Readiness::EMPTY,

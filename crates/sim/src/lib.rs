@@ -1,1 +1,27 @@
-//! Under construction.
+//! `lightwait-sim`: whole hosts, a link and a disk in virtual time.
+//!
+//! ```text
+//!            ┌──────────── World: one clock, one seed ────────────┐
+//!   tasks ── Shard ── Port ══╗                      ╔══ Port ── Shard ── tasks, Disk
+//!            └──────────────╚══ Cable: two netem links ══╝──────────┘
+//!                                      │
+//!                                   Oracle: reads every frame, knows nothing of the engine's
+//! inside
+//! ```
+//!
+//! The shards are the real ones: the engine, the sockets, the executor and the HTTP server run
+//! unmodified. Only time, the wire and the disk are made up, each from the seed: a failure replays.
+//!
+//! Start reading at [`world::World`], then [`oracle`], then [`scenario`].
+#![forbid(unsafe_code)]
+
+pub mod cable;
+pub mod disk;
+pub mod oracle;
+pub mod pattern;
+pub mod scenario;
+pub mod world;
+
+pub use cable::{Cable, Port, Side};
+pub use oracle::Oracle;
+pub use world::{Trouble, World};

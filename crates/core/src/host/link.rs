@@ -197,10 +197,7 @@ impl Host {
 
     /// Lets a connection wait for its neighbour: it keeps what it has to send.
     pub(super) fn stall(&mut self, next_hop: IpAddr, index: u32) {
-        if let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.stalled) {
-            slot.stalled = true;
-            self.stalled.entry(next_hop).or_default().push(index);
-        }
+        self.stalled.entry(next_hop).or_default().push(index);
         self.rearm(index);
     }
 
@@ -211,9 +208,6 @@ impl Host {
                 self.routes.on_gateway_failed(next_hop);
             }
             for index in self.stalled.remove(&next_hop).unwrap_or_default() {
-                if let Some(slot) = self.slots.get_mut(index) {
-                    slot.stalled = false;
-                }
                 self.make_ready(index);
             }
         }

@@ -185,9 +185,12 @@ impl SendHalf {
             && u32::from(segment.window) << self.scale == self.window
     }
 
-    /// RFC 9293 §3.10.7.4: only from a segment that is not older than the last one used.
+    /// RFC 9293 §3.10.7.4: only from a segment that is not older than the last one used. One that
+    /// acknowledges more than any before is newer, whatever its number says: a retransmission has
+    /// an old number and a new window, and moving SND.UNA under the old window would move its edge.
     fn update_window(&mut self, segment: &Segment<'_>) {
-        let newer = self.wl1.before(segment.seq)
+        let newer = segment.ack.after(self.una)
+            || self.wl1.before(segment.seq)
             || (self.wl1 == segment.seq && self.wl2.at_or_before(segment.ack));
         if segment.ack.before(self.una) || !newer {
             return;

@@ -102,6 +102,22 @@ fn a_shrunk_window_stops_new_data_only() {
 }
 
 #[test]
+fn an_old_number_with_a_new_acknowledgement_brings_its_window_along() {
+    let mut peer = Peer::established(plain());
+    peer.say(Say::new(A, 1, 1).window(2000));
+    peer.write(5000);
+    assert_eq!(peer.hear().len(), 2);
+    // The peer's first ten bytes are lost; the next ten come with the window of then.
+    peer.say(Say::new(A, 11, 1).window(2000).data(&[0; 10]));
+    peer.hear();
+    // The lost ones again: an old number, but the newest word on the window, whose edge stays.
+    peer.say(Say::new(A, 1, 1001).window(1000).data(&[0; 10]));
+    assert!(peer.hear().iter().all(|heard| heard.len == 0), "nothing fits before 2001");
+    peer.say(Say::new(A, 21, 1001).window(2000));
+    assert_eq!(peer.hear_one().len, 1000);
+}
+
+#[test]
 fn nagle_holds_a_second_small_segment_until_the_first_is_acknowledged() {
     let mut peer = Peer::established(plain());
     peer.write(10);

@@ -1,0 +1,163 @@
+//! A cable between two hosts: an emulated link each way, and an oracle that sees both ends.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+
+use lightwait::device::Device;
+use lightwait_core::wire::pretty::Line;
+use lightwait_core::{Capabilities, Instant, Medium, Outbox, RxFrame};
+use lightwait_netem::{Link, LinkConfig};
+
+use crate::oracle::Oracle;
+
+/// One end of a cable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The first end.
+    A,
+    /// The second end.
+    B,
+}
+
+impl Side {
+    /// The other end.
+    pub fn other(self) -> Side {
+        match self {
+            Side::A => Side::B,
+            Side::B => Side::A,
+        }
+    }
+
+    /// 0 or 1.
+    pub fn index(self) -> usize {
+        match self {
+            Side::A => 0,
+            Side::B => 1,
+        }
+    }
+}
+
+/// What the two ends of a cable share.
+#[derive(Debug)]
+pub struct Cable {
+    /// By the side that sends.
+    links: [Link; 2],
+    oracle: Oracle,
+    /// Every frame so far, folded into one number: equal for equal runs.
+    digest: u64,
+    trace: bool,
+    scratch: Vec<u8>,
+}
+
+impl Cable {
+    /// A cable with a link from each side to the other, and its two ends. The ends carry plain
+    /// Ethernet frames with packets of at most `mtu` bytes.
+    pub fn new(
+        a_to_b: LinkConfig,
+        b_to_a: LinkConfig,
+        mtu: u16,
+    ) -> (Rc<RefCell<Cable>>, [Port; 2]) {
+        let cable = Rc::new(RefCell::new(Cable {
+            links: [Link::new(a_to_b), Link::new(b_to_a)],
+            oracle: Oracle::default(),
+            digest: 0,
+            trace: false,
+            scratch: Vec::new(),
+        }));
+        let capabilities = Capabilities::plain(Medium::Ethernet, mtu);
+        let ports =
+            [Side::A, Side::B].map(|side| Port { cable: cable.clone(), side, capabilities });
+        (cable, ports)
+    }
+
+    /// Prints a line for each frame that is sent, from now on.
+    pub fn trace(&mut self) {
+        self.trace = true;
+    }
+
+    /// Who watches.
+    pub fn oracle(&self) -> &Oracle {
+        &self.oracle
+    }
+
+    /// The link that carries what this side sends.
+    pub fn link_from(&self, side: Side) -> &Link {
+        &self.links[side.index()]
+    }
+
+    /// Every frame sent so far, and when, folded into one number.
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    fn send(&mut self, now: Instant, side: Side, outbox: &mut Outbox) {
+        while let Some(frame) = outbox.front() {
+            self.scratch.clear();
+            frame.copy_to(&mut self.scratch);
+            outbox.pop();
+            if self.trace {
+                let line = Line { medium: Medium::Ethernet, bytes: &self.scratch };
+                println!("{now} {side:?} {line}");
+            }
+            self.digest = fold(fold(self.digest, &now.as_nanos().to_le_bytes()), &self.scratch);
+            self.oracle.on_sent(now, side, &self.scratch);
+            self.links[side.index()].push(now, &self.scratch);
+        }
+    }
+
+    /// The next frame that has arrived at this side.
+    fn take(&mut self, now: Instant, side: Side) -> Option<Vec<u8>> {
+        let packet = self.links[side.other().index()].pop(now)?;
+        self.oracle.on_delivered(side, &packet);
+        Some(packet)
+    }
+}
+
+/// FNV-1a, eight bytes at a time: any difference shows, and that is all that is asked of it.
+fn fold(digest: u64, bytes: &[u8]) -> u64 {
+    bytes.chunks(8).fold(digest ^ bytes.len() as u64, |digest, chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        (digest ^ u64::from_le_bytes(word)).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29)
+    })
+}
+
+/// One end of a cable, as a shard's device.
+#[derive(Debug)]
+pub struct Port {
+    cable: Rc<RefCell<Cable>>,
+    side: Side,
+    capabilities: Capabilities,
+}
+
+impl Device for Port {
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn receive(
+        &mut self,
+        now: Instant,
+        budget: usize,
+        sink: &mut dyn FnMut(RxFrame<'_>),
+    ) -> io::Result<usize> {
+        for count in 0..budget {
+            let Some(packet) = self.cable.borrow_mut().take(now, self.side) else {
+                return Ok(count);
+            };
+            sink(RxFrame::plain(&packet));
+            self.cable.borrow_mut().links[self.side.other().index()].recycle(packet);
+        }
+        Ok(budget)
+    }
+
+    fn transmit(&mut self, now: Instant, outbox: &mut Outbox) -> io::Result<()> {
+        self.cable.borrow_mut().send(now, self.side, outbox);
+        Ok(())
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.cable.borrow().links[self.side.other().index()].deadline()
+    }
+}

@@ -1,0 +1,115 @@
+//! A disk in virtual time, for the file server: one arm, a seek for each read, a transfer rate.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use lightwait::rt;
+use lightwait::shard::Handle;
+use lightwait_core::Instant;
+use lightwait_http::Pending;
+use lightwait_http::path::RelativePath;
+use lightwait_http::source::{Entries, Entry, FileSource, Kind, Metadata, OpenError, Opened};
+
+use crate::pattern::Pattern;
+
+/// Files made of patterns: a name, and the length and seed of what is in it.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    files: Rc<BTreeMap<String, (u64, Pattern)>>,
+    seek: Duration,
+    bytes_per_second: u64,
+    /// When the arm is free again.
+    free: Rc<Cell<Instant>>,
+}
+
+impl Disk {
+    /// A disk with these files (no directories but the root), each with its length and the seed of
+    /// its content.
+    pub fn new(files: &[(&str, u64, u64)], seek: Duration, bytes_per_second: u64) -> Disk {
+        let files = files
+            .iter()
+            .map(|(name, length, seed)| ((*name).to_owned(), (*length, Pattern::new(*seed))));
+        Disk {
+            files: Rc::new(files.collect()),
+            seek,
+            bytes_per_second: bytes_per_second.max(1),
+            free: Rc::new(Cell::new(Instant::ZERO)),
+        }
+    }
+
+    /// Takes the arm for an operation that moves `bytes`, after those before it.
+    fn operation(&self, bytes: usize) -> rt::Sleep {
+        let transfer = bytes as u64 * 1_000_000_000 / self.bytes_per_second;
+        let start = self.free.get().max(Handle::current().now());
+        let end = start + self.seek + Duration::from_nanos(transfer);
+        self.free.set(end);
+        rt::sleep_until(end)
+    }
+
+    fn describe(kind: Kind, len_bytes: u64, identity: u64) -> Metadata {
+        Metadata { kind, len_bytes, modified: Some(date()), identity }
+    }
+}
+
+/// When every file was last modified: 1994-11-06 08:49:37, the example of RFC 9110 §5.6.7.
+fn date() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(784_111_777)
+}
+
+impl FileSource for Disk {
+    type Handle = String;
+
+    fn open(&self, path: &RelativePath) -> Pending<Result<Opened<String>, OpenError>> {
+        let name = String::from_utf8_lossy(path.as_bytes()).into_owned();
+        let metadata = match self.files.get(&name) {
+            Some((length, pattern)) => {
+                let mut identity = [0; 8];
+                pattern.fill(0, &mut identity);
+                Ok(Self::describe(Kind::File, *length, u64::from_le_bytes(identity)))
+            }
+            None if name.is_empty() => Ok(Self::describe(Kind::Directory, 0, 0)),
+            None => Err(OpenError::NotFound),
+        };
+        let operation = self.operation(0);
+        Box::pin(async move {
+            operation.await;
+            metadata.map(|metadata| Opened { handle: name, metadata })
+        })
+    }
+
+    fn read_at(
+        &self,
+        handle: &String,
+        offset: u64,
+        mut buffer: Vec<u8>,
+    ) -> Pending<io::Result<Vec<u8>>> {
+        let Some((length, pattern)) = self.files.get(handle).copied() else {
+            return Box::pin(std::future::ready(Err(io::ErrorKind::IsADirectory.into())));
+        };
+        let rest = length.saturating_sub(offset);
+        buffer.truncate(usize::try_from(rest).unwrap_or(usize::MAX));
+        let operation = self.operation(buffer.len());
+        Box::pin(async move {
+            operation.await;
+            pattern.fill(offset, &mut buffer);
+            Ok(buffer)
+        })
+    }
+
+    fn list(&self, _handle: &String, limit: usize) -> Pending<io::Result<Entries>> {
+        let entry = |(name, (length, _)): (&String, &(u64, Pattern))| Entry {
+            name: name.clone().into_bytes(),
+            metadata: Self::describe(Kind::File, *length, 0),
+        };
+        let entries = self.files.iter().take(limit).map(entry).collect();
+        let listed = Entries { entries, complete: self.files.len() <= limit };
+        let operation = self.operation(0);
+        Box::pin(async move {
+            operation.await;
+            Ok(listed)
+        })
+    }
+}

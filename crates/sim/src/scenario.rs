@@ -1,0 +1,194 @@
+//! Random worlds: from a seed to links, configurations and conversations, and to a verdict.
+//!
+//! A scenario ends well if every conversation that was not cut on purpose brought every byte, no
+//! oracle objects, all is closed in time, and nothing is left in memory.
+
+mod conversation;
+mod draw;
+
+use std::cell::RefCell;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use lightwait::net::TcpListener;
+use lightwait_core::config::TcpConfig;
+use lightwait_core::host::address::Cidr;
+use lightwait_core::{Capabilities, Config, Host, Instant, Medium};
+use lightwait_netem::LinkConfig;
+
+use crate::cable::{Cable, Side};
+use crate::world::{Trouble, World};
+
+use conversation::{Board, accept_all, converse};
+pub use conversation::{Conversation, Ending};
+
+/// The port that side B listens on.
+const PORT: u16 = 80;
+/// All conversations are over by then, whatever the links do. Beyond the longest time-out.
+const CONVERSATION_LIMIT: Duration = Duration::from_secs(3600);
+/// And everything is closed and forgotten by then: beyond the longest TIME-WAIT and FIN-WAIT-2.
+const CLOSING_LIMIT: Duration = Duration::from_secs(900);
+
+/// Everything that happens in one world.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What all else was drawn from.
+    pub seed: u64,
+    /// When the world begins.
+    pub begin: Instant,
+    /// IPv6, or IPv4.
+    pub ipv6: bool,
+    /// Largest IP packet on the cable, in bytes.
+    pub mtu: u16,
+    /// What side A sends goes through the first, what side B sends through the second.
+    pub links: [LinkConfig; 2],
+    /// TCP at side A and at side B.
+    pub tcp: [TcpConfig; 2],
+    /// What A says to B, and B to A.
+    pub conversations: Vec<Conversation>,
+}
+
+/// What a scenario that ended well was like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Every frame and its time, folded into one number.
+    pub digest: u64,
+    /// When the last conversation was over.
+    pub conversed: Instant,
+    /// When nothing was left.
+    pub end: Instant,
+    /// Segments that the oracle judged.
+    pub segments: u64,
+    /// TIME-WAIT records that there were.
+    pub time_waits: u64,
+}
+
+impl Scenario {
+    /// The scenario of that seed.
+    pub fn from_seed(seed: u64) -> Scenario {
+        draw::scenario(seed)
+    }
+
+    /// Runs it to its end; with `trace`, prints a line for each frame.
+    ///
+    /// # Errors
+    /// What went wrong, in a line.
+    pub fn run(&self, trace: bool) -> Result<Summary, String> {
+        let mut world = self.world().map_err(|error| error.to_string())?;
+        if trace {
+            world.trace();
+        }
+        let board = Rc::new(RefCell::new(Board::new(self.conversations.len())));
+        let acceptor = self.start(&world, &board)?;
+        let conversed = world.run_until(CONVERSATION_LIMIT, |_| board.borrow().is_over());
+        if let Err(trouble) = conversed {
+            return Err(format!("{trouble}; {}", board.borrow()));
+        }
+        board.borrow().verdict()?;
+        let conversed = world.now();
+        acceptor.abort();
+        world
+            .run_until(CLOSING_LIMIT, |world| {
+                [Side::A, Side::B].iter().all(|side| world.host(*side, is_forgotten))
+            })
+            .map_err(|trouble| format!("{trouble}: {}", leftovers(&world)))?;
+        check_leftovers(&world)?;
+        let time_waits = [Side::A, Side::B]
+            .map(|side| world.host(side, |host| host.counters().time_wait_entered));
+        Ok(Summary {
+            digest: world.cable().digest(),
+            conversed,
+            end: world.now(),
+            segments: world.cable().oracle().segments(),
+            time_waits: time_waits.iter().sum(),
+        })
+    }
+
+    fn world(&self) -> Result<World, Trouble> {
+        let [a_to_b, b_to_a] = self.links.clone();
+        let cable = Cable::new(a_to_b, b_to_a, self.mtu);
+        let configs = [self.config(Side::A), self.config(Side::B)];
+        World::new(self.begin, cable, configs).map_err(|error| Trouble::Broken(error.to_string()))
+    }
+
+    /// A host's configuration. Two hosts share nothing but the subnet.
+    fn config(&self, side: Side) -> Config {
+        let number = side.index() as u16 + 1;
+        let (address, prefix) = if self.ipv6 {
+            (IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, number)), 64)
+        } else {
+            (IpAddr::V4(Ipv4Addr::new(10, 9, 0, number as u8)), 24)
+        };
+        let address = Cidr::new(address, prefix).expect("the prefix fits the address");
+        let capabilities = Capabilities::plain(Medium::Ethernet, self.mtu);
+        let mut secret = [number as u8; 32];
+        secret[..8].copy_from_slice(&self.seed.to_le_bytes());
+        let mut config = Config::new(capabilities, address, secret);
+        config.hardware = [2, 0, 0, 0, 0, number as u8];
+        config.tcp = self.tcp[side.index()].clone();
+        config
+    }
+
+    /// Starts the server at B and every conversation at A.
+    fn start(
+        &self,
+        world: &World,
+        board: &Rc<RefCell<Board>>,
+    ) -> Result<lightwait::executor::JoinHandle<()>, String> {
+        let any: IpAddr =
+            if self.ipv6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+        let listener = TcpListener::bind_on(&world.handle(Side::B), SocketAddr::new(any, PORT))
+            .map_err(|error| format!("cannot listen: {error}"))?;
+        let conversations: Rc<[Conversation]> = self.conversations.clone().into();
+        let server = self.config(Side::B).addresses[0].address();
+        for number in 0..self.conversations.len() {
+            let address = SocketAddr::new(server, PORT);
+            world.spawn(
+                Side::A,
+                converse(address, self.seed, conversations.clone(), number, board.clone()),
+            );
+        }
+        let accepting = accept_all(listener, self.seed, conversations, board.clone());
+        Ok(world.spawn(Side::B, accepting))
+    }
+}
+
+/// True if a host remembers nothing of any connection.
+fn is_forgotten(host: &Host) -> bool {
+    host.connections() == 0 && host.half_open() == 0 && host.time_wait_len() == 0
+}
+
+fn leftovers(world: &World) -> String {
+    let of = |side| {
+        world.host(side, |host| {
+            format!(
+                "{side:?}: {} connections, {} half open, {} in TIME-WAIT, {} pages, {} B promised",
+                host.connections(),
+                host.half_open(),
+                host.time_wait_len(),
+                host.pages_in_use(),
+                host.receive_window_promised()
+            )
+        })
+    };
+    format!("{}; {}", of(Side::A), of(Side::B))
+}
+
+/// When all is closed no memory is held, and every TIME-WAIT has ended as it should.
+fn check_leftovers(world: &World) -> Result<(), String> {
+    for side in [Side::A, Side::B] {
+        let clean = world.host(side, |host| {
+            let counters = host.counters();
+            let ended =
+                counters.time_wait_expired + counters.time_wait_evicted + counters.time_wait_reused;
+            host.pages_in_use() == 0
+                && host.receive_window_promised() == 0
+                && ended == counters.time_wait_entered
+        });
+        if !clean {
+            return Err(format!("something is left: {}", leftovers(world)));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! From a seed to a scenario.
+
+use std::time::Duration;
+
+use lightwait_core::Instant;
+use lightwait_core::config::TcpConfig;
+use lightwait_core::rng::Rng;
+use lightwait_netem::{LinkConfig, Loss, QueueLimit};
+
+use super::{Conversation, Ending, Scenario};
+
+/// Draws everything, always in the same order.
+pub(super) fn scenario(seed: u64) -> Scenario {
+    let mut rng = Rng::from_seed(seed);
+    let rng = &mut rng;
+    let ipv6 = rng.chance(0.3);
+    let mtu =
+        if rng.chance(0.5) { 1500 } else { between(rng, if ipv6 { 1280 } else { 576 }, 9000) };
+    let links = [link(rng), link(rng)];
+    let tcp = [tcp(rng), tcp(rng)];
+    let most = if rng.chance(0.1) { 20 } else { 4 };
+    let count = 1 + rng.below(most) as usize;
+    Scenario {
+        seed,
+        // Anywhere: timestamps and other 32-bit clocks wrap in some worlds.
+        begin: Instant::from_nanos(rng.next_u64() >> 12),
+        ipv6,
+        mtu: mtu as u16,
+        links,
+        tcp,
+        conversations: (0..count).map(|_| conversation(rng)).collect(),
+    }
+}
+
+fn between(rng: &mut Rng, low: u64, high: u64) -> u64 {
+    low + rng.next_u64() % (high - low + 1)
+}
+
+/// Between `low` and `high`, each order of magnitude as likely as the next.
+fn spread(rng: &mut Rng, low: u64, high: u64) -> u64 {
+    let (low, high) = (low as f64, high as f64);
+    (low * (high / low).powf(rng.unit())) as u64
+}
+
+fn micros(rng: &mut Rng, low: u64, high: u64) -> Duration {
+    Duration::from_micros(spread(rng, low, high))
+}
+
+fn link(rng: &mut Rng) -> LinkConfig {
+    let mut link = LinkConfig { seed: rng.next_u64(), ..LinkConfig::default() };
+    if rng.chance(0.8) {
+        link.delay = micros(rng, 10, 100_000);
+    }
+    if rng.chance(0.3) {
+        link.jitter = micros(rng, 10, 20_000);
+    }
+    if rng.chance(0.5) {
+        link.rate_bits_per_second = Some(spread(rng, 1_000_000, 10_000_000_000));
+        link.queue = QueueLimit::Bytes(spread(rng, 20_000, 1_000_000) as usize);
+    }
+    // Half of the worlds lose nothing at random: there a loss is a full queue's, or a mistake.
+    if rng.chance(0.5) {
+        link.loss = match rng.below(3) {
+            0 => Loss::Uniform(rng.unit() * 0.05),
+            1 => Loss::Bursty { first: rng.unit() * 0.02, after_loss: rng.unit() * 0.5 },
+            _ => Loss::GilbertElliott {
+                good_to_bad: rng.unit() * 0.02,
+                bad_to_good: 0.2 + rng.unit() * 0.8,
+                loss_in_bad: rng.unit() * 0.8,
+                loss_in_good: 0.0,
+            },
+        };
+    }
+    if rng.chance(0.3) {
+        link.reorder = rng.unit() * 0.1;
+        link.reorder_delay = micros(rng, 10, 20_000);
+    }
+    if rng.chance(0.3) {
+        link.duplicate = rng.unit() * 0.05;
+    }
+    if rng.chance(0.2) {
+        link.corrupt = rng.unit() * 0.01;
+    }
+    link
+}
+
+fn tcp(rng: &mut Rng) -> TcpConfig {
+    let initial = spread(rng, 2_000, 100_000) as u32;
+    TcpConfig {
+        window_scaling: rng.chance(0.9),
+        timestamps: rng.chance(0.7),
+        sack: rng.chance(0.8),
+        nagle: rng.chance(0.5),
+        delayed_ack: Duration::from_millis(rng.below(200).into()),
+        quick_acks: rng.below(20) as u8,
+        send_buffer_bytes: spread(rng, 2_000, 1_000_000) as u32,
+        initial_receive_window_bytes: initial,
+        max_receive_window_bytes: spread(rng, initial.into(), 4_000_000).max(initial.into()) as u32,
+        time_wait: Duration::from_secs(between(rng, 1, 120)),
+        ..TcpConfig::default()
+    }
+}
+
+fn bytes(rng: &mut Rng) -> u64 {
+    match rng.below(10) {
+        0 => 0,
+        1..=5 => spread(rng, 1, 5_000),
+        6..=8 => spread(rng, 1_000, 50_000),
+        _ => spread(rng, 10_000, 400_000),
+    }
+}
+
+fn conversation(rng: &mut Rng) -> Conversation {
+    Conversation {
+        start: if rng.chance(0.5) { Duration::ZERO } else { micros(rng, 1, 2_000_000) },
+        up_bytes: bytes(rng),
+        down_bytes: bytes(rng),
+        write_bytes: spread(rng, 1, 100_000).max(16) as usize,
+        read_bytes: spread(rng, 16, 100_000) as usize,
+        pause: rng.chance(0.1).then(|| micros(rng, 10, 500_000)),
+        ending: match rng.below(10) {
+            0..=3 => Ending::EachShutsDown,
+            4..=5 => Ending::ServerFirst,
+            6..=7 => Ending::ClientFirst,
+            8 => Ending::ClientDropsEarly,
+            _ => Ending::ClientResets,
+        },
+    }
+}

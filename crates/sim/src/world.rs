@@ -1,0 +1,162 @@
+//! Shards and a clock: time goes from one event to the next, and never waits.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use lightwait::executor::JoinHandle;
+use lightwait::shard::{Handle, Shard};
+use lightwait_core::{Config, Host, Instant};
+
+use crate::cable::{Cable, Side};
+
+/// Passes over all shards at one instant. More is an endless loop: something has work for ever that
+/// takes no time.
+const PASSES_AT_ONCE: usize = 1_000_000;
+
+/// Two hosts, a cable between them, and what time it is.
+#[derive(Debug)]
+pub struct World {
+    now: Instant,
+    shards: [Shard; 2],
+    cable: Rc<std::cell::RefCell<Cable>>,
+}
+
+/// What ended a run that should not have ended so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// An oracle saw what must not be.
+    Broken(String),
+    /// Nothing will ever happen again, and the end is not reached.
+    Quiet(Instant),
+    /// The time is over, and the end is not reached.
+    Late(Instant),
+    /// The clock stands still: there is always more to do at once.
+    Spinning(Instant),
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Trouble::Broken(rule) => f.write_str(rule),
+            Trouble::Quiet(at) => write!(f, "{at}: nothing will ever happen again"),
+            Trouble::Late(at) => write!(f, "{at}: still not done"),
+            Trouble::Spinning(at) => write!(f, "{at}: work without end that takes no time"),
+        }
+    }
+}
+
+impl std::error::Error for Trouble {}
+
+impl World {
+    /// Two hosts on the ends of a cable, at the time `now`.
+    ///
+    /// # Errors
+    /// If a configuration makes no host.
+    pub fn new(
+        now: Instant,
+        cable: (Rc<std::cell::RefCell<Cable>>, [crate::Port; 2]),
+        configs: [Config; 2],
+    ) -> io::Result<World> {
+        let (cable, [port_a, port_b]) = cable;
+        let [config_a, config_b] = configs;
+        let shards =
+            [Shard::new(config_a, Box::new(port_a))?, Shard::new(config_b, Box::new(port_b))?];
+        Ok(World { now, shards, cable })
+    }
+
+    /// What time it is.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// The cable between the hosts.
+    pub fn cable(&self) -> std::cell::Ref<'_, Cable> {
+        self.cable.borrow()
+    }
+
+    /// The shard at that end of the cable.
+    pub fn handle(&self, side: Side) -> Handle {
+        self.shards[side.index()].handle()
+    }
+
+    /// Prints a line for each frame that is sent, from now on.
+    pub fn trace(&mut self) {
+        self.cable.borrow_mut().trace();
+    }
+
+    /// Looks at the host at that end.
+    pub fn host<R>(&self, side: Side, look: impl FnOnce(&Host) -> R) -> R {
+        self.handle(side).with_host(look)
+    }
+
+    /// Runs a future as a task of the shard at that end.
+    pub fn spawn<F>(&self, side: Side, task: F) -> JoinHandle<F::Output>
+    where
+        F: Future + 'static,
+    {
+        self.handle(side).spawn_local(task)
+    }
+
+    /// Lets time pass until `done`, for `limit` at most.
+    ///
+    /// # Errors
+    /// What kept it from getting there.
+    pub fn run_until(
+        &mut self,
+        limit: Duration,
+        mut done: impl FnMut(&World) -> bool,
+    ) -> Result<(), Trouble> {
+        let end = self.now + limit;
+        loop {
+            self.settle()?;
+            if done(self) {
+                return Ok(());
+            }
+            let next = self.shards.iter().filter_map(|shard| shard.deadline(self.now)).min();
+            self.now = match next {
+                None => return Err(Trouble::Quiet(self.now)),
+                Some(next) if next > end => {
+                    self.now = end;
+                    return Err(Trouble::Late(end));
+                }
+                Some(next) => next.max(self.now),
+            };
+        }
+    }
+
+    /// Lets `duration` pass, whether anything happens or not.
+    ///
+    /// # Errors
+    /// What an oracle saw.
+    pub fn run_for(&mut self, duration: Duration) -> Result<(), Trouble> {
+        let end = self.now + duration;
+        match self.run_until(duration, |world| world.now >= end) {
+            Err(Trouble::Quiet(_)) => {
+                self.now = end;
+                self.settle()
+            }
+            Err(Trouble::Late(_)) => self.settle(),
+            outcome => outcome,
+        }
+    }
+
+    /// Gives every shard its turn until none has work at this instant.
+    fn settle(&mut self) -> Result<(), Trouble> {
+        for _ in 0..PASSES_AT_ONCE {
+            let now = self.now;
+            for shard in &mut self.shards {
+                shard.turn(now);
+            }
+            if let Some(rule) = self.cable.borrow().oracle().broken() {
+                return Err(Trouble::Broken(rule.to_owned()));
+            }
+            if self.shards.iter().all(|shard| shard.deadline(now).is_none_or(|next| next > now)) {
+                return Ok(());
+            }
+        }
+        Err(Trouble::Spinning(self.now))
+    }
+}

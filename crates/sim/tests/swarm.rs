@@ -1,0 +1,81 @@
+//! Many small worlds, each from its own seed. A failing seed prints the one command that replays
+//! it, a line for each frame.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use lightwait_sim::scenario::{Scenario, Summary};
+
+/// Worlds in a run, unless LIGHTWAIT_SWARM says otherwise: fewer where the code is slow.
+const WORLDS: u64 = if cfg!(debug_assertions) { 300 } else { 10_000 };
+/// Failures after which it is enough.
+const FAILURES: usize = 5;
+
+/// The command that runs one world again.
+const REPLAY: &str = "cargo test -p lightwait-sim --release swarm -- --nocapture";
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))
+}
+
+/// Runs a world; a panic in it is a failure like any other.
+fn run(seed: u64, trace: bool) -> Result<Summary, String> {
+    catch_unwind(AssertUnwindSafe(|| Scenario::from_seed(seed).run(trace))).unwrap_or_else(
+        |cause| {
+            let text = cause.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| cause.downcast_ref::<&str>().copied());
+            Err(format!("panic: {}", text.unwrap_or("of an unknown kind")))
+        },
+    )
+}
+
+#[test]
+fn swarm() {
+    if let Some(seed) = number("LIGHTWAIT_SEED") {
+        println!("{:#?}", Scenario::from_seed(seed));
+        let outcome = run(seed, true);
+        println!("{outcome:#?}");
+        assert!(outcome.is_ok());
+        return;
+    }
+    let worlds = number("LIGHTWAIT_SWARM").unwrap_or(WORLDS);
+    let first = number("LIGHTWAIT_SWARM_FIRST").unwrap_or(0);
+    let (next, segments) = (AtomicU64::new(first), AtomicU64::new(0));
+    let failures = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + worlds || failures.lock().unwrap().len() >= FAILURES {
+                        return;
+                    }
+                    match run(seed, false) {
+                        Ok(summary) => _ = segments.fetch_add(summary.segments, Ordering::Relaxed),
+                        Err(why) => failures.lock().unwrap().push((seed, why)),
+                    }
+                }
+            });
+        }
+    });
+    let segments = segments.into_inner();
+    println!("{worlds} worlds, {segments} segments");
+    let failures = failures.into_inner().unwrap();
+    for (seed, why) in &failures {
+        println!("seed {seed}: {why}\n  replay: LIGHTWAIT_SEED={seed} {REPLAY}");
+    }
+    assert!(failures.is_empty(), "{} worlds went wrong", failures.len());
+    assert!(segments > worlds * 10, "the oracle saw hardly anything: {segments} segments");
+}
+
+#[test]
+fn a_world_replays_from_its_seed() {
+    for seed in 0..20 {
+        let (first, second) = (run(seed, false).unwrap(), run(seed, false).unwrap());
+        assert_eq!(first, second, "seed {seed}");
+    }
+    assert_ne!(run(1, false).unwrap().digest, run(2, false).unwrap().digest);
+}
