@@ -39,6 +39,8 @@ pub mod syn_cache;
 pub mod syn_cookie;
 mod tcp_input;
 
+pub use sockets::any_local;
+
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -228,6 +230,7 @@ impl Host {
         self.on_syn_cache_time(now);
         self.time_wait.on_time(now, &mut self.shared.counters);
         self.neighbours.on_time(now);
+        self.wake_stalled();
         self.routes.on_time(now);
         self.path_mtus.on_time(now, |_| {});
         self.on_reassembly_time(now);

@@ -89,7 +89,6 @@ impl Host {
                 self.shared.counters.frames_out += 1;
             }
         }
-        self.wake_stalled();
     }
 
     /// The frame that asks for `target`; to a single host if its address is to be verified.
@@ -148,6 +147,7 @@ impl Host {
         }
         if packet.operation == Operation::Request && for_us {
             self.neighbours.on_heard(now, sender, packet.sender_mac);
+            self.wake_stalled();
             let reply = arp::Packet {
                 operation: Operation::Reply,
                 sender_mac: self.config.hardware,
@@ -170,6 +170,7 @@ impl Host {
                 overrides: true,
             },
         );
+        self.wake_stalled();
     }
 
     // ---- who waits for a neighbour
@@ -202,7 +203,7 @@ impl Host {
     }
 
     /// Neighbours have answered, or have not: who waited for them is ready again.
-    fn wake_stalled(&mut self) {
+    pub(super) fn wake_stalled(&mut self) {
         while let Some((next_hop, resolution)) = self.neighbours.resolved() {
             if resolution == Resolution::Failed {
                 self.routes.on_gateway_failed(next_hop);

@@ -95,6 +95,7 @@ impl Host {
             // For routers.
             ndp::Message::RouterSolicit { .. } => {}
         }
+        self.wake_stalled();
     }
 
     /// A router is believed only where autoconfiguration is asked for.

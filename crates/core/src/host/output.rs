@@ -130,6 +130,10 @@ impl Host {
     fn flush(&mut self, now: Instant, index: u32, outbox: &mut Outbox) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.ready = false;
+        if slot.connection.is_silent() {
+            self.rearm(index);
+            return self.retire(index);
+        }
         let (tuple, class) = (slot.connection.tuple, slot.connection.options.traffic_class);
         let flushed = match self.way(now, tuple.local, tuple.remote, class) {
             Way::Open { path, local } => self.flush_on(now, index, path, local, outbox),

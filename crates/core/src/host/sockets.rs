@@ -483,8 +483,8 @@ impl Host {
 
 /// The unspecified address and port of the version of `remote`: pass it to [`Host::connect`] to
 /// leave the choice to the host.
-#[allow(dead_code)]
-pub(crate) fn any_local(remote: &SocketAddr) -> SocketAddr {
+
+pub fn any_local(remote: &SocketAddr) -> SocketAddr {
     match remote {
         SocketAddr::V4(_) => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
         SocketAddr::V6(_) => SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0),

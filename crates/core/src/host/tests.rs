@@ -1,9 +1,11 @@
 //! Pairs of hosts in virtual time, over a wire without a link layer.
 
 mod closing;
+mod link;
 mod pair;
 mod peer;
 mod recovery;
 mod states;
 mod stream;
 mod windows;
+mod wrap;

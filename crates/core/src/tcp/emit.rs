@@ -126,6 +126,11 @@ impl Connection {
         }
     }
 
+    /// True if it has ended and owes nothing: it will never send again, and needs no way.
+    pub fn is_silent(&self) -> bool {
+        matches!(self.shape, Shape::Ended(_)) && self.reset_due.is_none()
+    }
+
     /// True if the user is gone and nothing is left to do: the host forgets it.
     pub fn is_finished(&self) -> bool {
         self.orphan

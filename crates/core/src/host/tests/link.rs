@@ -1,0 +1,364 @@
+//! Hosts on Ethernet: neighbours, routes, ICMP, path MTUs, fragments.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use crate::config::Config;
+use crate::error::Error;
+use crate::event::ConnectionId;
+use crate::frame::{Capabilities, Medium, Outbox, RxFrame};
+use crate::host::Host;
+use crate::tcp::State;
+use crate::time::{Duration, Instant};
+use crate::wire::icmpv4::{Echo, Message};
+use crate::wire::{arp, ethernet, ip};
+
+/// Hosts on one cable, and a tap that sees every frame and may swallow it.
+struct Cable {
+    now: Instant,
+    hosts: Vec<Host>,
+    frames: VecDeque<(usize, Vec<u8>)>,
+    seen: Vec<Vec<u8>>,
+    /// The frames of this host are lost.
+    muted: Option<usize>,
+}
+
+fn host(addresses: &[&str], number: u8) -> Config {
+    let device = Capabilities::plain(Medium::Ethernet, 1500);
+    let mut config = Config::new(device, addresses[0].parse().unwrap(), [number; 32]);
+    config.addresses = addresses.iter().map(|text| text.parse().unwrap()).collect();
+    config.hardware = [2, 0, 0, 0, 0, number];
+    config
+}
+
+impl Cable {
+    fn new(configs: Vec<Config>) -> Cable {
+        Cable {
+            now: Instant::from_millis(1000),
+            hosts: configs.into_iter().map(|config| Host::new(config).unwrap()).collect(),
+            frames: VecDeque::new(),
+            seen: Vec::new(),
+            muted: None,
+        }
+    }
+
+    fn two() -> Cable {
+        let a = host(&["10.0.0.1/24", "fd00::1/64"], 1);
+        Cable::new(Vec::from([a, host(&["10.0.0.2/24", "fd00::2/64"], 2)]))
+    }
+
+    /// Lets frames pass until nobody has anything to say.
+    fn settle(&mut self) {
+        for _ in 0..10_000 {
+            let now = self.now;
+            for (i, host) in self.hosts.iter_mut().enumerate() {
+                host.on_time(now);
+                let mut outbox = Outbox::new(64);
+                host.emit(now, &mut outbox);
+                while let Some(frame) = outbox.take() {
+                    let mut bytes = Vec::new();
+                    frame.copy_to(&mut bytes);
+                    self.seen.push(bytes.clone());
+                    if self.muted != Some(i) {
+                        self.frames.push_back((i, bytes));
+                    }
+                }
+                while host.event().is_some() {}
+            }
+            while let Some((from, bytes)) = self.frames.pop_front() {
+                for (i, host) in self.hosts.iter_mut().enumerate() {
+                    if i != from {
+                        host.on_frame(now, RxFrame::plain(&bytes));
+                    }
+                }
+            }
+            if !self.hosts.iter().any(Host::wants_emit) {
+                return;
+            }
+        }
+        panic!("the cable does not come to rest");
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        self.settle();
+        while let Some(at) = self.hosts.iter().filter_map(Host::deadline).min() {
+            if at > until {
+                break;
+            }
+            self.now = self.now.max(at);
+            self.settle();
+        }
+        self.now = until;
+        self.settle();
+    }
+
+    fn connect(&mut self, remote: &str) -> ConnectionId {
+        let remote: SocketAddr = remote.parse().unwrap();
+        let now = self.now;
+        self.hosts[0].connect(now, crate::host::any_local(&remote), remote).unwrap()
+    }
+
+    /// A packet from nowhere arrives at host 0.
+    fn inject(&mut self, packet: &[u8]) {
+        let mut bytes = Vec::new();
+        let (destination, source) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+        let ethertype = if packet[0] >> 4 == 4 { 0x0800 } else { 0x86dd };
+        ethernet::Header { destination, source, ethertype }.emit(&mut bytes);
+        bytes.extend_from_slice(packet);
+        self.hosts[0].on_frame(self.now, RxFrame::plain(&bytes));
+    }
+
+    /// An ICMPv4 message from 10.0.0.2 arrives at host 0.
+    fn icmp(&mut self, message: &Message<'_>) {
+        let mut packet = Vec::new();
+        let (from, to) = (ipv4("10.0.0.2"), ipv4("10.0.0.1"));
+        ip::Header::new(from, to, ip::protocol::ICMPV4, message.len()).unwrap().emit(&mut packet);
+        message.emit(&mut packet);
+        self.inject(&packet);
+    }
+
+    /// The last TCP packet that host 0 sent.
+    fn last_sent(&self) -> Vec<u8> {
+        let sent = self.seen.iter().rev().find(|bytes| bytes[6..12] == [2, 0, 0, 0, 0, 1]);
+        sent.unwrap()[14..].to_vec()
+    }
+}
+
+fn ipv4(text: &str) -> IpAddr {
+    IpAddr::V4(text.parse::<Ipv4Addr>().unwrap())
+}
+
+#[test]
+fn neighbours_are_found_and_connections_wait_for_them() {
+    let mut cable = Cable::two();
+    cable.hosts[1].listen("[::]:80".parse().unwrap(), 4).unwrap();
+    let over_ipv4 = cable.connect("10.0.0.2:80");
+    let over_ipv6 = cable.connect("[fd00::2]:80");
+    cable.pass(Duration::from_secs(2));
+    assert_eq!(cable.hosts[0].state(over_ipv4), State::Established);
+    assert_eq!(cable.hosts[0].state(over_ipv6), State::Established);
+    let requests = cable.seen.iter().filter(|bytes| bytes[12..14] == [8, 6]).count();
+    assert_eq!(requests, 2, "one ARP request and its reply");
+}
+
+#[test]
+fn a_neighbour_that_does_not_answer_fails_the_attempt() {
+    let mut cable = Cable::two();
+    let id = cable.connect("10.0.0.9:80");
+    cable.pass(Duration::from_millis(2_900));
+    assert_eq!(cable.hosts[0].state(id), State::SynSent);
+    cable.pass(Duration::from_millis(200));
+    assert_eq!(cable.hosts[0].take_error(id), Some(Error::HostUnreachable));
+}
+
+#[test]
+fn no_route_is_no_way() {
+    let mut cable = Cable::two();
+    let id = cable.connect("192.0.2.1:80");
+    cable.settle();
+    assert_eq!(cable.hosts[0].take_error(id), Some(Error::HostUnreachable));
+}
+
+#[test]
+fn what_lies_beyond_goes_to_the_gateway() {
+    let mut config = host(&["10.0.0.1/24"], 1);
+    config.gateways = Vec::from([ipv4("10.0.0.2")]);
+    let mut cable = Cable::new(Vec::from([config, host(&["10.0.0.2/24"], 2)]));
+    cable.connect("192.0.2.1:80");
+    cable.settle();
+    let is_ipv4 = |bytes: &&Vec<u8>| bytes[12..14] == [8, 0];
+    let syn = cable.seen.iter().find(is_ipv4).unwrap();
+    assert_eq!(syn[..6], [2, 0, 0, 0, 0, 2], "to the gateway's hardware address");
+    let packet = ip::Packet::parse(&syn[14..]).unwrap();
+    assert_eq!(packet.destination, ipv4("192.0.2.1"));
+}
+
+#[test]
+fn a_range_of_addresses_answers_without_neighbour_entries() {
+    let mut server = host(&["10.0.0.2/24"], 2);
+    server.ranges = Vec::from(["10.64.0.0/16".parse().unwrap()]);
+    let mut client = host(&["10.0.0.1/24"], 1);
+    client.gateways = Vec::from([ipv4("10.0.0.2")]);
+    let mut cable = Cable::new(Vec::from([client, server]));
+    cable.hosts[1].listen("0.0.0.0:80".parse().unwrap(), 64).unwrap();
+    let ids: Vec<_> = (1..40).map(|i| cable.connect(&std::format!("10.64.{i}.{i}:80"))).collect();
+    cable.pass(Duration::from_secs(1));
+    assert!(ids.iter().all(|id| cable.hosts[0].state(*id) == State::Established));
+    let arps = cable.seen.iter().filter(|bytes| bytes[12..14] == [8, 6]).count();
+    assert_eq!(arps, 2);
+}
+
+#[test]
+fn an_established_connection_outlives_a_silent_neighbour_until_its_user_timeout() {
+    let mut cable = Cable::two();
+    cable.hosts[1].listen("0.0.0.0:80".parse().unwrap(), 4).unwrap();
+    let id = cable.connect("10.0.0.2:80");
+    cable.pass(Duration::from_secs(1));
+    cable.muted = Some(1);
+    let now = cable.now;
+    cable.hosts[0].write(now, id, b"hello?").unwrap();
+    cable.pass(Duration::from_secs(290));
+    assert_eq!(cable.hosts[0].state(id), State::Established);
+    cable.pass(Duration::from_secs(90));
+    assert_eq!(cable.hosts[0].state(id), State::Closed);
+}
+
+// ---- ICMP
+
+#[test]
+fn echo_is_answered_within_the_limit() {
+    let mut config = host(&["10.0.0.1/24"], 1);
+    config.limits.replies_per_second = 2;
+    let mut cable = Cable::new(Vec::from([config, host(&["10.0.0.2/24"], 2)]));
+    for seq in 0..5 {
+        cable.icmp(&Message::EchoRequest(Echo { id: 7, seq, data: b"ping" }));
+    }
+    cable.settle();
+    assert_eq!(cable.hosts[0].counters().echo_replies, 2);
+    let reply = ip::Packet::parse(&cable.seen.last().unwrap()[14..]).unwrap().payload.to_vec();
+    let expected = Message::EchoReply(Echo { id: 7, seq: 1, data: b"ping" });
+    assert_eq!(Message::parse(&reply), Ok(expected));
+}
+
+/// A connection of host 0 whose SYN is out, and the packet.
+fn opening() -> (Cable, ConnectionId, Vec<u8>) {
+    let mut cable = Cable::two();
+    let id = cable.connect("10.0.0.2:80");
+    cable.muted = Some(0);
+    cable.inject_arp();
+    cable.settle();
+    let packet = cable.last_sent();
+    (cable, id, packet)
+}
+
+impl Cable {
+    /// Host 0 learns the hardware address of 10.0.0.2.
+    fn inject_arp(&mut self) {
+        self.settle();
+        let reply = arp::Packet {
+            operation: arp::Operation::Reply,
+            sender_mac: [2, 0, 0, 0, 0, 2],
+            sender: "10.0.0.2".parse().unwrap(),
+            target_mac: [2, 0, 0, 0, 0, 1],
+            target: "10.0.0.1".parse().unwrap(),
+        };
+        let mut bytes = Vec::new();
+        let (destination, source) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+        ethernet::Header { destination, source, ethertype: 0x0806 }.emit(&mut bytes);
+        reply.emit(&mut bytes);
+        self.hosts[0].on_frame(self.now, RxFrame::plain(&bytes));
+    }
+}
+
+#[test]
+fn a_hard_error_ends_an_attempt_and_a_soft_one_is_its_reason_in_the_end() {
+    let (mut cable, id, packet) = opening();
+    cable.icmp(&Message::Unreachable { code: 3, next_hop_mtu: 0, quoted: &packet });
+    assert_eq!(cable.hosts[0].take_error(id), Some(Error::ConnectionRefused));
+    let (mut cable, id, packet) = opening();
+    cable.icmp(&Message::Unreachable { code: 1, next_hop_mtu: 0, quoted: &packet });
+    assert_eq!(cable.hosts[0].state(id), State::SynSent);
+    cable.muted = Some(1);
+    cable.pass(Duration::from_secs(200));
+    assert_eq!(cable.hosts[0].take_error(id), Some(Error::HostUnreachable));
+}
+
+#[test]
+fn an_error_that_quotes_another_number_is_not_believed() {
+    let (mut cable, id, mut packet) = opening();
+    packet[27] ^= 1;
+    cable.icmp(&Message::Unreachable { code: 3, next_hop_mtu: 0, quoted: &packet });
+    assert_eq!(cable.hosts[0].state(id), State::SynSent);
+    let counters = cable.hosts[0].counters();
+    assert_eq!((counters.icmp_rejected, counters.icmp_accepted), (1, 0));
+}
+
+#[test]
+fn a_packet_too_big_is_sent_again_in_smaller_ones() {
+    let mut cable = Cable::two();
+    cable.hosts[1].listen("0.0.0.0:80".parse().unwrap(), 4).unwrap();
+    let id = cable.connect("10.0.0.2:80");
+    cable.pass(Duration::from_secs(1));
+    cable.muted = Some(0);
+    let now = cable.now;
+    cable.hosts[0].write(now, id, &[1; 3000]).unwrap();
+    cable.settle();
+    let packet = cable.seen.iter().rev().find(|bytes| bytes.len() == 1514).unwrap()[14..].to_vec();
+    cable.icmp(&Message::Unreachable { code: 4, next_hop_mtu: 1000, quoted: &packet });
+    cable.muted = None;
+    let mark = cable.seen.len();
+    cable.settle();
+    let longest = cable.seen[mark..].iter().map(Vec::len).max().unwrap();
+    assert_eq!(longest, 1014);
+    let info = cable.hosts[0].info(id).unwrap();
+    assert_eq!((info.mss_bytes, info.in_flight_bytes), (960, 0));
+    assert_eq!(cable.hosts[0].counters().path_mtu_lowered, 1);
+}
+
+#[test]
+fn what_we_do_not_speak_is_answered() {
+    let mut cable = Cable::two();
+    cable.inject_arp();
+    for (protocol, code) in [(ip::protocol::UDP, 3), (99, 2)] {
+        let mut packet = Vec::new();
+        let (from, to) = (ipv4("10.0.0.2"), ipv4("10.0.0.1"));
+        ip::Header::new(from, to, protocol, 8).unwrap().emit(&mut packet);
+        packet.extend_from_slice(&[0; 8]);
+        let before = cable.seen.len();
+        cable.inject(&packet);
+        cable.settle();
+        let answers = cable.seen[before..].iter().filter_map(|bytes| {
+            let packet = ip::Packet::parse(bytes.get(14..)?).ok()?;
+            match Message::parse(packet.payload).ok()? {
+                Message::Unreachable { code, .. } => Some(code),
+                _ => None,
+            }
+        });
+        assert_eq!(answers.collect::<Vec<_>>(), [code]);
+    }
+}
+
+#[test]
+fn fragments_are_put_together_and_reach_their_connection() {
+    let mut cable = Cable::two();
+    let request = Message::EchoRequest(Echo { id: 1, seq: 2, data: &[7; 100] });
+    let mut payload = Vec::new();
+    request.emit(&mut payload);
+    for (offset, more) in [(64, false), (0, true)] {
+        let part = &payload[offset..if more { 64 } else { payload.len() }];
+        let mut packet = Vec::new();
+        let (from, to) = (ipv4("10.0.0.2"), ipv4("10.0.0.1"));
+        let mut header = ip::Header::new(from, to, ip::protocol::ICMPV4, part.len()).unwrap();
+        header.dont_fragment = false;
+        header.identification = 99;
+        header.emit(&mut packet);
+        let field = (offset as u16 / 8) | if more { 0x2000 } else { 0 };
+        packet[6..8].copy_from_slice(&field.to_be_bytes());
+        packet[10..12].copy_from_slice(&[0, 0]);
+        let value = crate::wire::checksum::sum(&packet[..20]).checksum();
+        packet[10..12].copy_from_slice(&value.to_be_bytes());
+        packet.extend_from_slice(part);
+        cable.inject(&packet);
+    }
+    cable.settle();
+    let counters = cable.hosts[0].counters();
+    assert_eq!((counters.reassembled, counters.echo_replies), (1, 1));
+}
+
+#[test]
+fn nobody_s_and_everybody_s_segments_are_dropped_in_silence() {
+    let mut cable = Cable::two();
+    cable.hosts[0].listen("0.0.0.0:80".parse().unwrap(), 4).unwrap();
+    for source in ["0.0.0.0", "255.255.255.255", "224.0.0.1", "10.0.0.255", "10.0.0.1", "127.0.0.1"]
+    {
+        let mut packet = Vec::new();
+        let header = ip::Header::new(ipv4(source), ipv4("10.0.0.1"), ip::protocol::TCP, 20);
+        header.unwrap().emit(&mut packet);
+        packet.extend_from_slice(&[0, 9, 0, 80, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 1, 0, 0, 0, 0, 0]);
+        cable.inject(&packet);
+    }
+    assert_eq!(cable.hosts[0].counters().not_for_us, 6);
+    assert_eq!(cable.hosts[0].half_open(), 0);
+}
