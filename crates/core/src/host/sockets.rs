@@ -483,7 +483,6 @@ impl Host {
 
 /// The unspecified address and port of the version of `remote`: pass it to [`Host::connect`] to
 /// leave the choice to the host.
-
 pub fn any_local(remote: &SocketAddr) -> SocketAddr {
     match remote {
         SocketAddr::V4(_) => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
