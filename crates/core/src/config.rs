@@ -23,6 +23,9 @@ pub struct Config {
     pub gateways: Vec<IpAddr>,
     /// Take addresses, prefix and default route from router advertisements (RFC 4862).
     pub autoconfigure: bool,
+    /// TTL or hop limit of our packets (RFC 9293 MUST-49); with `autoconfigure` a router may give
+    /// another for IPv6.
+    pub hop_limit: u8,
     /// This shard's part of the ephemeral ports: first and last, inclusive. RFC 6335 §6 gives
     /// 49152–65535; we use RFC 6056 §3.2's wider 1024–65535 with randomised order.
     pub ephemeral_ports: (u16, u16),
@@ -177,6 +180,7 @@ impl Config {
             ranges: Vec::new(),
             gateways: Vec::new(),
             autoconfigure: false,
+            hop_limit: crate::wire::ip::DEFAULT_HOP_LIMIT,
             ephemeral_ports: (1024, 65535),
             tcp: TcpConfig::default(),
             limits: Limits::default(),

@@ -44,9 +44,16 @@ impl Host {
     ) -> Way {
         let device = self.config.device;
         let (mtu, dont_fragment) = self.path_mtu(destination);
-        let link = None;
-        let mut path =
-            Path { source, destination, link, mtu, dont_fragment, traffic_class, device };
+        let mut path = Path {
+            source,
+            destination,
+            link: None,
+            mtu,
+            dont_fragment,
+            hop_limit: self.hop_limit(destination),
+            traffic_class,
+            device,
+        };
         if self.is_ours(destination) {
             // To ourselves nothing is checked, and nothing is cut.
             path.device.checksum = true;
@@ -67,6 +74,14 @@ impl Host {
         };
         path.link = Some(self.link_header(to, destination.is_ipv4()));
         Way::Open { path, local: false }
+    }
+
+    fn hop_limit(&self, destination: IpAddr) -> u8 {
+        if self.config.autoconfigure && destination.is_ipv6() {
+            self.routes.ipv6_hop_limit()
+        } else {
+            self.config.hop_limit
+        }
     }
 
     pub(super) fn link_header(&self, destination: Mac, ipv4: bool) -> ethernet::Header {
@@ -186,6 +201,7 @@ impl Host {
             link,
             mtu: device.mtu,
             dont_fragment: true,
+            hop_limit: self.hop_limit(destination),
             traffic_class: 0,
             // What waits is bytes: no device will complete it.
             device: crate::frame::Capabilities { checksum: false, ..device },

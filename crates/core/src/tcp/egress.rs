@@ -30,6 +30,8 @@ pub struct Path {
     pub mtu: u16,
     /// IPv4's DF: off only on a path narrower than we care to go.
     pub dont_fragment: bool,
+    /// TTL or hop limit.
+    pub hop_limit: u8,
     /// DSCP and ECN.
     pub traffic_class: u8,
     /// What the device can do.
@@ -117,6 +119,7 @@ pub fn write(
         return false;
     };
     ip.traffic_class = path.traffic_class;
+    ip.hop_limit = path.hop_limit;
     ip.dont_fragment = path.dont_fragment;
     if let Some(link) = &path.link {
         link.emit(&mut frame.head);

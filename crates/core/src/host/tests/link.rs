@@ -362,3 +362,20 @@ fn nobody_s_and_everybody_s_segments_are_dropped_in_silence() {
     assert_eq!(cable.hosts[0].counters().not_for_us, 6);
     assert_eq!(cable.hosts[0].half_open(), 0);
 }
+
+#[test]
+fn the_hop_limit_and_the_traffic_class_are_what_was_asked_for() {
+    let mut config = host(&["10.0.0.1/24"], 1);
+    config.hop_limit = 3;
+    let mut cable = Cable::new(Vec::from([config, host(&["10.0.0.2/24"], 2)]));
+    let id = cable.connect("10.0.0.2:80");
+    let now = cable.now;
+    let mut options = cable.hosts[0].options(id).unwrap();
+    options.traffic_class = 0x28;
+    cable.hosts[0].set_options(now, id, options).unwrap();
+    cable.settle();
+    let is_ipv4 = |bytes: &&Vec<u8>| bytes[12..14] == [8, 0];
+    let syn = cable.seen.iter().find(is_ipv4).unwrap();
+    let packet = ip::Packet::parse(&syn[14..]).unwrap();
+    assert_eq!((packet.hop_limit, packet.traffic_class), (3, 0x28));
+}
