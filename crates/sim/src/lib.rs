@@ -15,6 +15,7 @@
 //! Start reading at [`world::World`], then [`oracle`], then [`scenario`].
 #![forbid(unsafe_code)]
 
+pub mod bulk;
 pub mod cable;
 pub mod disk;
 pub mod oracle;
@@ -22,6 +23,7 @@ pub mod pattern;
 pub mod scenario;
 pub mod world;
 
+pub use bulk::Bulk;
 pub use cable::{Cable, Port, Side};
 pub use oracle::Oracle;
 pub use world::{Trouble, World};

@@ -23,10 +23,15 @@ pub(super) struct Half {
     sent: Vec<Sent>,
 }
 
+/// How far back numbers are told apart: a quarter of their space, beyond every window.
+const REACH: u32 = 1 << 30;
+
 /// One incarnation.
 #[derive(Debug)]
 pub(super) struct Sent {
     isn: Seq,
+    /// The oldest number that still means something: the ISN, until that is out of reach.
+    floor: Seq,
     /// After the last number sent.
     next: Seq,
     /// After the last number that arrived at the other end.
@@ -65,6 +70,7 @@ impl Half {
         }
         self.sent.push(Sent {
             isn: segment.seq,
+            floor: segment.seq,
             next: segment.end(),
             arrived: segment.seq,
             limit: None,
@@ -110,7 +116,7 @@ impl Half {
 
     /// True if all before `ack`, the SYN included, has arrived at the other end.
     pub(super) fn has_arrived(&self, ack: Seq) -> bool {
-        self.sent.iter().any(|sent| ack.after(sent.isn) && ack.at_or_before(sent.arrived))
+        self.sent.iter().any(|sent| sent.covers(ack))
     }
 
     pub(super) fn incarnations(&self) -> usize {
@@ -120,7 +126,13 @@ impl Half {
 
 impl Sent {
     fn spans(&self, seq: Seq) -> bool {
-        seq.at_or_after(self.isn) && seq.at_or_before(self.next)
+        seq.at_or_after(self.floor) && seq.at_or_before(self.next)
+    }
+
+    /// True if `ack` acknowledges what has arrived, the SYN at least.
+    fn covers(&self, ack: Seq) -> bool {
+        let beyond_syn = ack != self.isn || self.floor != self.isn;
+        beyond_syn && ack.at_or_after(self.floor) && ack.at_or_before(self.arrived)
     }
 
     fn shift_of(&self, segment: &Segment<'_>, peer_scales: bool) -> u8 {
@@ -156,6 +168,9 @@ impl Sent {
             self.fin = Some(end);
         }
         self.next = self.next.max(end);
+        if self.next.since(self.floor) > REACH {
+            self.floor = self.next - REACH;
+        }
         Ok(())
     }
 

@@ -106,7 +106,7 @@ fn bytes(rng: &mut Rng) -> u64 {
         0 => 0,
         1..=5 => spread(rng, 1, 5_000),
         6..=8 => spread(rng, 1_000, 50_000),
-        _ => spread(rng, 10_000, 400_000),
+        _ => spread(rng, 10_000, 2_000_000),
     }
 }
 

@@ -1,0 +1,112 @@
+//! One long transfer over one link, measured: how fast is it, and does it stay so?
+
+use std::cell::Cell;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use lightwait::net::{TcpListener, TcpStream};
+use lightwait_core::config::TcpConfig;
+use lightwait_core::host::address::Cidr;
+use lightwait_core::{Capabilities, Config, Instant, Medium};
+use lightwait_netem::LinkConfig;
+use tokio::io::AsyncReadExt;
+
+use crate::cable::{Cable, Side};
+use crate::world::{Trouble, World};
+
+/// What is handed to the stack in one call.
+const CHUNK_BYTES: usize = 1 << 16;
+const MTU: u16 = 1500;
+const PORT: u16 = 80;
+
+/// A transfer from side A to side B.
+#[derive(Clone, Debug)]
+pub struct Bulk {
+    /// From A to B: where the data goes.
+    pub forth: LinkConfig,
+    /// From B to A: where the acknowledgements go.
+    pub back: LinkConfig,
+    /// TCP at both ends.
+    pub tcp: TcpConfig,
+}
+
+impl Bulk {
+    /// A transfer between two hosts with buffers of `buffer_bytes` at both ends.
+    pub fn new(forth: LinkConfig, back: LinkConfig, buffer_bytes: u32) -> Bulk {
+        let tcp = TcpConfig {
+            send_buffer_bytes: buffer_bytes,
+            initial_receive_window_bytes: buffer_bytes.min(64 << 10),
+            max_receive_window_bytes: buffer_bytes,
+            ..TcpConfig::default()
+        };
+        Bulk { forth, back, tcp }
+    }
+
+    /// Bytes that B has read at the end of each of `periods` stretches of `period`, counted from
+    /// the beginning.
+    ///
+    /// # Errors
+    /// What an oracle saw, or why nothing happens any more.
+    pub fn run(&self, periods: usize, period: Duration) -> Result<Vec<u64>, Trouble> {
+        let mut world = self.world()?;
+        let received = Rc::new(Cell::new(0));
+        let failed = Rc::new(Cell::new(None));
+        let listener = TcpListener::bind_on(&world.handle(Side::B), (host(Side::B), PORT))
+            .map_err(|error| Trouble::Broken(error.to_string()))?;
+        let (count, note) = (received.clone(), failed.clone());
+        world.spawn(Side::B, async move { note.set(receive(listener, &count).await.err()) });
+        let note = failed.clone();
+        world.spawn(Side::A, async move { note.set(send().await.err()) });
+        let mut marks = Vec::with_capacity(periods);
+        for _ in 0..periods {
+            world.run_for(period)?;
+            if let Some(error) = failed.take() {
+                return Err(Trouble::Broken(error.to_string()));
+            }
+            marks.push(received.get());
+        }
+        Ok(marks)
+    }
+
+    fn world(&self) -> Result<World, Trouble> {
+        let cable = Cable::new(self.forth.clone(), self.back.clone(), MTU);
+        let configs = [Side::A, Side::B].map(|side| self.config(side));
+        World::new(Instant::from_millis(1), cable, configs)
+            .map_err(|error| Trouble::Broken(error.to_string()))
+    }
+
+    fn config(&self, side: Side) -> Config {
+        let address = Cidr::new(host(side), 24).expect("24 bits fit an IPv4 address");
+        let capabilities = Capabilities::plain(Medium::Ethernet, MTU);
+        let mut config = Config::new(capabilities, address, [side.index() as u8; 32]);
+        config.hardware = [2, 0, 0, 0, 0, side.index() as u8 + 1];
+        config.tcp = self.tcp.clone();
+        config
+    }
+}
+
+fn host(side: Side) -> IpAddr {
+    Ipv4Addr::new(10, 9, 0, side.index() as u8 + 1).into()
+}
+
+async fn send() -> io::Result<()> {
+    let stream = TcpStream::connect(SocketAddr::new(host(Side::B), PORT)).await?;
+    let chunk = Bytes::from(vec![0; CHUNK_BYTES]);
+    loop {
+        stream.write_all_bytes(chunk.clone()).await?;
+    }
+}
+
+async fn receive(listener: TcpListener, received: &Cell<u64>) -> io::Result<()> {
+    let (mut stream, _) = listener.accept().await?;
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        match stream.read(&mut chunk).await? {
+            0 => return Ok(()),
+            count => received.set(received.get() + count as u64),
+        }
+    }
+}

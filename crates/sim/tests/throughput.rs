@@ -1,0 +1,110 @@
+//! How fast one transfer is: by window and loss, as a table that is checked in; and on a long fat
+//! path.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use lightwait_netem::{LinkConfig, Loss, QueueLimit};
+use lightwait_sim::Bulk;
+
+const MBIT: u64 = 1_000_000;
+
+/// A path of 100 Mbit/s and 20 ms there and back.
+fn path(loss: f64, seed: u64) -> LinkConfig {
+    LinkConfig {
+        rate_bits_per_second: Some(100 * MBIT),
+        delay: Duration::from_millis(10),
+        queue: QueueLimit::Bytes(250_000),
+        loss: if loss > 0.0 { Loss::Uniform(loss) } else { Loss::None },
+        seed,
+        ..LinkConfig::default()
+    }
+}
+
+/// Mbit/s that arrive, averaged over `seconds` after the first, and over three seeds.
+fn measure(buffer_bytes: u32, loss: f64, seconds: usize) -> f64 {
+    let rates = [1, 2, 3].map(|seed| {
+        let bulk = Bulk::new(path(loss, seed), path(0.0, seed), buffer_bytes);
+        let marks = bulk.run(seconds + 1, Duration::from_secs(1)).unwrap();
+        (marks[seconds] - marks[0]) as f64 * 8.0 / seconds as f64 / MBIT as f64
+    });
+    rates.iter().sum::<f64>() / 3.0
+}
+
+const BUFFERS_KIB: [u32; 5] = [8, 32, 128, 512, 2048];
+const LOSSES_PERCENT: [f64; 5] = [0.0, 0.01, 0.1, 1.0, 5.0];
+
+/// Rows of Mbit/s: a row for each buffer, a column for each loss.
+fn table() -> Vec<Vec<f64>> {
+    let row = |kib| LOSSES_PERCENT.map(|percent| measure(kib << 10, percent / 100.0, 10)).to_vec();
+    BUFFERS_KIB.map(row).to_vec()
+}
+
+fn print(table: &[Vec<f64>]) -> String {
+    let mut text = String::from("KiB \\ loss");
+    for loss in LOSSES_PERCENT {
+        let _ = write!(text, " {:>8}", format!("{loss} %"));
+    }
+    for (kib, row) in BUFFERS_KIB.iter().zip(table) {
+        let _ = write!(text, "\n{kib:>10}");
+        for rate in row {
+            let _ = write!(text, " {rate:>8.2}");
+        }
+    }
+    text.push('\n');
+    text
+}
+
+fn parse(text: &str) -> Vec<Vec<f64>> {
+    let row = |line: &str| line.split_whitespace().skip(1).map(|n| n.parse().unwrap()).collect();
+    text.lines().skip(1).map(row).collect()
+}
+
+/// How far a rate may be from the table's: what a change of timing elsewhere may do. More wants a
+/// look, and the table anew (`LIGHTWAIT_BLESS=1`).
+const TOLERANCE: f64 = 0.25;
+
+#[test]
+fn throughput_grows_with_the_window_and_falls_with_loss() {
+    let measured = table();
+    let text = print(&measured);
+    println!("{text}");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/throughput.txt");
+    if std::env::var_os("LIGHTWAIT_BLESS").is_some() {
+        std::fs::write(file, &text).unwrap();
+    }
+    for (row, wanted) in measured.iter().zip(parse(&std::fs::read_to_string(file).unwrap())) {
+        for (rate, wanted) in row.iter().zip(wanted) {
+            assert!((rate / wanted - 1.0).abs() < TOLERANCE, "{rate:.2}, not {wanted:.2}\n{text}");
+        }
+        // To the right there is more loss.
+        assert!(row.windows(2).all(|pair| pair[1] < pair[0] * 1.1), "{text}");
+    }
+    for column in 0..LOSSES_PERCENT.len() {
+        let rates: Vec<f64> = measured.iter().map(|row| row[column]).collect();
+        assert!(rates.windows(2).all(|pair| pair[1] > pair[0] * 0.9), "{text}");
+    }
+    // A window of 8 KiB each 20 ms, and the whole link.
+    assert!((2.5..4.0).contains(&measured[0][0]), "{text}");
+    assert!(measured[4][0] > 90.0, "{text}");
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "seven gigabytes: with --release")]
+fn a_long_fat_path_is_filled() {
+    const BANDWIDTH_DELAY_BYTES: usize = 12_500_000;
+    let link = |queue| LinkConfig {
+        rate_bits_per_second: Some(1000 * MBIT),
+        delay: Duration::from_millis(50),
+        queue,
+        ..LinkConfig::default()
+    };
+    let forth = link(QueueLimit::Bytes(BANDWIDTH_DELAY_BYTES));
+    let bulk = Bulk::new(forth, link(QueueLimit::Unlimited), 64 << 20);
+    let marks = bulk.run(60, Duration::from_secs(1)).unwrap();
+    let per_second: Vec<u64> =
+        marks.windows(2).map(|pair| (pair[1] - pair[0]) * 8 / MBIT).collect();
+    println!("{per_second:?}");
+    let rate = (marks[59] - marks[29]) as f64 * 8.0 / 30.0 / (1000 * MBIT) as f64;
+    assert!(rate > 0.9, "{:.1} % of the link in the second half: {per_second:?}", rate * 100.0);
+}
