@@ -166,9 +166,10 @@ impl Frame {
     }
 }
 
-/// A device's transmit batch: at most `capacity` frames, filled by [`Host::emit`](crate::Host::emit)
-/// and taken from the front by the device. What the device does not take stays for the next turn.
-/// Frames' buffers are reused, so a turn in steady state allocates nothing.
+/// A device's transmit batch: at most `capacity` frames, filled by
+/// [`Host::emit`](crate::Host::emit) and taken from the front by the device. What the device does
+/// not take stays for the next turn. Frames' buffers are reused, so a turn in steady state
+/// allocates nothing.
 #[derive(Debug)]
 pub struct Outbox {
     queue: VecDeque<Frame>,

@@ -1,4 +1,5 @@
-//! The one limit on every challenge ACK (RFC 5961 §7, and RFC 9293's ACKs to unacceptable segments).
+//! The one limit on every challenge ACK (RFC 5961 §7, and RFC 9293's ACKs to unacceptable
+//! segments).
 //!
 //! A small hashed table of token buckets, by connection: two ends that answer each other's
 //! unacceptable ACKs, or two TIME-WAITs, fall silent after a few; and because a stranger's segments

@@ -1,7 +1,7 @@
 //! Pages: the memory of send and receive buffers.
 //!
-//! A page is an owned, movable buffer on the heap, so that another thread or io_uring may fill it in safe
-//! Rust. The pool keeps freed pages for reuse and counts what is out against a limit.
+//! A page is an owned, movable buffer on the heap, so that another thread or io_uring may fill it
+//! in safe Rust. The pool keeps freed pages for reuse and counts what is out against a limit.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -4,16 +4,19 @@
 //!
 //! | segment | answer |
 //! |---|---|
-//! | RST | ignored (RFC 1337 fix F1); one with ACK, exactly at RCV.NXT and SND.NXT, ends the record: that is a peer that has taken TIME-WAIT over (Faber, Touch & Yue 1999, §4.2) |
+//! | RST | ignored (RFC 1337 fix F1), but for one |
 //! | SYN | RFC 6191's table, below; the record stays, marked, until the new handshake completes |
 //! | FIN at RCV.NXT - 1 | the peer missed our last ACK: acknowledged, and 2·MSL start over |
 //! | anything else | a challenge ACK, within the one limit of [`Challenges`] |
+//!
+//! The one: an RST with ACK, exactly at RCV.NXT and SND.NXT, ends the record. It comes from a peer
+//! that has taken TIME-WAIT over (Faber, Touch & Yue 1999, §4.2).
 //!
 //! RFC 6191 §2, with "used" meaning that the old connection, or the new SYN, carries timestamps:
 //!
 //! | old used | new used | |
 //! |---|---|---|
-//! | yes | yes | accepted if TSval is newer; if equal, only with a sequence number beyond the FIN's |
+//! | yes | yes | accepted if TSval is newer; if equal, only with a number beyond the FIN's |
 //! | no | no | accepted if the sequence number is beyond the FIN's |
 //! | no | yes | accepted |
 //! | yes | no | refused with a challenge ACK |

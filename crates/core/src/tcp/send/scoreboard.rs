@@ -90,7 +90,8 @@ impl Scoreboard {
     }
 
     /// RFC 6675 §4 IsLost, as an edge: what is not sacked below it is lost, because three
-    /// discontiguous ranges, or more than two segments' bytes, are sacked above. `una` if nothing is.
+    /// discontiguous ranges, or more than two segments' bytes, are sacked above. `una` if nothing
+    /// is.
     pub fn lost_edge(&self, una: Seq, mss: u32) -> Seq {
         let (mut ranges, mut bytes) = (0, 0u32);
         for range in self.ranges.iter().rev() {
@@ -217,7 +218,8 @@ mod tests {
                 window.len() as u32 - count(window)
             );
             let hole = window.iter().position(|b| !b).map(|start| {
-                let end = window[start..].iter().position(|b| *b).map_or(window.len(), |n| start + n);
+                let filled = window[start..].iter().position(|b| *b);
+                let end = filled.map_or(window.len(), |n| start + n);
                 (una + from + start as u32, una + from + end as u32)
             });
             prop_assert_eq!(board.first_hole(una + from, una + to), hole);
