@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use lightwait::device::{AfPacket, Device, Tap, TapConfig};
 use lightwait::net::TcpListener;
 use lightwait::shard::Shard;
-use lightwait::wrap::{Pcap, Trace, fault};
+use lightwait::wrap::{Link, Pcap, Trace};
 use lightwait_core::Config;
 use lightwait_core::host::address::Cidr;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -55,7 +55,7 @@ fn open_device(plan: &DevicePlan) -> Result<(String, Box<dyn Device>), Failure> 
     }
 }
 
-/// The device with what was asked for in front of it: faults next to the device, then who watches,
+/// The device with what was asked for in front of it: the bad link next to the device, then who watches,
 /// so that what is seen is what the stack sends and gets.
 pub(super) fn watched(
     device: Box<dyn Device>,
@@ -64,7 +64,7 @@ pub(super) fn watched(
 ) -> Result<Box<dyn Device>, Failure> {
     let mut device = device;
     if let Some(link) = &watch.fault {
-        device = Box::new(fault(device, link));
+        device = Box::new(Link::both_ways(device, link));
     }
     if let Some(path) = &watch.pcap {
         let pcap = Pcap::create(device, path, "lightwait")

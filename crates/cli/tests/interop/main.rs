@@ -1,0 +1,19 @@
+//! The program against what others use: the kernel's TCP, `curl`, `wrk`, nginx, a browser; and its
+//! captures against tshark and a checker of our own.
+//!
+//! Every test runs in a network namespace that it makes and that goes with it ([`namespace`]). Root
+//! tests over a TAP; an ordinary user over a packet socket, in a user namespace. With `CI=true` a
+//! command that is missing fails the test; elsewhere the test says so and is left out.
+
+mod audit;
+mod bad_link;
+mod bridge;
+mod capture;
+mod client;
+mod download;
+mod host;
+mod namespace;
+mod server;
+mod short_connections;
+mod tools;
+mod upload;
