@@ -26,7 +26,7 @@ pub(crate) struct Findings {
     pub(crate) segments: usize,
     /// New text, both ways.
     pub(crate) text_bytes: u64,
-    /// Segments with text that had been sent before.
+    /// Segments of ours with text that had been sent before.
     pub(crate) repeated_segments: usize,
     /// The largest IP packet, in bytes.
     pub(crate) largest_packet: usize,
@@ -129,7 +129,7 @@ impl Audit {
         if !segment.payload.is_empty() {
             let new = segment.end().distance(from.sent).clamp(0, segment.payload.len() as i32);
             self.findings.text_bytes += new as u64;
-            self.findings.repeated_segments += usize::from(repeated);
+            self.findings.repeated_segments += usize::from(ours && repeated);
         }
         note(from, to, segment);
         self.connections.insert(key, ends);

@@ -20,25 +20,32 @@ pub(crate) enum Link {
 const NEVER: &str = "tcp.checksum.status == \"Bad\" || ip.checksum.status == \"Bad\" \
                      || icmpv6.checksum.status == \"Bad\" || _ws.malformed";
 
-/// What it must not find if nothing was lost, either.
-const NOT_WITHOUT_LOSS: &str = "tcp.analysis.retransmission || tcp.analysis.fast_retransmission \
+/// What it must not find of ours if nothing was lost, either. (The kernel probes the tail after a
+/// few milliseconds, in which a busy machine may not run us at all: RFC 8985 §7.)
+const NOT_WITHOUT_LOSS: &str = "(ip.src == 10.77.0.2 || ipv6.src == fd77::2) \
+     && (tcp.analysis.retransmission || tcp.analysis.fast_retransmission \
      || tcp.analysis.out_of_order || tcp.analysis.lost_segment || tcp.analysis.ack_lost_segment \
-     || tcp.analysis.duplicate_ack || tcp.analysis.zero_window_probe || tcp.analysis.keep_alive \
-     || tcp.flags.reset == 1 || icmp.type == 3";
+     || tcp.analysis.keep_alive || tcp.flags.reset == 1 || icmp.type == 3)";
 
-/// Holds a capture against both; returns what our own checker counted.
+/// Holds a capture against both; returns what our own checker counted. A capture with a fault is
+/// kept.
 pub(crate) fn check(path: &Path, link: Link) -> Findings {
-    assert_eq!(tshark(path, NEVER), "", "tshark finds in {}", path.display());
+    let mut faults = tshark(path, NEVER);
     if link == Link::Good {
-        assert_eq!(tshark(path, NOT_WITHOUT_LOSS), "", "tshark finds in {}", path.display());
+        faults.extend(tshark(path, NOT_WITHOUT_LOSS));
     }
-    let found = audit(&std::fs::read(path).unwrap());
-    assert_eq!(found.faults, Vec::<String>::new());
+    let mut found = audit(&std::fs::read(path).unwrap());
+    faults.append(&mut found.faults);
+    if !faults.is_empty() {
+        let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fault.pcapng");
+        std::fs::copy(path, &kept).unwrap();
+        panic!("{}:\n{}", kept.display(), faults.join("\n"));
+    }
     found
 }
 
 /// The packets of the capture for which the filter holds, one a line; the first few.
-fn tshark(path: &Path, filter: &str) -> String {
+fn tshark(path: &Path, filter: &str) -> Vec<String> {
     let mut tshark = command("tshark");
     // Its checks are off by default, since captures of a sender's own are seldom complete.
     for protocol in ["tcp", "ip"] {
@@ -47,7 +54,7 @@ fn tshark(path: &Path, filter: &str) -> String {
     // It takes a segment that is cut otherwise when it is sent again for an error of HTTP's.
     tshark.args(["-o", "tcp.desegment_tcp_streams:FALSE", "--disable-protocol", "http"]);
     let text = tools::output(tshark.arg("-n").arg("-r").arg(path).args(["-Y", filter]));
-    text.lines().take(10).collect::<Vec<_>>().join("\n")
+    text.lines().take(10).map(str::to_owned).collect()
 }
 
 fn downloads_are_captured_without_a_fault(cable: Cable, flags: &[&str], largest: usize) {

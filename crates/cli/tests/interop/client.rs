@@ -36,7 +36,7 @@ impl Nginx {
             .map(|kind| format!("{kind}_temp_path {};", path(kind)))
             .concat();
         let config = format!(
-            "daemon off; master_process off; worker_processes 1; pid {}; error_log stderr;
+            "user root; daemon off; master_process off; pid {}; error_log stderr;
              events {{ worker_connections 4096; }}
              http {{
                 access_log off; sendfile on; keepalive_requests 100000; {temporary}
