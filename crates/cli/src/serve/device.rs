@@ -55,8 +55,8 @@ fn open_device(plan: &DevicePlan) -> Result<(String, Box<dyn Device>), Failure> 
     }
 }
 
-/// The device with what was asked for in front of it: the bad link next to the device, then who watches,
-/// so that what is seen is what the stack sends and gets.
+/// The device with what was asked for in front of it: the bad link next to the device, then who
+/// watches, so that what is seen is what the stack sends and gets.
 pub(super) fn watched(
     device: Box<dyn Device>,
     watch: &Watch,

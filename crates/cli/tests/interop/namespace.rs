@@ -53,7 +53,7 @@ pub(crate) fn can_make_tap() -> bool {
 
 /// Runs `ip` with these arguments, which must succeed.
 pub(crate) fn ip(arguments: &str) {
-    let status = Command::new("ip").args(arguments.split(' ')).status().unwrap();
+    let status = tools::command("ip").args(arguments.split(' ')).status().unwrap();
     assert!(status.success(), "ip {arguments}");
 }
 
