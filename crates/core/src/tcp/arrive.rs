@@ -139,7 +139,9 @@ impl Connection {
     fn note_duplicate(&mut self, segment: &Segment<'_>) {
         let recv = &mut self.parts().recv;
         let end = segment.seq + segment.payload.len() as u32;
-        if !segment.payload.is_empty() && end.at_or_before(recv.nxt) {
+        // Its beginning counts too: what starts half the space ahead seems to end behind.
+        let behind = segment.seq.before(recv.nxt) && end.at_or_before(recv.nxt);
+        if !segment.payload.is_empty() && behind {
             let block = crate::wire::options::SackBlock { start: segment.seq, end };
             recv.duplicate = Some(block);
         }

@@ -180,6 +180,9 @@ fn the_receiver_reports_the_latest_block_first_and_duplicates_before_it() {
     peer.say(Say::new(A, 1, 1).data(&[1; 100]));
     let heard = peer.hear_one();
     assert_eq!(blocks(&heard, &peer)[0], (1, 101), "below RCV.NXT too");
+    peer.say(Say::new(A, (1 << 31) + 90, 1).data(&[1; 1000]));
+    let heard = peer.hear_one();
+    assert_eq!(blocks(&heard, &peer)[0], (4001, 4101), "half the space ahead is no duplicate");
 }
 
 #[test]

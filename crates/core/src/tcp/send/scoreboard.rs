@@ -48,7 +48,9 @@ impl Scoreboard {
     /// nonsense). Returns how many bytes are newly sacked.
     pub fn on_block(&mut self, block: SackBlock, una: Seq, nxt: Seq) -> u32 {
         let (start, end) = (block.start, block.end);
-        if !(start.before(end) && start.after(una) && end.at_or_before(nxt)) {
+        // Offsets from `una`: a block longer than half the space would pass for one behind it.
+        let (from, to) = (start.since(una), end.since(una));
+        if from == 0 || from >= to || to > nxt.since(una) {
             return 0;
         }
         let first = self.ranges.partition_point(|range| range.1.before(start));
@@ -155,7 +157,16 @@ mod tests {
     fn blocks_outside_the_flight_are_ignored() {
         let mut board = Scoreboard::default();
         let (una, nxt) = (Seq(1000), Seq(2000));
-        for bad in [block(900, 1100), block(1000, 1100), block(1900, 2001), block(1500, 1500)] {
+        let half = 1 << 31;
+        for bad in [
+            block(900, 1100),
+            block(1000, 1100),
+            block(1900, 2001),
+            block(1500, 1500),
+            block(1000 + half - 3, 1000 + half + 4000),
+            block(1900, 1900 + half + 10),
+            block(1900, 1800),
+        ] {
             assert_eq!(board.on_block(bad, una, nxt), 0, "{bad:?}");
         }
         assert_eq!(board.on_block(block(1001, 2000), una, nxt), 999);
