@@ -2,7 +2,7 @@
 //!
 //! A task's waker is an ordinary one (`Send + Sync`). Woken on the shard's own thread, in its
 //! turn, it puts the task on the ready queue, with neither lock nor atomic; woken from elsewhere it
-//! goes through the [`inbox`].
+//! goes through the `inbox`.
 //!
 //! A task that panics takes the turn with it: the shard does not go on with something half-done.
 

@@ -4,7 +4,7 @@
 //!   emit ─▶ loop { decide ─▶ Emission ─▶ build } while there is room and budget
 //! ```
 //!
-//! The order of [`decide`]: what ends the connection, the handshake, duplicate ACKs, what is lost,
+//! The order of `decide`: what ends the connection, the handshake, duplicate ACKs, what is lost,
 //! new data with FIN and the ACK that rides on it, probes, and last an ACK alone. So a response,
 //! the ACK of its request and the FIN that follows leave in one frame.
 

@@ -1,5 +1,5 @@
 //! A device behind an emulated link: rate, delay, queue, loss and the rest of
-//! [`LinkConfig`](lightwait_netem::LinkConfig), each direction for itself.
+//! [`LinkConfig`], each direction for itself.
 //!
 //! The link works on packets. It advertises no offload, so the host hands over packets; what the
 //! device underneath hands over as a large segment is cut, and checksums left undone are completed,
