@@ -230,7 +230,7 @@ impl Host {
         self.on_syn_cache_time(now);
         self.time_wait.on_time(now, &mut self.shared.counters);
         self.neighbours.on_time(now);
-        self.wake_stalled();
+        self.wake_stalled(now);
         self.routes.on_time(now);
         self.path_mtus.on_time(now, |_| {});
         self.on_reassembly_time(now);

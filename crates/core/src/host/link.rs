@@ -162,7 +162,7 @@ impl Host {
         }
         if packet.operation == Operation::Request && for_us {
             self.neighbours.on_heard(now, sender, packet.sender_mac);
-            self.wake_stalled();
+            self.wake_stalled(now);
             let reply = arp::Packet {
                 operation: Operation::Reply,
                 sender_mac: self.config.hardware,
@@ -185,13 +185,13 @@ impl Host {
                 overrides: true,
             },
         );
-        self.wake_stalled();
+        self.wake_stalled(now);
     }
 
     // ---- who waits for a neighbour
 
     /// Lets a reply wait for its neighbour.
-    pub(super) fn queue_for_neighbour(&mut self, next_hop: IpAddr, reply: &Reply) {
+    pub(super) fn queue_for_neighbour(&mut self, now: Instant, next_hop: IpAddr, reply: &Reply) {
         let Some((source, destination)) = reply.addresses() else { return };
         let device = self.config.device;
         let link = Some(self.link_header([0; 6], destination.is_ipv4()));
@@ -210,24 +210,43 @@ impl Host {
         if write_reply(&mut frame, &path, reply) {
             self.neighbours.wait(next_hop, frame.head);
         }
+        self.wake_stalled(now);
     }
 
     /// Lets a connection wait for its neighbour: it keeps what it has to send.
-    pub(super) fn stall(&mut self, next_hop: IpAddr, index: u32) {
+    pub(super) fn stall(&mut self, now: Instant, next_hop: IpAddr, index: u32) {
         self.stalled.entry(next_hop).or_default().push(index);
         self.rearm(index);
+        self.wake_stalled(now);
     }
 
-    /// Neighbours have answered, or have not: who waited for them is ready again.
-    pub(super) fn wake_stalled(&mut self) {
+    /// Neighbours have answered, or have not: who waited for them is ready again. Asking may push
+    /// another neighbour out of the cache, so this follows every question, too.
+    pub(super) fn wake_stalled(&mut self, now: Instant) {
         while let Some((next_hop, resolution)) = self.neighbours.resolved() {
             if resolution == Resolution::Failed {
                 self.routes.on_gateway_failed(next_hop);
             }
             for index in self.stalled.remove(&next_hop).unwrap_or_default() {
-                self.make_ready(index);
+                match resolution {
+                    Resolution::Forgotten => self.retry_later(now, index),
+                    Resolution::Resolved | Resolution::Failed => self.make_ready(index),
+                }
             }
         }
+    }
+
+    /// The cache is too small for all that are asked for at once. At once would push out another,
+    /// and so on in a circle.
+    fn retry_later(&mut self, now: Instant, index: u32) {
+        let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.ready) else { return };
+        if matches!(slot.connection.shape, Shape::Ended(_)) {
+            return self.on_unreachable(now, index);
+        }
+        if !slot.connection.deadlines.is_set(Timer::Retransmit) {
+            slot.connection.deadlines.set(Timer::Retransmit, now + RETRY);
+        }
+        self.rearm(index);
     }
 
     /// There is no way to the peer. An attempt to open fails; an established connection tries

@@ -95,7 +95,7 @@ impl Host {
             // For routers.
             ndp::Message::RouterSolicit { .. } => {}
         }
-        self.wake_stalled();
+        self.wake_stalled(now);
     }
 
     /// A router is believed only where autoconfiguration is asked for.

@@ -64,6 +64,8 @@ pub enum Resolution {
     Resolved,
     /// It has not.
     Failed,
+    /// Its entry has made room for another: nobody asks any more.
+    Forgotten,
 }
 
 /// What the cache wants sent.
@@ -432,8 +434,12 @@ impl Neighbours {
 
     fn forget(&mut self, target: IpAddr) {
         self.take_waiting(target, None);
-        if let Some(Entry { timer: Some(at), .. }) = self.entries.remove(&target) {
+        let Some(entry) = self.entries.remove(&target) else { return };
+        if let Some(at) = entry.timer {
             self.timers.remove(&(at, target));
+        }
+        if let State::Incomplete { .. } = entry.state {
+            self.push_notice(target, Resolution::Forgotten);
         }
     }
 

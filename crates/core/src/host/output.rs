@@ -120,7 +120,7 @@ impl Host {
                         self.shared.counters.frames_out += 1;
                     }
                 }
-                Way::Waiting(next_hop) => self.queue_for_neighbour(next_hop, &reply),
+                Way::Waiting(next_hop) => self.queue_for_neighbour(now, next_hop, &reply),
                 Way::Closed => self.shared.counters.unreachable += 1,
             }
         }
@@ -137,7 +137,7 @@ impl Host {
         let (tuple, class) = (slot.connection.tuple, slot.connection.options.traffic_class);
         let flushed = match self.way(now, tuple.local, tuple.remote, class) {
             Way::Open { path, local } => self.flush_on(now, index, path, local, outbox),
-            Way::Waiting(next_hop) => return self.stall(next_hop, index),
+            Way::Waiting(next_hop) => return self.stall(now, next_hop, index),
             Way::Direct | Way::Closed => return self.on_unreachable(now, index),
         };
         self.rearm(index);

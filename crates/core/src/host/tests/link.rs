@@ -154,6 +154,27 @@ fn a_neighbour_that_does_not_answer_fails_the_attempt() {
 }
 
 #[test]
+fn who_is_pushed_out_of_the_neighbour_cache_while_asked_for_is_asked_for_again() {
+    let mut config = host(&["10.0.0.1/24"], 1);
+    config.limits.neighbours = 1;
+    let servers = [host(&["10.0.0.2/24"], 2), host(&["10.0.0.3/24"], 3)];
+    let mut cable = Cable::new([config].into_iter().chain(servers).collect());
+    for server in 1..3 {
+        cable.hosts[server].listen("0.0.0.0:80".parse().unwrap(), 4).unwrap();
+    }
+    let ids = ["10.0.0.2:80", "10.0.0.3:80"].map(|remote| cable.connect(remote));
+    cable.pass(Duration::from_secs(5));
+    assert_eq!(ids.map(|id| cable.hosts[0].state(id)), [State::Established; 2]);
+    // A reset that cannot leave is given up, and holds nobody.
+    let now = cable.now;
+    for id in ids {
+        cable.hosts[0].abort(now, id);
+    }
+    cable.pass(Duration::from_secs(5));
+    assert_eq!(cable.hosts[0].connections(), 0);
+}
+
+#[test]
 fn no_route_is_no_way() {
     let mut cable = Cable::two();
     let id = cable.connect("192.0.2.1:80");
