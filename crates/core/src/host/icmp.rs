@@ -76,7 +76,7 @@ impl Host {
             }
             Message::EchoReply(_) | Message::Other { .. } => return,
         };
-        self.on_complaint(now, complaint, quote(quoted));
+        self.on_complaint(now, packet, complaint, quoted);
     }
 
     fn on_icmpv6(
@@ -105,7 +105,7 @@ impl Host {
             Message::Mld(ref message) => return self.on_mld(now, message),
             Message::EchoReply(_) | Message::Other { .. } => return,
         };
-        self.on_complaint(now, complaint, quote(quoted));
+        self.on_complaint(now, packet, complaint, quoted);
     }
 
     // ---- echo
@@ -136,7 +136,18 @@ impl Host {
 
     // ---- errors about our segments
 
-    fn on_complaint(&mut self, now: Instant, complaint: Complaint, quoted: Option<Quote>) {
+    /// An error comes to whom the quoted packet came from: one that does not is nobody's business.
+    fn on_complaint(
+        &mut self,
+        now: Instant,
+        packet: &ip::Packet<'_>,
+        complaint: Complaint,
+        quoted: &[u8],
+    ) {
+        let quoted = match Quoted::parse(quoted) {
+            Ok(quoted) => quote(&quoted).filter(|_| quoted.source == packet.destination),
+            Err(reason) => return self.note_malformed(reason),
+        };
         let index = quoted.and_then(|quoted| {
             let hash = self.hasher.hash(&quoted.tuple);
             let index = self.find_connection(hash, &quoted.tuple)?;
@@ -215,8 +226,7 @@ impl Host {
 }
 
 /// The segment of ours that an ICMP error quotes.
-fn quote(quoted: &[u8]) -> Option<Quote> {
-    let packet = Quoted::parse(quoted).ok()?;
+fn quote(packet: &Quoted<'_>) -> Option<Quote> {
     let segment = packet.tcp()?;
     let tuple = Tuple {
         local: packet.source,

@@ -297,6 +297,26 @@ fn an_error_that_quotes_another_number_is_not_believed() {
 }
 
 #[test]
+fn an_error_is_about_what_its_receiver_sent() {
+    let mut cable = Cable::two();
+    // The neighbours are known; then the peer falls silent, and a SYN stays in flight.
+    cable.connect("[fd00::2]:80");
+    cable.settle();
+    cable.muted = Some(1);
+    let id = cable.connect("[fd00::2]:80");
+    cable.settle();
+    let packet = cable.last_sent();
+    assert_eq!((packet[0] >> 4, cable.hosts[0].state(id)), (6, State::SynSent));
+    // A message to our IPv4 address does not concern what went out from the IPv6 address.
+    cable.icmp(&Message::Unreachable { code: 3, next_hop_mtu: 0, quoted: &packet });
+    assert_eq!(cable.hosts[0].counters().icmp_rejected, 1);
+    cable.icmp(&Message::Unreachable { code: 3, next_hop_mtu: 0, quoted: &packet[..47] });
+    assert_eq!(cable.hosts[0].counters().frames_malformed, 1);
+    assert_eq!(cable.hosts[0].counters().icmp_accepted, 0);
+    assert_eq!(cable.hosts[0].state(id), State::SynSent);
+}
+
+#[test]
 fn a_packet_too_big_is_sent_again_in_smaller_ones() {
     let mut cable = Cable::two();
     cable.hosts[1].listen("0.0.0.0:80".parse().unwrap(), 4).unwrap();
