@@ -143,6 +143,8 @@ struct Slot {
     connection: Connection,
     /// On the ready list.
     ready: bool,
+    /// Waits for a neighbour.
+    stalled: bool,
     /// In the demultiplexing table.
     listed: bool,
     filed: Filed,
@@ -321,6 +323,7 @@ impl Host {
         let (index, generation) = self.slots.insert(Slot {
             connection,
             ready: false,
+            stalled: false,
             listed: true,
             filed: Filed::default(),
             announced: Readiness::EMPTY,

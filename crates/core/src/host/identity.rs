@@ -107,6 +107,7 @@ impl Host {
             peer_scale: carried.window_scale,
             sack: carried.sack,
             stamp: received.stamp.filter(|_| carried.timestamps),
+            offer: self.cookie_offer(),
             ..received
         };
         let clock = crate::tcp::connection::stamp_at(now, syn.stamp_offset);
@@ -138,7 +139,7 @@ impl Host {
             irs,
             peer_mss: facts.mss.max(self.shared.tcp.mss_min),
             mss: self.announced_mss(tuple.remote.is_ipv6()),
-            window: segment.window,
+            offer: self.cookie_offer(),
             peer_scale: facts.window_scale,
             sack: facts.sack,
             stamp: segment.options.timestamps.filter(|_| facts.timestamps).map(|s| s.value),
@@ -153,7 +154,7 @@ impl Host {
 
     fn reply_syn_ack_stamped(&mut self, tuple: &Tuple, syn: &SynReceived, stamp: u32) {
         let header = Header {
-            window: self.syn_window(),
+            window: syn.offer,
             options: Options {
                 mss: Some(syn.mss),
                 window_scale: syn.peer_scale.map(|_| self.our_scale()),
@@ -171,10 +172,18 @@ impl Host {
         self.reply_syn_ack_stamped(tuple, syn, stamp);
     }
 
-    fn syn_window(&self) -> u16 {
+    /// The window for our SYNs: what a connection starts with, within the budget.
+    pub(super) fn syn_offer(&self) -> u16 {
         let config = &self.shared.tcp;
-        let window = config.initial_receive_window_bytes.min(config.max_receive_window_bytes);
-        window.min(65_535) as u16
+        let wanted = config.initial_receive_window_bytes.min(config.max_receive_window_bytes);
+        self.shared.budget.offer(wanted)
+    }
+
+    /// The window beside a cookie: the same when it comes back, whatever has happened to the budget.
+    fn cookie_offer(&self) -> u16 {
+        let config = &self.shared.tcp;
+        let wanted = config.initial_receive_window_bytes.min(config.max_receive_window_bytes);
+        wanted.min(65_535) as u16
     }
 
     fn our_scale(&self) -> u8 {

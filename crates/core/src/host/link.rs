@@ -215,7 +215,10 @@ impl Host {
 
     /// Lets a connection wait for its neighbour: it keeps what it has to send.
     pub(super) fn stall(&mut self, now: Instant, next_hop: IpAddr, index: u32) {
-        self.stalled.entry(next_hop).or_default().push(index);
+        if let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.stalled) {
+            slot.stalled = true;
+            self.stalled.entry(next_hop).or_default().push(index);
+        }
         self.rearm(index);
         self.wake_stalled(now);
     }
@@ -228,6 +231,9 @@ impl Host {
                 self.routes.on_gateway_failed(next_hop);
             }
             for index in self.stalled.remove(&next_hop).unwrap_or_default() {
+                if let Some(slot) = self.slots.get_mut(index) {
+                    slot.stalled = false;
+                }
                 match resolution {
                     Resolution::Forgotten => self.retry_later(now, index),
                     Resolution::Resolved | Resolution::Failed => self.make_ready(index),

@@ -1,6 +1,7 @@
 //! Listeners: who waits for connections on which address and port, and the queues between them.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::slab::Slab;
@@ -24,18 +25,12 @@ impl Listener {
         self.queue.len() >= self.backlog
     }
 
-    fn hears(&self, address: IpAddr, port: u16) -> bool {
-        self.local.port() == port
-            && match self.local.ip() {
-                IpAddr::V6(ip) if ip == Ipv6Addr::UNSPECIFIED => true,
-                ip if ip.is_unspecified() => address.is_ipv4() == ip.is_ipv4(),
-                ip => ip == address,
-            }
-    }
-
-    /// True if both would hear the same SYN as their best match.
-    fn collides(&self, other: SocketAddr) -> bool {
-        self.local == other
+    fn hears(&self, address: IpAddr) -> bool {
+        match self.local.ip() {
+            IpAddr::V6(ip) if ip == Ipv6Addr::UNSPECIFIED => true,
+            ip if ip.is_unspecified() => address.is_ipv4() == ip.is_ipv4(),
+            ip => ip == address,
+        }
     }
 }
 
@@ -43,28 +38,36 @@ impl Listener {
 #[derive(Debug, Default)]
 pub struct Listeners {
     slots: Slab<Listener>,
+    /// Slots by port: what a SYN costs does not grow with the listeners of other ports.
+    by_port: BTreeMap<u16, Vec<u32>>,
 }
 
 impl Listeners {
     /// Adds a listener; `None` if another has exactly that address and port.
     pub fn insert(&mut self, local: SocketAddr, backlog: usize) -> Option<ListenerId> {
-        if self.slots.iter().any(|(_, listener)| listener.collides(local)) {
+        if self.on_port(local.port()).any(|(_, listener)| listener.local == local) {
             return None;
         }
         let queue = VecDeque::new();
         let (index, generation) =
             self.slots.insert(Listener { local, backlog: backlog.max(1), queue });
+        self.by_port.entry(local.port()).or_default().push(index);
         Some(ListenerId { index, generation })
+    }
+
+    fn on_port(&self, port: u16) -> impl Iterator<Item = (u32, &Listener)> {
+        let slots = self.by_port.get(&port).into_iter().flatten();
+        slots.filter_map(|index| Some((*index, self.slots.get(*index)?)))
     }
 
     /// True if some listener has `port`.
     pub fn has_port(&self, port: u16) -> bool {
-        self.slots.iter().any(|(_, listener)| listener.local.port() == port)
+        self.by_port.contains_key(&port)
     }
 
     /// The listener for a SYN to `address` and `port`: the exact address before any.
     pub fn find(&self, address: IpAddr, port: u16) -> Option<ListenerId> {
-        let heard = self.slots.iter().filter(|(_, listener)| listener.hears(address, port));
+        let heard = self.on_port(port).filter(|(_, listener)| listener.hears(address));
         let best = heard.max_by_key(|(_, listener)| {
             let ip = listener.local.ip();
             (!ip.is_unspecified(), ip.is_ipv4() == address.is_ipv4())
@@ -90,7 +93,13 @@ impl Listeners {
 
     /// Takes a listener out.
     pub fn remove(&mut self, id: ListenerId) -> Option<Listener> {
-        self.get(id)?;
+        let port = self.get(id)?.local.port();
+        if let Some(slots) = self.by_port.get_mut(&port) {
+            slots.retain(|index| *index != id.index);
+            if slots.is_empty() {
+                self.by_port.remove(&port);
+            }
+        }
         self.slots.remove(id.index)
     }
 }

@@ -102,6 +102,7 @@ impl Host {
             stamp_offset: self.stamp_offset(&tuple),
             attempts: 0,
             mss: self.announced_mss(tuple.remote.is_ipv6()),
+            offer: self.syn_offer(),
         };
         let options = self.default_options();
         let connection = Connection::open(tuple, hash, options, syn, &self.shared.tcp, now);

@@ -163,7 +163,7 @@ mod tests {
             irs: Seq(2),
             peer_mss: 1460,
             mss: 1460,
-            window: 100,
+            offer: 100,
             peer_scale: None,
             sack: false,
             stamp: None,

@@ -133,7 +133,7 @@ impl Host {
             irs: segment.seq,
             peer_mss: peer_mss(options, ipv6, config.mss_min),
             mss: self.announced_mss(ipv6),
-            window: segment.window,
+            offer: self.syn_offer(),
             peer_scale: options.window_scale.filter(|_| config.window_scaling).map(|s| s.min(14)),
             sack: config.sack && options.sack_permitted,
             stamp: options.timestamps.filter(|_| config.timestamps).map(|stamps| stamps.value),
@@ -169,11 +169,10 @@ impl Host {
         let Some(half_open) = self.syn_cache.get(entry).copied() else { return };
         let (segment, syn) = (&incoming.segment, half_open.syn);
         let rcv_nxt = syn.irs + 1;
-        let window = self.shared.tcp.initial_receive_window_bytes.min(65_535);
         let stale = matches!((syn.stamp, segment.options.timestamps),
             (Some(old), Some(new)) if (new.value.wrapping_sub(old) as i32) < 0);
         // First: sequence number, and PAWS.
-        if !segment.seq.within(rcv_nxt, window) || stale {
+        if !segment.seq.within(rcv_nxt, syn.offer.into()) || stale {
             if !segment.flags.contains(Flags::RST) {
                 self.repeat_syn_ack(now, &half_open.tuple, half_open.hash, &syn, segment);
             }

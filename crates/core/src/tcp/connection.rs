@@ -116,6 +116,8 @@ pub struct SynSent {
     pub attempts: u8,
     /// The MSS that we announce.
     pub mss: u16,
+    /// The window that we announce, never scaled.
+    pub offer: u16,
 }
 
 /// A SYN has come and our SYN, ACK is out: what is known of the peer. A SYN-cache entry holds
@@ -130,8 +132,8 @@ pub struct SynReceived {
     pub peer_mss: u16,
     /// The MSS that we announce.
     pub mss: u16,
-    /// The peer's window, never scaled.
-    pub window: u16,
+    /// The window that we announce, never scaled.
+    pub offer: u16,
     /// The peer's shift count, if both ends scale.
     pub peer_scale: Option<u8>,
     /// Both ends use SACK.
@@ -317,7 +319,7 @@ impl SynReceived {
             nxt: next,
             buffer: RecvBuffer::default(),
             assembler: Assembler::default(),
-            window: RecvWindow::new(next, sizes, scale, cx.now, cx.budget),
+            window: RecvWindow::new(next, self.offer, sizes, scale, cx.now, cx.budget),
             ack: AckState::new(config.quick_acks, next),
             mss: self.mss,
             fin: None,

@@ -16,10 +16,9 @@ impl Connection {
         piece: u16,
     ) {
         let rcv_nxt = syn.irs + 1;
-        let window = cx.config.initial_receive_window_bytes.min(65_535);
         // First: sequence number. The peer's own SYN, ACK lies before the window and is answered
         // with what acknowledges it; so both ends become established (Figure 8).
-        if !s.seq.within(rcv_nxt, window) {
+        if !s.seq.within(rcv_nxt, syn.offer.into()) {
             let repeats_syn = s.flags.contains(Flags::SYN) && s.seq == syn.irs;
             let completes = s.flags.contains(Flags::ACK) && acknowledges_syn(s.ack, syn.iss);
             if repeats_syn && completes {

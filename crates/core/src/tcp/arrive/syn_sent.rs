@@ -53,7 +53,7 @@ impl Connection {
             irs: segment.seq,
             peer_mss: peer_mss(options, self.tuple.remote.is_ipv6(), config.mss_min),
             mss: syn.mss,
-            window: segment.window,
+            offer: syn.offer,
             peer_scale: options.window_scale.filter(|_| config.window_scaling).map(|s| s.min(14)),
             sack: config.sack && options.sack_permitted,
             stamp: options.timestamps.filter(|_| config.timestamps).map(|stamps| stamps.value),

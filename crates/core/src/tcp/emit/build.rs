@@ -58,26 +58,25 @@ impl Connection {
     /// SYN in SYN-SENT; SYN, ACK in SYN-RECEIVED. Each sending arms the next (RFC 6298 §5).
     fn build_syn(&mut self, cx: &mut Context<'_>, egress: &mut Egress<'_>) -> bool {
         let config = cx.config;
-        let size = config.initial_receive_window_bytes.min(config.max_receive_window_bytes);
         let scale = RecvWindow::scale_for(config.max_receive_window_bytes);
-        let (mut header, offset, echo) = match &self.shape {
+        let (mut header, offer, offset, echo) = match &self.shape {
             Shape::SynSent(syn) => {
                 let mut header = self.header(syn.iss, Seq(0), Flags::SYN);
                 header.options.mss = Some(syn.mss);
                 header.options.window_scale = config.window_scaling.then_some(scale);
                 header.options.sack_permitted = config.sack;
-                (header, syn.stamp_offset, config.timestamps.then_some(0))
+                (header, syn.offer, syn.stamp_offset, config.timestamps.then_some(0))
             }
             Shape::SynReceived(syn) => {
                 let mut header = self.header(syn.iss, syn.irs + 1, Flags::SYN | Flags::ACK);
                 header.options.mss = Some(syn.mss);
                 header.options.window_scale = syn.peer_scale.map(|_| scale);
                 header.options.sack_permitted = syn.sack;
-                (header, syn.stamp_offset, syn.stamp)
+                (header, syn.offer, syn.stamp_offset, syn.stamp)
             }
             _ => return true,
         };
-        header.window = size.min(65_535) as u16;
+        header.window = offer;
         header.options.timestamps =
             echo.map(|echo| Timestamps { value: stamp_at(cx.now, offset), echo });
         if !egress.send(&header, None) {

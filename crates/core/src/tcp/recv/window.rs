@@ -16,6 +16,9 @@
 use crate::tcp::Seq;
 use crate::time::{Duration, Instant};
 
+/// The least window that a SYN offers when the budget is spent, in bytes.
+const WINDOW_MIN: u32 = 2048;
+
 /// Bytes of window that a shard may promise to all its peers together.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowBudget {
@@ -34,6 +37,13 @@ impl WindowBudget {
         let granted = u64::from(wanted).min(self.limit.saturating_sub(self.promised));
         self.promised += granted;
         granted as u32
+    }
+
+    /// The window for a SYN whose connection wants `wanted` bytes: at most what is left, but never
+    /// so little that the connection could not live.
+    pub fn offer(&self, wanted: u32) -> u16 {
+        let left = self.limit.saturating_sub(self.promised).max(WINDOW_MIN.into());
+        u64::from(wanted.min(65_535)).min(left) as u16
     }
 
     /// Bytes promised now.
@@ -62,20 +72,23 @@ pub struct RecvWindow {
 }
 
 impl RecvWindow {
-    /// A window of `size` bytes from `rcv_nxt`, of which `announced` were told in the SYN.
+    /// A window of `size` bytes from `rcv_nxt`, or less if the budget has no more; but what our SYN
+    /// has `offered` stays promised.
     pub fn new(
         rcv_nxt: Seq,
+        offered: u16,
         (size, size_max): (u32, u32),
         scale: u8,
         now: Instant,
         budget: &mut WindowBudget,
     ) -> Self {
-        // A connection that was let in can always receive a little, or it could never end.
-        let size = budget.take(size).max(2048.min(size));
+        let offered = u32::from(offered);
+        budget.promised += u64::from(offered);
+        let size = offered + budget.take(size.saturating_sub(offered));
         RecvWindow {
             size,
             size_max: size_max.max(size),
-            edge: rcv_nxt + size.min(65_535),
+            edge: rcv_nxt + offered,
             scale,
             read_bytes: 0,
             round_start: now,
@@ -116,11 +129,6 @@ impl RecvWindow {
         let field = self.offered(rcv_nxt).div_ceil(1 << self.scale).min(65_535);
         self.edge = self.edge.max(rcv_nxt + (field << self.scale));
         field as u16
-    }
-
-    /// The value of the window field in a SYN, never scaled (RFC 7323 §2.2).
-    pub fn announce_unscaled(&self) -> u16 {
-        self.size.min(65_535) as u16
     }
 
     /// True if the application has read enough for an unsolicited window update: the window would
@@ -179,7 +187,8 @@ mod tests {
     fn window(size: u32, size_max: u32) -> (RecvWindow, WindowBudget) {
         let mut budget = WindowBudget::new(1 << 20);
         let scale = RecvWindow::scale_for(size_max);
-        let window = RecvWindow::new(Seq(100), (size, size_max), scale, Instant::ZERO, &mut budget);
+        let (offered, sizes) = (budget.offer(size), (size, size_max));
+        let window = RecvWindow::new(Seq(100), offered, sizes, scale, Instant::ZERO, &mut budget);
         (window, budget)
     }
 
@@ -237,10 +246,25 @@ mod tests {
     #[test]
     fn the_budget_bounds_all_windows_together() {
         let mut budget = WindowBudget::new(15_000);
-        let sizes = (10_000, 10_000);
-        let a = RecvWindow::new(Seq(0), sizes, 0, Instant::ZERO, &mut budget);
-        let b = RecvWindow::new(Seq(0), sizes, 0, Instant::ZERO, &mut budget);
-        assert_eq!((a.size(), b.size()), (10_000, 5000));
-        assert_eq!(budget.promised(), 15_000);
+        let mut open = |expected: u32| {
+            let offered = budget.offer(10_000);
+            let sizes = (10_000, 10_000);
+            let w = RecvWindow::new(Seq(0), offered, sizes, 0, Instant::ZERO, &mut budget);
+            assert_eq!((w.size(), w.offered(Seq(0))), (expected, expected));
+        };
+        open(10_000);
+        open(5000);
+        open(WINDOW_MIN);
+        assert_eq!(budget.promised(), 15_000 + u64::from(WINDOW_MIN));
+    }
+
+    #[test]
+    fn what_the_syn_offered_stays_promised_when_the_budget_is_spent_meanwhile() {
+        let mut budget = WindowBudget::new(10_000);
+        let offered = budget.offer(10_000);
+        budget.take(10_000);
+        let sizes = (20_000, 20_000);
+        let w = RecvWindow::new(Seq(0), offered, sizes, 0, Instant::ZERO, &mut budget);
+        assert_eq!(w.offered(Seq(0)), 10_000);
     }
 }
