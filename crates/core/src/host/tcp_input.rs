@@ -86,7 +86,9 @@ impl Host {
             }
             return;
         }
-        if !segment.flags.contains(Flags::SYN) {
+        let (local, remote) = (incoming.tuple.local(), incoming.tuple.remote());
+        if !segment.flags.contains(Flags::SYN) || local == remote {
+            // Or it is our own SYN come back, and the connection that sent it is gone.
             return;
         }
         if self.listeners.get(listener).is_none_or(Listener::is_full) {
@@ -213,7 +215,9 @@ impl Host {
         syn: &SynReceived,
         segment: &Segment<'_>,
     ) {
-        let is_the_syn = segment.flags.contains(Flags::SYN) && segment.seq == syn.irs;
+        // With ACK it is an answer, and an answer to it would be answered in turn.
+        let is_syn = segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::ACK);
+        let is_the_syn = is_syn && segment.seq == syn.irs;
         if is_the_syn || self.shared.challenges.take(hash, now) {
             self.reply_syn_ack(now, tuple, syn);
         } else {

@@ -1,5 +1,7 @@
 //! Opening, transferring and closing.
 
+use core::net::SocketAddr;
+
 use super::pair::{Pair, Side};
 use crate::error::Error;
 use crate::tcp::State;
@@ -85,4 +87,21 @@ fn everything_arrives_under_loss_with_sack_and_without() {
             std::eprintln!("sack {sack} loss {percent}%: {took:?}, {timeouts} timeouts");
         }
     }
+}
+
+#[test]
+fn a_connection_to_itself_comes_to_rest_even_when_its_tuple_is_used_again_at_once() {
+    let mut pair = Pair::new();
+    let here = SocketAddr::new(super::pair::CLIENT.parse().unwrap(), 80);
+    pair.client.listen(here, 4).unwrap();
+    let first = pair.client.connect(pair.now, here, here).unwrap();
+    pair.run_for(Duration::ZERO);
+    assert_eq!(pair.client.state(first), State::Established);
+    // The reset of the first meets the SYN of the second; the SYN then meets the listener.
+    pair.client.abort(pair.now, first);
+    let second = pair.client.connect(pair.now, here, here).unwrap();
+    pair.run_for(Duration::from_secs(10));
+    assert_eq!(pair.client.take_error(second), Some(Error::ConnectionRefused));
+    assert_eq!(pair.client.half_open(), 0);
+    assert!(pair.client.counters().segments_out < 10);
 }
