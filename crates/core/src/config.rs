@@ -103,7 +103,7 @@ pub struct Limits {
     pub orphans: usize,
     /// Pages of 4 KiB for send and receive buffers together.
     pub pages: usize,
-    /// Bytes of receive window promised to all peers together.
+    /// Bytes of receive window promised to all peers together; no more than `pages` can hold.
     pub receive_window_bytes: u64,
     /// Frames one connection may emit in a turn.
     pub frames_per_turn: usize,
@@ -158,7 +158,7 @@ impl Default for Limits {
             time_wait: 1 << 20,
             orphans: 65_536,
             pages: 1 << 18,
-            receive_window_bytes: 4 << 30,
+            receive_window_bytes: 1 << 30,
             frames_per_turn: 64,
             replies_per_second: 1000,
             challenge_acks_per_second: 1000,

@@ -163,7 +163,10 @@ impl Host {
             tcp: config.tcp.clone(),
             pool: PagePool::new(limits.pages),
             budget: WindowBudget::new(limits.receive_window_bytes),
-            challenges: Challenges::new(limits.challenge_acks_per_second),
+            challenges: Challenges::new(
+                limits.challenge_acks_per_second,
+                KeyedHash::new(&config.secret, "challenges").quick(&[]),
+            ),
             counters: Counters::default(),
             limits: limits.clone(),
         };

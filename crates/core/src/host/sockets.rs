@@ -1,6 +1,5 @@
 //! The socket calls: RFC 9293 §3.10.1–3.10.6, in the shape that sockets have.
 
-use alloc::vec::Vec;
 use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -33,7 +32,10 @@ impl Host {
 
     fn free_listening_port(&mut self) -> Result<u16, Error> {
         let (first, last) = self.config.ephemeral_ports;
-        let mut ports = first..=last;
+        let size = u32::from(last - first) + 1;
+        let start = self.rng.below(size);
+        // Both terms of the sum are below 2^16.
+        let mut ports = (0..size).map(|i| first + ((start + i) % size) as u16);
         ports.find(|port| !self.listeners.has_port(*port)).ok_or(Error::AddressInUse)
     }
 
@@ -100,6 +102,7 @@ impl Host {
         let syn = SynSent {
             iss,
             stamp_offset: self.stamp_offset(&tuple),
+            sent_at: now,
             attempts: 0,
             mss: self.announced_mss(tuple.remote.is_ipv6()),
             offer: self.syn_offer(),
@@ -455,14 +458,6 @@ impl Host {
             traffic_class: 0,
             send_buffer_bytes: config.send_buffer_bytes,
         }
-    }
-
-    /// Every connection that has a name.
-    pub fn connection_ids(&self) -> Vec<ConnectionId> {
-        let named = self.slots.iter().filter(|(_, slot)| !slot.connection.orphan);
-        named
-            .map(|(index, _)| ConnectionId { index, generation: self.slots.generation(index) })
-            .collect()
     }
 
     fn slot(&self, id: ConnectionId) -> Result<&super::Slot, Error> {

@@ -2,10 +2,12 @@
 //! segments).
 //!
 //! A small hashed table of token buckets, by connection: two ends that answer each other's
-//! unacceptable ACKs, or two TIME-WAITs, fall silent after a few; and because a stranger's segments
-//! spend the tokens of their own bucket only, the limit is no side channel from which a third party
-//! learns of a connection (CVE-2016-5696 counted one global limit).
+//! unacceptable ACKs, or two TIME-WAITs, fall silent after a few. A stranger's segments spend the
+//! tokens of their own bucket. Over all of them there is one more limit, which must not be counted
+//! from outside (CVE-2016-5696 learnt of connections that way): what it allows in a second is drawn
+//! anew each time.
 
+use crate::rng::Rng;
 use crate::time::Instant;
 
 /// Buckets; a power of two.
@@ -26,19 +28,23 @@ struct Bucket {
 pub struct Challenges {
     buckets: alloc::boxed::Box<[Bucket]>,
     window_start: Instant,
-    window_used: u32,
+    /// Challenge ACKs left in this second.
+    window_left: u32,
     per_second: u32,
+    rng: Rng,
 }
 
 impl Challenges {
-    /// At most `per_second` challenge ACKs over all connections.
-    pub fn new(per_second: u32) -> Self {
+    /// On average `per_second` challenge ACKs over all connections, and never more than half as many
+    /// again; `seed` decides how many in which second.
+    pub fn new(per_second: u32, seed: u64) -> Self {
         let full = Bucket { tokens: BURST, refilled: Instant::ZERO };
         Challenges {
             buckets: alloc::vec![full; BUCKETS].into_boxed_slice(),
             window_start: Instant::ZERO,
-            window_used: 0,
+            window_left: per_second,
             per_second,
+            rng: Rng::from_seed(seed),
         }
     }
 
@@ -61,10 +67,11 @@ impl Challenges {
     fn take_global(&mut self, now: Instant) -> bool {
         if now.since(self.window_start).as_secs() >= 1 {
             self.window_start = now;
-            self.window_used = 0;
+            let spread = self.rng.below(self.per_second.saturating_add(1));
+            self.window_left = (self.per_second / 2).saturating_add(spread);
         }
-        let allowed = self.window_used < self.per_second;
-        self.window_used += u32::from(allowed);
+        let allowed = self.window_left > 0;
+        self.window_left -= u32::from(allowed);
         allowed
     }
 }
@@ -76,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_connection_gets_its_burst_and_not_one_more() {
-        let mut challenges = Challenges::new(1000);
+        let mut challenges = Challenges::new(1000, 1);
         let now = Instant::from_millis(10_000);
         assert!((0..BURST).all(|_| challenges.take(5, now)));
         assert!(!challenges.take(5, now));
@@ -86,11 +93,18 @@ mod tests {
     }
 
     #[test]
-    fn all_together_get_the_second_s_share() {
-        let mut challenges = Challenges::new(3);
-        let now = Instant::from_millis(10_000);
-        assert!((0..3).all(|i| challenges.take(i, now)));
-        assert!(!challenges.take(99, now));
-        assert!(challenges.take(99, now + Duration::from_secs(1)));
+    fn all_together_get_a_share_that_differs_from_second_to_second() {
+        let mut challenges = Challenges::new(100, 1);
+        let mut shares = alloc::collections::BTreeSet::new();
+        let mut total = 0;
+        for second in 10..60 {
+            let now = Instant::from_millis(1000 * second);
+            let share = (0..400).filter(|i| challenges.take(*i, now)).count();
+            assert!((50..=150).contains(&share), "{share}");
+            shares.insert(share);
+            total += share;
+        }
+        assert!(shares.len() > 10, "{shares:?}");
+        assert!((4000..6000).contains(&total), "{total}");
     }
 }

@@ -112,7 +112,9 @@ pub struct SynSent {
     pub iss: Seq,
     /// Added to our timestamps.
     pub stamp_offset: u32,
-    /// SYNs sent so far.
+    /// When the first SYN left.
+    pub sent_at: Instant,
+    /// SYNs sent so far, those that answered a challenge apart.
     pub attempts: u8,
     /// The MSS that we announce.
     pub mss: u16,
@@ -142,7 +144,7 @@ pub struct SynReceived {
     pub stamp: Option<u32>,
     /// Added to our timestamps.
     pub stamp_offset: u32,
-    /// SYN, ACKs sent so far.
+    /// SYN, ACKs sent so far, those that answered a challenge apart.
     pub attempts: u8,
 }
 
@@ -497,14 +499,16 @@ impl Connection {
 
     /// Resets the connection: the RST leaves with the next `emit` (RFC 9293 §3.10.5).
     pub fn abort(&mut self, error: Error, cx: &mut Context<'_>) {
+        if matches!(self.shape, Shape::Ended(_)) {
+            // An RST may be due already.
+            return;
+        }
         self.reset_due = match &self.shape {
             Shape::Synchronized(s) => Some(Reset { seq: s.send.nxt, ack: Some(s.recv.nxt) }),
             Shape::SynReceived(syn) => Some(Reset { seq: syn.iss + 1, ack: Some(syn.irs + 1) }),
             Shape::SynSent(_) | Shape::Ended(_) => None,
         };
-        if self.state() != State::Closed && self.state() != State::TimeWait {
-            self.end(State::Closed, Some(error), cx);
-        }
+        self.end(State::Closed, Some(error), cx);
         if self.reset_due.is_some() {
             cx.counters.resets_sent += 1;
         }

@@ -78,6 +78,11 @@ impl PagePool {
         self.in_use -= pages;
     }
 
+    /// True if less than a quarter of the pages can still be taken.
+    pub fn is_scarce(&self) -> bool {
+        self.available() < self.limit / 4
+    }
+
     /// Pages out of the pool, or charged to it.
     pub fn in_use(&self) -> usize {
         self.in_use

@@ -97,7 +97,13 @@ impl RecvHalf {
             counters.assembler_full += 1;
             return Text::Dropped;
         }
-        if !self.buffer.write(seq.since(self.nxt) as usize, data, pool) {
+        let written = if seq == self.nxt {
+            self.write_in_order(data, pool)
+        } else {
+            // The last quarter of the pool is for what can be read at once, and for sending.
+            !pool.is_scarce() && self.buffer.write(seq.since(self.nxt) as usize, data, pool)
+        };
+        if !written {
             counters.receive_pool_empty += 1;
             return Text::Dropped;
         }
@@ -111,6 +117,16 @@ impl RecvHalf {
         self.buffer.advance(advanced as usize);
         self.nxt = next;
         Text::InOrder(advanced)
+    }
+
+    /// Data in order goes before data out of order: if no page is free, what lies beyond RCV.NXT is
+    /// dropped for it (RFC 2018 §8 allows that; it was never acknowledged).
+    fn write_in_order(&mut self, data: &[u8], pool: &mut PagePool) -> bool {
+        self.buffer.write(0, data, pool) || {
+            self.assembler.clear();
+            self.buffer.truncate(pool);
+            self.buffer.write(0, data, pool)
+        }
     }
 
     /// SACK blocks to send: a duplicate first (RFC 2883 §4), then what lies beyond RCV.NXT.

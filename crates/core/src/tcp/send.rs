@@ -123,16 +123,6 @@ impl SendHalf {
         self.data_end() + u32::from(self.fin_queued)
     }
 
-    /// True if FIN has been sent.
-    pub fn fin_sent(&self) -> bool {
-        self.fin_queued && self.nxt.after(self.data_end())
-    }
-
-    /// True if nothing is left to send or to be acknowledged.
-    pub fn is_drained(&self) -> bool {
-        self.queued_end() == self.una
-    }
-
     /// One past the last number the peer allows.
     pub fn window_edge(&self) -> Seq {
         self.una + self.window
@@ -224,6 +214,7 @@ impl SendHalf {
         self.fin_queued &= !fin;
         self.una = ack;
         self.nxt = self.nxt.max(ack);
+        self.small_end = self.small_end.max(ack);
         self.scoreboard.advance(ack);
         self.rtt.on_progress();
         self.last_progress = now;
@@ -261,13 +252,16 @@ impl SendHalf {
     /// Starts or extends a recovery from what the scoreboard or the duplicate ACKs show.
     fn find_losses(&mut self) {
         let mss = u32::from(self.mss);
-        let edge = if self.sack {
-            self.scoreboard.lost_edge(self.una, mss)
-        } else if self.dup_acks >= DUP_ACKS {
-            self.una + mss.min(self.flight())
-        } else {
-            self.una
-        };
+        let mut edge = self.una;
+        if self.sack {
+            edge = self.scoreboard.lost_edge(self.una, mss);
+        }
+        // RFC 6675 §5 step 1, as well: few or small segments may never show enough bytes.
+        if self.dup_acks >= DUP_ACKS && self.recovery.mode == Mode::Open {
+            let segment_end = self.una + mss.min(self.flight());
+            let hole = self.scoreboard.first_hole(self.una, segment_end);
+            edge = edge.max(hole.map_or(self.una, |hole| hole.1));
+        }
         match self.recovery.mode {
             Mode::Fast if self.sack => {
                 self.recovery.lost_edge = self.recovery.lost_edge.max(edge);
@@ -275,7 +269,7 @@ impl SendHalf {
             Mode::Fast | Mode::Timeout => {}
             // Without SACK the duplicates of a finished recovery must not start another (RFC 6582
             // §3.2 step 1): more than `point` must have been acknowledged.
-            Mode::Open if !self.sack && self.una.before(self.recovery.point) => {}
+            Mode::Open if !self.sack && self.una.at_or_before(self.recovery.point) => {}
             Mode::Open if edge.after(self.una) => {
                 self.congestion.on_loss(self.flight(), mss);
                 self.recovery.enter(Mode::Fast, self.una, edge, self.nxt);
@@ -314,3 +308,6 @@ impl SendHalf {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

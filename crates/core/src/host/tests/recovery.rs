@@ -273,3 +273,24 @@ fn after_24_days_a_timestamp_says_nothing() {
     peer.say(Say::new(A, 1, 1).stamp(10, 0).data(b"x"));
     assert_eq!(peer.read(9).unwrap(), b"x");
 }
+
+#[test]
+fn with_sack_too_three_duplicates_of_small_segments_start_recovery() {
+    let mut peer = with_sack();
+    let (id, now) = (peer.id(), peer.now);
+    let mut options = peer.host.options(id).unwrap();
+    options.nodelay = true;
+    peer.host.set_options(now, id, options).unwrap();
+    for _ in 0..6 {
+        peer.write(100);
+        peer.hear_one();
+    }
+    for end in [201, 301] {
+        let say = Say::new(A, 1, 1).sack(&peer, 101, end);
+        peer.say(say);
+        assert!(peer.hear().is_empty());
+    }
+    let say = Say::new(A, 1, 1).sack(&peer, 101, 401);
+    peer.say(say);
+    assert_eq!(seqs(&mut peer), [1, 401], "the hole, and RFC 6675's rescue of the tail");
+}

@@ -353,3 +353,20 @@ fn syn_options_follow_the_configuration() {
     assert!(syn_ack.options.sack_permitted);
     assert_eq!((syn_ack.options.window_scale, syn_ack.options.timestamps), (None, None));
 }
+
+#[test]
+fn data_in_order_takes_the_place_of_data_out_of_order_when_pages_are_scarce() {
+    let mut config = plain();
+    config.limits.pages = 8;
+    let mut peer = Peer::established(config);
+    // One byte in each page: the last quarter of the pool is not for these.
+    for page in 3..12 {
+        peer.say(Say::new(A, 1 + 4096 * page, 1).data(b"x"));
+    }
+    assert_eq!(peer.host.pages_in_use(), 7);
+    peer.say(Say::new(A, 1, 1).data(&[1; 12_000]));
+    assert!(peer.hear().last().unwrap().ack == 12_001);
+    assert_eq!(peer.host.pages_in_use(), 3);
+    assert_eq!(peer.read(20_000).unwrap().len(), 12_000);
+    assert_eq!(peer.host.pages_in_use(), 0);
+}

@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::tcp::connection::{Connection, Context, Reset, Shape, SynReceived, SynSent};
 use crate::tcp::timers::Timer;
 use crate::tcp::{Seq, State};
+use crate::time::Instant;
 use crate::wire::options::Options;
 use crate::wire::tcp::{Flags, Segment};
 
@@ -38,7 +39,7 @@ impl Connection {
         }
         let received = self.negotiate(cx, &syn, s);
         if acks {
-            self.complete_open(cx, received, s);
+            self.complete_open(cx, received, syn.sent_at, s);
         } else {
             self.open_simultaneously(cx, received);
         }
@@ -63,20 +64,20 @@ impl Connection {
     }
 
     /// SYN, ACK: the connection is established, and the ACK leaves at once.
-    fn complete_open(&mut self, cx: &mut Context<'_>, received: SynReceived, s: &Segment<'_>) {
+    fn complete_open(
+        &mut self,
+        cx: &mut Context<'_>,
+        received: SynReceived,
+        sent_at: Instant,
+        s: &Segment<'_>,
+    ) {
         let window = u32::from(s.window);
         let mut synchronized = received.synchronize(cx, window, s.seq, s.ack);
         synchronized.recv.ack.now = true;
-        let sent_at = self.syn_sent_at(cx);
         if received.attempts == 1 {
             synchronized.send.rtt.on_sample(cx.now.since(sent_at), 1);
         }
         self.establish(synchronized, cx);
-    }
-
-    /// The Lifetime timer was set when the first SYN left.
-    fn syn_sent_at(&self, cx: &Context<'_>) -> crate::time::Instant {
-        self.deadlines.at(Timer::Lifetime) - cx.config.syn_timeout
     }
 
     /// SYN without ACK: both ends have sent one (RFC 9293 §3.5, Figure 8).

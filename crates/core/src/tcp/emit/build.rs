@@ -12,7 +12,7 @@ use crate::wire::options::{Options, Timestamps};
 use crate::wire::tcp::{Flags, Header};
 
 impl Connection {
-    /// Sends `emission`; false if there was no room, and then nothing has changed.
+    /// Sends `emission`; false if there was no room, and then it is as due as before.
     pub(super) fn build(
         &mut self,
         cx: &mut Context<'_>,
@@ -89,13 +89,21 @@ impl Connection {
     fn on_syn_built(&mut self, cx: &Context<'_>) {
         self.syn_due = false;
         let attempts = match &mut self.shape {
-            Shape::SynSent(syn) => &mut syn.attempts,
+            Shape::SynSent(syn) => {
+                if syn.attempts == 0 {
+                    syn.sent_at = cx.now;
+                }
+                &mut syn.attempts
+            }
             Shape::SynReceived(syn) => &mut syn.attempts,
             _ => return,
         };
-        *attempts = attempts.saturating_add(1);
-        let backed_off = cx.config.initial_rto * (1 << (*attempts - 1).min(16));
-        self.deadlines.set(Timer::Retransmit, cx.now + backed_off.min(cx.config.rto_max));
+        *attempts = (*attempts).max(1);
+        // One that only answers a challenge leaves the timer as it is.
+        if !self.deadlines.is_set(Timer::Retransmit) {
+            let backed_off = cx.config.initial_rto * (1 << (*attempts - 1).min(16));
+            self.deadlines.set(Timer::Retransmit, cx.now + backed_off.min(cx.config.rto_max));
+        }
     }
 
     fn build_text(

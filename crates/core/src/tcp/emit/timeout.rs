@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::tcp::State;
-use crate::tcp::connection::{Connection, Context, Shape};
+use crate::tcp::connection::{Connection, Context, Shape, SynReceived, SynSent};
 use crate::tcp::timers::Timer;
 use crate::time::Duration;
 
@@ -48,15 +48,22 @@ impl Connection {
     fn on_retransmit(&mut self, cx: &mut Context<'_>) {
         let orphan = self.orphan;
         match &mut self.shape {
-            Shape::SynSent(_) | Shape::SynReceived(_) => self.syn_due = true,
+            Shape::SynSent(SynSent { attempts, .. })
+            | Shape::SynReceived(SynReceived { attempts, .. }) => {
+                *attempts = attempts.saturating_add(1);
+                self.syn_due = true;
+            }
             Shape::Synchronized(s) if s.send.flight() > 0 => {
-                cx.counters.timeouts += 1;
                 let limit = give_up_after(self.options.user_timeout, orphan, cx);
                 if cx.now.since(s.send.last_progress) >= limit {
                     cx.counters.connections_timed_out += 1;
                     return self.abort(Error::TimedOut, cx);
                 }
-                s.send.on_timeout();
+                // Without a way nothing was lost: nothing was sent. The host looks for one again.
+                if self.unreachable_since.is_none() {
+                    cx.counters.timeouts += 1;
+                    s.send.on_timeout();
+                }
             }
             Shape::Synchronized(_) | Shape::Ended(_) => {}
         }

@@ -71,6 +71,10 @@ impl Assembler {
         let met = self.ranges.partition_point(|range| range.0.at_or_before(next));
         let end = self.ranges[..met].last().map_or(next, |range| range.1.max(next));
         self.ranges.drain(..met);
+        for seq in &mut self.recent {
+            // What the latest entries stood for has become in order.
+            *seq = seq.filter(|seq| seq.at_or_after(end));
+        }
         if self.ranges.is_empty() {
             self.recent = [None; 4];
             if self.ranges.capacity() > 16 {
@@ -80,7 +84,7 @@ impl Assembler {
         end
     }
 
-    /// The first byte of `start..end` that has not arrived, or `end`: what a duplicate repeats.
+    /// True if all of `start..end` has arrived out of order.
     pub fn holds(&self, start: Seq, end: Seq) -> bool {
         let index = self.ranges.partition_point(|range| range.1.before(end));
         self.ranges
@@ -88,14 +92,22 @@ impl Assembler {
             .is_some_and(|range| range.0.at_or_before(start) && end.at_or_before(range.1))
     }
 
-    /// SACK blocks, the range changed last first (RFC 2018 §4).
+    /// SACK blocks, the range changed last first, none twice (RFC 2018 §4).
     pub fn sack_blocks(&self, blocks: &mut SackBlocks) {
-        for seq in self.recent.iter().flatten() {
+        let mut told = [None; 4];
+        for (i, seq) in self.recent.iter().flatten().enumerate() {
             let index = self.ranges.partition_point(|range| range.1.at_or_before(*seq));
-            if let Some(range) = self.ranges.get(index) {
-                blocks.push(SackBlock { start: range.0, end: range.1 });
+            let range = self.ranges.get(index).filter(|range| range.0.at_or_before(*seq));
+            if let Some(&(start, end)) = range.filter(|range| !told.contains(&Some(range.0))) {
+                told[i] = Some(start);
+                blocks.push(SackBlock { start, end });
             }
         }
+    }
+
+    /// Forgets everything: the bytes are dropped (RFC 2018 §8 allows that).
+    pub fn clear(&mut self) {
+        *self = Assembler::default();
     }
 }
 
@@ -122,6 +134,15 @@ mod tests {
         assert_eq!(blocks(&assembler), [(10, 20), (50, 55), (30, 35)]);
         assembler.insert(Seq(20), Seq(50));
         assert_eq!(blocks(&assembler), [(10, 55)]);
+    }
+
+    #[test]
+    fn a_range_that_has_become_in_order_is_not_told_as_another() {
+        let mut assembler = Assembler::default();
+        assembler.insert(Seq(30), Seq(40));
+        assembler.insert(Seq(10), Seq(20));
+        assert_eq!(assembler.advance(Seq(10)), Seq(20));
+        assert_eq!(blocks(&assembler), [(30, 40)]);
     }
 
     #[test]
@@ -166,6 +187,11 @@ mod tests {
             // A range that ended before `next` is passed over; one that meets it is taken.
             prop_assert_eq!(end, nxt + next + run as u32);
             prop_assert!(assembler.ranges.iter().all(|r| r.0.after(end)));
+            let mut told = blocks(&assembler);
+            prop_assert!(told.iter().all(|b| assembler.ranges.contains(&(Seq(b.0), Seq(b.1)))));
+            told.sort_unstable();
+            told.dedup();
+            prop_assert_eq!(told.len(), blocks(&assembler).len(), "a block twice");
         }
     }
 }

@@ -107,6 +107,16 @@ impl RecvBuffer {
         }
     }
 
+    /// Drops what lies beyond RCV.NXT.
+    pub fn truncate(&mut self, pool: &mut PagePool) {
+        let kept = (self.head + self.readable).div_ceil(PAGE_BYTES);
+        while self.pages.len() > kept {
+            if let Some(Some(page)) = self.pages.pop_back() {
+                pool.put(page);
+            }
+        }
+    }
+
     /// Frees what holds nothing: call when nothing is out of order.
     pub fn trim(&mut self, pool: &mut PagePool) {
         if self.readable == 0 {

@@ -173,7 +173,7 @@ impl RecvWindow {
 
     /// The connection is over: gives its promise back.
     pub fn release(&mut self, budget: &mut WindowBudget) {
-        budget.promised = budget.promised.saturating_sub(u64::from(self.size));
+        budget.promised -= u64::from(self.size);
         self.size = 0;
     }
 }

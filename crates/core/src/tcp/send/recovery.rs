@@ -42,13 +42,13 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// Nothing lost; `iss` is the first sequence number.
-    pub fn new(iss: Seq) -> Self {
+    /// Nothing lost; `una` is the first sequence number of data.
+    pub fn new(una: Seq) -> Self {
         Recovery {
             mode: Mode::Open,
-            point: iss,
-            high_rxt: iss,
-            lost_edge: iss,
+            point: una - 1,
+            high_rxt: una,
+            lost_edge: una,
             force: false,
             rescued: false,
         }
@@ -69,6 +69,10 @@ impl Recovery {
     pub fn on_progress(&mut self, una: Seq) -> bool {
         self.high_rxt = self.high_rxt.max(una);
         self.lost_edge = self.lost_edge.max(una);
+        if !self.is_active() {
+            // The last recovery is behind; an old number would seem ahead after 2 GiB.
+            self.point = una - 1;
+        }
         let over = self.is_active() && una.at_or_after(self.point);
         if over {
             self.mode = Mode::Open;

@@ -19,7 +19,6 @@ pub struct Rtt {
     srtt_ns: u64,
     rttvar_ns: u64,
     latest_ns: u64,
-    min_ns: u64,
     initial_rto_ns: u64,
     backoff: u8,
 }
@@ -31,7 +30,6 @@ impl Rtt {
             srtt_ns: 0,
             rttvar_ns: 0,
             latest_ns: 0,
-            min_ns: u64::MAX,
             initial_rto_ns: as_nanos(config.initial_rto),
             backoff: 0,
         }
@@ -46,7 +44,6 @@ impl Rtt {
     pub fn on_sample(&mut self, sample: Duration, in_flight_segments: u32) {
         let sample = as_nanos(sample).max(1);
         self.latest_ns = sample;
-        self.min_ns = self.min_ns.min(sample);
         if self.srtt_ns == 0 {
             self.srtt_ns = sample;
             self.rttvar_ns = sample / 2;

@@ -50,6 +50,9 @@ impl Record {
     }
 }
 
+/// Stale entries in the queue that are not worth a pass through it.
+const STALE_MAX: usize = 1024;
+
 /// All TIME-WAIT records of a host.
 #[derive(Debug)]
 pub struct TimeWait {
@@ -110,6 +113,19 @@ impl TimeWait {
         };
         self.records.insert_unique(hash, record, |record| record.hash);
         self.queue.push_back((expires, hash, tuple));
+        self.drop_stale_entries();
+    }
+
+    /// Records that ended early leave their entries in the queue. When these outnumber the live ones
+    /// they are dropped, so that a peer that opens its tuple again and again cannot make it grow.
+    fn drop_stale_entries(&mut self) {
+        if self.queue.len() <= 2 * self.records.len() + STALE_MAX {
+            return;
+        }
+        let records = &self.records;
+        self.queue.retain(|(at, hash, tuple)| {
+            records.find(*hash, |r| r.tuple == *tuple).is_some_and(|r| r.queued == *at)
+        });
     }
 
     /// The record of `tuple`, if it has not expired.

@@ -49,7 +49,7 @@ impl Fixture {
     fn new(stamp: Option<u32>, limit: usize) -> Self {
         let mut fixture = Fixture {
             table: TimeWait::new(Duration::from_secs(60), limit),
-            challenges: Challenges::new(1000),
+            challenges: Challenges::new(1000, 1),
             counters: Counters::default(),
             now: Instant::from_millis(1000),
         };
@@ -202,4 +202,19 @@ fn a_tuple_that_closes_again_has_one_record() {
     assert!(fixture.find(1).is_some(), "the older entry in the queue is stale");
     fixture.pass(Duration::from_secs(30));
     assert_eq!(fixture.table.len(), 0);
+}
+
+#[test]
+fn a_tuple_opened_again_and_again_does_not_make_the_queue_grow() {
+    let mut fixture = Fixture::new(None, 10);
+    for _ in 0..100_000 {
+        fixture.now = fixture.now + Duration::from_micros(100);
+        fixture.enter(1, None);
+        fixture.table.remove(HASH + 1, &tuple(1));
+    }
+    assert!(fixture.table.queue_len() < 2000, "{}", fixture.table.queue_len());
+    fixture.enter(1, None);
+    assert!(fixture.find(1).is_some());
+    fixture.pass(Duration::from_secs(61));
+    assert_eq!((fixture.table.len(), fixture.table.queue_len()), (0, 0));
 }

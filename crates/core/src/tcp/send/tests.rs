@@ -1,0 +1,72 @@
+//! The sending half by itself, where a whole connection would take gibibytes.
+
+use super::*;
+use crate::counters::Counters;
+use crate::tcp::challenge::Challenges;
+use crate::tcp::connection::{Context, SynReceived, Synchronized};
+use crate::tcp::recv::window::WindowBudget;
+use crate::wire::options::Options;
+use crate::wire::tcp::Flags;
+
+fn synchronized(pool: &mut PagePool) -> Synchronized {
+    let config = TcpConfig::default();
+    let mut cx = Context {
+        now: Instant::from_millis(5),
+        config: &config,
+        pool,
+        budget: &mut WindowBudget::new(1 << 30),
+        challenges: &mut Challenges::new(100, 1),
+        counters: &mut Counters::default(),
+    };
+    let syn = SynReceived {
+        iss: Seq(100),
+        irs: Seq(500),
+        peer_mss: 1000,
+        mss: 1000,
+        offer: 65_535,
+        peer_scale: None,
+        sack: false,
+        stamp: None,
+        stamp_offset: 0,
+        attempts: 1,
+    };
+    syn.synchronize(&mut cx, 65_535, Seq(501), Seq(101))
+}
+
+fn ack(ack: Seq) -> Segment<'static> {
+    Segment {
+        source_port: 1,
+        destination_port: 2,
+        seq: Seq(501),
+        ack,
+        flags: Flags::ACK,
+        window: 65_535,
+        urgent: 0,
+        options: Options::default(),
+        payload: &[],
+    }
+}
+
+#[test]
+fn fast_retransmit_works_after_gibibytes_without_a_loss() {
+    let mut pool = PagePool::new(1000);
+    let mut send = synchronized(&mut pool).send;
+    let now = Instant::from_millis(9);
+    // 2.4 GiB pass, a MiB at a time, and nothing is lost.
+    for _ in 0..2400 {
+        let next = send.una + (1 << 20);
+        (send.nxt, send.max) = (next, next);
+        send.buffer.write(&[0; 1 << 20], &mut pool);
+        send.on_ack(now, &ack(next), None, &mut pool);
+        assert_eq!(send.flight(), 0);
+    }
+    send.buffer.write(&[0; 10_000], &mut pool);
+    send.nxt = send.una + 10_000;
+    send.max = send.nxt;
+    for count in 1..=3 {
+        assert!(!send.recovery.is_active(), "after {} duplicates", count - 1);
+        send.on_ack(now, &ack(send.una), None, &mut pool);
+    }
+    assert!(send.recovery.is_active());
+    assert!(send.small_end.at_or_after(send.una), "no old number seems ahead");
+}
