@@ -1,8 +1,8 @@
 //! The machine's file system, read by a few threads.
 //!
 //! What the kernel's caches hold is taken at once, without a thread (`openat2` with RESOLVE_CACHED,
-//! `preadv2` with RWF_NOWAIT: neither waits for a disk). All else goes to the threads, and an
-//! ordinary waker brings the answer back.
+//! `preadv2` with RWF_NOWAIT: neither waits for a disk), and so is a file on a file system in memory.
+//! All else goes to the threads, and an ordinary waker brings the answer back.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use rustix::fs::Dir;
+use rustix::fs::{Dir, fstatfs};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use tokio::sync::oneshot;
 
@@ -155,14 +155,26 @@ fn read_cached(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<Cached
             Ok(0) => break,
             Ok(n) => length += n,
             Err(Errno::INTR) => {}
-            // OPNOTSUPP and INVAL: file systems that cannot promise not to wait.
-            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-                return Ok(Cached::UpTo(length));
+            Err(Errno::AGAIN) => return Ok(Cached::UpTo(length)),
+            // File systems that cannot promise not to wait.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                if !is_in_memory(file) {
+                    return Ok(Cached::UpTo(length));
+                }
+                let rest = read_blocking(file, offset + length as u64, &mut buffer[length..])?;
+                return Ok(Cached::Complete(length + rest));
             }
             Err(errno) => return Err(errno.into()),
         }
     }
     Ok(Cached::Complete(length))
+}
+
+/// True on a file system without a disk: it makes nobody wait, though tmpfs does not promise that.
+fn is_in_memory(file: &File) -> bool {
+    const TMPFS: u32 = 0x0102_1994;
+    const RAMFS: u32 = 0x8584_58f6;
+    fstatfs(file).is_ok_and(|found| [TMPFS, RAMFS].contains(&(found.f_type as u32)))
 }
 
 /// Reads until the buffer is full or the file ends.

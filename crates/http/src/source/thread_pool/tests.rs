@@ -44,6 +44,24 @@ async fn the_threads_read_what_the_caches_do_not_hold() {
     assert_eq!(blocking.await.unwrap().unwrap().metadata, opened.metadata);
 }
 
+#[test]
+fn a_file_in_memory_is_read_at_once() {
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return };
+    fs::write(dir.path().join("ten"), "0123456789").unwrap();
+    let files = ThreadPoolFiles::new(dir.path(), 1).unwrap();
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut opening = files.open(&path("/ten"));
+    let std::task::Poll::Ready(Ok(opened)) = opening.as_mut().poll(&mut context) else {
+        panic!("opening waits");
+    };
+    assert!(is_in_memory(&opened.handle.file));
+    let mut reading = files.read_at(&opened.handle, 2, vec![0; 20]);
+    let std::task::Poll::Ready(Ok(read)) = reading.as_mut().poll(&mut context) else {
+        panic!("reading waits");
+    };
+    assert_eq!(read, b"23456789");
+}
+
 #[tokio::test]
 async fn what_cannot_be_opened_is_told_apart() {
     let (dir, files) = tree();
