@@ -9,6 +9,10 @@ use alloc::vec::Vec;
 /// Bytes in a page.
 pub const PAGE_BYTES: usize = 4096;
 
+/// Freed pages kept for reuse in any case: 4 MiB. A buffer that fills and empties again and again
+/// should not go to the allocator each time.
+const KEPT_PAGES: usize = 1024;
+
 /// One page of buffer memory. A clone shares the bytes with a frame on its way to the device; while
 /// a clone lives the page can be read and not written.
 #[derive(Clone, Debug)]
@@ -57,7 +61,7 @@ impl PagePool {
     /// Gives a page back. One that a frame still shares is freed with the frame.
     pub fn put(&mut self, mut page: Page) {
         self.discharge(1);
-        if page.bytes_mut().is_some() && self.free.len() <= self.in_use.max(64) {
+        if page.bytes_mut().is_some() && self.free.len() < self.in_use.max(KEPT_PAGES) {
             self.free.push(page);
         }
     }
