@@ -105,7 +105,8 @@ pub struct Limits {
     pub pages: usize,
     /// Bytes of receive window promised to all peers together; no more than `pages` can hold.
     pub receive_window_bytes: u64,
-    /// Frames one connection may emit in a turn.
+    /// Packets one connection may emit before the others have their turn; those counted that the
+    /// device cuts out of a large segment.
     pub frames_per_turn: usize,
     /// Answers to strangers (RST, ICMP errors) a second.
     pub replies_per_second: u32,

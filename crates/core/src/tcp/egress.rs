@@ -77,7 +77,8 @@ pub struct Egress<'a> {
     pub outbox: &'a mut Outbox,
     /// The way.
     pub path: Path,
-    /// Frames that this connection may still send in this turn.
+    /// Packets that this connection may still send in this turn. A large segment counts as many as
+    /// the device will cut it into; the last may be larger than what is left.
     pub budget: usize,
     /// Frames sent.
     pub frames: usize,
@@ -100,7 +101,8 @@ impl Egress<'_> {
             self.outbox.unpush();
             return false;
         }
-        self.budget -= 1;
+        let packets = payload.map_or(1, |payload| payload.len.div_ceil(payload.segment.max(1)));
+        self.budget = self.budget.saturating_sub(packets.max(1));
         self.frames += 1;
         true
     }
@@ -176,5 +178,65 @@ fn share(frame: &mut Frame, path: &Path, payload: Option<Payload<'_>>) {
         });
     } else {
         payload.buffer.share(payload.offset, payload.len, &mut frame.tail);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Medium;
+    use crate::tcp::Seq;
+    use crate::tcp::pool::PagePool;
+    use crate::wire::options::Options;
+    use crate::wire::tcp::Flags;
+    use core::net::Ipv4Addr;
+
+    const PATH: Path = Path {
+        source: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
+        destination: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)),
+        link: None,
+        mtu: 1500,
+        dont_fragment: true,
+        hop_limit: 64,
+        traffic_class: 0,
+        device: Capabilities {
+            medium: Medium::Ip,
+            mtu: 1500,
+            checksum: true,
+            segmentation: 65_535,
+        },
+    };
+
+    /// How many segments of `len` bytes leave within a budget of 8 packets of 1000 bytes.
+    fn sent(len: usize) -> usize {
+        let mut pool = PagePool::new(4);
+        let mut buffer = SendBuffer::default();
+        buffer.write(&[7; 10_000], &mut pool);
+        let header = Header {
+            source_port: 1,
+            destination_port: 2,
+            seq: Seq(0),
+            ack: Seq(0),
+            flags: Flags::ACK,
+            window: 0,
+            urgent: 0,
+            options: Options::default(),
+        };
+        let payload = Payload { buffer: &buffer, offset: 0, len, segment: 1000 };
+        let mut outbox = Outbox::new(100);
+        let mut egress = Egress { outbox: &mut outbox, path: PATH, budget: 8, frames: 0 };
+        while egress.send(&header, (len > 0).then_some(payload)) {}
+        assert_eq!(
+            outbox.frames().filter(|frame| frame.segmentation.is_some()).count() > 0,
+            len > 1000
+        );
+        outbox.len()
+    }
+
+    #[test]
+    fn a_large_segment_counts_as_the_packets_it_will_be_cut_into() {
+        assert_eq!((sent(0), sent(1), sent(1000)), (8, 8, 8));
+        assert_eq!((sent(1001), sent(2000), sent(2001)), (4, 4, 3), "3 + 3 + the last of 3");
+        assert_eq!((sent(8000), sent(8001)), (1, 1), "one leaves, however large");
     }
 }
