@@ -43,8 +43,8 @@ pub struct Budgets {
 }
 
 impl Default for Budgets {
-    /// Twice as many frames in as out: a peer answers a large segment with an ACK or two, and what a
-    /// device cannot hold until it is read is lost.
+    /// Twice as many frames in as out: a peer answers a large segment with an ACK or two, and what
+    /// a device cannot hold until it is read is lost.
     fn default() -> Self {
         Budgets { receive_frames: 256, transmit_frames: 128, tasks: 256, rounds: 4 }
     }

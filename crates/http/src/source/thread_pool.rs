@@ -1,8 +1,8 @@
 //! The machine's file system, read by a few threads.
 //!
 //! What the kernel's caches hold is taken at once, without a thread (`openat2` with RESOLVE_CACHED,
-//! `preadv2` with RWF_NOWAIT: neither waits for a disk), and so is a file on a file system in memory.
-//! All else goes to the threads, and an ordinary waker brings the answer back.
+//! `preadv2` with RWF_NOWAIT: neither waits for a disk), and so is a file on a file system in
+//! memory. All else goes to the threads, and an ordinary waker brings the answer back.
 
 use std::collections::VecDeque;
 use std::fs::File;
