@@ -179,7 +179,7 @@ impl Host {
         self.shared.budget.offer(wanted)
     }
 
-    /// The window beside a cookie: the same when it comes back, whatever has happened to the budget.
+    /// The window beside a cookie: the same when it comes back, whatever the budget does.
     fn cookie_offer(&self) -> u16 {
         let config = &self.shared.tcp;
         let wanted = config.initial_receive_window_bytes.min(config.max_receive_window_bytes);

@@ -282,7 +282,7 @@ impl Host {
                 if s.recv.assembler.is_empty() {
                     s.recv.buffer.trim(&mut shared.pool);
                 }
-                let read_to = s.recv.nxt - s.recv.buffer.len() as u32;
+                let read_to = s.recv.read_position();
                 s.recv.urgent = s.recv.urgent.filter(|urgent| urgent.after(read_to));
                 s.recv.window.on_read(n as u32, now, &mut shared.budget);
                 let unread = s.recv.buffer.len() as u32;
@@ -299,8 +299,7 @@ impl Host {
     /// (RFC 9293 MUST-33); `None` if there is no urgent data ahead.
     pub fn urgent_mark(&self, id: ConnectionId) -> Option<u32> {
         let recv = &self.slot(id).ok()?.connection.synchronized()?.recv;
-        let read_to = recv.nxt - recv.buffer.len() as u32;
-        recv.urgent.map(|urgent| urgent.since(read_to))
+        recv.urgent.map(|urgent| urgent.since(recv.read_position()))
     }
 
     // ---- closing

@@ -35,8 +35,8 @@ pub struct Challenges {
 }
 
 impl Challenges {
-    /// On average `per_second` challenge ACKs over all connections, and never more than half as many
-    /// again; `seed` decides how many in which second.
+    /// On average `per_second` challenge ACKs over all connections, and never more than half as
+    /// many again; `seed` decides how many in which second.
     pub fn new(per_second: u32, seed: u64) -> Self {
         let full = Bucket { tokens: BURST, refilled: Instant::ZERO };
         Challenges {

@@ -139,6 +139,11 @@ impl RecvHalf {
         blocks
     }
 
+    /// The number of the next byte to be read.
+    pub fn read_position(&self) -> Seq {
+        self.nxt - u32::from(self.is_finished()) - self.buffer.len() as u32
+    }
+
     /// True if the peer has sent everything: FIN has been reached.
     pub fn is_finished(&self) -> bool {
         self.fin.is_some_and(|fin| self.nxt.after(fin))

@@ -248,6 +248,26 @@ impl TcpStream {
         self.call(Host::shutdown_write)
     }
 
+    // ---- urgent data
+
+    /// As [`TcpStream::try_write`], with the last byte taken marked urgent. The byte stays in line
+    /// (RFC 9293 §3.8.5); RFC 6093 advises new applications against it.
+    ///
+    /// # Errors
+    /// As those of [`TcpStream::try_write`].
+    pub fn try_write_urgent(&self, data: &[u8]) -> io::Result<usize> {
+        self.call(|host, now, id| host.write_urgent(now, id, data))
+    }
+
+    /// How many of the bytes next to be read lie up to and with the peer's last urgent one; `None`
+    /// if there is no urgent data ahead (RFC 9293 MUST-32, MUST-33).
+    ///
+    /// # Errors
+    /// If the connection is gone.
+    pub fn urgent_mark(&self) -> io::Result<Option<u32>> {
+        self.call(|host, _, id| host.info(id).map(|_| host.urgent_mark(id)))
+    }
+
     // ---- halves
 
     /// Two halves that borrow the stream.

@@ -306,3 +306,28 @@ fn a_silent_peer_is_waited_for_no_longer_than_asked() {
     world.finish(&task);
     assert_eq!(world.now().since(start), Duration::from_secs(5));
 }
+
+#[test]
+fn urgent_data_stays_in_line_and_its_mark_is_told() {
+    let mut world = World::new();
+    let service = world.on_server(async {
+        let listener = TcpListener::bind(server()).await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.readable().await.unwrap();
+        assert_eq!(stream.urgent_mark().unwrap(), Some(3));
+        let mut first = [0; 3];
+        stream.read_exact(&mut first).await.unwrap();
+        assert_eq!((&first, stream.urgent_mark().unwrap()), (b"abc", None));
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).await.unwrap();
+        assert_eq!(all, b"def");
+    });
+    let task = world.on_client(async {
+        let mut stream = TcpStream::connect(server()).await.unwrap();
+        assert_eq!(stream.try_write_urgent(b"abc").unwrap(), 3);
+        stream.write_all(b"def").await.unwrap();
+        stream.shutdown().await.unwrap();
+    });
+    world.finish(&task);
+    world.finish(&service);
+}

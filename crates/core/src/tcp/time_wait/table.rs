@@ -116,8 +116,9 @@ impl TimeWait {
         self.drop_stale_entries();
     }
 
-    /// Records that ended early leave their entries in the queue. When these outnumber the live ones
-    /// they are dropped, so that a peer that opens its tuple again and again cannot make it grow.
+    /// Records that ended early leave their entries in the queue. When these outnumber the live
+    /// ones they are dropped, so that a peer that opens its tuple again and again cannot make it
+    /// grow.
     fn drop_stale_entries(&mut self) {
         if self.queue.len() <= 2 * self.records.len() + STALE_MAX {
             return;
