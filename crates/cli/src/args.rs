@@ -63,10 +63,6 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
 
-    /// Shards, each with a thread of its own; this version runs one
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) shards: usize,
-
     /// Do not list directories that have no index
     #[arg(long, help_heading = "Files")]
     pub(crate) no_listing: bool,

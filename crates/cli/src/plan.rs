@@ -81,9 +81,6 @@ const LEAST_MTU_V6: u16 = 1280;
 impl Plan {
     /// The plan, or one line that says which flag is wrong and what would be right.
     pub(crate) fn new(args: &ServeArgs) -> Result<Plan, Failure> {
-        if args.shards != 1 {
-            return Err(usage(format!("--shards {}: this version runs one shard", args.shards)));
-        }
         if args.index.is_empty() || args.index.contains('/') {
             return Err(usage(format!("--index {:?}: give a file's name, no path", args.index)));
         }
@@ -154,7 +151,17 @@ fn tap(args: &ServeArgs, name: &str, addresses: &[Cidr]) -> Result<DevicePlan, F
         return Err(usage(format!("--mtu {mtu}: at least {least}")));
     }
     let host_addresses = if args.host_ip.is_empty() {
-        host_addresses(addresses)
+        let chosen = host_addresses(addresses);
+        let alone = |ours: &&Cidr| !chosen.iter().any(|host| ours.contains(host.address()));
+        if let Some(ours) = addresses.iter().find(alone) {
+            let text = format!(
+                "--ip {ours}: this subnet has no address for the kernel's end of the TAP; \
+                 take a larger one, such as {}/24",
+                ours.address()
+            );
+            return Err(usage(text));
+        }
+        chosen
     } else {
         for host in &args.host_ip {
             check_host_address(*host, addresses)?;

@@ -22,7 +22,7 @@ fn every_bad_command_line_prints_one_helpful_line_and_exits_2() {
         (&["serve", "--tap", "t"], "--ip A/N"),
         (&["serve", "--tap", "t", "--ip", "10.0.0.255/24"], "broadcast"),
         (&["serve", "--fault", "loss=200%"], "expected 1%"),
-        (&["serve", "--shards", "2"], "one shard"),
+        (&["serve", "--tap", "t", "--ip", "10.0.0.1/32"], "larger"),
         (&["serve", "--mtu", "1500"], "--tap NAME"),
         (&["serve", "one", "two"], "two"),
         (&["load"], "serve"),

@@ -74,7 +74,6 @@ fn a_tap_gets_port_80_and_the_kernel_the_first_address_that_is_not_ours() {
     assert_eq!(stack_of("--tap lw0 --ip 10.9.0.2/24 --ip fd00::2/64"), expected);
     assert_eq!(host_addresses("--ip 10.9.0.1/24"), cidrs(&["10.9.0.2/24"]));
     assert_eq!(host_addresses("--ip 10.9.0.0/31"), cidrs(&["10.9.0.1/31"]));
-    assert_eq!(host_addresses("--ip 10.9.0.1/32"), [], "nobody else is in that subnet");
     let two = host_addresses("--ip 10.9.0.1/24 --ip 10.9.0.2/24");
     assert_eq!(two, cidrs(&["10.9.0.3/24"]), "one is enough for one subnet");
 }
@@ -152,10 +151,10 @@ fn a_packet_socket_takes_the_interface_as_it_is() {
 }
 
 #[test]
-fn one_shard_runs_and_two_do_not() {
-    stack_of("--shards 1");
-    assert!(refusal("--shards 2").contains("one shard"));
-    assert!(refusal("--shards 0").contains("one shard"));
+fn a_subnet_of_one_address_leaves_none_for_the_kernel() {
+    stack_of("--tap t --ip 10.9.0.1/31");
+    assert!(refusal("--tap t --ip 10.9.0.1/32").contains("larger"));
+    assert!(refusal("--tap t --ip fd00::1/128").contains("larger"));
 }
 
 #[test]
