@@ -3,7 +3,7 @@
 //! ```text
 //! core ← netem ← lightwait ← http ← load ← cli
 //! {core, netem, lightwait, http, load} ← sim ← experiments
-//! core ← conformance
+//! core ← conformance, fuzz
 //! ```
 
 use toml::{Table, Value};

@@ -1,0 +1,102 @@
+//! What was written and read on every stream, apart from the hosts' own books.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use lightwait_core::Error;
+
+/// From where to where a stream flows.
+pub(super) type Way = (SocketAddr, SocketAddr);
+
+/// All streams.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    /// No frame was forged or damaged yet: what is read must be what was written.
+    pub(super) honest: bool,
+    written: BTreeMap<Way, u64>,
+    read: BTreeMap<Way, u64>,
+    /// Ways that a second connection has used: bytes of the two cannot be told apart.
+    reused: BTreeSet<Way>,
+    opened: BTreeSet<Way>,
+    /// Ways whose reader was told of a failure: what comes after it is the end of the stream,
+    /// wherever that is.
+    failed: BTreeSet<Way>,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Ledger {
+            honest: true,
+            written: BTreeMap::new(),
+            read: BTreeMap::new(),
+            reused: BTreeSet::new(),
+            opened: BTreeSet::new(),
+            failed: BTreeSet::new(),
+        }
+    }
+}
+
+/// The byte at `offset` of a stream.
+fn pattern((from, to): Way, offset: u64) -> u8 {
+    let seed = u64::from(from.port()).wrapping_mul(31) ^ u64::from(to.port()).wrapping_mul(7);
+    (offset.wrapping_mul(167) ^ (offset >> 8) ^ seed) as u8
+}
+
+impl Ledger {
+    /// A connection with these ends exists now, at the first end.
+    pub(super) fn on_open(&mut self, way: Way) {
+        if !self.opened.insert(way) {
+            self.reused.insert(way);
+            self.reused.insert((way.1, way.0));
+        }
+    }
+
+    /// The next `len` bytes to write.
+    pub(super) fn next_bytes(&self, way: Way, len: usize) -> Vec<u8> {
+        let start = self.written.get(&way).copied().unwrap_or(0);
+        (start..start + len as u64).map(|offset| pattern(way, offset)).collect()
+    }
+
+    /// `n` of them were taken.
+    pub(super) fn on_written(&mut self, way: Way, n: usize) {
+        *self.written.entry(way).or_default() += n as u64;
+    }
+
+    /// Whether the streams between these ends can still be judged.
+    fn is_judged(&self, way: Way) -> bool {
+        self.honest && !self.reused.contains(&way)
+    }
+
+    /// These bytes were read at the end of `way`. With `peeked` they stay.
+    pub(super) fn on_read(&mut self, way: Way, bytes: &[u8], peeked: bool) {
+        let start = self.read.get(&way).copied().unwrap_or(0);
+        let end = start + bytes.len() as u64;
+        if self.is_judged(way) {
+            let written = self.written.get(&way).copied().unwrap_or(0);
+            assert!(end <= written, "{way:?}: {end} bytes read, {written} written");
+            for (offset, byte) in (start..).zip(bytes) {
+                assert_eq!(*byte, pattern(way, offset), "{way:?}: wrong byte at {offset}");
+            }
+        }
+        if !peeked {
+            self.read.insert(way, end);
+        }
+    }
+
+    /// The connection's user at the end of `way` was told this.
+    pub(super) fn on_error(&mut self, way: Way, error: Error) {
+        use Error::{BrokenPipe, InvalidInput, NotConnected, WouldBlock};
+        if !matches!(error, WouldBlock | BrokenPipe | NotConnected | InvalidInput(_)) {
+            self.failed.insert(way);
+        }
+    }
+
+    /// The end of the stream was read.
+    pub(super) fn on_end(&self, way: Way) {
+        if self.is_judged(way) && !self.failed.contains(&way) {
+            let (read, written) = (self.read.get(&way), self.written.get(&way));
+            let count = |n: Option<&u64>| n.copied().unwrap_or(0);
+            assert_eq!(count(read), count(written), "{way:?}: the stream ended early");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Two configurations: media, features and bounds as the input says.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use lightwait_core::Config;
+use lightwait_core::config::Limits;
+use lightwait_core::frame::{Capabilities, Medium};
+use lightwait_core::host::address::Cidr;
+use lightwait_core::time::Duration;
+
+use crate::source::Source;
+
+/// The hardware address of an end.
+pub(super) fn mac(side: usize) -> [u8; 6] {
+    [2, 0, 0, 0, 0, side as u8 + 1]
+}
+
+/// Addresses that mean something in this world: the first of each version are the ends' own.
+pub(super) const IPV4: [Ipv4Addr; 8] = [
+    Ipv4Addr::new(10, 0, 0, 1),
+    Ipv4Addr::new(10, 0, 0, 2),
+    Ipv4Addr::new(10, 0, 0, 77),
+    Ipv4Addr::new(10, 1, 0, 5),
+    Ipv4Addr::new(192, 0, 2, 9),
+    Ipv4Addr::new(10, 0, 0, 255),
+    Ipv4Addr::new(224, 0, 0, 1),
+    Ipv4Addr::UNSPECIFIED,
+];
+
+/// As [`IPV4`].
+pub(super) const IPV6: [Ipv6Addr; 8] = [
+    Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1),
+    Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2),
+    Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1),
+    Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2),
+    Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0x77),
+    Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 9),
+    Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1),
+    Ipv6Addr::UNSPECIFIED,
+];
+
+/// One of them.
+pub(super) fn address(source: &mut Source<'_>) -> IpAddr {
+    let n = source.u8();
+    let index = usize::from(n >> 1) % 8;
+    if n & 1 == 0 { IPV4[index].into() } else { IPV6[index].into() }
+}
+
+/// Ports on which something may be.
+pub(super) const PORTS: [u16; 4] = [80, 81, 4000, 0];
+
+/// The two ends' configurations. They share the cable's medium and MTU.
+pub(super) fn configs(source: &mut Source<'_>) -> [Config; 2] {
+    let medium = if source.flag() { Medium::Ethernet } else { Medium::Ip };
+    let mtu = source.pick(&[1500, 1280, 9000, 576]);
+    [config(0, medium, mtu, source), config(1, medium, mtu, source)]
+}
+
+fn config(side: usize, medium: Medium, mtu: u16, source: &mut Source<'_>) -> Config {
+    let (features, sizes) = (source.u8(), source.u8());
+    let has = |bit: u8| features >> bit & 1 == 1;
+    let mut device = Capabilities::plain(medium, mtu);
+    device.checksum = has(0);
+    device.segmentation = if has(0) && has(1) { 65_535 } else { 0 };
+    let mut config = Config::new(device, cidr(IPV4[side].into(), 24), [side as u8 + 1; 32]);
+    config.hardware = mac(side);
+    if mtu >= 1280 {
+        config.addresses.push(cidr(IPV6[side].into(), 64));
+        config.addresses.push(cidr(IPV6[side + 2].into(), 64));
+    }
+    if side == 0 {
+        config.ranges.push(cidr(IPV4[3].into(), 24));
+        config.gateways = vec![IPV4[2].into()];
+    } else {
+        config.gateways = vec![IPV4[0].into(), IPV6[0].into()];
+        config.ephemeral_ports = (2000, 2003);
+    }
+    config.autoconfigure = has(6);
+    let tcp = &mut config.tcp;
+    tcp.timestamps = !has(2);
+    tcp.sack = !has(3);
+    tcp.window_scaling = !has(4);
+    tcp.nagle = !has(5);
+    tcp.quick_acks = sizes & 1;
+    tcp.initial_receive_window_bytes = [65_536, 4096, 1000, 200_000][usize::from(sizes >> 1) % 4];
+    tcp.max_receive_window_bytes = [1 << 20, 8192, 1000, 4 << 20][usize::from(sizes >> 3) % 4];
+    tcp.send_buffer_bytes = [65_536, 5000, 1][usize::from(sizes >> 5) % 3];
+    if sizes & 0x80 != 0 {
+        tcp.time_wait = Duration::from_secs(1);
+    }
+    if has(7) {
+        config.limits = tight();
+    }
+    config
+}
+
+/// Bounds so tight that a short input reaches each of them.
+fn tight() -> Limits {
+    Limits {
+        connections: 5,
+        syn_cache: 2,
+        time_wait: 2,
+        orphans: 2,
+        pages: 12,
+        receive_window_bytes: 24_000,
+        frames_per_turn: 2,
+        replies_per_second: 5,
+        challenge_acks_per_second: 2,
+        neighbours: 2,
+        neighbour_queue: 3,
+        reassemblies: 2,
+        path_mtus: 2,
+    }
+}
+
+fn cidr(address: IpAddr, prefix_len: u8) -> Cidr {
+    Cidr::new(address, prefix_len).expect("the prefixes above are possible")
+}
