@@ -95,8 +95,7 @@ impl TimeWait {
     ) -> Verdict {
         let swap = segment.flags.contains(Flags::ACK)
             && segment.seq == record.rcv_nxt
-            && segment.ack == record.snd_nxt
-            && !record.is_holder;
+            && segment.ack == record.snd_nxt;
         if !swap {
             counters.time_wait_resets_ignored += 1;
             return Verdict::Ignore;

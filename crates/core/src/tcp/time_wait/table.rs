@@ -10,8 +10,8 @@ use alloc::collections::VecDeque;
 use hashbrown::HashTable;
 
 use crate::counters::Counters;
+use crate::tcp::Seq;
 use crate::tcp::connection::{Residue, Tuple};
-use crate::tcp::{Seq, State};
 use crate::time::{Duration, Instant};
 
 /// What is kept of a closed connection.
@@ -27,8 +27,6 @@ pub struct Record {
     pub stamp: Option<u32>,
     /// The window field of our last ACK.
     pub window: u16,
-    /// It holds TIME-WAIT by agreement, and no RST ends it.
-    pub is_holder: bool,
     /// A new handshake is under way on its tuple.
     pub is_marked: bool,
     entered: Instant,
@@ -42,11 +40,6 @@ impl Record {
     /// When it entered, or was last restarted.
     pub fn entered(&self) -> Instant {
         self.entered
-    }
-
-    /// The state it stands for.
-    pub fn state(&self) -> State {
-        State::TimeWait
     }
 }
 
@@ -104,7 +97,6 @@ impl TimeWait {
             rcv_nxt: residue.rcv_nxt,
             stamp: residue.stamp,
             window: residue.window,
-            is_holder: false,
             is_marked: false,
             entered: now,
             expires,
