@@ -214,7 +214,7 @@ impl World {
             |choice: u8| [1, 0, 300, 3600].map(Duration::from_secs)[usize::from(choice) % 4];
         let keepalive = Keepalive {
             idle: seconds(times),
-            interval: seconds(times >> 2).max(Duration::from_millis(10)),
+            interval: seconds(times >> 2).max(Duration::from_secs(1)),
             probes: times >> 6,
         };
         let options = SocketOptions {
