@@ -273,7 +273,7 @@ impl Host {
             }
             Shape::Ended(_) => connection.reset_due = None,
             Shape::Synchronized(_) => {
-                if connection.is_given_up_unreachable(now) {
+                if connection.is_given_up_unreachable(now, cx.config) {
                     connection.abort(crate::Error::HostUnreachable, &mut cx);
                     connection.reset_due = None;
                 } else {

@@ -35,7 +35,7 @@ use crate::tcp::send::sent::SentQueue;
 use crate::tcp::state::StateCell;
 use crate::tcp::timers::{Deadlines, Timer};
 use crate::tcp::{ConnectionInfo, Seq, SocketOptions, State};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// The two ends of a connection, ours first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -399,9 +399,16 @@ impl Connection {
     }
 
     /// There is no way to the peer now. True once that has lasted for the user timeout.
-    pub fn is_given_up_unreachable(&mut self, now: Instant) -> bool {
+    pub fn is_given_up_unreachable(&mut self, now: Instant, config: &TcpConfig) -> bool {
         let since = *self.unreachable_since.get_or_insert(now);
-        now.since(since) >= self.options.user_timeout
+        now.since(since) >= self.patience(config)
+    }
+
+    /// How long to wait for a peer that does not answer: the user's patience; for an orphan not
+    /// more than the host's, so that nobody can keep it for ever.
+    pub fn patience(&self, config: &TcpConfig) -> Duration {
+        let user = self.options.user_timeout;
+        if self.orphan { user.min(config.user_timeout) } else { user }
     }
 
     /// The state.

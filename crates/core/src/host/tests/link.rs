@@ -420,3 +420,24 @@ fn the_hop_limit_and_the_traffic_class_are_what_was_asked_for() {
     let packet = ip::Packet::parse(&syn[14..]).unwrap();
     assert_eq!((packet.hop_limit, packet.traffic_class), (3, 0x28));
 }
+
+#[test]
+fn an_orphan_without_a_way_is_given_up_whatever_its_user_had_asked_for() {
+    let mut cable = Cable::two();
+    cable.hosts[1].listen("0.0.0.0:80".parse().unwrap(), 4).unwrap();
+    let id = cable.connect("10.0.0.2:80");
+    cable.pass(Duration::from_secs(1));
+    let now = cable.now;
+    let mut options = cable.hosts[0].options(id).unwrap();
+    options.user_timeout = Duration::from_secs(1_000_000);
+    cable.hosts[0].set_options(now, id, options).unwrap();
+    // The neighbour falls silent, is forgotten, and only then does the user leave.
+    cable.muted = Some(1);
+    cable.hosts[0].write(now, id, b"hello?").unwrap();
+    cable.pass(Duration::from_secs(1000));
+    assert_eq!(cable.hosts[0].state(id), State::Established);
+    let now = cable.now;
+    cable.hosts[0].close(now, id);
+    cable.pass(Duration::from_secs(400));
+    assert_eq!(cable.hosts[0].connections(), 0);
+}

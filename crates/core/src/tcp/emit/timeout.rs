@@ -4,7 +4,6 @@ use crate::error::Error;
 use crate::tcp::State;
 use crate::tcp::connection::{Connection, Context, Shape, SynReceived, SynSent};
 use crate::tcp::timers::Timer;
-use crate::time::Duration;
 
 impl Connection {
     /// Handles every timer that is due. The connection is dirty afterwards.
@@ -46,7 +45,7 @@ impl Connection {
 
     /// RFC 6298 §5.4–5.7, RFC 9293 §3.8.3.
     fn on_retransmit(&mut self, cx: &mut Context<'_>) {
-        let orphan = self.orphan;
+        let limit = self.patience(cx.config);
         match &mut self.shape {
             Shape::SynSent(SynSent { attempts, .. })
             | Shape::SynReceived(SynReceived { attempts, .. }) => {
@@ -54,7 +53,6 @@ impl Connection {
                 self.syn_due = true;
             }
             Shape::Synchronized(s) if s.send.flight() > 0 => {
-                let limit = give_up_after(self.options.user_timeout, orphan, cx);
                 if cx.now.since(s.send.last_progress) >= limit {
                     cx.counters.connections_timed_out += 1;
                     return self.abort(Error::TimedOut, cx);
@@ -72,8 +70,7 @@ impl Connection {
     /// Nothing is in flight and something waits: the window is closed, or the sender held a small
     /// segment back.
     fn on_persist(&mut self, cx: &mut Context<'_>) {
-        let orphan = self.orphan;
-        let limit = give_up_after(self.options.user_timeout, orphan, cx);
+        let limit = self.patience(cx.config);
         let Shape::Synchronized(s) = &mut self.shape else { return };
         let silent = cx.now.since(s.send.last_progress) >= limit;
         if s.send.window_edge().after(s.send.nxt) && s.send.probes == 0 {
@@ -101,9 +98,4 @@ impl Connection {
         s.keepalive_due = s.send.flight() == 0;
         self.deadlines.set(Timer::KeepAlive, cx.now + keepalive.interval);
     }
-}
-
-/// The user's patience; an orphan has the host's, so that a peer cannot keep it for ever.
-fn give_up_after(user: Duration, orphan: bool, cx: &Context<'_>) -> Duration {
-    if orphan { user.min(cx.config.user_timeout) } else { user }
 }
