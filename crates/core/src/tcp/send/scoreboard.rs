@@ -50,7 +50,9 @@ impl Scoreboard {
         let (start, end) = (block.start, block.end);
         // Offsets from `una`: a block longer than half the space would pass for one behind it.
         let (from, to) = (start.since(una), end.since(una));
-        if from == 0 || from >= to || to > nxt.since(una) {
+        // An ACK of a window probe's byte leaves `una` ahead of `nxt` for a moment.
+        let flight = nxt.distance(una).max(0) as u32;
+        if from == 0 || from >= to || to > flight {
             return 0;
         }
         let first = self.ranges.partition_point(|range| range.1.before(start));
@@ -169,6 +171,7 @@ mod tests {
         ] {
             assert_eq!(board.on_block(bad, una, nxt), 0, "{bad:?}");
         }
+        assert_eq!(board.on_block(block(2100, 2200), nxt + 1, nxt), 0, "a probe is acknowledged");
         assert_eq!(board.on_block(block(1001, 2000), una, nxt), 999);
     }
 
