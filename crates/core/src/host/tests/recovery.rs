@@ -294,3 +294,18 @@ fn with_sack_too_three_duplicates_of_small_segments_start_recovery() {
     peer.say(say);
     assert_eq!(seqs(&mut peer), [1, 401], "the hole, and RFC 6675's rescue of the tail");
 }
+
+#[test]
+fn blocks_beside_the_ack_of_a_zero_window_probe_are_nothing() {
+    let mut peer = with_sack();
+    peer.say(Say::new(A, 1, 1).window(0));
+    peer.write(10);
+    peer.wait(Duration::from_secs(1));
+    // The probe's byte is accepted; what the blocks tell of was never sent.
+    let say = Say::new(A, 1, 2).window(0).sack(&peer, 3, 1000);
+    peer.say(say);
+    assert!(peer.hear().is_empty());
+    peer.say(Say::new(A, 1, 2).window(100));
+    assert_eq!(peer.hear_one().len, 9);
+    assert_eq!(peer.host.info(peer.id()).unwrap().in_flight_bytes, 9);
+}
