@@ -160,10 +160,8 @@ impl SendHalf {
             return 0;
         }
         let una = self.una.max(segment.ack);
-        // The ACK of a zero-window probe lies beyond SND.NXT.
-        let nxt = self.nxt.max(una);
         let blocks = segment.options.sack.iter();
-        blocks.map(|block| self.scoreboard.on_block(block, una, nxt)).sum()
+        blocks.map(|block| self.scoreboard.on_block(block, una, self.nxt)).sum()
     }
 
     /// RFC 5681 §2; with SACK, RFC 6675 §2: it must tell of data newly arrived.
