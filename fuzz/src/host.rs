@@ -10,6 +10,7 @@
 
 mod check;
 mod end;
+mod finish;
 mod forge;
 mod fragments;
 mod ledger;
@@ -44,6 +45,7 @@ pub fn run(input: &[u8], trace: bool) {
             check::bounds(end);
         }
     }
+    world.drain();
     world.finish();
 }
 
@@ -64,12 +66,14 @@ struct World {
     ends: [End; 2],
     cable: VecDeque<Flight>,
     ledger: Ledger,
+    /// Frames may be forged and damaged here.
+    forgeries: bool,
     trace: bool,
 }
 
 impl World {
     fn new(source: &mut Source<'_>, trace: bool) -> World {
-        let configs = setup::configs(source);
+        let (configs, forgeries) = setup::configs(source);
         let medium = configs[0].device.medium;
         let capacity = source.pick(&[64, 1, 3, 16]);
         if trace {
@@ -81,6 +85,7 @@ impl World {
             ends: configs.map(|config| End::new(config, capacity)),
             cable: VecDeque::new(),
             ledger: Ledger::default(),
+            forgeries,
             trace,
         }
     }
@@ -96,6 +101,7 @@ impl World {
         let kind = source.u8();
         let side = usize::from(kind >> 7);
         match kind & 0x7f {
+            75.. if !self.forgeries => self.run_for(source.below(16) + 1),
             0..=7 => self.run_for(source.below(16) + 1),
             8..=11 => self.quiesce(side),
             12..=13 => self.turn(side),
@@ -236,7 +242,8 @@ impl World {
 
     /// A frame is lost, doubled, overtaken, or (and this is not honest) damaged.
     fn disturb(&mut self, source: &mut Source<'_>) {
-        let (what, index) = (source.below(8), source.below(self.cable.len()));
+        let mishaps = if self.forgeries { 8 } else { 6 };
+        let (what, index) = (source.below(mishaps), source.below(self.cable.len()));
         if self.cable.is_empty() {
             return;
         }
@@ -270,31 +277,5 @@ impl World {
                 bytes.truncate(len);
             }
         }
-    }
-
-    // ---- the end
-
-    /// Closes everything, and lets time pass until nothing is left.
-    fn finish(&mut self) {
-        for end in &mut self.ends {
-            end.close_all(self.now);
-        }
-        self.say(format_args!("-- everything is closed"));
-        let until = self.now + check::FINISH_TIME_MAX;
-        for _ in 0..check::FINISH_TURNS_MAX {
-            self.run_for(1);
-            if self.ends.iter().all(check::is_empty) {
-                return;
-            }
-            let at_rest = self.ends.iter().all(|end| check::is_at_rest(end, self.now));
-            if self.cable.is_empty() && at_rest {
-                let next = self.ends.iter().filter_map(|end| end.host.deadline()).min();
-                match next.filter(|next| *next < until) {
-                    Some(next) => self.now = self.now.max(next),
-                    None => break,
-                }
-            }
-        }
-        check::left_over(&self.ends);
     }
 }

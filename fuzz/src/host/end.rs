@@ -63,6 +63,11 @@ impl End {
         self.dead = Some(socket);
     }
 
+    /// The ways of the sockets, from here to the other end.
+    pub(super) fn ways(&self) -> impl Iterator<Item = Way> + '_ {
+        self.sockets.iter().map(|socket| socket.way)
+    }
+
     pub(super) fn close_all(&mut self, now: Instant) {
         for socket in std::mem::take(&mut self.sockets) {
             self.host.close(now, socket.id);
@@ -167,6 +172,22 @@ impl World {
     pub(super) fn read(&mut self, side: usize, source: &mut Source<'_>) {
         let Some(socket) = self.ends[side].socket(source) else { return };
         let (peek, len) = (source.below(8) == 7, source.pick(&[100_000, 1, 100, 5000, 0]));
+        self.read_from(side, socket, peek, len);
+        check::answers(&mut self.ends[side].host, socket.id);
+    }
+
+    /// Reads what every socket has.
+    pub(super) fn read_all(&mut self) {
+        for side in 0..self.ends.len() {
+            for socket in self.ends[side].sockets.clone() {
+                // What ends a connection is told after what it has brought.
+                while self.read_from(side, socket, false, 100_000) > 0 {}
+            }
+        }
+    }
+
+    /// Returns how many bytes there were.
+    fn read_from(&mut self, side: usize, socket: Socket, peek: bool, len: usize) -> usize {
         let mut out = vec![0; len];
         let host = &mut self.ends[side].host;
         let result = match peek {
@@ -180,7 +201,7 @@ impl World {
             Ok(n) => self.ledger.on_read(way, &out[..n], peek),
             Err(error) => self.ledger.on_error(way, error),
         }
-        check::answers(&mut self.ends[side].host, socket.id);
+        result.unwrap_or(0)
     }
 
     pub(super) fn shutdown(&mut self, side: usize, source: &mut Source<'_>) {

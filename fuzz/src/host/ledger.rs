@@ -99,4 +99,28 @@ impl Ledger {
             assert_eq!(count(read), count(written), "{way:?}: the stream ended early");
         }
     }
+
+    /// The ways between two of these whose bytes have not all arrived, though nothing has failed.
+    fn incomplete<'a>(&'a self, ways: &'a [Way]) -> impl Iterator<Item = (Way, u64, u64)> + 'a {
+        let count = |of: &BTreeMap<Way, u64>, way| of.get(&way).copied().unwrap_or(0);
+        let held = ways.iter().copied().filter(|way| ways.contains(&(way.1, way.0)));
+        held.filter(|way| {
+            let failed = self.failed.contains(way) || self.failed.contains(&(way.1, way.0));
+            self.is_judged(*way) && !failed
+        })
+        .map(move |way| (way, count(&self.read, way), count(&self.written, way)))
+        .filter(|(_, read, written)| read < written)
+    }
+
+    /// True if everything written between two of these ways' ends has been read.
+    pub(super) fn is_complete(&self, ways: &[Way]) -> bool {
+        self.incomplete(ways).next().is_none()
+    }
+
+    /// As [`Ledger::is_complete`], or else.
+    pub(super) fn assert_complete(&self, ways: &[Way]) {
+        if let Some((way, read, written)) = self.incomplete(ways).next() {
+            panic!("{way:?}: {written} bytes written, {read} read, and nothing moves any more");
+        }
+    }
 }

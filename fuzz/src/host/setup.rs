@@ -49,11 +49,13 @@ pub(super) fn address(source: &mut Source<'_>) -> IpAddr {
 /// Ports on which something may be.
 pub(super) const PORTS: [u16; 4] = [80, 81, 4000, 0];
 
-/// The two ends' configurations. They share the cable's medium and MTU.
-pub(super) fn configs(source: &mut Source<'_>) -> [Config; 2] {
-    let medium = if source.flag() { Medium::Ethernet } else { Medium::Ip };
+/// The two ends' configurations, which share the cable's medium and MTU; and whether frames may be
+/// forged and damaged.
+pub(super) fn configs(source: &mut Source<'_>) -> ([Config; 2], bool) {
+    let world = source.u8();
+    let medium = if world & 1 == 1 { Medium::Ethernet } else { Medium::Ip };
     let mtu = source.pick(&[1500, 1280, 9000, 576]);
-    [config(0, medium, mtu, source), config(1, medium, mtu, source)]
+    ([config(0, medium, mtu, source), config(1, medium, mtu, source)], world & 0x80 == 0)
 }
 
 fn config(side: usize, medium: Medium, mtu: u16, source: &mut Source<'_>) -> Config {
