@@ -1,0 +1,3 @@
+//! The engine in virtual time, behind the interface that packetdrill has for user-level stacks.
+
+pub mod interface;
