@@ -1,11 +1,17 @@
 //! Every knob of a host: its default, its unit, and where the default comes from.
 
+mod knob;
+
+pub use knob::KnobError;
+
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use crate::frame::Capabilities;
 use crate::host::address::Cidr;
+use crate::tcp::recv::window::RecvWindow;
 use crate::time::Duration;
+use crate::wire::options::Layout;
 
 /// The configuration of one host (one shard has one).
 #[derive(Clone, Debug)]
@@ -84,10 +90,41 @@ pub struct TcpConfig {
     pub initial_receive_window_bytes: u32,
     /// Largest receive window right-sizing may grow to, in bytes; decides the scale at the SYN.
     pub max_receive_window_bytes: u32,
+    /// Our shift count (RFC 7323 §2.2); `None`: the smallest that expresses the largest window.
+    pub window_shift: Option<u8>,
+    /// The order of the options on our SYNs.
+    pub syn_layout: Layout,
+    /// When a segment carries PSH.
+    pub push: Push,
+    /// RST is believed anywhere in the window, as RFC 793 had it, and not only at RCV.NXT
+    /// (RFC 5961 §3.2). Off; to compare with stacks that do so.
+    pub insecure_rst: bool,
+    /// SYN inside the window resets the connection, as RFC 793 had it, and is not only challenged
+    /// (RFC 5961 §4.2). Off; to compare with stacks that do so.
+    pub insecure_syn: bool,
     /// MSS announced at most, in bytes; 0: whatever the device's MTU gives.
     pub mss_max: u16,
     /// Least MSS accepted from a peer, in bytes: a smaller announcement is raised to it.
     pub mss_min: u16,
+}
+
+/// When a segment with text carries PSH (RFC 9293 §3.9.1.2: a matter of implementation where there
+/// is no PUSH call).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Push {
+    /// It empties the send buffer (RFC 9293 MUST-61).
+    #[default]
+    Emptied,
+    /// It empties the send buffer, or is the last that the windows allow for now.
+    Burst,
+}
+
+impl TcpConfig {
+    /// Our shift count (RFC 7323 §2.2).
+    pub fn shift(&self) -> u8 {
+        let smallest = || RecvWindow::scale_for(self.max_receive_window_bytes);
+        self.window_shift.map_or_else(smallest, |shift| shift.min(14))
+    }
 }
 
 /// Bounds: nothing grows past them; reaching one is counted.
@@ -145,6 +182,11 @@ impl Default for TcpConfig {
             send_buffer_bytes: 1 << 20,
             initial_receive_window_bytes: 64 << 10,
             max_receive_window_bytes: 4 << 20,
+            window_shift: None,
+            syn_layout: Layout::default(),
+            push: Push::default(),
+            insecure_rst: false,
+            insecure_syn: false,
             mss_max: 0,
             mss_min: 88,
         }

@@ -18,7 +18,9 @@ pub use connection::{Connection, Tuple};
 pub use seq::Seq;
 pub use state::State;
 
+use crate::config::TcpConfig;
 use crate::time::Duration;
+use send::recovery::Mode;
 
 /// What a socket can be asked to do differently; each connection starts with its host's defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +40,34 @@ pub struct SocketOptions {
     pub traffic_class: u8,
     /// Send buffer, in bytes.
     pub send_buffer_bytes: u32,
+    /// Receive window, in bytes, fixed: no right-sizing. `None`: as the host's configuration says.
+    pub receive_buffer_bytes: Option<u32>,
+    /// MSS announced, and payload and options sent in a segment, at most; 0: as the path and the
+    /// peer allow. Counts when the connection opens.
+    pub mss_max: u16,
+    /// How long an orphan waits for the peer's FIN in FIN-WAIT-2.
+    pub fin_wait_2_timeout: Duration,
+    /// Packets must not be fragmented on the way, so that the path's MTU is learnt (RFC 1191).
+    pub path_mtu_discovery: bool,
+}
+
+impl SocketOptions {
+    /// The defaults of a host with `config`.
+    pub fn new(config: &TcpConfig) -> Self {
+        SocketOptions {
+            nodelay: !config.nagle,
+            cork: false,
+            keepalive: None,
+            user_timeout: config.user_timeout,
+            linger: None,
+            traffic_class: 0,
+            send_buffer_bytes: config.send_buffer_bytes,
+            receive_buffer_bytes: None,
+            mss_max: 0,
+            fin_wait_2_timeout: config.fin_wait_2_timeout,
+            path_mtu_discovery: true,
+        }
+    }
 }
 
 /// When to probe an idle connection (RFC 1122 §4.2.3.6).
@@ -66,8 +96,22 @@ pub struct ConnectionInfo {
     pub rttvar: Duration,
     /// Retransmission timeout in force, back-off included.
     pub rto: Duration,
+    /// The latest round-trip sample; zero before the first.
+    pub latest_rtt: Duration,
+    /// Retransmission timeouts in a row, or zero-window probes.
+    pub backoff: u8,
     /// Sent and not acknowledged, bytes.
     pub in_flight_bytes: u32,
+    /// Of those, what the peer holds out of order (RFC 2018), bytes.
+    pub sacked_bytes: u32,
+    /// Of those, what is held lost and was not sent again yet, bytes.
+    pub lost_bytes: u32,
+    /// Of those, what was sent again in this recovery, bytes.
+    pub resent_bytes: u32,
+    /// Why segments are being sent again.
+    pub recovery: Mode,
+    /// Duplicate ACKs in a row.
+    pub duplicate_acks: u32,
     /// Segments retransmitted since the connection began.
     pub retransmits: u64,
     /// Retransmission timeouts since the connection began.
@@ -76,8 +120,20 @@ pub struct ConnectionInfo {
     pub send_buffered_bytes: u32,
     /// In the receive buffer in order, bytes.
     pub receive_buffered_bytes: u32,
-    /// Largest segment we send, bytes of payload.
+    /// In the send buffer and never sent, bytes.
+    pub unsent_bytes: u32,
+    /// Largest segment we send, bytes of payload and options.
     pub mss_bytes: u16,
+    /// The MSS that we announced, bytes.
+    pub announced_mss_bytes: u16,
+    /// The largest segment seen from the peer, bytes of payload; 0 before the first.
+    pub peer_segment_bytes: u16,
+    /// Both ends use timestamps.
+    pub timestamps: bool,
+    /// Both ends use SACK.
+    pub sack: bool,
+    /// Shift counts, the peer's and ours; 0 without scaling.
+    pub shifts: (u8, u8),
     /// Window the peer offers, bytes.
     pub peer_window_bytes: u32,
     /// Window we offer, bytes.
@@ -94,12 +150,25 @@ impl ConnectionInfo {
             srtt: Duration::ZERO,
             rttvar: Duration::ZERO,
             rto: Duration::ZERO,
+            latest_rtt: Duration::ZERO,
+            backoff: 0,
             in_flight_bytes: 0,
+            sacked_bytes: 0,
+            lost_bytes: 0,
+            resent_bytes: 0,
+            recovery: Mode::Open,
+            duplicate_acks: 0,
             retransmits: 0,
             timeouts: 0,
             send_buffered_bytes: 0,
             receive_buffered_bytes: 0,
+            unsent_bytes: 0,
             mss_bytes: 0,
+            announced_mss_bytes: 0,
+            peer_segment_bytes: 0,
+            timestamps: false,
+            sack: false,
+            shifts: (0, 0),
             peer_window_bytes: 0,
             receive_window_bytes: 0,
         }

@@ -8,7 +8,7 @@ use super::syn_cookie::CookieFacts;
 use super::tcp_input::{Incoming, bare_header};
 use crate::event::ListenerId;
 use crate::tcp::connection::SynReceived;
-use crate::tcp::{Seq, Tuple};
+use crate::tcp::{Seq, SocketOptions, Tuple};
 use crate::time::{Duration, Instant};
 use crate::wire::options::{Options, Timestamps, mss_for_mtu};
 use crate::wire::tcp::{Flags, Header};
@@ -29,12 +29,10 @@ impl Host {
     }
 
     /// The MSS for our SYNs (RFC 9293 §3.7.1, RFC 6691): by the device's MTU, or less by choice.
-    pub(super) fn announced_mss(&self, ipv6: bool) -> u16 {
+    pub(super) fn announced_mss(&self, ipv6: bool, options: &SocketOptions) -> u16 {
         let by_device = mss_for_mtu(self.config.device.mtu, ipv6);
-        match self.shared.tcp.mss_max {
-            0 => by_device,
-            limit => by_device.min(limit),
-        }
+        let limits = [self.shared.tcp.mss_max, options.mss_max];
+        limits.into_iter().filter(|limit| *limit > 0).fold(by_device, u16::min)
     }
 
     pub(super) fn may_answer_stranger(&mut self, now: Instant) -> bool {
@@ -90,8 +88,13 @@ impl Host {
     // ---- SYN cookies
 
     /// Answers a SYN without remembering it (RFC 4987 §3.6).
-    pub(super) fn send_cookie(&mut self, now: Instant, incoming: &Incoming<'_>) {
-        let received = self.negotiate(incoming, Seq(0));
+    pub(super) fn send_cookie(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        options: &SocketOptions,
+    ) {
+        let received = self.negotiate(incoming, Seq(0), options);
         let facts = CookieFacts {
             mss: received.peer_mss,
             window_scale: received.peer_scale,
@@ -107,7 +110,7 @@ impl Host {
             peer_scale: carried.window_scale,
             sack: carried.sack,
             stamp: received.stamp.filter(|_| carried.timestamps),
-            offer: self.cookie_offer(),
+            offer: self.initial_window(options).min(65_535) as u16,
             ..received
         };
         let clock = crate::tcp::connection::stamp_at(now, syn.stamp_offset);
@@ -134,12 +137,14 @@ impl Host {
             self.shared.counters.cookies_rejected += 1;
             return false;
         };
+        let options = self.listener_options(listener);
         let syn = SynReceived {
             iss,
             irs,
             peer_mss: facts.mss.max(self.shared.tcp.mss_min),
-            mss: self.announced_mss(tuple.remote.is_ipv6()),
-            offer: self.cookie_offer(),
+            mss: self.announced_mss(tuple.remote.is_ipv6(), &options),
+            // The same as beside the cookie, whatever the budget does.
+            offer: self.initial_window(&options).min(65_535) as u16,
             peer_scale: facts.window_scale,
             sack: facts.sack,
             stamp: segment.options.timestamps.filter(|_| facts.timestamps).map(|s| s.value),
@@ -157,9 +162,10 @@ impl Host {
             window: syn.offer,
             options: Options {
                 mss: Some(syn.mss),
-                window_scale: syn.peer_scale.map(|_| self.our_scale()),
+                window_scale: syn.peer_scale.map(|_| self.shared.tcp.shift()),
                 sack_permitted: syn.sack,
                 timestamps: syn.stamp.map(|echo| Timestamps { value: stamp, echo }),
+                layout: self.shared.tcp.syn_layout,
                 ..Options::default()
             },
             ..bare_header(tuple, syn.iss, syn.irs + 1, Flags::SYN | Flags::ACK)
@@ -173,21 +179,20 @@ impl Host {
     }
 
     /// The window for our SYNs: what a connection starts with, within the budget.
-    pub(super) fn syn_offer(&self) -> u16 {
-        let config = &self.shared.tcp;
-        let wanted = config.initial_receive_window_bytes.min(config.max_receive_window_bytes);
-        self.shared.budget.offer(wanted)
+    pub(super) fn syn_offer(&self, options: &SocketOptions) -> u16 {
+        self.shared.budget.offer(self.initial_window(options))
     }
 
-    /// The window beside a cookie: the same when it comes back, whatever the budget does.
-    fn cookie_offer(&self) -> u16 {
+    /// Bytes that a connection would start with.
+    fn initial_window(&self, options: &SocketOptions) -> u32 {
         let config = &self.shared.tcp;
-        let wanted = config.initial_receive_window_bytes.min(config.max_receive_window_bytes);
-        wanted.min(65_535) as u16
+        let usual = config.initial_receive_window_bytes.min(config.max_receive_window_bytes);
+        options.receive_buffer_bytes.unwrap_or(usual)
     }
 
-    fn our_scale(&self) -> u8 {
-        let largest = self.shared.tcp.max_receive_window_bytes;
-        crate::tcp::recv::window::RecvWindow::scale_for(largest)
+    /// What connections of `listener` start with.
+    pub(super) fn listener_options(&self, listener: ListenerId) -> SocketOptions {
+        let listener = self.listeners.get(listener);
+        listener.map_or_else(|| self.default_options(), |listener| listener.options)
     }
 }

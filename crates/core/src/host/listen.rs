@@ -6,6 +6,7 @@ use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::slab::Slab;
 use crate::event::ListenerId;
+use crate::tcp::SocketOptions;
 
 /// One listener.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub struct Listener {
     pub local: SocketAddr,
     /// Established connections not yet accepted: the most there may be.
     pub backlog: usize,
+    /// What its connections start with.
+    pub options: SocketOptions,
     /// Slots of established connections not yet accepted, oldest first.
     pub queue: VecDeque<u32>,
 }
@@ -44,13 +47,18 @@ pub struct Listeners {
 
 impl Listeners {
     /// Adds a listener; `None` if another has exactly that address and port.
-    pub fn insert(&mut self, local: SocketAddr, backlog: usize) -> Option<ListenerId> {
+    pub fn insert(
+        &mut self,
+        local: SocketAddr,
+        backlog: usize,
+        options: SocketOptions,
+    ) -> Option<ListenerId> {
         if self.on_port(local.port()).any(|(_, listener)| listener.local == local) {
             return None;
         }
         let queue = VecDeque::new();
         let (index, generation) =
-            self.slots.insert(Listener { local, backlog: backlog.max(1), queue });
+            self.slots.insert(Listener { local, backlog: backlog.max(1), options, queue });
         self.by_port.entry(local.port()).or_default().push(index);
         Some(ListenerId { index, generation })
     }
@@ -63,6 +71,11 @@ impl Listeners {
     /// True if some listener has `port`.
     pub fn has_port(&self, port: u16) -> bool {
         self.by_port.contains_key(&port)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Listener> {
+        self.slots.iter().map(|(_, listener)| listener)
     }
 
     /// The listener for a SYN to `address` and `port`: the exact address before any.
@@ -107,6 +120,11 @@ impl Listeners {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::TcpConfig;
+
+    fn options() -> SocketOptions {
+        SocketOptions::new(&TcpConfig::default())
+    }
 
     fn at(text: &str) -> SocketAddr {
         text.parse().unwrap()
@@ -115,9 +133,9 @@ mod tests {
     #[test]
     fn the_exact_address_comes_before_any() {
         let mut listeners = Listeners::default();
-        let any = listeners.insert(at("0.0.0.0:80"), 1).unwrap();
-        let both = listeners.insert(at("[::]:80"), 1).unwrap();
-        let exact = listeners.insert(at("10.0.0.1:80"), 1).unwrap();
+        let any = listeners.insert(at("0.0.0.0:80"), 1, options()).unwrap();
+        let both = listeners.insert(at("[::]:80"), 1, options()).unwrap();
+        let exact = listeners.insert(at("10.0.0.1:80"), 1, options()).unwrap();
         let find = |ip: &str, port| listeners.find(ip.parse().unwrap(), port);
         assert_eq!(find("10.0.0.1", 80), Some(exact));
         assert_eq!(find("10.0.0.2", 80), Some(any));
@@ -128,11 +146,11 @@ mod tests {
     #[test]
     fn an_address_is_taken_once_and_free_when_its_listener_is_gone() {
         let mut listeners = Listeners::default();
-        let id = listeners.insert(at("0.0.0.0:80"), 1).unwrap();
-        assert!(listeners.insert(at("0.0.0.0:80"), 1).is_none());
+        let id = listeners.insert(at("0.0.0.0:80"), 1, options()).unwrap();
+        assert!(listeners.insert(at("0.0.0.0:80"), 1, options()).is_none());
         assert!(listeners.remove(id).is_some());
         assert!(listeners.remove(id).is_none());
-        assert!(listeners.insert(at("0.0.0.0:80"), 1).is_some());
+        assert!(listeners.insert(at("0.0.0.0:80"), 1, options()).is_some());
         assert!(listeners.get(id).is_none(), "the old name is dead");
     }
 }

@@ -134,9 +134,13 @@ impl Host {
             self.rearm(index);
             return self.retire(index);
         }
-        let (tuple, class) = (slot.connection.tuple, slot.connection.options.traffic_class);
+        let (tuple, options) = (slot.connection.tuple, slot.connection.options);
+        let class = options.traffic_class;
         let flushed = match self.way(now, tuple.local, tuple.remote, class) {
-            Way::Open { path, local } => self.flush_on(now, index, path, local, outbox),
+            Way::Open { mut path, local } => {
+                path.dont_fragment &= options.path_mtu_discovery;
+                self.flush_on(now, index, path, local, outbox)
+            }
             Way::Waiting(next_hop) => return self.stall(now, next_hop, index),
             Way::Direct | Way::Closed => return self.on_unreachable(now, index),
         };

@@ -19,6 +19,16 @@ impl Host {
     /// Listens on `local`; the unspecified address stands for all of ours of its version (`[::]`
     /// for both versions). Port 0 picks one. `backlog`: connections that may wait for `accept`.
     pub fn listen(&mut self, local: SocketAddr, backlog: usize) -> Result<ListenerId, Error> {
+        self.listen_with(local, backlog, self.default_options())
+    }
+
+    /// As [`Host::listen`]; the connections that it accepts start with `options`.
+    pub fn listen_with(
+        &mut self,
+        local: SocketAddr,
+        backlog: usize,
+        options: SocketOptions,
+    ) -> Result<ListenerId, Error> {
         if !local.ip().is_unspecified() && !self.is_ours(local.ip()) {
             return Err(Error::AddressNotAvailable);
         }
@@ -27,7 +37,7 @@ impl Host {
             port => port,
         };
         let local = SocketAddr::new(local.ip(), port);
-        self.listeners.insert(local, backlog).ok_or(Error::AddressInUse)
+        self.listeners.insert(local, backlog, options).ok_or(Error::AddressInUse)
     }
 
     fn free_listening_port(&mut self) -> Result<u16, Error> {
@@ -43,6 +53,17 @@ impl Host {
     pub fn listener_address(&self, id: ListenerId) -> Result<SocketAddr, Error> {
         let listener = self.listeners.get(id).ok_or(Error::InvalidInput("no such listener"))?;
         Ok(listener.local)
+    }
+
+    /// Changes what connections that are accepted from now on start with.
+    pub fn set_listener_options(
+        &mut self,
+        id: ListenerId,
+        options: SocketOptions,
+    ) -> Result<(), Error> {
+        let listener = self.listeners.get_mut(id).ok_or(Error::InvalidInput("no such listener"))?;
+        listener.options = options;
+        Ok(())
     }
 
     /// The oldest established connection not yet accepted, or [`Error::WouldBlock`].
@@ -85,6 +106,17 @@ impl Host {
         local: SocketAddr,
         remote: SocketAddr,
     ) -> Result<ConnectionId, Error> {
+        self.connect_with(now, local, remote, self.default_options())
+    }
+
+    /// As [`Host::connect`], with `options` in force from the SYN on.
+    pub fn connect_with(
+        &mut self,
+        now: Instant,
+        local: SocketAddr,
+        remote: SocketAddr,
+        options: SocketOptions,
+    ) -> Result<ConnectionId, Error> {
         if remote.port() == 0 || remote.ip().is_unspecified() || remote.ip().is_multicast() {
             return Err(Error::InvalidInput("the remote address names no host and port"));
         }
@@ -104,10 +136,9 @@ impl Host {
             stamp_offset: self.stamp_offset(&tuple),
             sent_at: now,
             attempts: 0,
-            mss: self.announced_mss(tuple.remote.is_ipv6()),
-            offer: self.syn_offer(),
+            mss: self.announced_mss(tuple.remote.is_ipv6(), &options),
+            offer: self.syn_offer(&options),
         };
-        let options = self.default_options();
         let connection = Connection::open(tuple, hash, options, syn, &self.shared.tcp, now);
         let id = self.add_connection(connection);
         self.shared.counters.active_opens += 1;
@@ -355,7 +386,7 @@ impl Host {
                 connection.deadlines.set(Timer::Lifetime, now + limit);
             }
             if connection.state() == State::FinWait2 {
-                let limit = cx.config.fin_wait_2_timeout;
+                let limit = connection.options.fin_wait_2_timeout;
                 connection.deadlines.set(Timer::FinWait2, now + limit);
             }
         }
@@ -430,14 +461,52 @@ impl Host {
         id: ConnectionId,
         options: SocketOptions,
     ) -> Result<(), Error> {
-        let (slot, _) = self.slot_and_shared(id)?;
-        let keepalive_changed = slot.connection.options.keepalive != options.keepalive;
-        slot.connection.options = options;
+        let (slot, shared) = self.slot_and_shared(id)?;
+        let before = core::mem::replace(&mut slot.connection.options, options);
+        let keepalive_changed = before.keepalive != options.keepalive;
+        if let Some(bytes) = options.receive_buffer_bytes
+            && before.receive_buffer_bytes != Some(bytes)
+            && let Some(s) = slot.connection.synchronized_mut()
+        {
+            s.recv.window.fix(bytes, s.recv.nxt, &mut shared.budget);
+        }
         if keepalive_changed && slot.connection.synchronized().is_some() {
             slot.connection.start_keepalive(now);
         }
         self.settle(now, id.index);
         Ok(())
+    }
+
+    /// Acknowledges the next segments at once, and what is owed now (`on`), or delays from here on,
+    /// as if the connection's start were over.
+    pub fn set_quick_ack(&mut self, now: Instant, id: ConnectionId, on: bool) -> Result<(), Error> {
+        let (slot, shared) = self.slot_and_shared(id)?;
+        let quick = if on { shared.tcp.quick_acks.max(1) } else { 0 };
+        if let Some(s) = slot.connection.synchronized_mut() {
+            s.recv.ack.set_quick(quick);
+        }
+        self.settle(now, id.index);
+        Ok(())
+    }
+
+    /// Every listener, half-open handshake, connection (closing ones without a user as well) and
+    /// TIME-WAIT record: our end, the peer's, the state.
+    pub fn sockets(&self) -> impl Iterator<Item = (SocketAddr, Option<SocketAddr>, State)> {
+        let ends = |tuple: &Tuple| (tuple.local(), Some(tuple.remote()));
+        let listeners = self.listeners.iter().map(|l| (l.local, None, State::Listen));
+        let half_open = self.syn_cache.iter().map(move |entry| {
+            let (local, remote) = ends(&entry.tuple);
+            (local, remote, State::SynReceived)
+        });
+        let live = self.slots.iter().filter(|(_, slot)| slot.listed).map(move |(_, slot)| {
+            let (local, remote) = ends(&slot.connection.tuple);
+            (local, remote, slot.connection.state())
+        });
+        let ended = self.time_wait.iter().map(move |record| {
+            let (local, remote) = ends(&record.tuple);
+            (local, remote, State::TimeWait)
+        });
+        listeners.chain(half_open).chain(live).chain(ended)
     }
 
     /// What the connection says about itself.
@@ -446,17 +515,8 @@ impl Host {
     }
 
     /// The options that a new connection starts with.
-    pub(super) fn default_options(&self) -> SocketOptions {
-        let config = &self.shared.tcp;
-        SocketOptions {
-            nodelay: !config.nagle,
-            cork: false,
-            keepalive: None,
-            user_timeout: config.user_timeout,
-            linger: None,
-            traffic_class: 0,
-            send_buffer_bytes: config.send_buffer_bytes,
-        }
+    pub fn default_options(&self) -> SocketOptions {
+        SocketOptions::new(&self.shared.tcp)
     }
 
     fn slot(&self, id: ConnectionId) -> Result<&super::Slot, Error> {

@@ -104,6 +104,11 @@ impl SynCache {
         self.index.find(hash, is_it).copied()
     }
 
+    /// All entries.
+    pub fn iter(&self) -> impl Iterator<Item = &HalfOpen> {
+        self.entries.iter().map(|(_, entry)| entry)
+    }
+
     /// The entry in `slot`.
     pub fn get(&self, slot: u32) -> Option<&HalfOpen> {
         self.entries.get(slot)

@@ -9,7 +9,7 @@ use crate::frame::{RxChecksum, RxFrame};
 use crate::tcp::arrive::syn_sent::peer_mss;
 use crate::tcp::connection::{Residue, SynReceived, stamp_at};
 use crate::tcp::time_wait::{Record, Verdict};
-use crate::tcp::{Connection, Seq, Tuple};
+use crate::tcp::{Connection, Seq, SocketOptions, Tuple};
 use crate::time::Instant;
 use crate::wire::ip;
 use crate::wire::options::{Options, Timestamps};
@@ -108,16 +108,17 @@ impl Host {
         isn_floor: Option<Seq>,
     ) {
         let (hash, tuple) = (incoming.hash, incoming.tuple);
+        let options = self.listener_options(listener);
         if self.syn_cache.is_full() {
             match isn_floor {
-                None => self.send_cookie(now, incoming),
+                None => self.send_cookie(now, incoming, &options),
                 Some(_) => self.forget_reopening(hash, &tuple),
             }
             return;
         }
         let isn = self.isn(now, &tuple);
         let iss = isn_floor.map_or(isn, |floor| isn.max(floor));
-        let syn = self.negotiate(incoming, iss);
+        let syn = self.negotiate(incoming, iss, &options);
         let name = (listener.index, listener.generation);
         let initial_rto = self.shared.tcp.initial_rto;
         self.syn_cache.insert((tuple, hash), syn, name, now, initial_rto);
@@ -126,7 +127,12 @@ impl Host {
         self.reply_syn_ack(now, &tuple, &syn);
     }
 
-    pub(super) fn negotiate(&self, incoming: &Incoming<'_>, iss: Seq) -> SynReceived {
+    pub(super) fn negotiate(
+        &self,
+        incoming: &Incoming<'_>,
+        iss: Seq,
+        wanted: &SocketOptions,
+    ) -> SynReceived {
         let (segment, config) = (&incoming.segment, &self.shared.tcp);
         let options = &segment.options;
         let ipv6 = incoming.tuple.remote.is_ipv6();
@@ -134,8 +140,8 @@ impl Host {
             iss,
             irs: segment.seq,
             peer_mss: peer_mss(options, ipv6, config.mss_min),
-            mss: self.announced_mss(ipv6),
-            offer: self.syn_offer(),
+            mss: self.announced_mss(ipv6, wanted),
+            offer: self.syn_offer(wanted),
             peer_scale: options.window_scale.filter(|_| config.window_scaling).map(|s| s.min(14)),
             sack: config.sack && options.sack_permitted,
             stamp: options.timestamps.filter(|_| config.timestamps).map(|stamps| stamps.value),
@@ -251,10 +257,10 @@ impl Host {
         }
         let segment = &incoming.segment;
         let (tuple, hash) = (incoming.tuple, incoming.hash);
-        let options = self.default_options();
+        let options = self.listener_options(listener);
         let window = u32::from(segment.window) << syn.peer_scale.unwrap_or(0);
         let mut cx = self.shared.context(now);
-        let mut synchronized = syn.synchronize(&mut cx, window, segment.seq, segment.ack);
+        let mut synchronized = syn.synchronize(&mut cx, &options, window, segment.seq, segment.ack);
         if syn.attempts == 1 && now > answered {
             synchronized.send.rtt.on_sample(now.since(answered), 1);
         }

@@ -2,6 +2,7 @@
 
 mod closing;
 mod link;
+mod options;
 mod pair;
 mod peer;
 mod recovery;

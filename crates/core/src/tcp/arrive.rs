@@ -181,12 +181,12 @@ impl Connection {
     }
 
     /// Second step, as RFC 5961 §3.2 has it: exactly at RCV.NXT it resets; elsewhere in the window
-    /// it is challenged.
+    /// it is challenged (`insecure_rst`: it resets, as RFC 793 had it).
     fn check_reset(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>) -> Step {
         if !segment.flags.contains(Flags::RST) {
             return Continue(());
         }
-        if segment.seq != self.parts().recv.nxt {
+        if segment.seq != self.parts().recv.nxt && !cx.config.insecure_rst {
             cx.counters.challenged_resets += 1;
             self.challenge(cx);
             return Break(());
@@ -200,10 +200,15 @@ impl Connection {
         Break(())
     }
 
-    /// Fourth step, as RFC 5961 §4.2 has it: a SYN is challenged wherever it lies.
+    /// Fourth step, as RFC 5961 §4.2 has it: a SYN is challenged wherever it lies (`insecure_syn`:
+    /// it resets the connection, as RFC 793 had it).
     fn check_syn(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>) -> Step {
         if !segment.flags.contains(Flags::SYN) {
             return Continue(());
+        }
+        if cx.config.insecure_syn {
+            self.abort(Error::ConnectionReset, cx);
+            return Break(());
         }
         cx.counters.challenged_syns += 1;
         self.challenge(cx);
@@ -275,7 +280,7 @@ impl Connection {
             State::FinWait1 => {
                 self.state.transition(State::FinWait2);
                 if self.orphan {
-                    self.deadlines.set(Timer::FinWait2, cx.now + cx.config.fin_wait_2_timeout);
+                    self.deadlines.set(Timer::FinWait2, cx.now + self.options.fin_wait_2_timeout);
                 }
                 Continue(())
             }

@@ -250,6 +250,7 @@ impl SynReceived {
     pub fn synchronize(
         &self,
         cx: &mut Context<'_>,
+        options: &SocketOptions,
         window: u32,
         segment_seq: Seq,
         segment_ack: Seq,
@@ -260,8 +261,8 @@ impl SynReceived {
             recent_at: cx.now,
         });
         Synchronized {
-            send: self.send_half(cx, window, segment_seq, segment_ack),
-            recv: self.recv_half(cx),
+            send: self.send_half(cx, options, window, (segment_seq, segment_ack)),
+            recv: self.recv_half(cx, options),
             stamps,
             keepalive_probes: 0,
             last_heard: cx.now,
@@ -271,8 +272,15 @@ impl SynReceived {
         }
     }
 
-    fn send_half(&self, cx: &Context<'_>, window: u32, wl1: Seq, wl2: Seq) -> SendHalf {
-        let mss = self.peer_mss;
+    fn send_half(
+        &self,
+        cx: &Context<'_>,
+        options: &SocketOptions,
+        window: u32,
+        (wl1, wl2): (Seq, Seq),
+    ) -> SendHalf {
+        let chosen = if options.mss_max > 0 { options.mss_max } else { u16::MAX };
+        let mss = self.peer_mss.min(chosen);
         let next = self.iss + 1;
         let mut congestion = Congestion::new(cx.config, mss.into());
         let mut rtt = Rtt::new(cx.config);
@@ -309,14 +317,15 @@ impl SynReceived {
         }
     }
 
-    fn recv_half(&self, cx: &mut Context<'_>) -> RecvHalf {
+    fn recv_half(&self, cx: &mut Context<'_>, options: &SocketOptions) -> RecvHalf {
         let next = self.irs + 1;
         let config = cx.config;
         let scaled = self.peer_scale.is_some();
-        let largest = config.max_receive_window_bytes;
+        let largest = options.receive_buffer_bytes.unwrap_or(config.max_receive_window_bytes);
         let size_max = if scaled { largest } else { largest.min(65_535) };
-        let scale = if scaled { RecvWindow::scale_for(largest) } else { 0 };
-        let sizes = (config.initial_receive_window_bytes.min(size_max), size_max);
+        let scale = if scaled { config.shift() } else { 0 };
+        let first = options.receive_buffer_bytes.unwrap_or(config.initial_receive_window_bytes);
+        let sizes = (first.min(size_max), size_max);
         RecvHalf {
             nxt: next,
             buffer: RecvBuffer::default(),
@@ -531,12 +540,25 @@ impl Connection {
         info.srtt = send.rtt.srtt();
         info.rttvar = send.rtt.rttvar();
         info.rto = send.rtt.rto(config);
+        info.latest_rtt = send.rtt.latest();
+        info.backoff = send.rtt.backoff().max(send.probes);
         info.in_flight_bytes = send.flight();
+        info.sacked_bytes = send.scoreboard.sacked_bytes();
+        (info.lost_bytes, info.resent_bytes) =
+            send.recovery.lost_and_resent(&send.scoreboard, send.una, send.nxt);
+        info.recovery = send.recovery.mode;
+        info.duplicate_acks = send.dup_acks;
         info.retransmits = send.retransmits;
         info.timeouts = send.timeouts;
         info.send_buffered_bytes = send.buffer.len() as u32;
         info.receive_buffered_bytes = recv.buffer.len() as u32;
+        info.unsent_bytes = send.data_end().distance(send.nxt).max(0) as u32;
         info.mss_bytes = send.mss;
+        info.announced_mss_bytes = recv.mss;
+        info.peer_segment_bytes = recv.ack.full_bytes();
+        info.timestamps = s.stamps.is_some();
+        info.sack = send.sack;
+        info.shifts = (send.scale, recv.window.scale());
         info.peer_window_bytes = send.window;
         info.receive_window_bytes = recv.offered();
         info

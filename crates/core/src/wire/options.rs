@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   on a SYN    mss 4 │ sack permitted 2, timestamps 10 │ nop, scale 3 │ experimental ≤ 20
+//!            or mss 4 │ nop, scale 3 │ sack permitted 2, timestamps 10 │ …  (Layout::ScaleFirst)
 //!   later       nop nop timestamps 12 │ experimental │ nop nop sack 4 + 8·n
 //! ```
 //!
@@ -49,6 +50,19 @@ pub struct Options {
     pub sack: SackBlocks,
     /// Options of kinds 253 and 254.
     pub experimental: Experimental,
+    /// In which order a SYN's options are written; of parsed ones always the default.
+    pub layout: Layout,
+}
+
+/// The order of a SYN's options, which no RFC prescribes; some middleboxes and some test suites
+/// know a sender by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Layout {
+    /// MSS, SACK permitted, timestamps, window scale: as Linux.
+    #[default]
+    ScaleLast,
+    /// MSS, window scale, SACK permitted, timestamps, filled up at the end: as the BSDs.
+    ScaleFirst,
 }
 
 /// TSval and TSecr.
@@ -142,24 +156,48 @@ impl Options {
             out.extend_from_slice(&[kind::MSS, 4]);
             out.extend_from_slice(&mss.to_be_bytes());
         }
-        if self.sack_permitted || self.timestamps.is_some() {
-            let permitted = [kind::SACK_PERMITTED, 2];
-            let filler = [kind::NOP, kind::NOP];
-            if self.timestamps.is_none() {
-                out.extend_from_slice(&filler);
-            }
-            out.extend_from_slice(if self.sack_permitted { &permitted } else { &filler });
+        if self.layout == Layout::ScaleFirst {
+            self.emit_scale(out);
         }
+        self.emit_permitted(out);
         if let Some(timestamps) = self.timestamps {
             out.extend_from_slice(&[kind::TIMESTAMPS, 10]);
             out.extend_from_slice(&timestamps.value.to_be_bytes());
             out.extend_from_slice(&timestamps.echo.to_be_bytes());
         }
-        if let Some(shift) = self.window_scale {
-            out.extend_from_slice(&[kind::NOP, kind::WINDOW_SCALE, 3, shift]);
+        if self.layout == Layout::ScaleLast {
+            self.emit_scale(out);
         }
         self.experimental.emit(out);
         self.sack.emit(self.sack_room(), out);
+    }
+
+    fn emit_scale(&self, out: &mut Vec<u8>) {
+        if let Some(shift) = self.window_scale {
+            out.extend_from_slice(&[kind::NOP, kind::WINDOW_SCALE, 3, shift]);
+        }
+    }
+
+    /// SACK permitted, or what fills its place: with timestamps behind it two bytes, alone four.
+    fn emit_permitted(&self, out: &mut Vec<u8>) {
+        const PERMITTED: [u8; 2] = [kind::SACK_PERMITTED, 2];
+        const FILLER: [u8; 2] = [kind::NOP; 2];
+        let last = self.layout == Layout::ScaleFirst
+            && self.experimental.is_empty()
+            && self.sack.is_empty();
+        match (self.sack_permitted, self.timestamps.is_some()) {
+            (true, true) => out.extend_from_slice(&PERMITTED),
+            (true, false) if last => {
+                out.extend_from_slice(&PERMITTED);
+                out.extend_from_slice(&[kind::END; 2]);
+            }
+            (true, false) => {
+                out.extend_from_slice(&FILLER);
+                out.extend_from_slice(&PERMITTED);
+            }
+            (false, true) => out.extend_from_slice(&FILLER),
+            (false, false) => {}
+        }
     }
 }
 

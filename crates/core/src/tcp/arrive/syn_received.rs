@@ -65,7 +65,8 @@ impl Connection {
         unscaled: bool,
     ) {
         let scale = if unscaled { 0 } else { syn.peer_scale.unwrap_or(0) };
-        let mut synchronized = syn.synchronize(cx, u32::from(s.window) << scale, s.seq, s.ack);
+        let mut synchronized =
+            syn.synchronize(cx, &self.options, u32::from(s.window) << scale, s.seq, s.ack);
         synchronized.recv.ack.now |= unscaled;
         self.establish(synchronized, cx);
     }

@@ -72,7 +72,7 @@ impl Connection {
         s: &Segment<'_>,
     ) {
         let window = u32::from(s.window);
-        let mut synchronized = received.synchronize(cx, window, s.seq, s.ack);
+        let mut synchronized = received.synchronize(cx, &self.options, window, s.seq, s.ack);
         synchronized.recv.ack.now = true;
         if received.attempts == 1 {
             synchronized.send.rtt.on_sample(cx.now.since(sent_at), 1);

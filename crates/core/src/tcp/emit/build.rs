@@ -2,10 +2,11 @@
 
 use super::decide::segment_bytes;
 use super::{Emission, Why};
+use crate::config::Push;
 use crate::event::Readiness;
 use crate::tcp::connection::{Connection, Context, Reset, Shape, Synchronized, stamp_at};
 use crate::tcp::egress::{Egress, Payload};
-use crate::tcp::recv::window::RecvWindow;
+use crate::tcp::send::SendHalf;
 use crate::tcp::seq::Seq;
 use crate::tcp::timers::Timer;
 use crate::wire::options::{Options, Timestamps};
@@ -58,7 +59,7 @@ impl Connection {
     /// SYN in SYN-SENT; SYN, ACK in SYN-RECEIVED. Each sending arms the next (RFC 6298 §5).
     fn build_syn(&mut self, cx: &mut Context<'_>, egress: &mut Egress<'_>) -> bool {
         let config = cx.config;
-        let scale = RecvWindow::scale_for(config.max_receive_window_bytes);
+        let scale = config.shift();
         let (mut header, offer, offset, echo) = match &self.shape {
             Shape::SynSent(syn) => {
                 let mut header = self.header(syn.iss, Seq(0), Flags::SYN);
@@ -77,6 +78,7 @@ impl Connection {
             _ => return true,
         };
         header.window = offer;
+        header.options.layout = config.syn_layout;
         header.options.timestamps =
             echo.map(|echo| Timestamps { value: stamp_at(cx.now, offset), echo });
         if !egress.send(&header, None) {
@@ -123,19 +125,23 @@ impl Connection {
         if fin {
             header.flags |= Flags::FIN;
         }
-        if len > 0 && end == s.send.data_end() {
+        let segment = segment_bytes(s);
+        let pushes = end == s.send.data_end()
+            || (cx.config.push == Push::Burst
+                && why == Why::New
+                && ends_burst(&s.send, end, segment));
+        if len > 0 && pushes {
             header.flags |= Flags::PSH;
         }
         if let Some(urgent) = s.send.urgent.filter(|urgent| urgent.after(seq)) {
             header.flags |= Flags::URG;
             header.urgent = urgent.since(seq).min(65_535) as u16;
         }
-        let segment = segment_bytes(s) as usize;
         let payload = (len > 0).then(|| Payload {
             buffer: &s.send.buffer,
             offset: seq.since(s.send.una) as usize,
             len: len as usize,
-            segment,
+            segment: segment as usize,
         });
         if !egress.send(&header, payload) {
             return false;
@@ -235,6 +241,14 @@ fn complete(header: &mut Header, s: &mut Synchronized, cx: &Context<'_>) {
     if s.send.sack {
         header.options.sack = s.recv.sack_blocks();
     }
+}
+
+/// True if after new text up to `end` the windows have no room for another segment.
+fn ends_burst(send: &SendHalf, end: Seq, segment: u32) -> bool {
+    let fresh = end.since(send.nxt);
+    let room = send.congestion.window().saturating_sub(send.pipe() + fresh);
+    let usable = send.window_edge().distance(end).max(0) as u32;
+    room.min(usable) < segment
 }
 
 /// An ACK has left with a segment.

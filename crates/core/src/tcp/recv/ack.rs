@@ -42,6 +42,12 @@ impl AckState {
         }
     }
 
+    /// The next `quick` segments are acknowledged at once, and what is owed now too, if any is.
+    pub fn set_quick(&mut self, quick: u8) {
+        self.quick = quick;
+        self.now |= quick > 0 && self.is_owed();
+    }
+
     /// In-order data of `len` bytes, in segments of `segment` bytes, has arrived.
     pub fn on_data(
         &mut self,
@@ -79,6 +85,11 @@ impl AckState {
     /// True if an ACK is owed, now or later: one must not be forgotten when the timer fires.
     pub fn is_owed(&self) -> bool {
         self.now || self.duplicates > 0 || self.unacked_bytes > 0
+    }
+
+    /// The largest segment seen, in bytes of payload; 0 before the first.
+    pub fn full_bytes(&self) -> u16 {
+        self.full_bytes
     }
 
     /// A segment with ACK = `rcv_nxt` has left.

@@ -63,6 +63,8 @@ pub struct RecvWindow {
     edge: Seq,
     /// Our shift count (RFC 7323 §2); 0 without scaling.
     scale: u8,
+    /// Nothing has been announced but the SYN's window, which 16 bits may have cut.
+    cut: bool,
     /// Right-sizing: bytes read by the application since `round_start`.
     read_bytes: u32,
     round_start: Instant,
@@ -90,6 +92,7 @@ impl RecvWindow {
             size_max: size_max.max(size),
             edge: rcv_nxt + offered,
             scale,
+            cut: true,
             read_bytes: 0,
             round_start: now,
             round: None,
@@ -107,6 +110,11 @@ impl RecvWindow {
         self.edge.distance(rcv_nxt).max(0) as u32
     }
 
+    /// Our shift count; 0 without scaling.
+    pub fn scale(&self) -> u8 {
+        self.scale
+    }
+
     /// Bytes the buffer may hold.
     pub fn size(&self) -> u32 {
         self.size
@@ -118,13 +126,14 @@ impl RecvWindow {
         self.edge.max(rcv_nxt + free)
     }
 
-    /// Moves the edge if the step is worth it (a segment, or half the buffer), and returns the
-    /// value of the window field.
+    /// Moves the edge if the step is worth it (a segment, or half the buffer; the first one always,
+    /// from what a SYN could say), and returns the value of the window field.
     pub fn announce(&mut self, rcv_nxt: Seq, unread: u32, mss: u16) -> u16 {
         let possible = self.possible(rcv_nxt, unread);
-        if possible.since(self.edge) >= u32::from(mss).min(self.size / 2) {
+        if possible.since(self.edge) >= u32::from(mss).min(self.size / 2) || self.cut {
             self.edge = possible;
         }
+        self.cut = false;
         // The field must not promise less than the edge: round up, and keep that as the edge.
         let field = self.offered(rcv_nxt).div_ceil(1 << self.scale).min(65_535);
         self.edge = self.edge.max(rcv_nxt + (field << self.scale));
@@ -169,6 +178,19 @@ impl RecvWindow {
         }
         self.read_bytes = 0;
         self.round_start = now;
+    }
+
+    /// The size is `bytes` from now on and does not follow the application any more. What has been
+    /// promised stays so.
+    pub fn fix(&mut self, bytes: u32, rcv_nxt: Seq, budget: &mut WindowBudget) {
+        let wanted = bytes.max(self.offered(rcv_nxt));
+        if wanted > self.size {
+            self.size += budget.take(wanted - self.size);
+        } else {
+            budget.promised -= u64::from(self.size - wanted);
+            self.size = wanted;
+        }
+        self.size_max = self.size;
     }
 
     /// The connection is over: gives its promise back.

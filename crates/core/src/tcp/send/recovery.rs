@@ -122,6 +122,16 @@ impl Recovery {
         self.force = false;
     }
 
+    /// Bytes held lost that wait to be sent again, and bytes that were, in this recovery.
+    pub fn lost_and_resent(&self, board: &Scoreboard, una: Seq, nxt: Seq) -> (u32, u32) {
+        if !self.is_active() {
+            return (0, 0);
+        }
+        let sent_again = self.high_rxt.max(una).min(nxt);
+        let waiting = self.lost_edge.max(sent_again).min(nxt);
+        (board.unsacked_bytes(sent_again, waiting), board.unsacked_bytes(una, sent_again))
+    }
+
     /// Bytes believed to be in the network (RFC 6675 §4, SetPipe).
     pub fn pipe(&self, board: &Scoreboard, una: Seq, nxt: Seq) -> u32 {
         if !self.is_active() {

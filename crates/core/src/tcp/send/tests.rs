@@ -10,6 +10,7 @@ use crate::wire::tcp::Flags;
 
 fn synchronized(pool: &mut PagePool) -> Synchronized {
     let config = TcpConfig::default();
+    let options = crate::tcp::SocketOptions::new(&config);
     let mut cx = Context {
         now: Instant::from_millis(5),
         config: &config,
@@ -30,7 +31,7 @@ fn synchronized(pool: &mut PagePool) -> Synchronized {
         stamp_offset: 0,
         attempts: 1,
     };
-    syn.synchronize(&mut cx, 65_535, Seq(501), Seq(101))
+    syn.synchronize(&mut cx, &options, 65_535, Seq(501), Seq(101))
 }
 
 fn ack(ack: Seq) -> Segment<'static> {

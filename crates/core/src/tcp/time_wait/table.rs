@@ -67,6 +67,11 @@ impl TimeWait {
         self.records.len()
     }
 
+    /// All records, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Record> {
+        self.records.iter()
+    }
+
     /// True if it holds none.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()

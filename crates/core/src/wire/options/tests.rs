@@ -177,3 +177,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_other_layout_has_the_scale_first_and_fills_up_at_the_end() {
+    let bsd = Options { mss: Some(1460), layout: Layout::ScaleFirst, ..Options::default() };
+    let scaled = Options { window_scale: Some(6), ..bsd };
+    let permitted = Options { sack_permitted: true, ..scaled };
+    let full = Options { timestamps: STAMPS, ..permitted };
+    let tail = [8, 10, 1, 2, 3, 4, 5, 6, 7, 8];
+    assert_eq!(emitted(&scaled), [2, 4, 0x05, 0xb4, 1, 3, 3, 6]);
+    assert_eq!(emitted(&permitted)[8..], [4, 2, 0, 0]);
+    assert_eq!(emitted(&full)[4..10], [1, 3, 3, 6, 4, 2]);
+    assert_eq!(emitted(&full)[10..], tail);
+    assert_eq!(emitted(&Options { sack_permitted: false, ..full })[8..10], [1, 1]);
+    assert_eq!(Options::parse(&emitted(&full)), Ok(Options { layout: Layout::default(), ..full }));
+}

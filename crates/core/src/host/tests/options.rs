@@ -1,0 +1,206 @@
+//! Options of sockets and knobs of the host, each by what the peer sees of it.
+
+use super::pair::config;
+use super::peer::{A, Heard, Peer, R, S, Say, plain};
+use crate::config::Push;
+use crate::error::Error;
+use crate::tcp::{SocketOptions, State};
+use crate::time::Duration;
+use crate::wire::options::Layout;
+use crate::wire::tcp::Flags;
+use std::string::ToString;
+use std::vec::Vec;
+
+/// An established connection of a listener whose options are changed.
+fn accepted_with(change: impl Fn(&mut SocketOptions)) -> (Peer, Heard) {
+    let mut peer = Peer::listening(config("10.0.0.2"));
+    let mut options = peer.host.default_options();
+    change(&mut options);
+    peer.host.set_listener_options(peer.listener.unwrap(), options).unwrap();
+    let mut syn = Say::new(S, 0, 0).mss(1460);
+    syn.options.window_scale = Some(2);
+    peer.say(syn);
+    let syn_ack = peer.hear_one();
+    peer.say(Say::new(A, 1, 1));
+    peer.accept();
+    (peer, syn_ack)
+}
+
+#[test]
+fn a_receive_buffer_of_fixed_size_is_all_that_is_ever_offered() {
+    let (mut peer, syn_ack) = accepted_with(|o| o.receive_buffer_bytes = Some(10_000));
+    assert_eq!(syn_ack.window, 10_000);
+    let mut seq = 1;
+    for _ in 0..40 {
+        peer.now = peer.now + Duration::from_millis(10);
+        peer.say(Say::new(A, seq, 1).data(&[0; 5000]));
+        seq += 5000;
+        assert_eq!(peer.read(9000).unwrap().len(), 5000);
+        peer.hear();
+    }
+    let id = peer.id();
+    assert!(peer.host.info(id).unwrap().receive_window_bytes <= 10_000);
+    // The twin: without the option the window follows what is read.
+    let (mut peer, _) = accepted_with(|_| {});
+    let first = peer.host.info(peer.id()).unwrap().receive_window_bytes;
+    let mut seq = 1;
+    for _ in 0..400 {
+        peer.now = peer.now + Duration::from_millis(10);
+        for _ in 0..10 {
+            peer.say(Say::new(A, seq, 1).data(&[0; 5000]));
+            seq += 5000;
+        }
+        while peer.read(50_000).is_ok_and(|data| !data.is_empty()) {}
+        peer.hear();
+    }
+    assert!(peer.host.info(peer.id()).unwrap().receive_window_bytes > first);
+}
+
+#[test]
+fn a_receive_buffer_changed_later_keeps_what_was_promised() {
+    let mut peer = Peer::established(plain());
+    let (id, now) = (peer.id(), peer.now);
+    let offered = peer.host.info(id).unwrap().receive_window_bytes;
+    let promised = peer.host.receive_window_promised();
+    let options = peer.host.options(id).unwrap();
+    let small = SocketOptions { receive_buffer_bytes: Some(1000), ..options };
+    peer.host.set_options(now, id, small).unwrap();
+    assert_eq!(peer.host.info(id).unwrap().receive_window_bytes, offered);
+    assert_eq!(peer.host.receive_window_promised(), promised);
+    let large = SocketOptions { receive_buffer_bytes: Some(offered + 5000), ..options };
+    peer.host.set_options(now, id, large).unwrap();
+    assert_eq!(peer.host.receive_window_promised(), promised + 5000);
+    peer.host.abort(now, id);
+    assert_eq!(peer.host.receive_window_promised(), 0);
+}
+
+#[test]
+fn a_chosen_mss_is_announced_and_kept_to() {
+    let (mut peer, syn_ack) = accepted_with(|o| o.mss_max = 700);
+    assert_eq!(syn_ack.options.mss, Some(700));
+    peer.write(2000);
+    let lens: Vec<usize> = peer.hear().iter().map(|heard| heard.len).collect();
+    assert_eq!(lens, [700, 700, 600]);
+    let (_, syn_ack) = accepted_with(|o| o.mss_max = 9000);
+    assert_eq!(syn_ack.options.mss, Some(1460), "no more than the device takes");
+}
+
+#[test]
+fn an_active_open_has_its_options_from_the_syn_on() {
+    let mut peer = Peer::new(config("10.0.0.2"));
+    let options = SocketOptions {
+        mss_max: 500,
+        receive_buffer_bytes: Some(3000),
+        ..peer.host.default_options()
+    };
+    let (local, remote) = ("10.0.0.2:80".parse().unwrap(), "10.0.0.1:4000".parse().unwrap());
+    let now = peer.now;
+    let id = peer.host.connect_with(now, local, remote, options).unwrap();
+    let syn = peer.hear_one();
+    assert_eq!((syn.options.mss, syn.window), (Some(500), 3000));
+    assert_eq!(peer.host.options(id), Ok(options));
+}
+
+#[test]
+fn the_shift_count_and_the_layout_of_the_syn_can_be_chosen() {
+    let mut config = config("10.0.0.2");
+    config.tcp.window_shift = Some(6);
+    config.tcp.syn_layout = Layout::ScaleFirst;
+    config.tcp.initial_receive_window_bytes = 65_700;
+    config.tcp.max_receive_window_bytes = 65_700;
+    let (mut peer, syn) = Peer::opening(config);
+    assert_eq!((syn.options.window_scale, syn.window), (Some(6), 65_535));
+    let mut answer = Say::new(S | A, 0, 1).mss(1460);
+    answer.options.window_scale = Some(2);
+    peer.say(answer);
+    assert_eq!(peer.hear_one().window, 1026, "65,700 bytes in units of 64");
+}
+
+#[test]
+fn push_marks_the_end_of_the_buffer_or_of_each_burst() {
+    let flags = |push, len| {
+        let mut config = plain();
+        config.tcp.push = push;
+        let mut peer = Peer::established(config);
+        peer.write(len);
+        let heard = peer.hear();
+        let pushed = heard.iter().map(|h| if h.flags.contains(Flags::PSH) { 'P' } else { '.' });
+        pushed.collect::<std::string::String>()
+    };
+    assert_eq!(flags(Push::Emptied, 3000), "..P");
+    assert_eq!(flags(Push::Emptied, 12_000), "..........", "the initial window is ten segments");
+    assert_eq!(flags(Push::Burst, 3000), "..P");
+    assert_eq!(flags(Push::Burst, 12_000), ".........P");
+}
+
+#[test]
+fn quick_acks_can_be_asked_for_and_refused() {
+    let mut peer = Peer::established(plain());
+    let (id, now) = (peer.id(), peer.now);
+    assert!(peer.exchange(Say::new(A, 1, 1).data(b"delayed")).is_empty());
+    peer.host.set_quick_ack(now, id, true).unwrap();
+    assert_eq!(peer.hear_text(), [". 1:1(0) ack 8"], "what is owed leaves at once");
+    assert_eq!(peer.exchange(Say::new(A, 8, 1).data(b"x")), [". 1:1(0) ack 9"]);
+    peer.host.set_quick_ack(now, id, false).unwrap();
+    assert!(peer.exchange(Say::new(A, 9, 1).data(b"y")).is_empty());
+}
+
+#[test]
+fn a_reset_inside_the_window_is_challenged_unless_the_old_rule_is_chosen() {
+    for insecure in [false, true] {
+        let mut config = plain();
+        config.tcp.insecure_rst = insecure;
+        let mut peer = Peer::established(config);
+        let answer = peer.exchange(Say::new(R, 500, 0));
+        if insecure {
+            assert_eq!((answer.len(), peer.state()), (0, State::Closed));
+        } else {
+            assert_eq!(answer, [". 1:1(0) ack 1"]);
+            assert_eq!(peer.state(), State::Established);
+        }
+    }
+}
+
+#[test]
+fn a_syn_inside_the_window_is_challenged_unless_the_old_rule_is_chosen() {
+    for insecure in [false, true] {
+        let mut config = plain();
+        config.tcp.insecure_syn = insecure;
+        let mut peer = Peer::established(config);
+        let answer = peer.exchange(Say::new(S, 500, 0));
+        if insecure {
+            assert_eq!(answer, ["R 1:1(0) ack 1"]);
+            let id = peer.id();
+            assert_eq!(peer.host.take_error(id), Some(Error::ConnectionReset));
+        } else {
+            assert_eq!(answer, [". 1:1(0) ack 1"]);
+        }
+    }
+}
+
+#[test]
+fn every_socket_is_listed_with_its_state() {
+    let mut peer = Peer::listening(plain());
+    let listed = |peer: &Peer| -> Vec<_> {
+        let ends = peer.host.sockets();
+        ends.map(|(local, remote, state)| {
+            (local.port(), remote.map(|remote| remote.to_string()), state)
+        })
+        .collect()
+    };
+    let remote = Some("10.0.0.1:4000".to_string());
+    assert_eq!(listed(&peer), [(80, None, State::Listen)]);
+    peer.say(Say::new(S, 0, 0));
+    peer.hear();
+    assert_eq!(listed(&peer)[1..], [(80, remote.clone(), State::SynReceived)]);
+    peer.say(Say::new(A, 1, 1));
+    peer.accept();
+    assert_eq!(listed(&peer)[1..], [(80, remote.clone(), State::Established)]);
+    let (id, now) = (peer.id(), peer.now);
+    peer.host.close(now, id);
+    peer.hear();
+    assert_eq!(listed(&peer)[1..], [(80, remote.clone(), State::FinWait1)]);
+    peer.say(Say::new(super::peer::F | A, 1, 2));
+    peer.hear();
+    assert_eq!(listed(&peer)[1..], [(80, remote, State::TimeWait)]);
+}
