@@ -96,6 +96,11 @@ pub struct TcpConfig {
     pub syn_layout: Layout,
     /// When a segment carries PSH.
     pub push: Push,
+    /// What asks a peer for its closed window.
+    pub window_probe: WindowProbe,
+    /// Segments without a timestamp are taken where timestamps were agreed on. RFC 7323 §3.2 says
+    /// that such SHOULD be dropped; some stacks take them.
+    pub missing_timestamps: bool,
     /// RST is believed anywhere in the window, as RFC 793 had it, and not only at RCV.NXT
     /// (RFC 5961 §3.2). Off; to compare with stacks that do so.
     pub insecure_rst: bool,
@@ -115,8 +120,20 @@ pub enum Push {
     /// It empties the send buffer (RFC 9293 MUST-61).
     #[default]
     Emptied,
-    /// It empties the send buffer, or is the last that the windows allow for now.
+    /// It empties the send buffer, or is handed to the device as several segments at once, whose
+    /// last one then has it: the receiver need not wait for more before it passes the burst up.
     Burst,
+}
+
+/// What a zero-window probe carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum WindowProbe {
+    /// The next byte (RFC 9293 §3.8.6.1: at least one octet of new data).
+    #[default]
+    Byte,
+    /// Nothing, at a number that was acknowledged already: the answer tells the window as well, and
+    /// a receiver that drops what it has no room for drops nothing. As Linux.
+    Empty,
 }
 
 impl TcpConfig {
@@ -185,6 +202,8 @@ impl Default for TcpConfig {
             window_shift: None,
             syn_layout: Layout::default(),
             push: Push::default(),
+            window_probe: WindowProbe::default(),
+            missing_timestamps: false,
             insecure_rst: false,
             insecure_syn: false,
             mss_max: 0,

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use core::ops::Deref;
 
 use crate::tcp::pool::Page;
+use crate::wire::checksum::sum;
 
 /// What a device's frames start with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +156,20 @@ impl Frame {
         out.extend_from_slice(&self.head);
         for slice in &self.tail {
             out.extend_from_slice(slice);
+        }
+    }
+
+    /// Appends the whole frame's bytes to `out`, its transport checksum completed as a device would,
+    /// but not cut.
+    pub fn complete_to(&self, out: &mut Vec<u8>) {
+        let begin = out.len();
+        self.copy_to(out);
+        let TxChecksum::Partial { start, offset } = self.checksum else { return };
+        // The field holds the pseudo-header's sum, so it is summed with all the rest.
+        let Some(covered) = out.get_mut(begin + usize::from(start)..) else { return };
+        let value = sum(covered).checksum();
+        if let Some(field) = covered.get_mut(usize::from(offset)..usize::from(offset) + 2) {
+            field.copy_from_slice(&value.to_be_bytes());
         }
     }
 

@@ -6,7 +6,7 @@
 
 use core::fmt;
 
-use super::{Config, Limits, Push, TcpConfig};
+use super::{Config, Limits, Push, TcpConfig, WindowProbe};
 use crate::time::Duration;
 use crate::wire::options::Layout;
 
@@ -118,6 +118,22 @@ impl Knob for Layout {
     }
 }
 
+impl Knob for WindowProbe {
+    fn shape(&self) -> &'static str {
+        "`byte` or `empty`"
+    }
+    fn take(&mut self, text: &str) -> bool {
+        replace(
+            self,
+            match text {
+                "byte" => Some(WindowProbe::Byte),
+                "empty" => Some(WindowProbe::Empty),
+                _ => None,
+            },
+        )
+    }
+}
+
 impl Knob for Push {
     fn shape(&self) -> &'static str {
         "`emptied` or `burst`"
@@ -155,7 +171,7 @@ knobs!(TcpConfig:
     syn_timeout, user_timeout, delayed_ack, quick_acks, nagle, keepalive_idle, keepalive_interval,
     keepalive_probes, fin_wait_2_timeout, time_wait, send_buffer_bytes,
     initial_receive_window_bytes, max_receive_window_bytes, window_shift, syn_layout, push,
-    insecure_rst, insecure_syn, mss_max, mss_min,
+    window_probe, missing_timestamps, insecure_rst, insecure_syn, mss_max, mss_min,
 );
 
 knobs!(Limits:

@@ -88,7 +88,8 @@ impl Connection {
         }
     }
 
-    /// RFC 7323 §3.2: a segment without the agreed timestamp is dropped; §5.3 R1: an old one is
+    /// RFC 7323 §3.2: a segment without the agreed timestamp is dropped (unless the configuration
+    /// takes such); §5.3 R1: an old one is
     /// answered with an ACK and dropped. RST passes both.
     fn check_stamp(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>) -> Step {
         let Some(stamps) = self.parts().stamps else { return Continue(()) };
@@ -97,7 +98,7 @@ impl Connection {
         }
         let Some(stamp) = segment.options.timestamps else {
             cx.counters.timestamp_missing += 1;
-            return Break(());
+            return if cx.config.missing_timestamps { Continue(()) } else { Break(()) };
         };
         if !stamps.is_old(stamp.value, cx.now) {
             return Continue(());

@@ -308,6 +308,7 @@ impl SynReceived {
             rtt,
             sent: SentQueue::default(),
             congestion,
+            usage: (0, next),
             dup_acks: 0,
             probes: 0,
             last_progress: cx.now,

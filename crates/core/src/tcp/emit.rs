@@ -39,8 +39,8 @@ pub enum Emission {
         /// Why now.
         why: Why,
     },
-    /// A probe of an idle peer: nothing, at SND.NXT - 1.
-    KeepAlive,
+    /// A probe of an idle peer, or of a closed window: nothing, at SND.NXT - 1.
+    EmptyProbe,
     /// A duplicate ACK for a segment out of order.
     DuplicateAck,
     /// An ACK alone.

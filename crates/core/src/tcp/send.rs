@@ -72,6 +72,10 @@ pub struct SendHalf {
     pub sent: SentQueue,
     /// How much may be in flight.
     pub congestion: Congestion,
+    /// The most that was in flight at once in the current round, and where that round ends: an
+    /// application that sends little does not use its congestion window, and so does not probe the
+    /// path (RFC 7661 §1).
+    pub usage: (u32, Seq),
     /// Duplicate ACKs in a row.
     pub dup_acks: u32,
     /// Zero-window probes sent in a row.
@@ -239,13 +243,22 @@ impl SendHalf {
             Mode::Open | Mode::Timeout => {
                 self.dup_acks = 0;
                 let window = self.congestion.window();
+                let used = self.usage.0.max(flight);
                 let limited = if window < self.congestion.threshold() {
-                    flight.saturating_mul(2) >= window
+                    used.saturating_mul(2) > window
                 } else {
-                    flight.saturating_add(3 * mss) >= window
+                    used.saturating_add(3 * mss) >= window
                 };
                 self.congestion.on_ack(acked, limited, mode == Mode::Timeout, mss);
             }
+        }
+    }
+
+    /// New text has left.
+    pub fn note_usage(&mut self) {
+        let flight = self.flight();
+        if self.una.at_or_after(self.usage.1) || flight > self.usage.0 {
+            self.usage = (flight, self.nxt);
         }
     }
 

@@ -101,9 +101,9 @@ impl<D: Device> Device for Link<D> {
     }
 
     fn transmit(&mut self, now: Instant, outbox: &mut Outbox) -> io::Result<()> {
-        let medium = self.device.capabilities().medium;
         while let Some(frame) = outbox.front() {
-            packets::complete(medium, frame, &mut self.scratch);
+            self.scratch.clear();
+            frame.complete_to(&mut self.scratch);
             self.outgoing.push(now, &self.scratch);
             outbox.pop();
         }

@@ -4,7 +4,7 @@
 //! For wrappers that must see what would be on a real wire. A frame in which no TCP or UDP can be
 //! found stays as it is.
 
-use lightwait_core::frame::{Frame, RxChecksum, TxChecksum};
+use lightwait_core::frame::RxChecksum;
 use lightwait_core::wire::checksum::{pseudo_header, sum};
 use lightwait_core::wire::{ethernet, ip, tcp};
 use lightwait_core::{Medium, RxFrame};
@@ -34,15 +34,6 @@ pub(super) fn for_each_packet(
             layout.cut(frame.bytes, size, scratch, sink);
         }
         _ => sink(frame.bytes),
-    }
-}
-
-/// Writes the whole frame to `out`, its transport checksum completed, but not cut.
-pub(super) fn complete(medium: Medium, frame: &Frame, out: &mut Vec<u8>) {
-    out.clear();
-    frame.copy_to(out);
-    if frame.checksum != TxChecksum::Complete {
-        complete_in_place(medium, out);
     }
 }
 

@@ -172,7 +172,8 @@ impl<D: Device> Device for Pcap<D> {
     fn transmit(&mut self, now: Instant, outbox: &mut Outbox) -> io::Result<()> {
         let capture = &mut self.capture;
         self.offered.before(outbox, |frame| {
-            packets::complete(capture.medium, frame, &mut capture.scratch);
+            capture.scratch.clear();
+            frame.complete_to(&mut capture.scratch);
             capture.add_scratch(now, Direction::Outbound);
         });
         let result = self.device.transmit(now, outbox);

@@ -2,7 +2,7 @@
 
 use super::pair::config;
 use super::peer::{A, Heard, Peer, R, S, Say, plain};
-use crate::config::Push;
+use crate::config::{Push, WindowProbe};
 use crate::error::Error;
 use crate::tcp::{SocketOptions, State};
 use crate::time::Duration;
@@ -117,20 +117,56 @@ fn the_shift_count_and_the_layout_of_the_syn_can_be_chosen() {
 }
 
 #[test]
-fn push_marks_the_end_of_the_buffer_or_of_each_burst() {
-    let flags = |push, len| {
+fn push_marks_the_end_of_the_buffer_and_by_choice_what_is_handed_over_in_bulk() {
+    let pushed = |push, len, large| {
         let mut config = plain();
         config.tcp.push = push;
+        config.device.checksum = large;
+        config.device.segmentation = if large { 65_535 } else { 0 };
         let mut peer = Peer::established(config);
         peer.write(len);
         let heard = peer.hear();
-        let pushed = heard.iter().map(|h| if h.flags.contains(Flags::PSH) { 'P' } else { '.' });
-        pushed.collect::<std::string::String>()
+        heard.iter().map(|h| (h.flags.contains(Flags::PSH), h.len)).collect::<Vec<_>>()
     };
-    assert_eq!(flags(Push::Emptied, 3000), "..P");
-    assert_eq!(flags(Push::Emptied, 12_000), "..........", "the initial window is ten segments");
-    assert_eq!(flags(Push::Burst, 3000), "..P");
-    assert_eq!(flags(Push::Burst, 12_000), ".........P");
+    assert_eq!(pushed(Push::Emptied, 2000, false), [(false, 1000), (true, 1000)]);
+    assert_eq!(pushed(Push::Emptied, 12_000, true), [(false, 10_000)], "ten segments to begin");
+    assert_eq!(pushed(Push::Burst, 12_000, true), [(true, 10_000)]);
+    assert_eq!(pushed(Push::Burst, 2000, false), [(false, 1000), (true, 1000)]);
+    assert!(pushed(Push::Burst, 12_000, false).iter().all(|(pushed, _)| !pushed));
+}
+
+#[test]
+fn a_closed_window_is_probed_with_nothing_by_choice() {
+    let mut config = plain();
+    config.tcp.window_probe = WindowProbe::Empty;
+    let mut peer = Peer::established(config);
+    peer.say(Say::new(A, 1, 1).window(0));
+    peer.write(3000);
+    assert!(peer.hear().is_empty());
+    let mut seconds = Vec::new();
+    let started = peer.now;
+    for _ in 0..4 {
+        let at = peer.host.deadline().unwrap();
+        let probe = peer.wait(at.since(peer.now)).remove(0);
+        assert_eq!((probe.seq, probe.len), (0, 0), "a number that was acknowledged already");
+        seconds.push(probe.at.since(started).as_secs());
+        assert!(peer.exchange(Say::new(A, 1, 1).window(0)).is_empty());
+    }
+    assert_eq!(seconds, [1, 3, 7, 15]);
+    peer.say(Say::new(A, 1, 1).window(5000));
+    assert_eq!(peer.hear().len(), 3);
+}
+
+#[test]
+fn a_segment_without_the_agreed_timestamp_is_dropped_unless_such_are_taken() {
+    for taken in [false, true] {
+        let mut config = config("10.0.0.2");
+        config.tcp.missing_timestamps = taken;
+        let mut peer = Peer::established_with(config, |syn| syn.mss(1000).stamp(1, 0));
+        peer.say(Say::new(A, 1, 1).data(b"bare"));
+        assert_eq!(peer.read(10).is_ok(), taken);
+        assert_eq!(peer.host.counters().timestamp_missing, 1);
+    }
 }
 
 #[test]

@@ -215,7 +215,7 @@ impl Peer {
         let mut heard = Vec::new();
         while let Some(frame) = self.outbox.take() {
             let mut bytes = Vec::new();
-            frame.copy_to(&mut bytes);
+            frame.complete_to(&mut bytes);
             self.outbox.recycle(frame);
             heard.push(self.understand(&bytes));
         }

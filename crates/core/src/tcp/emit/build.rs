@@ -6,9 +6,8 @@ use crate::config::Push;
 use crate::event::Readiness;
 use crate::tcp::connection::{Connection, Context, Reset, Shape, Synchronized, stamp_at};
 use crate::tcp::egress::{Egress, Payload};
-use crate::tcp::send::SendHalf;
 use crate::tcp::seq::Seq;
-use crate::tcp::timers::Timer;
+use crate::tcp::timers::{Deadlines, Timer};
 use crate::wire::options::{Options, Timestamps};
 use crate::wire::tcp::{Flags, Header};
 
@@ -27,7 +26,7 @@ impl Connection {
             Emission::Text { seq, len, fin, why } => {
                 self.build_text(cx, egress, (seq, len, fin), why)
             }
-            Emission::KeepAlive => self.build_keepalive(cx, egress),
+            Emission::EmptyProbe => self.build_empty_probe(cx, egress),
             Emission::DuplicateAck => self.build_ack(cx, egress, true),
             Emission::Ack => self.build_ack(cx, egress, false),
         }
@@ -126,10 +125,7 @@ impl Connection {
             header.flags |= Flags::FIN;
         }
         let segment = segment_bytes(s);
-        let pushes = end == s.send.data_end()
-            || (cx.config.push == Push::Burst
-                && why == Why::New
-                && ends_burst(&s.send, end, segment));
+        let pushes = end == s.send.data_end() || (cx.config.push == Push::Burst && len > segment);
         if len > 0 && pushes {
             header.flags |= Flags::PSH;
         }
@@ -165,6 +161,7 @@ impl Connection {
                 }
                 send.nxt = end;
                 send.sent.on_sent(end, cx.now);
+                send.note_usage();
                 s.push_due = false;
                 send.probes = 0;
             }
@@ -177,19 +174,15 @@ impl Connection {
                 // RFC 6298 §5.1, and RFC 6675 §5: the clock runs from the latest sending.
                 self.deadlines.cancel(Timer::Retransmit);
             }
-            Why::Probe => {
-                s.probe_due = false;
-                send.probes = send.probes.saturating_add(1);
-                cx.counters.window_probes += 1;
-                self.deadlines.cancel(Timer::Persist);
-            }
+            Why::Probe => on_window_probed(s, cx, &mut self.deadlines),
         }
+        let send = &mut s.send;
         send.max = send.max.max(end);
         send.last_sent = cx.now;
     }
 
     /// RFC 9293 §3.8.4: nothing, one number before the window, so that the peer must answer.
-    fn build_keepalive(&mut self, cx: &mut Context<'_>, egress: &mut Egress<'_>) -> bool {
+    fn build_empty_probe(&mut self, cx: &mut Context<'_>, egress: &mut Egress<'_>) -> bool {
         let mut header = self.header(Seq(0), Seq(0), Flags::ACK);
         let Shape::Synchronized(s) = &mut self.shape else { return true };
         header.seq = s.send.nxt - 1;
@@ -197,9 +190,13 @@ impl Connection {
         if !egress.send(&header, None) {
             return false;
         }
-        s.keepalive_due = false;
-        s.keepalive_probes = s.keepalive_probes.saturating_add(1);
-        cx.counters.keepalive_probes += 1;
+        if s.probe_due {
+            on_window_probed(s, cx, &mut self.deadlines);
+        } else {
+            s.keepalive_due = false;
+            s.keepalive_probes = s.keepalive_probes.saturating_add(1);
+            cx.counters.keepalive_probes += 1;
+        }
         true
     }
 
@@ -243,16 +240,16 @@ fn complete(header: &mut Header, s: &mut Synchronized, cx: &Context<'_>) {
     }
 }
 
-/// True if after new text up to `end` the windows have no room for another segment.
-fn ends_burst(send: &SendHalf, end: Seq, segment: u32) -> bool {
-    let fresh = end.since(send.nxt);
-    let room = send.congestion.window().saturating_sub(send.pipe() + fresh);
-    let usable = send.window_edge().distance(end).max(0) as u32;
-    room.min(usable) < segment
+/// A zero-window probe has left.
+fn on_window_probed(s: &mut Synchronized, cx: &mut Context<'_>, deadlines: &mut Deadlines) {
+    s.probe_due = false;
+    s.send.probes = s.send.probes.saturating_add(1);
+    cx.counters.window_probes += 1;
+    deadlines.cancel(Timer::Persist);
 }
 
 /// An ACK has left with a segment.
-fn on_acknowledged(s: &mut Synchronized, deadlines: &mut crate::tcp::timers::Deadlines) {
+fn on_acknowledged(s: &mut Synchronized, deadlines: &mut Deadlines) {
     s.recv.duplicate = None;
     s.recv.ack.on_sent(s.recv.nxt, deadlines);
 }

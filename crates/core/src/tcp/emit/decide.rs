@@ -1,6 +1,7 @@
 //! The decision: a pure function of the connection, the time and the path.
 
 use super::{Emission, Why};
+use crate::config::WindowProbe;
 use crate::tcp::connection::{Connection, Context, Shape, Synchronized};
 use crate::tcp::egress::Path;
 use crate::tcp::send::SendHalf;
@@ -32,7 +33,7 @@ impl Connection {
                 self.new_text(cx, s, segment, path).or_else(|| speculative_text(&s.send, segment))
             }
         };
-        text.or_else(|| probe(s)).unwrap_or_else(|| pure_ack(s))
+        text.or_else(|| probe(cx, s)).unwrap_or_else(|| pure_ack(s))
     }
 
     /// New data and FIN, within the peer's window and the congestion window, and worth sending.
@@ -145,11 +146,11 @@ fn speculative_text(send: &SendHalf, segment: u32) -> Option<Emission> {
     (room >= segment).then(|| text(send, seq, len, Why::Lost))
 }
 
-fn probe(s: &Synchronized) -> Option<Emission> {
-    if s.probe_due {
+fn probe(cx: &Context<'_>, s: &Synchronized) -> Option<Emission> {
+    if s.probe_due && cx.config.window_probe == WindowProbe::Byte {
         return Some(text(&s.send, s.send.nxt, 1, Why::Probe));
     }
-    s.keepalive_due.then_some(Emission::KeepAlive)
+    (s.probe_due || s.keepalive_due).then_some(Emission::EmptyProbe)
 }
 
 fn pure_ack(s: &Synchronized) -> Emission {

@@ -2,6 +2,7 @@ use super::*;
 use crate::device::MemoryDevice;
 use crate::device::memory::Wire;
 use lightwait_core::frame::TxChecksum;
+use lightwait_core::wire::checksum::pseudo_header;
 use lightwait_core::wire::pcapng::{Block, Reader};
 use lightwait_core::wire::{ip, tcp};
 use std::cell::RefCell;
@@ -40,13 +41,15 @@ fn captured(file: &Memory) -> (Pcap<MemoryDevice>, Wire) {
     (Pcap::new(device, file.clone(), "test0"), wire)
 }
 
-/// A TCP segment whose checksum is not filled in.
+/// A TCP segment whose checksum is left to the device: the field holds the pseudo-header's sum.
 fn segment() -> Vec<u8> {
     let [source, destination] = ["10.0.0.1", "10.0.0.2"].map(|a| a.parse().unwrap());
     let mut bytes = Vec::new();
     ip::Header::new(source, destination, ip::protocol::TCP, 24).unwrap().emit(&mut bytes);
     bytes.extend([0, 80, 0, 81, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x10, 1, 1, 0, 0, 0, 0]);
     bytes.extend(b"data");
+    let pseudo = pseudo_header(source, destination, ip::protocol::TCP, 24).fold();
+    bytes[36..38].copy_from_slice(&pseudo.to_be_bytes());
     bytes
 }
 
