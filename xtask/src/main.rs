@@ -1,4 +1,7 @@
-//! The project's own checks: `cargo run -q -p lightwait-xtask -- tidy|purity|licences`.
+//! The project's own checks: `cargo run -q -p lightwait-xtask -- tidy|purity|licences|specs`.
+//!
+//! `specs --write` makes the page of requirements anew; `specs --against DIR` compares the map with
+//! the RFCs' texts in that folder.
 //!
 //! Each check is a list of rules; a rule takes a text and gives back findings, so that every rule
 //! is tested by a text that passes and its twin that fails. Exit status: 0 clean, 1 findings, 2 a
@@ -8,9 +11,11 @@
 mod licences;
 mod purity;
 mod sources;
+mod specs;
 mod tidy;
 
 use std::fmt;
+use std::iter::Peekable;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -47,23 +52,42 @@ fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     let mut names = std::env::args().skip(1).peekable();
     if names.peek().is_none() {
-        eprintln!("usage: lightwait-xtask tidy|purity|licences …");
+        eprintln!("usage: lightwait-xtask tidy|purity|licences|specs [--write] [--against DIR] …");
         return ExitCode::from(2);
     }
     let mut clean = true;
-    for name in names {
+    while let Some(name) = names.next() {
         let outcome = match name.as_str() {
             "tidy" => tidy::check(root),
             "purity" => purity::check(root),
             "licences" => licences::check(root),
+            "specs" => wishes(&mut names).and_then(|wishes| specs::check(root, &wishes)),
             other => {
-                eprintln!("no check is called {other:?}; there are: tidy, purity, licences");
+                eprintln!("no check is called {other:?}; there are: tidy, purity, licences, specs");
                 return ExitCode::from(2);
             }
         };
         clean &= report(&name, outcome);
     }
     if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What follows `specs` and begins with `--`.
+fn wishes(arguments: &mut Peekable<impl Iterator<Item = String>>) -> Result<specs::Wishes, String> {
+    let mut wishes = specs::Wishes::default();
+    while let Some(argument) = arguments.next_if(|argument| argument.starts_with("--")) {
+        match argument.as_str() {
+            "--write" => wishes.write = true,
+            "--against" => {
+                let folder = arguments.next().ok_or("--against what folder?")?;
+                wishes.against = Some(folder.into());
+            }
+            other => {
+                return Err(format!("{other:?} is not known; there are --write, --against DIR"));
+            }
+        }
+    }
+    Ok(wishes)
 }
 
 /// Prints what a check found; true if it found nothing.

@@ -58,7 +58,7 @@ use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::time_wait::TimeWait;
 use crate::tcp::timers::{Filed, Timers};
 use crate::tcp::{Connection, Tuple};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::wire::Malformed;
 use autoconfigure::Autoconfigure;
 use demux::{Demux, TupleHasher};
@@ -416,6 +416,9 @@ fn validate(config: &Config) -> Result<(), Error> {
     let has_ipv6 = config.addresses.iter().any(|cidr| cidr.address().is_ipv6());
     if has_ipv6 && config.device.mtu < 1280 {
         return Err(Error::InvalidInput("IPv6 needs an MTU of 1280 bytes (RFC 8200 §5)"));
+    }
+    if config.tcp.delayed_ack >= Duration::from_millis(500) {
+        return Err(Error::InvalidInput("an ACK is delayed for less than 500 ms (RFC 9293)"));
     }
     if config.ephemeral_ports.0 == 0 || config.ephemeral_ports.0 > config.ephemeral_ports.1 {
         return Err(Error::InvalidInput("the range of ephemeral ports is empty"));

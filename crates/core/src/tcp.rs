@@ -140,6 +140,17 @@ pub struct ConnectionInfo {
     pub receive_window_bytes: u32,
 }
 
+impl Keepalive {
+    /// For a socket that asks for probes and does not say when (RFC 9293 MUST-28).
+    pub fn by_default(config: &TcpConfig) -> Self {
+        Keepalive {
+            idle: config.keepalive_idle,
+            interval: config.keepalive_interval,
+            probes: config.keepalive_probes,
+        }
+    }
+}
+
 impl ConnectionInfo {
     /// A connection in `state` of which nothing more is known.
     fn of_state(state: State) -> Self {

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::Host;
+use super::route::Class;
 use crate::error::Error;
 use crate::event::{ConnectionId, ListenerId, Readiness};
 use crate::tcp::connection::{Shape, SynSent};
@@ -117,7 +118,9 @@ impl Host {
         remote: SocketAddr,
         options: SocketOptions,
     ) -> Result<ConnectionId, Error> {
-        if remote.port() == 0 || remote.ip().is_unspecified() || remote.ip().is_multicast() {
+        // RFC 9293 MUST-46, RFC 1122 §3.2.1.3: no group, broadcast or loopback.
+        let is_host = matches!(self.routes.class(remote.ip()), Class::Ours | Class::Other);
+        if remote.port() == 0 || !is_host {
             return Err(Error::InvalidInput("the remote address names no host and port"));
         }
         if self.slots.len() >= self.shared.limits.connections {
@@ -432,6 +435,13 @@ impl Host {
     pub fn take_error(&mut self, id: ConnectionId) -> Option<Error> {
         let (slot, _) = self.slot_and_shared(id).ok()?;
         slot.connection.error.take()
+    }
+
+    /// What keeps the connection from going on, if anything does that may pass: an ICMP error, or
+    /// [`Error::TimedOut`] after three retransmissions in vain (RFC 9293 MUST-47, SHLD-9, SHLD-25).
+    /// It ends nothing; an acknowledgement that goes on ends it.
+    pub fn soft_error(&self, id: ConnectionId) -> Option<Error> {
+        self.slot(id).ok()?.connection.soft_error
     }
 
     /// The state; CLOSED for a name that is dead.

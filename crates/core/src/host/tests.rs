@@ -6,6 +6,7 @@ mod options;
 mod pair;
 mod peer;
 mod recovery;
+mod requirements;
 mod states;
 mod stream;
 mod windows;

@@ -257,6 +257,7 @@ impl Connection {
             }
         }
         if acked.progress {
+            self.soft_error = None;
             self.deadlines.cancel(Timer::Retransmit);
             self.notify_room(acked.freed);
         }

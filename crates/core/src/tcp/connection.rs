@@ -212,7 +212,8 @@ pub struct Connection {
     pub reset_due: Option<Reset>,
     /// A SYN, or SYN, ACK, to send.
     pub syn_due: bool,
-    /// What ICMP said of the way to the peer: the reason given if the connection fails.
+    /// What ICMP, or silence, says of the way to the peer since it was heard last: the reason given
+    /// if the connection fails.
     pub soft_error: Option<Error>,
     /// Since when there has been no way to the peer.
     pub unreachable_since: Option<Instant>,
@@ -457,6 +458,7 @@ impl Connection {
         self.deadlines.clear();
         self.start_keepalive(cx.now);
         self.syn_due = false;
+        self.soft_error = None;
         self.notices |= Readiness::WRITABLE;
         cx.counters.established += 1;
         if self.close_early {

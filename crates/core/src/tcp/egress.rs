@@ -123,6 +123,9 @@ pub fn write(
     ip.traffic_class = path.traffic_class;
     ip.hop_limit = path.hop_limit;
     ip.dont_fragment = path.dont_fragment;
+    if !path.dont_fragment {
+        ip.identification = identification(header);
+    }
     if let Some(link) = &path.link {
         link.emit(&mut frame.head);
     }
@@ -149,6 +152,13 @@ pub fn write(
         frame.head[field..field + 2].copy_from_slice(&value.to_be_bytes());
     }
     true
+}
+
+/// Fragments of different packets must not be taken for parts of one (RFC 6864 §4.3): the number
+/// follows SEG.SEQ, so that what is sent again may have it again (RFC 9293 MAY-4), and the port.
+fn identification(header: &Header) -> u16 {
+    let seq = header.seq.0;
+    (seq as u16) ^ ((seq >> 16) as u16).rotate_left(7) ^ header.source_port.rotate_left(3)
 }
 
 /// Copies the payload into the frame, and sums it while it is in the cache.

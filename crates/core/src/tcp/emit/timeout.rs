@@ -5,6 +5,9 @@ use crate::tcp::State;
 use crate::tcp::connection::{Connection, Context, Shape, SynReceived, SynSent};
 use crate::tcp::timers::Timer;
 
+/// R1 of RFC 9293 §3.8.3: retransmissions in vain after which the user can learn of them.
+const R1: u8 = 3;
+
 impl Connection {
     /// Handles every timer that is due. The connection is dirty afterwards.
     pub fn on_time(&mut self, cx: &mut Context<'_>) {
@@ -51,6 +54,9 @@ impl Connection {
             | Shape::SynReceived(SynReceived { attempts, .. }) => {
                 *attempts = attempts.saturating_add(1);
                 self.syn_due = true;
+                if *attempts > R1 + 1 {
+                    self.soft_error.get_or_insert(Error::TimedOut);
+                }
             }
             Shape::Synchronized(s) if s.send.flight() > 0 => {
                 if cx.now.since(s.send.last_progress) >= limit {
@@ -61,6 +67,9 @@ impl Connection {
                 if self.unreachable_since.is_none() {
                     cx.counters.timeouts += 1;
                     s.send.on_timeout();
+                    if s.send.rtt.backoff() > R1 {
+                        self.soft_error.get_or_insert(Error::TimedOut);
+                    }
                 }
             }
             Shape::Synchronized(_) | Shape::Ended(_) => {}

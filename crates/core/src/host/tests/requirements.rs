@@ -1,0 +1,7 @@
+//! What the RFCs require and no other test shows; `specs/` says which of these is for what.
+
+mod errors;
+mod opening;
+mod receiving;
+mod segments;
+mod sending;

@@ -1,0 +1,122 @@
+//! The receiver: windows, urgent data, acknowledgements: RFC 9293 §3.8.5, §3.8.6, §3.10.7.4.
+
+use crate::event::{Event, Readiness};
+use crate::host::Host;
+use crate::host::tests::peer::{A, Peer, R, Say, plain};
+use crate::tcp::State;
+use crate::time::Duration;
+
+/// A connection whose receive window is full.
+fn with_closed_window() -> Peer {
+    let mut config = plain();
+    config.tcp.initial_receive_window_bytes = 2000;
+    config.tcp.max_receive_window_bytes = 2000;
+    let mut peer = Peer::established(config);
+    peer.say(Say::new(A, 1, 1).data(&[7; 1000]));
+    peer.say(Say::new(A, 1001, 1).data(&[7; 1000]));
+    let ack = peer.hear_one();
+    assert_eq!((ack.ack, ack.window), (2001, 0));
+    peer
+}
+
+/// The urgent notices that the host has for its user.
+fn urgent_notices(peer: &mut Peer) -> usize {
+    let events = core::iter::from_fn(|| peer.host.event());
+    let readiness = events.filter_map(|event| match event {
+        Event::Ready(_, readiness) => Some(readiness),
+        Event::Acceptable(_) => None,
+    });
+    readiness.filter(|readiness| readiness.contains(Readiness::URGENT)).count()
+}
+
+#[test]
+fn behind_a_closed_window_resets_urgent_pointers_and_acks_still_count() {
+    let mut peer = with_closed_window();
+    peer.write(100);
+    assert_eq!(peer.hear_one().len, 100);
+    urgent_notices(&mut peer);
+    peer.say(Say::new(A, 2001, 101).data(b"!").urgent(1));
+    assert_eq!(urgent_notices(&mut peer), 1);
+    let id = peer.id();
+    assert_eq!(peer.host.urgent_mark(id), Some(2001));
+    assert_eq!(peer.host.info(id).unwrap().in_flight_bytes, 0, "its ACK counts");
+    peer.say(Say::new(R, 2001, 0));
+    assert_eq!(peer.state(), State::Closed);
+}
+
+#[test]
+fn a_window_may_stay_closed_for_ever_and_every_probe_is_answered() {
+    let mut peer = with_closed_window();
+    for _ in 0..20 {
+        assert!(peer.wait(Duration::from_secs(60)).is_empty());
+        peer.say(Say::new(A, 2001, 1).data(b"x"));
+        let answer = peer.hear_one();
+        assert_eq!((answer.ack, answer.window), (2001, 0));
+    }
+    assert_eq!(peer.state(), State::Established);
+}
+
+#[test]
+fn each_advance_of_the_urgent_pointer_is_told_and_nothing_else_is() {
+    let mut peer = Peer::established(plain());
+    urgent_notices(&mut peer);
+    let id = peer.id();
+    let say = |seq: u32, urgent: u16| Say::new(A, seq, 1).data(&[7; 100]).urgent(urgent);
+    peer.say(say(1, 50));
+    assert_eq!((urgent_notices(&mut peer), peer.host.urgent_mark(id)), (1, Some(50)));
+    peer.say(say(101, 20));
+    assert_eq!((urgent_notices(&mut peer), peer.host.urgent_mark(id)), (1, Some(120)));
+    // The same again, and one from before: neither is an advance.
+    peer.say(say(101, 20));
+    peer.say(say(1, 50));
+    assert_eq!((urgent_notices(&mut peer), peer.host.urgent_mark(id)), (0, Some(120)));
+    // Read, and gone; the next is news again.
+    peer.read(200).unwrap();
+    assert_eq!(peer.host.urgent_mark(id), None);
+    peer.say(say(201, 1));
+    assert_eq!((urgent_notices(&mut peer), peer.host.urgent_mark(id)), (1, Some(1)));
+}
+
+#[test]
+fn urgent_data_has_any_length() {
+    // More than the pointer's 16 bits can tell at once, in both directions.
+    let mut peer = Peer::established(plain());
+    let id = peer.id();
+    let mut seq = 1;
+    for _ in 0..70 {
+        peer.say(Say::new(A, seq, 1).data(&[7; 1000]).urgent(60_000));
+        peer.read(1000).unwrap();
+        peer.hear();
+        seq += 1000;
+    }
+    assert_eq!(peer.host.urgent_mark(id), Some(59_000), "60,000 beyond the last segment's start");
+    let now = peer.now;
+    peer.host.write_urgent(now, id, &[7; 100_000]).unwrap();
+    let mut acked = 1;
+    let mut last = None;
+    while acked < 100_001 {
+        for heard in peer.hear().into_iter().filter(|heard| heard.len > 0) {
+            let ahead = 100_001 - heard.seq;
+            assert_eq!(u32::from(heard.urgent), ahead.min(65_535), "at {}", heard.seq);
+            acked = acked.max(heard.seq + heard.len as u32);
+            last = Some(heard);
+        }
+        peer.say(Say::new(A, seq, acked));
+    }
+    assert_eq!(last.map(|heard| u32::from(heard.urgent)), Some(1000), "the octet after the last");
+}
+
+#[test]
+fn an_ack_is_delayed_for_less_than_half_a_second_whatever_is_configured() {
+    let with = |delay: u64| {
+        let mut config = plain();
+        config.tcp.delayed_ack = Duration::from_millis(delay);
+        config
+    };
+    assert!(Host::new(with(500)).is_err());
+    let mut peer = Peer::established(with(499));
+    peer.say(Say::new(A, 1, 1).data(b"x"));
+    let said = peer.now;
+    let heard = peer.wait(Duration::from_secs(1));
+    assert_eq!(heard[0].at.since(said), Duration::from_millis(499));
+}

@@ -1,0 +1,207 @@
+//! The page under `docs/`: a summary, and a table for each RFC.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::entries::{Map, Requirement, Status};
+use super::{PAGE, Standing, by_id, standing};
+use crate::Finding;
+
+/// How many entries of a map stand in which way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Tally {
+    met: usize,
+    excused: usize,
+    open: usize,
+}
+
+impl Tally {
+    fn of(map: &Map, all: &BTreeMap<&str, &Requirement>) -> Tally {
+        let mut tally = Tally::default();
+        for entry in &map.requirements {
+            match standing(entry, all) {
+                Standing::Met => tally.met += 1,
+                Standing::Excused => tally.excused += 1,
+                Standing::Open => tally.open += 1,
+            }
+        }
+        tally
+    }
+
+    fn add(&mut self, other: Tally) {
+        self.met += other.met;
+        self.excused += other.excused;
+        self.open += other.open;
+    }
+}
+
+/// One line an RFC, and one for all together.
+pub(super) fn summary(maps: &[Map]) -> Vec<String> {
+    let all = by_id(maps);
+    let mut lines = vec![format!("{:<10}{:>6}{:>9}{:>6}", "", "met", "excused", "open")];
+    let mut total = Tally::default();
+    let line = |name: &str, tally: Tally| {
+        format!("{name:<10}{:>6}{:>9}{:>6}", tally.met, tally.excused, tally.open)
+    };
+    for map in maps {
+        let tally = Tally::of(map, &all);
+        total.add(tally);
+        lines.push(line(&format!("RFC {}", map.rfc), tally));
+    }
+    lines.push(line("together", total));
+    lines
+}
+
+/// The whole page.
+pub(super) fn render(maps: &[Map]) -> String {
+    let all = by_id(maps);
+    let mut page = String::from(
+        "# What the RFCs require, and where it is met\n\n\
+         Made from `specs/rfc*.toml` by `cargo run -q -p lightwait-xtask -- specs --write`;\n\
+         [specs/README.md](../specs/README.md) says how, and lists the exceptions by name.\n\n\
+         *Met*: code does it, and a test fails if it does not. *Excused*: not done as the RFC\n\
+         says, or not ours to do, for the reason given. *Open*: missing.\n\n\
+         | RFC | | met | excused | open |\n|---|---|---:|---:|---:|\n",
+    );
+    for map in maps {
+        let tally = Tally::of(map, &all);
+        let Tally { met, excused, open } = tally;
+        let (rfc, title, scope) = (map.rfc, &map.title, scope(map));
+        push(
+            &mut page,
+            format_args!("| [{rfc}](#rfc-{rfc}) | {title}{scope} | {met} | {excused} | {open} |\n"),
+        );
+    }
+    for map in maps {
+        let (rfc, title, scope) = (map.rfc, &map.title, scope(map));
+        push(
+            &mut page,
+            format_args!(
+                "\n## RFC {rfc}\n\n{title}{scope}.\n\n\
+             | id | § | level | the RFC says | where | test |\n|---|---|---|---|---|---|\n"
+            ),
+        );
+        for entry in &map.requirements {
+            row(&mut page, entry);
+        }
+    }
+    page
+}
+
+fn push(page: &mut String, text: std::fmt::Arguments<'_>) {
+    // Writing to a String does not fail.
+    let _ok = page.write_fmt(text);
+}
+
+fn scope(map: &Map) -> String {
+    if map.scope.is_empty() { String::new() } else { format!(", §{}", map.scope) }
+}
+
+fn row(page: &mut String, entry: &Requirement) {
+    let reason = match &entry.status {
+        Status::Met => String::new(),
+        Status::Excused(why) => format!("excused: {}", cell(why)),
+        Status::Open(what) => format!("**open**: {}", cell(what)),
+        Status::SameAs(id) => format!("as [{id}](#{})", id.to_lowercase()),
+    };
+    let exception = entry.exception.as_ref().map(|name| {
+        format!("[`{name}`](../specs/README.md#where-we-do-otherwise-than-an-rfc-says)")
+    });
+    let links = entry.code.iter().map(|cited| link(cited));
+    let place: Vec<String> = [reason]
+        .into_iter()
+        .chain(exception)
+        .filter(|text| !text.is_empty())
+        .chain(links)
+        .collect();
+    let tests: Vec<String> = entry.test.iter().map(|cited| link(cited)).collect();
+    let (id, anchor) = (&entry.id, entry.id.to_lowercase());
+    let (section, level, quote) = (&entry.section, entry.level, cell(&entry.quote));
+    let (place, tests) = (place.join("<br>"), tests.join("<br>"));
+    push(
+        page,
+        format_args!(
+            "| <a id=\"{anchor}\"></a>{id} | {section} | {level} | {quote} | {place} | {tests} |\n"
+        ),
+    );
+}
+
+/// A citation by its last part, leading to the file.
+fn link(cited: &str) -> String {
+    let (path, item) = cited.split_once("::").unwrap_or((cited, ""));
+    let file = path.rsplit('/').next().unwrap_or(path);
+    let name = if item.is_empty() { file } else { item };
+    format!("[`{name}`](../{path})")
+}
+
+/// Text as a table's cell can hold it.
+fn cell(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|").replace('<', "&lt;")
+}
+
+/// Whether the page that is kept is the page that is made.
+pub(super) fn difference(kept: &str, made: &str) -> Option<Finding> {
+    let same = kept.lines().zip(made.lines()).take_while(|(a, b)| a == b).count();
+    (kept != made).then(|| {
+        Finding::new(PAGE, same + 1, "out of step with specs/: run `lightwait-xtask specs --write`")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entries::tests::map;
+    use super::*;
+
+    fn maps() -> Vec<Map> {
+        let entry = |id: &str, more: &str| {
+            format!(
+                "[[requirement]]\nid = \"{id}\"\nsection = '2'\nlevel = 'MUST'\n\
+                 quote = \"\"\"a | b\n  c\"\"\"\n{more}\n"
+            )
+        };
+        let numbered = [
+            "rfc = 9293\ntitle = 'TCP'\n[ids]\nMUST = 3\n".to_owned(),
+            entry("MUST-1", "code = 'a/b.rs::T::f'\ntest = ['a/c.rs::t', 'd.pkt']"),
+            entry("MUST-2", "excused = 'no router'\nexception = 'msl'"),
+            entry("MUST-3", "open = 'no test'\ncode = 'a/b.rs::g'"),
+        ];
+        let other = [
+            "rfc = 1122\ntitle = 'Hosts'\nscope = '4.2'\n[keywords]\n\"2\" = 1\n".to_owned(),
+            entry("1122-2-1", "same_as = 'MUST-1'"),
+        ];
+        vec![map(&numbered.concat()), map(&other.concat())]
+    }
+
+    #[test]
+    fn the_summary_counts_each_entry_once_and_follows_references() {
+        let expected = [
+            "             met  excused  open",
+            "RFC 9293       1        1     1",
+            "RFC 1122       1        0     0",
+            "together       2        1     1",
+        ];
+        assert_eq!(summary(&maps()), expected);
+    }
+
+    #[test]
+    fn the_page_has_a_row_for_each_entry() {
+        let page = render(&maps());
+        let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| <a id")).collect();
+        assert_eq!(rows.len(), 4);
+        let met = "| <a id=\"must-1\"></a>MUST-1 | 2 | MUST | a \\| b c | [`T::f`](../a/b.rs) | \
+                   [`t`](../a/c.rs)<br>[`d.pkt`](../d.pkt) |";
+        assert_eq!(rows[0], met);
+        assert!(rows[1].contains("| excused: no router<br>[`msl`](../specs/README.md#"));
+        assert!(rows[2].contains("| **open**: no test<br>[`g`](../a/b.rs) |  |"));
+        assert!(rows[3].contains("| as [MUST-1](#must-1) |"));
+        assert!(page.contains("| [1122](#rfc-1122) | Hosts, §4.2 | 1 | 0 | 0 |"));
+    }
+
+    #[test]
+    fn a_page_out_of_step_is_found_where_it_differs() {
+        assert_eq!(difference("a\nb\n", "a\nb\n"), None);
+        assert_eq!(difference("a\nx\n", "a\nb\n").unwrap().line, 2);
+        assert_eq!(difference("a\n", "a\nb\n").unwrap().line, 2);
+        assert_eq!(difference("", "a\n").unwrap().line, 1);
+    }
+}
