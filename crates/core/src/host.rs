@@ -377,6 +377,41 @@ impl Host {
         self.shared.budget.promised()
     }
 
+    /// Makes `cidr`'s address ours, as if it had been configured.
+    pub fn add_address(&mut self, cidr: address::Cidr) {
+        self.routes.set_address(cidr, route::Standing::Preferred);
+    }
+
+    /// Established connections that wait for [`Host::accept`]; none for a name that is dead.
+    pub fn accept_queue_len(&self, id: ListenerId) -> usize {
+        self.listeners.get(id).map_or(0, |listener| listener.queue.len())
+    }
+
+    /// Bytes that [`Host::read`] would return at once, given room for them.
+    pub fn readable_bytes(&self, id: ConnectionId) -> usize {
+        use crate::tcp::connection::Shape;
+        let slot = self.slots.get(id.index);
+        let slot = slot.filter(|_| self.slots.is_current(id.index, id.generation));
+        match slot.map(|slot| &slot.connection.shape) {
+            Some(Shape::Synchronized(s)) => s.recv.buffer.len(),
+            Some(Shape::Ended(unread)) => unread.len(),
+            Some(Shape::SynSent(_) | Shape::SynReceived(_)) | None => 0,
+        }
+    }
+
+    /// True if nothing will come after what can be read: the peer's FIN has been reached, or the
+    /// connection is over.
+    pub fn is_at_end(&self, id: ConnectionId) -> bool {
+        use crate::tcp::connection::Shape;
+        let slot = self.slots.get(id.index);
+        let slot = slot.filter(|_| self.slots.is_current(id.index, id.generation));
+        match slot.map(|slot| &slot.connection.shape) {
+            Some(Shape::Synchronized(s)) => s.recv.is_finished(),
+            Some(Shape::SynSent(_) | Shape::SynReceived(_)) => false,
+            Some(Shape::Ended(_)) | None => true,
+        }
+    }
+
     /// TIME-WAIT records.
     pub fn time_wait_len(&self) -> usize {
         self.time_wait.len()

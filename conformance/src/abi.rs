@@ -1,0 +1,14 @@
+//! The C interface: pointers become slices, errors become -1 and errno, and safe code does the rest.
+//!
+//! Everything that is `unsafe` in this crate is below here.
+
+mod buffers;
+mod calls;
+mod getsockopt;
+mod init;
+pub mod kernel;
+mod messages;
+mod waits;
+
+pub use getsockopt::getsockopt;
+pub use init::packetdrill_interface_init;

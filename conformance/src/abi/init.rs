@@ -1,0 +1,147 @@
+//! Opening a door, and closing it.
+#![allow(unsafe_code, reason = "the entry point of a C interface")]
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use super::{calls, messages, waits};
+use crate::door::Door;
+use crate::errno::Errno;
+use crate::interface::Interface;
+use crate::profile::Profile;
+use crate::state;
+use crate::world::World;
+
+/// Which door a file descriptor belongs to: `getsockopt` of the C library is told nothing else.
+static DOORS: Mutex<BTreeMap<RawFd, Weak<Door>>> = Mutex::new(BTreeMap::new());
+
+/// Opens a door: fills in `out` for a stack configured by `flags` (see the README).
+///
+/// Returns 0, or -1 with errno `EINVAL` if a flag makes no sense, which standard error then names.
+///
+/// # Safety
+/// `flags` must be null or a C string, `out` null or point to room for an [`Interface`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn packetdrill_interface_init(
+    flags: *const c_char,
+    out: *mut Interface,
+) -> c_int {
+    let flags = if flags.is_null() {
+        String::new()
+    } else {
+        // SAFETY: not null, and a C string by the caller's promise.
+        unsafe { CStr::from_ptr(flags) }.to_string_lossy().into_owned()
+    };
+    if out.is_null() {
+        return super::buffers::result(Err(Errno::EFAULT));
+    }
+    match open(&flags) {
+        Ok(door) => {
+            let userdata = Arc::into_raw(door).cast_mut().cast();
+            // SAFETY: not null, and room for one by the caller's promise.
+            unsafe { out.write(interface(userdata)) };
+            0
+        }
+        Err(why) => {
+            eprintln!("lightwait: {why}");
+            super::buffers::result(Err(Errno::EINVAL))
+        }
+    }
+}
+
+fn open(flags: &str) -> Result<Arc<Door>, String> {
+    let profile = Profile::parse(flags)?;
+    let world = World::new(profile).map_err(|error| error.to_string())?;
+    let door = Arc::new(Door::new(world));
+    if let Some(path) = std::env::var_os("LIGHTWAIT_STATE") {
+        state::serve(&door, path.as_ref())
+            .map_err(|error| format!("LIGHTWAIT_STATE={}: {error}", path.display()))?;
+    }
+    Ok(door)
+}
+
+/// The door behind `userdata`.
+///
+/// # Safety
+/// `userdata` must come from [`packetdrill_interface_init`], and not have been freed.
+pub(super) unsafe fn door<'a>(userdata: *mut c_void) -> &'a Door {
+    // SAFETY: made by `Arc::into_raw`, and alive until `free`.
+    unsafe { &*userdata.cast::<Door>() }
+}
+
+/// Notes that `fd` belongs to the door behind `userdata`.
+///
+/// # Safety
+/// As [`door`].
+pub(super) unsafe fn register(userdata: *mut c_void, fd: RawFd) {
+    // SAFETY: made by `Arc::into_raw`; the count is raised for the clone, which is only weak.
+    let door = unsafe {
+        Arc::increment_strong_count(userdata.cast::<Door>().cast_const());
+        Arc::from_raw(userdata.cast::<Door>().cast_const())
+    };
+    doors().insert(fd, Arc::downgrade(&door));
+}
+
+/// The door that `fd` belongs to.
+pub(super) fn door_of(fd: RawFd) -> Option<Arc<Door>> {
+    doors().get(&fd).and_then(Weak::upgrade)
+}
+
+/// `fd` is closed.
+pub(super) fn unregister(fd: RawFd) {
+    doors().remove(&fd);
+}
+
+fn doors() -> std::sync::MutexGuard<'static, BTreeMap<RawFd, Weak<Door>>> {
+    DOORS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+unsafe extern "C" fn free(userdata: *mut c_void) {
+    // SAFETY: made by `Arc::into_raw` and freed only once, by the interface's rules.
+    let door = unsafe { Arc::from_raw(userdata.cast::<Door>().cast_const()) };
+    let files: Vec<RawFd> = door.look(|world| world.descriptors().collect());
+    // The caller has closed them through libc; their numbers may be somebody else's by now.
+    for fd in files {
+        unregister(fd);
+    }
+}
+
+fn interface(userdata: *mut c_void) -> Interface {
+    Interface {
+        userdata,
+        free,
+        socket: calls::socket,
+        bind: calls::bind,
+        listen: calls::listen,
+        accept: calls::accept,
+        connect: calls::connect,
+        read: messages::read,
+        readv: messages::readv,
+        recv: messages::recv,
+        recvfrom: messages::recvfrom,
+        recvmsg: messages::recvmsg,
+        write: messages::write,
+        writev: messages::writev,
+        send: messages::send,
+        sendto: messages::sendto,
+        sendmsg: messages::sendmsg,
+        fcntl: calls::fcntl,
+        ioctl: calls::ioctl,
+        close: calls::close,
+        shutdown: calls::shutdown,
+        getsockopt: calls::getsockopt,
+        setsockopt: calls::setsockopt,
+        poll: waits::poll,
+        netdev_send: waits::netdev_send,
+        netdev_receive: waits::netdev_receive,
+        usleep: waits::usleep,
+        gettimeofday: waits::gettimeofday,
+        epoll_create: waits::epoll_create,
+        epoll_ctl: waits::epoll_ctl,
+        epoll_wait: waits::epoll_wait,
+        pipe: waits::pipe,
+        splice: waits::splice,
+    }
+}

@@ -1,0 +1,82 @@
+//! `fcntl(2)` and `ioctl(2)`.
+
+use std::os::fd::RawFd;
+
+use libc::{c_int, c_ulong};
+use lightwait_core::tcp::State;
+
+use crate::abi::kernel;
+use crate::errno::Errno;
+use crate::socket::Role;
+use crate::world::World;
+
+/// Bytes in the send queue that have not been sent (`SIOCOUTQNSD`); the C library has no name.
+const SIOCOUTQNSD: c_ulong = 0x894b;
+/// Is the next byte the urgent one?
+const SIOCATMARK: c_ulong = 0x8905;
+
+impl World {
+    /// `fcntl(2)`: O_NONBLOCK is the socket's; everything else is the kernel's.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn fcntl(
+        &mut self,
+        fd: RawFd,
+        command: c_int,
+        argument: c_ulong,
+    ) -> Result<c_int, Errno> {
+        let Ok((socket, _)) = self.socket_and_host(fd) else {
+            return kernel::fcntl(fd, command, argument);
+        };
+        let nonblocking = if socket.nonblocking { libc::O_NONBLOCK } else { 0 };
+        match command {
+            libc::F_GETFL => Ok(libc::O_RDWR | nonblocking),
+            libc::F_SETFL => {
+                socket.nonblocking = argument as c_int & libc::O_NONBLOCK != 0;
+                Ok(0)
+            }
+            libc::F_GETFD | libc::F_SETFD => kernel::fcntl(fd, command, argument),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// `ioctl(2)`, whose requests all concern one number: what it becomes, if it does.
+    ///
+    /// # Errors
+    /// `EINVAL` for what is not served, or in LISTEN.
+    pub fn ioctl(
+        &mut self,
+        fd: RawFd,
+        request: c_ulong,
+        given: Option<c_int>,
+    ) -> Result<Option<c_int>, Errno> {
+        let (socket, host) = self.socket_and_host(fd)?;
+        if request == libc::FIONBIO {
+            socket.nonblocking = given.ok_or(Errno::EFAULT)? != 0;
+            return Ok(None);
+        }
+        if matches!(socket.role, Role::Listening(_)) {
+            return Err(Errno::EINVAL);
+        }
+        let id = socket.connection();
+        let info = id.and_then(|id| host.info(id).ok());
+        let answer = match request {
+            libc::FIONREAD => id.map_or(0, |id| host.readable_bytes(id)),
+            libc::TIOCOUTQ => {
+                let state = socket.state(host);
+                let is_opening = matches!(state, State::SynSent | State::SynReceived);
+                match info {
+                    Some(info) if !is_opening => info.send_buffered_bytes as usize,
+                    _ => 0,
+                }
+            }
+            SIOCOUTQNSD => info.map_or(0, |info| {
+                info.send_buffered_bytes.saturating_sub(info.in_flight_bytes) as usize
+            }),
+            SIOCATMARK => usize::from(id.and_then(|id| host.urgent_mark(id)) == Some(1)),
+            _ => return Err(Errno::EINVAL),
+        };
+        Ok(Some(c_int::try_from(answer).unwrap_or(c_int::MAX)))
+    }
+}

@@ -1,0 +1,73 @@
+//! Error numbers, as Linux gives them.
+
+use lightwait_core::Error;
+
+/// A value of `errno`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errno(pub libc::c_int);
+
+macro_rules! names {
+    ($($name:ident)*) => {
+        impl Errno {
+            $(
+                #[doc = concat!("`", stringify!($name), "`.")]
+                pub const $name: Errno = Errno(libc::$name);
+            )*
+        }
+    };
+}
+
+names! {
+    EADDRINUSE EADDRNOTAVAIL EAFNOSUPPORT EAGAIN EALREADY EBADF ECONNABORTED ECONNREFUSED
+    ECONNRESET EDESTADDRREQ EDOM EEXIST EFAULT EHOSTUNREACH EINPROGRESS EINTR EINVAL EISCONN ELOOP
+    ENETUNREACH ENOBUFS ENOENT ENOPROTOOPT ENOTCONN ENOTSOCK EOPNOTSUPP EPERM EPIPE EPROTONOSUPPORT
+    ESOCKTNOSUPPORT ESPIPE ETIMEDOUT
+}
+
+impl From<Error> for Errno {
+    fn from(error: Error) -> Errno {
+        match error {
+            Error::WouldBlock => Errno::EAGAIN,
+            Error::ConnectionRefused => Errno::ECONNREFUSED,
+            Error::ConnectionReset => Errno::ECONNRESET,
+            Error::ConnectionAborted => Errno::ECONNABORTED,
+            Error::TimedOut => Errno::ETIMEDOUT,
+            Error::HostUnreachable => Errno::EHOSTUNREACH,
+            Error::NetworkUnreachable => Errno::ENETUNREACH,
+            Error::AddressInUse => Errno::EADDRINUSE,
+            Error::AddressNotAvailable => Errno::EADDRNOTAVAIL,
+            Error::NotConnected => Errno::ENOTCONN,
+            Error::BrokenPipe => Errno::EPIPE,
+            Error::Limit(_) => Errno::ENOBUFS,
+            // `Error` may grow: what has no number of its own is the caller's mistake.
+            _ => Errno::EINVAL,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_failure_has_the_number_that_linux_gives_it() {
+        let table = [
+            (Error::WouldBlock, libc::EWOULDBLOCK),
+            (Error::ConnectionRefused, libc::ECONNREFUSED),
+            (Error::ConnectionReset, libc::ECONNRESET),
+            (Error::ConnectionAborted, libc::ECONNABORTED),
+            (Error::TimedOut, libc::ETIMEDOUT),
+            (Error::HostUnreachable, libc::EHOSTUNREACH),
+            (Error::NetworkUnreachable, libc::ENETUNREACH),
+            (Error::AddressInUse, libc::EADDRINUSE),
+            (Error::AddressNotAvailable, libc::EADDRNOTAVAIL),
+            (Error::NotConnected, libc::ENOTCONN),
+            (Error::BrokenPipe, libc::EPIPE),
+            (Error::InvalidInput("nothing"), libc::EINVAL),
+            (Error::Limit("connections"), libc::ENOBUFS),
+        ];
+        for (error, number) in table {
+            assert_eq!(Errno::from(error).0, number, "{error}");
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! Socket options: what `setsockopt` keeps, what of it reaches the engine, what `getsockopt` says.
+
+use std::collections::BTreeMap;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use libc::c_int;
+use lightwait_core::tcp::{Keepalive, SocketOptions, State};
+use lightwait_core::{ConnectionId, Host, Instant};
+
+use crate::address::Family;
+use crate::errno::Errno;
+use crate::profile::Profile;
+use crate::socket::{Role, Socket};
+use crate::world::World;
+
+/// Named differently, or not at all, by the C library.
+mod number {
+    use libc::c_int;
+    pub(super) const TCP_TIMESTAMP: c_int = 24;
+    pub(super) const SO_ZEROCOPY: c_int = 60;
+    pub(super) const TCP_INQ: c_int = 36;
+}
+
+/// The congestion control that there is.
+const CONGESTION: &str = "reno";
+
+/// Longest keepalive times that Linux takes, in seconds, and most probes.
+const KEEPALIVE_SECONDS_MAX: c_int = 32_767;
+const KEEPALIVE_PROBES_MAX: c_int = 127;
+
+/// MSS that Linux takes (`TCP_MIN_MSS`, `MAX_TCP_WINDOW`).
+const MSS_RANGE: std::ops::RangeInclusive<c_int> = 88..=32_767;
+
+/// The MSS before there is a connection (RFC 9293 MUST-15).
+const MSS_DEFAULT: c_int = 536;
+
+/// Options that are kept and told again, and change nothing here.
+const KEPT: &[(c_int, c_int)] = &[
+    (libc::SOL_SOCKET, libc::SO_BROADCAST),
+    (libc::SOL_SOCKET, libc::SO_BUSY_POLL),
+    (libc::SOL_SOCKET, libc::SO_DEBUG),
+    (libc::SOL_SOCKET, libc::SO_DONTROUTE),
+    (libc::SOL_SOCKET, libc::SO_INCOMING_CPU),
+    (libc::SOL_SOCKET, libc::SO_MARK),
+    (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE),
+    (libc::SOL_SOCKET, libc::SO_NO_CHECK),
+    (libc::SOL_SOCKET, libc::SO_OOBINLINE),
+    (libc::SOL_SOCKET, libc::SO_PRIORITY),
+    (libc::SOL_SOCKET, libc::SO_RCVLOWAT),
+    (libc::SOL_SOCKET, libc::SO_REUSEPORT),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
+    (libc::SOL_SOCKET, number::SO_ZEROCOPY),
+    (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT),
+    (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT),
+    (libc::IPPROTO_TCP, libc::TCP_THIN_DUPACK),
+    (libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS),
+    (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP),
+    (libc::IPPROTO_TCP, number::TCP_INQ),
+    (libc::IPPROTO_IP, libc::IP_FREEBIND),
+    (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
+    (libc::IPPROTO_IP, libc::IP_RECVERR),
+    (libc::IPPROTO_IP, libc::IP_RECVTOS),
+    (libc::IPPROTO_IP, libc::IP_RECVTTL),
+    (libc::IPPROTO_IP, libc::IP_TRANSPARENT),
+    (libc::IPPROTO_IP, libc::IP_TTL),
+    (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS),
+    (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
+    (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY),
+];
+
+/// What was asked of a socket.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// SO_REUSEADDR.
+    pub reuse_address: bool,
+    /// SO_LINGER.
+    pub linger: Option<Duration>,
+    /// SO_RCVTIMEO; `None`: for ever.
+    pub receive_timeout: Option<Duration>,
+    /// SO_SNDTIMEO; `None`: for ever.
+    pub send_timeout: Option<Duration>,
+    /// SO_RCVBUF, as it was set.
+    pub receive_buffer: Option<u32>,
+    /// SO_SNDBUF, as it was set.
+    pub send_buffer: Option<u32>,
+    /// TCP_MAXSEG.
+    pub mss: u16,
+    nodelay: bool,
+    cork: bool,
+    quick_ack: Option<bool>,
+    keepalive: bool,
+    keepalive_idle_s: c_int,
+    keepalive_interval_s: c_int,
+    keepalive_probes: c_int,
+    syn_retries: Option<c_int>,
+    /// TCP_LINGER2, seconds; negative: do not wait.
+    linger2_s: Option<c_int>,
+    user_timeout_ms: c_int,
+    traffic_class: c_int,
+    kept: BTreeMap<(c_int, c_int), c_int>,
+    defaults: Defaults,
+}
+
+/// What an option says before it is set.
+#[derive(Clone, Copy, Debug)]
+struct Defaults {
+    receive_buffer: u32,
+    send_buffer: u32,
+    doubles: bool,
+    linger2_s: c_int,
+    user_timeout: Duration,
+    send_buffer_bytes: u32,
+    hop_limit: c_int,
+}
+
+impl Options {
+    /// Those of a new socket.
+    pub fn new(profile: &Profile) -> Options {
+        let (tcp, calls) = (&profile.config.tcp, &profile.calls);
+        Options {
+            reuse_address: false,
+            linger: None,
+            receive_timeout: None,
+            send_timeout: None,
+            receive_buffer: None,
+            send_buffer: None,
+            mss: 0,
+            nodelay: !tcp.nagle,
+            cork: false,
+            quick_ack: None,
+            keepalive: false,
+            keepalive_idle_s: seconds(tcp.keepalive_idle),
+            keepalive_interval_s: seconds(tcp.keepalive_interval),
+            keepalive_probes: tcp.keepalive_probes.into(),
+            syn_retries: None,
+            linger2_s: None,
+            user_timeout_ms: 0,
+            traffic_class: 0,
+            kept: BTreeMap::new(),
+            defaults: Defaults {
+                receive_buffer: calls.receive_buffer_bytes,
+                send_buffer: calls.send_buffer_bytes,
+                doubles: calls.doubles_buffers,
+                linger2_s: seconds(tcp.fin_wait_2_timeout),
+                user_timeout: tcp.user_timeout,
+                send_buffer_bytes: tcp.send_buffer_bytes,
+                hop_limit: profile.config.hop_limit.into(),
+            },
+        }
+    }
+
+    /// What they mean to the engine, whose `current` ones say the rest.
+    pub fn apply(&self, current: SocketOptions) -> SocketOptions {
+        let keepalive = Keepalive {
+            idle: Duration::from_secs(self.keepalive_idle_s as u64),
+            interval: Duration::from_secs(self.keepalive_interval_s as u64),
+            probes: self.keepalive_probes as u8,
+        };
+        SocketOptions {
+            nodelay: self.nodelay,
+            cork: self.cork,
+            keepalive: self.keepalive.then_some(keepalive),
+            user_timeout: match self.user_timeout_ms {
+                0 => self.defaults.user_timeout,
+                ms => Duration::from_millis(ms as u64),
+            },
+            // A positive one is a matter of `close`, which waits for it.
+            linger: self.linger.filter(|linger| linger.is_zero()),
+            traffic_class: self.traffic_class as u8,
+            send_buffer_bytes: self.send_buffer.unwrap_or(self.defaults.send_buffer_bytes),
+            ..current
+        }
+    }
+
+    /// MSG_MORE: corks until the write after it.
+    pub fn hold_back(&self, host: &mut Host, now: Instant, id: ConnectionId) {
+        if let Ok(current) = host.options(id) {
+            let corked = SocketOptions { cork: true, ..self.apply(current) };
+            // A connection that is gone has no options.
+            let _gone = host.set_options(now, id, corked);
+        }
+    }
+
+    fn buffer_size(&self, set: Option<u32>, default: u32) -> c_int {
+        let doubled = |bytes: u32| if self.defaults.doubles { bytes.saturating_mul(2) } else { bytes };
+        set.map_or(default, doubled) as c_int
+    }
+
+    /// Sets an option of a plain number.
+    fn set(&mut self, family: Family, level: c_int, name: c_int, value: c_int) -> Result<(), Errno> {
+        let within = |range: std::ops::RangeInclusive<c_int>| {
+            if range.contains(&value) { Ok(value) } else { Err(Errno::EINVAL) }
+        };
+        match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_REUSEADDR) => self.reuse_address = value != 0,
+            (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => self.keepalive = value != 0,
+            (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) => {
+                self.receive_buffer = Some(value.unsigned_abs().min(c_int::MAX as u32 / 2));
+            }
+            (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => {
+                self.send_buffer = Some(value.unsigned_abs().min(c_int::MAX as u32 / 2));
+            }
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY) => self.nodelay = value != 0,
+            (libc::IPPROTO_TCP, libc::TCP_CORK) => self.cork = value != 0,
+            (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => self.quick_ack = Some(value != 0),
+            (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
+                self.mss = if value == 0 { 0 } else { within(MSS_RANGE)? as u16 };
+            }
+            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => {
+                self.keepalive_idle_s = within(1..=KEEPALIVE_SECONDS_MAX)?;
+            }
+            (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => {
+                self.keepalive_interval_s = within(1..=KEEPALIVE_SECONDS_MAX)?;
+            }
+            (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => {
+                self.keepalive_probes = within(1..=KEEPALIVE_PROBES_MAX)?;
+            }
+            (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => self.syn_retries = Some(within(1..=127)?),
+            (libc::IPPROTO_TCP, libc::TCP_LINGER2) => self.linger2_s = Some(value.max(-1)),
+            (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => {
+                self.user_timeout_ms = within(0..=c_int::MAX)?;
+            }
+            (libc::IPPROTO_IP, libc::IP_TOS) => self.traffic_class = value & 0xff,
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) if family == Family::Inet6 => {
+                self.traffic_class = if value == -1 { 0 } else { within(0..=255)? };
+            }
+            kept if KEPT.contains(&kept) => {
+                self.kept.insert(kept, value);
+            }
+            _ => return Err(Errno::ENOPROTOOPT),
+        }
+        Ok(())
+    }
+
+    /// Tells an option of a plain number; `None` if it is none of them.
+    fn value(&self, level: c_int, name: c_int) -> Option<c_int> {
+        Some(match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_REUSEADDR) => self.reuse_address.into(),
+            (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => self.keepalive.into(),
+            (libc::SOL_SOCKET, libc::SO_RCVBUF) => {
+                self.buffer_size(self.receive_buffer, self.defaults.receive_buffer)
+            }
+            (libc::SOL_SOCKET, libc::SO_SNDBUF) => {
+                self.buffer_size(self.send_buffer, self.defaults.send_buffer)
+            }
+            (libc::SOL_SOCKET, libc::SO_TYPE) => libc::SOCK_STREAM,
+            (libc::SOL_SOCKET, libc::SO_PROTOCOL) => libc::IPPROTO_TCP,
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY) => self.nodelay.into(),
+            (libc::IPPROTO_TCP, libc::TCP_CORK) => self.cork.into(),
+            (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => self.quick_ack.unwrap_or(true).into(),
+            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => self.keepalive_idle_s,
+            (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => self.keepalive_interval_s,
+            (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => self.keepalive_probes,
+            (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => self.syn_retries.unwrap_or(6),
+            (libc::IPPROTO_TCP, libc::TCP_LINGER2) => {
+                self.linger2_s.unwrap_or(self.defaults.linger2_s)
+            }
+            (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => self.user_timeout_ms,
+            (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                self.traffic_class
+            }
+            kept if KEPT.contains(&kept) => {
+                self.kept.get(&kept).copied().unwrap_or_else(|| self.kept_default(kept))
+            }
+            _ => return None,
+        })
+    }
+
+    fn kept_default(&self, (level, name): (c_int, c_int)) -> c_int {
+        match (level, name) {
+            (libc::IPPROTO_IP, libc::IP_TTL) => self.defaults.hop_limit,
+            (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => self.defaults.hop_limit,
+            (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) => libc::IP_PMTUDISC_WANT,
+            (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => libc::IP_PMTUDISC_WANT,
+            (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => 1,
+            (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE) => -1,
+            _ => 0,
+        }
+    }
+}
+
+impl World {
+    /// `setsockopt(2)`.
+    ///
+    /// # Errors
+    /// `ENOPROTOOPT` for an option that does not exist, `EINVAL` for a value that it cannot have.
+    pub fn set_option(
+        &mut self,
+        fd: RawFd,
+        level: c_int,
+        name: c_int,
+        value: &[u8],
+    ) -> Result<(), Errno> {
+        let now = self.now();
+        let (socket, host) = self.socket_and_host(fd)?;
+        let family = socket.family;
+        let options = &mut socket.options;
+        match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_LINGER) => {
+                let (on, seconds) = (int_at(value, 0)?, int_at(value, 4)?);
+                options.linger = (on != 0).then(|| Duration::from_secs(seconds.max(0) as u64));
+            }
+            (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => options.receive_timeout = timeout(value)?,
+            (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => options.send_timeout = timeout(value)?,
+            (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
+                let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
+                if name != CONGESTION.as_bytes() {
+                    return Err(Errno::ENOENT);
+                }
+            }
+            _ => {
+                // A single byte will do where a number fits into it.
+                let number = match (level, value) {
+                    (libc::IPPROTO_IP, [byte]) => c_int::from(*byte),
+                    _ => int_at(value, 0)?,
+                };
+                options.set(family, level, name, number)?;
+            }
+        }
+        socket.apply_options(host, now);
+        Ok(())
+    }
+
+    /// `getsockopt(2)`: the bytes of the value, to be cut to the caller's room, which is `room`.
+    ///
+    /// # Errors
+    /// `ENOPROTOOPT` for an option that does not exist.
+    pub fn option(
+        &mut self,
+        fd: RawFd,
+        level: c_int,
+        name: c_int,
+        room: usize,
+    ) -> Result<Vec<u8>, Errno> {
+        let now = self.now();
+        let (socket, host) = self.socket_and_host(fd)?;
+        socket.refresh(host);
+        let number = match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_ERROR) => {
+                socket.error.take().map_or(0, |error| error.0)
+            }
+            (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => {
+                matches!(socket.role, Role::Listening(_)).into()
+            }
+            (libc::SOL_SOCKET, libc::SO_DOMAIN) => match socket.family {
+                Family::Inet => libc::AF_INET,
+                Family::Inet6 => libc::AF_INET6,
+            },
+            (libc::SOL_SOCKET, libc::SO_LINGER) => {
+                let linger = socket.options.linger;
+                let seconds = linger.map_or(0, seconds);
+                return Ok(ints(&[linger.is_some().into(), seconds]));
+            }
+            (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => {
+                return Ok(timeval(socket.options.receive_timeout));
+            }
+            (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => {
+                return Ok(timeval(socket.options.send_timeout));
+            }
+            (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
+                let mut name = CONGESTION.as_bytes().to_vec();
+                name.resize(16, 0);
+                return Ok(name);
+            }
+            (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => mss(socket, host),
+            (libc::IPPROTO_TCP, number::TCP_TIMESTAMP) => now.as_millis() as c_int,
+            (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) => {
+                host.config().device.mtu.into()
+            }
+            (libc::IPPROTO_TCP, libc::TCP_INFO)
+            | (libc::IPPROTO_TCP, libc::TCP_CC_INFO)
+            | (libc::SOL_SOCKET, libc::SO_MEMINFO) => {
+                return crate::info::report(socket, host, now, name, room);
+            }
+            _ => socket.options.value(level, name).ok_or(Errno::ENOPROTOOPT)?,
+        };
+        if level == libc::IPPROTO_IP && room < 4 && (0..=255).contains(&number) {
+            return Ok(vec![number as u8]);
+        }
+        Ok(ints(&[number]))
+    }
+}
+
+fn mss(socket: &Socket, host: &Host) -> c_int {
+    let state = socket.state(host);
+    let asked = c_int::from(socket.options.mss);
+    if asked != 0 && matches!(state, State::Closed | State::Listen) {
+        return asked;
+    }
+    let info = socket.connection().and_then(|id| host.info(id).ok());
+    match info.map(|info| c_int::from(info.mss_bytes)) {
+        Some(mss) if mss > 0 => mss,
+        _ => MSS_DEFAULT,
+    }
+}
+
+fn seconds(duration: Duration) -> c_int {
+    c_int::try_from(duration.as_secs()).unwrap_or(c_int::MAX)
+}
+
+/// The number at `offset`.
+fn int_at(value: &[u8], offset: usize) -> Result<c_int, Errno> {
+    let bytes = value.get(offset..offset + 4).ok_or(Errno::EINVAL)?;
+    Ok(c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+}
+
+fn ints(values: &[c_int]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+}
+
+/// A `struct timeval`; zero stands for ever.
+fn timeout(value: &[u8]) -> Result<Option<Duration>, Errno> {
+    let long = |at: usize| {
+        let bytes = value.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+        bytes.map(i64::from_ne_bytes).ok_or(Errno::EINVAL)
+    };
+    let (seconds, micros) = (long(0)?, long(8)?);
+    if !(0..1_000_000).contains(&micros) {
+        return Err(Errno::EDOM);
+    }
+    let duration = Duration::from_secs(seconds.max(0) as u64) + Duration::from_micros(micros as u64);
+    Ok((!duration.is_zero()).then_some(duration))
+}
+
+fn timeval(timeout: Option<Duration>) -> Vec<u8> {
+    let timeout = timeout.unwrap_or_default();
+    let seconds = (timeout.as_secs() as i64).to_ne_bytes();
+    let micros = i64::from(timeout.subsec_micros()).to_ne_bytes();
+    [seconds, micros].concat()
+}

@@ -1,0 +1,171 @@
+//! What `flags` make of the engine's configuration.
+//!
+//! Flags are separated by commas: a profile (`linux` or `freebsd`), then changes to it, each
+//! `name=value` (or a bare name, which stands for `name=true`). Later ones win. A profile is nothing
+//! but a set of values: the engine never learns its name.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use lightwait_core::host::address::Cidr;
+use lightwait_core::{Capabilities, Config, Medium};
+
+/// The MTU unless flags say otherwise: Ethernet's.
+const MTU: u16 = 1500;
+
+/// Ours without being told: packetdrill takes its local address out of these at random.
+const RANGES: [&str; 2] = ["192.168.0.0/16", "fd3d:fa7b:d17d::/48"];
+
+/// An engine's configuration and how its sockets behave.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// The engine's.
+    pub config: Config,
+    /// Some `local=` was given: nothing is learnt from packets.
+    pub has_local: bool,
+    /// How the calls behave where systems differ.
+    pub calls: Calls,
+}
+
+/// Where the calls of one system differ from another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Calls {
+    /// `accept` gives the new socket the listener's O_NONBLOCK.
+    pub accept_inherits_nonblock: bool,
+    /// What SO_RCVBUF says before it is set.
+    pub receive_buffer_bytes: u32,
+    /// What SO_SNDBUF says before it is set.
+    pub send_buffer_bytes: u32,
+    /// SO_RCVBUF and SO_SNDBUF say twice what was set, half being for overhead.
+    pub doubles_buffers: bool,
+}
+
+impl Profile {
+    /// Reads `flags`. An empty text is the `linux` profile.
+    ///
+    /// # Errors
+    /// Which flag makes no sense.
+    pub fn parse(flags: &str) -> Result<Profile, String> {
+        let mut profile = Profile::linux();
+        let flags = flags.split(',').map(str::trim).filter(|flag| !flag.is_empty());
+        for flag in flags {
+            match flag {
+                "linux" => profile = Profile::linux(),
+                "freebsd" => profile = Profile::freebsd(),
+                _ => {
+                    let (name, value) = flag.split_once('=').unwrap_or((flag, "true"));
+                    profile.set(name.trim(), value.trim()).map_err(|why| {
+                        format!("flag `{flag}`: {why}")
+                    })?;
+                }
+            }
+        }
+        Ok(profile)
+    }
+
+    fn plain() -> Profile {
+        let device = Capabilities::plain(Medium::Ip, MTU);
+        let ranges = RANGES.map(|range| range.parse());
+        let mut config = Config::new(device, any(), [0x5a; 32]);
+        config.addresses.clear();
+        config.ranges = ranges.into_iter().flatten().collect();
+        // Scripts wait for what they expect, and hold nobody off.
+        config.limits.replies_per_second = 100_000;
+        Profile {
+            config,
+            has_local: false,
+            calls: Calls {
+                accept_inherits_nonblock: false,
+                receive_buffer_bytes: 131_072,
+                send_buffer_bytes: 87_040,
+                doubles_buffers: true,
+            },
+        }
+    }
+
+    /// As Linux is.
+    pub fn linux() -> Profile {
+        let mut profile = Profile::plain();
+        let tcp = &mut profile.config.tcp;
+        tcp.max_receive_window_bytes = 15_728_640;
+        tcp.initial_receive_window_bytes = 65_535;
+        tcp.rto_floor = Duration::from_millis(200);
+        tcp.delayed_ack = Duration::from_millis(40);
+        tcp.rto_max = Duration::from_secs(120);
+        profile
+    }
+
+    /// As FreeBSD is.
+    pub fn freebsd() -> Profile {
+        let mut profile = Profile::plain();
+        let tcp = &mut profile.config.tcp;
+        tcp.max_receive_window_bytes = 2 << 20;
+        tcp.initial_receive_window_bytes = 65_700;
+        tcp.rto_floor = Duration::from_millis(200);
+        tcp.delayed_ack = Duration::from_millis(40);
+        profile.calls = Calls {
+            accept_inherits_nonblock: true,
+            receive_buffer_bytes: 65_536,
+            send_buffer_bytes: 32_768,
+            doubles_buffers: false,
+        };
+        profile
+    }
+
+    /// Changes one thing.
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let config = &mut self.config;
+        match name {
+            "local" => {
+                let address: IpAddr = parse(value)?;
+                let full = if address.is_ipv4() { 32 } else { 128 };
+                config.addresses.extend(Cidr::new(address, full));
+                self.has_local = true;
+            }
+            "range" => config.ranges.push(parse(value)?),
+            "mtu" => config.device.mtu = parse(value)?,
+            "hop_limit" => config.hop_limit = parse(value)?,
+            "seed" => {
+                let seed: u64 = parse(value)?;
+                config.secret[..8].copy_from_slice(&seed.to_le_bytes());
+            }
+            _ => return Err("no such knob".to_owned()),
+        }
+        Ok(())
+    }
+}
+
+fn parse<T: FromStr>(value: &str) -> Result<T, String> {
+    value.parse().map_err(|_| format!("`{value}` is no value for it"))
+}
+
+/// A placeholder that is taken out again: a configuration begins with an address.
+fn any() -> Cidr {
+    RANGES[0].parse().unwrap_or_else(|_| unreachable!("a constant"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_comes_first_and_changes_after_it() {
+        let profile = Profile::parse("freebsd, mtu=1400 ,local=10.0.0.1,local=fd00::1").unwrap();
+        assert_eq!(profile.config.tcp.initial_receive_window_bytes, 65_700);
+        assert_eq!(profile.config.device.mtu, 1400);
+        let addresses: Vec<String> =
+            profile.config.addresses.iter().map(ToString::to_string).collect();
+        assert_eq!(addresses, ["10.0.0.1/32", "fd00::1/128"]);
+        assert!(profile.has_local);
+        assert!(!Profile::parse("").unwrap().has_local);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        for flags in ["linus", "linux,mtu=big", "local=here", "mtu", "=3"] {
+            let error = Profile::parse(flags).unwrap_err();
+            assert!(error.starts_with("flag `"), "{flags}: {error}");
+        }
+    }
+}

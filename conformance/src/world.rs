@@ -1,0 +1,262 @@
+//! What is behind the door: a host, what time it is, the packets that have left, and the files.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::os::fd::RawFd;
+
+use lightwait_core::frame::RxFrame;
+use lightwait_core::host::address::Cidr;
+use lightwait_core::wire::ip;
+use lightwait_core::{ConnectionId, Event, Host, Instant, Outbox, Readiness};
+
+use crate::epoll::Epoll;
+use crate::errno::Errno;
+use crate::profile::Profile;
+use crate::socket::Socket;
+
+/// Frames in one go of `emit`.
+const OUTBOX_FRAMES: usize = 1024;
+
+/// Passes over the host at one instant; more is an endless loop.
+const PASSES_AT_ONCE: usize = 100_000;
+
+/// A packet on its way out, and when it left.
+type Departure = (Vec<u8>, Instant);
+
+/// What a file descriptor stands for.
+#[derive(Debug)]
+pub enum File {
+    /// A socket.
+    Socket(Box<Socket>),
+    /// An epoll instance.
+    Epoll(Epoll),
+}
+
+/// The whole stack and all that its caller has opened.
+#[derive(Debug)]
+pub struct World {
+    /// The engine.
+    pub host: Host,
+    /// How the door itself is to behave.
+    pub profile: Profile,
+    now: Instant,
+    outbox: Outbox,
+    departures: VecDeque<Departure>,
+    files: BTreeMap<RawFd, File>,
+    /// What the host has told of connections since the last look, for edge-triggered waits.
+    notices: Vec<(Source, Readiness)>,
+    /// Our addresses are known: configured, or learnt from the caller.
+    addresses_known: bool,
+}
+
+/// Who has something to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A connection.
+    Connection(ConnectionId),
+    /// A listener.
+    Listener(lightwait_core::ListenerId),
+}
+
+impl World {
+    /// A world that has just begun.
+    ///
+    /// # Errors
+    /// Why the profile makes no host.
+    pub fn new(profile: Profile) -> Result<World, lightwait_core::Error> {
+        let host = Host::new(profile.config.clone())?;
+        Ok(World {
+            host,
+            now: Instant::from_millis(1_000_000),
+            outbox: Outbox::new(OUTBOX_FRAMES),
+            departures: VecDeque::new(),
+            files: BTreeMap::new(),
+            notices: Vec::new(),
+            addresses_known: profile.has_local,
+            profile,
+        })
+    }
+
+    // ---- time and packets
+
+    /// What time it is.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// When the host has something to do.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.host.deadline()
+    }
+
+    /// It is `now`. True if that has changed anything.
+    pub fn pass_to(&mut self, now: Instant) -> bool {
+        self.now = now;
+        self.host.on_time(now);
+        self.pump()
+    }
+
+    /// A packet arrives.
+    pub fn on_packet(&mut self, packet: &[u8]) {
+        if let Ok(parsed) = ip::Packet::parse(packet) {
+            self.learn_address(parsed.destination, false);
+        }
+        self.host.on_frame(self.now, RxFrame::plain(packet));
+        self.host.on_time(self.now);
+    }
+
+    /// Lets the host speak until it has no more to say. True if it had something to say or to tell.
+    pub fn pump(&mut self) -> bool {
+        let mut has_changed = false;
+        for _ in 0..PASSES_AT_ONCE {
+            has_changed |= self.take_events();
+            if !self.host.wants_emit() {
+                break;
+            }
+            self.host.emit(self.now, &mut self.outbox);
+            while let Some(frame) = self.outbox.take() {
+                let mut packet = Vec::with_capacity(frame.len());
+                frame.copy_to(&mut packet);
+                self.outbox.recycle(frame);
+                self.departures.push_back((packet, self.now));
+            }
+            has_changed = true;
+        }
+        has_changed
+    }
+
+    fn take_events(&mut self) -> bool {
+        let before = self.notices.len();
+        while let Some(event) = self.host.event() {
+            self.notices.push(match event {
+                Event::Acceptable(id) => (Source::Listener(id), Readiness::READABLE),
+                Event::Ready(id, readiness) => (Source::Connection(id), readiness),
+            });
+        }
+        let has_news = self.notices.len() > before;
+        self.pass_on_notices();
+        has_news
+    }
+
+    /// The oldest packet that has left.
+    pub fn take_departure(&mut self) -> Option<(Vec<u8>, Instant)> {
+        self.departures.pop_front()
+    }
+
+    // ---- addresses
+
+    /// The caller says that `address` is ours. `firmly`: by binding to it; else it is believed only
+    /// while no address of ours is known.
+    pub fn learn_address(&mut self, address: IpAddr, firmly: bool) {
+        let is_usable = !address.is_unspecified() && !address.is_multicast();
+        if !is_usable || (self.addresses_known && !firmly) {
+            return;
+        }
+        let full = if address.is_ipv4() { 32 } else { 128 };
+        if let Some(cidr) = Cidr::new(address, full) {
+            self.host.add_address(cidr);
+            self.addresses_known = true;
+        }
+    }
+
+    // ---- files
+
+    /// `fd` now stands for `file`; what it stood for before has been closed behind our back.
+    pub fn add_file(&mut self, fd: RawFd, file: File) {
+        if let Some(stale) = self.files.insert(fd, file) {
+            self.end_file(stale);
+        }
+    }
+
+    /// True if `fd` is one of ours.
+    pub fn has_file(&self, fd: RawFd) -> bool {
+        self.files.contains_key(&fd)
+    }
+
+    /// The file descriptors that are ours.
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
+        self.files.keys().copied()
+    }
+
+    /// The socket behind `fd`.
+    ///
+    /// # Errors
+    /// `EBADF` if there is nothing, `ENOTSOCK` if it is something else.
+    pub fn socket(&self, fd: RawFd) -> Result<&Socket, Errno> {
+        match self.files.get(&fd) {
+            Some(File::Socket(socket)) => Ok(socket),
+            Some(File::Epoll(_)) => Err(Errno::ENOTSOCK),
+            None => Err(Errno::EBADF),
+        }
+    }
+
+    /// The socket behind `fd`, to be changed, and the host.
+    ///
+    /// # Errors
+    /// As [`World::socket`].
+    pub fn socket_and_host(&mut self, fd: RawFd) -> Result<(&mut Socket, &mut Host), Errno> {
+        match self.files.get_mut(&fd) {
+            Some(File::Socket(socket)) => Ok((socket, &mut self.host)),
+            Some(File::Epoll(_)) => Err(Errno::ENOTSOCK),
+            None => Err(Errno::EBADF),
+        }
+    }
+
+    /// The sockets.
+    pub fn sockets(&self) -> impl Iterator<Item = (RawFd, &Socket)> {
+        self.files.iter().filter_map(|(fd, file)| match file {
+            File::Socket(socket) => Some((*fd, &**socket)),
+            File::Epoll(_) => None,
+        })
+    }
+
+    /// The epoll instance behind `fd`.
+    ///
+    /// # Errors
+    /// `EBADF` if there is nothing, `EINVAL` if it is something else.
+    pub fn epoll(&mut self, fd: RawFd) -> Result<&mut Epoll, Errno> {
+        match self.files.get_mut(&fd) {
+            Some(File::Epoll(epoll)) => Ok(epoll),
+            Some(File::Socket(_)) => Err(Errno::EINVAL),
+            None => Err(Errno::EBADF),
+        }
+    }
+
+    /// Every epoll instance, and what may be looked at meanwhile.
+    pub fn epolls(&mut self) -> impl Iterator<Item = &mut Epoll> {
+        self.files.values_mut().filter_map(|file| match file {
+            File::Epoll(epoll) => Some(epoll),
+            File::Socket(_) => None,
+        })
+    }
+
+    /// Takes the file behind `fd` away.
+    ///
+    /// # Errors
+    /// `EBADF` if there is nothing.
+    pub fn remove_file(&mut self, fd: RawFd) -> Result<(), Errno> {
+        let file = self.files.remove(&fd).ok_or(Errno::EBADF)?;
+        for epoll in self.epolls() {
+            epoll.forget(fd);
+        }
+        self.end_file(file);
+        Ok(())
+    }
+
+    fn end_file(&mut self, file: File) {
+        if let File::Socket(socket) = file {
+            socket.end(&mut self.host, self.now);
+        }
+    }
+
+    /// Tells the epoll instances which of their sockets have news.
+    fn pass_on_notices(&mut self) {
+        let notices = std::mem::take(&mut self.notices);
+        for (source, readiness) in notices {
+            let fd = self.sockets().find(|(_, socket)| socket.is(source)).map(|(fd, _)| fd);
+            if let Some(fd) = fd {
+                self.epolls().for_each(|epoll| epoll.on_notice(fd, readiness));
+            }
+        }
+    }
+}
