@@ -1,4 +1,4 @@
-//! The C interface: pointers become slices, errors become -1 and errno, and safe code does the rest.
+//! The C interface: pointers become slices, errors -1 and errno, and safe code does the rest.
 //!
 //! Everything that is `unsafe` in this crate is below here.
 

@@ -38,9 +38,7 @@ impl Family {
             (Family::Inet, IpAddr::V4(ip)) => encode_inet(ip, address.port()),
             (Family::Inet, IpAddr::V6(_)) => encode_inet(Ipv4Addr::UNSPECIFIED, address.port()),
             (Family::Inet6, IpAddr::V6(ip)) => encode_inet6(ip, address.port()),
-            (Family::Inet6, IpAddr::V4(ip)) => {
-                encode_inet6(ip.to_ipv6_mapped(), address.port())
-            }
+            (Family::Inet6, IpAddr::V4(ip)) => encode_inet6(ip.to_ipv6_mapped(), address.port()),
         }
     }
 

@@ -20,12 +20,7 @@ impl World {
     ///
     /// # Errors
     /// Those of the kernel.
-    pub fn fcntl(
-        &mut self,
-        fd: RawFd,
-        command: c_int,
-        argument: c_ulong,
-    ) -> Result<c_int, Errno> {
+    pub fn fcntl(&mut self, fd: RawFd, command: c_int, argument: c_ulong) -> Result<c_int, Errno> {
         let Ok((socket, _)) = self.socket_and_host(fd) else {
             return kernel::fcntl(fd, command, argument);
         };

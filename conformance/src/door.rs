@@ -2,8 +2,8 @@
 //!
 //! Who moves time, and when:
 //!
-//! - `gettimeofday` by a microsecond a call, `usleep` by what it is asked for, `netdev_receive` from
-//!   deadline to deadline until a packet leaves.
+//! - `gettimeofday` by a microsecond a call, `usleep` by what it is asked for, `netdev_receive`
+//!   from deadline to deadline until a packet leaves.
 //! - A thread in a call that blocks sleeps on a condition variable. Before time moves, every
 //!   sleeper has looked at the world as it is; one that wakes with a result *holds* time until it
 //!   has read the clock, so that it learns exactly when its call ended.
@@ -203,18 +203,12 @@ impl Door {
     }
 
     /// Sleeps until the world has changed or it is `until`.
-    fn sleep<'a>(
-        &self,
-        mut inside: Guard<'a>,
-        me: ThreadId,
-        until: Option<Instant>,
-    ) -> Guard<'a> {
+    fn sleep<'a>(&self, mut inside: Guard<'a>, me: ThreadId, until: Option<Instant>) -> Guard<'a> {
         let seen = inside.epoch;
         inside.sleepers.retain(|sleeper| sleeper.thread != me);
         inside.sleepers.push(Sleeper { thread: me, seen, until });
         self.settled.notify_all();
-        let changed =
-            self.changed.wait_while(inside, |inside| inside.epoch == seen);
+        let changed = self.changed.wait_while(inside, |inside| inside.epoch == seen);
         changed.unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -291,9 +285,8 @@ impl Door {
     /// Waits until every sleeper has looked at the world, and those that have woken have read the
     /// clock.
     fn settle<'a>(&self, inside: Guard<'a>, me: ThreadId) -> Guard<'a> {
-        let settled = self.settled.wait_timeout_while(inside, HOLD_AT_MOST, |inside| {
-            inside.is_unsettled(me)
-        });
+        let settled =
+            self.settled.wait_timeout_while(inside, HOLD_AT_MOST, |inside| inside.is_unsettled(me));
         let (mut inside, timeout) = settled.unwrap_or_else(PoisonError::into_inner);
         if timeout.timed_out() {
             inside.holders.clear();

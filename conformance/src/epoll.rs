@@ -88,7 +88,9 @@ fn bits_of(readiness: Readiness) -> u32 {
         (Readiness::URGENT, libc::EPOLLPRI),
         (Readiness::CLOSED, libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP),
     ];
-    bits.iter().filter(|(bit, _)| readiness.contains(*bit)).fold(0, |all, (_, bits)| all | *bits as u32)
+    bits.iter()
+        .filter(|(bit, _)| readiness.contains(*bit))
+        .fold(0, |all, (_, bits)| all | *bits as u32)
 }
 
 impl Watched {
@@ -96,7 +98,7 @@ impl Watched {
     fn report(&mut self, bits: c_short) -> Option<Report> {
         // The bits of poll and of epoll have the same values.
         let always = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
-        let events = bits as u16 as u32 & ((self.wanted & !STEERING) | always);
+        let events = u32::from(bits as u16) & ((self.wanted & !STEERING) | always);
         self.has_news |= events & !self.before != 0;
         self.before = events;
         let is_edge = self.wanted & libc::EPOLLET as u32 != 0;

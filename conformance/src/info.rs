@@ -7,7 +7,7 @@ use lightwait_core::{Host, Instant};
 use crate::errno::Errno;
 use crate::socket::Socket;
 
-/// Bytes of `struct tcp_info` in the newest Linux, and more: whoever knows a longer one reads zeros.
+/// More bytes than `struct tcp_info` has in any Linux: whoever knows a longer one reads zeros.
 const TCP_INFO_LEN: usize = 512;
 
 /// Words of SO_MEMINFO (`SK_MEMINFO_VARS`).
@@ -20,7 +20,7 @@ const SSTHRESH_INFINITE: u32 = 0x7fff_ffff;
 ///
 /// # Errors
 /// `ENOPROTOOPT` for any other name.
-pub fn report(
+pub(crate) fn report(
     socket: &Socket,
     host: &Host,
     now: Instant,

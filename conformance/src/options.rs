@@ -113,9 +113,8 @@ struct Defaults {
     send_buffer: u32,
     doubles: bool,
     linger2_s: c_int,
-    user_timeout: Duration,
-    send_buffer_bytes: u32,
     hop_limit: c_int,
+    engine: SocketOptions,
 }
 
 impl Options {
@@ -147,52 +146,72 @@ impl Options {
                 send_buffer: calls.send_buffer_bytes,
                 doubles: calls.doubles_buffers,
                 linger2_s: seconds(tcp.fin_wait_2_timeout),
-                user_timeout: tcp.user_timeout,
-                send_buffer_bytes: tcp.send_buffer_bytes,
                 hop_limit: profile.config.hop_limit.into(),
+                engine: SocketOptions::new(tcp),
             },
         }
     }
 
-    /// What they mean to the engine, whose `current` ones say the rest.
-    pub fn apply(&self, current: SocketOptions) -> SocketOptions {
+    /// What they mean to the engine.
+    pub fn engine(&self) -> SocketOptions {
         let keepalive = Keepalive {
             idle: Duration::from_secs(self.keepalive_idle_s as u64),
             interval: Duration::from_secs(self.keepalive_interval_s as u64),
             probes: self.keepalive_probes as u8,
         };
+        let defaults = &self.defaults.engine;
         SocketOptions {
             nodelay: self.nodelay,
             cork: self.cork,
             keepalive: self.keepalive.then_some(keepalive),
             user_timeout: match self.user_timeout_ms {
-                0 => self.defaults.user_timeout,
+                0 => defaults.user_timeout,
                 ms => Duration::from_millis(ms as u64),
             },
             // A positive one is a matter of `close`, which waits for it.
-            linger: self.linger.filter(|linger| linger.is_zero()),
+            linger: self.linger.filter(Duration::is_zero),
             traffic_class: self.traffic_class as u8,
-            send_buffer_bytes: self.send_buffer.unwrap_or(self.defaults.send_buffer_bytes),
-            ..current
+            send_buffer_bytes: self.send_buffer.unwrap_or(defaults.send_buffer_bytes),
+            receive_buffer_bytes: self.receive_buffer,
+            mss_max: self.mss,
+            fin_wait_2_timeout: match self.linger2_s {
+                None => defaults.fin_wait_2_timeout,
+                Some(seconds) => Duration::from_secs(seconds.max(0) as u64),
+            },
+            path_mtu_discovery: self.path_mtu_discovery(),
         }
+    }
+
+    fn path_mtu_discovery(&self) -> bool {
+        let [inet, inet6] = [
+            (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
+            (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
+        ];
+        let is_off = |name| self.kept.get(&name) == Some(&libc::IP_PMTUDISC_DONT);
+        !is_off(inet) && !is_off(inet6)
     }
 
     /// MSG_MORE: corks until the write after it.
     pub fn hold_back(&self, host: &mut Host, now: Instant, id: ConnectionId) {
-        if let Ok(current) = host.options(id) {
-            let corked = SocketOptions { cork: true, ..self.apply(current) };
-            // A connection that is gone has no options.
-            let _gone = host.set_options(now, id, corked);
-        }
+        let corked = SocketOptions { cork: true, ..self.engine() };
+        // A connection that is gone has no options.
+        let _gone = host.set_options(now, id, corked);
     }
 
     fn buffer_size(&self, set: Option<u32>, default: u32) -> c_int {
-        let doubled = |bytes: u32| if self.defaults.doubles { bytes.saturating_mul(2) } else { bytes };
+        let doubled =
+            |bytes: u32| if self.defaults.doubles { bytes.saturating_mul(2) } else { bytes };
         set.map_or(default, doubled) as c_int
     }
 
     /// Sets an option of a plain number.
-    fn set(&mut self, family: Family, level: c_int, name: c_int, value: c_int) -> Result<(), Errno> {
+    fn set(
+        &mut self,
+        family: Family,
+        level: c_int,
+        name: c_int,
+        value: c_int,
+    ) -> Result<(), Errno> {
         let within = |range: std::ops::RangeInclusive<c_int>| {
             if range.contains(&value) { Ok(value) } else { Err(Errno::EINVAL) }
         };
@@ -323,6 +342,12 @@ impl World {
             }
         }
         socket.apply_options(host, now);
+        if let (Some(id), libc::IPPROTO_TCP, libc::TCP_QUICKACK) =
+            (socket.connection(), level, name)
+        {
+            // A connection that is gone acknowledges nothing.
+            let _gone = host.set_quick_ack(now, id, socket.options.quick_ack == Some(true));
+        }
         Ok(())
     }
 
@@ -341,9 +366,7 @@ impl World {
         let (socket, host) = self.socket_and_host(fd)?;
         socket.refresh(host);
         let number = match (level, name) {
-            (libc::SOL_SOCKET, libc::SO_ERROR) => {
-                socket.error.take().map_or(0, |error| error.0)
-            }
+            (libc::SOL_SOCKET, libc::SO_ERROR) => socket.error.take().map_or(0, |error| error.0),
             (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => {
                 matches!(socket.role, Role::Listening(_)).into()
             }
@@ -372,8 +395,7 @@ impl World {
             (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) => {
                 host.config().device.mtu.into()
             }
-            (libc::IPPROTO_TCP, libc::TCP_INFO)
-            | (libc::IPPROTO_TCP, libc::TCP_CC_INFO)
+            (libc::IPPROTO_TCP, libc::TCP_INFO | libc::TCP_CC_INFO)
             | (libc::SOL_SOCKET, libc::SO_MEMINFO) => {
                 return crate::info::report(socket, host, now, name, room);
             }
@@ -423,7 +445,8 @@ fn timeout(value: &[u8]) -> Result<Option<Duration>, Errno> {
     if !(0..1_000_000).contains(&micros) {
         return Err(Errno::EDOM);
     }
-    let duration = Duration::from_secs(seconds.max(0) as u64) + Duration::from_micros(micros as u64);
+    let duration =
+        Duration::from_secs(seconds.max(0) as u64) + Duration::from_micros(micros as u64);
     Ok((!duration.is_zero()).then_some(duration))
 }
 

@@ -1,14 +1,16 @@
 //! What `flags` make of the engine's configuration.
 //!
 //! Flags are separated by commas: a profile (`linux` or `freebsd`), then changes to it, each
-//! `name=value` (or a bare name, which stands for `name=true`). Later ones win. A profile is nothing
+//! `name=value` (or a bare name, which stands for `name=on`). Later ones win. A profile is nothing
 //! but a set of values: the engine never learns its name.
 
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
+use lightwait_core::config::Push;
 use lightwait_core::host::address::Cidr;
+use lightwait_core::wire::options::Layout;
 use lightwait_core::{Capabilities, Config, Medium};
 
 /// The MTU unless flags say otherwise: Ethernet's.
@@ -54,10 +56,10 @@ impl Profile {
                 "linux" => profile = Profile::linux(),
                 "freebsd" => profile = Profile::freebsd(),
                 _ => {
-                    let (name, value) = flag.split_once('=').unwrap_or((flag, "true"));
-                    profile.set(name.trim(), value.trim()).map_err(|why| {
-                        format!("flag `{flag}`: {why}")
-                    })?;
+                    let (name, value) = flag.split_once('=').unwrap_or((flag, "on"));
+                    profile
+                        .set(name.trim(), value.trim())
+                        .map_err(|why| format!("flag `{flag}`: {why}"))?;
                 }
             }
         }
@@ -66,7 +68,7 @@ impl Profile {
 
     fn plain() -> Profile {
         let device = Capabilities::plain(Medium::Ip, MTU);
-        let ranges = RANGES.map(|range| range.parse());
+        let ranges = RANGES.map(str::parse);
         let mut config = Config::new(device, any(), [0x5a; 32]);
         config.addresses.clear();
         config.ranges = ranges.into_iter().flatten().collect();
@@ -88,6 +90,9 @@ impl Profile {
     pub fn linux() -> Profile {
         let mut profile = Profile::plain();
         let tcp = &mut profile.config.tcp;
+        tcp.syn_layout = Layout::ScaleLast;
+        tcp.window_shift = Some(8);
+        tcp.push = Push::Burst;
         tcp.max_receive_window_bytes = 15_728_640;
         tcp.initial_receive_window_bytes = 65_535;
         tcp.rto_floor = Duration::from_millis(200);
@@ -100,6 +105,8 @@ impl Profile {
     pub fn freebsd() -> Profile {
         let mut profile = Profile::plain();
         let tcp = &mut profile.config.tcp;
+        tcp.syn_layout = Layout::ScaleFirst;
+        tcp.window_shift = Some(6);
         tcp.max_receive_window_bytes = 2 << 20;
         tcp.initial_receive_window_bytes = 65_700;
         tcp.rto_floor = Duration::from_millis(200);
@@ -130,7 +137,7 @@ impl Profile {
                 let seed: u64 = parse(value)?;
                 config.secret[..8].copy_from_slice(&seed.to_le_bytes());
             }
-            _ => return Err("no such knob".to_owned()),
+            _ => return config.set(name, value).map_err(|error| error.to_string()),
         }
         Ok(())
     }

@@ -5,9 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{IntoRawFd, RawFd};
 use std::time::Duration;
 
+use libc::c_int;
 use lightwait_core::tcp::State;
 use lightwait_core::{ConnectionId, Host, Instant, ListenerId, Readiness};
-use libc::c_int;
 
 use crate::abi::kernel;
 use crate::address::{Family, family_of};
@@ -152,14 +152,15 @@ impl Socket {
         }
     }
 
-    /// Applies its options to its connection.
+    /// Applies its options to its connection, or to those that it will accept.
     pub fn apply_options(&self, host: &mut Host, now: Instant) {
-        if let Some(id) = self.connection()
-            && let Ok(current) = host.options(id)
-        {
-            // A connection that is gone has no options.
-            let _gone = host.set_options(now, id, self.options.apply(current));
-        }
+        let options = self.options.engine();
+        // What is gone has no options.
+        let _gone = match self.role {
+            Role::Idle => Ok(()),
+            Role::Listening(id) => host.set_listener_options(id, options),
+            Role::Connecting(id) | Role::Connected(id) => host.set_options(now, id, options),
+        };
     }
 }
 
@@ -216,12 +217,14 @@ impl World {
             let meet = taken.ip() == local.ip()
                 || taken.ip().is_unspecified()
                 || local.ip().is_unspecified();
-            let shared = reuses
-                && other.options.reuse_address
-                && !matches!(other.role, Role::Listening(_));
+            let shared =
+                reuses && other.options.reuse_address && !matches!(other.role, Role::Listening(_));
             local.port() != 0 && taken.port() == local.port() && meet && !shared
         };
-        if self.sockets().any(|(_, other)| conflicts(other)) {
+        let lingers = |(end, peer, _): (SocketAddr, Option<SocketAddr>, State)| {
+            !reuses && peer.is_some() && end.port() == local.port()
+        };
+        if self.sockets().any(|(_, other)| conflicts(other)) || self.host.sockets().any(lingers) {
             return Err(Errno::EADDRINUSE);
         }
         self.learn_address(local.ip(), true);
@@ -245,7 +248,7 @@ impl World {
             return Ok(());
         }
         let local = socket.local.unwrap_or(socket.family.unspecified());
-        let id = host.listen(local, backlog)?;
+        let id = host.listen_with(local, backlog, socket.options.engine())?;
         socket.local = host.listener_address(id).ok();
         socket.role = Role::Listening(id);
         Ok(())
@@ -270,7 +273,6 @@ impl World {
         accepted.nonblocking = socket.nonblocking && inherits;
         accepted.local = host.local_address(connection).ok();
         accepted.role = Role::Connected(connection);
-        accepted.apply_options(host, now);
         let unspecified = accepted.family.unspecified();
         let peer = host.peer_address(connection).unwrap_or(unspecified);
         let peer = accepted.family.encode(peer);
@@ -315,10 +317,10 @@ impl World {
             local.ip()
         };
         let (socket, host) = self.socket_and_host(fd)?;
-        let id = host.connect(now, SocketAddr::new(ip, local.port()), remote)?;
+        let (from, options) = (SocketAddr::new(ip, local.port()), socket.options.engine());
+        let id = host.connect_with(now, from, remote, options)?;
         socket.local = host.local_address(id).ok();
         socket.role = Role::Connecting(id);
-        socket.apply_options(host, now);
         Ok(())
     }
 

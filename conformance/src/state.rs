@@ -57,17 +57,26 @@ pub fn name(state: State) -> &'static str {
     }
 }
 
-/// One line per socket: `tcp LOCAL REMOTE STATE`.
+/// One line per socket, `tcp LOCAL REMOTE STATE`: listeners, half-open handshakes, connections with
+/// a user or without, TIME-WAIT, and sockets that are none of these.
 pub fn describe(world: &World) -> String {
     let mut lines = String::new();
-    for (_, socket) in world.sockets() {
-        let host = &world.host;
-        let remote = socket.connection().and_then(|id| host.peer_address(id).ok());
+    let mut line = |local: Option<SocketAddr>, remote: Option<SocketAddr>, state| {
         let shown = |address: Option<SocketAddr>| {
             address.map_or_else(|| "*:*".to_owned(), |address| address.to_string())
         };
-        let state = name(socket.state(host));
-        lines += &format!("tcp {} {} {state}\n", shown(socket.local), shown(remote));
+        lines += &format!("tcp {} {} {}\n", shown(local), shown(remote), name(state));
+    };
+    for (local, remote, state) in world.host.sockets() {
+        line(Some(local), remote, state);
+    }
+    for (_, socket) in world.sockets() {
+        if socket.connection().is_none() && socket.state(&world.host) == State::Closed
+            || socket.is_over() && socket.state(&world.host) == State::Closed
+        {
+            let remote = socket.connection().and_then(|id| world.host.peer_address(id).ok());
+            line(socket.local, remote, State::Closed);
+        }
     }
     lines
 }

@@ -16,7 +16,7 @@ pub(super) fn result(result: Result<c_int, Errno>) -> c_int {
 
 /// As [`result`], for calls that count bytes.
 pub(super) fn count(result: Result<usize, Errno>) -> ssize_t {
-    result.map_or_else(|error| fail(error), |count| count as ssize_t)
+    result.map_or_else(fail, |count| count as ssize_t)
 }
 
 fn fail(error: Errno) -> ssize_t {
@@ -54,10 +54,7 @@ pub(super) unsafe fn copy_out(from: &[u8], to: *mut c_void) {
 ///
 /// # Safety
 /// If not null, `vector` must point to `len` of them.
-pub(super) unsafe fn pieces<'a>(
-    vector: *const iovec,
-    len: usize,
-) -> Result<&'a [iovec], Errno> {
+pub(super) unsafe fn pieces<'a>(vector: *const iovec, len: usize) -> Result<&'a [iovec], Errno> {
     if len > libc::UIO_MAXIOV as usize {
         return Err(Errno::EINVAL);
     }

@@ -37,11 +37,7 @@ pub(super) unsafe extern "C" fn bind(
     result(to.and_then(|to| door.call_now(|world| world.bind(fd, to))).map(|()| 0))
 }
 
-pub(super) unsafe extern "C" fn listen(
-    userdata: *mut c_void,
-    fd: c_int,
-    backlog: c_int,
-) -> c_int {
+pub(super) unsafe extern "C" fn listen(userdata: *mut c_void, fd: c_int, backlog: c_int) -> c_int {
     // SAFETY: the interface's rules.
     let door = unsafe { door(userdata) };
     result(door.call_now(|world| world.listen(fd, backlog)).map(|()| 0))
@@ -78,9 +74,8 @@ pub(super) unsafe extern "C" fn connect(
     // SAFETY: the interface's rules.
     let (door, to) = unsafe { (door(userdata), address(to, len)) };
     let mut is_first = true;
-    let connected = to.and_then(|to| {
-        door.call(|world| world.connect(fd, to, std::mem::take(&mut is_first)))
-    });
+    let connected =
+        to.and_then(|to| door.call(|world| world.connect(fd, to, std::mem::take(&mut is_first))));
     result(connected.map(|()| 0))
 }
 
@@ -167,8 +162,7 @@ pub(super) unsafe extern "C" fn setsockopt(
     // SAFETY: the interface's rules.
     let (door, value) = unsafe { (door(userdata), bytes(value, len as usize)) };
     let value = value.ok_or(Errno::EFAULT);
-    let set = value.and_then(|value| {
-        door.call_now(|world| world.set_option(fd, level, name, value))
-    });
+    let set =
+        value.and_then(|value| door.call_now(|world| world.set_option(fd, level, name, value)));
     result(set.map(|()| 0))
 }

@@ -121,8 +121,7 @@ pub(super) unsafe extern "C" fn recvmsg(
     let (door, message) = unsafe { (door(userdata), message.as_mut()) };
     let Some(message) = message else { return count(Err(Errno::EFAULT)) };
     // SAFETY: as above.
-    let received =
-        unsafe { receive_pieces(door, fd, message.msg_iov, message.msg_iovlen, flags) };
+    let received = unsafe { receive_pieces(door, fd, message.msg_iov, message.msg_iovlen, flags) };
     if received.is_ok() {
         message.msg_namelen = 0;
         message.msg_flags = 0;
