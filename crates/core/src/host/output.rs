@@ -169,10 +169,11 @@ impl Host {
         flushed
     }
 
-    /// Tells the timers of the connection's deadlines.
+    /// Tells the timers of the connection's earliest deadline.
     pub(super) fn rearm(&mut self, index: u32) {
         if let Some(slot) = self.slots.get_mut(index) {
-            self.timers.touched(index, &mut slot.filed, &slot.connection.deadlines);
+            let earliest = slot.connection.deadlines.earliest();
+            self.timers.touched(index, &mut slot.filed, earliest);
         }
     }
 

@@ -1,0 +1,203 @@
+//! Calls that open, join and close.
+
+use super::{Arguments, result};
+use crate::ast::{CallSpec, Expr};
+use crate::door::Answer;
+use crate::play::{Output, Phase, Player, Prepared, Returned, Socket};
+use crate::system;
+
+pub(super) fn socket(
+    player: &mut Player,
+    call: &CallSpec,
+    arguments: &Arguments<'_>,
+) -> Result<Prepared, String> {
+    arguments.count(3)?;
+    arguments.ellipsis(0)?;
+    let (kind, protocol) = (arguments.int(1)?, arguments.int(2)?);
+    let domain = player.config.domain();
+    let script_fd = result(call)?;
+    let prepared = Prepared::new(move |door| door.socket(domain, kind, protocol).into());
+    Ok(prepared.fd().then(move |player, returned| {
+        let Some(live_fd) = descriptor(returned.answer) else { return Ok(()) };
+        if script_fd < 0 {
+            return Err(format!("invalid socket fd {script_fd} in script"));
+        }
+        let socket = Socket::new(Phase::New, protocol);
+        player.descriptors.add(script_fd, live_fd, Some(socket))?;
+        player.descriptors.test_newest();
+        Ok(())
+    }))
+}
+
+/// The descriptor that a call returned, unless it failed.
+pub(super) fn descriptor(answer: Answer) -> Option<i32> {
+    i32::try_from(answer.value).ok().filter(|fd| *fd >= 0)
+}
+
+pub(super) fn bind(player: &mut Player, arguments: &Arguments<'_>) -> Result<Prepared, String> {
+    arguments.count(3)?;
+    let fd = arguments.fd(0, player)?;
+    arguments.ellipsis(1)?;
+    arguments.ellipsis(2)?;
+    let address = player.config.bind_address();
+    Ok(Prepared::new(move |door| door.bind(fd, address).into()))
+}
+
+pub(super) fn listen(player: &mut Player, arguments: &Arguments<'_>) -> Result<Prepared, String> {
+    arguments.count(2)?;
+    let (script_fd, backlog) = (arguments.int(0)?, arguments.int(1)?);
+    let fd = arguments.fd(0, player)?;
+    let prepared = Prepared::new(move |door| door.listen(fd, backlog).into());
+    Ok(prepared.then(move |player, _| {
+        player.descriptors.socket(script_fd)?.phase = Phase::Listening;
+        Ok(())
+    }))
+}
+
+pub(super) fn accept(
+    player: &mut Player,
+    call: &CallSpec,
+    arguments: &Arguments<'_>,
+) -> Result<Prepared, String> {
+    arguments.count(3)?;
+    let fd = arguments.fd(0, player)?;
+    arguments.ellipsis(1)?;
+    arguments.ellipsis(2)?;
+    let script_fd = result(call)?;
+    let prepared = Prepared::new(move |door| {
+        let (answer, peer) = door.accept(fd);
+        Returned { answer, output: Output::Address(peer) }
+    });
+    Ok(prepared.fd().then(move |player, returned| {
+        let Some(live_fd) = descriptor(returned.answer) else { return Ok(()) };
+        let Output::Address(peer) = returned.output else { return Ok(()) };
+        player.descriptors.accept(script_fd, live_fd, peer)
+    }))
+}
+
+/// What `connect` and everything like it does to the script's view of a socket. `family` is that of
+/// an address that the script gives by its family alone.
+pub(super) fn note_connect(
+    player: &mut Player,
+    script_fd: i32,
+    family: Option<i32>,
+) -> Result<Option<std::net::SocketAddr>, String> {
+    let address = player.config.connect_address();
+    let remote = std::net::SocketAddr::new(player.config.remote(), player.config.connect_port);
+    let socket = player.descriptors.socket(script_fd)?;
+    match family {
+        Some(libc::AF_UNSPEC) => {
+            socket.phase = Phase::New;
+            return Ok(None);
+        }
+        Some(other) => return Err(format!("an address of family {other} alone")),
+        None => {}
+    }
+    if socket.phase == Phase::New {
+        socket.phase = Phase::Connecting;
+        socket.live.remote = remote;
+    }
+    Ok(Some(address))
+}
+
+/// `...`, or a family alone.
+pub(super) fn family(arguments: &Arguments<'_>, index: usize) -> Result<Option<i32>, String> {
+    if arguments.ellipsis(index).is_ok() { Ok(None) } else { arguments.int(index).map(Some) }
+}
+
+pub(super) fn connect(player: &mut Player, arguments: &Arguments<'_>) -> Result<Prepared, String> {
+    arguments.count(3)?;
+    let fd = arguments.fd(0, player)?;
+    let family = family(arguments, 1)?;
+    arguments.ellipsis(2)?;
+    let address = note_connect(player, arguments.int(0)?, family)?;
+    Ok(Prepared::new(move |door| door.connect(fd, address).into()))
+}
+
+pub(super) fn close(player: &mut Player, arguments: &Arguments<'_>) -> Result<Prepared, String> {
+    arguments.count(1)?;
+    let script_fd = arguments.int(0)?;
+    let fd = arguments.fd(0, player)?;
+    let prepared = Prepared::new(move |door| door.close(fd).into());
+    Ok(prepared.then(move |player, _| {
+        player.descriptors.get(script_fd)?.is_closed = true;
+        Ok(())
+    }))
+}
+
+pub(super) fn shutdown(player: &mut Player, arguments: &Arguments<'_>) -> Result<Prepared, String> {
+    arguments.count(2)?;
+    let fd = arguments.fd(0, player)?;
+    let how = arguments.int(1)?;
+    Ok(Prepared::new(move |door| door.shutdown(fd, how).into()))
+}
+
+pub(super) fn fcntl(player: &mut Player, arguments: &Arguments<'_>) -> Result<Prepared, String> {
+    let fd = arguments.fd(0, player)?;
+    let command = arguments.int(1)?;
+    let argument = match arguments.0.len() {
+        2 => 0,
+        3 => libc::c_ulong::from(arguments.int(2)?.cast_unsigned()),
+        other => return Err(format!("fcntl expected 2-3 args but got {other}")),
+    };
+    Ok(Prepared::new(move |door| door.fcntl(fd, command, argument).into()))
+}
+
+pub(super) fn ioctl(player: &mut Player, arguments: &Arguments<'_>) -> Result<Prepared, String> {
+    let fd = arguments.fd(0, player)?;
+    let command = libc::c_ulong::from(arguments.int(1)?.cast_unsigned());
+    let wanted = match arguments.0.len() {
+        2 => None,
+        3 => Some(arguments.bracketed_int(2)?),
+        other => return Err(format!("ioctl expected 2-3 args but got {other}")),
+    };
+    let prepared = Prepared::new(move |door| {
+        let (answer, number) = door.ioctl(fd, command);
+        Returned { answer, output: Output::Number(number) }
+    });
+    Ok(prepared.then(move |_, returned| match (wanted, &returned.output) {
+        (Some(wanted), Output::Number(actual)) if wanted != *actual => {
+            Err(format!("Bad ioctl optval: expected: {wanted} actual: {actual}"))
+        }
+        _ => Ok(()),
+    }))
+}
+
+pub(super) fn open(call: &CallSpec, arguments: &Arguments<'_>) -> Result<Prepared, String> {
+    arguments.count(2)?;
+    let Expr::Text(path) = arguments.get(0)? else { return Err("open() wants a string".into()) };
+    let path = String::from_utf8_lossy(path).into_owned();
+    let flags = arguments.int(1)?;
+    let script_fd = result(call)?;
+    let prepared = Prepared::new(move |_| system::open(&path, flags).into());
+    Ok(prepared.fd().then(move |player, returned| match descriptor(returned.answer) {
+        Some(live_fd) => player.descriptors.add(script_fd, live_fd, None),
+        None => Ok(()),
+    }))
+}
+
+pub(super) fn pipe(arguments: &Arguments<'_>) -> Result<Prepared, String> {
+    arguments.count(1)?;
+    let Expr::List(ends) = arguments.get(0)? else { return Err("pipe() wants a list".into()) };
+    let [Expr::Integer(first), Expr::Integer(second)] = ends.as_slice() else {
+        return Err(format!("{} pipe file descriptors instead of 2", ends.len()));
+    };
+    let script = [super::int(*first), super::int(*second)];
+    let prepared = Prepared::new(|door| {
+        let (answer, ends) = door.pipe();
+        Returned { answer, output: Output::Pipe(ends) }
+    });
+    Ok(prepared.then(move |player, returned| {
+        let Output::Pipe(live) = returned.output else { return Ok(()) };
+        for (script_fd, live_fd) in script.into_iter().zip(live) {
+            player.descriptors.add(script_fd, live_fd, None)?;
+        }
+        Ok(())
+    }))
+}
+
+/// Capabilities are the machine's; the stack has none.
+pub(super) fn cap_set(arguments: &Arguments<'_>) -> Result<Prepared, String> {
+    arguments.count(3)?;
+    Ok(Prepared::new(|_| Answer { value: 0, errno: 0 }.into()))
+}

@@ -1,0 +1,73 @@
+//! Plays packet scripts against the packetdrill door, each as one test.
+//!
+//! The language and every rule of comparison are packetdrill's, so that what passes here passes
+//! there. Each script has a process of its own: a stack that aborts, or a call that never returns,
+//! ends that script and no other.
+//!
+//! - `LIGHTWAIT_SCRIPTS=PATH` plays a script or a tree of them in place of `conformance/scripts`.
+//!   Shell commands of such scripts are left out.
+//! - `LIGHTWAIT_SCRIPT_FLAGS=linux,…` are the flags of the stack, in place of the script's own
+//!   `--so_flags`.
+//! - `LIGHTWAIT_SCRIPT_IP=ipv4|ipv4-mapped-ipv6|ipv6` is the IP version, in place of the script's.
+
+#![allow(unreachable_pub, reason = "a program, whose modules are all its own")]
+
+mod ast;
+mod calls;
+mod child;
+mod config;
+mod door;
+mod lexer;
+mod packet;
+mod parse;
+mod play;
+mod python;
+mod shell;
+mod symbols;
+mod system;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+fn main() -> ExitCode {
+    if let Some(path) = std::env::var_os(child::SCRIPT) {
+        return child::main(Path::new(&path));
+    }
+    let arguments = Arguments::from_args();
+    let (root, is_own) = match std::env::var_os("LIGHTWAIT_SCRIPTS") {
+        Some(root) => (PathBuf::from(root), false),
+        None => (Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts"), true),
+    };
+    let mut paths = Vec::new();
+    if let Err(error) = collect(&root, &mut paths) {
+        eprintln!("{}: {error}", root.display());
+        return ExitCode::FAILURE;
+    }
+    paths.sort();
+    let trials = paths
+        .into_iter()
+        .map(|path| {
+            let name = path.strip_prefix(&root).unwrap_or(&path).with_extension("");
+            let name = if name.as_os_str().is_empty() { path.clone() } else { name };
+            Trial::test(name.display().to_string(), move || child::run(&path, is_own))
+        })
+        .collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Every script at or below `path`.
+fn collect(path: &Path, paths: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    if path.is_file() {
+        paths.push(path.to_owned());
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?.path();
+        if entry.is_dir() || entry.extension().is_some_and(|extension| extension == "pkt") {
+            collect(&entry, paths)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,28 @@
+//! Shell commands of scripts.
+//!
+//! Those of our own scripts are run. Those of others set up a kernel and its network, which are not
+//! what is being tested, and must not be touched: they are left out.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+pub(crate) struct Shell {
+    /// Where commands are run: beside the script.
+    pub(crate) directory: PathBuf,
+    /// Whether they are.
+    pub(crate) is_trusted: bool,
+}
+
+impl Shell {
+    pub(crate) fn run(&self, command: &str) -> Result<(), String> {
+        if !self.is_trusted {
+            return Ok(());
+        }
+        let status = Command::new("sh")
+            .args(["-c", command])
+            .current_dir(&self.directory)
+            .status()
+            .map_err(|error| format!("cannot run a shell: {error}"))?;
+        if status.success() { Ok(()) } else { Err(format!("`{command}` ended with {status}")) }
+    }
+}
