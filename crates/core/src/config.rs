@@ -10,6 +10,7 @@ use core::net::IpAddr;
 use crate::frame::Capabilities;
 use crate::host::address::Cidr;
 use crate::tcp::recv::window::RecvWindow;
+use crate::tcp::timers::Scheme;
 use crate::time::Duration;
 use crate::wire::options::Layout;
 
@@ -96,6 +97,10 @@ pub struct TcpConfig {
     pub syn_layout: Layout,
     /// When a segment carries PSH.
     pub push: Push,
+    /// How timers are looked after.
+    pub timers: Scheme,
+    /// The tick of the scheduling clock: timers fire at the first one at or after their deadline.
+    pub tick: Duration,
     /// What asks a peer for its closed window.
     pub window_probe: WindowProbe,
     /// Segments without a timestamp are taken where timestamps were agreed on. RFC 7323 §3.2 says
@@ -202,6 +207,8 @@ impl Default for TcpConfig {
             window_shift: None,
             syn_layout: Layout::default(),
             push: Push::default(),
+            timers: Scheme::default(),
+            tick: Duration::from_millis(1),
             window_probe: WindowProbe::default(),
             missing_timestamps: false,
             insecure_rst: false,

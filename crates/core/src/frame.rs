@@ -159,7 +159,7 @@ impl Frame {
         }
     }
 
-    /// Appends the whole frame's bytes to `out`, its transport checksum completed as a device would,
+    /// Appends the whole frame's bytes to `out`, its transport checksum completed as by a device,
     /// but not cut.
     pub fn complete_to(&self, out: &mut Vec<u8>) {
         let begin = out.len();

@@ -56,7 +56,7 @@ use crate::tcp::connection::Context;
 use crate::tcp::pool::PagePool;
 use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::time_wait::TimeWait;
-use crate::tcp::timers::{Filed, Timers};
+use crate::tcp::timers::{Filed, Ticks, Timers};
 use crate::tcp::{Connection, Tuple};
 use crate::time::{Duration, Instant};
 use crate::wire::Malformed;
@@ -88,6 +88,10 @@ pub struct Host {
     syn_cache: SynCache,
     time_wait: TimeWait,
     timers: Timers,
+    /// The scheduling clock.
+    ticks: Ticks,
+    /// Connections whose timers are being run; empty between calls.
+    due: Vec<u32>,
     ready: VecDeque<u32>,
     replies: VecDeque<Reply>,
     events: VecDeque<Event>,
@@ -159,6 +163,7 @@ impl Host {
     pub fn new(config: Config) -> Result<Host, Error> {
         validate(&config)?;
         let limits = config.limits.clone();
+        let ticks = Ticks::new(config.tcp.tick);
         let shared = Shared {
             tcp: config.tcp.clone(),
             pool: PagePool::new(limits.pages),
@@ -175,9 +180,11 @@ impl Host {
             demux: Demux::default(),
             slots: Slab::default(),
             listeners: Listeners::default(),
-            syn_cache: SynCache::new(limits.syn_cache),
+            syn_cache: SynCache::new(limits.syn_cache, ticks),
             time_wait: TimeWait::new(config.tcp.time_wait, limits.time_wait),
-            timers: Timers::default(),
+            timers: Timers::new(config.tcp.timers, ticks),
+            ticks,
+            due: Vec::new(),
             ready: VecDeque::new(),
             replies: VecDeque::new(),
             events: VecDeque::new(),
@@ -226,12 +233,7 @@ impl Host {
             own.on_time(now);
         }
         self.take_autoconfigured();
-        while let Some(index) = self.timers.due(now) {
-            let Some(slot) = self.slots.get_mut(index) else { continue };
-            Timers::on_taken(&mut slot.filed);
-            slot.connection.on_time(&mut self.shared.context(now));
-            self.settle(now, index);
-        }
+        self.on_timers(now);
         self.on_syn_cache_time(now);
         self.time_wait.on_time(now, &mut self.shared.counters);
         self.neighbours.on_time(now);
@@ -239,6 +241,32 @@ impl Host {
         self.routes.on_time(now);
         self.path_mtus.on_time(now, |_| {});
         self.on_reassembly_time(now);
+    }
+
+    /// Runs every timer that is due, connections in order of slots: what leaves must not depend
+    /// on the order in which a scheme finds them.
+    fn on_timers(&mut self, now: Instant) {
+        let mut due = core::mem::take(&mut self.due);
+        while let Some(index) = self.timers.due(now) {
+            if let Some(slot) = self.slots.get_mut(index) {
+                slot.filed = Filed::default();
+                due.push(index);
+            }
+        }
+        due.sort_unstable();
+        due.dedup();
+        let tick = self.ticks.instant(self.ticks.at_or_before(now));
+        for &index in &due {
+            let Some(slot) = self.slots.get_mut(index) else { continue };
+            if slot.connection.deadlines.earliest() > tick {
+                self.rearm(index);
+                continue;
+            }
+            slot.connection.on_time(&mut self.shared.context(now), tick);
+            self.settle(now, index);
+        }
+        due.clear();
+        self.due = due;
     }
 
     /// True if `emit` has something to do at once: the last one ran out of room or budget, or an

@@ -7,6 +7,7 @@
 use core::fmt;
 
 use super::{Config, Limits, Push, TcpConfig, WindowProbe};
+use crate::tcp::timers::Scheme;
 use crate::time::Duration;
 use crate::wire::options::Layout;
 
@@ -118,6 +119,22 @@ impl Knob for Layout {
     }
 }
 
+impl Knob for Scheme {
+    fn shape(&self) -> &'static str {
+        "`inline` or `wheel`"
+    }
+    fn take(&mut self, text: &str) -> bool {
+        replace(
+            self,
+            match text {
+                "inline" => Some(Scheme::Inline),
+                "wheel" => Some(Scheme::Wheel),
+                _ => None,
+            },
+        )
+    }
+}
+
 impl Knob for WindowProbe {
     fn shape(&self) -> &'static str {
         "`byte` or `empty`"
@@ -171,7 +188,7 @@ knobs!(TcpConfig:
     syn_timeout, user_timeout, delayed_ack, quick_acks, nagle, keepalive_idle, keepalive_interval,
     keepalive_probes, fin_wait_2_timeout, time_wait, send_buffer_bytes,
     initial_receive_window_bytes, max_receive_window_bytes, window_shift, syn_layout, push,
-    window_probe, missing_timestamps, insecure_rst, insecure_syn, mss_max, mss_min,
+    timers, tick, window_probe, missing_timestamps, insecure_rst, insecure_syn, mss_max, mss_min,
 );
 
 knobs!(Limits:

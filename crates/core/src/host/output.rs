@@ -169,11 +169,10 @@ impl Host {
         flushed
     }
 
-    /// Tells the timers of the connection's earliest deadline.
+    /// Tells the timers of the connection's deadlines.
     pub(super) fn rearm(&mut self, index: u32) {
         if let Some(slot) = self.slots.get_mut(index) {
-            let earliest = slot.connection.deadlines.earliest();
-            self.timers.touched(index, &mut slot.filed, earliest);
+            self.timers.touched(index, &mut slot.filed, &slot.connection.deadlines);
         }
     }
 

@@ -9,7 +9,7 @@ use hashbrown::HashTable;
 use super::slab::Slab;
 use crate::tcp::Tuple;
 use crate::tcp::connection::SynReceived;
-use crate::tcp::timers::{Filed, Timers};
+use crate::tcp::timers::{Filed, Inline, Ticks};
 use crate::time::{Duration, Instant};
 
 /// SYN, ACKs sent at most: with an initial RTO of 1 s the entry lives for 63 s.
@@ -37,7 +37,7 @@ pub struct HalfOpen {
 pub struct SynCache {
     entries: Slab<HalfOpen>,
     index: HashTable<u32>,
-    timers: Timers,
+    timers: Inline,
     limit: usize,
 }
 
@@ -52,11 +52,11 @@ pub enum Due {
 
 impl SynCache {
     /// An empty cache of at most `limit` entries.
-    pub fn new(limit: usize) -> Self {
+    pub fn new(limit: usize, ticks: Ticks) -> Self {
         SynCache {
             entries: Slab::default(),
             index: HashTable::new(),
-            timers: Timers::default(),
+            timers: Inline::new(ticks),
             limit,
         }
     }
@@ -126,9 +126,15 @@ impl SynCache {
 
     /// The next entry that is due at `now`.
     pub fn due(&mut self, now: Instant, initial_rto: Duration) -> Option<Due> {
-        let slot = self.timers.due(now)?;
-        let entry = self.entries.get_mut(slot)?;
-        Timers::on_taken(&mut entry.filed);
+        let (slot, entry) = loop {
+            let slot = self.timers.due(now)?;
+            let Some(entry) = self.entries.get_mut(slot) else { continue };
+            entry.filed = Filed::default();
+            if entry.due <= now {
+                break (slot, entry);
+            }
+            self.timers.touched(slot, &mut entry.filed, entry.due);
+        };
         if entry.syn.attempts >= ATTEMPTS_MAX {
             return self.remove(slot).map(Due::Expired);
         }
@@ -157,6 +163,10 @@ mod tests {
 
     const RTO: Duration = Duration::from_secs(1);
 
+    fn ticks() -> Ticks {
+        Ticks::new(Duration::from_millis(1))
+    }
+
     fn tuple(port: u16) -> Tuple {
         let address = "10.0.0.1".parse().unwrap();
         Tuple { local: address, local_port: 80, remote: address, remote_port: port }
@@ -179,7 +189,7 @@ mod tests {
 
     #[test]
     fn the_bound_is_reached_with_its_last_entry() {
-        let mut cache = SynCache::new(2);
+        let mut cache = SynCache::new(2, ticks());
         cache.insert((tuple(1), 1), syn(), (0, 0), Instant::ZERO, RTO);
         assert!(!cache.is_full());
         let slot = cache.insert((tuple(2), 1), syn(), (0, 0), Instant::ZERO, RTO);
@@ -192,7 +202,7 @@ mod tests {
 
     #[test]
     fn answers_back_off_and_the_entry_goes_after_the_last() {
-        let mut cache = SynCache::new(2);
+        let mut cache = SynCache::new(2, ticks());
         cache.insert((tuple(1), 1), syn(), (0, 0), Instant::ZERO, RTO);
         let (mut times, mut expired) = (std::vec::Vec::new(), None);
         while let Some(at) = cache.deadline() {

@@ -4,13 +4,17 @@
 //! When a dirty connection has been flushed, the host tells the scheme once with
 //! [`Timers::touched`] the earliest of its deadlines, and that is all a scheme ever hears.
 //!
-//! The scheme here files one lazily re-armed entry per connection, at or before its earliest
-//! deadline: a deadline that moves later leaves the entry where it is, and the entry is filed again
-//! when it turns out to be early.
+//! Deadlines count in whole ticks of the scheduling clock: a timer fires at the first tick at or
+//! after its deadline (Aron & Druschel 1999, §4).
 
-use alloc::collections::BTreeSet;
+mod inline;
+mod slots;
+mod wheel;
 
-use crate::time::Instant;
+pub use inline::Inline;
+pub use wheel::Wheel;
+
+use crate::time::{Duration, Instant, as_nanos};
 
 /// The timers of a connection (Aron & Druschel 1999, §2; TIME-WAIT has its own table).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +34,19 @@ pub enum Timer {
 }
 
 /// Timers a connection has.
-const TIMERS: usize = 6;
+pub const TIMERS: usize = 6;
+
+impl Timer {
+    /// All of them, each at its own index.
+    pub const ALL: [Timer; TIMERS] = [
+        Timer::Retransmit,
+        Timer::DelayedAck,
+        Timer::Persist,
+        Timer::KeepAlive,
+        Timer::FinWait2,
+        Timer::Lifetime,
+    ];
+}
 
 /// When each timer of a connection is due.
 #[derive(Clone, Copy, Debug)]
@@ -70,9 +86,9 @@ impl Deadlines {
         self.at[timer as usize]
     }
 
-    /// If `timer` is due at `now`, cancels it and returns true.
-    pub fn take_due(&mut self, timer: Timer, now: Instant) -> bool {
-        let due = self.at[timer as usize] <= now;
+    /// If `timer` is due at `tick`, cancels it and returns true.
+    pub fn take_due(&mut self, timer: Timer, tick: Instant) -> bool {
+        let due = self.at[timer as usize] <= tick;
         if due {
             self.cancel(timer);
         }
@@ -85,94 +101,105 @@ impl Deadlines {
     }
 }
 
-/// Wake-up entries of all connections, by slot.
-#[derive(Debug, Default)]
-pub struct Timers {
-    entries: BTreeSet<(Instant, u32)>,
+/// The scheduling clock: time in whole ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticks {
+    ns: u64,
 }
 
-/// Where a connection's entry is filed; kept in the connection's slot.
+impl Ticks {
+    /// Ticks of `length`, 1 ns at least.
+    pub fn new(length: Duration) -> Self {
+        Ticks { ns: as_nanos(length).max(1) }
+    }
+
+    /// The last tick at or before `at`.
+    pub fn at_or_before(self, at: Instant) -> u64 {
+        at.as_nanos() / self.ns
+    }
+
+    /// The first tick at or after `at`.
+    pub fn at_or_after(self, at: Instant) -> u64 {
+        at.as_nanos().div_ceil(self.ns)
+    }
+
+    /// When `tick` is.
+    pub fn instant(self, tick: u64) -> Instant {
+        Instant::from_nanos(tick.saturating_mul(self.ns))
+    }
+}
+
+/// Where a connection's entry is filed; kept in the connection's slot. A deadline at or before this
+/// is earlier than the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filed(Instant);
 
 impl Default for Filed {
     fn default() -> Self {
+        // Not filed: anything is earlier, but for what never comes, and `file` sees to that.
         Filed(Instant::FAR_FUTURE)
     }
 }
 
-impl Timers {
-    /// The connection in slot `index` was flushed and its earliest deadline is `earliest`.
-    pub fn touched(&mut self, index: u32, filed: &mut Filed, earliest: Instant) {
-        if earliest < filed.0 {
-            self.forget(index, filed);
-            self.entries.insert((earliest, index));
-            filed.0 = earliest;
-        }
-    }
-
-    /// The connection in slot `index` is gone.
-    pub fn forget(&mut self, index: u32, filed: &mut Filed) {
-        if filed.0 != Instant::FAR_FUTURE {
-            self.entries.remove(&(filed.0, index));
-            filed.0 = Instant::FAR_FUTURE;
-        }
-    }
-
-    /// A slot whose entry is due at `now`; its entry is taken out (pass the slot's `Filed` to
-    /// [`Timers::on_taken`]).
-    pub fn due(&mut self, now: Instant) -> Option<u32> {
-        let first = self.entries.first().filter(|entry| entry.0 <= now)?;
-        let index = first.1;
-        self.entries.pop_first();
-        Some(index)
-    }
-
-    /// The entry of this slot was taken out by [`Timers::due`].
-    pub fn on_taken(filed: &mut Filed) {
-        filed.0 = Instant::FAR_FUTURE;
-    }
-
-    /// When the earliest entry is due.
-    pub fn deadline(&self) -> Option<Instant> {
-        self.entries.first().map(|entry| entry.0)
-    }
-
-    /// Entries filed: one per connection with a deadline, at most.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// True if no connection has a deadline.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
+/// How timers are looked after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Scheme {
+    /// Deadlines checked in line, one lazily re-armed wake-up entry per connection.
+    #[default]
+    Inline,
+    /// An eager hierarchical timing wheel, an entry for every timer (Varghese & Lauck 1987).
+    Wheel,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The timers of all connections, under the scheme chosen.
+#[derive(Debug)]
+pub enum Timers {
+    /// [`Scheme::Inline`].
+    Inline(Inline),
+    /// [`Scheme::Wheel`].
+    Wheel(Wheel),
+}
 
-    #[test]
-    fn an_entry_moves_only_when_the_deadline_becomes_earlier() {
-        let mut timers = Timers::default();
-        let mut filed = Filed::default();
-        timers.touched(7, &mut filed, Instant::from_millis(10));
-        timers.touched(7, &mut filed, Instant::from_millis(20));
-        assert_eq!(timers.deadline(), Some(Instant::from_millis(10)));
-        timers.touched(7, &mut filed, Instant::from_millis(5));
-        assert_eq!(timers.len(), 1);
-        assert_eq!(timers.due(Instant::from_millis(4)), None);
-        assert_eq!(timers.due(Instant::from_millis(5)), Some(7));
+impl Timers {
+    /// No timer set; deadlines count in whole `ticks`.
+    pub fn new(scheme: Scheme, ticks: Ticks) -> Self {
+        match scheme {
+            Scheme::Inline => Timers::Inline(Inline::new(ticks)),
+            Scheme::Wheel => Timers::Wheel(Wheel::new(ticks)),
+        }
     }
 
-    #[test]
-    fn death_unlinks_the_entry() {
-        let mut timers = Timers::default();
-        let mut filed = Filed::default();
-        timers.touched(1, &mut filed, Instant::from_millis(10));
-        timers.forget(1, &mut filed);
-        assert!(timers.is_empty());
-        timers.forget(1, &mut filed);
+    /// Connection `index` was flushed, and has these deadlines now.
+    #[inline]
+    pub fn touched(&mut self, index: u32, filed: &mut Filed, deadlines: &Deadlines) {
+        match self {
+            Timers::Inline(inline) => inline.touched(index, filed, deadlines.earliest()),
+            Timers::Wheel(wheel) => wheel.touched(index, deadlines),
+        }
+    }
+
+    /// Connection `index` is gone.
+    pub fn forget(&mut self, index: u32, filed: &mut Filed) {
+        match self {
+            Timers::Inline(inline) => inline.forget(index, filed),
+            Timers::Wheel(wheel) => wheel.forget(index),
+        }
+    }
+
+    /// A connection that has a timer due at `now`, or may have: whoever it is must be `touched`
+    /// again, with `filed` as of no entry.
+    pub fn due(&mut self, now: Instant) -> Option<u32> {
+        match self {
+            Timers::Inline(inline) => inline.due(now),
+            Timers::Wheel(wheel) => wheel.due(now),
+        }
+    }
+
+    /// When there will be such a connection.
+    pub fn deadline(&self) -> Option<Instant> {
+        match self {
+            Timers::Inline(inline) => inline.deadline(),
+            Timers::Wheel(wheel) => wheel.deadline(),
+        }
     }
 }

@@ -146,8 +146,7 @@ fn a_closed_window_is_probed_with_nothing_by_choice() {
     let mut seconds = Vec::new();
     let started = peer.now;
     for _ in 0..4 {
-        let at = peer.host.deadline().unwrap();
-        let probe = peer.wait(at.since(peer.now)).remove(0);
+        let probe = peer.wait_for_one();
         assert_eq!((probe.seq, probe.len), (0, 0), "a number that was acknowledged already");
         seconds.push(probe.at.since(started).as_secs());
         assert!(peer.exchange(Say::new(A, 1, 1).window(0)).is_empty());

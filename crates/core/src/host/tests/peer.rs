@@ -275,6 +275,18 @@ impl Peer {
         heard
     }
 
+    /// Lets time pass until the host sends something, which is one segment.
+    pub(crate) fn wait_for_one(&mut self) -> Heard {
+        loop {
+            self.now = self.now.max(self.host.deadline().expect("something is to come"));
+            let mut heard = self.hear();
+            assert!(heard.len() <= 1, "{heard:?}");
+            if let Some(one) = heard.pop() {
+                return one;
+            }
+        }
+    }
+
     pub(crate) fn write(&mut self, len: usize) -> usize {
         let data: Vec<u8> = (0..len).map(super::pair::pattern).collect();
         self.host.write(self.now, self.id(), &data).unwrap_or(0)

@@ -26,8 +26,7 @@ fn a_closed_window_is_probed_with_one_byte_and_back_off_for_ever() {
     let started = peer.now;
     let mut seconds = Vec::new();
     for _ in 0..9 {
-        let at = peer.host.deadline().unwrap();
-        let probe = peer.wait(at.since(peer.now)).remove(0);
+        let probe = peer.wait_for_one();
         assert_eq!((probe.seq, probe.len), (1, 1), "one byte at SND.NXT");
         seconds.push(probe.at.since(started).as_secs());
         peer.say(Say::new(A, 1, 1).window(0));

@@ -4,32 +4,33 @@ use crate::error::Error;
 use crate::tcp::State;
 use crate::tcp::connection::{Connection, Context, Shape, SynReceived, SynSent};
 use crate::tcp::timers::Timer;
+use crate::time::Instant;
 
 /// R1 of RFC 9293 §3.8.3: retransmissions in vain after which the user can learn of them.
 const R1: u8 = 3;
 
 impl Connection {
-    /// Handles every timer that is due. The connection is dirty afterwards.
-    pub fn on_time(&mut self, cx: &mut Context<'_>) {
-        let now = cx.now;
-        if self.deadlines.take_due(Timer::Lifetime, now) {
+    /// Handles every timer that is due at `tick`, the last one of the scheduling clock. The
+    /// connection is dirty afterwards.
+    pub fn on_time(&mut self, cx: &mut Context<'_>, tick: Instant) {
+        if self.deadlines.take_due(Timer::Lifetime, tick) {
             self.on_lifetime(cx);
         }
-        if self.deadlines.take_due(Timer::Retransmit, now) {
+        if self.deadlines.take_due(Timer::Retransmit, tick) {
             self.on_retransmit(cx);
         }
-        if self.deadlines.take_due(Timer::DelayedAck, now)
+        if self.deadlines.take_due(Timer::DelayedAck, tick)
             && let Shape::Synchronized(s) = &mut self.shape
         {
             s.recv.ack.now = true;
         }
-        if self.deadlines.take_due(Timer::Persist, now) {
+        if self.deadlines.take_due(Timer::Persist, tick) {
             self.on_persist(cx);
         }
-        if self.deadlines.take_due(Timer::KeepAlive, now) {
+        if self.deadlines.take_due(Timer::KeepAlive, tick) {
             self.on_keepalive(cx);
         }
-        if self.deadlines.take_due(Timer::FinWait2, now) && self.state() == State::FinWait2 {
+        if self.deadlines.take_due(Timer::FinWait2, tick) && self.state() == State::FinWait2 {
             self.end(State::Closed, Some(Error::TimedOut), cx);
         }
     }

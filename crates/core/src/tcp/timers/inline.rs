@@ -1,0 +1,129 @@
+//! The default scheme: deadlines checked in line, and one wake-up entry per connection that is
+//! re-armed lazily (Mansley 2004, §4.4 hints at it: a lazily evaluated timing wheel).
+//!
+//! An entry stays where it is filed while deadlines move later or are cancelled: setting a timer
+//! is the store into the connection, and one comparison when the connection is flushed. An entry
+//! moves only when a deadline becomes earlier than the slot in which it is filed. One whose slot
+//! is reached early is filed again.
+
+use super::slots::Slots;
+use super::{Filed, Ticks};
+use crate::time::Instant;
+
+/// Wake-up entries of connections, by slot.
+#[derive(Debug)]
+pub struct Inline {
+    slots: Slots,
+    ticks: Ticks,
+}
+
+impl Inline {
+    /// No entry; deadlines count in whole `ticks`.
+    pub fn new(ticks: Ticks) -> Self {
+        Inline { slots: Slots::default(), ticks }
+    }
+
+    /// The earliest deadline of connection `index` is `earliest` now.
+    #[inline]
+    pub fn touched(&mut self, index: u32, filed: &mut Filed, earliest: Instant) {
+        if earliest <= filed.0 {
+            self.file(index, filed, earliest);
+        }
+    }
+
+    fn file(&mut self, index: u32, filed: &mut Filed, earliest: Instant) {
+        self.forget(index, filed);
+        if earliest == Instant::FAR_FUTURE {
+            return;
+        }
+        let reached = self.slots.insert(index, self.ticks.at_or_after(earliest));
+        // Whatever is due a tick before the slot is reached, or earlier, needs another.
+        *filed = Filed(self.ticks.instant(reached.saturating_sub(1)));
+    }
+
+    /// Connection `index` is gone.
+    pub fn forget(&mut self, index: u32, filed: &mut Filed) {
+        if *filed != Filed::default() {
+            self.slots.remove(index);
+            *filed = Filed::default();
+        }
+    }
+
+    /// A connection whose slot is reached at `now`; it is filed no more.
+    pub fn due(&mut self, now: Instant) -> Option<u32> {
+        self.slots.pop(self.ticks.at_or_before(now))
+    }
+
+    /// When the next slot is reached.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.slots.next().map(|tick| self.ticks.instant(tick))
+    }
+
+    /// Entries filed.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The ticks in which deadlines count.
+    pub fn ticks(&self) -> Ticks {
+        self.ticks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Duration;
+
+    fn inline() -> Inline {
+        Inline::new(Ticks::new(Duration::from_millis(1)))
+    }
+
+    fn ms(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    #[test]
+    fn an_entry_moves_only_when_a_deadline_becomes_earlier_than_its_slot() {
+        let (mut inline, mut filed) = (inline(), Filed::default());
+        inline.touched(7, &mut filed, ms(40));
+        let first = filed;
+        inline.touched(7, &mut filed, ms(40));
+        inline.touched(7, &mut filed, ms(5000));
+        inline.touched(7, &mut filed, Instant::FAR_FUTURE);
+        assert_eq!((filed, inline.deadline()), (first, Some(ms(40))));
+        inline.touched(7, &mut filed, ms(39));
+        assert_eq!((inline.deadline(), inline.len()), (Some(ms(39)), 1));
+    }
+
+    #[test]
+    fn a_deadline_within_a_tick_fires_at_its_end() {
+        let (mut inline, mut filed) = (inline(), Filed::default());
+        inline.touched(0, &mut filed, Instant::from_nanos(5_500_000));
+        assert_eq!(inline.due(Instant::from_nanos(5_999_999)), None);
+        assert_eq!(inline.due(ms(6)), Some(0));
+    }
+
+    #[test]
+    fn death_unlinks_the_entry() {
+        let (mut inline, mut filed) = (inline(), Filed::default());
+        inline.touched(1, &mut filed, ms(10));
+        inline.forget(1, &mut filed);
+        assert!(inline.is_empty() && inline.deadline().is_none());
+        inline.forget(1, &mut filed);
+        inline.touched(1, &mut filed, ms(20));
+        assert_eq!(inline.due(ms(20)), Some(1));
+    }
+
+    #[test]
+    fn an_entry_at_the_origin_is_due_at_the_origin() {
+        let (mut inline, mut filed) = (inline(), Filed::default());
+        inline.touched(0, &mut filed, Instant::ZERO);
+        assert_eq!(inline.due(Instant::ZERO), Some(0));
+    }
+}
