@@ -10,6 +10,7 @@ use core::net::IpAddr;
 use crate::frame::Capabilities;
 use crate::host::address::Cidr;
 use crate::tcp::recv::window::RecvWindow;
+use crate::tcp::send::rtt::Estimator;
 use crate::tcp::timers::Scheme;
 use crate::time::Duration;
 use crate::wire::options::Layout;
@@ -58,6 +59,10 @@ pub struct TcpConfig {
     pub initial_window_segments: u32,
     /// RTO before any measurement (RFC 6298 §2.1: 1 s).
     pub initial_rto: Duration,
+    /// How the RTO is found.
+    pub rto_estimator: Estimator,
+    /// Resolution of the measurement clock, by which RTTs are taken, in Hz.
+    pub measure_resolution_hz: u64,
     /// Least variance term of the RTO: RTO = SRTT + max(G, 4·RTTVAR, floor). 200 ms covers a
     /// receiver's delayed ACK (Aron & Druschel 1999, §4).
     pub rto_floor: Duration,
@@ -189,6 +194,8 @@ impl Default for TcpConfig {
             sack: true,
             initial_window_segments: 10,
             initial_rto: Duration::from_secs(1),
+            rto_estimator: Estimator::default(),
+            measure_resolution_hz: 1_000_000_000,
             rto_floor: Duration::from_millis(200),
             rto_max: Duration::from_secs(60),
             syn_timeout: Duration::from_secs(180),

@@ -7,6 +7,7 @@
 use core::fmt;
 
 use super::{Config, Limits, Push, TcpConfig, WindowProbe};
+use crate::tcp::send::rtt::Estimator;
 use crate::tcp::timers::Scheme;
 use crate::time::Duration;
 use crate::wire::options::Layout;
@@ -135,6 +136,24 @@ impl Knob for Scheme {
     }
 }
 
+impl Knob for Estimator {
+    fn shape(&self) -> &'static str {
+        "`rfc6298`, `bsd`, `bsd_brakmo_peterson` or `fine`"
+    }
+    fn take(&mut self, text: &str) -> bool {
+        replace(
+            self,
+            match text {
+                "rfc6298" => Some(Estimator::Rfc6298),
+                "bsd" => Some(Estimator::Bsd),
+                "bsd_brakmo_peterson" => Some(Estimator::BsdBrakmoPeterson),
+                "fine" => Some(Estimator::Fine),
+                _ => None,
+            },
+        )
+    }
+}
+
 impl Knob for WindowProbe {
     fn shape(&self) -> &'static str {
         "`byte` or `empty`"
@@ -184,7 +203,7 @@ macro_rules! knobs {
 }
 
 knobs!(TcpConfig:
-    window_scaling, timestamps, sack, initial_window_segments, initial_rto, rto_floor, rto_max,
+    window_scaling, timestamps, sack, initial_window_segments, initial_rto, rto_estimator, measure_resolution_hz, rto_floor, rto_max,
     syn_timeout, user_timeout, delayed_ack, quick_acks, nagle, keepalive_idle, keepalive_interval,
     keepalive_probes, fin_wait_2_timeout, time_wait, send_buffer_bytes,
     initial_receive_window_bytes, max_receive_window_bytes, window_shift, syn_layout, push,

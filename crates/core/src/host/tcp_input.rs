@@ -262,7 +262,7 @@ impl Host {
         let mut cx = self.shared.context(now);
         let mut synchronized = syn.synchronize(&mut cx, &options, window, segment.seq, segment.ack);
         if syn.attempts == 1 && now > answered {
-            synchronized.send.rtt.on_sample(now.since(answered), 1);
+            synchronized.send.rtt.on_sample(answered, now, 1);
         }
         cx.counters.established += 1;
         let connection = Connection::accepted(tuple, hash, options, synchronized, now);

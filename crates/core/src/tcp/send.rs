@@ -211,8 +211,8 @@ impl SendHalf {
         let total = ack.since(self.una);
         let freed = (total - u32::from(fin)) as usize;
         let sacked_before = self.scoreboard.contains(ack - 1);
-        if let Some(sample) = self.sent.on_ack(ack, now, echo).filter(|_| !sacked_before) {
-            self.rtt.on_sample(sample, flight.div_ceil(mss.max(1)));
+        if let Some(sent) = self.sent.on_ack(ack, echo).filter(|_| !sacked_before) {
+            self.rtt.on_sample(sent, now, flight.div_ceil(mss.max(1)));
         }
         self.buffer.advance(freed, pool);
         self.fin_queued &= !fin;

@@ -75,7 +75,7 @@ impl Connection {
         let mut synchronized = received.synchronize(cx, &self.options, window, s.seq, s.ack);
         synchronized.recv.ack.now = true;
         if received.attempts == 1 {
-            synchronized.send.rtt.on_sample(cx.now.since(sent_at), 1);
+            synchronized.send.rtt.on_sample(sent_at, cx.now, 1);
         }
         self.establish(synchronized, cx);
     }

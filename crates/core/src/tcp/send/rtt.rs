@@ -1,36 +1,78 @@
-//! Round-trip time and the retransmission timeout (RFC 6298).
+//! Round-trip time and the retransmission timeout (RFC 6298), and the estimators it is compared
+//! with.
 //!
-//! Samples are the age of a segment when its acknowledgement arrives, in nanoseconds, taken only
-//! from segments sent once (Karn's rule). Many samples a round trip would make the gains of
-//! RFC 6298 §2.3 forget too fast, so they are divided as RFC 7323 Appendix G says.
+//! Samples are the age of a segment when its acknowledgement arrives, on the measurement clock,
+//! taken only from segments sent once (Karn's rule). Many samples a round trip would make the gains
+//! of RFC 6298 §2.3 forget too fast, so they are divided as RFC 7323 Appendix G says.
 //!
 //! `RTO = SRTT + max(G, 4·RTTVAR, floor)`: the floor is added and not compared with the sum, so
 //! that it covers a receiver that delays the ACK of a lone tail segment whatever the RTT is.
 
-use crate::config::TcpConfig;
-use crate::time::{Duration, as_nanos};
+mod scaled;
 
-/// Resolution G of the scheduling clock, in ns: a shard's turns are not finer than this.
-const GRANULARITY_NS: u64 = 1_000_000;
+pub use scaled::{Scale, Scaled};
+
+use crate::config::TcpConfig;
+use crate::time::{Duration, Instant, as_nanos};
+
+/// What 4.4BSD's slow timer counts in (PR_SLOWHZ = 2).
+const BSD_TICK_NS: u64 = 500_000_000;
+/// 4.4BSD's least timeout, in ticks: one of them may be over at once.
+const BSD_MIN_TICKS: u64 = 2;
+/// What the fine estimator's arithmetic counts in: the table of Fig. 12 prints whole ms.
+const FINE_TICK_NS: u64 = 1_000_000;
+
+/// How the timeout is found (Aron & Druschel 1999, Fig. 12, and today's).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Estimator {
+    /// RFC 6298 on the measurement clock, with the floor added.
+    #[default]
+    Rfc6298,
+    /// 4.4BSD: ticks of 500 ms, in its integers.
+    Bsd,
+    /// The same with Brakmo and Peterson's fixes.
+    BsdBrakmoPeterson,
+    /// The paper's: 4.4BSD's algorithm on the fine clock; the floor bounds the whole.
+    Fine,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Rfc6298 { srtt_ns: u64, rttvar_ns: u64 },
+    Scaled { scaled: Scaled, tick_ns: u64, min_ticks: u64 },
+}
 
 /// The estimator of one connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Rtt {
-    srtt_ns: u64,
-    rttvar_ns: u64,
+    state: State,
     latest_ns: u64,
     initial_rto_ns: u64,
+    /// A tick of the measurement clock.
+    measure_ns: u64,
     backoff: u8,
 }
 
 impl Rtt {
     /// No sample yet: the RTO is the initial one.
     pub fn new(config: &TcpConfig) -> Self {
+        let scaled = |scale, tick_ns, min_ticks| State::Scaled {
+            scaled: Scaled::new(scale),
+            tick_ns,
+            min_ticks,
+        };
         Rtt {
-            srtt_ns: 0,
-            rttvar_ns: 0,
+            state: match config.rto_estimator {
+                Estimator::Rfc6298 => State::Rfc6298 { srtt_ns: 0, rttvar_ns: 0 },
+                Estimator::Bsd => scaled(Scale::Bsd, BSD_TICK_NS, BSD_MIN_TICKS),
+                Estimator::BsdBrakmoPeterson => {
+                    scaled(Scale::BrakmoPeterson, BSD_TICK_NS, BSD_MIN_TICKS)
+                }
+                Estimator::Fine => scaled(Scale::Bsd, FINE_TICK_NS, 1),
+            },
             latest_ns: 0,
             initial_rto_ns: as_nanos(config.initial_rto),
+            measure_ns: (1_000_000_000 / config.measure_resolution_hz.max(1)).max(1),
             backoff: 0,
         }
     }
@@ -40,21 +82,31 @@ impl Rtt {
         self.initial_rto_ns = self.initial_rto_ns.max(3_000_000_000);
     }
 
-    /// A segment sent once was acknowledged after `sample`, while `in_flight_segments` were out.
-    pub fn on_sample(&mut self, sample: Duration, in_flight_segments: u32) {
-        let sample = as_nanos(sample).max(1);
+    /// A segment sent once, at `sent`, was acknowledged at `now`, while `in_flight_segments` were
+    /// out.
+    pub fn on_sample(&mut self, sent: Instant, now: Instant, in_flight_segments: u32) {
+        let ticks = |at: Instant, tick_ns: u64| at.as_nanos() / tick_ns;
+        let measured = ticks(now, self.measure_ns).saturating_sub(ticks(sent, self.measure_ns));
+        let sample = (measured * self.measure_ns).max(1);
         self.latest_ns = sample;
-        if self.srtt_ns == 0 {
-            self.srtt_ns = sample;
-            self.rttvar_ns = sample / 2;
-            return;
+        match &mut self.state {
+            State::Rfc6298 { srtt_ns, rttvar_ns } if *srtt_ns == 0 => {
+                (*srtt_ns, *rttvar_ns) = (sample, sample / 2);
+            }
+            State::Rfc6298 { srtt_ns, rttvar_ns } => {
+                // RFC 7323 Appendix G: ExpectedSamples = ceil(FlightSize / (2·SMSS)).
+                let expected = u64::from(in_flight_segments.div_ceil(2).max(1));
+                let deviation = srtt_ns.abs_diff(sample);
+                let (beta, alpha) = (4 * expected, 8 * expected);
+                *rttvar_ns = *rttvar_ns - *rttvar_ns / beta + deviation / beta;
+                *srtt_ns = (*srtt_ns - *srtt_ns / alpha + sample / alpha).max(1);
+            }
+            // A coarse clock counts its ticks between the two, wherever in one they lie.
+            State::Scaled { scaled, tick_ns, .. } if *tick_ns > FINE_TICK_NS => {
+                scaled.on_sample(ticks(now, *tick_ns).saturating_sub(ticks(sent, *tick_ns)));
+            }
+            State::Scaled { scaled, tick_ns, .. } => scaled.on_sample(sample / *tick_ns),
         }
-        // RFC 7323 Appendix G: ExpectedSamples = ceil(FlightSize / (2·SMSS)).
-        let expected = u64::from(in_flight_segments.div_ceil(2).max(1));
-        let deviation = self.srtt_ns.abs_diff(sample);
-        let (beta, alpha) = (4 * expected, 8 * expected);
-        self.rttvar_ns = self.rttvar_ns - self.rttvar_ns / beta + deviation / beta;
-        self.srtt_ns = (self.srtt_ns - self.srtt_ns / alpha + sample / alpha).max(1);
     }
 
     /// New data was acknowledged: RFC 6298 §5.7 and Karn end the back-off.
@@ -74,11 +126,19 @@ impl Rtt {
 
     /// The timeout in force, back-off included.
     pub fn rto(&self, config: &TcpConfig) -> Duration {
-        let base = if self.srtt_ns == 0 {
-            self.initial_rto_ns
-        } else {
-            let floor = as_nanos(config.rto_floor);
-            self.srtt_ns.saturating_add((4 * self.rttvar_ns).max(floor).max(GRANULARITY_NS))
+        let floor = as_nanos(config.rto_floor);
+        let base = match &self.state {
+            State::Rfc6298 { srtt_ns: 0, .. } => self.initial_rto_ns,
+            State::Rfc6298 { srtt_ns, rttvar_ns } => {
+                // RFC 6298 §2.3: G is the coarser of the two clocks that take part.
+                let granularity = as_nanos(config.tick).max(self.measure_ns);
+                srtt_ns.saturating_add((4 * rttvar_ns).max(floor).max(granularity))
+            }
+            State::Scaled { scaled, .. } if !scaled.has_sample() => self.initial_rto_ns,
+            State::Scaled { scaled, tick_ns, min_ticks } => {
+                let rto = scaled.rto().max(*min_ticks).saturating_mul(*tick_ns);
+                if *tick_ns > FINE_TICK_NS { rto } else { rto.max(floor) }
+            }
         };
         let backed_off = base.saturating_mul(1u64 << self.backoff);
         Duration::from_nanos(backed_off.min(as_nanos(config.rto_max)))
@@ -86,12 +146,22 @@ impl Rtt {
 
     /// Smoothed round-trip time; zero before the first sample.
     pub fn srtt(&self) -> Duration {
-        Duration::from_nanos(self.srtt_ns)
+        Duration::from_nanos(match &self.state {
+            State::Rfc6298 { srtt_ns, .. } => *srtt_ns,
+            State::Scaled { scaled, tick_ns, .. } => {
+                scaled.srtt_eighths().saturating_mul(*tick_ns) / 8
+            }
+        })
     }
 
     /// Round-trip time variation.
     pub fn rttvar(&self) -> Duration {
-        Duration::from_nanos(self.rttvar_ns)
+        Duration::from_nanos(match &self.state {
+            State::Rfc6298 { rttvar_ns, .. } => *rttvar_ns,
+            State::Scaled { scaled, tick_ns, .. } => {
+                scaled.deviation_quarters().saturating_mul(*tick_ns) / 4
+            }
+        })
     }
 
     /// The latest sample; zero before the first.
@@ -108,6 +178,11 @@ mod tests {
         TcpConfig::default()
     }
 
+    fn sample(rtt: &mut Rtt, ms: u64, in_flight: u32) {
+        let sent = Instant::from_millis(1_000_000);
+        rtt.on_sample(sent, sent + Duration::from_millis(ms), in_flight);
+    }
+
     #[test]
     fn the_rto_is_one_second_before_a_sample_and_three_after_a_lost_syn() {
         let mut rtt = Rtt::new(&config());
@@ -119,7 +194,7 @@ mod tests {
     #[test]
     fn the_first_sample_sets_srtt_and_half_of_it_as_variation() {
         let mut rtt = Rtt::new(&config());
-        rtt.on_sample(Duration::from_millis(100), 1);
+        sample(&mut rtt, 100, 1);
         assert_eq!(rtt.srtt(), Duration::from_millis(100));
         assert_eq!(rtt.rttvar(), Duration::from_millis(50));
         assert_eq!(rtt.rto(&config()), Duration::from_millis(300));
@@ -129,7 +204,7 @@ mod tests {
     fn a_steady_path_comes_down_to_srtt_plus_floor() {
         let mut rtt = Rtt::new(&config());
         for _ in 0..200 {
-            rtt.on_sample(Duration::from_millis(60), 1);
+            sample(&mut rtt, 60, 1);
         }
         let rto = rtt.rto(&config());
         assert!(rto >= Duration::from_millis(259) && rto <= Duration::from_millis(261), "{rto:?}");
@@ -152,13 +227,49 @@ mod tests {
     #[test]
     fn many_samples_a_round_forget_no_faster_than_one() {
         let (mut one, mut many) = (Rtt::new(&config()), Rtt::new(&config()));
-        one.on_sample(Duration::from_millis(100), 1);
-        many.on_sample(Duration::from_millis(100), 1);
-        one.on_sample(Duration::from_millis(200), 1);
+        sample(&mut one, 100, 1);
+        sample(&mut many, 100, 1);
+        sample(&mut one, 200, 1);
         for _ in 0..10 {
-            many.on_sample(Duration::from_millis(200), 20);
+            sample(&mut many, 200, 20);
         }
         let difference = one.srtt().abs_diff(many.srtt());
         assert!(difference < Duration::from_millis(2), "{difference:?}");
+    }
+
+    #[test]
+    fn a_coarse_measurement_clock_sees_its_ticks_only() {
+        let linux = TcpConfig { measure_resolution_hz: 1000, ..config() };
+        let mut rtt = Rtt::new(&linux);
+        rtt.on_sample(Instant::from_nanos(1_900_000), Instant::from_nanos(2_100_000), 1);
+        assert_eq!(rtt.latest(), Duration::from_millis(1), "0.2 ms over a tick count as one");
+        rtt.on_sample(Instant::from_nanos(2_100_000), Instant::from_nanos(2_900_000), 1);
+        assert_eq!(rtt.latest(), Duration::from_nanos(1), "0.8 ms within one as none");
+    }
+
+    #[test]
+    fn the_coarse_estimators_count_ticks_between_and_not_their_length() {
+        let bsd = TcpConfig { rto_estimator: Estimator::Bsd, ..config() };
+        let rto = |sent, acked| {
+            let mut rtt = Rtt::new(&bsd);
+            rtt.on_sample(Instant::from_millis(sent), Instant::from_millis(acked), 1);
+            rtt.rto(&bsd)
+        };
+        assert_eq!(rto(100, 160), Duration::from_millis(1500));
+        assert_eq!(rto(490, 550), Duration::from_millis(3000), "a tick came between");
+    }
+
+    #[test]
+    fn the_fine_estimator_has_a_floor_that_can_be_off() {
+        for (floor_ms, expected_ms) in [(200, 200), (0, 183)] {
+            let fine = TcpConfig {
+                rto_estimator: Estimator::Fine,
+                rto_floor: Duration::from_millis(floor_ms),
+                ..config()
+            };
+            let mut rtt = Rtt::new(&fine);
+            sample(&mut rtt, 60, 1);
+            assert_eq!(rtt.rto(&fine), Duration::from_millis(expected_ms));
+        }
     }
 }

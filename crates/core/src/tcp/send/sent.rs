@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 
 use crate::tcp::Seq;
-use crate::time::{Duration, Instant};
+use crate::time::Instant;
 
 /// Records kept at most; beyond it the newest two are one, and only sampling gets coarser.
 const RECORDS_MAX: usize = 4096;
@@ -47,9 +47,9 @@ impl SentQueue {
     }
 
     /// Everything before `ack` is acknowledged by a segment that echoes the timestamp `echo`.
-    /// Returns the age of the newest of it, if that tells the RTT: it was sent once, or the echo
+    /// Returns when the newest of it was sent, if that tells the RTT: it was sent once, or the echo
     /// shows that it was the last transmission that arrived (RFC 6298 §3).
-    pub fn on_ack(&mut self, ack: Seq, now: Instant, echo: Option<u32>) -> Option<Duration> {
+    pub fn on_ack(&mut self, ack: Seq, echo: Option<u32>) -> Option<Instant> {
         let mut newest = None;
         let mut again: Option<Sent> = None;
         while self.records.front().is_some_and(|sent| sent.end.at_or_before(ack)) {
@@ -66,7 +66,7 @@ impl SentQueue {
                 (echo.wrapping_sub(sent.stamp) as i32 >= 0).then_some(sent)?
             }
         };
-        Some(now.since(sent.at))
+        Some(sent.at)
     }
 }
 
@@ -83,8 +83,8 @@ mod tests {
         let mut queue = SentQueue::default();
         queue.on_sent(Seq(100), at(0));
         queue.on_sent(Seq(200), at(5));
-        assert_eq!(queue.on_ack(Seq(99), at(7), None), None);
-        assert_eq!(queue.on_ack(Seq(200), at(10), None), Some(Duration::from_millis(5)));
+        assert_eq!(queue.on_ack(Seq(99), None), None);
+        assert_eq!(queue.on_ack(Seq(200), None), Some(at(5)));
     }
 
     #[test]
@@ -96,14 +96,14 @@ mod tests {
             queue.on_sent_again(Seq(0), Seq(100), at(50), 1050);
         };
         fill(&mut queue);
-        assert_eq!(queue.on_ack(Seq(200), at(60), None), None, "Karn's rule");
+        assert_eq!(queue.on_ack(Seq(200), None), None, "Karn's rule");
         let mut queue = SentQueue::default();
         fill(&mut queue);
-        assert_eq!(queue.on_ack(Seq(200), at(60), Some(1049)), None, "the first one arrived");
+        assert_eq!(queue.on_ack(Seq(200), Some(1049)), None, "the first one arrived");
         let mut queue = SentQueue::default();
         fill(&mut queue);
-        let sample = queue.on_ack(Seq(200), at(60), Some(1050));
-        assert_eq!(sample, Some(Duration::from_millis(10)));
+        let sample = queue.on_ack(Seq(200), Some(1050));
+        assert_eq!(sample, Some(at(50)));
     }
 
     #[test]
@@ -113,6 +113,6 @@ mod tests {
             queue.on_sent(Seq(i), at(u64::from(i)));
         }
         assert_eq!(queue.records.len(), RECORDS_MAX);
-        assert!(queue.on_ack(Seq(RECORDS_MAX as u32 + 10), at(9000), None).is_some());
+        assert!(queue.on_ack(Seq(RECORDS_MAX as u32 + 10), None).is_some());
     }
 }
