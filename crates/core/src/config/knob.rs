@@ -203,7 +203,8 @@ macro_rules! knobs {
 }
 
 knobs!(TcpConfig:
-    window_scaling, timestamps, sack, initial_window_segments, initial_rto, rto_estimator, measure_resolution_hz, rto_floor, rto_max,
+    window_scaling, timestamps, sack, initial_window_segments, initial_rto, rto_estimator,
+    measure_resolution_hz, rto_floor, rto_max,
     syn_timeout, user_timeout, delayed_ack, quick_acks, nagle, keepalive_idle, keepalive_interval,
     keepalive_probes, fin_wait_2_timeout, time_wait, send_buffer_bytes,
     initial_receive_window_bytes, max_receive_window_bytes, window_shift, syn_layout, push,
