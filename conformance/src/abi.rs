@@ -8,7 +8,9 @@ mod getsockopt;
 mod init;
 pub mod kernel;
 mod messages;
+mod sendfile;
 mod waits;
 
 pub use getsockopt::getsockopt;
 pub use init::packetdrill_interface_init;
+pub use sendfile::{sendfile, sendfile64};

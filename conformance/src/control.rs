@@ -61,14 +61,16 @@ impl World {
             libc::TIOCOUTQ => {
                 let state = socket.state(host);
                 let is_opening = matches!(state, State::SynSent | State::SynReceived);
+                // A FIN that is not acknowledged counts as a byte.
+                let fin = matches!(state, State::FinWait1 | State::Closing | State::LastAck);
                 match info {
-                    Some(info) if !is_opening => info.send_buffered_bytes as usize,
+                    Some(info) if !is_opening => {
+                        info.send_buffered_bytes as usize + usize::from(fin)
+                    }
                     _ => 0,
                 }
             }
-            SIOCOUTQNSD => info.map_or(0, |info| {
-                info.send_buffered_bytes.saturating_sub(info.in_flight_bytes) as usize
-            }),
+            SIOCOUTQNSD => info.map_or(0, |info| info.unsent_bytes as usize),
             SIOCATMARK => usize::from(id.and_then(|id| host.urgent_mark(id)) == Some(1)),
             _ => return Err(Errno::EINVAL),
         };

@@ -10,6 +10,7 @@
 //! - The thread that opened the door has nobody who would move time for it: when one of its own
 //!   calls blocks, it moves time itself.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
@@ -56,6 +57,8 @@ pub struct Door {
     settled: Condvar,
     /// The thread that opened the door.
     driver: ThreadId,
+    /// Where the state of its sockets is told.
+    state_path: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -95,8 +98,9 @@ impl Inside {
 }
 
 impl Door {
-    /// Opens a door to `world`; the calling thread is the one that moves time.
-    pub fn new(world: World) -> Door {
+    /// Opens a door to `world`; the calling thread is the one that moves time. `state_path`: where
+    /// somebody tells the state of its sockets.
+    pub fn new(world: World, state_path: Option<PathBuf>) -> Door {
         Door {
             inside: Mutex::new(Inside {
                 world,
@@ -107,7 +111,13 @@ impl Door {
             changed: Condvar::new(),
             settled: Condvar::new(),
             driver: thread::current().id(),
+            state_path,
         }
+    }
+
+    /// Where the state of its sockets is told.
+    pub fn state_path(&self) -> Option<&Path> {
+        self.state_path.as_deref()
     }
 
     // ---- calls

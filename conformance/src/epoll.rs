@@ -18,6 +18,9 @@ use crate::world::{File, World};
 const STEERING: u32 =
     (libc::EPOLLET | libc::EPOLLONESHOT | libc::EPOLLWAKEUP | libc::EPOLLEXCLUSIVE) as u32;
 
+/// Bits that are reported whether they were asked for or not.
+const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
+
 /// An event as `epoll_wait` reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
@@ -57,7 +60,7 @@ impl Epoll {
     /// The host had something to tell of `fd`.
     pub fn on_notice(&mut self, fd: RawFd, readiness: Readiness) {
         if let Some(watched) = self.watched.get_mut(&fd)
-            && bits_of(readiness) & watched.wanted != 0
+            && bits_of(readiness) & (watched.wanted | ALWAYS) != 0
         {
             watched.has_news = true;
         }
@@ -86,7 +89,7 @@ fn bits_of(readiness: Readiness) -> u32 {
         (Readiness::READABLE, libc::EPOLLIN | libc::EPOLLRDNORM | libc::EPOLLRDHUP),
         (Readiness::WRITABLE, libc::EPOLLOUT | libc::EPOLLWRNORM),
         (Readiness::URGENT, libc::EPOLLPRI),
-        (Readiness::CLOSED, libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP),
+        (Readiness::CLOSED, libc::EPOLLERR | libc::EPOLLHUP),
     ];
     bits.iter()
         .filter(|(bit, _)| readiness.contains(*bit))
@@ -97,8 +100,7 @@ impl Watched {
     /// What is to be reported when `bits` are set.
     fn report(&mut self, bits: c_short) -> Option<Report> {
         // The bits of poll and of epoll have the same values.
-        let always = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
-        let events = u32::from(bits as u16) & ((self.wanted & !STEERING) | always);
+        let events = u32::from(bits as u16) & ((self.wanted & !STEERING) | ALWAYS);
         self.has_news |= events & !self.before != 0;
         self.before = events;
         let is_edge = self.wanted & libc::EPOLLET as u32 != 0;

@@ -1,11 +1,16 @@
 //! TCP_INFO, TCP_CC_INFO and SO_MEMINFO, in the layout that Linux gives them.
+//!
+//! Linux counts in segments where the engine counts in bytes; a byte that is under way belongs to a
+//! segment of the full size.
 
 use libc::c_int;
+use lightwait_core::tcp::send::recovery::Mode;
 use lightwait_core::tcp::{ConnectionInfo, State};
-use lightwait_core::{Host, Instant};
+use lightwait_core::{Host, ListenerId};
 
 use crate::errno::Errno;
-use crate::socket::Socket;
+use crate::options::buffer_sizes;
+use crate::socket::{Role, Socket};
 
 /// More bytes than `struct tcp_info` has in any Linux: whoever knows a longer one reads zeros.
 const TCP_INFO_LEN: usize = 512;
@@ -16,6 +21,15 @@ const MEMINFO_WORDS: usize = 9;
 /// What Linux calls an infinite slow-start threshold.
 const SSTHRESH_INFINITE: u32 = 0x7fff_ffff;
 
+/// Segments out of order that Linux takes for reordering and not for loss.
+const REORDERING: u32 = 3;
+
+/// The receiver's first guess of the peer's segments (RFC 9293 MUST-15).
+const PEER_SEGMENT_FIRST: u32 = 536;
+
+/// Bytes of the timestamps option with its padding.
+const TIMESTAMPS_LEN: u32 = 12;
+
 /// The report that `name` asks for, at most `room` bytes long.
 ///
 /// # Errors
@@ -23,13 +37,12 @@ const SSTHRESH_INFINITE: u32 = 0x7fff_ffff;
 pub(crate) fn report(
     socket: &Socket,
     host: &Host,
-    now: Instant,
     name: c_int,
     room: usize,
 ) -> Result<Vec<u8>, Errno> {
     let mut report = match name {
-        libc::TCP_INFO => tcp_info(socket, host, now),
-        // Reno and CUBIC have nothing to add.
+        libc::TCP_INFO => tcp_info(socket, host),
+        // The congestion control has nothing to add.
         libc::TCP_CC_INFO => Vec::new(),
         libc::SO_MEMINFO => meminfo(socket, host),
         _ => return Err(Errno::ENOPROTOOPT),
@@ -38,7 +51,13 @@ pub(crate) fn report(
     Ok(report)
 }
 
-/// Bytes at offsets.
+/// The largest payload that the connection sends, beside its options; 0 while that is not known.
+pub(crate) fn payload_mss(info: &ConnectionInfo) -> u32 {
+    let options = if info.timestamps { TIMESTAMPS_LEN } else { 0 };
+    u32::from(info.mss_bytes).saturating_sub(options)
+}
+
+/// Values at offsets.
 struct Layout(Vec<u8>);
 
 impl Layout {
@@ -55,6 +74,44 @@ impl Layout {
     }
 }
 
+/// Offsets in `struct tcp_info`.
+mod at {
+    pub(super) const STATE: usize = 0;
+    pub(super) const CA_STATE: usize = 1;
+    pub(super) const RETRANSMITS: usize = 2;
+    pub(super) const PROBES: usize = 3;
+    pub(super) const BACKOFF: usize = 4;
+    pub(super) const OPTIONS: usize = 5;
+    pub(super) const SCALES: usize = 6;
+    pub(super) const RTO: usize = 8;
+    pub(super) const ATO: usize = 12;
+    pub(super) const SND_MSS: usize = 16;
+    pub(super) const RCV_MSS: usize = 20;
+    pub(super) const UNACKED: usize = 24;
+    pub(super) const SACKED: usize = 28;
+    pub(super) const LOST: usize = 32;
+    pub(super) const RETRANS: usize = 36;
+    pub(super) const PMTU: usize = 60;
+    pub(super) const RCV_SSTHRESH: usize = 64;
+    pub(super) const RTT: usize = 68;
+    pub(super) const RTTVAR: usize = 72;
+    pub(super) const SND_SSTHRESH: usize = 76;
+    pub(super) const SND_CWND: usize = 80;
+    pub(super) const ADVMSS: usize = 84;
+    pub(super) const REORDERING: usize = 88;
+    pub(super) const RCV_SPACE: usize = 96;
+    pub(super) const TOTAL_RETRANS: usize = 100;
+    pub(super) const PACING_RATE: usize = 104;
+    pub(super) const MAX_PACING_RATE: usize = 112;
+    pub(super) const BYTES_ACKED: usize = 120;
+    pub(super) const BYTES_RECEIVED: usize = 128;
+    pub(super) const NOTSENT_BYTES: usize = 144;
+    pub(super) const MIN_RTT: usize = 148;
+    pub(super) const SND_WND: usize = 228;
+    pub(super) const RCV_WND: usize = 232;
+    pub(super) const TOTAL_RTO: usize = 240;
+}
+
 /// The number that Linux gives a state.
 fn state_number(state: State) -> u8 {
     match state {
@@ -63,8 +120,8 @@ fn state_number(state: State) -> u8 {
         State::SynReceived => 3,
         State::FinWait1 => 4,
         State::FinWait2 => 5,
-        State::TimeWait => 6,
-        State::Closed => 7,
+        // Linux keeps TIME-WAIT elsewhere, and the socket is closed.
+        State::TimeWait | State::Closed => 7,
         State::CloseWait => 8,
         State::LastAck => 9,
         State::Listen => 10,
@@ -72,44 +129,117 @@ fn state_number(state: State) -> u8 {
     }
 }
 
-fn tcp_info(socket: &Socket, host: &Host, _now: Instant) -> Vec<u8> {
+fn tcp_info(socket: &Socket, host: &Host) -> Vec<u8> {
     let mut out = Layout(vec![0; TCP_INFO_LEN]);
-    let state = match socket.state(host) {
-        // Linux keeps TIME-WAIT elsewhere, and the socket is closed.
-        State::TimeWait => State::Closed,
-        state => state,
-    };
-    out.u8(0, state_number(state));
-    let info = socket.connection().and_then(|id| host.info(id).ok());
-    if let Some(info) = info {
-        connection_info(&mut out, &info);
+    out.u8(at::STATE, state_number(socket.state(host)));
+    out.u32(at::REORDERING, REORDERING);
+    out.u64(at::MAX_PACING_RATE, u64::MAX);
+    if let Role::Listening(id) = socket.role {
+        listener_info(&mut out, host, id, socket.backlog);
     }
+    let Some(info) = socket.connection().and_then(|id| host.info(id).ok()) else { return out.0 };
+    sender_info(&mut out, &info);
+    receiver_info(&mut out, &info);
+    out.u32(at::PMTU, host.config().device.mtu.into());
+    let acknowledged = socket.bytes_written.saturating_sub(info.send_buffered_bytes.into());
+    out.u64(at::BYTES_ACKED, acknowledged);
+    let unread = socket.connection().map_or(0, |id| host.readable_bytes(id));
+    out.u64(at::BYTES_RECEIVED, socket.bytes_read + unread as u64);
     out.0
 }
 
-fn connection_info(out: &mut Layout, info: &ConnectionInfo) {
-    let mss = u32::from(info.mss_bytes).max(1);
+/// A listener tells its queue and the bound of it.
+fn listener_info(out: &mut Layout, host: &Host, id: ListenerId, backlog: u32) {
+    out.u32(at::UNACKED, host.accept_queue_len(id) as u32);
+    out.u32(at::SACKED, backlog);
+}
+
+fn sender_info(out: &mut Layout, info: &ConnectionInfo) {
     let micros = |duration: std::time::Duration| duration.as_micros() as u32;
-    let segments = |bytes: u32| bytes.div_ceil(mss);
-    out.u32(8, micros(info.rto));
-    out.u32(16, mss);
-    out.u32(24, segments(info.in_flight_bytes));
-    out.u32(68, micros(info.srtt));
-    out.u32(72, micros(info.rttvar));
+    // The congestion window counts segments by the size that options are part of.
+    let whole = u32::from(info.mss_bytes).max(1);
+    let payload = payload_mss(info).max(1);
+    let segments = |bytes: u32| bytes.div_ceil(payload);
+    let is_opening = matches!(info.state, State::SynSent | State::SynReceived);
+    let congestion_state = match info.recovery {
+        Mode::Timeout => 4,
+        Mode::Fast => 3,
+        Mode::Open if info.duplicate_acks > 0 || info.sacked_bytes > 0 => 1,
+        Mode::Open => 0,
+    };
+    out.u8(at::CA_STATE, congestion_state);
+    let is_probing = info.in_flight_bytes == 0 && !is_opening;
+    out.u8(at::RETRANSMITS, if is_probing { 0 } else { info.backoff });
+    out.u8(at::PROBES, if is_probing { info.backoff } else { 0 });
+    out.u8(at::BACKOFF, info.backoff);
+    out.u32(at::RTO, micros(info.rto));
+    out.u32(at::SND_MSS, payload);
+    out.u32(at::UNACKED, if is_opening { 1 } else { segments(info.in_flight_bytes) });
+    out.u32(
+        at::SACKED,
+        match info.sack {
+            true => segments(info.sacked_bytes),
+            // Without SACK each duplicate ACK stands for a segment that has arrived.
+            false => info.duplicate_acks,
+        },
+    );
+    // Linux counts as lost what was sent again, too, until it arrives.
+    out.u32(at::LOST, segments(info.lost_bytes + info.resent_bytes));
+    out.u32(at::RETRANS, segments(info.resent_bytes));
+    out.u32(at::RTT, micros(info.srtt));
+    out.u32(at::RTTVAR, micros(info.rttvar));
     let threshold = info.ssthresh_bytes;
-    out.u32(76, if threshold > SSTHRESH_INFINITE { SSTHRESH_INFINITE } else { threshold / mss });
-    out.u32(80, info.cwnd_bytes / mss);
-    out.u32(88, 3);
-    out.u32(100, info.retransmits as u32);
-    out.u64(104, u64::MAX);
+    out.u32(
+        at::SND_SSTHRESH,
+        match threshold {
+            SSTHRESH_INFINITE.. => SSTHRESH_INFINITE,
+            _ => threshold / whole,
+        },
+    );
+    out.u32(at::SND_CWND, info.cwnd_bytes / whole);
+    out.u32(at::TOTAL_RETRANS, info.retransmits as u32);
+    out.u32(at::NOTSENT_BYTES, info.unsent_bytes);
+    out.u32(at::SND_WND, info.peer_window_bytes);
+    out.u32(at::TOTAL_RTO, (info.timeouts as u32).min(0xffff));
+    out.u32(
+        at::MIN_RTT,
+        match micros(info.latest_rtt) {
+            0 => u32::MAX,
+            latest => latest.min(micros(info.srtt)),
+        },
+    );
+    let (srtt_us, cwnd) = (info.srtt.as_micros() as u64, u64::from(info.cwnd_bytes));
+    let per_second = (cwnd * 1_000_000).checked_div(srtt_us);
+    out.u64(at::PACING_RATE, per_second.map_or(u64::MAX, |rate| rate * 2));
+}
+
+fn receiver_info(out: &mut Layout, info: &ConnectionInfo) {
+    let options_len = if info.timestamps { TIMESTAMPS_LEN } else { 0 };
+    let announced = u32::from(info.announced_mss_bytes).saturating_sub(options_len);
+    let peer_segment = PEER_SEGMENT_FIRST.max(info.peer_segment_bytes.into());
+    let scales = info.shifts;
+    let bits = [(info.timestamps, 1), (info.sack, 2), (scales != (0, 0), 4)];
+    let options = bits.iter().filter(|(on, _)| *on).map(|(_, bit)| bit).sum();
+    out.u8(at::OPTIONS, options);
+    out.u8(at::SCALES, scales.0 & 0x0f | scales.1 << 4);
+    out.u32(at::ATO, 40_000);
+    out.u32(at::RCV_MSS, peer_segment.min(announced.max(1)));
+    out.u32(at::ADVMSS, announced);
+    out.u32(at::RCV_SSTHRESH, info.receive_window_bytes);
+    out.u32(at::RCV_SPACE, info.receive_window_bytes.min(10 * announced));
+    out.u32(at::RCV_WND, info.receive_window_bytes);
 }
 
 fn meminfo(socket: &Socket, host: &Host) -> Vec<u8> {
     let info = socket.connection().and_then(|id| host.info(id).ok());
-    let (received, queued) =
-        info.map_or((0, 0), |info| (info.receive_buffered_bytes, info.send_buffered_bytes));
+    let queued = info.map_or(0, |info| info.send_buffered_bytes);
+    let unread = socket.connection().map_or(0, |id| host.readable_bytes(id));
+    let [receive_buffer, send_buffer] = buffer_sizes(socket, host);
     let mut words = [0u32; MEMINFO_WORDS];
-    words[0] = received;
+    words[0] = unread as u32;
+    words[1] = receive_buffer as u32;
+    words[2] = queued;
+    words[3] = send_buffer as u32;
     words[5] = queued;
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }

@@ -112,6 +112,7 @@ struct Defaults {
     receive_buffer: u32,
     send_buffer: u32,
     doubles: bool,
+    rounds: bool,
     linger2_s: c_int,
     hop_limit: c_int,
     engine: SocketOptions,
@@ -145,6 +146,7 @@ impl Options {
                 receive_buffer: calls.receive_buffer_bytes,
                 send_buffer: calls.send_buffer_bytes,
                 doubles: calls.doubles_buffers,
+                rounds: calls.rounds_buffers,
                 linger2_s: seconds(tcp.fin_wait_2_timeout),
                 hop_limit: profile.config.hop_limit.into(),
                 engine: SocketOptions::new(tcp),
@@ -198,10 +200,18 @@ impl Options {
         let _gone = host.set_options(now, id, corked);
     }
 
-    fn buffer_size(&self, set: Option<u32>, default: u32) -> c_int {
-        let doubled =
-            |bytes: u32| if self.defaults.doubles { bytes.saturating_mul(2) } else { bytes };
-        set.map_or(default, doubled) as c_int
+    /// What SO_RCVBUF and SO_SNDBUF say, of a connection with that MSS, or 0 for none.
+    pub(crate) fn buffer_sizes(&self, mss: u32) -> [c_int; 2] {
+        let defaults = &self.defaults;
+        let size = |set: Option<u32>, default: u32| match set {
+            Some(bytes) if defaults.doubles => bytes.saturating_mul(2),
+            Some(bytes) => bytes,
+            None if defaults.rounds && mss > 0 => default.next_multiple_of(mss),
+            None => default,
+        };
+        let receive = size(self.receive_buffer, defaults.receive_buffer);
+        let send = size(self.send_buffer, defaults.send_buffer);
+        [receive, send].map(|bytes| bytes as c_int)
     }
 
     /// Sets an option of a plain number.
@@ -261,12 +271,6 @@ impl Options {
         Some(match (level, name) {
             (libc::SOL_SOCKET, libc::SO_REUSEADDR) => self.reuse_address.into(),
             (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => self.keepalive.into(),
-            (libc::SOL_SOCKET, libc::SO_RCVBUF) => {
-                self.buffer_size(self.receive_buffer, self.defaults.receive_buffer)
-            }
-            (libc::SOL_SOCKET, libc::SO_SNDBUF) => {
-                self.buffer_size(self.send_buffer, self.defaults.send_buffer)
-            }
             (libc::SOL_SOCKET, libc::SO_TYPE) => libc::SOCK_STREAM,
             (libc::SOL_SOCKET, libc::SO_PROTOCOL) => libc::IPPROTO_TCP,
             (libc::IPPROTO_TCP, libc::TCP_NODELAY) => self.nodelay.into(),
@@ -367,6 +371,8 @@ impl World {
         socket.refresh(host);
         let number = match (level, name) {
             (libc::SOL_SOCKET, libc::SO_ERROR) => socket.error.take().map_or(0, |error| error.0),
+            (libc::SOL_SOCKET, libc::SO_RCVBUF) => buffer_sizes(socket, host)[0],
+            (libc::SOL_SOCKET, libc::SO_SNDBUF) => buffer_sizes(socket, host)[1],
             (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => {
                 matches!(socket.role, Role::Listening(_)).into()
             }
@@ -397,7 +403,7 @@ impl World {
             }
             (libc::IPPROTO_TCP, libc::TCP_INFO | libc::TCP_CC_INFO)
             | (libc::SOL_SOCKET, libc::SO_MEMINFO) => {
-                return crate::info::report(socket, host, now, name, room);
+                return crate::info::report(socket, host, name, room);
             }
             _ => socket.options.value(level, name).ok_or(Errno::ENOPROTOOPT)?,
         };
@@ -408,6 +414,12 @@ impl World {
     }
 }
 
+/// What SO_RCVBUF and SO_SNDBUF say.
+pub(crate) fn buffer_sizes(socket: &Socket, host: &Host) -> [c_int; 2] {
+    let info = socket.connection().and_then(|id| host.info(id).ok());
+    socket.options.buffer_sizes(info.map_or(0, |info| info.mss_bytes.into()))
+}
+
 fn mss(socket: &Socket, host: &Host) -> c_int {
     let state = socket.state(host);
     let asked = c_int::from(socket.options.mss);
@@ -415,7 +427,7 @@ fn mss(socket: &Socket, host: &Host) -> c_int {
         return asked;
     }
     let info = socket.connection().and_then(|id| host.info(id).ok());
-    match info.map(|info| c_int::from(info.mss_bytes)) {
+    match info.map(|info| crate::info::payload_mss(&info) as c_int) {
         Some(mss) if mss > 0 => mss,
         _ => MSS_DEFAULT,
     }

@@ -39,6 +39,8 @@ pub struct Calls {
     pub receive_buffer_bytes: u32,
     /// What SO_SNDBUF says before it is set.
     pub send_buffer_bytes: u32,
+    /// A connection's buffers that were not set grow to a multiple of its MSS.
+    pub rounds_buffers: bool,
     /// SO_RCVBUF and SO_SNDBUF say twice what was set, half being for overhead.
     pub doubles_buffers: bool,
 }
@@ -81,6 +83,7 @@ impl Profile {
                 accept_inherits_nonblock: false,
                 receive_buffer_bytes: 131_072,
                 send_buffer_bytes: 87_040,
+                rounds_buffers: false,
                 doubles_buffers: true,
             },
         }
@@ -115,6 +118,7 @@ impl Profile {
             accept_inherits_nonblock: true,
             receive_buffer_bytes: 65_536,
             send_buffer_bytes: 32_768,
+            rounds_buffers: true,
             doubles_buffers: false,
         };
         profile

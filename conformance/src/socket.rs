@@ -51,6 +51,12 @@ pub struct Socket {
     pub read_shut: bool,
     /// SHUT_WR.
     pub write_shut: bool,
+    /// Connections that may wait for `accept`, as it was asked for.
+    pub backlog: u32,
+    /// Bytes that its user has read.
+    pub bytes_read: u64,
+    /// Bytes that its user has written.
+    pub bytes_written: u64,
     /// The peer's FIN has come while we had sent none.
     was_half_closed: bool,
     /// The reason for the end was taken from the engine.
@@ -77,6 +83,9 @@ impl Socket {
             error: None,
             read_shut: false,
             write_shut: false,
+            backlog: 0,
+            bytes_read: 0,
+            bytes_written: 0,
             was_half_closed: false,
             is_over: false,
         }
@@ -243,12 +252,12 @@ impl World {
         }
         // Linux lets one more wait than was asked for; a negative number is the largest.
         let backlog = if backlog < 0 { BACKLOG_MAX } else { backlog.min(BACKLOG_MAX) };
-        let backlog = backlog as usize + 1;
-        if let Role::Listening(_) = socket.role {
-            return Ok(());
+        socket.backlog = backlog as u32;
+        if let Role::Listening(id) = socket.role {
+            return Ok(host.set_backlog(id, backlog as usize + 1)?);
         }
         let local = socket.local.unwrap_or(socket.family.unspecified());
-        let id = host.listen_with(local, backlog, socket.options.engine())?;
+        let id = host.listen_with(local, backlog as usize + 1, socket.options.engine())?;
         socket.local = host.listener_address(id).ok();
         socket.role = Role::Listening(id);
         Ok(())

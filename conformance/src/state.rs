@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
@@ -27,6 +27,13 @@ pub fn serve(door: &Arc<Door>, path: &Path) -> io::Result<()> {
         .stack_size(256 << 10)
         .spawn(move || answer(&listener, &door))?;
     Ok(())
+}
+
+/// Ends the thread that answers at `path`, once its door is gone, and removes the socket.
+pub fn stop(path: &Path) {
+    // The thread looks for its door when somebody calls. Both fail if another door has taken over.
+    let _gone = UnixStream::connect(path);
+    let _gone = std::fs::remove_file(path);
 }
 
 fn answer(listener: &UnixListener, door: &Weak<Door>) {

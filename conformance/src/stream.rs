@@ -76,6 +76,7 @@ impl World {
             let mut bytes = vec![0; available];
             let n = if keep { host.peek(id, &mut bytes)? } else { host.read(now, id, &mut bytes)? };
             bytes.truncate(n);
+            socket.bytes_read += if keep { 0 } else { n as u64 };
             if passes_over {
                 reading.skipped += n;
             } else {
@@ -151,7 +152,10 @@ impl World {
                 host.write(now, id, rest)
             };
             match outcome {
-                Ok(n) => writing.written += n,
+                Ok(n) => {
+                    writing.written += n;
+                    socket.bytes_written += n as u64;
+                }
                 Err(lightwait_core::Error::WouldBlock) => {}
                 Err(error) => return part(writing, error.into()),
             }

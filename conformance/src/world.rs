@@ -110,6 +110,7 @@ impl World {
         let mut has_changed = false;
         for _ in 0..PASSES_AT_ONCE {
             has_changed |= self.take_events();
+            self.refresh_sockets();
             if !self.host.wants_emit() {
                 break;
             }
@@ -123,6 +124,14 @@ impl World {
             has_changed = true;
         }
         has_changed
+    }
+
+    fn refresh_sockets(&mut self) {
+        for file in self.files.values_mut() {
+            if let File::Socket(socket) = file {
+                socket.refresh(&mut self.host);
+            }
+        }
     }
 
     fn take_events(&mut self) -> bool {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::{calls, messages, waits};
@@ -54,9 +55,10 @@ pub unsafe extern "C" fn packetdrill_interface_init(
 fn open(flags: &str) -> Result<Arc<Door>, String> {
     let profile = Profile::parse(flags)?;
     let world = World::new(profile).map_err(|error| error.to_string())?;
-    let door = Arc::new(Door::new(world));
-    if let Some(path) = std::env::var_os("LIGHTWAIT_STATE") {
-        state::serve(&door, path.as_ref())
+    let state_path = std::env::var_os("LIGHTWAIT_STATE").map(PathBuf::from);
+    let door = Arc::new(Door::new(world, state_path));
+    if let Some(path) = door.state_path() {
+        state::serve(&door, path)
             .map_err(|error| format!("LIGHTWAIT_STATE={}: {error}", path.display()))?;
     }
     Ok(door)
@@ -105,6 +107,11 @@ unsafe extern "C" fn free(userdata: *mut c_void) {
     // The caller has closed them through libc; their numbers may be somebody else's by now.
     for fd in files {
         unregister(fd);
+    }
+    let state_path = door.state_path().map(Path::to_owned);
+    drop(door);
+    if let Some(path) = state_path {
+        state::stop(&path);
     }
 }
 

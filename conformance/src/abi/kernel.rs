@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::os::fd::RawFd;
 
-use libc::{c_int, c_short, c_ulong, socklen_t};
+use libc::{c_int, c_short, c_ulong, off_t, socklen_t};
 
 use crate::errno::Errno;
 
@@ -127,4 +127,21 @@ pub(super) fn is_null_device(fd: RawFd) -> bool {
     // SAFETY: filled in, since the call succeeded.
     let status = unsafe { status.assume_init() };
     status.st_mode & libc::S_IFMT == libc::S_IFCHR && status.st_rdev == libc::makedev(1, 3)
+}
+
+/// Reads from `fd`, at a place of its own or where the file stands.
+pub(super) fn read_at(fd: RawFd, out: &mut [u8], at: Option<off_t>) -> Result<usize, Errno> {
+    match at {
+        None => read(fd, out),
+        // SAFETY: the slice is valid for its length.
+        Some(at) => checked(unsafe { libc::pread(fd, out.as_mut_ptr().cast(), out.len(), at) }),
+    }
+}
+
+/// Takes back `len` bytes that were read from where the file stands.
+pub(super) fn step_back(fd: RawFd, len: usize, stands: bool) {
+    if stands && len > 0 {
+        // SAFETY: plain numbers. What cannot seek has lost them, as `splice` does.
+        let _lost = unsafe { libc::lseek(fd, -(len as off_t), libc::SEEK_CUR) };
+    }
 }

@@ -415,6 +415,13 @@ impl Host {
         self.listeners.get(id).map_or(0, |listener| listener.queue.len())
     }
 
+    /// Changes how many connections may wait for [`Host::accept`]; those that wait already stay.
+    pub fn set_backlog(&mut self, id: ListenerId, backlog: usize) -> Result<(), Error> {
+        let listener = self.listeners.get_mut(id).ok_or(Error::InvalidInput("no such listener"))?;
+        listener.backlog = backlog.max(1);
+        Ok(())
+    }
+
     /// Bytes that [`Host::read`] would return at once, given room for them.
     pub fn readable_bytes(&self, id: ConnectionId) -> usize {
         use crate::tcp::connection::Shape;

@@ -1,0 +1,75 @@
+//! Who moves time, and how far.
+
+use lightwait_core::wire::tcp::Flags;
+
+use crate::stack::Stack;
+use crate::{REMOTE, accepted, listening, peer::Peer};
+
+#[test]
+fn time_moves_as_it_is_asked_for() {
+    let stack = Stack::new("linux");
+    let start = stack.time();
+    assert_eq!(stack.time(), start + 1, "a look at the clock takes a microsecond");
+    stack.usleep(1_000_000);
+    assert_eq!(stack.time(), start + 1_000_002);
+    let (packet, _) = stack.packet_out();
+    assert!(packet.is_empty(), "nothing ever happens, and that is told");
+    assert_eq!(stack.time(), start + 121_000_003, "after 120 s");
+}
+
+#[test]
+fn packets_leave_at_their_own_times_however_far_time_is_moved() {
+    let stack = Stack::new("linux,delayed_ack=40ms,quick_acks=0,initial_rto=1s");
+    let (_, fd, mut peer) = accepted(&stack);
+    let start = stack.time();
+    assert_eq!(stack.write(fd, &[7; 100]), Ok(100));
+    stack.usleep(10_000_000);
+    let times: Vec<i64> = (0..3).map(|_| peer.expect().at - start).collect();
+    assert!(times[0] <= 1, "at once: {times:?}");
+    assert!(times[1] >= 199_000, "and again when the timer says so: {times:?}");
+    let (first, second) = (times[1] - times[0], times[2] - times[1]);
+    assert!((second - 2 * first).abs() < first / 10, "backing off: {times:?}");
+    assert!(stack.time() >= start + 10_000_000);
+}
+
+#[test]
+fn waiting_for_a_packet_moves_time_to_it_and_no_further() {
+    let stack = Stack::new("linux");
+    let (_, fd, mut peer) = accepted(&stack);
+    stack.write(fd, b"x").expect("room");
+    peer.expect();
+    let again = peer.expect();
+    assert_eq!(again.text, b"x");
+    assert_eq!(stack.time(), again.at + 1);
+}
+
+#[test]
+fn packets_larger_than_the_mtu_come_in() {
+    let stack = Stack::new("linux");
+    let (_, fd, mut peer) = accepted(&stack);
+    peer.text(&[9; 20_000]);
+    assert_eq!(stack.read(fd, 65_536).expect("data").len(), 20_000);
+}
+
+#[test]
+fn a_syn_gets_its_answer_at_once_and_again_later() {
+    let stack = Stack::new("linux,initial_rto=1s");
+    listening(&stack);
+    let peer = Peer::new(&stack, REMOTE, crate::LOCAL);
+    peer.send(Flags::SYN, &[]);
+    let first = peer.next().expect("an answer");
+    let second = peer.next().expect("another");
+    assert_eq!(second.flags, Flags::SYN | Flags::ACK);
+    assert_eq!(second.seq, first.seq);
+    assert_eq!((second.at - first.at + 500_000) / 1_000_000, 1);
+}
+
+#[test]
+fn nonsense_is_no_packet() {
+    let stack = Stack::new("linux");
+    listening(&stack);
+    for packet in [&[][..], &[0x45], &[0; 20], &[0xff; 100]] {
+        stack.packet_in(packet);
+    }
+    assert!(stack.packet_out().0.is_empty());
+}
