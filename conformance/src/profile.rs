@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use lightwait_core::config::Push;
 use lightwait_core::host::address::Cidr;
+use lightwait_core::tcp::recv::ack::AckDelay;
 use lightwait_core::wire::options::Layout;
 use lightwait_core::{Capabilities, Config, Medium};
 
@@ -99,6 +100,7 @@ impl Profile {
         tcp.max_receive_window_bytes = 15_728_640;
         tcp.initial_receive_window_bytes = 65_535;
         tcp.rto_floor = Duration::from_millis(200);
+        tcp.ack_delay = AckDelay::Timer;
         tcp.delayed_ack = Duration::from_millis(40);
         tcp.rto_max = Duration::from_secs(120);
         profile
@@ -113,6 +115,7 @@ impl Profile {
         tcp.max_receive_window_bytes = 2 << 20;
         tcp.initial_receive_window_bytes = 65_700;
         tcp.rto_floor = Duration::from_millis(200);
+        tcp.ack_delay = AckDelay::Timer;
         tcp.delayed_ack = Duration::from_millis(40);
         profile.calls = Calls {
             accept_inherits_nonblock: true,

@@ -9,6 +9,7 @@ use core::net::IpAddr;
 
 use crate::frame::Capabilities;
 use crate::host::address::Cidr;
+use crate::tcp::recv::ack::AckDelay;
 use crate::tcp::recv::window::RecvWindow;
 use crate::tcp::send::rtt::Estimator;
 use crate::tcp::timers::Scheme;
@@ -73,8 +74,15 @@ pub struct TcpConfig {
     /// Give up when data stays unacknowledged this long (RFC 9293 MUST-20, SHLD-11: R2 at least
     /// 100 s; RFC 5482's user timeout replaces it).
     pub user_timeout: Duration,
-    /// Longest delay of an ACK (RFC 9293 MUST-58: below 500 ms).
+    /// How an ACK is delayed.
+    pub ack_delay: AckDelay,
+    /// The delay of an ACK by a timer, or the period of the ticks (RFC 9293 MUST-40: below 500 ms).
     pub delayed_ack: Duration,
+    /// Least and longest delay of an ACK in buckets (Mansley 2004: 50 and 150 ms, 100 on average;
+    /// where all peers are near, less is better).
+    pub delayed_ack_min: Duration,
+    /// See `delayed_ack_min`.
+    pub delayed_ack_max: Duration,
     /// Segments acknowledged at once at a connection's start, before delaying begins.
     pub quick_acks: u8,
     /// Nagle's algorithm on by default (RFC 9293 SHLD-7).
@@ -200,7 +208,10 @@ impl Default for TcpConfig {
             rto_max: Duration::from_secs(60),
             syn_timeout: Duration::from_secs(180),
             user_timeout: Duration::from_secs(300),
-            delayed_ack: Duration::from_millis(40),
+            ack_delay: AckDelay::default(),
+            delayed_ack: Duration::from_millis(100),
+            delayed_ack_min: Duration::from_millis(50),
+            delayed_ack_max: Duration::from_millis(150),
             quick_acks: 16,
             nagle: true,
             keepalive_idle: Duration::from_secs(7200),

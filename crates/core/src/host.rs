@@ -487,8 +487,12 @@ fn validate(config: &Config) -> Result<(), Error> {
     if has_ipv6 && config.device.mtu < 1280 {
         return Err(Error::InvalidInput("IPv6 needs an MTU of 1280 bytes (RFC 8200 §5)"));
     }
-    if config.tcp.delayed_ack >= Duration::from_millis(500) {
+    let (least, most) = (config.tcp.delayed_ack_min, config.tcp.delayed_ack_max);
+    if config.tcp.delayed_ack.max(most) >= Duration::from_millis(500) {
         return Err(Error::InvalidInput("an ACK is delayed for less than 500 ms (RFC 9293)"));
+    }
+    if least > most {
+        return Err(Error::InvalidInput("the least delay of an ACK is longer than the longest"));
     }
     if config.ephemeral_ports.0 == 0 || config.ephemeral_ports.0 > config.ephemeral_ports.1 {
         return Err(Error::InvalidInput("the range of ephemeral ports is empty"));

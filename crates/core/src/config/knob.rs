@@ -7,6 +7,7 @@
 use core::fmt;
 
 use super::{Config, Limits, Push, TcpConfig, WindowProbe};
+use crate::tcp::recv::ack::AckDelay;
 use crate::tcp::send::rtt::Estimator;
 use crate::tcp::timers::Scheme;
 use crate::time::Duration;
@@ -154,6 +155,23 @@ impl Knob for Estimator {
     }
 }
 
+impl Knob for AckDelay {
+    fn shape(&self) -> &'static str {
+        "`buckets`, `timer` or `tick`"
+    }
+    fn take(&mut self, text: &str) -> bool {
+        replace(
+            self,
+            match text {
+                "buckets" => Some(AckDelay::Buckets),
+                "timer" => Some(AckDelay::Timer),
+                "tick" => Some(AckDelay::Tick),
+                _ => None,
+            },
+        )
+    }
+}
+
 impl Knob for WindowProbe {
     fn shape(&self) -> &'static str {
         "`byte` or `empty`"
@@ -205,7 +223,9 @@ macro_rules! knobs {
 knobs!(TcpConfig:
     window_scaling, timestamps, sack, initial_window_segments, initial_rto, rto_estimator,
     measure_resolution_hz, rto_floor, rto_max,
-    syn_timeout, user_timeout, delayed_ack, quick_acks, nagle, keepalive_idle, keepalive_interval,
+    syn_timeout, user_timeout, ack_delay,
+    delayed_ack, delayed_ack_min, delayed_ack_max, quick_acks, nagle,
+    keepalive_idle, keepalive_interval,
     keepalive_probes, fin_wait_2_timeout, time_wait, send_buffer_bytes,
     initial_receive_window_bytes, max_receive_window_bytes, window_shift, syn_layout, push,
     timers, tick, window_probe, missing_timestamps, insecure_rst, insecure_syn, mss_max, mss_min,

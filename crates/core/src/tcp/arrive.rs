@@ -356,8 +356,7 @@ impl Connection {
         match taken {
             Text::InOrder(advanced) => {
                 ack.on_advance();
-                let delay = cx.config.delayed_ack;
-                ack.on_data(advanced, piece, cx.now, delay, &mut self.deadlines);
+                ack.on_data(advanced, piece, cx.now, cx.config, &mut self.deadlines);
                 // RFC 5681 §4.2: what fills a hole, wholly or in part, is acknowledged at once.
                 ack.now |= had_holes;
                 let srtt = parts.send.rtt.srtt();

@@ -333,7 +333,7 @@ impl SynReceived {
             buffer: RecvBuffer::default(),
             assembler: Assembler::default(),
             window: RecvWindow::new(next, self.offer, sizes, scale, cx.now, cx.budget),
-            ack: AckState::new(config.quick_acks, next),
+            ack: AckState::new(config.quick_acks, next, self.stamp_offset),
             mss: self.mss,
             fin: None,
             urgent: None,

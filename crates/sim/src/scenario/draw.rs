@@ -5,6 +5,7 @@ use std::time::Duration;
 use lightwait_core::Instant;
 use lightwait_core::config::TcpConfig;
 use lightwait_core::rng::Rng;
+use lightwait_core::tcp::recv::ack::AckDelay;
 use lightwait_netem::{LinkConfig, Loss, QueueLimit};
 
 use super::{Conversation, Ending, Scenario};
@@ -91,6 +92,7 @@ fn tcp(rng: &mut Rng) -> TcpConfig {
         timestamps: rng.chance(0.7),
         sack: rng.chance(0.8),
         nagle: rng.chance(0.5),
+        ack_delay: [AckDelay::Buckets, AckDelay::Timer, AckDelay::Tick][rng.below(3) as usize],
         delayed_ack: Duration::from_millis(rng.below(200).into()),
         quick_acks: rng.below(20) as u8,
         send_buffer_bytes: spread(rng, 2_000, 1_000_000) as u32,

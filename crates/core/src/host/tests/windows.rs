@@ -3,6 +3,7 @@
 use super::pair::{Pair, Side, config};
 use super::peer::{A, F, Peer, S, Say, plain};
 use crate::error::Error;
+use crate::tcp::recv::ack::AckDelay;
 use crate::tcp::{SocketOptions, State};
 use crate::time::Duration;
 use std::string::ToString;
@@ -200,11 +201,46 @@ fn acks_are_delayed_unless_every_second_segment() {
     let mut peer = Peer::established(plain());
     peer.say(Say::new(A, 1, 1).data(&[1; 1000]));
     assert!(peer.hear().is_empty());
-    let late = peer.wait(Duration::from_millis(40));
+    let asked = peer.now;
+    let late = peer.wait(Duration::from_millis(151));
     assert_eq!((late.len(), late[0].ack), (1, 1001));
+    assert!(late[0].at.since(asked) >= Duration::from_millis(50));
     peer.say(Say::new(A, 1001, 1).data(&[1; 1000]));
     peer.say(Say::new(A, 2001, 1).data(&[1; 1000]));
     assert_eq!(peer.hear_one().ack, 3001);
+}
+
+/// ACKs that cover a single segment of a steady one-way stream of `segments`, one every 7 ms or so: each
+/// was sent only because a tick came between a segment and the next.
+fn needless_acks(ack_delay: AckDelay, period_ms: u64, segments: u32) -> usize {
+    let mut config = plain();
+    config.tcp.ack_delay = ack_delay;
+    config.tcp.delayed_ack = Duration::from_millis(period_ms);
+    let mut peer = Peer::established(config);
+    let (mut acked, mut needless) = (1, 0);
+    for number in 0..segments {
+        peer.say(Say::new(A, 1 + 1000 * number, 1).data(&[1; 1000]));
+        // Not in step with any tick.
+        for heard in peer.wait(Duration::from_micros(6500 + u64::from(number * 617 % 1000))) {
+            needless += usize::from(heard.ack - acked == 1000);
+            acked = heard.ack;
+        }
+        peer.read(10_000).unwrap();
+    }
+    needless
+}
+
+#[test]
+fn ticks_acknowledge_needlessly_about_every_other_time_and_buckets_never() {
+    let segments = 2000;
+    let ticks = |period_ms| (u64::from(segments) * 7 / period_ms) as usize;
+    for period_ms in [200, 100, 50] {
+        let needless = needless_acks(AckDelay::Tick, period_ms, segments);
+        let every_other = ticks(period_ms) / 2;
+        assert!(needless.abs_diff(every_other) <= every_other / 3, "{period_ms} ms: {needless}");
+    }
+    assert_eq!(needless_acks(AckDelay::Timer, 100, segments), 0);
+    assert_eq!(needless_acks(AckDelay::Buckets, 100, segments), 0);
 }
 
 #[test]

@@ -3,14 +3,44 @@
 //! Arriving segments only ask; [`emit`](crate::tcp::emit) answers once, when the whole batch has
 //! been handled (RFC 9293 MUST-58, MUST-59). At once: for every second full-sized segment, for the
 //! first segments of a connection, for anything out of order, for what fills a hole, for FIN.
-//! Otherwise after a delay, one plain timer per connection.
+//! Otherwise after a delay, of which there are three kinds ([`AckDelay`]).
+//!
+//! Buckets (Mansley 2004, §5): requests fall into the bucket of the present interval of a grid, and
+//! each bucket is emptied `delayed_ack_min` after its interval has ended.
+//!
+//! ```text
+//!   grid     │   interval k   │   interval k+1 │           an interval: max - min
+//!   requests │  a      b      │         c      │
+//!   emptied                   ├─ min ─▶ a, b   ├─ min ─▶ c
+//! ```
+//!
+//! So an ACK waits from min (asked for at an interval's end) to max (at its beginning). Of a
+//! bucket's counter only matters whether it is zero, and any ACK that leaves zeroes both, so that
+//! all that is kept is when the first bucket that is not empty will be emptied. Mansley switches
+//! and empties lazily, each by its own clock, which may drift apart; here is one fixed grid, and so
+//! both bounds hold. Its phase is hashed per connection, or a million of them would acknowledge in
+//! lockstep.
 
+use crate::config::TcpConfig;
 use crate::tcp::Seq;
 use crate::tcp::timers::{Deadlines, Timer};
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, as_nanos};
 
 /// Duplicate ACKs owed at most between two turns.
 const DUPLICATES_MAX: u8 = 64;
+
+/// How long an ACK is delayed that need not leave at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum AckDelay {
+    /// From `delayed_ack_min` to `delayed_ack_max`, by a grid (Mansley 2004).
+    #[default]
+    Buckets,
+    /// `delayed_ack`, by a timer per connection, as FreeBSD.
+    Timer,
+    /// Until the next tick, for all connections the same, of a clock with the period `delayed_ack`,
+    /// as 4.4BSD (200 ms): an ACK asked for just before a tick is hardly delayed at all.
+    Tick,
+}
 
 /// What this end owes the peer in acknowledgements.
 #[derive(Clone, Copy, Debug)]
@@ -25,19 +55,26 @@ pub struct AckState {
     unacked_bytes: u32,
     /// The largest segment seen: what "full-sized" means from this peer.
     full_bytes: u16,
+    /// Where in an interval this connection's grid begins, as a fraction of 2^32.
+    phase: u32,
+    /// When the present interval of the grid ends; found anew only when it is past.
+    interval_end: Instant,
     /// RCV.NXT as last sent (RFC 7323's Last.ACK.sent).
     pub last_sent: Seq,
 }
 
 impl AckState {
     /// At the start of a connection that has received nothing but the SYN.
-    pub fn new(quick: u8, rcv_nxt: Seq) -> Self {
+    /// `phase`: any number that differs from connection to connection.
+    pub fn new(quick: u8, rcv_nxt: Seq, phase: u32) -> Self {
         AckState {
             now: false,
             duplicates: 0,
             quick,
             unacked_bytes: 0,
             full_bytes: 0,
+            phase,
+            interval_end: Instant::ZERO,
             last_sent: rcv_nxt,
         }
     }
@@ -54,7 +91,7 @@ impl AckState {
         len: u32,
         segment: u16,
         now: Instant,
-        delay: Duration,
+        config: &TcpConfig,
         deadlines: &mut Deadlines,
     ) {
         self.full_bytes = self.full_bytes.max(segment);
@@ -62,11 +99,46 @@ impl AckState {
         if self.quick > 0 {
             self.quick -= 1;
             self.now = true;
-        } else if self.unacked_bytes >= 2 * u32::from(self.full_bytes) || delay.is_zero() {
+        } else if self.unacked_bytes >= 2 * u32::from(self.full_bytes) {
             self.now = true;
-        } else if !deadlines.is_set(Timer::DelayedAck) {
-            deadlines.set(Timer::DelayedAck, now + delay);
+        } else {
+            self.request(now, config, deadlines);
         }
+    }
+
+    /// An ACK may wait: it leaves with the first segment that does, or when its delay is over.
+    #[inline]
+    pub fn request(&mut self, now: Instant, config: &TcpConfig, deadlines: &mut Deadlines) {
+        if deadlines.is_set(Timer::DelayedAck) {
+            return;
+        }
+        let at = match config.ack_delay {
+            AckDelay::Buckets => {
+                if now >= self.interval_end {
+                    self.switch(now, config);
+                }
+                self.interval_end + config.delayed_ack_min
+            }
+            AckDelay::Timer => now + config.delayed_ack,
+            AckDelay::Tick => {
+                let period = as_nanos(config.delayed_ack).max(1);
+                Instant::from_nanos((now.as_nanos() / period + 1).saturating_mul(period))
+            }
+        };
+        if at > now {
+            deadlines.set(Timer::DelayedAck, at);
+        } else {
+            self.now = true;
+        }
+    }
+
+    /// Finds the interval of the grid that `now` lies in.
+    #[cold]
+    fn switch(&mut self, now: Instant, config: &TcpConfig) {
+        let length = as_nanos(config.delayed_ack_max.saturating_sub(config.delayed_ack_min)).max(1);
+        let phase = ((u128::from(self.phase) * u128::from(length)) >> 32) as u64;
+        let into = (now.as_nanos() + (length - phase)) % length;
+        self.interval_end = Instant::from_nanos(now.as_nanos() + (length - into));
     }
 
     /// A segment beyond RCV.NXT has arrived: a duplicate ACK for it, at once.
@@ -98,5 +170,97 @@ impl AckState {
         self.unacked_bytes = 0;
         self.last_sent = rcv_nxt;
         deadlines.cancel(Timer::DelayedAck);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Duration;
+    use proptest::prelude::*;
+
+    /// When an ACK asked for at `now` leaves.
+    fn due(ack: &mut AckState, now: Instant, config: &TcpConfig) -> Instant {
+        let mut deadlines = Deadlines::default();
+        ack.request(now, config, &mut deadlines);
+        let due = deadlines.at(Timer::DelayedAck);
+        ack.on_sent(Seq(0), &mut deadlines);
+        due
+    }
+
+    fn config(ack_delay: AckDelay) -> TcpConfig {
+        TcpConfig { ack_delay, ..TcpConfig::default() }
+    }
+
+    #[test]
+    fn a_timer_delays_all_alike_and_a_tick_by_what_is_left_of_its_period() {
+        let mut ack = AckState::new(0, Seq(1), 7);
+        let timer = config(AckDelay::Timer);
+        assert_eq!(due(&mut ack, Instant::from_millis(130), &timer), Instant::from_millis(230));
+        let tick = TcpConfig { delayed_ack: Duration::from_millis(200), ..config(AckDelay::Tick) };
+        for (asked, leaves) in [(1, 200), (199, 200), (200, 400), (201, 400)] {
+            let due = due(&mut ack, Instant::from_millis(asked), &tick);
+            assert_eq!(due, Instant::from_millis(leaves));
+        }
+    }
+
+    #[test]
+    fn the_first_request_of_a_bucket_says_when_and_later_ones_change_nothing() {
+        let config = config(AckDelay::Buckets);
+        let (mut ack, mut deadlines) = (AckState::new(0, Seq(1), 0), Deadlines::default());
+        ack.request(Instant::from_millis(1010), &config, &mut deadlines);
+        assert_eq!(deadlines.at(Timer::DelayedAck), Instant::from_millis(1150));
+        ack.request(Instant::from_millis(1140), &config, &mut deadlines);
+        assert_eq!(deadlines.at(Timer::DelayedAck), Instant::from_millis(1150));
+        ack.on_sent(Seq(9), &mut deadlines);
+        ack.request(Instant::from_millis(1140), &config, &mut deadlines);
+        assert_eq!(deadlines.at(Timer::DelayedAck), Instant::from_millis(1250));
+    }
+
+    #[test]
+    fn connections_are_spread_over_the_grid() {
+        let config = config(AckDelay::Buckets);
+        let now = Instant::from_millis(5000);
+        let dues: std::collections::BTreeSet<Instant> = (0..100u32)
+            .map(|n| due(&mut AckState::new(0, Seq(1), n * 42_949_672), now, &config))
+            .collect();
+        assert_eq!(dues.len(), 100);
+    }
+
+    #[test]
+    fn the_mean_delay_under_random_arrivals_is_the_middle() {
+        let config = config(AckDelay::Buckets);
+        let mut rng = crate::rng::Rng::from_seed(3);
+        let mut ack = AckState::new(0, Seq(1), 99);
+        let (mut now, mut total) = (Instant::ZERO, Duration::ZERO);
+        for _ in 0..20_000 {
+            now = now + Duration::from_micros(u64::from(rng.below(400_000)));
+            total += due(&mut ack, now, &config).since(now);
+        }
+        let mean = total / 20_000;
+        assert!(mean.abs_diff(Duration::from_millis(100)) < Duration::from_millis(1), "{mean:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn an_ack_in_a_bucket_waits_from_the_least_to_the_longest_delay(
+            phase: u32,
+            (least, spread) in (0u64..200, 1u64..200),
+            gaps in proptest::collection::vec(0u64..1_000_000_000, 1..50),
+        ) {
+            let (min, max) = (Duration::from_millis(least), Duration::from_millis(least + spread));
+            let config = TcpConfig {
+                delayed_ack_min: min,
+                delayed_ack_max: max,
+                ..config(AckDelay::Buckets)
+            };
+            let mut ack = AckState::new(0, Seq(1), phase);
+            let mut now = Instant::ZERO;
+            for gap in gaps {
+                now = now + Duration::from_nanos(gap);
+                let delay = due(&mut ack, now, &config).since(now);
+                prop_assert!(min <= delay && delay <= max, "{delay:?}");
+            }
+        }
     }
 }

@@ -4,6 +4,7 @@ use crate::event::{Event, Readiness};
 use crate::host::Host;
 use crate::host::tests::peer::{A, Peer, R, Say, plain};
 use crate::tcp::State;
+use crate::tcp::recv::ack::AckDelay;
 use crate::time::Duration;
 
 /// A connection whose receive window is full.
@@ -108,15 +109,20 @@ fn urgent_data_has_any_length() {
 
 #[test]
 fn an_ack_is_delayed_for_less_than_half_a_second_whatever_is_configured() {
-    let with = |delay: u64| {
+    let with = |delay: AckDelay, ms: u64| {
         let mut config = plain();
-        config.tcp.delayed_ack = Duration::from_millis(delay);
+        config.tcp.ack_delay = delay;
+        config.tcp.delayed_ack = Duration::from_millis(ms);
+        config.tcp.delayed_ack_max = Duration::from_millis(ms);
         config
     };
-    assert!(Host::new(with(500)).is_err());
-    let mut peer = Peer::established(with(499));
-    peer.say(Say::new(A, 1, 1).data(b"x"));
-    let said = peer.now;
-    let heard = peer.wait(Duration::from_secs(1));
-    assert_eq!(heard[0].at.since(said), Duration::from_millis(499));
+    for delay in [AckDelay::Buckets, AckDelay::Timer, AckDelay::Tick] {
+        assert!(Host::new(with(delay, 500)).is_err());
+        let mut peer = Peer::established(with(delay, 499));
+        peer.say(Say::new(A, 1, 1).data(b"x"));
+        let said = peer.now;
+        let heard = peer.wait(Duration::from_secs(1));
+        assert!(heard[0].at.since(said) <= Duration::from_millis(500), "{delay:?}");
+    }
+    assert!(Host::new(with(AckDelay::Buckets, 49)).is_err(), "less than the least delay");
 }
