@@ -3,6 +3,7 @@
 use super::pair::{Pair, Side, config};
 use super::peer::{A, F, Peer, S, Say, plain};
 use crate::error::Error;
+use crate::rng::Rng;
 use crate::tcp::recv::ack::AckDelay;
 use crate::tcp::{SocketOptions, State};
 use crate::time::Duration;
@@ -210,18 +211,19 @@ fn acks_are_delayed_unless_every_second_segment() {
     assert_eq!(peer.hear_one().ack, 3001);
 }
 
-/// ACKs that cover a single segment of a steady one-way stream of `segments`, one every 7 ms or so: each
+/// ACKs that cover a single segment of a steady one-way stream of `segments`, one every 2 to 12 ms: each
 /// was sent only because a tick came between a segment and the next.
 fn needless_acks(ack_delay: AckDelay, period_ms: u64, segments: u32) -> usize {
     let mut config = plain();
     config.tcp.ack_delay = ack_delay;
     config.tcp.delayed_ack = Duration::from_millis(period_ms);
     let mut peer = Peer::established(config);
+    let mut rng = Rng::from_seed(1);
     let (mut acked, mut needless) = (1, 0);
     for number in 0..segments {
         peer.say(Say::new(A, 1 + 1000 * number, 1).data(&[1; 1000]));
-        // Not in step with any tick.
-        for heard in peer.wait(Duration::from_micros(6500 + u64::from(number * 617 % 1000))) {
+        let gap = Duration::from_micros(2000 + u64::from(rng.below(10_000)));
+        for heard in peer.wait(gap) {
             needless += usize::from(heard.ack - acked == 1000);
             acked = heard.ack;
         }
