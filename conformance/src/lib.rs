@@ -21,6 +21,7 @@ pub mod options;
 mod pipe;
 pub mod poll;
 pub mod profile;
+pub mod segments;
 pub mod socket;
 pub mod state;
 pub mod stream;

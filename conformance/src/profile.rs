@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use lightwait_core::config::Push;
+use lightwait_core::config::{Push, WindowProbe};
 use lightwait_core::host::address::Cidr;
 use lightwait_core::tcp::recv::ack::AckDelay;
 use lightwait_core::wire::options::Layout;
@@ -16,6 +16,9 @@ use lightwait_core::{Capabilities, Config, Medium};
 
 /// The MTU unless flags say otherwise: Ethernet's.
 const MTU: u16 = 1500;
+
+/// What is handed over at once where the door cuts it: the largest packet of IPv4.
+const SEGMENTATION: u32 = 65_535;
 
 /// Ours without being told: packetdrill takes its local address out of these at random.
 const RANGES: [&str; 2] = ["192.168.0.0/16", "fd3d:fa7b:d17d::/48"];
@@ -93,10 +96,13 @@ impl Profile {
     /// As Linux is.
     pub fn linux() -> Profile {
         let mut profile = Profile::plain();
+        profile.cut_at_device(SEGMENTATION);
         let tcp = &mut profile.config.tcp;
         tcp.syn_layout = Layout::ScaleLast;
         tcp.window_shift = Some(8);
         tcp.push = Push::Burst;
+        tcp.window_probe = WindowProbe::Empty;
+        tcp.missing_timestamps = true;
         tcp.max_receive_window_bytes = 15_728_640;
         tcp.initial_receive_window_bytes = 65_535;
         tcp.rto_floor = Duration::from_millis(200);
@@ -127,10 +133,20 @@ impl Profile {
         profile
     }
 
+    /// The engine hands over segments of that size, and the door cuts them; 0: it cuts itself.
+    fn cut_at_device(&mut self, bytes: u32) {
+        self.config.device.segmentation = bytes;
+        self.config.device.checksum = bytes > 0;
+    }
+
     /// Changes one thing.
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let config = &mut self.config;
         match name {
+            "segmentation" => {
+                let bytes = parse(value)?;
+                self.cut_at_device(bytes);
+            }
             "local" => {
                 let address: IpAddr = parse(value)?;
                 let full = if address.is_ipv4() { 32 } else { 128 };

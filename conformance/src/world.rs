@@ -12,6 +12,7 @@ use lightwait_core::{ConnectionId, Event, Host, Instant, Outbox, Readiness};
 use crate::epoll::Epoll;
 use crate::errno::Errno;
 use crate::profile::Profile;
+use crate::segments::packets;
 use crate::socket::Socket;
 
 /// Frames in one go of `emit`.
@@ -116,10 +117,9 @@ impl World {
             }
             self.host.emit(self.now, &mut self.outbox);
             while let Some(frame) = self.outbox.take() {
-                let mut packet = Vec::with_capacity(frame.len());
-                frame.copy_to(&mut packet);
+                let now = self.now;
+                self.departures.extend(packets(&frame).into_iter().map(|packet| (packet, now)));
                 self.outbox.recycle(frame);
-                self.departures.push_back((packet, self.now));
             }
             has_changed = true;
         }

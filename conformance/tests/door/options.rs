@@ -225,6 +225,15 @@ fn several_doors_live_in_one_process() {
 }
 
 #[test]
+fn the_readme_names_every_knob() {
+    let readme = include_str!("../../README.md");
+    let named = |name: &str| readme.contains(&format!("`{name}`"));
+    let missing: Vec<_> =
+        lightwait_core::Config::knobs().filter(|(_, name)| !named(name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
 fn flags_that_make_no_sense_open_no_door() {
     for flags in ["linux,unheard_of=1", "windows", "linux,rto_floor=soon"] {
         assert_eq!(Stack::try_new(flags).err(), Some(libc::EINVAL), "{flags}");

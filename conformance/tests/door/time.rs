@@ -1,5 +1,6 @@
 //! Who moves time, and how far.
 
+use lightwait_conformance::address::Family;
 use lightwait_core::wire::tcp::Flags;
 
 use crate::stack::Stack;
@@ -72,4 +73,39 @@ fn nonsense_is_no_packet() {
         stack.packet_in(packet);
     }
     assert!(stack.packet_out().0.is_empty());
+}
+
+#[test]
+fn a_burst_is_cut_into_packets_of_which_the_last_is_pushed() {
+    for (local, remote) in
+        [(crate::LOCAL, REMOTE), ("[fd3d:fa7b:d17d::1]:8080", "[2001:db8::1]:40000")]
+    {
+        let stack = Stack::new("linux");
+        let listener = stack.socket(libc::AF_INET6);
+        stack.bind(listener, Family::Inet6, local.parse().unwrap()).unwrap();
+        stack.listen(listener, 1).unwrap();
+        let mut peer = Peer::new(&stack, remote, local);
+        peer.open();
+        let (fd, _) = stack.accept(listener).unwrap();
+        let text: Vec<u8> = (0..12_000u32).map(|i| i as u8).collect();
+        stack.write(fd, &text).unwrap();
+        let sent: Vec<_> = (0..9).map(|_| peer.expect()).collect();
+        let whole: Vec<u8> = sent.iter().flat_map(|sent| sent.text.clone()).collect();
+        assert_eq!(whole, text);
+        let (size, whole_at) = (sent[0].text.len(), sent[0].at);
+        assert!(sent[..8].iter().all(|sent| sent.text.len() == size), "full ones");
+        assert!(sent.iter().all(|sent| sent.at == whole_at), "at once");
+        let pushed: Vec<bool> = sent.iter().map(|sent| sent.flags.contains(Flags::PSH)).collect();
+        assert_eq!(pushed.iter().position(|pushed| *pushed), Some(8));
+        assert!(sent.windows(2).all(|two| two[1].seq - two[0].seq == size as u32));
+    }
+}
+
+#[test]
+fn without_segmentation_the_engine_cuts() {
+    let stack = Stack::new("linux,segmentation=0");
+    let (_, fd, mut peer) = accepted(&stack);
+    stack.write(fd, &[0; 3_000]).unwrap();
+    let lens: Vec<usize> = (0..3).map(|_| peer.expect().text.len()).collect();
+    assert_eq!(lens, [1460, 1460, 80]);
 }
