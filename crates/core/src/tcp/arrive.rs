@@ -338,7 +338,7 @@ impl Connection {
             return Continue(());
         }
         if orphan && (seq + text.len() as u32).after(parts.recv.nxt) {
-            let reset = Reset { seq: parts.send.nxt, ack: Some(parts.recv.nxt) };
+            let reset = Reset { seq: parts.send.nxt, ack: Some(parts.recv.nxt), stamps: None };
             self.end(State::Closed, Some(Error::ConnectionReset), cx);
             self.reset_due = Some(reset);
             cx.counters.resets_sent += 1;

@@ -36,6 +36,7 @@ use crate::tcp::state::StateCell;
 use crate::tcp::timers::{Deadlines, Timer};
 use crate::tcp::{ConnectionInfo, Seq, SocketOptions, State};
 use crate::time::{Duration, Instant};
+use crate::wire::options::Timestamps;
 
 /// The two ends of a connection, ours first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -228,6 +229,8 @@ pub struct Reset {
     pub seq: Seq,
     /// SEG.ACK; `None`: no ACK bit.
     pub ack: Option<Seq>,
+    /// With an abort of our own, if timestamps were agreed on (RFC 7323 §5.2).
+    pub stamps: Option<Timestamps>,
 }
 
 /// What TIME-WAIT must remember of a connection.
@@ -311,6 +314,7 @@ impl SynReceived {
             congestion,
             usage: (0, next),
             dup_acks: 0,
+            flight_before: 0,
             probes: 0,
             last_progress: cx.now,
             last_sent: cx.now,
@@ -522,9 +526,18 @@ impl Connection {
             // An RST may be due already.
             return;
         }
+        let stamps = |offset, echo| Timestamps { value: stamp_at(cx.now, offset), echo };
         self.reset_due = match &self.shape {
-            Shape::Synchronized(s) => Some(Reset { seq: s.send.nxt, ack: Some(s.recv.nxt) }),
-            Shape::SynReceived(syn) => Some(Reset { seq: syn.iss + 1, ack: Some(syn.irs + 1) }),
+            Shape::Synchronized(s) => Some(Reset {
+                seq: s.send.nxt,
+                ack: Some(s.recv.nxt),
+                stamps: s.stamps.map(|own| stamps(own.offset, own.recent)),
+            }),
+            Shape::SynReceived(syn) => Some(Reset {
+                seq: syn.iss + 1,
+                ack: Some(syn.irs + 1),
+                stamps: syn.stamp.map(|echo| stamps(syn.stamp_offset, echo)),
+            }),
             Shape::SynSent(_) | Shape::Ended(_) => None,
         };
         self.end(State::Closed, Some(error), cx);

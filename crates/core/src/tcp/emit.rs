@@ -12,6 +12,7 @@ mod build;
 mod decide;
 mod timeout;
 
+use crate::config::TcpConfig;
 use crate::tcp::State;
 use crate::tcp::connection::{Connection, Context, Reset, Shape};
 use crate::tcp::egress::Egress;
@@ -70,7 +71,7 @@ pub enum Flushed {
 impl Connection {
     /// Sends what the connection should, while there is room.
     pub fn emit(&mut self, cx: &mut Context<'_>, egress: &mut Egress<'_>) -> Flushed {
-        self.adopt_path(egress);
+        self.adopt_path(cx.config, egress);
         self.unreachable_since = None;
         loop {
             let emission = self.decide(cx, &egress.path);
@@ -87,10 +88,10 @@ impl Connection {
     }
 
     /// The path may carry less than the peer accepts (RFC 1191, RFC 8201).
-    fn adopt_path(&mut self, egress: &Egress<'_>) {
+    fn adopt_path(&mut self, config: &TcpConfig, egress: &Egress<'_>) {
         let path_mss = egress.path.mss();
         if let Shape::Synchronized(s) = &mut self.shape {
-            s.send.on_smaller_path(path_mss);
+            s.send.on_smaller_path(path_mss, config);
         }
     }
 

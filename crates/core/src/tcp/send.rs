@@ -78,6 +78,9 @@ pub struct SendHalf {
     pub usage: (u32, Seq),
     /// Duplicate ACKs in a row.
     pub dup_acks: u32,
+    /// What was in flight when the duplicates began: what limited transmit adds to it does not count
+    /// towards the threshold (RFC 5681 §3.2 step 2).
+    pub flight_before: u32,
     /// Zero-window probes sent in a row.
     pub probes: u8,
     /// When the peer last acknowledged something, or proved alive behind a closed window.
@@ -153,6 +156,9 @@ impl SendHalf {
         if segment.ack.after(self.una) {
             acked = self.on_progress(now, segment.ack, flight, echo, pool);
         } else if duplicate {
+            if self.dup_acks == 0 {
+                self.flight_before = flight;
+            }
             self.dup_acks += 1;
         }
         self.find_losses();
@@ -284,7 +290,8 @@ impl SendHalf {
             // §3.2 step 1): more than `point` must have been acknowledged.
             Mode::Open if !self.sack && self.una.at_or_before(self.recovery.point) => {}
             Mode::Open if edge.after(self.una) => {
-                self.congestion.on_loss(self.flight(), mss);
+                let before = if self.dup_acks > 0 { self.flight_before } else { u32::MAX };
+                self.congestion.on_loss(self.flight().min(before), mss);
                 self.recovery.enter(Mode::Fast, self.una, edge, self.nxt);
             }
             Mode::Open => {}
@@ -294,7 +301,10 @@ impl SendHalf {
     /// The retransmission timer fired (RFC 6298 §5.4–5.6; RFC 2018 §8: forget what was sacked).
     pub fn on_timeout(&mut self) {
         let again = self.rtt.backoff() > 0;
-        self.congestion.on_timeout(self.flight(), again, self.mss.into());
+        // What was sent again is lost again: a second sign of congestion (RFC 5681 §4.3).
+        let in_recovery = self.recovery.mode == Mode::Fast;
+        let limit = if in_recovery { self.congestion.window() } else { u32::MAX };
+        self.congestion.on_timeout(self.flight().min(limit), again, self.mss.into());
         self.rtt.back_off();
         self.scoreboard.clear();
         self.dup_acks = 0;
@@ -303,12 +313,18 @@ impl SendHalf {
     }
 
     /// The path takes smaller packets than thought (RFC 1191 §6.5): send what is out again.
-    pub fn on_smaller_path(&mut self, mss: u16) {
+    pub fn on_smaller_path(&mut self, mss: u16, config: &TcpConfig) {
         if mss >= self.mss {
             return;
         }
+        let is_first = self.usage.0 == 0 && self.congestion.window() > self.mss.into();
+        if is_first {
+            // Nothing has been sent: the window is the initial one, now of smaller segments.
+            self.congestion.on_idle(config.initial_window_segments, mss.into());
+        } else {
+            self.congestion.on_mss(self.mss.into(), mss.into());
+        }
         self.mss = mss;
-        self.congestion.on_mss(mss.into());
         if self.flight() > 0 && !self.recovery.is_active() {
             self.recovery.enter(Mode::Fast, self.una, self.nxt, self.nxt);
         }

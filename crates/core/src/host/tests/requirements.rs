@@ -3,5 +3,8 @@
 mod errors;
 mod opening;
 mod receiving;
+mod recovery;
+mod resets;
 mod segments;
 mod sending;
+mod timestamps;

@@ -48,7 +48,7 @@ impl Connection {
             return;
         }
         if !acknowledges_syn(s.ack, syn.iss) {
-            self.reset_due = Some(Reset { seq: s.ack, ack: None });
+            self.reset_due = Some(Reset { seq: s.ack, ack: None, stamps: None });
             cx.counters.resets_sent += 1;
             return;
         }

@@ -47,7 +47,8 @@ impl Connection {
 
     fn build_reset(&mut self, egress: &mut Egress<'_>, reset: Reset) -> bool {
         let flags = if reset.ack.is_some() { Flags::RST | Flags::ACK } else { Flags::RST };
-        let header = self.header(reset.seq, reset.ack.unwrap_or_default(), flags);
+        let mut header = self.header(reset.seq, reset.ack.unwrap_or_default(), flags);
+        header.options.timestamps = reset.stamps;
         let sent = egress.send(&header, None);
         if sent {
             self.reset_due = None;
