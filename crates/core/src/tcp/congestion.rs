@@ -68,8 +68,8 @@ impl Congestion {
         self.reno_mut().window = mss;
     }
 
-    /// The largest segment has become smaller with the path: the window shrinks in proportion, or it
-    /// would let a burst of small segments go (RFC 5681 §3.1); but it holds one at least.
+    /// The largest segment has become smaller with the path: the window shrinks in proportion, or
+    /// it would let a burst of small segments go (RFC 5681 §3.1); but it holds one at least.
     pub fn on_mss(&mut self, old_mss: u32, mss: u32) {
         let reno = self.reno_mut();
         let scaled = u64::from(reno.window) * u64::from(mss) / u64::from(old_mss.max(1));

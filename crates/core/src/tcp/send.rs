@@ -78,7 +78,7 @@ pub struct SendHalf {
     pub usage: (u32, Seq),
     /// Duplicate ACKs in a row.
     pub dup_acks: u32,
-    /// What was in flight when the duplicates began: what limited transmit adds to it does not count
+    /// What was in flight when the duplicates began: what limited transmit adds does not count
     /// towards the threshold (RFC 5681 §3.2 step 2).
     pub flight_before: u32,
     /// Zero-window probes sent in a row.
