@@ -11,6 +11,7 @@ use std::time::Duration;
 use lightwait_core::config::{Push, WindowProbe};
 use lightwait_core::host::address::Cidr;
 use lightwait_core::tcp::recv::ack::AckDelay;
+use lightwait_core::tcp::send::rtt::Estimator;
 use lightwait_core::wire::options::Layout;
 use lightwait_core::{Capabilities, Config, Medium};
 
@@ -105,6 +106,7 @@ impl Profile {
         tcp.missing_timestamps = true;
         tcp.max_receive_window_bytes = 15_728_640;
         tcp.initial_receive_window_bytes = 65_535;
+        tcp.rto_estimator = Estimator::Rfc6298;
         tcp.rto_floor = Duration::from_millis(200);
         tcp.ack_delay = AckDelay::Timer;
         tcp.delayed_ack = Duration::from_millis(40);
@@ -120,6 +122,7 @@ impl Profile {
         tcp.window_shift = Some(6);
         tcp.max_receive_window_bytes = 2 << 20;
         tcp.initial_receive_window_bytes = 65_700;
+        tcp.rto_estimator = Estimator::Rfc6298;
         tcp.rto_floor = Duration::from_millis(200);
         tcp.ack_delay = AckDelay::Timer;
         tcp.delayed_ack = Duration::from_millis(40);

@@ -230,7 +230,7 @@ fn the_readme_names_every_knob() {
     let named = |name: &str| readme.contains(&format!("`{name}`"));
     let missing: Vec<_> =
         lightwait_core::Config::knobs().filter(|(_, name)| !named(name)).collect();
-    assert!(missing.is_empty(), "{missing:?}");
+    assert!(missing.is_empty(), "conformance/README.md does not name {missing:?}");
 }
 
 #[test]
