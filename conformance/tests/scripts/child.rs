@@ -11,16 +11,18 @@ use crate::config::Config;
 use crate::door::Door;
 use crate::parse::parse;
 use crate::play::play;
+use crate::preprocess::preprocess;
 use crate::shell::Shell;
 
 /// Names the script that this process is to play.
 pub(crate) const SCRIPT: &str = "LIGHTWAIT_SCRIPT";
 /// Set when the script is one of ours, whose shell commands are run.
 const TRUSTED: &str = "LIGHTWAIT_SCRIPT_TRUSTED";
+const DEFINES: &str = "LIGHTWAIT_SCRIPT_DEFINES";
 const FLAGS: &str = "LIGHTWAIT_SCRIPT_FLAGS";
 const IP_VERSION: &str = "LIGHTWAIT_SCRIPT_IP";
 /// Where the stack answers what state its sockets are in.
-const STATE: &str = "LIGHTWAIT_STATE";
+pub(crate) const STATE: &str = "LIGHTWAIT_STATE";
 
 /// How long a script may take, of the machine's time.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -38,6 +40,10 @@ pub(crate) fn run(path: &Path, is_own: bool) -> Result<(), Failed> {
         .stderr(words.try_clone()?);
     if is_own {
         command.env(TRUSTED, "1");
+    } else {
+        crate::sockstat::install(scratch.path())?;
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", scratch.path().display()));
     }
     let mut child = command.spawn()?;
     let begun = Instant::now();
@@ -83,20 +89,28 @@ pub(crate) fn main(path: &Path) -> ExitCode {
 fn play_file(path: &Path) -> Result<(), String> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
-    let script = parse(&text, &[])
-        .map_err(|fault| format!("{name}:{}: parse error: {}", fault.line, fault.what))?;
-    let mut options = script.options.clone();
+    let defined = std::env::var(DEFINES).unwrap_or_else(|_| "STANDARD".to_owned());
+    let text = preprocess(&text, &defined.split(',').collect::<Vec<_>>());
+    let parsed = |defines: &[(String, String)]| {
+        parse(&text, defines)
+            .map_err(|fault| format!("{name}:{}: parse error: {}", fault.line, fault.what))
+    };
+    // What a script's options say decides what its words mean.
+    let mut options = parsed(&[])?.options;
     for (variable, option) in [(FLAGS, "so_flags"), (IP_VERSION, "ip_version")] {
         if let Ok(value) = std::env::var(variable) {
             options.push((option.to_owned(), Some(value)));
         }
     }
-    let config = Config::new(&options, std::process::id());
-    let config = config.map_err(|error| format!("{name}: {error}"))?;
-    let shell = Shell {
-        directory: path.parent().map_or_else(Default::default, Path::to_owned),
-        is_trusted: std::env::var_os(TRUSTED).is_some(),
-    };
+    let mut config =
+        Config::new(&options, std::process::id()).map_err(|error| format!("{name}: {error}"))?;
+    let script = parsed(&config.defines())?;
+    let is_trusted = std::env::var_os(TRUSTED).is_some();
+    let directory: std::path::PathBuf = path.parent().map_or_else(Default::default, Path::to_owned);
+    let shell = Shell { directory, is_trusted };
+    if !is_trusted {
+        config.add_flags(&crate::sysctl::flags(&script));
+    }
     let init = lightwait_conformance::abi::packetdrill_interface_init;
     let door = Door::open(init, config.flags.as_deref())?;
     play(&script, &name, config, door, &shell)

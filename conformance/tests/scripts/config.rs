@@ -127,6 +127,27 @@ impl Config {
         Ok(())
     }
 
+    /// Symbols that packetdrill's own runner defines.
+    pub(crate) fn defines(&self) -> Vec<(String, String)> {
+        let names = match self.mode {
+            IpMode::V6 => [("CMSG_LEVEL_IP", "SOL_IPV6"), ("CMSG_TYPE_RECVERR", "IPV6_RECVERR")],
+            _ => [("CMSG_LEVEL_IP", "SOL_IP"), ("CMSG_TYPE_RECVERR", "IP_RECVERR")],
+        };
+        names.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+    }
+
+    /// More flags for the stack, before those that it has, which win.
+    pub(crate) fn add_flags(&mut self, more: &[String]) {
+        let own = self.flags.take();
+        let (profile, own) = match &own {
+            Some(own) => own.split_once(',').unwrap_or((own, "")),
+            None => ("", ""),
+        };
+        let all = std::iter::once(profile).chain(more.iter().map(String::as_str)).chain([own]);
+        let all: Vec<&str> = all.filter(|flag| !flag.is_empty()).collect();
+        self.flags = (!all.is_empty()).then(|| all.join(","));
+    }
+
     /// The stack's address on the wire.
     pub(crate) fn local(&self) -> IpAddr {
         self.local.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))

@@ -5,10 +5,12 @@
 //! ends that script and no other.
 //!
 //! - `LIGHTWAIT_SCRIPTS=PATH` plays a script or a tree of them in place of `conformance/scripts`.
-//!   Shell commands of such scripts are left out.
+//!   Of the shell commands of such scripts, kernel settings become flags of the stack, `sockstat`
+//!   asks the stack, and the others are left out.
 //! - `LIGHTWAIT_SCRIPT_FLAGS=linux,…` are the flags of the stack, in place of the script's own
 //!   `--so_flags`.
 //! - `LIGHTWAIT_SCRIPT_IP=ipv4|ipv4-mapped-ipv6|ipv6` is the IP version, in place of the script's.
+//! - `LIGHTWAIT_SCRIPT_DEFINES=NAME,…` are the names that `#ifdef` finds, in place of `STANDARD`.
 
 #![allow(unreachable_pub, reason = "a program, whose modules are all its own")]
 
@@ -21,9 +23,12 @@ mod lexer;
 mod packet;
 mod parse;
 mod play;
+mod preprocess;
 mod python;
 mod shell;
+mod sockstat;
 mod symbols;
+mod sysctl;
 mod system;
 
 use std::path::{Path, PathBuf};
@@ -32,6 +37,9 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Trial};
 
 fn main() -> ExitCode {
+    if sockstat::is_called() {
+        return sockstat::main(std::env::var_os(child::STATE).map(PathBuf::from));
+    }
     if let Some(path) = std::env::var_os(child::SCRIPT) {
         return child::main(Path::new(&path));
     }

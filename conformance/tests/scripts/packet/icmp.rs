@@ -100,6 +100,10 @@ fn quoted_packet(
     let frame =
         Datagram { source, destination, tos: 0, ttl: 255, flow_label: 0, header_bytes: 0, body };
     let mut bytes = wire::ip_header(&frame, header_bytes + usize::from(length));
+    if source.is_ipv4() {
+        // The original leaves it out.
+        bytes[10..12].fill(0);
+    }
     bytes.extend(head);
     bytes.resize(bytes.len() + usize::from(length), 0);
     bytes

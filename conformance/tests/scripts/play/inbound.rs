@@ -66,10 +66,8 @@ impl Player {
         if let Some(segment) = live.segment() {
             note_handshake(socket, segment);
         }
-        // Not before the stack has shown its own address can it be somewhere else.
-        if socket.live.local.port() != 0 {
-            live.source = socket.live.remote.ip();
-            live.destination = socket.live.local.ip();
+        if socket.live.remote.port() == 0 {
+            return Err("the socket under test has neither connected nor been connected to".into());
         }
         let inbound = socket.live.inbound();
         match &mut live.body {

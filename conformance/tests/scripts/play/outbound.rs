@@ -116,6 +116,9 @@ impl Player {
                 }
                 continue;
             };
+            if bytes.is_empty() {
+                return Err("the stack has nothing to send, and says so".into());
+            }
             let Some(datagram) = packet::decode(&bytes)? else { continue };
             if belongs(self.descriptors.at(place)?, &datagram) {
                 return Ok(Sniffed { datagram, usecs });
