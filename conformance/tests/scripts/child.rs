@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
 
-use crate::config::Config;
+use crate::config::{Config, IpMode};
 use crate::door::Door;
 use crate::parse::parse;
 use crate::play::play;
@@ -108,6 +108,10 @@ fn play_file(path: &Path) -> Result<(), String> {
     let is_trusted = std::env::var_os(TRUSTED).is_some();
     let directory: std::path::PathBuf = path.parent().map_or_else(Default::default, Path::to_owned);
     let shell = Shell { directory, is_trusted };
+    if config.mode == IpMode::V6 && std::env::var_os(IP_VERSION).is_some() {
+        // So that the MSS is what scripts written for IPv4 expect.
+        config.add_flags(&["mtu=1520".to_owned()]);
+    }
     if !is_trusted {
         config.add_flags(&crate::sysctl::flags(&script));
     }

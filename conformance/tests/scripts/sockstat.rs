@@ -19,7 +19,7 @@ pub(crate) fn install(directory: &Path) -> std::io::Result<()> {
     std::os::unix::fs::symlink(std::env::current_exe()?, directory.join(NAME))
 }
 
-/// One line a socket, with its state behind it: as much of the original's columns as scripts look at.
+/// One line a socket, with its state behind it: the columns that scripts look at.
 pub(crate) fn main(socket: Option<PathBuf>) -> ExitCode {
     let Some(path) = socket else { return ExitCode::FAILURE };
     let mut text = String::new();

@@ -66,9 +66,11 @@ impl Player {
         if let Some(segment) = live.segment() {
             note_handshake(socket, segment);
         }
-        if socket.live.remote.port() == 0 {
-            return Err("the socket under test has neither connected nor been connected to".into());
+        if socket.live.remote.port() == 0 || socket.live.local.port() == 0 {
+            return Err("the socket under test has no connection yet".into());
         }
+        live.source = socket.live.remote.ip();
+        live.destination = socket.live.local.ip();
         let inbound = socket.live.inbound();
         match &mut live.body {
             Body::Tcp(segment) => {
