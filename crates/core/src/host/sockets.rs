@@ -474,6 +474,13 @@ impl Host {
         let (slot, shared) = self.slot_and_shared(id)?;
         let before = core::mem::replace(&mut slot.connection.options, options);
         let keepalive_changed = before.keepalive != options.keepalive;
+        if options.nodelay
+            && !before.nodelay
+            && let Some(s) = slot.connection.synchronized_mut()
+        {
+            // What waited for more leaves, corked or not.
+            s.push_due = s.send.data_end() != s.send.nxt;
+        }
         if let Some(bytes) = options.receive_buffer_bytes
             && before.receive_buffer_bytes != Some(bytes)
             && let Some(s) = slot.connection.synchronized_mut()

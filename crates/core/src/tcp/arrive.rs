@@ -26,7 +26,7 @@ use core::ops::ControlFlow::{self, Break, Continue};
 
 use crate::error::Error;
 use crate::event::Readiness;
-use crate::tcp::connection::{Connection, Context, Reset, Shape, Synchronized};
+use crate::tcp::connection::{Connection, Context, Shape, Synchronized};
 use crate::tcp::recv::Text;
 use crate::tcp::timers::Timer;
 use crate::tcp::{Seq, State};
@@ -70,7 +70,6 @@ impl Connection {
             Arrival { segment, piece, seq: segment.seq, text: segment.payload, fin: false };
         self.check_stamp(cx, segment)?;
         self.check_sequence(cx, &mut arrival)?;
-        self.note_stamp(cx, segment);
         self.check_reset(cx, segment)?;
         self.check_syn(cx, segment)?;
         self.note_heard(cx);
@@ -168,7 +167,9 @@ impl Connection {
     }
 
     /// RFC 7323 §4.3: TS.Recent follows segments that cover Last.ACK.sent, so that a delayed ACK
-    /// echoes the first of the segments it acknowledges.
+    /// echoes the first of the segments it acknowledges. Only after the ACK has been found acceptable:
+    /// a stranger who guesses a number in the window must not move TS.Recent, or PAWS would then
+    /// drop what the peer sends.
     fn note_stamp(&mut self, cx: &Context<'_>, segment: &Segment<'_>) {
         let parts = self.parts();
         let last_ack_sent = parts.recv.ack.last_sent;
@@ -240,6 +241,8 @@ impl Connection {
             return Break(());
         }
         let was_closed = parts.send.window == 0;
+        self.note_stamp(cx, segment);
+        let parts = self.parts();
         let echo = parts.stamps.and(segment.options.timestamps).map(|stamps| stamps.echo);
         let mode = parts.send.recovery.mode;
         let acked = parts.send.on_ack(cx.now, segment, echo, cx.pool);
@@ -338,7 +341,7 @@ impl Connection {
             return Continue(());
         }
         if orphan && (seq + text.len() as u32).after(parts.recv.nxt) {
-            let reset = Reset { seq: parts.send.nxt, ack: Some(parts.recv.nxt), stamps: None };
+            let reset = parts.reset(cx.now);
             self.end(State::Closed, Some(Error::ConnectionReset), cx);
             self.reset_due = Some(reset);
             cx.counters.resets_sent += 1;

@@ -346,6 +346,15 @@ impl SynReceived {
     }
 }
 
+impl Synchronized {
+    /// The RST that ends it (RFC 9293 §3.10.5).
+    pub fn reset(&self, now: Instant) -> Reset {
+        let stamps =
+            |own: Stamps| Timestamps { value: stamp_at(now, own.offset), echo: own.recent };
+        Reset { seq: self.send.nxt, ack: Some(self.recv.nxt), stamps: self.stamps.map(stamps) }
+    }
+}
+
 impl Connection {
     /// A connection in `state` with `shape`, reached along arcs of the table.
     pub fn new(tuple: Tuple, tuple_hash: u64, options: SocketOptions, shape: Shape) -> Self {
@@ -526,17 +535,14 @@ impl Connection {
             // An RST may be due already.
             return;
         }
-        let stamps = |offset, echo| Timestamps { value: stamp_at(cx.now, offset), echo };
         self.reset_due = match &self.shape {
-            Shape::Synchronized(s) => Some(Reset {
-                seq: s.send.nxt,
-                ack: Some(s.recv.nxt),
-                stamps: s.stamps.map(|own| stamps(own.offset, own.recent)),
-            }),
+            Shape::Synchronized(s) => Some(s.reset(cx.now)),
             Shape::SynReceived(syn) => Some(Reset {
                 seq: syn.iss + 1,
                 ack: Some(syn.irs + 1),
-                stamps: syn.stamp.map(|echo| stamps(syn.stamp_offset, echo)),
+                stamps: syn
+                    .stamp
+                    .map(|echo| Timestamps { value: stamp_at(cx.now, syn.stamp_offset), echo }),
             }),
             Shape::SynSent(_) | Shape::Ended(_) => None,
         };

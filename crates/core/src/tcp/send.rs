@@ -220,6 +220,7 @@ impl SendHalf {
         if let Some(sent) = self.sent.on_ack(ack, echo).filter(|_| !sacked_before) {
             self.rtt.on_sample(sent, now, flight.div_ceil(mss.max(1)));
         }
+        let delivered = total - self.known_delivered(ack).min(total);
         self.buffer.advance(freed, pool);
         self.fin_queued &= !fin;
         self.una = ack;
@@ -229,11 +230,21 @@ impl SendHalf {
         self.rtt.on_progress();
         self.last_progress = now;
         self.urgent = self.urgent.filter(|urgent| urgent.after(ack));
-        self.on_recovery_progress(total, flight);
+        self.on_recovery_progress(total, delivered, flight);
         Acked { progress: true, freed, fin }
     }
 
-    fn on_recovery_progress(&mut self, acked: u32, flight: u32) {
+    /// Bytes below `ack` of which earlier ACKs have told already that they arrived, by SACK blocks or
+    /// as duplicates: they left the network then, and do not open the window now.
+    fn known_delivered(&self, ack: Seq) -> u32 {
+        if self.sack {
+            return ack.since(self.una) - self.scoreboard.unsacked_bytes(self.una, ack);
+        }
+        self.dup_acks.saturating_mul(self.mss.into())
+    }
+
+    /// `acked` bytes are acknowledged, of which `delivered` are news.
+    fn on_recovery_progress(&mut self, acked: u32, delivered: u32, flight: u32) {
         let mss = u32::from(self.mss);
         let mode = self.recovery.mode;
         let over = self.recovery.on_progress(self.una);
@@ -255,7 +266,7 @@ impl SendHalf {
                 } else {
                     used.saturating_add(3 * mss) >= window
                 };
-                self.congestion.on_ack(acked, limited, mode == Mode::Timeout, mss);
+                self.congestion.on_ack(delivered, limited, mode == Mode::Timeout, mss);
             }
         }
     }

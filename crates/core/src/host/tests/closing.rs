@@ -275,3 +275,24 @@ fn a_lost_last_ack_is_made_good_by_time_wait() {
     assert_eq!((pair.server.connections(), pair.server.counters().timeouts), (0, 1));
     assert_eq!(pair.client.counters().time_wait_restarted, 1);
 }
+
+#[test]
+fn a_reset_of_a_connection_with_timestamps_carries_them() {
+    let mut peer = Peer::established_with(config("10.0.0.2"), |syn| syn.mss(1000).stamp(7, 0));
+    peer.say(Say::new(A, 1, 1).data(b"unread").stamp(8, 0));
+    peer.hear();
+    let (id, now) = (peer.id(), peer.now);
+    peer.host.close(now, id);
+    let reset = peer.hear_one();
+    assert_eq!(reset.flags, R | A);
+    assert_eq!(reset.options.timestamps.map(|stamps| stamps.echo), Some(8));
+}
+
+#[test]
+fn a_segment_with_an_unacceptable_ack_does_not_move_the_timestamp_to_echo() {
+    let mut peer = Peer::established_with(config("10.0.0.2"), |syn| syn.mss(1000).stamp(100, 0));
+    peer.say(Say::new(A, 1, 9999).data(b"forged").stamp(200_000, 0));
+    assert_eq!(peer.hear_one().options.timestamps.map(|stamps| stamps.echo), Some(100));
+    peer.say(Say::new(A, 1, 1).data(b"honest").stamp(101, 0));
+    assert_eq!(peer.read(100).unwrap(), b"honest", "PAWS does not stand in the way");
+}

@@ -239,3 +239,18 @@ fn every_socket_is_listed_with_its_state() {
     peer.hear();
     assert_eq!(listed(&peer)[1..], [(80, remote, State::TimeWait)]);
 }
+
+#[test]
+fn switching_nagle_off_releases_what_waits_even_under_a_cork() {
+    let mut peer = Peer::established(plain());
+    let (id, now) = (peer.id(), peer.now);
+    let corked = SocketOptions { cork: true, ..peer.host.options(id).unwrap() };
+    peer.host.set_options(now, id, corked).unwrap();
+    peer.write(40);
+    assert!(peer.hear().is_empty());
+    let released = SocketOptions { nodelay: true, ..corked };
+    peer.host.set_options(now, id, released).unwrap();
+    assert_eq!(peer.hear_text(), ["P 1:41(40) ack 1"]);
+    peer.write(40);
+    assert!(peer.hear().is_empty(), "the cork is still in");
+}

@@ -309,3 +309,27 @@ fn blocks_beside_the_ack_of_a_zero_window_probe_are_nothing() {
     assert_eq!(peer.hear_one().len, 9);
     assert_eq!(peer.host.info(peer.id()).unwrap().in_flight_bytes, 9);
 }
+
+#[test]
+fn what_was_told_of_before_does_not_open_the_window_again() {
+    for sack in [true, false] {
+        let mut config = plain();
+        config.tcp.sack = sack;
+        let mut peer = Peer::established_with(config, |syn| syn.mss(1000).sack_permitted());
+        peer.write(15_000);
+        assert_eq!(peer.hear().len(), 10);
+        // Limited transmit: a new segment for each of two duplicates.
+        for end in [2001, 3001] {
+            let mut duplicate = Say::new(A, 1, 1);
+            if sack {
+                duplicate = duplicate.sack(&peer, 1001, end);
+            }
+            peer.say(duplicate);
+            assert_eq!(peer.hear().len(), 1);
+        }
+        // It was reordering. Three segments are acknowledged, one of them is news: eleven may be
+        // out, and nine are.
+        peer.say(Say::new(A, 1, 3001));
+        assert_eq!(peer.hear().len(), 2, "sack {sack}");
+    }
+}
