@@ -25,6 +25,7 @@ mod parse;
 mod play;
 mod preprocess;
 mod python;
+mod selftest;
 mod shell;
 mod sockstat;
 mod symbols;
@@ -54,7 +55,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     paths.sort();
-    let trials = paths
+    let mut trials: Vec<Trial> = paths
         .into_iter()
         .map(|path| {
             let name = path.strip_prefix(&root).unwrap_or(&path).with_extension("");
@@ -62,6 +63,15 @@ fn main() -> ExitCode {
             Trial::test(name.display().to_string(), move || child::run(&path, is_own))
         })
         .collect();
+    if is_own {
+        match selftest::trials() {
+            Ok(more) => trials.extend(more),
+            Err(error) => {
+                eprintln!("the runner's own tests: {error}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 

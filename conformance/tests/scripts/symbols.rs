@@ -45,6 +45,8 @@ fn socket(symbol: &str) -> Option<i64> {
         MSG_ERRQUEUE MSG_DONTWAIT MSG_CONFIRM MSG_FIN MSG_SYN MSG_RST MSG_NOSIGNAL MSG_MORE
         MSG_CMSG_CLOEXEC MSG_FASTOPEN MSG_ZEROCOPY;
         "NULL" = 0,
+        "IP_BIND_ADDRESS_NO_PORT" = 24,
+        "IP_LOCAL_PORT_RANGE" = 51,
         "MSG_PROXY" = 0x10,
         "SO_EE_ORIGIN_ZEROCOPY" = 5,
         "SCM_TSTAMP_SND" = 0,

@@ -73,7 +73,9 @@ impl Player {
             }
             let piece = sniffed.datagram.payload().len();
             if let Some(previous) = &previous {
-                packet::check_fragment(previous, &sniffed.datagram)?;
+                packet::check_fragment(previous, &sniffed.datagram).map_err(|error| {
+                    format!("{error}\nnext packet: {}", packet::show(&sniffed.datagram))
+                })?;
                 if piece < length - payload.len() && piece != previous.payload().len() {
                     return Err(format!(
                         "fragment payload: expected {} bytes vs actual {piece} bytes; total \
