@@ -6,7 +6,8 @@
 use libc::c_int;
 use lightwait_core::tcp::send::recovery::Mode;
 use lightwait_core::tcp::{ConnectionInfo, State};
-use lightwait_core::{Host, ListenerId};
+use lightwait_core::{Host, Instant, ListenerId};
+use std::time::Duration;
 
 use crate::errno::Errno;
 use crate::options::buffer_sizes;
@@ -37,11 +38,12 @@ const TIMESTAMPS_LEN: u32 = 12;
 pub(crate) fn report(
     socket: &Socket,
     host: &Host,
+    now: Instant,
     name: c_int,
     room: usize,
 ) -> Result<Vec<u8>, Errno> {
     let mut report = match name {
-        libc::TCP_INFO => tcp_info(socket, host),
+        libc::TCP_INFO => tcp_info(socket, host, now),
         // The congestion control has nothing to add.
         libc::TCP_CC_INFO => Vec::new(),
         libc::SO_MEMINFO => meminfo(socket, host),
@@ -91,6 +93,7 @@ mod at {
     pub(super) const SACKED: usize = 28;
     pub(super) const LOST: usize = 32;
     pub(super) const RETRANS: usize = 36;
+    pub(super) const LAST_DATA_RECV: usize = 52;
     pub(super) const PMTU: usize = 60;
     pub(super) const RCV_SSTHRESH: usize = 64;
     pub(super) const RTT: usize = 68;
@@ -107,6 +110,9 @@ mod at {
     pub(super) const BYTES_RECEIVED: usize = 128;
     pub(super) const NOTSENT_BYTES: usize = 144;
     pub(super) const MIN_RTT: usize = 148;
+    pub(super) const BUSY_TIME: usize = 168;
+    pub(super) const RWND_LIMITED: usize = 176;
+    pub(super) const SNDBUF_LIMITED: usize = 184;
     pub(super) const SND_WND: usize = 228;
     pub(super) const RCV_WND: usize = 232;
     pub(super) const TOTAL_RTO: usize = 240;
@@ -129,7 +135,7 @@ fn state_number(state: State) -> u8 {
     }
 }
 
-fn tcp_info(socket: &Socket, host: &Host) -> Vec<u8> {
+fn tcp_info(socket: &Socket, host: &Host, now: Instant) -> Vec<u8> {
     let mut out = Layout(vec![0; TCP_INFO_LEN]);
     out.u8(at::STATE, state_number(socket.state(host)));
     out.u32(at::REORDERING, REORDERING);
@@ -141,11 +147,21 @@ fn tcp_info(socket: &Socket, host: &Host) -> Vec<u8> {
     sender_info(&mut out, &info);
     receiver_info(&mut out, &info);
     out.u32(at::PMTU, host.config().device.mtu.into());
+    usage(&mut out, socket, now);
     let acknowledged = socket.bytes_written.saturating_sub(info.send_buffered_bytes.into());
     out.u64(at::BYTES_ACKED, acknowledged);
     let unread = socket.connection().map_or(0, |id| host.readable_bytes(id));
     out.u64(at::BYTES_RECEIVED, socket.bytes_read + unread as u64);
     out.0
+}
+
+fn usage(out: &mut Layout, socket: &Socket, now: Instant) {
+    let usage = &socket.usage;
+    let micros = |duration: Duration| duration.as_micros() as u64;
+    out.u32(at::LAST_DATA_RECV, usage.since_received(now).as_millis() as u32);
+    out.u64(at::BUSY_TIME, micros(usage.busy));
+    out.u64(at::RWND_LIMITED, micros(usage.window_limited));
+    out.u64(at::SNDBUF_LIMITED, micros(usage.buffer_limited));
 }
 
 /// A listener tells its queue and the bound of it.
@@ -155,7 +171,7 @@ fn listener_info(out: &mut Layout, host: &Host, id: ListenerId, backlog: u32) {
 }
 
 fn sender_info(out: &mut Layout, info: &ConnectionInfo) {
-    let micros = |duration: std::time::Duration| duration.as_micros() as u32;
+    let micros = |duration: Duration| duration.as_micros() as u32;
     // The congestion window counts segments by the size that options are part of.
     let whole = u32::from(info.mss_bytes).max(1);
     let payload = payload_mss(info).max(1);

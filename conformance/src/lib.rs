@@ -25,4 +25,5 @@ pub mod segments;
 pub mod socket;
 pub mod state;
 pub mod stream;
+pub mod usage;
 pub mod world;

@@ -22,8 +22,9 @@ mod number {
     pub(super) const TCP_INQ: c_int = 36;
 }
 
-/// The congestion control that there is.
-const CONGESTION: &str = "reno";
+/// Names of congestion controls that are taken; the engine has the first one, which stands in for
+/// the others.
+const CONGESTION: [&str; 3] = ["reno", "newreno", "cubic"];
 
 /// Longest keepalive times that Linux takes, in seconds, and most probes.
 const KEEPALIVE_SECONDS_MAX: c_int = 32_767;
@@ -102,6 +103,7 @@ pub struct Options {
     linger2_s: Option<c_int>,
     user_timeout_ms: c_int,
     traffic_class: c_int,
+    congestion: &'static str,
     kept: BTreeMap<(c_int, c_int), c_int>,
     defaults: Defaults,
 }
@@ -141,6 +143,7 @@ impl Options {
             linger2_s: None,
             user_timeout_ms: 0,
             traffic_class: 0,
+            congestion: CONGESTION[0],
             kept: BTreeMap::new(),
             defaults: Defaults {
                 receive_buffer: calls.receive_buffer_bytes,
@@ -308,6 +311,19 @@ impl Options {
 }
 
 impl World {
+    /// TCP_INQ: what `recvmsg` tells of the bytes that can still be read; `None` if that was not
+    /// asked for. One stands for the end.
+    pub fn readable_hint(&self, fd: RawFd) -> Option<c_int> {
+        let socket = self.socket(fd).ok()?;
+        let asked = socket.options.kept.get(&(libc::IPPROTO_TCP, number::TCP_INQ));
+        asked.filter(|asked| **asked != 0)?;
+        let id = socket.connection()?;
+        match self.host.readable_bytes(id) {
+            0 => Some(self.host.is_at_end(id).into()),
+            readable => Some(c_int::try_from(readable).unwrap_or(c_int::MAX)),
+        }
+    }
+
     /// `setsockopt(2)`.
     ///
     /// # Errors
@@ -332,9 +348,8 @@ impl World {
             (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => options.send_timeout = timeout(value)?,
             (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
                 let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
-                if name != CONGESTION.as_bytes() {
-                    return Err(Errno::ENOENT);
-                }
+                let known = CONGESTION.iter().find(|known| known.as_bytes() == name);
+                options.congestion = known.ok_or(Errno::ENOENT)?;
             }
             _ => {
                 // A single byte will do where a number fits into it.
@@ -368,7 +383,7 @@ impl World {
     ) -> Result<Vec<u8>, Errno> {
         let now = self.now();
         let (socket, host) = self.socket_and_host(fd)?;
-        socket.refresh(host);
+        socket.look(host, now);
         let number = match (level, name) {
             (libc::SOL_SOCKET, libc::SO_ERROR) => socket.error.take().map_or(0, |error| error.0),
             (libc::SOL_SOCKET, libc::SO_RCVBUF) => buffer_sizes(socket, host)[0],
@@ -392,7 +407,7 @@ impl World {
                 return Ok(timeval(socket.options.send_timeout));
             }
             (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
-                let mut name = CONGESTION.as_bytes().to_vec();
+                let mut name = socket.options.congestion.as_bytes().to_vec();
                 name.resize(16, 0);
                 return Ok(name);
             }
@@ -403,7 +418,7 @@ impl World {
             }
             (libc::IPPROTO_TCP, libc::TCP_INFO | libc::TCP_CC_INFO)
             | (libc::SOL_SOCKET, libc::SO_MEMINFO) => {
-                return crate::info::report(socket, host, name, room);
+                return crate::info::report(socket, host, now, name, room);
             }
             _ => socket.options.value(level, name).ok_or(Errno::ENOPROTOOPT)?,
         };

@@ -14,6 +14,7 @@ use crate::address::{Family, family_of};
 use crate::door::{Attempt, Progress, done};
 use crate::errno::Errno;
 use crate::options::Options;
+use crate::usage::Usage;
 use crate::world::{File, Source, World};
 
 /// The longest backlog (`net.core.somaxconn`).
@@ -57,6 +58,8 @@ pub struct Socket {
     pub bytes_read: u64,
     /// Bytes that its user has written.
     pub bytes_written: u64,
+    /// What it has waited for.
+    pub usage: Usage,
     /// The peer's FIN has come while we had sent none.
     was_half_closed: bool,
     /// The reason for the end was taken from the engine.
@@ -86,6 +89,7 @@ impl Socket {
             backlog: 0,
             bytes_read: 0,
             bytes_written: 0,
+            usage: Usage::default(),
             was_half_closed: false,
             is_over: false,
         }
@@ -119,6 +123,17 @@ impl Socket {
     /// True if its connection is over: reset, timed out, or closed on both sides.
     pub fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    /// Notes how its connection stands, after something has happened.
+    pub fn look(&mut self, host: &mut Host, now: Instant) {
+        self.refresh(host);
+        if let Some(id) = self.connection()
+            && let Ok(info) = host.info(id)
+        {
+            let received = self.bytes_read + host.readable_bytes(id) as u64;
+            self.usage.look(now, &info, received);
+        }
     }
 
     /// Takes over from the engine why the connection has ended.

@@ -111,7 +111,7 @@ impl World {
         let mut has_changed = false;
         for _ in 0..PASSES_AT_ONCE {
             has_changed |= self.take_events();
-            self.refresh_sockets();
+            self.look_at_sockets();
             if !self.host.wants_emit() {
                 break;
             }
@@ -126,10 +126,10 @@ impl World {
         has_changed
     }
 
-    fn refresh_sockets(&mut self) {
+    fn look_at_sockets(&mut self) {
         for file in self.files.values_mut() {
             if let File::Socket(socket) = file {
-                socket.refresh(&mut self.host);
+                socket.look(&mut self.host, self.now);
             }
         }
     }

@@ -12,6 +12,9 @@ use crate::door::Door;
 use crate::errno::Errno;
 use crate::stream::{Read, Reading, Room, Writing};
 
+/// The type of the control message that TCP_INQ asks for; the C library has no name.
+const TCP_CM_INQ: c_int = 36;
+
 /// Bytes moved at most in one call to the kernel.
 const KERNEL_CHUNK: usize = 1 << 20;
 
@@ -123,11 +126,36 @@ pub(super) unsafe extern "C" fn recvmsg(
     // SAFETY: as above.
     let received = unsafe { receive_pieces(door, fd, message.msg_iov, message.msg_iovlen, flags) };
     if received.is_ok() {
+        let hint = door.look(|world| world.readable_hint(fd));
         message.msg_namelen = 0;
         message.msg_flags = 0;
-        message.msg_controllen = 0;
+        // SAFETY: as above.
+        unsafe { tell_readable(message, hint) };
     }
     count(received)
+}
+
+/// Tells in a control message how much can still be read, if that was asked for.
+///
+/// # Safety
+/// The message's control buffer must have room as it says.
+unsafe fn tell_readable(message: &mut msghdr, hint: Option<c_int>) {
+    let room = std::mem::take(&mut message.msg_controllen);
+    let Some(hint) = hint else { return };
+    let len = size_of::<c_int>() as u32;
+    // SAFETY: only computes.
+    let (whole, used) = unsafe { (libc::CMSG_SPACE(len) as usize, libc::CMSG_LEN(len) as usize) };
+    if message.msg_control.is_null() || room < whole {
+        message.msg_flags |= libc::MSG_CTRUNC;
+        return;
+    }
+    let mut control = vec![0; whole];
+    control[..size_of::<usize>()].copy_from_slice(&used.to_ne_bytes());
+    let fields = [libc::IPPROTO_TCP, TCP_CM_INQ, hint].map(c_int::to_ne_bytes).concat();
+    control[size_of::<usize>()..used].copy_from_slice(&fields);
+    // SAFETY: there is room for it.
+    unsafe { copy_out(&control, message.msg_control) };
+    message.msg_controllen = whole;
 }
 
 // ---- out

@@ -76,7 +76,8 @@ fn structures_and_names_are_read_back() {
     stack.set_option(fd, SOCKET, libc::SO_LINGER, &linger).unwrap();
     assert_eq!(stack.option(fd, SOCKET, libc::SO_LINGER, 8), Ok(linger));
     assert_eq!(stack.option(fd, TCP, libc::TCP_CONGESTION, 4), Ok(b"reno".to_vec()));
-    assert_eq!(stack.set_option(fd, TCP, libc::TCP_CONGESTION, b"reno"), Ok(0));
+    assert_eq!(stack.set_option(fd, TCP, libc::TCP_CONGESTION, b"cubic"), Ok(0));
+    assert_eq!(stack.option(fd, TCP, libc::TCP_CONGESTION, 16).unwrap()[..6], *b"cubic\0");
     assert_eq!(stack.set_option(fd, TCP, libc::TCP_CONGESTION, b"vegas"), Err(libc::ENOENT));
     assert_eq!(stack.option(fd, IP, libc::IP_TOS, 1), Ok(vec![0]), "a byte, where one fits");
 }
@@ -181,6 +182,49 @@ fn libcs_getsockopt_tells_tcp_info_in_linuxs_layout() {
     assert_eq!(u32_at(&memory, 20), 9 * 1460, "wmem_queued");
     let info = libc_option(listener, TCP, libc::TCP_INFO, 104).unwrap();
     assert_eq!((info.len(), info[0], u32_at(&info, 28)), (104, 10, 1), "LISTEN, backlog");
+}
+
+#[test]
+fn tcp_info_tells_what_the_sender_has_waited_for() {
+    let u64_at = |info: &[u8], offset: usize| {
+        u64::from_ne_bytes(info[offset..offset + 8].try_into().expect("eight bytes"))
+    };
+    let stack = Stack::new("linux");
+    let (_, fd, mut peer) = accepted(&stack);
+    peer.window = 2 * 1460;
+    peer.text(b"x");
+    stack.write(fd, &[0; 3 * 1460]).unwrap();
+    stack.usleep(100_000);
+    let sent: usize = (0..3).map(|_| peer.expect().text.len()).sum();
+    assert_eq!(sent, 2 * 1460, "and an ACK");
+    peer.window = 60_000;
+    peer.send(Flags::ACK, &[]);
+    assert_eq!(peer.expect().text.len(), 1460);
+    stack.usleep(50_000);
+    peer.send(Flags::ACK, &[]);
+    stack.usleep(70_000);
+    let info = libc_option(fd, TCP, libc::TCP_INFO, 280).unwrap();
+    let (busy, window_limited) = (u64_at(&info, 168), u64_at(&info, 176));
+    assert!((100_000..100_010).contains(&window_limited), "{window_limited}");
+    assert!((150_000..150_010).contains(&busy), "{busy}");
+    assert_eq!(u64_at(&info, 184), 0, "never by the send buffer");
+    assert_eq!(u32_at(&info, 52), 220, "ms since data has come");
+}
+
+#[test]
+fn a_full_send_buffer_limits_when_the_network_would_take_more() {
+    let stack = Stack::new("linux");
+    let (_, fd, mut peer) = accepted(&stack);
+    stack.set_nonblocking(fd);
+    stack.set(fd, SOCKET, libc::SO_SNDBUF, 3_000).unwrap();
+    assert_eq!(stack.write(fd, &[0; 10_000]), Ok(3_000));
+    stack.usleep(40_000);
+    while peer.expect().text.len() == 1460 {}
+    peer.send(Flags::ACK, &[]);
+    stack.usleep(40_000);
+    let info = libc_option(fd, TCP, libc::TCP_INFO, 280).unwrap();
+    let limited = u64::from_ne_bytes(info[184..192].try_into().expect("eight bytes"));
+    assert!((40_000..40_010).contains(&limited), "{limited}");
 }
 
 #[test]
