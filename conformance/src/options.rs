@@ -115,6 +115,7 @@ struct Defaults {
     send_buffer: u32,
     doubles: bool,
     rounds: bool,
+    reset_breaks_pipe: bool,
     linger2_s: c_int,
     hop_limit: c_int,
     engine: SocketOptions,
@@ -150,6 +151,7 @@ impl Options {
                 send_buffer: calls.send_buffer_bytes,
                 doubles: calls.doubles_buffers,
                 rounds: calls.rounds_buffers,
+                reset_breaks_pipe: calls.reset_after_fin_breaks_pipe,
                 linger2_s: seconds(tcp.fin_wait_2_timeout),
                 hop_limit: profile.config.hop_limit.into(),
                 engine: SocketOptions::new(tcp),
@@ -194,6 +196,11 @@ impl Options {
         ];
         let is_off = |name| self.kept.get(&name) == Some(&libc::IP_PMTUDISC_DONT);
         !is_off(inet) && !is_off(inet6)
+    }
+
+    /// A reset after the peer's FIN is a broken pipe.
+    pub(crate) fn reset_breaks_pipe(&self) -> bool {
+        self.defaults.reset_breaks_pipe
     }
 
     /// MSG_MORE: corks until the write after it.

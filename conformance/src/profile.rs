@@ -44,6 +44,8 @@ pub struct Calls {
     pub receive_buffer_bytes: u32,
     /// What SO_SNDBUF says before it is set.
     pub send_buffer_bytes: u32,
+    /// A reset after the peer's FIN is a broken pipe, not a reset.
+    pub reset_after_fin_breaks_pipe: bool,
     /// A connection's buffers that were not set grow to a multiple of its MSS.
     pub rounds_buffers: bool,
     /// SO_RCVBUF and SO_SNDBUF say twice what was set, half being for overhead.
@@ -88,6 +90,7 @@ impl Profile {
                 accept_inherits_nonblock: false,
                 receive_buffer_bytes: 131_072,
                 send_buffer_bytes: 87_040,
+                reset_after_fin_breaks_pipe: true,
                 rounds_buffers: false,
                 doubles_buffers: true,
             },
@@ -130,6 +133,7 @@ impl Profile {
             accept_inherits_nonblock: true,
             receive_buffer_bytes: 65_536,
             send_buffer_bytes: 32_768,
+            reset_after_fin_breaks_pipe: false,
             rounds_buffers: true,
             doubles_buffers: false,
         };

@@ -146,8 +146,9 @@ impl Socket {
         self.is_over = true;
         let reason = host.take_error(id).map(Errno::from);
         // A reset after the peer's FIN says that nobody reads any more.
+        let breaks_pipe = self.was_half_closed && self.options.reset_breaks_pipe();
         let reason = match reason {
-            Some(Errno::ECONNRESET) if self.was_half_closed => Some(Errno::EPIPE),
+            Some(Errno::ECONNRESET) if breaks_pipe => Some(Errno::EPIPE),
             reason => reason,
         };
         self.error = self.error.or(reason);

@@ -257,13 +257,15 @@ fn a_reset_is_told_once_after_what_can_be_read() {
 }
 
 #[test]
-fn a_reset_after_the_peers_fin_is_a_broken_pipe() {
-    let stack = Stack::new("linux");
-    let (_, fd, mut peer) = accepted(&stack);
-    peer.fin();
-    peer.send(Flags::RST, &[]);
-    assert_eq!(stack.write(fd, b"x"), Err(libc::EPIPE));
-    assert_eq!(stack.get(fd, libc::SOL_SOCKET, libc::SO_ERROR), Ok(0));
+fn a_reset_after_the_peers_fin_is_a_broken_pipe_for_linux() {
+    for (flags, error) in [("linux", libc::EPIPE), ("freebsd", libc::ECONNRESET)] {
+        let stack = Stack::new(flags);
+        let (_, fd, mut peer) = accepted(&stack);
+        peer.fin();
+        peer.send(Flags::RST, &[]);
+        assert_eq!(stack.write(fd, b"x"), Err(error), "{flags}");
+        assert_eq!(stack.get(fd, libc::SOL_SOCKET, libc::SO_ERROR), Ok(0));
+    }
 }
 
 #[test]
