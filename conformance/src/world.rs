@@ -18,6 +18,9 @@ use crate::socket::Socket;
 /// Frames in one go of `emit`.
 const OUTBOX_FRAMES: usize = 1024;
 
+/// Packets that wait for the caller at most; beyond it they are lost, as on any full link.
+const DEPARTURES_MAX: usize = 1 << 16;
+
 /// Passes over the host at one instant; more is an endless loop.
 const PASSES_AT_ONCE: usize = 100_000;
 
@@ -117,8 +120,10 @@ impl World {
             }
             self.host.emit(self.now, &mut self.outbox);
             while let Some(frame) = self.outbox.take() {
-                let now = self.now;
-                self.departures.extend(packets(&frame).into_iter().map(|packet| (packet, now)));
+                if self.departures.len() < DEPARTURES_MAX {
+                    let now = self.now;
+                    self.departures.extend(packets(&frame).into_iter().map(|packet| (packet, now)));
+                }
                 self.outbox.recycle(frame);
             }
             has_changed = true;

@@ -109,7 +109,7 @@ fn quoted_packet(
     bytes
 }
 
-/// Write the ports of the quoted packet, which went the other way than `inbound`, and add
+/// Write the addresses and ports of the quoted packet, which went the other way than `inbound`, and add
 /// `seq_offset` to its sequence number.
 pub(crate) fn quote(rest: &mut [u8], inbound: Tuple, seq_offset: u32) {
     let header_bytes = if inbound.source.is_ipv4() { 20 } else { 40 };
@@ -117,6 +117,17 @@ pub(crate) fn quote(rest: &mut [u8], inbound: Tuple, seq_offset: u32) {
     let at = 4 + header_bytes;
     if rest.len() < at + 8 {
         return;
+    }
+    match (inbound.destination.ip(), inbound.source.ip()) {
+        (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
+            rest[16..20].copy_from_slice(&ours.octets());
+            rest[20..24].copy_from_slice(&theirs.octets());
+        }
+        (IpAddr::V6(ours), IpAddr::V6(theirs)) => {
+            rest[12..28].copy_from_slice(&ours.octets());
+            rest[28..44].copy_from_slice(&theirs.octets());
+        }
+        _ => {}
     }
     rest[at..at + 2].copy_from_slice(&inbound.destination.port().to_be_bytes());
     rest[at + 2..at + 4].copy_from_slice(&inbound.source.port().to_be_bytes());
