@@ -198,6 +198,12 @@ impl Options {
         !is_off(inet) && !is_off(inet6)
     }
 
+    /// SO_RCVLOWAT: bytes that make a socket readable.
+    pub(crate) fn receive_low_water(&self) -> usize {
+        let set = self.kept.get(&(libc::SOL_SOCKET, libc::SO_RCVLOWAT));
+        set.map_or(1, |bytes| (*bytes).max(1) as usize)
+    }
+
     /// A reset after the peer's FIN is a broken pipe.
     pub(crate) fn reset_breaks_pipe(&self) -> bool {
         self.defaults.reset_breaks_pipe

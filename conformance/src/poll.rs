@@ -54,7 +54,7 @@ impl Socket {
         if read_closed {
             bits |= READABLE | libc::POLLRDHUP;
         }
-        if host.readable_bytes(id) > 0 {
+        if host.readable_bytes(id) >= self.options.receive_low_water() {
             bits |= READABLE;
         }
         let ready = host.readiness(id);

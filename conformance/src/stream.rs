@@ -84,7 +84,11 @@ impl World {
             }
         }
         let len = reading.bytes.len() + reading.skipped;
-        let is_enough = len > 0 && !(waits_for_all && len < room.len);
+        let target = match waits_for_all {
+            true => room.len,
+            false => socket.options.receive_low_water().min(room.len),
+        };
+        let is_enough = len > 0 && len >= target;
         if is_enough || room.len == 0 {
             return finish(reading);
         }

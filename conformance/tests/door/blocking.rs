@@ -202,3 +202,22 @@ fn the_thread_that_moves_time_waits_for_nobody() {
     assert_eq!(stack.read(fd, 1), Err(libc::EINTR), "nothing will ever come");
     assert!(stack.time() - start > 120_000_000);
 }
+
+#[test]
+fn a_read_waits_for_as_much_as_was_asked_for() {
+    for flags in [0, libc::MSG_WAITALL] {
+        let stack = Stack::new("linux");
+        let (_, fd, mut peer) = accepted(&stack);
+        if flags == 0 {
+            stack.set(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, 6).expect("an option");
+        }
+        peer.text(b"half");
+        let in_poll = stack.poll(fd, libc::POLLIN, 0).expect("polled");
+        assert_eq!(in_poll == libc::POLLIN, flags != 0, "poll knows of SO_RCVLOWAT");
+        let reading = blocked(&stack, move |stack| stack.recv(fd, 6, flags));
+        stack.usleep(20_000);
+        peer.text(b" and more");
+        let (read, _) = reading.join().expect("no panic");
+        assert_eq!(read.expect("data"), b"half a");
+    }
+}

@@ -109,3 +109,19 @@ fn without_segmentation_the_engine_cuts() {
     let lens: Vec<usize> = (0..3).map(|_| peer.expect().text.len()).collect();
     assert_eq!(lens, [1460, 1460, 80]);
 }
+
+#[test]
+fn packets_that_nobody_fetches_are_kept_up_to_a_bound() {
+    const BOUND: usize = 1 << 16;
+    let stack = Stack::new("linux");
+    let fd = stack.socket(libc::AF_INET);
+    stack.bind(fd, Family::Inet, crate::LOCAL.parse().unwrap()).unwrap();
+    let mut peer = Peer::new(&stack, REMOTE, "192.168.7.9:1");
+    for i in 0..=BOUND as u32 {
+        peer.ack = i;
+        peer.send(Flags::ACK, &[]);
+    }
+    let resets: Vec<u32> = std::iter::from_fn(|| peer.next()).map(|sent| sent.seq).collect();
+    assert_eq!(resets.len(), BOUND, "and not one more");
+    assert_eq!(resets.last(), Some(&(BOUND as u32 - 1)));
+}

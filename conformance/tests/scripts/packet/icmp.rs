@@ -109,8 +109,8 @@ fn quoted_packet(
     bytes
 }
 
-/// Write the addresses and ports of the quoted packet, which went the other way than `inbound`, and add
-/// `seq_offset` to its sequence number.
+/// Write the addresses and ports of the quoted packet, which went the other way than `inbound`, and
+/// add `seq_offset` to its sequence number.
 pub(crate) fn quote(rest: &mut [u8], inbound: Tuple, seq_offset: u32) {
     let header_bytes = if inbound.source.is_ipv4() { 20 } else { 40 };
     let protocol_at = 4 + if inbound.source.is_ipv4() { 9 } else { 6 };
