@@ -336,7 +336,7 @@ impl Connection {
         let (seq, text) = (arrival.seq, cut_at(arrival, parts.recv.fin));
         if text.is_empty() {
             if arrival.fin && arrival.seq.after(parts.recv.nxt) {
-                parts.recv.ack.on_out_of_order();
+                parts.recv.on_out_of_order(arrival.seq);
             }
             return Continue(());
         }
@@ -355,10 +355,10 @@ impl Connection {
 
     fn acknowledge_text(&mut self, cx: &Context<'_>, taken: Text, had_holes: bool, piece: u16) {
         let Shape::Synchronized(parts) = &mut self.shape else { return };
-        let ack = &mut parts.recv.ack;
         match taken {
             Text::InOrder(advanced) => {
-                ack.on_advance();
+                parts.recv.on_advance();
+                let ack = &mut parts.recv.ack;
                 ack.on_data(advanced, piece, cx.now, cx.config, &mut self.deadlines);
                 // RFC 5681 §4.2: what fills a hole, wholly or in part, is acknowledged at once.
                 ack.now |= had_holes;
@@ -366,8 +366,8 @@ impl Connection {
                 parts.recv.window.on_data(parts.recv.nxt, srtt, cx.now);
                 self.notices |= Readiness::READABLE;
             }
-            Text::OutOfOrder => ack.on_out_of_order(),
-            Text::Duplicate | Text::Dropped => ack.now = true,
+            Text::OutOfOrder(seq) => parts.recv.on_out_of_order(seq),
+            Text::Duplicate | Text::Dropped => parts.recv.ack.now = true,
         }
     }
 
@@ -379,7 +379,7 @@ impl Connection {
             return Continue(());
         }
         recv.nxt += 1;
-        recv.ack.on_advance();
+        recv.on_advance();
         recv.ack.now = true;
         self.notices |= Readiness::READABLE;
         match state {

@@ -12,6 +12,7 @@
 //! its protocol state is a record in [`time_wait`](crate::tcp::time_wait); what remains here is
 //! only what its user has not read yet.
 
+use alloc::collections::VecDeque;
 use core::net::{IpAddr, SocketAddr};
 
 use crate::config::TcpConfig;
@@ -342,6 +343,7 @@ impl SynReceived {
             fin: None,
             urgent: None,
             duplicate: None,
+            triggers: VecDeque::new(),
         }
     }
 }

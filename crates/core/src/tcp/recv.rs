@@ -11,10 +11,12 @@ pub mod assembler;
 pub mod buffer;
 pub mod window;
 
-use ack::AckState;
+use ack::{AckState, DUPLICATES_MAX};
 use assembler::Assembler;
 use buffer::RecvBuffer;
 use window::RecvWindow;
+
+use alloc::collections::VecDeque;
 
 use crate::counters::Counters;
 use crate::tcp::Seq;
@@ -42,6 +44,9 @@ pub struct RecvHalf {
     pub urgent: Option<Seq>,
     /// A duplicate to report in the next ACK (RFC 2883).
     pub duplicate: Option<SackBlock>,
+    /// Where the segments begin for which a duplicate ACK is owed, oldest first: each has its own
+    /// block first in its ACK (RFC 2018 §4).
+    pub triggers: VecDeque<Seq>,
 }
 
 /// What text has done.
@@ -49,8 +54,8 @@ pub struct RecvHalf {
 pub enum Text {
     /// RCV.NXT has moved by so many bytes.
     InOrder(u32),
-    /// It was kept beyond RCV.NXT.
-    OutOfOrder,
+    /// It was kept beyond RCV.NXT, from this number on.
+    OutOfOrder(Seq),
     /// All of it had arrived before.
     Duplicate,
     /// It was dropped for want of memory.
@@ -110,7 +115,7 @@ impl RecvHalf {
         if seq != self.nxt {
             self.assembler.insert(seq, end);
             counters.out_of_order += 1;
-            return Text::OutOfOrder;
+            return Text::OutOfOrder(seq);
         }
         let next = self.assembler.advance(end);
         let advanced = next.since(self.nxt);
@@ -129,13 +134,34 @@ impl RecvHalf {
         }
     }
 
-    /// SACK blocks to send: a duplicate first (RFC 2883 §4), then what lies beyond RCV.NXT.
-    pub fn sack_blocks(&self) -> SackBlocks {
+    /// A segment that begins at `seq` lies beyond RCV.NXT: a duplicate ACK is owed for it.
+    pub fn on_out_of_order(&mut self, seq: Seq) {
+        self.ack.on_out_of_order();
+        if self.triggers.len() < DUPLICATES_MAX.into() {
+            self.triggers.push_back(seq);
+        }
+    }
+
+    /// RCV.NXT has moved: duplicate ACKs owed for the hole are owed no more.
+    pub fn on_advance(&mut self) {
+        self.ack.on_advance();
+        self.triggers = VecDeque::new();
+    }
+
+    /// A duplicate ACK has left.
+    pub fn on_duplicate_sent(&mut self) {
+        self.ack.duplicates -= 1;
+        self.triggers.pop_front();
+    }
+
+    /// SACK blocks to send: a duplicate first (RFC 2883 §4), then what lies beyond RCV.NXT, the
+    /// block that `trigger` belongs to before the others.
+    pub fn sack_blocks(&self, trigger: Option<Seq>) -> SackBlocks {
         let mut blocks = SackBlocks::EMPTY;
         if let Some(duplicate) = self.duplicate {
             blocks.push(duplicate);
         }
-        self.assembler.sack_blocks(&mut blocks);
+        self.assembler.sack_blocks(trigger, &mut blocks);
         blocks
     }
 

@@ -155,9 +155,10 @@ impl SendHalf {
         let mut acked = Acked::default();
         if segment.ack.after(self.una) {
             acked = self.on_progress(now, segment.ack, flight, echo, pool);
-        } else if duplicate {
+        }
+        if duplicate {
             if self.dup_acks == 0 {
-                self.flight_before = flight;
+                self.flight_before = self.flight();
             }
             self.dup_acks += 1;
         }
@@ -174,10 +175,11 @@ impl SendHalf {
         blocks.map(|block| self.scoreboard.on_block(block, una, self.nxt)).sum()
     }
 
-    /// RFC 5681 §2; with SACK, RFC 6675 §2: it must tell of data newly arrived.
+    /// RFC 5681 §2; with SACK, RFC 6675 §2: it must tell of data newly arrived, whether it
+    /// acknowledges more than before or not.
     fn is_duplicate(&self, segment: &Segment<'_>, sacked: u32) -> bool {
         if self.sack {
-            return sacked > 0 && segment.ack == self.una;
+            return sacked > 0 && self.recovery.mode == Mode::Open;
         }
         segment.ack == self.una
             && self.flight() > 0

@@ -1,10 +1,12 @@
 //! What the RFCs require and no other test shows; `specs/` says which of these is for what.
 
 mod errors;
+mod new_reno;
 mod opening;
 mod receiving;
 mod recovery;
 mod resets;
+mod sack;
 mod segments;
 mod sending;
 mod timestamps;

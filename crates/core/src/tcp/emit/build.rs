@@ -168,7 +168,7 @@ impl Connection {
             }
             Why::Lost => {
                 let stamp = s.stamps.map_or(0, |stamps| stamp_at(cx.now, stamps.offset));
-                send.recovery.on_retransmitted(seq, end.since(seq));
+                send.recovery.on_retransmitted(&send.scoreboard, seq, end.since(seq));
                 send.sent.on_sent_again(seq, end, cx.now, stamp);
                 send.retransmits += 1;
                 cx.counters.retransmits += 1;
@@ -211,11 +211,15 @@ impl Connection {
         let Shape::Synchronized(s) = &mut self.shape else { return true };
         header.seq = s.send.nxt;
         complete(&mut header, s, cx);
+        let trigger = s.recv.triggers.front().filter(|_| duplicate && s.send.sack);
+        if let Some(trigger) = trigger {
+            header.options.sack = s.recv.sack_blocks(Some(*trigger));
+        }
         if !egress.send(&header, None) {
             return false;
         }
         if duplicate {
-            s.recv.ack.duplicates -= 1;
+            s.recv.on_duplicate_sent();
         }
         on_acknowledged(s, &mut self.deadlines);
         true
@@ -237,7 +241,7 @@ fn complete(header: &mut Header, s: &mut Synchronized, cx: &Context<'_>) {
         .stamps
         .map(|stamps| Timestamps { value: stamp_at(cx.now, stamps.offset), echo: stamps.recent });
     if s.send.sack {
-        header.options.sack = s.recv.sack_blocks();
+        header.options.sack = s.recv.sack_blocks(None);
     }
 }
 

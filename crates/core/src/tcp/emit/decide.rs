@@ -106,7 +106,7 @@ fn may_retransmit(send: &SendHalf, len: u32) -> bool {
 /// Bytes of the options on a segment with text.
 fn option_bytes(s: &Synchronized) -> usize {
     let stamps = if s.stamps.is_some() { 12 } else { 0 };
-    let blocks = if s.send.sack { s.recv.sack_blocks().len() } else { 0 };
+    let blocks = if s.send.sack { s.recv.sack_blocks(None).len() } else { 0 };
     // Two bytes of filler, two of kind and length, eight a block; three blocks beside timestamps.
     let room = (40 - stamps - 4) / 8;
     stamps + if blocks > 0 { 4 + 8 * blocks.min(room) } else { 0 }

@@ -27,7 +27,7 @@ use crate::tcp::timers::{Deadlines, Timer};
 use crate::time::{Instant, as_nanos};
 
 /// Duplicate ACKs owed at most between two turns.
-const DUPLICATES_MAX: u8 = 64;
+pub const DUPLICATES_MAX: u8 = 64;
 
 /// How long an ACK is delayed that need not leave at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

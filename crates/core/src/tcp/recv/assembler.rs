@@ -92,10 +92,11 @@ impl Assembler {
             .is_some_and(|range| range.0.at_or_before(start) && end.at_or_before(range.1))
     }
 
-    /// SACK blocks, the range changed last first, none twice (RFC 2018 §4).
-    pub fn sack_blocks(&self, blocks: &mut SackBlocks) {
-        let mut told = [None; 4];
-        for (i, seq) in self.recent.iter().flatten().enumerate() {
+    /// SACK blocks: the range that holds `first`, then the range changed last and so on, none twice
+    /// (RFC 2018 §4).
+    pub fn sack_blocks(&self, first: Option<Seq>, blocks: &mut SackBlocks) {
+        let mut told = [None; 5];
+        for (i, seq) in first.iter().chain(self.recent.iter().flatten()).enumerate() {
             let index = self.ranges.partition_point(|range| range.1.at_or_before(*seq));
             let range = self.ranges.get(index).filter(|range| range.0.at_or_before(*seq));
             if let Some(&(start, end)) = range.filter(|range| !told.contains(&Some(range.0))) {
@@ -119,7 +120,7 @@ mod tests {
 
     fn blocks(assembler: &Assembler) -> Vec<(u32, u32)> {
         let mut blocks = SackBlocks::default();
-        assembler.sack_blocks(&mut blocks);
+        assembler.sack_blocks(None, &mut blocks);
         blocks.iter().map(|b| (b.start.0, b.end.0)).collect()
     }
 

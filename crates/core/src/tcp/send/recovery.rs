@@ -113,12 +113,15 @@ impl Recovery {
         Some((start, end.since(start)))
     }
 
-    /// `len` bytes from `start` were sent again.
-    pub fn on_retransmitted(&mut self, start: Seq, len: u32) {
-        if start.at_or_after(self.lost_edge) {
+    /// `len` bytes from `start` were sent again. The rescue, which lies above all that is lost or
+    /// sacked, says nothing of what lies below it (RFC 6675 §4, NextSeg rule 4).
+    pub fn on_retransmitted(&mut self, board: &Scoreboard, start: Seq, len: u32) {
+        let above = |edge: Seq| start.at_or_after(edge);
+        if above(self.lost_edge) && board.highest().is_none_or(above) {
             self.rescued = true;
+        } else {
+            self.high_rxt = self.high_rxt.max(start + len);
         }
-        self.high_rxt = self.high_rxt.max(start + len);
         self.force = false;
     }
 
@@ -132,13 +135,14 @@ impl Recovery {
         (board.unsacked_bytes(sent_again, waiting), board.unsacked_bytes(una, sent_again))
     }
 
-    /// Bytes believed to be in the network (RFC 6675 §4, SetPipe).
+    /// Bytes believed to be in the network (RFC 6675 §4, SetPipe): what was sent again, and what
+    /// was never lost. What was sent again without being known to be lost is there twice.
     pub fn pipe(&self, board: &Scoreboard, una: Seq, nxt: Seq) -> u32 {
         if !self.is_active() {
             return nxt.since(una) - board.sacked_bytes();
         }
         let sent_again = self.high_rxt.max(una).min(nxt);
-        let never_lost = self.lost_edge.max(sent_again).min(nxt);
+        let never_lost = self.lost_edge.max(una).min(nxt);
         board.unsacked_bytes(una, sent_again) + board.unsacked_bytes(never_lost, nxt)
     }
 }
@@ -166,7 +170,7 @@ mod tests {
         let mut sent = std::vec::Vec::new();
         while let Some((start, len)) = recovery.next_lost(&board, Seq(0), MSS) {
             sent.push((start.0, len));
-            recovery.on_retransmitted(start, len);
+            recovery.on_retransmitted(&board, start, len);
         }
         assert_eq!(sent, [(0, 100), (100, 100), (400, 100), (500, 100)]);
         assert!(recovery.on_progress(Seq(1000)));
@@ -180,7 +184,7 @@ mod tests {
         assert_eq!(recovery.pipe(&board, Seq(0), Seq(1000)), 500);
         recovery.enter(Mode::Fast, Seq(0), Seq(600), Seq(1000));
         assert_eq!(recovery.pipe(&board, Seq(0), Seq(1000)), 100);
-        recovery.on_retransmitted(Seq(0), 100);
+        recovery.on_retransmitted(&board, Seq(0), 100);
         assert_eq!(recovery.pipe(&board, Seq(0), Seq(1000)), 200);
     }
 
@@ -189,11 +193,11 @@ mod tests {
         let board = board(&[(100, 500)]);
         let mut recovery = Recovery::new(Seq(0));
         recovery.enter(Mode::Fast, Seq(0), Seq(100), Seq(700));
-        recovery.on_retransmitted(Seq(0), 100);
+        recovery.on_retransmitted(&board, Seq(0), 100);
         assert_eq!(recovery.next_lost(&board, Seq(0), MSS), None);
         let rescue = recovery.next_speculative(&board, Seq(0), Seq(700), MSS);
         assert_eq!(rescue, Some((Seq(600), 100)));
-        recovery.on_retransmitted(Seq(600), 100);
+        recovery.on_retransmitted(&board, Seq(600), 100);
         assert_eq!(recovery.next_speculative(&board, Seq(0), Seq(700), MSS), None);
     }
 }

@@ -118,7 +118,7 @@ proptest! {
 }
 
 #[test]
-fn the_mss_option_is_on_every_syn_and_nowhere_else() {
+fn the_options_of_a_syn_are_on_every_syn_and_nowhere_else() {
     let mut pair = Pair::with(config("10.0.0.1"), config("10.0.0.2"));
     let (_, client, server) = pair.connected();
     pair.transfer((Side::Client, client), (Side::Server, server), 50_000);
@@ -133,6 +133,7 @@ fn the_mss_option_is_on_every_syn_and_nowhere_else() {
         let segment = Segment::parse(packet.payload).unwrap();
         let is_syn = segment.flags.contains(Flags::SYN);
         assert_eq!(segment.options.mss, is_syn.then_some(1460));
+        assert_eq!(segment.options.sack_permitted, is_syn);
         syns += u32::from(is_syn);
     }
     assert_eq!(syns, 2);
