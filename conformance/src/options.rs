@@ -118,6 +118,8 @@ struct Defaults {
     reset_breaks_pipe: bool,
     linger2_s: c_int,
     hop_limit: c_int,
+    initial_rto: Duration,
+    rto_max: Duration,
     engine: SocketOptions,
 }
 
@@ -154,6 +156,8 @@ impl Options {
                 reset_breaks_pipe: calls.reset_after_fin_breaks_pipe,
                 linger2_s: seconds(tcp.fin_wait_2_timeout),
                 hop_limit: profile.config.hop_limit.into(),
+                initial_rto: tcp.initial_rto,
+                rto_max: tcp.rto_max,
                 engine: SocketOptions::new(tcp),
             },
         }
@@ -171,6 +175,7 @@ impl Options {
             nodelay: self.nodelay,
             cork: self.cork,
             keepalive: self.keepalive.then_some(keepalive),
+            open_timeout: self.open_timeout(),
             user_timeout: match self.user_timeout_ms {
                 0 => defaults.user_timeout,
                 ms => Duration::from_millis(ms as u64),
@@ -186,7 +191,26 @@ impl Options {
                 Some(seconds) => Duration::from_secs(seconds.max(0) as u64),
             },
             path_mtu_discovery: self.path_mtu_discovery(),
+            hop_limit: self.hop_limit(),
         }
+    }
+
+    /// TCP_SYNCNT: SYNs sent again, each after twice as long as the one before, and then no more.
+    fn open_timeout(&self) -> Duration {
+        let Some(retries) = self.syn_retries else { return self.defaults.engine.open_timeout };
+        let waits = (0..=retries.unsigned_abs()).map(|n| {
+            let wait = self.defaults.initial_rto.saturating_mul(1 << n.min(16));
+            wait.min(self.defaults.rto_max)
+        });
+        waits.sum()
+    }
+
+    /// IP_TTL or IPV6_UNICAST_HOPS, where one was set; -1 is the default again.
+    fn hop_limit(&self) -> Option<u8> {
+        let names =
+            [(libc::IPPROTO_IP, libc::IP_TTL), (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS)];
+        let set = names.iter().find_map(|name| self.kept.get(name));
+        set.and_then(|value| u8::try_from(*value).ok())
     }
 
     fn path_mtu_discovery(&self) -> bool {

@@ -1,6 +1,6 @@
 //! What `flags` make of the engine's configuration.
 //!
-//! Flags are separated by commas: a profile (`linux`, `freebsd` or `rfc`), then changes to it, each
+//! Flags are separated by commas: a profile (`linux` or `freebsd`), then changes to it, each
 //! `name=value` (or a bare name, which stands for `name=on`). Later ones win. A profile is nothing
 //! but a set of values: the engine never learns its name.
 
@@ -64,7 +64,6 @@ impl Profile {
             match flag {
                 "linux" => profile = Profile::linux(),
                 "freebsd" => profile = Profile::freebsd(),
-                "rfc" => profile = Profile::rfc(),
                 _ => {
                     let (name, value) = flag.split_once('=').unwrap_or((flag, "on"));
                     profile
@@ -115,6 +114,7 @@ impl Profile {
         tcp.ack_delay = AckDelay::Timer;
         tcp.delayed_ack = Duration::from_millis(40);
         tcp.rto_max = Duration::from_secs(120);
+        tcp.syn_timeout = Duration::from_secs(127);
         profile
     }
 
@@ -125,11 +125,15 @@ impl Profile {
         tcp.syn_layout = Layout::ScaleFirst;
         tcp.window_shift = Some(6);
         tcp.max_receive_window_bytes = 2 << 20;
-        tcp.initial_receive_window_bytes = 65_700;
+        tcp.initial_receive_window_bytes = 65_536;
+        tcp.window_in_segments = true;
+        tcp.syn_timeout = Duration::from_secs(75);
         tcp.rto_estimator = Estimator::Rfc6298;
         tcp.rto_floor = Duration::from_millis(200);
         tcp.ack_delay = AckDelay::Timer;
         tcp.delayed_ack = Duration::from_millis(40);
+        tcp.repeat_fin = true;
+        tcp.unannounced_window = true;
         profile.calls = Calls {
             accept_inherits_nonblock: true,
             receive_buffer_bytes: 65_536,
@@ -138,14 +142,6 @@ impl Profile {
             rounds_buffers: true,
             doubles_buffers: false,
         };
-        profile
-    }
-
-    /// As the RFCs have it: every knob of TCP at the engine's default.
-    pub fn rfc() -> Profile {
-        let mut profile = Profile::plain();
-        profile.calls.reset_after_fin_breaks_pipe = false;
-        profile.calls.doubles_buffers = false;
         profile
     }
 
@@ -198,7 +194,7 @@ mod tests {
     #[test]
     fn a_profile_comes_first_and_changes_after_it() {
         let profile = Profile::parse("freebsd, mtu=1400 ,local=10.0.0.1,local=fd00::1").unwrap();
-        assert_eq!(profile.config.tcp.initial_receive_window_bytes, 65_700);
+        assert_eq!(profile.config.tcp.initial_receive_window_bytes, 65_536);
         assert_eq!(profile.config.device.mtu, 1400);
         let addresses: Vec<String> =
             profile.config.addresses.iter().map(ToString::to_string).collect();

@@ -413,6 +413,9 @@ impl World {
             return Ok(());
         }
         socket.read_shut |= read;
+        if read {
+            host.shutdown_read(id)?;
+        }
         if write && !socket.write_shut {
             socket.write_shut = true;
             host.shutdown_write(now, id)?;

@@ -58,6 +58,8 @@ pub struct TcpConfig {
     pub sack: bool,
     /// Initial congestion window, in segments (RFC 6928: 10).
     pub initial_window_segments: u32,
+    /// Begin again with the initial window after an idle RTO (RFC 5681 §4.1: SHOULD).
+    pub restart_after_idle: bool,
     /// RTO before any measurement (RFC 6298 §2.1: 1 s).
     pub initial_rto: Duration,
     /// How the RTO is found.
@@ -104,6 +106,8 @@ pub struct TcpConfig {
     pub initial_receive_window_bytes: u32,
     /// Largest receive window right-sizing may grow to, in bytes; decides the scale at the SYN.
     pub max_receive_window_bytes: u32,
+    /// Receive windows are rounded up to whole segments, as the BSDs do.
+    pub window_in_segments: bool,
     /// Our shift count (RFC 7323 §2.2); `None`: the smallest that expresses the largest window.
     pub window_shift: Option<u8>,
     /// The order of the options on our SYNs.
@@ -119,6 +123,12 @@ pub struct TcpConfig {
     /// Segments without a timestamp are taken where timestamps were agreed on. RFC 7323 §3.2 says
     /// that such SHOULD be dropped; some stacks take them.
     pub missing_timestamps: bool,
+    /// The ACK of the peer's FIN repeats ours if that is not acknowledged, as the BSDs do (RFC 9293
+    /// §3.10.7.4 asks for a bare ACK).
+    pub repeat_fin: bool,
+    /// Segments are acceptable up to what the buffer could take, not only up to what was announced,
+    /// as the BSDs do: without scaling, the field says 65,535 at most.
+    pub unannounced_window: bool,
     /// RST is believed anywhere in the window, as RFC 793 had it, and not only at RCV.NXT
     /// (RFC 5961 §3.2). Off; to compare with stacks that do so.
     pub insecure_rst: bool,
@@ -201,6 +211,7 @@ impl Default for TcpConfig {
             timestamps: true,
             sack: true,
             initial_window_segments: 10,
+            restart_after_idle: true,
             initial_rto: Duration::from_secs(1),
             rto_estimator: Estimator::default(),
             measure_resolution_hz: 1_000_000_000,
@@ -222,6 +233,7 @@ impl Default for TcpConfig {
             send_buffer_bytes: 1 << 20,
             initial_receive_window_bytes: 64 << 10,
             max_receive_window_bytes: 4 << 20,
+            window_in_segments: false,
             window_shift: None,
             syn_layout: Layout::default(),
             push: Push::default(),
@@ -229,6 +241,8 @@ impl Default for TcpConfig {
             tick: Duration::from_millis(1),
             window_probe: WindowProbe::default(),
             missing_timestamps: false,
+            repeat_fin: false,
+            unannounced_window: false,
             insecure_rst: false,
             insecure_syn: false,
             mss_max: 0,

@@ -31,6 +31,8 @@ pub struct SocketOptions {
     pub cork: bool,
     /// Keepalive probes after this idle time; `None`: off.
     pub keepalive: Option<Keepalive>,
+    /// Give up opening after this long.
+    pub open_timeout: Duration,
     /// Fail when data stays unacknowledged this long (RFC 5482).
     pub user_timeout: Duration,
     /// What closing means for data not yet sent: `None`: sent in the background; zero: dropped,
@@ -38,6 +40,8 @@ pub struct SocketOptions {
     pub linger: Option<Duration>,
     /// DSCP and ECN bits of the IP header.
     pub traffic_class: u8,
+    /// TTL or hop limit (RFC 9293 MUST-49: configurable); `None`: the host's.
+    pub hop_limit: Option<u8>,
     /// Send buffer, in bytes.
     pub send_buffer_bytes: u32,
     /// Receive window, in bytes, fixed: no right-sizing. `None`: as the host's configuration says.
@@ -58,15 +62,33 @@ impl SocketOptions {
             nodelay: !config.nagle,
             cork: false,
             keepalive: None,
+            open_timeout: config.syn_timeout,
             user_timeout: config.user_timeout,
             linger: None,
             traffic_class: 0,
+            hop_limit: None,
             send_buffer_bytes: config.send_buffer_bytes,
             receive_buffer_bytes: None,
             mss_max: 0,
             fin_wait_2_timeout: config.fin_wait_2_timeout,
             path_mtu_discovery: true,
         }
+    }
+}
+
+/// What a socket asks of its IP headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Marks {
+    /// DSCP and ECN bits.
+    pub traffic_class: u8,
+    /// TTL or hop limit; `None`: the host's.
+    pub hop_limit: Option<u8>,
+}
+
+impl SocketOptions {
+    /// What it asks of its IP headers.
+    pub fn marks(&self) -> Marks {
+        Marks { traffic_class: self.traffic_class, hop_limit: self.hop_limit }
     }
 }
 

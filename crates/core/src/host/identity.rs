@@ -170,6 +170,22 @@ impl Host {
             },
             ..bare_header(tuple, syn.iss, syn.irs + 1, Flags::SYN | Flags::ACK)
         };
+        let listener = self.listeners.find(tuple.local, tuple.local_port);
+        let marks = listener.map(|listener| self.listener_options(listener).marks());
+        self.reply(Reply::marked(tuple, header, marks.unwrap_or_default()));
+    }
+
+    /// RFC 9293 §3.10.7.4 in SYN-RECEIVED: what is unacceptable is answered with an ACK.
+    pub(super) fn acknowledge_half_open(&mut self, now: Instant, tuple: &Tuple, syn: &SynReceived) {
+        let value = crate::tcp::connection::stamp_at(now, syn.stamp_offset);
+        let header = Header {
+            window: syn.offer,
+            options: Options {
+                timestamps: syn.stamp.map(|echo| Timestamps { value, echo }),
+                ..Options::default()
+            },
+            ..bare_header(tuple, syn.iss + 1, syn.irs + 1, Flags::ACK)
+        };
         self.reply(Reply::segment(tuple, header));
     }
 

@@ -8,6 +8,7 @@ use super::neighbour::{Advertisement, Lookup, Output, Resolution};
 use super::output::{Reply, Way, write_reply};
 use super::route::NextHop;
 use crate::frame::{Frame, Medium, Outbox};
+use crate::tcp::Marks;
 use crate::tcp::connection::Shape;
 use crate::tcp::egress::Path;
 use crate::tcp::timers::Timer;
@@ -40,7 +41,7 @@ impl Host {
         now: Instant,
         source: IpAddr,
         destination: IpAddr,
-        traffic_class: u8,
+        marks: Marks,
     ) -> Way {
         let device = self.config.device;
         let (mtu, dont_fragment) = self.path_mtu(destination);
@@ -50,8 +51,8 @@ impl Host {
             link: None,
             mtu,
             dont_fragment,
-            hop_limit: self.hop_limit(destination),
-            traffic_class,
+            hop_limit: marks.hop_limit.unwrap_or_else(|| self.hop_limit(destination)),
+            traffic_class: marks.traffic_class,
             device,
         };
         if self.is_ours(destination) {

@@ -7,9 +7,9 @@ use super::Host;
 use super::input::Origin;
 use crate::counters::Counters;
 use crate::frame::{Frame, Outbox, RxChecksum, RxFrame};
-use crate::tcp::Tuple;
 use crate::tcp::egress::{self, Egress, Path};
 use crate::tcp::emit::Flushed;
+use crate::tcp::{Marks, Tuple};
 use crate::time::Instant;
 use crate::wire::ip;
 use crate::wire::tcp::Header;
@@ -22,6 +22,7 @@ const REPLIES_MAX: usize = 4096;
 pub(super) struct Reply {
     /// From whom to whom; `None` if the frame is complete.
     addresses: Option<(IpAddr, IpAddr)>,
+    marks: Marks,
     body: Body,
 }
 
@@ -41,7 +42,13 @@ enum Body {
 impl Reply {
     /// A segment without payload between the ends of `tuple`.
     pub(super) fn segment(tuple: &Tuple, header: Header) -> Reply {
-        Reply { addresses: Some((tuple.local, tuple.remote)), body: Body::Segment(header) }
+        Reply::marked(tuple, header, Marks::default())
+    }
+
+    /// A segment without payload, in a packet of these marks.
+    pub(super) fn marked(tuple: &Tuple, header: Header, marks: Marks) -> Reply {
+        let addresses = Some((tuple.local, tuple.remote));
+        Reply { addresses, marks, body: Body::Segment(header) }
     }
 
     /// An IP packet.
@@ -53,12 +60,13 @@ impl Reply {
         payload: Vec<u8>,
     ) -> Reply {
         let addresses = Some((source, destination));
-        Reply { addresses, body: Body::Packet { protocol, hop_limit, payload } }
+        let marks = Marks::default();
+        Reply { addresses, marks, body: Body::Packet { protocol, hop_limit, payload } }
     }
 
     /// A frame that is complete.
     pub(super) fn frame(bytes: Vec<u8>) -> Reply {
-        Reply { addresses: None, body: Body::Frame(bytes) }
+        Reply { addresses: None, marks: Marks::default(), body: Body::Frame(bytes) }
     }
 
     /// From whom to whom.
@@ -106,7 +114,7 @@ impl Host {
         while outbox.room() > 0 {
             let Some(reply) = self.replies.pop_front() else { return };
             let way = match reply.addresses {
-                Some((source, destination)) => self.way(now, source, destination, 0),
+                Some((source, destination)) => self.way(now, source, destination, reply.marks),
                 None => Way::Direct,
             };
             match way {
@@ -135,8 +143,7 @@ impl Host {
             return self.retire(index);
         }
         let (tuple, options) = (slot.connection.tuple, slot.connection.options);
-        let class = options.traffic_class;
-        let flushed = match self.way(now, tuple.local, tuple.remote, class) {
+        let flushed = match self.way(now, tuple.local, tuple.remote, options.marks()) {
             Way::Open { mut path, local } => {
                 path.dont_fragment &= options.path_mtu_discovery;
                 self.flush_on(now, index, path, local, outbox)

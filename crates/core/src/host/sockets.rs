@@ -142,7 +142,7 @@ impl Host {
             mss: self.announced_mss(tuple.remote.is_ipv6(), &options),
             offer: self.syn_offer(&options),
         };
-        let connection = Connection::open(tuple, hash, options, syn, &self.shared.tcp, now);
+        let connection = Connection::open(tuple, hash, options, syn, now);
         let id = self.add_connection(connection);
         self.shared.counters.active_opens += 1;
         self.make_ready(id.index);
@@ -347,6 +347,14 @@ impl Host {
             Shape::Ended(_) => return Err(Error::NotConnected),
         }
         self.settle(now, id.index);
+        Ok(())
+    }
+
+    /// The user reads no more. What has come, and what comes before our FIN is sent, stays; data
+    /// after it has nobody to go to, and resets the connection (RFC 1122 §4.2.2.13).
+    pub fn shutdown_read(&mut self, id: ConnectionId) -> Result<(), Error> {
+        let (slot, _) = self.slot_and_shared(id)?;
+        slot.connection.deaf = true;
         Ok(())
     }
 

@@ -182,7 +182,7 @@ impl Host {
         // First: sequence number, and PAWS.
         if !segment.seq.within(rcv_nxt, syn.offer.into()) || stale {
             if !segment.flags.contains(Flags::RST) {
-                self.repeat_syn_ack(now, &half_open.tuple, half_open.hash, &syn, segment);
+                self.answer_half_open(now, &half_open.tuple, half_open.hash, &syn, segment);
             }
             return;
         }
@@ -191,13 +191,13 @@ impl Host {
             if segment.seq == rcv_nxt {
                 self.drop_half_open(entry);
             } else {
-                self.repeat_syn_ack(now, &half_open.tuple, half_open.hash, &syn, segment);
+                self.answer_half_open(now, &half_open.tuple, half_open.hash, &syn, segment);
             }
             return;
         }
         // Fourth: SYN. Fifth: ACK.
         if segment.flags.contains(Flags::SYN) {
-            return self.repeat_syn_ack(now, &half_open.tuple, half_open.hash, &syn, segment);
+            return self.answer_half_open(now, &half_open.tuple, half_open.hash, &syn, segment);
         }
         if !segment.flags.contains(Flags::ACK) {
             return;
@@ -212,8 +212,9 @@ impl Host {
         }
     }
 
-    /// A SYN repeated is answered as the first was; anything else unacceptable within the limit.
-    fn repeat_syn_ack(
+    /// A SYN repeated is answered as the first was; anything else that is unacceptable with an ACK,
+    /// within the limit (RFC 9293 §3.10.7.4, RFC 5961 §3.2).
+    fn answer_half_open(
         &mut self,
         now: Instant,
         tuple: &Tuple,
@@ -223,9 +224,10 @@ impl Host {
     ) {
         // With ACK it is an answer, and an answer to it would be answered in turn.
         let is_syn = segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::ACK);
-        let is_the_syn = is_syn && segment.seq == syn.irs;
-        if is_the_syn || self.shared.challenges.take(hash, now) {
+        if is_syn && segment.seq == syn.irs {
             self.reply_syn_ack(now, tuple, syn);
+        } else if self.shared.challenges.take(hash, now) {
+            self.acknowledge_half_open(now, tuple, syn);
         } else {
             self.shared.counters.challenges_suppressed += 1;
         }
@@ -311,11 +313,23 @@ impl Host {
         match verdict {
             Verdict::Ignore | Verdict::Ended => {}
             Verdict::Acknowledge => self.acknowledge_time_wait(now, &record),
+            Verdict::Reopen(_) if !self.is_heard(&incoming.tuple) => {
+                // Nobody waits for a connection, so there is none to begin: the record stays.
+                self.forget_reopening(incoming.hash, &incoming.tuple);
+                if self.shared.challenges.take(incoming.hash, now) {
+                    self.acknowledge_time_wait(now, &record);
+                }
+            }
             Verdict::Reopen(isn_floor) => {
                 self.shared.counters.time_wait_reused += 1;
                 self.on_listen(now, incoming, Some(isn_floor));
             }
         }
+    }
+
+    /// True if a listener hears what comes to our end of `tuple`.
+    fn is_heard(&self, tuple: &Tuple) -> bool {
+        self.listeners.find(tuple.local, tuple.local_port).is_some()
     }
 
     fn acknowledge_time_wait(&mut self, now: Instant, record: &Record) {

@@ -113,7 +113,8 @@ impl Connection {
         let parts = self.parts();
         let recv = &parts.recv;
         let at_closed_window = recv.offered() == 0 && segment.seq == recv.nxt;
-        if !recv.accepts(segment.seq, segment.sequence_len()) && !at_closed_window {
+        let window = if cx.config.unannounced_window { recv.possible() } else { recv.offered() };
+        if !recv.accepts(segment.seq, segment.sequence_len(), window) && !at_closed_window {
             cx.counters.out_of_window += 1;
             if segment.flags.contains(Flags::RST) {
                 return Break(());
@@ -167,7 +168,7 @@ impl Connection {
     }
 
     /// RFC 7323 §4.3: TS.Recent follows segments that cover Last.ACK.sent, so that a delayed ACK
-    /// echoes the first of the segments it acknowledges. Only after the ACK has been found acceptable:
+    /// echoes the first of the segments it acknowledges. Only once the ACK was found acceptable:
     /// a stranger who guesses a number in the window must not move TS.Recent, or PAWS would then
     /// drop what the peer sends.
     fn note_stamp(&mut self, cx: &Context<'_>, segment: &Segment<'_>) {
@@ -323,7 +324,7 @@ impl Connection {
     /// (RFC 9293 §3.6.1, RFC 2525 §2.17).
     fn take_text(&mut self, cx: &mut Context<'_>, arrival: &Arrival<'_>) -> Step {
         let state = self.state();
-        let orphan = self.orphan;
+        let unheard = self.orphan || (self.deaf && state != State::Established);
         let parts = self.parts();
         if !state.can_receive() {
             return Break(());
@@ -340,7 +341,7 @@ impl Connection {
             }
             return Continue(());
         }
-        if orphan && (seq + text.len() as u32).after(parts.recv.nxt) {
+        if unheard && (seq + text.len() as u32).after(parts.recv.nxt) {
             let reset = parts.reset(cx.now);
             self.end(State::Closed, Some(Error::ConnectionReset), cx);
             self.reset_due = Some(reset);
@@ -384,7 +385,10 @@ impl Connection {
         self.notices |= Readiness::READABLE;
         match state {
             State::Established => self.state.transition(State::CloseWait),
-            State::FinWait1 => self.state.transition(State::Closing),
+            State::FinWait1 => {
+                self.state.transition(State::Closing);
+                self.parts().send.fin_again = cx.config.repeat_fin;
+            }
             State::FinWait2 => self.enter_time_wait(cx),
             _ => {}
         }

@@ -206,6 +206,8 @@ pub struct Connection {
     pub notices: Readiness,
     /// Its user has closed it.
     pub orphan: bool,
+    /// Its user reads no more: data that comes once our FIN is sent resets it.
+    pub deaf: bool,
     /// A write found no room; the user waits to be told.
     pub write_blocked: bool,
     /// The user closed or shut down before the connection was synchronized.
@@ -306,6 +308,7 @@ impl SynReceived {
             mss,
             buffer: SendBuffer::default(),
             fin_queued: false,
+            fin_again: false,
             small_end: next,
             urgent: None,
             scoreboard: Scoreboard::default(),
@@ -329,10 +332,15 @@ impl SynReceived {
         let config = cx.config;
         let scaled = self.peer_scale.is_some();
         let largest = options.receive_buffer_bytes.unwrap_or(config.max_receive_window_bytes);
-        let size_max = if scaled { largest } else { largest.min(65_535) };
+        let whole = scaled || config.unannounced_window;
+        let size_max = if whole { largest } else { largest.min(65_535) };
         let scale = if scaled { config.shift() } else { 0 };
         let first = options.receive_buffer_bytes.unwrap_or(config.initial_receive_window_bytes);
-        let sizes = (first.min(size_max), size_max);
+        let segment = u32::from(self.mss.min(self.peer_mss)).max(1);
+        let rounded = |size: u32| {
+            if config.window_in_segments { size.next_multiple_of(segment) } else { size }
+        };
+        let sizes = (rounded(first.min(size_max)), rounded(size_max));
         RecvHalf {
             nxt: next,
             buffer: RecvBuffer::default(),
@@ -370,6 +378,7 @@ impl Connection {
             error: None,
             notices: Readiness::EMPTY,
             orphan: false,
+            deaf: false,
             write_blocked: false,
             close_early: false,
             reset_due: None,
@@ -386,13 +395,12 @@ impl Connection {
         tuple_hash: u64,
         options: SocketOptions,
         syn: SynSent,
-        config: &TcpConfig,
         now: Instant,
     ) -> Self {
         let mut connection = Connection::new(tuple, tuple_hash, options, Shape::SynSent(syn));
         connection.state.transition(State::SynSent);
         connection.syn_due = true;
-        connection.deadlines.set(Timer::Lifetime, now + config.syn_timeout);
+        connection.deadlines.set(Timer::Lifetime, now + options.open_timeout);
         connection
     }
 

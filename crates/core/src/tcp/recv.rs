@@ -68,9 +68,14 @@ impl RecvHalf {
         self.window.offered(self.nxt)
     }
 
-    /// RFC 9293 §3.10.7.4, first step: the acceptability test, for a segment of `len` numbers.
-    pub fn accepts(&self, seq: Seq, len: u32) -> bool {
-        let window = self.offered();
+    /// Bytes from RCV.NXT on that the buffer could take: what is offered, or more.
+    pub fn possible(&self) -> u32 {
+        self.offered().max(self.window.size().saturating_sub(self.buffer.len() as u32))
+    }
+
+    /// RFC 9293 §3.10.7.4, first step: the acceptability test, for a segment of `len` numbers and a
+    /// window of `window` bytes.
+    pub fn accepts(&self, seq: Seq, len: u32, window: u32) -> bool {
         match (len, window) {
             (0, 0) => seq == self.nxt,
             (0, _) => seq.within(self.nxt, window),
@@ -94,8 +99,11 @@ impl RecvHalf {
             return Text::Duplicate;
         }
         let known = self.nxt.distance(seq).max(0) as usize;
+        // RFC 2883 §4: the first duplicate piece of a segment is reported.
         if known > 0 {
             self.duplicate = Some(SackBlock { start: seq, end: self.nxt });
+        } else if let Some(block) = self.assembler.overlap(seq, end) {
+            self.duplicate = Some(block);
         }
         let (seq, data) = (seq + known as u32, &data[known..]);
         if seq != self.nxt && !self.assembler.accepts(seq, end) {

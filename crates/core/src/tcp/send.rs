@@ -58,6 +58,8 @@ pub struct SendHalf {
     pub buffer: SendBuffer,
     /// FIN follows the last byte of the buffer.
     pub fin_queued: bool,
+    /// The next ACK repeats our FIN, if that is all that is not acknowledged.
+    pub fin_again: bool,
     /// End of the last segment shorter than the MSS (Minshall's variant of Nagle's algorithm).
     pub small_end: Seq,
     /// One past the last urgent byte, while it is ahead of SND.UNA.
@@ -128,6 +130,11 @@ impl SendHalf {
     /// One past the last number queued, FIN included.
     pub fn queued_end(&self) -> Seq {
         self.data_end() + u32::from(self.fin_queued)
+    }
+
+    /// True if our FIN has been sent, and it alone is not acknowledged.
+    pub fn only_fin_in_flight(&self) -> bool {
+        self.fin_queued && self.buffer.is_empty() && self.nxt.after(self.una)
     }
 
     /// One past the last number the peer allows.
@@ -236,7 +243,7 @@ impl SendHalf {
         Acked { progress: true, freed, fin }
     }
 
-    /// Bytes below `ack` of which earlier ACKs have told already that they arrived, by SACK blocks or
+    /// Bytes below `ack` of which earlier ACKs have told that they arrived, by SACK blocks or
     /// as duplicates: they left the network then, and do not open the window now.
     fn known_delivered(&self, ack: Seq) -> u32 {
         if self.sack {
@@ -343,9 +350,16 @@ impl SendHalf {
         }
     }
 
+    /// True if nothing was sent for so long that the congestion window means nothing any more.
+    pub fn has_idled(&self, now: Instant, config: &TcpConfig) -> bool {
+        config.restart_after_idle
+            && self.flight() == 0
+            && now.since(self.last_sent) > self.rtt.rto(config)
+    }
+
     /// Before new data after a silence: RFC 5681 §4.1.
     pub fn on_restart(&mut self, now: Instant, config: &TcpConfig) {
-        if self.flight() == 0 && now.since(self.last_sent) > self.rtt.rto(config) {
+        if self.has_idled(now, config) {
             self.congestion.on_idle(config.initial_window_segments, self.mss.into());
         }
     }

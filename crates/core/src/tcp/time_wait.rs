@@ -78,6 +78,9 @@ impl TimeWait {
             counters.time_wait_refused += 1;
             return challenge(counters);
         }
+        if record.is_idle_ack(segment) {
+            return Verdict::Ignore;
+        }
         if record.is_repeated_fin(segment) {
             self.restart(hash, &record, now);
             counters.time_wait_restarted += 1;
@@ -118,6 +121,14 @@ impl Record {
             (None, Some(_)) => true,
             (Some(_), None) => false,
         }
+    }
+
+    /// An acceptable ACK that carries nothing: there is nothing to do (RFC 9293 §3.10.7.4).
+    fn is_idle_ack(&self, segment: &Segment<'_>) -> bool {
+        segment.flags.contains(Flags::ACK)
+            && segment.sequence_len() == 0
+            && segment.seq.within(self.rcv_nxt, u32::from(self.window).max(1))
+            && segment.ack.at_or_before(self.snd_nxt)
     }
 
     /// The peer's FIN again, and nothing that lies elsewhere.

@@ -254,3 +254,121 @@ fn switching_nagle_off_releases_what_waits_even_under_a_cork() {
     peer.write(40);
     assert!(peer.hear().is_empty(), "the cork is still in");
 }
+
+#[test]
+fn a_fin_not_acknowledged_is_repeated_with_every_ack_by_choice() {
+    for repeated in [false, true] {
+        let mut config = plain();
+        config.tcp.repeat_fin = repeated;
+        let mut peer = Peer::established(config);
+        let (id, now) = (peer.id(), peer.now);
+        peer.host.shutdown_write(now, id).unwrap();
+        assert_eq!(peer.hear_text(), ["F 1:1(0) ack 1"]);
+        let answer = peer.exchange(Say::new(super::peer::F | A, 1, 1));
+        assert_eq!(answer, [if repeated { "F 1:1(0) ack 2" } else { ". 2:2(0) ack 2" }]);
+        peer.say(Say::new(A, 2, 2));
+        assert_eq!((peer.hear().len(), peer.state()), (0, State::TimeWait));
+    }
+}
+
+#[test]
+fn what_was_not_announced_is_unacceptable_unless_the_buffer_counts() {
+    for lenient in [false, true] {
+        let mut config = plain();
+        config.tcp.unannounced_window = lenient;
+        config.tcp.initial_receive_window_bytes = 65_700;
+        config.tcp.max_receive_window_bytes = 65_700;
+        let reset_at = |peer: &mut Peer, seq| peer.exchange(Say::new(R, seq, 0)).len();
+        let mut peer = Peer::established(config);
+        let edge = peer.host.info(peer.id()).unwrap().receive_window_bytes;
+        assert_eq!(edge, 65_535, "the field has no more without scaling");
+        assert_eq!(reset_at(&mut peer, edge), 1, "the last number announced is challenged");
+        assert_eq!(reset_at(&mut peer, edge + 1), usize::from(lenient));
+        assert_eq!(reset_at(&mut peer, edge + 2 + 165), 0, "beyond the buffer it is nothing");
+    }
+}
+
+#[test]
+fn a_window_at_the_largest_value_of_its_field_stays_there() {
+    let mut config = plain();
+    config.tcp.initial_receive_window_bytes = 70_000;
+    config.tcp.max_receive_window_bytes = 70_000;
+    let mut peer = Peer::established(config);
+    let (id, now) = (peer.id(), peer.now);
+    let options = peer.host.options(id).unwrap();
+    let larger = SocketOptions { receive_buffer_bytes: Some(70_000), ..options };
+    peer.host.set_options(now, id, larger).unwrap();
+    peer.host.set_quick_ack(now, id, true).unwrap();
+    peer.say(Say::new(A, 1, 1).data(b"x"));
+    assert_eq!(peer.hear_one().window, 65_535);
+}
+
+#[test]
+fn a_hop_limit_of_ones_own_is_on_every_packet_from_the_syn_ack_on() {
+    let mut peer = Peer::listening(plain());
+    let listener = peer.listener.unwrap();
+    let own =
+        SocketOptions { hop_limit: Some(4), traffic_class: 0x48, ..peer.host.default_options() };
+    peer.host.set_listener_options(listener, own).unwrap();
+    peer.say(Say::new(S, 0, 0));
+    peer.hear();
+    assert_eq!(peer.marks, (4, 0x48));
+    peer.say(Say::new(A, 1, 1));
+    peer.accept();
+    peer.write(1);
+    peer.hear();
+    assert_eq!(peer.marks, (4, 0x48));
+    let (mut other, _) = Peer::opening(plain());
+    other.hear();
+    assert_eq!(other.marks, (64, 0));
+}
+
+#[test]
+fn who_reads_no_more_resets_what_comes_after_the_fin() {
+    let mut peer = Peer::established(plain());
+    let (id, now) = (peer.id(), peer.now);
+    peer.host.shutdown_read(id).unwrap();
+    assert!(peer.exchange(Say::new(A, 1, 1).data(b"kept")).is_empty(), "before our FIN");
+    assert_eq!(peer.read(10).unwrap(), b"kept");
+    peer.host.shutdown_write(now, id).unwrap();
+    peer.hear();
+    let answer = peer.exchange(Say::new(A, 5, 2).data(b"for nobody"));
+    assert_eq!((answer.as_slice(), peer.state()), (&["R 2:2(0) ack 5".into()][..], State::Closed));
+}
+
+#[test]
+fn an_active_open_gives_up_after_its_own_time() {
+    let mut peer = Peer::new(plain());
+    let options =
+        SocketOptions { open_timeout: Duration::from_secs(7), ..peer.host.default_options() };
+    let (local, remote) = ("10.0.0.2:80".parse().unwrap(), "10.0.0.1:4000".parse().unwrap());
+    let now = peer.now;
+    peer.id = Some(peer.host.connect_with(now, local, remote, options).unwrap());
+    let syns = peer.wait(Duration::from_secs(100));
+    let at: Vec<u64> = syns.iter().map(|syn| syn.at.since(now).as_secs()).collect();
+    assert_eq!((at, peer.state()), (std::vec![0, 1, 3], State::Closed));
+}
+
+#[test]
+fn a_window_in_whole_segments_is_rounded_up() {
+    let mut config = plain();
+    config.tcp.window_in_segments = true;
+    config.tcp.initial_receive_window_bytes = 9_500;
+    let peer = Peer::established(config);
+    assert_eq!(peer.host.receive_window_promised(), 10_000);
+}
+
+#[test]
+fn a_restart_after_idle_can_be_switched_off() {
+    for restart in [true, false] {
+        let mut config = plain();
+        config.tcp.restart_after_idle = restart;
+        let mut peer = Peer::established(config);
+        peer.write(10_000);
+        peer.hear();
+        peer.say(Say::new(A, 1, 10_001));
+        peer.wait(Duration::from_secs(10));
+        peer.write(30_000);
+        assert_eq!(peer.hear().len(), if restart { 10 } else { 20 });
+    }
+}

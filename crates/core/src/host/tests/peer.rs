@@ -97,6 +97,8 @@ pub(crate) struct Peer {
     pub(crate) host_isn: Seq,
     pub(crate) id: Option<ConnectionId>,
     pub(crate) listener: Option<ListenerId>,
+    /// Hop limit and traffic class of the last packet heard.
+    pub(crate) marks: (u8, u8),
     host_port: u16,
     port: u16,
     outbox: Outbox,
@@ -124,6 +126,7 @@ impl Peer {
             host_isn: Seq(0),
             id: None,
             listener: None,
+            marks: (0, 0),
             host_port: 80,
             port: 4000,
             outbox: Outbox::new(256),
@@ -224,6 +227,7 @@ impl Peer {
 
     fn understand(&mut self, bytes: &[u8]) -> Heard {
         let packet = ip::Packet::parse(bytes).unwrap();
+        self.marks = (packet.hop_limit, packet.traffic_class);
         let sound =
             crate::wire::tcp::verify_checksum(packet.payload, packet.source, packet.destination);
         assert!(sound, "a bad checksum left the host");

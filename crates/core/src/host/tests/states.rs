@@ -311,13 +311,32 @@ fn time_wait_ignores_resets_answers_and_restarts_on_fin_alone() {
     peer.say(Say::new(R, rcv, 0));
     assert!(peer.hear().is_empty());
     assert_eq!(peer.host.time_wait_len(), 1);
-    assert_eq!(peer.exchange(Say::new(A, rcv + 9, snd)), pure_ack(rcv, snd));
+    assert!(peer.exchange(Say::new(A, rcv, snd)).is_empty(), "acceptable, and carries nothing");
+    assert!(peer.exchange(Say::new(A, rcv + 9, snd)).is_empty());
+    assert_eq!(peer.exchange(Say::new(A, rcv - 1, snd)), pure_ack(rcv, snd));
+    assert_eq!(peer.exchange(Say::new(A, rcv, snd + 1)), pure_ack(rcv, snd));
     peer.wait(Duration::from_secs(59));
     assert_eq!(peer.exchange(Say::new(F | A, rcv - 1, snd)), pure_ack(rcv, snd));
     peer.wait(Duration::from_secs(59));
     assert_eq!(peer.host.time_wait_len(), 1);
     peer.wait(Duration::from_secs(2));
     assert_eq!(peer.host.time_wait_len(), 0);
+}
+
+#[test]
+fn time_wait_where_nobody_listens_answers_a_syn_with_an_ack_and_stays() {
+    let (mut peer, _) = Peer::opening(plain());
+    peer.say(Say::new(S | A, 0, 1));
+    peer.hear();
+    let (id, now) = (peer.id(), peer.now);
+    peer.host.shutdown_write(now, id).unwrap();
+    peer.hear();
+    peer.say(Say::new(F | A, 1, 2));
+    peer.hear();
+    assert_eq!(peer.state(), TimeWait);
+    assert_eq!(peer.exchange(Say::new(S, 2, 0)), pure_ack(2, 2));
+    assert_eq!(peer.exchange(Say::new(S, 90_000, 0)), pure_ack(2, 2));
+    assert_eq!(peer.host.time_wait_len(), 1);
 }
 
 #[test]
@@ -341,4 +360,18 @@ fn time_wait_is_taken_up_again_when_the_syn_was_an_old_one() {
     assert_eq!((peer.host.half_open(), peer.host.time_wait_len()), (0, 1));
     peer.host_isn = old_isn;
     assert_eq!(peer.exchange(Say::new(F | A, rcv - 1, snd)), pure_ack(rcv, snd));
+}
+
+#[test]
+fn half_open_what_is_unacceptable_is_answered_with_an_ack_and_a_repeated_syn_as_the_first() {
+    let mut peer = Peer::listening(plain());
+    peer.say(Say::new(S, 0, 0));
+    assert_eq!(peer.hear_text(), ["S 0:0(0) ack 1"]);
+    assert_eq!(peer.exchange(Say::new(S, 0, 0)), ["S 0:0(0) ack 1"]);
+    assert_eq!(peer.exchange(Say::new(R, 500, 0)), [". 1:1(0) ack 1"], "RFC 5961 §3.2");
+    assert!(peer.exchange(Say::new(R, 500_000, 0)).is_empty());
+    assert_eq!(peer.exchange(Say::new(A, 500_000, 1).data(b"far")), [". 1:1(0) ack 1"]);
+    peer.say(Say::new(A, 1, 1));
+    peer.accept();
+    assert_eq!(peer.state(), Established, "none of it did any harm");
 }

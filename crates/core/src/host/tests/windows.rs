@@ -211,8 +211,8 @@ fn acks_are_delayed_unless_every_second_segment() {
     assert_eq!(peer.hear_one().ack, 3001);
 }
 
-/// ACKs that cover a single segment of a steady one-way stream of `segments`, one every 2 to 12 ms: each
-/// was sent only because a tick came between a segment and the next.
+/// ACKs that cover a single segment of a steady one-way stream of `segments`, one every 2 to 12 ms:
+/// each was sent only because a tick came between a segment and the next.
 fn needless_acks(ack_delay: AckDelay, period_ms: u64, segments: u32) -> usize {
     let mut config = plain();
     config.tcp.ack_delay = ack_delay;

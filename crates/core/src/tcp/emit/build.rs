@@ -210,6 +210,10 @@ impl Connection {
         let mut header = self.header(Seq(0), Seq(0), Flags::ACK);
         let Shape::Synchronized(s) = &mut self.shape else { return true };
         header.seq = s.send.nxt;
+        if s.send.fin_again && s.send.only_fin_in_flight() {
+            header.seq = s.send.nxt - 1;
+            header.flags |= Flags::FIN;
+        }
         complete(&mut header, s, cx);
         let trigger = s.recv.triggers.front().filter(|_| duplicate && s.send.sack);
         if let Some(trigger) = trigger {
@@ -218,6 +222,7 @@ impl Connection {
         if !egress.send(&header, None) {
             return false;
         }
+        s.send.fin_again = false;
         if duplicate {
             s.recv.on_duplicate_sent();
         }

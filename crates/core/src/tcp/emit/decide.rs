@@ -63,7 +63,7 @@ impl Connection {
     /// Bytes that the congestion window has room for: whole segments, unless nothing is out.
     fn congestion_room(&self, cx: &Context<'_>, send: &SendHalf, segment: u32) -> u32 {
         let mut window = send.congestion.window();
-        if send.flight() == 0 && cx.now.since(send.last_sent) > send.rtt.rto(cx.config) {
+        if send.has_idled(cx.now, cx.config) {
             window = window.min(cx.config.initial_window_segments * u32::from(send.mss));
         }
         let pipe = send.pipe();

@@ -92,6 +92,13 @@ impl Assembler {
             .is_some_and(|range| range.0.at_or_before(start) && end.at_or_before(range.1))
     }
 
+    /// The first bytes of `start..end` that have arrived out of order, as one block.
+    pub fn overlap(&self, start: Seq, end: Seq) -> Option<SackBlock> {
+        let index = self.ranges.partition_point(|range| range.1.at_or_before(start));
+        let range = self.ranges.get(index).filter(|range| range.0.before(end))?;
+        Some(SackBlock { start: range.0.max(start), end: range.1.min(end) })
+    }
+
     /// SACK blocks: the range that holds `first`, then the range changed last and so on, none twice
     /// (RFC 2018 §4).
     pub fn sack_blocks(&self, first: Option<Seq>, blocks: &mut SackBlocks) {

@@ -127,10 +127,12 @@ impl RecvWindow {
     }
 
     /// Moves the edge if the step is worth it (a segment, or half the buffer; the first one always,
-    /// from what a SYN could say), and returns the value of the window field.
+    /// from what a SYN could say; and any while the field is at its largest, since that is no silly
+    /// window), and returns the value of the window field.
     pub fn announce(&mut self, rcv_nxt: Seq, unread: u32, mss: u16) -> u16 {
         let possible = self.possible(rcv_nxt, unread);
-        if possible.since(self.edge) >= u32::from(mss).min(self.size / 2) || self.cut {
+        let full = possible.since(rcv_nxt) >= 65_535 << self.scale;
+        if possible.since(self.edge) >= u32::from(mss).min(self.size / 2) || self.cut || full {
             self.edge = possible;
         }
         self.cut = false;

@@ -175,7 +175,7 @@ fn repeated_fins_do_not_make_the_table_grow() {
 #[test]
 fn answers_die_out() {
     let mut fixture = Fixture::new(None, 10);
-    let ack = segment(Flags::ACK, 5000, 1000, None);
+    let ack = segment(Flags::ACK, 4000, 1000, None);
     let answers = (0..100).filter(|_| fixture.hear(&ack) == Verdict::Acknowledge).count();
     assert_eq!(answers, 4);
 }

@@ -2,10 +2,12 @@
 
 use crate::event::{Event, Readiness};
 use crate::host::Host;
-use crate::host::tests::peer::{A, Peer, R, Say, plain};
-use crate::tcp::State;
+use crate::host::tests::pair::config;
+use crate::host::tests::peer::{A, Heard, Peer, R, Say, plain};
 use crate::tcp::recv::ack::AckDelay;
+use crate::tcp::{Seq, State};
 use crate::time::Duration;
+use std::vec::Vec;
 
 /// A connection whose receive window is full.
 fn with_closed_window() -> Peer {
@@ -125,4 +127,24 @@ fn an_ack_is_delayed_for_less_than_half_a_second_whatever_is_configured() {
         assert!(heard[0].at.since(said) <= Duration::from_millis(500), "{delay:?}");
     }
     assert!(Host::new(with(AckDelay::Buckets, 49)).is_err(), "less than the least delay");
+}
+
+#[test]
+fn a_segment_that_overlaps_what_is_held_reports_the_first_duplicate_piece() {
+    let mut peer = Peer::established_with(config("10.0.0.2"), |syn| syn.mss(1000).sack_permitted());
+    let blocks = |heard: &Heard, isn: Seq| -> Vec<(u32, u32)> {
+        let blocks = heard.options.sack.iter();
+        blocks.map(|block| (block.start.since(isn), block.end.since(isn))).collect()
+    };
+    let isn = peer.isn;
+    for (start, end) in [(1001, 3001), (4001, 5001), (7001, 8001)] {
+        peer.say(Say::new(A, start, 1).data(&std::vec![7; (end - start) as usize]));
+        peer.hear();
+    }
+    peer.say(Say::new(A, 1, 1).data(&[7; 6000]));
+    assert_eq!(blocks(&peer.hear_one(), isn), [(1001, 3001), (7001, 8001)]);
+    peer.say(Say::new(A, 6001, 1).data(&[7; 2000]));
+    assert_eq!(blocks(&peer.hear_one(), isn), [(7001, 8001)]);
+    peer.say(Say::new(A, 1, 1).data(&[7; 1000]));
+    assert_eq!(blocks(&peer.hear_one(), isn), [(1, 1001)]);
 }
