@@ -1,6 +1,6 @@
 //! What `flags` make of the engine's configuration.
 //!
-//! Flags are separated by commas: a profile (`linux` or `freebsd`), then changes to it, each
+//! Flags are separated by commas: a profile (`linux`, `freebsd` or `rfc`), then changes to it, each
 //! `name=value` (or a bare name, which stands for `name=on`). Later ones win. A profile is nothing
 //! but a set of values: the engine never learns its name.
 
@@ -64,6 +64,7 @@ impl Profile {
             match flag {
                 "linux" => profile = Profile::linux(),
                 "freebsd" => profile = Profile::freebsd(),
+                "rfc" => profile = Profile::rfc(),
                 _ => {
                     let (name, value) = flag.split_once('=').unwrap_or((flag, "on"));
                     profile
@@ -142,6 +143,14 @@ impl Profile {
             rounds_buffers: true,
             doubles_buffers: false,
         };
+        profile
+    }
+
+    /// As the RFCs have it: every knob of TCP at the engine's default.
+    pub fn rfc() -> Profile {
+        let mut profile = Profile::plain();
+        profile.calls.reset_after_fin_breaks_pipe = false;
+        profile.calls.doubles_buffers = false;
         profile
     }
 

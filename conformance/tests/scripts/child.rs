@@ -20,15 +20,15 @@ pub(crate) const SCRIPT: &str = "LIGHTWAIT_SCRIPT";
 const TRUSTED: &str = "LIGHTWAIT_SCRIPT_TRUSTED";
 const DEFINES: &str = "LIGHTWAIT_SCRIPT_DEFINES";
 const FLAGS: &str = "LIGHTWAIT_SCRIPT_FLAGS";
-const IP_VERSION: &str = "LIGHTWAIT_SCRIPT_IP";
+pub(crate) const IP_VERSION: &str = "LIGHTWAIT_SCRIPT_IP";
 /// Where the stack answers what state its sockets are in.
 pub(crate) const STATE: &str = "LIGHTWAIT_STATE";
 
 /// How long a script may take, of the machine's time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Play the script at `path` in a new process; its last words are the failure.
-pub(crate) fn run(path: &Path, is_own: bool) -> Result<(), Failed> {
+/// Play the script at `path` in a new process, over `ip` if given; its last words are the failure.
+pub(crate) fn run(path: &Path, is_own: bool, ip: Option<&str>) -> Result<(), Failed> {
     let scratch = tempfile::tempdir()?;
     let mut words = tempfile::tempfile()?;
     let mut command = Command::new(std::env::current_exe()?);
@@ -38,6 +38,9 @@ pub(crate) fn run(path: &Path, is_own: bool) -> Result<(), Failed> {
         .stdin(Stdio::null())
         .stdout(words.try_clone()?)
         .stderr(words.try_clone()?);
+    if let Some(ip) = ip {
+        command.env(IP_VERSION, ip);
+    }
     if is_own {
         command.env(TRUSTED, "1");
     } else {

@@ -10,6 +10,7 @@
 //! - `LIGHTWAIT_SCRIPT_FLAGS=linux,…` are the flags of the stack, in place of the script's own
 //!   `--so_flags`.
 //! - `LIGHTWAIT_SCRIPT_IP=ipv4|ipv4-mapped-ipv6|ipv6` is the IP version, in place of the script's.
+//!   Without it, a script of ours that has no `--ip_version` is played over IPv4 and over IPv6.
 //! - `LIGHTWAIT_SCRIPT_DEFINES=NAME,…` are the names that `#ifdef` finds, in place of `STANDARD`.
 
 #![allow(unreachable_pub, reason = "a program, whose modules are all its own")]
@@ -55,14 +56,8 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     paths.sort();
-    let mut trials: Vec<Trial> = paths
-        .into_iter()
-        .map(|path| {
-            let name = path.strip_prefix(&root).unwrap_or(&path).with_extension("");
-            let name = if name.as_os_str().is_empty() { path.clone() } else { name };
-            Trial::test(name.display().to_string(), move || child::run(&path, is_own))
-        })
-        .collect();
+    let mut trials: Vec<Trial> =
+        paths.into_iter().flat_map(|path| script_trials(&root, path, is_own)).collect();
     if is_own {
         match selftest::trials() {
             Ok(more) => trials.extend(more),
@@ -73,6 +68,25 @@ fn main() -> ExitCode {
         }
     }
     libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// The script at `path`; one of ours that does not choose an IP version is played over both.
+fn script_trials(root: &Path, path: PathBuf, is_own: bool) -> Vec<Trial> {
+    let name = path.strip_prefix(root).unwrap_or(&path).with_extension("");
+    let name = if name.as_os_str().is_empty() { path.clone() } else { name };
+    let name = name.display().to_string();
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    let is_both = is_own
+        && !text.lines().any(|line| line.starts_with("--ip_version"))
+        && std::env::var_os(child::IP_VERSION).is_none();
+    let mut trials = Vec::new();
+    if is_both {
+        let path = path.clone();
+        let over_v6 = move || child::run(&path, is_own, Some("ipv6"));
+        trials.push(Trial::test(format!("{name}@ipv6"), over_v6));
+    }
+    trials.push(Trial::test(name, move || child::run(&path, is_own, None)));
+    trials
 }
 
 /// Every script at or below `path`.

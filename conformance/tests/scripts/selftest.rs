@@ -39,7 +39,7 @@ pub(crate) fn trials() -> std::io::Result<Vec<Trial>> {
 fn judge(path: &PathBuf) -> Result<(), Failed> {
     let text = std::fs::read_to_string(path)?;
     let first = text.lines().next().unwrap_or_default();
-    let result = child::run(path, true);
+    let result = child::run(path, true, None);
     let Some(wanted) = first.strip_prefix("// fails: ") else { return result };
     match result {
         Ok(()) => Err("it passes".into()),
