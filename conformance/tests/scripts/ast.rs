@@ -108,6 +108,8 @@ pub(crate) struct TcpSpec {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OptionsSpec {
     pub(crate) bytes: Vec<u8>,
+    /// Some were written as bytes, so that they need not be options at all.
+    pub(crate) is_raw: bool,
     /// `wscale *`
     pub(crate) any_wscale: bool,
 }

@@ -241,6 +241,12 @@ impl Parser {
                 bytes.extend(value.to_be_bytes());
                 bytes.extend(echo.to_be_bytes());
             }
+            // Ours alone: what no option may look like.
+            "raw" => {
+                options.is_raw = true;
+                let more = self.hex_blob()?;
+                options.bytes.extend(more);
+            }
             "md5" => {
                 let digest = self.hex_blob()?;
                 push_option(bytes, 19, &digest);

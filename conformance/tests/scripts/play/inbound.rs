@@ -75,7 +75,10 @@ impl Player {
         match &mut live.body {
             Body::Tcp(segment) => {
                 map_ports(&mut segment.ports, inbound.source.port(), inbound.destination.port());
-                map_segment(socket, segment, scaled)?;
+                map_segment(socket, segment);
+                if !has_raw_options(spec) {
+                    map_options(socket, segment, scaled)?;
+                }
                 socket.last_injected = Some(segment.clone());
             }
             Body::Udp { ports, .. } => {
@@ -158,15 +161,25 @@ fn map_ports(ports: &mut (u16, u16), source: u16, destination: u16) {
     }
 }
 
-/// Sequence numbers and echoed timestamps, from the script's to live ones.
-fn map_segment(socket: &Socket, segment: &mut Segment, scaled: bool) -> Result<(), String> {
+/// Options that were written as bytes stay as they are.
+fn has_raw_options(spec: &PacketSpec) -> bool {
+    let BodySpec::Tcp(tcp) = &spec.body else { return false };
+    tcp.options.as_ref().is_some_and(|options| options.is_raw)
+}
+
+/// Sequence numbers, from the script's to live ones.
+fn map_segment(socket: &Socket, segment: &mut Segment) {
     let is_syn = segment.has(flag::SYN);
     segment.seq = segment.seq.wrapping_add(socket.remote_offset(is_syn));
-    let ack_offset = socket.local_offset(is_syn);
     if segment.has(flag::ACK) {
-        segment.ack = segment.ack.wrapping_add(ack_offset);
+        segment.ack = segment.ack.wrapping_add(socket.local_offset(is_syn));
     }
-    packet::shift_sack(&mut segment.options, ack_offset)?;
+}
+
+/// SACK blocks and echoed timestamps, from the script's to live ones.
+fn map_options(socket: &Socket, segment: &mut Segment, scaled: bool) -> Result<(), String> {
+    let offset = socket.local_offset(segment.has(flag::SYN));
+    packet::shift_sack(&mut segment.options, offset)?;
     let Some(value_at) = packet::timestamp_place(&segment.options) else { return Ok(()) };
     if !segment.has(flag::ACK) {
         return Ok(());
