@@ -177,15 +177,7 @@ impl Host {
 
     /// RFC 9293 §3.10.7.4 in SYN-RECEIVED: what is unacceptable is answered with an ACK.
     pub(super) fn acknowledge_half_open(&mut self, now: Instant, tuple: &Tuple, syn: &SynReceived) {
-        let value = crate::tcp::connection::stamp_at(now, syn.stamp_offset);
-        let header = Header {
-            window: syn.offer,
-            options: Options {
-                timestamps: syn.stamp.map(|echo| Timestamps { value, echo }),
-                ..Options::default()
-            },
-            ..bare_header(tuple, syn.iss + 1, syn.irs + 1, Flags::ACK)
-        };
+        let header = syn.answer(bare_header(tuple, Seq(0), Seq(0), Flags::ACK), now);
         self.reply(Reply::segment(tuple, header));
     }
 

@@ -12,7 +12,10 @@
 //! its protocol state is a record in [`time_wait`](crate::tcp::time_wait); what remains here is
 //! only what its user has not read yet.
 
-use alloc::collections::VecDeque;
+mod handshake;
+
+pub use handshake::{SynReceived, SynSent};
+
 use core::net::{IpAddr, SocketAddr};
 
 use crate::config::TcpConfig;
@@ -20,19 +23,11 @@ use crate::counters::Counters;
 use crate::error::Error;
 use crate::event::Readiness;
 use crate::tcp::challenge::Challenges;
-use crate::tcp::congestion::Congestion;
 use crate::tcp::pool::PagePool;
 use crate::tcp::recv::RecvHalf;
-use crate::tcp::recv::ack::AckState;
-use crate::tcp::recv::assembler::Assembler;
 use crate::tcp::recv::buffer::RecvBuffer;
-use crate::tcp::recv::window::{RecvWindow, WindowBudget};
+use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::send::SendHalf;
-use crate::tcp::send::buffer::SendBuffer;
-use crate::tcp::send::recovery::Recovery;
-use crate::tcp::send::rtt::Rtt;
-use crate::tcp::send::scoreboard::Scoreboard;
-use crate::tcp::send::sent::SentQueue;
 use crate::tcp::state::StateCell;
 use crate::tcp::timers::{Deadlines, Timer};
 use crate::tcp::{ConnectionInfo, Seq, SocketOptions, State};
@@ -107,49 +102,6 @@ impl Stamps {
     }
 }
 
-/// Our SYN is out (RFC 9293 §3.10.7.3).
-#[derive(Clone, Copy, Debug)]
-pub struct SynSent {
-    /// ISS.
-    pub iss: Seq,
-    /// Added to our timestamps.
-    pub stamp_offset: u32,
-    /// When the first SYN left.
-    pub sent_at: Instant,
-    /// SYNs sent so far, those that answered a challenge apart.
-    pub attempts: u8,
-    /// The MSS that we announce.
-    pub mss: u16,
-    /// The window that we announce, never scaled.
-    pub offer: u16,
-}
-
-/// A SYN has come and our SYN, ACK is out: what is known of the peer. A SYN-cache entry holds
-/// one, and so does a simultaneous open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SynReceived {
-    /// ISS.
-    pub iss: Seq,
-    /// IRS.
-    pub irs: Seq,
-    /// The largest payload we may send, as the peer announced it.
-    pub peer_mss: u16,
-    /// The MSS that we announce.
-    pub mss: u16,
-    /// The window that we announce, never scaled.
-    pub offer: u16,
-    /// The peer's shift count, if both ends scale.
-    pub peer_scale: Option<u8>,
-    /// Both ends use SACK.
-    pub sack: bool,
-    /// TS.Recent, if both ends use timestamps.
-    pub stamp: Option<u32>,
-    /// Added to our timestamps.
-    pub stamp_offset: u32,
-    /// SYN, ACKs sent so far, those that answered a challenge apart.
-    pub attempts: u8,
-}
-
 /// ESTABLISHED to LAST-ACK.
 #[derive(Debug)]
 pub struct Synchronized {
@@ -216,6 +168,8 @@ pub struct Connection {
     pub reset_due: Option<Reset>,
     /// A SYN, or SYN, ACK, to send.
     pub syn_due: bool,
+    /// In SYN-RECEIVED: an ACK to send, in answer to what was unacceptable.
+    pub answer_due: bool,
     /// What ICMP, or silence, says of the way to the peer since it was heard last: the reason given
     /// if the connection fails.
     pub soft_error: Option<Error>,
@@ -251,111 +205,6 @@ pub struct Residue {
     pub ack_due: bool,
 }
 
-impl SynReceived {
-    /// The synchronized connection that the peer's ACK makes of it. `window` is the peer's window
-    /// in bytes, and `segment_seq`, `segment_ack` are those of the segment that told it.
-    pub fn synchronize(
-        &self,
-        cx: &mut Context<'_>,
-        options: &SocketOptions,
-        window: u32,
-        segment_seq: Seq,
-        segment_ack: Seq,
-    ) -> Synchronized {
-        let stamps = self.stamp.map(|recent| Stamps {
-            offset: self.stamp_offset,
-            recent,
-            recent_at: cx.now,
-        });
-        Synchronized {
-            send: self.send_half(cx, options, window, (segment_seq, segment_ack)),
-            recv: self.recv_half(cx, options),
-            stamps,
-            keepalive_probes: 0,
-            last_heard: cx.now,
-            probe_due: false,
-            keepalive_due: false,
-            push_due: false,
-        }
-    }
-
-    fn send_half(
-        &self,
-        cx: &Context<'_>,
-        options: &SocketOptions,
-        window: u32,
-        (wl1, wl2): (Seq, Seq),
-    ) -> SendHalf {
-        let chosen = if options.mss_max > 0 { options.mss_max } else { u16::MAX };
-        let mss = self.peer_mss.min(chosen);
-        let next = self.iss + 1;
-        let mut congestion = Congestion::new(cx.config, mss.into());
-        let mut rtt = Rtt::new(cx.config);
-        if self.attempts > 1 {
-            congestion.on_handshake_loss(mss.into());
-            rtt.on_syn_retransmitted();
-        }
-        SendHalf {
-            una: next,
-            nxt: next,
-            max: next,
-            window,
-            max_window: window,
-            wl1,
-            wl2,
-            scale: self.peer_scale.unwrap_or(0),
-            sack: self.sack,
-            mss,
-            buffer: SendBuffer::default(),
-            fin_queued: false,
-            fin_again: false,
-            small_end: next,
-            urgent: None,
-            scoreboard: Scoreboard::default(),
-            recovery: Recovery::new(next),
-            rtt,
-            sent: SentQueue::default(),
-            congestion,
-            usage: (0, next),
-            dup_acks: 0,
-            flight_before: 0,
-            probes: 0,
-            last_progress: cx.now,
-            last_sent: cx.now,
-            retransmits: 0,
-            timeouts: 0,
-        }
-    }
-
-    fn recv_half(&self, cx: &mut Context<'_>, options: &SocketOptions) -> RecvHalf {
-        let next = self.irs + 1;
-        let config = cx.config;
-        let scaled = self.peer_scale.is_some();
-        let largest = options.receive_buffer_bytes.unwrap_or(config.max_receive_window_bytes);
-        let whole = scaled || config.unannounced_window;
-        let size_max = if whole { largest } else { largest.min(65_535) };
-        let scale = if scaled { config.shift() } else { 0 };
-        let first = options.receive_buffer_bytes.unwrap_or(config.initial_receive_window_bytes);
-        let segment = u32::from(self.mss.min(self.peer_mss)).max(1);
-        let rounded = |size: u32| {
-            if config.window_in_segments { size.next_multiple_of(segment) } else { size }
-        };
-        let sizes = (rounded(first.min(size_max)), rounded(size_max));
-        RecvHalf {
-            nxt: next,
-            buffer: RecvBuffer::default(),
-            assembler: Assembler::default(),
-            window: RecvWindow::new(next, self.offer, sizes, scale, cx.now, cx.budget),
-            ack: AckState::new(config.quick_acks, next, self.stamp_offset),
-            mss: self.mss,
-            fin: None,
-            urgent: None,
-            duplicate: None,
-            triggers: VecDeque::new(),
-        }
-    }
-}
-
 impl Synchronized {
     /// The RST that ends it (RFC 9293 §3.10.5).
     pub fn reset(&self, now: Instant) -> Reset {
@@ -383,6 +232,7 @@ impl Connection {
             close_early: false,
             reset_due: None,
             syn_due: false,
+            answer_due: false,
             soft_error: None,
             unreachable_since: None,
             time_wait: None,

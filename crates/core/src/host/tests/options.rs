@@ -197,6 +197,29 @@ fn a_reset_inside_the_window_is_challenged_unless_the_old_rule_is_chosen() {
 }
 
 #[test]
+fn a_half_open_connection_is_reset_from_inside_the_window_by_the_old_rule_only() {
+    for insecure in [false, true] {
+        let mut config = plain();
+        config.tcp.insecure_rst = insecure;
+        let mut peer = Peer::listening(config.clone());
+        peer.say(Say::new(S, 0, 0));
+        peer.hear();
+        assert_eq!(peer.exchange(Say::new(R, 500, 0)).len(), usize::from(!insecure));
+        assert_eq!(peer.host.half_open(), usize::from(!insecure));
+        // And after a simultaneous open.
+        let (mut peer, _) = Peer::opening(config);
+        peer.say(Say::new(S, 0, 0));
+        assert_eq!(peer.hear_text(), ["S 0:0(0) ack 1"]);
+        let answer = peer.exchange(Say::new(R, 500, 0));
+        if insecure {
+            assert_eq!((answer.len(), peer.state()), (0, State::Closed));
+        } else {
+            assert_eq!(answer, [". 1:1(0) ack 1"]);
+        }
+    }
+}
+
+#[test]
 fn a_syn_inside_the_window_is_challenged_unless_the_old_rule_is_chosen() {
     for insecure in [false, true] {
         let mut config = plain();

@@ -24,24 +24,24 @@ impl Connection {
             if repeats_syn && completes {
                 self.complete_simultaneous(cx, &syn, s, true);
             } else if !s.flags.contains(Flags::RST) {
-                self.syn_due |= cx.challenges.take(self.tuple_hash, cx.now);
+                self.answer_due |= cx.challenges.take(self.tuple_hash, cx.now);
             }
             return;
         }
         // Second: RST, by RFC 5961 §3.2 only at RCV.NXT.
         if s.flags.contains(Flags::RST) {
-            if s.seq == rcv_nxt {
+            if s.seq == rcv_nxt || cx.config.insecure_rst {
                 cx.counters.resets_received += 1;
                 cx.counters.failed_opens += 1;
                 self.end(State::Closed, Some(Error::ConnectionRefused), cx);
             } else {
-                self.syn_due |= cx.challenges.take(self.tuple_hash, cx.now);
+                self.answer_due |= cx.challenges.take(self.tuple_hash, cx.now);
             }
             return;
         }
         // Fourth: SYN. Fifth: ACK.
         if s.flags.contains(Flags::SYN) {
-            self.syn_due |= cx.challenges.take(self.tuple_hash, cx.now);
+            self.answer_due |= cx.challenges.take(self.tuple_hash, cx.now);
             return;
         }
         if !s.flags.contains(Flags::ACK) {

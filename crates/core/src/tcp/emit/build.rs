@@ -208,6 +208,11 @@ impl Connection {
         duplicate: bool,
     ) -> bool {
         let mut header = self.header(Seq(0), Seq(0), Flags::ACK);
+        if let Shape::SynReceived(syn) = &self.shape {
+            let sent = egress.send(&syn.answer(header, cx.now), None);
+            self.answer_due &= !sent;
+            return sent;
+        }
         let Shape::Synchronized(s) = &mut self.shape else { return true };
         header.seq = s.send.nxt;
         if s.send.fin_again && s.send.only_fin_in_flight() {

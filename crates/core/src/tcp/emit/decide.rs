@@ -14,6 +14,7 @@ impl Connection {
         }
         match &self.shape {
             Shape::SynSent(_) | Shape::SynReceived(_) if self.syn_due => Emission::Syn,
+            Shape::SynReceived(_) if self.answer_due => Emission::Ack,
             Shape::SynSent(_) | Shape::SynReceived(_) | Shape::Ended(_) => Emission::Nothing,
             Shape::Synchronized(s) => self.decide_synchronized(cx, s, path),
         }

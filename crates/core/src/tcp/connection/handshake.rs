@@ -1,0 +1,186 @@
+//! The handshake's shapes (RFC 9293 §3.10.7.3, §3.10.7.4): what is known of a peer whose SYN has
+//! come, and the connection that its ACK makes of it.
+
+use alloc::collections::VecDeque;
+
+use super::{Context, Stamps, Synchronized, stamp_at};
+use crate::tcp::congestion::Congestion;
+use crate::tcp::recv::RecvHalf;
+use crate::tcp::recv::ack::AckState;
+use crate::tcp::recv::assembler::Assembler;
+use crate::tcp::recv::buffer::RecvBuffer;
+use crate::tcp::recv::window::RecvWindow;
+use crate::tcp::send::SendHalf;
+use crate::tcp::send::buffer::SendBuffer;
+use crate::tcp::send::recovery::Recovery;
+use crate::tcp::send::rtt::Rtt;
+use crate::tcp::send::scoreboard::Scoreboard;
+use crate::tcp::send::sent::SentQueue;
+use crate::tcp::{Seq, SocketOptions};
+use crate::time::Instant;
+use crate::wire::options::{Options, Timestamps};
+use crate::wire::tcp::Header;
+
+/// Our SYN is out (RFC 9293 §3.10.7.3).
+#[derive(Clone, Copy, Debug)]
+pub struct SynSent {
+    /// ISS.
+    pub iss: Seq,
+    /// Added to our timestamps.
+    pub stamp_offset: u32,
+    /// When the first SYN left.
+    pub sent_at: Instant,
+    /// SYNs sent so far, those that answered a challenge apart.
+    pub attempts: u8,
+    /// The MSS that we announce.
+    pub mss: u16,
+    /// The window that we announce, never scaled.
+    pub offer: u16,
+}
+
+/// A SYN has come and our SYN, ACK is out: what is known of the peer. A SYN-cache entry holds
+/// one, and so does a simultaneous open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SynReceived {
+    /// ISS.
+    pub iss: Seq,
+    /// IRS.
+    pub irs: Seq,
+    /// The largest payload we may send, as the peer announced it.
+    pub peer_mss: u16,
+    /// The MSS that we announce.
+    pub mss: u16,
+    /// The window that we announce, never scaled.
+    pub offer: u16,
+    /// The peer's shift count, if both ends scale.
+    pub peer_scale: Option<u8>,
+    /// Both ends use SACK.
+    pub sack: bool,
+    /// TS.Recent, if both ends use timestamps.
+    pub stamp: Option<u32>,
+    /// Added to our timestamps.
+    pub stamp_offset: u32,
+    /// SYN, ACKs sent so far, those that answered a challenge apart.
+    pub attempts: u8,
+}
+
+impl SynReceived {
+    /// The ACK that answers what is unacceptable, from a `header` with the ports and ACK (RFC 9293
+    /// §3.10.7.4).
+    pub fn answer(&self, header: Header, now: Instant) -> Header {
+        let value = stamp_at(now, self.stamp_offset);
+        Header {
+            seq: self.iss + 1,
+            ack: self.irs + 1,
+            window: self.offer,
+            options: Options {
+                timestamps: self.stamp.map(|echo| Timestamps { value, echo }),
+                ..Options::default()
+            },
+            ..header
+        }
+    }
+
+    /// The synchronized connection that the peer's ACK makes of it. `window` is the peer's window
+    /// in bytes, and `segment_seq`, `segment_ack` are those of the segment that told it.
+    pub fn synchronize(
+        &self,
+        cx: &mut Context<'_>,
+        options: &SocketOptions,
+        window: u32,
+        segment_seq: Seq,
+        segment_ack: Seq,
+    ) -> Synchronized {
+        let stamps = self.stamp.map(|recent| Stamps {
+            offset: self.stamp_offset,
+            recent,
+            recent_at: cx.now,
+        });
+        Synchronized {
+            send: self.send_half(cx, options, window, (segment_seq, segment_ack)),
+            recv: self.recv_half(cx, options),
+            stamps,
+            keepalive_probes: 0,
+            last_heard: cx.now,
+            probe_due: false,
+            keepalive_due: false,
+            push_due: false,
+        }
+    }
+
+    fn send_half(
+        &self,
+        cx: &Context<'_>,
+        options: &SocketOptions,
+        window: u32,
+        (wl1, wl2): (Seq, Seq),
+    ) -> SendHalf {
+        let chosen = if options.mss_max > 0 { options.mss_max } else { u16::MAX };
+        let mss = self.peer_mss.min(chosen);
+        let next = self.iss + 1;
+        let mut congestion = Congestion::new(cx.config, mss.into());
+        let mut rtt = Rtt::new(cx.config);
+        if self.attempts > 1 {
+            congestion.on_handshake_loss(mss.into());
+            rtt.on_syn_retransmitted();
+        }
+        SendHalf {
+            una: next,
+            nxt: next,
+            max: next,
+            window,
+            max_window: window,
+            wl1,
+            wl2,
+            scale: self.peer_scale.unwrap_or(0),
+            sack: self.sack,
+            mss,
+            buffer: SendBuffer::default(),
+            fin_queued: false,
+            fin_again: false,
+            small_end: next,
+            urgent: None,
+            scoreboard: Scoreboard::default(),
+            recovery: Recovery::new(next),
+            rtt,
+            sent: SentQueue::default(),
+            congestion,
+            usage: (0, next),
+            dup_acks: 0,
+            flight_before: 0,
+            probes: 0,
+            last_progress: cx.now,
+            last_sent: cx.now,
+            retransmits: 0,
+            timeouts: 0,
+        }
+    }
+
+    fn recv_half(&self, cx: &mut Context<'_>, options: &SocketOptions) -> RecvHalf {
+        let next = self.irs + 1;
+        let config = cx.config;
+        let scaled = self.peer_scale.is_some();
+        let largest = options.receive_buffer_bytes.unwrap_or(config.max_receive_window_bytes);
+        let whole = scaled || config.unannounced_window;
+        let size_max = if whole { largest } else { largest.min(65_535) };
+        let scale = if scaled { config.shift() } else { 0 };
+        let first = options.receive_buffer_bytes.unwrap_or(config.initial_receive_window_bytes);
+        let segment = u32::from(self.mss.min(self.peer_mss)).max(1);
+        let rounded = |size: u32| {
+            if config.window_in_segments { size.next_multiple_of(segment) } else { size }
+        };
+        let sizes = (rounded(first.min(size_max)), rounded(size_max));
+        RecvHalf {
+            nxt: next,
+            buffer: RecvBuffer::default(),
+            assembler: Assembler::default(),
+            window: RecvWindow::new(next, self.offer, sizes, scale, cx.now, cx.budget),
+            ack: AckState::new(config.quick_acks, next, self.stamp_offset),
+            mss: self.mss,
+            fin: None,
+            urgent: None,
+            duplicate: None,
+            triggers: VecDeque::new(),
+        }
+    }
+}
