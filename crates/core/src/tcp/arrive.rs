@@ -52,7 +52,10 @@ impl Connection {
     pub fn on_segment(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>, piece: u16) {
         cx.counters.segments_in += 1;
         match &self.shape {
-            Shape::SynSent(syn) => self.on_syn_sent(cx, *syn, segment),
+            Shape::SynSent(syn) => {
+                self.on_syn_sent(cx, *syn, segment);
+                let _done = self.take_rest_of_syn(cx, segment, piece);
+            }
             Shape::SynReceived(syn) => self.on_syn_received(cx, *syn, segment, piece),
             Shape::Synchronized(_) => {
                 // Break and Continue mean the same here: the segment is done with.
@@ -74,6 +77,29 @@ impl Connection {
         self.check_syn(cx, segment)?;
         self.note_heard(cx);
         self.check_ack(cx, segment)?;
+        self.check_urgent(&arrival);
+        self.take_text(cx, &arrival)?;
+        self.take_fin(cx)
+    }
+
+    /// RFC 9293 §3.10.7.3, fourth: what came with SYN, ACK continues at the sixth step, as if it had
+    /// come behind it.
+    fn take_rest_of_syn(
+        &mut self,
+        cx: &mut Context<'_>,
+        segment: &Segment<'_>,
+        piece: u16,
+    ) -> Step {
+        let Shape::Synchronized(_) = &self.shape else { return Break(()) };
+        let flags = segment.flags.without(Flags::SYN);
+        let urgent = segment.urgent.saturating_sub(1);
+        let rest = Segment { seq: segment.seq + 1, flags, urgent, ..*segment };
+        if rest.sequence_len() == 0 && !flags.contains(Flags::URG) {
+            return Break(());
+        }
+        let (segment, seq, text) = (&rest, rest.seq, rest.payload);
+        let mut arrival = Arrival { segment, piece, seq, text, fin: false };
+        self.check_sequence(cx, &mut arrival)?;
         self.check_urgent(&arrival);
         self.take_text(cx, &arrival)?;
         self.take_fin(cx)

@@ -7,7 +7,9 @@
 //! | RST | ignored (RFC 1337 fix F1), but for one |
 //! | SYN | RFC 6191's table, below; the record stays, marked, until the new handshake completes |
 //! | FIN at RCV.NXT - 1 | the peer missed our last ACK: acknowledged, and 2·MSL start over |
-//! | anything else | a challenge ACK, within the one limit of [`Challenges`] |
+//! | with an old timestamp | a challenge ACK, within the one limit of [`Challenges`] (RFC 7323 §5.3) |
+//! | anything else in the window | ignored, unless it acknowledges what was never sent |
+//! | anything else | a challenge ACK |
 //!
 //! The one: an RST with ACK, exactly at RCV.NXT and SND.NXT, ends the record. It comes from a peer
 //! that has taken TIME-WAIT over (Faber, Touch & Yue 1999, §4.2).
@@ -78,13 +80,16 @@ impl TimeWait {
             counters.time_wait_refused += 1;
             return challenge(counters);
         }
-        if record.is_idle_ack(segment) {
+        if record.is_stale(segment) {
+            counters.paws_rejected += 1;
+            return challenge(counters);
+        }
+        if record.is_ignored(segment) {
             return Verdict::Ignore;
         }
         if record.is_repeated_fin(segment) {
             self.restart(hash, &record, now);
             counters.time_wait_restarted += 1;
-            return challenge(counters);
         }
         challenge(counters)
     }
@@ -123,12 +128,17 @@ impl Record {
         }
     }
 
-    /// An acceptable ACK that carries nothing: there is nothing to do (RFC 9293 §3.10.7.4).
-    fn is_idle_ack(&self, segment: &Segment<'_>) -> bool {
-        segment.flags.contains(Flags::ACK)
-            && segment.sequence_len() == 0
-            && segment.seq.within(self.rcv_nxt, u32::from(self.window).max(1))
-            && segment.ack.at_or_before(self.snd_nxt)
+    /// RFC 7323 §5.3 R1. 2·MSL are far shorter than what makes TS.Recent void.
+    fn is_stale(&self, segment: &Segment<'_>) -> bool {
+        matches!((self.stamp, segment.options.timestamps),
+            (Some(old), Some(new)) if (new.value.wrapping_sub(old) as i32) < 0)
+    }
+
+    /// An acceptable segment tells nothing after the peer's FIN: without ACK it is dropped, its text
+    /// is ignored, and there is nothing left to acknowledge (RFC 9293 §3.10.7.4).
+    fn is_ignored(&self, segment: &Segment<'_>) -> bool {
+        segment.seq.within(self.rcv_nxt, u32::from(self.window).max(1))
+            && (!segment.flags.contains(Flags::ACK) || segment.ack.at_or_before(self.snd_nxt))
     }
 
     /// The peer's FIN again, and nothing that lies elsewhere.

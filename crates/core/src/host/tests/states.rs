@@ -235,6 +235,23 @@ fn syn_sent_second_step_a_reset_needs_the_right_ack() {
 }
 
 #[test]
+fn syn_sent_fourth_step_takes_the_text_and_the_fin_that_came_with_the_answer() {
+    let (mut peer, _, _) = in_state(SynSent);
+    let heard = peer.exchange(Say::new(S | A | F, 0, 1).data(b"hello"));
+    assert_eq!(heard, [". 1:1(0) ack 7"]);
+    assert_eq!(peer.state(), CloseWait);
+    let mut read = [0; 9];
+    let (now, id) = (peer.now, peer.id());
+    assert_eq!(peer.host.read(now, id, &mut read), Ok(5));
+    assert_eq!(&read[..5], b"hello");
+
+    // Without ACK, in a simultaneous open, it has to come again.
+    let (mut peer, _, _) = in_state(SynSent);
+    assert_eq!(peer.exchange(Say::new(S | F, 0, 0).data(b"hello")), ["S 0:0(0) ack 1"]);
+    assert_eq!(peer.state(), SynReceived);
+}
+
+#[test]
 fn syn_sent_fourth_step_establishes() {
     let (mut peer, _, _) = in_state(SynSent);
     assert!(peer.exchange(Say::new(A, 0, 1)).is_empty(), "neither SYN nor RST: dropped");

@@ -218,3 +218,31 @@ fn a_tuple_opened_again_and_again_does_not_make_the_queue_grow() {
     fixture.pass(Duration::from_secs(61));
     assert_eq!((fixture.table.len(), fixture.table.queue_len()), (0, 0));
 }
+
+#[test]
+fn what_is_acceptable_is_ignored_unless_it_acknowledges_what_was_never_sent() {
+    let mut fixture = Fixture::new(None, 10);
+    for (flags, seq, ack) in [
+        (Flags::ACK, 5000, 1000),
+        (Flags::ACK | Flags::FIN, 5099, 1000),
+        (Flags::EMPTY, 5000, 0),
+        (Flags::PSH, 5000, 0),
+    ] {
+        assert_eq!(fixture.hear(&segment(flags, seq, ack, None)), Verdict::Ignore);
+    }
+    for (flags, seq, ack) in
+        [(Flags::ACK, 5000, 1001), (Flags::ACK | Flags::FIN, 5100, 1000), (Flags::EMPTY, 4999, 0)]
+    {
+        assert_eq!(fixture.hear(&segment(flags, seq, ack, None)), Verdict::Acknowledge);
+    }
+}
+
+#[test]
+fn an_old_timestamp_is_answered_and_restarts_nothing() {
+    let mut fixture = Fixture::new(Some(700), 10);
+    let fin = |stamp| segment(Flags::FIN | Flags::ACK, 4999, 1000, Some(stamp));
+    assert_eq!(fixture.hear(&fin(699)), Verdict::Acknowledge);
+    assert_eq!(fixture.counters.time_wait_restarted, 0);
+    assert_eq!(fixture.hear(&fin(700)), Verdict::Acknowledge);
+    assert_eq!(fixture.counters.time_wait_restarted, 1);
+}
