@@ -82,18 +82,13 @@ impl Connection {
         self.take_fin(cx)
     }
 
-    /// RFC 9293 §3.10.7.3, fourth: what came with SYN, ACK continues at the sixth step, as if it had
-    /// come behind it.
-    fn take_rest_of_syn(
-        &mut self,
-        cx: &mut Context<'_>,
-        segment: &Segment<'_>,
-        piece: u16,
-    ) -> Step {
+    /// RFC 9293 §3.10.7.3, fourth: what came with SYN, ACK continues at the sixth step, as if it
+    /// had come behind it.
+    fn take_rest_of_syn(&mut self, cx: &mut Context<'_>, syn: &Segment<'_>, piece: u16) -> Step {
         let Shape::Synchronized(_) = &self.shape else { return Break(()) };
-        let flags = segment.flags.without(Flags::SYN);
-        let urgent = segment.urgent.saturating_sub(1);
-        let rest = Segment { seq: segment.seq + 1, flags, urgent, ..*segment };
+        let flags = syn.flags.without(Flags::SYN);
+        let urgent = syn.urgent.saturating_sub(1);
+        let rest = Segment { seq: syn.seq + 1, flags, urgent, ..*syn };
         if rest.sequence_len() == 0 && !flags.contains(Flags::URG) {
             return Break(());
         }

@@ -7,7 +7,7 @@
 //! | RST | ignored (RFC 1337 fix F1), but for one |
 //! | SYN | RFC 6191's table, below; the record stays, marked, until the new handshake completes |
 //! | FIN at RCV.NXT - 1 | the peer missed our last ACK: acknowledged, and 2·MSL start over |
-//! | with an old timestamp | a challenge ACK, within the one limit of [`Challenges`] (RFC 7323 §5.3) |
+//! | of an old timestamp | an ACK (RFC 7323 §5.3), within the one limit of [`Challenges`] |
 //! | anything else in the window | ignored, unless it acknowledges what was never sent |
 //! | anything else | a challenge ACK |
 //!
@@ -134,8 +134,8 @@ impl Record {
             (Some(old), Some(new)) if (new.value.wrapping_sub(old) as i32) < 0)
     }
 
-    /// An acceptable segment tells nothing after the peer's FIN: without ACK it is dropped, its text
-    /// is ignored, and there is nothing left to acknowledge (RFC 9293 §3.10.7.4).
+    /// An acceptable segment tells nothing after the peer's FIN: without ACK it is dropped, its
+    /// text is ignored, and there is nothing left to acknowledge (RFC 9293 §3.10.7.4).
     fn is_ignored(&self, segment: &Segment<'_>) -> bool {
         segment.seq.within(self.rcv_nxt, u32::from(self.window).max(1))
             && (!segment.flags.contains(Flags::ACK) || segment.ack.at_or_before(self.snd_nxt))
