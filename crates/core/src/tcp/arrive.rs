@@ -272,13 +272,14 @@ impl Connection {
             cx.counters.fast_recoveries += 1;
         }
         if was_closed {
-            // A peer that keeps its window shut and answers is alive (RFC 9293 MUST-37); but it
-            // must not keep an orphan for ever.
-            if !orphan {
-                parts.send.last_progress = cx.now;
-            }
-            if parts.send.window > 0 {
+            // A peer that keeps its window shut and answers is alive (RFC 9293 MUST-37), and is
+            // asked again an interval later; but it must not keep an orphan for ever.
+            let answers = !orphan && parts.send.silent_since.take().is_some();
+            if answers || parts.send.window > 0 {
                 self.deadlines.cancel(Timer::Persist);
+            }
+            if answers {
+                self.deadlines.cancel(Timer::Retransmit);
             }
         }
         if acked.progress {

@@ -18,7 +18,7 @@ use crate::tcp::connection::{Connection, Context, Reset, Shape};
 use crate::tcp::egress::Egress;
 use crate::tcp::seq::Seq;
 use crate::tcp::timers::Timer;
-use crate::time::Duration;
+use crate::time::{Duration, Instant};
 
 /// One thing to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,9 +99,12 @@ impl Connection {
     fn arm(&mut self, cx: &Context<'_>) {
         let Shape::Synchronized(s) = &self.shape else { return };
         let rto = s.send.rtt.rto(cx.config);
+        // Not later than when the user's patience ends.
+        let patience = self.patience(cx.config);
+        let give_up = s.send.silent_since.map_or(Instant::FAR_FUTURE, |since| since + patience);
         if s.send.flight() > 0 {
             if !self.deadlines.is_set(Timer::Retransmit) {
-                self.deadlines.set(Timer::Retransmit, cx.now + rto);
+                self.deadlines.set(Timer::Retransmit, (cx.now + rto).min(give_up));
             }
             self.deadlines.cancel(Timer::Persist);
             return;
@@ -112,7 +115,7 @@ impl Connection {
             self.deadlines.cancel(Timer::Persist);
         } else if !self.deadlines.is_set(Timer::Persist) {
             let delay = self.persist_delay(rto, cx.config.rto_max);
-            self.deadlines.set(Timer::Persist, cx.now + delay);
+            self.deadlines.set(Timer::Persist, (cx.now + delay).min(give_up));
         }
     }
 

@@ -85,8 +85,9 @@ pub struct SendHalf {
     pub flight_before: u32,
     /// Zero-window probes sent in a row.
     pub probes: u8,
-    /// When the peer last acknowledged something, or proved alive behind a closed window.
-    pub last_progress: Instant,
+    /// Since when the peer has been silent: the first sending of what is in flight, or of a probe,
+    /// that it has not answered; `None`: nothing waits for an answer.
+    pub silent_since: Option<Instant>,
     /// When data was last sent.
     pub last_sent: Instant,
     /// Segments sent again.
@@ -183,12 +184,14 @@ impl SendHalf {
     }
 
     /// RFC 5681 §2; with SACK, RFC 6675 §2: it must tell of data newly arrived, whether it
-    /// acknowledges more than before or not.
+    /// acknowledges more than before or not. After a timeout none counts: it may answer what was
+    /// sent again in vain (RFC 6582 §4).
     fn is_duplicate(&self, segment: &Segment<'_>, sacked: u32) -> bool {
         if self.sack {
             return sacked > 0 && self.recovery.mode == Mode::Open;
         }
-        segment.ack == self.una
+        self.recovery.mode != Mode::Timeout
+            && segment.ack == self.una
             && self.flight() > 0
             && segment.sequence_len() == 0
             && u32::from(segment.window) << self.scale == self.window
@@ -237,7 +240,7 @@ impl SendHalf {
         self.small_end = self.small_end.max(ack);
         self.scoreboard.advance(ack);
         self.rtt.on_progress();
-        self.last_progress = now;
+        self.silent_since = (self.flight() > 0).then_some(now);
         self.urgent = self.urgent.filter(|urgent| urgent.after(ack));
         self.on_recovery_progress(total, delivered, flight);
         Acked { progress: true, freed, fin }

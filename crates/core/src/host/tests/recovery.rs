@@ -48,7 +48,7 @@ fn a_user_timeout_gives_up_sooner() {
     options.user_timeout = Duration::from_secs(5);
     peer.host.set_options(now, id, options).unwrap();
     peer.write(100);
-    peer.wait(Duration::from_millis(6_999));
+    peer.wait(Duration::from_millis(4_999));
     assert_eq!(peer.state(), State::Established);
     peer.wait(Duration::from_millis(1));
     assert_eq!(peer.state(), State::Closed);

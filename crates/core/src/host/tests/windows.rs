@@ -64,6 +64,25 @@ fn a_silent_peer_behind_a_closed_window_is_given_up() {
 }
 
 #[test]
+fn a_peer_that_answers_is_not_given_up_though_probes_are_further_apart_than_patience() {
+    let mut peer = Peer::established(plain());
+    set(&mut peer, |options| options.user_timeout = Duration::from_secs(3));
+    peer.say(Say::new(A, 1, 1).window(0));
+    peer.write(10);
+    assert!(peer.hear().is_empty());
+    for seconds in [1, 2, 4, 8] {
+        let asked = peer.now;
+        assert_eq!(peer.wait_for_one().at.since(asked).as_secs(), seconds);
+        peer.say(Say::new(A, 1, 1).window(0));
+        assert!(peer.hear().is_empty());
+    }
+    peer.wait(Duration::from_secs(16 + 2));
+    assert_eq!(peer.state(), State::Established);
+    peer.wait(Duration::from_secs(1));
+    assert_eq!(peer.state(), State::Closed, "three seconds after the probe without an answer");
+}
+
+#[test]
 fn fin_waits_for_a_closed_window_and_probes_it() {
     let mut peer = Peer::established(plain());
     peer.say(Say::new(A, 1, 1).window(0));

@@ -149,7 +149,7 @@ impl SynReceived {
             dup_acks: 0,
             flight_before: 0,
             probes: 0,
-            last_progress: cx.now,
+            silent_since: None,
             last_sent: cx.now,
             retransmits: 0,
             timeouts: 0,

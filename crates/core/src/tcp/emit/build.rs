@@ -154,9 +154,7 @@ impl Connection {
         let send = &mut s.send;
         match why {
             Why::New => {
-                if send.flight() == 0 {
-                    send.last_progress = cx.now;
-                }
+                send.silent_since.get_or_insert(cx.now);
                 if !end.since(seq).is_multiple_of(segment) {
                     send.small_end = end;
                 }

@@ -60,7 +60,8 @@ impl Connection {
                 }
             }
             Shape::Synchronized(s) if s.send.flight() > 0 => {
-                if cx.now.since(s.send.last_progress) >= limit {
+                let since = *s.send.silent_since.get_or_insert(cx.now);
+                if cx.now.since(since) >= limit {
                     cx.counters.connections_timed_out += 1;
                     return self.abort(Error::TimedOut, cx);
                 }
@@ -82,16 +83,15 @@ impl Connection {
     fn on_persist(&mut self, cx: &mut Context<'_>) {
         let limit = self.patience(cx.config);
         let Shape::Synchronized(s) = &mut self.shape else { return };
-        let silent = cx.now.since(s.send.last_progress) >= limit;
         if s.send.window_edge().after(s.send.nxt) && s.send.probes == 0 {
             s.push_due = true;
-        } else if s.send.probes > 0 && silent {
+            return;
+        }
+        let since = *s.send.silent_since.get_or_insert(cx.now);
+        if cx.now.since(since) >= limit {
             cx.counters.connections_timed_out += 1;
             self.abort(Error::TimedOut, cx);
         } else {
-            if s.send.probes == 0 {
-                s.send.last_progress = cx.now;
-            }
             s.probe_due = true;
         }
     }

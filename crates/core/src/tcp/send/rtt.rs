@@ -50,7 +50,10 @@ pub struct Rtt {
     initial_rto_ns: u64,
     /// A tick of the measurement clock.
     measure_ns: u64,
+    /// Timeouts in a row.
     backoff: u8,
+    /// Doublings of the RTO: they outlast the back-off until there is a sample.
+    doublings: u8,
 }
 
 impl Rtt {
@@ -74,6 +77,7 @@ impl Rtt {
             initial_rto_ns: as_nanos(config.initial_rto),
             measure_ns: (1_000_000_000 / config.measure_resolution_hz.max(1)).max(1),
             backoff: 0,
+            doublings: 0,
         }
     }
 
@@ -89,6 +93,7 @@ impl Rtt {
         let measured = ticks(now, self.measure_ns).saturating_sub(ticks(sent, self.measure_ns));
         let sample = (measured * self.measure_ns).max(1);
         self.latest_ns = sample;
+        self.doublings = 0;
         match &mut self.state {
             State::Rfc6298 { srtt_ns, rttvar_ns } if *srtt_ns == 0 => {
                 (*srtt_ns, *rttvar_ns) = (sample, sample / 2);
@@ -109,7 +114,8 @@ impl Rtt {
         }
     }
 
-    /// New data was acknowledged: RFC 6298 §5.7 and Karn end the back-off.
+    /// New data was acknowledged. The RTO stays as long as it is: what was sent again gives no
+    /// sample, and only a sample shows that the longer time was not needed (RFC 6298 §5).
     pub fn on_progress(&mut self) {
         self.backoff = 0;
     }
@@ -117,6 +123,7 @@ impl Rtt {
     /// The timer fired: double the RTO (RFC 6298 §5.5).
     pub fn back_off(&mut self) {
         self.backoff = self.backoff.saturating_add(1).min(30);
+        self.doublings = self.doublings.saturating_add(1).min(30);
     }
 
     /// How often the timer has fired in a row.
@@ -140,7 +147,7 @@ impl Rtt {
                 if *tick_ns > FINE_TICK_NS { rto } else { rto.max(floor) }
             }
         };
-        let backed_off = base.saturating_mul(1u64 << self.backoff);
+        let backed_off = base.saturating_mul(1u64 << self.doublings);
         Duration::from_nanos(backed_off.min(as_nanos(config.rto_max)))
     }
 
@@ -211,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn back_off_doubles_to_the_maximum_and_progress_ends_it() {
+    fn back_off_doubles_to_the_maximum_and_a_sample_ends_it() {
         let mut rtt = Rtt::new(&config());
         rtt.back_off();
         rtt.back_off();
@@ -221,7 +228,9 @@ mod tests {
         }
         assert_eq!(rtt.rto(&config()), Duration::from_secs(60));
         rtt.on_progress();
-        assert_eq!(rtt.rto(&config()), Duration::from_secs(1));
+        assert_eq!((rtt.backoff(), rtt.rto(&config())), (0, Duration::from_secs(60)));
+        sample(&mut rtt, 1000, 1);
+        assert_eq!(rtt.rto(&config()), Duration::from_secs(3));
     }
 
     #[test]
