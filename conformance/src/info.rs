@@ -234,7 +234,8 @@ fn receiver_info(out: &mut Layout, info: &ConnectionInfo) {
     let announced = u32::from(info.announced_mss_bytes).saturating_sub(options_len);
     let peer_segment = PEER_SEGMENT_FIRST.max(info.peer_segment_bytes.into());
     let scales = info.shifts;
-    let bits = [(info.timestamps, 1), (info.sack, 2), (scales != (0, 0), 4)];
+    let scaled = scales != (0, 0);
+    let bits = [(info.timestamps, 1), (info.sack, 2), (scaled, 4), (info.ecn, 8)];
     let options = bits.iter().filter(|(on, _)| *on).map(|(_, bit)| bit).sum();
     out.u8(at::OPTIONS, options);
     out.u8(at::SCALES, scales.0 & 0x0f | scales.1 << 4);

@@ -20,6 +20,8 @@ const SETTINGS: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     ("sack.enable", &[("0", "sack=off")]),
+    ("tcp_ecn", &[("0", "ecn=off"), ("1", "ecn=active")]),
+    ("ecn.enable", &[("0", "ecn=off"), ("1", "ecn=active")]),
     ("insecure_rst", &[("1", "insecure_rst=on")]),
     ("insecure_syn", &[("1", "insecure_syn=on")]),
 ];

@@ -114,6 +114,8 @@ pub struct TcpConfig {
     pub syn_layout: Layout,
     /// When a segment carries PSH.
     pub push: Push,
+    /// Explicit congestion notification (RFC 3168).
+    pub ecn: Ecn,
     /// How timers are looked after.
     pub timers: Scheme,
     /// The tick of the scheduling clock: timers fire at the first one at or after their deadline.
@@ -151,6 +153,18 @@ pub enum Push {
     /// It empties the send buffer, or is handed to the device as several segments at once, whose
     /// last one then has it: the receiver need not wait for more before it passes the burst up.
     Burst,
+}
+
+/// Whether congestion may be told of by marks instead of losses (RFC 3168, RFC 9293 SHLD-8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Ecn {
+    /// Never.
+    Off,
+    /// If the peer asks for it: some networks still drop SYNs that ask.
+    #[default]
+    Passive,
+    /// Ask for it, and again without if the SYN is lost (RFC 3168 §6.1.1.1).
+    Active,
 }
 
 /// What a zero-window probe carries.
@@ -237,6 +251,7 @@ impl Default for TcpConfig {
             window_shift: None,
             syn_layout: Layout::default(),
             push: Push::default(),
+            ecn: Ecn::default(),
             timers: Scheme::default(),
             tick: Duration::from_millis(1),
             window_probe: WindowProbe::default(),

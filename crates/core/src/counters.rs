@@ -40,6 +40,8 @@ counters! {
     timeouts,
     /// Fast recoveries begun.
     fast_recoveries,
+    /// Congestion windows reduced because the peer saw marks (RFC 3168).
+    ecn_reductions,
     /// Zero-window probes sent.
     window_probes,
     /// Keepalive probes sent.

@@ -4,6 +4,7 @@ pub mod arrive;
 pub mod challenge;
 pub mod congestion;
 pub mod connection;
+pub mod ecn;
 pub mod egress;
 pub mod emit;
 pub mod pool;
@@ -154,6 +155,8 @@ pub struct ConnectionInfo {
     pub timestamps: bool,
     /// Both ends use SACK.
     pub sack: bool,
+    /// Both ends use ECN.
+    pub ecn: bool,
     /// Shift counts, the peer's and ours; 0 without scaling.
     pub shifts: (u8, u8),
     /// Window the peer offers, bytes.
@@ -201,6 +204,7 @@ impl ConnectionInfo {
             peer_segment_bytes: 0,
             timestamps: false,
             sack: false,
+            ecn: false,
             shifts: (0, 0),
             peer_window_bytes: 0,
             receive_window_bytes: 0,

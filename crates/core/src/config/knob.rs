@@ -6,7 +6,7 @@
 
 use core::fmt;
 
-use super::{Config, Limits, Push, TcpConfig, WindowProbe};
+use super::{Config, Ecn, Limits, Push, TcpConfig, WindowProbe};
 use crate::tcp::recv::ack::AckDelay;
 use crate::tcp::send::rtt::Estimator;
 use crate::tcp::timers::Scheme;
@@ -172,6 +172,23 @@ impl Knob for AckDelay {
     }
 }
 
+impl Knob for Ecn {
+    fn shape(&self) -> &'static str {
+        "`off`, `passive` or `active`"
+    }
+    fn take(&mut self, text: &str) -> bool {
+        replace(
+            self,
+            match text {
+                "off" => Some(Ecn::Off),
+                "passive" => Some(Ecn::Passive),
+                "active" => Some(Ecn::Active),
+                _ => None,
+            },
+        )
+    }
+}
+
 impl Knob for WindowProbe {
     fn shape(&self) -> &'static str {
         "`byte` or `empty`"
@@ -226,7 +243,7 @@ knobs!(TcpConfig:
     ack_delay, delayed_ack, delayed_ack_min, delayed_ack_max, quick_acks, nagle, keepalive_idle,
     keepalive_interval, keepalive_probes, fin_wait_2_timeout, time_wait, send_buffer_bytes,
     initial_receive_window_bytes, max_receive_window_bytes, window_in_segments, window_shift,
-    syn_layout, push, timers, tick, window_probe, missing_timestamps, repeat_fin,
+    syn_layout, push, ecn, timers, tick, window_probe, missing_timestamps, repeat_fin,
     unannounced_window, insecure_rst, insecure_syn, mss_max, mss_min,
 );
 

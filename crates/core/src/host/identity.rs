@@ -109,6 +109,7 @@ impl Host {
             iss,
             peer_scale: carried.window_scale,
             sack: carried.sack,
+            ecn: false,
             stamp: received.stamp.filter(|_| carried.timestamps),
             offer: self.initial_window(options).min(65_535) as u16,
             ..received
@@ -147,6 +148,7 @@ impl Host {
             offer: self.initial_window(&options).min(65_535) as u16,
             peer_scale: facts.window_scale,
             sack: facts.sack,
+            ecn: false,
             stamp: segment.options.timestamps.filter(|_| facts.timestamps).map(|s| s.value),
             stamp_offset: self.stamp_offset(tuple),
             attempts: 1,
@@ -168,7 +170,7 @@ impl Host {
                 layout: self.shared.tcp.syn_layout,
                 ..Options::default()
             },
-            ..bare_header(tuple, syn.iss, syn.irs + 1, Flags::SYN | Flags::ACK)
+            ..bare_header(tuple, syn.iss, syn.irs + 1, syn.syn_ack_flags())
         };
         let listener = self.listeners.find(tuple.local, tuple.local_port);
         let marks = listener.map(|listener| self.listener_options(listener).marks());

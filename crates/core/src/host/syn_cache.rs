@@ -181,6 +181,7 @@ mod tests {
             offer: 100,
             peer_scale: None,
             sack: false,
+            ecn: false,
             stamp: None,
             stamp_offset: 0,
             attempts: 1,

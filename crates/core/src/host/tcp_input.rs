@@ -4,10 +4,13 @@ use super::Host;
 use super::listen::Listener;
 use super::output::Reply;
 use super::syn_cache::Due;
+use crate::config::Ecn;
 use crate::event::{Event, ListenerId};
 use crate::frame::{RxChecksum, RxFrame};
+use crate::tcp::arrive::Facts;
 use crate::tcp::arrive::syn_sent::peer_mss;
 use crate::tcp::connection::{Residue, SynReceived, stamp_at};
+use crate::tcp::ecn;
 use crate::tcp::time_wait::{Record, Verdict};
 use crate::tcp::{Connection, Seq, SocketOptions, Tuple};
 use crate::time::Instant;
@@ -20,8 +23,7 @@ pub(super) struct Incoming<'a> {
     pub(super) tuple: Tuple,
     pub(super) hash: u64,
     pub(super) segment: Segment<'a>,
-    /// Payload size of the segments joined into it.
-    piece: u16,
+    facts: Facts,
 }
 
 impl Host {
@@ -43,7 +45,11 @@ impl Host {
             remote_port: segment.source_port,
         };
         let hash = self.hasher.hash(&tuple);
-        let incoming = Incoming { tuple, hash, segment, piece: frame.segment_size };
+        let facts = Facts {
+            piece: frame.segment_size,
+            marked: packet.traffic_class & ecn::MASK == ecn::CE,
+        };
+        let incoming = Incoming { tuple, hash, segment, facts };
         self.dispatch(now, &incoming);
     }
 
@@ -65,7 +71,7 @@ impl Host {
     fn deliver(&mut self, now: Instant, index: u32, incoming: &Incoming<'_>) {
         if let Some(slot) = self.slots.get_mut(index) {
             let mut cx = self.shared.context(now);
-            slot.connection.on_segment(&mut cx, &incoming.segment, incoming.piece);
+            slot.connection.on_segment(&mut cx, &incoming.segment, incoming.facts);
         }
         self.settle(now, index);
     }
@@ -144,6 +150,7 @@ impl Host {
             offer: self.syn_offer(wanted),
             peer_scale: options.window_scale.filter(|_| config.window_scaling).map(|s| s.min(14)),
             sack: config.sack && options.sack_permitted,
+            ecn: config.ecn != Ecn::Off && segment.flags.contains(Flags::ECE | Flags::CWR),
             stamp: options.timestamps.filter(|_| config.timestamps).map(|stamps| stamps.value),
             stamp_offset: self.stamp_offset(&incoming.tuple),
             attempts: 1,

@@ -28,9 +28,19 @@ use crate::error::Error;
 use crate::event::Readiness;
 use crate::tcp::connection::{Connection, Context, Shape, Synchronized};
 use crate::tcp::recv::Text;
+use crate::tcp::send::recovery::Mode;
 use crate::tcp::timers::Timer;
 use crate::tcp::{Seq, State};
 use crate::wire::tcp::{Flags, Segment};
+
+/// What is known of a segment beside what it says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Facts {
+    /// Payload size of the segments that were joined into it; 0 if it is a single one.
+    pub piece: u16,
+    /// Its packet was marked: congestion experienced (RFC 3168 §5).
+    pub marked: bool,
+}
 
 /// A segment on its way through the steps.
 struct Arrival<'a> {
@@ -47,28 +57,32 @@ struct Arrival<'a> {
 type Step = ControlFlow<()>;
 
 impl Connection {
-    /// Takes in one segment, verified and addressed to this connection. `piece` is the payload
-    /// size of the segments that were joined into it, 0 if it is a single one.
-    pub fn on_segment(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>, piece: u16) {
+    /// Takes in one segment, verified and addressed to this connection.
+    pub fn on_segment(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>, facts: Facts) {
         cx.counters.segments_in += 1;
         match &self.shape {
             Shape::SynSent(syn) => {
                 self.on_syn_sent(cx, *syn, segment);
-                let _done = self.take_rest_of_syn(cx, segment, piece);
+                let _done = self.take_rest_of_syn(cx, segment, facts);
             }
-            Shape::SynReceived(syn) => self.on_syn_received(cx, *syn, segment, piece),
+            Shape::SynReceived(syn) => self.on_syn_received(cx, *syn, segment, facts),
             Shape::Synchronized(_) => {
                 // Break and Continue mean the same here: the segment is done with.
-                let _done = self.on_synchronized(cx, segment, piece);
+                let _done = self.on_synchronized(cx, segment, facts);
             }
             Shape::Ended(_) => {}
         }
     }
 
-    fn on_synchronized(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>, piece: u16) -> Step {
+    fn on_synchronized(
+        &mut self,
+        cx: &mut Context<'_>,
+        segment: &Segment<'_>,
+        facts: Facts,
+    ) -> Step {
         // A large segment whose pieces nobody told is taken for ones of our MSS.
         let whole = segment.payload.len().min(self.parts().recv.mss.into()) as u16;
-        let piece = if piece == 0 { whole } else { piece };
+        let piece = if facts.piece == 0 { whole } else { facts.piece };
         let mut arrival =
             Arrival { segment, piece, seq: segment.seq, text: segment.payload, fin: false };
         self.check_stamp(cx, segment)?;
@@ -77,6 +91,9 @@ impl Connection {
         self.check_syn(cx, segment)?;
         self.note_heard(cx);
         self.check_ack(cx, segment)?;
+        if let Some(ecn) = self.parts().ecn.as_mut().filter(|_| !segment.payload.is_empty()) {
+            ecn.on_data(segment.flags, facts.marked);
+        }
         self.check_urgent(&arrival);
         self.take_text(cx, &arrival)?;
         self.take_fin(cx)
@@ -84,7 +101,7 @@ impl Connection {
 
     /// RFC 9293 §3.10.7.3, fourth: what came with SYN, ACK continues at the sixth step, as if it
     /// had come behind it.
-    fn take_rest_of_syn(&mut self, cx: &mut Context<'_>, syn: &Segment<'_>, piece: u16) -> Step {
+    fn take_rest_of_syn(&mut self, cx: &mut Context<'_>, syn: &Segment<'_>, facts: Facts) -> Step {
         let Shape::Synchronized(_) = &self.shape else { return Break(()) };
         let flags = syn.flags.without(Flags::SYN);
         let urgent = syn.urgent.saturating_sub(1);
@@ -93,7 +110,7 @@ impl Connection {
             return Break(());
         }
         let (segment, seq, text) = (&rest, rest.seq, rest.payload);
-        let mut arrival = Arrival { segment, piece, seq, text, fin: false };
+        let mut arrival = Arrival { segment, piece: facts.piece, seq, text, fin: false };
         self.check_sequence(cx, &mut arrival)?;
         self.check_urgent(&arrival);
         self.take_text(cx, &arrival)?;
@@ -109,8 +126,7 @@ impl Connection {
     }
 
     /// RFC 7323 §3.2: a segment without the agreed timestamp is dropped (unless the configuration
-    /// takes such); §5.3 R1: an old one is
-    /// answered with an ACK and dropped. RST passes both.
+    /// takes such); §5.3 R1: an old one is answered with an ACK and dropped. RST passes both.
     fn check_stamp(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>) -> Step {
         let Some(stamps) = self.parts().stamps else { return Continue(()) };
         if segment.flags.contains(Flags::RST) {
@@ -267,9 +283,23 @@ impl Connection {
         let parts = self.parts();
         let echo = parts.stamps.and(segment.options.timestamps).map(|stamps| stamps.echo);
         let mode = parts.send.recovery.mode;
+        let (congestion, flight) = (parts.send.congestion, parts.send.flight());
         let acked = parts.send.on_ack(cx.now, segment, echo, cx.pool);
-        if parts.send.recovery.mode != mode && parts.send.recovery.is_active() {
-            cx.counters.fast_recoveries += 1;
+        let recovers = parts.send.recovery.mode != mode && parts.send.recovery.is_active();
+        cx.counters.fast_recoveries += u64::from(recovers);
+        if let Some(ecn) = &mut parts.ecn {
+            // RFC 3168 §6.1.2: reduced once a round trip, for whatever reason, and not grown by an
+            // ACK that asks for it.
+            if recovers {
+                ecn.on_reduced(parts.send.nxt);
+            } else if segment.flags.contains(Flags::ECE) && mode == Mode::Open {
+                parts.send.congestion = congestion;
+                if ecn.asks_to_reduce(segment.ack, segment.flags) {
+                    parts.send.congestion.on_loss(flight, parts.send.mss.into());
+                    ecn.on_reduced(parts.send.nxt);
+                    cx.counters.ecn_reductions += 1;
+                }
+            }
         }
         if was_closed {
             // A peer that keeps its window shut and answers is alive (RFC 9293 MUST-37), and is

@@ -23,6 +23,7 @@ use crate::counters::Counters;
 use crate::error::Error;
 use crate::event::Readiness;
 use crate::tcp::challenge::Challenges;
+use crate::tcp::ecn::EcnState;
 use crate::tcp::pool::PagePool;
 use crate::tcp::recv::RecvHalf;
 use crate::tcp::recv::buffer::RecvBuffer;
@@ -111,6 +112,8 @@ pub struct Synchronized {
     pub recv: RecvHalf,
     /// Timestamps, if both ends use them.
     pub stamps: Option<Stamps>,
+    /// ECN, if both ends use it.
+    pub ecn: Option<EcnState>,
     /// Keepalive probes sent since the peer was heard last.
     pub keepalive_probes: u8,
     /// When the peer was last heard.
@@ -440,6 +443,7 @@ impl Connection {
         info.peer_segment_bytes = recv.ack.full_bytes();
         info.timestamps = s.stamps.is_some();
         info.sack = send.sack;
+        info.ecn = s.ecn.is_some();
         info.shifts = (send.scale, recv.window.scale());
         info.peer_window_bytes = send.window;
         info.receive_window_bytes = recv.offered();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lightwait_core::Instant;
-use lightwait_core::config::TcpConfig;
+use lightwait_core::config::{Ecn, TcpConfig};
 use lightwait_core::rng::Rng;
 use lightwait_core::tcp::recv::ack::AckDelay;
 use lightwait_netem::{LinkConfig, Loss, QueueLimit};
@@ -91,6 +91,7 @@ fn tcp(rng: &mut Rng) -> TcpConfig {
         window_scaling: rng.chance(0.9),
         timestamps: rng.chance(0.7),
         sack: rng.chance(0.8),
+        ecn: [Ecn::Off, Ecn::Passive, Ecn::Active][rng.below(3) as usize],
         nagle: rng.chance(0.5),
         ack_delay: [AckDelay::Buckets, AckDelay::Timer, AckDelay::Tick][rng.below(3) as usize],
         delayed_ack: Duration::from_millis(rng.below(200).into()),

@@ -46,12 +46,14 @@ pub(crate) struct Say {
     pub(crate) urgent: u16,
     pub(crate) options: Options,
     pub(crate) payload: Vec<u8>,
+    /// DSCP and ECN bits.
+    pub(crate) class: u8,
 }
 
 impl Say {
     pub(crate) fn new(flags: Flags, seq: u32, ack: u32) -> Say {
         let options = Options::default();
-        Say { flags, seq, ack, window: 60_000, urgent: 0, options, payload: Vec::new() }
+        Say { flags, seq, ack, window: 60_000, urgent: 0, options, payload: Vec::new(), class: 0 }
     }
 
     pub(crate) fn data(self, payload: &[u8]) -> Say {
@@ -201,7 +203,9 @@ impl Peer {
         let (source, destination) = (PEER.parse().unwrap(), HOST.parse().unwrap());
         let mut bytes = Vec::new();
         let len = header.header_len() + say.payload.len();
-        ip::Header::new(source, destination, ip::protocol::TCP, len).unwrap().emit(&mut bytes);
+        let mut ip = ip::Header::new(source, destination, ip::protocol::TCP, len).unwrap();
+        ip.traffic_class = say.class;
+        ip.emit(&mut bytes);
         let start = bytes.len();
         header.emit(&mut bytes);
         let sum = crate::wire::checksum::sum(&say.payload);

@@ -4,6 +4,7 @@
 use super::syn_sent::acknowledges_syn;
 use crate::error::Error;
 use crate::tcp::State;
+use crate::tcp::arrive::Facts;
 use crate::tcp::connection::{Connection, Context, Reset, SynReceived};
 use crate::wire::tcp::{Flags, Segment};
 
@@ -13,7 +14,7 @@ impl Connection {
         cx: &mut Context<'_>,
         syn: SynReceived,
         s: &Segment<'_>,
-        piece: u16,
+        facts: Facts,
     ) {
         let rcv_nxt = syn.irs + 1;
         // First: sequence number. The peer's own SYN, ACK lies before the window and is answered
@@ -54,7 +55,7 @@ impl Connection {
         }
         self.complete_simultaneous(cx, &syn, s, false);
         // The rest of the steps, now as an established connection.
-        self.on_segment(cx, s, piece);
+        self.on_segment(cx, s, facts);
     }
 
     fn complete_simultaneous(

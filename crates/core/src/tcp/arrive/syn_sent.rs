@@ -1,5 +1,6 @@
 //! SYN-SENT: RFC 9293 §3.10.7.3, its numbered steps in order.
 
+use crate::config::{Ecn, TcpConfig};
 use crate::error::Error;
 use crate::tcp::connection::{Connection, Context, Reset, Shape, SynReceived, SynSent};
 use crate::tcp::timers::Timer;
@@ -57,10 +58,20 @@ impl Connection {
             offer: syn.offer,
             peer_scale: options.window_scale.filter(|_| config.window_scaling).map(|s| s.min(14)),
             sack: config.sack && options.sack_permitted,
+            ecn: self.agrees_on_ecn(cx.config, syn, segment.flags),
             stamp: options.timestamps.filter(|_| config.timestamps).map(|stamps| stamps.value),
             stamp_offset: syn.stamp_offset,
             attempts: syn.attempts,
         }
+    }
+
+    /// RFC 3168 §6.1.1: a SYN asks with ECE and CWR, a SYN, ACK agrees with ECE alone.
+    fn agrees_on_ecn(&self, config: &TcpConfig, syn: &SynSent, flags: Flags) -> bool {
+        if flags.contains(Flags::ACK) {
+            let agreed = flags.contains(Flags::ECE) && !flags.contains(Flags::CWR);
+            return config.ecn == Ecn::Active && syn.attempts == 1 && agreed;
+        }
+        config.ecn != Ecn::Off && flags.contains(Flags::ECE | Flags::CWR)
     }
 
     /// SYN, ACK: the connection is established, and the ACK leaves at once.

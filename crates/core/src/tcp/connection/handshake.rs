@@ -5,6 +5,7 @@ use alloc::collections::VecDeque;
 
 use super::{Context, Stamps, Synchronized, stamp_at};
 use crate::tcp::congestion::Congestion;
+use crate::tcp::ecn::EcnState;
 use crate::tcp::recv::RecvHalf;
 use crate::tcp::recv::ack::AckState;
 use crate::tcp::recv::assembler::Assembler;
@@ -19,7 +20,7 @@ use crate::tcp::send::sent::SentQueue;
 use crate::tcp::{Seq, SocketOptions};
 use crate::time::Instant;
 use crate::wire::options::{Options, Timestamps};
-use crate::wire::tcp::Header;
+use crate::wire::tcp::{Flags, Header};
 
 /// Our SYN is out (RFC 9293 §3.10.7.3).
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +57,8 @@ pub struct SynReceived {
     pub peer_scale: Option<u8>,
     /// Both ends use SACK.
     pub sack: bool,
+    /// Both ends use ECN.
+    pub ecn: bool,
     /// TS.Recent, if both ends use timestamps.
     pub stamp: Option<u32>,
     /// Added to our timestamps.
@@ -65,6 +68,12 @@ pub struct SynReceived {
 }
 
 impl SynReceived {
+    /// The flags of our SYN, ACK: with ECE if ECN is agreed on (RFC 3168 §6.1.1).
+    pub fn syn_ack_flags(&self) -> Flags {
+        let ecn = if self.ecn { Flags::ECE } else { Flags::default() };
+        Flags::SYN | Flags::ACK | ecn
+    }
+
     /// The ACK that answers what is unacceptable, from a `header` with the ports and ACK (RFC 9293
     /// §3.10.7.4).
     pub fn answer(&self, header: Header, now: Instant) -> Header {
@@ -100,6 +109,7 @@ impl SynReceived {
             send: self.send_half(cx, options, window, (segment_seq, segment_ack)),
             recv: self.recv_half(cx, options),
             stamps,
+            ecn: self.ecn.then(|| EcnState::new(self.iss + 1)),
             keepalive_probes: 0,
             last_heard: cx.now,
             probe_due: false,

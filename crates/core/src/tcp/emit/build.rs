@@ -2,9 +2,10 @@
 
 use super::decide::segment_bytes;
 use super::{Emission, Why};
-use crate::config::Push;
+use crate::config::{Ecn, Push};
 use crate::event::Readiness;
 use crate::tcp::connection::{Connection, Context, Reset, Shape, Synchronized, stamp_at};
+use crate::tcp::ecn;
 use crate::tcp::egress::{Egress, Payload};
 use crate::tcp::seq::Seq;
 use crate::tcp::timers::{Deadlines, Timer};
@@ -62,14 +63,17 @@ impl Connection {
         let scale = config.shift();
         let (mut header, offer, offset, echo) = match &self.shape {
             Shape::SynSent(syn) => {
-                let mut header = self.header(syn.iss, Seq(0), Flags::SYN);
+                // Asked for once: what drops a SYN that asks shall pass the next.
+                let asks = config.ecn == Ecn::Active && syn.attempts <= 1;
+                let ecn = if asks { Flags::ECE | Flags::CWR } else { Flags::default() };
+                let mut header = self.header(syn.iss, Seq(0), Flags::SYN | ecn);
                 header.options.mss = Some(syn.mss);
                 header.options.window_scale = config.window_scaling.then_some(scale);
                 header.options.sack_permitted = config.sack;
                 (header, syn.offer, syn.stamp_offset, config.timestamps.then_some(0))
             }
             Shape::SynReceived(syn) => {
-                let mut header = self.header(syn.iss, syn.irs + 1, Flags::SYN | Flags::ACK);
+                let mut header = self.header(syn.iss, syn.irs + 1, syn.syn_ack_flags());
                 header.options.mss = Some(syn.mss);
                 header.options.window_scale = syn.peer_scale.map(|_| scale);
                 header.options.sack_permitted = syn.sack;
@@ -140,8 +144,21 @@ impl Connection {
             len: len as usize,
             segment: segment as usize,
         });
-        if !egress.send(&header, payload) {
+        // RFC 3168 §6.1.4, §6.1.5: new data alone may be marked.
+        let class = egress.path.traffic_class;
+        if let Some(ecn) = s.ecn.as_mut().filter(|_| why == Why::New && len > 0) {
+            if ecn.cwr_due {
+                header.flags |= Flags::CWR;
+            }
+            egress.path.traffic_class = class & !ecn::MASK | ecn::ECT0;
+        }
+        let sent = egress.send(&header, payload);
+        egress.path.traffic_class = class;
+        if !sent {
             return false;
+        }
+        if let Some(ecn) = s.ecn.as_mut().filter(|_| header.flags.contains(Flags::CWR)) {
+            ecn.cwr_due = false;
         }
         on_acknowledged(s, &mut self.deadlines);
         self.on_text_sent(cx, seq, end + u32::from(fin), why);
@@ -244,6 +261,9 @@ impl Connection {
 fn complete(header: &mut Header, s: &mut Synchronized, cx: &Context<'_>) {
     let unread = s.recv.buffer.len() as u32;
     header.ack = s.recv.nxt;
+    if s.ecn.is_some_and(|ecn| ecn.echo) {
+        header.flags |= Flags::ECE;
+    }
     header.window = s.recv.window.announce(s.recv.nxt, unread, s.recv.mss);
     header.options.timestamps = s
         .stamps

@@ -54,6 +54,10 @@ impl Connection {
         let large = path.large_payload(header_bytes(s), segment as usize) as u32;
         let allowed = self.congestion_room(cx, send, segment);
         let mut len = queued.min(usable).min(allowed).min(large);
+        if s.ecn.is_some_and(|ecn| ecn.cwr_due) {
+            // CWR is told once, on one packet.
+            len = len.min(segment);
+        }
         if len > segment {
             len -= len % segment * u32::from(len < queued);
         }

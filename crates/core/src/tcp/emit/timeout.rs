@@ -69,6 +69,9 @@ impl Connection {
                 if self.unreachable_since.is_none() {
                     cx.counters.timeouts += 1;
                     s.send.on_timeout();
+                    if let Some(ecn) = &mut s.ecn {
+                        ecn.on_reduced(s.send.nxt);
+                    }
                     if s.send.rtt.backoff() > R1 {
                         self.soft_error.get_or_insert(Error::TimedOut);
                     }

@@ -27,6 +27,7 @@ fn synchronized(pool: &mut PagePool) -> Synchronized {
         offer: 65_535,
         peer_scale: None,
         sack: false,
+        ecn: false,
         stamp: None,
         stamp_offset: 0,
         attempts: 1,
