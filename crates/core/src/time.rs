@@ -1,5 +1,7 @@
 //! Points in time. The engine owns no clock: every call is told what time it is.
 
+pub mod services;
+
 use core::fmt;
 use core::ops::{Add, Sub};
 pub use core::time::Duration;
