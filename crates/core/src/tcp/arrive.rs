@@ -383,8 +383,7 @@ impl Connection {
         }
         if arrival.fin {
             let fin = arrival.seq + arrival.segment.payload.len() as u32;
-            // The first FIN stands: a stream has one end.
-            parts.recv.fin.get_or_insert(fin);
+            parts.recv.on_fin(fin);
         }
         let (seq, text) = (arrival.seq, cut_at(arrival, parts.recv.fin));
         if text.is_empty() {

@@ -132,6 +132,15 @@ impl RecvHalf {
         Text::InOrder(advanced)
     }
 
+    /// FIN has come, with that number, perhaps before what precedes it. The first one stands: a stream
+    /// has one end, and nothing counts behind it.
+    pub fn on_fin(&mut self, fin: Seq) {
+        if self.fin.is_none() {
+            self.fin = Some(fin);
+            self.assembler.cut(fin);
+        }
+    }
+
     /// Data in order goes before data out of order: if no page is free, what lies beyond RCV.NXT is
     /// dropped for it (RFC 2018 §8 allows that; it was never acknowledged).
     fn write_in_order(&mut self, data: &[u8], pool: &mut PagePool) -> bool {

@@ -310,6 +310,20 @@ fn a_fin_out_of_order_waits_for_what_comes_before() {
 }
 
 #[test]
+fn what_is_held_beyond_a_fin_does_not_count() {
+    let mut peer = Peer::established(plain());
+    peer.exchange(Say::new(A, 11, 1).data(&[3; 10]));
+    peer.exchange(Say::new(A | F, 6, 1).data(&[2; 5]));
+    assert_eq!(peer.exchange(Say::new(A, 1, 1).data(&[1; 5])), [". 1:1(0) ack 12"]);
+    assert_eq!(peer.state(), State::CloseWait);
+    let mut read = [0; 20];
+    let (now, id) = (peer.now, peer.id());
+    assert_eq!(peer.host.read(now, id, &mut read), Ok(10));
+    assert_eq!(read[..10], [1, 1, 1, 1, 1, 2, 2, 2, 2, 2]);
+    assert_eq!(peer.host.read(now, id, &mut read), Ok(0));
+}
+
+#[test]
 fn overlapping_segments_keep_the_bytes_that_came_first_in_order() {
     let mut peer = Peer::established(plain());
     peer.say(Say::new(A, 1, 1).data(b"abcdef"));

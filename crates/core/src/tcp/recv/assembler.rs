@@ -113,6 +113,17 @@ impl Assembler {
         }
     }
 
+    /// Forgets what lies at `end` and beyond.
+    pub fn cut(&mut self, end: Seq) {
+        self.ranges.retain_mut(|range| {
+            range.1 = range.1.min(end);
+            range.0.before(end)
+        });
+        for seq in &mut self.recent {
+            *seq = seq.filter(|seq| seq.before(end));
+        }
+    }
+
     /// Forgets everything: the bytes are dropped (RFC 2018 §8 allows that).
     pub fn clear(&mut self) {
         *self = Assembler::default();
@@ -129,6 +140,22 @@ mod tests {
         let mut blocks = SackBlocks::default();
         assembler.sack_blocks(None, &mut blocks);
         blocks.iter().map(|b| (b.start.0, b.end.0)).collect()
+    }
+
+    #[test]
+    fn behind_a_cut_nothing_is_left_and_before_it_everything() {
+        let mut assembler = Assembler::default();
+        for start in [10u32, 30, 50] {
+            assembler.insert(Seq(start), Seq(start + 10));
+        }
+        assembler.cut(Seq(60));
+        assert_eq!(blocks(&assembler), [(50, 60), (30, 40), (10, 20)]);
+        assembler.cut(Seq(35));
+        assert_eq!(blocks(&assembler), [(30, 35), (10, 20)]);
+        assembler.cut(Seq(30));
+        assert_eq!(blocks(&assembler), [(10, 20)]);
+        assert_eq!(assembler.advance(Seq(10)), Seq(20));
+        assert!(assembler.is_empty());
     }
 
     #[test]
