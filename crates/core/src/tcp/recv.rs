@@ -132,8 +132,8 @@ impl RecvHalf {
         Text::InOrder(advanced)
     }
 
-    /// FIN has come, with that number, perhaps before what precedes it. The first one stands: a stream
-    /// has one end, and nothing counts behind it.
+    /// FIN has come, with that number, perhaps before what precedes it. The first one stands: a
+    /// stream has one end, and nothing counts behind it.
     pub fn on_fin(&mut self, fin: Seq) {
         if self.fin.is_none() {
             self.fin = Some(fin);
