@@ -121,6 +121,9 @@ pub struct ConnectionInfo {
     pub rto: Duration,
     /// The latest round-trip sample; zero before the first.
     pub latest_rtt: Duration,
+    /// The rate of the narrowest link on the way, payload alone, in bytes a second (packet pair:
+    /// Aron & Druschel 1999, §3); `None` before three samples.
+    pub bottleneck_bytes_per_second: Option<u64>,
     /// Retransmission timeouts in a row, or zero-window probes.
     pub backoff: u8,
     /// Sent and not acknowledged, bytes.
@@ -187,6 +190,7 @@ impl ConnectionInfo {
             rttvar: Duration::ZERO,
             rto: Duration::ZERO,
             latest_rtt: Duration::ZERO,
+            bottleneck_bytes_per_second: None,
             backoff: 0,
             in_flight_bytes: 0,
             sacked_bytes: 0,

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use lightwait::net::{TcpListener, TcpStream};
 use lightwait_core::config::TcpConfig;
 use lightwait_core::host::address::Cidr;
+use lightwait_core::tcp::ConnectionInfo;
 use lightwait_core::{Capabilities, Config, Instant, Medium};
 use lightwait_netem::LinkConfig;
 use tokio::io::AsyncReadExt;
@@ -59,7 +60,7 @@ impl Bulk {
         let (count, note) = (received.clone(), failed.clone());
         world.spawn(Side::B, async move { note.set(receive(listener, &count).await.err()) });
         let note = failed.clone();
-        world.spawn(Side::A, async move { note.set(send().await.err()) });
+        world.spawn(Side::A, async move { note.set(send(|_| {}).await.err()) });
         let mut marks = Vec::with_capacity(periods);
         for _ in 0..periods {
             world.run_for(period)?;
@@ -69,6 +70,23 @@ impl Bulk {
             marks.push(received.get());
         }
         Ok(marks)
+    }
+
+    /// What the sender says about its connection when `time` has passed.
+    ///
+    /// # Errors
+    /// What an oracle saw, or why nothing happens any more.
+    pub fn sender_after(&self, time: Duration) -> Result<ConnectionInfo, Trouble> {
+        let broken = |error: io::Error| Trouble::Broken(error.to_string());
+        let mut world = self.world()?;
+        let listener =
+            TcpListener::bind_on(&world.handle(Side::B), (host(Side::B), PORT)).map_err(broken)?;
+        let (latest, note) = (Rc::new(Cell::new(None)), Rc::new(Cell::new(0)));
+        world.spawn(Side::B, async move { receive(listener, &note).await });
+        let seen = latest.clone();
+        world.spawn(Side::A, async move { send(|info| seen.set(Some(info))).await });
+        world.run_for(time)?;
+        latest.get().ok_or_else(|| Trouble::Broken("nothing was sent".to_owned()))
     }
 
     fn world(&self) -> Result<World, Trouble> {
@@ -92,11 +110,12 @@ fn host(side: Side) -> IpAddr {
     Ipv4Addr::new(10, 9, 0, side.index() as u8 + 1).into()
 }
 
-async fn send() -> io::Result<()> {
+async fn send(see: impl Fn(ConnectionInfo)) -> io::Result<()> {
     let stream = TcpStream::connect(SocketAddr::new(host(Side::B), PORT)).await?;
     let chunk = Bytes::from(vec![0; CHUNK_BYTES]);
     loop {
         stream.write_all_bytes(chunk.clone()).await?;
+        see(stream.info()?);
     }
 }
 

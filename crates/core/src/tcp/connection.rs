@@ -426,6 +426,7 @@ impl Connection {
         info.rttvar = send.rtt.rttvar();
         info.rto = send.rtt.rto(config);
         info.latest_rtt = send.rtt.latest();
+        info.bottleneck_bytes_per_second = send.pair.estimate();
         info.backoff = send.rtt.backoff().max(send.probes);
         info.in_flight_bytes = send.flight();
         info.sacked_bytes = send.scoreboard.sacked_bytes();

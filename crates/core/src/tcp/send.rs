@@ -10,12 +10,14 @@
 //! probe is out, which carries a byte that does not count as sent.
 
 pub mod buffer;
+pub mod pair;
 pub mod recovery;
 pub mod rtt;
 pub mod scoreboard;
 pub mod sent;
 
 use buffer::SendBuffer;
+use pair::{PacketPair, Spaced};
 use recovery::{Mode, Recovery};
 use rtt::Rtt;
 use scoreboard::Scoreboard;
@@ -70,6 +72,8 @@ pub struct SendHalf {
     pub recovery: Recovery,
     /// Round-trip time and RTO.
     pub rtt: Rtt,
+    /// The narrowest link's rate.
+    pub pair: PacketPair,
     /// When what is in flight was sent.
     pub sent: SentQueue,
     /// How much may be in flight.
@@ -229,9 +233,13 @@ impl SendHalf {
         let total = ack.since(self.una);
         let freed = (total - u32::from(fin)) as usize;
         let sacked_before = self.scoreboard.contains(ack - 1);
-        if let Some(sent) = self.sent.on_ack(ack, echo).filter(|_| !sacked_before) {
+        let sent = self.sent.on_ack(ack, echo).filter(|_| !sacked_before);
+        if let Some(sent) = sent {
             self.rtt.on_sample(sent, now, flight.div_ceil(mss.max(1)));
         }
+        let prompt = total >= 2 * mss || self.sent.oldest().is_some_and(|at| Some(at) == sent);
+        let spaced = Spaced { bytes: total, sent, prompt };
+        self.pair.on_ack(spaced, now, self.rtt.measure_ns());
         let delivered = total - self.known_delivered(ack).min(total);
         self.buffer.advance(freed, pool);
         self.fin_queued &= !fin;

@@ -13,6 +13,7 @@ use crate::tcp::recv::buffer::RecvBuffer;
 use crate::tcp::recv::window::RecvWindow;
 use crate::tcp::send::SendHalf;
 use crate::tcp::send::buffer::SendBuffer;
+use crate::tcp::send::pair::PacketPair;
 use crate::tcp::send::recovery::Recovery;
 use crate::tcp::send::rtt::Rtt;
 use crate::tcp::send::scoreboard::Scoreboard;
@@ -153,6 +154,7 @@ impl SynReceived {
             scoreboard: Scoreboard::default(),
             recovery: Recovery::new(next),
             rtt,
+            pair: PacketPair::default(),
             sent: SentQueue::default(),
             congestion,
             usage: (0, next),

@@ -120,6 +120,11 @@ impl Rtt {
         self.backoff = 0;
     }
 
+    /// A tick of the measurement clock, in ns.
+    pub fn measure_ns(&self) -> u64 {
+        self.measure_ns
+    }
+
     /// The timer fired: double the RTO (RFC 6298 §5.5).
     pub fn back_off(&mut self) {
         self.backoff = self.backoff.saturating_add(1).min(30);

@@ -46,6 +46,11 @@ impl SentQueue {
         }
     }
 
+    /// When the oldest of what is in flight was sent last.
+    pub fn oldest(&self) -> Option<Instant> {
+        self.records.front().map(|sent| sent.at)
+    }
+
     /// Everything before `ack` is acknowledged by a segment that echoes the timestamp `echo`.
     /// Returns when the newest of it was sent, if that tells the RTT: it was sent once, or the echo
     /// shows that it was the last transmission that arrived (RFC 6298 §3).

@@ -1,0 +1,143 @@
+//! The rate of the narrowest link, from the spacing of acknowledgements: packet pair, which only a
+//! fine measurement clock makes possible (Aron & Druschel 1999, §3; a clock of 1 ms cannot tell
+//! apart rates above 4 Mbit/s with packets of 512 bytes).
+//!
+//! What leaves in one burst is spread by the narrowest link to its rate, and the acknowledgements
+//! keep that spacing. So between two of them that belong to one burst, the bytes that the second
+//! acknowledges over the time between them is that link's rate. Receivers that delay ACKs do no
+//! harm: only what is really acknowledged counts, and the last segment of a burst, whose ACK may
+//! have been delayed, does not.
+
+use crate::time::Instant;
+
+/// Samples of which the middle one counts.
+const RECENT: usize = 3;
+
+/// The estimator of one connection.
+#[derive(Clone, Copy, Debug)]
+pub struct PacketPair {
+    /// When the burst left to which the latest acknowledgement belongs.
+    burst: Instant,
+    acked_at: Instant,
+    /// Bytes a second; 0: none yet.
+    recent: [u64; RECENT],
+    next: u8,
+    estimate: u64,
+}
+
+impl Default for PacketPair {
+    fn default() -> Self {
+        PacketPair {
+            burst: Instant::FAR_FUTURE,
+            acked_at: Instant::ZERO,
+            recent: [0; RECENT],
+            next: 0,
+            estimate: 0,
+        }
+    }
+}
+
+/// An acknowledgement, as the estimator sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Spaced {
+    /// Bytes newly acknowledged.
+    pub bytes: u32,
+    /// When the newest of them left, if they were sent once.
+    pub sent: Option<Instant>,
+    /// More of the same burst is in flight, or two full segments were acknowledged: the ACK was not
+    /// delayed.
+    pub prompt: bool,
+}
+
+impl PacketPair {
+    /// An acknowledgement arrived at `now`, on a measurement clock with ticks of `tick_ns`.
+    pub fn on_ack(&mut self, ack: Spaced, now: Instant, tick_ns: u64) {
+        let previous = core::mem::replace(&mut self.acked_at, now);
+        let burst = core::mem::replace(&mut self.burst, ack.sent.unwrap_or(Instant::FAR_FUTURE));
+        if ack.sent != Some(burst) || !ack.prompt {
+            return;
+        }
+        let ticks = |at: Instant| at.as_nanos() / tick_ns.max(1);
+        let spacing_ns = (ticks(now) - ticks(previous)).saturating_mul(tick_ns);
+        if spacing_ns == 0 {
+            return;
+        }
+        self.add(u64::from(ack.bytes) * 1_000_000_000 / spacing_ns);
+    }
+
+    fn add(&mut self, rate: u64) {
+        self.recent[usize::from(self.next)] = rate;
+        self.next = (self.next + 1) % RECENT as u8;
+        let mut sorted = self.recent;
+        sorted.sort_unstable();
+        let middle = sorted[RECENT / 2];
+        if self.estimate == 0 || middle == 0 {
+            self.estimate = middle;
+        } else {
+            self.estimate = self.estimate - self.estimate / 8 + middle / 8;
+        }
+    }
+
+    /// Bytes a second through the narrowest link, payload alone; `None` before three samples.
+    pub fn estimate(&self) -> Option<u64> {
+        let enough = self.recent.iter().all(|rate| *rate > 0);
+        (enough && self.estimate > 0).then_some(self.estimate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Duration;
+
+    fn ack(sent_ms: u64, bytes: u32) -> Spaced {
+        Spaced { bytes, sent: Some(Instant::from_millis(sent_ms)), prompt: true }
+    }
+
+    fn at(us: u64) -> Instant {
+        Instant::ZERO + Duration::from_micros(us)
+    }
+
+    #[test]
+    fn the_bytes_between_two_acks_of_a_burst_over_their_spacing() {
+        let mut pair = PacketPair::default();
+        for (number, us) in [100_000, 100_800, 101_600, 102_400].into_iter().enumerate() {
+            assert_eq!(pair.estimate(), None, "after {number} ACKs");
+            pair.on_ack(ack(50, 1000), at(us), 1);
+        }
+        assert_eq!(pair.estimate(), Some(1_250_000));
+    }
+
+    #[test]
+    fn what_was_sent_apart_sent_twice_or_acknowledged_late_tells_nothing() {
+        let mut pair = PacketPair::default();
+        for number in 0..100 {
+            pair.on_ack(ack(number, 1000), at(number * 1000), 1);
+            pair.on_ack(Spaced { sent: None, ..ack(0, 1000) }, at(number * 1000 + 1), 1);
+            pair.on_ack(Spaced { prompt: false, ..ack(number, 500) }, at(number * 1000 + 2), 1);
+        }
+        assert_eq!(pair.estimate(), None);
+    }
+
+    #[test]
+    fn one_wild_sample_in_three_does_not_count() {
+        let mut pair = PacketPair::default();
+        let mut us = 0;
+        for gap in [800, 800, 800, 8, 800, 800, 80_000, 800, 800, 800] {
+            us += gap;
+            pair.on_ack(ack(1, 1000), at(us), 1);
+        }
+        assert_eq!(pair.estimate(), Some(1_250_000));
+    }
+
+    #[test]
+    fn a_clock_of_a_millisecond_sees_whole_milliseconds() {
+        let mut pair = PacketPair::default();
+        for number in 0..100 {
+            pair.on_ack(ack(1, 1024), at(number * 819), 1_000_000);
+        }
+        // 10 Mbit/s: a pair of 512 bytes every 0.819 ms.
+        let estimate = pair.estimate().unwrap();
+        assert_eq!(estimate, 1_024_000, "a pair a tick, whatever the rate");
+    }
+}

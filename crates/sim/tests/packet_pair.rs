@@ -1,0 +1,48 @@
+//! The rate of the narrowest link, as a sender finds it by the spacing of acknowledgements.
+
+use std::time::Duration;
+
+use lightwait_netem::{LinkConfig, QueueLimit};
+use lightwait_sim::Bulk;
+
+const MBIT: u64 = 1_000_000;
+/// Bytes on the wire for each payload byte: Ethernet, IP and TCP headers with timestamps.
+const OVERHEAD: f64 = (1448.0 + 66.0) / 1448.0;
+
+fn link(rate: Option<u64>) -> LinkConfig {
+    LinkConfig {
+        rate_bits_per_second: rate,
+        delay: Duration::from_millis(5),
+        queue: QueueLimit::Bytes(1 << 20),
+        ..LinkConfig::default()
+    }
+}
+
+/// The estimate over the truth.
+fn measured(rate: u64, change: impl FnOnce(&mut Bulk)) -> Option<f64> {
+    let mut bulk = Bulk::new(link(Some(rate)), link(None), 256 << 10);
+    change(&mut bulk);
+    let info = bulk.sender_after(Duration::from_secs(2)).unwrap();
+    let found = info.bottleneck_bytes_per_second? as f64 * 8.0 * OVERHEAD;
+    Some(found / rate as f64)
+}
+
+#[test]
+fn the_estimate_is_within_a_tenth_from_a_megabit_to_ten_gigabits() {
+    for rate in [1, 10, 100, 1000, 10_000] {
+        let ratio = measured(rate * MBIT, |_| {}).unwrap();
+        println!("{rate:>6} Mbit/s: {ratio:.3}");
+        assert!((ratio - 1.0).abs() < 0.1, "{rate} Mbit/s: {ratio:.3}");
+    }
+}
+
+#[test]
+fn a_clock_of_a_millisecond_cannot_tell() {
+    for rate in [10, 100, 1000] {
+        let ratio = measured(rate * MBIT, |bulk| {
+            bulk.tcp.measure_resolution_hz = 1000;
+            bulk.tcp.mss_max = 512 + 12;
+        });
+        assert!(ratio.is_none_or(|ratio| (ratio - 1.0).abs() > 0.2), "{rate} Mbit/s: {ratio:?}");
+    }
+}
