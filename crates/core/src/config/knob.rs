@@ -123,7 +123,7 @@ impl Knob for Layout {
 
 impl Knob for Scheme {
     fn shape(&self) -> &'static str {
-        "`inline`, `wheel`, `scan` or `ordered_list`"
+        "`inline` or `wheel`"
     }
     fn take(&mut self, text: &str) -> bool {
         replace(
@@ -131,8 +131,6 @@ impl Knob for Scheme {
             match text {
                 "inline" => Some(Scheme::Inline),
                 "wheel" => Some(Scheme::Wheel),
-                "scan" => Some(Scheme::Scan),
-                "ordered_list" => Some(Scheme::OrderedList),
                 _ => None,
             },
         )

@@ -1,0 +1,122 @@
+//! Instructions of chosen sections, counted by callgrind.
+//!
+//! The program runs itself once more for each section, under valgrind. The function behind
+//! [`section`] is the one at whose entry callgrind begins to collect and at whose exit it stops.
+
+use std::fmt;
+use std::io;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// The function that is counted, as callgrind calls it.
+const COLLECTED: &str = "*instructions::collected*";
+/// How a line begins that says what was counted.
+const MARK: &str = "section ";
+
+/// Which section is to be counted in this process; none without.
+static CHOSEN: OnceLock<String> = OnceLock::new();
+
+/// Says which section of this process is to be counted; only the first call does.
+pub fn choose(name: &str) {
+    CHOSEN.get_or_init(|| name.to_owned());
+}
+
+/// Runs `code` of so many `operations`; its instructions are counted if it is the section chosen.
+pub fn section<R>(name: &str, operations: usize, code: impl FnOnce() -> R) -> R {
+    if CHOSEN.get().is_none_or(|chosen| chosen != name) {
+        return code();
+    }
+    println!("{MARK}{operations}");
+    collected(code)
+}
+
+/// Never inlined: its entry and exit are what callgrind looks for.
+#[inline(never)]
+fn collected<R>(code: impl FnOnce() -> R) -> R {
+    code()
+}
+
+/// Why nothing was counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Uncounted {
+    /// There is no valgrind here.
+    NoValgrind,
+    /// It ran, and something went wrong.
+    Failed(String),
+}
+
+impl fmt::Display for Uncounted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Uncounted::NoValgrind => f.write_str("no valgrind here: instructions are not counted"),
+            Uncounted::Failed(why) => write!(f, "callgrind: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Uncounted {}
+
+/// Instructions an operation of a section takes, when this program runs with `arguments`, which
+/// must make it [`choose`] that section. `None` if the run has no such section.
+///
+/// # Errors
+/// If valgrind is not there, or the run fails.
+pub fn count(arguments: &[String]) -> Result<Option<f64>, Uncounted> {
+    let failed = |error: io::Error| Uncounted::Failed(error.to_string());
+    let program = std::env::current_exe().map_err(failed)?;
+    let run = Command::new("valgrind")
+        .args(["--tool=callgrind", "--collect-atstart=no", "--callgrind-out-file=/dev/null"])
+        .arg(format!("--toggle-collect={COLLECTED}"))
+        .arg(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output();
+    let run = match run {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Uncounted::NoValgrind),
+        run => run.map_err(failed)?,
+    };
+    let (printed, report) =
+        (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    if !run.status.success() {
+        return Err(Uncounted::Failed(report.into_owned()));
+    }
+    let Some(operations) = operations(&printed) else { return Ok(None) };
+    let collected = collected_in(&report);
+    let collected = collected.ok_or_else(|| Uncounted::Failed("no count".to_owned()))?;
+    Ok(Some(collected as f64 / operations.max(1) as f64))
+}
+
+/// Operations of the sections that were counted.
+fn operations(printed: &str) -> Option<u64> {
+    let counts = printed.lines().filter_map(|line| line.strip_prefix(MARK)?.parse::<u64>().ok());
+    counts.reduce(|sum, count| sum + count)
+}
+
+/// What callgrind has collected in all.
+fn collected_in(report: &str) -> Option<u64> {
+    let text = report.lines().find_map(|line| line.split_once("Collected :"))?.1;
+    text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_callgrind_reports_is_read() {
+        let report = "==1== \n==1== Events    : Ir\n==1== Collected : 13531443\n==1== \n";
+        assert_eq!(collected_in(report), Some(13_531_443));
+        assert_eq!(collected_in("==1== Collected nothing"), None);
+        assert_eq!(operations("else\nsection 10\nsection 20\n"), Some(30));
+        assert_eq!(operations("else\n"), None);
+    }
+
+    #[test]
+    fn only_the_chosen_section_is_counted_but_all_are_run() {
+        choose("one");
+        assert_eq!(section("one", 1, || 7), 7);
+        assert_eq!(section("other", 1, || 8), 8);
+        choose("other");
+        assert_eq!(CHOSEN.get().map(String::as_str), Some("one"));
+    }
+}

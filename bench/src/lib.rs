@@ -1,0 +1,10 @@
+//! `lightwait-bench`: what things cost, in memory, with peers beside us in the same run.
+//!
+//! Times are medians of repeated batches, and what merely surrounds the operation is measured too
+//! and subtracted; instructions are counted by callgrind. `BENCHMARKS.md` says how to reproduce
+//! each number.
+#![forbid(unsafe_code)]
+
+pub mod instructions;
+pub mod sample;
+pub mod timers;

@@ -1,0 +1,93 @@
+//! The connection as the bench has it: a block of two cache lines that whoever handles a segment
+//! has in hand anyhow.
+
+use std::hint::black_box;
+
+use lightwait_core::Instant;
+use lightwait_core::rng::Rng;
+use lightwait_core::tcp::timers::{Deadlines, Filed};
+
+/// Deadlines are that far ahead at least, and [`SPREAD_MS`] more at most.
+pub(super) const LEAST_MS: u64 = 200;
+/// How far deadlines are spread.
+pub(super) const SPREAD_MS: u32 = 1000;
+
+/// A connection. `K` is how a scheme calls its entry.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub(super) struct Connection<K> {
+    /// Segments handled: the line that any segment touches.
+    segments: u64,
+    /// How far ahead its deadlines are.
+    rto_ns: u64,
+    spare: [u64; 3],
+    /// The scheme's name of its entry.
+    pub(super) key: K,
+    /// The second line: what the engine keeps for timers.
+    pub(super) deadlines: Deadlines,
+    pub(super) filed: Filed,
+    /// Segments acknowledged.
+    acked: u64,
+}
+
+impl<K: Default> Connection<K> {
+    fn new(rto_ns: u64) -> Self {
+        Connection {
+            segments: 0,
+            rto_ns,
+            spare: [0; 3],
+            key: K::default(),
+            deadlines: Deadlines::default(),
+            filed: Filed::default(),
+            acked: 0,
+        }
+    }
+
+    /// What a segment does to a connection anyhow: both lines are read and written, and the
+    /// deadline is found. This is what is subtracted.
+    #[inline(always)]
+    pub(super) fn touch(&mut self, now: Instant) -> Instant {
+        self.segments += 1;
+        self.acked += 1;
+        Instant::from_nanos(black_box(now.as_nanos() + self.rto_ns))
+    }
+}
+
+/// `count` connections, with deadlines spread evenly.
+pub(super) fn connections<K: Default>(count: usize) -> Vec<Connection<K>> {
+    let mut rng = Rng::from_seed(1);
+    let mut rto_ns = || {
+        let us = LEAST_MS * 1000 + u64::from(rng.below(SPREAD_MS * 1000));
+        us * 1000
+    };
+    (0..count).map(|_| Connection::new(rto_ns())).collect()
+}
+
+/// All indices, in random order.
+pub(super) fn random_order(count: usize) -> Vec<u32> {
+    let mut rng = Rng::from_seed(2);
+    let mut order: Vec<u32> = (0..count as u32).collect();
+    for place in (1..count).rev() {
+        order.swap(place, rng.below(place as u32 + 1) as usize);
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_two_cache_lines_whatever_its_key() {
+        assert_eq!(size_of::<Connection<()>>(), 128);
+        assert_eq!(size_of::<Connection<Option<tokio_util::time::delay_queue::Key>>>(), 128);
+    }
+
+    #[test]
+    fn the_order_is_a_permutation_and_not_sorted() {
+        let mut order = random_order(1000);
+        assert!(!order.is_sorted());
+        order.sort_unstable();
+        assert!(order.iter().copied().eq(0..1000));
+    }
+}

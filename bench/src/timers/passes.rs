@@ -1,0 +1,286 @@
+//! The passes of the bench over one scheme.
+//!
+//! ```text
+//!   births ─ touch ─ re-arm ─ cancel ─ set ─ move earlier ─ idle turns ─ deaths ─ births
+//!   births ─ turns with one expiry each ─ turns until all have expired ─ touch in that order
+//! ```
+//!
+//! Every pass visits all connections in the same random order. `touch` is what a segment does to a
+//! connection anyhow, and nothing else. It is measured before each batch of every pass, on another
+//! batch that is as cold, and the median of the differences is what the timer adds: the machine's
+//! mood changes more slowly than from one batch to the next. In the engine there is a segment's
+//! work between two connections, and no processor looks so far ahead that it would fetch the next
+//! one meanwhile; so each visit begins when the one before it is done.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant as Clock};
+
+use lightwait_core::Instant;
+
+use super::connection::{Connection, LEAST_MS, SPREAD_MS, connections, random_order};
+use super::scheme::Scheme;
+use crate::instructions::section;
+use crate::sample::Samples;
+
+/// Connections whose times are taken together.
+const BATCH: usize = 1000;
+/// The pass that only touches.
+pub(super) const TOUCH: &str = "touch";
+const IDLE_TURNS: usize = 10_000;
+/// Turns with one expiry each; before any other deadline.
+const LONE_EXPIRIES: usize = 100;
+
+/// Always zero, which only the processor's order of memory knows.
+static DONE: AtomicU32 = AtomicU32::new(0);
+
+/// How a pass is measured.
+enum Meter {
+    /// By the clock, batch by batch.
+    Time(Samples),
+    /// By callgrind, as a whole.
+    Instructions,
+}
+
+/// Median ns of each kind of operation, by name, and how often it was measured.
+pub(super) fn times<S: Scheme>(count: usize, repetitions: usize) -> Samples {
+    let mut bench = Bench::<S>::new(count, Meter::Time(Samples::default()));
+    for repetition in 0..repetitions {
+        bench.repeat(repetition);
+    }
+    match bench.meter {
+        Meter::Time(samples) => samples,
+        Meter::Instructions => Samples::default(),
+    }
+}
+
+/// One repetition, for callgrind to count.
+pub(super) fn instructions<S: Scheme>(count: usize) {
+    Bench::<S>::new(count, Meter::Instructions).repeat(0);
+}
+
+/// Visits connections one after the other: where to go next comes out of an exchange that waits for
+/// all before it.
+fn visit<K>(
+    connections: &mut [Connection<K>],
+    order: &[u32],
+    mut operation: impl FnMut(u32, &mut Connection<K>),
+) {
+    for &index in order {
+        let index = index + DONE.swap(0, Ordering::SeqCst);
+        operation(index, &mut connections[index as usize]);
+    }
+}
+
+/// ns an operation takes of which `count` took `elapsed`.
+fn per(elapsed: Duration, count: usize) -> f64 {
+    elapsed.as_nanos() as f64 / count.max(1) as f64
+}
+
+/// Everything but the scheme itself, which each repetition makes anew: schemes that cancel lazily
+/// would otherwise drag what was cancelled along for ever.
+struct Bench<S: Scheme> {
+    connections: Vec<Connection<S::Key>>,
+    order: Vec<u32>,
+    /// The order in which timers expire, once it is known.
+    expired: Vec<u32>,
+    meter: Meter,
+}
+
+impl<S: Scheme> Bench<S> {
+    fn new(count: usize, meter: Meter) -> Self {
+        Bench {
+            connections: connections(count),
+            order: random_order(count),
+            expired: Vec::with_capacity(count),
+            meter,
+        }
+    }
+
+    fn repeat(&mut self, repetition: usize) {
+        let now = Instant::from_millis(1_000_000 + repetition as u64 * 611);
+        self.operate(now);
+        self.forget();
+        self.expire(now);
+        self.forget();
+    }
+
+    /// Connections as they were before the first timer.
+    fn forget(&mut self) {
+        self.connections = connections(self.order.len());
+    }
+
+    /// One pass over all connections in random order.
+    fn pass(
+        &mut self,
+        name: &'static str,
+        mut operation: impl FnMut(u32, &mut Connection<S::Key>),
+    ) {
+        let Bench { connections, order, meter, .. } = self;
+        let samples = match meter {
+            Meter::Instructions => {
+                return section(name, order.len(), || visit(connections, order, operation));
+            }
+            Meter::Time(samples) => samples,
+        };
+        // Half a round away: nobody has been there for as long as here.
+        let elsewhere = order.chunks(BATCH).cycle().skip(order.len().div_ceil(BATCH) / 2);
+        for (batch, other) in order.chunks(BATCH).zip(elsewhere) {
+            let clock = Clock::now();
+            visit(connections, other, |_, connection| _ = connection.touch(Instant::ZERO));
+            let touched = per(clock.elapsed(), other.len());
+            let clock = Clock::now();
+            visit(connections, batch, &mut operation);
+            let whole = per(clock.elapsed(), batch.len());
+            samples.add(TOUCH, touched);
+            samples.add(name, whole);
+            samples.add_net(name, whole - touched);
+        }
+    }
+
+    fn operate(&mut self, now: Instant) {
+        let mut scheme = S::new(now);
+        let later = |ms| now + Duration::from_millis(ms);
+        for &index in &self.order {
+            let connection = &mut self.connections[index as usize];
+            let at = connection.touch(now);
+            scheme.birth(index, connection, at);
+        }
+        let scheme = &mut scheme;
+        if matches!(self.meter, Meter::Instructions) {
+            self.pass(TOUCH, |_, connection| _ = connection.touch(now));
+        }
+        self.pass("rearm", |index, connection| {
+            let at = connection.touch(later(1));
+            scheme.rearm(index, connection, at);
+        });
+        self.pass("cancel", |index, connection| {
+            connection.touch(later(2));
+            scheme.cancel(index, connection);
+        });
+        self.pass("set", |index, connection| {
+            let at = connection.touch(later(3));
+            scheme.set(index, connection, at);
+        });
+        self.pass("earlier", |index, connection| {
+            let at = connection.touch(now);
+            scheme.rearm(index, connection, now + at.since(now) / 4);
+        });
+        self.idle(scheme, now);
+        self.pass("death", |index, connection| {
+            connection.touch(now);
+            scheme.death(index, connection);
+        });
+        self.pass("birth", |index, connection| {
+            let at = connection.touch(now);
+            scheme.birth(index, connection, at);
+        });
+    }
+
+    /// Turns with nothing due, a microsecond apart.
+    fn idle(&mut self, scheme: &mut S, now: Instant) {
+        let connections = &mut self.connections;
+        let mut turns = || {
+            for us in 0..IDLE_TURNS as u64 {
+                let now = black_box(now + Duration::from_micros(us));
+                scheme.turn(now, connections, |index, _| panic!("{index} is not due"));
+            }
+        };
+        match &mut self.meter {
+            Meter::Instructions => section("idle_turn", IDLE_TURNS, turns),
+            Meter::Time(samples) => {
+                let clock = Clock::now();
+                turns();
+                samples.add("idle_turn", per(clock.elapsed(), IDLE_TURNS));
+            }
+        }
+    }
+
+    fn expire(&mut self, now: Instant) {
+        let mut scheme = S::new(now);
+        for &index in &self.order {
+            let connection = &mut self.connections[index as usize];
+            let at = connection.touch(now);
+            scheme.birth(index, connection, at);
+        }
+        let lone = LONE_EXPIRIES.min(self.order.len() / 2);
+        for (ms, &index) in (1u64..).zip(&self.order[..lone]) {
+            let connection = &mut self.connections[index as usize];
+            scheme.rearm(index, connection, now + Duration::from_millis(ms));
+        }
+        let fired = self.turns("lone_expiry", &mut scheme, now, lone);
+        assert_eq!(fired, lone, "each has fired in its own turn");
+        let (begin, left) = (now + Duration::from_millis(lone as u64), self.order.len() - lone);
+        let all = (LEAST_MS + u64::from(SPREAD_MS)) as usize + 1 - lone;
+        self.expired.clear();
+        let fired = self.turns("expiry", &mut scheme, begin, all);
+        assert_eq!(fired, left, "every timer has fired once");
+        self.order_of_expiry(now);
+    }
+
+    /// So many turns, one a millisecond; returns how many timers fired.
+    fn turns(&mut self, name: &'static str, scheme: &mut S, begin: Instant, turns: usize) -> usize {
+        let Bench { connections, expired, meter, .. } = self;
+        let (mut fired, mut elapsed) = (expired.len(), Duration::ZERO);
+        let before = fired;
+        let mut turn = |scheme: &mut S, now: Instant| {
+            scheme.turn(now, connections, |index, connection| {
+                connection.touch(now);
+                expired.push(index);
+            });
+        };
+        let at = |turn: usize| begin + Duration::from_millis(turn as u64 + 1);
+        match meter {
+            // What such a scheme needs besides would be counted with it.
+            Meter::Instructions if S::ADVANCES => {
+                for number in 0..turns {
+                    scheme.advance(at(number));
+                    turn(scheme, at(number));
+                }
+            }
+            Meter::Instructions => {
+                let operations = if name == "expiry" { self.order.len() } else { turns };
+                section(name, operations, || (0..turns).for_each(|n| turn(scheme, at(n))));
+            }
+            Meter::Time(_) if S::ADVANCES => {
+                for number in 0..turns {
+                    scheme.advance(at(number));
+                    let clock = Clock::now();
+                    turn(scheme, at(number));
+                    elapsed += clock.elapsed();
+                }
+            }
+            Meter::Time(_) => {
+                let clock = Clock::now();
+                (0..turns).for_each(|number| turn(scheme, at(number)));
+                elapsed = clock.elapsed();
+            }
+        }
+        fired = expired.len() - before;
+        if let Meter::Time(samples) = meter {
+            samples.add(name, per(elapsed, fired));
+        }
+        fired
+    }
+
+    /// What touching the connections costs in the order in which they expired.
+    fn order_of_expiry(&mut self, now: Instant) {
+        let Bench { connections, expired, meter, .. } = self;
+        let mut again = Vec::with_capacity(expired.len());
+        let mut touch = || {
+            for &index in expired.iter() {
+                connections[index as usize].touch(now);
+                again.push(index);
+            }
+        };
+        match meter {
+            Meter::Instructions => section("touch_expired", expired.len(), touch),
+            Meter::Time(samples) => {
+                let clock = Clock::now();
+                touch();
+                samples.add("touch_expired", per(clock.elapsed(), expired.len()));
+            }
+        }
+        black_box(again);
+    }
+}

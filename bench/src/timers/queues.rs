@@ -1,0 +1,120 @@
+//! Two of the standard library's: a binary heap with lazy cancelling, and a B-tree.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+
+use lightwait_core::Instant;
+
+use super::connection::Connection;
+use super::scheme::Scheme;
+
+/// Entries of a heap that are cancelled stay until their time comes; the connection says by a
+/// number which of its entries counts. Zero: none.
+#[derive(Debug)]
+pub(super) struct Heap {
+    entries: BinaryHeap<Reverse<(Instant, u32, u32)>>,
+}
+
+impl Scheme for Heap {
+    type Key = u32;
+
+    fn new(_: Instant) -> Self {
+        Heap { entries: BinaryHeap::new() }
+    }
+
+    fn birth(&mut self, index: u32, connection: &mut Connection<u32>, at: Instant) {
+        self.set(index, connection, at);
+    }
+
+    #[inline(always)]
+    fn set(&mut self, index: u32, connection: &mut Connection<u32>, at: Instant) {
+        // Odd: set.
+        connection.key = (connection.key + 1) | 1;
+        self.entries.push(Reverse((at, index, connection.key)));
+    }
+
+    #[inline(always)]
+    fn cancel(&mut self, _: u32, connection: &mut Connection<u32>) {
+        connection.key += 1;
+    }
+
+    #[inline(always)]
+    fn rearm(&mut self, index: u32, connection: &mut Connection<u32>, at: Instant) {
+        self.set(index, connection, at);
+    }
+
+    fn death(&mut self, index: u32, connection: &mut Connection<u32>) {
+        self.cancel(index, connection);
+    }
+
+    fn turn(
+        &mut self,
+        now: Instant,
+        connections: &mut [Connection<u32>],
+        mut fire: impl FnMut(u32, &mut Connection<u32>),
+    ) {
+        while let Some(&Reverse((at, index, key))) = self.entries.peek() {
+            if at > now {
+                return;
+            }
+            self.entries.pop();
+            let connection = &mut connections[index as usize];
+            if connection.key == key {
+                connection.key += 1;
+                fire(index, connection);
+            }
+        }
+    }
+}
+
+/// Entries in order of time, taken out when they are cancelled.
+#[derive(Debug)]
+pub(super) struct Tree {
+    entries: BTreeSet<(Instant, u32)>,
+}
+
+impl Scheme for Tree {
+    /// When the timer is due.
+    type Key = Instant;
+
+    fn new(_: Instant) -> Self {
+        Tree { entries: BTreeSet::new() }
+    }
+
+    fn birth(&mut self, index: u32, connection: &mut Connection<Instant>, at: Instant) {
+        self.set(index, connection, at);
+    }
+
+    #[inline(always)]
+    fn set(&mut self, index: u32, connection: &mut Connection<Instant>, at: Instant) {
+        connection.key = at;
+        self.entries.insert((at, index));
+    }
+
+    #[inline(always)]
+    fn cancel(&mut self, index: u32, connection: &mut Connection<Instant>) {
+        self.entries.remove(&(connection.key, index));
+    }
+
+    #[inline(always)]
+    fn rearm(&mut self, index: u32, connection: &mut Connection<Instant>, at: Instant) {
+        self.cancel(index, connection);
+        self.set(index, connection, at);
+    }
+
+    fn death(&mut self, index: u32, connection: &mut Connection<Instant>) {
+        self.cancel(index, connection);
+    }
+
+    fn turn(
+        &mut self,
+        now: Instant,
+        connections: &mut [Connection<Instant>],
+        mut fire: impl FnMut(u32, &mut Connection<Instant>),
+    ) {
+        while self.entries.first().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, index)) = self.entries.pop_first() else { return };
+            fire(index, &mut connections[index as usize]);
+        }
+    }
+}
