@@ -247,19 +247,22 @@ impl Host {
     /// on the order in which a scheme finds them.
     fn on_timers(&mut self, now: Instant) {
         let mut due = core::mem::take(&mut self.due);
-        while let Some(index) = self.timers.due(now) {
+        let tick = self.ticks.instant(self.ticks.at_or_before(now));
+        while let Some((index, fired)) = self.timers.due(now) {
             if let Some(slot) = self.slots.get_mut(index) {
                 slot.filed = Filed::default();
+                if let Some(timer) = fired {
+                    slot.connection.deadlines.set(timer, tick);
+                }
                 due.push(index);
             }
         }
         due.sort_unstable();
         due.dedup();
-        let tick = self.ticks.instant(self.ticks.at_or_before(now));
         for &index in &due {
             let Some(slot) = self.slots.get_mut(index) else { continue };
             if slot.connection.deadlines.earliest() > tick {
-                self.rearm(index);
+                self.rearm(now, index);
                 continue;
             }
             slot.connection.on_time(&mut self.shared.context(now), tick);

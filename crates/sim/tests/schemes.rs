@@ -1,5 +1,5 @@
-//! Timer schemes that count in the same ticks are the same to the network: the same bytes at the
-//! same times in every world of the swarm.
+//! What timer schemes may change of what is sent: those that count in the same ticks nothing, those
+//! with coarse ticks of their own no more than the times.
 
 use lightwait_core::tcp::timers::Scheme;
 use lightwait_sim::scenario::{Scenario, Summary};
@@ -26,5 +26,16 @@ fn inline_and_the_eager_wheel_send_the_same_bytes_at_the_same_times() {
             (wheel.segments, wheel.time_waits),
             "seed {seed}"
         );
+    }
+}
+
+/// Every stream is delivered, every oracle content, all closed and nothing left, as `run` checks;
+/// and the two scans, which tick alike, are alike to the network.
+#[test]
+fn the_scans_deliver_the_same_streams_and_end_in_the_same_states() {
+    for seed in 0..WORLDS / 4 {
+        let scan = run(seed, Scheme::Scan);
+        let list = run(seed, Scheme::OrderedList);
+        assert_eq!(scan.digest, list.digest, "seed {seed}");
     }
 }

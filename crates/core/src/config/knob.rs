@@ -123,7 +123,7 @@ impl Knob for Layout {
 
 impl Knob for Scheme {
     fn shape(&self) -> &'static str {
-        "`inline` or `wheel`"
+        "`inline`, `wheel`, `scan` or `ordered_list`"
     }
     fn take(&mut self, text: &str) -> bool {
         replace(
@@ -131,6 +131,8 @@ impl Knob for Scheme {
             match text {
                 "inline" => Some(Scheme::Inline),
                 "wheel" => Some(Scheme::Wheel),
+                "scan" => Some(Scheme::Scan),
+                "ordered_list" => Some(Scheme::OrderedList),
                 _ => None,
             },
         )

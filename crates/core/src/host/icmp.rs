@@ -94,6 +94,10 @@ impl Host {
             Message::Unreachable { code: v6::PORT, quoted } => {
                 (Complaint::Hard(Error::ConnectionRefused), quoted)
             }
+            // RFC 9293 §3.9.2.2 counts codes 0 and 3 as soft, RFC 5927 §5.1 this one as hard.
+            Message::Unreachable { code: v6::PROHIBITED, quoted } => {
+                (Complaint::Hard(Error::HostUnreachable), quoted)
+            }
             Message::Unreachable { code: v6::NO_ROUTE, quoted } => {
                 (Complaint::Soft(Error::NetworkUnreachable), quoted)
             }
@@ -152,7 +156,11 @@ impl Host {
             let hash = self.hasher.hash(&quoted.tuple);
             let index = self.find_connection(hash, &quoted.tuple)?;
             let connection = &self.slots.get(index)?.connection;
-            connection.is_in_flight(quoted.seq).then_some(index)
+            // No router complains of what it may cut (RFC 1191 §3).
+            let may_be = !matches!(complaint, Complaint::TooBig(_))
+                || connection.options.path_mtu_discovery
+                || quoted.tuple.remote.is_ipv6();
+            (may_be && connection.is_in_flight(quoted.seq)).then_some(index)
         });
         let (Some(index), Some(quoted)) = (index, quoted) else {
             self.shared.counters.icmp_rejected += 1;

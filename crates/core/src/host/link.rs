@@ -220,7 +220,7 @@ impl Host {
             slot.stalled = true;
             self.stalled.entry(next_hop).or_default().push(index);
         }
-        self.rearm(index);
+        self.rearm(now, index);
         self.wake_stalled(now);
     }
 
@@ -253,7 +253,7 @@ impl Host {
         if !slot.connection.deadlines.is_set(Timer::Retransmit) {
             slot.connection.deadlines.set(Timer::Retransmit, now + RETRY);
         }
-        self.rearm(index);
+        self.rearm(now, index);
     }
 
     /// There is no way to the peer. An attempt to open fails; an established connection tries
@@ -287,7 +287,7 @@ impl Host {
             self.settle(now, index);
             self.retire(index);
         } else {
-            self.rearm(index);
+            self.rearm(now, index);
         }
     }
 }

@@ -139,7 +139,7 @@ impl Host {
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.ready = false;
         if slot.connection.is_silent() {
-            self.rearm(index);
+            self.rearm(now, index);
             return self.retire(index);
         }
         let (tuple, options) = (slot.connection.tuple, slot.connection.options);
@@ -151,7 +151,7 @@ impl Host {
             Way::Waiting(next_hop) => return self.stall(now, next_hop, index),
             Way::Direct | Way::Closed => return self.on_unreachable(now, index),
         };
-        self.rearm(index);
+        self.rearm(now, index);
         if flushed == Flushed::More {
             self.make_ready(index);
         } else {
@@ -177,9 +177,10 @@ impl Host {
     }
 
     /// Tells the timers of the connection's deadlines.
-    pub(super) fn rearm(&mut self, index: u32) {
+    pub(super) fn rearm(&mut self, now: Instant, index: u32) {
         if let Some(slot) = self.slots.get_mut(index) {
-            self.timers.touched(index, &mut slot.filed, &slot.connection.deadlines);
+            let deadlines = &slot.connection.deadlines;
+            self.timers.touched(index, &mut slot.filed, deadlines, now);
         }
     }
 

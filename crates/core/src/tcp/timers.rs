@@ -7,10 +7,12 @@
 //! Deadlines count in whole ticks of the scheduling clock: a timer fires at the first tick at or
 //! after its deadline (Aron & Druschel 1999, §4).
 
+pub mod bsd;
 mod inline;
 mod slots;
 mod wheel;
 
+pub use bsd::Bsd;
 pub use inline::Inline;
 pub use wheel::Wheel;
 
@@ -56,11 +58,14 @@ pub struct Deadlines {
 
 impl Default for Deadlines {
     fn default() -> Self {
-        Deadlines { at: [Instant::FAR_FUTURE; TIMERS] }
+        Deadlines::NONE
     }
 }
 
 impl Deadlines {
+    /// No timer is set.
+    pub const NONE: Deadlines = Deadlines { at: [Instant::FAR_FUTURE; TIMERS] };
+
     /// Sets `timer` to fire at `at`.
     pub fn set(&mut self, timer: Timer, at: Instant) {
         self.at[timer as usize] = at;
@@ -149,6 +154,10 @@ pub enum Scheme {
     Inline,
     /// An eager hierarchical timing wheel, an entry for every timer (Varghese & Lauck 1987).
     Wheel,
+    /// 4.4BSD: two ticks that scan every connection and decrement counters.
+    Scan,
+    /// The same ticks over a list with TIME-WAIT at its end (Aron & Druschel 1999).
+    OrderedList,
 }
 
 /// The timers of all connections, under the scheme chosen.
@@ -158,6 +167,8 @@ pub enum Timers {
     Inline(Inline),
     /// [`Scheme::Wheel`].
     Wheel(Wheel),
+    /// [`Scheme::Scan`] and [`Scheme::OrderedList`].
+    Bsd(Bsd),
 }
 
 impl Timers {
@@ -166,15 +177,18 @@ impl Timers {
         match scheme {
             Scheme::Inline => Timers::Inline(Inline::new(ticks)),
             Scheme::Wheel => Timers::Wheel(Wheel::new(ticks)),
+            Scheme::Scan => Timers::Bsd(Bsd::new(false)),
+            Scheme::OrderedList => Timers::Bsd(Bsd::new(true)),
         }
     }
 
-    /// Connection `index` was flushed, and has these deadlines now.
+    /// Connection `index` was flushed at `now`, and has these deadlines.
     #[inline]
-    pub fn touched(&mut self, index: u32, filed: &mut Filed, deadlines: &Deadlines) {
+    pub fn touched(&mut self, index: u32, filed: &mut Filed, deadlines: &Deadlines, now: Instant) {
         match self {
             Timers::Inline(inline) => inline.touched(index, filed, deadlines.earliest()),
             Timers::Wheel(wheel) => wheel.touched(index, deadlines),
+            Timers::Bsd(bsd) => bsd.touched(index, deadlines, now),
         }
     }
 
@@ -183,15 +197,23 @@ impl Timers {
         match self {
             Timers::Inline(inline) => inline.forget(index, filed),
             Timers::Wheel(wheel) => wheel.forget(index),
+            Timers::Bsd(bsd) => bsd.forget(index),
         }
     }
 
     /// A connection that has a timer due at `now`, or may have: whoever it is must be `touched`
-    /// again, with `filed` as of no entry.
-    pub fn due(&mut self, now: Instant) -> Option<u32> {
+    /// again, with `filed` as of no entry. With the timer, if the scheme's ticks decide that it is
+    /// due, whatever its deadline says.
+    pub fn due(&mut self, now: Instant) -> Option<(u32, Option<Timer>)> {
         match self {
-            Timers::Inline(inline) => inline.due(now),
-            Timers::Wheel(wheel) => wheel.due(now),
+            Timers::Inline(inline) => inline.due(now).map(|index| (index, None)),
+            Timers::Wheel(wheel) => wheel.due(now).map(|index| (index, None)),
+            Timers::Bsd(bsd) => loop {
+                // TIME-WAIT has its own table here; only who drives the scheme alone enters any.
+                if let (index, bsd::Fired::Timer(timer)) = bsd.due(now)? {
+                    break Some((index, Some(timer)));
+                }
+            },
         }
     }
 
@@ -200,6 +222,7 @@ impl Timers {
         match self {
             Timers::Inline(inline) => inline.deadline(),
             Timers::Wheel(wheel) => wheel.deadline(),
+            Timers::Bsd(bsd) => bsd.deadline(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::config::Config;
 use crate::error::Error;
@@ -12,7 +12,7 @@ use crate::host::Host;
 use crate::tcp::State;
 use crate::time::{Duration, Instant};
 use crate::wire::icmpv4::{Echo, Message};
-use crate::wire::{arp, ethernet, ip};
+use crate::wire::{arp, ethernet, icmpv6, ip};
 
 /// Hosts on one cable, and a tap that sees every frame and may swallow it.
 struct Cable {
@@ -294,6 +294,29 @@ fn an_error_that_quotes_another_number_is_not_believed() {
     assert_eq!(cable.hosts[0].state(id), State::SynSent);
     let counters = cable.hosts[0].counters();
     assert_eq!((counters.icmp_rejected, counters.icmp_accepted), (1, 0));
+}
+
+#[test]
+fn administratively_prohibited_ends_an_attempt_over_ipv6() {
+    let mut cable = Cable::two();
+    cable.connect("[fd00::2]:80");
+    cable.settle();
+    cable.muted = Some(1);
+    for (code, state) in [(3, State::SynSent), (1, State::Closed)] {
+        let id = cable.connect("[fd00::2]:80");
+        cable.settle();
+        let packet = cable.last_sent();
+        let (from, to): (Ipv6Addr, Ipv6Addr) =
+            ("fd00::2".parse().unwrap(), "fd00::1".parse().unwrap());
+        let mut message = Vec::new();
+        icmpv6::Message::Unreachable { code, quoted: &packet }.emit(from, to, &mut message);
+        let mut bytes = Vec::new();
+        let header = ip::Header::new(from.into(), to.into(), ip::protocol::ICMPV6, message.len());
+        header.unwrap().emit(&mut bytes);
+        bytes.extend_from_slice(&message);
+        cable.inject(&bytes);
+        assert_eq!(cable.hosts[0].state(id), state, "code {code}");
+    }
 }
 
 #[test]

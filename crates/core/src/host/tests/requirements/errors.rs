@@ -3,7 +3,7 @@
 
 use crate::error::Error;
 use crate::host::tests::peer::{A, Peer, S, Say, plain};
-use crate::tcp::State;
+use crate::tcp::{SocketOptions, State};
 use crate::time::Duration;
 use crate::wire::icmpv4::Message;
 use crate::wire::ip;
@@ -142,5 +142,21 @@ fn the_traffic_class_may_change_on_the_way_and_passes_unchanged() {
         let (frame, mut bytes) = (outbox.take().unwrap(), Vec::new());
         frame.copy_to(&mut bytes);
         assert_eq!(ip::Packet::parse(&bytes).unwrap().traffic_class, class);
+    }
+}
+
+#[test]
+fn without_discovery_no_packet_is_too_big() {
+    for discovery in [true, false] {
+        let mut peer = Peer::established(plain());
+        let (id, now) = (peer.id(), peer.now);
+        let options = peer.host.options(id).unwrap();
+        let options = SocketOptions { path_mtu_discovery: discovery, ..options };
+        peer.host.set_options(now, id, options).unwrap();
+        peer.write(1000);
+        peer.hear_one();
+        let quoted = quoted(&peer, 1, 1040);
+        complain(&mut peer, &Message::Unreachable { code: 4, next_hop_mtu: 800, quoted: &quoted });
+        assert_eq!(peer.hear().len(), if discovery { 2 } else { 0 });
     }
 }
