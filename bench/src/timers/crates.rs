@@ -16,7 +16,7 @@ use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue::Key;
 
 use super::connection::Connection;
-use super::scheme::Scheme;
+use super::scheme::{Scheme, When};
 
 /// Its clock stands still but for what the bench advances it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
@@ -54,13 +54,13 @@ impl Scheme for Delays {
         Delays { queue: DelayQueue::new(), _inside: inside, epoch: (now, at), now }
     }
 
-    fn birth(&mut self, index: u32, connection: &mut Connection<Self::Key>, at: Instant) {
-        self.set(index, connection, at);
+    fn birth(&mut self, index: u32, connection: &mut Connection<Self::Key>, when: When) {
+        self.set(index, connection, when);
     }
 
     #[inline(always)]
-    fn set(&mut self, index: u32, connection: &mut Connection<Self::Key>, at: Instant) {
-        connection.key = Some(self.queue.insert_at(index, self.at(at)));
+    fn set(&mut self, index: u32, connection: &mut Connection<Self::Key>, when: When) {
+        connection.key = Some(self.queue.insert_at(index, self.at(when.at)));
     }
 
     #[inline(always)]
@@ -71,9 +71,9 @@ impl Scheme for Delays {
     }
 
     #[inline(always)]
-    fn rearm(&mut self, _: u32, connection: &mut Connection<Self::Key>, at: Instant) {
+    fn rearm(&mut self, _: u32, connection: &mut Connection<Self::Key>, when: When) {
         if let Some(key) = &connection.key {
-            self.queue.reset_at(key, self.at(at));
+            self.queue.reset_at(key, self.at(when.at));
         }
     }
 
@@ -152,13 +152,13 @@ impl Scheme for HashWheel {
         HashWheel(Counted { wheel: Cancellable::new(), now_ms: now.as_millis() })
     }
 
-    fn birth(&mut self, index: u32, connection: &mut Connection<()>, at: Instant) {
-        self.set(index, connection, at);
+    fn birth(&mut self, index: u32, connection: &mut Connection<()>, when: When) {
+        self.set(index, connection, when);
     }
 
     #[inline(always)]
-    fn set(&mut self, index: u32, _: &mut Connection<()>, at: Instant) {
-        let delay = self.0.delay(at);
+    fn set(&mut self, index: u32, _: &mut Connection<()>, when: When) {
+        let delay = self.0.delay(when.at);
         let inserted = self.0.wheel.insert(IdOnlyTimerEntry { id: index, delay });
         inserted.unwrap_or_else(|_| panic!("{delay:?} is ahead"));
     }
@@ -169,9 +169,9 @@ impl Scheme for HashWheel {
     }
 
     #[inline(always)]
-    fn rearm(&mut self, index: u32, connection: &mut Connection<()>, at: Instant) {
+    fn rearm(&mut self, index: u32, connection: &mut Connection<()>, when: When) {
         self.cancel(index, connection);
-        self.set(index, connection, at);
+        self.set(index, connection, when);
     }
 
     fn death(&mut self, index: u32, connection: &mut Connection<()>) {
@@ -204,14 +204,14 @@ impl Scheme for LazyWheel {
         LazyWheel(Counted { wheel: Plain::new(keep), now_ms: now.as_millis() })
     }
 
-    fn birth(&mut self, index: u32, connection: &mut Connection<u32>, at: Instant) {
-        self.set(index, connection, at);
+    fn birth(&mut self, index: u32, connection: &mut Connection<u32>, when: When) {
+        self.set(index, connection, when);
     }
 
     #[inline(always)]
-    fn set(&mut self, index: u32, connection: &mut Connection<u32>, at: Instant) {
+    fn set(&mut self, index: u32, connection: &mut Connection<u32>, when: When) {
         connection.key = (connection.key + 1) | 1;
-        let delay = self.0.delay(at);
+        let delay = self.0.delay(when.at);
         let inserted = self.0.wheel.insert_with_delay((index, connection.key), delay);
         inserted.unwrap_or_else(|_| panic!("{delay:?} is ahead"));
     }
@@ -222,8 +222,8 @@ impl Scheme for LazyWheel {
     }
 
     #[inline(always)]
-    fn rearm(&mut self, index: u32, connection: &mut Connection<u32>, at: Instant) {
-        self.set(index, connection, at);
+    fn rearm(&mut self, index: u32, connection: &mut Connection<u32>, when: When) {
+        self.set(index, connection, when);
     }
 
     fn death(&mut self, index: u32, connection: &mut Connection<u32>) {

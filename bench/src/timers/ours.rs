@@ -5,7 +5,7 @@ use lightwait_core::tcp::timers::{Filed, Scheme as Which, Ticks, Timer, Timers};
 use lightwait_core::time::Duration;
 
 use super::connection::Connection;
-use super::scheme::Scheme;
+use super::scheme::{Scheme, When};
 
 /// The tick of the scheduling clock: the default's.
 const TICK: Duration = Duration::from_millis(1);
@@ -19,11 +19,13 @@ pub(super) struct Ours<const WHICH: usize> {
     due: Vec<u32>,
 }
 
-/// Those of ours that there are.
-pub(super) const SCHEMES: [Which; 2] = [Which::Inline, Which::Wheel];
+/// All of ours.
+pub(super) const SCHEMES: [Which; 4] =
+    [Which::Inline, Which::Wheel, Which::Scan, Which::OrderedList];
 
 impl<const WHICH: usize> Scheme for Ours<WHICH> {
     type Key = ();
+    const TICKS: bool = matches!(SCHEMES[WHICH], Which::Scan | Which::OrderedList);
 
     fn new(now: Instant) -> Self {
         let ticks = Ticks::new(TICK);
@@ -32,25 +34,28 @@ impl<const WHICH: usize> Scheme for Ours<WHICH> {
         Ours { timers, ticks, due: Vec::new() }
     }
 
-    fn birth(&mut self, index: u32, connection: &mut Connection<()>, at: Instant) {
-        self.set(index, connection, at);
+    fn birth(&mut self, index: u32, connection: &mut Connection<()>, when: When) {
+        self.set(index, connection, when);
     }
 
     #[inline(always)]
-    fn set(&mut self, index: u32, connection: &mut Connection<()>, at: Instant) {
-        connection.deadlines.set(Timer::Retransmit, at);
-        self.timers.touched(index, &mut connection.filed, &connection.deadlines);
+    fn set(&mut self, index: u32, connection: &mut Connection<()>, when: When) {
+        connection.deadlines.set(Timer::Retransmit, when.at);
+        let Connection { filed, deadlines, .. } = connection;
+        self.timers.touched(index, filed, deadlines, when.now);
     }
 
     #[inline(always)]
     fn cancel(&mut self, index: u32, connection: &mut Connection<()>) {
         connection.deadlines.cancel(Timer::Retransmit);
-        self.timers.touched(index, &mut connection.filed, &connection.deadlines);
+        // What is set is set already: nobody asks what time it is.
+        let Connection { filed, deadlines, .. } = connection;
+        self.timers.touched(index, filed, deadlines, Instant::ZERO);
     }
 
     #[inline(always)]
-    fn rearm(&mut self, index: u32, connection: &mut Connection<()>, at: Instant) {
-        self.set(index, connection, at);
+    fn rearm(&mut self, index: u32, connection: &mut Connection<()>, when: When) {
+        self.set(index, connection, when);
     }
 
     fn death(&mut self, index: u32, connection: &mut Connection<()>) {
@@ -67,19 +72,24 @@ impl<const WHICH: usize> Scheme for Ours<WHICH> {
         if self.timers.deadline().is_none_or(|at| at > now) {
             return;
         }
-        while let Some(index) = self.timers.due(now) {
-            connections[index as usize].filed = Filed::default();
+        let tick = self.ticks.instant(self.ticks.at_or_before(now));
+        while let Some((index, fired)) = self.timers.due(now) {
+            let Connection { filed, deadlines, .. } = &mut connections[index as usize];
+            *filed = Filed::default();
+            if let Some(timer) = fired {
+                deadlines.set(timer, tick);
+            }
             self.due.push(index);
         }
         self.due.sort_unstable();
         self.due.dedup();
-        let tick = self.ticks.instant(self.ticks.at_or_before(now));
         for &index in &self.due {
             let connection = &mut connections[index as usize];
             if connection.deadlines.take_due(Timer::Retransmit, tick) {
                 fire(index, connection);
             }
-            self.timers.touched(index, &mut connection.filed, &connection.deadlines);
+            let Connection { filed, deadlines, .. } = connection;
+            self.timers.touched(index, filed, deadlines, now);
         }
         self.due.clear();
     }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant as Clock};
 use lightwait_core::Instant;
 
 use super::connection::{Connection, LEAST_MS, SPREAD_MS, connections, random_order};
-use super::scheme::Scheme;
+use super::scheme::{Scheme, When};
 use crate::instructions::section;
 use crate::sample::Samples;
 
@@ -144,27 +144,27 @@ impl<S: Scheme> Bench<S> {
         for &index in &self.order {
             let connection = &mut self.connections[index as usize];
             let at = connection.touch(now);
-            scheme.birth(index, connection, at);
+            scheme.birth(index, connection, When { now, at });
         }
         let scheme = &mut scheme;
         if matches!(self.meter, Meter::Instructions) {
             self.pass(TOUCH, |_, connection| _ = connection.touch(now));
         }
         self.pass("rearm", |index, connection| {
-            let at = connection.touch(later(1));
-            scheme.rearm(index, connection, at);
+            let (now, at) = (later(1), connection.touch(later(1)));
+            scheme.rearm(index, connection, When { now, at });
         });
         self.pass("cancel", |index, connection| {
             connection.touch(later(2));
             scheme.cancel(index, connection);
         });
         self.pass("set", |index, connection| {
-            let at = connection.touch(later(3));
-            scheme.set(index, connection, at);
+            let (now, at) = (later(3), connection.touch(later(3)));
+            scheme.set(index, connection, When { now, at });
         });
         self.pass("earlier", |index, connection| {
-            let at = connection.touch(now);
-            scheme.rearm(index, connection, now + at.since(now) / 4);
+            let left = connection.touch(now).since(now);
+            scheme.rearm(index, connection, When { now, at: now + left / 4 });
         });
         self.idle(scheme, now);
         self.pass("death", |index, connection| {
@@ -173,7 +173,7 @@ impl<S: Scheme> Bench<S> {
         });
         self.pass("birth", |index, connection| {
             let at = connection.touch(now);
-            scheme.birth(index, connection, at);
+            scheme.birth(index, connection, When { now, at });
         });
     }
 
@@ -183,7 +183,9 @@ impl<S: Scheme> Bench<S> {
         let mut turns = || {
             for us in 0..IDLE_TURNS as u64 {
                 let now = black_box(now + Duration::from_micros(us));
-                scheme.turn(now, connections, |index, _| panic!("{index} is not due"));
+                scheme.turn(now, connections, |index, _| {
+                    assert!(S::TICKS, "{index} is not due");
+                });
             }
         };
         match &mut self.meter {
@@ -201,17 +203,22 @@ impl<S: Scheme> Bench<S> {
         for &index in &self.order {
             let connection = &mut self.connections[index as usize];
             let at = connection.touch(now);
-            scheme.birth(index, connection, at);
+            scheme.birth(index, connection, When { now, at });
         }
-        let lone = LONE_EXPIRIES.min(self.order.len() / 2);
+        // A tick's timers expire together, and two ticks late at most.
+        let lone = if S::TICKS { 0 } else { LONE_EXPIRIES.min(self.order.len() / 2) };
+        let ticks_ms = if S::TICKS { 1000 } else { 0 };
         for (ms, &index) in (1u64..).zip(&self.order[..lone]) {
             let connection = &mut self.connections[index as usize];
-            scheme.rearm(index, connection, now + Duration::from_millis(ms));
+            let at = now + Duration::from_millis(ms);
+            scheme.rearm(index, connection, When { now, at });
         }
-        let fired = self.turns("lone_expiry", &mut scheme, now, lone);
-        assert_eq!(fired, lone, "each has fired in its own turn");
+        if lone > 0 {
+            let fired = self.turns("lone_expiry", &mut scheme, now, lone);
+            assert_eq!(fired, lone, "each has fired in its own turn");
+        }
         let (begin, left) = (now + Duration::from_millis(lone as u64), self.order.len() - lone);
-        let all = (LEAST_MS + u64::from(SPREAD_MS)) as usize + 1 - lone;
+        let all = (LEAST_MS + u64::from(SPREAD_MS) + ticks_ms) as usize + 1 - lone;
         self.expired.clear();
         let fired = self.turns("expiry", &mut scheme, begin, all);
         assert_eq!(fired, left, "every timer has fired once");

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 use lightwait_core::Instant;
 
 use super::connection::Connection;
-use super::scheme::Scheme;
+use super::scheme::{Scheme, When};
 
 /// Entries of a heap that are cancelled stay until their time comes; the connection says by a
 /// number which of its entries counts. Zero: none.
@@ -22,15 +22,15 @@ impl Scheme for Heap {
         Heap { entries: BinaryHeap::new() }
     }
 
-    fn birth(&mut self, index: u32, connection: &mut Connection<u32>, at: Instant) {
-        self.set(index, connection, at);
+    fn birth(&mut self, index: u32, connection: &mut Connection<u32>, when: When) {
+        self.set(index, connection, when);
     }
 
     #[inline(always)]
-    fn set(&mut self, index: u32, connection: &mut Connection<u32>, at: Instant) {
+    fn set(&mut self, index: u32, connection: &mut Connection<u32>, when: When) {
         // Odd: set.
         connection.key = (connection.key + 1) | 1;
-        self.entries.push(Reverse((at, index, connection.key)));
+        self.entries.push(Reverse((when.at, index, connection.key)));
     }
 
     #[inline(always)]
@@ -39,8 +39,8 @@ impl Scheme for Heap {
     }
 
     #[inline(always)]
-    fn rearm(&mut self, index: u32, connection: &mut Connection<u32>, at: Instant) {
-        self.set(index, connection, at);
+    fn rearm(&mut self, index: u32, connection: &mut Connection<u32>, when: When) {
+        self.set(index, connection, when);
     }
 
     fn death(&mut self, index: u32, connection: &mut Connection<u32>) {
@@ -81,14 +81,14 @@ impl Scheme for Tree {
         Tree { entries: BTreeSet::new() }
     }
 
-    fn birth(&mut self, index: u32, connection: &mut Connection<Instant>, at: Instant) {
-        self.set(index, connection, at);
+    fn birth(&mut self, index: u32, connection: &mut Connection<Instant>, when: When) {
+        self.set(index, connection, when);
     }
 
     #[inline(always)]
-    fn set(&mut self, index: u32, connection: &mut Connection<Instant>, at: Instant) {
-        connection.key = at;
-        self.entries.insert((at, index));
+    fn set(&mut self, index: u32, connection: &mut Connection<Instant>, when: When) {
+        connection.key = when.at;
+        self.entries.insert((when.at, index));
     }
 
     #[inline(always)]
@@ -97,9 +97,9 @@ impl Scheme for Tree {
     }
 
     #[inline(always)]
-    fn rearm(&mut self, index: u32, connection: &mut Connection<Instant>, at: Instant) {
+    fn rearm(&mut self, index: u32, connection: &mut Connection<Instant>, when: When) {
         self.cancel(index, connection);
-        self.set(index, connection, at);
+        self.set(index, connection, when);
     }
 
     fn death(&mut self, index: u32, connection: &mut Connection<Instant>) {
