@@ -21,7 +21,10 @@
 //! | yes | yes | accepted if TSval is newer; if equal, only with a number beyond the FIN's |
 //! | no | no | accepted if the sequence number is beyond the FIN's |
 //! | no | yes | accepted |
-//! | yes | no | refused with a challenge ACK |
+//! | yes | no | accepted if the sequence number is beyond the FIN's |
+//!
+//! What is not accepted is answered with a challenge ACK, as RFC 9293 §3.10.7.4 has it for what is not
+//! acceptable (RFC 6191 would drop it in silence).
 
 pub mod table;
 
@@ -122,9 +125,8 @@ impl Record {
                 0 => beyond_fin,
                 newer => newer > 0,
             },
-            (None, None) => beyond_fin,
             (None, Some(_)) => true,
-            (Some(_), None) => false,
+            (_, None) => beyond_fin,
         }
     }
 

@@ -55,9 +55,10 @@ impl WindowBudget {
 /// One connection's receive window.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvWindow {
-    /// Bytes the buffer may hold.
+    /// Bytes the buffer may hold, taken from the budget.
     size: u32,
-    /// Largest size it may grow to.
+    /// Largest size it may grow to; smaller than `size` while what was promised once outlives a
+    /// buffer that was made smaller.
     size_max: u32,
     /// One past the last byte promised.
     edge: Seq,
@@ -117,12 +118,12 @@ impl RecvWindow {
 
     /// Bytes the buffer may hold.
     pub fn size(&self) -> u32 {
-        self.size
+        self.size.min(self.size_max)
     }
 
     /// Where the edge could be now, with `unread` bytes in order in the buffer.
     fn possible(&self, rcv_nxt: Seq, unread: u32) -> Seq {
-        let free = self.size.saturating_sub(unread) >> self.scale << self.scale;
+        let free = self.size().saturating_sub(unread) >> self.scale << self.scale;
         self.edge.max(rcv_nxt + free)
     }
 
@@ -132,7 +133,7 @@ impl RecvWindow {
     pub fn announce(&mut self, rcv_nxt: Seq, unread: u32, mss: u16) -> u16 {
         let possible = self.possible(rcv_nxt, unread);
         let full = possible.since(rcv_nxt) >= 65_535 << self.scale;
-        if possible.since(self.edge) >= u32::from(mss).min(self.size / 2) || self.cut || full {
+        if possible.since(self.edge) >= u32::from(mss).min(self.size() / 2) || self.cut || full {
             self.edge = possible;
         }
         self.cut = false;
@@ -146,7 +147,7 @@ impl RecvWindow {
     /// at least double, by a segment or more.
     pub fn wants_update(&self, rcv_nxt: Seq, unread: u32, mss: u16) -> bool {
         let growth = self.possible(rcv_nxt, unread).since(self.edge);
-        growth >= u32::from(mss).min(self.size / 2).max(1) && growth >= self.offered(rcv_nxt)
+        growth >= u32::from(mss).min(self.size() / 2).max(1) && growth >= self.offered(rcv_nxt)
     }
 
     /// Data up to `rcv_nxt` has arrived: measures a round trip as the time in which a window's
@@ -192,7 +193,7 @@ impl RecvWindow {
             budget.promised -= u64::from(self.size - wanted);
             self.size = wanted;
         }
-        self.size_max = self.size;
+        self.size_max = self.size.min(bytes);
     }
 
     /// The connection is over: gives its promise back.
@@ -232,6 +233,20 @@ mod tests {
         assert_eq!(w.announce(Seq(5100), 4001, MSS), 5000, "999 bytes are a silly step");
         assert_eq!(w.announce(Seq(5100), 4000, MSS), 6000);
         assert_eq!(w.announce(Seq(5100), 10_000, MSS), 6000, "what was promised stays promised");
+    }
+
+    #[test]
+    fn a_buffer_made_smaller_keeps_what_was_promised_and_promises_no_more() {
+        let (mut w, mut budget) = window(4000, 4000);
+        w.announce(Seq(100), 0, MSS);
+        w.fix(1000, Seq(100), &mut budget);
+        assert_eq!((w.offered(Seq(100)), w.size(), budget.promised()), (4000, 1000, 4000));
+        assert_eq!(w.announce(Seq(4100), 4000, MSS), 0);
+        assert_eq!(w.announce(Seq(4100), 501, MSS), 0);
+        assert_eq!(w.announce(Seq(4100), 500, MSS), 500);
+        assert_eq!(w.announce(Seq(4100), 0, MSS), 1000);
+        w.release(&mut budget);
+        assert_eq!(budget.promised(), 0);
     }
 
     #[test]

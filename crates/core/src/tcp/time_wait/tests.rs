@@ -121,7 +121,8 @@ fn a_syn_is_judged_by_rfc_6191() {
         (None, None, 5000, true),
         (None, None, 4999, false),
         (None, Some(1), 1, true),
-        (Some(700), None, 9000, false),
+        (Some(700), None, 5000, true),
+        (Some(700), None, 4999, false),
         // Newer and older across the wrap of the clock.
         (Some(u32::MAX), Some(0), 1, true),
         (Some(0), Some(u32::MAX), 9000, false),
