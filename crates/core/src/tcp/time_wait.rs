@@ -23,8 +23,8 @@
 //! | no | yes | accepted |
 //! | yes | no | accepted if the sequence number is beyond the FIN's |
 //!
-//! What is not accepted is answered with a challenge ACK, as RFC 9293 §3.10.7.4 has it for what is not
-//! acceptable (RFC 6191 would drop it in silence).
+//! What is not accepted is answered with a challenge ACK, as RFC 9293 §3.10.7.4 has it for what is
+//! not acceptable (RFC 6191 would drop it in silence).
 
 pub mod table;
 
