@@ -4,6 +4,8 @@ use super::peer::{A, Peer, S, Say, plain};
 use crate::config::Config;
 use crate::error::Error;
 use crate::tcp::State;
+use crate::tcp::send::rtt::Estimator;
+use crate::tcp::timers::Scheme;
 use crate::time::Duration;
 use std::vec::Vec;
 
@@ -331,5 +333,41 @@ fn what_was_told_of_before_does_not_open_the_window_again() {
         // out, and nine are.
         peer.say(Say::new(A, 1, 3001));
         assert_eq!(peer.hear().len(), 2, "sack {sack}");
+    }
+}
+
+/// How long a lone lost tail waits for its retransmission after `rounds` round trips of 60 ms.
+fn tail_waits(estimator: Estimator, scheme: Scheme) -> Duration {
+    let mut config = plain();
+    config.tcp.rto_estimator = estimator;
+    config.tcp.timers = scheme;
+    let mut peer = Peer::established(config);
+    let mut acked = 1;
+    for _ in 0..40 {
+        peer.write(100);
+        assert_eq!(peer.hear().len(), 1);
+        acked += 100;
+        peer.wait(Duration::from_millis(60));
+        peer.say(Say::new(A, 1, acked));
+        peer.hear();
+    }
+    peer.write(100);
+    assert_eq!(peer.hear().len(), 1);
+    let sent = peer.now;
+    peer.wait_for_one().at.since(sent)
+}
+
+#[test]
+fn a_lost_tail_on_a_path_of_60_ms_waits_as_each_estimator_says() {
+    let ms = |estimator, scheme| tail_waits(estimator, scheme).as_millis();
+    assert_eq!(ms(Estimator::Rfc6298, Scheme::Inline), 260);
+    assert_eq!(ms(Estimator::Fine, Scheme::Inline), 200, "the floor");
+    assert_eq!(ms(Estimator::Bsd, Scheme::Inline), 1500, "three ticks");
+    let mended = ms(Estimator::BsdBrakmoPeterson, Scheme::Inline);
+    assert!(mended == 1000 || mended == 1500, "{mended}");
+    // By BSD's own ticks a part of the first is over already.
+    for scheme in [Scheme::Scan, Scheme::OrderedList] {
+        let waited = ms(Estimator::Bsd, scheme);
+        assert!((1000..=1500).contains(&waited), "{waited}");
     }
 }
