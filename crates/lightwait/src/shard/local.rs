@@ -113,7 +113,7 @@ impl Local {
     /// The clock by which real time drives the shard from now on.
     pub(crate) fn start_clock(&self) -> Clock {
         self.is_clock_driven.set(true);
-        self.clock
+        self.clock.clone()
     }
 
     #[cfg(feature = "tokio-driver")]

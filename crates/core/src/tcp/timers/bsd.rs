@@ -8,9 +8,9 @@
 //!                 fast scan stops at the first of them, the slow one at the first not yet due
 //! ```
 //!
-//! Counters are *decremented*, as BSD did, and not deadlines compared: a timer set for k ticks fires
-//! at the k-th tick after it is set, so after anything from (k - 1) to k ticks. (Comparing would
-//! fire a tick late, and Figs. 5 and 12 of the paper would not hold.) Setting a timer is a store.
+//! Counters are *decremented*, as BSD did, not deadlines compared: a timer set for k ticks fires at
+//! the k-th tick after it is set, so after anything from (k - 1) to k ticks. (Comparing would be a
+//! tick late, and Figs. 5 and 12 of the paper would not hold.) Setting a timer is a store.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
