@@ -261,11 +261,12 @@ impl Host {
         due.dedup();
         for &index in &due {
             let Some(slot) = self.slots.get_mut(index) else { continue };
-            if slot.connection.deadlines.earliest() > tick {
+            if slot.connection.deadlines.tighten() > tick {
                 self.rearm(now, index);
                 continue;
             }
             slot.connection.on_time(&mut self.shared.context(now), tick);
+            slot.connection.deadlines.tighten();
             self.settle(now, index);
         }
         due.clear();

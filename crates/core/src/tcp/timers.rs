@@ -54,6 +54,9 @@ impl Timer {
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
     at: [Instant; TIMERS],
+    /// No deadline is earlier. Setting lowers it; cancelling leaves it, since whoever wakes up too
+    /// early finds out and makes it exact.
+    bound: Instant,
 }
 
 impl Default for Deadlines {
@@ -64,11 +67,14 @@ impl Default for Deadlines {
 
 impl Deadlines {
     /// No timer is set.
-    pub const NONE: Deadlines = Deadlines { at: [Instant::FAR_FUTURE; TIMERS] };
+    pub const NONE: Deadlines =
+        Deadlines { at: [Instant::FAR_FUTURE; TIMERS], bound: Instant::FAR_FUTURE };
 
     /// Sets `timer` to fire at `at`.
+    #[inline]
     pub fn set(&mut self, timer: Timer, at: Instant) {
         self.at[timer as usize] = at;
+        self.bound = self.bound.min(at);
     }
 
     /// Cancels `timer`.
@@ -98,6 +104,18 @@ impl Deadlines {
             self.cancel(timer);
         }
         due
+    }
+
+    /// A time that no deadline is earlier than: the earliest, unless that was cancelled or moved.
+    #[inline]
+    pub fn bound(&self) -> Instant {
+        self.bound
+    }
+
+    /// Makes the bound exact, and returns it: the earliest deadline.
+    pub fn tighten(&mut self) -> Instant {
+        self.bound = self.earliest();
+        self.bound
     }
 
     /// The earliest deadline; [`Instant::FAR_FUTURE`] if none is set.
@@ -186,7 +204,7 @@ impl Timers {
     #[inline]
     pub fn touched(&mut self, index: u32, filed: &mut Filed, deadlines: &Deadlines, now: Instant) {
         match self {
-            Timers::Inline(inline) => inline.touched(index, filed, deadlines.earliest()),
+            Timers::Inline(inline) => inline.touched(index, filed, deadlines.bound()),
             Timers::Wheel(wheel) => wheel.touched(index, deadlines),
             Timers::Bsd(bsd) => bsd.touched(index, deadlines, now),
         }
@@ -224,5 +242,26 @@ impl Timers {
             Timers::Wheel(wheel) => wheel.deadline(),
             Timers::Bsd(bsd) => bsd.deadline(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_is_never_later_than_a_deadline_and_exact_once_tightened() {
+        let mut deadlines = Deadlines::default();
+        assert_eq!(deadlines.bound(), Instant::FAR_FUTURE);
+        deadlines.set(Timer::Retransmit, Instant::from_millis(200));
+        deadlines.set(Timer::KeepAlive, Instant::from_millis(7000));
+        assert_eq!(deadlines.bound(), Instant::from_millis(200));
+        deadlines.set(Timer::Retransmit, Instant::from_millis(300));
+        assert_eq!(deadlines.bound(), Instant::from_millis(200), "nobody is woken too late");
+        assert_eq!(deadlines.tighten(), Instant::from_millis(300));
+        deadlines.cancel(Timer::Retransmit);
+        assert_eq!(deadlines.tighten(), Instant::from_millis(7000));
+        deadlines.clear();
+        assert_eq!(deadlines.bound(), Instant::FAR_FUTURE);
     }
 }

@@ -23,7 +23,7 @@ impl Inline {
         Inline { slots: Slots::default(), ticks }
     }
 
-    /// The earliest deadline of connection `index` is `earliest` now.
+    /// No deadline of connection `index` is earlier than `earliest` now.
     #[inline]
     pub fn touched(&mut self, index: u32, filed: &mut Filed, earliest: Instant) {
         if earliest <= filed.0 {
