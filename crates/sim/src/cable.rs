@@ -1,6 +1,7 @@
 //! A cable between two hosts: an emulated link each way, and an oracle that sees both ends.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::io;
 use std::rc::Rc;
 
@@ -38,6 +39,17 @@ impl Side {
     }
 }
 
+/// A frame passes one end of a cable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passage {
+    /// When.
+    pub now: Instant,
+    /// Which end.
+    pub side: Side,
+    /// Whether it comes out of the cable there; else it goes in.
+    pub arrives: bool,
+}
+
 /// What the two ends of a cable share.
 #[derive(Debug)]
 pub struct Cable {
@@ -47,7 +59,19 @@ pub struct Cable {
     /// Every frame so far, folded into one number: equal for equal runs.
     digest: u64,
     trace: bool,
+    watcher: Watcher,
     scratch: Vec<u8>,
+}
+
+/// Who is told of every frame.
+struct Watcher(Box<Watch>);
+
+type Watch = dyn FnMut(Passage, &[u8]);
+
+impl fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watcher")
+    }
 }
 
 impl Cable {
@@ -63,6 +87,7 @@ impl Cable {
             oracle: Oracle::default(),
             digest: 0,
             trace: false,
+            watcher: Watcher(Box::new(|_, _| {})),
             scratch: Vec::new(),
         }));
         let capabilities = Capabilities::plain(Medium::Ethernet, mtu);
@@ -76,7 +101,12 @@ impl Cable {
         self.trace = true;
     }
 
-    /// Who watches.
+    /// Tells `watcher` of every frame that goes in or comes out, from now on.
+    pub fn watch(&mut self, watcher: impl FnMut(Passage, &[u8]) + 'static) {
+        self.watcher = Watcher(Box::new(watcher));
+    }
+
+    /// Who watches over the rules.
     pub fn oracle(&self) -> &Oracle {
         &self.oracle
     }
@@ -102,6 +132,7 @@ impl Cable {
             }
             self.digest = fold(fold(self.digest, &now.as_nanos().to_le_bytes()), &self.scratch);
             self.oracle.on_sent(now, side, &self.scratch);
+            (self.watcher.0)(Passage { now, side, arrives: false }, &self.scratch);
             self.links[side.index()].push(now, &self.scratch);
         }
     }
@@ -110,6 +141,7 @@ impl Cable {
     fn take(&mut self, now: Instant, side: Side) -> Option<Vec<u8>> {
         let packet = self.links[side.other().index()].pop(now)?;
         self.oracle.on_delivered(side, &packet);
+        (self.watcher.0)(Passage { now, side, arrives: true }, &packet);
         Some(packet)
     }
 }

@@ -24,6 +24,6 @@ pub mod scenario;
 pub mod world;
 
 pub use bulk::Bulk;
-pub use cable::{Cable, Port, Side};
+pub use cable::{Cable, Passage, Port, Side};
 pub use oracle::Oracle;
 pub use world::{Trouble, World};

@@ -1,0 +1,70 @@
+//! `lightwait-experiments`: the papers' tables and figures, run again.
+//!
+//! Each experiment is a plan that cites its paper and figure. It prints the paper's numbers and ours
+//! side by side, writes data and pictures under `target/experiments/<id>/`, and checks the paper's
+//! *claims*: the program exits with 1 when one does not hold.
+#![forbid(unsafe_code)]
+
+mod chart;
+mod network;
+mod plan;
+mod plans;
+mod report;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use plan::{PLANS, Plan};
+use report::Report;
+
+/// Runs the papers' experiments.
+#[derive(Debug, Parser)]
+#[command(name = "lightwait-experiments", version)]
+struct Arguments {
+    /// Which experiment; `all`, `cheap` (those that take seconds), or `list`.
+    id: String,
+    /// Run this section alone, so that callgrind can count it.
+    #[arg(long, hide = true)]
+    section: Option<String>,
+}
+
+fn main() -> ExitCode {
+    let Arguments { id, section } = Arguments::parse();
+    if let Some(section) = &section {
+        lightwait_bench::instructions::choose(section);
+    }
+    if id == "list" {
+        for plan in PLANS {
+            println!("{:<16} {} ({})", plan.id, plan.title, plan.source);
+        }
+        return ExitCode::SUCCESS;
+    }
+    let chosen: Vec<&Plan> = PLANS
+        .iter()
+        .filter(|plan| id == plan.id || id == "all" || id == "cheap" && plan.cheap)
+        .collect();
+    if chosen.is_empty() {
+        eprintln!("there is no experiment {id}; `list` names them");
+        return ExitCode::from(2);
+    }
+    let failed: Vec<&str> = chosen.iter().filter(|plan| !run(plan)).map(|plan| plan.id).collect();
+    if failed.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("claims that do not hold: {}", failed.join(", "));
+    ExitCode::FAILURE
+}
+
+/// Runs one experiment; true if all its claims hold.
+fn run(plan: &Plan) -> bool {
+    println!("\n{} — {}\n{}\n", plan.id, plan.title, plan.source);
+    let outcome = Report::new(plan).and_then(|mut report| {
+        (plan.run)(&mut report)?;
+        report.finish()
+    });
+    outcome.unwrap_or_else(|why| {
+        eprintln!("{}: {why}", plan.id);
+        false
+    })
+}

@@ -1,0 +1,248 @@
+//! Fig. 12, every cell: what RTO each estimator finds for the paper's RTTs, and when it would fire.
+//!
+//! The RTTs are the paper's, the coarse ones as input: they cannot be derived from the phases. The
+//! phase of each row, the time to the next tick of 500 ms, is read from the timeouts with Brakmo
+//! and Peterson's fixes; the timeouts of the other two then follow by rule, and two of the paper's
+//! cells do not follow it.
+
+use lightwait_core::Instant;
+use lightwait_core::config::TcpConfig;
+use lightwait_core::tcp::send::rtt::{Estimator, Rtt};
+use lightwait_core::tcp::timers::{Deadlines, Filed, Scheme, Ticks, Timer, Timers};
+use lightwait_core::time::Duration;
+use lightwait_core::time::services::{ManualClock, Schedule, ScheduleClock};
+
+use crate::chart::{Chart, Mark};
+use crate::plan::Outcome;
+use crate::report::{Report, Table};
+
+/// A tick of 4.4BSD's slow timer, in ms.
+const TICK_MS: u64 = 500;
+
+/// A row of Fig. 12.
+struct Row {
+    /// RTT in ticks of 500 ms.
+    coarse: u64,
+    /// RTO of BSD, in ticks, and the timeout in ms.
+    bsd: (u64, u64),
+    /// The same with Brakmo and Peterson's fixes.
+    fixed: (u64, u64),
+    /// RTT in ms.
+    fine: u64,
+    /// RTO and timeout on the fine clock, both in ms.
+    ours: (u64, u64),
+}
+
+const fn row(coarse: u64, bsd: (u64, u64), fixed: (u64, u64), fine: u64, ours: (u64, u64)) -> Row {
+    Row { coarse, bsd, fixed, fine, ours }
+}
+
+const FIG_12: [Row; 12] = [
+    row(0, (3, 1375), (3, 1375), 60, (183, 375)),
+    row(0, (3, 1314), (3, 1314), 150, (253, 314)),
+    row(1, (5, 2254), (3, 1254), 60, (218, 254)),
+    row(0, (4, 1193), (3, 1193), 60, (190, 193)),
+    row(0, (3, 1133), (3, 1133), 61, (167, 633)),
+    row(0, (3, 1073), (3, 1073), 60, (150, 573)),
+    row(0, (3, 1012), (3, 1012), 61, (135, 512)),
+    row(0, (3, 1452), (3, 1452), 60, (123, 452)),
+    row(0, (3, 1391), (3, 1391), 60, (114, 391)),
+    row(0, (3, 1330), (2, 830), 61, (105, 330)),
+    row(0, (3, 1269), (2, 769), 60, (99, 269)),
+    row(1, (5, 2209), (3, 1209), 61, (93, 145)),
+];
+
+/// The cells that disagree with the paper's own rule: row and column from 1, and what the rule says.
+const CONTRADICTORY: [(usize, &str, u64); 2] = [(4, "BSD", 1693), (12, "fine", 209)];
+
+/// One estimator as the engine has it.
+struct Estimate {
+    config: TcpConfig,
+    rtt: Rtt,
+}
+
+impl Estimate {
+    fn new(rto_estimator: Estimator) -> Estimate {
+        let config = TcpConfig { rto_estimator, rto_floor: Duration::ZERO, ..TcpConfig::default() };
+        Estimate { rtt: Rtt::new(&config), config }
+    }
+
+    /// The RTO in ms, after a segment that left at `sent` was acknowledged at `now`.
+    fn sample(&mut self, sent: Instant, now: Instant) -> u64 {
+        self.rtt.on_sample(sent, now, 1);
+        self.rtt.rto(&self.config).as_millis() as u64
+    }
+}
+
+/// How long after `now_ms` a timer for `rto_ms` fires under 4.4BSD's slow tick.
+fn fires_by_scan(now_ms: u64, rto_ms: u64) -> u64 {
+    let mut timers = Timers::new(Scheme::Scan, Ticks::new(Duration::from_millis(1)));
+    let (mut filed, mut deadlines) = (Filed::default(), Deadlines::default());
+    let now = Instant::from_millis(now_ms);
+    // Every tick until now has been, with nothing to do.
+    assert_eq!(timers.due(now), None, "nothing is set");
+    deadlines.set(Timer::Retransmit, now + Duration::from_millis(rto_ms));
+    timers.touched(0, &mut filed, &deadlines, now);
+    let mut fired = timers.deadline().unwrap_or(now);
+    while timers.due(fired).is_none() {
+        fired = timers.deadline().unwrap_or(now);
+    }
+    fired.as_millis() - now_ms
+}
+
+/// The same under the paper's framework: a fine clock, looked at every 500 ms.
+fn fires_by_framework(now_ms: u64, rto_ms: u64) -> u64 {
+    let mut schedule = Schedule::new(ManualClock::new(1000), 1000 / TICK_MS);
+    schedule.clock_mut().set(now_ms);
+    schedule.schedule_event(rto_ms, ());
+    let mut tick_ms = now_ms.next_multiple_of(TICK_MS);
+    loop {
+        schedule.clock_mut().set(tick_ms);
+        if schedule.on_tick().is_some() {
+            return tick_ms - now_ms;
+        }
+        tick_ms += TICK_MS;
+    }
+}
+
+/// The paper's number and ours; marked where the paper's breaks its own rule.
+fn cell(paper: u64, ours: u64) -> String {
+    if paper == ours { format!("{ours}") } else { format!("{ours} (paper: {paper} *)") }
+}
+
+/// What each row gives: RTO and timeout, both in ms, of each estimator.
+struct Found {
+    bsd: (u64, u64),
+    fixed: (u64, u64),
+    fine: (u64, u64),
+}
+
+fn compute() -> Vec<Found> {
+    let mut bsd = Estimate::new(Estimator::Bsd);
+    let mut fixed = Estimate::new(Estimator::BsdBrakmoPeterson);
+    let mut fine = Estimate::new(Estimator::Fine);
+    let mut found = Vec::new();
+    for (number, row) in FIG_12.iter().enumerate() {
+        let phase = (row.fixed.1 - (row.fixed.0 - 1) * TICK_MS) % TICK_MS;
+        let now_ms = 100 * TICK_MS * (number as u64 + 1) - phase;
+        let now = Instant::from_millis(now_ms);
+        // So many ticks came between sending and acknowledgement.
+        let sent = Instant::from_millis((now_ms / TICK_MS + 1 - row.coarse) * TICK_MS - 1);
+        let sent = sent.min(now);
+        let bsd_rto = bsd.sample(sent, now);
+        let fixed_rto = fixed.sample(sent, now);
+        let fine_rto = fine.sample(now - Duration::from_millis(row.fine), now);
+        found.push(Found {
+            bsd: (bsd_rto / TICK_MS, fires_by_scan(now_ms, bsd_rto)),
+            fixed: (fixed_rto / TICK_MS, fires_by_scan(now_ms, fixed_rto)),
+            fine: (fine_rto, fires_by_framework(now_ms, fine_rto)),
+        });
+    }
+    found
+}
+
+/// Runs it.
+pub(crate) fn run(report: &mut Report) -> Outcome {
+    let found = compute();
+    let mut table = Table::new(&[
+        "row",
+        "RTT",
+        "RTO BSD",
+        "actual ms",
+        "RTO BSD+BP",
+        "actual ms (BP)",
+        "RTT ms",
+        "RTO fine ms",
+        "actual ms (fine)",
+    ]);
+    for (number, (row, found)) in FIG_12.iter().zip(&found).enumerate() {
+        table.row(&[
+            &(number + 1),
+            &row.coarse,
+            &cell(row.bsd.0, found.bsd.0),
+            &cell(row.bsd.1, found.bsd.1),
+            &cell(row.fixed.0, found.fixed.0),
+            &cell(row.fixed.1, found.fixed.1),
+            &row.fine,
+            &cell(row.ours.0, found.fine.0),
+            &cell(row.ours.1, found.fine.1),
+        ]);
+    }
+    report.table("fig12", &table)?;
+    report.say(
+        "* disagrees with the paper's own rule: a timer of k ticks fires at the k-th tick after it \
+         is set,\n  the fine one at the first tick at or after its due time.\n",
+    );
+    claims(report, &found);
+    report.picture("fig12", &chart(&found))
+}
+
+fn claims(report: &mut Report, found: &[Found]) {
+    let both = || FIG_12.iter().zip(found);
+    let equal = both().map(|(row, found)| {
+        usize::from(row.bsd.0 == found.bsd.0)
+            + usize::from(row.fixed.0 == found.fixed.0)
+            + usize::from(row.ours.0 == found.fine.0)
+    });
+    let equal: usize = equal.sum();
+    report.claim("all three RTO columns are the paper's", equal == 36, format!("{equal} of 36"));
+    let differ = both().enumerate().flat_map(|(number, (row, found))| {
+        let columns = [
+            ("BSD", row.bsd.1, found.bsd.1),
+            ("BSD+BP", row.fixed.1, found.fixed.1),
+            ("fine", row.ours.1, found.fine.1),
+        ];
+        let differ = columns.into_iter().filter(|(_, paper, ours)| paper != ours);
+        differ.map(move |(column, _, ours)| (number + 1, column, ours))
+    });
+    let differ: Vec<(usize, &str, u64)> = differ.collect();
+    report.claim(
+        "the timeouts are the paper's but for the two contradictory cells, which follow the rule",
+        differ == CONTRADICTORY,
+        format!("{} of 36 are; the others: {differ:?}", 36 - differ.len()),
+    );
+    let ratio = |of: fn(&Found) -> u64| {
+        let ratios = found.iter().map(|found| of(found) as f64 / found.fine.1 as f64);
+        ratios.fold(0.0, f64::max)
+    };
+    let (bsd, fixed) = (ratio(|found| found.bsd.1), ratio(|found| found.fixed.1));
+    report.value("tighter_than_bsd", bsd);
+    report.value("tighter_than_bsd_with_fixes", fixed);
+    report.say("The paper says up to 15x and 8x; both rest on the contradictory 145 ms of row 12.");
+    let tenth = |value: f64| (value * 10.0).round();
+    let text = format!("{bsd:.1}x and {fixed:.1}x");
+    let holds = tenth(bsd) == 106.0 && tenth(fixed) == 62.0;
+    report.claim("by the rule up to 10.6x and 6.2x tighter", holds, text);
+}
+
+fn chart(found: &[Found]) -> Chart {
+    let mut chart = Chart::new("Timeouts of Fig. 12, by the rule", "row", "actual timeout, ms");
+    let line = |of: fn(&Found) -> u64| {
+        let values = found.iter().map(of).enumerate();
+        values.map(|(number, ms)| (number as f64 + 1.0, ms as f64)).collect::<Vec<_>>()
+    };
+    chart.draw("BSD", Mark::Steps, line(|found| found.bsd.1));
+    chart.draw("BSD + Brakmo/Peterson", Mark::Steps, line(|found| found.fixed.1));
+    chart.draw("fine clock", Mark::Steps, line(|found| found.fine.1));
+    let paper = |of: fn(&Row) -> u64| {
+        let rows = FIG_12.iter().map(of).enumerate();
+        rows.map(|(number, ms)| (number as f64 + 1.0, ms as f64)).collect::<Vec<_>>()
+    };
+    chart.draw("paper, BSD", Mark::Points, paper(|row| row.bsd.1));
+    chart.draw("paper, with fixes", Mark::Points, paper(|row| row.fixed.1));
+    chart.draw("paper, fine", Mark::Points, paper(|row| row.ours.1));
+    chart
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_of_k_ticks_fires_at_the_kth_tick_and_a_fine_one_at_the_first_after_it_is_due() {
+        assert_eq!(fires_by_scan(1_000 - 375, 3 * TICK_MS), 1375);
+        assert_eq!(fires_by_scan(1_000 - 12, 2 * TICK_MS), 512);
+        assert_eq!(fires_by_framework(1_000 - 193, 190), 193);
+        assert_eq!(fires_by_framework(1_000 - 133, 167), 633);
+    }
+}

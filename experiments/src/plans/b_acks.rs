@@ -1,0 +1,174 @@
+//! §1.4: on a busy one-way stream every second segment is acknowledged at once, so that a delayed
+//! acknowledgement should never be sent at all; yet 4.4BSD's tick sends one whenever an odd number of
+//! segments came since the last, which is about every other tick, and the more often the shorter
+//! the tick. §3.2.1: with buckets there are none, however short.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use lightwait::net::{TcpListener, TcpStream};
+use lightwait::rt::sleep;
+use lightwait_core::Instant;
+use lightwait_core::config::TcpConfig;
+use lightwait_core::rng::Rng;
+use lightwait_core::tcp::recv::ack::AckDelay;
+use lightwait_core::time::Duration;
+use lightwait_core::wire::tcp::{Flags, Segment};
+use lightwait_netem::LinkConfig;
+use lightwait_sim::{Passage, Side};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::chart::{Chart, Mark, Scale};
+use crate::network::{server, shared, watched};
+use crate::plan::{Failure, Outcome};
+use crate::report::{Report, Table};
+
+/// Periods of the tick, in ms: 4.4BSD's, and what faster networks would want.
+const PERIODS_MS: [u64; 5] = [200, 100, 50, 20, 10];
+/// Mean times between segments, in µs: 500 to 1000 segments a second, up to 12 Mbit/s. They come at
+/// random (exponentially): in step with a tick, a stream might never lose a parity that suits it.
+const MEANS_US: [f64; 3] = [1000.0, 1500.0, 2000.0];
+const SEGMENT_BYTES: usize = 1448;
+/// Counted from here on: slow start is over, and so are the quick ACKs of a connection's start.
+const BEGIN: Duration = Duration::from_secs(5);
+const LENGTH: Duration = Duration::from_secs(60);
+
+/// What the receiver acknowledged.
+#[derive(Clone, Copy, Debug, Default)]
+struct Acks {
+    /// ACKs without payload.
+    pure: u64,
+    /// Those that acknowledge but one segment.
+    needless: u64,
+}
+
+/// Watches the receiver's ACKs.
+#[derive(Debug, Default)]
+struct Watcher {
+    from: Option<Instant>,
+    mss: u32,
+    last: BTreeMap<u16, lightwait_core::tcp::Seq>,
+    acks: Acks,
+}
+
+impl Watcher {
+    fn on_passage(&mut self, passage: Passage, segment: &Segment<'_>) {
+        let Passage { now, side, arrives } = passage;
+        if arrives {
+            return;
+        }
+        if side == Side::A {
+            self.mss = self.mss.max(segment.payload.len() as u32);
+            return;
+        }
+        if !segment.payload.is_empty() || segment.flags.contains(Flags::SYN) {
+            return;
+        }
+        let last = self.last.insert(segment.destination_port, segment.ack);
+        let acked = last.map_or(0, |last| segment.ack.since(last));
+        if self.from.is_some_and(|from| now >= from) {
+            self.acks.pure += 1;
+            self.acks.needless += u64::from(acked > 0 && acked <= self.mss);
+        }
+    }
+}
+
+/// A stream of segments so far apart, whose receiver delays its ACKs so.
+fn stream(mean_us: f64, receiver: &TcpConfig) -> Result<Acks, Failure> {
+    let link = |seed| LinkConfig { delay: Duration::from_millis(5), seed, ..LinkConfig::default() };
+    let watcher: Rc<RefCell<Watcher>> = shared(Watcher::default());
+    let seen = watcher.clone();
+    let sender = TcpConfig { max_receive_window_bytes: 1 << 18, ..TcpConfig::default() };
+    let receiver = TcpConfig { max_receive_window_bytes: 1 << 18, ..receiver.clone() };
+    let links = [link(1), link(2)];
+    let mut world = watched(links, [sender, receiver], move |passage, segment| {
+        seen.borrow_mut().on_passage(passage, segment);
+    })?;
+    let listener = TcpListener::bind_on(&world.handle(Side::B), server())?;
+    world.spawn(Side::B, async move {
+        let Ok((mut stream, _)) = listener.accept().await else { return };
+        let mut buffer = vec![0; 1 << 16];
+        while stream.read(&mut buffer).await.is_ok_and(|count| count > 0) {}
+    });
+    world.spawn(Side::A, async move {
+        let Ok(mut stream) = TcpStream::connect(server()).await else { return };
+        let (mut rng, segment) = (Rng::from_seed(mean_us as u64), [0; SEGMENT_BYTES]);
+        while stream.write_all(&segment).await.is_ok() {
+            let us = -(1.0 - rng.unit()).ln() * mean_us;
+            sleep(Duration::from_nanos((us * 1000.0) as u64)).await;
+        }
+    });
+    watcher.borrow_mut().from = Some(world.now() + BEGIN);
+    world.run_for(BEGIN + LENGTH)?;
+    let acks = watcher.borrow().acks;
+    Ok(acks)
+}
+
+/// All streams together, and for how many seconds.
+fn all_streams(receiver: &TcpConfig) -> Result<(Acks, f64), Failure> {
+    let mut all = Acks::default();
+    for mean_us in MEANS_US {
+        let acks = stream(mean_us, receiver)?;
+        all.pure += acks.pure;
+        all.needless += acks.needless;
+    }
+    Ok((all, LENGTH.as_secs_f64() * MEANS_US.len() as f64))
+}
+
+/// Runs it.
+pub(crate) fn run(report: &mut Report) -> Outcome {
+    let mut table = Table::new(&[
+        "delayed ACKs",
+        "period ms",
+        "ACKs/s",
+        "needless/s",
+        "needless a tick",
+        "paper, a tick",
+    ]);
+    let mut points = Vec::new();
+    for period_ms in PERIODS_MS {
+        let delayed_ack = Duration::from_millis(period_ms);
+        let receiver = TcpConfig { ack_delay: AckDelay::Tick, delayed_ack, ..TcpConfig::default() };
+        let (acks, seconds) = all_streams(&receiver)?;
+        let (rate, ticks) = (acks.needless as f64 / seconds, seconds * 1000.0 / period_ms as f64);
+        let a_tick = acks.needless as f64 / ticks;
+        let per_second = |count: u64| format!("{:.2}", count as f64 / seconds);
+        table.row(&[
+            &"tick",
+            &period_ms,
+            &per_second(acks.pure),
+            &per_second(acks.needless),
+            &format!("{a_tick:.2}"),
+            &0.5,
+        ]);
+        points.push((period_ms as f64, rate, a_tick));
+    }
+    let mut needless = Vec::new();
+    for (name, ack_delay) in [("timer", AckDelay::Timer), ("buckets", AckDelay::Buckets)] {
+        let (acks, seconds) = all_streams(&TcpConfig { ack_delay, ..TcpConfig::default() })?;
+        let per_second = |count: u64| format!("{:.2}", count as f64 / seconds);
+        let (pure, wasted) = (per_second(acks.pure), per_second(acks.needless));
+        table.row(&[&name, &"–", &pure, &wasted, &"–", &if name == "buckets" { "0" } else { "–" }]);
+        needless.push(acks.needless);
+    }
+    report.table("needless", &table)?;
+    let range = points.iter().map(|(_, _, a_tick)| *a_tick);
+    let (least, most) = (range.clone().fold(1.0, f64::min), range.fold(0.0, f64::max));
+    report.claim(
+        "a tick sends a needless ACK about every other time",
+        least > 0.4 && most < 0.6,
+        format!("{least:.2} to {most:.2} a tick"),
+    );
+    let rises = points.windows(2).all(|pair| pair[0].1 < pair[1].1);
+    let rates: Vec<String> = points.iter().map(|(_, rate, _)| format!("{rate:.1}")).collect();
+    report.claim("the shorter the tick, the more of them", rises, rates.join(", ") + " a second");
+    report.claim("buckets send none", needless[1] == 0, needless[1]);
+    let mut chart = Chart::new("Needless ACKs of a busy one-way stream", "period, ms", "a second")
+        .scales(Scale::Logarithmic, Scale::Linear);
+    let line = |of: fn(&(f64, f64, f64)) -> f64| points.iter().map(|p| (p.0, of(p))).collect();
+    chart.draw("tick", Mark::Line, line(|point| point.1));
+    chart.draw("every other tick", Mark::Dashed, line(|point| 500.0 / point.0));
+    chart.draw("buckets", Mark::Line, line(|_| 0.0));
+    report.picture("needless", &chart)
+}

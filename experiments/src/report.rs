@@ -1,0 +1,155 @@
+//! What an experiment leaves: text on the terminal, tables as CSV, pictures as SVG, everything as
+//! JSON, and a verdict on each claim.
+
+use std::fmt::{Display, Write};
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Map, Value, json};
+
+use crate::chart::Chart;
+use crate::plan::{Failure, Plan};
+
+/// Where the experiments' directories lie.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/experiments");
+
+/// The report of one experiment.
+pub(crate) struct Report {
+    directory: PathBuf,
+    data: Map<String, Value>,
+    claims: Vec<Value>,
+    all_hold: bool,
+}
+
+impl Report {
+    /// An empty one; its directory is made.
+    pub(crate) fn new(plan: &Plan) -> Result<Report, Failure> {
+        let directory = PathBuf::from(ROOT).join(plan.id);
+        fs::create_dir_all(&directory)?;
+        let mut data = Map::new();
+        for (key, text) in [("id", plan.id), ("title", plan.title), ("source", plan.source)] {
+            data.insert(key.to_owned(), json!(text));
+        }
+        Ok(Report { directory, data, claims: Vec::new(), all_hold: true })
+    }
+
+    /// A line or more for the reader.
+    pub(crate) fn say(&self, text: impl Display) {
+        println!("{text}");
+    }
+
+    /// Prints a table, and writes it as `name.csv`.
+    pub(crate) fn table(&mut self, name: &str, table: &Table) -> Result<(), Failure> {
+        println!("{}", table.text());
+        fs::write(self.directory.join(format!("{name}.csv")), table.csv())?;
+        self.data.insert(name.to_owned(), table.json());
+        Ok(())
+    }
+
+    /// A value for programs.
+    pub(crate) fn value(&mut self, name: &str, value: impl Into<Value>) {
+        self.data.insert(name.to_owned(), value.into());
+    }
+
+    /// Writes a picture as `name.svg`.
+    pub(crate) fn picture(&self, name: &str, chart: &Chart) -> Result<(), Failure> {
+        Ok(fs::write(self.directory.join(format!("{name}.svg")), chart.svg())?)
+    }
+
+    /// Whether a claim of the paper holds, and what was found.
+    pub(crate) fn claim(&mut self, claim: &str, holds: bool, found: impl Display) {
+        println!("{} {claim}: {found}", if holds { "holds " } else { "FAILS " });
+        self.claims.push(json!({ "claim": claim, "holds": holds, "found": found.to_string() }));
+        self.all_hold &= holds;
+    }
+
+    /// Writes `data.json`; true if all claims hold.
+    pub(crate) fn finish(mut self) -> Result<bool, Failure> {
+        self.data.insert("claims".to_owned(), Value::Array(self.claims));
+        let text = serde_json::to_string_pretty(&Value::Object(self.data))?;
+        fs::write(self.directory.join("data.json"), text + "\n")?;
+        println!("written to {}", self.directory.display());
+        Ok(self.all_hold)
+    }
+}
+
+/// Rows of cells under a head.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    head: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// No rows yet.
+    pub(crate) fn new(head: &[&str]) -> Table {
+        Table { head: head.iter().map(|cell| (*cell).to_owned()).collect(), rows: Vec::new() }
+    }
+
+    /// One more row, of as many cells as the head has.
+    pub(crate) fn row(&mut self, cells: &[&dyn Display]) {
+        assert_eq!(cells.len(), self.head.len(), "a cell for each column");
+        self.rows.push(cells.iter().map(ToString::to_string).collect());
+    }
+
+    /// Columns flush right, but for the first.
+    fn text(&self) -> String {
+        let lines = || std::iter::once(&self.head).chain(&self.rows);
+        let width = |column: usize| {
+            lines().map(|line| line[column].chars().count()).max().unwrap_or_default()
+        };
+        let widths: Vec<usize> = (0..self.head.len()).map(width).collect();
+        let mut text = String::new();
+        for line in lines() {
+            for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
+                let _ = match column {
+                    0 => write!(text, "  {cell:<width$}"),
+                    _ => write!(text, "  {cell:>width$}"),
+                };
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    fn csv(&self) -> String {
+        let quote = |cell: &String| {
+            if cell.contains([',', '"', '\n']) {
+                format!("\"{}\"", cell.replace('"', "\"\""))
+            } else {
+                cell.clone()
+            }
+        };
+        let lines = std::iter::once(&self.head).chain(&self.rows);
+        let line = |cells: &Vec<String>| cells.iter().map(quote).collect::<Vec<_>>().join(",");
+        lines.map(line).fold(String::new(), |text, line| text + &line + "\n")
+    }
+
+    /// An object for each row.
+    fn json(&self) -> Value {
+        let row = |cells: &Vec<String>| {
+            let value = |cell: &String| match cell.parse::<f64>() {
+                Ok(number) if number.is_finite() => json!(number),
+                _ => json!(cell),
+            };
+            let pairs = self.head.iter().cloned().zip(cells.iter().map(value));
+            Value::Object(pairs.collect())
+        };
+        self.rows.iter().map(row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_comes_out_as_text_csv_and_json() {
+        let mut table = Table::new(&["who", "ms"]);
+        table.row(&[&"a, b", &1.5]);
+        table.row(&[&"c", &20]);
+        assert_eq!(table.text(), "  who    ms\n  a, b  1.5\n  c      20\n");
+        assert_eq!(table.csv(), "who,ms\n\"a, b\",1.5\nc,20\n");
+        assert_eq!(table.json(), json!([{ "who": "a, b", "ms": 1.5 }, { "who": "c", "ms": 20.0 }]));
+    }
+}
