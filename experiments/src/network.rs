@@ -20,11 +20,11 @@ const MTU: u16 = 1500;
 /// The port that side B listens on.
 pub(crate) const PORT: u16 = 80;
 
-/// Two hosts, TCP at each as given, links from A to B and back, and someone who sees each TCP segment
-/// go into the cable and come out of it. The MTU is Ethernet's.
+/// Two hosts, TCP at each as given, links from A to B and back, and someone who sees each TCP
+/// segment go into the cable and come out of it. The MTU is Ethernet's.
 pub(crate) fn watched(
     links: [LinkConfig; 2],
-    tcp: [TcpConfig; 2],
+    tcp: &[TcpConfig; 2],
     mut watch: impl FnMut(Passage, &Segment<'_>) + 'static,
 ) -> Result<World, Failure> {
     let [forth, back] = links;

@@ -52,7 +52,7 @@ const FIG_12: [Row; 12] = [
     row(1, (5, 2209), (3, 1209), 61, (93, 145)),
 ];
 
-/// The cells that disagree with the paper's own rule: row and column from 1, and what the rule says.
+/// The cells that disagree with the paper's own rule: row from 1, column, and what the rule says.
 const CONTRADICTORY: [(usize, &str, u64); 2] = [(4, "BSD", 1693), (12, "fine", 209)];
 
 /// One estimator as the engine has it.

@@ -134,7 +134,7 @@ fn run_world(setting: &Setting, loss: f64, seed: u64, found: &mut Found) -> Resu
     let repeats = shared(Repeats::new(DELAY * 2));
     let seen = repeats.clone();
     let links = [link(seed * 2 + 1), link(seed * 2 + 2)];
-    let mut world = watched(links, tcp, move |passage, segment| {
+    let mut world = watched(links, &tcp, move |passage, segment| {
         seen.borrow_mut().on_passage(passage, segment);
     })?;
     serve(&world)?;
@@ -287,7 +287,8 @@ fn claims(report: &mut Report, all: &[Vec<Found>]) {
         "a lost segment is sent again sooner",
         compare(|ours, bsd| ours.median_timeout_ms() < bsd.median_timeout_ms()),
         format!(
-            "at 1 % loss after {:.0} ms with bsd, {:.0} with fine ({:.1}x), {:.0} with rfc6298 ({:.1}x)",
+            "at 1 % loss after {:.0} ms with bsd, {:.0} with fine ({:.1}x), {:.0} with rfc6298 \
+             ({:.1}x)",
             last[0].median_timeout_ms(),
             last[3].median_timeout_ms(),
             factor(3),

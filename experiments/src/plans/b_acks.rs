@@ -1,6 +1,6 @@
 //! §1.4: on a busy one-way stream every second segment is acknowledged at once, so that a delayed
-//! acknowledgement should never be sent at all; yet 4.4BSD's tick sends one whenever an odd number of
-//! segments came since the last, which is about every other tick, and the more often the shorter
+//! acknowledgement should never be sent at all; yet 4.4BSD's tick sends one whenever an odd number
+//! of segments came since the last, which is about every other tick, and the more often the shorter
 //! the tick. §3.2.1: with buckets there are none, however short.
 
 use std::cell::RefCell;
@@ -82,7 +82,7 @@ fn stream(mean_us: f64, receiver: &TcpConfig) -> Result<Acks, Failure> {
     let sender = TcpConfig { max_receive_window_bytes: 1 << 18, ..TcpConfig::default() };
     let receiver = TcpConfig { max_receive_window_bytes: 1 << 18, ..receiver.clone() };
     let links = [link(1), link(2)];
-    let mut world = watched(links, [sender, receiver], move |passage, segment| {
+    let mut world = watched(links, &[sender, receiver], move |passage, segment| {
         seen.borrow_mut().on_passage(passage, segment);
     })?;
     let listener = TcpListener::bind_on(&world.handle(Side::B), server())?;
