@@ -1,8 +1,8 @@
 //! `lightwait-experiments`: the papers' tables and figures, run again.
 //!
 //! Each experiment is a plan that cites its paper and figure. It prints the paper's numbers and
-//! ours side by side, writes data and pictures under `target/experiments/<id>/`, and checks the paper's
-//! *claims*: the program exits with 1 when one does not hold.
+//! ours side by side, writes data and pictures under `target/experiments/<id>/`, and checks the
+//! paper's *claims*: the program exits with 1 when one does not hold.
 #![forbid(unsafe_code)]
 
 mod chart;

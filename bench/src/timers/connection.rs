@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use lightwait_core::Instant;
 use lightwait_core::rng::Rng;
-use lightwait_core::tcp::timers::{Deadlines, Filed};
+use lightwait_core::tcp::timers::{Deadlines, Filed, Timer};
 
 /// Deadlines are that far ahead at least, and [`SPREAD_MS`] more at most.
 pub(super) const LEAST_MS: u64 = 200;
@@ -26,8 +26,6 @@ pub(super) struct Connection<K> {
     /// The second line: what the engine keeps for timers.
     pub(super) deadlines: Deadlines,
     pub(super) filed: Filed,
-    /// Segments acknowledged.
-    acked: u64,
 }
 
 impl<K: Default> Connection<K> {
@@ -39,16 +37,15 @@ impl<K: Default> Connection<K> {
             key: K::default(),
             deadlines: Deadlines::default(),
             filed: Filed::default(),
-            acked: 0,
         }
     }
 
-    /// What a segment does to a connection anyhow: both lines are read and written, and the
+    /// What a segment does to a connection anyhow: both lines are fetched, one is written, and the
     /// deadline is found. This is what is subtracted.
     #[inline(always)]
     pub(super) fn touch(&mut self, now: Instant) -> Instant {
         self.segments += 1;
-        self.acked += 1;
+        black_box(self.deadlines.at(Timer::KeepAlive));
         Instant::from_nanos(black_box(now.as_nanos() + self.rto_ns))
     }
 }

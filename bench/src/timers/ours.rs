@@ -85,8 +85,11 @@ impl<const WHICH: usize> Scheme for Ours<WHICH> {
         self.due.dedup();
         for &index in &self.due {
             let connection = &mut connections[index as usize];
-            if connection.deadlines.take_due(Timer::Retransmit, tick) {
-                fire(index, connection);
+            if connection.deadlines.tighten() <= tick {
+                if connection.deadlines.take_due(Timer::Retransmit, tick) {
+                    fire(index, connection);
+                }
+                connection.deadlines.tighten();
             }
             let Connection { filed, deadlines, .. } = connection;
             self.timers.touched(index, filed, deadlines, now);
