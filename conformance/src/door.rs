@@ -228,6 +228,9 @@ impl Door {
     pub fn time(&self) -> Instant {
         let me = thread::current().id();
         let inside = self.enter(me);
+        // Only now is it known how late it is: others may have moved the time meanwhile, and no two
+        // calls may see the same.
+        let inside = self.settle(inside, me);
         let until = inside.world.now() + TICK;
         self.advance(inside, me, until).world.now()
     }

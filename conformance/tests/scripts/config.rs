@@ -22,6 +22,8 @@ pub(crate) struct Config {
     pub(crate) tolerance_percent: f64,
     /// An echo of a timestamp that was never sent is computed from the first one.
     pub(crate) scaled_echoes: bool,
+    /// What we send must echo the timestamp that the script says: on in scripts of ours.
+    pub(crate) exact_echoes: bool,
     /// 0: outbound timestamps are not checked.
     pub(crate) stamp_tick_usecs: i64,
     pub(crate) strict_segments: bool,
@@ -41,6 +43,7 @@ impl Default for Config {
             tolerance_usecs: 4_000,
             tolerance_percent: 12.5,
             scaled_echoes: false,
+            exact_echoes: false,
             stamp_tick_usecs: 0,
             strict_segments: false,
             is_packet_fatal: true,

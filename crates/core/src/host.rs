@@ -498,6 +498,23 @@ fn validate(config: &Config) -> Result<(), Error> {
     if least > most {
         return Err(Error::InvalidInput("the least delay of an ACK is longer than the longest"));
     }
+    if config.hop_limit == 0 {
+        return Err(Error::InvalidInput("a hop limit of 0 lets no packet leave"));
+    }
+    if config.tcp.initial_window_segments == 0 {
+        return Err(Error::InvalidInput("the initial window is one segment at least (RFC 5681)"));
+    }
+    if config.tcp.window_shift.is_some_and(|shift| shift > 14) {
+        return Err(Error::InvalidInput("a window is shifted by 14 bits at most (RFC 7323 §2.3)"));
+    }
+    if config.tcp.rto_max < config.tcp.initial_rto.max(config.tcp.rto_floor) {
+        return Err(Error::InvalidInput(
+            "the largest RTO is less than the initial one or its floor",
+        ));
+    }
+    if config.limits.connections == 0 {
+        return Err(Error::InvalidInput("a limit of no connections lets none begin"));
+    }
     if config.ephemeral_ports.0 == 0 || config.ephemeral_ports.0 > config.ephemeral_ports.1 {
         return Err(Error::InvalidInput("the range of ephemeral ports is empty"));
     }

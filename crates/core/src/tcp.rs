@@ -45,7 +45,8 @@ pub struct SocketOptions {
     pub hop_limit: Option<u8>,
     /// Send buffer, in bytes.
     pub send_buffer_bytes: u32,
-    /// Receive window, in bytes, fixed: no right-sizing. `None`: as the host's configuration says.
+    /// Receive window, in bytes, fixed: no right-sizing; at least what the window field can tell
+    /// with our shift count. `None`: as the host's configuration says.
     pub receive_buffer_bytes: Option<u32>,
     /// MSS announced, and payload and options sent in a segment, at most; 0: as the path and the
     /// peer allow. Counts when the connection opens.

@@ -21,6 +21,8 @@ pub(crate) struct Expectation {
 pub(crate) struct StampTolerance {
     pub(crate) tick_usecs: i64,
     pub(crate) tolerance_usecs: i64,
+    /// The echo is what the script says, too. (The original never looks.)
+    pub(crate) exact_echo: bool,
 }
 
 /// Compare `actual`, mapped into the script's numbers, with what was expected.
@@ -165,8 +167,8 @@ fn check_tcp(
     field("tcp_urg_ptr", wanted.urgent, actual.urgent)
 }
 
-/// The same options in the same order. The value of a timestamp is compared where asked, its echo
-/// never is.
+/// The same options in the same order. The value of a timestamp and its echo are compared where
+/// asked.
 fn check_options(
     wanted: &Segment,
     actual: &Segment,
@@ -185,7 +187,12 @@ fn check_options(
         match kind {
             0 | 1 => {}
             3 if any_wscale => {}
-            8 => check_stamp(super::word(expected, 2), super::word(found, 2), stamps)?,
+            8 => {
+                check_stamp(super::word(expected, 2), super::word(found, 2), stamps)?;
+                if stamps.exact_echo {
+                    field("tcp_ts_ecr", super::word(expected, 6), super::word(found, 6))?;
+                }
+            }
             _ if expected.len() != found.len() => {
                 return Err(format!("bad lengths for outbound TCP option {kind}"));
             }

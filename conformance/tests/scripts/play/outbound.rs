@@ -138,6 +138,7 @@ impl Player {
         let stamps = StampTolerance {
             tick_usecs: self.config.stamp_tick_usecs,
             tolerance_usecs: self.tolerance_usecs(now.usecs, Some(0)),
+            exact_echo: self.config.exact_echoes,
         };
         let socket = self.descriptors.at(place)?;
         let mut actual = sniffed.datagram.clone();

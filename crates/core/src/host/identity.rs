@@ -197,7 +197,7 @@ impl Host {
     fn initial_window(&self, options: &SocketOptions) -> u32 {
         let config = &self.shared.tcp;
         let usual = config.initial_receive_window_bytes.min(config.max_receive_window_bytes);
-        options.receive_buffer_bytes.unwrap_or(usual)
+        options.receive_buffer_bytes.unwrap_or(usual).max(1 << config.shift())
     }
 
     /// What connections of `listener` start with.

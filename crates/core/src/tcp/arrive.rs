@@ -134,7 +134,16 @@ impl Connection {
         }
         let Some(stamp) = segment.options.timestamps else {
             cx.counters.timestamp_missing += 1;
-            return if cx.config.missing_timestamps { Continue(()) } else { Break(()) };
+            if cx.config.missing_timestamps {
+                return Continue(());
+            }
+            // RFC 5961 §4.2: a SYN is challenged whatever it carries. It may be that of a peer which
+            // has lost its state, and which the answer lets find out.
+            if segment.flags.contains(Flags::SYN) {
+                cx.counters.challenged_syns += 1;
+                self.challenge(cx);
+            }
+            return Break(());
         };
         if !stamps.is_old(stamp.value, cx.now) {
             return Continue(());

@@ -395,3 +395,66 @@ fn a_restart_after_idle_can_be_switched_off() {
         assert_eq!(peer.hear().len(), if restart { 10 } else { 20 });
     }
 }
+
+#[test]
+fn a_receive_buffer_of_nothing_still_lets_data_through() {
+    let (mut peer, syn_ack) = accepted_with(|o| o.receive_buffer_bytes = Some(0));
+    let unit = 1 << syn_ack.options.window_scale.unwrap();
+    assert_eq!(syn_ack.window, unit, "one unit of the field");
+    for seq in 1..100 {
+        peer.say(Say::new(A, seq, 1).data(&[0; 1]));
+        assert_eq!(peer.read(1000).unwrap().len(), 1);
+        peer.hear();
+    }
+}
+
+#[test]
+fn a_configuration_that_could_not_work_makes_no_host() {
+    let refused = |change: fn(&mut crate::config::Config)| {
+        let mut config = plain();
+        change(&mut config);
+        crate::host::Host::new(config).is_err()
+    };
+    assert!(!refused(|_| {}));
+    assert!(refused(|c| c.hop_limit = 0) && !refused(|c| c.hop_limit = 1));
+    assert!(refused(|c| c.tcp.initial_window_segments = 0));
+    assert!(refused(|c| c.tcp.window_shift = Some(15)));
+    assert!(!refused(|c| c.tcp.window_shift = Some(14)));
+    assert!(refused(|c| c.tcp.rto_max = Duration::from_millis(999)));
+    assert!(!refused(|c| c.tcp.rto_max = Duration::from_secs(1)));
+    assert!(refused(|c| c.limits.connections = 0));
+}
+
+#[test]
+fn a_syn_without_the_agreed_timestamp_is_challenged() {
+    let mut peer = Peer::established_with(config("10.0.0.2"), |syn| syn.mss(1000).stamp(7, 0));
+    let answer = peer.exchange(Say::new(S, 1, 0));
+    assert_eq!(answer, [". 1:1(0) ack 1"], "RFC 5961 §4.2");
+    assert!(peer.exchange(Say::new(A, 1, 1).data(b"bare")).is_empty());
+}
+
+#[test]
+fn a_simultaneous_open_echoes_the_timestamp_of_the_syn_ack() {
+    let (mut peer, _) = Peer::opening(config("10.0.0.2"));
+    peer.say(Say::new(S, 0, 0).mss(1000).stamp(500, 0));
+    assert_eq!(peer.hear_one().options.timestamps.map(|stamps| stamps.echo), Some(500));
+    peer.say(Say::new(S | A, 0, 1).mss(1000).stamp(520, 0));
+    assert_eq!(peer.hear_one().options.timestamps.map(|stamps| stamps.echo), Some(520));
+}
+
+#[test]
+fn a_receive_buffer_made_nothing_later_still_lets_data_through() {
+    let mut config = plain();
+    config.tcp.initial_receive_window_bytes = 2000;
+    config.tcp.max_receive_window_bytes = 2000;
+    let mut peer = Peer::established(config);
+    let (id, now) = (peer.id(), peer.now);
+    let none = SocketOptions { receive_buffer_bytes: Some(0), ..peer.host.options(id).unwrap() };
+    peer.host.set_options(now, id, none).unwrap();
+    let offered = peer.host.info(id).unwrap().receive_window_bytes;
+    peer.say(Say::new(A, 1, 1).data(&std::vec![0; offered as usize]));
+    peer.hear();
+    while peer.read(60_000).is_ok_and(|data| !data.is_empty()) {}
+    let windows: Vec<u16> = peer.wait(Duration::from_secs(1)).iter().map(|h| h.window).collect();
+    assert_eq!(windows.last(), Some(&1), "a byte at a time");
+}

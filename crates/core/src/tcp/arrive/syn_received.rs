@@ -66,6 +66,11 @@ impl Connection {
         unscaled: bool,
     ) {
         let scale = if unscaled { 0 } else { syn.peer_scale.unwrap_or(0) };
+        // RFC 7323 §4.3, rule 2: its number is not beyond what we have acknowledged.
+        let newer = s.options.timestamps.map(|stamps| stamps.value);
+        let newer =
+            newer.filter(|new| syn.stamp.is_some_and(|old| (new.wrapping_sub(old) as i32) > 0));
+        let syn = &SynReceived { stamp: newer.or(syn.stamp), ..*syn };
         let mut synchronized =
             syn.synchronize(cx, &self.options, u32::from(s.window) << scale, s.seq, s.ack);
         synchronized.recv.ack.now |= unscaled;

@@ -87,6 +87,8 @@ impl RecvWindow {
     ) -> Self {
         let offered = u32::from(offered);
         budget.promised += u64::from(offered);
+        // One unit of the field at least, or the window could never open.
+        let size = size.max(1 << scale);
         let size = offered + budget.take(size.saturating_sub(offered));
         RecvWindow {
             size,
@@ -186,6 +188,8 @@ impl RecvWindow {
     /// The size is `bytes` from now on and does not follow the application any more. What has been
     /// promised stays so.
     pub fn fix(&mut self, bytes: u32, rcv_nxt: Seq, budget: &mut WindowBudget) {
+        // One unit of the field at least, or the window would never open again.
+        let bytes = bytes.max(1 << self.scale);
         let wanted = bytes.max(self.offered(rcv_nxt));
         if wanted > self.size {
             self.size += budget.take(wanted - self.size);
