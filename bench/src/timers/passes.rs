@@ -59,16 +59,19 @@ pub(super) fn instructions<S: Scheme>(count: usize) {
     Bench::<S>::new(count, Meter::Instructions).repeat(0);
 }
 
-/// Visits connections one after the other: where to go next comes out of an exchange that waits for
+/// Touches connections one after the other, each with an operation: where to go next comes out of an exchange that waits for
 /// all before it.
-fn visit<K>(
+fn visit<K: Default>(
     connections: &mut [Connection<K>],
     order: &[u32],
-    mut operation: impl FnMut(u32, &mut Connection<K>),
+    now: Instant,
+    mut operation: impl FnMut(u32, &mut Connection<K>, When),
 ) {
     for &index in order {
         let index = index + DONE.swap(0, Ordering::SeqCst);
-        operation(index, &mut connections[index as usize]);
+        let connection = &mut connections[index as usize];
+        let at = connection.touch(now);
+        operation(index, connection, When { now, at });
     }
 }
 
@@ -114,12 +117,13 @@ impl<S: Scheme> Bench<S> {
     fn pass(
         &mut self,
         name: &'static str,
-        mut operation: impl FnMut(u32, &mut Connection<S::Key>),
+        now: Instant,
+        mut operation: impl FnMut(u32, &mut Connection<S::Key>, When),
     ) {
         let Bench { connections, order, meter, .. } = self;
         let samples = match meter {
             Meter::Instructions => {
-                return section(name, order.len(), || visit(connections, order, operation));
+                return section(name, order.len(), || visit(connections, order, now, operation));
             }
             Meter::Time(samples) => samples,
         };
@@ -127,10 +131,10 @@ impl<S: Scheme> Bench<S> {
         let elsewhere = order.chunks(BATCH).cycle().skip(order.len().div_ceil(BATCH) / 2);
         for (batch, other) in order.chunks(BATCH).zip(elsewhere) {
             let clock = Clock::now();
-            visit(connections, other, |_, connection| _ = connection.touch(Instant::ZERO));
+            visit(connections, other, now, |_, _, _| {});
             let touched = per(clock.elapsed(), other.len());
             let clock = Clock::now();
-            visit(connections, batch, &mut operation);
+            visit(connections, batch, now, &mut operation);
             let whole = per(clock.elapsed(), batch.len());
             samples.add(TOUCH, touched);
             samples.add(name, whole);
@@ -148,33 +152,19 @@ impl<S: Scheme> Bench<S> {
         }
         let scheme = &mut scheme;
         if matches!(self.meter, Meter::Instructions) {
-            self.pass(TOUCH, |_, connection| _ = connection.touch(now));
+            self.pass(TOUCH, now, |_, _, _| {});
         }
-        self.pass("rearm", |index, connection| {
-            let (now, at) = (later(1), connection.touch(later(1)));
-            scheme.rearm(index, connection, When { now, at });
-        });
-        self.pass("cancel", |index, connection| {
-            connection.touch(later(2));
-            scheme.cancel(index, connection);
-        });
-        self.pass("set", |index, connection| {
-            let (now, at) = (later(3), connection.touch(later(3)));
-            scheme.set(index, connection, When { now, at });
-        });
-        self.pass("earlier", |index, connection| {
-            let left = connection.touch(now).since(now);
-            scheme.rearm(index, connection, When { now, at: now + left / 4 });
+        self.pass("rearm", later(1), |index, c, when| scheme.rearm(index, c, when));
+        self.pass("cancel", later(2), |index, c, _| scheme.cancel(index, c));
+        self.pass("set", later(3), |index, c, when| scheme.set(index, c, when));
+        self.pass("earlier", now, |index, c, When { now, at }| {
+            let quarter = (at.as_nanos() - now.as_nanos()) / 4;
+            let at = Instant::from_nanos(now.as_nanos() + quarter);
+            scheme.rearm(index, c, When { now, at });
         });
         self.idle(scheme, now);
-        self.pass("death", |index, connection| {
-            connection.touch(now);
-            scheme.death(index, connection);
-        });
-        self.pass("birth", |index, connection| {
-            let at = connection.touch(now);
-            scheme.birth(index, connection, When { now, at });
-        });
+        self.pass("death", now, |index, c, _| scheme.death(index, c));
+        self.pass("birth", now, |index, c, when| scheme.birth(index, c, when));
     }
 
     /// Turns with nothing due, a microsecond apart.
