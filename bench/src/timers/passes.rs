@@ -59,8 +59,8 @@ pub(super) fn instructions<S: Scheme>(count: usize) {
     Bench::<S>::new(count, Meter::Instructions).repeat(0);
 }
 
-/// Touches connections one after the other, each with an operation: where to go next comes out of an exchange that waits for
-/// all before it.
+/// Touches connections one after the other, each with an operation: where to go next comes out of
+/// an exchange that waits for all before it.
 fn visit<K: Default>(
     connections: &mut [Connection<K>],
     order: &[u32],
