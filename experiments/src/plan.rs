@@ -25,6 +25,20 @@ pub(crate) struct Plan {
 /// All of them, in order.
 pub(crate) const PLANS: &[Plan] = &[
     Plan {
+        id: "a-fig5",
+        title: "How long two ticks are",
+        source: "Aron & Druschel 1999, Fig. 5",
+        cheap: true,
+        run: plans::a_fig5::run,
+    },
+    Plan {
+        id: "a-fig11",
+        title: "The bounds of the timer framework",
+        source: "Aron & Druschel 1999, Fig. 11",
+        cheap: true,
+        run: plans::a_fig11::run,
+    },
+    Plan {
         id: "a-fig12",
         title: "Retransmission timeouts of four estimators on the paper's RTTs",
         source: "Aron & Druschel 1999, Fig. 12 and Appendix I",
@@ -32,11 +46,25 @@ pub(crate) const PLANS: &[Plan] = &[
         run: plans::a_fig12::run,
     },
     Plan {
+        id: "a-fig13",
+        title: "A timeout of 150 ms, by the framework and by BSD",
+        source: "Aron & Druschel 1999, Fig. 13",
+        cheap: true,
+        run: plans::a_fig13::run,
+    },
+    Plan {
         id: "a-deviation",
         title: "The deviation that does not decay",
         source: "Aron & Druschel 1999, §IV-B and Appendix I, after Brakmo & Peterson 1995",
         cheap: true,
         run: plans::a_deviation::run,
+    },
+    Plan {
+        id: "a-packet-pair",
+        title: "The bottleneck by packet pair, on a fine clock and on one of 1 ms",
+        source: "Aron & Druschel 1999, §IV-B and §VI",
+        cheap: true,
+        run: plans::a_packet_pair::run,
     },
     Plan {
         id: "b-acks",

@@ -8,16 +8,18 @@
 use lightwait_core::Instant;
 use lightwait_core::config::TcpConfig;
 use lightwait_core::tcp::send::rtt::{Estimator, Rtt};
-use lightwait_core::tcp::timers::{Deadlines, Filed, Scheme, Ticks, Timer, Timers};
 use lightwait_core::time::Duration;
-use lightwait_core::time::services::{ManualClock, Schedule, ScheduleClock};
 
+use super::firing::{self, Clocks, SLOW_MS};
 use crate::chart::{Chart, Mark};
 use crate::plan::Outcome;
 use crate::report::{Report, Table};
 
-/// A tick of 4.4BSD's slow timer, in ms.
-const TICK_MS: u64 = 500;
+/// What 4.4BSD's timeouts count in.
+const TICK_MS: u64 = SLOW_MS;
+/// The paper measured with the cycle counter, reported ms, and fired at BSD's slow tick.
+const FRAMEWORK: Clocks =
+    Clocks { measure_ns: 1_000_000, schedule_ns: SLOW_MS * 1_000_000, skew_ns: 0 };
 
 /// A row of Fig. 12.
 struct Row {
@@ -74,37 +76,6 @@ impl Estimate {
     }
 }
 
-/// How long after `now_ms` a timer for `rto_ms` fires under 4.4BSD's slow tick.
-fn fires_by_scan(now_ms: u64, rto_ms: u64) -> u64 {
-    let mut timers = Timers::new(Scheme::Scan, Ticks::new(Duration::from_millis(1)));
-    let (mut filed, mut deadlines) = (Filed::default(), Deadlines::default());
-    let now = Instant::from_millis(now_ms);
-    // Every tick until now has been, with nothing to do.
-    assert_eq!(timers.due(now), None, "nothing is set");
-    deadlines.set(Timer::Retransmit, now + Duration::from_millis(rto_ms));
-    timers.touched(0, &mut filed, &deadlines, now);
-    let mut fired = timers.deadline().unwrap_or(now);
-    while timers.due(fired).is_none() {
-        fired = timers.deadline().unwrap_or(now);
-    }
-    fired.as_millis() - now_ms
-}
-
-/// The same under the paper's framework: a fine clock, looked at every 500 ms.
-fn fires_by_framework(now_ms: u64, rto_ms: u64) -> u64 {
-    let mut schedule = Schedule::new(ManualClock::new(1000), 1000 / TICK_MS);
-    schedule.clock_mut().set(now_ms);
-    schedule.schedule_event(rto_ms, ());
-    let mut tick_ms = now_ms.next_multiple_of(TICK_MS);
-    loop {
-        schedule.clock_mut().set(tick_ms);
-        if schedule.on_tick().is_some() {
-            return tick_ms - now_ms;
-        }
-        tick_ms += TICK_MS;
-    }
-}
-
 /// The paper's number and ours; marked where the paper's breaks its own rule.
 fn cell(paper: u64, ours: u64) -> String {
     if paper == ours { format!("{ours}") } else { format!("{ours} (paper: {paper} *)") }
@@ -132,10 +103,12 @@ fn compute() -> Vec<Found> {
         let bsd_rto = bsd.sample(sent, now);
         let fixed_rto = fixed.sample(sent, now);
         let fine_rto = fine.sample(now - Duration::from_millis(row.fine), now);
+        let by_scan =
+            |rto_ms| firing::by_scan(now, Duration::from_millis(rto_ms)).as_millis() as u64;
         found.push(Found {
-            bsd: (bsd_rto / TICK_MS, fires_by_scan(now_ms, bsd_rto)),
-            fixed: (fixed_rto / TICK_MS, fires_by_scan(now_ms, fixed_rto)),
-            fine: (fine_rto, fires_by_framework(now_ms, fine_rto)),
+            bsd: (bsd_rto / TICK_MS, by_scan(bsd_rto)),
+            fixed: (fixed_rto / TICK_MS, by_scan(fixed_rto)),
+            fine: (fine_rto, FRAMEWORK.fires(now, fine_rto).as_millis() as u64),
         });
     }
     found
@@ -232,17 +205,4 @@ fn chart(found: &[Found]) -> Chart {
     chart.draw("paper, with fixes", Mark::Points, paper(|row| row.fixed.1));
     chart.draw("paper, fine", Mark::Points, paper(|row| row.ours.1));
     chart
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_timer_of_k_ticks_fires_at_the_kth_tick_and_a_fine_one_at_the_first_after_it_is_due() {
-        assert_eq!(fires_by_scan(1_000 - 375, 3 * TICK_MS), 1375);
-        assert_eq!(fires_by_scan(1_000 - 12, 2 * TICK_MS), 512);
-        assert_eq!(fires_by_framework(1_000 - 193, 190), 193);
-        assert_eq!(fires_by_framework(1_000 - 133, 167), 633);
-    }
 }

@@ -1,0 +1,81 @@
+//! Fig. 13: a timeout of 150 ms, checked every 500 ms. The framework fires at the first check after
+//! it is due; BSD, which counts in checks and takes two at least, later. The paper's words, an
+//! upper bound of 500 ms, are loose: the bound is T + X + 1.
+
+use lightwait_core::Instant;
+use lightwait_core::time::Duration;
+
+use super::firing::{Clocks, SLOW_MS, by_scan};
+use crate::chart::{Chart, Mark};
+use crate::plan::Outcome;
+use crate::report::{Report, Table};
+
+/// T: the desired timeout, in measurement ticks of 1 ms.
+const DESIRED_MS: u64 = 150;
+const CLOCKS: Clocks =
+    Clocks { measure_ns: 1_000_000, schedule_ns: SLOW_MS * 1_000_000, skew_ns: 0 };
+/// BSD's least value.
+const LEAST_TICKS: u64 = 2;
+/// Phases to the check that are tried.
+const PHASES: u64 = 2000;
+
+/// Runs it.
+pub(crate) fn run(report: &mut Report) -> Outcome {
+    let phases = (0..PHASES).map(|number| {
+        let into = Duration::from_nanos(SLOW_MS * 1_000_000 * number / PHASES);
+        let now = Instant::from_millis(100 * SLOW_MS) + into;
+        let framework = CLOCKS.fires(now, DESIRED_MS).as_secs_f64() * 1000.0;
+        let bsd = by_scan(now, Duration::from_millis(LEAST_TICKS * SLOW_MS));
+        (into.as_secs_f64() * 1000.0, framework, bsd.as_secs_f64() * 1000.0)
+    });
+    let all: Vec<(f64, f64, f64)> = phases.collect();
+    let range = |of: fn(&(f64, f64, f64)) -> f64| {
+        let values = all.iter().map(of);
+        (values.clone().fold(f64::INFINITY, f64::min), values.fold(0.0, f64::max))
+    };
+    let mean = |of: fn(&(f64, f64, f64)) -> f64| all.iter().map(of).sum::<f64>() / PHASES as f64;
+    let (framework, bsd) = (range(|phase| phase.1), range(|phase| phase.2));
+    let bound = (DESIRED_MS + SLOW_MS + 1) as f64;
+    let mut table = Table::new(&["", "least ms", "mean ms", "most ms", "paper", "bound ms"]);
+    let cell = |value: f64| format!("{value:.1}");
+    table.row(&[
+        &"framework",
+        &cell(framework.0),
+        &cell(mean(|phase| phase.1)),
+        &cell(framework.1),
+        &"at most 500 (loose)",
+        &format!("{DESIRED_MS} to {bound}"),
+    ]);
+    table.row(&[
+        &"BSD, 2 ticks",
+        &cell(bsd.0),
+        &cell(mean(|phase| phase.2)),
+        &cell(bsd.1),
+        &"500 at least",
+        &"500 to 1000",
+    ]);
+    report.table("timeouts", &table)?;
+    report.claim(
+        "the framework keeps T < actual < T + X + 1",
+        DESIRED_MS as f64 <= framework.0 && framework.1 < bound,
+        format!("{:.1} to {:.1} ms", framework.0, framework.1),
+    );
+    report.claim("BSD takes 500 ms at least", bsd.0 >= 500.0, format!("{:.1} ms", bsd.0));
+    let sooner = all.iter().all(|(_, framework, bsd)| framework <= bsd);
+    let strictly = all.iter().filter(|(_, framework, bsd)| framework < bsd).count();
+    report.claim(
+        "the framework is never later than BSD",
+        sooner,
+        format!("and sooner at {strictly} of {PHASES} phases"),
+    );
+    let mut chart = Chart::new(
+        "A timeout of 150 ms checked every 500 ms",
+        "set so long after a check, ms",
+        "ms",
+    );
+    let line = |of: fn(&(f64, f64, f64)) -> f64| all.iter().map(|p| (p.0, of(p))).collect();
+    chart.draw("BSD, 2 ticks", Mark::Line, line(|phase| phase.2));
+    chart.draw("framework", Mark::Line, line(|phase| phase.1));
+    chart.draw("desired", Mark::Dashed, line(|_| DESIRED_MS as f64));
+    report.picture("timeouts", &chart)
+}

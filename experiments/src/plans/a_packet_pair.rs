@@ -1,0 +1,101 @@
+//! §VI: the sender's estimate of the bottleneck by packet pair, which only a fine measurement clock
+//! makes possible. A clock of 1 ms cannot tell apart rates above 4 Mbit/s with segments of 512
+//! bytes (after Paxson 1997).
+
+use lightwait_core::time::Duration;
+use lightwait_netem::{LinkConfig, QueueLimit};
+use lightwait_sim::Bulk;
+
+use crate::chart::{Chart, Mark, Scale};
+use crate::plan::{Failure, Outcome};
+use crate::report::{Report, Table};
+
+const MBIT: f64 = 1e6;
+const RATES_MBIT: [u64; 12] = [1, 2, 4, 5, 10, 20, 50, 100, 500, 1000, 5000, 10_000];
+/// Headers of Ethernet, IP and TCP with timestamps, in bytes.
+const HEADERS: f64 = 66.0;
+/// Where the paper says a clock of 1 ms ends: 512 bytes take a tick there.
+const LIMIT_MBIT: u64 = 4;
+/// Sizes of segments, in bytes: Ethernet's, and the paper's.
+const FULL: u16 = 1448;
+const SMALL: u16 = 512;
+
+/// What the sender believes, in Mbit/s on the wire; the receiver delays its ACKs.
+fn estimate(rate_mbit: u64, segment: u16, resolution_hz: u64) -> Result<Option<f64>, Failure> {
+    let link = |rate_bits_per_second| LinkConfig {
+        rate_bits_per_second,
+        delay: Duration::from_millis(5),
+        queue: QueueLimit::Bytes(1 << 20),
+        ..LinkConfig::default()
+    };
+    let mut bulk = Bulk::new(link(Some(rate_mbit * 1_000_000)), link(None), 256 << 10);
+    bulk.tcp.measure_resolution_hz = resolution_hz;
+    // Timestamps take 12 bytes of it.
+    bulk.tcp.mss_max = segment + 12;
+    let info = bulk.sender_after(Duration::from_secs(2))?;
+    let wire = (f64::from(segment) + HEADERS) / f64::from(segment);
+    let bits = info.bottleneck_bytes_per_second.map(|bytes| bytes as f64 * 8.0 * wire);
+    Ok(bits.map(|bits| bits / MBIT))
+}
+
+/// Runs it.
+pub(crate) fn run(report: &mut Report) -> Outcome {
+    let columns = [
+        ("fine, 1448 B", FULL, 1_000_000_000),
+        ("fine, 512 B", SMALL, 1_000_000_000),
+        ("1 ms, 1448 B", FULL, 1000),
+        ("1 ms, 512 B", SMALL, 1000),
+    ];
+    let mut head = vec!["true Mbit/s"];
+    head.extend(columns.map(|(name, ..)| name));
+    let mut table = Table::new(&head);
+    let mut found: Vec<Vec<Option<f64>>> = Vec::new();
+    for rate in RATES_MBIT {
+        let mut row = Vec::new();
+        for (_, segment, resolution_hz) in columns {
+            row.push(estimate(rate, segment, resolution_hz)?);
+        }
+        let cell = |value: &Option<f64>| {
+            value.map_or_else(|| "none".to_owned(), |value| format!("{value:.2}"))
+        };
+        let cells: Vec<String> = row.iter().map(cell).collect();
+        table.row(&[&rate, &cells[0], &cells[1], &cells[2], &cells[3]]);
+        found.push(row);
+    }
+    report.say("What the sender believes, in Mbit/s on the wire:");
+    report.table("estimates", &table)?;
+    let error = |row: &[Option<f64>], column: usize, rate: u64| {
+        row[column].map_or(f64::INFINITY, |value| (value / rate as f64 - 1.0).abs())
+    };
+    let worst = |column: usize| {
+        let errors = found.iter().zip(RATES_MBIT).map(|(row, rate)| error(row, column, rate));
+        errors.fold(0.0, f64::max)
+    };
+    let fine = worst(0).max(worst(1));
+    report.claim(
+        "the fine clock is right from 1 Mbit/s to 10 Gbit/s",
+        fine < 0.1,
+        format!("to {:.1} %", fine * 100.0),
+    );
+    // A rate is told apart if the estimate is about right and no other rate's.
+    let alike = |value: Option<f64>| found.iter().filter(|row| row[3] == value).count() > 1;
+    let told = found
+        .iter()
+        .zip(RATES_MBIT)
+        .filter(|(row, rate)| *rate > LIMIT_MBIT && error(row, 3, *rate) < 0.1 && !alike(row[3]));
+    let told: Vec<u64> = told.map(|(_, rate)| rate).collect();
+    report.claim(
+        "a clock of 1 ms cannot tell apart rates above 4 Mbit/s with 512-byte segments",
+        told.is_empty(),
+        format!("of {} rates above it told apart {told:?}", RATES_MBIT.len() - 3),
+    );
+    let mut chart = Chart::new("The bottleneck as the sender sees it", "true, Mbit/s", "estimate")
+        .scales(Scale::Logarithmic, Scale::Logarithmic);
+    for (number, (name, ..)) in columns.into_iter().enumerate() {
+        let points = RATES_MBIT.iter().zip(&found);
+        let points = points.filter_map(|(rate, row)| Some((*rate as f64, row[number]?)));
+        chart.draw(name, Mark::Points, points.collect());
+    }
+    chart.draw("true", Mark::Dashed, RATES_MBIT.map(|rate| (rate as f64, rate as f64)).to_vec());
+    report.picture("estimates", &chart)
+}

@@ -1,0 +1,73 @@
+//! When a timer fires, as a function of when it was set: under 4.4BSD's slow tick and under the
+//! papers' framework.
+
+use lightwait_core::Instant;
+use lightwait_core::tcp::timers::{Deadlines, Filed, Scheme, Ticks, Timer, Timers};
+use lightwait_core::time::Duration;
+use lightwait_core::time::services::{ManualClock, Schedule, ScheduleClock};
+
+/// A tick of 4.4BSD's slow timer, in ms.
+pub(super) const SLOW_MS: u64 = 500;
+
+/// How long after `now` a timer for `rto` fires under 4.4BSD's slow tick.
+pub(super) fn by_scan(now: Instant, rto: Duration) -> Duration {
+    let mut timers = Timers::new(Scheme::Scan, Ticks::new(Duration::from_millis(1)));
+    let (mut filed, mut deadlines) = (Filed::default(), Deadlines::default());
+    // Every tick until now has been, with nothing to do.
+    assert_eq!(timers.due(now), None, "nothing is set");
+    deadlines.set(Timer::Retransmit, now + rto);
+    timers.touched(0, &mut filed, &deadlines, now);
+    loop {
+        let tick = timers.deadline().expect("the timer is set");
+        if timers.due(tick).is_some() {
+            return tick.since(now);
+        }
+    }
+}
+
+/// The two clocks of the framework; all in ns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clocks {
+    /// A tick of the measurement clock.
+    pub(super) measure_ns: u64,
+    /// A tick of the scheduling clock.
+    pub(super) schedule_ns: u64,
+    /// How long after a tick of the measurement clock those of the scheduling clock come.
+    pub(super) skew_ns: u64,
+}
+
+impl Clocks {
+    /// How long after `now` an event for `ticks` of the measurement clock fires.
+    pub(super) fn fires(self, now: Instant, ticks: u64) -> Duration {
+        let hz = |tick_ns: u64| 1_000_000_000 / tick_ns;
+        let clock = ManualClock::new(hz(self.measure_ns));
+        let mut schedule = Schedule::new(clock, hz(self.schedule_ns));
+        schedule.clock_mut().set(now.as_nanos() / self.measure_ns);
+        schedule.schedule_event(ticks, ());
+        let mut tick = (now.as_nanos() - self.skew_ns) / self.schedule_ns + 1;
+        loop {
+            let at_ns = tick * self.schedule_ns + self.skew_ns;
+            schedule.clock_mut().set(at_ns / self.measure_ns);
+            if schedule.on_tick().is_some() {
+                return Instant::from_nanos(at_ns).since(now);
+            }
+            tick += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_of_k_ticks_fires_at_the_kth_tick_and_a_fine_one_at_the_first_after_it_is_due() {
+        let set_at = |before_ms: u64| Instant::from_millis(1_000 - before_ms);
+        let ms = Duration::from_millis;
+        assert_eq!(by_scan(set_at(375), ms(3 * SLOW_MS)), ms(1375));
+        assert_eq!(by_scan(set_at(12), ms(2 * SLOW_MS)), ms(512));
+        let clocks = Clocks { measure_ns: 1_000_000, schedule_ns: 500_000_000, skew_ns: 0 };
+        assert_eq!(clocks.fires(set_at(193), 190), ms(193));
+        assert_eq!(clocks.fires(set_at(133), 167), ms(633));
+    }
+}
