@@ -137,8 +137,8 @@ impl Connection {
             if cx.config.missing_timestamps {
                 return Continue(());
             }
-            // RFC 5961 §4.2: a SYN is challenged whatever it carries. It may be that of a peer which
-            // has lost its state, and which the answer lets find out.
+            // RFC 5961 §4.2: a SYN is challenged whatever it carries. It may be that of a peer that
+            // has lost its state, which the answer lets find out.
             if segment.flags.contains(Flags::SYN) {
                 cx.counters.challenged_syns += 1;
                 self.challenge(cx);
