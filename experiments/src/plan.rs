@@ -80,4 +80,25 @@ pub(crate) const PLANS: &[Plan] = &[
         cheap: true,
         run: plans::a_response::run,
     },
+    Plan {
+        id: "b-fig3",
+        title: "What queueing a delayed acknowledgement costs",
+        source: "Mansley 2004, Fig. 3 and §4.1",
+        cheap: false,
+        run: plans::b_fig3::run,
+    },
+    Plan {
+        id: "b-fig4",
+        title: "What the periodic walk over all connections costs",
+        source: "Mansley 2004, Fig. 4 and §4.2",
+        cheap: false,
+        run: plans::b_fig4::run,
+    },
+    Plan {
+        id: "b-locks",
+        title: "What a lock pair costs that is not needed",
+        source: "Mansley 2004, §4.3",
+        cheap: false,
+        run: plans::b_locks::run,
+    },
 ];

@@ -1,6 +1,6 @@
-//! §VI: the sender's estimate of the bottleneck by packet pair, which only a fine measurement clock
-//! makes possible. A clock of 1 ms cannot tell apart rates above 4 Mbit/s with segments of 512
-//! bytes (after Paxson 1997).
+//! §VI: the sender's estimate of the bottleneck by packet pair, which only a fine measurement
+//! clock makes possible. A clock of 1 ms cannot tell apart rates above 4 Mbit/s with segments of
+//! 512 bytes (after Paxson 1997).
 
 use lightwait_core::time::Duration;
 use lightwait_netem::{LinkConfig, QueueLimit};

@@ -26,8 +26,9 @@ use crate::report::{Report, Table};
 
 /// Periods of the tick, in ms: 4.4BSD's, and what faster networks would want.
 const PERIODS_MS: [u64; 5] = [200, 100, 50, 20, 10];
-/// Mean times between segments, in µs: 500 to 1000 segments a second, up to 12 Mbit/s. They come at
-/// random (exponentially): in step with a tick, a stream might never lose a parity that suits it.
+/// Mean times between segments, in µs: 500 to 1000 segments a second, up to 12 Mbit/s. They come
+/// at random (exponentially): in step with a tick, a stream might never lose a parity that suits
+/// it.
 const MEANS_US: [f64; 3] = [1000.0, 1500.0, 2000.0];
 const SEGMENT_BYTES: usize = 1448;
 /// Counted from here on: slow start is over, and so are the quick ACKs of a connection's start.
