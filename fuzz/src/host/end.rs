@@ -246,7 +246,7 @@ impl World {
             linger: (bits & 8 != 0).then(|| seconds(times >> 3)),
             traffic_class: bits & 0xf0,
             send_buffer_bytes: source.pick(&[65_536, 1, 0, 3000]),
-            receive_buffer_bytes: source.pick(&[None, Some(0), Some(1), Some(100_000)]),
+            receive_buffer_bytes: source.pick(&[None, Some(3000), Some(20_000), Some(100_000)]),
             ..self.ends[side].host.default_options()
         };
         let result = self.ends[side].host.set_options(self.now, socket.id, options);
