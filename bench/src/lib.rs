@@ -5,6 +5,8 @@
 //! each number.
 #![forbid(unsafe_code)]
 
+pub mod connections;
 pub mod instructions;
 pub mod sample;
+pub mod stacks;
 pub mod timers;

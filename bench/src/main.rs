@@ -1,11 +1,11 @@
 //! `lightwait-bench`: runs one bench and prints what it found.
 #![forbid(unsafe_code)]
 
+mod commands;
+
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
-use lightwait_bench::timers::{Costs, OPERATIONS, Which};
-use serde_json::Value;
+use clap::{Parser, Subcommand};
 
 /// What things cost, with peers beside us.
 #[derive(Debug, Parser)]
@@ -18,89 +18,15 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Bench {
     /// Timers of connections: set, cancel, re-arm by an ACK, expiry, a turn with nothing due.
-    Timers(Timers),
-}
-
-#[derive(Clone, Debug, clap::Args)]
-struct Timers {
-    /// Which scheme; all of them, one after the other, if none is named.
-    #[arg(long, value_enum)]
-    scheme: Option<Which>,
-    /// Connections, each with its timer set.
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1000..))]
-    connections: u32,
-    /// Count instructions as well, by running once more under callgrind.
-    #[arg(long)]
-    instructions: bool,
-    /// Print one JSON object a scheme.
-    #[arg(long)]
-    json: bool,
-    /// Run every pass once and let this one be counted, as `--instructions` does.
-    #[arg(long, hide = true, requires = "scheme")]
-    section: Option<String>,
+    Timers(commands::timers::Timers),
+    /// Short connections: open, ask, answer, close, with others in TIME-WAIT or idle about.
+    Connections(commands::connections::Connections),
 }
 
 fn main() -> ExitCode {
-    let Arguments { bench: Bench::Timers(timers) } = Arguments::parse();
-    let connections = timers.connections as usize;
-    if let (Some(section), Some(scheme)) = (&timers.section, timers.scheme) {
-        lightwait_bench::instructions::choose(section);
-        scheme.sections(connections);
-        return ExitCode::SUCCESS;
-    }
-    let schemes = timers.scheme.map_or_else(|| Which::value_variants().to_vec(), |one| vec![one]);
-    let mut counted = true;
-    for (number, scheme) in schemes.into_iter().enumerate() {
-        counted &= run(scheme, connections, &timers, number == 0);
-    }
-    if counted { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// Measures one scheme and prints it; false if instructions were asked for and not counted.
-fn run(scheme: Which, connections: usize, timers: &Timers, first: bool) -> bool {
-    let mut costs = vec![Costs::in_ns(scheme, connections)];
-    let mut counted = true;
-    if timers.instructions {
-        match Costs::in_instructions(scheme, connections) {
-            Ok(instructions) => costs.push(instructions),
-            Err(why) => {
-                eprintln!("{why}");
-                counted = false;
-            }
-        }
-    }
-    if timers.json {
-        let mut object = costs[0].json();
-        object.extend(costs.iter().skip(1).flat_map(Costs::json));
-        println!("{}", Value::Object(object));
-    } else {
-        print(&costs, first);
-    }
-    counted
-}
-
-/// A row for each unit; the head before the first.
-fn print(costs: &[Costs], first: bool) {
-    if first {
-        println!("On top of touching the connection, {} connections:", costs[0].connections);
-        print!("{:<32} {:>12}", "", "");
-        for (name, _) in OPERATIONS {
-            print!(" {name:>11}");
-        }
-        println!(" {:>8}", "touch");
-    }
-    for costs in costs {
-        for unit in ["ns_per", "instructions_per"] {
-            let Some(touch) = costs.value(&format!("{unit}_touch")) else { continue };
-            let word = unit.trim_end_matches("_per");
-            print!("{:<32} {word:>12}", costs.scheme.name());
-            for (name, _) in OPERATIONS {
-                match costs.value(&format!("{unit}_{name}")) {
-                    Some(value) => print!(" {value:>11.1}"),
-                    None => print!(" {:>11}", "–"),
-                }
-            }
-            println!(" {touch:>8.1}");
-        }
-    }
+    let is_complete = match Arguments::parse().bench {
+        Bench::Timers(timers) => timers.run(),
+        Bench::Connections(connections) => connections.run(),
+    };
+    if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,0 +1,96 @@
+//! `connections` on the command line.
+
+use lightwait_bench::connections::{self, Outcome, Plan};
+use lightwait_bench::instructions;
+use lightwait_bench::stacks::Which;
+use serde_json::{Value, json};
+
+/// What `connections` is told.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Connections {
+    /// Which stack.
+    #[arg(long, value_enum, default_value = "lightwait")]
+    stack: Which,
+    /// Records in TIME-WAIT besides.
+    #[arg(long, default_value_t = 0)]
+    time_wait: usize,
+    /// Idle connections besides.
+    #[arg(long, default_value_t = 0)]
+    idle: usize,
+    /// Conversations measured.
+    #[arg(long, default_value_t = 200_000)]
+    count: usize,
+    /// Conversations at a time; 1 and 16, one after the other, if none is given.
+    #[arg(long)]
+    at_once: Option<usize>,
+    /// Count instructions as well, by running once more under callgrind.
+    #[arg(long)]
+    instructions: bool,
+    /// Print one JSON object a run.
+    #[arg(long)]
+    json: bool,
+    /// Let this section be counted, as `--instructions` does.
+    #[arg(long, hide = true, requires = "at_once")]
+    section: Option<String>,
+}
+
+impl Connections {
+    /// Measures and prints.
+    pub(crate) fn run(&self) -> bool {
+        let plan = |at_once| Plan {
+            time_wait: self.time_wait,
+            idle: self.idle,
+            count: self.count,
+            at_once,
+        };
+        if let (Some(section), Some(at_once)) = (&self.section, self.at_once) {
+            instructions::choose(section);
+            self.stack.count_connections(&plan(at_once));
+            return true;
+        }
+        let at_once = self.at_once.map_or_else(|| vec![1, 16], |one| vec![one]);
+        let measured = at_once.into_iter().map(|at_once| self.measure(&plan(at_once)));
+        measured.fold(true, |all, one| all & one)
+    }
+
+    fn measure(&self, plan: &Plan) -> bool {
+        let outcome = self.stack.connections(plan);
+        let mut count = None;
+        if self.instructions {
+            match connections::count(self.stack, plan) {
+                Ok(instructions) => count = instructions,
+                Err(why) => eprintln!("{why}"),
+            }
+        }
+        if self.json {
+            let mut object = outcome.json(self.stack, plan);
+            if let Some(count) = count {
+                object.insert("instructions_per_connection".to_owned(), json!(count.round()));
+            }
+            println!("{}", Value::Object(object));
+        } else {
+            print(self.stack, plan, &outcome, count);
+        }
+        count.is_some() || !self.instructions
+    }
+}
+
+/// A line.
+fn print(stack: Which, plan: &Plan, outcome: &Outcome, count: Option<f64>) {
+    print!(
+        "{:<16} {:>2} at a time, {} in TIME-WAIT, {} idle: {:>9.0}/s, {:.1} packets",
+        stack.name(),
+        plan.at_once,
+        outcome.time_waits,
+        plan.idle,
+        outcome.connections_per_s,
+        outcome.packets,
+    );
+    if let Some([client, server]) = outcome.ns {
+        print!(", {client:.0} ns at the client and {server:.0} at the server");
+    }
+    if let Some(count) = count {
+        print!(", {count:.0} instructions");
+    }
+    println!();
+}

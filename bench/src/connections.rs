@@ -1,0 +1,202 @@
+//! Short connections: open, a request of 100 bytes, an answer of 500, the server closes first; with
+//! others about that are in TIME-WAIT or idle.
+//!
+//! The stack's time goes on by [`CONVERSATION`] with each conversation, and TIME-WAIT lasts as long
+//! as N of them: then N records stand, and each turn as many end as begin. With a million of them
+//! TIME-WAIT lasts 60 s of the stack's time, 2·MSL; with fewer it is shortened accordingly.
+//! Measuring begins when two such periods are over.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use crate::instructions::{self, Uncounted};
+use crate::sample::median;
+use crate::stacks::Which;
+
+/// The stack's time that each conversation takes.
+pub const CONVERSATION: Duration = Duration::from_micros(60);
+
+/// Conversations before the first is measured, at least.
+const WARM_UP: usize = 2000;
+/// Batches whose rates' median is the result.
+const BATCHES: usize = 50;
+/// Conversations that are counted by callgrind, at most.
+const COUNTED: usize = 20_000;
+/// What the section is called that callgrind counts.
+const SECTION: &str = "connections";
+
+/// What to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Records in TIME-WAIT besides.
+    pub time_wait: usize,
+    /// Idle connections besides.
+    pub idle: usize,
+    /// Conversations measured.
+    pub count: usize,
+    /// Conversations at a time.
+    pub at_once: usize,
+}
+
+impl Plan {
+    /// TIME-WAIT records that stand, those of the conversations measured included.
+    pub fn residents(&self) -> usize {
+        self.time_wait.max(self.at_once)
+    }
+
+    /// How long TIME-WAIT lasts: as many conversations as there are to be records.
+    pub fn time_wait_lasts(&self) -> Duration {
+        CONVERSATION * u32::try_from(self.residents()).unwrap_or(u32::MAX)
+    }
+}
+
+/// A client and a server of one stack, back to back in memory.
+pub trait Pair {
+    /// With the idle connections of the plan, and TIME-WAIT as long as it takes.
+    fn new(plan: &Plan) -> Self;
+    /// Runs `count` conversations to their end.
+    fn converse(&mut self, count: usize);
+    /// Times client and server apart from here on, or no longer; ns of each since the last call.
+    fn time_apart(&mut self, apart: bool) -> Option<[u64; 2]>;
+    /// Packets so far, both ways.
+    fn packets(&self) -> u64;
+    /// TIME-WAIT records that stand.
+    fn time_waits(&self) -> usize;
+    /// Asserts that nothing has happened that does not belong to such conversations.
+    fn check(&self);
+}
+
+/// What a stack did.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Conversations a second: the median of batches.
+    pub connections_per_s: f64,
+    /// The same over everything measured.
+    pub mean_connections_per_s: f64,
+    /// Packets of a conversation, both ways.
+    pub packets: f64,
+    /// ns of a conversation at the client and at the server, if they can be told apart.
+    pub ns: Option<[f64; 2]>,
+    /// TIME-WAIT records when it was over.
+    pub time_waits: usize,
+}
+
+/// Runs the plan on a pair of that kind.
+pub fn measure<P: Pair>(plan: &Plan) -> Outcome {
+    let mut pair = warm::<P>(plan);
+    let batch = plan.count.div_ceil(BATCHES).max(1);
+    let (mut rates, mut all) = (Vec::new(), Duration::ZERO);
+    let mut done = 0;
+    let packets = pair.packets();
+    while done < plan.count {
+        let begin = Instant::now();
+        pair.converse(batch);
+        let took = begin.elapsed();
+        all += took;
+        rates.push(batch as f64 / took.as_secs_f64());
+        done += batch;
+    }
+    let packets = (pair.packets() - packets) as f64 / done as f64;
+    pair.time_apart(true);
+    let apart = done.div_ceil(4);
+    pair.converse(apart);
+    let ns = pair.time_apart(false);
+    pair.check();
+    Outcome {
+        connections_per_s: median(&mut rates),
+        mean_connections_per_s: done as f64 / all.as_secs_f64(),
+        packets,
+        ns: ns.map(|ends| ends.map(|ns| ns as f64 / apart as f64)),
+        time_waits: pair.time_waits(),
+    }
+}
+
+/// A pair of which as many conversations have ended as there are to be residents, twice.
+fn warm<P: Pair>(plan: &Plan) -> P {
+    let mut pair = P::new(plan);
+    pair.converse((2 * plan.time_wait).max(WARM_UP));
+    pair
+}
+
+/// Runs the plan once, for callgrind to count.
+pub fn section<P: Pair>(plan: &Plan) {
+    let mut pair = warm::<P>(plan);
+    instructions::section(SECTION, plan.count, || pair.converse(plan.count));
+    pair.check();
+}
+
+/// Instructions of a conversation, both ends.
+///
+/// # Errors
+/// If callgrind is not there, or fails.
+pub fn count(stack: Which, plan: &Plan) -> Result<Option<f64>, Uncounted> {
+    instructions::count(&[
+        "connections".to_owned(),
+        format!("--stack={}", stack.name()),
+        format!("--time-wait={}", plan.time_wait),
+        format!("--idle={}", plan.idle),
+        format!("--count={}", plan.count.min(COUNTED)),
+        format!("--at-once={}", plan.at_once),
+        format!("--section={SECTION}"),
+    ])
+}
+
+impl Outcome {
+    /// As a JSON object.
+    pub fn json(&self, stack: Which, plan: &Plan) -> Map<String, Value> {
+        let mut object = Map::new();
+        let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
+        put("stack", json!(stack.name()));
+        put("time_wait", json!(plan.time_wait));
+        put("idle", json!(plan.idle));
+        put("count", json!(plan.count));
+        put("at_once", json!(plan.at_once));
+        put("connections_per_s", json!(self.connections_per_s.round()));
+        put("mean_connections_per_s", json!(self.mean_connections_per_s.round()));
+        put("packets_per_connection", json!(tenths(self.packets)));
+        if let Some([client, server]) = self.ns {
+            put("client_ns_per_connection", json!(tenths(client)));
+            put("server_ns_per_connection", json!(tenths(server)));
+        }
+        put("time_wait_records", json!(self.time_waits));
+        object
+    }
+}
+
+/// To a tenth.
+fn tenths(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(time_wait: usize, idle: usize, at_once: usize) -> Plan {
+        Plan { time_wait, idle, count: 300, at_once }
+    }
+
+    #[test]
+    fn as_many_records_stand_as_were_asked_for_and_no_frame_is_wasted() {
+        for (time_wait, at_once) in [(0, 1), (0, 16), (3000, 1), (3000, 16)] {
+            let plan = plan(time_wait, 0, at_once);
+            let outcome = Which::Lightwait.connections(&plan);
+            // Those that ended in the same turn, or between two ticks of 1 ms, are uncertain.
+            let records = outcome.time_waits;
+            let wanted = plan.residents();
+            assert!(records.abs_diff(wanted) <= 32, "{records} records, not {wanted}");
+            assert!((outcome.packets - 6.0).abs() < 0.1, "{outcome:?}");
+            assert!(outcome.connections_per_s > 0.0 && outcome.ns.is_some());
+        }
+    }
+
+    #[test]
+    fn idle_connections_stay() {
+        let mut pair = crate::stacks::raw::Short::new(&plan(0, 700, 16));
+        pair.converse(100);
+        // And those that are under way, or closing.
+        assert!(pair.connections().into_iter().all(|count| (700..=732).contains(&count)));
+        pair.check();
+    }
+}

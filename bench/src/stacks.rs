@@ -1,0 +1,41 @@
+//! The stacks that are measured, and what each must be able to do.
+
+pub mod raw;
+
+/// Bytes that a client asks with.
+pub const REQUEST: usize = 100;
+/// Bytes that a server answers with.
+pub const RESPONSE: usize = 500;
+
+use clap::ValueEnum;
+
+use crate::connections::{self, Outcome, Plan};
+
+/// A stack to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "kebab-case")]
+pub enum Which {
+    /// Our engine, driven as a shard drives it.
+    Lightwait,
+}
+
+impl Which {
+    /// Its name on the command line.
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Measures short connections.
+    pub fn connections(self, plan: &Plan) -> Outcome {
+        match self {
+            Which::Lightwait => connections::measure::<raw::Short>(plan),
+        }
+    }
+
+    /// Runs short connections for callgrind to count.
+    pub fn count_connections(self, plan: &Plan) {
+        match self {
+            Which::Lightwait => connections::section::<raw::Short>(plan),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Our engine alone: two hosts back to back in memory, each driven as a shard drives one.
+//!
+//! A turn of an end: the frames that have arrived go in, time passes, the application hears of the
+//! events, and the host speaks once. Frames move from the one outbox straight into the other host;
+//! every one is an IP packet of at most the MTU, its checksum computed here and verified there.
+//!
+//! The hosts' time is made: so much for each conversation (see [`Time`]). That makes how many
+//! TIME-WAIT records stand exact, and counts of instructions repeatable. The clock is read all the
+//! same, once a turn of an end, since that is what a shard pays.
+
+mod short;
+
+pub use short::Short;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use lightwait::clock::Clock;
+use lightwait_core::host::address::Cidr;
+use lightwait_core::{Capabilities, Config, Event, Host, Instant, Medium, Outbox, RxFrame};
+
+/// Frames that an end sends in a turn, at most.
+const OUTBOX_FRAMES: usize = 256;
+
+/// Where the server listens.
+pub const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 80);
+
+/// Ephemeral ports of an address.
+const PORTS: usize = 64_512;
+
+/// One host and what it is about to send.
+#[derive(Debug)]
+pub struct End {
+    /// The host.
+    pub host: Host,
+    outbox: Outbox,
+    /// Frames sent.
+    pub frames: u64,
+}
+
+impl End {
+    fn new(config: Config) -> End {
+        let host = Host::new(config).expect("a sound configuration");
+        End { host, outbox: Outbox::new(OUTBOX_FRAMES), frames: 0 }
+    }
+
+    /// What the other end has sent arrives.
+    fn receive(&mut self, now: Instant, from: &mut End) {
+        while let Some(frame) = from.outbox.take() {
+            debug_assert!(frame.tail.is_empty(), "what is summed here is copied");
+            self.host.on_frame(now, RxFrame::plain(&frame.head));
+            from.outbox.recycle(frame);
+            from.frames += 1;
+        }
+        self.host.on_time(now);
+    }
+}
+
+/// What uses the two hosts.
+pub trait Application {
+    /// The client's host has something to tell.
+    fn on_client(&mut self, host: &mut Host, now: Instant, event: Event);
+    /// The server's host has something to tell.
+    fn on_server(&mut self, host: &mut Host, now: Instant, event: Event);
+    /// Before the client speaks: the time to open connections.
+    fn before_client(&mut self, _host: &mut Host, _now: Instant) {}
+}
+
+/// Two hosts, the wire between them, and their time.
+#[derive(Debug)]
+pub struct Ends {
+    /// Who opens connections.
+    pub client: End,
+    /// Who is asked.
+    pub server: End,
+    /// Their time.
+    pub now: Instant,
+    clock: Clock,
+    /// ns that turns of the client and of the server took, if they are timed.
+    spent_ns: Option<[u64; 2]>,
+}
+
+/// What a turn adds to the hosts' time by itself.
+const TURN: Duration = Duration::from_micros(1);
+
+impl Ends {
+    /// Hosts so configured.
+    pub fn new(client: Config, server: Config) -> Ends {
+        Ends {
+            client: End::new(client),
+            server: End::new(server),
+            now: Instant::from_millis(1000),
+            clock: Clock::new(),
+            spent_ns: None,
+        }
+    }
+
+    /// Times the turns of each end apart from here on, or no longer; returns ns of the client and
+    /// of the server until here. Reading the clock that often costs as much as a frame or two.
+    pub fn time_apart(&mut self, apart: bool) -> Option<[u64; 2]> {
+        std::mem::replace(&mut self.spent_ns, apart.then_some([0; 2]))
+    }
+
+    /// A turn of each end, at `now` or a little after the last one.
+    pub fn turn(&mut self, application: &mut impl Application, now: Instant) {
+        self.now = now.max(self.now + TURN);
+        let now = self.now;
+        let begin = self.clock.now();
+        self.server.receive(now, &mut self.client);
+        while let Some(event) = self.server.host.event() {
+            application.on_server(&mut self.server.host, now, event);
+        }
+        self.server.host.emit(now, &mut self.server.outbox);
+        let between = self.clock.now();
+        self.client.receive(now, &mut self.server);
+        while let Some(event) = self.client.host.event() {
+            application.on_client(&mut self.client.host, now, event);
+        }
+        application.before_client(&mut self.client.host, now);
+        self.client.host.emit(now, &mut self.client.outbox);
+        if let Some([client, server]) = &mut self.spent_ns {
+            *server += (between.as_nanos()).saturating_sub(begin.as_nanos());
+            *client += (self.clock.now().as_nanos()).saturating_sub(between.as_nanos());
+        }
+    }
+
+    /// Frames that went either way.
+    pub fn frames(&self) -> u64 {
+        self.client.frames + self.server.frames
+    }
+}
+
+/// How the hosts are configured, but for what differs from bench to bench: everything at its
+/// default, on a device that does nothing for us.
+pub fn config(address: Ipv4Addr, mtu: u16, secret: u8) -> Config {
+    let cidr = Cidr::new(IpAddr::V4(address), 8).expect("a prefix of 8 bits");
+    Config::new(Capabilities::plain(Medium::Ip, mtu), cidr, [secret; 32])
+}
+
+/// Both configurations; the client has more source addresses than anybody needs.
+pub fn configs(mtu: u16) -> [Config; 2] {
+    let mut client = config(Ipv4Addr::new(10, 0, 0, 1), mtu, 1);
+    let server = config(Ipv4Addr::new(10, 0, 0, 2), mtu, 2);
+    let range = Cidr::new(IpAddr::V4(Ipv4Addr::new(10, 128, 0, 0)), 9);
+    client.ranges.push(range.expect("a prefix of 9 bits"));
+    [client, server]
+}
+
+/// The source addresses of connections, in turn; the host picks the ports.
+#[derive(Debug)]
+pub struct Sources {
+    first: u32,
+    count: u32,
+    next: u32,
+}
+
+impl Sources {
+    /// As many addresses as `connections` need that stand at once, and twice that: the order in
+    /// which the host picks ports lets two addresses share a step.
+    pub fn new(first: u32, connections: usize) -> Sources {
+        let count = u32::try_from(2 * connections.div_ceil(PORTS).max(1)).unwrap_or(u32::MAX);
+        Sources { first, count, next: 0 }
+    }
+
+    /// The first address that is not one of these.
+    pub fn end(&self) -> u32 {
+        self.first + self.count
+    }
+
+    /// The next one.
+    pub fn take(&mut self) -> SocketAddr {
+        let number = self.next;
+        self.next = if number + 1 == self.count { 0 } else { number + 1 };
+        let bits = u32::from(Ipv4Addr::new(10, 128, 0, 0)) + self.first + number;
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::from(bits)), 0)
+    }
+}

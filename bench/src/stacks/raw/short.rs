@@ -1,0 +1,197 @@
+//! Short connections between two bare hosts: open, ask, answer, close; the server closes first.
+
+use lightwait_core::{ConnectionId, Event, Host, Instant, ListenerId, Readiness};
+
+use super::{Application, Ends, SERVER, Sources, configs};
+use crate::connections::{CONVERSATION, Pair, Plan};
+use crate::stacks::{REQUEST, RESPONSE};
+
+/// Idle connections that are opened together.
+const IDLE_AT_ONCE: usize = 256;
+
+/// The two hosts and the conversations between them.
+#[derive(Debug)]
+pub struct Short {
+    ends: Ends,
+    talk: Talk,
+    /// The hosts' time when the first conversation began.
+    started: Instant,
+    /// Conversations to have finished.
+    goal: usize,
+}
+
+/// Both sides of the conversations.
+#[derive(Debug)]
+struct Talk {
+    at_once: usize,
+    /// Conversations still to open.
+    left: usize,
+    open: usize,
+    finished: usize,
+    sources: Sources,
+    /// Nobody asks: the connections stay as they are.
+    is_mute: bool,
+    /// Bytes read by the client and by the server, by the connection's slot.
+    client_read: Vec<usize>,
+    server_read: Vec<usize>,
+    buffer: Vec<u8>,
+}
+
+impl Pair for Short {
+    fn new(plan: &Plan) -> Short {
+        let (residents, idle) = (plan.residents(), plan.idle);
+        let [mut client, mut server] = configs(1500);
+        server.tcp.time_wait = plan.time_wait_lasts();
+        for config in [&mut client, &mut server] {
+            let connections = idle + 4 * plan.at_once.max(IDLE_AT_ONCE);
+            config.limits.connections = connections;
+            config.limits.receive_window_bytes =
+                connections as u64 * u64::from(config.tcp.initial_receive_window_bytes);
+            config.limits.time_wait = 2 * residents + 1024;
+        }
+        let mut ends = Ends::new(client, server);
+        ends.server.host.listen(SERVER, 4096).expect("a free port");
+        let mut mute = Talk::new(Sources::new(0, idle), IDLE_AT_ONCE);
+        (mute.is_mute, mute.left) = (true, idle);
+        while mute.finished < idle {
+            let now = ends.now;
+            ends.turn(&mut mute, now);
+        }
+        let talk = Talk::new(Sources::new(mute.sources.end(), residents), plan.at_once);
+        let started = ends.now;
+        Short { ends, talk, started, goal: 0 }
+    }
+
+    fn converse(&mut self, count: usize) {
+        // When the last one ends others are under way, so that there are always as many.
+        self.goal += count;
+        while self.talk.finished < self.goal {
+            let now = self.started + CONVERSATION * self.talk.finished as u32;
+            self.ends.turn(&mut self.talk, now);
+        }
+    }
+
+    fn time_apart(&mut self, apart: bool) -> Option<[u64; 2]> {
+        self.ends.time_apart(apart)
+    }
+
+    fn packets(&self) -> u64 {
+        self.ends.frames()
+    }
+
+    fn time_waits(&self) -> usize {
+        self.ends.server.host.time_wait_len()
+    }
+
+    fn check(&self) {
+        for end in [&self.ends.client, &self.ends.server] {
+            let counters = end.host.counters();
+            let odd = [
+                counters.retransmits,
+                counters.checksum_errors,
+                counters.resets_sent,
+                counters.time_wait_evicted,
+                counters.time_wait_reused,
+                counters.cookies_sent,
+            ];
+            assert_eq!(odd, [0; 6], "{counters:?}");
+        }
+    }
+}
+
+impl Short {
+    /// Connections with a control block at the client and at the server.
+    pub fn connections(&self) -> [usize; 2] {
+        [self.ends.client.host.connections(), self.ends.server.host.connections()]
+    }
+}
+
+impl Talk {
+    fn new(sources: Sources, at_once: usize) -> Talk {
+        Talk {
+            at_once,
+            left: usize::MAX,
+            open: 0,
+            finished: 0,
+            sources,
+            is_mute: false,
+            client_read: Vec::new(),
+            server_read: Vec::new(),
+            buffer: vec![0; 4096],
+        }
+    }
+
+    fn accept(&mut self, host: &mut Host, now: Instant, listener: ListenerId) {
+        while let Ok(id) = host.accept(now, listener) {
+            *slot(&mut self.server_read, id) = 0;
+        }
+    }
+
+    fn answer(&mut self, host: &mut Host, now: Instant, id: ConnectionId) {
+        let Ok(len) = host.read(now, id, &mut self.buffer) else { return };
+        let read = slot(&mut self.server_read, id);
+        *read += len;
+        if *read == REQUEST {
+            host.write(now, id, &[b'a'; RESPONSE]).expect("room for the answer");
+            host.close(now, id);
+        }
+    }
+
+    fn take_answer(&mut self, host: &mut Host, now: Instant, id: ConnectionId) {
+        while let Ok(len) = host.read(now, id, &mut self.buffer) {
+            let read = slot(&mut self.client_read, id);
+            *read += len;
+            if len == 0 {
+                assert_eq!(*read, RESPONSE, "the whole answer");
+                host.close(now, id);
+                return self.end_one();
+            }
+        }
+    }
+
+    fn end_one(&mut self) {
+        self.open -= 1;
+        self.finished += 1;
+    }
+}
+
+/// What was read on the connection, in a table as long as it must be.
+fn slot(table: &mut Vec<usize>, id: ConnectionId) -> &mut usize {
+    if id.index() >= table.len() {
+        table.resize(id.index() + 1, 0);
+    }
+    &mut table[id.index()]
+}
+
+impl Application for Talk {
+    fn on_client(&mut self, host: &mut Host, now: Instant, event: Event) {
+        let Event::Ready(id, readiness) = event else { return };
+        if readiness.contains(Readiness::WRITABLE) && self.is_mute {
+            self.end_one();
+        } else if readiness.contains(Readiness::WRITABLE) {
+            *slot(&mut self.client_read, id) = 0;
+            host.write(now, id, &[b'q'; REQUEST]).expect("room for the question");
+        }
+        if readiness.contains(Readiness::READABLE) {
+            self.take_answer(host, now, id);
+        }
+    }
+
+    fn on_server(&mut self, host: &mut Host, now: Instant, event: Event) {
+        match event {
+            Event::Acceptable(listener) => self.accept(host, now, listener),
+            Event::Ready(id, readiness) if readiness.contains(Readiness::READABLE) => {
+                self.answer(host, now, id);
+            }
+            Event::Ready(..) => {}
+        }
+    }
+
+    fn before_client(&mut self, host: &mut Host, now: Instant) {
+        while self.left > 0 && self.open < self.at_once {
+            host.connect(now, self.sources.take(), SERVER).expect("a free port");
+            self.left -= 1;
+            self.open += 1;
+        }
+    }
+}
