@@ -1,5 +1,48 @@
 //! The benches on the command line: what each is told, and how it prints what it found. Each
 //! `run` returns false if something that was asked for could not be measured.
 
+pub(crate) mod bulk;
 pub(crate) mod connections;
+pub(crate) mod pingpong;
 pub(crate) mod timers;
+
+use lightwait_bench::instructions::Uncounted;
+use serde_json::{Map, Value, json};
+
+/// How a result is printed.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Output {
+    /// Count instructions as well, by running once more under callgrind.
+    #[arg(long)]
+    instructions: bool,
+    /// Print one JSON object a run.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Output {
+    /// Prints a result, as an object or in words, with its instructions under `key` if they were
+    /// asked for; false if they could not be counted.
+    pub(crate) fn report(
+        self,
+        mut object: Map<String, Value>,
+        words: &str,
+        key: &str,
+        count: impl FnOnce() -> Result<Option<f64>, Uncounted>,
+    ) -> bool {
+        let count = self.instructions.then(count).transpose().unwrap_or_else(|why| {
+            eprintln!("{why}");
+            None
+        });
+        let count = count.flatten();
+        if let Some(count) = count {
+            object.insert(key.to_owned(), json!(count.round()));
+        }
+        match (self.json, count) {
+            (true, _) => println!("{}", Value::Object(object)),
+            (false, Some(count)) => println!("{words}, {count:.0} instructions"),
+            (false, None) => println!("{words}"),
+        }
+        count.is_some() || !self.instructions
+    }
+}

@@ -6,12 +6,12 @@
 //! TIME-WAIT lasts 60 s of the stack's time, 2·MSL; with fewer it is shortened accordingly.
 //! Measuring begins when two such periods are over.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use crate::instructions::{self, Uncounted};
-use crate::sample::median;
+use crate::sample::{Rates, tenths};
 use crate::stacks::Which;
 
 /// The stack's time that each conversation takes.
@@ -19,8 +19,6 @@ pub const CONVERSATION: Duration = Duration::from_micros(60);
 
 /// Conversations before the first is measured, at least.
 const WARM_UP: usize = 2000;
-/// Batches whose rates' median is the result.
-const BATCHES: usize = 50;
 /// Conversations that are counted by callgrind, at most.
 const COUNTED: usize = 20_000;
 /// What the section is called that callgrind counts.
@@ -70,10 +68,8 @@ pub trait Pair {
 /// What a stack did.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Conversations a second: the median of batches.
-    pub connections_per_s: f64,
-    /// The same over everything measured.
-    pub mean_connections_per_s: f64,
+    /// Conversations a second.
+    pub rates: Rates,
     /// Packets of a conversation, both ways.
     pub packets: f64,
     /// ns of a conversation at the client and at the server, if they can be told apart.
@@ -85,27 +81,16 @@ pub struct Outcome {
 /// Runs the plan on a pair of that kind.
 pub fn measure<P: Pair>(plan: &Plan) -> Outcome {
     let mut pair = warm::<P>(plan);
-    let batch = plan.count.div_ceil(BATCHES).max(1);
-    let (mut rates, mut all) = (Vec::new(), Duration::ZERO);
-    let mut done = 0;
     let packets = pair.packets();
-    while done < plan.count {
-        let begin = Instant::now();
-        pair.converse(batch);
-        let took = begin.elapsed();
-        all += took;
-        rates.push(batch as f64 / took.as_secs_f64());
-        done += batch;
-    }
-    let packets = (pair.packets() - packets) as f64 / done as f64;
+    let rates = Rates::of(plan.count, |batch| pair.converse(batch));
+    let packets = (pair.packets() - packets) as f64 / rates.count as f64;
     pair.time_apart(true);
-    let apart = done.div_ceil(4);
+    let apart = rates.count.div_ceil(4);
     pair.converse(apart);
     let ns = pair.time_apart(false);
     pair.check();
     Outcome {
-        connections_per_s: median(&mut rates),
-        mean_connections_per_s: done as f64 / all.as_secs_f64(),
+        rates,
         packets,
         ns: ns.map(|ends| ends.map(|ns| ns as f64 / apart as f64)),
         time_waits: pair.time_waits(),
@@ -152,8 +137,8 @@ impl Outcome {
         put("idle", json!(plan.idle));
         put("count", json!(plan.count));
         put("at_once", json!(plan.at_once));
-        put("connections_per_s", json!(self.connections_per_s.round()));
-        put("mean_connections_per_s", json!(self.mean_connections_per_s.round()));
+        put("connections_per_s", json!(self.rates.median.round()));
+        put("mean_connections_per_s", json!(self.rates.mean.round()));
         put("packets_per_connection", json!(tenths(self.packets)));
         if let Some([client, server]) = self.ns {
             put("client_ns_per_connection", json!(tenths(client)));
@@ -162,11 +147,6 @@ impl Outcome {
         put("time_wait_records", json!(self.time_waits));
         object
     }
-}
-
-/// To a tenth.
-fn tenths(value: f64) -> f64 {
-    (value * 10.0).round() / 10.0
 }
 
 #[cfg(test)]
@@ -187,7 +167,7 @@ mod tests {
             let wanted = plan.residents();
             assert!(records.abs_diff(wanted) <= 32, "{records} records, not {wanted}");
             assert!((outcome.packets - 6.0).abs() < 0.1, "{outcome:?}");
-            assert!(outcome.connections_per_s > 0.0 && outcome.ns.is_some());
+            assert!(outcome.rates.median > 0.0 && outcome.ns.is_some());
         }
     }
 

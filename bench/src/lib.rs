@@ -5,8 +5,10 @@
 //! each number.
 #![forbid(unsafe_code)]
 
+pub mod bulk;
 pub mod connections;
 pub mod instructions;
+pub mod pingpong;
 pub mod sample;
 pub mod stacks;
 pub mod timers;

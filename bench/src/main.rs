@@ -21,12 +21,18 @@ enum Bench {
     Timers(commands::timers::Timers),
     /// Short connections: open, ask, answer, close, with others in TIME-WAIT or idle about.
     Connections(commands::connections::Connections),
+    /// Requests on connections that stay.
+    Pingpong(commands::pingpong::PingPong),
+    /// As many bytes one way as one connection carries.
+    Bulk(commands::bulk::Bulk),
 }
 
 fn main() -> ExitCode {
     let is_complete = match Arguments::parse().bench {
         Bench::Timers(timers) => timers.run(),
         Bench::Connections(connections) => connections.run(),
+        Bench::Pingpong(pingpong) => pingpong.run(),
+        Bench::Bulk(bulk) => bulk.run(),
     };
     if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,6 +1,7 @@
 //! Measurements of repeated batches, and their medians.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 /// The middle of `values`; NaN if there are none.
 pub fn median(values: &mut [f64]) -> f64 {
@@ -41,6 +42,42 @@ impl Samples {
     }
 }
 
+/// Batches whose rates' median is the result.
+const BATCHES: usize = 50;
+
+/// How often something was done in a second.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rates {
+    /// The median of batches: what others do on this machine is left out.
+    pub median: f64,
+    /// Over everything: what comes seldom and takes long is in it.
+    pub mean: f64,
+    /// How often it was done.
+    pub count: usize,
+}
+
+impl Rates {
+    /// Has `run` do it at least `count` times, in batches of the number that it is told.
+    pub fn of(count: usize, mut run: impl FnMut(usize)) -> Rates {
+        let batch = count.div_ceil(BATCHES).max(1);
+        let (mut rates, mut all, mut done) = (Vec::new(), Duration::ZERO, 0);
+        while done < count {
+            let begin = Instant::now();
+            run(batch);
+            let took = begin.elapsed();
+            all += took;
+            rates.push(batch as f64 / took.as_secs_f64());
+            done += batch;
+        }
+        Rates { median: median(&mut rates), mean: done as f64 / all.as_secs_f64(), count: done }
+    }
+}
+
+/// To a tenth, as results are printed.
+pub fn tenths(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,6 +87,17 @@ mod tests {
         assert_eq!(median(&mut [9.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&mut [9.0, 1.0, 2.0, 4.0]), 3.0);
         assert!(median(&mut []).is_nan());
+    }
+
+    #[test]
+    fn rates_are_of_batches_and_of_everything() {
+        let mut done = 0;
+        let rates = Rates::of(1001, |batch| {
+            done += batch;
+            std::thread::sleep(Duration::from_micros(if done > 500 { 200 } else { 100 }));
+        });
+        assert_eq!((rates.count, done), (1008, 1008), "48 batches of 21");
+        assert!(rates.mean < 1008.0 / 7.2e-3 && rates.median < 21.0 / 100e-6, "{rates:?}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ pub const RESPONSE: usize = 500;
 
 use clap::ValueEnum;
 
-use crate::connections::{self, Outcome, Plan};
+use crate::{bulk, connections, pingpong};
 
 /// A stack to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -26,16 +26,44 @@ impl Which {
     }
 
     /// Measures short connections.
-    pub fn connections(self, plan: &Plan) -> Outcome {
+    pub fn connections(self, plan: &connections::Plan) -> connections::Outcome {
         match self {
             Which::Lightwait => connections::measure::<raw::Short>(plan),
         }
     }
 
     /// Runs short connections for callgrind to count.
-    pub fn count_connections(self, plan: &Plan) {
+    pub fn count_connections(self, plan: &connections::Plan) {
         match self {
             Which::Lightwait => connections::section::<raw::Short>(plan),
+        }
+    }
+
+    /// Measures requests on connections that stay.
+    pub fn pingpong(self, plan: &pingpong::Plan) -> pingpong::Outcome {
+        match self {
+            Which::Lightwait => pingpong::measure::<raw::PingPong>(plan),
+        }
+    }
+
+    /// Runs requests for callgrind to count.
+    pub fn count_pingpong(self, plan: &pingpong::Plan) {
+        match self {
+            Which::Lightwait => pingpong::section::<raw::PingPong>(plan),
+        }
+    }
+
+    /// Measures a long transfer.
+    pub fn bulk(self, plan: &bulk::Plan) -> bulk::Outcome {
+        match self {
+            Which::Lightwait => bulk::measure::<raw::Bulk>(plan),
+        }
+    }
+
+    /// Runs a long transfer for callgrind to count.
+    pub fn count_bulk(self, plan: &bulk::Plan) {
+        match self {
+            Which::Lightwait => bulk::section::<raw::Bulk>(plan),
         }
     }
 }

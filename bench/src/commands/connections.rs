@@ -3,7 +3,8 @@
 use lightwait_bench::connections::{self, Outcome, Plan};
 use lightwait_bench::instructions;
 use lightwait_bench::stacks::Which;
-use serde_json::{Value, json};
+
+use super::Output;
 
 /// What `connections` is told.
 #[derive(Clone, Debug, clap::Args)]
@@ -23,12 +24,8 @@ pub(crate) struct Connections {
     /// Conversations at a time; 1 and 16, one after the other, if none is given.
     #[arg(long)]
     at_once: Option<usize>,
-    /// Count instructions as well, by running once more under callgrind.
-    #[arg(long)]
-    instructions: bool,
-    /// Print one JSON object a run.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
     /// Let this section be counted, as `--instructions` does.
     #[arg(long, hide = true, requires = "at_once")]
     section: Option<String>,
@@ -55,42 +52,24 @@ impl Connections {
 
     fn measure(&self, plan: &Plan) -> bool {
         let outcome = self.stack.connections(plan);
-        let mut count = None;
-        if self.instructions {
-            match connections::count(self.stack, plan) {
-                Ok(instructions) => count = instructions,
-                Err(why) => eprintln!("{why}"),
-            }
-        }
-        if self.json {
-            let mut object = outcome.json(self.stack, plan);
-            if let Some(count) = count {
-                object.insert("instructions_per_connection".to_owned(), json!(count.round()));
-            }
-            println!("{}", Value::Object(object));
-        } else {
-            print(self.stack, plan, &outcome, count);
-        }
-        count.is_some() || !self.instructions
+        let (object, words) = (outcome.json(self.stack, plan), words(self.stack, plan, &outcome));
+        self.output.report(object, &words, "instructions_per_connection", || {
+            connections::count(self.stack, plan)
+        })
     }
 }
 
-/// A line.
-fn print(stack: Which, plan: &Plan, outcome: &Outcome, count: Option<f64>) {
-    print!(
-        "{:<16} {:>2} at a time, {} in TIME-WAIT, {} idle: {:>9.0}/s, {:.1} packets",
+fn words(stack: Which, plan: &Plan, outcome: &Outcome) -> String {
+    let apart = outcome.ns.map_or_else(String::new, |[client, server]| {
+        format!(", {client:.0} ns at the client and {server:.0} at the server")
+    });
+    format!(
+        "{:<16} {:>2} at a time, {} in TIME-WAIT, {} idle: {:>9.0}/s, {:.1} packets{apart}",
         stack.name(),
         plan.at_once,
         outcome.time_waits,
         plan.idle,
-        outcome.connections_per_s,
+        outcome.rates.median,
         outcome.packets,
-    );
-    if let Some([client, server]) = outcome.ns {
-        print!(", {client:.0} ns at the client and {server:.0} at the server");
-    }
-    if let Some(count) = count {
-        print!(", {count:.0} instructions");
-    }
-    println!();
+    )
 }

@@ -8,16 +8,23 @@
 //! TIME-WAIT records stand exact, and counts of instructions repeatable. The clock is read all the
 //! same, once a turn of an end, since that is what a shard pays.
 
+mod bulk;
+mod pingpong;
 mod short;
 
+pub use bulk::Bulk;
+pub use pingpong::PingPong;
 pub use short::Short;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use lightwait::clock::Clock;
+use lightwait_core::frame::{RxChecksum, TxChecksum};
 use lightwait_core::host::address::Cidr;
-use lightwait_core::{Capabilities, Config, Event, Host, Instant, Medium, Outbox, RxFrame};
+use lightwait_core::{
+    Capabilities, Config, ConnectionId, Event, Host, Instant, Medium, Outbox, RxFrame,
+};
 
 /// Frames that an end sends in a turn, at most.
 const OUTBOX_FRAMES: usize = 256;
@@ -36,19 +43,31 @@ pub struct End {
     outbox: Outbox,
     /// Frames sent.
     pub frames: u64,
+    /// Where a frame in pieces becomes one.
+    whole: Vec<u8>,
 }
 
 impl End {
     fn new(config: Config) -> End {
         let host = Host::new(config).expect("a sound configuration");
-        End { host, outbox: Outbox::new(OUTBOX_FRAMES), frames: 0 }
+        End { host, outbox: Outbox::new(OUTBOX_FRAMES), frames: 0, whole: Vec::new() }
     }
 
     /// What the other end has sent arrives.
     fn receive(&mut self, now: Instant, from: &mut End) {
         while let Some(frame) = from.outbox.take() {
-            debug_assert!(frame.tail.is_empty(), "what is summed here is copied");
-            self.host.on_frame(now, RxFrame::plain(&frame.head));
+            let checksum = match frame.checksum {
+                TxChecksum::Complete => RxChecksum::Unknown,
+                TxChecksum::Partial { .. } => RxChecksum::Good,
+            };
+            let mut bytes = &frame.head;
+            if !frame.tail.is_empty() {
+                // Only where checksums are left to the device, which copies them once itself.
+                self.whole.clear();
+                frame.copy_to(&mut self.whole);
+                bytes = &self.whole;
+            }
+            self.host.on_frame(now, RxFrame { bytes, checksum, segment_size: 0 });
             from.outbox.recycle(frame);
             from.frames += 1;
         }
@@ -124,6 +143,23 @@ impl Ends {
         }
     }
 
+    /// Asserts that nothing was lost, refused or confused.
+    pub fn check(&self) {
+        for end in [&self.client, &self.server] {
+            let counters = end.host.counters();
+            let odd = [
+                counters.retransmits,
+                counters.checksum_errors,
+                counters.out_of_order,
+                counters.resets_sent,
+                counters.time_wait_evicted,
+                counters.time_wait_reused,
+                counters.cookies_sent,
+            ];
+            assert_eq!(odd, [0; 7], "{counters:?}");
+        }
+    }
+
     /// Frames that went either way.
     pub fn frames(&self) -> u64 {
         self.client.frames + self.server.frames
@@ -144,6 +180,22 @@ pub fn configs(mtu: u16) -> [Config; 2] {
     let range = Cidr::new(IpAddr::V4(Ipv4Addr::new(10, 128, 0, 0)), 9);
     client.ranges.push(range.expect("a prefix of 9 bits"));
     [client, server]
+}
+
+/// `config` with room for so many connections, and a whole initial window for each.
+pub fn room_for(mut config: Config, connections: usize) -> Config {
+    config.limits.connections = connections;
+    config.limits.receive_window_bytes =
+        connections as u64 * u64::from(config.tcp.initial_receive_window_bytes);
+    config
+}
+
+/// What was counted on the connection, in a table as long as it must be.
+fn count_on(table: &mut Vec<usize>, id: ConnectionId) -> &mut usize {
+    if id.index() >= table.len() {
+        table.resize(id.index() + 1, 0);
+    }
+    &mut table[id.index()]
 }
 
 /// The source addresses of connections, in turn; the host picks the ports.

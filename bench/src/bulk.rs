@@ -1,0 +1,122 @@
+//! One connection, and as many bytes one way as it carries.
+
+use serde_json::{Map, Value, json};
+
+use crate::instructions::{self, Uncounted};
+use crate::sample::Rates;
+use crate::stacks::Which;
+
+/// What is sent between two looks at the clock, in bytes.
+const MEGABYTE: usize = 1_000_000;
+/// Megabytes before the first is measured: until the windows are as large as they get.
+const WARM_UP: usize = 20;
+/// Megabytes that are counted by callgrind, at most.
+const COUNTED: usize = 20;
+/// What the section is called that callgrind counts.
+const SECTION: &str = "bulk";
+
+/// What to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The largest packet, in bytes.
+    pub mtu: u16,
+    /// Bytes to send; whole megabytes, one at least.
+    pub bytes: u64,
+    /// Checksums are computed and verified; else both are left to the device.
+    pub checksum: bool,
+}
+
+impl Plan {
+    fn megabytes(&self) -> usize {
+        usize::try_from(self.bytes / MEGABYTE as u64).unwrap_or(usize::MAX).max(1)
+    }
+}
+
+/// A sender and a receiver of one stack, back to back in memory.
+pub trait Pair {
+    /// With the connection open.
+    fn new(plan: &Plan) -> Self;
+    /// Has so many further bytes read by the receiver.
+    fn send(&mut self, bytes: usize);
+    /// Asserts that nothing has happened that does not belong to it.
+    fn check(&self);
+}
+
+/// What a stack did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome {
+    /// Megabytes a second.
+    pub rates: Rates,
+}
+
+/// Runs the plan on a pair of that kind.
+pub fn measure<P: Pair>(plan: &Plan) -> Outcome {
+    let mut pair = warm::<P>(plan);
+    let rates = Rates::of(plan.megabytes(), |batch| pair.send(batch * MEGABYTE));
+    pair.check();
+    Outcome { rates }
+}
+
+fn warm<P: Pair>(plan: &Plan) -> P {
+    let mut pair = P::new(plan);
+    pair.send(WARM_UP * MEGABYTE);
+    pair
+}
+
+/// Runs the plan once, for callgrind to count.
+pub fn section<P: Pair>(plan: &Plan) {
+    let mut pair = warm::<P>(plan);
+    let megabytes = plan.megabytes();
+    instructions::section(SECTION, megabytes, || pair.send(megabytes * MEGABYTE));
+    pair.check();
+}
+
+/// Instructions of a megabyte, both ends.
+///
+/// # Errors
+/// If callgrind is not there, or fails.
+pub fn count(stack: Which, plan: &Plan) -> Result<Option<f64>, Uncounted> {
+    let mut arguments = vec![
+        "bulk".to_owned(),
+        format!("--stack={}", stack.name()),
+        format!("--mtu={}", plan.mtu),
+        format!("--bytes={}", plan.megabytes().min(COUNTED) * MEGABYTE),
+        format!("--section={SECTION}"),
+    ];
+    if !plan.checksum {
+        arguments.push("--no-checksum".to_owned());
+    }
+    instructions::count(&arguments)
+}
+
+impl Outcome {
+    /// Gbit/s.
+    pub fn gbit_per_s(&self) -> f64 {
+        self.rates.median * (MEGABYTE * 8) as f64 / 1e9
+    }
+
+    /// As a JSON object.
+    pub fn json(&self, stack: Which, plan: &Plan) -> Map<String, Value> {
+        let mut object = Map::new();
+        let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
+        put("stack", json!(stack.name()));
+        put("mtu", json!(plan.mtu));
+        put("bytes", json!(plan.bytes));
+        put("checksum", json!(plan.checksum));
+        put("gbit_per_s", json!((self.gbit_per_s() * 100.0).round() / 100.0));
+        object
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_arrive_at_either_mtu_with_and_without_checksums() {
+        for (mtu, checksum) in [(1500, true), (1500, false), (9000, true), (9000, false)] {
+            let plan = Plan { mtu, bytes: 3_000_000, checksum };
+            assert!(Which::Lightwait.bulk(&plan).gbit_per_s() > 0.0);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! `bulk` on the command line.
+
+use lightwait_bench::bulk::{self, Plan};
+use lightwait_bench::instructions;
+use lightwait_bench::stacks::Which;
+
+use super::Output;
+
+/// What `bulk` is told.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Bulk {
+    /// Which stack.
+    #[arg(long, value_enum, default_value = "lightwait")]
+    stack: Which,
+    /// The largest packet, in bytes.
+    #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u16).range(576..))]
+    mtu: u16,
+    /// Bytes to send, in whole megabytes.
+    #[arg(long, default_value_t = 2_000_000_000)]
+    bytes: u64,
+    /// Leave checksums to the device, as with a card that computes and verifies them.
+    #[arg(long)]
+    no_checksum: bool,
+    #[command(flatten)]
+    output: Output,
+    /// Let this section be counted, as `--instructions` does.
+    #[arg(long, hide = true)]
+    section: Option<String>,
+}
+
+impl Bulk {
+    /// Measures and prints.
+    pub(crate) fn run(&self) -> bool {
+        let plan = Plan { mtu: self.mtu, bytes: self.bytes, checksum: !self.no_checksum };
+        if let Some(section) = &self.section {
+            instructions::choose(section);
+            self.stack.count_bulk(&plan);
+            return true;
+        }
+        let outcome = self.stack.bulk(&plan);
+        let words = format!(
+            "{:<16} MTU {}, {} checksums: {:>6.2} Gbit/s",
+            self.stack.name(),
+            plan.mtu,
+            if plan.checksum { "with" } else { "without" },
+            outcome.gbit_per_s(),
+        );
+        let object = outcome.json(self.stack, &plan);
+        self.output
+            .report(object, &words, "instructions_per_megabyte", || bulk::count(self.stack, &plan))
+    }
+}

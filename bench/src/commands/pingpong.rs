@@ -1,0 +1,50 @@
+//! `pingpong` on the command line.
+
+use lightwait_bench::instructions;
+use lightwait_bench::pingpong::{self, Plan};
+use lightwait_bench::stacks::Which;
+
+use super::Output;
+
+/// What `pingpong` is told.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct PingPong {
+    /// Which stack.
+    #[arg(long, value_enum, default_value = "lightwait")]
+    stack: Which,
+    /// Connections, each with a request under way.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    connections: u32,
+    /// Requests measured, on all of them together.
+    #[arg(long, default_value_t = 1_000_000)]
+    requests: usize,
+    #[command(flatten)]
+    output: Output,
+    /// Let this section be counted, as `--instructions` does.
+    #[arg(long, hide = true)]
+    section: Option<String>,
+}
+
+impl PingPong {
+    /// Measures and prints.
+    pub(crate) fn run(&self) -> bool {
+        let plan = Plan { connections: self.connections as usize, requests: self.requests };
+        if let Some(section) = &self.section {
+            instructions::choose(section);
+            self.stack.count_pingpong(&plan);
+            return true;
+        }
+        let outcome = self.stack.pingpong(&plan);
+        let words = format!(
+            "{:<16} {} connections: {:>9.0} requests/s, {:.1} packets",
+            self.stack.name(),
+            plan.connections,
+            outcome.rates.median,
+            outcome.packets,
+        );
+        let object = outcome.json(self.stack, &plan);
+        self.output.report(object, &words, "instructions_per_request", || {
+            pingpong::count(self.stack, &plan)
+        })
+    }
+}

@@ -1,0 +1,110 @@
+//! Requests on connections that stay: 100 bytes asked, 500 answered, and the next one as soon as the
+//! answer is there, on every connection at once.
+
+use serde_json::{Map, Value, json};
+
+use crate::instructions::{self, Uncounted};
+use crate::sample::Rates;
+use crate::stacks::Which;
+
+/// Requests before the first is measured, at least; and one a connection.
+const WARM_UP: usize = 2000;
+/// Requests that are counted by callgrind, at most.
+const COUNTED: usize = 20_000;
+/// What the section is called that callgrind counts.
+const SECTION: &str = "pingpong";
+
+/// What to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Connections, each with a request under way.
+    pub connections: usize,
+    /// Requests measured, on all of them together.
+    pub requests: usize,
+}
+
+/// A client and a server of one stack, back to back in memory.
+pub trait Pair {
+    /// With all connections open.
+    fn new(plan: &Plan) -> Self;
+    /// Has `count` requests answered.
+    fn exchange(&mut self, count: usize);
+    /// Packets so far, both ways.
+    fn packets(&self) -> u64;
+    /// Asserts that nothing has happened that does not belong to it.
+    fn check(&self);
+}
+
+/// What a stack did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome {
+    /// Requests a second.
+    pub rates: Rates,
+    /// Packets of a request, both ways.
+    pub packets: f64,
+}
+
+/// Runs the plan on a pair of that kind.
+pub fn measure<P: Pair>(plan: &Plan) -> Outcome {
+    let mut pair = warm::<P>(plan);
+    let packets = pair.packets();
+    let rates = Rates::of(plan.requests, |batch| pair.exchange(batch));
+    pair.check();
+    Outcome { rates, packets: (pair.packets() - packets) as f64 / rates.count as f64 }
+}
+
+fn warm<P: Pair>(plan: &Plan) -> P {
+    let mut pair = P::new(plan);
+    pair.exchange(plan.connections.max(WARM_UP));
+    pair
+}
+
+/// Runs the plan once, for callgrind to count.
+pub fn section<P: Pair>(plan: &Plan) {
+    let mut pair = warm::<P>(plan);
+    instructions::section(SECTION, plan.requests, || pair.exchange(plan.requests));
+    pair.check();
+}
+
+/// Instructions of a request, both ends.
+///
+/// # Errors
+/// If callgrind is not there, or fails.
+pub fn count(stack: Which, plan: &Plan) -> Result<Option<f64>, Uncounted> {
+    instructions::count(&[
+        "pingpong".to_owned(),
+        format!("--stack={}", stack.name()),
+        format!("--connections={}", plan.connections),
+        format!("--requests={}", plan.requests.min(COUNTED)),
+        format!("--section={SECTION}"),
+    ])
+}
+
+impl Outcome {
+    /// As a JSON object.
+    pub fn json(&self, stack: Which, plan: &Plan) -> Map<String, Value> {
+        let mut object = Map::new();
+        let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
+        put("stack", json!(stack.name()));
+        put("connections", json!(plan.connections));
+        put("requests", json!(plan.requests));
+        put("requests_per_s", json!(self.rates.median.round()));
+        put("mean_requests_per_s", json!(self.rates.mean.round()));
+        put("packets_per_request", json!(crate::sample::tenths(self.packets)));
+        object
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_one_packet_each_way() {
+        for connections in [1, 100, 1000] {
+            let outcome = Which::Lightwait.pingpong(&Plan { connections, requests: 5000 });
+            assert!((outcome.packets - 2.0).abs() < 0.1, "{connections}: {outcome:?}");
+            assert!(outcome.rates.median > 0.0);
+        }
+    }
+}
