@@ -3,7 +3,6 @@
 //! The hash is keyed (SipHash-1-3 under a secret of this process), because the tuple is the
 //! attacker's to choose: with a public hash he could put every connection into one chain.
 
-use core::net::IpAddr;
 use hashbrown::HashTable;
 
 use super::keyed::KeyedHash;
@@ -20,30 +19,9 @@ impl TupleHasher {
     }
 
     /// The hash of `tuple`.
+    #[inline]
     pub fn hash(&self, tuple: &Tuple) -> u64 {
-        let mut bytes = [0; 36];
-        let len = match (tuple.local, tuple.remote) {
-            (IpAddr::V4(local), IpAddr::V4(remote)) => {
-                bytes[4..8].copy_from_slice(&local.octets());
-                bytes[8..12].copy_from_slice(&remote.octets());
-                12
-            }
-            (local, remote) => {
-                bytes[4..20].copy_from_slice(&sixteen_bytes(local));
-                bytes[20..36].copy_from_slice(&sixteen_bytes(remote));
-                36
-            }
-        };
-        bytes[..2].copy_from_slice(&tuple.local_port.to_be_bytes());
-        bytes[2..4].copy_from_slice(&tuple.remote_port.to_be_bytes());
-        self.0.quick(&bytes[..len])
-    }
-}
-
-fn sixteen_bytes(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
+        self.0.quick_of_tuple(tuple)
     }
 }
 

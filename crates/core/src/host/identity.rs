@@ -3,6 +3,7 @@
 use core::net::{IpAddr, SocketAddr};
 
 use super::Host;
+use super::isn::Beginning;
 use super::output::Reply;
 use super::syn_cookie::CookieFacts;
 use super::tcp_input::{Incoming, bare_header};
@@ -20,8 +21,8 @@ const COOKIES_VALID: Duration = Duration::from_secs(128);
 const SOURCES_TRIED: u32 = 16;
 
 impl Host {
-    pub(super) fn isn(&self, now: Instant, tuple: &Tuple) -> Seq {
-        self.isns.isn(now, tuple.local(), tuple.remote())
+    pub(super) fn begin(&self, now: Instant, tuple: &Tuple) -> Beginning {
+        self.isns.begin(now, tuple.local(), tuple.remote())
     }
 
     pub(super) fn stamp_offset(&self, tuple: &Tuple) -> u32 {
@@ -94,7 +95,8 @@ impl Host {
         incoming: &Incoming<'_>,
         options: &SocketOptions,
     ) {
-        let received = self.negotiate(incoming, Seq(0), options);
+        let begin = self.begin(now, &incoming.tuple);
+        let received = self.negotiate(incoming, begin, options);
         let facts = CookieFacts {
             mss: received.peer_mss,
             window_scale: received.peer_scale,

@@ -20,28 +20,35 @@ const TICK_NS: u64 = 4_000;
 /// The source of ISNs and timestamp offsets.
 #[derive(Clone, Copy, Debug)]
 pub struct IsnSource {
-    isn: KeyedHash,
-    timestamp: KeyedHash,
+    /// Its low half is the F of the ISN, its high half the timestamp offset.
+    ends: KeyedHash,
+}
+
+/// What a connection begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beginning {
+    /// Its ISN (RFC 9293 MUST-8, SHLD-1).
+    pub isn: Seq,
+    /// What is added to the timestamp clock.
+    pub stamp_offset: u32,
 }
 
 impl IsnSource {
     /// The source that belongs to this secret.
     pub fn new(secret: &[u8; 32]) -> Self {
-        IsnSource {
-            isn: KeyedHash::new(secret, "isn"),
-            timestamp: KeyedHash::new(secret, "timestamp offset"),
-        }
+        IsnSource { ends: KeyedHash::new(secret, "isn and timestamp offset") }
     }
 
-    /// The ISN of a connection between these ends that begins now (RFC 9293 MUST-8, SHLD-1).
-    pub fn isn(&self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Seq {
+    /// What a connection between these ends that begins now begins with.
+    pub fn begin(&self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Beginning {
         let ticks = (now.as_nanos() / TICK_NS) as u32;
-        Seq(self.isn.of_tuple(local, remote, &[0; 8]) as u32) + ticks
+        let ends = self.ends.of_tuple(local, remote);
+        Beginning { isn: Seq(ends as u32) + ticks, stamp_offset: (ends >> 32) as u32 }
     }
 
     /// What is added to the timestamp clock on connections between these ends. Always the same.
     pub fn timestamp_offset(&self, local: SocketAddr, remote: SocketAddr) -> u32 {
-        self.timestamp.of_tuple(local, remote, &[0; 8]) as u32
+        (self.ends.of_tuple(local, remote) >> 32) as u32
     }
 }
 
@@ -60,14 +67,14 @@ mod tests {
         let now = Instant::from_millis(5);
         let (local, remote) = ends(1000);
         let (_, next) = ends(1001);
-        let isn = source.isn(now, local, remote);
-        assert_ne!(isn, source.isn(now, local, next));
-        assert_ne!(isn, source.isn(now, remote, local));
-        assert_ne!(isn, other.isn(now, local, remote));
+        let isn = source.begin(now, local, remote).isn;
+        assert_ne!(isn, source.begin(now, local, next).isn);
+        assert_ne!(isn, source.begin(now, remote, local).isn);
+        assert_ne!(isn, other.begin(now, local, remote).isn);
         let offset = source.timestamp_offset(local, remote);
         assert_ne!(offset, source.timestamp_offset(local, next));
         assert_ne!(offset, other.timestamp_offset(local, remote));
-        assert_ne!(offset, source.isn(Instant::ZERO, local, remote).0);
+        assert_ne!(offset, source.begin(Instant::ZERO, local, remote).isn.0);
         assert_eq!(offset, source.timestamp_offset(local, remote));
     }
 
@@ -77,7 +84,7 @@ mod tests {
         let mut seen = [0; 16];
         for port in 1..=1600 {
             let (local, remote) = ends(port);
-            seen[(source.isn(Instant::ZERO, local, remote).0 >> 28) as usize] += 1;
+            seen[(source.begin(Instant::ZERO, local, remote).isn.0 >> 28) as usize] += 1;
         }
         assert!(seen.iter().all(|n| (50..150).contains(n)), "{seen:?}");
     }
@@ -87,7 +94,7 @@ mod tests {
         fn one_pair_of_ends_sees_a_clock_of_4_us(ns in 0u64..1 << 50, later in 0u64..1 << 40) {
             let source = IsnSource::new(&[1; 32]);
             let (local, remote) = ends(1);
-            let at = |ns| source.isn(Instant::from_nanos(ns), local, remote);
+            let at = |ns| source.begin(Instant::from_nanos(ns), local, remote).isn;
             let ticks = (ns + later) / TICK_NS - ns / TICK_NS;
             prop_assert_eq!(at(ns + later).since(at(ns)), ticks as u32);
         }

@@ -5,62 +5,104 @@
 //! purpose derives its own key from the one secret, so that what one of them shows says nothing
 //! about another.
 
-use core::hash::BuildHasher;
+use core::hash::{BuildHasher, Hasher};
 use core::net::{IpAddr, SocketAddr};
 use siphasher::sip::{SipHasher13, SipHasher24};
+
+use crate::tcp::Tuple;
 
 /// A hash function of one purpose.
 #[derive(Clone, Copy)]
 pub struct KeyedHash {
-    key: [u8; 16],
+    key: (u64, u64),
 }
 
 impl KeyedHash {
     /// The hash function for `purpose`, a name that no other has.
     pub fn new(secret: &[u8; 32], purpose: &str) -> Self {
-        let (low, high) = secret.split_at(16);
-        let mut key = [0; 16];
-        for (half, part) in [low, high].into_iter().enumerate() {
-            let part = core::array::from_fn(|i| part[i]);
-            let word = SipHasher24::new_with_key(&part).hash(purpose.as_bytes());
-            key[half * 8..half * 8 + 8].copy_from_slice(&word.to_le_bytes());
-        }
-        KeyedHash { key }
+        let half = |at: usize| SipHasher24::new_with_key(&core::array::from_fn(|i| secret[at + i]));
+        KeyedHash { key: (half(0).hash(purpose.as_bytes()), half(16).hash(purpose.as_bytes())) }
+    }
+
+    fn strong_hasher(&self) -> SipHasher24 {
+        SipHasher24::new_with_keys(self.key.0, self.key.1)
     }
 
     /// SipHash-2-4 of `bytes`: for what a stranger sees.
     pub fn strong(&self, bytes: &[u8]) -> u64 {
-        SipHasher24::new_with_key(&self.key).hash(bytes)
+        self.strong_hasher().hash(bytes)
     }
 
     /// SipHash-1-3 of `bytes`: for tables, which nobody sees.
     pub fn quick(&self, bytes: &[u8]) -> u64 {
-        SipHasher13::new_with_key(&self.key).hash(bytes)
+        self.build_hasher().hash(bytes)
+    }
+
+    /// The quick hash of a connection's two ends.
+    #[inline]
+    pub fn quick_of_tuple(&self, tuple: &Tuple) -> u64 {
+        let mut hasher = self.build_hasher();
+        feed_addresses(&mut hasher, tuple.local, tuple.remote);
+        hasher.write_u32(ports(tuple.local_port, tuple.remote_port));
+        hasher.finish()
+    }
+
+    /// The strong hash of a connection's two ends. Its halves are as good as two hashes.
+    pub fn of_tuple(&self, local: SocketAddr, remote: SocketAddr) -> u64 {
+        let mut hasher = self.strong_hasher();
+        feed_addresses(&mut hasher, local.ip(), remote.ip());
+        hasher.write_u32(ports(local.port(), remote.port()));
+        hasher.finish()
     }
 
     /// The strong hash of a connection's two ends, and of `more`.
-    pub fn of_tuple(&self, local: SocketAddr, remote: SocketAddr, more: &[u8; 8]) -> u64 {
-        let mut bytes = Bytes::EMPTY;
-        bytes.push_socket(local);
-        bytes.push_socket(remote);
-        bytes.push(more);
-        self.strong(bytes.as_slice())
+    pub fn of_tuple_and(&self, local: SocketAddr, remote: SocketAddr, more: u64) -> u64 {
+        let mut hasher = self.strong_hasher();
+        feed_addresses(&mut hasher, local.ip(), remote.ip());
+        hasher.write_u64(more);
+        hasher.write_u32(ports(local.port(), remote.port()));
+        hasher.finish()
     }
 
     /// The strong hash of an address of ours and a remote end.
     pub fn of_destination(&self, local: IpAddr, remote: SocketAddr) -> u64 {
-        let mut bytes = Bytes::EMPTY;
-        bytes.push_address(local);
-        bytes.push_socket(remote);
-        self.strong(bytes.as_slice())
+        let mut hasher = self.strong_hasher();
+        feed_addresses(&mut hasher, local, remote.ip());
+        hasher.write_u16(remote.port());
+        hasher.finish()
     }
+}
+
+/// Both addresses are of one version, so the length tells the layouts apart, and SipHash takes in
+/// the length. Whole words first: they cost the hasher no shifting.
+#[inline]
+fn feed_addresses(hasher: &mut impl Hasher, local: IpAddr, remote: IpAddr) {
+    match (local, remote) {
+        (IpAddr::V4(local), IpAddr::V4(remote)) => {
+            hasher.write_u64(u64::from(local.to_bits()) << 32 | u64::from(remote.to_bits()));
+        }
+        (local, remote) => {
+            for address in [local, remote] {
+                let bits = match address {
+                    IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+                    IpAddr::V6(address) => address.to_bits(),
+                };
+                hasher.write_u64((bits >> 64) as u64);
+                hasher.write_u64(bits as u64);
+            }
+        }
+    }
+}
+
+fn ports(local: u16, remote: u16) -> u32 {
+    u32::from(local) << 16 | u32::from(remote)
 }
 
 /// For hash tables: SipHash-1-3.
 impl BuildHasher for KeyedHash {
     type Hasher = SipHasher13;
     fn build_hasher(&self) -> SipHasher13 {
-        SipHasher13::new_with_key(&self.key)
+        SipHasher13::new_with_keys(self.key.0, self.key.1)
     }
 }
 
@@ -68,38 +110,6 @@ impl BuildHasher for KeyedHash {
 impl core::fmt::Debug for KeyedHash {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("KeyedHash")
-    }
-}
-
-/// What is hashed: addresses and ports one after the other. Both addresses of a pair are of one
-/// version, so the length tells the layouts apart, and SipHash takes in the length.
-struct Bytes {
-    bytes: [u8; 48],
-    len: usize,
-}
-
-impl Bytes {
-    const EMPTY: Bytes = Bytes { bytes: [0; 48], len: 0 };
-
-    fn push(&mut self, bytes: &[u8]) {
-        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
-        self.len += bytes.len();
-    }
-
-    fn push_address(&mut self, address: IpAddr) {
-        match address {
-            IpAddr::V4(address) => self.push(&address.octets()),
-            IpAddr::V6(address) => self.push(&address.octets()),
-        }
-    }
-
-    fn push_socket(&mut self, socket: SocketAddr) {
-        self.push_address(socket.ip());
-        self.push(&socket.port().to_be_bytes());
-    }
-
-    fn as_slice(&self) -> &[u8] {
-        &self.bytes[..self.len]
     }
 }
 
@@ -129,13 +139,14 @@ mod tests {
         let c: SocketAddr = "127.0.0.1:2".parse().unwrap();
         let six: SocketAddr = "[::1]:1".parse().unwrap();
         let all = [
-            hash.of_tuple(A, A, &[0; 8]),
-            hash.of_tuple(A, b, &[0; 8]),
-            hash.of_tuple(b, A, &[0; 8]),
-            hash.of_tuple(A, c, &[0; 8]),
-            hash.of_tuple(c, A, &[0; 8]),
-            hash.of_tuple(A, A, &[1; 8]),
-            hash.of_tuple(six, six, &[0; 8]),
+            hash.of_tuple(A, A),
+            hash.of_tuple(A, b),
+            hash.of_tuple(b, A),
+            hash.of_tuple(A, c),
+            hash.of_tuple(c, A),
+            hash.of_tuple_and(A, A, 0),
+            hash.of_tuple_and(A, A, 1),
+            hash.of_tuple(six, six),
             hash.of_destination(A.ip(), A),
             hash.of_destination(b.ip(), A),
         ];

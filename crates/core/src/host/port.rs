@@ -25,8 +25,8 @@ pub struct Ports {
     first: u16,
     /// How many there are: at least one.
     size: u32,
-    start: KeyedHash,
-    counter: KeyedHash,
+    /// Its low half is F, its high half G.
+    destination: KeyedHash,
     counters: [u32; COUNTERS],
 }
 
@@ -38,8 +38,7 @@ impl Ports {
         Ports {
             first,
             size: u32::from(last.saturating_sub(first)) + 1,
-            start: KeyedHash::new(secret, "port start"),
-            counter: KeyedHash::new(secret, "port counter"),
+            destination: KeyedHash::new(secret, "ports"),
             counters: [0; COUNTERS],
         }
     }
@@ -52,8 +51,9 @@ impl Ports {
         remote: SocketAddr,
         mut in_use: impl FnMut(u16) -> bool,
     ) -> Option<u16> {
-        let start = self.start.of_destination(local, remote) as u32 % self.size;
-        let counter = self.counter.of_destination(local, remote) as usize % COUNTERS;
+        let hash = self.destination.of_destination(local, remote);
+        let start = hash as u32 % self.size;
+        let counter = (hash >> 32) as usize % COUNTERS;
         for _ in 0..self.size.min(MAX_ATTEMPTS) {
             let step = self.counters[counter];
             self.counters[counter] = (step + 1) % self.size;

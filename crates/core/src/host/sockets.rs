@@ -4,6 +4,7 @@ use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::Host;
+use super::isn::Beginning;
 use super::route::Class;
 use crate::error::Error;
 use crate::event::{ConnectionId, ListenerId, Readiness};
@@ -128,7 +129,7 @@ impl Host {
         }
         let tuple = self.choose_tuple(now, local, remote)?;
         let hash = self.hasher.hash(&tuple);
-        let mut iss = self.isn(now, &tuple);
+        let Beginning { isn: mut iss, stamp_offset } = self.begin(now, &tuple);
         if let Some(record) = self.time_wait.find(hash, &tuple, now) {
             iss = iss.max(record.snd_nxt + crate::tcp::time_wait::ISN_STEP);
             self.time_wait.remove(hash, &tuple);
@@ -136,7 +137,7 @@ impl Host {
         }
         let syn = SynSent {
             iss,
-            stamp_offset: self.stamp_offset(&tuple),
+            stamp_offset,
             sent_at: now,
             attempts: 0,
             mss: self.announced_mss(tuple.remote.is_ipv6(), &options),

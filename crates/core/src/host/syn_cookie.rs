@@ -146,7 +146,7 @@ impl SynCookies {
     }
 
     fn mask(&self, local: SocketAddr, remote: SocketAddr) -> Seq {
-        Seq(self.mask.of_tuple(local, remote, &[0; 8]) as u32)
+        Seq(self.mask.of_tuple(local, remote) as u32)
     }
 
     /// 24 bits that only we can make.
@@ -163,7 +163,7 @@ impl SynCookies {
         // 2^16 steps last for 48 days; the cookie's own bits tell steps apart within that.
         let [e, f] = (step as u16).to_be_bytes();
         let more = [a, b, c, d, e, f, facts_byte, facts.stamp_bits() as u8];
-        self.proof.of_tuple(local, remote, &more) as u32 & 0x00ff_ffff
+        self.proof.of_tuple_and(local, remote, u64::from_be_bytes(more)) as u32 & 0x00ff_ffff
     }
 }
 

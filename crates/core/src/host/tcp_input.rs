@@ -1,6 +1,7 @@
 //! A TCP segment for us: to a connection, to the SYN cache, to TIME-WAIT, to a listener, or nobody.
 
 use super::Host;
+use super::isn::Beginning;
 use super::listen::Listener;
 use super::output::Reply;
 use super::syn_cache::Due;
@@ -122,9 +123,9 @@ impl Host {
             }
             return;
         }
-        let isn = self.isn(now, &tuple);
-        let iss = isn_floor.map_or(isn, |floor| isn.max(floor));
-        let syn = self.negotiate(incoming, iss, &options);
+        let mut begin = self.begin(now, &tuple);
+        begin.isn = isn_floor.map_or(begin.isn, |floor| begin.isn.max(floor));
+        let syn = self.negotiate(incoming, begin, &options);
         let name = (listener.index, listener.generation);
         let initial_rto = self.shared.tcp.initial_rto;
         self.syn_cache.insert((tuple, hash), syn, name, now, initial_rto);
@@ -136,14 +137,14 @@ impl Host {
     pub(super) fn negotiate(
         &self,
         incoming: &Incoming<'_>,
-        iss: Seq,
+        begin: Beginning,
         wanted: &SocketOptions,
     ) -> SynReceived {
         let (segment, config) = (&incoming.segment, &self.shared.tcp);
         let options = &segment.options;
         let ipv6 = incoming.tuple.remote.is_ipv6();
         SynReceived {
-            iss,
+            iss: begin.isn,
             irs: segment.seq,
             peer_mss: peer_mss(options, ipv6, config.mss_min),
             mss: self.announced_mss(ipv6, wanted),
@@ -152,7 +153,7 @@ impl Host {
             sack: config.sack && options.sack_permitted,
             ecn: config.ecn != Ecn::Off && segment.flags.contains(Flags::ECE | Flags::CWR),
             stamp: options.timestamps.filter(|_| config.timestamps).map(|stamps| stamps.value),
-            stamp_offset: self.stamp_offset(&incoming.tuple),
+            stamp_offset: begin.stamp_offset,
             attempts: 1,
         }
     }
