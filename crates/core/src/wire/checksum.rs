@@ -19,7 +19,8 @@ use core::net::IpAddr;
 /// The one's complement sum of a piece of bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum {
-    /// The sum of the native-endian 16-bit words, carries not yet folded in. Below 2^33.
+    /// The sum of the native-endian words, modulo 2^64 - 1: a multiple of 2^16 - 1, so that words
+    /// of any size may be added. Zero only if all bytes are.
     value: u64,
     /// The piece has an odd number of bytes, so what follows starts in the middle of a word.
     odd: bool,
@@ -32,8 +33,9 @@ impl Sum {
     /// This piece followed by `next`.
     #[must_use]
     pub const fn then(self, next: Sum) -> Sum {
-        let value = if self.odd { fold(next.value).swap_bytes() as u64 } else { next.value };
-        Sum { value: reduce(self.value + value), odd: self.odd != next.odd }
+        // Half a word further on, a byte counts 2^8 times what it does here.
+        let value = if self.odd { next.value.rotate_left(8) } else { next.value };
+        Sum { value: add(self.value, value), odd: self.odd != next.odd }
     }
 
     /// This piece followed by the two bytes of a big-endian field.
@@ -66,13 +68,34 @@ impl Sum {
 /// The sum of `data`.
 #[must_use]
 pub fn sum(data: &[u8]) -> Sum {
-    // Adding 32-bit words into 64 bits needs no carry for 16 GiB, and compiles to vector code.
-    let (words, rest) = data.as_chunks::<4>();
-    let mut value: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
-    let mut last = [0; 4];
-    last[..rest.len()].copy_from_slice(rest);
-    value += u64::from(u32::from_ne_bytes(last));
-    Sum { value: reduce(value), odd: data.len() % 2 == 1 }
+    let (blocks, rest) = data.as_chunks::<64>();
+    let (mut value, mut carry) = (0u64, false);
+    for block in blocks {
+        // A chain of additions with carry: one instruction for eight bytes.
+        for word in block.as_chunks::<8>().0 {
+            (value, carry) = value.carrying_add(u64::from_ne_bytes(*word), carry);
+        }
+    }
+    let (words, rest) = rest.as_chunks::<8>();
+    for word in words {
+        (value, carry) = value.carrying_add(u64::from_ne_bytes(*word), carry);
+    }
+    // The last is not full: its sum and what was carried stay below 2^64.
+    Sum { value: add(value, last_word(rest) + u64::from(carry)), odd: data.len() % 2 == 1 }
+}
+
+/// Seven bytes at most, in 16-bit words' sum.
+fn last_word(mut rest: &[u8]) -> u64 {
+    let mut value = 0;
+    if let Some((word, more)) = rest.split_first_chunk::<4>() {
+        value += u64::from(u32::from_ne_bytes(*word));
+        rest = more;
+    }
+    if let Some((word, more)) = rest.split_first_chunk::<2>() {
+        value += u64::from(u16::from_ne_bytes(*word));
+        rest = more;
+    }
+    value + rest.first().map_or(0, |byte| u64::from(u16::from_ne_bytes([*byte, 0])))
 }
 
 /// Bytes copied at a time by [`copy_and_sum`]: they are still in the first-level cache when they
@@ -94,12 +117,20 @@ pub fn copy_and_sum(out: &mut Vec<u8>, src: &[u8]) -> Sum {
 /// differ in the layout, which does not change the sum.
 #[must_use]
 pub fn pseudo_header(source: IpAddr, destination: IpAddr, protocol: u8, len: u32) -> Sum {
+    let word = |bytes| u64::from(u32::from_ne_bytes(bytes));
     let addresses = match (source, destination) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => sum(&a.octets()).then(sum(&b.octets())),
-        (IpAddr::V6(a), IpAddr::V6(b)) => sum(&a.octets()).then(sum(&b.octets())),
+        (IpAddr::V4(a), IpAddr::V4(b)) => word(a.octets()) + word(b.octets()),
+        (IpAddr::V6(a), IpAddr::V6(b)) => {
+            let halves = [a.to_bits(), b.to_bits()].map(|bits| {
+                let bits = u128::from_be(bits);
+                add(bits as u64, (bits >> 64) as u64)
+            });
+            add(halves[0], halves[1])
+        }
         (a, b) => panic!("a packet from {a} to {b}"),
     };
-    addresses.then(sum(&len.to_be_bytes())).then_u16(u16::from(protocol))
+    let rest = word(len.to_be_bytes()) + u64::from(u16::from(protocol).to_be());
+    Sum { value: add(addresses, rest), odd: false }
 }
 
 /// The checksum after the 16-bit field `old` under it has become `new` (RFC 1624, equation 3).
@@ -116,13 +147,15 @@ pub(crate) fn fill(bytes: &mut [u8], start: usize, offset: usize, pseudo: Sum) {
 }
 
 /// Below 2^33, and the same modulo 2^32 - 1, hence modulo 2^16 - 1.
-const fn reduce(value: u64) -> u64 {
-    (value & 0xffff_ffff) + (value >> 32)
+/// Addition modulo 2^64 - 1.
+const fn add(a: u64, b: u64) -> u64 {
+    let (sum, carry) = a.overflowing_add(b);
+    sum + carry as u64
 }
 
-/// The 16-bit one's complement sum: zero only if `value` is zero.
 const fn fold(value: u64) -> u16 {
-    let value = reduce(reduce(value));
+    let value = (value & 0xffff_ffff) + (value >> 32);
+    let value = (value & 0xffff) + (value >> 16);
     let value = (value & 0xffff) + (value >> 16);
     let value = (value & 0xffff) + (value >> 16);
     (value + (value >> 16)) as u16

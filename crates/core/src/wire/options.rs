@@ -74,6 +74,17 @@ pub struct Timestamps {
     pub echo: u32,
 }
 
+impl Timestamps {
+    fn from_bytes(bytes: &[u8; 8]) -> Timestamps {
+        let both = u64::from_be_bytes(*bytes);
+        Timestamps { value: (both >> 32) as u32, echo: both as u32 }
+    }
+
+    fn to_bytes(self) -> [u8; 8] {
+        (u64::from(self.value) << 32 | u64::from(self.echo)).to_be_bytes()
+    }
+}
+
 impl Options {
     /// The options in a header's bytes after the first 20.
     ///
@@ -84,6 +95,13 @@ impl Options {
     /// twice the last counts.
     pub fn parse(mut bytes: &[u8]) -> Result<Options, Malformed> {
         let mut options = Options::default();
+        // What nearly every segment carries, as RFC 7323 Appendix A recommends to lay it out.
+        if let &[kind::NOP, kind::NOP, kind::TIMESTAMPS, 10, ref stamps @ ..] = bytes
+            && let Ok(stamps) = <&[u8; 8]>::try_from(stamps)
+        {
+            options.timestamps = Some(Timestamps::from_bytes(stamps));
+            return Ok(options);
+        }
         while let Some((&kind, rest)) = bytes.split_first() {
             bytes = match kind {
                 kind::END => break,
@@ -110,10 +128,10 @@ impl Options {
                     self.sack = blocks;
                 }
             }
-            (kind::TIMESTAMPS, value) if value.len() == 8 => {
-                self.timestamps = u32_at(value, 0)
-                    .zip(u32_at(value, 4))
-                    .map(|(value, echo)| Timestamps { value, echo });
+            (kind::TIMESTAMPS, value) => {
+                if let Ok(stamps) = <&[u8; 8]>::try_from(value) {
+                    self.timestamps = Some(Timestamps::from_bytes(stamps));
+                }
             }
             (Experimental::KIND_253 | Experimental::KIND_254, data) => {
                 self.experimental.push(kind, data);
@@ -123,7 +141,23 @@ impl Options {
     }
 
     /// Bytes that [`Options::emit`] appends: a multiple of 4, at most [`MAX_OPTIONS_BYTES`].
+    #[inline]
     pub fn len(&self) -> usize {
+        if self.lone_timestamps().is_some() { 12 } else { self.len_of_all() }
+    }
+
+    /// The timestamps, if there is nothing else: what nearly every segment carries.
+    #[inline]
+    fn lone_timestamps(&self) -> Option<Timestamps> {
+        let others = self.mss.is_some()
+            || self.window_scale.is_some()
+            || self.sack_permitted
+            || !self.sack.is_empty()
+            || !self.experimental.is_empty();
+        self.timestamps.filter(|_| !others)
+    }
+
+    fn len_of_all(&self) -> usize {
         let sack = self.sack_room().min(self.sack.len());
         self.len_without_sack() + if sack > 0 { 4 + 8 * sack } else { 0 }
     }
@@ -152,6 +186,11 @@ impl Options {
 
     /// Appends the options, padded to a multiple of 4 bytes.
     pub fn emit(&self, out: &mut Vec<u8>) {
+        if let Some(timestamps) = self.lone_timestamps() {
+            let mut bytes = [kind::NOP, kind::NOP, kind::TIMESTAMPS, 10, 0, 0, 0, 0, 0, 0, 0, 0];
+            bytes[4..].copy_from_slice(&timestamps.to_bytes());
+            return out.extend_from_slice(&bytes);
+        }
         if let Some(mss) = self.mss {
             out.extend_from_slice(&[kind::MSS, 4]);
             out.extend_from_slice(&mss.to_be_bytes());
@@ -162,8 +201,7 @@ impl Options {
         self.emit_permitted(out);
         if let Some(timestamps) = self.timestamps {
             out.extend_from_slice(&[kind::TIMESTAMPS, 10]);
-            out.extend_from_slice(&timestamps.value.to_be_bytes());
-            out.extend_from_slice(&timestamps.echo.to_be_bytes());
+            out.extend_from_slice(&timestamps.to_bytes());
         }
         if self.layout == Layout::ScaleLast {
             self.emit_scale(out);

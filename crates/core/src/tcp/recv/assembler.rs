@@ -101,7 +101,14 @@ impl Assembler {
 
     /// SACK blocks: the range that holds `first`, then the range changed last and so on, none twice
     /// (RFC 2018 §4).
+    #[inline]
     pub fn sack_blocks(&self, first: Option<Seq>, blocks: &mut SackBlocks) {
+        if !self.ranges.is_empty() {
+            self.push_sack_blocks(first, blocks);
+        }
+    }
+
+    fn push_sack_blocks(&self, first: Option<Seq>, blocks: &mut SackBlocks) {
         let mut told = [None; 5];
         for (i, seq) in first.iter().chain(self.recent.iter().flatten()).enumerate() {
             let index = self.ranges.partition_point(|range| range.1.at_or_before(*seq));
