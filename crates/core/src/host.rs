@@ -318,23 +318,26 @@ impl Host {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let connection = &mut slot.connection;
         let notices = connection.take_notices();
-        let is_over = matches!(connection.shape, crate::tcp::connection::Shape::Ended(_));
-        let (hash, tuple) = (connection.tuple_hash, connection.tuple);
-        let residue = connection.time_wait.take();
-        if is_over && slot.listed {
+        if !slot.ready {
+            slot.ready = true;
+            self.ready.push_back(index);
+        }
+        if slot.listed && connection.is_over() {
             slot.listed = false;
+            let (hash, tuple) = (connection.tuple_hash, connection.tuple);
+            let residue = connection.time_wait.take();
             self.demux.remove(hash, index);
+            if let Some(residue) = residue {
+                self.enter_time_wait(now, hash, tuple, &residue);
+            }
         }
-        if let Some(residue) = residue {
-            self.enter_time_wait(now, hash, tuple, &residue);
+        if !notices.is_empty() {
+            self.announce(index, notices);
         }
-        self.announce(index, notices);
-        self.make_ready(index);
     }
 
     fn announce(&mut self, index: u32, notices: Readiness) {
-        let generation = self.slots.generation(index);
-        let Some(slot) = self.slots.get_mut(index) else { return };
+        let Some((slot, generation)) = self.slots.named_mut(index) else { return };
         if notices.is_empty() || slot.connection.orphan || slot.accepting.is_some() {
             return;
         }
@@ -370,7 +373,7 @@ impl Host {
 
     /// Frees the slot of a connection that its user has left and that has nothing more to send.
     fn free_connection(&mut self, index: u32) {
-        let Some(mut slot) = self.slots.remove(index) else { return };
+        let Some(slot) = self.slots.get_mut(index) else { return };
         self.timers.forget(index, &mut slot.filed);
         if slot.listed {
             self.demux.remove(slot.connection.tuple_hash, index);
@@ -378,6 +381,7 @@ impl Host {
         if slot.connection.orphan {
             self.orphans -= 1;
         }
+        self.slots.remove(index);
     }
 
     fn find_connection(&self, hash: u64, tuple: &Tuple) -> Option<u32> {

@@ -8,6 +8,7 @@ pub mod ecn;
 pub mod egress;
 pub mod emit;
 pub mod pool;
+pub mod queue;
 pub mod recv;
 pub mod send;
 pub mod seq;

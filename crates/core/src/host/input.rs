@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 
 use super::Host;
+use super::tcp_input::Ends;
 use crate::frame::{Medium, RxFrame};
 use crate::time::Instant;
 use crate::wire::ethernet::{self, Mac, ethertype};
@@ -19,11 +20,13 @@ pub(super) enum Origin {
 }
 
 impl Host {
+    #[cold]
     pub(super) fn note_malformed(&mut self, reason: Malformed) {
         self.shared.counters.frames_malformed += 1;
         self.malformed[reason.index()] += 1;
     }
 
+    #[inline]
     pub(super) fn take_frame(&mut self, now: Instant, frame: RxFrame<'_>) {
         match self.config.device.medium {
             Medium::Ip => self.take_packet(now, frame, Origin::Link(None)),
@@ -58,14 +61,33 @@ impl Host {
             Ok(packet) => packet,
             Err(reason) => return self.note_malformed(reason),
         };
+        let mut stranger = None;
+        if packet.protocol == protocol::TCP && packet.fragment.is_none() {
+            match self.take_known_tcp(now, &packet, &frame, from) {
+                Ok(()) => return,
+                Err(ends) => stranger = ends,
+            }
+        }
+        self.take_unknown_packet(now, &packet, &frame, from, stranger);
+    }
+
+    /// `stranger`: the ends of a segment that is known to belong to no connection.
+    fn take_unknown_packet(
+        &mut self,
+        now: Instant,
+        packet: &ip::Packet<'_>,
+        frame: &RxFrame<'_>,
+        from: Origin,
+        stranger: Option<Ends>,
+    ) {
         if !self.is_for_us(packet.destination) {
             self.shared.counters.not_for_us += 1;
             return;
         }
         if packet.fragment.is_some() {
-            return self.on_fragment(now, &packet, from);
+            return self.on_fragment(now, packet, from);
         }
-        self.take_whole_packet(now, &packet, &frame, from);
+        self.take_whole_packet(now, packet, frame, from, stranger);
     }
 
     pub(super) fn take_whole_packet(
@@ -74,6 +96,7 @@ impl Host {
         packet: &ip::Packet<'_>,
         frame: &RxFrame<'_>,
         from: Origin,
+        stranger: Option<Ends>,
     ) {
         // RFC 1122 §3.2.1.3 and §4.2.3.10: nobody's, a group's, or our own address from outside
         // is no source; but IPv6 asks for neighbours from the unspecified address.
@@ -89,7 +112,7 @@ impl Host {
         };
         match (packet.protocol, packet.source) {
             (protocol::TCP, _) if self.is_ours(packet.destination) => {
-                self.on_tcp(now, packet, frame);
+                self.on_tcp(now, packet, frame, stranger);
             }
             (protocol::TCP, _) => self.shared.counters.not_for_us += 1,
             (protocol::ICMPV4, IpAddr::V4(_)) | (protocol::ICMPV6, IpAddr::V6(_)) => {

@@ -113,7 +113,7 @@ impl Listeners {
                 self.by_port.remove(&port);
             }
         }
-        self.slots.remove(id.index)
+        self.slots.take(id.index)
     }
 }
 

@@ -49,7 +49,7 @@ impl Host {
                         self.shared.counters.reassembly_failed += 1;
                     }
                     Ok(whole) => {
-                        self.take_whole_packet(now, &whole, &RxFrame::plain(&bytes), from);
+                        self.take_whole_packet(now, &whole, &RxFrame::plain(&bytes), from, None);
                     }
                     Err(reason) => self.note_malformed(reason),
                 }

@@ -9,6 +9,7 @@
 //! others: its TIME-WAIT has had the most time to end. Destinations that share a counter only make
 //! each other's steps larger.
 
+use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
 
 use super::keyed::KeyedHash;
@@ -27,7 +28,7 @@ pub struct Ports {
     size: u32,
     /// Its low half is F, its high half G.
     destination: KeyedHash,
-    counters: [u32; COUNTERS],
+    counters: Box<[u32; COUNTERS]>,
 }
 
 impl Ports {
@@ -39,7 +40,7 @@ impl Ports {
             first,
             size: u32::from(last.saturating_sub(first)) + 1,
             destination: KeyedHash::new(secret, "ports"),
-            counters: [0; COUNTERS],
+            counters: Box::new([0; COUNTERS]),
         }
     }
 

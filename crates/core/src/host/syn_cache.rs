@@ -116,7 +116,7 @@ impl SynCache {
 
     /// Takes the entry in `slot` out.
     pub fn remove(&mut self, slot: u32) -> Option<HalfOpen> {
-        let mut entry = self.entries.remove(slot)?;
+        let mut entry = self.entries.take(slot)?;
         if let Ok(found) = self.index.find_entry(entry.hash, |&i| i == slot) {
             found.remove();
         }

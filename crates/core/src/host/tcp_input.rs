@@ -1,6 +1,7 @@
 //! A TCP segment for us: to a connection, to the SYN cache, to TIME-WAIT, to a listener, or nobody.
 
 use super::Host;
+use super::input::Origin;
 use super::isn::Beginning;
 use super::listen::Listener;
 use super::output::Reply;
@@ -27,38 +28,102 @@ pub(super) struct Incoming<'a> {
     facts: Facts,
 }
 
+/// Between whom a segment travels.
+#[derive(Clone, Copy)]
+pub(super) struct Ends {
+    tuple: Tuple,
+    hash: u64,
+}
+
+/// The ends of the TCP segment in `packet`, if it is long enough to have any.
+fn tuple_of(packet: &ip::Packet<'_>) -> Option<Tuple> {
+    let [a, b, c, d] = *packet.payload.first_chunk()?;
+    Some(Tuple {
+        local: packet.destination,
+        local_port: u16::from_be_bytes([c, d]),
+        remote: packet.source,
+        remote_port: u16::from_be_bytes([a, b]),
+    })
+}
+
 impl Host {
-    pub(super) fn on_tcp(&mut self, now: Instant, packet: &ip::Packet<'_>, frame: &RxFrame<'_>) {
-        let (source, destination) = (packet.source, packet.destination);
-        let trusted = frame.checksum == RxChecksum::Good;
-        if !trusted && !verify_checksum(packet.payload, source, destination) {
-            self.shared.counters.checksum_errors += 1;
-            return;
-        }
-        let segment = match Segment::parse(packet.payload) {
-            Ok(segment) => segment,
-            Err(reason) => return self.note_malformed(reason),
-        };
-        let tuple = Tuple {
-            local: destination,
-            local_port: segment.destination_port,
-            remote: source,
-            remote_port: segment.source_port,
-        };
+    /// A whole TCP packet of a connection that we have. That its addresses are ours and the
+    /// peer's was found out when the connection began, so they are not judged again. If it belongs
+    /// to none nothing has happened, and its ends are returned.
+    #[inline]
+    pub(super) fn take_known_tcp(
+        &mut self,
+        now: Instant,
+        packet: &ip::Packet<'_>,
+        frame: &RxFrame<'_>,
+        from: Origin,
+    ) -> Result<(), Option<Ends>> {
+        let tuple = tuple_of(packet).ok_or(None)?;
         let hash = self.hasher.hash(&tuple);
+        let index = self.find_connection(hash, &tuple).ok_or(Some(Ends { tuple, hash }))?;
+        if from != Origin::Ourselves && self.is_ours(tuple.remote) {
+            // To ourselves, but from outside: the long way says no.
+            return Err(None);
+        }
+        let Some(segment) = self.parse_segment(packet, frame) else { return Ok(()) };
         let facts = Facts {
             piece: frame.segment_size,
             marked: packet.traffic_class & ecn::MASK == ecn::CE,
         };
-        let incoming = Incoming { tuple, hash, segment, facts };
-        self.dispatch(now, &incoming);
+        self.deliver(now, index, &segment, facts);
+        Ok(())
+    }
+
+    /// The segment, if it is sound; else it has been counted.
+    #[inline]
+    fn parse_segment<'a>(
+        &mut self,
+        packet: &ip::Packet<'a>,
+        frame: &RxFrame<'_>,
+    ) -> Option<Segment<'a>> {
+        let trusted = frame.checksum == RxChecksum::Good;
+        if !trusted && !verify_checksum(packet.payload, packet.source, packet.destination) {
+            self.shared.counters.checksum_errors += 1;
+            return None;
+        }
+        match Segment::parse(packet.payload) {
+            Ok(segment) => Some(segment),
+            Err(reason) => {
+                self.note_malformed(reason);
+                None
+            }
+        }
+    }
+
+    /// Any segment to us. `stranger`: its ends, if it is known to belong to no connection.
+    pub(super) fn on_tcp(
+        &mut self,
+        now: Instant,
+        packet: &ip::Packet<'_>,
+        frame: &RxFrame<'_>,
+        stranger: Option<Ends>,
+    ) {
+        let Some(segment) = self.parse_segment(packet, frame) else { return };
+        let facts = Facts {
+            piece: frame.segment_size,
+            marked: packet.traffic_class & ecn::MASK == ecn::CE,
+        };
+        let Ends { tuple, hash } = match (stranger, tuple_of(packet)) {
+            (Some(ends), _) => ends,
+            (None, Some(tuple)) => {
+                let hash = self.hasher.hash(&tuple);
+                if let Some(index) = self.find_connection(hash, &tuple) {
+                    return self.deliver(now, index, &segment, facts);
+                }
+                Ends { tuple, hash }
+            }
+            (None, None) => return,
+        };
+        self.dispatch(now, &Incoming { tuple, hash, segment, facts });
     }
 
     fn dispatch(&mut self, now: Instant, incoming: &Incoming<'_>) {
         let (hash, tuple) = (incoming.hash, &incoming.tuple);
-        if let Some(index) = self.find_connection(hash, tuple) {
-            return self.deliver(now, index, incoming);
-        }
         self.shared.counters.segments_in += 1;
         if let Some(entry) = self.syn_cache.find(hash, tuple) {
             return self.on_half_open(now, entry, incoming);
@@ -69,10 +134,9 @@ impl Host {
         self.on_listen(now, incoming, None);
     }
 
-    fn deliver(&mut self, now: Instant, index: u32, incoming: &Incoming<'_>) {
+    fn deliver(&mut self, now: Instant, index: u32, segment: &Segment<'_>, facts: Facts) {
         if let Some(slot) = self.slots.get_mut(index) {
-            let mut cx = self.shared.context(now);
-            slot.connection.on_segment(&mut cx, &incoming.segment, incoming.facts);
+            slot.connection.on_segment(&mut self.shared.context(now), segment, facts);
         }
         self.settle(now, index);
     }
@@ -285,7 +349,7 @@ impl Host {
             listener.queue.push_back(id.index);
         }
         self.events.push_back(Event::Acceptable(listener));
-        self.deliver(now, id.index, incoming);
+        self.deliver(now, id.index, &incoming.segment, incoming.facts);
         true
     }
 

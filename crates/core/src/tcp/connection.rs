@@ -303,6 +303,11 @@ impl Connection {
         self.state.get()
     }
 
+    /// True if it has ended: CLOSED, or TIME-WAIT.
+    pub fn is_over(&self) -> bool {
+        matches!(self.shape, Shape::Ended(_))
+    }
+
     /// The synchronized shape, if it has that.
     pub fn synchronized(&self) -> Option<&Synchronized> {
         match &self.shape {

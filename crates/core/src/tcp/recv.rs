@@ -162,7 +162,9 @@ impl RecvHalf {
     /// RCV.NXT has moved: duplicate ACKs owed for the hole are owed no more.
     pub fn on_advance(&mut self) {
         self.ack.on_advance();
-        self.triggers = VecDeque::new();
+        if !self.triggers.is_empty() {
+            self.triggers = VecDeque::new();
+        }
     }
 
     /// A duplicate ACK has left.

@@ -84,7 +84,24 @@ pub fn sum(data: &[u8]) -> Sum {
     Sum { value: add(value, last_word(rest) + u64::from(carry)), odd: data.len() % 2 == 1 }
 }
 
+/// The sum of a header without options, whose length the compiler knows.
+#[must_use]
+#[inline]
+pub fn sum_of<const N: usize>(data: &[u8; N]) -> Sum {
+    let (words, rest) = data.as_chunks::<8>();
+    let sum = words.iter().fold(0, |sum, word| add(sum, u64::from_ne_bytes(*word)));
+    Sum { value: add(sum, last_word(rest)), odd: N % 2 == 1 }
+}
+
+/// The checksum of a header given as big-endian words, few enough not to overflow 64 bits.
+#[must_use]
+#[inline]
+pub fn of_words(words: &[u32]) -> u16 {
+    !fold(words.iter().map(|word| u64::from(*word)).sum())
+}
+
 /// Seven bytes at most, in 16-bit words' sum.
+#[inline]
 fn last_word(mut rest: &[u8]) -> u64 {
     let mut value = 0;
     if let Some((word, more)) = rest.split_first_chunk::<4>() {

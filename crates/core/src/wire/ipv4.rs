@@ -4,9 +4,9 @@
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-use super::checksum::sum;
+use super::checksum::{sum, sum_of};
 use super::ip::{Fragment, Header, Packet};
-use super::{Malformed, checksum, u16_at};
+use super::{Malformed, checksum};
 
 /// Bytes of a header without options.
 pub const MIN_HEADER_BYTES: usize = 20;
@@ -19,6 +19,7 @@ const MF: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
 
 /// The packet that `bytes` begin with: lengths and header checksum are right (RFC 1122 §3.2.1.2).
+#[inline]
 pub fn parse(bytes: &[u8]) -> Result<Packet<'_>, Malformed> {
     let fixed = bytes.first_chunk::<MIN_HEADER_BYTES>().ok_or(Malformed::Ipv4Length)?;
     if fixed[0] >> 4 != 4 {
@@ -29,15 +30,19 @@ pub fn parse(bytes: &[u8]) -> Result<Packet<'_>, Malformed> {
         return Err(Malformed::Ipv4HeaderLength);
     }
     let header = bytes.get(..header_len).ok_or(Malformed::Ipv4HeaderLength)?;
-    if !sum(header).is_valid() {
+    let sound = match header {
+        _ if header_len == MIN_HEADER_BYTES => sum_of(fixed).is_valid(),
+        header => sum(header).is_valid(),
+    };
+    if !sound {
         return Err(Malformed::Ipv4Checksum);
     }
-    let field = |offset| u16_at(fixed, offset).ok_or(Malformed::Ipv4Length);
-    let bytes = bytes.get(..usize::from(field(2)?)).ok_or(Malformed::Ipv4TotalLength)?;
+    let field = |at: usize| u16::from_be_bytes([fixed[at], fixed[at + 1]]);
+    let bytes = bytes.get(..usize::from(field(2))).ok_or(Malformed::Ipv4TotalLength)?;
     let payload = bytes.get(header_len..).ok_or(Malformed::Ipv4TotalLength)?;
-    let flags = field(6)?;
+    let flags = field(6);
     let fragment =
-        Fragment { id: u32::from(field(4)?), offset: (flags & OFFSET) * 8, more: flags & MF != 0 };
+        Fragment { id: u32::from(field(4)), offset: (flags & OFFSET) * 8, more: flags & MF != 0 };
     let [.., s0, s1, s2, s3, d0, d1, d2, d3] = *fixed;
     Ok(Packet {
         source: Ipv4Addr::new(s0, s1, s2, s3).into(),
@@ -60,17 +65,19 @@ pub fn parse(bytes: &[u8]) -> Result<Packet<'_>, Malformed> {
 pub(super) fn emit(header: &Header, source: Ipv4Addr, destination: Ipv4Addr, out: &mut Vec<u8>) {
     let total_len = header.payload_len() + MIN_HEADER_BYTES as u16;
     let flags = if header.dont_fragment { DF } else { 0 };
+    let octets = |a: u8, b: u8| u32::from(a) << 24 | u32::from(b) << 16;
+    let mut words = [
+        octets(0x45, header.traffic_class) | u32::from(total_len),
+        u32::from(header.identification) << 16 | u32::from(flags),
+        octets(header.hop_limit, header.protocol),
+        source.to_bits(),
+        destination.to_bits(),
+    ];
+    words[2] |= u32::from(checksum::of_words(&words));
     let mut fixed = [0; MIN_HEADER_BYTES];
-    fixed[0] = 0x45;
-    fixed[1] = header.traffic_class;
-    fixed[2..4].copy_from_slice(&total_len.to_be_bytes());
-    fixed[4..6].copy_from_slice(&header.identification.to_be_bytes());
-    fixed[6..8].copy_from_slice(&flags.to_be_bytes());
-    fixed[8] = header.hop_limit;
-    fixed[9] = header.protocol;
-    fixed[12..16].copy_from_slice(&source.octets());
-    fixed[16..20].copy_from_slice(&destination.octets());
-    checksum::fill(&mut fixed, 0, 10, checksum::Sum::ZERO);
+    for (bytes, word) in fixed.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+        *bytes = word.to_be_bytes();
+    }
     out.extend_from_slice(&fixed);
 }
 

@@ -86,6 +86,17 @@ impl Timestamps {
 }
 
 impl Options {
+    /// None at all.
+    pub const NONE: Options = Options {
+        mss: None,
+        window_scale: None,
+        sack_permitted: false,
+        timestamps: None,
+        sack: SackBlocks::EMPTY,
+        experimental: Experimental::EMPTY,
+        layout: Layout::ScaleLast,
+    };
+
     /// The options in a header's bytes after the first 20.
     ///
     /// A length that makes the walk impossible (0, 1, or beyond the header) makes the segment
@@ -93,15 +104,20 @@ impl Options {
     /// counted, does not let a stranger's forgery do that. An option of another length than its
     /// kind's is taken for one that we do not know and ignored (MUST-6). Of an option that comes
     /// twice the last counts.
-    pub fn parse(mut bytes: &[u8]) -> Result<Options, Malformed> {
-        let mut options = Options::default();
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Result<Options, Malformed> {
         // What nearly every segment carries, as RFC 7323 Appendix A recommends to lay it out.
         if let &[kind::NOP, kind::NOP, kind::TIMESTAMPS, 10, ref stamps @ ..] = bytes
             && let Ok(stamps) = <&[u8; 8]>::try_from(stamps)
         {
-            options.timestamps = Some(Timestamps::from_bytes(stamps));
-            return Ok(options);
+            let timestamps = Some(Timestamps::from_bytes(stamps));
+            return Ok(Options { timestamps, ..Options::NONE });
         }
+        if bytes.is_empty() { Ok(Options::NONE) } else { Options::parse_any(bytes) }
+    }
+
+    fn parse_any(mut bytes: &[u8]) -> Result<Options, Malformed> {
+        let mut options = Options::NONE;
         while let Some((&kind, rest)) = bytes.split_first() {
             bytes = match kind {
                 kind::END => break,
@@ -332,6 +348,9 @@ pub struct Experimental {
 }
 
 impl Experimental {
+    /// None.
+    pub const EMPTY: Experimental = Experimental { bytes: [0; MAX_EXPERIMENTAL_BYTES], len: 0 };
+
     /// The first of the experimental kinds.
     pub const KIND_253: u8 = 253;
     /// The second of the experimental kinds.

@@ -12,9 +12,9 @@ use core::fmt;
 use core::net::IpAddr;
 use core::ops::{BitOr, BitOrAssign};
 
+use super::Malformed;
 use super::checksum::{Sum, pseudo_header, sum};
 use super::options::Options;
-use super::{Malformed, u16_at, u32_at};
 use crate::tcp::Seq;
 
 /// TCP's number in the IP header.
@@ -134,24 +134,25 @@ pub struct Segment<'a> {
 impl<'a> Segment<'a> {
     /// The segment that `bytes`, an IP packet's whole payload, hold. The checksum is not looked at:
     /// see [`verify_checksum`].
+    #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Segment<'a>, Malformed> {
         let header = bytes.first_chunk::<MIN_HEADER_BYTES>().ok_or(Malformed::TcpLength)?;
         let header_len = usize::from(header[12] >> 4) * 4;
         let options = bytes.get(MIN_HEADER_BYTES..header_len).ok_or(Malformed::TcpDataOffset)?;
-        let u16_field = |offset| u16_at(header, offset).ok_or(Malformed::TcpLength);
-        let u32_field = |offset| u32_at(header, offset).ok_or(Malformed::TcpLength);
-        let (source_port, destination_port) = (u16_field(0)?, u16_field(2)?);
+        let u16_at = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        let u32_at = |at: usize| u32::from(u16_at(at)) << 16 | u32::from(u16_at(at + 2));
+        let (source_port, destination_port) = (u16_at(0), u16_at(2));
         if source_port == 0 || destination_port == 0 {
             return Err(Malformed::TcpPort);
         }
         Ok(Segment {
             source_port,
             destination_port,
-            seq: Seq(u32_field(4)?),
-            ack: Seq(u32_field(8)?),
+            seq: Seq(u32_at(4)),
+            ack: Seq(u32_at(8)),
             flags: Flags(header[13]),
-            window: u16_field(14)?,
-            urgent: u16_field(18)?,
+            window: u16_at(14),
+            urgent: u16_at(18),
             options: Options::parse(options)?,
             payload: &bytes[header_len..],
         })
@@ -171,6 +172,7 @@ impl<'a> Segment<'a> {
 }
 
 /// True if the checksum of `bytes`, an IP packet's whole payload, is right (RFC 9293 MUST-3).
+#[inline]
 pub fn verify_checksum(bytes: &[u8], source: IpAddr, destination: IpAddr) -> bool {
     pseudo_header(source, destination, PROTOCOL, bytes.len() as u32).then(sum(bytes)).is_valid()
 }
@@ -205,16 +207,19 @@ impl Header {
     /// Appends the header. Its checksum field, [`CHECKSUM_OFFSET`] bytes from its start, is zero:
     /// store there [`checksum`] of it all, or the pseudo-header's folded sum for a device.
     pub fn emit(&self, out: &mut Vec<u8>) {
-        let offset_field = (self.header_len() as u8 / 4) << 4;
+        let words = [
+            u32::from(self.source_port) << 16 | u32::from(self.destination_port),
+            self.seq.0,
+            self.ack.0,
+            (self.header_len() as u32 / 4) << 28
+                | u32::from(self.flags.0) << 16
+                | u32::from(self.window),
+            u32::from(self.urgent),
+        ];
         let mut fixed = [0; MIN_HEADER_BYTES];
-        fixed[0..2].copy_from_slice(&self.source_port.to_be_bytes());
-        fixed[2..4].copy_from_slice(&self.destination_port.to_be_bytes());
-        fixed[4..8].copy_from_slice(&self.seq.0.to_be_bytes());
-        fixed[8..12].copy_from_slice(&self.ack.0.to_be_bytes());
-        fixed[12] = offset_field;
-        fixed[13] = self.flags.0;
-        fixed[14..16].copy_from_slice(&self.window.to_be_bytes());
-        fixed[18..20].copy_from_slice(&self.urgent.to_be_bytes());
+        for (bytes, word) in fixed.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+            *bytes = word.to_be_bytes();
+        }
         out.extend_from_slice(&fixed);
         self.options.emit(out);
     }

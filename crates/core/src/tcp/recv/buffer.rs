@@ -11,14 +11,13 @@
 //! A byte beyond RCV.NXT goes where it will be read from, so nothing is moved when a hole is
 //! filled. A page exists only where a byte has been written: an idle connection has none.
 
-use alloc::collections::VecDeque;
-
 use crate::tcp::pool::{PAGE_BYTES, Page, PagePool};
+use crate::tcp::queue::Queue;
 
 /// Bytes received and not yet read.
 #[derive(Debug, Default)]
 pub struct RecvBuffer {
-    pages: VecDeque<Option<Page>>,
+    pages: Queue<Option<Page>>,
     /// Where in the first page the next unread byte is.
     head: usize,
     /// Bytes that can be read: from the read position to RCV.NXT.
@@ -50,8 +49,9 @@ impl RecvBuffer {
         while !data.is_empty() {
             let within = at % PAGE_BYTES;
             let n = data.len().min(PAGE_BYTES - within);
-            let page = self.pages[at / PAGE_BYTES].as_mut().and_then(Page::bytes_mut);
-            page.expect("receive pages are never shared")[within..within + n]
+            let page = self.pages.get_mut(at / PAGE_BYTES).and_then(Option::as_mut);
+            let bytes = page.and_then(Page::bytes_mut);
+            bytes.expect("receive pages are never shared")[within..within + n]
                 .copy_from_slice(&data[..n]);
             data = &data[n..];
             at += n;
@@ -60,15 +60,15 @@ impl RecvBuffer {
     }
 
     fn provide_pages(&mut self, first: usize, last: usize, pool: &mut PagePool) -> bool {
-        let present =
-            self.pages.iter().skip(first).take(last + 1 - first).filter(|p| p.is_some()).count();
-        if pool.available() < last + 1 - first - present {
+        let wanted = last + 1 - first;
+        let present = self.pages.iter_from(first).take(wanted).filter(|p| p.is_some()).count();
+        if pool.available() < wanted - present {
             return false;
         }
-        if self.pages.len() <= last {
-            self.pages.resize_with(last + 1, || None);
+        for _ in self.pages.len()..=last {
+            self.pages.push_back(None);
         }
-        for slot in self.pages.range_mut(first..=last) {
+        for slot in self.pages.iter_mut_from(first).take(wanted) {
             if slot.is_none() {
                 *slot = pool.take();
             }
@@ -88,7 +88,8 @@ impl RecvBuffer {
         while done < wanted {
             let within = at % PAGE_BYTES;
             let n = (wanted - done).min(PAGE_BYTES - within);
-            let page = self.pages[at / PAGE_BYTES].as_ref().expect("a readable byte has a page");
+            let page = self.pages.get(at / PAGE_BYTES).and_then(Option::as_ref);
+            let page = page.expect("a readable byte has a page");
             out[done..done + n].copy_from_slice(&page.bytes()[within..within + n]);
             at += n;
             done += n;
@@ -128,9 +129,6 @@ impl RecvBuffer {
     pub fn clear(&mut self, pool: &mut PagePool) {
         while !self.pages.is_empty() {
             self.release_front(pool);
-        }
-        if self.pages.capacity() > 8 {
-            self.pages = VecDeque::new();
         }
         self.head = 0;
         self.readable = 0;

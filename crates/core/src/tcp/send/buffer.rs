@@ -12,17 +12,17 @@
 //! frame. Each chunk knows where it starts in the stream, so that any offset is found by binary
 //! search, however long the chain.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bytes::Bytes;
 
 use crate::frame::Slice;
 use crate::tcp::pool::{PAGE_BYTES, Page, PagePool};
+use crate::tcp::queue::Queue;
 
 /// Bytes in the stream, from the chain's first to its last.
 #[derive(Debug, Default)]
 pub struct SendBuffer {
-    chunks: VecDeque<Chunk>,
+    chunks: Queue<Chunk>,
     /// Stream offset of the first byte held (SND.UNA).
     start: u64,
     /// Stream offset one past the last byte held.
@@ -145,15 +145,12 @@ impl SendBuffer {
                 chunk.release(pool);
             }
         }
-        if self.chunks.is_empty() && self.chunks.capacity() > 8 {
-            self.chunks = VecDeque::new();
-        }
     }
 
     /// Frees everything.
     pub fn clear(&mut self, pool: &mut PagePool) {
         self.start = self.end;
-        for chunk in core::mem::take(&mut self.chunks) {
+        while let Some(chunk) = self.chunks.pop_front() {
             chunk.release(pool);
         }
     }
@@ -164,7 +161,7 @@ impl SendBuffer {
         debug_assert!(offset + len <= self.len());
         let (mut at, to) = (self.start + offset as u64, self.start + (offset + len) as u64);
         let first = self.chunks.partition_point(|chunk| chunk.end() <= at);
-        for chunk in self.chunks.range(first..) {
+        for chunk in self.chunks.iter_from(first) {
             if at >= to {
                 break;
             }

@@ -1,8 +1,7 @@
 //! When each piece of what is in flight was sent: the source of RTT samples.
 
-use alloc::collections::VecDeque;
-
 use crate::tcp::Seq;
+use crate::tcp::queue::Queue;
 use crate::time::Instant;
 
 /// Records kept at most; beyond it the newest two are one, and only sampling gets coarser.
@@ -21,7 +20,7 @@ struct Sent {
 /// The transmissions in flight, oldest first.
 #[derive(Debug, Default)]
 pub struct SentQueue {
-    records: VecDeque<Sent>,
+    records: Queue<Sent>,
 }
 
 impl SentQueue {
@@ -37,7 +36,7 @@ impl SentQueue {
     pub fn on_sent_again(&mut self, start: Seq, end: Seq, at: Instant, stamp: u32) {
         let first = self.records.partition_point(|sent| sent.end.at_or_before(start));
         let mut previous = start;
-        for sent in self.records.range_mut(first..) {
+        for sent in self.records.iter_mut_from(first) {
             if previous.at_or_after(end) {
                 break;
             }
@@ -60,9 +59,6 @@ impl SentQueue {
         while self.records.front().is_some_and(|sent| sent.end.at_or_before(ack)) {
             newest = self.records.pop_front();
             again = newest.filter(|sent| sent.again).or(again);
-        }
-        if self.records.is_empty() && self.records.capacity() > 16 {
-            self.records = VecDeque::new();
         }
         let sent = match again {
             None => newest?,
