@@ -20,12 +20,12 @@ pub(super) struct Connection<K> {
     segments: u64,
     /// How far ahead its deadlines are.
     rto_ns: u64,
-    spare: [u64; 3],
+    spare: u64,
     /// The scheme's name of its entry.
     pub(super) key: K,
-    /// The second line: what the engine keeps for timers.
-    pub(super) deadlines: Deadlines,
     pub(super) filed: Filed,
+    /// The second line, or nearly so: what the engine keeps for timers.
+    pub(super) deadlines: Deadlines,
 }
 
 impl<K: Default> Connection<K> {
@@ -33,10 +33,10 @@ impl<K: Default> Connection<K> {
         Connection {
             segments: 0,
             rto_ns,
-            spare: [0; 3],
+            spare: 0,
             key: K::default(),
-            deadlines: Deadlines::default(),
             filed: Filed::default(),
+            deadlines: Deadlines::default(),
         }
     }
 

@@ -74,18 +74,21 @@ impl<const WHICH: usize> Scheme for Ours<WHICH> {
         }
         let tick = self.ticks.instant(self.ticks.at_or_before(now));
         while let Some((index, fired)) = self.timers.due(now) {
-            let Connection { filed, deadlines, .. } = &mut connections[index as usize];
-            *filed = Filed::default();
-            if let Some(timer) = fired {
-                deadlines.set(timer, tick);
-            }
             self.due.push(index);
+            if let Some(timer) = fired {
+                connections[index as usize].deadlines.set(timer, tick);
+            }
         }
         self.due.sort_unstable();
         self.due.dedup();
         for &index in &self.due {
+            let Connection { filed, deadlines, .. } = &mut connections[index as usize];
+            *filed = Filed::default();
+            deadlines.tighten();
+        }
+        for &index in &self.due {
             let connection = &mut connections[index as usize];
-            if connection.deadlines.tighten() <= tick {
+            if connection.deadlines.bound() <= tick {
                 if connection.deadlines.take_due(Timer::Retransmit, tick) {
                     fire(index, connection);
                 }

@@ -249,19 +249,22 @@ impl Host {
         let mut due = core::mem::take(&mut self.due);
         let tick = self.ticks.instant(self.ticks.at_or_before(now));
         while let Some((index, fired)) = self.timers.due(now) {
-            if let Some(slot) = self.slots.get_mut(index) {
-                slot.filed = Filed::default();
-                if let Some(timer) = fired {
-                    slot.connection.deadlines.set(timer, tick);
-                }
-                due.push(index);
+            due.push(index);
+            if let (Some(timer), Some(slot)) = (fired, self.slots.get_mut(index)) {
+                slot.connection.deadlines.set(timer, tick);
             }
         }
         due.sort_unstable();
         due.dedup();
+        // So little a time that memory fetches many connections at once.
         for &index in &due {
             let Some(slot) = self.slots.get_mut(index) else { continue };
-            if slot.connection.deadlines.tighten() > tick {
+            slot.filed = Filed::default();
+            slot.connection.deadlines.tighten();
+        }
+        for &index in &due {
+            let Some(slot) = self.slots.get_mut(index) else { continue };
+            if slot.connection.deadlines.bound() > tick {
                 self.rearm(now, index);
                 continue;
             }

@@ -6,7 +6,7 @@
 //! moves only when a deadline becomes earlier than the slot in which it is filed. One whose slot
 //! is reached early is filed again.
 
-use super::slots::Slots;
+use super::slots::{Place, Slots};
 use super::{Filed, Ticks};
 use crate::time::Instant;
 
@@ -26,35 +26,45 @@ impl Inline {
     /// No deadline of connection `index` is earlier than `earliest` now.
     #[inline]
     pub fn touched(&mut self, index: u32, filed: &mut Filed, earliest: Instant) {
-        if earliest <= filed.0 {
+        let before = filed.before;
+        if earliest <= before {
             self.file(index, filed, earliest);
         }
     }
 
+    /// Never inlined: what happens for every segment is the comparison.
+    #[inline(never)]
     fn file(&mut self, index: u32, filed: &mut Filed, earliest: Instant) {
         self.forget(index, filed);
         if earliest == Instant::FAR_FUTURE {
             return;
         }
-        let reached = self.slots.insert(index, self.ticks.at_or_after(earliest));
+        let (place, reached) = self.slots.insert(index, self.ticks.at_or_after(earliest));
         // Whatever is due a tick before the slot is reached, or earlier, needs another.
-        *filed = Filed(self.ticks.instant(reached.saturating_sub(1)));
+        *filed = Filed { before: self.ticks.instant(reached.saturating_sub(1)), place };
     }
 
     /// Connection `index` is gone.
     pub fn forget(&mut self, index: u32, filed: &mut Filed) {
-        if *filed != Filed::default() {
-            self.slots.remove(index);
+        let place = filed.place;
+        if place != Place::NOWHERE {
+            self.slots.remove(index, place);
             *filed = Filed::default();
         }
     }
 
     /// A connection whose slot is reached at `now`; it is filed no more.
+    #[inline]
     pub fn due(&mut self, now: Instant) -> Option<u32> {
-        self.slots.pop(self.ticks.at_or_before(now))
+        if self.deadline().is_some_and(|at| at <= now) {
+            return self.slots.pop();
+        }
+        self.slots.advance(self.ticks.at_or_before(now));
+        None
     }
 
     /// When the next slot is reached.
+    #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         self.slots.next().map(|tick| self.ticks.instant(tick))
     }

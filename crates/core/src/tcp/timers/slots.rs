@@ -2,70 +2,104 @@
 //! is handed out when the slot is reached, and files again if that was early.
 //!
 //! ```text
-//!   level 0   64 slots of 1 tick      exact
-//!   level 1   64 slots of 64 ticks    the slot *at or before* the tick
-//!   …                                 a tick is filed on the lowest level whose slots it shares
-//!   level 6   64 slots of 2^36 ticks  with the present one no more
+//!   level 0   4096 slots of 1 tick         exact; for what is less than 4096 ticks ahead
+//!   level 1   4096 slots of 2^9 ticks      the slot *at or before* the tick
+//!   level 2   4096 slots of 2^18 ticks     the same; what is further ahead goes into the last
 //! ```
 //!
-//! All of a level's occupied slots lie ahead of the present one, and all of a lower level's before
-//! any of a higher one's. So the next slot is found by counting zeros in a word, whatever is filed.
+//! Each level is a ring that turns with the time, so that a tick's level depends on its distance
+//! alone: with ticks of 1 ms every delayed ACK and retransmission is filed once, where it is due,
+//! a minute's limit comes up once half a second early, two hours of keepalive also once some
+//! minutes early.
+//!
+//! A slot's entries lie in blocks of one cache line, so that reaching it reads an array: a list of
+//! the entries themselves would wait for memory once for each. Whoever files an entry keeps its
+//! [`Place`], and takes it out by clearing a bit. A block that is empty is free again at once, so
+//! that there are never more of them than entries.
+//!
+//! ```text
+//!   heads ─▶ │ next previous slot live │ entry entry … 13 of them │ ─▶ block ─▶ block
+//! ```
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-const LEVELS: usize = 7;
-const SLOTS: usize = 64;
-const SLOT_BITS: u32 = 6;
+mod occupancy;
 
-/// No entry.
+use occupancy::Occupancy;
+
+const LEVELS: usize = 3;
+/// Slots of a level.
+const SLOTS: usize = 4096;
+/// How much wider the slots of the next level are: two to the power of this.
+const LEVEL_SHIFT: u32 = 9;
+
+/// No block.
 const NONE: u32 = u32::MAX;
-/// The place of an entry that is not filed.
-const FREE: u16 = u16::MAX;
-/// The place of an entry whose slot has been reached.
-const REACHED: u16 = u16::MAX - 1;
 
-/// The latest tick there is: 2^42 of 1 ms are 139 years.
-pub(super) const LAST_TICK: u64 = (1 << (SLOT_BITS * LEVELS as u32)) - 1;
+/// No entry is filed further ahead, but handed out early and filed again.
+const HORIZON: u64 = (SLOTS as u64 - 2) << (2 * LEVEL_SHIFT);
 
-/// Nodes in a chunk. Chunks are never moved, so that growth costs no more than one of them.
-const CHUNK: usize = 1024;
+/// Entries of a block.
+const ENTRIES: usize = 13;
+const FULL: u16 = (1 << ENTRIES) - 1;
+/// Bits of a [`Place`] that say where in its block an entry is.
+const PLACE_BITS: u32 = 4;
 
-/// An entry's links in the list of its slot.
-#[derive(Clone, Copy, Debug)]
-struct Node {
-    next: u32,
-    /// `NONE`: the first of its list.
-    previous: u32,
-    /// `level · SLOTS + slot`, or where else it is.
-    place: u16,
+/// Blocks in a chunk. Chunks are never moved, so that growth costs no more than one of them.
+const CHUNK: usize = 256;
+
+/// Where an entry is filed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place(u32);
+
+impl Place {
+    /// Nowhere.
+    pub(super) const NOWHERE: Place = Place(u32::MAX);
 }
 
-const UNFILED: Node = Node { next: NONE, previous: NONE, place: FREE };
+/// Entries of one slot: a cache line.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Block {
+    next: u32,
+    /// `NONE`: the first of its slot.
+    previous: u32,
+    slot: u16,
+    /// A bit for each entry that is filed here.
+    live: u16,
+    entries: [u32; ENTRIES],
+}
 
-/// Entries, each with a number of its owner's choice (dense, from 0), filed by tick.
+/// Entries, each a number of its owner's choice, filed by tick.
 #[derive(Debug)]
 pub(super) struct Slots {
     /// The present tick: every slot before it has been handed out.
     now: u64,
-    /// A bit for each slot of a level that holds an entry.
-    occupied: [u64; LEVELS],
-    heads: Box<[u32; LEVELS * SLOTS]>,
-    /// Entries whose slot has been reached and that were not handed out yet.
-    reached: u32,
-    nodes: Vec<Box<[Node; CHUNK]>>,
+    /// The tick at which the next slot is reached that holds an entry; `u64::MAX` if none does.
+    next: u64,
+    /// And which one that is.
+    next_slot: usize,
     len: usize,
+    occupancy: [Occupancy; LEVELS],
+    /// The first block of each slot, level by level.
+    heads: Box<[u32; LEVELS * SLOTS]>,
+    /// The first block that is free.
+    free: u32,
+    blocks: Vec<Box<[Block; CHUNK]>>,
 }
 
 impl Default for Slots {
     fn default() -> Self {
         Slots {
             now: 0,
-            occupied: [0; LEVELS],
-            heads: Box::new([NONE; LEVELS * SLOTS]),
-            reached: NONE,
-            nodes: Vec::new(),
+            next: u64::MAX,
+            next_slot: 0,
             len: 0,
+            occupancy: core::array::from_fn(|_| Occupancy::default()),
+            heads: Box::new([NONE; LEVELS * SLOTS]),
+            free: NONE,
+            blocks: Vec::new(),
         }
     }
 }
@@ -76,208 +110,154 @@ impl Slots {
         self.len
     }
 
-    /// Files `entry`, which is not filed, under `tick`; one that is past counts as the present.
-    /// Returns the tick at which its slot is reached: `tick`, or earlier.
-    pub(super) fn insert(&mut self, entry: u32, tick: u64) -> u64 {
-        let tick = tick.clamp(self.now, LAST_TICK);
-        let differing = (tick ^ self.now) | 1;
-        let level = (63 - differing.leading_zeros()) / SLOT_BITS;
-        let shift = level * SLOT_BITS;
-        let slot = (tick >> shift) as usize % SLOTS;
-        let place = level as usize * SLOTS + slot;
-        self.occupied[level as usize] |= 1 << slot;
-        let head = core::mem::replace(&mut self.heads[place], entry);
-        self.grow_to(entry);
-        *self.node(entry) = Node { next: head, previous: NONE, place: place as u16 };
-        if head != NONE {
-            self.node(head).previous = entry;
-        }
-        self.len += 1;
-        tick >> shift << shift
-    }
-
-    /// Takes `entry` out, wherever it is; does nothing if it is not filed.
-    pub(super) fn remove(&mut self, entry: u32) {
-        let Some(&Node { next, previous, place }) = self.get(entry).filter(|n| n.place != FREE)
-        else {
-            return;
-        };
-        self.node(entry).place = FREE;
-        self.len -= 1;
-        if next != NONE {
-            self.node(next).previous = previous;
-        }
-        if previous != NONE {
-            self.node(previous).next = next;
-        } else if place == REACHED {
-            self.reached = next;
-        } else {
-            self.heads[usize::from(place)] = next;
-            if next == NONE {
-                let place = usize::from(place);
-                self.occupied[place / SLOTS] &= !(1 << (place % SLOTS));
-            }
-        }
-    }
-
     /// The tick at which the next slot is reached that holds an entry.
+    #[inline]
     pub(super) fn next(&self) -> Option<u64> {
-        if self.reached != NONE {
-            return Some(self.now);
-        }
-        let (level, slot) = self.next_slot()?;
-        Some(self.tick_of(level, slot))
+        (self.next != u64::MAX).then_some(self.next)
     }
 
-    /// Hands out an entry whose slot has been reached at `tick`, in no order within a slot.
-    pub(super) fn pop(&mut self, tick: u64) -> Option<u32> {
-        while self.reached == NONE {
-            let next =
-                self.next_slot().map(|(level, slot)| (level, slot, self.tick_of(level, slot)));
-            let Some((level, slot, at)) = next.filter(|(.., at)| *at <= tick) else {
-                self.now = self.now.max(tick.min(LAST_TICK));
-                return None;
-            };
-            self.now = at;
-            self.reach(level, slot);
+    /// Files `entry` under `tick`; one that is past counts as the present. Returns where, and the
+    /// tick at which its slot is reached: `tick`, or earlier.
+    pub(super) fn insert(&mut self, entry: u32, tick: u64) -> (Place, u64) {
+        let ahead = tick.saturating_sub(self.now).min(HORIZON);
+        let level = level_of(ahead);
+        let shift = level as u32 * LEVEL_SHIFT;
+        let counted = self.now.saturating_add(ahead) >> shift;
+        let (slot, at) = (level * SLOTS + counted as usize % SLOTS, counted << shift);
+        let mut number = self.heads[slot];
+        if number == NONE || self.block(number).live == FULL {
+            number = self.open(slot);
         }
-        let entry = self.reached;
-        let next = self.node(entry).next;
-        *self.node(entry) = UNFILED;
-        self.reached = next;
-        if next != NONE {
-            self.node(next).previous = NONE;
+        let block = self.block(number);
+        let position = block.live.trailing_ones();
+        block.live |= 1 << position;
+        block.entries[position as usize] = entry;
+        self.len += 1;
+        if at < self.next {
+            (self.next, self.next_slot) = (at, slot);
+        }
+        (Place(number << PLACE_BITS | position), at)
+    }
+
+    /// Takes `entry` out, which is filed at `place`.
+    pub(super) fn remove(&mut self, entry: u32, place: Place) {
+        let (number, position) = (place.0 >> PLACE_BITS, place.0 & ((1 << PLACE_BITS) - 1));
+        let block = self.block(number);
+        let bit = 1u16 << position;
+        let is_there = block.live & bit != 0 && block.entries[position as usize] == entry;
+        assert!(is_there, "{entry} is not filed at {place:?}");
+        block.live &= !bit;
+        if block.live == 0 {
+            self.close(number);
+        }
+        self.len -= 1;
+    }
+
+    /// Hands out an entry of the next slot, which is reached now; in no order within a slot.
+    pub(super) fn pop(&mut self) -> Option<u32> {
+        self.now = self.next()?;
+        let number = self.heads[self.next_slot];
+        let block = self.block(number);
+        let entry = block.entries[block.live.trailing_zeros() as usize];
+        block.live &= block.live - 1;
+        if block.live == 0 {
+            self.close(number);
         }
         self.len -= 1;
         Some(entry)
     }
 
-    /// Makes the entries of a slot those that were reached.
-    fn reach(&mut self, level: usize, slot: usize) {
-        let head = core::mem::replace(&mut self.heads[level * SLOTS + slot], NONE);
-        self.occupied[level] &= !(1 << slot);
-        self.reached = head;
-        let mut entry = head;
-        while entry != NONE {
-            let node = self.node(entry);
-            node.place = REACHED;
-            entry = node.next;
+    /// It is `tick` now; no further than the next slot, which must be handed out first.
+    pub(super) fn advance(&mut self, tick: u64) {
+        self.now = self.now.max(tick.min(self.next));
+    }
+
+    /// Puts a block with no entry before the others of `slot`.
+    #[inline(never)]
+    fn open(&mut self, slot: usize) -> u32 {
+        if self.free == NONE {
+            self.grow();
+        }
+        let number = self.free;
+        let head = core::mem::replace(&mut self.heads[slot], number);
+        let block = self.block(number);
+        let free = block.next;
+        (block.next, block.previous, block.slot) = (head, NONE, slot as u16);
+        self.free = free;
+        if head == NONE {
+            self.occupancy[slot / SLOTS].insert(slot % SLOTS);
+        } else {
+            self.block(head).previous = number;
+        }
+        number
+    }
+
+    /// Frees a block whose entries are all gone.
+    #[inline(never)]
+    fn close(&mut self, number: u32) {
+        let free = core::mem::replace(&mut self.free, number);
+        let block = self.block(number);
+        let (next, previous, slot) = (block.next, block.previous, usize::from(block.slot));
+        block.next = free;
+        if next != NONE {
+            self.block(next).previous = previous;
+        }
+        if previous != NONE {
+            self.block(previous).next = next;
+            return;
+        }
+        self.heads[slot] = next;
+        if next == NONE {
+            self.occupancy[slot / SLOTS].remove(slot % SLOTS);
+            if slot == self.next_slot {
+                self.find_next();
+            }
         }
     }
 
-    fn next_slot(&self) -> Option<(usize, usize)> {
-        let level = self.occupied.iter().position(|slots| *slots != 0)?;
-        Some((level, self.occupied[level].trailing_zeros() as usize))
-    }
-
-    /// The first tick of a slot ahead, or the present one's.
-    fn tick_of(&self, level: usize, slot: usize) -> u64 {
-        let shift = level as u32 * SLOT_BITS;
-        let above = shift + SLOT_BITS;
-        (self.now >> above << above) | ((slot as u64) << shift)
-    }
-
-    fn grow_to(&mut self, entry: u32) {
-        while entry as usize / CHUNK >= self.nodes.len() {
-            self.nodes.push(Box::new([UNFILED; CHUNK]));
+    /// Finds the next slot that holds an entry; on the lowest level, if several are reached at
+    /// once.
+    fn find_next(&mut self) {
+        (self.next, self.next_slot) = (u64::MAX, 0);
+        for (level, occupancy) in self.occupancy.iter().enumerate() {
+            let shift = level as u32 * LEVEL_SHIFT;
+            let present = self.now >> shift;
+            let Some(slot) = occupancy.first_from(present as usize % SLOTS) else { continue };
+            let ahead = slot.wrapping_sub(present as usize) % SLOTS;
+            let at = (present + ahead as u64) << shift;
+            if at < self.next {
+                (self.next, self.next_slot) = (at, level * SLOTS + slot);
+            }
         }
     }
 
-    fn get(&self, entry: u32) -> Option<&Node> {
-        Some(&self.nodes.get(entry as usize / CHUNK)?[entry as usize % CHUNK])
+    /// One more chunk of blocks, all free.
+    #[cold]
+    fn grow(&mut self) {
+        let first = (self.blocks.len() * CHUNK) as u32;
+        let block = Block { next: NONE, previous: NONE, slot: 0, live: 0, entries: [0; ENTRIES] };
+        let mut chunk = Box::new([block; CHUNK]);
+        for (number, block) in (first + 1..).zip(&mut chunk[..CHUNK - 1]) {
+            block.next = number;
+        }
+        self.blocks.push(chunk);
+        self.free = first;
     }
 
-    fn node(&mut self, entry: u32) -> &mut Node {
-        &mut self.nodes[entry as usize / CHUNK][entry as usize % CHUNK]
+    #[inline]
+    fn block(&mut self, number: u32) -> &mut Block {
+        &mut self.blocks[number as usize / CHUNK][number as usize % CHUNK]
     }
+}
+
+/// The lowest level on whose ring there is room for what is so many ticks ahead, whatever the
+/// present tick's place in its slot.
+#[inline]
+fn level_of(ahead: u64) -> usize {
+    const FIRST: u64 = SLOTS as u64;
+    const SECOND: u64 = (SLOTS as u64 - 1) << LEVEL_SHIFT;
+    usize::from(ahead >= FIRST) + usize::from(ahead >= SECOND)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::collections::BTreeMap;
-
-    /// All entries handed out at `tick`, each with the tick at which it should have been.
-    fn drain(slots: &mut Slots, tick: u64, wanted: &mut BTreeMap<u32, u64>) -> Vec<(u32, u64)> {
-        let mut due = Vec::new();
-        while let Some(entry) = slots.pop(tick) {
-            let at = wanted[&entry];
-            if at <= tick {
-                wanted.remove(&entry);
-                due.push((entry, at));
-            } else {
-                assert!(slots.insert(entry, at) > slots.now, "an early entry would spin");
-            }
-        }
-        due
-    }
-
-    #[test]
-    fn an_entry_far_ahead_is_handed_out_early_a_few_times_and_then_in_time() {
-        let mut slots = Slots::default();
-        let tick = 7_200_123;
-        let mut at = slots.insert(3, tick);
-        let mut early = 0;
-        while at < tick {
-            assert_eq!((slots.next(), slots.pop(at - 1)), (Some(at), None));
-            assert_eq!(slots.pop(at), Some(3));
-            at = slots.insert(3, tick);
-            early += 1;
-        }
-        assert_eq!(early, 3);
-        assert_eq!(slots.pop(tick), Some(3));
-        assert_eq!((slots.next(), slots.len()), (None, 0));
-    }
-
-    #[test]
-    fn what_is_past_comes_at_once_and_what_is_too_far_at_the_end() {
-        let mut slots = Slots::default();
-        assert_eq!(slots.pop(1000), None);
-        assert_eq!(slots.insert(0, 5), 1000);
-        assert_eq!(slots.pop(1000), Some(0));
-        assert!(slots.insert(1, u64::MAX) <= LAST_TICK);
-        slots.remove(1);
-        slots.remove(1);
-        slots.remove(77_777);
-        assert_eq!((slots.next(), slots.len()), (None, 0));
-    }
-
-    proptest! {
-        /// Against a sorted map: nothing is late or lost, and `next` never sleeps too long.
-        #[test]
-        fn agrees_with_a_sorted_map(
-            steps in proptest::collection::vec((0u8..4, 0u32..40, 0u32..26, any::<u32>()), 1..200)
-        ) {
-            let mut slots = Slots::default();
-            let mut wanted: BTreeMap<u32, u64> = BTreeMap::new();
-            let mut now = 0;
-            for (what, entry, magnitude, random) in steps {
-                let ahead = u64::from(random) >> (32 - magnitude.max(1));
-                match what {
-                    0 | 1 => {
-                        slots.remove(entry);
-                        wanted.insert(entry, now + ahead);
-                        prop_assert!(slots.insert(entry, now + ahead) <= now + ahead);
-                    }
-                    2 => {
-                        slots.remove(entry);
-                        wanted.remove(&entry);
-                    }
-                    _ => {
-                        now += ahead;
-                        let due: Vec<u32> =
-                            drain(&mut slots, now, &mut wanted).into_iter().map(|d| d.0).collect();
-                        let late: Vec<&u32> =
-                            wanted.iter().filter(|(_, at)| **at <= now).map(|(e, _)| e).collect();
-                        prop_assert!(late.is_empty(), "{late:?} after {due:?}");
-                    }
-                }
-                prop_assert_eq!(slots.len(), wanted.len());
-                let first = wanted.values().min().copied();
-                prop_assert_eq!(slots.next().is_some(), first.is_some());
-                prop_assert!(slots.next().unwrap_or(0) <= first.unwrap_or(u64::MAX).max(now));
-            }
-        }
-    }
-}
+mod tests;

@@ -1,13 +1,14 @@
 //! For comparison: the eager hierarchical timing wheel (Varghese & Lauck 1987), an entry for every
 //! timer that is set, moved whenever its deadline moves, in or out.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::slots::Slots;
+use super::slots::{Place, Slots};
 use super::{Deadlines, TIMERS, Ticks, Timer};
 use crate::time::Instant;
 
-/// Connections in a chunk of the deadlines that are filed.
+/// Connections in a chunk of filings.
 const CHUNK: usize = 256;
 
 /// Entries of all timers, by slot.
@@ -15,61 +16,76 @@ const CHUNK: usize = 256;
 pub struct Wheel {
     slots: Slots,
     ticks: Ticks,
-    /// What each connection's timers are filed under.
-    filed: Vec<alloc::boxed::Box<[Deadlines; CHUNK]>>,
+    filings: Vec<Box<[Filing; CHUNK]>>,
 }
+
+/// What a connection's timers are filed under, and where.
+#[derive(Clone, Copy, Debug)]
+struct Filing {
+    deadlines: Deadlines,
+    places: [Place; TIMERS],
+}
+
+const UNFILED: Filing = Filing { deadlines: Deadlines::NONE, places: [Place::NOWHERE; TIMERS] };
 
 impl Wheel {
     /// No timer set; deadlines count in whole `ticks`.
     pub fn new(ticks: Ticks) -> Self {
-        Wheel { slots: Slots::default(), ticks, filed: Vec::new() }
+        Wheel { slots: Slots::default(), ticks, filings: Vec::new() }
     }
 
     /// Connection `index` has these deadlines now.
     pub fn touched(&mut self, index: u32, deadlines: &Deadlines) {
-        let (chunk, place) = (index as usize / CHUNK, index as usize % CHUNK);
-        while chunk >= self.filed.len() {
-            let none = core::array::from_fn(|_| Deadlines::default());
-            self.filed.push(alloc::boxed::Box::new(none));
+        let (chunk, within) = (index as usize / CHUNK, index as usize % CHUNK);
+        while chunk >= self.filings.len() {
+            self.filings.push(Box::new([UNFILED; CHUNK]));
         }
-        let filed = &mut self.filed[chunk][place];
+        let filing = &mut self.filings[chunk][within];
         for timer in Timer::ALL {
             let at = deadlines.at(timer);
-            if at == filed.at(timer) {
+            if at == filing.deadlines.at(timer) {
                 continue;
             }
-            filed.set(timer, at);
+            filing.deadlines.set(timer, at);
             let entry = index * TIMERS as u32 + timer as u32;
-            self.slots.remove(entry);
+            let place = &mut filing.places[timer as usize];
+            if *place != Place::NOWHERE {
+                self.slots.remove(entry, *place);
+                *place = Place::NOWHERE;
+            }
             if at != Instant::FAR_FUTURE {
-                self.slots.insert(entry, self.ticks.at_or_after(at));
+                (*place, _) = self.slots.insert(entry, self.ticks.at_or_after(at));
             }
         }
     }
 
     /// Connection `index` is gone.
     pub fn forget(&mut self, index: u32) {
-        self.touched(index, &Deadlines::default());
+        self.touched(index, &Deadlines::NONE);
     }
 
     /// A connection of which a timer is due at `now`.
     pub fn due(&mut self, now: Instant) -> Option<u32> {
-        let tick = self.ticks.at_or_before(now);
-        loop {
-            let entry = self.slots.pop(tick)?;
+        while self.deadline().is_some_and(|at| at <= now) {
+            let entry = self.slots.pop()?;
             let (index, timer) = (entry / TIMERS as u32, Timer::ALL[entry as usize % TIMERS]);
-            let filed = &mut self.filed[index as usize / CHUNK][index as usize % CHUNK];
-            let at = self.ticks.at_or_after(filed.at(timer));
-            if at <= tick {
-                filed.cancel(timer);
+            let filing = &mut self.filings[index as usize / CHUNK][index as usize % CHUNK];
+            let place = &mut filing.places[timer as usize];
+            let tick = self.ticks.at_or_after(filing.deadlines.at(timer));
+            if self.ticks.instant(tick) <= now {
+                *place = Place::NOWHERE;
+                filing.deadlines.cancel(timer);
                 return Some(index);
             }
             // Down from a coarser level.
-            self.slots.insert(entry, at);
+            (*place, _) = self.slots.insert(entry, tick);
         }
+        self.slots.advance(self.ticks.at_or_before(now));
+        None
     }
 
     /// When the next slot is reached.
+    #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         self.slots.next().map(|tick| self.ticks.instant(tick))
     }

@@ -1,0 +1,104 @@
+//! When a delayed ACK leaves, of a whole host in virtual time.
+
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::peer::{A, Heard, Peer, Say, plain};
+use crate::time::{Duration, Instant};
+
+/// Mansley's bounds, the defaults.
+const LEAST: Duration = Duration::from_millis(50);
+const LONGEST: Duration = Duration::from_millis(150);
+/// The scheduling clock's resolution, the default.
+const TICK: Duration = Duration::from_millis(1);
+
+/// Data that waits for its ACK.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// When the first of it came: when the ACK was asked for.
+    since: Option<Instant>,
+    /// How long each ACK waited that did not leave at once.
+    delays: Vec<Duration>,
+}
+
+impl Waiting {
+    fn on_acks(&mut self, heard: &[Heard], sent: u32) {
+        for ack in heard {
+            assert_eq!((ack.len, ack.ack), (0, sent + 1), "a pure ACK of everything");
+            let since = self.since.take().expect("an ACK that nobody asked for");
+            if ack.at > since {
+                self.delays.push(ack.at.since(since));
+            }
+        }
+    }
+}
+
+/// Segments of such lengths after such gaps; how long each delayed ACK waited.
+fn delays(phase: Duration, arrivals: &[(Duration, usize)]) -> Vec<Duration> {
+    let mut peer = Peer::established(plain());
+    let mut waiting = Waiting::default();
+    let (mut sent, mut unacked, mut full) = (0, 0, 0);
+    waiting.on_acks(&peer.wait(phase), sent);
+    for (gap, len) in arrivals {
+        let heard = peer.wait(*gap);
+        unacked *= usize::from(heard.is_empty());
+        waiting.on_acks(&heard, sent);
+        peer.say(Say::new(A, 1 + sent, 1).data(&[7; 1000][..*len]));
+        peer.read(2000).unwrap();
+        waiting.since.get_or_insert(peer.now);
+        (sent, unacked, full) = (sent + *len as u32, unacked + len, full.max(*len));
+        let heard = peer.hear();
+        if unacked >= 2 * full {
+            assert_eq!(heard.len(), 1, "every second full-sized segment at once");
+            (waiting.since, unacked) = (None, 0);
+        } else {
+            unacked *= usize::from(heard.is_empty());
+            waiting.on_acks(&heard, sent);
+        }
+    }
+    waiting.on_acks(&peer.wait(LONGEST + TICK), sent);
+    assert_eq!(waiting.since, None, "an ACK that never left");
+    waiting.delays
+}
+
+fn is_in_time(delay: Duration) -> bool {
+    LEAST <= delay && delay <= LONGEST + TICK
+}
+
+#[test]
+fn a_single_request_is_answered_in_time_at_every_phase_of_the_grid_and_all_delays_come_up() {
+    let delays: Vec<Duration> = (0..1000)
+        .map(|number| {
+            let phase = Duration::from_micros(number * 100);
+            let all = delays(phase, &[(Duration::ZERO, 100)]);
+            assert_eq!(all.len(), 1);
+            all[0]
+        })
+        .collect();
+    assert!(delays.iter().all(|delay| is_in_time(*delay)), "{delays:?}");
+    let (least, longest) = (delays.iter().min().unwrap(), delays.iter().max().unwrap());
+    let slack = Duration::from_millis(2);
+    assert!(*least < LEAST + slack && *longest > LONGEST - slack, "{least:?} to {longest:?}");
+    let mean = delays.iter().sum::<Duration>() / delays.len() as u32;
+    // Half a tick later than the middle, since timers fire with the next tick.
+    assert!(mean.abs_diff(Duration::from_millis(100)) < slack, "{mean:?}");
+}
+
+proptest! {
+    /// From 50 to 150 ms and a tick, whatever arrives whenever.
+    #[test]
+    fn every_ack_that_is_delayed_leaves_in_time_under_any_arrivals(
+        phase_us in 0u64..200_000,
+        arrivals in proptest::collection::vec(
+            (prop_oneof![0u64..200, 0u64..20_000, 0u64..400_000], 1usize..=1000),
+            1..60,
+        ),
+    ) {
+        let arrivals: Vec<(Duration, usize)> =
+            arrivals.into_iter().map(|(us, len)| (Duration::from_micros(us), len)).collect();
+        for delay in delays(Duration::from_micros(phase_us), &arrivals) {
+            prop_assert!(is_in_time(delay), "{:?}", delay);
+        }
+    }
+}

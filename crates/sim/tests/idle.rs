@@ -1,0 +1,171 @@
+//! Connections that do nothing cost no time: their shard sleeps until something is due.
+
+use std::cell::RefCell;
+use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use lightwait::device::memory::{MemoryDevice, Wire};
+use lightwait::net::{TcpListener, TcpStream};
+use lightwait::shard::{Handle, Shard};
+use lightwait_core::frame::{RxChecksum, RxFrame};
+use lightwait_core::host::address::Cidr;
+use lightwait_core::tcp::Keepalive;
+use lightwait_core::tcp::Seq;
+use lightwait_core::wire::ip::{self, Packet};
+use lightwait_core::wire::options::Options;
+use lightwait_core::wire::tcp::{Flags, Header, Segment};
+use lightwait_core::{Capabilities, Config, Instant, Medium};
+
+const CONNECTIONS: u32 = if cfg!(debug_assertions) { 10_000 } else { 1_000_000 };
+/// Opened together: no more frames than a shard takes in at once.
+const TOGETHER: u32 = 100;
+/// Ports of each client, from 1024 on.
+const PORTS: u32 = 50_000;
+const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const TICK: Duration = Duration::from_millis(1);
+
+/// A shard with a server, and clients by the million of which we write every segment.
+struct Crowd {
+    now: Instant,
+    shard: Shard,
+    wire: Wire,
+    streams: Rc<RefCell<Vec<TcpStream>>>,
+    /// The server's ISN of the first client's connection.
+    first: Seq,
+}
+
+impl Crowd {
+    fn new() -> Crowd {
+        let capabilities = Capabilities::plain(Medium::Ip, 1500);
+        let mut config = Config::new(capabilities, Cidr::new(SERVER, 8).unwrap(), [1; 32]);
+        config.tcp.quick_acks = 0;
+        config.limits.connections = CONNECTIONS as usize;
+        config.limits.pages = 1 << 26;
+        config.limits.receive_window_bytes = 1 << 38;
+        let (device, wire) = MemoryDevice::with_wire(capabilities, 1024);
+        let shard = Shard::new(config, Box::new(device)).unwrap();
+        let streams: Rc<RefCell<Vec<TcpStream>>> = Rc::default();
+        accept(&shard.handle(), streams.clone());
+        Crowd { now: Instant::from_millis(1_000), shard, wire, streams, first: Seq(0) }
+    }
+
+    fn say(&mut self, client: u32, flags: Flags, seq: u32, ack: Seq, payload: &[u8]) {
+        let source = Ipv4Addr::from_bits(0x0a01_0000 + client / PORTS).into();
+        let header = Header {
+            source_port: (1024 + client % PORTS) as u16,
+            destination_port: 80,
+            seq: Seq(seq),
+            ack,
+            flags,
+            window: 60_000,
+            urgent: 0,
+            options: Options::default(),
+        };
+        let len = header.header_len() + payload.len();
+        let mut bytes = Vec::new();
+        ip::Header::new(source, SERVER, ip::protocol::TCP, len).unwrap().emit(&mut bytes);
+        header.emit(&mut bytes);
+        bytes.extend_from_slice(payload);
+        let frame = RxFrame { bytes: &bytes, checksum: RxChecksum::Good, segment_size: 0 };
+        assert!(self.wire.inject(frame), "a ring holds them");
+    }
+
+    /// Turns until there is nothing more to do at once; when there will be.
+    fn sleep(&mut self) -> Option<Instant> {
+        loop {
+            let next = self.shard.turn(self.now);
+            if next.is_none_or(|next| next > self.now) {
+                return next;
+            }
+        }
+    }
+
+    /// What the server has sent: to which client, with which flags and numbers.
+    fn hear(&mut self) -> Vec<(u32, Flags, Seq, Seq)> {
+        let mut heard = Vec::new();
+        while let Some(frame) = self.wire.drain() {
+            let packet = Packet::parse(&frame.bytes).unwrap();
+            let IpAddr::V4(address) = packet.destination else { panic!("not ours") };
+            let segment = Segment::parse(packet.payload).unwrap();
+            let port = u32::from(segment.destination_port) - 1024;
+            let client = (address.to_bits() - 0x0a01_0000) * PORTS + port;
+            heard.push((client, segment.flags, segment.seq, segment.ack));
+            self.wire.recycle(frame);
+        }
+        heard
+    }
+
+    fn open_all(&mut self) {
+        for first in (0..CONNECTIONS).step_by(TOGETHER as usize) {
+            for client in first..first + TOGETHER {
+                self.say(client, Flags::SYN, 0, Seq(0), &[]);
+            }
+            self.sleep();
+            let heard = self.hear();
+            assert_eq!(heard.len(), TOGETHER as usize);
+            for (client, flags, seq, _) in heard {
+                assert_eq!(flags, Flags::SYN | Flags::ACK);
+                self.say(client, Flags::ACK, 1, seq + 1, &[]);
+                if client == 0 {
+                    self.first = seq;
+                }
+            }
+            self.sleep();
+        }
+        assert_eq!(self.streams.borrow().len(), CONNECTIONS as usize);
+    }
+}
+
+fn accept(handle: &Handle, streams: Rc<RefCell<Vec<TcpStream>>>) {
+    let listener = TcpListener::bind_on(handle, (SERVER, 80)).unwrap();
+    handle.spawn_local(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            streams.borrow_mut().push(stream);
+        }
+    });
+}
+
+/// A million in a release build.
+#[test]
+fn a_shard_with_very_many_idle_connections_sleeps_until_something_is_due() {
+    let mut crowd = Crowd::new();
+    crowd.open_all();
+    assert_eq!(crowd.sleep(), None, "for ever, if nothing is");
+
+    // One of them hears something: the shard wakes up when the ACK is due, and for nothing else.
+    crowd.say(0, Flags::ACK, 1, crowd.first + 1, b"x");
+    let asked = crowd.now;
+    let due = crowd.sleep().expect("a delayed ACK");
+    let delay = due.since(asked);
+    assert!(delay >= Duration::from_millis(50) && delay <= Duration::from_millis(150) + TICK);
+    crowd.now = Instant::from_nanos(due.as_nanos() - 1);
+    assert_eq!((crowd.sleep(), crowd.hear()), (Some(due), vec![]));
+    crowd.now = due;
+    assert_eq!(crowd.sleep(), None);
+    let (client, ack) = (0, Seq(2));
+    assert_eq!(crowd.hear(), [(client, Flags::ACK, crowd.first + 1, ack)]);
+
+    // All of them have a timer: no more wake-ups than its entry comes up early.
+    let idle = Duration::from_secs(7200);
+    for stream in crowd.streams.borrow().iter() {
+        let mut options = stream.options().unwrap();
+        options.keepalive = Some(Keepalive { idle, interval: idle, probes: 1 });
+        stream.set_options(options).unwrap();
+    }
+    let armed = crowd.now;
+    let mut wakeups = 0;
+    let heard = loop {
+        crowd.now = crowd.sleep().expect("keepalive probes");
+        wakeups += 1;
+        crowd.shard.turn(crowd.now);
+        let heard = crowd.hear();
+        if !heard.is_empty() {
+            break heard;
+        }
+        assert!(wakeups < 4, "awake at {} with nothing due", crowd.now);
+    };
+    assert_eq!(heard[0].1, Flags::ACK);
+    let waited = crowd.now.since(armed);
+    assert!(waited >= idle && waited <= idle + TICK, "{waited:?}");
+}
