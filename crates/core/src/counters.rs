@@ -108,14 +108,26 @@ counters! {
     time_wait_expired,
     /// TIME-WAIT records evicted because the table was full.
     time_wait_evicted,
-    /// TIME-WAIT records ended early by a new SYN (RFC 6191).
+    /// TIME-WAIT records ended early because a new connection took their place.
     time_wait_reused,
+    /// TIME-WAIT records ended because the peer has taken them over.
+    time_wait_taken_over,
+    /// SYNs that a TIME-WAIT record let through (RFC 6191).
+    time_wait_reopened,
     /// SYNs refused by a TIME-WAIT record.
     time_wait_refused,
     /// RSTs ignored by a TIME-WAIT record (RFC 1337).
     time_wait_resets_ignored,
     /// FINs that restarted a TIME-WAIT.
     time_wait_restarted,
+    /// Segments that told a TIME-WAIT record nothing, and were not answered.
+    time_wait_ignored,
+    /// Segments that were unacceptable to a TIME-WAIT record.
+    time_wait_challenged,
+    /// Local ports passed over by active opens because they are in TIME-WAIT to that destination.
+    ports_in_time_wait,
+    /// Active opens that found no port.
+    ports_exhausted,
     /// ICMP errors that named no segment of ours (RFC 5927).
     icmp_rejected,
     /// ICMP errors delivered to a connection.

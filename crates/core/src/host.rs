@@ -38,6 +38,7 @@ mod sockets;
 pub mod syn_cache;
 pub mod syn_cookie;
 mod tcp_input;
+mod time_wait;
 
 pub use sockets::any_local;
 

@@ -180,8 +180,10 @@ fn check_leftovers(world: &World) -> Result<(), String> {
     for side in [Side::A, Side::B] {
         let clean = world.host(side, |host| {
             let counters = host.counters();
-            let ended =
-                counters.time_wait_expired + counters.time_wait_evicted + counters.time_wait_reused;
+            let ended = counters.time_wait_expired
+                + counters.time_wait_evicted
+                + counters.time_wait_reused
+                + counters.time_wait_taken_over;
             host.pages_in_use() == 0
                 && host.receive_window_promised() == 0
                 && ended == counters.time_wait_entered

@@ -42,16 +42,23 @@ impl Host {
 
     // ---- active opens
 
-    /// An ephemeral port for `tuple` that may be opened.
+    /// An ephemeral port for `tuple` that may be opened: one that is not in TIME-WAIT, if there is
+    /// any, else one whose TIME-WAIT may be cut short.
     pub(super) fn pick_port(&mut self, now: Instant, tuple: &Tuple) -> Option<u16> {
+        [false, true].into_iter().find_map(|cut_short| self.port_for(now, tuple, cut_short))
+    }
+
+    fn port_for(&mut self, now: Instant, tuple: &Tuple, cut_short: bool) -> Option<u16> {
         let mut ports = self.ports.take()?;
+        let mut in_time_wait = 0;
         let picked = ports.pick(tuple.local, tuple.remote(), |local_port| {
             let candidate = Tuple { local_port, ..*tuple };
             let hash = self.hasher.hash(&candidate);
-            self.listeners.has_port(local_port)
-                || self.time_wait.find(hash, &candidate, now).is_some()
-                || !self.may_open(now, &candidate)
+            let waits = !cut_short && self.find_time_wait(now, hash, &candidate).is_some();
+            in_time_wait += u64::from(waits);
+            waits || self.listeners.has_port(local_port) || !self.may_open(now, &candidate)
         });
+        self.shared.counters.ports_in_time_wait += in_time_wait;
         self.ports = Some(ports);
         picked
     }
@@ -60,11 +67,11 @@ impl Host {
     /// order, so that all of its ports are used before any comes again.
     pub(super) fn pick_tuple(&mut self, now: Instant, remote: SocketAddr) -> Option<Tuple> {
         let tries = if self.config.ranges.is_empty() { 1 } else { SOURCES_TRIED };
-        for _ in 0..tries {
+        for attempt in 0..2 * tries {
             let local = self.source_for(remote.ip())?;
             let mut tuple =
                 Tuple { local, local_port: 0, remote: remote.ip(), remote_port: remote.port() };
-            if let Some(port) = self.pick_port(now, &tuple) {
+            if let Some(port) = self.port_for(now, &tuple, attempt >= tries) {
                 tuple.local_port = port;
                 return Some(tuple);
             }

@@ -127,13 +127,15 @@ impl Host {
         if self.slots.len() >= self.shared.limits.connections {
             return Err(Error::Limit("connections"));
         }
-        let tuple = self.choose_tuple(now, local, remote)?;
+        let chosen = self.choose_tuple(now, local, remote);
+        let is_exhausted = chosen == Err(Error::AddressNotAvailable) && local.port() == 0;
+        self.shared.counters.ports_exhausted += u64::from(is_exhausted);
+        let tuple = chosen?;
         let hash = self.hasher.hash(&tuple);
         let Beginning { isn: mut iss, stamp_offset } = self.begin(now, &tuple);
-        if let Some(record) = self.time_wait.find(hash, &tuple, now) {
-            iss = iss.max(record.snd_nxt + crate::tcp::time_wait::ISN_STEP);
-            self.time_wait.remove(hash, &tuple);
-            self.shared.counters.time_wait_reused += 1;
+        if let Some(record) = self.find_time_wait(now, hash, &tuple) {
+            iss = iss.max(record.isn_floor());
+            self.end_time_wait(hash, &tuple);
         }
         let syn = SynSent {
             iss,
@@ -184,17 +186,15 @@ impl Host {
     }
 
     /// True if an active open may take `tuple`: no connection has it, and its TIME-WAIT, if any, is
-    /// over or may be cut short, which takes timestamps, and a clock that has moved on since
-    /// (RFC 6191 §3, RFC 9293 MAY-2).
+    /// over or may be cut short, which takes timestamps (RFC 6191 §3).
     pub(super) fn may_open(&self, now: Instant, tuple: &Tuple) -> bool {
         let hash = self.hasher.hash(tuple);
         let taken = self.find_connection(hash, tuple).is_some()
             || self.syn_cache.find(hash, tuple).is_some();
         !taken
-            && self.time_wait.find(hash, tuple, now).is_none_or(|record| {
-                let stamped = record.stamp.is_some() && self.shared.tcp.timestamps;
-                stamped && now.as_millis() > record.entered().as_millis()
-            })
+            && self
+                .find_time_wait(now, hash, tuple)
+                .is_none_or(|record| self.shared.tcp.timestamps && record.may_open(now))
     }
 
     // ---- data

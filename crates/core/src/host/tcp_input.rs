@@ -11,13 +11,12 @@ use crate::event::{Event, ListenerId};
 use crate::frame::{RxChecksum, RxFrame};
 use crate::tcp::arrive::Facts;
 use crate::tcp::arrive::syn_sent::peer_mss;
-use crate::tcp::connection::{Residue, SynReceived, stamp_at};
+use crate::tcp::connection::SynReceived;
 use crate::tcp::ecn;
-use crate::tcp::time_wait::{Record, Verdict};
 use crate::tcp::{Connection, Seq, SocketOptions, Tuple};
 use crate::time::Instant;
 use crate::wire::ip;
-use crate::wire::options::{Options, Timestamps};
+use crate::wire::options::Options;
 use crate::wire::tcp::{Flags, Header, Segment, verify_checksum};
 
 /// A segment with what the host has found out about it.
@@ -129,7 +128,7 @@ impl Host {
             return self.on_half_open(now, entry, incoming);
         }
         if let Some(record) = self.time_wait.find(hash, tuple, now) {
-            return self.on_time_wait(now, record, incoming);
+            return self.on_time_wait(now, &record, incoming);
         }
         self.on_listen(now, incoming, None);
     }
@@ -144,7 +143,12 @@ impl Host {
     // ---- LISTEN: RFC 9293 §3.10.7.2
 
     /// `isn_floor`: the SYN met a TIME-WAIT record, and the new ISN must lie beyond this.
-    fn on_listen(&mut self, now: Instant, incoming: &Incoming<'_>, isn_floor: Option<Seq>) {
+    pub(super) fn on_listen(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        isn_floor: Option<Seq>,
+    ) {
         let segment = &incoming.segment;
         if segment.flags.contains(Flags::RST) {
             return;
@@ -340,7 +344,7 @@ impl Host {
         }
         cx.counters.established += 1;
         let connection = Connection::accepted(tuple, hash, options, synchronized, now);
-        self.time_wait.remove(hash, &tuple);
+        self.end_time_wait(hash, &tuple);
         let id = self.add_connection(connection);
         if let Some(slot) = self.slots.get_mut(id.index) {
             slot.accepting = Some(listener);
@@ -369,70 +373,6 @@ impl Host {
                 }
             }
         }
-    }
-
-    // ---- TIME-WAIT
-
-    fn on_time_wait(&mut self, now: Instant, record: Record, incoming: &Incoming<'_>) {
-        let verdict = self.time_wait.on_segment(
-            incoming.hash,
-            record,
-            &incoming.segment,
-            now,
-            &mut self.shared.challenges,
-            &mut self.shared.counters,
-        );
-        match verdict {
-            Verdict::Ignore | Verdict::Ended => {}
-            Verdict::Acknowledge => self.acknowledge_time_wait(now, &record),
-            Verdict::Reopen(_) if !self.is_heard(&incoming.tuple) => {
-                // Nobody waits for a connection, so there is none to begin: the record stays.
-                self.forget_reopening(incoming.hash, &incoming.tuple);
-                if self.shared.challenges.take(incoming.hash, now) {
-                    self.acknowledge_time_wait(now, &record);
-                }
-            }
-            Verdict::Reopen(isn_floor) => {
-                self.shared.counters.time_wait_reused += 1;
-                self.on_listen(now, incoming, Some(isn_floor));
-            }
-        }
-    }
-
-    /// True if a listener hears what comes to our end of `tuple`.
-    fn is_heard(&self, tuple: &Tuple) -> bool {
-        self.listeners.find(tuple.local, tuple.local_port).is_some()
-    }
-
-    fn acknowledge_time_wait(&mut self, now: Instant, record: &Record) {
-        let offset = self.stamp_offset(&record.tuple);
-        let timestamps = record.stamp.map(|echo| Timestamps { value: stamp_at(now, offset), echo });
-        let header = Header {
-            window: record.window,
-            options: Options { timestamps, ..Options::default() },
-            ..bare_header(&record.tuple, record.snd_nxt, record.rcv_nxt, Flags::ACK)
-        };
-        self.reply(Reply::segment(&record.tuple, header));
-    }
-
-    pub(super) fn enter_time_wait(
-        &mut self,
-        now: Instant,
-        hash: u64,
-        tuple: Tuple,
-        residue: &Residue,
-    ) {
-        self.time_wait.enter(hash, tuple, residue, now, &mut self.shared.counters);
-        if residue.ack_due
-            && let Some(record) = self.time_wait.find(hash, &tuple, now)
-        {
-            self.acknowledge_time_wait(now, &record);
-        }
-    }
-
-    /// The handshake that met a TIME-WAIT record has come to nothing (RFC 9293 MAY-2).
-    fn forget_reopening(&mut self, hash: u64, tuple: &Tuple) {
-        self.time_wait.unmark(hash, tuple);
     }
 }
 

@@ -204,6 +204,8 @@ pub struct Residue {
     pub stamp: Option<u32>,
     /// The window field of the last ACK.
     pub window: u16,
+    /// We hold TIME-WAIT in the peer's stead (Faber, Touch & Yue 1999).
+    pub is_holder: bool,
     /// An ACK is owed: it leaves from the record.
     pub ack_due: bool,
 }
@@ -391,6 +393,7 @@ impl Connection {
                 rcv_nxt: s.recv.nxt,
                 stamp: s.stamps.map(|stamps| stamps.recent),
                 window: s.recv.window.announce(s.recv.nxt, unread, s.recv.mss),
+                is_holder: false,
                 ack_due: s.recv.ack.is_owed(),
             });
         }

@@ -1,18 +1,25 @@
 //! TIME-WAIT: what a closed connection leaves behind for 2·MSL, and how it answers.
 //!
-//! The rules, one function per kind of segment:
+//! The rules are a pure judgement of a segment by a [`Record`], wherever that lies: in the
+//! [`table`], or in the control block that was kept whole. Whoever holds it does what the
+//! [`Verdict`] says.
 //!
-//! | segment | answer |
+//! | segment | verdict |
 //! |---|---|
 //! | RST | ignored (RFC 1337 fix F1), but for one |
 //! | SYN | RFC 6191's table, below; the record stays, marked, until the new handshake completes |
 //! | FIN at RCV.NXT - 1 | the peer missed our last ACK: acknowledged, and 2·MSL start over |
-//! | of an old timestamp | an ACK (RFC 7323 §5.3), within the one limit of [`Challenges`] |
+//! | of an old timestamp | an ACK (RFC 7323 §5.3) |
 //! | anything else in the window | ignored, unless it acknowledges what was never sent |
-//! | anything else | a challenge ACK |
+//! | anything else | an ACK |
 //!
-//! The one: an RST with ACK, exactly at RCV.NXT and SND.NXT, ends the record. It comes from a peer
-//! that has taken TIME-WAIT over (Faber, Touch & Yue 1999, §4.2).
+//! Every one of these ACKs passes the one limit on challenge ACKs, so that two records that answer
+//! each other fall silent.
+//!
+//! The one RST: with ACK, exactly at RCV.NXT and SND.NXT, it ends the record. It comes from a peer
+//! that has taken TIME-WAIT over (Faber, Touch & Yue 1999, §4.2). An RST that our own ACK draws
+//! from a peer that knows nothing of us never carries ACK. Who has promised to hold TIME-WAIT in
+//! the peer's stead ignores that one as well.
 //!
 //! RFC 6191 §2, with "used" meaning that the old connection, or the new SYN, carries timestamps:
 //!
@@ -28,95 +35,134 @@
 
 pub mod table;
 
-pub use table::{Record, TimeWait};
+pub use table::TimeWait;
 
 use super::Seq;
-use super::challenge::Challenges;
 use crate::counters::Counters;
-use crate::time::Instant;
+use crate::tcp::connection::{Residue, Tuple};
+use crate::time::{Duration, Instant};
 use crate::wire::tcp::{Flags, Segment};
 
 /// The new ISN lies at least this far beyond the old SND.NXT (RFC 6191 §2 asks "greater"; a window
 /// without scaling is the classic step, RFC 1122 §4.2.2.13).
 pub const ISN_STEP: u32 = 65_536;
 
-/// What to do about a segment that met a record.
+/// What is kept of a closed connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Whose it was.
+    pub tuple: Tuple,
+    /// SND.NXT, beyond our FIN.
+    pub snd_nxt: Seq,
+    /// RCV.NXT, beyond the peer's FIN.
+    pub rcv_nxt: Seq,
+    /// TS.Recent, if timestamps were used.
+    pub stamp: Option<u32>,
+    /// The window field of our last ACK.
+    pub window: u16,
+    /// We hold TIME-WAIT in the peer's stead: it keeps nothing, and no RST may end this.
+    pub is_holder: bool,
+    /// A new handshake is under way on its tuple.
+    pub is_marked: bool,
+    /// When it entered, or was last restarted; never before that.
+    pub entered: Instant,
+    /// When it is over.
+    pub expires: Instant,
+}
+
+/// What a segment means to the record that it met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing.
     Ignore,
-    /// Send the record's ACK.
-    Acknowledge,
-    /// A new connection may begin, with an ISN at or beyond this. The record is marked; it stays
-    /// until [`TimeWait::remove`], or is taken up again by [`TimeWait::unmark`].
+    /// An RST that ends nothing (RFC 1337).
+    IgnoreReset,
+    /// The peer has taken TIME-WAIT over: the record goes.
+    End,
+    /// A new connection may begin, with an ISN at or beyond this. The record is marked, and stays
+    /// until the handshake completes; if it does not, the SYN was an old one, and the record is as
+    /// before (RFC 9293 MAY-2).
     Reopen(Seq),
-    /// The record is gone.
-    Ended,
+    /// A SYN that begins nothing: answered.
+    Refuse,
+    /// Of an old timestamp: answered.
+    Stale,
+    /// The peer's FIN again: answered, and 2·MSL start over.
+    Restart,
+    /// Unacceptable: answered.
+    Challenge,
 }
 
-impl TimeWait {
-    /// A segment has met the record of its tuple (whose keyed hash is `hash`).
-    pub fn on_segment(
-        &mut self,
-        hash: u64,
-        record: Record,
-        segment: &Segment<'_>,
-        now: Instant,
-        challenges: &mut Challenges,
-        counters: &mut Counters,
-    ) -> Verdict {
-        let mut challenge = |counters: &mut Counters| {
-            if challenges.take(hash, now) {
-                return Verdict::Acknowledge;
-            }
-            counters.challenges_suppressed += 1;
-            Verdict::Ignore
-        };
-        if segment.flags.contains(Flags::RST) {
-            return self.on_reset(hash, &record, segment, counters);
-        }
-        if segment.flags.contains(Flags::SYN) {
-            if !segment.flags.contains(Flags::ACK) && record.may_reopen(segment) {
-                self.mark(hash, &record);
-                return Verdict::Reopen(record.snd_nxt + ISN_STEP);
-            }
-            counters.time_wait_refused += 1;
-            return challenge(counters);
-        }
-        if record.is_stale(segment) {
-            counters.paws_rejected += 1;
-            return challenge(counters);
-        }
-        if record.is_ignored(segment) {
-            return Verdict::Ignore;
-        }
-        if record.is_repeated_fin(segment) {
-            self.restart(hash, &record, now);
-            counters.time_wait_restarted += 1;
-        }
-        challenge(counters)
+impl Verdict {
+    /// True if the record's ACK answers the segment, within the limit on challenge ACKs.
+    pub fn is_answered(self) -> bool {
+        matches!(self, Verdict::Refuse | Verdict::Stale | Verdict::Restart | Verdict::Challenge)
     }
 
-    fn on_reset(
-        &mut self,
-        hash: u64,
-        record: &Record,
-        segment: &Segment<'_>,
-        counters: &mut Counters,
-    ) -> Verdict {
-        let swap = segment.flags.contains(Flags::ACK)
-            && segment.seq == record.rcv_nxt
-            && segment.ack == record.snd_nxt;
-        if !swap {
-            counters.time_wait_resets_ignored += 1;
-            return Verdict::Ignore;
+    /// Counts what has happened.
+    pub fn count(self, counters: &mut Counters) {
+        match self {
+            Verdict::Ignore => counters.time_wait_ignored += 1,
+            Verdict::IgnoreReset => counters.time_wait_resets_ignored += 1,
+            Verdict::End => counters.time_wait_taken_over += 1,
+            Verdict::Reopen(_) => counters.time_wait_reopened += 1,
+            Verdict::Refuse => counters.time_wait_refused += 1,
+            Verdict::Stale => counters.paws_rejected += 1,
+            Verdict::Restart => counters.time_wait_restarted += 1,
+            Verdict::Challenge => counters.time_wait_challenged += 1,
         }
-        self.remove(hash, &record.tuple);
-        Verdict::Ended
     }
 }
 
 impl Record {
+    /// What is left of the connection between the ends of `tuple`, which enters at `now` for
+    /// `duration`.
+    pub fn new(tuple: Tuple, residue: &Residue, now: Instant, duration: Duration) -> Record {
+        Record {
+            tuple,
+            snd_nxt: residue.snd_nxt,
+            rcv_nxt: residue.rcv_nxt,
+            stamp: residue.stamp,
+            window: residue.window,
+            is_holder: residue.is_holder,
+            is_marked: false,
+            entered: now,
+            expires: now + duration,
+        }
+    }
+
+    /// RFC 9293 §3.10.7.4 in TIME-WAIT, with RFC 1337 and RFC 6191.
+    pub fn judge(&self, segment: &Segment<'_>) -> Verdict {
+        if segment.flags.contains(Flags::RST) {
+            return if self.is_taken_over(segment) { Verdict::End } else { Verdict::IgnoreReset };
+        }
+        if segment.flags.contains(Flags::SYN) {
+            let opens = !segment.flags.contains(Flags::ACK) && self.may_reopen(segment);
+            return if opens { Verdict::Reopen(self.isn_floor()) } else { Verdict::Refuse };
+        }
+        if self.is_stale(segment) {
+            Verdict::Stale
+        } else if self.is_ignored(segment) {
+            Verdict::Ignore
+        } else if self.is_repeated_fin(segment) {
+            Verdict::Restart
+        } else {
+            Verdict::Challenge
+        }
+    }
+
+    /// The least ISN of a connection that takes its place.
+    pub fn isn_floor(&self) -> Seq {
+        self.snd_nxt + ISN_STEP
+    }
+
+    /// True if an active open from here may take its place at `now` (RFC 6191 §3): the peer, if it
+    /// remembers anything, tells the new connection's segments from the old one's by timestamps,
+    /// and our clock has moved on since the last that it saw.
+    pub fn may_open(&self, now: Instant) -> bool {
+        self.stamp.is_some() && now.as_millis() > self.entered.as_millis()
+    }
+
     /// RFC 6191 §2.
     pub fn may_reopen(&self, syn: &Segment<'_>) -> bool {
         let beyond_fin = syn.seq.at_or_after(self.rcv_nxt);
@@ -128,6 +174,14 @@ impl Record {
             (None, Some(_)) => true,
             (_, None) => beyond_fin,
         }
+    }
+
+    /// Faber, Touch & Yue 1999, §4.2: RST with ACK and both numbers exact.
+    fn is_taken_over(&self, reset: &Segment<'_>) -> bool {
+        !self.is_holder
+            && reset.flags.contains(Flags::ACK)
+            && reset.seq == self.rcv_nxt
+            && reset.ack == self.snd_nxt
     }
 
     /// RFC 7323 §5.3 R1. 2·MSL are far shorter than what makes TS.Recent void.

@@ -296,3 +296,32 @@ fn a_segment_with_an_unacceptable_ack_does_not_move_the_timestamp_to_echo() {
     peer.say(Say::new(A, 1, 1).data(b"honest").stamp(101, 0));
     assert_eq!(peer.read(100).unwrap(), b"honest", "PAWS does not stand in the way");
 }
+
+#[test]
+fn with_every_port_in_time_wait_the_one_that_may_be_cut_short_is_taken_and_without_stamps_none() {
+    for stamps in [true, false] {
+        let mut client = config("10.0.0.1");
+        client.ephemeral_ports = (40_000, 40_001);
+        client.tcp.timestamps = stamps;
+        let mut pair = Pair::with(client, config("10.0.0.2"));
+        let listener = pair.server.listen("0.0.0.0:80".parse().unwrap(), 16).unwrap();
+        for _ in 0..2 {
+            let (client, server) = pair.connect(listener);
+            let now = pair.now;
+            pair.client.close(now, client);
+            pair.run_for(Duration::from_millis(20));
+            let now = pair.now;
+            pair.server.close(now, server);
+            pair.run_for(Duration::from_millis(20));
+        }
+        let now = pair.now;
+        let any = "0.0.0.0:0".parse().unwrap();
+        let third = pair.client.connect(now, any, "10.0.0.2:80".parse().unwrap());
+        let counters = *pair.client.counters();
+        assert_eq!(counters.ports_in_time_wait, 2);
+        assert_eq!((third.is_ok(), counters.ports_exhausted), (stamps, u64::from(!stamps)));
+        assert_eq!(counters.time_wait_reused, u64::from(stamps));
+        pair.run_for(Duration::from_millis(20));
+        assert_eq!(third.is_ok_and(|id| pair.client.state(id) == State::Established), stamps);
+    }
+}

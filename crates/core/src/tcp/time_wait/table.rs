@@ -9,38 +9,18 @@
 use alloc::collections::VecDeque;
 use hashbrown::HashTable;
 
+use super::Record;
 use crate::counters::Counters;
-use crate::tcp::Seq;
 use crate::tcp::connection::{Residue, Tuple};
 use crate::time::{Duration, Instant};
 
-/// What is kept of a closed connection.
-#[derive(Clone, Copy, Debug)]
-pub struct Record {
-    /// Whose it was.
-    pub tuple: Tuple,
-    /// SND.NXT, beyond our FIN.
-    pub snd_nxt: Seq,
-    /// RCV.NXT, beyond the peer's FIN.
-    pub rcv_nxt: Seq,
-    /// TS.Recent, if timestamps were used.
-    pub stamp: Option<u32>,
-    /// The window field of our last ACK.
-    pub window: u16,
-    /// A new handshake is under way on its tuple.
-    pub is_marked: bool,
-    entered: Instant,
-    expires: Instant,
+/// A record and its place.
+#[derive(Debug)]
+struct Entry {
+    record: Record,
     /// The expiry under which it stands in the queue: an entry under another is stale.
     queued: Instant,
     hash: u64,
-}
-
-impl Record {
-    /// When it entered, or was last restarted.
-    pub fn entered(&self) -> Instant {
-        self.entered
-    }
 }
 
 /// Stale entries in the queue that are not worth a pass through it.
@@ -49,7 +29,7 @@ const STALE_MAX: usize = 1024;
 /// All TIME-WAIT records of a host.
 #[derive(Debug)]
 pub struct TimeWait {
-    records: HashTable<Record>,
+    records: HashTable<Entry>,
     /// In order of entry.
     queue: VecDeque<(Instant, u64, Tuple)>,
     duration: Duration,
@@ -68,8 +48,8 @@ impl TimeWait {
     }
 
     /// All records, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = &Record> {
-        self.records.iter()
+    pub fn iter(&self) -> impl Iterator<Item = Record> + '_ {
+        self.records.iter().map(|entry| entry.record)
     }
 
     /// True if it holds none.
@@ -91,24 +71,16 @@ impl TimeWait {
             counters.time_wait_evicted += 1;
             return;
         }
-        self.remove(hash, &tuple);
+        if self.remove(hash, &tuple) {
+            counters.time_wait_reused += 1;
+        }
         while self.records.len() >= self.limit && self.evict_oldest() {
             counters.time_wait_evicted += 1;
         }
-        let expires = now + self.duration;
-        let record = Record {
-            tuple,
-            snd_nxt: residue.snd_nxt,
-            rcv_nxt: residue.rcv_nxt,
-            stamp: residue.stamp,
-            window: residue.window,
-            is_marked: false,
-            entered: now,
-            expires,
-            queued: expires,
-            hash,
-        };
-        self.records.insert_unique(hash, record, |record| record.hash);
+        let record = Record::new(tuple, residue, now, self.duration);
+        let expires = record.expires;
+        let entry = Entry { record, queued: expires, hash };
+        self.records.insert_unique(hash, entry, |entry| entry.hash);
         self.queue.push_back((expires, hash, tuple));
         self.drop_stale_entries();
     }
@@ -122,52 +94,46 @@ impl TimeWait {
         }
         let records = &self.records;
         self.queue.retain(|(at, hash, tuple)| {
-            records.find(*hash, |r| r.tuple == *tuple).is_some_and(|r| r.queued == *at)
+            records.find(*hash, |r| r.record.tuple == *tuple).is_some_and(|r| r.queued == *at)
         });
     }
 
     /// The record of `tuple`, if it has not expired.
     pub fn find(&self, hash: u64, tuple: &Tuple, now: Instant) -> Option<Record> {
-        let record = self.records.find(hash, |record| record.tuple == *tuple)?;
-        (record.expires > now).then_some(*record)
+        let entry = self.records.find(hash, |entry| entry.record.tuple == *tuple)?;
+        (entry.record.expires > now).then_some(entry.record)
     }
 
-    fn find_mut(&mut self, hash: u64, tuple: &Tuple) -> Option<&mut Record> {
-        self.records.find_mut(hash, |record| record.tuple == *tuple)
+    fn find_mut(&mut self, hash: u64, tuple: &Tuple) -> Option<&mut Entry> {
+        self.records.find_mut(hash, |entry| entry.record.tuple == *tuple)
     }
 
     /// Ends a record before its time.
     pub fn remove(&mut self, hash: u64, tuple: &Tuple) -> bool {
-        let found = self.records.find_entry(hash, |record| record.tuple == *tuple);
+        let found = self.records.find_entry(hash, |entry| entry.record.tuple == *tuple);
         found.map(hashbrown::hash_table::OccupiedEntry::remove).is_ok()
     }
 
-    /// A new handshake has begun on the record's tuple.
-    pub(super) fn mark(&mut self, hash: u64, record: &Record) {
-        if let Some(record) = self.find_mut(hash, &record.tuple) {
-            record.is_marked = true;
-        }
-    }
-
-    /// The new handshake came to nothing: the record is as before (RFC 9293 MAY-2).
-    pub fn unmark(&mut self, hash: u64, tuple: &Tuple) {
-        if let Some(record) = self.find_mut(hash, tuple) {
-            record.is_marked = false;
+    /// A new handshake has begun on the record's tuple, or has come to nothing: then the record is
+    /// as before (RFC 9293 MAY-2).
+    pub fn mark(&mut self, hash: u64, tuple: &Tuple, is_marked: bool) {
+        if let Some(entry) = self.find_mut(hash, tuple) {
+            entry.record.is_marked = is_marked;
         }
     }
 
     /// The peer has repeated its FIN: 2·MSL start over.
-    pub(super) fn restart(&mut self, hash: u64, record: &Record, now: Instant) {
+    pub fn restart(&mut self, hash: u64, tuple: &Tuple, now: Instant) {
         let expires = now + self.duration;
-        if let Some(record) = self.find_mut(hash, &record.tuple) {
-            record.expires = expires;
-            record.entered = now;
+        if let Some(entry) = self.find_mut(hash, tuple) {
+            entry.record.expires = expires;
+            entry.record.entered = now;
         }
     }
 
     fn evict_oldest(&mut self) -> bool {
         while let Some((at, hash, tuple)) = self.queue.pop_front() {
-            if self.find_mut(hash, &tuple).is_some_and(|record| record.queued == at) {
+            if self.find_mut(hash, &tuple).is_some_and(|entry| entry.queued == at) {
                 return self.remove(hash, &tuple);
             }
         }
@@ -178,12 +144,12 @@ impl TimeWait {
     pub fn on_time(&mut self, now: Instant, counters: &mut Counters) {
         while let Some(&(at, hash, tuple)) = self.queue.front().filter(|entry| entry.0 <= now) {
             self.queue.pop_front();
-            let Some(record) = self.find_mut(hash, &tuple).filter(|r| r.queued == at) else {
+            let Some(entry) = self.find_mut(hash, &tuple).filter(|e| e.queued == at) else {
                 continue;
             };
-            if record.expires > now {
-                record.queued = record.expires;
-                let again = (record.expires, hash, tuple);
+            if entry.record.expires > now {
+                entry.queued = entry.record.expires;
+                let again = (entry.queued, hash, tuple);
                 self.queue.push_back(again);
             } else {
                 self.remove(hash, &tuple);
@@ -197,7 +163,7 @@ impl TimeWait {
     }
 
     #[cfg(test)]
-    pub(super) fn queue_len(&self) -> usize {
+    fn queue_len(&self) -> usize {
         self.queue.len()
     }
 
@@ -206,3 +172,6 @@ impl TimeWait {
         self.queue.front().map(|entry| entry.0)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,31 +1,27 @@
-//! The rules of TIME-WAIT, each with its twin.
+//! The rules of TIME-WAIT, each with its twin one step beyond it.
 
 use super::*;
-use crate::tcp::connection::{Residue, Tuple};
-use crate::time::Duration;
 use crate::wire::options::{Options, Timestamps};
 use core::net::{IpAddr, Ipv4Addr};
 
-const HASH: u64 = 42;
+const NOW: Instant = Instant::from_millis(1000);
 
-struct Fixture {
-    table: TimeWait,
-    challenges: Challenges,
-    counters: Counters,
-    now: Instant,
-}
-
-fn tuple(port: u16) -> Tuple {
-    Tuple {
+fn record(stamp: Option<u32>) -> Record {
+    let tuple = Tuple {
         local: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
         local_port: 80,
         remote: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)),
-        remote_port: port,
-    }
-}
-
-fn residue(stamp: Option<u32>) -> Residue {
-    Residue { snd_nxt: Seq(1000), rcv_nxt: Seq(5000), stamp, window: 100, ack_due: false }
+        remote_port: 1,
+    };
+    let residue = Residue {
+        snd_nxt: Seq(1000),
+        rcv_nxt: Seq(5000),
+        stamp,
+        window: 100,
+        is_holder: false,
+        ack_due: false,
+    };
+    Record::new(tuple, &residue, NOW, Duration::from_secs(60))
 }
 
 fn segment(flags: Flags, seq: u32, ack: u32, stamp: Option<u32>) -> Segment<'static> {
@@ -45,73 +41,48 @@ fn segment(flags: Flags, seq: u32, ack: u32, stamp: Option<u32>) -> Segment<'sta
     }
 }
 
-impl Fixture {
-    fn new(stamp: Option<u32>, limit: usize) -> Self {
-        let mut fixture = Fixture {
-            table: TimeWait::new(Duration::from_secs(60), limit),
-            challenges: Challenges::new(1000, 1),
-            counters: Counters::default(),
-            now: Instant::from_millis(1000),
-        };
-        fixture.enter(1, stamp);
-        fixture
-    }
-
-    fn enter(&mut self, port: u16, stamp: Option<u32>) {
-        let (now, counters) = (self.now, &mut self.counters);
-        self.table.enter(HASH + u64::from(port), tuple(port), &residue(stamp), now, counters);
-    }
-
-    fn find(&self, port: u16) -> Option<Record> {
-        self.table.find(HASH + u64::from(port), &tuple(port), self.now)
-    }
-
-    fn hear(&mut self, segment: &Segment<'_>) -> Verdict {
-        let record = self.find(1).expect("the record is there");
-        self.table.on_segment(
-            HASH + 1,
-            record,
-            segment,
-            self.now,
-            &mut self.challenges,
-            &mut self.counters,
-        )
-    }
-
-    fn pass(&mut self, time: Duration) {
-        self.now = self.now + time;
-        self.table.on_time(self.now, &mut self.counters);
-    }
+/// The verdict of a record without timestamps.
+fn judge(flags: Flags, seq: u32, ack: u32) -> Verdict {
+    record(None).judge(&segment(flags, seq, ack, None))
 }
 
 #[test]
-fn a_record_lasts_its_time_and_not_longer() {
-    let mut fixture = Fixture::new(None, 10);
-    fixture.pass(Duration::from_millis(59_999));
-    assert!(fixture.find(1).is_some());
-    fixture.pass(Duration::from_millis(1));
-    assert!(fixture.find(1).is_none());
-    assert_eq!((fixture.table.len(), fixture.counters.time_wait_expired), (0, 1));
-}
-
-#[test]
-fn a_reset_is_ignored_unless_it_is_the_swap_s() {
-    let mut fixture = Fixture::new(None, 10);
+fn a_reset_is_ignored_unless_the_peer_takes_over() {
+    assert_eq!(judge(Flags::RST | Flags::ACK, 5000, 1000), Verdict::End);
     for (flags, seq, ack) in [
-        (Flags::RST, 5000, 0),
+        (Flags::RST, 5000, 1000),
         (Flags::RST | Flags::ACK, 5001, 1000),
+        (Flags::RST | Flags::ACK, 4999, 1000),
+        (Flags::RST | Flags::ACK, 5000, 1001),
         (Flags::RST | Flags::ACK, 5000, 999),
     ] {
-        assert_eq!(fixture.hear(&segment(flags, seq, ack, None)), Verdict::Ignore);
+        assert_eq!(judge(flags, seq, ack), Verdict::IgnoreReset, "{flags} {seq} {ack}");
     }
-    let swap = segment(Flags::RST | Flags::ACK, 5000, 1000, None);
-    assert_eq!(fixture.hear(&swap), Verdict::Ended);
-    assert!(fixture.find(1).is_none());
+}
+
+/// RFC 1337 §2: an old duplicate draws our ACK, and a closed peer answers that with an RST at the
+/// number which we acknowledged; without ACK, since our ACK had one.
+#[test]
+fn the_reset_that_our_own_ack_draws_does_not_kill_the_record() {
+    let record = record(None);
+    let old_duplicate = segment(Flags::ACK, 4000, 900, None);
+    assert!(record.judge(&old_duplicate).is_answered());
+    let drawn = segment(Flags::RST, record.snd_nxt.0, 0, None);
+    assert_eq!(record.judge(&drawn), Verdict::IgnoreReset);
+    let exact = segment(Flags::RST, record.rcv_nxt.0, 0, None);
+    assert_eq!(record.judge(&exact), Verdict::IgnoreReset);
+}
+
+#[test]
+fn who_holds_in_the_peer_s_stead_ignores_every_reset() {
+    let holder = Record { is_holder: true, ..record(None) };
+    let exact = segment(Flags::RST | Flags::ACK, 5000, 1000, None);
+    assert_eq!(holder.judge(&exact), Verdict::IgnoreReset);
+    assert_eq!(record(None).judge(&exact), Verdict::End);
 }
 
 #[test]
 fn a_syn_is_judged_by_rfc_6191() {
-    let reopen = Verdict::Reopen(Seq(1000) + ISN_STEP);
     let table = [
         // (old stamp, new stamp, SEG.SEQ, accepted)
         (Some(700), Some(701), 1, true),
@@ -126,124 +97,102 @@ fn a_syn_is_judged_by_rfc_6191() {
         // Newer and older across the wrap of the clock.
         (Some(u32::MAX), Some(0), 1, true),
         (Some(0), Some(u32::MAX), 9000, false),
+        (Some(0), Some(0x7fff_ffff), 1, true),
+        (Some(0), Some(0x8000_0000), 1, false),
     ];
     for (old, new, seq, accepted) in table {
-        let mut fixture = Fixture::new(old, 10);
-        let verdict = fixture.hear(&segment(Flags::SYN, seq, 0, new));
-        let expected = if accepted { reopen } else { Verdict::Acknowledge };
+        let verdict = record(old).judge(&segment(Flags::SYN, seq, 0, new));
+        let reopen = Verdict::Reopen(Seq(1000) + ISN_STEP);
+        let expected = if accepted { reopen } else { Verdict::Refuse };
         assert_eq!(verdict, expected, "old {old:?}, new {new:?}, seq {seq}");
-        let record = fixture.find(1).expect("the record stays until the handshake completes");
-        assert_eq!(record.is_marked, accepted);
     }
 }
 
 #[test]
-fn a_marked_record_is_taken_up_again_when_the_syn_was_an_old_one() {
-    let mut fixture = Fixture::new(None, 10);
-    fixture.hear(&segment(Flags::SYN, 6000, 0, None));
-    fixture.table.unmark(HASH + 1, &tuple(1));
-    assert!(!fixture.find(1).unwrap().is_marked);
+fn a_syn_with_ack_opens_nothing() {
+    assert_eq!(judge(Flags::SYN | Flags::ACK, 9000, 1000), Verdict::Refuse);
+    assert!(matches!(judge(Flags::SYN, 9000, 0), Verdict::Reopen(_)));
 }
 
 #[test]
 fn only_the_fin_itself_restarts() {
-    let mut fixture = Fixture::new(None, 10);
-    fixture.pass(Duration::from_secs(30));
-    for seq in [4998, 5000, 9000] {
-        fixture.hear(&segment(Flags::FIN | Flags::ACK, seq, 1000, None));
-    }
-    assert_eq!(fixture.counters.time_wait_restarted, 0);
-    fixture.pass(Duration::from_secs(1));
-    let fin = segment(Flags::FIN | Flags::ACK, 4999, 1000, None);
-    assert_eq!(fixture.hear(&fin), Verdict::Acknowledge);
-    fixture.pass(Duration::from_millis(59_999));
-    assert!(fixture.find(1).is_some());
-    fixture.pass(Duration::from_millis(1));
-    assert!(fixture.find(1).is_none());
-    assert_eq!(fixture.table.len(), 0);
-}
-
-#[test]
-fn repeated_fins_do_not_make_the_table_grow() {
-    let mut fixture = Fixture::new(None, 10);
-    for _ in 0..1000 {
-        fixture.pass(Duration::from_millis(1));
-        fixture.hear(&segment(Flags::FIN, 4999, 0, None));
-    }
-    assert_eq!(fixture.table.queue_len(), 1);
-}
-
-#[test]
-fn answers_die_out() {
-    let mut fixture = Fixture::new(None, 10);
-    let ack = segment(Flags::ACK, 4000, 1000, None);
-    let answers = (0..100).filter(|_| fixture.hear(&ack) == Verdict::Acknowledge).count();
-    assert_eq!(answers, 4);
-}
-
-#[test]
-fn a_full_table_drops_its_oldest() {
-    let mut fixture = Fixture::new(None, 2);
-    fixture.now = fixture.now + Duration::from_secs(1);
-    fixture.enter(2, None);
-    assert_eq!(fixture.counters.time_wait_evicted, 0);
-    fixture.enter(3, None);
-    assert_eq!(fixture.counters.time_wait_evicted, 1);
-    assert!(fixture.find(1).is_none());
-    assert!(fixture.find(2).is_some() && fixture.find(3).is_some());
-}
-
-#[test]
-fn a_tuple_that_closes_again_has_one_record() {
-    let mut fixture = Fixture::new(None, 10);
-    fixture.pass(Duration::from_secs(30));
-    fixture.enter(1, None);
-    assert_eq!(fixture.table.len(), 1);
-    fixture.pass(Duration::from_secs(30));
-    assert!(fixture.find(1).is_some(), "the older entry in the queue is stale");
-    fixture.pass(Duration::from_secs(30));
-    assert_eq!(fixture.table.len(), 0);
-}
-
-#[test]
-fn a_tuple_opened_again_and_again_does_not_make_the_queue_grow() {
-    let mut fixture = Fixture::new(None, 10);
-    for _ in 0..100_000 {
-        fixture.now = fixture.now + Duration::from_micros(100);
-        fixture.enter(1, None);
-        fixture.table.remove(HASH + 1, &tuple(1));
-    }
-    assert!(fixture.table.queue_len() < 2000, "{}", fixture.table.queue_len());
-    fixture.enter(1, None);
-    assert!(fixture.find(1).is_some());
-    fixture.pass(Duration::from_secs(61));
-    assert_eq!((fixture.table.len(), fixture.table.queue_len()), (0, 0));
+    let fin = Flags::FIN | Flags::ACK;
+    assert_eq!(judge(fin, 4999, 1000), Verdict::Restart);
+    assert_eq!(judge(Flags::FIN, 4999, 0), Verdict::Restart, "the ACK tells nothing");
+    assert_eq!(judge(fin, 4998, 1000), Verdict::Challenge);
+    assert_eq!(judge(fin, 5000, 1000), Verdict::Ignore);
+    assert_eq!(judge(fin, 9000, 1000), Verdict::Challenge);
+    let with_text = Segment { payload: b"abc", ..segment(fin, 4996, 1000, None) };
+    assert_eq!(record(None).judge(&with_text), Verdict::Restart, "its last data with it");
+    let too_long = Segment { payload: b"abcd", ..segment(fin, 4996, 1000, None) };
+    assert_eq!(record(None).judge(&too_long), Verdict::Challenge);
 }
 
 #[test]
 fn what_is_acceptable_is_ignored_unless_it_acknowledges_what_was_never_sent() {
-    let mut fixture = Fixture::new(None, 10);
     for (flags, seq, ack) in [
         (Flags::ACK, 5000, 1000),
         (Flags::ACK | Flags::FIN, 5099, 1000),
         (Flags::EMPTY, 5000, 0),
         (Flags::PSH, 5000, 0),
     ] {
-        assert_eq!(fixture.hear(&segment(flags, seq, ack, None)), Verdict::Ignore);
+        assert_eq!(judge(flags, seq, ack), Verdict::Ignore);
     }
     for (flags, seq, ack) in
         [(Flags::ACK, 5000, 1001), (Flags::ACK | Flags::FIN, 5100, 1000), (Flags::EMPTY, 4999, 0)]
     {
-        assert_eq!(fixture.hear(&segment(flags, seq, ack, None)), Verdict::Acknowledge);
+        assert_eq!(judge(flags, seq, ack), Verdict::Challenge);
     }
+    let closed = Record { window: 0, ..record(None) };
+    assert_eq!(closed.judge(&segment(Flags::ACK, 5000, 1000, None)), Verdict::Ignore);
+    assert_eq!(closed.judge(&segment(Flags::ACK, 5001, 1000, None)), Verdict::Challenge);
+}
+
+/// So that two records whose last ACKs cross fall silent at once.
+#[test]
+fn two_records_that_meet_do_not_answer_each_other() {
+    let ours = record(None);
+    let theirs = Record { snd_nxt: ours.rcv_nxt, rcv_nxt: ours.snd_nxt, ..ours };
+    let ack = |record: &Record| segment(Flags::ACK, record.snd_nxt.0, record.rcv_nxt.0, None);
+    assert_eq!(ours.judge(&ack(&theirs)), Verdict::Ignore);
+    assert_eq!(theirs.judge(&ack(&ours)), Verdict::Ignore);
 }
 
 #[test]
 fn an_old_timestamp_is_answered_and_restarts_nothing() {
-    let mut fixture = Fixture::new(Some(700), 10);
+    let record = record(Some(700));
     let fin = |stamp| segment(Flags::FIN | Flags::ACK, 4999, 1000, Some(stamp));
-    assert_eq!(fixture.hear(&fin(699)), Verdict::Acknowledge);
-    assert_eq!(fixture.counters.time_wait_restarted, 0);
-    assert_eq!(fixture.hear(&fin(700)), Verdict::Acknowledge);
-    assert_eq!(fixture.counters.time_wait_restarted, 1);
+    assert_eq!(record.judge(&fin(699)), Verdict::Stale);
+    assert_eq!(record.judge(&fin(700)), Verdict::Restart);
+}
+
+#[test]
+fn an_active_open_takes_timestamps_and_a_clock_that_has_moved_on() {
+    let entered = record(Some(1)).entered;
+    assert!(!record(Some(1)).may_open(entered + Duration::from_micros(999)));
+    assert!(record(Some(1)).may_open(entered + Duration::from_millis(1)));
+    assert!(!record(None).may_open(entered + Duration::from_secs(59)));
+}
+
+#[test]
+fn each_verdict_is_counted_once_and_only_some_are_answered() {
+    let all = [
+        (Verdict::Ignore, false),
+        (Verdict::IgnoreReset, false),
+        (Verdict::End, false),
+        (Verdict::Reopen(Seq(1)), false),
+        (Verdict::Refuse, true),
+        (Verdict::Stale, true),
+        (Verdict::Restart, true),
+        (Verdict::Challenge, true),
+    ];
+    let mut seen = std::collections::BTreeSet::new();
+    for (verdict, is_answered) in all {
+        let mut counters = Counters::default();
+        verdict.count(&mut counters);
+        let counted: std::vec::Vec<_> = counters.iter().filter(|count| count.1 == 1).collect();
+        assert_eq!(counted.len(), 1, "{verdict:?}");
+        assert!(seen.insert(counted[0].0), "{verdict:?} has a counter of its own");
+        assert_eq!(verdict.is_answered(), is_answered, "{verdict:?}");
+    }
 }

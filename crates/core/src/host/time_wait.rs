@@ -1,0 +1,91 @@
+//! What the host does about TIME-WAIT: applies the rules' verdicts to the record that a segment has
+//! met, and answers from it.
+
+use super::Host;
+use super::output::Reply;
+use super::tcp_input::{Incoming, bare_header};
+use crate::tcp::Tuple;
+use crate::tcp::connection::{Residue, stamp_at};
+use crate::tcp::time_wait::{Record, Verdict};
+use crate::time::Instant;
+use crate::wire::options::{Options, Timestamps};
+use crate::wire::tcp::{Flags, Header};
+
+impl Host {
+    /// A segment has met a record: RFC 9293 §3.10.7.4 for TIME-WAIT.
+    pub(super) fn on_time_wait(&mut self, now: Instant, record: &Record, incoming: &Incoming<'_>) {
+        let (hash, tuple) = (incoming.hash, &incoming.tuple);
+        let mut verdict = record.judge(&incoming.segment);
+        if matches!(verdict, Verdict::Reopen(_)) && !self.is_heard(tuple) {
+            // Nobody waits for a connection, so there is none to begin.
+            verdict = Verdict::Refuse;
+        }
+        verdict.count(&mut self.shared.counters);
+        match verdict {
+            Verdict::Reopen(isn_floor) => {
+                self.time_wait.mark(hash, tuple, true);
+                return self.on_listen(now, incoming, Some(isn_floor));
+            }
+            Verdict::Restart => self.time_wait.restart(hash, tuple, now),
+            Verdict::End => {
+                self.time_wait.remove(hash, tuple);
+            }
+            _ => {}
+        }
+        if !verdict.is_answered() {
+            return;
+        }
+        if self.shared.challenges.take(hash, now) {
+            self.acknowledge_time_wait(now, record);
+        } else {
+            self.shared.counters.challenges_suppressed += 1;
+        }
+    }
+
+    /// True if a listener hears what comes to our end of `tuple`.
+    fn is_heard(&self, tuple: &Tuple) -> bool {
+        self.listeners.find(tuple.local, tuple.local_port).is_some()
+    }
+
+    fn acknowledge_time_wait(&mut self, now: Instant, record: &Record) {
+        let offset = self.stamp_offset(&record.tuple);
+        let timestamps = record.stamp.map(|echo| Timestamps { value: stamp_at(now, offset), echo });
+        let header = Header {
+            window: record.window,
+            options: Options { timestamps, ..Options::default() },
+            ..bare_header(&record.tuple, record.snd_nxt, record.rcv_nxt, Flags::ACK)
+        };
+        self.reply(Reply::segment(&record.tuple, header));
+    }
+
+    /// A connection has entered TIME-WAIT.
+    pub(super) fn enter_time_wait(
+        &mut self,
+        now: Instant,
+        hash: u64,
+        tuple: Tuple,
+        residue: &Residue,
+    ) {
+        self.time_wait.enter(hash, tuple, residue, now, &mut self.shared.counters);
+        if residue.ack_due {
+            let record = Record::new(tuple, residue, now, self.shared.tcp.time_wait);
+            self.acknowledge_time_wait(now, &record);
+        }
+    }
+
+    /// What TIME-WAIT knows of `tuple`, if anything does.
+    pub(super) fn find_time_wait(&self, now: Instant, hash: u64, tuple: &Tuple) -> Option<Record> {
+        self.time_wait.find(hash, tuple, now)
+    }
+
+    /// A new connection takes the place of the record of `tuple`, if there is one.
+    pub(super) fn end_time_wait(&mut self, hash: u64, tuple: &Tuple) {
+        let ended = self.time_wait.remove(hash, tuple);
+        self.shared.counters.time_wait_reused += u64::from(ended);
+    }
+
+    /// The handshake that met a TIME-WAIT record has come to nothing (RFC 9293 MAY-2).
+    pub(super) fn forget_reopening(&mut self, hash: u64, tuple: &Tuple) {
+        self.time_wait.mark(hash, tuple, false);
+    }
+}
