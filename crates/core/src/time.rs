@@ -38,6 +38,17 @@ impl Instant {
         self.0 / 1_000_000
     }
 
+    /// `ns` nanoseconds after this.
+    #[must_use]
+    pub const fn plus_nanos(self, ns: u64) -> Instant {
+        Instant(self.0.saturating_add(ns))
+    }
+
+    /// How many nanoseconds after `earlier` this is; zero if it is not after it.
+    pub const fn nanos_since(self, earlier: Instant) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
     /// How long after `earlier` this is; zero if it is not after it.
     pub const fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

@@ -211,6 +211,14 @@ pub struct Residue {
 }
 
 impl Synchronized {
+    /// The application has read so much that the peer should hear of it.
+    #[inline]
+    pub fn wants_window_update(&self) -> bool {
+        let recv = &self.recv;
+        !recv.is_finished()
+            && recv.window.wants_update(recv.nxt, recv.buffer.len() as u32, recv.mss)
+    }
+
     /// The RST that ends it (RFC 9293 §3.10.5).
     pub fn reset(&self, now: Instant) -> Reset {
         let stamps =

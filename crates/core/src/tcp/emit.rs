@@ -73,9 +73,9 @@ impl Connection {
     pub fn emit(&mut self, cx: &mut Context<'_>, egress: &mut Egress<'_>) -> Flushed {
         self.adopt_path(cx.config, egress);
         self.unreachable_since = None;
-        loop {
+        while !self.is_quiet() {
             let emission = self.decide(cx, &egress.path);
-            if emission == Emission::Nothing {
+            if matches!(emission, Emission::Nothing) {
                 break;
             }
             if !egress.has_room() || !self.build(cx, egress, emission) {
@@ -85,6 +85,18 @@ impl Connection {
         }
         self.arm(cx);
         Flushed::Done
+    }
+
+    /// True if it plainly has nothing to send; else [`Connection::decide`] finds out.
+    #[inline]
+    fn is_quiet(&self) -> bool {
+        let Shape::Synchronized(s) = &self.shape else { return false };
+        s.send.queued_end() == s.send.nxt
+            && !s.send.recovery.is_active()
+            && !s.recv.ack.is_due()
+            && !(s.probe_due || s.keepalive_due)
+            && self.reset_due.is_none()
+            && !s.wants_window_update()
     }
 
     /// The path may carry less than the peer accepts (RFC 1191, RFC 8201).
@@ -98,13 +110,15 @@ impl Connection {
     /// Sets the timers that what was sent, or could not be, calls for.
     fn arm(&mut self, cx: &Context<'_>) {
         let Shape::Synchronized(s) = &self.shape else { return };
-        let rto = s.send.rtt.rto(cx.config);
         // Not later than when the user's patience ends.
-        let patience = self.patience(cx.config);
-        let give_up = s.send.silent_since.map_or(Instant::FAR_FUTURE, |since| since + patience);
+        let give_up = |connection: &Connection, since: Option<Instant>| {
+            since.map_or(Instant::FAR_FUTURE, |since| since + connection.patience(cx.config))
+        };
         if s.send.flight() > 0 {
             if !self.deadlines.is_set(Timer::Retransmit) {
-                self.deadlines.set(Timer::Retransmit, (cx.now + rto).min(give_up));
+                let at = cx.now.plus_nanos(s.send.rtt.rto_ns(cx.config));
+                let at = at.min(give_up(self, s.send.silent_since));
+                self.deadlines.set(Timer::Retransmit, at);
             }
             self.deadlines.cancel(Timer::Persist);
             return;
@@ -114,8 +128,9 @@ impl Connection {
         if !waits {
             self.deadlines.cancel(Timer::Persist);
         } else if !self.deadlines.is_set(Timer::Persist) {
-            let delay = self.persist_delay(rto, cx.config.rto_max);
-            self.deadlines.set(Timer::Persist, (cx.now + delay).min(give_up));
+            let delay = self.persist_delay(s.send.rtt.rto(cx.config), cx.config.rto_max);
+            let at = (cx.now + delay).min(give_up(self, s.send.silent_since));
+            self.deadlines.set(Timer::Persist, at);
         }
     }
 

@@ -173,6 +173,12 @@ impl RecvHalf {
         self.triggers.pop_front();
     }
 
+    /// True if there are SACK blocks to send.
+    #[inline]
+    pub fn has_sack_blocks(&self) -> bool {
+        self.duplicate.is_some() || !self.assembler.is_empty()
+    }
+
     /// SACK blocks to send: a duplicate first (RFC 2883 §4), then what lies beyond RCV.NXT, the
     /// block that `trigger` belongs to before the others.
     pub fn sack_blocks(&self, trigger: Option<Seq>) -> SackBlocks {

@@ -365,7 +365,7 @@ impl SendHalf {
     pub fn has_idled(&self, now: Instant, config: &TcpConfig) -> bool {
         config.restart_after_idle
             && self.flight() == 0
-            && now.since(self.last_sent) > self.rtt.rto(config)
+            && now.nanos_since(self.last_sent) > self.rtt.rto_ns(config)
     }
 
     /// Before new data after a silence: RFC 5681 §4.1.

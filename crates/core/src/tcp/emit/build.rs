@@ -42,7 +42,7 @@ impl Connection {
             flags,
             window: 0,
             urgent: 0,
-            options: Options::default(),
+            options: Options::NONE,
         }
     }
 
@@ -268,7 +268,7 @@ fn complete(header: &mut Header, s: &mut Synchronized, cx: &Context<'_>) {
     header.options.timestamps = s
         .stamps
         .map(|stamps| Timestamps { value: stamp_at(cx.now, stamps.offset), echo: stamps.recent });
-    if s.send.sack {
+    if s.send.sack && s.recv.has_sack_blocks() {
         header.options.sack = s.recv.sack_blocks(None);
     }
 }

@@ -25,6 +25,9 @@ impl Connection {
             return Emission::DuplicateAck;
         }
         let segment = segment_bytes(s);
+        if s.send.queued_end() == s.send.nxt && !s.send.recovery.is_active() {
+            return probe(cx, s).unwrap_or_else(|| pure_ack(s));
+        }
         let text = match s.send.recovery.next_lost(&s.send.scoreboard, s.send.una, segment) {
             // What is lost goes before anything new, even if it has to wait for the window.
             Some((seq, len)) => {
@@ -111,10 +114,13 @@ fn may_retransmit(send: &SendHalf, len: u32) -> bool {
 /// Bytes of the options on a segment with text.
 fn option_bytes(s: &Synchronized) -> usize {
     let stamps = if s.stamps.is_some() { 12 } else { 0 };
-    let blocks = if s.send.sack { s.recv.sack_blocks(None).len() } else { 0 };
+    if !s.send.sack || !s.recv.has_sack_blocks() {
+        return stamps;
+    }
+    let blocks = s.recv.sack_blocks(None).len();
     // Two bytes of filler, two of kind and length, eight a block; three blocks beside timestamps.
     let room = (40 - stamps - 4) / 8;
-    stamps + if blocks > 0 { 4 + 8 * blocks.min(room) } else { 0 }
+    stamps + 4 + 8 * blocks.min(room)
 }
 
 /// Bytes of the TCP header on a segment with text.
@@ -159,8 +165,5 @@ fn probe(cx: &Context<'_>, s: &Synchronized) -> Option<Emission> {
 }
 
 fn pure_ack(s: &Synchronized) -> Emission {
-    let unread = s.recv.buffer.len() as u32;
-    let update =
-        !s.recv.is_finished() && s.recv.window.wants_update(s.recv.nxt, unread, s.recv.mss);
-    if s.recv.ack.now || update { Emission::Ack } else { Emission::Nothing }
+    if s.recv.ack.now || s.wants_window_update() { Emission::Ack } else { Emission::Nothing }
 }

@@ -82,6 +82,12 @@ impl AckState {
         }
     }
 
+    /// True if an ACK must leave in this turn.
+    #[inline]
+    pub fn is_due(&self) -> bool {
+        self.now || self.duplicates > 0
+    }
+
     /// The next `quick` segments are acknowledged at once, and what is owed now too, if any is.
     pub fn set_quick(&mut self, quick: u8) {
         self.quick = quick;

@@ -138,6 +138,11 @@ impl Rtt {
 
     /// The timeout in force, back-off included.
     pub fn rto(&self, config: &TcpConfig) -> Duration {
+        Duration::from_nanos(self.rto_ns(config))
+    }
+
+    /// The timeout in force, back-off included, in ns.
+    pub fn rto_ns(&self, config: &TcpConfig) -> u64 {
         let floor = as_nanos(config.rto_floor);
         let base = match &self.state {
             State::Rfc6298 { srtt_ns: 0, .. } => self.initial_rto_ns,
@@ -153,7 +158,7 @@ impl Rtt {
             }
         };
         let backed_off = base.saturating_mul(1u64 << self.doublings);
-        Duration::from_nanos(backed_off.min(as_nanos(config.rto_max)))
+        backed_off.min(as_nanos(config.rto_max))
     }
 
     /// Smoothed round-trip time; zero before the first sample.
