@@ -15,10 +15,12 @@ pub mod seq;
 pub mod state;
 pub mod time_wait;
 pub mod timers;
+pub mod tuple;
 
-pub use connection::{Connection, Tuple};
+pub use connection::Connection;
 pub use seq::Seq;
 pub use state::State;
+pub use tuple::Tuple;
 
 use crate::config::TcpConfig;
 use crate::time::Duration;

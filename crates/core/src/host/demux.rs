@@ -66,12 +66,7 @@ mod tests {
     use super::*;
 
     fn tuple(local: &str, remote: &str, ports: (u16, u16)) -> Tuple {
-        Tuple {
-            local: local.parse().unwrap(),
-            local_port: ports.0,
-            remote: remote.parse().unwrap(),
-            remote_port: ports.1,
-        }
+        Tuple::new((local.parse().unwrap(), ports.0), (remote.parse().unwrap(), ports.1))
     }
 
     #[test]

@@ -159,7 +159,7 @@ impl Host {
             // No router complains of what it may cut (RFC 1191 §3).
             let may_be = !matches!(complaint, Complaint::TooBig(_))
                 || connection.options.path_mtu_discovery
-                || quoted.tuple.remote.is_ipv6();
+                || quoted.tuple.is_ipv6();
             (may_be && connection.is_in_flight(quoted.seq)).then_some(index)
         });
         let (Some(index), Some(quoted)) = (index, quoted) else {
@@ -176,7 +176,7 @@ impl Host {
     }
 
     fn on_too_big(&mut self, now: Instant, quoted: &Quote, mtu: u32) {
-        if self.lower_path_mtu(now, quoted.tuple.remote, mtu, quoted.packet_bytes) {
+        if self.lower_path_mtu(now, quoted.tuple.remote_ip(), mtu, quoted.packet_bytes) {
             self.shared.counters.path_mtu_lowered += 1;
         }
     }
@@ -236,11 +236,9 @@ impl Host {
 /// The segment of ours that an ICMP error quotes.
 fn quote(packet: &Quoted<'_>) -> Option<Quote> {
     let segment = packet.tcp()?;
-    let tuple = Tuple {
-        local: packet.source,
-        local_port: segment.source_port,
-        remote: packet.destination,
-        remote_port: segment.destination_port,
-    };
+    let tuple = Tuple::new(
+        (packet.source, segment.source_port),
+        (packet.destination, segment.destination_port),
+    );
     Some(Quote { tuple, seq: segment.seq, packet_bytes: packet.packet_len })
 }

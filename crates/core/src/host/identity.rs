@@ -22,11 +22,11 @@ const SOURCES_TRIED: u32 = 16;
 
 impl Host {
     pub(super) fn begin(&self, now: Instant, tuple: &Tuple) -> Beginning {
-        self.isns.begin(now, tuple.local(), tuple.remote())
+        self.isns.begin(now, tuple)
     }
 
     pub(super) fn stamp_offset(&self, tuple: &Tuple) -> u32 {
-        self.isns.timestamp_offset(tuple.local(), tuple.remote())
+        self.isns.timestamp_offset(tuple)
     }
 
     /// The MSS for our SYNs (RFC 9293 §3.7.1, RFC 6691): by the device's MTU, or less by choice.
@@ -51,8 +51,8 @@ impl Host {
     fn port_for(&mut self, now: Instant, tuple: &Tuple, cut_short: bool) -> Option<u16> {
         let mut ports = self.ports.take()?;
         let mut in_time_wait = 0;
-        let picked = ports.pick(tuple.local, tuple.remote(), |local_port| {
-            let candidate = Tuple { local_port, ..*tuple };
+        let picked = ports.pick(tuple, |local_port| {
+            let candidate = tuple.with_local_port(local_port);
             let hash = self.hasher.hash(&candidate);
             let waits = !cut_short && self.find_time_wait(now, hash, &candidate).is_some();
             in_time_wait += u64::from(waits);
@@ -69,11 +69,9 @@ impl Host {
         let tries = if self.config.ranges.is_empty() { 1 } else { SOURCES_TRIED };
         for attempt in 0..2 * tries {
             let local = self.source_for(remote.ip())?;
-            let mut tuple =
-                Tuple { local, local_port: 0, remote: remote.ip(), remote_port: remote.port() };
+            let tuple = Tuple::new((local, 0), (remote.ip(), remote.port()));
             if let Some(port) = self.port_for(now, &tuple, attempt >= tries) {
-                tuple.local_port = port;
-                return Some(tuple);
+                return Some(tuple.with_local_port(port));
             }
         }
         None
@@ -111,8 +109,7 @@ impl Host {
             timestamps: received.stamp.is_some(),
         };
         let tuple = &incoming.tuple;
-        let iss =
-            self.cookies.encode(now, tuple.local(), tuple.remote(), incoming.segment.seq, facts);
+        let iss = self.cookies.encode(now, tuple, incoming.segment.seq, facts);
         let carried = facts.carried();
         let syn = SynReceived {
             iss,
@@ -142,7 +139,7 @@ impl Host {
         let (segment, tuple) = (&incoming.segment, &incoming.tuple);
         let echo = segment.options.timestamps.map(|stamps| stamps.echo);
         let (irs, iss) = (segment.seq - 1, segment.ack - 1);
-        let facts = self.cookies.check(now, tuple.local(), tuple.remote(), irs, iss, echo);
+        let facts = self.cookies.check(now, tuple, irs, iss, echo);
         let Some(facts) = facts else {
             self.shared.counters.cookies_rejected += 1;
             return false;
@@ -152,7 +149,7 @@ impl Host {
             iss,
             irs,
             peer_mss: facts.mss.max(self.shared.tcp.mss_min),
-            mss: self.announced_mss(tuple.remote.is_ipv6(), &options),
+            mss: self.announced_mss(tuple.is_ipv6(), &options),
             // The same as beside the cookie, whatever the budget does.
             offer: self.initial_window(&options).min(65_535) as u16,
             peer_scale: facts.window_scale,
@@ -181,7 +178,7 @@ impl Host {
             },
             ..bare_header(tuple, syn.iss, syn.irs + 1, syn.syn_ack_flags())
         };
-        let listener = self.listeners.find(tuple.local, tuple.local_port);
+        let listener = self.listeners.find(tuple.local_ip(), tuple.local_port());
         let marks = listener.map(|listener| self.listener_options(listener).marks());
         self.reply(Reply::marked(tuple, header, marks.unwrap_or_default()));
     }

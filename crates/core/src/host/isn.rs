@@ -8,10 +8,8 @@
 //! that a new connection's numbers lie beyond those of the last. A timestamp offset is such an F of
 //! its own and nothing else, so that it need not be remembered: a TIME-WAIT record asks again.
 
-use core::net::SocketAddr;
-
 use super::keyed::KeyedHash;
-use crate::tcp::Seq;
+use crate::tcp::{Seq, Tuple};
 use crate::time::Instant;
 
 /// M's tick, in ns (RFC 9293 §3.4.1).
@@ -40,15 +38,15 @@ impl IsnSource {
     }
 
     /// What a connection between these ends that begins now begins with.
-    pub fn begin(&self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Beginning {
+    pub fn begin(&self, now: Instant, tuple: &Tuple) -> Beginning {
         let ticks = (now.as_nanos() / TICK_NS) as u32;
-        let ends = self.ends.of_tuple(local, remote);
+        let ends = self.ends.of_tuple(tuple);
         Beginning { isn: Seq(ends as u32) + ticks, stamp_offset: (ends >> 32) as u32 }
     }
 
     /// What is added to the timestamp clock on connections between these ends. Always the same.
-    pub fn timestamp_offset(&self, local: SocketAddr, remote: SocketAddr) -> u32 {
-        (self.ends.of_tuple(local, remote) >> 32) as u32
+    pub fn timestamp_offset(&self, tuple: &Tuple) -> u32 {
+        (self.ends.of_tuple(tuple) >> 32) as u32
     }
 }
 
@@ -57,25 +55,28 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn ends(port: u16) -> (SocketAddr, SocketAddr) {
-        ("10.0.0.1:80".parse().unwrap(), SocketAddr::new([10, 0, 0, 2].into(), port))
+    fn ends(port: u16) -> Tuple {
+        Tuple::new(([10, 0, 0, 1].into(), 80), ([10, 0, 0, 2].into(), port))
     }
 
     #[test]
     fn ends_and_secrets_have_unrelated_numbers() {
         let (source, other) = (IsnSource::new(&[1; 32]), IsnSource::new(&[2; 32]));
         let now = Instant::from_millis(5);
-        let (local, remote) = ends(1000);
-        let (_, next) = ends(1001);
-        let isn = source.begin(now, local, remote).isn;
-        assert_ne!(isn, source.begin(now, local, next).isn);
-        assert_ne!(isn, source.begin(now, remote, local).isn);
-        assert_ne!(isn, other.begin(now, local, remote).isn);
-        let offset = source.timestamp_offset(local, remote);
-        assert_ne!(offset, source.timestamp_offset(local, next));
-        assert_ne!(offset, other.timestamp_offset(local, remote));
-        assert_ne!(offset, source.begin(Instant::ZERO, local, remote).isn.0);
-        assert_eq!(offset, source.timestamp_offset(local, remote));
+        let (tuple, next) = (ends(1000), ends(1001));
+        let turned = Tuple::new(
+            (tuple.remote_ip(), tuple.remote_port()),
+            (tuple.local_ip(), tuple.local_port()),
+        );
+        let isn = source.begin(now, &tuple).isn;
+        assert_ne!(isn, source.begin(now, &next).isn);
+        assert_ne!(isn, source.begin(now, &turned).isn);
+        assert_ne!(isn, other.begin(now, &tuple).isn);
+        let offset = source.timestamp_offset(&tuple);
+        assert_ne!(offset, source.timestamp_offset(&next));
+        assert_ne!(offset, other.timestamp_offset(&tuple));
+        assert_ne!(offset, source.begin(Instant::ZERO, &tuple).isn.0);
+        assert_eq!(offset, source.timestamp_offset(&tuple));
     }
 
     #[test]
@@ -83,8 +84,8 @@ mod tests {
         let source = IsnSource::new(&[1; 32]);
         let mut seen = [0; 16];
         for port in 1..=1600 {
-            let (local, remote) = ends(port);
-            seen[(source.begin(Instant::ZERO, local, remote).isn.0 >> 28) as usize] += 1;
+            let tuple = ends(port);
+            seen[(source.begin(Instant::ZERO, &tuple).isn.0 >> 28) as usize] += 1;
         }
         assert!(seen.iter().all(|n| (50..150).contains(n)), "{seen:?}");
     }
@@ -93,8 +94,8 @@ mod tests {
         #[test]
         fn one_pair_of_ends_sees_a_clock_of_4_us(ns in 0u64..1 << 50, later in 0u64..1 << 40) {
             let source = IsnSource::new(&[1; 32]);
-            let (local, remote) = ends(1);
-            let at = |ns| source.begin(Instant::from_nanos(ns), local, remote).isn;
+            let tuple = ends(1);
+            let at = |ns| source.begin(Instant::from_nanos(ns), &tuple).isn;
             let ticks = (ns + later) / TICK_NS - ns / TICK_NS;
             prop_assert_eq!(at(ns + later).since(at(ns)), ticks as u32);
         }

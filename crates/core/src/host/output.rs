@@ -47,7 +47,7 @@ impl Reply {
 
     /// A segment without payload, in a packet of these marks.
     pub(super) fn marked(tuple: &Tuple, header: Header, marks: Marks) -> Reply {
-        let addresses = Some((tuple.local, tuple.remote));
+        let addresses = Some((tuple.local_ip(), tuple.remote_ip()));
         Reply { addresses, marks, body: Body::Segment(header) }
     }
 
@@ -143,7 +143,7 @@ impl Host {
             return self.retire(index);
         }
         let (tuple, options) = (slot.connection.tuple, slot.connection.options);
-        let flushed = match self.way(now, tuple.local, tuple.remote, options.marks()) {
+        let flushed = match self.way(now, tuple.local_ip(), tuple.remote_ip(), options.marks()) {
             Way::Open { mut path, local } => {
                 path.dont_fragment &= options.path_mtu_discovery;
                 self.flush_on(now, index, path, local, outbox)

@@ -10,9 +10,9 @@
 //! each other's steps larger.
 
 use alloc::boxed::Box;
-use core::net::{IpAddr, SocketAddr};
 
 use super::keyed::KeyedHash;
+use crate::tcp::Tuple;
 
 /// Counters; a power of two.
 const COUNTERS: usize = 1024;
@@ -44,15 +44,10 @@ impl Ports {
         }
     }
 
-    /// A port of `local` to connect to `remote` from, such that `in_use` says no of it; `None` if
+    /// A port of ours for `tuple`, whose own does not count, such that `in_use` says no of it; `None` if
     /// none was found in [`MAX_ATTEMPTS`].
-    pub fn pick(
-        &mut self,
-        local: IpAddr,
-        remote: SocketAddr,
-        mut in_use: impl FnMut(u16) -> bool,
-    ) -> Option<u16> {
-        let hash = self.destination.of_destination(local, remote);
+    pub fn pick(&mut self, tuple: &Tuple, mut in_use: impl FnMut(u16) -> bool) -> Option<u16> {
+        let hash = self.destination.of_tuple(&tuple.with_local_port(0));
         let start = hash as u32 % self.size;
         let counter = (hash >> 32) as usize % COUNTERS;
         for _ in 0..self.size.min(MAX_ATTEMPTS) {
@@ -79,17 +74,15 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    const LOCAL: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(10, 0, 0, 1));
-
-    fn remote(port: u16) -> SocketAddr {
-        SocketAddr::new([10, 0, 0, 2].into(), port)
+    fn to(port: u16) -> Tuple {
+        Tuple::new(([10, 0, 0, 1].into(), 0), ([10, 0, 0, 2].into(), port))
     }
 
     #[test]
     fn every_port_comes_up_once_before_any_comes_again() {
         let mut ports = Ports::new(50_000, 50_099, &[1; 32]);
         let picked: BTreeSet<u16> =
-            (0..100).map(|_| ports.pick(LOCAL, remote(80), |_| false).unwrap()).collect();
+            (0..100).map(|_| ports.pick(&to(80), |_| false).unwrap()).collect();
         assert_eq!(picked.len(), 100);
         assert!(picked.iter().all(|port| ports.contains(*port)));
         assert_eq!((picked.first(), picked.last()), (Some(&50_000), Some(&50_099)));
@@ -99,8 +92,8 @@ mod tests {
     #[test]
     fn the_only_free_port_is_found_and_none_is_not() {
         let mut ports = Ports::new(1024, 1024 + MAX_ATTEMPTS as u16 - 1, &[1; 32]);
-        assert_eq!(ports.pick(LOCAL, remote(80), |port| port != 1500), Some(1500));
-        assert_eq!(ports.pick(LOCAL, remote(80), |_| true), None);
+        assert_eq!(ports.pick(&to(80), |port| port != 1500), Some(1500));
+        assert_eq!(ports.pick(&to(80), |_| true), None);
     }
 
     #[test]
@@ -112,7 +105,7 @@ mod tests {
                 tried.insert(port);
                 true
             };
-            assert_eq!(ports.pick(LOCAL, remote(80), refuse), None);
+            assert_eq!(ports.pick(&to(80), refuse), None);
             assert_eq!(tried.len(), round * MAX_ATTEMPTS as usize);
         }
     }
@@ -121,7 +114,7 @@ mod tests {
     fn destinations_and_secrets_start_elsewhere() {
         let first = |secret: u8, port| {
             let mut ports = Ports::new(1024, 65_535, &[secret; 32]);
-            ports.pick(LOCAL, remote(port), |_| false).unwrap()
+            ports.pick(&to(port), |_| false).unwrap()
         };
         let starts: BTreeSet<u16> =
             (1..=50).flat_map(|port| [first(1, port), first(2, port)]).collect();
@@ -134,12 +127,12 @@ mod tests {
         for (first, last) in [(5000, 5000), (5000, 4000)] {
             let mut ports = Ports::new(first, last, &[1; 32]);
             for _ in 0..3 {
-                assert_eq!(ports.pick(LOCAL, remote(80), |_| false), Some(5000));
+                assert_eq!(ports.pick(&to(80), |_| false), Some(5000));
             }
         }
         let mut all = Ports::new(0, 65_535, &[1; 32]);
         assert!(!all.contains(0) && all.contains(1) && all.contains(65_535));
-        assert!((0..1000).all(|_| all.pick(LOCAL, remote(80), |_| false) != Some(0)));
+        assert!((0..1000).all(|_| all.pick(&to(80), |_| false) != Some(0)));
     }
 
     proptest! {
@@ -149,7 +142,7 @@ mod tests {
         ) {
             let mut ports = Ports::new(range.0, range.1, &[secret; 32]);
             for _ in 0..20 {
-                if let Some(picked) = ports.pick(LOCAL, remote(port), |port| port < busy_below) {
+                if let Some(picked) = ports.pick(&to(port), |port| port < busy_below) {
                     prop_assert!(ports.contains(picked) && picked >= busy_below);
                 }
             }

@@ -142,7 +142,7 @@ impl Host {
             stamp_offset,
             sent_at: now,
             attempts: 0,
-            mss: self.announced_mss(tuple.remote.is_ipv6(), &options),
+            mss: self.announced_mss(tuple.is_ipv6(), &options),
             offer: self.syn_offer(&options),
         };
         let connection = Connection::open(tuple, hash, options, syn, now);
@@ -171,14 +171,10 @@ impl Host {
             ip if self.is_ours(ip) => ip,
             _ => return Err(Error::AddressNotAvailable),
         };
-        let mut tuple = Tuple {
-            local: address,
-            local_port: local.port(),
-            remote: remote.ip(),
-            remote_port: remote.port(),
-        };
-        if tuple.local_port == 0 {
-            tuple.local_port = self.pick_port(now, &tuple).ok_or(Error::AddressNotAvailable)?;
+        let mut tuple = Tuple::new((address, local.port()), (remote.ip(), remote.port()));
+        if local.port() == 0 {
+            let port = self.pick_port(now, &tuple).ok_or(Error::AddressNotAvailable)?;
+            tuple = tuple.with_local_port(port);
         } else if !self.may_open(now, &tuple) {
             return Err(Error::AddressInUse);
         }

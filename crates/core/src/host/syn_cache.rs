@@ -169,7 +169,7 @@ mod tests {
 
     fn tuple(port: u16) -> Tuple {
         let address = "10.0.0.1".parse().unwrap();
-        Tuple { local: address, local_port: 80, remote: address, remote_port: port }
+        Tuple::new((address, 80), (address, port))
     }
 
     fn syn() -> SynReceived {

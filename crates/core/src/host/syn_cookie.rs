@@ -4,7 +4,7 @@
 //! ```text
 //!    31     27 26    24 23                          0
 //!   ┌─────────┬────────┬─────────────────────────────┐
-//!   │ minute  │  MSS   │ MAC of the ends, the peer's │   all of it + F(local, remote, secret)
+//!   │ minute  │  MSS   │ MAC of the ends, the peer's │   all of it + F(tuple, secret)
 //!   │ (64 s)  │ class  │ ISN, the minute, the facts  │
 //!   └─────────┴────────┴─────────────────────────────┘
 //! ```
@@ -13,10 +13,8 @@
 //! comes back as TSecr; without timestamps there is no place for it, and our SYN-ACK must not
 //! pretend otherwise: see [`CookieFacts::carried`]. The MAC covers these bits too.
 
-use core::net::SocketAddr;
-
 use super::keyed::KeyedHash;
-use crate::tcp::Seq;
+use crate::tcp::{Seq, Tuple};
 use crate::time::Instant;
 
 /// One step of the counter, in ns.
@@ -109,61 +107,46 @@ impl SynCookies {
         }
     }
 
-    /// The ISN that answers a SYN from `remote` with sequence number `peer_isn`, remembering
+    /// The ISN that answers a SYN of `tuple` with sequence number `peer_isn`, remembering
     /// `facts` as far as they can be [carried](CookieFacts::carried).
-    pub fn encode(
-        &self,
-        now: Instant,
-        local: SocketAddr,
-        remote: SocketAddr,
-        peer_isn: Seq,
-        facts: CookieFacts,
-    ) -> Seq {
+    pub fn encode(&self, now: Instant, tuple: &Tuple, peer_isn: Seq, facts: CookieFacts) -> Seq {
         let (step, facts) = (step(now), facts.carried());
         let place = ((step & STEP_MASK) << 27) as u32 | (facts.mss_class() as u32) << 24;
-        let proof = self.proof(local, remote, peer_isn, step, facts);
-        self.mask(local, remote) + (place | proof)
+        let proof = self.proof(tuple, peer_isn, step, facts);
+        self.mask(tuple) + (place | proof)
     }
 
     /// What the SYN said, if `cookie` (SEG.ACK - 1) is an ISN that we gave, at most two minutes
-    /// ago, to a SYN from `remote` with sequence number `peer_isn` (SEG.SEQ - 1). `ts_echo`: the
+    /// ago, to a SYN of `tuple` with sequence number `peer_isn` (SEG.SEQ - 1). `ts_echo`: the
     /// TSecr of the ACK, if it has timestamps.
     pub fn check(
         &self,
         now: Instant,
-        local: SocketAddr,
-        remote: SocketAddr,
+        tuple: &Tuple,
         peer_isn: Seq,
         cookie: Seq,
         ts_echo: Option<u32>,
     ) -> Option<CookieFacts> {
-        let plain = cookie.since(self.mask(local, remote));
+        let plain = cookie.since(self.mask(tuple));
         let age = step(now).wrapping_sub(u64::from(plain >> 27)) & STEP_MASK;
         let made_in = step(now).checked_sub(age).filter(|_| age <= LATER_STEPS)?;
         let facts = CookieFacts::from_parts((plain >> 24 & 7) as usize, ts_echo);
-        let proof = self.proof(local, remote, peer_isn, made_in, facts);
+        let proof = self.proof(tuple, peer_isn, made_in, facts);
         (plain & 0x00ff_ffff == proof).then_some(facts)
     }
 
-    fn mask(&self, local: SocketAddr, remote: SocketAddr) -> Seq {
-        Seq(self.mask.of_tuple(local, remote) as u32)
+    fn mask(&self, tuple: &Tuple) -> Seq {
+        Seq(self.mask.of_tuple(tuple) as u32)
     }
 
     /// 24 bits that only we can make.
-    fn proof(
-        &self,
-        local: SocketAddr,
-        remote: SocketAddr,
-        peer_isn: Seq,
-        step: u64,
-        facts: CookieFacts,
-    ) -> u32 {
+    fn proof(&self, tuple: &Tuple, peer_isn: Seq, step: u64, facts: CookieFacts) -> u32 {
         let facts_byte = facts.mss_class() as u8 | u8::from(facts.timestamps) << 3;
         let [a, b, c, d] = peer_isn.0.to_be_bytes();
         // 2^16 steps last for 48 days; the cookie's own bits tell steps apart within that.
         let [e, f] = (step as u16).to_be_bytes();
         let more = [a, b, c, d, e, f, facts_byte, facts.stamp_bits() as u8];
-        self.proof.of_tuple_and(local, remote, u64::from_be_bytes(more)) as u32 & 0x00ff_ffff
+        self.proof.of_tuple_and(tuple, u64::from_be_bytes(more)) as u32 & 0x00ff_ffff
     }
 }
 

@@ -37,12 +37,8 @@ pub(super) struct Ends {
 /// The ends of the TCP segment in `packet`, if it is long enough to have any.
 fn tuple_of(packet: &ip::Packet<'_>) -> Option<Tuple> {
     let [a, b, c, d] = *packet.payload.first_chunk()?;
-    Some(Tuple {
-        local: packet.destination,
-        local_port: u16::from_be_bytes([c, d]),
-        remote: packet.source,
-        remote_port: u16::from_be_bytes([a, b]),
-    })
+    let local = (packet.destination, u16::from_be_bytes([c, d]));
+    Some(Tuple::new(local, (packet.source, u16::from_be_bytes([a, b]))))
 }
 
 impl Host {
@@ -60,7 +56,7 @@ impl Host {
         let tuple = tuple_of(packet).ok_or(None)?;
         let hash = self.hasher.hash(&tuple);
         let index = self.find_connection(hash, &tuple).ok_or(Some(Ends { tuple, hash }))?;
-        if from != Origin::Ourselves && self.is_ours(tuple.remote) {
+        if from != Origin::Ourselves && self.is_ours(packet.source) {
             // To ourselves, but from outside: the long way says no.
             return Err(None);
         }
@@ -153,7 +149,7 @@ impl Host {
         if segment.flags.contains(Flags::RST) {
             return;
         }
-        let listener = self.listeners.find(incoming.tuple.local, incoming.tuple.local_port);
+        let listener = self.listeners.find(incoming.tuple.local_ip(), incoming.tuple.local_port());
         let Some(listener) = listener else { return self.refuse(now, incoming) };
         if segment.flags.contains(Flags::ACK) {
             if !self.accept_cookie(now, incoming, listener) {
@@ -210,7 +206,7 @@ impl Host {
     ) -> SynReceived {
         let (segment, config) = (&incoming.segment, &self.shared.tcp);
         let options = &segment.options;
-        let ipv6 = incoming.tuple.remote.is_ipv6();
+        let ipv6 = incoming.tuple.is_ipv6();
         SynReceived {
             iss: begin.isn,
             irs: segment.seq,
@@ -379,8 +375,8 @@ impl Host {
 /// A header between the ends of `tuple`, without options, and with a closed window.
 pub(super) fn bare_header(tuple: &Tuple, seq: Seq, ack: Seq, flags: Flags) -> Header {
     Header {
-        source_port: tuple.local_port,
-        destination_port: tuple.remote_port,
+        source_port: tuple.local_port(),
+        destination_port: tuple.remote_port(),
         seq,
         ack,
         flags,

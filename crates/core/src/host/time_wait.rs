@@ -44,7 +44,7 @@ impl Host {
 
     /// True if a listener hears what comes to our end of `tuple`.
     fn is_heard(&self, tuple: &Tuple) -> bool {
-        self.listeners.find(tuple.local, tuple.local_port).is_some()
+        self.listeners.find(tuple.local_ip(), tuple.local_port()).is_some()
     }
 
     fn acknowledge_time_wait(&mut self, now: Instant, record: &Record) {

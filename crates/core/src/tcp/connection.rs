@@ -16,8 +16,6 @@ mod handshake;
 
 pub use handshake::{SynReceived, SynSent};
 
-use core::net::{IpAddr, SocketAddr};
-
 use crate::config::TcpConfig;
 use crate::counters::Counters;
 use crate::error::Error;
@@ -31,34 +29,9 @@ use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::send::SendHalf;
 use crate::tcp::state::StateCell;
 use crate::tcp::timers::{Deadlines, Timer};
-use crate::tcp::{ConnectionInfo, Seq, SocketOptions, State};
+use crate::tcp::{ConnectionInfo, Seq, SocketOptions, State, Tuple};
 use crate::time::{Duration, Instant};
 use crate::wire::options::Timestamps;
-
-/// The two ends of a connection, ours first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tuple {
-    /// Our address.
-    pub local: IpAddr,
-    /// Our port.
-    pub local_port: u16,
-    /// The peer's address.
-    pub remote: IpAddr,
-    /// The peer's port.
-    pub remote_port: u16,
-}
-
-impl Tuple {
-    /// Our end.
-    pub fn local(&self) -> SocketAddr {
-        SocketAddr::new(self.local, self.local_port)
-    }
-
-    /// The peer's end.
-    pub fn remote(&self) -> SocketAddr {
-        SocketAddr::new(self.remote, self.remote_port)
-    }
-}
 
 /// What a call into a connection needs of the host.
 pub struct Context<'a> {

@@ -39,7 +39,8 @@ pub use table::TimeWait;
 
 use super::Seq;
 use crate::counters::Counters;
-use crate::tcp::connection::{Residue, Tuple};
+use crate::tcp::Tuple;
+use crate::tcp::connection::Residue;
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::{Flags, Segment};
 

@@ -7,8 +7,8 @@ const FACTS: CookieFacts =
 const PEER_ISN: Seq = Seq(0xdead_beef);
 const STEP: Duration = Duration::from_nanos(STEP_NS);
 
-fn ends() -> (SocketAddr, SocketAddr) {
-    ("10.0.0.1:80".parse().unwrap(), "10.0.0.2:40000".parse().unwrap())
+fn ends() -> Tuple {
+    Tuple::new(([10, 0, 0, 1].into(), 80), ([10, 0, 0, 2].into(), 40_000))
 }
 
 fn cookies() -> SynCookies {
@@ -17,10 +17,10 @@ fn cookies() -> SynCookies {
 
 /// A handshake with the SYN at `syn` and the ACK at `ack`.
 fn handshake(syn: Instant, ack: Instant, facts: CookieFacts) -> Option<CookieFacts> {
-    let (local, remote) = ends();
-    let cookie = cookies().encode(syn, local, remote, PEER_ISN, facts);
+    let tuple = &ends();
+    let cookie = cookies().encode(syn, tuple, PEER_ISN, facts);
     let echo = facts.timestamps.then(|| facts.stamp(123_456));
-    cookies().check(ack, local, remote, PEER_ISN, cookie, echo)
+    cookies().check(ack, tuple, PEER_ISN, cookie, echo)
 }
 
 #[test]
@@ -67,35 +67,35 @@ fn a_window_scale_above_14_is_taken_as_14() {
 
 #[test]
 fn an_ack_with_other_ends_numbers_or_stamps_is_no_cookies() {
-    let (local, remote) = ends();
-    let cookie = cookies().encode(Instant::ZERO, local, remote, PEER_ISN, FACTS);
+    let tuple = &ends();
+    let cookie = cookies().encode(Instant::ZERO, tuple, PEER_ISN, FACTS);
     let echo = Some(FACTS.stamp(0));
-    let check = |local, remote, isn, cookie, echo| {
-        cookies().check(Instant::ZERO, local, remote, isn, cookie, echo)
-    };
-    assert_eq!(check(local, remote, PEER_ISN, cookie, echo), Some(FACTS));
-    assert_eq!(check(remote, local, PEER_ISN, cookie, echo), None);
-    let other = SocketAddr::new(remote.ip(), 40_001);
-    assert_eq!(check(local, other, PEER_ISN, cookie, echo), None);
-    assert_eq!(check(local, remote, PEER_ISN + 1, cookie, echo), None);
-    assert_eq!(check(local, remote, PEER_ISN, cookie, None), None);
+    let check =
+        |tuple: &Tuple, isn, cookie, echo| cookies().check(Instant::ZERO, tuple, isn, cookie, echo);
+    assert_eq!(check(tuple, PEER_ISN, cookie, echo), Some(FACTS));
+    let turned = Tuple::new(([10, 0, 0, 2].into(), 40_000), ([10, 0, 0, 1].into(), 80));
+    assert_eq!(check(&turned, PEER_ISN, cookie, echo), None);
+    let other = Tuple::new(([10, 0, 0, 1].into(), 80), ([10, 0, 0, 2].into(), 40_001));
+    assert_eq!(check(&other, PEER_ISN, cookie, echo), None);
+    assert_eq!(check(tuple, PEER_ISN + 1, cookie, echo), None);
+    assert_eq!(check(tuple, PEER_ISN, cookie, None), None);
     for bit in 0..STAMP_BITS {
-        assert_eq!(check(local, remote, PEER_ISN, cookie, echo.map(|e| e ^ 1 << bit)), None);
+        assert_eq!(check(tuple, PEER_ISN, cookie, echo.map(|e| e ^ 1 << bit)), None);
     }
     for bit in 0..32 {
-        assert_eq!(check(local, remote, PEER_ISN, Seq(cookie.0 ^ 1 << bit), echo), None);
+        assert_eq!(check(tuple, PEER_ISN, Seq(cookie.0 ^ 1 << bit), echo), None);
     }
     let stranger = SynCookies::new(&[4; 32]);
-    assert_eq!(stranger.check(Instant::ZERO, local, remote, PEER_ISN, cookie, echo), None);
+    assert_eq!(stranger.check(Instant::ZERO, tuple, PEER_ISN, cookie, echo), None);
 }
 
 #[test]
 fn a_blind_guess_almost_never_succeeds() {
-    let (local, remote) = ends();
+    let tuple = &ends();
     let mut rng = crate::rng::Rng::from_seed(1);
     let hits = (0..200_000).filter(|_| {
         let cookie = Seq(rng.next_u32());
-        cookies().check(Instant::ZERO, local, remote, PEER_ISN, cookie, None).is_some()
+        cookies().check(Instant::ZERO, tuple, PEER_ISN, cookie, None).is_some()
     });
     // The chance of one hit in all of them is 200,000 · 2/32 · 2^-24 < 0.1 %.
     assert_eq!(hits.count(), 0);
@@ -113,11 +113,11 @@ proptest! {
             sack,
             timestamps,
         };
-        let (local, remote) = ends();
+        let tuple = &ends();
         let (syn, ack) = (Instant::from_nanos(ns), Instant::from_nanos(ns + later));
-        let cookie = cookies().encode(syn, local, remote, Seq(isn), facts);
+        let cookie = cookies().encode(syn, tuple, Seq(isn), facts);
         let echo = timestamps.then(|| facts.stamp(clock));
-        let checked = cookies().check(ack, local, remote, Seq(isn), cookie, echo);
+        let checked = cookies().check(ack, tuple, Seq(isn), cookie, echo);
         prop_assert_eq!(checked, Some(facts.carried()));
     }
 

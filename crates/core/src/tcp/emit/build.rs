@@ -35,8 +35,8 @@ impl Connection {
 
     fn header(&self, seq: Seq, ack: Seq, flags: Flags) -> Header {
         Header {
-            source_port: self.tuple.local_port,
-            destination_port: self.tuple.remote_port,
+            source_port: self.tuple.local_port(),
+            destination_port: self.tuple.remote_port(),
             seq,
             ack,
             flags,

@@ -11,7 +11,8 @@ use hashbrown::HashTable;
 
 use super::Record;
 use crate::counters::Counters;
-use crate::tcp::connection::{Residue, Tuple};
+use crate::tcp::Tuple;
+use crate::tcp::connection::Residue;
 use crate::time::{Duration, Instant};
 
 /// A record and its place.

@@ -1,18 +1,15 @@
 //! The rules of TIME-WAIT, each with its twin one step beyond it.
 
 use super::*;
+use crate::tcp::Tuple;
+use crate::tcp::connection::Residue;
+use crate::time::Duration;
 use crate::wire::options::{Options, Timestamps};
-use core::net::{IpAddr, Ipv4Addr};
 
 const NOW: Instant = Instant::from_millis(1000);
 
 fn record(stamp: Option<u32>) -> Record {
-    let tuple = Tuple {
-        local: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
-        local_port: 80,
-        remote: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)),
-        remote_port: 1,
-    };
+    let tuple = Tuple::new(([10, 0, 0, 1].into(), 80), ([10, 0, 0, 2].into(), 1));
     let residue = Residue {
         snd_nxt: Seq(1000),
         rcv_nxt: Seq(5000),

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::tcp::Seq;
-use core::net::{IpAddr, Ipv4Addr};
 
 const HASH: u64 = 42;
 
@@ -13,12 +12,7 @@ struct Fixture {
 }
 
 fn tuple(port: u16) -> Tuple {
-    Tuple {
-        local: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
-        local_port: 80,
-        remote: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)),
-        remote_port: port,
-    }
+    Tuple::new(([10, 0, 0, 1].into(), 80), ([10, 0, 0, 2].into(), port))
 }
 
 const RESIDUE: Residue = Residue {

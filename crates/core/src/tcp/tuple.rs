@@ -1,0 +1,159 @@
+//! The two ends of a connection.
+//!
+//! Every segment is looked up by its ends, so they are kept as words that are compared, hashed and
+//! copied whole, and read as addresses only where somebody asks for one.
+
+use core::fmt;
+use core::hash::Hasher;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// The two ends of a connection, ours first. Both addresses are of one IP version.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tuple {
+    /// IPv4: our address in the high half of the first, the peer's in the low one, and zeros.
+    /// IPv6: ours, then the peer's, the high half of each first.
+    words: [u64; 4],
+    /// Our port in the high half, the peer's in the low one.
+    ports: u32,
+    ipv6: bool,
+}
+
+/// An address as two words.
+fn halves(address: IpAddr) -> [u64; 2] {
+    let bits = match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(address) => address.to_bits(),
+    };
+    [(bits >> 64) as u64, bits as u64]
+}
+
+fn from_halves(high: u64, low: u64) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)))
+}
+
+impl Tuple {
+    /// The ends of a connection between these sockets. Of two versions, which no packet joins, the
+    /// IPv4 one is taken for its IPv6-mapped address.
+    #[inline]
+    pub fn new(local: (IpAddr, u16), remote: (IpAddr, u16)) -> Self {
+        let ports = u32::from(local.1) << 16 | u32::from(remote.1);
+        match (local.0, remote.0) {
+            (IpAddr::V4(local), IpAddr::V4(remote)) => {
+                let word = u64::from(local.to_bits()) << 32 | u64::from(remote.to_bits());
+                Tuple { words: [word, 0, 0, 0], ports, ipv6: false }
+            }
+            (local, remote) => {
+                let ([a, b], [c, d]) = (halves(local), halves(remote));
+                Tuple { words: [a, b, c, d], ports, ipv6: true }
+            }
+        }
+    }
+
+    /// The same with another port of ours.
+    #[must_use]
+    pub fn with_local_port(self, port: u16) -> Self {
+        Tuple { ports: u32::from(port) << 16 | u32::from(self.remote_port()), ..self }
+    }
+
+    /// Our address.
+    #[inline]
+    pub fn local_ip(&self) -> IpAddr {
+        let [a, b, ..] = self.words;
+        if self.ipv6 {
+            return from_halves(a, b);
+        }
+        IpAddr::V4(Ipv4Addr::from_bits((a >> 32) as u32))
+    }
+
+    /// The peer's address.
+    #[inline]
+    pub fn remote_ip(&self) -> IpAddr {
+        let [a, _, c, d] = self.words;
+        if self.ipv6 {
+            return from_halves(c, d);
+        }
+        IpAddr::V4(Ipv4Addr::from_bits(a as u32))
+    }
+
+    /// Our port.
+    #[inline]
+    pub fn local_port(&self) -> u16 {
+        (self.ports >> 16) as u16
+    }
+
+    /// The peer's port.
+    #[inline]
+    pub fn remote_port(&self) -> u16 {
+        self.ports as u16
+    }
+
+    /// True if the addresses are IPv6's.
+    #[inline]
+    pub fn is_ipv6(&self) -> bool {
+        self.ipv6
+    }
+
+    /// Our end.
+    pub fn local(&self) -> SocketAddr {
+        SocketAddr::new(self.local_ip(), self.local_port())
+    }
+
+    /// The peer's end.
+    pub fn remote(&self) -> SocketAddr {
+        SocketAddr::new(self.remote_ip(), self.remote_port())
+    }
+
+    /// Feeds the words that differ between connections to `hasher`: one for IPv4, four for IPv6,
+    /// and both ports.
+    #[inline]
+    pub fn feed(&self, hasher: &mut impl Hasher) {
+        hasher.write_u64(self.words[0]);
+        if self.ipv6 {
+            for word in &self.words[1..] {
+                hasher.write_u64(*word);
+            }
+        }
+        hasher.write_u32(self.ports);
+    }
+}
+
+impl fmt::Debug for Tuple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} - {}", self.local(), self.remote())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_went_in_comes_out(
+            v4: ([u8; 4], [u8; 4]), v6: ([u8; 16], [u8; 16]), ports: (u16, u16), other: u16,
+        ) {
+            let pairs: [(IpAddr, IpAddr); 2] =
+                [(v4.0.into(), v4.1.into()), (v6.0.into(), v6.1.into())];
+            for (local, remote) in pairs {
+                let tuple = Tuple::new((local, ports.0), (remote, ports.1));
+                prop_assert_eq!((tuple.local_ip(), tuple.local_port()), (local, ports.0));
+                prop_assert_eq!((tuple.remote_ip(), tuple.remote_port()), (remote, ports.1));
+                prop_assert_eq!(tuple.is_ipv6(), local.is_ipv6());
+                let moved = tuple.with_local_port(other);
+                prop_assert_eq!(moved, Tuple::new((local, other), (remote, ports.1)));
+                prop_assert_eq!(moved == tuple, other == ports.0);
+                let turned = Tuple::new((remote, ports.1), (local, ports.0));
+                prop_assert_eq!(turned == tuple, local == remote && ports.0 == ports.1);
+            }
+        }
+    }
+
+    #[test]
+    fn a_mapped_address_is_not_the_ipv4_one() {
+        let four = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let mapped = IpAddr::V6(Ipv4Addr::LOCALHOST.to_ipv6_mapped());
+        let tuple = |address| Tuple::new((address, 1), (address, 2));
+        assert_ne!(tuple(four), tuple(mapped));
+    }
+}
