@@ -91,12 +91,10 @@ impl Connection {
     #[inline]
     fn is_quiet(&self) -> bool {
         let Shape::Synchronized(s) = &self.shape else { return false };
-        s.send.queued_end() == s.send.nxt
-            && !s.send.recovery.is_active()
-            && !s.recv.ack.is_due()
-            && !(s.probe_due || s.keepalive_due)
-            && self.reset_due.is_none()
-            && !s.wants_window_update()
+        let has_text = s.send.queued_end() != s.send.nxt || s.send.recovery.is_active();
+        let has_ack = s.recv.ack.is_due() || s.wants_window_update();
+        let has_probe = s.probe_due || s.keepalive_due;
+        !has_text && !has_ack && !has_probe && self.reset_due.is_none()
     }
 
     /// The path may carry less than the peer accepts (RFC 1191, RFC 8201).
