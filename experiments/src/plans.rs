@@ -10,6 +10,7 @@ pub(crate) mod a_response;
 pub(crate) mod b_acks;
 pub(crate) mod b_fig3;
 pub(crate) mod b_fig4;
+pub(crate) mod b_lateness;
 pub(crate) mod b_locks;
 mod firing;
 mod queueing;
