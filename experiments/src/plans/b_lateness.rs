@@ -5,8 +5,8 @@
 //!
 //! One shard with sockets and tasks runs in a time of its own, which is what its turns take of the
 //! processor and, while it has nothing to do, leaps to when it has; so it is as if it had a
-//! processor to itself, woken without delay. The timers are delayed ACKs of 100 ms: due at the first tick at or
-//! after that, late by as much as the ACK leaves later.
+//! processor to itself, woken without delay. The timers are delayed ACKs of 100 ms: due at the
+//! first tick at or after that, late by as much as the ACK leaves later.
 
 mod traffic;
 

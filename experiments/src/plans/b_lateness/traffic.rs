@@ -264,7 +264,7 @@ impl Traffic {
 impl Flow {
     fn send(&mut self, sink: &mut dyn FnMut(RxFrame<'_>)) {
         self.frame[SEQ_AT..][..4].copy_from_slice(&self.next.0.to_be_bytes());
-        self.next = self.next + self.payload_bytes;
+        self.next += self.payload_bytes;
         hand_over(&self.frame, sink);
     }
 }
