@@ -6,7 +6,7 @@
 //! TIME-WAIT lasts 60 s of the stack's time, 2·MSL; with fewer it is shortened accordingly.
 //! Measuring begins when two such periods are over.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
@@ -35,6 +35,8 @@ pub struct Plan {
     pub count: usize,
     /// Conversations at a time.
     pub at_once: usize,
+    /// Measure about so long at most, with fewer conversations if need be.
+    pub limit: Option<Duration>,
 }
 
 impl Plan {
@@ -47,12 +49,25 @@ impl Plan {
     pub fn time_wait_lasts(&self) -> Duration {
         CONVERSATION * u32::try_from(self.residents()).unwrap_or(u32::MAX)
     }
+
+    fn count_within_limit<P: Pair>(&self, pair: &mut P) -> usize {
+        let Some(limit) = self.limit else { return self.count };
+        let few = 4 * self.at_once;
+        let begin = Instant::now();
+        pair.converse(few);
+        let possible = few as f64 * limit.as_secs_f64() / begin.elapsed().as_secs_f64();
+        self.count.min(possible as usize).max(1)
+    }
 }
 
 /// A client and a server of one stack, back to back in memory.
 pub trait Pair {
     /// With the idle connections of the plan, and TIME-WAIT as long as it takes.
     fn new(plan: &Plan) -> Self;
+    /// Conversations until everything is as it will be.
+    fn warm_up(plan: &Plan) -> usize {
+        (2 * plan.time_wait).max(WARM_UP)
+    }
     /// Runs `count` conversations to their end.
     fn converse(&mut self, count: usize);
     /// Times client and server apart from here on, or no longer; ns of each since the last call.
@@ -81,8 +96,9 @@ pub struct Outcome {
 /// Runs the plan on a pair of that kind.
 pub fn measure<P: Pair>(plan: &Plan) -> Outcome {
     let mut pair = warm::<P>(plan);
+    let count = plan.count_within_limit(&mut pair);
     let packets = pair.packets();
-    let rates = Rates::of(plan.count, |batch| pair.converse(batch));
+    let rates = Rates::of(count, |batch| pair.converse(batch));
     let packets = (pair.packets() - packets) as f64 / rates.count as f64;
     pair.time_apart(true);
     let apart = rates.count.div_ceil(4);
@@ -100,7 +116,7 @@ pub fn measure<P: Pair>(plan: &Plan) -> Outcome {
 /// A pair of which as many conversations have ended as there are to be residents, twice.
 fn warm<P: Pair>(plan: &Plan) -> P {
     let mut pair = P::new(plan);
-    pair.converse((2 * plan.time_wait).max(WARM_UP));
+    pair.converse(P::warm_up(plan));
     pair
 }
 
@@ -135,7 +151,7 @@ impl Outcome {
         put("stack", json!(stack.name()));
         put("time_wait", json!(plan.time_wait));
         put("idle", json!(plan.idle));
-        put("count", json!(plan.count));
+        put("count", json!(self.rates.count));
         put("at_once", json!(plan.at_once));
         put("connections_per_s", json!(self.rates.median.round()));
         put("mean_connections_per_s", json!(self.rates.mean.round()));
@@ -152,9 +168,10 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::ValueEnum;
 
     fn plan(time_wait: usize, idle: usize, at_once: usize) -> Plan {
-        Plan { time_wait, idle, count: 300, at_once }
+        Plan { time_wait, idle, count: 300, at_once, limit: None }
     }
 
     #[test]
@@ -168,6 +185,17 @@ mod tests {
             assert!(records.abs_diff(wanted) <= 32, "{records} records, not {wanted}");
             assert!((outcome.packets - 6.0).abs() < 0.1, "{outcome:?}");
             assert!(outcome.rates.median > 0.0 && outcome.ns.is_some());
+        }
+    }
+
+    #[test]
+    fn every_stack_has_conversations_with_others_about() {
+        for stack in Which::value_variants() {
+            for at_once in [1, 16] {
+                let outcome = stack.connections(&plan(500, 100, at_once));
+                assert!(outcome.packets >= 6.0, "{stack:?}: {outcome:?}");
+                assert!(outcome.time_waits.abs_diff(500) <= 32, "{stack:?}: {outcome:?}");
+            }
         }
     }
 

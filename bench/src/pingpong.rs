@@ -1,5 +1,5 @@
-//! Requests on connections that stay: 100 bytes asked, 500 answered, and the next one as soon as the
-//! answer is there, on every connection at once.
+//! Requests on connections that stay: 100 bytes asked, 500 answered, and the next one as soon as
+//! the answer is there, on every connection at once.
 
 use serde_json::{Map, Value, json};
 

@@ -1,6 +1,8 @@
 //! The stacks that are measured, and what each must be able to do.
 
 pub mod raw;
+pub mod smoltcp;
+pub mod watch;
 
 /// Bytes that a client asks with.
 pub const REQUEST: usize = 100;
@@ -17,6 +19,8 @@ use crate::{bulk, connections, pingpong};
 pub enum Which {
     /// Our engine, driven as a shard drives it.
     Lightwait,
+    /// smoltcp.
+    Smoltcp,
 }
 
 impl Which {
@@ -29,6 +33,7 @@ impl Which {
     pub fn connections(self, plan: &connections::Plan) -> connections::Outcome {
         match self {
             Which::Lightwait => connections::measure::<raw::Short>(plan),
+            Which::Smoltcp => connections::measure::<smoltcp::Short>(plan),
         }
     }
 
@@ -36,6 +41,7 @@ impl Which {
     pub fn count_connections(self, plan: &connections::Plan) {
         match self {
             Which::Lightwait => connections::section::<raw::Short>(plan),
+            Which::Smoltcp => connections::section::<smoltcp::Short>(plan),
         }
     }
 
@@ -43,6 +49,7 @@ impl Which {
     pub fn pingpong(self, plan: &pingpong::Plan) -> pingpong::Outcome {
         match self {
             Which::Lightwait => pingpong::measure::<raw::PingPong>(plan),
+            Which::Smoltcp => pingpong::measure::<smoltcp::PingPong>(plan),
         }
     }
 
@@ -50,6 +57,7 @@ impl Which {
     pub fn count_pingpong(self, plan: &pingpong::Plan) {
         match self {
             Which::Lightwait => pingpong::section::<raw::PingPong>(plan),
+            Which::Smoltcp => pingpong::section::<smoltcp::PingPong>(plan),
         }
     }
 
@@ -57,6 +65,7 @@ impl Which {
     pub fn bulk(self, plan: &bulk::Plan) -> bulk::Outcome {
         match self {
             Which::Lightwait => bulk::measure::<raw::Bulk>(plan),
+            Which::Smoltcp => bulk::measure::<smoltcp::Bulk>(plan),
         }
     }
 
@@ -64,6 +73,7 @@ impl Which {
     pub fn count_bulk(self, plan: &bulk::Plan) {
         match self {
             Which::Lightwait => bulk::section::<raw::Bulk>(plan),
+            Which::Smoltcp => bulk::section::<smoltcp::Bulk>(plan),
         }
     }
 }

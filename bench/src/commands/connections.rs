@@ -1,5 +1,7 @@
 //! `connections` on the command line.
 
+use std::time::Duration;
+
 use lightwait_bench::connections::{self, Outcome, Plan};
 use lightwait_bench::instructions;
 use lightwait_bench::stacks::Which;
@@ -24,6 +26,9 @@ pub(crate) struct Connections {
     /// Conversations at a time; 1 and 16, one after the other, if none is given.
     #[arg(long)]
     at_once: Option<usize>,
+    /// Measure about so many seconds at most, with fewer conversations if need be.
+    #[arg(long)]
+    seconds: Option<f64>,
     #[command(flatten)]
     output: Output,
     /// Let this section be counted, as `--instructions` does.
@@ -39,6 +44,7 @@ impl Connections {
             idle: self.idle,
             count: self.count,
             at_once,
+            limit: self.seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
         };
         if let (Some(section), Some(at_once)) = (&self.section, self.at_once) {
             instructions::choose(section);

@@ -19,7 +19,7 @@ pub use short::Short;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use lightwait::clock::Clock;
+use super::watch::Watch;
 use lightwait_core::frame::{RxChecksum, TxChecksum};
 use lightwait_core::host::address::Cidr;
 use lightwait_core::{
@@ -94,9 +94,8 @@ pub struct Ends {
     pub server: End,
     /// Their time.
     pub now: Instant,
-    clock: Clock,
-    /// ns that turns of the client and of the server took, if they are timed.
-    spent_ns: Option<[u64; 2]>,
+    /// The clock beside it.
+    pub watch: Watch,
 }
 
 /// What a turn adds to the hosts' time by itself.
@@ -109,38 +108,28 @@ impl Ends {
             client: End::new(client),
             server: End::new(server),
             now: Instant::from_millis(1000),
-            clock: Clock::new(),
-            spent_ns: None,
+            watch: Watch::new(),
         }
-    }
-
-    /// Times the turns of each end apart from here on, or no longer; returns ns of the client and
-    /// of the server until here. Reading the clock that often costs as much as a frame or two.
-    pub fn time_apart(&mut self, apart: bool) -> Option<[u64; 2]> {
-        std::mem::replace(&mut self.spent_ns, apart.then_some([0; 2]))
     }
 
     /// A turn of each end, at `now` or a little after the last one.
     pub fn turn(&mut self, application: &mut impl Application, now: Instant) {
         self.now = now.max(self.now + TURN);
         let now = self.now;
-        let begin = self.clock.now();
+        let begin = self.watch.read();
         self.server.receive(now, &mut self.client);
         while let Some(event) = self.server.host.event() {
             application.on_server(&mut self.server.host, now, event);
         }
         self.server.host.emit(now, &mut self.server.outbox);
-        let between = self.clock.now();
+        let between = self.watch.read();
         self.client.receive(now, &mut self.server);
         while let Some(event) = self.client.host.event() {
             application.on_client(&mut self.client.host, now, event);
         }
         application.before_client(&mut self.client.host, now);
         self.client.host.emit(now, &mut self.client.outbox);
-        if let Some([client, server]) = &mut self.spent_ns {
-            *server += (between.as_nanos()).saturating_sub(begin.as_nanos());
-            *client += (self.clock.now().as_nanos()).saturating_sub(between.as_nanos());
-        }
+        self.watch.turn_over(begin, between);
     }
 
     /// Asserts that nothing was lost, refused or confused.

@@ -67,7 +67,7 @@ impl Pair for Short {
     }
 
     fn time_apart(&mut self, apart: bool) -> Option<[u64; 2]> {
-        self.ends.time_apart(apart)
+        self.ends.watch.time_apart(apart)
     }
 
     fn packets(&self) -> u64 {
