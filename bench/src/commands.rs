@@ -46,3 +46,8 @@ impl Output {
         count.is_some() || !self.instructions
     }
 }
+
+/// Packets of an operation, where they were counted.
+fn packets_in_words(packets: Option<f64>) -> String {
+    packets.map_or_else(String::new, |packets| format!(", {packets:.1} packets"))
+}

@@ -58,8 +58,13 @@ pub struct Rates {
 
 impl Rates {
     /// Has `run` do it at least `count` times, in batches of the number that it is told.
-    pub fn of(count: usize, mut run: impl FnMut(usize)) -> Rates {
-        let batch = count.div_ceil(BATCHES).max(1);
+    pub fn of(count: usize, run: impl FnMut(usize)) -> Rates {
+        Rates::of_whole(1, count, run)
+    }
+
+    /// As [`Rates::of`], of what is done so many `together`: in batches of whole such groups.
+    pub fn of_whole(together: usize, count: usize, mut run: impl FnMut(usize)) -> Rates {
+        let batch = count.div_ceil(BATCHES).next_multiple_of(together.max(1)).max(1);
         let (mut rates, mut all, mut done) = (Vec::new(), Duration::ZERO, 0);
         while done < count {
             let begin = Instant::now();
@@ -71,6 +76,11 @@ impl Rates {
         }
         Rates { median: median(&mut rates), mean: done as f64 / all.as_secs_f64(), count: done }
     }
+}
+
+/// What each of `count` operations has added to a total, if that is known.
+pub fn per_operation(before: Option<u64>, after: Option<u64>, count: usize) -> Option<f64> {
+    Some((after? - before?) as f64 / count as f64)
 }
 
 /// To a tenth, as results are printed.

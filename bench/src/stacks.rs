@@ -1,7 +1,10 @@
 //! The stacks that are measured, and what each must be able to do.
 
+#[cfg(target_os = "linux")]
+pub mod linux;
 pub mod raw;
 pub mod smoltcp;
+pub mod sockets;
 pub mod watch;
 
 /// Bytes that a client asks with.
@@ -19,8 +22,13 @@ use crate::{bulk, connections, pingpong};
 pub enum Which {
     /// Our engine, driven as a shard drives it.
     Lightwait,
+    /// Our sockets, with their executor.
+    LightwaitSockets,
     /// smoltcp.
     Smoltcp,
+    /// The kernel's, over the loopback device.
+    #[cfg(target_os = "linux")]
+    Linux,
 }
 
 impl Which {
@@ -29,11 +37,23 @@ impl Which {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
+    /// True if what it does can be counted by callgrind: not what the kernel does.
+    pub fn is_countable(self) -> bool {
+        #[cfg(target_os = "linux")]
+        if self == Which::Linux {
+            return false;
+        }
+        true
+    }
+
     /// Measures short connections.
     pub fn connections(self, plan: &connections::Plan) -> connections::Outcome {
         match self {
             Which::Lightwait => connections::measure::<raw::Short>(plan),
+            Which::LightwaitSockets => connections::measure::<sockets::Short>(plan),
             Which::Smoltcp => connections::measure::<smoltcp::Short>(plan),
+            #[cfg(target_os = "linux")]
+            Which::Linux => connections::measure::<linux::Short>(plan),
         }
     }
 
@@ -41,7 +61,10 @@ impl Which {
     pub fn count_connections(self, plan: &connections::Plan) {
         match self {
             Which::Lightwait => connections::section::<raw::Short>(plan),
+            Which::LightwaitSockets => connections::section::<sockets::Short>(plan),
             Which::Smoltcp => connections::section::<smoltcp::Short>(plan),
+            #[cfg(target_os = "linux")]
+            Which::Linux => connections::section::<linux::Short>(plan),
         }
     }
 
@@ -49,7 +72,10 @@ impl Which {
     pub fn pingpong(self, plan: &pingpong::Plan) -> pingpong::Outcome {
         match self {
             Which::Lightwait => pingpong::measure::<raw::PingPong>(plan),
+            Which::LightwaitSockets => pingpong::measure::<sockets::PingPong>(plan),
             Which::Smoltcp => pingpong::measure::<smoltcp::PingPong>(plan),
+            #[cfg(target_os = "linux")]
+            Which::Linux => pingpong::measure::<linux::PingPong>(plan),
         }
     }
 
@@ -57,7 +83,10 @@ impl Which {
     pub fn count_pingpong(self, plan: &pingpong::Plan) {
         match self {
             Which::Lightwait => pingpong::section::<raw::PingPong>(plan),
+            Which::LightwaitSockets => pingpong::section::<sockets::PingPong>(plan),
             Which::Smoltcp => pingpong::section::<smoltcp::PingPong>(plan),
+            #[cfg(target_os = "linux")]
+            Which::Linux => pingpong::section::<linux::PingPong>(plan),
         }
     }
 
@@ -65,7 +94,10 @@ impl Which {
     pub fn bulk(self, plan: &bulk::Plan) -> bulk::Outcome {
         match self {
             Which::Lightwait => bulk::measure::<raw::Bulk>(plan),
+            Which::LightwaitSockets => bulk::measure::<sockets::Bulk>(plan),
             Which::Smoltcp => bulk::measure::<smoltcp::Bulk>(plan),
+            #[cfg(target_os = "linux")]
+            Which::Linux => bulk::measure::<linux::Bulk>(plan),
         }
     }
 
@@ -73,7 +105,10 @@ impl Which {
     pub fn count_bulk(self, plan: &bulk::Plan) {
         match self {
             Which::Lightwait => bulk::section::<raw::Bulk>(plan),
+            Which::LightwaitSockets => bulk::section::<sockets::Bulk>(plan),
             Which::Smoltcp => bulk::section::<smoltcp::Bulk>(plan),
+            #[cfg(target_os = "linux")]
+            Which::Linux => bulk::section::<linux::Bulk>(plan),
         }
     }
 }

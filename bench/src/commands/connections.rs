@@ -6,7 +6,7 @@ use lightwait_bench::connections::{self, Outcome, Plan};
 use lightwait_bench::instructions;
 use lightwait_bench::stacks::Which;
 
-use super::Output;
+use super::{Output, packets_in_words};
 
 /// What `connections` is told.
 #[derive(Clone, Debug, clap::Args)]
@@ -70,12 +70,12 @@ fn words(stack: Which, plan: &Plan, outcome: &Outcome) -> String {
         format!(", {client:.0} ns at the client and {server:.0} at the server")
     });
     format!(
-        "{:<16} {:>2} at a time, {} in TIME-WAIT, {} idle: {:>9.0}/s, {:.1} packets{apart}",
+        "{:<16} {:>2} at a time, {} in TIME-WAIT, {} idle: {:>9.0}/s{}{apart}",
         stack.name(),
         plan.at_once,
         outcome.time_waits,
         plan.idle,
         outcome.rates.median,
-        outcome.packets,
+        packets_in_words(outcome.packets),
     )
 }

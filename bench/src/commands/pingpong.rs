@@ -4,7 +4,7 @@ use lightwait_bench::instructions;
 use lightwait_bench::pingpong::{self, Plan};
 use lightwait_bench::stacks::Which;
 
-use super::Output;
+use super::{Output, packets_in_words};
 
 /// What `pingpong` is told.
 #[derive(Clone, Debug, clap::Args)]
@@ -36,11 +36,11 @@ impl PingPong {
         }
         let outcome = self.stack.pingpong(&plan);
         let words = format!(
-            "{:<16} {} connections: {:>9.0} requests/s, {:.1} packets",
+            "{:<16} {} connections: {:>9.0} requests/s{}",
             self.stack.name(),
             plan.connections,
             outcome.rates.median,
-            outcome.packets,
+            packets_in_words(outcome.packets),
         );
         let object = outcome.json(self.stack, &plan);
         self.output.report(object, &words, "instructions_per_request", || {

@@ -20,6 +20,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use super::watch::Watch;
+use crate::connections::Plan;
 use lightwait_core::frame::{RxChecksum, TxChecksum};
 use lightwait_core::host::address::Cidr;
 use lightwait_core::{
@@ -31,6 +32,9 @@ const OUTBOX_FRAMES: usize = 256;
 
 /// Where the server listens.
 pub const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 80);
+
+/// Connections that are opened together, where it matters only that they are open.
+pub const OPENED_AT_ONCE: usize = 256;
 
 /// Ephemeral ports of an address.
 const PORTS: usize = 64_512;
@@ -103,7 +107,7 @@ const TURN: Duration = Duration::from_micros(1);
 
 impl Ends {
     /// Hosts so configured.
-    pub fn new(client: Config, server: Config) -> Ends {
+    pub fn new([client, server]: [Config; 2]) -> Ends {
         Ends {
             client: End::new(client),
             server: End::new(server),
@@ -134,25 +138,29 @@ impl Ends {
 
     /// Asserts that nothing was lost, refused or confused.
     pub fn check(&self) {
-        for end in [&self.client, &self.server] {
-            let counters = end.host.counters();
-            let odd = [
-                counters.retransmits,
-                counters.checksum_errors,
-                counters.out_of_order,
-                counters.resets_sent,
-                counters.time_wait_evicted,
-                counters.time_wait_reused,
-                counters.cookies_sent,
-            ];
-            assert_eq!(odd, [0; 7], "{counters:?}");
-        }
+        assert_sound(&self.client.host);
+        assert_sound(&self.server.host);
     }
 
     /// Frames that went either way.
     pub fn frames(&self) -> u64 {
         self.client.frames + self.server.frames
     }
+}
+
+/// Asserts that nothing was lost, refused or confused on this host.
+pub fn assert_sound(host: &Host) {
+    let counters = host.counters();
+    let odd = [
+        counters.retransmits,
+        counters.checksum_errors,
+        counters.out_of_order,
+        counters.resets_sent,
+        counters.time_wait_evicted,
+        counters.time_wait_reused,
+        counters.cookies_sent,
+    ];
+    assert_eq!(odd, [0; 7], "{counters:?}");
 }
 
 /// How the hosts are configured, but for what differs from bench to bench: everything at its
@@ -177,6 +185,15 @@ pub fn room_for(mut config: Config, connections: usize) -> Config {
     config.limits.receive_window_bytes =
         connections as u64 * u64::from(config.tcp.initial_receive_window_bytes);
     config
+}
+
+/// Both configurations for a bench of short connections.
+pub fn configs_for(plan: &Plan) -> [Config; 2] {
+    let connections = plan.idle + 4 * plan.at_once.max(OPENED_AT_ONCE);
+    let [client, mut server] = configs(1500).map(|config| room_for(config, connections));
+    server.tcp.time_wait = plan.time_wait_lasts();
+    server.limits.time_wait = 2 * plan.residents() + 1024;
+    [client, server]
 }
 
 /// What was counted on the connection, in a table as long as it must be.

@@ -2,8 +2,8 @@
 //!
 //! - only what is used is compiled in: IPv4 on a medium without link layer, TCP, Reno, no wakers;
 //! - frames are kept for reuse, and move from end to end by swapping queues;
-//! - a turn of an end takes in all that has come, lets the application look at the sockets that
-//!   are in use (not at those in TIME-WAIT or idle), and passes once over all for what is to be sent
+//! - a turn of an end takes in all that has come, lets the application look at the sockets that are
+//!   in use (not at those in TIME-WAIT or idle), and passes once over all for what is to be sent
 //!   (`Interface::poll` would pass twice, and acknowledge what an answer acknowledges anyhow);
 //! - sockets are never added or removed on the way: one in TIME-WAIT whose time is over listens
 //!   again where it stands. Its 10 s are not waited for: the oldest beyond as many as are wanted

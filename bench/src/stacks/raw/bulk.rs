@@ -30,11 +30,9 @@ struct Flow {
 
 impl Pair for Bulk {
     fn new(plan: &Plan) -> Bulk {
-        let [mut client, mut server] = configs(plan.mtu);
-        for config in [&mut client, &mut server] {
-            config.device.checksum = !plan.checksum;
-        }
-        let mut ends = Ends::new(client, server);
+        let mut configs = configs(plan.mtu);
+        configs.iter_mut().for_each(|config| config.device.checksum = !plan.checksum);
+        let mut ends = Ends::new(configs);
         ends.server.host.listen(SERVER, 1).expect("a free port");
         let source = Sources::new(0, 1).take();
         ends.client.host.connect(ends.now, source, SERVER).expect("a free port");

@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use lightwait_core::{ConnectionId, Event, Host, Instant, Readiness};
 
-use super::{Application, Ends, SERVER, Sources, configs, count_on, room_for};
+use super::{Application, Ends, OPENED_AT_ONCE, SERVER, Sources, configs, count_on, room_for};
 use crate::pingpong::{Pair, Plan};
 use crate::stacks::{REQUEST, RESPONSE};
 
 /// The hosts' time that each request takes.
 const EXCHANGE: Duration = Duration::from_micros(1);
-/// Connections that are opened together.
-const OPENED_AT_ONCE: usize = 256;
 
 /// The two hosts, and the requests between them.
 #[derive(Debug)]
@@ -38,8 +36,8 @@ struct Game {
 
 impl Pair for PingPong {
     fn new(plan: &Plan) -> PingPong {
-        let [client, server] = configs(1500).map(|config| room_for(config, plan.connections + 16));
-        let mut ends = Ends::new(client, server);
+        let room = plan.connections + 16;
+        let mut ends = Ends::new(configs(1500).map(|config| room_for(config, room)));
         ends.server.host.listen(SERVER, 4096).expect("a free port");
         let mut game = Game {
             sources: Sources::new(0, plan.connections),
@@ -70,8 +68,8 @@ impl Pair for PingPong {
         }
     }
 
-    fn packets(&self) -> u64 {
-        self.ends.frames()
+    fn packets(&self) -> Option<u64> {
+        Some(self.ends.frames())
     }
 
     fn check(&self) {

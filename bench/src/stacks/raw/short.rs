@@ -2,12 +2,9 @@
 
 use lightwait_core::{ConnectionId, Event, Host, Instant, ListenerId, Readiness};
 
-use super::{Application, Ends, SERVER, Sources, configs, count_on, room_for};
+use super::{Application, Ends, OPENED_AT_ONCE, SERVER, Sources, configs_for, count_on};
 use crate::connections::{CONVERSATION, Pair, Plan};
 use crate::stacks::{REQUEST, RESPONSE};
-
-/// Idle connections that are opened together.
-const IDLE_AT_ONCE: usize = 256;
 
 /// The two hosts and the conversations between them.
 #[derive(Debug)]
@@ -40,13 +37,9 @@ struct Talk {
 impl Pair for Short {
     fn new(plan: &Plan) -> Short {
         let (residents, idle) = (plan.residents(), plan.idle);
-        let connections = idle + 4 * plan.at_once.max(IDLE_AT_ONCE);
-        let [client, mut server] = configs(1500).map(|config| room_for(config, connections));
-        server.tcp.time_wait = plan.time_wait_lasts();
-        server.limits.time_wait = 2 * residents + 1024;
-        let mut ends = Ends::new(client, server);
+        let mut ends = Ends::new(configs_for(plan));
         ends.server.host.listen(SERVER, 4096).expect("a free port");
-        let mut mute = Talk::new(Sources::new(0, idle), IDLE_AT_ONCE);
+        let mut mute = Talk::new(Sources::new(0, idle), OPENED_AT_ONCE);
         (mute.is_mute, mute.left) = (true, idle);
         while mute.finished < idle {
             let now = ends.now;
@@ -70,8 +63,8 @@ impl Pair for Short {
         self.ends.watch.time_apart(apart)
     }
 
-    fn packets(&self) -> u64 {
-        self.ends.frames()
+    fn packets(&self) -> Option<u64> {
+        Some(self.ends.frames())
     }
 
     fn time_waits(&self) -> usize {

@@ -90,8 +90,8 @@ impl Pair for Short {
         self.ends.watch.time_apart(apart)
     }
 
-    fn packets(&self) -> u64 {
-        self.ends.packets()
+    fn packets(&self) -> Option<u64> {
+        Some(self.ends.packets())
     }
 
     fn time_waits(&self) -> usize {

@@ -1,0 +1,53 @@
+//! Requests on connections that stay.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use super::{CONNECTIONS, Loopback};
+use crate::pingpong::{Pair, Plan};
+use crate::stacks::{REQUEST, RESPONSE};
+
+/// The loopback device and the requests over it.
+#[derive(Debug)]
+pub struct PingPong {
+    connections: Vec<[TcpStream; 2]>,
+    next: usize,
+}
+
+impl Pair for PingPong {
+    fn new(plan: &Plan) -> PingPong {
+        let mut loopback = Loopback::new();
+        let count = plan.connections.min(CONNECTIONS);
+        PingPong { connections: (0..count).map(|_| loopback.open()).collect(), next: 0 }
+    }
+
+    fn exchange(&mut self, count: usize) {
+        let mut left = count;
+        while left > 0 {
+            let end = self.connections.len().min(self.next + left);
+            left -= end - self.next;
+            exchange_together(&mut self.connections[self.next..end]);
+            self.next = if end == self.connections.len() { 0 } else { end };
+        }
+    }
+
+    fn packets(&self) -> Option<u64> {
+        None
+    }
+
+    fn check(&self) {}
+}
+
+/// Each step of all of them before the next step of any.
+fn exchange_together(connections: &mut [[TcpStream; 2]]) {
+    for [client, _] in &mut *connections {
+        client.write_all(&[b'q'; REQUEST]).expect("room for the question");
+    }
+    for [_, server] in &mut *connections {
+        server.read_exact(&mut [0; REQUEST]).expect("the question");
+        server.write_all(&[b'a'; RESPONSE]).expect("room for the answer");
+    }
+    for [client, _] in connections {
+        client.read_exact(&mut [0; RESPONSE]).expect("the answer");
+    }
+}

@@ -1,0 +1,86 @@
+//! Our sockets: two shards on a wire in memory, and on each the tasks of an application. What the
+//! engine does is the same as in [`super::raw`]; the executor, wakers and streams come on top.
+
+mod bulk;
+mod pingpong;
+mod short;
+
+pub use bulk::Bulk;
+pub use pingpong::PingPong;
+pub use short::Short;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use lightwait::device::MemoryDevice;
+use lightwait::shard::{Handle, Shard};
+use lightwait_core::{Config, Instant};
+
+use super::raw::{Sources, assert_sound};
+use super::watch::Watch;
+
+/// Frames that are on the wire at most, each way.
+const WIRE_FRAMES: usize = 4096;
+/// What a turn adds to the shards' time by itself.
+const TURN: Duration = Duration::from_micros(1);
+
+/// Two shards, the wire between them, and their time.
+#[derive(Debug)]
+struct Ends {
+    client: Shard,
+    server: Shard,
+    now: Instant,
+    watch: Watch,
+}
+
+impl Ends {
+    fn new([client, server]: [Config; 2]) -> Ends {
+        let (near, far) = MemoryDevice::pair(client.device, WIRE_FRAMES);
+        let client = Shard::new(client, Box::new(near)).expect("a sound configuration");
+        let server = Shard::new(server, Box::new(far)).expect("a sound configuration");
+        Ends { client, server, now: Instant::from_millis(1000), watch: Watch::new() }
+    }
+
+    /// A turn of each end, at `now` or a little after the last one.
+    fn turn(&mut self, now: Instant) {
+        self.now = now.max(self.now + TURN);
+        let begin = self.watch.read();
+        self.server.turn(self.now);
+        let between = self.watch.read();
+        self.client.turn(self.now);
+        self.watch.turn_over(begin, between);
+    }
+
+    fn handles(&self) -> [Handle; 2] {
+        [self.client.handle(), self.server.handle()]
+    }
+
+    fn packets(&self) -> u64 {
+        self.handles().iter().map(|end| end.with_host(|host| host.counters().frames_out)).sum()
+    }
+
+    fn check(&self) {
+        for end in self.handles() {
+            end.with_host(assert_sound);
+        }
+    }
+}
+
+/// What the tasks of an application share.
+#[derive(Debug)]
+struct Shared {
+    /// Conversations, answers or bytes that the application is done with.
+    done: Cell<usize>,
+    sources: RefCell<Sources>,
+}
+
+impl Shared {
+    fn new(sources: Sources) -> Rc<Shared> {
+        Rc::new(Shared { done: Cell::new(0), sources: RefCell::new(sources) })
+    }
+
+    fn add(&self, count: usize) {
+        self.done.set(self.done.get() + count);
+    }
+}
