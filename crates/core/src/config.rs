@@ -100,6 +100,11 @@ pub struct TcpConfig {
     pub fin_wait_2_timeout: Duration,
     /// TIME-WAIT, 2·MSL (RFC 9293 MUST-13). RFC 9293 says MSL = 2 min; the field uses 30 s.
     pub time_wait: Duration,
+    /// TIME-WAIT where the peer is on a link of ours; zero: as all others. What was sent there is
+    /// not under way for minutes (NetBSD's MSL truncation).
+    pub time_wait_on_link: Duration,
+    /// TIME-WAIT where the peer is this host itself; zero: as all others.
+    pub time_wait_on_host: Duration,
     /// Send buffer of a socket, in bytes.
     pub send_buffer_bytes: u32,
     /// Receive window a socket starts with, in bytes.
@@ -179,6 +184,12 @@ pub enum WindowProbe {
 }
 
 impl TcpConfig {
+    /// How long TIME-WAIT lasts, by [`Distance`](crate::tcp::time_wait::Distance).
+    pub fn time_wait_terms(&self) -> [Duration; 3] {
+        let or_usual = |term: Duration| if term.is_zero() { self.time_wait } else { term };
+        [self.time_wait, or_usual(self.time_wait_on_link), or_usual(self.time_wait_on_host)]
+    }
+
     /// Our shift count (RFC 7323 §2.2).
     pub fn shift(&self) -> u8 {
         let smallest = || RecvWindow::scale_for(self.max_receive_window_bytes);
@@ -244,6 +255,8 @@ impl Default for TcpConfig {
             keepalive_probes: 9,
             fin_wait_2_timeout: Duration::from_secs(60),
             time_wait: Duration::from_secs(60),
+            time_wait_on_link: Duration::ZERO,
+            time_wait_on_host: Duration::ZERO,
             send_buffer_bytes: 1 << 20,
             initial_receive_window_bytes: 64 << 10,
             max_receive_window_bytes: 4 << 20,

@@ -182,7 +182,11 @@ impl Host {
             slots: Slab::default(),
             listeners: Listeners::default(),
             syn_cache: SynCache::new(limits.syn_cache, ticks),
-            time_wait: TimeWait::new(config.tcp.time_wait, limits.time_wait),
+            time_wait: TimeWait::new(
+                config.tcp.time_wait_terms(),
+                limits.time_wait,
+                TupleHasher::new(&config.secret),
+            ),
             timers: Timers::new(config.tcp.timers, ticks),
             ticks,
             due: Vec::new(),

@@ -3,10 +3,11 @@
 
 use super::Host;
 use super::output::Reply;
+use super::route::NextHop;
 use super::tcp_input::{Incoming, bare_header};
 use crate::tcp::Tuple;
 use crate::tcp::connection::{Residue, stamp_at};
-use crate::tcp::time_wait::{Record, Verdict};
+use crate::tcp::time_wait::{Distance, Record, Verdict};
 use crate::time::Instant;
 use crate::wire::options::{Options, Timestamps};
 use crate::wire::tcp::{Flags, Header};
@@ -66,10 +67,29 @@ impl Host {
         tuple: Tuple,
         residue: &Residue,
     ) {
-        self.time_wait.enter(hash, tuple, residue, now, &mut self.shared.counters);
+        debug_assert!(
+            residue.stamp_offset.is_none_or(|offset| offset == self.stamp_offset(&tuple)),
+            "the record does not store it"
+        );
+        let distance = self.distance(&tuple);
+        let counters = &mut self.shared.counters;
+        self.time_wait.enter(hash, tuple, residue, distance, now, counters);
         if residue.ack_due {
             let record = Record::new(tuple, residue, now, self.shared.tcp.time_wait);
             self.acknowledge_time_wait(now, &record);
+        }
+    }
+
+    /// How near the peer is.
+    fn distance(&self, tuple: &Tuple) -> Distance {
+        let tcp = &self.shared.tcp;
+        if tcp.time_wait_on_link.is_zero() && tcp.time_wait_on_host.is_zero() {
+            return Distance::Far;
+        }
+        match self.routes.next_hop(tuple.remote_ip()) {
+            Some(NextHop::Ourselves) => Distance::OnHost,
+            Some(NextHop::Neighbour(hop)) if hop == tuple.remote_ip() => Distance::OnLink,
+            _ => Distance::Far,
         }
     }
 

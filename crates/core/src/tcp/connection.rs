@@ -175,6 +175,8 @@ pub struct Residue {
     pub rcv_nxt: Seq,
     /// TS.Recent, if timestamps are used.
     pub stamp: Option<u32>,
+    /// What was added to the timestamp clock: a function of the tuple, found again when needed.
+    pub stamp_offset: Option<u32>,
     /// The window field of the last ACK.
     pub window: u16,
     /// We hold TIME-WAIT in the peer's stead (Faber, Touch & Yue 1999).
@@ -373,6 +375,7 @@ impl Connection {
                 snd_nxt: s.send.nxt,
                 rcv_nxt: s.recv.nxt,
                 stamp: s.stamps.map(|stamps| stamps.recent),
+                stamp_offset: s.stamps.map(|stamps| stamps.offset),
                 window: s.recv.window.announce(s.recv.nxt, unread, s.recv.mss),
                 is_holder: false,
                 ack_due: s.recv.ack.is_owed(),

@@ -35,7 +35,7 @@
 
 pub mod table;
 
-pub use table::TimeWait;
+pub use table::{Distance, TimeWait};
 
 use super::Seq;
 use crate::counters::Counters;

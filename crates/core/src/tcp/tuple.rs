@@ -93,6 +93,38 @@ impl Tuple {
         self.ipv6
     }
 
+    /// Both ports: ours in the high half.
+    #[inline]
+    pub fn ports(&self) -> u32 {
+        self.ports
+    }
+
+    /// Our address as two words, the high half first; IPv4's is the last 32 bits.
+    #[inline]
+    pub fn local_words(&self) -> [u64; 2] {
+        let [a, b, ..] = self.words;
+        if self.ipv6 { [a, b] } else { [0, a >> 32] }
+    }
+
+    /// The peer's address as two words.
+    #[inline]
+    pub fn remote_words(&self) -> [u64; 2] {
+        let [a, _, c, d] = self.words;
+        if self.ipv6 { [c, d] } else { [0, a & 0xffff_ffff] }
+    }
+
+    /// The tuple of these words, as [`local_words`](Self::local_words),
+    /// [`remote_words`](Self::remote_words) and [`ports`](Self::ports) give them.
+    #[inline]
+    pub fn from_words(local: [u64; 2], remote: [u64; 2], ports: u32, ipv6: bool) -> Self {
+        let words = if ipv6 {
+            [local[0], local[1], remote[0], remote[1]]
+        } else {
+            [local[1] << 32 | remote[1] & 0xffff_ffff, 0, 0, 0]
+        };
+        Tuple { words, ports, ipv6 }
+    }
+
     /// Our end.
     pub fn local(&self) -> SocketAddr {
         SocketAddr::new(self.local_ip(), self.local_port())

@@ -1,61 +1,131 @@
-//! The table of TIME-WAIT records.
+//! The table of TIME-WAIT records: tens of bytes each, and the same cost for any number of them.
 //!
-//! Records are found by the keyed hash of their tuple and expire in the order in which they
-//! entered: one queue, so that expiry is popping its front, with no timer per record. A restarted
-//! record gets its new expiry in place and is queued again only when its old entry comes up, so
-//! that FINs repeated by a stranger cannot make the queue grow. A look-up judges by the record's
-//! own expiry.
+//! ```text
+//!   tuple ─▶ keyed hash ─▶ index: 4 bytes ─▶ number ─▶ queue: rows of 24 bytes (IPv6: 36), in
+//!                                                      order of expiry
+//! ```
+//!
+//! There is a queue with its index for each duration and IP version. Records lie in blocks in the
+//! order in which they expire, so that expiry is walking over the front, with no timer per record;
+//! the index finds out by itself which of its entries are past. A look-up judges by the record's
+//! own expiry. All in, an IPv4 record takes less than 32 bytes, an IPv6 record less than 46,
+//! whatever their number from a hundred thousand on; blocks are given back when a burst is over,
+//! and an empty table holds nothing.
 
-use alloc::collections::VecDeque;
-use hashbrown::HashTable;
+mod halves;
+mod handles;
+mod index;
+mod queue;
+mod row;
 
 use super::Record;
 use crate::counters::Counters;
+use crate::host::demux::TupleHasher;
 use crate::tcp::Tuple;
 use crate::tcp::connection::Residue;
-use crate::time::{Duration, Instant};
+use crate::time::{Duration, Instant, as_nanos};
+use handles::Handles;
+use index::Index;
+use queue::{Front, Queue};
+use row::{Common, Row, Row4, Row6};
 
-/// A record and its place.
-#[derive(Debug)]
-struct Entry {
-    record: Record,
-    /// The expiry under which it stands in the queue: an entry under another is stale.
-    queued: Instant,
-    hash: u64,
+/// How near the peer was: a near one's segments cannot be under way for long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Distance {
+    /// Beyond a gateway.
+    #[default]
+    Far,
+    /// On a link of ours.
+    OnLink,
+    /// Ourselves.
+    OnHost,
 }
 
-/// Stale entries in the queue that are not worth a pass through it.
-const STALE_MAX: usize = 1024;
+impl Distance {
+    /// All of them, each at its own index.
+    pub const ALL: [Distance; 3] = [Distance::Far, Distance::OnLink, Distance::OnHost];
+}
+
+/// Records of one duration and one IP version.
+#[derive(Debug)]
+struct Shelf<R> {
+    queue: Queue<R>,
+    index: Index,
+    term_ms: u64,
+    live: u32,
+}
+
+/// Records of one duration.
+#[derive(Debug)]
+struct Class {
+    v4: Shelf<Row4>,
+    v6: Shelf<Row6>,
+}
 
 /// All TIME-WAIT records of a host.
 #[derive(Debug)]
 pub struct TimeWait {
-    records: HashTable<Entry>,
-    /// In order of entry.
-    queue: VecDeque<(Instant, u64, Tuple)>,
-    duration: Duration,
+    classes: [Class; 3],
+    handles: Handles,
+    hasher: TupleHasher,
     limit: usize,
+    len: usize,
+}
+
+/// More than this many records are never kept.
+const LIMIT_MAX: usize = 1 << 28;
+
+/// Rows of dead records, beyond as many as there are living ones, before the queue is made shorter.
+const DEAD_MAX: u32 = 1 << 13;
+/// The same for numbers, which are spent on what lies between blocks, too.
+const NUMBERS_MAX: u32 = 1 << 16;
+/// Records queued again at most for one that enters, when the queue is made shorter.
+const MOVES: usize = 4;
+/// Lines of the index joined at most at a time.
+const JOINS: u32 = 8;
+
+/// Does `$body` with each shelf in turn.
+macro_rules! each_shelf {
+    ($classes:expr, $shelf:ident => $body:expr) => {
+        for class in $classes {
+            {
+                let $shelf = &mut class.v4;
+                $body
+            }
+            {
+                let $shelf = &mut class.v6;
+                $body
+            }
+        }
+    };
 }
 
 impl TimeWait {
-    /// An empty table of at most `limit` records, each kept for `duration` (2·MSL).
-    pub fn new(duration: Duration, limit: usize) -> Self {
-        TimeWait { records: HashTable::new(), queue: VecDeque::new(), duration, limit }
+    /// An empty table of at most `limit` records (2^28 at most), which are kept for `terms`, by
+    /// distance. `hasher` is the one by which its callers hash.
+    pub fn new(terms: [Duration; 3], limit: usize, hasher: TupleHasher) -> Self {
+        let limit = limit.min(LIMIT_MAX);
+        let class = |term: Duration| {
+            let term_ms = as_nanos(term).div_ceil(1_000_000);
+            Class { v4: Shelf::new(term_ms, limit), v6: Shelf::new(term_ms, limit) }
+        };
+        let handles = Handles::new();
+        TimeWait { classes: terms.map(class), handles, hasher, limit, len: 0 }
     }
 
     /// Records held, whether expired yet or not.
     pub fn len(&self) -> usize {
-        self.records.len()
-    }
-
-    /// All records, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = Record> + '_ {
-        self.records.iter().map(|entry| entry.record)
+        self.len
     }
 
     /// True if it holds none.
     pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
+        self.len == 0
+    }
+
+    /// How many records it may hold.
+    pub fn limit(&self) -> usize {
+        self.limit
     }
 
     /// A connection has entered TIME-WAIT. When the table is full the oldest record goes.
@@ -64,113 +134,301 @@ impl TimeWait {
         hash: u64,
         tuple: Tuple,
         residue: &Residue,
+        distance: Distance,
         now: Instant,
         counters: &mut Counters,
     ) {
         counters.time_wait_entered += 1;
-        if self.limit == 0 {
-            counters.time_wait_evicted += 1;
-            return;
-        }
-        if self.remove(hash, &tuple) {
+        if self.len > 0 && self.remove(hash, &tuple) {
             counters.time_wait_reused += 1;
         }
-        while self.records.len() >= self.limit && self.evict_oldest() {
+        while self.len >= self.limit && self.evict_oldest(now) {
             counters.time_wait_evicted += 1;
         }
-        let record = Record::new(tuple, residue, now, self.duration);
-        let expires = record.expires;
-        let entry = Entry { record, queued: expires, hash };
-        self.records.insert_unique(hash, entry, |entry| entry.hash);
-        self.queue.push_back((expires, hash, tuple));
-        self.drop_stale_entries();
-    }
-
-    /// Records that ended early leave their entries in the queue. When these outnumber the live
-    /// ones they are dropped, so that a peer that opens its tuple again and again cannot make it
-    /// grow.
-    fn drop_stale_entries(&mut self) {
-        if self.queue.len() <= 2 * self.records.len() + STALE_MAX {
+        let handle = self.handles.take(tuple.local_words(), residue.window);
+        let (Some(handle), true) = (handle, self.limit > 0) else {
+            // So many of our addresses are in TIME-WAIT that there is no number for one more.
+            counters.time_wait_evicted += 1;
             return;
+        };
+        let record = Record::new(tuple, residue, now, Duration::ZERO);
+        let common = Common::new(&record, handle);
+        let class = &mut self.classes[distance as usize];
+        let finder = Finder { handles: &self.handles, hasher: &self.hasher };
+        if tuple.is_ipv6() {
+            class.v6.enter(hash, Row6::new(&tuple, common), now, finder);
+        } else {
+            class.v4.enter(hash, Row4::new(&tuple, common), now, finder);
         }
-        let records = &self.records;
-        self.queue.retain(|(at, hash, tuple)| {
-            records.find(*hash, |r| r.record.tuple == *tuple).is_some_and(|r| r.queued == *at)
-        });
+        self.len += 1;
     }
 
     /// The record of `tuple`, if it has not expired.
+    #[inline]
     pub fn find(&self, hash: u64, tuple: &Tuple, now: Instant) -> Option<Record> {
-        let entry = self.records.find(hash, |entry| entry.record.tuple == *tuple)?;
-        (entry.record.expires > now).then_some(entry.record)
+        if self.len == 0 {
+            return None;
+        }
+        let handles = &self.handles;
+        let found = self.classes.iter().find_map(|class| {
+            if tuple.is_ipv6() {
+                class.v6.record(hash, tuple, handles)
+            } else {
+                class.v4.record(hash, tuple, handles)
+            }
+        });
+        found.filter(|record| record.expires > now)
     }
 
-    fn find_mut(&mut self, hash: u64, tuple: &Tuple) -> Option<&mut Entry> {
-        self.records.find_mut(hash, |entry| entry.record.tuple == *tuple)
-    }
-
-    /// Ends a record before its time.
+    /// Ends a record before its time; false if there is none.
     pub fn remove(&mut self, hash: u64, tuple: &Tuple) -> bool {
-        let found = self.records.find_entry(hash, |entry| entry.record.tuple == *tuple);
-        found.map(hashbrown::hash_table::OccupiedEntry::remove).is_ok()
+        let handles = &mut self.handles;
+        let mut removed = false;
+        each_shelf!(&mut self.classes, shelf => {
+            removed = removed || shelf.remove(hash, tuple, handles);
+        });
+        self.len -= usize::from(removed);
+        removed
     }
 
     /// A new handshake has begun on the record's tuple, or has come to nothing: then the record is
     /// as before (RFC 9293 MAY-2).
     pub fn mark(&mut self, hash: u64, tuple: &Tuple, is_marked: bool) {
-        if let Some(entry) = self.find_mut(hash, tuple) {
-            entry.record.is_marked = is_marked;
-        }
+        let handles = &self.handles;
+        each_shelf!(&mut self.classes, shelf => {
+            if let Some(number) = shelf.find(hash, tuple, handles)
+                && let Some(row) = shelf.queue.row_mut(number)
+            {
+                row.common_mut().mark(is_marked);
+            }
+        });
     }
 
     /// The peer has repeated its FIN: 2·MSL start over.
     pub fn restart(&mut self, hash: u64, tuple: &Tuple, now: Instant) {
-        let expires = now + self.duration;
-        if let Some(entry) = self.find_mut(hash, tuple) {
-            entry.record.expires = expires;
-            entry.record.entered = now;
-        }
-    }
-
-    fn evict_oldest(&mut self) -> bool {
-        while let Some((at, hash, tuple)) = self.queue.pop_front() {
-            if self.find_mut(hash, &tuple).is_some_and(|entry| entry.queued == at) {
-                return self.remove(hash, &tuple);
-            }
-        }
-        false
+        let handles = &self.handles;
+        each_shelf!(&mut self.classes, shelf => shelf.restart(hash, tuple, now, handles));
     }
 
     /// Drops every record that is due.
     pub fn on_time(&mut self, now: Instant, counters: &mut Counters) {
-        while let Some(&(at, hash, tuple)) = self.queue.front().filter(|entry| entry.0 <= now) {
-            self.queue.pop_front();
-            let Some(entry) = self.find_mut(hash, &tuple).filter(|e| e.queued == at) else {
+        if self.len == 0 {
+            return;
+        }
+        let TimeWait { classes, handles, hasher, len, .. } = self;
+        each_shelf!(classes, shelf => {
+            let expired = shelf.on_time(now, handles, hasher);
+            counters.time_wait_expired += expired as u64;
+            *len -= expired;
+        });
+    }
+
+    /// When a record is due; sometimes a little before.
+    pub fn deadline(&self) -> Option<Instant> {
+        if self.len == 0 {
+            return None;
+        }
+        let of = |class: &Class| {
+            [class.v4.queue.deadline_ms(), class.v6.queue.deadline_ms()].into_iter().flatten().min()
+        };
+        self.classes.iter().filter_map(of).min().map(Instant::from_millis)
+    }
+
+    /// All records, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = Record> + '_ {
+        let handles = &self.handles;
+        self.classes
+            .iter()
+            .flat_map(move |class| class.v4.records(handles).chain(class.v6.records(handles)))
+    }
+
+    /// The record that entered first goes; false if there is none.
+    fn evict_oldest(&mut self, now: Instant) -> bool {
+        let mut oldest = u64::MAX;
+        each_shelf!(&mut self.classes, shelf => oldest = oldest.min(shelf.entered_ms()));
+        let TimeWait { classes, handles, len, .. } = self;
+        each_shelf!(classes, shelf => {
+            if shelf.live > 0 && shelf.entered_ms() == oldest {
+                shelf.drop_front(now, handles);
+                *len -= 1;
+                return true;
+            }
+        });
+        false
+    }
+}
+
+/// Milliseconds from the origin to `at`, rounded up.
+fn ceil_ms(at: Instant) -> u64 {
+    at.as_nanos().div_ceil(1_000_000)
+}
+
+/// How the hash of a row is found again.
+#[derive(Clone, Copy)]
+struct Finder<'a> {
+    handles: &'a Handles,
+    hasher: &'a TupleHasher,
+}
+
+impl Finder<'_> {
+    fn hash<R: Row>(self, row: &R) -> u64 {
+        self.hasher.hash(&self.handles.tuple(row))
+    }
+}
+
+impl Handles {
+    /// The tuple of a row.
+    fn tuple<R: Row>(&self, row: &R) -> Tuple {
+        row.tuple(self.meaning(row.common().handle()).0)
+    }
+
+    /// The record of a row.
+    fn record<R: Row>(&self, row: &R, times_ms: (u64, u64)) -> Record {
+        let window = self.meaning(row.common().handle()).1;
+        row.common().record(self.tuple(row), window, times_ms)
+    }
+}
+
+impl<R: Row> Shelf<R> {
+    fn new(term_ms: u64, limit: usize) -> Self {
+        Shelf { queue: Queue::new(term_ms), index: Index::new(limit), term_ms, live: 0 }
+    }
+
+    fn enter(&mut self, hash: u64, row: R, now: Instant, finder: Finder<'_>) {
+        let number = self.queue.push(row, ceil_ms(now).saturating_add(self.term_ms));
+        self.live += 1;
+        let Shelf { queue, index, live, .. } = self;
+        let hash_of = |number| queue.row(number).map(|(row, _)| finder.hash(row));
+        index.insert(hash, number, *live, queue.span(), hash_of);
+        self.shorten(now, finder);
+    }
+
+    /// The number of the record of `tuple`.
+    #[inline]
+    fn find(&self, hash: u64, tuple: &Tuple, handles: &Handles) -> Option<u32> {
+        self.index.find(hash, self.queue.span(), |number| {
+            self.queue.row(number).is_some_and(|(row, _)| {
+                let ours = || handles.meaning(row.common().handle()).0;
+                row.is_of(tuple) && ours() == tuple.local_words()
+            })
+        })
+    }
+
+    #[inline]
+    fn record(&self, hash: u64, tuple: &Tuple, handles: &Handles) -> Option<Record> {
+        let (row, expires_ms) = self.queue.row(self.find(hash, tuple, handles)?)?;
+        Some(handles.record(row, (expires_ms.saturating_sub(self.term_ms), expires_ms)))
+    }
+
+    fn records(&self, handles: &Handles) -> impl Iterator<Item = Record> {
+        let record = |(row, expires_ms): (&R, u64)| {
+            handles.record(row, (expires_ms.saturating_sub(self.term_ms), expires_ms))
+        };
+        self.queue.iter().map(record)
+    }
+
+    fn remove(&mut self, hash: u64, tuple: &Tuple, handles: &mut Handles) -> bool {
+        let Some(number) = self.find(hash, tuple, handles) else { return false };
+        if let Some((row, _)) = self.queue.row(number) {
+            handles.give_back(row.common().handle());
+        }
+        self.queue.kill(number);
+        self.index.remove(hash, number, self.queue.span().0);
+        self.live -= 1;
+        true
+    }
+
+    fn restart(&mut self, hash: u64, tuple: &Tuple, now: Instant, handles: &Handles) {
+        let Some(number) = self.find(hash, tuple, handles) else { return };
+        if self.queue.row(number).is_none_or(|(_, expires_ms)| expires_ms <= now.as_millis()) {
+            return;
+        }
+        let expires_ms = ceil_ms(now).saturating_add(self.term_ms);
+        if !self.queue.restart(number, expires_ms) {
+            self.move_to_end(hash, number, expires_ms);
+        }
+    }
+
+    /// Queues a record again.
+    fn move_to_end(&mut self, hash: u64, number: u32, expires_ms: u64) {
+        let Some(row) = self.queue.row_mut(number).map(|row| *row) else { return };
+        let new = self.queue.push(row, expires_ms);
+        self.index.replace(hash, number, new, self.queue.span().0);
+        self.queue.kill(number);
+    }
+
+    /// When the record at the front entered; late if it was restarted, never if there is none.
+    fn entered_ms(&self) -> u64 {
+        let expires = self.queue.deadline_ms().filter(|_| self.live > 0);
+        expires.map_or(u64::MAX, |at| at.saturating_sub(self.term_ms))
+    }
+
+    /// The record at the front goes.
+    fn drop_front(&mut self, now: Instant, handles: &mut Handles) {
+        let Front::Passed { number, .. } = self.queue.pass(now.as_millis(), true) else { return };
+        self.let_go(number, handles);
+        self.tidy();
+    }
+
+    /// A record that was passed is no more.
+    fn let_go(&mut self, number: u32, handles: &mut Handles) {
+        if let Some((row, _)) = self.queue.row(number) {
+            handles.give_back(row.common().handle());
+        }
+        self.live -= 1;
+        self.queue.release(number);
+    }
+
+    /// Queues again what was passed and has time left.
+    fn requeue(&mut self, number: u32, expires_ms: u64, finder: Finder<'_>) {
+        let Some((row, _)) = self.queue.row(number) else { return };
+        let (row, hash) = (*row, finder.hash(row));
+        let new = self.queue.push(row, expires_ms);
+        let span = self.queue.span();
+        // The old number is past now, and so that of the index's entry is found by itself.
+        self.index.replace(hash, number, new, span.0);
+        self.queue.release(number);
+    }
+
+    fn on_time(&mut self, now: Instant, handles: &mut Handles, hasher: &TupleHasher) -> usize {
+        let now_ms = now.as_millis();
+        let mut expired = 0;
+        while let Front::Passed { number, expires_ms } = self.queue.pass(now_ms, false) {
+            if expires_ms > now_ms {
+                self.requeue(number, expires_ms, Finder { handles, hasher });
                 continue;
-            };
-            if entry.record.expires > now {
-                entry.queued = entry.record.expires;
-                let again = (entry.queued, hash, tuple);
-                self.queue.push_back(again);
-            } else {
-                self.remove(hash, &tuple);
-                counters.time_wait_expired += 1;
+            }
+            self.let_go(number, handles);
+            expired += 1;
+            if expired % 8 == 0 {
+                self.tidy();
             }
         }
-        if self.queue.is_empty() && self.queue.capacity() > 1024 {
-            self.queue = VecDeque::new();
-            self.records = HashTable::new();
+        self.tidy();
+        expired
+    }
+
+    /// The index follows what has become fewer.
+    fn tidy(&mut self) {
+        self.index.shrink(self.live, self.queue.span(), JOINS);
+    }
+
+    /// Dead records take up room until the front has passed them. If there are too many of them,
+    /// some living ones at the front are queued again, so that it gets on.
+    fn shorten(&mut self, now: Instant, finder: Finder<'_>) {
+        for _ in 0..MOVES {
+            let (rows, numbers) = (self.queue.rows(), self.queue.span().1);
+            let twice = self.live.saturating_mul(2);
+            if rows <= twice.saturating_add(DEAD_MAX) && numbers <= twice + NUMBERS_MAX {
+                return;
+            }
+            debug_assert!(numbers < self.index.span_max());
+            let Front::Passed { number, expires_ms } = self.queue.pass(now.as_millis(), true)
+            else {
+                return;
+            };
+            self.requeue(number, expires_ms, finder);
         }
-    }
-
-    #[cfg(test)]
-    fn queue_len(&self) -> usize {
-        self.queue.len()
-    }
-
-    /// When the oldest entry comes up.
-    pub fn deadline(&self) -> Option<Instant> {
-        self.queue.front().map(|entry| entry.0)
     }
 }
 

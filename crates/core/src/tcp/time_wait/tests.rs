@@ -14,6 +14,7 @@ fn record(stamp: Option<u32>) -> Record {
         snd_nxt: Seq(1000),
         rcv_nxt: Seq(5000),
         stamp,
+        stamp_offset: None,
         window: 100,
         is_holder: false,
         ack_due: false,

@@ -1,47 +1,87 @@
-//! The table of TIME-WAIT records.
+//! The table of TIME-WAIT records: each promise with its twin, and a naive model beside it.
 
 use super::*;
 use crate::tcp::Seq;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use proptest::prelude::*;
+use row::Scale;
+use std::collections::BTreeMap;
+use std::vec::Vec;
 
-const HASH: u64 = 42;
+mod bounds;
+
+const TERM: Duration = Duration::from_secs(60);
+const NEAR: [Duration; 3] = [TERM, Duration::from_secs(5), Duration::from_millis(700)];
 
 struct Fixture {
     table: TimeWait,
+    hasher: TupleHasher,
     counters: Counters,
     now: Instant,
 }
 
-fn tuple(port: u16) -> Tuple {
-    Tuple::new(([10, 0, 0, 1].into(), 80), ([10, 0, 0, 2].into(), port))
+fn tuple(number: u32) -> Tuple {
+    tuple_of([10, 0, 0, 1], 80, number)
 }
 
-const RESIDUE: Residue = Residue {
-    snd_nxt: Seq(1000),
-    rcv_nxt: Seq(5000),
-    stamp: None,
-    window: 100,
-    is_holder: false,
-    ack_due: false,
-};
+fn tuple_of(local: [u8; 4], local_port: u16, number: u32) -> Tuple {
+    let remote = IpAddr::V4(Ipv4Addr::from_bits(0x0b00_0000 + (number >> 14)));
+    Tuple::new((local.into(), local_port), (remote, 1024 + (number & 0x3fff) as u16))
+}
+
+fn tuple6(number: u32) -> Tuple {
+    let local = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
+    let remote = Ipv6Addr::new(0xfd00, 1, 2, 3, 4, 5, 6, (number >> 14) as u16);
+    Tuple::new((local.into(), 80), (remote.into(), 1024 + (number & 0x3fff) as u16))
+}
+
+fn residue(number: u32) -> Residue {
+    Residue {
+        snd_nxt: Seq(number.wrapping_mul(0x9e37_79b9)),
+        rcv_nxt: Seq(number ^ 0x8000_0000),
+        stamp: (!number.is_multiple_of(3)).then_some(number.wrapping_neg()),
+        stamp_offset: None,
+        window: (number % 7) as u16 * 100,
+        is_holder: number.is_multiple_of(5),
+        ack_due: false,
+    }
+}
 
 impl Fixture {
     fn new(limit: usize) -> Self {
-        let mut fixture = Fixture {
-            table: TimeWait::new(Duration::from_secs(60), limit),
-            counters: Counters::default(),
-            now: Instant::from_millis(1000),
-        };
-        fixture.enter(1);
-        fixture
+        Fixture::with([TERM; 3], limit)
     }
 
-    fn enter(&mut self, port: u16) {
-        let (now, counters) = (self.now, &mut self.counters);
-        self.table.enter(HASH + u64::from(port), tuple(port), &RESIDUE, now, counters);
+    fn with(terms: [Duration; 3], limit: usize) -> Self {
+        let hasher = TupleHasher::new(&[7; 32]);
+        let table = TimeWait::new(terms, limit, hasher.clone());
+        let now = Instant::from_millis(1000);
+        Fixture { table, hasher, counters: Counters::default(), now }
     }
 
-    fn find(&self, port: u16) -> Option<Record> {
-        self.table.find(HASH + u64::from(port), &tuple(port), self.now)
+    fn enter_as(&mut self, tuple: Tuple, number: u32, distance: Distance) {
+        let (hash, residue) = (self.hasher.hash(&tuple), residue(number));
+        self.table.enter(hash, tuple, &residue, distance, self.now, &mut self.counters);
+    }
+
+    fn enter(&mut self, number: u32) {
+        self.enter_as(tuple(number), number, Distance::Far);
+    }
+
+    fn find_as(&self, tuple: &Tuple) -> Option<Record> {
+        self.table.find(self.hasher.hash(tuple), tuple, self.now)
+    }
+
+    fn find(&self, number: u32) -> Option<Record> {
+        self.find_as(&tuple(number))
+    }
+
+    fn remove(&mut self, number: u32) -> bool {
+        self.table.remove(self.hasher.hash(&tuple(number)), &tuple(number))
+    }
+
+    fn restart(&mut self, number: u32) {
+        self.table.restart(self.hasher.hash(&tuple(number)), &tuple(number), self.now);
     }
 
     fn pass(&mut self, time: Duration) {
@@ -53,6 +93,7 @@ impl Fixture {
 #[test]
 fn a_record_lasts_its_time_and_not_longer() {
     let mut fixture = Fixture::new(10);
+    fixture.enter(1);
     fixture.pass(Duration::from_millis(59_999));
     assert!(fixture.find(1).is_some());
     fixture.pass(Duration::from_millis(1));
@@ -61,73 +102,264 @@ fn a_record_lasts_its_time_and_not_longer() {
 }
 
 #[test]
+fn a_look_up_judges_by_the_record_s_own_expiry() {
+    let mut fixture = Fixture::new(10);
+    fixture.enter(1);
+    fixture.now = fixture.now + TERM;
+    assert!(fixture.find(1).is_none(), "nobody has told the table what time it is");
+    assert_eq!(fixture.table.len(), 1);
+}
+
+#[test]
+fn what_went_in_comes_out() {
+    let mut fixture = Fixture::new(1000);
+    for number in 0..100 {
+        for tuple in [tuple(number), tuple6(number)] {
+            fixture.enter_as(tuple, number, Distance::Far);
+            let expected = Record::new(tuple, &residue(number), fixture.now, TERM);
+            assert_eq!(fixture.find_as(&tuple), Some(expected));
+        }
+    }
+    assert_eq!(fixture.table.iter().count(), 200);
+    let others = [
+        tuple_of([10, 0, 0, 2], 80, 5),
+        tuple_of([10, 0, 0, 1], 81, 5),
+        tuple_of([10, 0, 0, 1], 80, 5 + (1 << 14)),
+        tuple_of([10, 0, 0, 1], 80, 105),
+    ];
+    assert!(others.iter().all(|other| fixture.find_as(other).is_none()));
+}
+
+#[test]
 fn a_mark_stays_until_it_is_taken_back() {
     let mut fixture = Fixture::new(10);
-    fixture.table.mark(HASH + 1, &tuple(1), true);
+    fixture.enter(1);
+    let hash = fixture.hasher.hash(&tuple(1));
+    fixture.table.mark(hash, &tuple(1), true);
     assert!(fixture.find(1).unwrap().is_marked);
-    fixture.table.mark(HASH + 1, &tuple(1), false);
+    fixture.restart(1);
+    assert!(fixture.find(1).unwrap().is_marked);
+    fixture.table.mark(hash, &tuple(1), false);
     assert!(!fixture.find(1).unwrap().is_marked);
 }
 
 #[test]
-fn a_restarted_record_lasts_its_time_again() {
+fn near_peers_have_their_own_durations() {
+    let mut fixture = Fixture::with(NEAR, 10);
+    for (number, distance) in (0..).zip(Distance::ALL) {
+        fixture.enter_as(tuple(number), number, distance);
+    }
+    let held = |fixture: &Fixture| [0, 1, 2].map(|number| fixture.find(number).is_some());
+    fixture.pass(Duration::from_millis(699));
+    assert_eq!((held(&fixture), fixture.table.len()), ([true; 3], 3));
+    fixture.pass(Duration::from_millis(1));
+    assert_eq!((held(&fixture), fixture.table.len()), ([true, true, false], 2));
+    fixture.pass(Duration::from_millis(4300));
+    assert_eq!((held(&fixture), fixture.table.len()), ([true, false, false], 1));
+    fixture.pass(Duration::from_millis(54_999));
+    assert_eq!(fixture.table.len(), 1);
+    fixture.pass(Duration::from_millis(1));
+    assert_eq!((held(&fixture), fixture.table.len()), ([false; 3], 0));
+}
+
+#[test]
+fn a_restarted_record_lasts_its_time_again_and_a_2047th_of_twice_that_at_most() {
     let mut fixture = Fixture::new(10);
+    fixture.enter(1);
     fixture.pass(Duration::from_secs(31));
-    let now = fixture.now;
-    fixture.table.restart(HASH + 1, &tuple(1), now);
+    fixture.restart(1);
     fixture.pass(Duration::from_millis(59_999));
     assert!(fixture.find(1).is_some());
-    fixture.pass(Duration::from_millis(1));
+    fixture.pass(Duration::from_millis(30));
     assert!(fixture.find(1).is_none());
     assert_eq!(fixture.table.len(), 0);
 }
 
 #[test]
-fn restarts_do_not_make_the_table_grow() {
+fn restarts_move_nothing_and_the_others_expire_as_before() {
     let mut fixture = Fixture::new(10);
+    for number in 0..3 {
+        fixture.enter(number);
+        fixture.pass(Duration::from_secs(1));
+    }
     for _ in 0..1000 {
         fixture.pass(Duration::from_millis(1));
-        let now = fixture.now;
-        fixture.table.restart(HASH + 1, &tuple(1), now);
+        fixture.restart(1);
     }
-    assert_eq!(fixture.table.queue_len(), 1);
+    assert_eq!(fixture.table.classes[0].v4.queue.span().1, 3);
+    fixture.pass(Duration::from_secs(58));
+    assert_eq!([0, 1, 2].map(|n| fixture.find(n).is_some()), [false, true, false]);
+    assert_eq!(fixture.table.len(), 1);
+    fixture.pass(Duration::from_millis(2030));
+    assert_eq!(fixture.table.len(), 0);
 }
 
 #[test]
 fn a_full_table_drops_its_oldest() {
     let mut fixture = Fixture::new(2);
-    fixture.now = fixture.now + Duration::from_secs(1);
-    fixture.enter(2);
+    for number in [1, 2] {
+        fixture.enter(number);
+        fixture.pass(Duration::from_secs(1));
+    }
     assert_eq!(fixture.counters.time_wait_evicted, 0);
     fixture.enter(3);
     assert_eq!(fixture.counters.time_wait_evicted, 1);
-    assert!(fixture.find(1).is_none());
-    assert!(fixture.find(2).is_some() && fixture.find(3).is_some());
+    assert_eq!([1, 2, 3].map(|n| fixture.find(n).is_some()), [false, true, true]);
+    fixture.enter_as(tuple6(4), 4, Distance::Far);
+    assert_eq!([1, 2, 3].map(|n| fixture.find(n).is_some()), [false, false, true]);
+    let mut none = Fixture::new(0);
+    none.enter(1);
+    assert_eq!((none.table.len(), none.counters.time_wait_evicted), (0, 1));
 }
 
 #[test]
 fn a_tuple_that_closes_again_has_one_record() {
     let mut fixture = Fixture::new(10);
+    fixture.enter(1);
     fixture.pass(Duration::from_secs(30));
     fixture.enter(1);
-    assert_eq!(fixture.table.len(), 1);
+    assert_eq!((fixture.table.len(), fixture.counters.time_wait_reused), (1, 1));
     fixture.pass(Duration::from_secs(30));
-    assert!(fixture.find(1).is_some(), "the older entry in the queue is stale");
+    assert!(fixture.find(1).is_some());
     fixture.pass(Duration::from_secs(30));
     assert_eq!(fixture.table.len(), 0);
 }
 
 #[test]
-fn a_tuple_opened_again_and_again_does_not_make_the_queue_grow() {
-    let mut fixture = Fixture::new(10);
-    for _ in 0..100_000 {
-        fixture.now = fixture.now + Duration::from_micros(100);
-        fixture.enter(1);
-        fixture.table.remove(HASH + 1, &tuple(1));
+fn more_of_our_addresses_than_handles_are_not_kept_but_counted() {
+    let mut fixture = Fixture::new(1 << 20);
+    for number in 0..66_000 {
+        let local = (0x0a40_0000u32 + number).to_be_bytes();
+        fixture.enter_as(tuple_of(local, 80, 1), 1, Distance::Far);
     }
-    assert!(fixture.table.queue_len() < 2000, "{}", fixture.table.queue_len());
-    fixture.enter(1);
-    assert!(fixture.find(1).is_some());
-    fixture.pass(Duration::from_secs(61));
-    assert_eq!((fixture.table.len(), fixture.table.queue_len()), (0, 0));
+    assert_eq!((fixture.table.len(), fixture.counters.time_wait_evicted), (65_536, 464));
+}
+
+// ---- a naive model
+
+/// What the table must do, in the simplest way.
+struct Model {
+    records: BTreeMap<u32, (Record, usize)>,
+    terms: [Duration; 3],
+}
+
+impl Model {
+    /// Everything that the table says of `number` is so.
+    fn check(&self, fixture: &Fixture, number: u32, now: Instant) -> Result<(), TestCaseError> {
+        let found = fixture.find(number);
+        let Some((expected, class)) = self.records.get(&number) else {
+            prop_assert_eq!(found, None);
+            return Ok(());
+        };
+        // A restart rounds up, whenever the record is moved.
+        let term = self.terms[*class];
+        let slack = 2 * Duration::from_millis(Scale::new(term.as_millis() as u64).step_ms() + 1);
+        if let Some(found) = found {
+            prop_assert!(found.expires >= expected.expires);
+            prop_assert!(found.expires <= expected.expires + slack);
+            prop_assert_eq!(found.entered.as_millis(), (found.expires - term).as_millis());
+            let (entered, expires) = (expected.entered, expected.expires);
+            prop_assert_eq!(Record { entered, expires, ..found }, *expected);
+            prop_assert!(found.expires > now);
+        } else {
+            prop_assert!(expected.expires <= now);
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Enter(u32, usize),
+    Remove(u32),
+    Mark(u32, bool),
+    Restart(u32),
+    Pass(u64),
+}
+
+fn step(tuples: u32) -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0..tuples, 0usize..3).prop_map(|(number, class)| Step::Enter(number, class)),
+        2 => (0..tuples).prop_map(Step::Remove),
+        1 => (0..tuples, any::<bool>()).prop_map(|(number, mark)| Step::Mark(number, mark)),
+        2 => (0..tuples).prop_map(Step::Restart),
+        2 => (0u64..3000).prop_map(Step::Pass),
+        1 => (0u64..70_000).prop_map(Step::Pass),
+    ]
+}
+
+fn run(steps: &[Step], near: bool, start: u32) -> Result<(), TestCaseError> {
+    let terms = if near { NEAR } else { [TERM; 3] };
+    let mut fixture = Fixture::with(terms, 1 << 20);
+    for class in &mut fixture.table.classes {
+        class.v4.queue.start_at(start);
+    }
+    let mut model = Model { records: BTreeMap::new(), terms };
+    for step in steps {
+        let now = fixture.now;
+        let touched = match *step {
+            Step::Enter(number, class) => {
+                fixture.enter_as(tuple(number), number, Distance::ALL[class]);
+                let record = Record::new(tuple(number), &residue(number), now, terms[class]);
+                model.records.insert(number, (record, class));
+                number
+            }
+            Step::Remove(number) => {
+                let is_there = fixture.find(number).is_some();
+                prop_assert!(fixture.remove(number) >= is_there);
+                model.records.remove(&number);
+                number
+            }
+            Step::Mark(number, is_marked) => {
+                let tuple = tuple(number);
+                fixture.table.mark(fixture.hasher.hash(&tuple), &tuple, is_marked);
+                if let Some((record, _)) = model.records.get_mut(&number) {
+                    record.is_marked = is_marked;
+                }
+                number
+            }
+            Step::Restart(number) => {
+                fixture.restart(number);
+                if let Some((record, class)) = model.records.get_mut(&number) {
+                    record.entered = now;
+                    record.expires = now + terms[*class];
+                }
+                number
+            }
+            Step::Pass(ms) => {
+                fixture.pass(Duration::from_millis(ms));
+                // Whatever the table no longer finds has had its time.
+                let numbers: Vec<u32> = model.records.keys().copied().collect();
+                for number in numbers {
+                    model.check(&fixture, number, fixture.now)?;
+                    if fixture.find(number).is_none() {
+                        model.records.remove(&number);
+                    }
+                }
+                continue;
+            }
+        };
+        model.check(&fixture, touched, now)?;
+    }
+    let counters = &fixture.counters;
+    let gone = counters.time_wait_expired + counters.time_wait_reused;
+    prop_assert!(gone + fixture.table.len() as u64 <= counters.time_wait_entered);
+    fixture.pass(Duration::from_secs(121));
+    prop_assert_eq!(fixture.table.len(), 0);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn the_table_does_as_the_model(
+        few in proptest::collection::vec(step(8), 1..300),
+        many in proptest::collection::vec(step(3000), 1..3000),
+        near: bool,
+        start in prop_oneof![Just(0u32), Just(u32::MAX - 5000), any::<u32>()],
+    ) {
+        run(&few, near, start)?;
+        run(&many, near, start)?;
+    }
 }

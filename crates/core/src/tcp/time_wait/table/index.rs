@@ -1,0 +1,362 @@
+//! From a hash to the numbers of the records that may have it.
+//!
+//! ```text
+//!   entry      │ tag: high bits of the hash │ low bits of the record's number │
+//!   line       │ 15 entries │ link ─▶ half line │ 7 entries │ link ─▶ …
+//! ```
+//!
+//! Linear hashing (Litwin 1980): the lines grow by one at a time, each insertion splits one at
+//! most, and the table never stands still to be copied. A line that is not yet its turn to be split
+//! holds more than fits; the rest lies in half lines behind it. Nobody takes entries out when
+//! records expire: numbers before the queue's front are stale, and are written over where a place
+//! is needed. A number so old that it looks new again leads to a record of another tuple, and is
+//! dropped when its line is split.
+//!
+//! The hash is the host's keyed one, so that nobody outside can choose a line.
+
+use alloc::vec::Vec;
+
+use super::halves::{HALF, Halves};
+
+/// Entries of a line.
+const LINE: usize = 15;
+/// Records per line from which on it is split.
+const SPLIT: u32 = 12;
+/// Records per line below which two are joined.
+const JOIN: u32 = 8;
+/// Lines in a segment.
+const SEGMENT: usize = 512;
+
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Line([u32; LINE + 1]);
+
+/// The numbers that records have: the first, and how many.
+pub(super) type Span = (u32, u32);
+
+/// The index.
+#[derive(Debug)]
+pub(super) struct Index {
+    segments: Vec<Vec<Line>>,
+    lines: u32,
+    halves: Halves,
+    /// Which bits of an entry are the number's.
+    numbers: u32,
+    /// What is taken out of a line to be put elsewhere.
+    scratch: Vec<u32>,
+    /// The next line to be tidied.
+    tidied: u32,
+}
+
+impl Index {
+    /// An empty one for so many records at most.
+    pub(super) fn new(limit: usize) -> Index {
+        // Numbers are spent on records that are dead, too, until the queue is made shorter.
+        let numbers = (limit as u64 * 5 / 2 + (1 << 17)).next_power_of_two();
+        Index {
+            segments: Vec::new(),
+            lines: 0,
+            halves: Halves::new(),
+            numbers: (numbers.min(1 << 30) - 1) as u32,
+            scratch: Vec::new(),
+            tidied: 0,
+        }
+    }
+
+    /// Numbers that the queue may span.
+    pub(super) fn span_max(&self) -> u32 {
+        self.numbers
+    }
+
+    fn entry(&self, hash: u64, number: u32) -> u32 {
+        (hash >> 32) as u32 & !self.numbers | number & self.numbers
+    }
+
+    /// The number that an entry means, and whether a record may have it.
+    #[inline]
+    fn number(&self, entry: u32, (first, len): Span) -> Option<u32> {
+        let offset = entry.wrapping_sub(first) & self.numbers;
+        (offset < len).then(|| first.wrapping_add(offset))
+    }
+
+    fn line_of(&self, hash: u64) -> u32 {
+        line_among(hash, self.lines)
+    }
+
+    #[inline]
+    fn line(&self, line: u32) -> &Line {
+        &self.segments[line as usize / SEGMENT][line as usize % SEGMENT]
+    }
+
+    /// The first number under this hash that `is_it` says yes to.
+    #[inline]
+    pub(super) fn find(
+        &self,
+        hash: u64,
+        span: Span,
+        mut is_it: impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        if self.lines == 0 {
+            return None;
+        }
+        let wanted = self.entry(hash, 0);
+        let line = &self.line(self.line_of(hash)).0;
+        let mut check = |entry: u32| self.number(entry, span).filter(|number| is_it(*number));
+        let mut matches = same_tags(line, wanted, !self.numbers) & ((1 << LINE) - 1);
+        while matches > 0 {
+            if let Some(number) = check(line[matches.trailing_zeros() as usize]) {
+                return Some(number);
+            }
+            matches &= matches - 1;
+        }
+        let mut link = line[LINE];
+        while let Some(half) = self.halves.get(link) {
+            for entry in &half[..HALF] {
+                if (entry ^ wanted) & !self.numbers == 0
+                    && let Some(number) = check(*entry)
+                {
+                    return Some(number);
+                }
+            }
+            link = half[HALF];
+        }
+        None
+    }
+
+    /// Adds a record. `live`: how many there are with it. `hash_of` tells the hash of a record that
+    /// is there.
+    pub(super) fn insert(
+        &mut self,
+        hash: u64,
+        number: u32,
+        live: u32,
+        span: Span,
+        hash_of: impl Fn(u32) -> Option<u64>,
+    ) {
+        if self.lines == 0 {
+            self.add_line(span.0);
+        } else if live > SPLIT.saturating_mul(self.lines) {
+            self.split(span, hash_of);
+        } else if number.is_multiple_of(16) {
+            self.tidied = if self.tidied + 1 < self.lines { self.tidied + 1 } else { 0 };
+            self.take_out(self.tidied, span);
+            self.put_back(self.tidied, span.0);
+        }
+        let line = self.line_of(hash);
+        let entry = self.entry(hash, number);
+        self.put(line, entry, span);
+    }
+
+    /// Puts an entry into the first stale place of a line.
+    fn put(&mut self, line: u32, entry: u32, span: Span) {
+        let Index { segments, halves, numbers, .. } = self;
+        let Line(line) = &mut segments[line as usize / SEGMENT][line as usize % SEGMENT];
+        let stale = stale(line, span, *numbers) & ((1 << LINE) - 1);
+        if stale > 0 {
+            line[stale.trailing_zeros() as usize] = entry;
+            return;
+        }
+        let is_stale = |entry: &u32| entry.wrapping_sub(span.0) & *numbers >= span.1;
+        let mut link = line[LINE];
+        while let Some(half) = halves.get_mut(link) {
+            if let Some(place) = half[..HALF].iter_mut().find(|entry| is_stale(entry)) {
+                *place = entry;
+                return;
+            }
+            link = half[HALF];
+        }
+        line[LINE] = halves.take(entry, span.0.wrapping_sub(1), line[LINE]);
+    }
+
+    /// The record has another number now.
+    pub(super) fn replace(&mut self, hash: u64, old: u32, new: u32, first: u32) {
+        let (old, new) = (self.entry(hash, old), self.entry(hash, new));
+        debug_assert!(new.wrapping_sub(first) & self.numbers < self.numbers);
+        self.exchange(hash, old, new);
+    }
+
+    /// The record is gone, while others before it are still there.
+    pub(super) fn remove(&mut self, hash: u64, number: u32, first: u32) {
+        let (old, stale) = (self.entry(hash, number), self.entry(hash, first.wrapping_sub(1)));
+        self.exchange(hash, old, stale);
+    }
+
+    fn exchange(&mut self, hash: u64, old: u32, new: u32) {
+        if self.lines == 0 {
+            return;
+        }
+        let line = self.line_of(hash);
+        let Index { segments, halves, .. } = self;
+        let Line(line) = &mut segments[line as usize / SEGMENT][line as usize % SEGMENT];
+        if let Some(place) = line[..LINE].iter_mut().find(|entry| **entry == old) {
+            *place = new;
+            return;
+        }
+        let mut link = line[LINE];
+        while let Some(half) = halves.get_mut(link) {
+            if let Some(place) = half[..HALF].iter_mut().find(|entry| **entry == old) {
+                *place = new;
+                return;
+            }
+            link = half[HALF];
+        }
+    }
+
+    fn add_line(&mut self, first: u32) {
+        if (self.lines as usize).is_multiple_of(SEGMENT) {
+            // The first one grows as it needs to, for those that have few connections.
+            let lines = if self.lines == 0 { 1 } else { SEGMENT };
+            self.segments.push(Vec::with_capacity(lines));
+        }
+        if let Some(segment) = self.segments.last_mut() {
+            let stale = first.wrapping_sub(1) & self.numbers;
+            let mut line = [stale; LINE + 1];
+            line[LINE] = 0;
+            segment.push(Line(line));
+            self.lines += 1;
+        }
+    }
+
+    /// One line more: it takes its share of the entries of another.
+    fn split(&mut self, span: Span, hash_of: impl Fn(u32) -> Option<u64>) {
+        let new = self.lines;
+        let old = new ^ (1 << new.ilog2());
+        self.take_out(old, span);
+        self.add_line(span.0);
+        let mut entries = core::mem::take(&mut self.scratch);
+        let lines = self.lines;
+        let home =
+            |entry: u32| hash_of(self.number(entry, span)?).map(|hash| line_among(hash, lines));
+        let mut kept = 0;
+        let mut moved = entries.len();
+        // To the front what stays, to the back what goes; what is of neither goes nowhere.
+        while kept < moved {
+            match home(entries[kept]) {
+                Some(line) if line == old => kept += 1,
+                Some(line) if line == new => {
+                    moved -= 1;
+                    entries.swap(kept, moved);
+                }
+                _ => {
+                    entries[kept] = entries[moved - 1];
+                    moved -= 1;
+                    entries.swap_remove(moved);
+                }
+            }
+        }
+        self.scratch.extend_from_slice(&entries[moved..]);
+        self.put_back(new, span.0);
+        entries.truncate(kept);
+        self.scratch = entries;
+        self.put_back(old, span.0);
+    }
+
+    /// Joins lines while there are too many for so few records. No more than `most` at a time.
+    pub(super) fn shrink(&mut self, live: u32, span: Span, most: u32) {
+        if live == 0 && span.1 == 0 {
+            *self = Index { numbers: self.numbers, ..Index::new(0) };
+            return;
+        }
+        for _ in 0..most {
+            if self.lines <= 1 || live / JOIN >= self.lines {
+                return;
+            }
+            let last = self.lines - 1;
+            let into = last ^ (1 << last.ilog2());
+            self.take_out(last, span);
+            let mut entries = core::mem::take(&mut self.scratch);
+            self.take_out(into, span);
+            self.scratch.append(&mut entries);
+            self.lines = last;
+            if let Some(segment) = self.segments.last_mut() {
+                segment.pop();
+                if segment.is_empty() {
+                    self.segments.pop();
+                }
+            }
+            self.put_back(into, span.0);
+        }
+    }
+
+    /// Takes out of a line, into `scratch`, what is not stale, and frees its half lines.
+    fn take_out(&mut self, line: u32, span: Span) {
+        let Index { scratch, segments, halves, numbers, .. } = self;
+        let is_live = |entry: &&u32| entry.wrapping_sub(span.0) & *numbers < span.1;
+        scratch.clear();
+        let Line(line) = &mut segments[line as usize / SEGMENT][line as usize % SEGMENT];
+        scratch.extend(line[..LINE].iter().filter(is_live));
+        let mut link = core::mem::take(&mut line[LINE]);
+        while let Some(half) = halves.get(link) {
+            scratch.extend(half[..HALF].iter().filter(is_live));
+            let next = half[HALF];
+            halves.give_back(link);
+            link = next;
+        }
+    }
+
+    /// Writes what is in `scratch` into a line that has no half lines.
+    fn put_back(&mut self, line: u32, first: u32) {
+        let stale = first.wrapping_sub(1) & self.numbers;
+        let Index { scratch, segments, halves, .. } = self;
+        let Line(line) = &mut segments[line as usize / SEGMENT][line as usize % SEGMENT];
+        let (here, beyond) = scratch.split_at(scratch.len().min(LINE));
+        line[..LINE].fill(stale);
+        line[..here.len()].copy_from_slice(here);
+        for entries in beyond.chunks(HALF) {
+            let link = halves.take(entries[0], stale, line[LINE]);
+            if let Some(half) = halves.get_mut(link) {
+                half[..entries.len()].copy_from_slice(entries);
+            }
+            line[LINE] = link;
+        }
+        scratch.clear();
+    }
+
+    /// Lines, and half lines for which there is memory.
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> (usize, usize) {
+        (self.lines as usize, self.halves.capacity())
+    }
+
+    /// Entries in the fullest line, with what is behind it.
+    #[cfg(test)]
+    pub(super) fn fullest(&mut self, span: Span) -> usize {
+        let mut most = 0;
+        for line in 0..self.lines {
+            self.take_out(line, span);
+            most = most.max(self.scratch.len());
+            self.put_back(line, span.0);
+        }
+        most
+    }
+}
+
+/// The line of a hash among so many.
+#[inline]
+fn line_among(hash: u64, lines: u32) -> u32 {
+    let mask = lines.next_power_of_two() - 1;
+    let line = hash as u32 & mask;
+    if line < lines { line } else { line & (mask >> 1) }
+}
+
+/// Which entries have this tag, a bit for each. Written so that it becomes a few wide instructions.
+#[inline]
+fn same_tags(line: &[u32; LINE + 1], wanted: u32, tag: u32) -> u32 {
+    let mut bits = 0;
+    for (place, entry) in line.iter().enumerate() {
+        bits |= u32::from((entry ^ wanted) & tag == 0) << place;
+    }
+    bits
+}
+
+/// Which entries are stale, a bit for each.
+#[inline]
+fn stale(line: &[u32; LINE + 1], (first, len): Span, numbers: u32) -> u32 {
+    let mut bits = 0;
+    for (place, entry) in line.iter().enumerate() {
+        // Both are below 2^31.
+        let offset = (entry.wrapping_sub(first) & numbers) as i32;
+        bits |= u32::from(offset >= len as i32) << place;
+    }
+    bits
+}

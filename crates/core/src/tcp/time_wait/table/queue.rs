@@ -1,0 +1,272 @@
+//! Records of one duration and one IP version, in order of expiry.
+//!
+//! ```text
+//!   number of a record: │ chunk │ block: 6 bits │ row: 10 bits │        front ─▶        next ─▶
+//!
+//!   chunks ─▶ │ 64 blocks │ 64 blocks │ …       block: base in ms │ rows │ rows │ … up to 1024
+//! ```
+//!
+//! Records get consecutive numbers, and leave from the front: whoever has a number knows from it
+//! alone whether its record may still be there. A block is given back when the front has passed it,
+//! or when all its records are dead. A record out of order (restarted in place, so that FINs
+//! repeated by a stranger do not make the queue grow) is queued again when the front comes to it.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use super::row::{Row, SPAN_MS, Scale};
+
+const ROW_BITS: u32 = 10;
+const ROWS: usize = 1 << ROW_BITS;
+const CHUNK_BITS: u32 = 16;
+const BLOCKS: usize = 1 << (CHUNK_BITS - ROW_BITS);
+
+#[derive(Debug)]
+struct Block<R> {
+    rows: Vec<R>,
+    /// From when on its records expire, but for those that were moved.
+    base_ms: u64,
+    live: u32,
+}
+
+/// What came to the front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Front {
+    /// Nothing that is due.
+    Waiting,
+    /// This record, which expires then; it is in the queue no more.
+    Passed {
+        /// Its number.
+        number: u32,
+        /// In ms.
+        expires_ms: u64,
+    },
+}
+
+/// The queue.
+#[derive(Debug)]
+pub(super) struct Queue<R> {
+    chunks: VecDeque<Vec<Block<R>>>,
+    /// The number of the first chunk.
+    first_chunk: u32,
+    /// The oldest record that has not been passed.
+    front: u32,
+    /// The number of the next record.
+    next: u32,
+    /// Rows that take up memory.
+    rows: u32,
+    scale: Scale,
+}
+
+impl<R: Row> Queue<R> {
+    /// An empty one, for records that last `term_ms`.
+    pub(super) fn new(term_ms: u64) -> Self {
+        let scale = Scale::new(term_ms);
+        Queue { chunks: VecDeque::new(), first_chunk: 0, front: 0, next: 0, rows: 0, scale }
+    }
+
+    /// The numbers that there may be: the first, and how many.
+    #[inline]
+    pub(super) fn span(&self) -> (u32, u32) {
+        (self.front, self.next.wrapping_sub(self.front))
+    }
+
+    /// Rows that take up memory, of records that are dead as well.
+    pub(super) fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// Appends a record that expires then; returns its number.
+    pub(super) fn push(&mut self, mut row: R, expires_ms: u64) -> u32 {
+        let scale = self.scale;
+        if (self.next as usize).is_multiple_of(ROWS) || !self.fits(expires_ms) {
+            self.open(expires_ms);
+        }
+        let number = self.next;
+        let Some(block) = self.block_mut(number) else { return number };
+        let common = row.common_mut();
+        if !common.expire_in_order(expires_ms, block.base_ms) {
+            let told = common.expire_out_of_order(expires_ms, block.base_ms, scale);
+            debug_assert!(told, "it lies less than 2·MSL before the newest");
+        }
+        block.rows.push(row);
+        block.live += 1;
+        self.rows += 1;
+        self.next = number.wrapping_add(1);
+        number
+    }
+
+    /// True if the last block can tell this time.
+    fn fits(&self, expires_ms: u64) -> bool {
+        let last = self.chunks.back().and_then(|chunk| chunk.last());
+        last.is_some_and(|block| !block.rows.is_empty() && expires_ms <= block.base_ms + SPAN_MS)
+    }
+
+    /// Begins a new block.
+    fn open(&mut self, base_ms: u64) {
+        let last = self.chunks.back_mut().and_then(|chunk| chunk.last_mut());
+        if let Some(last) = last {
+            last.rows.shrink_to_fit();
+            if last.live == 0 {
+                self.rows -= core::mem::take(&mut last.rows).len() as u32;
+            }
+        }
+        self.next = self.next.wrapping_add(ROWS as u32 - 1) & !(ROWS as u32 - 1);
+        if self.chunks.is_empty() {
+            // Nothing is left of what was.
+            self.next = self.next.wrapping_add((1 << CHUNK_BITS) - 1) & !((1 << CHUNK_BITS) - 1);
+            self.front = self.next;
+            self.first_chunk = self.next >> CHUNK_BITS;
+        }
+        if self.next.trailing_zeros() >= CHUNK_BITS {
+            self.chunks.push_back(Vec::new());
+        }
+        if let Some(chunk) = self.chunks.back_mut() {
+            chunk.push(Block { rows: Vec::new(), base_ms, live: 0 });
+        }
+    }
+
+    fn place(&self, number: u32) -> (usize, usize, usize) {
+        let chunk =
+            (number >> CHUNK_BITS).wrapping_sub(self.first_chunk) & (u32::MAX >> CHUNK_BITS);
+        (chunk as usize, (number >> ROW_BITS) as usize % BLOCKS, number as usize % ROWS)
+    }
+
+    #[inline]
+    fn block(&self, number: u32) -> Option<&Block<R>> {
+        let (chunk, block, _) = self.place(number);
+        self.chunks.get(chunk)?.get(block)
+    }
+
+    fn block_mut(&mut self, number: u32) -> Option<&mut Block<R>> {
+        let (chunk, block, _) = self.place(number);
+        self.chunks.get_mut(chunk)?.get_mut(block)
+    }
+
+    /// The record of that number and when it expires, unless it is dead.
+    #[inline]
+    pub(super) fn row(&self, number: u32) -> Option<(&R, u64)> {
+        let block = self.block(number)?;
+        let row = block.rows.get(number as usize % ROWS)?;
+        let common = row.common();
+        (!common.is_dead()).then(|| (row, common.expires_ms(block.base_ms, self.scale)))
+    }
+
+    /// The record of that number, to be changed.
+    pub(super) fn row_mut(&mut self, number: u32) -> Option<&mut R> {
+        self.block_mut(number)?.rows.get_mut(number as usize % ROWS)
+    }
+
+    /// Lets the record of that number expire later; false if that cannot be told where it lies.
+    pub(super) fn restart(&mut self, number: u32, expires_ms: u64) -> bool {
+        let scale = self.scale;
+        let Some(block) = self.block_mut(number) else { return false };
+        let base_ms = block.base_ms;
+        let row = block.rows.get_mut(number as usize % ROWS);
+        row.is_some_and(|row| row.common_mut().expire_out_of_order(expires_ms, base_ms, scale))
+    }
+
+    /// Takes the record of that number out of its place.
+    pub(super) fn kill(&mut self, number: u32) {
+        let is_last = self.next.wrapping_sub(1) >> ROW_BITS == number >> ROW_BITS;
+        let Some(block) = self.block_mut(number) else { return };
+        if let Some(row) = block.rows.get_mut(number as usize % ROWS) {
+            row.common_mut().kill();
+        }
+        block.live -= 1;
+        if block.live == 0 && !is_last {
+            let freed = core::mem::take(&mut block.rows).len() as u32;
+            self.rows -= freed;
+        }
+    }
+
+    /// When the record at the front expires, in ms. Past what is dead, the front itself moves when
+    /// time passes, so it may be too early.
+    pub(super) fn deadline_ms(&self) -> Option<u64> {
+        if self.front == self.next {
+            return None;
+        }
+        let block = self.block(self.front)?;
+        let row = block.rows.get(self.front as usize % ROWS);
+        Some(
+            row.filter(|row| !row.common().is_dead())
+                .map_or(block.base_ms, |row| row.common().expires_ms(block.base_ms, self.scale)),
+        )
+    }
+
+    /// Passes the record at the front if it is due, or later than those behind it, or if `any`.
+    /// What is dead on the way is passed as well.
+    pub(super) fn pass(&mut self, now_ms: u64, any: bool) -> Front {
+        while self.front != self.next {
+            let (front, scale) = (self.front, self.scale);
+            let Some(block) = self.block_mut(front) else { break };
+            let Some(row) = block.rows.get_mut(front as usize % ROWS) else {
+                self.leave_block();
+                continue;
+            };
+            let common = row.common_mut();
+            if !common.is_dead() {
+                let expires_ms = common.expires_ms(block.base_ms, scale);
+                // One that was moved here from before keeps nobody waiting who is due.
+                let keeps_waiting = common.is_moved() && expires_ms > block.base_ms;
+                if expires_ms > now_ms && !keeps_waiting && !any {
+                    return Front::Waiting;
+                }
+                self.front = front.wrapping_add(1);
+                return Front::Passed { number: front, expires_ms };
+            }
+            self.front = front.wrapping_add(1);
+            self.release(front);
+        }
+        Front::Waiting
+    }
+
+    /// The record of that number was passed, and its row is not needed any more.
+    pub(super) fn release(&mut self, number: u32) {
+        if self.front.is_multiple_of(ROWS as u32) && self.front != number {
+            self.free_block(number);
+        }
+        if self.front == self.next {
+            self.chunks = VecDeque::new();
+            self.rows = 0;
+        }
+    }
+
+    /// The front goes on to the next block.
+    fn leave_block(&mut self) {
+        let number = self.front;
+        self.front = (number | (ROWS as u32 - 1)).wrapping_add(1);
+        self.free_block(number);
+    }
+
+    /// Frees the block of `number`, and its chunk if that was its last.
+    fn free_block(&mut self, number: u32) {
+        if let Some(block) = self.block_mut(number) {
+            let freed = core::mem::take(&mut block.rows).len() as u32;
+            self.rows -= freed;
+        }
+        if number >> CHUNK_BITS != self.front >> CHUNK_BITS {
+            self.chunks.pop_front();
+            self.first_chunk = self.first_chunk.wrapping_add(1) & (u32::MAX >> CHUNK_BITS);
+        }
+    }
+
+    /// Every record that is not dead, with the time of its expiry in ms.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&R, u64)> {
+        let (front, len) = self.span();
+        (0..len).filter_map(move |offset| self.row(front.wrapping_add(offset)))
+    }
+
+    /// Rows for which there is memory.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.chunks.iter().flatten().map(|block| block.rows.capacity()).sum()
+    }
+
+    /// An empty queue whose next record is near this number.
+    #[cfg(test)]
+    pub(super) fn start_at(&mut self, number: u32) {
+        assert!(self.chunks.is_empty());
+        (self.front, self.next) = (number, number);
+    }
+}

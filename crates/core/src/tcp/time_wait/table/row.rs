@@ -1,0 +1,244 @@
+//! A record as it lies in a block.
+//!
+//! ```text
+//!    0         4       6       8         12        16        20       22     24
+//!   ┌─────────┬───────┬───────┬─────────┬─────────┬─────────┬────────┬──────┐  IPv6: 16 bytes of
+//!   │ remote  │ local │remote │ SND.NXT │ RCV.NXT │TS.Recent│ handle │ word │  remote address, 36
+//!   │ address │ port  │ port  │         │         │         │        │      │  together
+//!   └─────────┴───────┴───────┴─────────┴─────────┴─────────┴────────┴──────┘
+//!
+//!   handle   our address and the window: see `handles`
+//!   word     │ marked │ holder │ stamped │ moved │ 12 bits: when it expires │
+//! ```
+//!
+//! Expiry is counted from the block's base in ms; if the record was `moved`, which is out of the
+//! order of its block, in steps of a 2047th of 2·MSL from 2·MSL before the base, rounded up.
+
+use crate::tcp::Tuple;
+use crate::tcp::time_wait::Record;
+
+const DELTA: u16 = 0x0fff;
+const MOVED: u16 = 0x1000;
+const STAMPED: u16 = 0x2000;
+const HOLDER: u16 = 0x4000;
+const MARKED: u16 = 0x8000;
+/// Its record was removed.
+const DEAD: u16 = MOVED | DELTA;
+
+/// The longest time after its base, in ms, that a record in order can tell.
+pub(super) const SPAN_MS: u64 = DELTA as u64;
+
+/// What records of both IP versions have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Common {
+    ports: u32,
+    snd_nxt: u32,
+    rcv_nxt: u32,
+    stamp: u32,
+    handle: u16,
+    word: u16,
+}
+
+/// A record of one IP version.
+pub(super) trait Row: Copy {
+    /// Whether it is of IPv6.
+    const IPV6: bool;
+    /// The record of `tuple`, which is of this version.
+    fn new(tuple: &Tuple, common: Common) -> Self;
+    /// What is common.
+    fn common(&self) -> &Common;
+    /// What is common, to be changed.
+    fn common_mut(&mut self) -> &mut Common;
+    /// The peer's address as words.
+    fn remote(&self) -> [u64; 2];
+
+    /// The tuple, with our address.
+    fn tuple(&self, local: [u64; 2]) -> Tuple {
+        Tuple::from_words(local, self.remote(), self.common().ports, Self::IPV6)
+    }
+
+    /// True if ports and the peer's address are those of `tuple`.
+    #[inline]
+    fn is_of(&self, tuple: &Tuple) -> bool {
+        self.common().ports == tuple.ports() && self.remote() == tuple.remote_words()
+    }
+}
+
+/// IPv4: 24 bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row4 {
+    remote: u32,
+    common: Common,
+}
+
+/// IPv6: 36 bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row6 {
+    remote: [u32; 4],
+    common: Common,
+}
+
+const _: () = assert!(size_of::<Row4>() == 24 && size_of::<Row6>() == 36);
+
+impl Row for Row4 {
+    const IPV6: bool = false;
+
+    fn new(tuple: &Tuple, common: Common) -> Self {
+        Row4 { remote: tuple.remote_words()[1] as u32, common }
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut Common {
+        &mut self.common
+    }
+
+    #[inline]
+    fn remote(&self) -> [u64; 2] {
+        [0, u64::from(self.remote)]
+    }
+}
+
+impl Row for Row6 {
+    const IPV6: bool = true;
+
+    fn new(tuple: &Tuple, common: Common) -> Self {
+        let [a, b] = tuple.remote_words();
+        Row6 { remote: [(a >> 32) as u32, a as u32, (b >> 32) as u32, b as u32], common }
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut Common {
+        &mut self.common
+    }
+
+    #[inline]
+    fn remote(&self) -> [u64; 2] {
+        let [a, b, c, d] = self.remote.map(u64::from);
+        [a << 32 | b, c << 32 | d]
+    }
+}
+
+impl Common {
+    /// What `record` needs beside its addresses; `handle` stands for ours and the window. When it
+    /// expires is told when it gets its place.
+    pub(super) fn new(record: &Record, handle: u16) -> Common {
+        let mut word = 0;
+        for (bit, is_set) in [
+            (STAMPED, record.stamp.is_some()),
+            (HOLDER, record.is_holder),
+            (MARKED, record.is_marked),
+        ] {
+            word |= if is_set { bit } else { 0 };
+        }
+        Common {
+            ports: record.tuple.ports(),
+            snd_nxt: record.snd_nxt.0,
+            rcv_nxt: record.rcv_nxt.0,
+            stamp: record.stamp.unwrap_or(0),
+            handle,
+            word,
+        }
+    }
+
+    /// What stands for our address and the window.
+    pub(super) fn handle(&self) -> u16 {
+        self.handle
+    }
+
+    /// True if it is out of the order of its block.
+    pub(super) fn is_moved(&self) -> bool {
+        self.word & MOVED != 0
+    }
+
+    /// True if its record was removed.
+    pub(super) fn is_dead(&self) -> bool {
+        self.word & DEAD == DEAD
+    }
+
+    /// Its record is no more.
+    pub(super) fn kill(&mut self) {
+        self.word |= DEAD;
+    }
+
+    /// Marks it or takes the mark back.
+    pub(super) fn mark(&mut self, is_marked: bool) {
+        self.word = if is_marked { self.word | MARKED } else { self.word & !MARKED };
+    }
+
+    /// When it expires, in ms, in a block of that base.
+    #[inline]
+    pub(super) fn expires_ms(&self, base_ms: u64, scale: Scale) -> u64 {
+        let delta = u64::from(self.word & DELTA);
+        if self.is_moved() {
+            scale.origin(base_ms) + delta * scale.step_ms
+        } else {
+            base_ms + delta
+        }
+    }
+
+    /// Notes when it expires, in the order of its block; false if that is out of its reach.
+    pub(super) fn expire_in_order(&mut self, at_ms: u64, base_ms: u64) -> bool {
+        let delta = at_ms.checked_sub(base_ms).filter(|delta| *delta <= SPAN_MS);
+        if let Some(delta) = delta {
+            self.word = self.word & !DEAD | delta as u16;
+        }
+        delta.is_some()
+    }
+
+    /// Notes when it expires, whatever the order of its block; false if that is out of reach.
+    pub(super) fn expire_out_of_order(&mut self, at_ms: u64, base_ms: u64, scale: Scale) -> bool {
+        let delta = at_ms.saturating_sub(scale.origin(base_ms)).div_ceil(scale.step_ms);
+        let in_reach = delta < u64::from(DELTA);
+        if in_reach {
+            self.word = self.word & !DEAD | MOVED | delta as u16;
+        }
+        in_reach
+    }
+
+    /// The record, between the ends of `tuple`.
+    pub(super) fn record(&self, tuple: Tuple, window: u16, times_ms: (u64, u64)) -> Record {
+        use crate::tcp::Seq;
+        use crate::time::Instant;
+        Record {
+            tuple,
+            snd_nxt: Seq(self.snd_nxt),
+            rcv_nxt: Seq(self.rcv_nxt),
+            stamp: (self.word & STAMPED != 0).then_some(self.stamp),
+            window,
+            is_holder: self.word & HOLDER != 0,
+            is_marked: self.word & MARKED != 0,
+            entered: Instant::from_millis(times_ms.0),
+            expires: Instant::from_millis(times_ms.1),
+        }
+    }
+}
+
+/// How moved records tell the time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scale {
+    term_ms: u64,
+    step_ms: u64,
+}
+
+impl Scale {
+    /// For records that last `term_ms`.
+    pub(super) fn new(term_ms: u64) -> Scale {
+        Scale { term_ms, step_ms: term_ms.saturating_mul(2).div_ceil(u64::from(DELTA) - 1).max(1) }
+    }
+
+    /// What it rounds up to, in ms.
+    #[cfg(test)]
+    pub(super) fn step_ms(self) -> u64 {
+        self.step_ms
+    }
+
+    fn origin(self, base_ms: u64) -> u64 {
+        base_ms.saturating_sub(self.term_ms)
+    }
+}

@@ -1,0 +1,154 @@
+//! What the table costs: memory, growth, attackers.
+
+use super::*;
+
+/// Bytes of rows, lines and half lines for which there is memory.
+fn bytes(table: &TimeWait) -> usize {
+    let of = |rows: usize, row: usize, (lines, halves): (usize, usize)| {
+        rows * row + lines * 64 + halves * 32
+    };
+    let class = &table.classes[0];
+    of(class.v4.queue.capacity(), 24, class.v4.index.sizes())
+        + of(class.v6.queue.capacity(), 36, class.v6.index.sizes())
+}
+
+const COUNT: u32 = if cfg!(debug_assertions) { 400_000 } else { 4_000_000 };
+
+/// The largest number of bytes a record takes at any count from a hundred thousand on, while
+/// filling and while draining.
+fn largest(tuple: impl Fn(u32) -> Tuple) -> (f64, f64) {
+    let mut fixture = Fixture::new(COUNT as usize);
+    let (mut filling, mut draining) = (0.0f64, 0.0f64);
+    for number in 0..COUNT {
+        fixture.enter_as(tuple(number), number, Distance::Far);
+        if number.is_multiple_of(10) {
+            fixture.now = fixture.now + Duration::from_millis(1);
+        }
+        let len = fixture.table.len();
+        if len >= 100_000 && len.is_multiple_of(997) {
+            filling = filling.max(bytes(&fixture.table) as f64 / len as f64);
+        }
+    }
+    while fixture.table.len() >= 100_000 {
+        let len = fixture.table.len() as f64;
+        draining = draining.max(bytes(&fixture.table) as f64 / len);
+        fixture.pass(Duration::from_millis(50));
+    }
+    while !fixture.table.is_empty() {
+        fixture.pass(Duration::from_secs(10));
+    }
+    assert_eq!(bytes(&fixture.table), 0, "an empty table holds nothing");
+    (filling, draining)
+}
+
+#[test]
+fn an_ipv4_record_takes_less_than_32_bytes_and_an_ipv6_record_less_than_46() {
+    let (filling, draining) = largest(tuple);
+    assert!(filling <= 31.5, "{filling} bytes while filling");
+    assert!(draining <= 2.0 * filling, "{draining} bytes while draining, {filling} before");
+    let (filling, draining) = largest(tuple6);
+    assert!(filling <= 45.5, "{filling} bytes while filling");
+    assert!(draining <= 2.0 * filling, "{draining} bytes while draining, {filling} before");
+}
+
+/// A stack that hashes by a function everybody knows lets a peer choose tuples that all lie in one
+/// line. Under the key they are spread like any others.
+#[test]
+fn tuples_chosen_against_a_known_hash_do_not_meet_in_one_line() {
+    let known = |tuple: &Tuple| {
+        // Fibonacci hashing: the attacker has but to solve for what is multiplied.
+        let mixed = tuple.remote_words()[1] ^ u64::from(tuple.remote_port());
+        mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    };
+    let chosen: Vec<Tuple> = (0..20_000u32)
+        .map(|number| {
+            let remote = IpAddr::V4(Ipv4Addr::from_bits(0x0b00_0000 ^ number));
+            Tuple::new(([10, 0, 0, 1].into(), 80), (remote, number as u16))
+        })
+        .collect();
+    let mut unkeyed = Fixture::new(1 << 20);
+    let mut keyed = Fixture::new(1 << 20);
+    let mut ordinary = Fixture::new(1 << 20);
+    for (number, tuple) in (0..).zip(&chosen) {
+        keyed.enter_as(*tuple, number, Distance::Far);
+        ordinary.enter(number);
+        let span = (0, number + 1);
+        let hashes = |number: u32| chosen.get(number as usize).map(known);
+        let index = &mut unkeyed.table.classes[0].v4.index;
+        index.insert(known(tuple), number, number + 1, span, hashes);
+    }
+    let fullest = |fixture: &mut Fixture| {
+        let shelf = &mut fixture.table.classes[0].v4;
+        shelf.index.fullest(shelf.queue.span())
+    };
+    let [keyed, ordinary] = [&mut keyed, &mut ordinary].map(fullest);
+    assert!(keyed < 2 * ordinary, "{keyed} in the fullest line, ordinarily {ordinary}");
+    let unkeyed = unkeyed.table.classes[0].v4.index.fullest((0, 20_000));
+    assert_eq!(unkeyed, 20_000, "all in one line");
+}
+
+#[test]
+fn a_tuple_opened_again_and_again_does_not_make_the_table_grow() {
+    let mut fixture = Fixture::new(1 << 20);
+    for number in 0..1000 {
+        fixture.enter(number);
+    }
+    let mut most = 0;
+    for round in 0..1_000_000u32 {
+        if round.is_multiple_of(20) {
+            fixture.now = fixture.now + Duration::from_millis(1);
+        }
+        fixture.enter(5000);
+        assert!(fixture.remove(5000));
+        most = most.max(bytes(&fixture.table));
+    }
+    let rows = 2 * 1000 + DEAD_MAX + 2 * 1024;
+    assert!(most < 24 * rows as usize + (1 << 14), "{most} bytes for a thousand records");
+    let all = (0..1000).all(|number| fixture.find(number).is_some());
+    assert!(all, "nobody else's TIME-WAIT is cut short");
+    fixture.pass(Duration::from_secs(12));
+    assert_eq!(fixture.table.len(), 0, "nor is it longer, but for a rounding");
+}
+
+/// One in a few hundred stays: blocks are hardly ever dead as a whole.
+#[test]
+fn records_that_mostly_end_early_do_not_keep_the_memory_of_all() {
+    let mut fixture = Fixture::new(1 << 20);
+    for number in 0..600_000u32 {
+        if number.is_multiple_of(50) {
+            fixture.now = fixture.now + Duration::from_millis(1);
+        }
+        fixture.enter(number);
+        if !number.is_multiple_of(300) {
+            assert!(fixture.remove(number));
+        }
+    }
+    assert_eq!(fixture.table.len(), 2000);
+    let rows = fixture.table.classes[0].v4.queue.rows();
+    assert!(rows <= 2 * 2000 + DEAD_MAX + 1024, "{rows} rows");
+    assert!((0..2000).all(|number| fixture.find(300 * number).is_some()));
+}
+
+#[test]
+fn the_deadline_is_the_oldest_record_s_and_is_met() {
+    let mut fixture = Fixture::with(NEAR, 100);
+    assert_eq!(fixture.table.deadline(), None);
+    for number in 0..30 {
+        fixture.enter_as(tuple(number), number, Distance::ALL[number as usize % 3]);
+        fixture.now = fixture.now + Duration::from_millis(7);
+    }
+    for number in [0, 4, 11] {
+        fixture.remove(number);
+    }
+    fixture.restart(9);
+    let mut wakes = 0;
+    while let Some(deadline) = fixture.table.deadline() {
+        fixture.now = fixture.now.max(deadline);
+        fixture.table.on_time(fixture.now, &mut fixture.counters);
+        assert!(fixture.table.deadline().is_none_or(|next| next > fixture.now), "it would spin");
+        wakes += 1;
+    }
+    assert_eq!(fixture.table.len(), 0);
+    assert!(wakes <= 31, "{wakes}");
+    assert_eq!(fixture.counters.time_wait_expired, 27);
+}
