@@ -2,7 +2,9 @@
 //! `run` returns false if something that was asked for could not be measured.
 
 pub(crate) mod bulk;
+pub(crate) mod compare;
 pub(crate) mod connections;
+pub(crate) mod golden;
 pub(crate) mod pingpong;
 pub(crate) mod timers;
 

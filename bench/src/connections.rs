@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::instructions::{self, Uncounted};
 use crate::sample::{Rates, per_operation, tenths};
-use crate::stacks::Which;
+use crate::stacks::{Variant, Which};
 
 /// The stack's time that each conversation takes.
 pub const CONVERSATION: Duration = Duration::from_micros(60);
@@ -35,6 +35,8 @@ pub struct Plan {
     pub count: usize,
     /// Conversations at a time.
     pub at_once: usize,
+    /// How our own engine is configured; others take no notice.
+    pub variant: Variant,
     /// Measure about so long at most, with fewer conversations if need be.
     pub limit: Option<Duration>,
 }
@@ -174,7 +176,7 @@ mod tests {
     use clap::ValueEnum;
 
     fn plan(time_wait: usize, idle: usize, at_once: usize) -> Plan {
-        Plan { time_wait, idle, count: 300, at_once, limit: None }
+        Plan { time_wait, idle, count: 300, at_once, variant: Variant::Default, limit: None }
     }
 
     #[test]

@@ -6,7 +6,9 @@
 #![forbid(unsafe_code)]
 
 pub mod bulk;
+pub mod compare;
 pub mod connections;
+pub mod golden;
 pub mod instructions;
 pub mod pingpong;
 pub mod sample;

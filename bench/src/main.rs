@@ -25,6 +25,10 @@ enum Bench {
     Pingpong(commands::pingpong::PingPong),
     /// As many bytes one way as one connection carries.
     Bulk(commands::bulk::Bulk),
+    /// All stacks beside one another, in one table.
+    Compare(commands::compare::Compare),
+    /// Instructions of a connection, a request and a megabyte, compared with those that are kept.
+    Golden(commands::golden::Golden),
 }
 
 fn main() -> ExitCode {
@@ -33,6 +37,8 @@ fn main() -> ExitCode {
         Bench::Connections(connections) => connections.run(),
         Bench::Pingpong(pingpong) => pingpong.run(),
         Bench::Bulk(bulk) => bulk.run(),
+        Bench::Compare(compare) => compare.run(),
+        Bench::Golden(golden) => golden.run(),
     };
     if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

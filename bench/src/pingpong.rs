@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::instructions::{self, Uncounted};
 use crate::sample::{Rates, per_operation, tenths};
-use crate::stacks::Which;
+use crate::stacks::{Variant, Which};
 
 /// Requests before the first is measured, at least; and one a connection.
 const WARM_UP: usize = 2000;
@@ -21,6 +21,8 @@ pub struct Plan {
     pub connections: usize,
     /// Requests measured, on all of them together.
     pub requests: usize,
+    /// How our own engine is configured; others take no notice.
+    pub variant: Variant,
 }
 
 /// A client and a server of one stack, back to back in memory.
@@ -107,7 +109,9 @@ mod tests {
     fn a_request_is_one_packet_each_way() {
         for stack in Which::value_variants() {
             for connections in [1, 100, 1000] {
-                let outcome = stack.pingpong(&Plan { connections, requests: 5000 });
+                let variant = Variant::Default;
+                let plan = Plan { connections, requests: 5000, variant };
+                let outcome = stack.pingpong(&plan);
                 let packets = outcome.packets.unwrap_or(2.0);
                 assert!((packets - 2.0).abs() < 0.1, "{stack:?}, {connections}: {packets}");
                 assert!(outcome.rates.median > 0.0);

@@ -22,6 +22,8 @@ use crate::{bulk, connections, pingpong};
 pub enum Which {
     /// Our engine, driven as a shard drives it.
     Lightwait,
+    /// The same with 4.4BSD's timers: ticks that scan every connection.
+    LightwaitScan,
     /// Our sockets, with their executor.
     LightwaitSockets,
     /// smoltcp.
@@ -31,7 +33,24 @@ pub enum Which {
     Linux,
 }
 
+/// How our own engine is configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// As by default.
+    Default,
+    /// With 4.4BSD's timers.
+    Scan,
+}
+
 impl Which {
+    /// What is special about our engine there.
+    pub fn variant(self) -> Variant {
+        match self {
+            Which::LightwaitScan => Variant::Scan,
+            _ => Variant::Default,
+        }
+    }
+
     /// Its name on the command line.
     pub fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
@@ -49,7 +68,7 @@ impl Which {
     /// Measures short connections.
     pub fn connections(self, plan: &connections::Plan) -> connections::Outcome {
         match self {
-            Which::Lightwait => connections::measure::<raw::Short>(plan),
+            Which::Lightwait | Which::LightwaitScan => connections::measure::<raw::Short>(plan),
             Which::LightwaitSockets => connections::measure::<sockets::Short>(plan),
             Which::Smoltcp => connections::measure::<smoltcp::Short>(plan),
             #[cfg(target_os = "linux")]
@@ -60,7 +79,7 @@ impl Which {
     /// Runs short connections for callgrind to count.
     pub fn count_connections(self, plan: &connections::Plan) {
         match self {
-            Which::Lightwait => connections::section::<raw::Short>(plan),
+            Which::Lightwait | Which::LightwaitScan => connections::section::<raw::Short>(plan),
             Which::LightwaitSockets => connections::section::<sockets::Short>(plan),
             Which::Smoltcp => connections::section::<smoltcp::Short>(plan),
             #[cfg(target_os = "linux")]
@@ -71,7 +90,7 @@ impl Which {
     /// Measures requests on connections that stay.
     pub fn pingpong(self, plan: &pingpong::Plan) -> pingpong::Outcome {
         match self {
-            Which::Lightwait => pingpong::measure::<raw::PingPong>(plan),
+            Which::Lightwait | Which::LightwaitScan => pingpong::measure::<raw::PingPong>(plan),
             Which::LightwaitSockets => pingpong::measure::<sockets::PingPong>(plan),
             Which::Smoltcp => pingpong::measure::<smoltcp::PingPong>(plan),
             #[cfg(target_os = "linux")]
@@ -82,7 +101,7 @@ impl Which {
     /// Runs requests for callgrind to count.
     pub fn count_pingpong(self, plan: &pingpong::Plan) {
         match self {
-            Which::Lightwait => pingpong::section::<raw::PingPong>(plan),
+            Which::Lightwait | Which::LightwaitScan => pingpong::section::<raw::PingPong>(plan),
             Which::LightwaitSockets => pingpong::section::<sockets::PingPong>(plan),
             Which::Smoltcp => pingpong::section::<smoltcp::PingPong>(plan),
             #[cfg(target_os = "linux")]
@@ -93,7 +112,7 @@ impl Which {
     /// Measures a long transfer.
     pub fn bulk(self, plan: &bulk::Plan) -> bulk::Outcome {
         match self {
-            Which::Lightwait => bulk::measure::<raw::Bulk>(plan),
+            Which::Lightwait | Which::LightwaitScan => bulk::measure::<raw::Bulk>(plan),
             Which::LightwaitSockets => bulk::measure::<sockets::Bulk>(plan),
             Which::Smoltcp => bulk::measure::<smoltcp::Bulk>(plan),
             #[cfg(target_os = "linux")]
@@ -104,7 +123,7 @@ impl Which {
     /// Runs a long transfer for callgrind to count.
     pub fn count_bulk(self, plan: &bulk::Plan) {
         match self {
-            Which::Lightwait => bulk::section::<raw::Bulk>(plan),
+            Which::Lightwait | Which::LightwaitScan => bulk::section::<raw::Bulk>(plan),
             Which::LightwaitSockets => bulk::section::<sockets::Bulk>(plan),
             Which::Smoltcp => bulk::section::<smoltcp::Bulk>(plan),
             #[cfg(target_os = "linux")]

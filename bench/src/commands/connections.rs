@@ -44,6 +44,7 @@ impl Connections {
             idle: self.idle,
             count: self.count,
             at_once,
+            variant: self.stack.variant(),
             limit: self.seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
         };
         if let (Some(section), Some(at_once)) = (&self.section, self.at_once) {

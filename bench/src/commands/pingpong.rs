@@ -28,7 +28,11 @@ pub(crate) struct PingPong {
 impl PingPong {
     /// Measures and prints.
     pub(crate) fn run(&self) -> bool {
-        let plan = Plan { connections: self.connections as usize, requests: self.requests };
+        let plan = Plan {
+            connections: self.connections as usize,
+            requests: self.requests,
+            variant: self.stack.variant(),
+        };
         if let Some(section) = &self.section {
             instructions::choose(section);
             self.stack.count_pingpong(&plan);

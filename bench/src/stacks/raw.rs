@@ -19,6 +19,9 @@ pub use short::Short;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use lightwait_core::tcp::timers::Scheme;
+
+use super::Variant;
 use super::watch::Watch;
 use crate::connections::Plan;
 use lightwait_core::frame::{RxChecksum, TxChecksum};
@@ -187,13 +190,24 @@ pub fn room_for(mut config: Config, connections: usize) -> Config {
     config
 }
 
+impl Variant {
+    /// `config`, in this variant.
+    pub fn apply(self, mut config: Config) -> Config {
+        match self {
+            Variant::Default => {}
+            Variant::Scan => config.tcp.timers = Scheme::Scan,
+        }
+        config
+    }
+}
+
 /// Both configurations for a bench of short connections.
 pub fn configs_for(plan: &Plan) -> [Config; 2] {
     let connections = plan.idle + 4 * plan.at_once.max(OPENED_AT_ONCE);
     let [client, mut server] = configs(1500).map(|config| room_for(config, connections));
     server.tcp.time_wait = plan.time_wait_lasts();
     server.limits.time_wait = 2 * plan.residents() + 1024;
-    [client, server]
+    [client, server].map(|config| plan.variant.apply(config))
 }
 
 /// What was counted on the connection, in a table as long as it must be.

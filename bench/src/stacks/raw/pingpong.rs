@@ -37,7 +37,8 @@ struct Game {
 impl Pair for PingPong {
     fn new(plan: &Plan) -> PingPong {
         let room = plan.connections + 16;
-        let mut ends = Ends::new(configs(1500).map(|config| room_for(config, room)));
+        let mut ends =
+            Ends::new(configs(1500).map(|config| plan.variant.apply(room_for(config, room))));
         ends.server.host.listen(SERVER, 4096).expect("a free port");
         let mut game = Game {
             sources: Sources::new(0, plan.connections),

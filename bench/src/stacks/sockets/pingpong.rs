@@ -29,7 +29,7 @@ pub struct PingPong {
 impl Pair for PingPong {
     fn new(plan: &Plan) -> PingPong {
         let room = plan.connections + 16;
-        let mut configs = configs(1500).map(|config| room_for(config, room));
+        let mut configs = configs(1500).map(|config| plan.variant.apply(room_for(config, room)));
         // All are opened at once.
         configs[1].limits.syn_cache = room;
         let ends = Ends::new(configs);

@@ -1,0 +1,42 @@
+//! `golden` on the command line.
+
+use lightwait_bench::golden;
+
+/// What `golden` is told.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Golden {
+    /// Keep what is counted now.
+    #[arg(long)]
+    bless: bool,
+}
+
+impl Golden {
+    /// Counts and compares, or keeps.
+    pub(crate) fn run(&self) -> bool {
+        let counted = match golden::count() {
+            Ok(counted) => counted,
+            Err(why) => {
+                eprintln!("{why}");
+                return false;
+            }
+        };
+        counted.iter().for_each(|(name, count)| println!("{name}: {count:.0}"));
+        if self.bless {
+            return golden::keep(&counted).inspect_err(|why| eprintln!("{why}")).is_ok();
+        }
+        let kept = golden::kept().unwrap_or_else(|why| {
+            eprintln!("{}: {why}", golden::path().display());
+            golden::Counts::new()
+        });
+        let differences = golden::differences(&kept, &counted);
+        if differences.is_empty() {
+            return true;
+        }
+        eprintln!("instructions are not as they were:");
+        differences.iter().for_each(|line| eprintln!("  {line}"));
+        eprintln!(
+            "If that is meant: cargo run --release -p lightwait-bench -- golden --bless, and commit"
+        );
+        false
+    }
+}

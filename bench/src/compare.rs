@@ -1,0 +1,176 @@
+//! All stacks beside one another: what `compare` runs, and its table.
+//!
+//! Each measurement is a run of this program of its own, so that none inherits another's heap; all
+//! stacks of a row follow one another directly.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use crate::stacks::Which;
+
+/// How long a measurement may take with all that it needs before; beyond it there is none.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// One line of the table: a bench and its arguments, and what of its result is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// What is measured.
+    pub words: &'static str,
+    arguments: Arguments,
+    /// Where the value is in the result.
+    pub key: &'static str,
+    /// The more, the better; else the less.
+    more_is_better: bool,
+    /// What the value is divided by to be printed.
+    unit: f64,
+}
+
+type Arguments = &'static [&'static str];
+
+const fn rate(words: &'static str, arguments: Arguments, key: &'static str, unit: f64) -> Row {
+    Row { words, arguments, key, more_is_better: true, unit }
+}
+
+const fn count(words: &'static str, arguments: Arguments, key: &'static str) -> Row {
+    Row { words, arguments, key, more_is_better: false, unit: 1.0 }
+}
+
+const CONNECTIONS: &str = "connections_per_s";
+const REQUESTS: &str = "requests_per_s";
+const GBIT: &str = "gbit_per_s";
+
+/// Rates.
+pub const RATES: &[Row] = &[
+    rate(
+        "1000 connections/s, one at a time",
+        &["connections", "--at-once=1", "--seconds=2"],
+        CONNECTIONS,
+        1e3,
+    ),
+    rate("… 16 at a time", &["connections", "--at-once=16", "--seconds=2"], CONNECTIONS, 1e3),
+    rate(
+        "… 1,000 in TIME-WAIT",
+        &["connections", "--at-once=16", "--seconds=2", "--time-wait=1000"],
+        CONNECTIONS,
+        1e3,
+    ),
+    rate(
+        "… 10,000",
+        &["connections", "--at-once=16", "--seconds=2", "--time-wait=10000"],
+        CONNECTIONS,
+        1e3,
+    ),
+    rate(
+        "… 100,000",
+        &["connections", "--at-once=16", "--seconds=2", "--time-wait=100000"],
+        CONNECTIONS,
+        1e3,
+    ),
+    rate(
+        "1000 requests/s, 1 connection",
+        &["pingpong", "--connections=1", "--requests=500000"],
+        REQUESTS,
+        1e3,
+    ),
+    rate("… 100", &["pingpong", "--connections=100", "--requests=500000"], REQUESTS, 1e3),
+    rate("… 10,000", &["pingpong", "--connections=10000", "--requests=50000"], REQUESTS, 1e3),
+    rate("Gbit/s, MTU 1500", &["bulk", "--mtu=1500", "--bytes=2000000000"], GBIT, 1.0),
+    rate("… 9000", &["bulk", "--mtu=9000", "--bytes=2000000000"], GBIT, 1.0),
+];
+
+/// Instructions.
+pub const COUNTS: &[Row] = &[
+    count(
+        "instructions a connection",
+        &["connections", "--at-once=16", "--count=2000", "--instructions"],
+        "instructions_per_connection",
+    ),
+    count(
+        "… a request, 1 connection",
+        &["pingpong", "--connections=1", "--requests=2000", "--instructions"],
+        "instructions_per_request",
+    ),
+    count(
+        "… 100",
+        &["pingpong", "--connections=100", "--requests=2000", "--instructions"],
+        "instructions_per_request",
+    ),
+    count(
+        "… a MB, MTU 1500",
+        &["bulk", "--mtu=1500", "--bytes=20000000", "--instructions"],
+        "instructions_per_megabyte",
+    ),
+];
+
+impl Row {
+    /// What `stack` does here; `None` if that cannot be measured.
+    pub fn measure(&self, stack: Which) -> Option<f64> {
+        if !self.more_is_better && !stack.is_countable() {
+            return None;
+        }
+        let mut child = Command::new(std::env::current_exe().ok()?)
+            .args(self.arguments)
+            .arg(format!("--stack={}", stack.name()))
+            .arg("--json")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .ok()?;
+        let begin = Instant::now();
+        while child.try_wait().ok()?.is_none() {
+            if begin.elapsed() > PATIENCE {
+                child.kill().ok()?;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // An object is less than what a pipe holds.
+        let result: Value = serde_json::from_reader(child.stdout.take()?).ok()?;
+        result.get(self.key)?.as_f64()
+    }
+
+    /// The value, short.
+    pub fn in_words(&self, value: f64) -> String {
+        let value = value / self.unit;
+        if value < 100.0 { format!("{value:.1}") } else { format!("{value:.0}") }
+    }
+
+    /// How many times better ours is than theirs.
+    pub fn ratio(&self, ours: f64, theirs: f64) -> f64 {
+        if self.more_is_better { ours / theirs } else { theirs / ours }
+    }
+
+    /// What the stacks did, as a JSON object: ours first.
+    pub fn json(&self, values: &[(Which, Option<f64>)]) -> Map<String, Value> {
+        let mut object = Map::new();
+        object.insert("arguments".to_owned(), json!(self.arguments.join(" ")));
+        object.insert("key".to_owned(), json!(self.key));
+        let ours = values.first().and_then(|(_, value)| *value);
+        for (stack, value) in values {
+            object.insert(stack.name(), json!(value));
+            let ratio = ours.zip(*value).map(|(ours, theirs)| self.ratio(ours, theirs));
+            object.insert(format!("ratio_to_{}", stack.name()), json!(ratio));
+        }
+        object
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_says_how_many_times_better_we_are() {
+        let (rate, count) = (&RATES[0], &COUNTS[0]);
+        assert_eq!(rate.ratio(300.0, 100.0), 3.0);
+        assert_eq!(count.ratio(300.0, 600.0), 2.0);
+        let values = [(Which::Lightwait, Some(1e6)), (Which::Smoltcp, Some(5e5))];
+        let object = rate.json(&values);
+        assert_eq!(object.get("ratio_to_smoltcp"), Some(&json!(2.0)));
+        assert_eq!(object.get("lightwait"), Some(&json!(1e6)));
+        assert_eq!((rate.in_words(1e6), RATES[8].in_words(45.26)), ("1000".into(), "45.3".into()));
+        let unknown = rate.json(&[(Which::Lightwait, None), (Which::Smoltcp, Some(1.0))]);
+        assert_eq!(unknown.get("ratio_to_smoltcp"), Some(&Value::Null));
+    }
+}

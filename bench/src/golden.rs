@@ -1,0 +1,128 @@
+//! Instructions that are kept: what a connection, a request and a megabyte take, in a file beside
+//! the code. Whoever makes one of them dearer by more than the slack finds out; whoever makes it
+//! cheaper writes it down, so that nobody gives it back unseen.
+//!
+//! Counts depend on the compiler, and a little on what the C library finds the processor to be
+//! capable of: they are kept for the toolchain and the kind of machine that CI runs on.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::instructions::Uncounted;
+use crate::stacks::{Variant, Which};
+use crate::{bulk, connections, pingpong};
+
+/// How far a count may be from what is kept, as a part of it.
+const SLACK: f64 = 0.02;
+
+/// Counts by what they are of.
+pub type Counts = BTreeMap<String, f64>;
+
+/// Where they are kept.
+pub fn path() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden.json")
+}
+
+/// Counts them.
+///
+/// # Errors
+/// If callgrind is not there, or fails.
+pub fn count() -> Result<Counts, Uncounted> {
+    let mut counts = Counts::new();
+    for (stack, at_once) in
+        [(Which::Lightwait, 1), (Which::Lightwait, 16), (Which::LightwaitSockets, 16)]
+    {
+        let plan = connections::Plan {
+            time_wait: 0,
+            idle: 0,
+            count: 2000,
+            at_once,
+            variant: Variant::Default,
+            limit: None,
+        };
+        let name = format!("{}: connection, {at_once} at a time", stack.name());
+        put(&mut counts, name, connections::count(stack, &plan)?);
+    }
+    for connections in [1, 100] {
+        let (stack, variant) = (Which::Lightwait, Variant::Default);
+        let plan = pingpong::Plan { connections, requests: 2000, variant };
+        let name = format!("{}: request, of {connections} connections", stack.name());
+        put(&mut counts, name, pingpong::count(stack, &plan)?);
+    }
+    for mtu in [1500, 9000] {
+        let stack = Which::Lightwait;
+        let plan = bulk::Plan { mtu, bytes: 10_000_000, checksum: true };
+        let name = format!("{}: megabyte, MTU {mtu}", stack.name());
+        put(&mut counts, name, bulk::count(stack, &plan)?);
+    }
+    Ok(counts)
+}
+
+fn put(counts: &mut Counts, name: String, count: Option<f64>) {
+    if let Some(count) = count {
+        counts.insert(name, count.round());
+    }
+}
+
+/// What differs by more than the slack, a line each; empty if nothing does.
+pub fn differences(kept: &Counts, counted: &Counts) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (name, count) in counted {
+        match kept.get(name) {
+            None => lines.push(format!("{name}: {count:.0}, not kept")),
+            Some(kept) if (count - kept).abs() > kept * SLACK => {
+                let percent = (count / kept - 1.0) * 100.0;
+                lines.push(format!("{name}: {count:.0}, kept {kept:.0} ({percent:+.1} %)"));
+            }
+            Some(_) => {}
+        }
+    }
+    let gone = kept.keys().filter(|name| !counted.contains_key(*name));
+    lines.extend(gone.map(|name| format!("{name}: kept, but not counted")));
+    lines
+}
+
+/// What is kept.
+///
+/// # Errors
+/// If the file cannot be read, or is no such file.
+pub fn kept() -> std::io::Result<Counts> {
+    Ok(serde_json::from_str(&std::fs::read_to_string(path())?)?)
+}
+
+/// Keeps these.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn keep(counts: &Counts) -> std::io::Result<()> {
+    std::fs::write(path(), format!("{:#}\n", json!(counts)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(values: &[(&str, f64)]) -> Counts {
+        values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+    }
+
+    #[test]
+    fn two_percent_pass_and_more_does_not_either_way() {
+        let kept = counts(&[("one", 1000.0)]);
+        for fine in [980.0, 1000.0, 1020.0] {
+            assert_eq!(differences(&kept, &counts(&[("one", fine)])), Vec::<String>::new());
+        }
+        for beyond in [979.0, 1021.0] {
+            assert_eq!(differences(&kept, &counts(&[("one", beyond)])).len(), 1, "{beyond}");
+        }
+    }
+
+    #[test]
+    fn what_is_new_or_gone_is_told() {
+        let (kept, counted) = (counts(&[("old", 1.0)]), counts(&[("new", 1.0)]));
+        let lines = differences(&kept, &counted);
+        assert_eq!(lines, ["new: 1, not kept", "old: kept, but not counted"]);
+    }
+}
