@@ -173,9 +173,12 @@ impl Frame {
         }
     }
 
+    #[inline]
     fn reset(&mut self) {
         self.head.clear();
-        self.tail.clear();
+        if !self.tail.is_empty() {
+            self.tail.clear();
+        }
         self.checksum = TxChecksum::Complete;
         self.segmentation = None;
     }
@@ -199,6 +202,7 @@ impl Outbox {
     }
 
     /// How many more frames it takes.
+    #[inline]
     pub fn room(&self) -> usize {
         self.capacity.saturating_sub(self.queue.len())
     }
@@ -209,18 +213,19 @@ impl Outbox {
     }
 
     /// True if no frame waits.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
     /// Adds an empty frame at the end and returns it to be written, or `None` when full.
+    #[inline]
     pub fn push(&mut self) -> Option<&mut Frame> {
         if self.room() == 0 {
             return None;
         }
         let frame = self.spare.pop().unwrap_or_default();
-        self.queue.push_back(frame);
-        self.queue.back_mut()
+        Some(self.queue.push_back_mut(frame))
     }
 
     /// Takes back the frame last pushed, unsent.
@@ -241,6 +246,7 @@ impl Outbox {
     }
 
     /// Drops the oldest frame: it was sent. Its buffers are kept for reuse.
+    #[inline]
     pub fn pop(&mut self) {
         if let Some(frame) = self.queue.pop_front() {
             self.recycle(frame);
@@ -248,11 +254,13 @@ impl Outbox {
     }
 
     /// Takes the oldest frame out, buffers and all; give them back with [`Outbox::recycle`].
+    #[inline]
     pub fn take(&mut self) -> Option<Frame> {
         self.queue.pop_front()
     }
 
     /// Gives a frame's buffers back for reuse.
+    #[inline]
     pub fn recycle(&mut self, mut frame: Frame) {
         frame.reset();
         if self.spare.len() < self.capacity {

@@ -44,8 +44,8 @@ impl Ports {
         }
     }
 
-    /// A port of ours for `tuple`, whose own does not count, such that `in_use` says no of it; `None` if
-    /// none was found in [`MAX_ATTEMPTS`].
+    /// A port of ours for `tuple`, whose own does not count, such that `in_use` says no of it;
+    /// `None` if none was found in [`MAX_ATTEMPTS`].
     pub fn pick(&mut self, tuple: &Tuple, mut in_use: impl FnMut(u16) -> bool) -> Option<u16> {
         let hash = self.destination.of_tuple(&tuple.with_local_port(0));
         let start = hash as u32 % self.size;

@@ -3,13 +3,14 @@
 //! A frame whose checksum we must compute gets its payload copied in, summed in the same pass. A
 //! frame whose checksum is left to the device refers to the send buffer's own pages.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 
 use crate::frame::{Capabilities, Frame, Outbox, Segmentation, TxChecksum};
 use crate::tcp::send::buffer::SendBuffer;
 use crate::wire::checksum::{Sum, pseudo_header, sum};
+use crate::wire::options::Timestamps;
 use crate::wire::tcp::{CHECKSUM_OFFSET, Header, PROTOCOL, checksum};
-use crate::wire::{ethernet, ip};
+use crate::wire::{ethernet, ip, ipv4};
 
 /// Payload up to here is copied even when the device does the checksum: cheaper than sharing.
 const COPY_BYTES: usize = 256;
@@ -91,18 +92,23 @@ impl Egress<'_> {
     }
 
     /// Sends one segment. False, and nothing has happened, if there is no room.
+    #[inline]
     pub fn send(&mut self, header: &Header, payload: Option<Payload<'_>>) -> bool {
         if !self.has_room() {
             return false;
         }
-        let path = self.path;
         let Some(frame) = self.outbox.push() else { return false };
-        if !write(frame, &path, header, payload) {
+        if !write(frame, &self.path, header, payload) {
             self.outbox.unpush();
             return false;
         }
-        let packets = payload.map_or(1, |payload| payload.len.div_ceil(payload.segment.max(1)));
-        self.budget = self.budget.saturating_sub(packets.max(1));
+        let packets = match payload {
+            Some(payload) if payload.len > payload.segment => {
+                payload.len.div_ceil(payload.segment.max(1))
+            }
+            _ => 1,
+        };
+        self.budget = self.budget.saturating_sub(packets);
         self.frames += 1;
         true
     }
@@ -110,6 +116,77 @@ impl Egress<'_> {
 
 /// Writes the frame of a segment. False if the packet would be too long for its length field.
 pub fn write(
+    frame: &mut Frame,
+    path: &Path,
+    header: &Header,
+    payload: Option<Payload<'_>>,
+) -> bool {
+    if let Some(usual) = Usual::of(path, header) {
+        return usual.write(frame, path, header, payload);
+    }
+    write_any(frame, path, header, payload)
+}
+
+/// What nearly every segment is: IPv4, no option but timestamps, and a checksum of our own. Its
+/// header is made of words that are summed as they are made.
+struct Usual {
+    source: Ipv4Addr,
+    destination: Ipv4Addr,
+    timestamps: Timestamps,
+}
+
+/// Bytes of the TCP header with timestamps.
+const USUAL_TCP_BYTES: usize = 32;
+
+impl Usual {
+    #[inline]
+    fn of(path: &Path, header: &Header) -> Option<Usual> {
+        let (IpAddr::V4(source), IpAddr::V4(destination)) = (path.source, path.destination) else {
+            return None;
+        };
+        let timestamps = header.options.lone_timestamps()?;
+        (!path.device.checksum).then_some(Usual { source, destination, timestamps })
+    }
+
+    #[inline]
+    fn write(
+        &self,
+        frame: &mut Frame,
+        path: &Path,
+        header: &Header,
+        payload: Option<Payload<'_>>,
+    ) -> bool {
+        let tcp_len = USUAL_TCP_BYTES + payload.map_or(0, |payload| payload.len);
+        if tcp_len + ipv4::MIN_HEADER_BYTES > PACKET_BYTES_MAX {
+            return false;
+        }
+        if let Some(link) = &path.link {
+            link.emit(&mut frame.head);
+        }
+        let identification = if path.dont_fragment { 0 } else { identification(header) };
+        let ip = ipv4::header_words(
+            (self.source, self.destination),
+            (path.traffic_class, path.hop_limit, PROTOCOL),
+            tcp_len as u16,
+            (identification, path.dont_fragment),
+        );
+        let tcp = header.words_with(self.timestamps);
+        let pseudo = [ip[3], ip[4], u32::from(PROTOCOL), tcp_len as u32];
+        let sum = pseudo.iter().chain(&tcp).map(|word| u64::from(*word)).sum::<u64>();
+        let mut bytes = [0; ipv4::MIN_HEADER_BYTES + USUAL_TCP_BYTES];
+        for (bytes, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(ip.iter().chain(&tcp)) {
+            *bytes = word.to_be_bytes();
+        }
+        let field = frame.head.len() + ipv4::MIN_HEADER_BYTES + CHECKSUM_OFFSET;
+        frame.head.extend_from_slice(&bytes);
+        let total = Sum::of_big_endian(sum).then(copy(frame, payload));
+        frame.head[field..field + 2].copy_from_slice(&total.checksum().to_be_bytes());
+        true
+    }
+}
+
+#[inline(never)]
+fn write_any(
     frame: &mut Frame,
     path: &Path,
     header: &Header,
@@ -164,6 +241,10 @@ fn identification(header: &Header) -> u16 {
 /// Copies the payload into the frame, and sums it while it is in the cache.
 fn copy(frame: &mut Frame, payload: Option<Payload<'_>>) -> Sum {
     let Some(payload) = payload else { return Sum::ZERO };
+    if let Some(piece) = payload.buffer.piece(payload.offset, payload.len) {
+        frame.head.extend_from_slice(piece);
+        return sum(piece);
+    }
     let mut total = Sum::ZERO;
     payload.buffer.visit(payload.offset, payload.len, |piece| {
         frame.head.extend_from_slice(piece);

@@ -30,6 +30,13 @@ impl Sum {
     /// The sum of no bytes at all.
     pub const ZERO: Sum = Sum { value: 0, odd: false };
 
+    /// The sum of big-endian words that were added as numbers, without overflow.
+    #[must_use]
+    #[inline]
+    pub const fn of_big_endian(sum: u64) -> Sum {
+        Sum { value: fold(sum).to_be() as u64, odd: false }
+    }
+
     /// This piece followed by `next`.
     #[must_use]
     pub const fn then(self, next: Sum) -> Sum {

@@ -35,6 +35,10 @@ mod kind {
     pub(super) const TIMESTAMPS: u8 = 8;
 }
 
+/// How timestamps begin where they are the only option: two fillers, kind and length.
+pub(crate) const STAMPS_WORD: u32 =
+    u32::from_be_bytes([kind::NOP, kind::NOP, kind::TIMESTAMPS, 10]);
+
 /// The options of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Options {
@@ -164,7 +168,7 @@ impl Options {
 
     /// The timestamps, if there is nothing else: what nearly every segment carries.
     #[inline]
-    fn lone_timestamps(&self) -> Option<Timestamps> {
+    pub(crate) fn lone_timestamps(&self) -> Option<Timestamps> {
         let others = self.mss.is_some()
             || self.window_scale.is_some()
             || self.sack_permitted

@@ -14,7 +14,7 @@ use core::ops::{BitOr, BitOrAssign};
 
 use super::Malformed;
 use super::checksum::{Sum, pseudo_header, sum};
-use super::options::Options;
+use super::options::{Options, STAMPS_WORD, Timestamps};
 use crate::tcp::Seq;
 
 /// TCP's number in the IP header.
@@ -204,18 +204,30 @@ impl Header {
         MIN_HEADER_BYTES + self.options.len()
     }
 
-    /// Appends the header. Its checksum field, [`CHECKSUM_OFFSET`] bytes from its start, is zero:
-    /// store there [`checksum`] of it all, or the pseudo-header's folded sum for a device.
-    pub fn emit(&self, out: &mut Vec<u8>) {
-        let words = [
+    /// The header with timestamps as its only option, as big-endian words; the checksum is zero.
+    #[inline]
+    pub(crate) fn words_with(&self, timestamps: Timestamps) -> [u32; 8] {
+        let [ports, seq, ack, flags, urgent] = self.fixed_words(8);
+        [ports, seq, ack, flags, urgent, STAMPS_WORD, timestamps.value, timestamps.echo]
+    }
+
+    /// The header without options, as big-endian words, of which it says to be `len` long; the
+    /// checksum is zero.
+    #[inline]
+    fn fixed_words(&self, len: u32) -> [u32; 5] {
+        [
             u32::from(self.source_port) << 16 | u32::from(self.destination_port),
             self.seq.0,
             self.ack.0,
-            (self.header_len() as u32 / 4) << 28
-                | u32::from(self.flags.0) << 16
-                | u32::from(self.window),
+            len << 28 | u32::from(self.flags.0) << 16 | u32::from(self.window),
             u32::from(self.urgent),
-        ];
+        ]
+    }
+
+    /// Appends the header. Its checksum field, [`CHECKSUM_OFFSET`] bytes from its start, is zero:
+    /// store there [`checksum`] of it all, or the pseudo-header's folded sum for a device.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        let words = self.fixed_words(self.header_len() as u32 / 4);
         let mut fixed = [0; MIN_HEADER_BYTES];
         for (bytes, word) in fixed.as_chunks_mut::<4>().0.iter_mut().zip(words) {
             *bytes = word.to_be_bytes();

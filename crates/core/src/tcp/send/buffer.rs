@@ -44,6 +44,7 @@ enum Memory {
 }
 
 impl Chunk {
+    #[inline]
     fn bytes(&self) -> &[u8] {
         match &self.memory {
             Memory::Page(page) => &page.bytes()[..self.len as usize],
@@ -169,6 +170,15 @@ impl SendBuffer {
             visit(chunk, (at - chunk.at) as usize, (until - chunk.at) as usize);
             at = until;
         }
+    }
+
+    /// The bytes `offset..offset + len`, counted from the first byte held, if they lie in the first
+    /// chunk.
+    #[inline]
+    pub fn piece(&self, offset: usize, len: usize) -> Option<&[u8]> {
+        let first = self.chunks.front()?;
+        let at = (self.start - first.at) as usize + offset;
+        first.bytes().get(at..at + len)
     }
 
     /// Visits the bytes `offset..offset + len`, counted from the first byte held, in pieces.
