@@ -364,6 +364,7 @@ impl Host {
     }
 
     /// Gives a new connection a slot and a name.
+    #[inline(always)]
     fn add_connection(&mut self, connection: Connection) -> ConnectionId {
         let hash = connection.tuple_hash;
         let (index, generation) = self.slots.insert(Slot {

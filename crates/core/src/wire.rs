@@ -29,6 +29,7 @@ pub mod pcapng;
 pub mod pretty;
 pub mod quoted;
 pub mod tcp;
+pub mod usual;
 
 use core::fmt;
 

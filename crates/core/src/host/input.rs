@@ -8,6 +8,7 @@ use crate::frame::{Medium, RxFrame};
 use crate::time::Instant;
 use crate::wire::ethernet::{self, Mac, ethertype};
 use crate::wire::ip::{self, protocol};
+use crate::wire::usual::Usual;
 use crate::wire::{Malformed, arp};
 
 /// Where a packet came from.
@@ -57,6 +58,16 @@ impl Host {
     }
 
     pub(super) fn take_packet(&mut self, now: Instant, frame: RxFrame<'_>, from: Origin) {
+        if let Some(usual) = Usual::parse(frame.bytes)
+            && self.take_usual(now, &usual, &frame, from)
+        {
+            return;
+        }
+        self.take_any_packet(now, frame, from);
+    }
+
+    #[inline(never)]
+    fn take_any_packet(&mut self, now: Instant, frame: RxFrame<'_>, from: Origin) {
         let packet = match ip::Packet::parse(frame.bytes) {
             Ok(packet) => packet,
             Err(reason) => return self.note_malformed(reason),

@@ -39,7 +39,7 @@ impl<T> Default for Slab<T> {
 
 impl<T> Slab<T> {
     /// Puts `value` into a free slot; returns its index and generation.
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, value: T) -> (u32, u32) {
         let index = if self.free == NONE { self.extend() } else { self.free };
         let slot = &mut self.chunks[index as usize / CHUNK][index as usize % CHUNK];

@@ -18,6 +18,7 @@ use crate::time::Instant;
 use crate::wire::ip;
 use crate::wire::options::Options;
 use crate::wire::tcp::{Flags, Header, Segment, verify_checksum};
+use crate::wire::usual::Usual;
 
 /// A segment with what the host has found out about it.
 pub(super) struct Incoming<'a> {
@@ -67,6 +68,33 @@ impl Host {
         };
         self.deliver(now, index, &segment, facts);
         Ok(())
+    }
+
+    /// As [`Host::take_known_tcp`]; false if nothing has happened.
+    #[inline]
+    pub(super) fn take_usual(
+        &mut self,
+        now: Instant,
+        usual: &Usual<'_>,
+        frame: &RxFrame<'_>,
+        from: Origin,
+    ) -> bool {
+        let (source, destination) = (usual.source().into(), usual.destination().into());
+        let (remote_port, local_port) = usual.ports();
+        let tuple = Tuple::new((destination, local_port), (source, remote_port));
+        let hash = self.hasher.hash(&tuple);
+        let Some(index) = self.find_connection(hash, &tuple) else { return false };
+        if from != Origin::Ourselves && self.is_ours(source) {
+            return false;
+        }
+        if frame.checksum != RxChecksum::Good && !usual.verify_checksum() {
+            self.shared.counters.checksum_errors += 1;
+            return true;
+        }
+        let marked = usual.traffic_class() & ecn::MASK == ecn::CE;
+        let facts = Facts { piece: frame.segment_size, marked };
+        self.deliver(now, index, &usual.segment(), facts);
+        true
     }
 
     /// The segment, if it is sound; else it has been counted.

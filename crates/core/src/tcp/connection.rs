@@ -204,6 +204,7 @@ impl Synchronized {
 
 impl Connection {
     /// A connection in `state` with `shape`, reached along arcs of the table.
+    #[inline(always)]
     pub fn new(tuple: Tuple, tuple_hash: u64, options: SocketOptions, shape: Shape) -> Self {
         Connection {
             tuple,
@@ -228,6 +229,7 @@ impl Connection {
     }
 
     /// An active open: the SYN leaves with the next `emit`.
+    #[inline(always)]
     pub fn open(
         tuple: Tuple,
         tuple_hash: u64,
@@ -243,6 +245,7 @@ impl Connection {
     }
 
     /// A passive open that the peer's ACK has completed.
+    #[inline(always)]
     pub fn accepted(
         tuple: Tuple,
         tuple_hash: u64,

@@ -3,14 +3,15 @@
 //! A frame whose checksum we must compute gets its payload copied in, summed in the same pass. A
 //! frame whose checksum is left to the device refers to the send buffer's own pages.
 
-use core::net::{IpAddr, Ipv4Addr};
+use alloc::vec::Vec;
+use core::net::IpAddr;
 
 use crate::frame::{Capabilities, Frame, Outbox, Segmentation, TxChecksum};
 use crate::tcp::send::buffer::SendBuffer;
 use crate::wire::checksum::{Sum, pseudo_header, sum};
-use crate::wire::options::Timestamps;
 use crate::wire::tcp::{CHECKSUM_OFFSET, Header, PROTOCOL, checksum};
-use crate::wire::{ethernet, ip, ipv4};
+use crate::wire::usual::{self, Envelope};
+use crate::wire::{ethernet, ip};
 
 /// Payload up to here is copied even when the device does the checksum: cheaper than sharing.
 const COPY_BYTES: usize = 256;
@@ -121,68 +122,27 @@ pub fn write(
     header: &Header,
     payload: Option<Payload<'_>>,
 ) -> bool {
-    if let Some(usual) = Usual::of(path, header) {
-        return usual.write(frame, path, header, payload);
-    }
-    write_any(frame, path, header, payload)
-}
-
-/// What nearly every segment is: IPv4, no option but timestamps, and a checksum of our own. Its
-/// header is made of words that are summed as they are made.
-struct Usual {
-    source: Ipv4Addr,
-    destination: Ipv4Addr,
-    timestamps: Timestamps,
-}
-
-/// Bytes of the TCP header with timestamps.
-const USUAL_TCP_BYTES: usize = 32;
-
-impl Usual {
-    #[inline]
-    fn of(path: &Path, header: &Header) -> Option<Usual> {
-        let (IpAddr::V4(source), IpAddr::V4(destination)) = (path.source, path.destination) else {
-            return None;
-        };
-        let timestamps = header.options.lone_timestamps()?;
-        (!path.device.checksum).then_some(Usual { source, destination, timestamps })
-    }
-
-    #[inline]
-    fn write(
-        &self,
-        frame: &mut Frame,
-        path: &Path,
-        header: &Header,
-        payload: Option<Payload<'_>>,
-    ) -> bool {
-        let tcp_len = USUAL_TCP_BYTES + payload.map_or(0, |payload| payload.len);
-        if tcp_len + ipv4::MIN_HEADER_BYTES > PACKET_BYTES_MAX {
-            return false;
-        }
+    // Nearly every segment: IPv4, no option but timestamps, a checksum of our own.
+    if let (IpAddr::V4(source), IpAddr::V4(destination)) = (path.source, path.destination)
+        && let Some(timestamps) = header.options.lone_timestamps()
+        && !path.device.checksum
+    {
         if let Some(link) = &path.link {
             link.emit(&mut frame.head);
         }
-        let identification = if path.dont_fragment { 0 } else { identification(header) };
-        let ip = ipv4::header_words(
-            (self.source, self.destination),
-            (path.traffic_class, path.hop_limit, PROTOCOL),
-            tcp_len as u16,
-            (identification, path.dont_fragment),
-        );
-        let tcp = header.words_with(self.timestamps);
-        let pseudo = [ip[3], ip[4], u32::from(PROTOCOL), tcp_len as u32];
-        let sum = pseudo.iter().chain(&tcp).map(|word| u64::from(*word)).sum::<u64>();
-        let mut bytes = [0; ipv4::MIN_HEADER_BYTES + USUAL_TCP_BYTES];
-        for (bytes, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(ip.iter().chain(&tcp)) {
-            *bytes = word.to_be_bytes();
-        }
-        let field = frame.head.len() + ipv4::MIN_HEADER_BYTES + CHECKSUM_OFFSET;
-        frame.head.extend_from_slice(&bytes);
-        let total = Sum::of_big_endian(sum).then(copy(frame, payload));
-        frame.head[field..field + 2].copy_from_slice(&total.checksum().to_be_bytes());
-        true
+        let envelope = Envelope {
+            source,
+            destination,
+            traffic_class: path.traffic_class,
+            hop_limit: path.hop_limit,
+            identification: if path.dont_fragment { 0 } else { identification(header) },
+            dont_fragment: path.dont_fragment,
+        };
+        let len = payload.map_or(0, |payload| payload.len);
+        let append = |out: &mut Vec<u8>| copy(out, payload);
+        return usual::emit(&envelope, header, timestamps, len, &mut frame.head, append);
     }
+    write_any(frame, path, header, payload)
 }
 
 #[inline(never)]
@@ -218,7 +178,7 @@ fn write_any(
         share(frame, path, payload);
     } else {
         let header_end = frame.head.len();
-        let total = copy(frame, payload);
+        let total = copy(&mut frame.head, payload);
         let value = checksum(
             path.source,
             path.destination,
@@ -238,16 +198,16 @@ fn identification(header: &Header) -> u16 {
     (seq as u16) ^ ((seq >> 16) as u16).rotate_left(7) ^ header.source_port.rotate_left(3)
 }
 
-/// Copies the payload into the frame, and sums it while it is in the cache.
-fn copy(frame: &mut Frame, payload: Option<Payload<'_>>) -> Sum {
+/// Copies the payload behind the headers, and sums it while it is in the cache.
+fn copy(out: &mut Vec<u8>, payload: Option<Payload<'_>>) -> Sum {
     let Some(payload) = payload else { return Sum::ZERO };
     if let Some(piece) = payload.buffer.piece(payload.offset, payload.len) {
-        frame.head.extend_from_slice(piece);
+        out.extend_from_slice(piece);
         return sum(piece);
     }
     let mut total = Sum::ZERO;
     payload.buffer.visit(payload.offset, payload.len, |piece| {
-        frame.head.extend_from_slice(piece);
+        out.extend_from_slice(piece);
         total = total.then(sum(piece));
     });
     total

@@ -61,37 +61,19 @@ pub fn parse(bytes: &[u8]) -> Result<Packet<'_>, Malformed> {
     })
 }
 
-/// A header without options as big-endian words, checksum and all: from whom and to whom; traffic
-/// class, hop limit and protocol; bytes behind it; identification and DF.
-#[inline]
-pub(crate) fn header_words(
-    (source, destination): (Ipv4Addr, Ipv4Addr),
-    (traffic_class, hop_limit, protocol): (u8, u8, u8),
-    payload_len: u16,
-    (identification, dont_fragment): (u16, bool),
-) -> [u32; 5] {
-    let total_len = payload_len + MIN_HEADER_BYTES as u16;
-    let flags = if dont_fragment { DF } else { 0 };
+/// Appends what `header` says, between these addresses.
+pub(super) fn emit(header: &Header, source: Ipv4Addr, destination: Ipv4Addr, out: &mut Vec<u8>) {
+    let total_len = header.payload_len() + MIN_HEADER_BYTES as u16;
+    let flags = if header.dont_fragment { DF } else { 0 };
     let octets = |a: u8, b: u8| u32::from(a) << 24 | u32::from(b) << 16;
     let mut words = [
-        octets(0x45, traffic_class) | u32::from(total_len),
-        u32::from(identification) << 16 | u32::from(flags),
-        octets(hop_limit, protocol),
+        octets(0x45, header.traffic_class) | u32::from(total_len),
+        u32::from(header.identification) << 16 | u32::from(flags),
+        octets(header.hop_limit, header.protocol),
         source.to_bits(),
         destination.to_bits(),
     ];
     words[2] |= u32::from(checksum::of_words(&words));
-    words
-}
-
-/// Appends what `header` says, between these addresses.
-pub(super) fn emit(header: &Header, source: Ipv4Addr, destination: Ipv4Addr, out: &mut Vec<u8>) {
-    let words = header_words(
-        (source, destination),
-        (header.traffic_class, header.hop_limit, header.protocol),
-        header.payload_len(),
-        (header.identification, header.dont_fragment),
-    );
     let mut fixed = [0; MIN_HEADER_BYTES];
     for (bytes, word) in fixed.as_chunks_mut::<4>().0.iter_mut().zip(words) {
         *bytes = word.to_be_bytes();

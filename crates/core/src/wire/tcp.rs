@@ -14,7 +14,7 @@ use core::ops::{BitOr, BitOrAssign};
 
 use super::Malformed;
 use super::checksum::{Sum, pseudo_header, sum};
-use super::options::{Options, STAMPS_WORD, Timestamps};
+use super::options::Options;
 use crate::tcp::Seq;
 
 /// TCP's number in the IP header.
@@ -204,17 +204,10 @@ impl Header {
         MIN_HEADER_BYTES + self.options.len()
     }
 
-    /// The header with timestamps as its only option, as big-endian words; the checksum is zero.
-    #[inline]
-    pub(crate) fn words_with(&self, timestamps: Timestamps) -> [u32; 8] {
-        let [ports, seq, ack, flags, urgent] = self.fixed_words(8);
-        [ports, seq, ack, flags, urgent, STAMPS_WORD, timestamps.value, timestamps.echo]
-    }
-
     /// The header without options, as big-endian words, of which it says to be `len` long; the
     /// checksum is zero.
     #[inline]
-    fn fixed_words(&self, len: u32) -> [u32; 5] {
+    pub(crate) fn fixed_words(&self, len: u32) -> [u32; 5] {
         [
             u32::from(self.source_port) << 16 | u32::from(self.destination_port),
             self.seq.0,

@@ -1,0 +1,315 @@
+//! The segment that nearly every segment is: in an IPv4 packet without options or fragments, with
+//! timestamps as its only TCP option. Read and written as thirteen words, which are summed on the
+//! way.
+//!
+//! ```text
+//!    0 version, IHL, DSCP, total length     5 ports            10 nop nop timestamps 10
+//!    1 identification, flags, offset        6 sequence number  11 TSval
+//!    2 TTL, protocol, checksum              7 acknowledgement  12 TSecr
+//!    3 source                               8 offset, flags, window
+//!    4 destination                          9 checksum, urgent
+//! ```
+//!
+//! Whatever else a segment may be, [`ip`](super::ip) and [`tcp`](super::tcp) know; what is wrong
+//! with one they say. Both ways give the same for every frame.
+
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+
+use super::checksum::{Sum, sum};
+use super::options::{Options, STAMPS_WORD, Timestamps};
+use super::tcp::{Flags, Header, PROTOCOL, Segment};
+use crate::tcp::Seq;
+
+/// Bytes of both headers.
+pub const HEADER_BYTES: usize = 4 * WORDS;
+
+const WORDS: usize = 13;
+const TCP_HEADER_BYTES: usize = 32;
+/// Where the TCP checksum lies, in bytes from the start of the packet.
+const CHECKSUM_AT: usize = 36;
+
+/// IPv4, and five words of header.
+const VERSION: u32 = 0x45;
+const DF: u32 = 0x4000;
+/// More fragments, and the fragment's offset.
+const FRAGMENT: u32 = 0x3fff;
+
+/// Such a segment that has arrived; its IP checksum is right, its TCP checksum was not looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Usual<'a> {
+    words: [u32; WORDS],
+    payload: &'a [u8],
+}
+
+/// The packet around a segment that is to be sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Envelope {
+    /// From whom.
+    pub source: Ipv4Addr,
+    /// To whom.
+    pub destination: Ipv4Addr,
+    /// DSCP and ECN.
+    pub traffic_class: u8,
+    /// TTL.
+    pub hop_limit: u8,
+    /// Which packet a fragment belongs to.
+    pub identification: u16,
+    /// Routers must not cut it.
+    pub dont_fragment: bool,
+}
+
+/// The sum of words as the checksums want it, without folding: few enough words.
+fn total(words: &[u32]) -> u64 {
+    words.iter().map(|word| u64::from(*word)).sum()
+}
+
+impl<'a> Usual<'a> {
+    /// The segment in the IP packet `bytes`, if it is of this kind and sound so far.
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Option<Usual<'a>> {
+        let header = bytes.first_chunk::<HEADER_BYTES>()?;
+        let (chunks, _) = header.as_chunks::<4>();
+        let words: [u32; WORDS] = core::array::from_fn(|i| u32::from_be_bytes(chunks[i]));
+        let is_usual = words[0] >> 24 == VERSION
+            && words[1] & FRAGMENT == 0
+            && words[2] >> 16 & 0xff == u32::from(PROTOCOL)
+            && words[8] >> 28 == TCP_HEADER_BYTES as u32 / 4
+            && words[10] == STAMPS_WORD;
+        let has_ports = words[5] & 0xffff != 0 && words[5] >> 16 != 0;
+        if !is_usual || !has_ports || !Sum::of_big_endian(total(&words[..5])).is_valid() {
+            return None;
+        }
+        let payload = bytes.get(HEADER_BYTES..(words[0] & 0xffff) as usize)?;
+        Some(Usual { words, payload })
+    }
+
+    /// The sender's address.
+    #[inline]
+    pub fn source(&self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.words[3])
+    }
+
+    /// The receiver's address.
+    #[inline]
+    pub fn destination(&self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.words[4])
+    }
+
+    /// DSCP and ECN.
+    #[inline]
+    pub fn traffic_class(&self) -> u8 {
+        (self.words[0] >> 16) as u8
+    }
+
+    /// The ports, the sender's first.
+    #[inline]
+    pub fn ports(&self) -> (u16, u16) {
+        ((self.words[5] >> 16) as u16, self.words[5] as u16)
+    }
+
+    /// True if the TCP checksum is right (RFC 9293 MUST-3).
+    #[inline]
+    pub fn verify_checksum(&self) -> bool {
+        let len = (TCP_HEADER_BYTES + self.payload.len()) as u64;
+        let head = total(&self.words[3..]) + u64::from(PROTOCOL) + len;
+        Sum::of_big_endian(head).then(sum(self.payload)).is_valid()
+    }
+
+    /// The segment.
+    #[inline]
+    pub fn segment(&self) -> Segment<'a> {
+        let (source_port, destination_port) = self.ports();
+        let timestamps = Timestamps { value: self.words[11], echo: self.words[12] };
+        Segment {
+            source_port,
+            destination_port,
+            seq: Seq(self.words[6]),
+            ack: Seq(self.words[7]),
+            flags: Flags((self.words[8] >> 16) as u8),
+            window: self.words[8] as u16,
+            urgent: self.words[9] as u16,
+            options: Options { timestamps: Some(timestamps), ..Options::NONE },
+            payload: self.payload,
+        }
+    }
+}
+
+/// Appends the packet of `header`, whose only option are `timestamps`, up to its payload, which
+/// `append` appends and sums; `payload_len`: how many bytes that will be. False, and nothing
+/// appended, if the packet would be too long for its length field.
+#[inline]
+pub fn emit(
+    envelope: &Envelope,
+    header: &Header,
+    timestamps: Timestamps,
+    payload_len: usize,
+    out: &mut Vec<u8>,
+    append: impl FnOnce(&mut Vec<u8>) -> Sum,
+) -> bool {
+    let Ok(total_len) = u16::try_from(HEADER_BYTES + payload_len) else { return false };
+    let tcp_len = (TCP_HEADER_BYTES + payload_len) as u32;
+    let [ports, seq, ack, flags, urgent] = header.fixed_words(TCP_HEADER_BYTES as u32 / 4);
+    let mut words: [u32; WORDS] = [
+        VERSION << 24 | u32::from(envelope.traffic_class) << 16 | u32::from(total_len),
+        (u32::from(envelope.identification) << 16) | (u32::from(envelope.dont_fragment) * DF),
+        u32::from(envelope.hop_limit) << 24 | u32::from(PROTOCOL) << 16,
+        envelope.source.to_bits(),
+        envelope.destination.to_bits(),
+        ports,
+        seq,
+        ack,
+        flags,
+        urgent,
+        STAMPS_WORD,
+        timestamps.value,
+        timestamps.echo,
+    ];
+    words[2] |= u32::from(Sum::of_big_endian(total(&words[..5])).checksum());
+    let head = Sum::of_big_endian(total(&words[3..]) + u64::from(PROTOCOL) + u64::from(tcp_len));
+    let mut bytes = [0; HEADER_BYTES];
+    for (bytes, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+        *bytes = word.to_be_bytes();
+    }
+    let field = out.len() + CHECKSUM_AT;
+    out.extend_from_slice(&bytes);
+    let checksum = if payload_len == 0 { head } else { head.then(append(out)) }.checksum();
+    out[field..field + 2].copy_from_slice(&checksum.to_be_bytes());
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::tcp::checksum;
+    use crate::wire::{ip, tcp};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    /// The same packet as the other modules write it.
+    fn plain(envelope: &Envelope, header: &Header, payload: &[u8]) -> Vec<u8> {
+        let (source, destination) = (envelope.source.into(), envelope.destination.into());
+        let len = header.header_len() + payload.len();
+        let mut ip = ip::Header::new(source, destination, PROTOCOL, len).unwrap();
+        ip.traffic_class = envelope.traffic_class;
+        ip.hop_limit = envelope.hop_limit;
+        ip.identification = envelope.identification;
+        ip.dont_fragment = envelope.dont_fragment;
+        let mut bytes = Vec::new();
+        ip.emit(&mut bytes);
+        header.emit(&mut bytes);
+        let value = checksum(source, destination, &bytes[20..], sum(payload), payload.len());
+        bytes[CHECKSUM_AT..][..2].copy_from_slice(&value.to_be_bytes());
+        bytes.extend_from_slice(payload);
+        bytes
+    }
+
+    fn any_envelope() -> impl Strategy<Value = Envelope> {
+        any::<([u8; 8], u8, u8, u16, bool)>().prop_map(|(addresses, class, hops, id, df)| {
+            let [a, b, c, d, e, f, g, h] = addresses;
+            Envelope {
+                source: Ipv4Addr::new(a, b, c, d),
+                destination: Ipv4Addr::new(e, f, g, h),
+                traffic_class: class,
+                hop_limit: hops,
+                identification: id,
+                dont_fragment: df,
+            }
+        })
+    }
+
+    fn any_header() -> impl Strategy<Value = Header> {
+        any::<((u16, u16), (u32, u32), u8, (u16, u16), (u32, u32))>().prop_map(
+            |(ports, numbers, flags, words, stamps)| Header {
+                source_port: ports.0.max(1),
+                destination_port: ports.1.max(1),
+                seq: Seq(numbers.0),
+                ack: Seq(numbers.1),
+                flags: Flags(flags),
+                window: words.0,
+                urgent: words.1,
+                options: Options {
+                    timestamps: Some(Timestamps { value: stamps.0, echo: stamps.1 }),
+                    ..Options::NONE
+                },
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_written_and_read_as_by_the_others(
+            envelope in any_envelope(), header in any_header(), payload in vec(any::<u8>(), 0..200),
+            padding in 0usize..4,
+        ) {
+            let mut bytes = Vec::new();
+            let timestamps = header.options.timestamps.unwrap();
+            let append = |out: &mut Vec<u8>| {
+                out.extend_from_slice(&payload);
+                sum(&payload)
+            };
+            let len = payload.len();
+            prop_assert!(emit(&envelope, &header, timestamps, len, &mut bytes, append));
+            prop_assert_eq!(&bytes, &plain(&envelope, &header, &payload));
+            bytes.resize(bytes.len() + padding, 0xee);
+            let usual = Usual::parse(&bytes).unwrap();
+            prop_assert!(usual.verify_checksum());
+            prop_assert_eq!(usual.traffic_class(), envelope.traffic_class);
+            prop_assert_eq!((usual.source(), usual.destination()),
+                (envelope.source, envelope.destination));
+            let packet = ip::Packet::parse(&bytes).unwrap();
+            prop_assert_eq!(usual.segment(), Segment::parse(packet.payload).unwrap());
+        }
+
+        /// Whatever one flipped bit makes of it: what is taken for usual is read the same way, and
+        /// what is not sound is left to the others.
+        #[test]
+        fn a_damaged_one_is_read_as_the_others_read_it(
+            envelope in any_envelope(), header in any_header(), payload in vec(any::<u8>(), 0..50),
+            flip in 0usize..8 * 100, cut in 0usize..60,
+        ) {
+            let mut bytes = plain(&envelope, &header, &payload);
+            let at = flip / 8 % bytes.len();
+            bytes[at] ^= 1 << (flip % 8);
+            bytes.truncate(bytes.len() - cut.saturating_sub(30).min(bytes.len()));
+            if let Some(usual) = Usual::parse(&bytes) {
+                let packet = ip::Packet::parse(&bytes).unwrap();
+                prop_assert_eq!(Segment::parse(packet.payload), Ok(usual.segment()));
+                let good = tcp::verify_checksum(packet.payload, packet.source, packet.destination);
+                prop_assert_eq!(usual.verify_checksum(), good);
+                prop_assert!(packet.fragment.is_none() && packet.protocol == PROTOCOL);
+            }
+        }
+    }
+
+    #[test]
+    fn a_packet_one_byte_too_long_is_not_written() {
+        let envelope = Envelope {
+            source: Ipv4Addr::LOCALHOST,
+            destination: Ipv4Addr::LOCALHOST,
+            traffic_class: 0,
+            hop_limit: 1,
+            identification: 0,
+            dont_fragment: true,
+        };
+        let header = Header {
+            source_port: 1,
+            destination_port: 2,
+            seq: Seq(0),
+            ack: Seq(0),
+            flags: Flags::ACK,
+            window: 0,
+            urgent: 0,
+            options: Options::NONE,
+        };
+        let fits = 65_535 - HEADER_BYTES;
+        for (len, written) in [(fits, true), (fits + 1, false)] {
+            let mut out = Vec::new();
+            let done = emit(&envelope, &header, Timestamps::default(), len, &mut out, |out| {
+                out.resize(out.len() + len, 0);
+                Sum::ZERO
+            });
+            assert_eq!((done, out.is_empty()), (written, !written));
+        }
+    }
+}
