@@ -1,7 +1,8 @@
 //! A segment arrives: RFC 9293 §3.10.7, one function per numbered step.
 //!
 //! ```text
-//!   on_segment ─┬─ SYN-SENT      §3.10.7.3  arrive/syn_sent.rs
+//!   on_segment ─┬─ the predicted one         arrive/predicted.rs
+//!               ├─ SYN-SENT      §3.10.7.3  arrive/syn_sent.rs
 //!               ├─ SYN-RECEIVED  §3.10.7.4  arrive/syn_received.rs (simultaneous open)
 //!               └─ synchronized  §3.10.7.4
 //!                    check_stamp      RFC 7323 §5 (PAWS), before everything
@@ -19,6 +20,7 @@
 //! sent from here: steps only mark what is owed, and [`emit`](crate::tcp::emit) speaks once when
 //! the whole batch has been taken in.
 
+mod predicted;
 mod syn_received;
 pub(crate) mod syn_sent;
 
@@ -60,6 +62,9 @@ impl Connection {
     /// Takes in one segment, verified and addressed to this connection.
     pub fn on_segment(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>, facts: Facts) {
         cx.counters.segments_in += 1;
+        if self.take_predicted(cx, segment, facts) {
+            return;
+        }
         match &self.shape {
             Shape::SynSent(syn) => {
                 self.on_syn_sent(cx, *syn, segment);
@@ -80,8 +85,7 @@ impl Connection {
         segment: &Segment<'_>,
         facts: Facts,
     ) -> Step {
-        // A large segment whose pieces nobody told is taken for ones of our MSS.
-        let whole = segment.payload.len().min(self.parts().recv.mss.into()) as u16;
+        let whole = self.whole_piece(segment.payload.len());
         let piece = if facts.piece == 0 { whole } else { facts.piece };
         let mut arrival =
             Arrival { segment, piece, seq: segment.seq, text: segment.payload, fin: false };
@@ -97,6 +101,11 @@ impl Connection {
         self.check_urgent(&arrival);
         self.take_text(cx, &arrival)?;
         self.take_fin(cx)
+    }
+
+    /// A large segment whose pieces nobody told is taken for ones of our MSS.
+    fn whole_piece(&self, len: usize) -> u16 {
+        self.synchronized().map_or(0, |s| len.min(s.recv.mss.into()) as u16)
     }
 
     /// RFC 9293 §3.10.7.3, fourth: what came with SYN, ACK continues at the sixth step, as if it

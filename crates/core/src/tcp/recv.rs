@@ -132,6 +132,23 @@ impl RecvHalf {
         Text::InOrder(advanced)
     }
 
+    /// As [`RecvHalf::on_text`], for bytes at RCV.NXT when nothing is held beyond.
+    #[inline]
+    pub fn on_next_text(
+        &mut self,
+        data: &[u8],
+        pool: &mut PagePool,
+        counters: &mut Counters,
+    ) -> Text {
+        if !self.buffer.write(0, data, pool) {
+            counters.receive_pool_empty += 1;
+            return Text::Dropped;
+        }
+        self.buffer.advance(data.len());
+        self.nxt += data.len() as u32;
+        Text::InOrder(data.len() as u32)
+    }
+
     /// FIN has come, with that number, perhaps before what precedes it. The first one stands: a
     /// stream has one end, and nothing counts behind it.
     pub fn on_fin(&mut self, fin: Seq) {

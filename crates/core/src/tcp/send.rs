@@ -178,6 +178,23 @@ impl SendHalf {
         acked
     }
 
+    /// As [`SendHalf::on_ack`], where nothing is lost or sacked and the ACK is no duplicate.
+    /// Returns how many bytes of the buffer were freed, if SND.UNA has moved.
+    #[inline]
+    pub fn on_predicted_ack(
+        &mut self,
+        now: Instant,
+        segment: &Segment<'_>,
+        stamped: bool,
+        pool: &mut PagePool,
+    ) -> Option<usize> {
+        let flight = self.flight();
+        self.update_window(segment);
+        let echo = segment.options.timestamps.filter(|_| stamped).map(|stamps| stamps.echo);
+        let progress = segment.ack.after(self.una);
+        progress.then(|| self.on_progress(now, segment.ack, flight, echo, pool).freed)
+    }
+
     fn on_sack_blocks(&mut self, segment: &Segment<'_>) -> u32 {
         if !self.sack {
             return 0;
@@ -365,6 +382,8 @@ impl SendHalf {
     pub fn has_idled(&self, now: Instant, config: &TcpConfig) -> bool {
         config.restart_after_idle
             && self.flight() == 0
+            // The RTO is no shorter than this.
+            && now.nanos_since(self.last_sent) > self.rtt.smoothed_ns()
             && now.nanos_since(self.last_sent) > self.rtt.rto_ns(config)
     }
 

@@ -42,6 +42,18 @@ impl RecvBuffer {
         if data.is_empty() {
             return true;
         }
+        // The usual case: it fits on the first page, which is there or is the first of all.
+        if at + data.len() <= PAGE_BYTES {
+            if self.pages.is_empty() {
+                let Some(page) = pool.take() else { return false };
+                self.pages.push_back(Some(page));
+            }
+            if let Some(bytes) = self.pages.get_mut(0).and_then(Option::as_mut) {
+                bytes.bytes_mut().expect("receive pages are never shared")[at..at + data.len()]
+                    .copy_from_slice(data);
+                return true;
+            }
+        }
         if !self.provide_pages(at / PAGE_BYTES, (at + data.len() - 1) / PAGE_BYTES, pool) {
             return false;
         }
@@ -84,6 +96,13 @@ impl RecvBuffer {
     /// Copies the first readable bytes to `out` and returns how many; they stay.
     pub fn peek(&self, out: &mut [u8]) -> usize {
         let wanted = out.len().min(self.readable);
+        if wanted > 0
+            && self.head + wanted <= PAGE_BYTES
+            && let Some(Some(page)) = self.pages.front()
+        {
+            out[..wanted].copy_from_slice(&page.bytes()[self.head..self.head + wanted]);
+            return wanted;
+        }
         let (mut at, mut done) = (self.head, 0);
         while done < wanted {
             let within = at % PAGE_BYTES;

@@ -171,6 +171,15 @@ impl Rtt {
         })
     }
 
+    /// SRTT in ns, by the default estimator; 0 before the first sample, and by any other.
+    #[inline]
+    pub fn smoothed_ns(&self) -> u64 {
+        match self.state {
+            State::Rfc6298 { srtt_ns, .. } => srtt_ns,
+            State::Scaled { .. } => 0,
+        }
+    }
+
     /// Round-trip time variation.
     pub fn rttvar(&self) -> Duration {
         Duration::from_nanos(match &self.state {
