@@ -273,57 +273,22 @@ impl Host {
     /// Moves received bytes into `out` and returns how many; 0 is the end of the stream (or an
     /// empty `out`); [`Error::WouldBlock`] when there is nothing yet.
     pub fn read(&mut self, now: Instant, id: ConnectionId, out: &mut [u8]) -> Result<usize, Error> {
-        let taken = self.peek(id, out);
-        if let Ok(n @ 1..) = taken {
-            self.consume(now, id, n)?;
-            return Ok(n);
+        let (slot, shared) = self.slot_and_shared(id)?;
+        let connection = &mut slot.connection;
+        let taken = connection.peek(out)?;
+        if taken == 0 {
+            let error = if out.is_empty() { None } else { connection.error.take() };
+            return error.map_or(Ok(0), Err);
         }
-        if taken == Ok(0) && !out.is_empty() {
-            let (slot, _) = self.slot_and_shared(id)?;
-            if let Some(error) = slot.connection.error.take() {
-                return Err(error);
-            }
+        if connection.consume(taken, now, &mut shared.pool, &mut shared.budget) {
+            self.make_ready(id.index);
         }
-        taken
+        Ok(taken)
     }
 
     /// As [`Host::read`], but the bytes stay.
     pub fn peek(&self, id: ConnectionId, out: &mut [u8]) -> Result<usize, Error> {
-        let slot = self.slot(id)?;
-        match &slot.connection.shape {
-            Shape::SynSent(_) | Shape::SynReceived(_) => Err(Error::WouldBlock),
-            Shape::Ended(unread) => Ok(unread.peek(out)),
-            Shape::Synchronized(s) => match s.recv.buffer.peek(out) {
-                0 if !out.is_empty() && !s.recv.is_finished() => Err(Error::WouldBlock),
-                n => Ok(n),
-            },
-        }
-    }
-
-    /// Drops the first `n` bytes that can be read.
-    fn consume(&mut self, now: Instant, id: ConnectionId, n: usize) -> Result<(), Error> {
-        let (slot, shared) = self.slot_and_shared(id)?;
-        match &mut slot.connection.shape {
-            Shape::Ended(unread) => {
-                unread.consume(n, &mut shared.pool);
-                unread.trim(&mut shared.pool);
-            }
-            Shape::Synchronized(s) => {
-                s.recv.buffer.consume(n, &mut shared.pool);
-                if s.recv.assembler.is_empty() {
-                    s.recv.buffer.trim(&mut shared.pool);
-                }
-                let read_to = s.recv.read_position();
-                s.recv.urgent = s.recv.urgent.filter(|urgent| urgent.after(read_to));
-                s.recv.window.on_read(n as u32, now, &mut shared.budget);
-                let unread = s.recv.buffer.len() as u32;
-                if s.recv.window.wants_update(s.recv.nxt, unread, s.recv.mss) {
-                    self.make_ready(id.index);
-                }
-            }
-            Shape::SynSent(_) | Shape::SynReceived(_) => {}
-        }
-        Ok(())
+        self.slot(id)?.connection.peek(out)
     }
 
     /// How many bytes, counted from the next to read, lie up to and with the last urgent one

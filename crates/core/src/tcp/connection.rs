@@ -387,6 +387,47 @@ impl Connection {
         self.end(State::TimeWait, None, cx);
     }
 
+    /// Copies the first bytes that can be read to `out` and returns how many; 0 is the end of the
+    /// stream, or an empty `out`; [`Error::WouldBlock`] when there is nothing yet.
+    pub fn peek(&self, out: &mut [u8]) -> Result<usize, Error> {
+        match &self.shape {
+            Shape::SynSent(_) | Shape::SynReceived(_) => Err(Error::WouldBlock),
+            Shape::Ended(unread) => Ok(unread.peek(out)),
+            Shape::Synchronized(s) => match s.recv.buffer.peek(out) {
+                0 if !out.is_empty() && !s.recv.is_finished() => Err(Error::WouldBlock),
+                n => Ok(n),
+            },
+        }
+    }
+
+    /// Drops the first `n` bytes that can be read. True if the peer should hear of the room.
+    pub fn consume(
+        &mut self,
+        n: usize,
+        now: Instant,
+        pool: &mut PagePool,
+        budget: &mut WindowBudget,
+    ) -> bool {
+        match &mut self.shape {
+            Shape::Ended(unread) => {
+                unread.consume(n, pool);
+                unread.trim(pool);
+                false
+            }
+            Shape::Synchronized(s) => {
+                s.recv.buffer.consume(n, pool);
+                if s.recv.assembler.is_empty() {
+                    s.recv.buffer.trim(pool);
+                }
+                let read_to = s.recv.read_position();
+                s.recv.urgent = s.recv.urgent.filter(|urgent| urgent.after(read_to));
+                s.recv.window.on_read(n as u32, now, budget);
+                s.wants_window_update()
+            }
+            Shape::SynSent(_) | Shape::SynReceived(_) => false,
+        }
+    }
+
     /// Resets the connection: the RST leaves with the next `emit` (RFC 9293 §3.10.5).
     pub fn abort(&mut self, error: Error, cx: &mut Context<'_>) {
         if matches!(self.shape, Shape::Ended(_)) {

@@ -379,6 +379,7 @@ impl SendHalf {
     }
 
     /// True if nothing was sent for so long that the congestion window means nothing any more.
+    #[inline]
     pub fn has_idled(&self, now: Instant, config: &TcpConfig) -> bool {
         config.restart_after_idle
             && self.flight() == 0

@@ -177,12 +177,10 @@ const fn add(a: u64, b: u64) -> u64 {
     sum + carry as u64
 }
 
+#[inline]
 const fn fold(value: u64) -> u16 {
-    let value = (value & 0xffff_ffff) + (value >> 32);
-    let value = (value & 0xffff) + (value >> 16);
-    let value = (value & 0xffff) + (value >> 16);
-    let value = (value & 0xffff) + (value >> 16);
-    (value + (value >> 16)) as u16
+    // The remainder modulo 2^16 - 1, where what is not zero is taken for 1 to 2^16 - 1.
+    if value == 0 { 0 } else { ((value - 1) % 0xffff) as u16 + 1 }
 }
 
 #[cfg(test)]

@@ -41,6 +41,7 @@ impl Connection {
     }
 
     /// New data and FIN, within the peer's window and the congestion window, and worth sending.
+    #[inline]
     fn new_text(
         &self,
         cx: &Context<'_>,
@@ -49,13 +50,18 @@ impl Connection {
         path: &Path,
     ) -> Option<Emission> {
         let send = &s.send;
-        let queued = send.data_end().distance(send.nxt).max(0) as u32;
+        // Less than nothing if FIN has been sent.
+        let sent = send.flight();
+        let queued = (send.buffer.len() as u32).saturating_sub(sent);
         if queued == 0 {
             return self.lone_fin(s);
         }
-        let usable = send.window_edge().distance(send.nxt).max(0) as u32;
-        let large = path.large_payload(header_bytes(s), segment as usize) as u32;
+        let usable = send.window.saturating_sub(sent);
         let allowed = self.congestion_room(cx, send, segment);
+        let large = match path.device.checksum {
+            true => path.large_payload(header_bytes(s), segment as usize) as u32,
+            false => segment,
+        };
         let mut len = queued.min(usable).min(allowed).min(large);
         if s.ecn.is_some_and(|ecn| ecn.cwr_due) {
             // CWR is told once, on one packet.
@@ -64,11 +70,15 @@ impl Connection {
         if len > segment {
             len -= len % segment * u32::from(len < queued);
         }
-        let worth = len >= segment || self.is_small_worth_it(s, len, queued);
-        (len > 0 && worth).then(|| text(send, send.nxt, len, Why::New))
+        if len == 0 || (len < segment && !self.is_small_worth_it(s, len, queued)) {
+            return None;
+        }
+        let fin = send.fin_queued && len == queued && sent + len < send.window;
+        Some(Emission::Text { seq: send.nxt, len, fin, why: Why::New })
     }
 
     /// Bytes that the congestion window has room for: whole segments, unless nothing is out.
+    #[inline]
     fn congestion_room(&self, cx: &Context<'_>, send: &SendHalf, segment: u32) -> u32 {
         let mut window = send.congestion.window();
         if send.has_idled(cx.now, cx.config) {
@@ -81,6 +91,7 @@ impl Connection {
 
     /// RFC 9293 §3.8.6.2.1: when less than a full segment may leave. `len` bytes could, of
     /// `queued`.
+    #[inline]
     fn is_small_worth_it(&self, s: &Synchronized, len: u32, queued: u32) -> bool {
         let send = &s.send;
         let whole = len == queued;

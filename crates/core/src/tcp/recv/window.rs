@@ -14,7 +14,7 @@
 //! together are bounded by a [`WindowBudget`].
 
 use crate::tcp::Seq;
-use crate::time::{Duration, Instant};
+use crate::time::{Duration, Instant, as_nanos};
 
 /// The least window that a SYN offers when the budget is spent, in bytes.
 const WINDOW_MIN: u32 = 2048;
@@ -174,7 +174,7 @@ impl RecvWindow {
     /// The application has read `n` bytes: once a round trip, the size follows what it reads.
     pub fn on_read(&mut self, n: u32, now: Instant, budget: &mut WindowBudget) {
         self.read_bytes = self.read_bytes.saturating_add(n);
-        if self.rtt.is_zero() || now.since(self.round_start) < self.rtt {
+        if now.nanos_since(self.round_start) < as_nanos(self.rtt) || self.rtt.is_zero() {
             return;
         }
         let wanted = self.read_bytes.saturating_mul(2).min(self.size_max);
