@@ -35,9 +35,12 @@ impl Inline {
     /// Never inlined: what happens for every segment is the comparison.
     #[inline(never)]
     fn file(&mut self, index: u32, filed: &mut Filed, earliest: Instant) {
-        self.forget(index, filed);
         if earliest == Instant::FAR_FUTURE {
+            // Earlier than nothing: there is no entry.
             return;
+        }
+        if filed.place != Place::NOWHERE {
+            self.slots.remove(index, filed.place);
         }
         let (place, reached) = self.slots.insert(index, self.ticks.at_or_after(earliest));
         // Whatever is due a tick before the slot is reached, or earlier, needs another.

@@ -119,16 +119,16 @@ impl Slots {
     /// Files `entry` under `tick`; one that is past counts as the present. Returns where, and the
     /// tick at which its slot is reached: `tick`, or earlier.
     pub(super) fn insert(&mut self, entry: u32, tick: u64) -> (Place, u64) {
-        let ahead = tick.saturating_sub(self.now).min(HORIZON);
-        let level = level_of(ahead);
-        let shift = level as u32 * LEVEL_SHIFT;
-        let counted = self.now.saturating_add(ahead) >> shift;
-        let (slot, at) = (level * SLOTS + counted as usize % SLOTS, counted << shift);
+        let (slot, at) = self.slot_of(tick);
         let mut number = self.heads[slot];
-        if number == NONE || self.block(number).live == FULL {
-            number = self.open(slot);
-        }
-        let block = self.block(number);
+        let chunk = self.blocks.get_mut(number as usize / CHUNK);
+        let block = match chunk.map(|chunk| &mut chunk[number as usize % CHUNK]) {
+            Some(block) if block.live != FULL => block,
+            _ => {
+                number = self.open(slot);
+                self.block(number)
+            }
+        };
         let position = block.live.trailing_ones();
         block.live |= 1 << position;
         block.entries[position as usize] = entry;
@@ -137,6 +137,21 @@ impl Slots {
             (self.next, self.next_slot) = (at, slot);
         }
         (Place(number << PLACE_BITS | position), at)
+    }
+
+    /// In which slot `tick` is filed, and when that is reached.
+    #[inline]
+    fn slot_of(&self, tick: u64) -> (usize, u64) {
+        let ahead = tick.saturating_sub(self.now);
+        if ahead < SLOTS as u64 {
+            let tick = tick.max(self.now);
+            return (tick as usize % SLOTS, tick);
+        }
+        let ahead = ahead.min(HORIZON);
+        let level = level_of(ahead);
+        let shift = level as u32 * LEVEL_SHIFT;
+        let counted = self.now.saturating_add(ahead) >> shift;
+        (level * SLOTS + counted as usize % SLOTS, counted << shift)
     }
 
     /// Takes `entry` out, which is filed at `place`.
@@ -250,13 +265,10 @@ impl Slots {
     }
 }
 
-/// The lowest level on whose ring there is room for what is so many ticks ahead, whatever the
-/// present tick's place in its slot.
-#[inline]
+/// The lowest level but the first on whose ring there is room for what is so many ticks ahead,
+/// whatever the present tick's place in its slot.
 fn level_of(ahead: u64) -> usize {
-    const FIRST: u64 = SLOTS as u64;
-    const SECOND: u64 = (SLOTS as u64 - 1) << LEVEL_SHIFT;
-    usize::from(ahead >= FIRST) + usize::from(ahead >= SECOND)
+    1 + usize::from(ahead >= (SLOTS as u64 - 1) << LEVEL_SHIFT)
 }
 
 #[cfg(test)]
