@@ -100,6 +100,8 @@ pub struct TcpConfig {
     pub fin_wait_2_timeout: Duration,
     /// TIME-WAIT, 2·MSL (RFC 9293 MUST-13). RFC 9293 says MSL = 2 min; the field uses 30 s.
     pub time_wait: Duration,
+    /// What TIME-WAIT keeps of a connection.
+    pub time_wait_state: TimeWaitState,
     /// TIME-WAIT where the peer is on a link of ours; zero: as all others. What was sent there is
     /// not under way for minutes (NetBSD's MSL truncation).
     pub time_wait_on_link: Duration,
@@ -170,6 +172,20 @@ pub enum Ecn {
     Passive,
     /// Ask for it, and again without if the SYN is lost (RFC 3168 §6.1.1.1).
     Active,
+}
+
+/// What TIME-WAIT keeps of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum TimeWaitState {
+    /// A record of tens of bytes, in a table of its own.
+    #[default]
+    Compact,
+    /// The whole control block, as 4.4BSD; in the lists of [`Scheme::Scan`] and
+    /// [`Scheme::OrderedList`], or with a deadline under the other schemes. To compare with.
+    Full,
+    /// *Unsafe.* Nothing: old duplicates may be taken for a later connection's data, and the peer
+    /// that lost our last ACK is reset. What mTCP and Seastar do; to compare with.
+    Skip,
 }
 
 /// What a zero-window probe carries.
@@ -255,6 +271,7 @@ impl Default for TcpConfig {
             keepalive_probes: 9,
             fin_wait_2_timeout: Duration::from_secs(60),
             time_wait: Duration::from_secs(60),
+            time_wait_state: TimeWaitState::default(),
             time_wait_on_link: Duration::ZERO,
             time_wait_on_host: Duration::ZERO,
             send_buffer_bytes: 1 << 20,

@@ -108,6 +108,8 @@ counters! {
     time_wait_expired,
     /// TIME-WAIT records evicted because the table was full.
     time_wait_evicted,
+    /// Connections of which TIME-WAIT kept nothing, by configuration.
+    time_wait_skipped,
     /// TIME-WAIT records ended early because a new connection took their place.
     time_wait_reused,
     /// TIME-WAIT records ended because the peer has taken them over.

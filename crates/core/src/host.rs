@@ -76,6 +76,7 @@ use route::Routes;
 use slab::Slab;
 use syn_cache::SynCache;
 use syn_cookie::SynCookies;
+use time_wait::Lingering;
 
 /// A whole host.
 #[derive(Debug)]
@@ -88,6 +89,8 @@ pub struct Host {
     listeners: Listeners,
     syn_cache: SynCache,
     time_wait: TimeWait,
+    /// Control blocks that linger in TIME-WAIT, where they are kept whole.
+    lingering: Lingering,
     timers: Timers,
     /// The scheduling clock.
     ticks: Ticks,
@@ -159,6 +162,13 @@ struct Slot {
     accepting: Option<ListenerId>,
 }
 
+impl Slot {
+    /// True if its tuple is a connection's, or what is left of one.
+    fn is_known(&self) -> bool {
+        self.listed || self.connection.time_wait.is_some()
+    }
+}
+
 impl Host {
     /// A host as configured, or why the configuration makes none.
     pub fn new(config: Config) -> Result<Host, Error> {
@@ -187,6 +197,7 @@ impl Host {
                 limits.time_wait,
                 TupleHasher::new(&config.secret),
             ),
+            lingering: Lingering::default(),
             timers: Timers::new(config.tcp.timers, ticks),
             ticks,
             due: Vec::new(),
@@ -273,6 +284,11 @@ impl Host {
                 self.rearm(now, index);
                 continue;
             }
+            if slot.connection.time_wait.is_some() {
+                self.end_lingering(index);
+                self.shared.counters.time_wait_expired += 1;
+                continue;
+            }
             slot.connection.on_time(&mut self.shared.context(now), tick);
             slot.connection.deadlines.tighten();
             self.settle(now, index);
@@ -336,7 +352,7 @@ impl Host {
             let residue = connection.time_wait.take();
             self.demux.remove(hash, index);
             if let Some(residue) = residue {
-                self.enter_time_wait(now, hash, tuple, &residue);
+                self.enter_time_wait(now, index, (hash, tuple), &residue);
             }
         }
         if !notices.is_empty() {
@@ -404,7 +420,7 @@ impl Host {
 
     /// Live connections, with a user or without (TIME-WAIT apart).
     pub fn connections(&self) -> usize {
-        self.slots.len()
+        self.slots.len() - self.lingering.orphans()
     }
 
     /// Half-open connections that wait in the SYN cache.
@@ -466,7 +482,7 @@ impl Host {
 
     /// TIME-WAIT records.
     pub fn time_wait_len(&self) -> usize {
-        self.time_wait.len()
+        self.time_wait.len() + self.lingering.len()
     }
 
     /// What happened since the host began.

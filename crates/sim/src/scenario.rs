@@ -183,7 +183,8 @@ fn check_leftovers(world: &World) -> Result<(), String> {
             let ended = counters.time_wait_expired
                 + counters.time_wait_evicted
                 + counters.time_wait_reused
-                + counters.time_wait_taken_over;
+                + counters.time_wait_taken_over
+                + counters.time_wait_skipped;
             host.pages_in_use() == 0
                 && host.receive_window_promised() == 0
                 && ended == counters.time_wait_entered

@@ -6,7 +6,7 @@
 
 use core::fmt;
 
-use super::{Config, Ecn, Limits, Push, TcpConfig, WindowProbe};
+use super::{Config, Ecn, Limits, Push, TcpConfig, TimeWaitState, WindowProbe};
 use crate::tcp::recv::ack::AckDelay;
 use crate::tcp::send::rtt::Estimator;
 use crate::tcp::timers::Scheme;
@@ -191,6 +191,23 @@ impl Knob for Ecn {
     }
 }
 
+impl Knob for TimeWaitState {
+    fn shape(&self) -> &'static str {
+        "`compact`, `full` or, which is unsafe, `skip`"
+    }
+    fn take(&mut self, text: &str) -> bool {
+        replace(
+            self,
+            match text {
+                "compact" => Some(TimeWaitState::Compact),
+                "full" => Some(TimeWaitState::Full),
+                "skip" => Some(TimeWaitState::Skip),
+                _ => None,
+            },
+        )
+    }
+}
+
 impl Knob for WindowProbe {
     fn shape(&self) -> &'static str {
         "`byte` or `empty`"
@@ -241,13 +258,13 @@ macro_rules! knobs {
 
 knobs!(TcpConfig:
     window_scaling, timestamps, sack, initial_window_segments, restart_after_idle, initial_rto,
-    rto_estimator, measure_resolution_hz, rto_floor, rto_max, syn_timeout, user_timeout,
-    ack_delay, delayed_ack, delayed_ack_min, delayed_ack_max, quick_acks, nagle, keepalive_idle,
-    keepalive_interval, keepalive_probes, fin_wait_2_timeout, time_wait, time_wait_on_link,
-    time_wait_on_host, send_buffer_bytes, initial_receive_window_bytes, max_receive_window_bytes,
-    window_in_segments, window_shift, syn_layout, push, ecn, timers, tick, window_probe,
-    missing_timestamps, repeat_fin,
-    unannounced_window, insecure_rst, insecure_syn, mss_max, mss_min,
+    rto_estimator, measure_resolution_hz, rto_floor, rto_max, syn_timeout, user_timeout, ack_delay,
+    delayed_ack, delayed_ack_min, delayed_ack_max, quick_acks, nagle, keepalive_idle,
+    keepalive_interval, keepalive_probes, fin_wait_2_timeout, time_wait, time_wait_state,
+    time_wait_on_link, time_wait_on_host, send_buffer_bytes, initial_receive_window_bytes,
+    max_receive_window_bytes, window_in_segments, window_shift, syn_layout, push, ecn, timers, tick,
+    window_probe, missing_timestamps, repeat_fin, unannounced_window, insecure_rst, insecure_syn,
+    mss_max, mss_min,
 );
 
 knobs!(Limits:
@@ -316,6 +333,7 @@ mod tests {
             ("syn_layout", "scale-first"),
             ("push", "burst"),
             ("limits.time_wait", "7"),
+            ("time_wait_state", "full"),
             ("quick_acks", "255"),
         ] {
             assert_eq!(config.set(name, value), Ok(()), "{name}");

@@ -124,7 +124,7 @@ impl Host {
         if remote.port() == 0 || !is_host {
             return Err(Error::InvalidInput("the remote address names no host and port"));
         }
-        if self.slots.len() >= self.shared.limits.connections {
+        if self.connections() >= self.shared.limits.connections {
             return Err(Error::Limit("connections"));
         }
         let chosen = self.choose_tuple(now, local, remote);
@@ -340,7 +340,11 @@ impl Host {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let connection = &mut slot.connection;
         connection.orphan = true;
-        self.orphans += 1;
+        if connection.time_wait.is_none() {
+            self.orphans += 1;
+        } else {
+            self.lingering.on_orphan();
+        }
         let mut cx = self.shared.context(now);
         let is_live = connection.synchronized().is_some();
         if over_limit && is_live && !reset {
@@ -485,7 +489,7 @@ impl Host {
             let (local, remote) = ends(&entry.tuple);
             (local, remote, State::SynReceived)
         });
-        let live = self.slots.iter().filter(|(_, slot)| slot.listed).map(move |(_, slot)| {
+        let live = self.slots.iter().filter(|(_, slot)| slot.is_known()).map(move |(_, slot)| {
             let (local, remote) = ends(&slot.connection.tuple);
             (local, remote, slot.connection.state())
         });

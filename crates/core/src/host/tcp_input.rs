@@ -151,7 +151,7 @@ impl Host {
         if let Some(entry) = self.syn_cache.find(hash, tuple) {
             return self.on_half_open(now, entry, incoming);
         }
-        if let Some(record) = self.time_wait.find(hash, tuple, now) {
+        if let Some(record) = self.find_time_wait(now, hash, tuple) {
             return self.on_time_wait(now, &record, incoming);
         }
         self.on_listen(now, incoming, None);
@@ -351,7 +351,7 @@ impl Host {
         answered: Instant,
     ) -> bool {
         let full = self.listeners.get(listener).is_none_or(Listener::is_full);
-        if full || self.slots.len() >= self.shared.limits.connections {
+        if full || self.connections() >= self.shared.limits.connections {
             let counters = &mut self.shared.counters;
             counters.accept_overflows += u64::from(full);
             counters.connections_over_limit += u64::from(!full);

@@ -11,5 +11,6 @@ mod recovery;
 mod requirements;
 mod states;
 mod stream;
+mod time_wait;
 mod windows;
 mod wrap;

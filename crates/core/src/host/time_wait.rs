@@ -1,10 +1,15 @@
 //! What the host does about TIME-WAIT: applies the rules' verdicts to the record that a segment has
 //! met, and answers from it.
 
+mod lingering;
+
+pub(super) use lingering::Lingering;
+
 use super::Host;
 use super::output::Reply;
 use super::route::NextHop;
 use super::tcp_input::{Incoming, bare_header};
+use crate::config::TimeWaitState;
 use crate::tcp::Tuple;
 use crate::tcp::connection::{Residue, stamp_at};
 use crate::tcp::time_wait::{Distance, Record, Verdict};
@@ -24,12 +29,15 @@ impl Host {
         verdict.count(&mut self.shared.counters);
         match verdict {
             Verdict::Reopen(isn_floor) => {
-                self.time_wait.mark(hash, tuple, true);
+                self.mark_time_wait(hash, tuple, true);
                 return self.on_listen(now, incoming, Some(isn_floor));
             }
-            Verdict::Restart => self.time_wait.restart(hash, tuple, now),
+            Verdict::Restart => match self.lingering_at(hash, tuple) {
+                Some(index) => self.linger_anew(now, index),
+                None => self.time_wait.restart(hash, tuple, now),
+            },
             Verdict::End => {
-                self.time_wait.remove(hash, tuple);
+                self.remove_time_wait(hash, tuple);
             }
             _ => {}
         }
@@ -59,12 +67,13 @@ impl Host {
         self.reply(Reply::segment(&record.tuple, header));
     }
 
-    /// A connection has entered TIME-WAIT.
+    /// The connection in slot `index` has entered TIME-WAIT; it is in the demultiplexing table no
+    /// more.
     pub(super) fn enter_time_wait(
         &mut self,
         now: Instant,
-        hash: u64,
-        tuple: Tuple,
+        index: u32,
+        (hash, tuple): (u64, Tuple),
         residue: &Residue,
     ) {
         debug_assert!(
@@ -73,7 +82,16 @@ impl Host {
         );
         let distance = self.distance(&tuple);
         let counters = &mut self.shared.counters;
-        self.time_wait.enter(hash, tuple, residue, distance, now, counters);
+        match self.shared.tcp.time_wait_state {
+            TimeWaitState::Compact => {
+                self.time_wait.enter(hash, tuple, residue, distance, now, counters);
+            }
+            TimeWaitState::Full => self.linger(now, index, residue),
+            TimeWaitState::Skip => {
+                counters.time_wait_entered += 1;
+                counters.time_wait_skipped += 1;
+            }
+        }
         if residue.ack_due {
             let record = Record::new(tuple, residue, now, self.shared.tcp.time_wait);
             self.acknowledge_time_wait(now, &record);
@@ -94,18 +112,37 @@ impl Host {
     }
 
     /// What TIME-WAIT knows of `tuple`, if anything does.
+    #[inline]
     pub(super) fn find_time_wait(&self, now: Instant, hash: u64, tuple: &Tuple) -> Option<Record> {
-        self.time_wait.find(hash, tuple, now)
+        if self.lingering.is_empty() {
+            return self.time_wait.find(hash, tuple, now);
+        }
+        self.lingering_record(now, hash, tuple)
     }
 
     /// A new connection takes the place of the record of `tuple`, if there is one.
     pub(super) fn end_time_wait(&mut self, hash: u64, tuple: &Tuple) {
-        let ended = self.time_wait.remove(hash, tuple);
+        let ended = self.remove_time_wait(hash, tuple);
         self.shared.counters.time_wait_reused += u64::from(ended);
     }
 
     /// The handshake that met a TIME-WAIT record has come to nothing (RFC 9293 MAY-2).
     pub(super) fn forget_reopening(&mut self, hash: u64, tuple: &Tuple) {
-        self.time_wait.mark(hash, tuple, false);
+        self.mark_time_wait(hash, tuple, false);
+    }
+
+    fn mark_time_wait(&mut self, hash: u64, tuple: &Tuple, is_marked: bool) {
+        match self.lingering_at(hash, tuple) {
+            Some(index) => self.lingering.mark(index, is_marked),
+            None => self.time_wait.mark(hash, tuple, is_marked),
+        }
+    }
+
+    fn remove_time_wait(&mut self, hash: u64, tuple: &Tuple) -> bool {
+        let Some(index) = self.lingering_at(hash, tuple) else {
+            return self.time_wait.remove(hash, tuple);
+        };
+        self.end_lingering(index);
+        true
     }
 }

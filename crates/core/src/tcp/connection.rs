@@ -151,7 +151,8 @@ pub struct Connection {
     pub soft_error: Option<Error>,
     /// Since when there has been no way to the peer.
     pub unreachable_since: Option<Instant>,
-    /// On entry to TIME-WAIT: what its record needs. The host takes it.
+    /// On entry to TIME-WAIT: what its record needs. The host takes it, unless the whole control
+    /// block is the record.
     pub time_wait: Option<Residue>,
 }
 

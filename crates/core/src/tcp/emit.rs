@@ -152,6 +152,7 @@ impl Connection {
     pub fn is_finished(&self) -> bool {
         self.orphan
             && self.reset_due.is_none()
+            && self.time_wait.is_none()
             && matches!(self.state(), State::Closed | State::TimeWait)
     }
 }

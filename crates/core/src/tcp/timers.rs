@@ -208,6 +208,15 @@ pub enum Scheme {
     OrderedList,
 }
 
+/// From when and for how long a control block lingers in TIME-WAIT.
+#[derive(Clone, Copy, Debug)]
+pub struct Linger {
+    /// From now on.
+    pub now: Instant,
+    /// 2·MSL.
+    pub duration: Duration,
+}
+
 /// The timers of all connections, under the scheme chosen.
 #[derive(Debug)]
 pub enum Timers {
@@ -250,6 +259,16 @@ impl Timers {
         }
     }
 
+    /// The control block of connection `index` lingers in TIME-WAIT for `duration`, or begins to
+    /// do so anew, which [`Timer::Lifetime`] tells. 4.4BSD and Aron & Druschel have a place in
+    /// their lists for such; the others know it by its deadline.
+    pub fn linger(&mut self, index: u32, filed: &mut Filed, deadlines: &Deadlines, time: Linger) {
+        match self {
+            Timers::Bsd(bsd) => bsd.enter_time_wait(index, time.duration),
+            _ => self.touched(index, filed, deadlines, time.now),
+        }
+    }
+
     /// Connection `index` is gone.
     pub fn forget(&mut self, index: u32, filed: &mut Filed) {
         match self {
@@ -267,12 +286,15 @@ impl Timers {
         match self {
             Timers::Inline(inline) => inline.due(now).map(|index| (index, None)),
             Timers::Wheel(wheel) => wheel.due(now).map(|index| (index, None)),
-            Timers::Bsd(bsd) => loop {
-                // TIME-WAIT has its own table here; only who drives the scheme alone enters any.
-                if let (index, bsd::Fired::Timer(timer)) = bsd.due(now)? {
-                    break Some((index, Some(timer)));
-                }
-            },
+            Timers::Bsd(bsd) => {
+                let (index, fired) = bsd.due(now)?;
+                // Of a control block that lingers in TIME-WAIT nothing else is left to end.
+                let timer = match fired {
+                    bsd::Fired::Timer(timer) => timer,
+                    bsd::Fired::TimeWait => Timer::Lifetime,
+                };
+                Some((index, Some(timer)))
+            }
         }
     }
 

@@ -102,7 +102,7 @@ pub(crate) struct Peer {
     /// Hop limit and traffic class of the last packet heard.
     pub(crate) marks: (u8, u8),
     host_port: u16,
-    port: u16,
+    pub(crate) port: u16,
     outbox: Outbox,
 }
 

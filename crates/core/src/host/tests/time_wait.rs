@@ -1,0 +1,289 @@
+//! TIME-WAIT of a whole host: the same whatever it keeps of a connection, and what happens without.
+
+use super::pair::config;
+use super::peer::*;
+use crate::config::{Config, TimeWaitState};
+use crate::counters::Counters;
+use crate::error::Error;
+use crate::tcp::State;
+use crate::tcp::timers::Scheme;
+use crate::time::Duration;
+use std::vec::Vec;
+
+const KEPT: [TimeWaitState; 2] = [TimeWaitState::Compact, TimeWaitState::Full];
+const SCHEMES: [Scheme; 4] = [Scheme::Inline, Scheme::Wheel, Scheme::Scan, Scheme::OrderedList];
+
+/// A host that keeps this.
+fn keeping(state: TimeWaitState) -> Config {
+    let mut config = plain();
+    config.tcp.time_wait_state = state;
+    config
+}
+
+/// Closes the connection at both ends, the host first.
+fn close(peer: &mut Peer) {
+    let (id, now) = (peer.id(), peer.now);
+    peer.host.close(now, id);
+    assert_eq!(peer.hear_text(), ["F 1:1(0) ack 1"]);
+    assert_eq!(peer.exchange(Say::new(F | A, 1, 2)), [". 2:2(0) ack 2"]);
+}
+
+/// A host in TIME-WAIT, whose peer's next number is 2.
+fn waiting(config: Config) -> Peer {
+    let mut peer = Peer::established(config);
+    close(&mut peer);
+    assert_eq!((peer.host.time_wait_len(), peer.host.connections()), (1, 0));
+    peer
+}
+
+/// Passes time and tells how long the record was there, looking every 10 ms.
+fn lifetime(peer: &mut Peer) -> Duration {
+    let began = peer.now;
+    while peer.host.time_wait_len() > 0 {
+        assert!(peer.wait(Duration::from_millis(10)).is_empty(), "TIME-WAIT sends nothing");
+    }
+    peer.now.since(began)
+}
+
+#[test]
+fn a_whole_block_lasts_as_long_as_its_timers_tell_and_leaves_nothing() {
+    for scheme in SCHEMES {
+        let mut config = keeping(TimeWaitState::Full);
+        config.tcp.timers = scheme;
+        let mut peer = waiting(config);
+        let lasted = lifetime(&mut peer);
+        // 4.4BSD counts half seconds: 120 of them are over within the last one.
+        let ticks = matches!(scheme, Scheme::Scan | Scheme::OrderedList);
+        let least = Duration::from_millis(if ticks { 59_500 } else { 60_000 });
+        let most = Duration::from_millis(60_010);
+        assert!(lasted >= least && lasted <= most, "{scheme:?}: {lasted:?}");
+        let counters = peer.host.counters();
+        assert_eq!((counters.time_wait_entered, counters.time_wait_expired), (1, 1));
+        assert_eq!((peer.host.connections(), peer.host.deadline()), (0, None), "{scheme:?}");
+    }
+}
+
+#[test]
+fn the_rules_are_the_same_for_a_whole_block() {
+    let told = |state: TimeWaitState, scheme: Scheme| {
+        let mut config = keeping(state);
+        config.tcp.timers = scheme;
+        let mut peer = waiting(config);
+        let mut heard = Vec::new();
+        for say in [
+            Say::new(R, 2, 0),
+            Say::new(R | A, 2, 3),
+            Say::new(A, 2, 2),
+            Say::new(A, 1, 2),
+            Say::new(S, 1, 0),
+            Say::new(S | A, 2, 2),
+            Say::new(F | A, 1, 2),
+        ] {
+            heard.push(peer.exchange(say));
+        }
+        peer.wait(Duration::from_secs(30));
+        heard.push(peer.exchange(Say::new(F | A, 1, 2)));
+        let restarted = lifetime(&mut peer);
+        assert!(restarted > Duration::from_secs(59), "{state:?}, {scheme:?}: {restarted:?}");
+        assert!(restarted < Duration::from_millis(60_050), "{state:?}, {scheme:?}: {restarted:?}");
+        let mut peer = waiting(keeping(state));
+        heard.push(peer.exchange(Say::new(R | A, 2, 2)));
+        assert_eq!(peer.host.time_wait_len(), 0, "the peer has taken over");
+        (heard, peer.host.counters().time_wait_taken_over)
+    };
+    let compact = told(TimeWaitState::Compact, Scheme::Inline);
+    assert_eq!(compact.0.iter().filter(|heard| !heard.is_empty()).count(), 5);
+    for scheme in SCHEMES {
+        assert_eq!(told(TimeWaitState::Full, scheme), compact, "{scheme:?}");
+    }
+}
+
+#[test]
+fn a_syn_that_reopens_leaves_the_record_until_the_handshake_is_complete() {
+    for state in KEPT {
+        let mut peer = waiting(keeping(state));
+        let old = (peer.isn, peer.host_isn);
+        assert_eq!(peer.exchange(Say::new(S, 2, 0)), ["S 0:0(0) ack 3"]);
+        assert!(peer.host_isn.since(old.1) >= 65_536);
+        assert_eq!((peer.host.half_open(), peer.host.time_wait_len()), (1, 1), "{state:?}");
+        let counted = |peer: &Peer| {
+            let Counters { time_wait_reopened, time_wait_reused, .. } = *peer.host.counters();
+            (time_wait_reopened, time_wait_reused)
+        };
+        assert_eq!(counted(&peer), (1, 0));
+        // It was an old one: the peer knows nothing of it. The record is as before.
+        assert!(peer.exchange(Say::new(R, 3, 0)).is_empty());
+        assert_eq!((peer.host.half_open(), peer.host.time_wait_len()), (0, 1), "{state:?}");
+        let new = std::mem::replace(&mut peer.host_isn, old.1);
+        assert_eq!(peer.exchange(Say::new(F | A, 1, 2)), [". 2:2(0) ack 2"]);
+        // This one is not.
+        peer.host_isn = new;
+        assert_eq!(peer.exchange(Say::new(S, 2, 0)), ["S 0:0(0) ack 3"]);
+        peer.say(Say::new(A, 3, 1));
+        peer.accept();
+        assert_eq!((counted(&peer), peer.host.time_wait_len()), ((2, 1), 0), "{state:?}");
+        assert_eq!(peer.state(), State::Established);
+        peer.say(Say::new(A, 3, 1).data(b"new"));
+        assert_eq!(peer.read(99).unwrap(), b"new");
+    }
+}
+
+/// The user has not closed its end: what it has not read stays, TIME-WAIT or not.
+#[test]
+fn a_whole_block_in_use_is_a_connection_until_its_user_leaves() {
+    let mut peer = Peer::established(keeping(TimeWaitState::Full));
+    let (id, now) = (peer.id(), peer.now);
+    peer.host.shutdown_write(now, id).unwrap();
+    peer.hear();
+    peer.exchange(Say::new(F | A, 1, 2).data(b"last words"));
+    assert_eq!(peer.state(), State::TimeWait);
+    assert_eq!((peer.host.connections(), peer.host.time_wait_len()), (1, 1));
+    peer.wait(Duration::from_secs(30));
+    let now = peer.now;
+    let mut late = Peer::established(keeping(TimeWaitState::Full));
+    let late_id = late.id();
+    late.host.shutdown_write(late.now, late_id).unwrap();
+    late.hear();
+    late.exchange(Say::new(F | A, 1, 2));
+    late.host.close(late.now, late_id);
+    assert_eq!((late.host.connections(), late.host.time_wait_len()), (0, 1), "it has left");
+    assert_eq!(peer.read(99).unwrap(), b"last words");
+    peer.host.close(now, id);
+    assert_eq!((peer.host.connections(), peer.host.time_wait_len()), (0, 1));
+    peer.wait(Duration::from_secs(31));
+    assert_eq!((peer.host.connections(), peer.host.time_wait_len()), (0, 0));
+    // And the other way round.
+    let mut peer = Peer::established(keeping(TimeWaitState::Full));
+    let id = peer.id();
+    peer.host.shutdown_write(peer.now, id).unwrap();
+    peer.hear();
+    peer.exchange(Say::new(F | A, 1, 2).data(b"last words"));
+    peer.wait(Duration::from_secs(61));
+    assert_eq!((peer.host.connections(), peer.host.time_wait_len()), (1, 0));
+    assert_eq!(peer.read(99).unwrap(), b"last words");
+    peer.host.close(peer.now, id);
+    assert_eq!(peer.host.connections(), 0);
+}
+
+#[test]
+fn a_full_table_lets_the_oldest_go_whatever_it_keeps() {
+    for state in KEPT {
+        for (limit, evicted) in [(2, 1), (3, 0)] {
+            let mut config = keeping(state);
+            config.limits.time_wait = limit;
+            let mut peer = Peer::listening(config);
+            for port in [4001, 4002, 4003] {
+                peer.port = port;
+                peer.host_isn = crate::tcp::Seq(0);
+                peer.exchange(Say::new(S, 0, 0));
+                peer.say(Say::new(A, 1, 1));
+                peer.accept();
+                close(&mut peer);
+                peer.wait(Duration::from_secs(1));
+            }
+            let waits: Vec<u16> =
+                peer.host.sockets().filter_map(|(_, remote, _)| remote).map(|r| r.port()).collect();
+            let mut sorted = waits.clone();
+            sorted.sort_unstable();
+            let expected: &[u16] = if limit == 2 { &[4002, 4003] } else { &[4001, 4002, 4003] };
+            assert_eq!(sorted, expected, "{state:?}");
+            assert_eq!(peer.host.counters().time_wait_evicted, evicted);
+        }
+    }
+}
+
+#[test]
+fn an_active_open_waits_unless_timestamps_make_it_safe_whatever_is_kept() {
+    for state in KEPT {
+        for stamps in [false, true] {
+            let mut config = config("10.0.0.2");
+            config.tcp.time_wait_state = state;
+            config.tcp.timestamps = stamps;
+            let mut peer = Peer::established_with(config, |syn| {
+                if stamps { syn.mss(1000).stamp(7, 0) } else { syn.mss(1000) }
+            });
+            let stamped = |say: Say| if stamps { say.stamp(8, 0) } else { say };
+            let (id, now) = (peer.id(), peer.now);
+            peer.host.close(now, id);
+            peer.hear();
+            peer.say(stamped(Say::new(F | A, 1, 2)));
+            peer.hear();
+            let ends = (peer.host.sockets().last().unwrap().0, "10.0.0.1:4000".parse().unwrap());
+            assert_eq!(peer.host.connect(peer.now, ends.0, ends.1), Err(Error::AddressInUse));
+            peer.now = peer.now + Duration::from_millis(1);
+            let again = peer.host.connect(peer.now, ends.0, ends.1);
+            assert_eq!(again.is_ok(), stamps, "{state:?}");
+            assert_eq!(peer.host.time_wait_len(), usize::from(!stamps));
+        }
+    }
+}
+
+/// Faber, Touch & Yue 1999, Figure 1. A connection ends; one of its segments is still under way; a
+/// second connection between the same ends begins at numbers that the first one used; and the
+/// segment arrives. Returns what the application of the second one reads, if there is one.
+fn figure_1(state: TimeWaitState, pause: Duration) -> Option<Vec<u8>> {
+    let mut peer = Peer::established(keeping(state));
+    // The first connection: its second half is sent twice, and one of the two is delayed.
+    peer.exchange(Say::new(A, 1, 1).data(b"OLD1"));
+    peer.exchange(Say::new(A, 5, 1).data(b"OLD2"));
+    let old_duplicate = Say::new(A, 5, 1).data(b"OLD2");
+    assert_eq!(peer.read(8).unwrap(), b"OLD1OLD2");
+    let (id, old_isn) = (peer.id(), peer.isn);
+    let now = peer.now;
+    peer.host.close(now, id);
+    peer.hear();
+    peer.exchange(Say::new(F | A, 9, 2));
+    peer.wait(pause);
+    // The second: its peer has restarted, and does not know where the first one ended.
+    let syn = peer.exchange(Say::new(S, 0, 0));
+    if !syn.iter().all(|answer| answer.starts_with('S')) {
+        assert_eq!(peer.host.counters().time_wait_refused, 1);
+        return None;
+    }
+    peer.say(Say::new(A, 1, 1));
+    peer.accept();
+    assert_eq!(peer.isn, old_isn);
+    peer.exchange(old_duplicate);
+    peer.exchange(Say::new(A, 1, 1).data(b"new1"));
+    peer.exchange(Say::new(A, 5, 1).data(b"new2"));
+    Some(peer.read(8).unwrap())
+}
+
+#[test]
+fn an_old_duplicate_is_kept_out_of_a_new_connection_by_time_wait_and_spoils_it_without() {
+    let at_once = Duration::from_millis(10);
+    for state in KEPT {
+        assert_eq!(figure_1(state, at_once), None, "{state:?} does not let it begin");
+    }
+    let spoilt = figure_1(TimeWaitState::Skip, at_once);
+    assert_eq!(spoilt.as_deref(), Some(&b"new1OLD2"[..]), "without TIME-WAIT it is corrupted");
+    // After 2·MSL the second connection may begin: the network has forgotten the segment by then,
+    // and were it to come all the same, nothing would tell.
+    for state in KEPT {
+        let late = figure_1(state, Duration::from_secs(61));
+        assert_eq!(late.as_deref(), Some(&b"new1OLD2"[..]));
+    }
+}
+
+#[test]
+fn what_is_skipped_sends_its_last_ack_and_is_forgotten() {
+    let mut peer = Peer::established(keeping(TimeWaitState::Skip));
+    close(&mut peer);
+    assert_eq!((peer.host.connections(), peer.host.time_wait_len()), (0, 0));
+    let counters = peer.host.counters();
+    assert_eq!((counters.time_wait_entered, counters.time_wait_skipped), (1, 1));
+    assert_eq!(peer.exchange(Say::new(F | A, 1, 2)), ["R 2:2(0)"], "the peer is reset");
+}
+
+#[test]
+fn near_peers_wait_less_if_that_is_configured() {
+    for state in KEPT {
+        for (on_link, lasts) in [(Duration::ZERO, 60_000), (Duration::from_secs(2), 2_000)] {
+            let mut config = keeping(state);
+            config.tcp.time_wait_on_link = on_link;
+            let lasted = lifetime(&mut waiting(config));
+            let expected = Duration::from_millis(lasts);
+            assert!(lasted >= expected && lasted <= expected + Duration::from_millis(10));
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! TIME-WAIT as 4.4BSD has it: the whole control block stays, in its slot, under its timers, in a
+//! demultiplexing table as for live ones. The rules are the same as for a record of few bytes.
+
+use alloc::collections::{BTreeSet, VecDeque};
+
+use super::super::Host;
+use super::super::demux::Demux;
+use crate::tcp::Tuple;
+use crate::tcp::connection::Residue;
+use crate::tcp::time_wait::Record;
+use crate::tcp::timers::{Linger, Timer};
+use crate::time::{Duration, Instant};
+
+/// Names of blocks that linger no more, beyond as many as do, before they are dropped.
+const STALE_MAX: usize = 1024;
+
+/// Control blocks in TIME-WAIT.
+#[derive(Debug, Default)]
+pub(in crate::host) struct Lingering {
+    /// Slots by tuple.
+    blocks: Demux,
+    /// Slots and their generations, in order of entry.
+    order: VecDeque<(u32, u32)>,
+    /// Slots on whose tuple a new handshake is under way.
+    marked: BTreeSet<u32>,
+    orphans: usize,
+}
+
+impl Lingering {
+    /// Blocks that linger.
+    pub(in crate::host) fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// True if none does.
+    #[inline]
+    pub(in crate::host) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// Those that have no user any more.
+    pub(in crate::host) fn orphans(&self) -> usize {
+        self.orphans
+    }
+
+    /// The user of one has left it.
+    pub(in crate::host) fn on_orphan(&mut self) {
+        self.orphans += 1;
+    }
+
+    pub(super) fn mark(&mut self, index: u32, is_marked: bool) {
+        if is_marked {
+            self.marked.insert(index);
+        } else {
+            self.marked.remove(&index);
+        }
+    }
+}
+
+impl Host {
+    /// The connection in slot `index` has entered TIME-WAIT and stays whole.
+    pub(super) fn linger(&mut self, now: Instant, index: u32, residue: &Residue) {
+        self.shared.counters.time_wait_entered += 1;
+        if self.shared.limits.time_wait == 0 {
+            self.shared.counters.time_wait_evicted += 1;
+            return;
+        }
+        while self.lingering.len() >= self.shared.limits.time_wait && self.evict_lingering() {
+            self.shared.counters.time_wait_evicted += 1;
+        }
+        let generation = self.slots.generation(index);
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        slot.connection.time_wait = Some(*residue);
+        self.lingering.blocks.insert(slot.connection.tuple_hash, index);
+        self.lingering.order.push_back((index, generation));
+        if slot.connection.orphan {
+            self.orphans -= 1;
+            self.lingering.orphans += 1;
+        }
+        self.linger_anew(now, index);
+        self.drop_stale_names();
+    }
+
+    /// 2·MSL begin, or start over.
+    pub(super) fn linger_anew(&mut self, now: Instant, index: u32) {
+        let Some(tuple) = self.slots.get(index).map(|slot| slot.connection.tuple) else { return };
+        let duration = self.term(&tuple);
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let deadlines = &mut slot.connection.deadlines;
+        deadlines.set(Timer::Lifetime, now + duration);
+        self.timers.linger(index, &mut slot.filed, deadlines, Linger { now, duration });
+    }
+
+    /// 2·MSL of a connection between the ends of `tuple`.
+    fn term(&self, tuple: &Tuple) -> Duration {
+        self.shared.tcp.time_wait_terms()[self.distance(tuple) as usize]
+    }
+
+    /// The slot of the block that lingers for `tuple`.
+    pub(super) fn lingering_at(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
+        let is_it = |index| self.slots.get(index).is_some_and(|s| s.connection.tuple == *tuple);
+        self.lingering.blocks.find(hash, is_it)
+    }
+
+    /// The block that lingers for `tuple`, as the rules want it.
+    pub(super) fn lingering_record(
+        &self,
+        now: Instant,
+        hash: u64,
+        tuple: &Tuple,
+    ) -> Option<Record> {
+        let index = self.lingering_at(hash, tuple)?;
+        let connection = &self.slots.get(index)?.connection;
+        let residue = connection.time_wait.as_ref()?;
+        let (duration, expires) = (self.term(tuple), connection.deadlines.at(Timer::Lifetime));
+        let is_marked = self.lingering.marked.contains(&index);
+        let record = Record::new(*tuple, residue, expires - duration, duration);
+        (expires > now).then_some(Record { is_marked, ..record })
+    }
+
+    /// The block in slot `index` lingers no more; without a user it goes.
+    pub(in crate::host) fn end_lingering(&mut self, index: u32) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let connection = &mut slot.connection;
+        if connection.time_wait.take().is_none() {
+            return;
+        }
+        connection.deadlines.clear();
+        self.timers.forget(index, &mut slot.filed);
+        self.lingering.blocks.remove(connection.tuple_hash, index);
+        self.lingering.marked.remove(&index);
+        if connection.orphan {
+            self.lingering.orphans -= 1;
+            self.orphans += 1;
+        }
+        self.retire(index);
+    }
+
+    /// The block that entered first goes; false if there is none.
+    fn evict_lingering(&mut self) -> bool {
+        while let Some((index, generation)) = self.lingering.order.pop_front() {
+            if self.is_lingering(index, generation) {
+                self.end_lingering(index);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn is_lingering(&self, index: u32, generation: u32) -> bool {
+        let slot = self.slots.get(index).filter(|_| self.slots.is_current(index, generation));
+        slot.is_some_and(|slot| slot.connection.time_wait.is_some())
+    }
+
+    /// Blocks that ended leave their names in the order. They are dropped from its front, two for
+    /// one that enters, and when they outnumber those that linger all at once.
+    fn drop_stale_names(&mut self) {
+        for _ in 0..2 {
+            let Some(&(index, generation)) = self.lingering.order.front() else { return };
+            if self.is_lingering(index, generation) {
+                break;
+            }
+            self.lingering.order.pop_front();
+        }
+        if self.lingering.order.len() <= 2 * self.lingering.len() + STALE_MAX {
+            return;
+        }
+        let mut order = core::mem::take(&mut self.lingering.order);
+        order.retain(|(index, generation)| self.is_lingering(*index, *generation));
+        self.lingering.order = order;
+    }
+}
