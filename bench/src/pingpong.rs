@@ -109,7 +109,7 @@ mod tests {
     fn a_request_is_one_packet_each_way() {
         for stack in Which::value_variants() {
             for connections in [1, 100, 1000] {
-                let variant = Variant::Default;
+                let variant = stack.variant();
                 let plan = Plan { connections, requests: 5000, variant };
                 let outcome = stack.pingpong(&plan);
                 let packets = outcome.packets.unwrap_or(2.0);

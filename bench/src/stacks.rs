@@ -22,7 +22,11 @@ use crate::{bulk, connections, pingpong};
 pub enum Which {
     /// Our engine, driven as a shard drives it.
     Lightwait,
-    /// The same with 4.4BSD's timers: ticks that scan every connection.
+    /// The same with the whole control block kept in TIME-WAIT.
+    LightwaitFull,
+    /// The same with nothing kept in TIME-WAIT: unsafe, what mTCP and Seastar do.
+    LightwaitSkip,
+    /// The same as 4.4BSD did it: ticks that scan every connection, those in TIME-WAIT as well.
     LightwaitScan,
     /// Our sockets, with their executor.
     LightwaitSockets,
@@ -38,7 +42,11 @@ pub enum Which {
 pub enum Variant {
     /// As by default.
     Default,
-    /// With 4.4BSD's timers.
+    /// With the whole control block kept in TIME-WAIT.
+    Full,
+    /// With nothing kept in TIME-WAIT.
+    Skip,
+    /// With 4.4BSD's timers, and the whole control block kept in TIME-WAIT.
     Scan,
 }
 
@@ -46,6 +54,8 @@ impl Which {
     /// What is special about our engine there.
     pub fn variant(self) -> Variant {
         match self {
+            Which::LightwaitFull => Variant::Full,
+            Which::LightwaitSkip => Variant::Skip,
             Which::LightwaitScan => Variant::Scan,
             _ => Variant::Default,
         }
@@ -68,7 +78,10 @@ impl Which {
     /// Measures short connections.
     pub fn connections(self, plan: &connections::Plan) -> connections::Outcome {
         match self {
-            Which::Lightwait | Which::LightwaitScan => connections::measure::<raw::Short>(plan),
+            Which::Lightwait
+            | Which::LightwaitFull
+            | Which::LightwaitSkip
+            | Which::LightwaitScan => connections::measure::<raw::Short>(plan),
             Which::LightwaitSockets => connections::measure::<sockets::Short>(plan),
             Which::Smoltcp => connections::measure::<smoltcp::Short>(plan),
             #[cfg(target_os = "linux")]
@@ -79,7 +92,10 @@ impl Which {
     /// Runs short connections for callgrind to count.
     pub fn count_connections(self, plan: &connections::Plan) {
         match self {
-            Which::Lightwait | Which::LightwaitScan => connections::section::<raw::Short>(plan),
+            Which::Lightwait
+            | Which::LightwaitFull
+            | Which::LightwaitSkip
+            | Which::LightwaitScan => connections::section::<raw::Short>(plan),
             Which::LightwaitSockets => connections::section::<sockets::Short>(plan),
             Which::Smoltcp => connections::section::<smoltcp::Short>(plan),
             #[cfg(target_os = "linux")]
@@ -90,7 +106,10 @@ impl Which {
     /// Measures requests on connections that stay.
     pub fn pingpong(self, plan: &pingpong::Plan) -> pingpong::Outcome {
         match self {
-            Which::Lightwait | Which::LightwaitScan => pingpong::measure::<raw::PingPong>(plan),
+            Which::Lightwait
+            | Which::LightwaitFull
+            | Which::LightwaitSkip
+            | Which::LightwaitScan => pingpong::measure::<raw::PingPong>(plan),
             Which::LightwaitSockets => pingpong::measure::<sockets::PingPong>(plan),
             Which::Smoltcp => pingpong::measure::<smoltcp::PingPong>(plan),
             #[cfg(target_os = "linux")]
@@ -101,7 +120,10 @@ impl Which {
     /// Runs requests for callgrind to count.
     pub fn count_pingpong(self, plan: &pingpong::Plan) {
         match self {
-            Which::Lightwait | Which::LightwaitScan => pingpong::section::<raw::PingPong>(plan),
+            Which::Lightwait
+            | Which::LightwaitFull
+            | Which::LightwaitSkip
+            | Which::LightwaitScan => pingpong::section::<raw::PingPong>(plan),
             Which::LightwaitSockets => pingpong::section::<sockets::PingPong>(plan),
             Which::Smoltcp => pingpong::section::<smoltcp::PingPong>(plan),
             #[cfg(target_os = "linux")]
@@ -112,7 +134,10 @@ impl Which {
     /// Measures a long transfer.
     pub fn bulk(self, plan: &bulk::Plan) -> bulk::Outcome {
         match self {
-            Which::Lightwait | Which::LightwaitScan => bulk::measure::<raw::Bulk>(plan),
+            Which::Lightwait
+            | Which::LightwaitFull
+            | Which::LightwaitSkip
+            | Which::LightwaitScan => bulk::measure::<raw::Bulk>(plan),
             Which::LightwaitSockets => bulk::measure::<sockets::Bulk>(plan),
             Which::Smoltcp => bulk::measure::<smoltcp::Bulk>(plan),
             #[cfg(target_os = "linux")]
@@ -123,7 +148,10 @@ impl Which {
     /// Runs a long transfer for callgrind to count.
     pub fn count_bulk(self, plan: &bulk::Plan) {
         match self {
-            Which::Lightwait | Which::LightwaitScan => bulk::section::<raw::Bulk>(plan),
+            Which::Lightwait
+            | Which::LightwaitFull
+            | Which::LightwaitSkip
+            | Which::LightwaitScan => bulk::section::<raw::Bulk>(plan),
             Which::LightwaitSockets => bulk::section::<sockets::Bulk>(plan),
             Which::Smoltcp => bulk::section::<smoltcp::Bulk>(plan),
             #[cfg(target_os = "linux")]

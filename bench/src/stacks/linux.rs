@@ -16,6 +16,7 @@ pub use short::Short;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
 /// Connections that a process may have: each is two file descriptors of 20 000, the usual limit.
@@ -59,6 +60,8 @@ impl Loopback {
         let flags = SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None);
         let socket = socket.expect("a free file descriptor");
+        // The port may be in TIME-WAIT, of a connection that this end closed first.
+        set_socket_reuseaddr(&socket, true).expect("an option that Linux has");
         bind(&socket, &source).expect("a free port");
         connect(&socket, &self.server).expect("the loopback device up");
         TcpStream::from(socket)
