@@ -75,20 +75,28 @@ impl Sum {
 /// The sum of `data`.
 #[must_use]
 pub fn sum(data: &[u8]) -> Sum {
-    let (blocks, rest) = data.as_chunks::<64>();
-    let (mut value, mut carry) = (0u64, false);
+    let (value, rest) = if data.len() < BLOCK_BYTES { (0, data) } else { sum_blocks(data) };
+    let (words, rest) = rest.as_chunks::<8>();
+    let value = words.iter().fold(value, |value, word| add(value, u64::from_ne_bytes(*word)));
+    Sum { value: add(value, last_word(rest)), odd: data.len() % 2 == 1 }
+}
+
+/// Bytes summed in one chain of additions.
+const BLOCK_BYTES: usize = 128;
+
+/// The sum of all whole blocks, and what is left.
+fn sum_blocks(data: &[u8]) -> (u64, &[u8]) {
+    let (blocks, rest) = data.as_chunks::<BLOCK_BYTES>();
+    let mut value = 0u64;
     for block in blocks {
-        // A chain of additions with carry: one instruction for eight bytes.
+        // Each takes in the carry of the one before: one instruction for eight bytes.
+        let mut carry = false;
         for word in block.as_chunks::<8>().0 {
             (value, carry) = value.carrying_add(u64::from_ne_bytes(*word), carry);
         }
+        value = add(value, carry.into());
     }
-    let (words, rest) = rest.as_chunks::<8>();
-    for word in words {
-        (value, carry) = value.carrying_add(u64::from_ne_bytes(*word), carry);
-    }
-    // The last is not full: its sum and what was carried stay below 2^64.
-    Sum { value: add(value, last_word(rest) + u64::from(carry)), odd: data.len() % 2 == 1 }
+    (value, rest)
 }
 
 /// The sum of a header without options, whose length the compiler knows.

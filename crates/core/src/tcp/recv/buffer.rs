@@ -42,33 +42,37 @@ impl RecvBuffer {
         if data.is_empty() {
             return true;
         }
-        // The usual case: it fits on the first page, which is there or is the first of all.
-        if at + data.len() <= PAGE_BYTES {
-            if self.pages.is_empty() {
-                let Some(page) = pool.take() else { return false };
-                self.pages.push_back(Some(page));
-            }
-            if let Some(bytes) = self.pages.get_mut(0).and_then(Option::as_mut) {
-                bytes.bytes_mut().expect("receive pages are never shared")[at..at + data.len()]
-                    .copy_from_slice(data);
-                return true;
-            }
-        }
-        if !self.provide_pages(at / PAGE_BYTES, (at + data.len() - 1) / PAGE_BYTES, pool) {
+        let (first, last) = (at / PAGE_BYTES, (at + data.len() - 1) / PAGE_BYTES);
+        // The usual case: what is new goes behind what is there, and the pool has pages.
+        let is_next = first <= self.pages.len() && pool.available() > last - first;
+        if !is_next && !self.provide_pages(first, last, pool) {
             return false;
         }
         let (mut at, mut data) = (at, data);
         while !data.is_empty() {
             let within = at % PAGE_BYTES;
             let n = data.len().min(PAGE_BYTES - within);
-            let page = self.pages.get_mut(at / PAGE_BYTES).and_then(Option::as_mut);
-            let bytes = page.and_then(Page::bytes_mut);
+            let Some(page) = self.page_mut(at / PAGE_BYTES, pool) else { return false };
+            let bytes = page.bytes_mut();
             bytes.expect("receive pages are never shared")[within..within + n]
                 .copy_from_slice(&data[..n]);
             data = &data[n..];
             at += n;
         }
         true
+    }
+
+    /// Page `index`, taken from the pool if it is not there. All before it are.
+    #[inline]
+    fn page_mut(&mut self, index: usize, pool: &mut PagePool) -> Option<&mut Page> {
+        if index == self.pages.len() {
+            self.pages.push_back(None);
+        }
+        let page = self.pages.get_mut(index)?;
+        if page.is_none() {
+            *page = pool.take();
+        }
+        page.as_mut()
     }
 
     fn provide_pages(&mut self, first: usize, last: usize, pool: &mut PagePool) -> bool {

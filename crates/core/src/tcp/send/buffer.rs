@@ -156,16 +156,28 @@ impl SendBuffer {
         }
     }
 
+    /// Which chunk holds the byte at the stream offset `at`. Where all of them are full pages, that
+    /// is known without a search.
+    #[inline]
+    fn index_of(&self, at: u64) -> usize {
+        let holds = |chunk: &Chunk| chunk.at <= at && at < chunk.end();
+        let first = self.chunks.front().map_or(at, |chunk| chunk.at);
+        let guess = (at.saturating_sub(first) / PAGE_BYTES as u64) as usize;
+        if self.chunks.get(guess).is_some_and(holds) {
+            return guess;
+        }
+        self.chunks.partition_point(|chunk| chunk.end() <= at)
+    }
+
     /// Calls `visit` with the pieces of `offset..offset + len`, in order; offsets count from the
     /// first byte held.
     fn pieces(&self, offset: usize, len: usize, mut visit: impl FnMut(&Chunk, usize, usize)) {
         debug_assert!(offset + len <= self.len());
         let (mut at, to) = (self.start + offset as u64, self.start + (offset + len) as u64);
-        let first = self.chunks.partition_point(|chunk| chunk.end() <= at);
-        for chunk in self.chunks.iter_from(first) {
-            if at >= to {
-                break;
-            }
+        let mut index = self.index_of(at);
+        while at < to {
+            let Some(chunk) = self.chunks.get(index) else { return };
+            index += 1;
             let until = to.min(chunk.end());
             visit(chunk, (at - chunk.at) as usize, (until - chunk.at) as usize);
             at = until;
