@@ -9,7 +9,7 @@ use core::net::IpAddr;
 use crate::frame::{Capabilities, Frame, Outbox, Segmentation, TxChecksum};
 use crate::tcp::send::buffer::SendBuffer;
 use crate::wire::checksum::{Sum, pseudo_header, sum};
-use crate::wire::tcp::{CHECKSUM_OFFSET, Header, PROTOCOL, checksum};
+use crate::wire::tcp::{CHECKSUM_OFFSET, Flags, Header, PROTOCOL, checksum};
 use crate::wire::usual::{self, Envelope};
 use crate::wire::{ethernet, ip};
 
@@ -87,9 +87,50 @@ pub struct Egress<'a> {
 }
 
 impl Egress<'_> {
+    /// Frames that may still leave.
+    #[inline]
+    pub fn room(&self) -> usize {
+        self.budget.min(self.outbox.room())
+    }
+
     /// True if another frame may leave.
     pub fn has_room(&self) -> bool {
         self.budget > 0 && self.outbox.room() > 0
+    }
+
+    /// Sends text as one segment after the other, where the device does not cut it: PSH and FIN go
+    /// with the last, CWR with the first. False, and nothing has happened, if there is no room.
+    #[inline]
+    pub fn send_text(&mut self, header: &Header, payload: Option<Payload<'_>>) -> bool {
+        match payload {
+            Some(text) if text.len > text.segment && !self.path.device.checksum => {
+                self.send_pieces(header, text)
+            }
+            payload => self.send(header, payload),
+        }
+    }
+
+    fn send_pieces(&mut self, header: &Header, text: Payload<'_>) -> bool {
+        if text.len.div_ceil(text.segment) > self.room() {
+            return false;
+        }
+        let mut header = *header;
+        let last_flags = header.flags.without(Flags::CWR);
+        header.flags = header.flags.without(Flags::PSH | Flags::FIN);
+        let mut done = 0;
+        while done < text.len {
+            let len = text.segment.min(text.len - done);
+            if done + len == text.len {
+                header.flags = last_flags;
+            }
+            let piece = Payload { offset: text.offset + done, len, ..text };
+            let sent = self.send(&header, Some(piece));
+            debug_assert!(sent, "there was room for all of them");
+            done += len;
+            header.seq += len as u32;
+            header.flags = header.flags.without(Flags::CWR);
+        }
+        true
     }
 
     /// Sends one segment. False, and nothing has happened, if there is no room.

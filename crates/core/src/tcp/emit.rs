@@ -74,14 +74,15 @@ impl Connection {
         self.adopt_path(cx.config, egress);
         self.unreachable_since = None;
         while !self.is_quiet() {
-            let emission = self.decide(cx, &egress.path);
+            let emission = self.decide(cx, &egress.path, egress.room());
             if matches!(emission, Emission::Nothing) {
                 break;
             }
+            let frames = egress.frames;
             if !egress.has_room() || !self.build(cx, egress, emission) {
                 return Flushed::More;
             }
-            cx.counters.segments_out += 1;
+            cx.counters.segments_out += (egress.frames - frames) as u64;
         }
         self.arm(cx);
         Flushed::Done

@@ -130,7 +130,8 @@ impl Connection {
             header.flags |= Flags::FIN;
         }
         let segment = segment_bytes(s);
-        let pushes = end == s.send.data_end() || (cx.config.push == Push::Burst && len > segment);
+        let burst = len > segment && egress.path.device.checksum;
+        let pushes = end == s.send.data_end() || (cx.config.push == Push::Burst && burst);
         if len > 0 && pushes {
             header.flags |= Flags::PSH;
         }
@@ -152,7 +153,7 @@ impl Connection {
             }
             egress.path.traffic_class = class & !ecn::MASK | ecn::ECT0;
         }
-        let sent = egress.send(&header, payload);
+        let sent = egress.send_text(&header, payload);
         egress.path.traffic_class = class;
         if !sent {
             return false;
@@ -161,11 +162,21 @@ impl Connection {
             ecn.cwr_due = false;
         }
         on_acknowledged(s, &mut self.deadlines);
-        self.on_text_sent(cx, seq, end + u32::from(fin), why);
+        let cut = (!egress.path.device.checksum).then_some(segment);
+        self.on_text_sent(cx, (seq, len, fin), cut, why);
         true
     }
 
-    fn on_text_sent(&mut self, cx: &mut Context<'_>, seq: Seq, end: Seq, why: Why) {
+    /// `len` bytes from `seq`, and perhaps FIN, have left, in segments of `cut` bytes if it was us
+    /// who cut them.
+    fn on_text_sent(
+        &mut self,
+        cx: &mut Context<'_>,
+        (seq, len, fin): (Seq, u32, bool),
+        cut: Option<u32>,
+        why: Why,
+    ) {
+        let end = seq + len + u32::from(fin);
         let Shape::Synchronized(s) = &mut self.shape else { return };
         let segment = segment_bytes(s);
         let send = &mut s.send;
@@ -176,6 +187,10 @@ impl Connection {
                     send.small_end = end;
                 }
                 send.nxt = end;
+                if let Some(cut) = cut {
+                    let pieces = len.saturating_sub(1) / cut;
+                    (1..=pieces).for_each(|i| send.sent.on_sent(seq + i * cut, cx.now));
+                }
                 send.sent.on_sent(end, cx.now);
                 send.note_usage();
                 s.push_due = false;

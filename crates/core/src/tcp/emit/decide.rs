@@ -1,4 +1,5 @@
-//! The decision: a pure function of the connection, the time and the path.
+//! The decision: a pure function of the connection, the time, the path, and the room that is left
+//! in this turn.
 
 use super::{Emission, Why};
 use crate::config::WindowProbe;
@@ -8,7 +9,7 @@ use crate::tcp::send::SendHalf;
 use crate::tcp::send::recovery::Mode;
 
 impl Connection {
-    pub(super) fn decide(&self, cx: &Context<'_>, path: &Path) -> Emission {
+    pub(super) fn decide(&self, cx: &Context<'_>, path: &Path, room: usize) -> Emission {
         if let Some(reset) = self.reset_due {
             return Emission::Reset(reset);
         }
@@ -16,11 +17,17 @@ impl Connection {
             Shape::SynSent(_) | Shape::SynReceived(_) if self.syn_due => Emission::Syn,
             Shape::SynReceived(_) if self.answer_due => Emission::Ack,
             Shape::SynSent(_) | Shape::SynReceived(_) | Shape::Ended(_) => Emission::Nothing,
-            Shape::Synchronized(s) => self.decide_synchronized(cx, s, path),
+            Shape::Synchronized(s) => self.decide_synchronized(cx, s, path, room),
         }
     }
 
-    fn decide_synchronized(&self, cx: &Context<'_>, s: &Synchronized, path: &Path) -> Emission {
+    fn decide_synchronized(
+        &self,
+        cx: &Context<'_>,
+        s: &Synchronized,
+        path: &Path,
+        room: usize,
+    ) -> Emission {
         if s.recv.ack.duplicates > 0 {
             return Emission::DuplicateAck;
         }
@@ -33,9 +40,9 @@ impl Connection {
             Some((seq, len)) => {
                 may_retransmit(&s.send, len).then(|| text(&s.send, seq, len, Why::Lost))
             }
-            None => {
-                self.new_text(cx, s, segment, path).or_else(|| speculative_text(&s.send, segment))
-            }
+            None => self
+                .new_text(cx, s, (segment, room), path)
+                .or_else(|| speculative_text(&s.send, segment)),
         };
         text.or_else(|| probe(cx, s)).unwrap_or_else(|| pure_ack(s))
     }
@@ -46,7 +53,7 @@ impl Connection {
         &self,
         cx: &Context<'_>,
         s: &Synchronized,
-        segment: u32,
+        (segment, room): (u32, usize),
         path: &Path,
     ) -> Option<Emission> {
         let send = &s.send;
@@ -58,8 +65,11 @@ impl Connection {
         }
         let usable = send.window.saturating_sub(sent);
         let allowed = self.congestion_room(cx, send, segment);
+        // What goes out at once: cut by the device, or one frame after the other by ourselves.
+        let alike = send.urgent.is_none() && !s.recv.has_sack_blocks();
         let large = match path.device.checksum {
             true => path.large_payload(header_bytes(s), segment as usize) as u32,
+            false if alike => segment.saturating_mul(room.max(1) as u32),
             false => segment,
         };
         let mut len = queued.min(usable).min(allowed).min(large);
@@ -67,8 +77,9 @@ impl Connection {
             // CWR is told once, on one packet.
             len = len.min(segment);
         }
-        if len > segment {
-            len -= len % segment * u32::from(len < queued);
+        if len > segment && (len < queued || !path.device.checksum) {
+            // Whether a short one follows is another question.
+            len -= len % segment;
         }
         if len == 0 || (len < segment && !self.is_small_worth_it(s, len, queued)) {
             return None;
