@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::stacks::Which;
 
 /// How long a measurement may take with all that it needs before; beyond it there is none.
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One line of the table: a bench and its arguments, and what of its result is shown.
 #[derive(Clone, Copy, Debug)]

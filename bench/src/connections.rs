@@ -6,12 +6,12 @@
 //! TIME-WAIT lasts 60 s of the stack's time, 2·MSL; with fewer it is shortened accordingly.
 //! Measuring begins when two such periods are over.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use crate::instructions::{self, Uncounted};
-use crate::sample::{Rates, per_operation, tenths};
+use crate::sample::{Rates, per_operation, processor_time, tenths};
 use crate::stacks::{Variant, Which};
 
 /// The stack's time that each conversation takes.
@@ -55,9 +55,9 @@ impl Plan {
     fn count_within_limit<P: Pair>(&self, pair: &mut P) -> usize {
         let Some(limit) = self.limit else { return self.count };
         let few = 4 * self.at_once;
-        let begin = Instant::now();
+        let begin = processor_time();
         pair.converse(few);
-        let possible = few as f64 * limit.as_secs_f64() / begin.elapsed().as_secs_f64();
+        let possible = few as f64 * limit.as_secs_f64() / (processor_time() - begin).as_secs_f64();
         self.count.min(possible as usize).max(1)
     }
 }

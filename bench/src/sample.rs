@@ -1,7 +1,7 @@
 //! Measurements of repeated batches, and their medians.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The middle of `values`; NaN if there are none.
 pub fn median(values: &mut [f64]) -> f64 {
@@ -45,7 +45,23 @@ impl Samples {
 /// Batches whose rates' median is the result.
 const BATCHES: usize = 50;
 
-/// How often something was done in a second.
+/// What this thread has had of the processor: what others do there meanwhile does not count. Where
+/// the system does not tell, the time that has passed.
+pub fn processor_time() -> Duration {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::time::{ClockId, clock_gettime};
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        static ORIGIN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+        ORIGIN.get_or_init(std::time::Instant::now).elapsed()
+    }
+}
+
+/// How often something was done in a second of this thread's [`processor_time`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rates {
     /// The median of batches: what others do on this machine is left out.
@@ -67,9 +83,9 @@ impl Rates {
         let batch = count.div_ceil(BATCHES).next_multiple_of(together.max(1)).max(1);
         let (mut rates, mut all, mut done) = (Vec::new(), Duration::ZERO, 0);
         while done < count {
-            let begin = Instant::now();
+            let begin = processor_time();
             run(batch);
-            let took = begin.elapsed();
+            let took = processor_time().saturating_sub(begin);
             all += took;
             rates.push(batch as f64 / took.as_secs_f64());
             done += batch;
@@ -104,7 +120,9 @@ mod tests {
         let mut done = 0;
         let rates = Rates::of(1001, |batch| {
             done += batch;
-            std::thread::sleep(Duration::from_micros(if done > 500 { 200 } else { 100 }));
+            let until =
+                processor_time() + Duration::from_micros(if done > 500 { 200 } else { 100 });
+            while processor_time() < until {}
         });
         assert_eq!((rates.count, done), (1008, 1008), "48 batches of 21");
         assert!(rates.mean < 1008.0 / 7.2e-3 && rates.median < 21.0 / 100e-6, "{rates:?}");
