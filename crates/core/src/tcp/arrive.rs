@@ -62,9 +62,12 @@ impl Connection {
     /// Takes in one segment, verified and addressed to this connection.
     pub fn on_segment(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>, facts: Facts) {
         cx.counters.segments_in += 1;
-        if self.take_predicted(cx, segment, facts) {
-            return;
+        if !self.take_predicted(cx, segment, facts) {
+            self.take_by_steps(cx, segment, facts);
         }
+    }
+
+    fn take_by_steps(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>, facts: Facts) {
         match &self.shape {
             Shape::SynSent(syn) => {
                 self.on_syn_sent(cx, *syn, segment);

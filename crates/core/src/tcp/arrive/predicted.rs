@@ -67,3 +67,6 @@ fn is_predicted(s: &Synchronized, segment: &Segment<'_>) -> bool {
         && s.ecn.is_none();
     is_plain && is_next && is_news && is_calm
 }
+
+#[cfg(test)]
+mod tests;

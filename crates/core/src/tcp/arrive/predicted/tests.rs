@@ -1,0 +1,258 @@
+//! What is predicted has the effect that the steps would have had: two connections live through the
+//! same, one of them without prediction, and are compared to the last field.
+
+use super::*;
+use crate::config::TcpConfig;
+use crate::counters::Counters;
+use crate::frame::{Capabilities, Medium, Outbox};
+use crate::tcp::challenge::Challenges;
+use crate::tcp::connection::SynReceived;
+use crate::tcp::egress::{Egress, Path};
+use crate::tcp::pool::PagePool;
+use crate::tcp::recv::window::WindowBudget;
+use crate::tcp::{Seq, SocketOptions, Tuple};
+use crate::time::Instant;
+use crate::wire::options::{Options, SackBlock, Timestamps};
+use proptest::prelude::*;
+use std::format;
+use std::string::String;
+use std::vec::Vec;
+
+/// A connection and what a host would lend it.
+struct End {
+    connection: Connection,
+    config: TcpConfig,
+    pool: PagePool,
+    budget: WindowBudget,
+    challenges: Challenges,
+    counters: Counters,
+    predicts: bool,
+    predicted: u32,
+}
+
+fn with_context<T>(
+    end: &mut End,
+    now: Instant,
+    act: impl FnOnce(&mut Connection, &mut Context<'_>) -> T,
+) -> T {
+    let mut cx = Context {
+        now,
+        config: &end.config,
+        pool: &mut end.pool,
+        budget: &mut end.budget,
+        challenges: &mut end.challenges,
+        counters: &mut end.counters,
+    };
+    act(&mut end.connection, &mut cx)
+}
+
+impl End {
+    fn new(predicts: bool, stamped: bool, sack: bool) -> End {
+        let config = TcpConfig::default();
+        let (mut pool, mut budget) = (PagePool::new(64), WindowBudget::new(1 << 30));
+        let (mut challenges, mut counters) = (Challenges::new(100, 1), Counters::default());
+        let mut cx = Context {
+            now: Instant::from_millis(5),
+            config: &config,
+            pool: &mut pool,
+            budget: &mut budget,
+            challenges: &mut challenges,
+            counters: &mut counters,
+        };
+        let syn = SynReceived {
+            iss: Seq(u32::MAX - 4000),
+            irs: Seq(u32::MAX - 9000),
+            peer_mss: 1000,
+            mss: 1000,
+            offer: 20_000,
+            peer_scale: Some(1),
+            sack,
+            ecn: false,
+            stamp: stamped.then_some(u32::MAX - 20),
+            stamp_offset: 0,
+            attempts: 1,
+        };
+        let options = SocketOptions { nodelay: true, ..SocketOptions::new(&config) };
+        let (seq, ack) = (syn.irs + 1, syn.iss + 1);
+        let synchronized = syn.synchronize(&mut cx, &options, 30_000, seq, ack);
+        let tuple = Tuple::new(([10, 0, 0, 1].into(), 80), ([10, 0, 0, 2].into(), 1));
+        let now = Instant::from_millis(5);
+        let connection = Connection::accepted(tuple, 7, options, synchronized, now);
+        End { connection, config, pool, budget, challenges, counters, predicts, predicted: 0 }
+    }
+
+    fn take(&mut self, now: Instant, segment: &Segment<'_>) {
+        let predicts = self.predicts;
+        let predicted = with_context(self, now, |connection, cx| {
+            cx.counters.segments_in += 1;
+            let facts = Facts::default();
+            let predicted = predicts && connection.take_predicted(cx, segment, facts);
+            if !predicted {
+                connection.take_by_steps(cx, segment, facts);
+            }
+            predicted
+        });
+        self.predicted += u32::from(predicted);
+    }
+
+    /// What has been sent, as bytes.
+    fn emit(&mut self, now: Instant) -> Vec<Vec<u8>> {
+        let mut outbox = Outbox::new(64);
+        let path = Path {
+            source: [10, 0, 0, 1].into(),
+            destination: [10, 0, 0, 2].into(),
+            link: None,
+            mtu: 1500,
+            dont_fragment: true,
+            hop_limit: 64,
+            traffic_class: 0,
+            device: Capabilities::plain(Medium::Ip, 1500),
+        };
+        let mut egress = Egress { outbox: &mut outbox, path, budget: 64, frames: 0 };
+        with_context(self, now, |connection, cx| connection.emit(cx, &mut egress));
+        outbox.frames().map(|frame| frame.head.clone()).collect()
+    }
+
+    fn state(&self) -> String {
+        format!("{:?} {:?} {:?}", self.connection, self.counters, self.pool.in_use())
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    /// A segment: how far from RCV.NXT, how long, how much it acknowledges (in 1/8 of what is
+    /// out, 8 and more: all), how old its timestamp is, its flags, its window.
+    Segment {
+        ahead: i32,
+        len: usize,
+        acked: u32,
+        age: i32,
+        flags: u8,
+        window: u16,
+        sack: bool,
+    },
+    Write(usize),
+    Read(usize),
+    Emit,
+    Wait(u64),
+}
+
+fn any_act() -> impl Strategy<Value = Act> {
+    let ahead = prop_oneof![9 => Just(0), 1 => -900..900];
+    let age = prop_oneof![9 => 0..3, 1 => -3..0];
+    let flags = prop_oneof![
+        6 => Just(Flags::ACK.0),
+        6 => Just((Flags::ACK | Flags::PSH).0),
+        1 => any::<u8>().prop_map(|flags| flags & !Flags::RST.0),
+    ];
+    let window = prop_oneof![9 => 5000..u16::MAX, 1 => Just(0)];
+    let segment = (ahead, 0usize..1001, 0u32..10, age, flags, window, 0u8..12).prop_map(
+        |(ahead, len, acked, age, flags, window, sack)| {
+            let len = if len > 700 { 0 } else { len };
+            Act::Segment { ahead, len, acked, age, flags, window, sack: sack == 0 }
+        },
+    );
+    prop_oneof![
+        6 => segment,
+        2 => (1usize..5000).prop_map(Act::Write),
+        2 => (1usize..5000).prop_map(Act::Read),
+        3 => Just(Act::Emit),
+        1 => (1u64..80_000).prop_map(Act::Wait),
+    ]
+}
+
+fn run(acts: &[Act], stamped: bool, sack: bool) -> u32 {
+    let mut ends = [true, false].map(|predicts| End::new(predicts, stamped, sack));
+    let mut now = Instant::from_millis(6);
+    let text: Vec<u8> = (0..1000).map(|i| i as u8).collect();
+    for act in acts {
+        let Some(s) = ends[1].connection.synchronized() else { break };
+        let (una, nxt, rcv_nxt) = (s.send.una, s.send.nxt, s.recv.nxt);
+        let recent = s.stamps.map(|stamps| stamps.recent);
+        match act {
+            Act::Segment { ahead, len, acked, age, flags, window, sack } => {
+                let mut options = Options::NONE;
+                options.timestamps = recent.map(|recent| Timestamps {
+                    value: recent.wrapping_add_signed(*age),
+                    echo: now.as_millis() as u32,
+                });
+                let out = nxt.since(una);
+                if *sack && out > 10 {
+                    options.sack.push(SackBlock { start: una + 5, end: una + 9 });
+                }
+                let segment = Segment {
+                    source_port: 1,
+                    destination_port: 80,
+                    seq: rcv_nxt + *ahead as u32,
+                    ack: una + (out / 8 * acked).min(out),
+                    flags: Flags(*flags),
+                    window: *window,
+                    urgent: 0,
+                    options,
+                    payload: &text[..*len],
+                };
+                for end in &mut ends {
+                    end.take(now, &segment);
+                }
+            }
+            Act::Write(len) => {
+                let data = std::vec![3; *len];
+                for end in &mut ends {
+                    if let Shape::Synchronized(s) = &mut end.connection.shape {
+                        s.send.buffer.write(&data, &mut end.pool);
+                    }
+                }
+            }
+            Act::Read(len) => {
+                let mut out = std::vec![0; *len];
+                for end in &mut ends {
+                    let read = end.connection.peek(&mut out).unwrap_or(0);
+                    with_context(end, now, |connection, cx| {
+                        connection.consume(read, now, cx.pool, cx.budget)
+                    });
+                }
+            }
+            Act::Emit => {
+                let [one, other] = ends.each_mut().map(|end| end.emit(now));
+                assert_eq!(one, other);
+            }
+            Act::Wait(us) => now = now.plus_nanos(us * 1000),
+        }
+        let [one, other] = ends.each_ref().map(End::state);
+        assert_eq!(one, other, "after {act:?}");
+    }
+    ends[0].predicted
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+    #[test]
+    fn prediction_has_the_effect_of_the_steps(
+        acts in proptest::collection::vec(any_act(), 1..60), stamped: bool, sack: bool,
+    ) {
+        run(&acts, stamped, sack);
+    }
+}
+
+#[test]
+fn requests_and_responses_are_predicted_and_what_is_unusual_is_not() {
+    let segment = |ahead, len, acked, flags: Flags| Act::Segment {
+        ahead,
+        len,
+        acked,
+        age: 1,
+        flags: flags.0,
+        window: 9000,
+        sack: false,
+    };
+    let turn = [segment(0, 100, 8, Flags::ACK), Act::Read(100), Act::Write(500), Act::Emit];
+    assert_eq!(run(&[&turn[..], &turn, &turn].concat(), true, true), 3);
+    assert_eq!(run(&[segment(0, 0, 8, Flags::ACK)], true, true), 0, "it brings nothing");
+    assert_eq!(run(&[segment(1, 100, 8, Flags::ACK)], true, true), 0, "it comes too early");
+    assert_eq!(run(&[segment(0, 100, 8, Flags::ACK | Flags::FIN)], true, true), 0);
+    let unread = std::vec![segment(0, 1000, 8, Flags::ACK); 80];
+    let predicted = run(&unread, true, true);
+    assert!((20..80).contains(&predicted), "until the window is full: {predicted}");
+    let after_a_hole = [segment(200, 100, 8, Flags::ACK), segment(0, 100, 8, Flags::ACK)];
+    assert_eq!(run(&after_a_hole, true, true), 0);
+}
