@@ -4,7 +4,7 @@
 //! events, and the host speaks once. Frames move from the one outbox straight into the other host;
 //! every one is an IP packet of at most the MTU, its checksum computed here and verified there.
 //!
-//! The hosts' time is made: so much for each conversation (see [`Time`]). That makes how many
+//! The hosts' time is made: so much for each conversation. That makes how many
 //! TIME-WAIT records stand exact, and counts of instructions repeatable. The clock is read all the
 //! same, once a turn of an end, since that is what a shard pays.
 
