@@ -5,7 +5,9 @@ pub(crate) mod bulk;
 pub(crate) mod compare;
 pub(crate) mod connections;
 pub(crate) mod golden;
+pub(crate) mod memory;
 pub(crate) mod pingpong;
+pub(crate) mod time_wait;
 pub(crate) mod timers;
 
 use lightwait_bench::instructions::Uncounted;

@@ -3,6 +3,10 @@
 
 mod commands;
 
+/// What `memory` counts with.
+#[global_allocator]
+static ALLOCATOR: lightwait_heap::Counting = lightwait_heap::Counting;
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -25,6 +29,10 @@ enum Bench {
     Pingpong(commands::pingpong::PingPong),
     /// As many bytes one way as one connection carries.
     Bulk(commands::bulk::Bulk),
+    /// Bytes that a connection takes once it is in TIME-WAIT.
+    Memory(commands::memory::Memory),
+    /// The table of TIME-WAIT records: entering, looking up, expiring.
+    TimeWait(commands::time_wait::TimeWait),
     /// All stacks beside one another, in one table.
     Compare(commands::compare::Compare),
     /// Instructions of a connection, a request and a megabyte, compared with those that are kept.
@@ -37,6 +45,8 @@ fn main() -> ExitCode {
         Bench::Connections(connections) => connections.run(),
         Bench::Pingpong(pingpong) => pingpong.run(),
         Bench::Bulk(bulk) => bulk.run(),
+        Bench::Memory(memory) => memory.run(),
+        Bench::TimeWait(time_wait) => time_wait.run(),
         Bench::Compare(compare) => compare.run(),
         Bench::Golden(golden) => golden.run(),
     };

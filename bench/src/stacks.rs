@@ -14,7 +14,10 @@ pub const RESPONSE: usize = 500;
 
 use clap::ValueEnum;
 
-use crate::{bulk, connections, pingpong};
+use lightwait_core::config::TimeWaitState;
+use lightwait_core::tcp::timers::Scheme;
+
+use crate::{bulk, connections, memory, pingpong};
 
 /// A stack to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -48,6 +51,8 @@ pub enum Variant {
     Skip,
     /// With 4.4BSD's timers, and the whole control block kept in TIME-WAIT.
     Scan,
+    /// With these timers, and so much kept in TIME-WAIT.
+    Keeping(Scheme, TimeWaitState),
 }
 
 impl Which {
@@ -101,6 +106,20 @@ impl Which {
             #[cfg(target_os = "linux")]
             Which::Linux => connections::section::<linux::Short>(plan),
         }
+    }
+
+    /// Measures the memory of TIME-WAIT; `None` where nothing is kept, or not by this process.
+    pub fn memory(self, plan: &memory::Plan) -> Option<memory::Outcome> {
+        Some(match self {
+            Which::Lightwait | Which::LightwaitFull | Which::LightwaitScan => {
+                memory::measure::<raw::Short>(plan)
+            }
+            Which::LightwaitSockets => memory::measure::<sockets::Short>(plan),
+            Which::Smoltcp => memory::measure::<smoltcp::Short>(plan),
+            Which::LightwaitSkip => return None,
+            #[cfg(target_os = "linux")]
+            Which::Linux => return None,
+        })
     }
 
     /// Measures requests on connections that stay.

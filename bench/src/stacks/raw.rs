@@ -202,6 +202,9 @@ impl Variant {
                 config.tcp.time_wait_state = TimeWaitState::Full;
                 config.tcp.timers = Scheme::Scan;
             }
+            Variant::Keeping(timers, state) => {
+                (config.tcp.timers, config.tcp.time_wait_state) = (timers, state);
+            }
         }
         config
     }
@@ -211,10 +214,7 @@ impl Variant {
 pub fn configs_for(plan: &Plan) -> [Config; 2] {
     // BSD's ticks let records stay for 500 ms longer.
     let time_waits = 2 * plan.residents() + 20_000;
-    // Where TIME-WAIT keeps the whole control block, it counts as a connection.
-    let full = [Variant::Full, Variant::Scan].contains(&plan.variant);
-    let kept = if full { time_waits } else { 0 };
-    let connections = plan.idle + kept + 4 * plan.at_once.max(OPENED_AT_ONCE);
+    let connections = plan.idle + 4 * plan.at_once.max(OPENED_AT_ONCE);
     let [client, mut server] = configs(1500).map(|config| room_for(config, connections));
     server.tcp.time_wait = plan.time_wait_lasts();
     server.limits.time_wait = time_waits;

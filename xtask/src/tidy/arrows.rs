@@ -3,6 +3,7 @@
 //! ```text
 //! core ← netem ← lightwait ← http ← load ← cli
 //! {core, netem, lightwait, http, load} ← sim ← bench ← experiments
+//! heap ← bench, experiments
 //! core ← conformance, fuzz
 //! ```
 
@@ -12,7 +13,7 @@ use crate::Finding;
 use crate::sources::Source;
 
 /// Each crate of ours, and those it may depend on.
-const MAP: [(&str, &[&str]); 13] = [
+const MAP: [(&str, &[&str]); 14] = [
     ("lightwait-core", &[]),
     ("lightwait-netem", &["lightwait-core"]),
     ("lightwait", &["lightwait-core", "lightwait-netem"]),
@@ -23,6 +24,7 @@ const MAP: [(&str, &[&str]); 13] = [
     // The costs that papers report are measured as the benches measure them.
     ("lightwait-experiments", &TO_BENCH),
     ("lightwait-bench", &TO_SIM),
+    ("lightwait-heap", &[]),
     ("lightwait-conformance", &["lightwait-core"]),
     ("lightwait-fuzz", &["lightwait-core", "lightwait-netem"]),
     ("lightwait-examples", &TO_LOAD),
@@ -30,21 +32,23 @@ const MAP: [(&str, &[&str]); 13] = [
 ];
 const TO_LOAD: [&str; 5] =
     ["lightwait-core", "lightwait-netem", "lightwait", "lightwait-http", "lightwait-load"];
-const TO_SIM: [&str; 6] = [
+const TO_SIM: [&str; 7] = [
     "lightwait-core",
     "lightwait-netem",
     "lightwait",
     "lightwait-http",
     "lightwait-load",
     "lightwait-sim",
+    "lightwait-heap",
 ];
-const TO_BENCH: [&str; 7] = [
+const TO_BENCH: [&str; 8] = [
     "lightwait-core",
     "lightwait-netem",
     "lightwait",
     "lightwait-http",
     "lightwait-load",
     "lightwait-sim",
+    "lightwait-heap",
     "lightwait-bench",
 ];
 

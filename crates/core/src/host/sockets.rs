@@ -135,8 +135,8 @@ impl Host {
         let Beginning { isn: mut iss, stamp_offset } = self.begin(now, &tuple);
         if let Some(record) = self.find_time_wait(now, hash, &tuple) {
             iss = iss.max(record.isn_floor());
-            self.end_time_wait(hash, &tuple);
         }
+        self.end_time_wait(hash, &tuple);
         let syn = SynSent {
             iss,
             stamp_offset,

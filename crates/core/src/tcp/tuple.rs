@@ -99,6 +99,12 @@ impl Tuple {
         self.ports
     }
 
+    /// The first word: of IPv4 both addresses, ours in the high half.
+    #[inline]
+    pub fn first_word(&self) -> u64 {
+        self.words[0]
+    }
+
     /// Our address as two words, the high half first; IPv4's is the last 32 bits.
     #[inline]
     pub fn local_words(&self) -> [u64; 2] {

@@ -26,7 +26,7 @@ use crate::tcp::connection::Residue;
 use crate::time::{Duration, Instant, as_nanos};
 use handles::Handles;
 use index::Index;
-use queue::{Front, Queue};
+use queue::{Front, Queue, Seen};
 use row::{Common, Row, Row4, Row6};
 
 /// How near the peer was: a near one's segments cannot be under way for long.
@@ -70,6 +70,8 @@ pub struct TimeWait {
     hasher: TupleHasher,
     limit: usize,
     len: usize,
+    /// Records that have ever entered for a near peer.
+    near: u64,
 }
 
 /// More than this many records are never kept.
@@ -110,7 +112,7 @@ impl TimeWait {
             Class { v4: Shelf::new(term_ms, limit), v6: Shelf::new(term_ms, limit) }
         };
         let handles = Handles::new();
-        TimeWait { classes: terms.map(class), handles, hasher, limit, len: 0 }
+        TimeWait { classes: terms.map(class), handles, hasher, limit, len: 0, near: 0 }
     }
 
     /// Records held, whether expired yet or not.
@@ -128,7 +130,8 @@ impl TimeWait {
         self.limit
     }
 
-    /// A connection has entered TIME-WAIT. When the table is full the oldest record goes.
+    /// A connection has entered TIME-WAIT, of the tuple of which there is no record: whoever opened
+    /// it has ended that. When the table is full the oldest record goes.
     pub fn enter(
         &mut self,
         hash: u64,
@@ -139,9 +142,7 @@ impl TimeWait {
         counters: &mut Counters,
     ) {
         counters.time_wait_entered += 1;
-        if self.len > 0 && self.remove(hash, &tuple) {
-            counters.time_wait_reused += 1;
-        }
+        debug_assert!(!self.holds(hash, &tuple), "{tuple:?} has a record");
         while self.len >= self.limit && self.evict_oldest(now) {
             counters.time_wait_evicted += 1;
         }
@@ -151,8 +152,7 @@ impl TimeWait {
             counters.time_wait_evicted += 1;
             return;
         };
-        let record = Record::new(tuple, residue, now, Duration::ZERO);
-        let common = Common::new(&record, handle);
+        let common = Common::new(residue, tuple.ports(), handle);
         let class = &mut self.classes[distance as usize];
         let finder = Finder { handles: &self.handles, hasher: &self.hasher };
         if tuple.is_ipv6() {
@@ -161,6 +161,7 @@ impl TimeWait {
             class.v4.enter(hash, Row4::new(&tuple, common), now, finder);
         }
         self.len += 1;
+        self.near += u64::from(distance != Distance::Far);
     }
 
     /// The record of `tuple`, if it has not expired.
@@ -169,15 +170,21 @@ impl TimeWait {
         if self.len == 0 {
             return None;
         }
+        let [far, near @ ..] = &self.classes;
+        let found = far.record(hash, tuple, &self.handles, now);
+        if found.is_some() || self.near == 0 {
+            return found;
+        }
+        near.iter().find_map(|class| class.record(hash, tuple, &self.handles, now))
+    }
+
+    /// True if there is a record of `tuple`, over or not.
+    fn holds(&self, hash: u64, tuple: &Tuple) -> bool {
         let handles = &self.handles;
-        let found = self.classes.iter().find_map(|class| {
-            if tuple.is_ipv6() {
-                class.v6.record(hash, tuple, handles)
-            } else {
-                class.v4.record(hash, tuple, handles)
-            }
-        });
-        found.filter(|record| record.expires > now)
+        self.classes.iter().any(|class| {
+            class.v4.find(hash, tuple, handles).is_some()
+                || class.v6.find(hash, tuple, handles).is_some()
+        })
     }
 
     /// Ends a record before its time; false if there is none.
@@ -196,7 +203,7 @@ impl TimeWait {
     pub fn mark(&mut self, hash: u64, tuple: &Tuple, is_marked: bool) {
         let handles = &self.handles;
         each_shelf!(&mut self.classes, shelf => {
-            if let Some(number) = shelf.find(hash, tuple, handles)
+            if let Some(number) = shelf.find(hash, tuple, handles).map(|seen| seen.number)
                 && let Some(row) = shelf.queue.row_mut(number)
             {
                 row.common_mut().mark(is_marked);
@@ -258,9 +265,21 @@ impl TimeWait {
     }
 }
 
+impl Class {
+    /// The record of `tuple`, unless its time is over.
+    #[inline]
+    fn record(&self, hash: u64, tuple: &Tuple, handles: &Handles, now: Instant) -> Option<Record> {
+        if tuple.is_ipv6() {
+            self.v6.record(hash, tuple, handles, now)
+        } else {
+            self.v4.record(hash, tuple, handles, now)
+        }
+    }
+}
+
 /// Milliseconds from the origin to `at`, rounded up.
 fn ceil_ms(at: Instant) -> u64 {
-    at.as_nanos().div_ceil(1_000_000)
+    at.as_nanos().saturating_add(999_999) / 1_000_000
 }
 
 /// How the hash of a row is found again.
@@ -281,12 +300,6 @@ impl Handles {
     fn tuple<R: Row>(&self, row: &R) -> Tuple {
         row.tuple(self.meaning(row.common().handle()).0)
     }
-
-    /// The record of a row.
-    fn record<R: Row>(&self, row: &R, times_ms: (u64, u64)) -> Record {
-        let window = self.meaning(row.common().handle()).1;
-        row.common().record(self.tuple(row), window, times_ms)
-    }
 }
 
 impl<R: Row> Shelf<R> {
@@ -298,40 +311,80 @@ impl<R: Row> Shelf<R> {
         let number = self.queue.push(row, ceil_ms(now).saturating_add(self.term_ms));
         self.live += 1;
         let Shelf { queue, index, live, .. } = self;
-        let hash_of = |number| queue.row(number).map(|(row, _)| finder.hash(row));
+        let hash_of = |number| queue.row(number).map(|seen| finder.hash(seen.row));
         index.insert(hash, number, *live, queue.span(), hash_of);
         self.shorten(now, finder);
     }
 
-    /// The number of the record of `tuple`.
-    #[inline]
-    fn find(&self, hash: u64, tuple: &Tuple, handles: &Handles) -> Option<u32> {
-        self.index.find(hash, self.queue.span(), |number| {
-            self.queue.row(number).is_some_and(|(row, _)| {
-                let ours = || handles.meaning(row.common().handle()).0;
-                row.is_of(tuple) && ours() == tuple.local_words()
-            })
-        })
+    /// The record of `tuple`, where it lies.
+    #[inline(always)]
+    fn find(&self, hash: u64, tuple: &Tuple, handles: &Handles) -> Option<Seen<'_, R>> {
+        if self.index.is_empty() || tuple.is_ipv6() != R::IPV6 {
+            return None;
+        }
+        let (span, mut probe) = (self.queue.span(), self.index.probe(hash));
+        while let Some(number) = self.index.next(&mut probe, span) {
+            let seen = self.see(number, tuple, handles);
+            if seen.is_some() {
+                return seen;
+            }
+        }
+        if probe.link == 0 { None } else { self.find_beyond(probe.link, hash, tuple, handles) }
+    }
+
+    /// The same behind the line, from `link` on.
+    #[inline(never)]
+    fn find_beyond(
+        &self,
+        mut link: u32,
+        hash: u64,
+        tuple: &Tuple,
+        handles: &Handles,
+    ) -> Option<Seen<'_, R>> {
+        let span = self.queue.span();
+        while let Some(mut probe) = self.index.probe_half(hash, link) {
+            while let Some(number) = self.index.next(&mut probe, span) {
+                let seen = self.see(number, tuple, handles);
+                if seen.is_some() {
+                    return seen;
+                }
+            }
+            link = probe.link;
+        }
+        None
+    }
+
+    /// The record of that number, if it is that of `tuple`.
+    #[inline(always)]
+    fn see(&self, number: u32, tuple: &Tuple, handles: &Handles) -> Option<Seen<'_, R>> {
+        let seen = self.queue.row(number)?;
+        let local = || handles.meaning(seen.row.common().handle()).0;
+        seen.row.is_of(tuple, local).then_some(seen)
+    }
+
+    /// The record of `tuple`, unless its time is over.
+    #[inline(never)]
+    fn record(&self, hash: u64, tuple: &Tuple, handles: &Handles, now: Instant) -> Option<Record> {
+        let seen = self.find(hash, tuple, handles)?;
+        let expires_ms = self.queue.expires_ms(&seen);
+        (Instant::from_millis(expires_ms) > now).then(|| self.tell(*tuple, &seen, handles))
     }
 
     #[inline]
-    fn record(&self, hash: u64, tuple: &Tuple, handles: &Handles) -> Option<Record> {
-        let (row, expires_ms) = self.queue.row(self.find(hash, tuple, handles)?)?;
-        Some(handles.record(row, (expires_ms.saturating_sub(self.term_ms), expires_ms)))
+    fn tell(&self, tuple: Tuple, seen: &Seen<'_, R>, handles: &Handles) -> Record {
+        let expires_ms = self.queue.expires_ms(seen);
+        let times_ms = (expires_ms.saturating_sub(self.term_ms), expires_ms);
+        let window = handles.meaning(seen.row.common().handle()).1;
+        seen.row.common().record(tuple, window, times_ms)
     }
 
     fn records(&self, handles: &Handles) -> impl Iterator<Item = Record> {
-        let record = |(row, expires_ms): (&R, u64)| {
-            handles.record(row, (expires_ms.saturating_sub(self.term_ms), expires_ms))
-        };
-        self.queue.iter().map(record)
+        self.queue.iter().map(|seen| self.tell(handles.tuple(seen.row), &seen, handles))
     }
 
     fn remove(&mut self, hash: u64, tuple: &Tuple, handles: &mut Handles) -> bool {
-        let Some(number) = self.find(hash, tuple, handles) else { return false };
-        if let Some((row, _)) = self.queue.row(number) {
-            handles.give_back(row.common().handle());
-        }
+        let Some(Seen { number, row, .. }) = self.find(hash, tuple, handles) else { return false };
+        handles.give_back(row.common().handle());
         self.queue.kill(number);
         self.index.remove(hash, number, self.queue.span().0);
         self.live -= 1;
@@ -339,12 +392,10 @@ impl<R: Row> Shelf<R> {
     }
 
     fn restart(&mut self, hash: u64, tuple: &Tuple, now: Instant, handles: &Handles) {
-        let Some(number) = self.find(hash, tuple, handles) else { return };
-        if self.queue.row(number).is_none_or(|(_, expires_ms)| expires_ms <= now.as_millis()) {
-            return;
-        }
+        let Some(seen) = self.find(hash, tuple, handles) else { return };
+        let (number, over) = (seen.number, self.queue.expires_ms(&seen) <= now.as_millis());
         let expires_ms = ceil_ms(now).saturating_add(self.term_ms);
-        if !self.queue.restart(number, expires_ms) {
+        if !over && !self.queue.restart(number, expires_ms) {
             self.move_to_end(hash, number, expires_ms);
         }
     }
@@ -372,8 +423,8 @@ impl<R: Row> Shelf<R> {
 
     /// A record that was passed is no more.
     fn let_go(&mut self, number: u32, handles: &mut Handles) {
-        if let Some((row, _)) = self.queue.row(number) {
-            handles.give_back(row.common().handle());
+        if let Some(seen) = self.queue.row(number) {
+            handles.give_back(seen.row.common().handle());
         }
         self.live -= 1;
         self.queue.release(number);
@@ -381,7 +432,7 @@ impl<R: Row> Shelf<R> {
 
     /// Queues again what was passed and has time left.
     fn requeue(&mut self, number: u32, expires_ms: u64, finder: Finder<'_>) {
-        let Some((row, _)) = self.queue.row(number) else { return };
+        let Some(Seen { row, .. }) = self.queue.row(number) else { return };
         let (row, hash) = (*row, finder.hash(row));
         let new = self.queue.push(row, expires_ms);
         let span = self.queue.span();
@@ -393,19 +444,22 @@ impl<R: Row> Shelf<R> {
     fn on_time(&mut self, now: Instant, handles: &mut Handles, hasher: &TupleHasher) -> usize {
         let now_ms = now.as_millis();
         let mut expired = 0;
-        while let Front::Passed { number, expires_ms } = self.queue.pass(now_ms, false) {
+        loop {
+            let due = self.queue.pass_due(now_ms, |row| handles.give_back(row.common().handle()));
+            self.live -= due;
+            expired += due as usize;
+            self.index.shrink(self.live, self.queue.span(), JOINS + due / 4);
+            // What is due in the next block, or kept its block waiting, and is queued again.
+            let Front::Passed { number, expires_ms } = self.queue.pass(now_ms, false) else {
+                return expired;
+            };
             if expires_ms > now_ms {
                 self.requeue(number, expires_ms, Finder { handles, hasher });
-                continue;
-            }
-            self.let_go(number, handles);
-            expired += 1;
-            if expired % 8 == 0 {
-                self.tidy();
+            } else {
+                self.let_go(number, handles);
+                expired += 1;
             }
         }
-        self.tidy();
-        expired
     }
 
     /// The index follows what has become fewer.

@@ -24,6 +24,8 @@ const LINE: usize = 15;
 const SPLIT: u32 = 12;
 /// Records per line below which two are joined.
 const JOIN: u32 = 8;
+/// Records that enter before one more line is tidied.
+const TIDY: u32 = 32;
 /// Lines in a segment.
 const SEGMENT: usize = 512;
 
@@ -34,11 +36,23 @@ struct Line([u32; LINE + 1]);
 /// The numbers that records have: the first, and how many.
 pub(super) type Span = (u32, u32);
 
+/// A walk over the entries of one line that have the tag wanted.
+#[derive(Debug)]
+pub(super) struct Probe<'a, const N: usize = { LINE + 1 }> {
+    line: &'a [u32; N],
+    /// Those of them that are still to be looked at, a bit for each.
+    matches: u32,
+    /// The half line that follows; 0: none.
+    pub(super) link: u32,
+}
+
 /// The index.
 #[derive(Debug)]
 pub(super) struct Index {
     segments: Vec<Vec<Line>>,
     lines: u32,
+    /// The lines' number rounded up to a power of two, less 1.
+    mask: u32,
     halves: Halves,
     /// Which bits of an entry are the number's.
     numbers: u32,
@@ -56,6 +70,7 @@ impl Index {
         Index {
             segments: Vec::new(),
             lines: 0,
+            mask: 0,
             halves: Halves::new(),
             numbers: (numbers.min(1 << 30) - 1) as u32,
             scratch: Vec::new(),
@@ -79,8 +94,15 @@ impl Index {
         (offset < len).then(|| first.wrapping_add(offset))
     }
 
+    #[inline]
     fn line_of(&self, hash: u64) -> u32 {
-        line_among(hash, self.lines)
+        let line = hash as u32 & self.mask;
+        if line < self.lines { line } else { line & (self.mask >> 1) }
+    }
+
+    /// There are so many lines now.
+    fn set_lines(&mut self, lines: u32) {
+        (self.lines, self.mask) = (lines, lines.next_power_of_two() - 1);
     }
 
     #[inline]
@@ -88,39 +110,41 @@ impl Index {
         &self.segments[line as usize / SEGMENT][line as usize % SEGMENT]
     }
 
-    /// The first number under this hash that `is_it` says yes to.
-    #[inline]
-    pub(super) fn find(
-        &self,
-        hash: u64,
-        span: Span,
-        mut is_it: impl FnMut(u32) -> bool,
-    ) -> Option<u32> {
-        if self.lines == 0 {
-            return None;
-        }
-        let wanted = self.entry(hash, 0);
-        let line = &self.line(self.line_of(hash)).0;
-        let mut check = |entry: u32| self.number(entry, span).filter(|number| is_it(*number));
-        let mut matches = same_tags(line, wanted, !self.numbers) & ((1 << LINE) - 1);
-        while matches > 0 {
-            if let Some(number) = check(line[matches.trailing_zeros() as usize]) {
-                return Some(number);
+    /// The entries under this hash whose tag is right, of a line.
+    #[inline(always)]
+    pub(super) fn probe(&self, hash: u64) -> Probe<'_> {
+        let (wanted, tag) = (self.entry(hash, 0), !self.numbers);
+        let Line(line) = self.line(self.line_of(hash));
+        let matches = places(line, |entry| entry & tag == wanted) & ((1 << LINE) - 1);
+        Probe { line, matches, link: line[LINE] }
+    }
+
+    /// The same of the half line that follows; `None` if none does.
+    pub(super) fn probe_half(&self, hash: u64, link: u32) -> Option<Probe<'_, { HALF + 1 }>> {
+        let (wanted, tag) = (self.entry(hash, 0), !self.numbers);
+        let line = self.halves.get(link)?;
+        let matches = places(line, |entry| entry & tag == wanted) & ((1 << HALF) - 1);
+        Some(Probe { line, matches, link: line[HALF] })
+    }
+
+    /// The next number that a record may have.
+    #[inline(always)]
+    pub(super) fn next<const N: usize>(&self, probe: &mut Probe<'_, N>, span: Span) -> Option<u32> {
+        while probe.matches != 0 {
+            let entry = probe.line[probe.matches.trailing_zeros() as usize % N];
+            probe.matches &= probe.matches - 1;
+            let number = self.number(entry, span);
+            if number.is_some() {
+                return number;
             }
-            matches &= matches - 1;
-        }
-        let mut link = line[LINE];
-        while let Some(half) = self.halves.get(link) {
-            for entry in &half[..HALF] {
-                if (entry ^ wanted) & !self.numbers == 0
-                    && let Some(number) = check(*entry)
-                {
-                    return Some(number);
-                }
-            }
-            link = half[HALF];
         }
         None
+    }
+
+    /// True if there is nothing in it.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.lines == 0
     }
 
     /// Adds a record. `live`: how many there are with it. `hash_of` tells the hash of a record that
@@ -137,7 +161,7 @@ impl Index {
             self.add_line(span.0);
         } else if live > SPLIT.saturating_mul(self.lines) {
             self.split(span, hash_of);
-        } else if number.is_multiple_of(16) {
+        } else if number.is_multiple_of(TIDY) {
             self.tidied = if self.tidied + 1 < self.lines { self.tidied + 1 } else { 0 };
             self.take_out(self.tidied, span);
             self.put_back(self.tidied, span.0);
@@ -148,19 +172,23 @@ impl Index {
     }
 
     /// Puts an entry into the first stale place of a line.
+    #[inline]
     fn put(&mut self, line: u32, entry: u32, span: Span) {
         let Index { segments, halves, numbers, .. } = self;
         let Line(line) = &mut segments[line as usize / SEGMENT][line as usize % SEGMENT];
-        let stale = stale(line, span, *numbers) & ((1 << LINE) - 1);
-        if stale > 0 {
-            line[stale.trailing_zeros() as usize] = entry;
+        // Both are below 2^31.
+        let (first, len, numbers) = (span.0, span.1 as i32, *numbers);
+        let is_stale = |entry: u32| (entry.wrapping_sub(first) & numbers) as i32 >= len;
+        let stale = places(line, is_stale) & ((1 << LINE) - 1);
+        if stale != 0 {
+            line[stale.trailing_zeros() as usize % LINE] = entry;
             return;
         }
-        let is_stale = |entry: &u32| entry.wrapping_sub(span.0) & *numbers >= span.1;
         let mut link = line[LINE];
         while let Some(half) = halves.get_mut(link) {
-            if let Some(place) = half[..HALF].iter_mut().find(|entry| is_stale(entry)) {
-                *place = entry;
+            let stale = places(half, is_stale) & ((1 << HALF) - 1);
+            if stale != 0 {
+                half[stale.trailing_zeros() as usize % HALF] = entry;
                 return;
             }
             link = half[HALF];
@@ -213,7 +241,7 @@ impl Index {
             let mut line = [stale; LINE + 1];
             line[LINE] = 0;
             segment.push(Line(line));
-            self.lines += 1;
+            self.set_lines(self.lines + 1);
         }
     }
 
@@ -224,9 +252,7 @@ impl Index {
         self.take_out(old, span);
         self.add_line(span.0);
         let mut entries = core::mem::take(&mut self.scratch);
-        let lines = self.lines;
-        let home =
-            |entry: u32| hash_of(self.number(entry, span)?).map(|hash| line_among(hash, lines));
+        let home = |entry: u32| hash_of(self.number(entry, span)?).map(|hash| self.line_of(hash));
         let mut kept = 0;
         let mut moved = entries.len();
         // To the front what stays, to the back what goes; what is of neither goes nowhere.
@@ -267,7 +293,7 @@ impl Index {
             let mut entries = core::mem::take(&mut self.scratch);
             self.take_out(into, span);
             self.scratch.append(&mut entries);
-            self.lines = last;
+            self.set_lines(last);
             if let Some(segment) = self.segments.last_mut() {
                 segment.pop();
                 if segment.is_empty() {
@@ -331,32 +357,13 @@ impl Index {
     }
 }
 
-/// The line of a hash among so many.
-#[inline]
-fn line_among(hash: u64, lines: u32) -> u32 {
-    let mask = lines.next_power_of_two() - 1;
-    let line = hash as u32 & mask;
-    if line < lines { line } else { line & (mask >> 1) }
-}
-
-/// Which entries have this tag, a bit for each. Written so that it becomes a few wide instructions.
-#[inline]
-fn same_tags(line: &[u32; LINE + 1], wanted: u32, tag: u32) -> u32 {
+/// A bit for each of the entries: whether it is one. Written so that it becomes a few wide
+/// instructions.
+#[inline(always)]
+fn places<const N: usize>(entries: &[u32; N], is_it: impl Fn(u32) -> bool) -> u32 {
     let mut bits = 0;
-    for (place, entry) in line.iter().enumerate() {
-        bits |= u32::from((entry ^ wanted) & tag == 0) << place;
-    }
-    bits
-}
-
-/// Which entries are stale, a bit for each.
-#[inline]
-fn stale(line: &[u32; LINE + 1], (first, len): Span, numbers: u32) -> u32 {
-    let mut bits = 0;
-    for (place, entry) in line.iter().enumerate() {
-        // Both are below 2^31.
-        let offset = (entry.wrapping_sub(first) & numbers) as i32;
-        bits |= u32::from(offset >= len as i32) << place;
+    for (place, entry) in entries.iter().enumerate() {
+        bits |= u32::from(is_it(*entry)) << place;
     }
     bits
 }

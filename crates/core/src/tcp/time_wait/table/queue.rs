@@ -11,7 +11,6 @@
 //! or when all its records are dead. A record out of order (restarted in place, so that FINs
 //! repeated by a stranger do not make the queue grow) is queued again when the front comes to it.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::row::{Row, SPAN_MS, Scale};
@@ -27,6 +26,16 @@ struct Block<R> {
     /// From when on its records expire, but for those that were moved.
     base_ms: u64,
     live: u32,
+}
+
+/// A record where it lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen<'a, R> {
+    /// Its number.
+    pub(super) number: u32,
+    /// The record.
+    pub(super) row: &'a R,
+    base_ms: u64,
 }
 
 /// What came to the front.
@@ -46,9 +55,9 @@ pub(super) enum Front {
 /// The queue.
 #[derive(Debug)]
 pub(super) struct Queue<R> {
-    chunks: VecDeque<Vec<Block<R>>>,
+    chunks: Vec<Vec<Block<R>>>,
     /// The number of the first chunk.
-    first_chunk: u32,
+    first_chunk: u16,
     /// The oldest record that has not been passed.
     front: u32,
     /// The number of the next record.
@@ -62,7 +71,7 @@ impl<R: Row> Queue<R> {
     /// An empty one, for records that last `term_ms`.
     pub(super) fn new(term_ms: u64) -> Self {
         let scale = Scale::new(term_ms);
-        Queue { chunks: VecDeque::new(), first_chunk: 0, front: 0, next: 0, rows: 0, scale }
+        Queue { chunks: Vec::new(), first_chunk: 0, front: 0, next: 0, rows: 0, scale }
     }
 
     /// The numbers that there may be: the first, and how many.
@@ -98,13 +107,13 @@ impl<R: Row> Queue<R> {
 
     /// True if the last block can tell this time.
     fn fits(&self, expires_ms: u64) -> bool {
-        let last = self.chunks.back().and_then(|chunk| chunk.last());
+        let last = self.chunks.last().and_then(|chunk| chunk.last());
         last.is_some_and(|block| !block.rows.is_empty() && expires_ms <= block.base_ms + SPAN_MS)
     }
 
     /// Begins a new block.
     fn open(&mut self, base_ms: u64) {
-        let last = self.chunks.back_mut().and_then(|chunk| chunk.last_mut());
+        let last = self.chunks.last_mut().and_then(|chunk| chunk.last_mut());
         if let Some(last) = last {
             last.rows.shrink_to_fit();
             if last.live == 0 {
@@ -116,40 +125,46 @@ impl<R: Row> Queue<R> {
             // Nothing is left of what was.
             self.next = self.next.wrapping_add((1 << CHUNK_BITS) - 1) & !((1 << CHUNK_BITS) - 1);
             self.front = self.next;
-            self.first_chunk = self.next >> CHUNK_BITS;
+            self.first_chunk = (self.next >> CHUNK_BITS) as u16;
         }
         if self.next.trailing_zeros() >= CHUNK_BITS {
-            self.chunks.push_back(Vec::new());
+            self.chunks.push(Vec::new());
         }
-        if let Some(chunk) = self.chunks.back_mut() {
+        if let Some(chunk) = self.chunks.last_mut() {
             chunk.push(Block { rows: Vec::new(), base_ms, live: 0 });
         }
     }
 
-    fn place(&self, number: u32) -> (usize, usize, usize) {
-        let chunk =
-            (number >> CHUNK_BITS).wrapping_sub(self.first_chunk) & (u32::MAX >> CHUNK_BITS);
-        (chunk as usize, (number >> ROW_BITS) as usize % BLOCKS, number as usize % ROWS)
+    #[inline]
+    fn place(&self, number: u32) -> (usize, usize) {
+        let chunk = (number >> CHUNK_BITS) as u16;
+        (chunk.wrapping_sub(self.first_chunk).into(), (number >> ROW_BITS) as usize % BLOCKS)
     }
 
     #[inline]
     fn block(&self, number: u32) -> Option<&Block<R>> {
-        let (chunk, block, _) = self.place(number);
+        let (chunk, block) = self.place(number);
         self.chunks.get(chunk)?.get(block)
     }
 
+    #[inline]
     fn block_mut(&mut self, number: u32) -> Option<&mut Block<R>> {
-        let (chunk, block, _) = self.place(number);
+        let (chunk, block) = self.place(number);
         self.chunks.get_mut(chunk)?.get_mut(block)
     }
 
-    /// The record of that number and when it expires, unless it is dead.
+    /// The record of that number, unless it is dead.
     #[inline]
-    pub(super) fn row(&self, number: u32) -> Option<(&R, u64)> {
+    pub(super) fn row(&self, number: u32) -> Option<Seen<'_, R>> {
         let block = self.block(number)?;
         let row = block.rows.get(number as usize % ROWS)?;
-        let common = row.common();
-        (!common.is_dead()).then(|| (row, common.expires_ms(block.base_ms, self.scale)))
+        (!row.common().is_dead()).then_some(Seen { number, row, base_ms: block.base_ms })
+    }
+
+    /// When a record expires, in ms.
+    #[inline]
+    pub(super) fn expires_ms(&self, seen: &Seen<'_, R>) -> u64 {
+        seen.row.common().expires_ms(seen.base_ms, self.scale)
     }
 
     /// The record of that number, to be changed.
@@ -221,13 +236,39 @@ impl<R: Row> Queue<R> {
         Front::Waiting
     }
 
+    /// Passes the records at the front of which the time is over, as far as they lie in one block
+    /// in their order, and shows them to `look`; returns how many there were.
+    #[inline]
+    pub(super) fn pass_due(&mut self, now_ms: u64, mut look: impl FnMut(&R)) -> u32 {
+        let (front, scale) = (self.front, self.scale);
+        let Some(block) = self.block(front) else { return 0 };
+        let rows = block.rows.get(front as usize % ROWS..).unwrap_or_default();
+        let (mut due, mut passed) = (0, 0);
+        for row in rows {
+            let common = row.common();
+            if !common.is_dead() {
+                if common.expires_ms(block.base_ms, scale) > now_ms {
+                    break;
+                }
+                look(row);
+                due += 1;
+            }
+            passed += 1;
+        }
+        if passed > 0 {
+            self.front = front.wrapping_add(passed);
+            self.release(front);
+        }
+        due
+    }
+
     /// The record of that number was passed, and its row is not needed any more.
     pub(super) fn release(&mut self, number: u32) {
         if self.front.is_multiple_of(ROWS as u32) && self.front != number {
             self.free_block(number);
         }
         if self.front == self.next {
-            self.chunks = VecDeque::new();
+            self.chunks = Vec::new();
             self.rows = 0;
         }
     }
@@ -246,13 +287,14 @@ impl<R: Row> Queue<R> {
             self.rows -= freed;
         }
         if number >> CHUNK_BITS != self.front >> CHUNK_BITS {
-            self.chunks.pop_front();
-            self.first_chunk = self.first_chunk.wrapping_add(1) & (u32::MAX >> CHUNK_BITS);
+            // A few hundred words to move, once in 65,536 records.
+            self.chunks.remove(0);
+            self.first_chunk = self.first_chunk.wrapping_add(1);
         }
     }
 
-    /// Every record that is not dead, with the time of its expiry in ms.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&R, u64)> {
+    /// Every record that is not dead.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Seen<'_, R>> {
         let (front, len) = self.span();
         (0..len).filter_map(move |offset| self.row(front.wrapping_add(offset)))
     }

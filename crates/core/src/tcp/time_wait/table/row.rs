@@ -15,6 +15,7 @@
 //! order of its block, in steps of a 2047th of 2·MSL from 2·MSL before the base, rounded up.
 
 use crate::tcp::Tuple;
+use crate::tcp::connection::Residue;
 use crate::tcp::time_wait::Record;
 
 const DELTA: u16 = 0x0fff;
@@ -57,11 +58,8 @@ pub(super) trait Row: Copy {
         Tuple::from_words(local, self.remote(), self.common().ports, Self::IPV6)
     }
 
-    /// True if ports and the peer's address are those of `tuple`.
-    #[inline]
-    fn is_of(&self, tuple: &Tuple) -> bool {
-        self.common().ports == tuple.ports() && self.remote() == tuple.remote_words()
-    }
+    /// True if `tuple`, which is of this version, is its own, with our address.
+    fn is_of(&self, tuple: &Tuple, local: impl FnOnce() -> [u64; 2]) -> bool;
 }
 
 /// IPv4: 24 bytes.
@@ -99,6 +97,12 @@ impl Row for Row4 {
     fn remote(&self) -> [u64; 2] {
         [0, u64::from(self.remote)]
     }
+
+    #[inline]
+    fn is_of(&self, tuple: &Tuple, local: impl FnOnce() -> [u64; 2]) -> bool {
+        self.common.ports == tuple.ports()
+            && local()[1] << 32 | u64::from(self.remote) == tuple.first_word()
+    }
 }
 
 impl Row for Row6 {
@@ -122,27 +126,29 @@ impl Row for Row6 {
         let [a, b, c, d] = self.remote.map(u64::from);
         [a << 32 | b, c << 32 | d]
     }
+
+    #[inline]
+    fn is_of(&self, tuple: &Tuple, local: impl FnOnce() -> [u64; 2]) -> bool {
+        self.common.ports == tuple.ports()
+            && self.remote() == tuple.remote_words()
+            && local() == tuple.local_words()
+    }
 }
 
 impl Common {
-    /// What `record` needs beside its addresses; `handle` stands for ours and the window. When it
-    /// expires is told when it gets its place.
-    pub(super) fn new(record: &Record, handle: u16) -> Common {
-        let mut word = 0;
-        for (bit, is_set) in [
-            (STAMPED, record.stamp.is_some()),
-            (HOLDER, record.is_holder),
-            (MARKED, record.is_marked),
-        ] {
-            word |= if is_set { bit } else { 0 };
-        }
+    /// What `residue` of a connection with these ports needs; `handle` stands for our address and
+    /// the window. When it expires is told when it gets its place.
+    #[inline]
+    pub(super) fn new(residue: &Residue, ports: u32, handle: u16) -> Common {
+        let stamped = if residue.stamp.is_some() { STAMPED } else { 0 };
+        let holder = if residue.is_holder { HOLDER } else { 0 };
         Common {
-            ports: record.tuple.ports(),
-            snd_nxt: record.snd_nxt.0,
-            rcv_nxt: record.rcv_nxt.0,
-            stamp: record.stamp.unwrap_or(0),
+            ports,
+            snd_nxt: residue.snd_nxt.0,
+            rcv_nxt: residue.rcv_nxt.0,
+            stamp: residue.stamp.unwrap_or(0),
             handle,
-            word,
+            word: stamped | holder,
         }
     }
 
@@ -201,7 +207,8 @@ impl Common {
         in_reach
     }
 
-    /// The record, between the ends of `tuple`.
+    /// The record, between the ends of `tuple`; when it entered and expires, in ms.
+    #[inline]
     pub(super) fn record(&self, tuple: Tuple, window: u16, times_ms: (u64, u64)) -> Record {
         use crate::tcp::Seq;
         use crate::time::Instant;

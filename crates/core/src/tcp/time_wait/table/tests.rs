@@ -61,6 +61,9 @@ impl Fixture {
 
     fn enter_as(&mut self, tuple: Tuple, number: u32, distance: Distance) {
         let (hash, residue) = (self.hasher.hash(&tuple), residue(number));
+        if self.table.remove(hash, &tuple) {
+            self.counters.time_wait_reused += 1;
+        }
         self.table.enter(hash, tuple, &residue, distance, self.now, &mut self.counters);
     }
 

@@ -1,0 +1,106 @@
+//! The allocator.
+#![allow(unsafe_code, reason = "an allocator is an unsafe trait")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    static COUNTS: Cell<bool> = const { Cell::new(false) };
+    static BYTES: Cell<isize> = const { Cell::new(0) };
+}
+
+/// The system's allocator, with a count of the bytes that were asked for and not given back.
+#[derive(Debug)]
+pub struct Counting;
+
+/// Counts what this thread does, from when it is made until it is dropped. One at a time.
+#[derive(Debug)]
+pub struct Heap(());
+
+impl Heap {
+    /// Begins to count, from 0.
+    pub fn new() -> Heap {
+        BYTES.set(0);
+        COUNTS.set(true);
+        Heap(())
+    }
+
+    /// Bytes asked for since, less those given back: negative if more was given back.
+    pub fn bytes(&self) -> isize {
+        BYTES.get()
+    }
+}
+
+impl Default for Heap {
+    fn default() -> Self {
+        Heap::new()
+    }
+}
+
+impl Drop for Heap {
+    fn drop(&mut self) {
+        COUNTS.set(false);
+    }
+}
+
+fn count(bytes: isize) {
+    // Neither has anything to build or to drop, so both are there as long as the thread is.
+    if COUNTS.get() {
+        BYTES.set(BYTES.get() + bytes);
+    }
+}
+
+// SAFETY: every call is handed on to the system's allocator as it is, which keeps the contract;
+// counting allocates nothing and cannot panic.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: the caller keeps the contract of `alloc_zeroed`.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size as isize - layout.size() as isize);
+        // SAFETY: `block` came from the system's allocator, since all of them do; the rest is the
+        // caller's.
+        unsafe { System.realloc(block, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        // SAFETY: as for `realloc`.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[global_allocator]
+    static ALLOCATOR: Counting = Counting;
+
+    #[test]
+    fn what_this_thread_asks_for_is_counted_while_it_counts() {
+        let before: Vec<u8> = Vec::with_capacity(1 << 20);
+        let heap = Heap::new();
+        let mut some: Vec<u8> = Vec::with_capacity(1 << 21);
+        assert_eq!(heap.bytes(), 1 << 21);
+        some.reserve_exact(1 << 22);
+        assert_eq!(heap.bytes(), 1 << 22);
+        drop((some, before));
+        assert_eq!(heap.bytes(), -(1 << 20));
+        let elsewhere = std::thread::spawn(|| vec![1u8; 1 << 20].len());
+        assert_eq!(elsewhere.join().unwrap(), 1 << 20);
+        assert!(heap.bytes() < 0);
+        drop(heap);
+        let _later: Vec<u8> = Vec::with_capacity(1 << 20);
+        assert!(!COUNTS.get());
+    }
+}

@@ -1,0 +1,284 @@
+//! The table of TIME-WAIT records by itself: what it takes to enter, to look up and to expire one.
+//!
+//! ```text
+//!   fill ─ look up, each alone ─ look up in batches ─ look up in vain ─ turn over ─ expire all
+//! ```
+//!
+//! Tuples and their hashes are made beforehand: a host has hashed each segment's tuple anyhow, to
+//! ask for its connection. Records are looked up in random order. Alone: each look-up begins when
+//! the one before it is done, as when there is a segment's work between; in batches: 32 one after
+//! the other, which the processor may take together. While records turn over as many enter as
+//! expire, so that entering and expiring are measured among as many as there are.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant as Clock};
+
+use lightwait_core::counters::Counters;
+use lightwait_core::host::demux::TupleHasher;
+use lightwait_core::tcp::connection::Residue;
+use lightwait_core::tcp::time_wait::{Distance, TimeWait};
+use lightwait_core::tcp::{Seq, Tuple};
+use lightwait_core::time::Instant;
+use serde_json::{Map, Value, json};
+
+use crate::instructions::{self, Uncounted, section};
+use crate::sample::{Samples, tenths};
+
+/// What is measured, and what it is.
+pub const OPERATIONS: [(&str, &str); 6] = [
+    ("fill", "enter, while the table grows"),
+    ("enter", "enter, while as many expire"),
+    ("find", "look up, in batches of 32"),
+    ("find_alone", "look up, each alone"),
+    ("miss", "look up what is not there, in batches of 32"),
+    ("expire", "expire, while as many enter"),
+];
+
+/// Records that are entered, or expire, in a batch.
+const BATCH: usize = 1000;
+/// Look-ups in a batch.
+const TOGETHER: usize = 32;
+/// Look-ups that are measured.
+const LOOK_UPS: usize = 1 << 20;
+/// 2·MSL.
+const TERM: Duration = Duration::from_secs(60);
+
+/// What an operation takes.
+#[derive(Debug)]
+pub struct Costs {
+    /// Records in the table.
+    pub count: usize,
+    /// `ns` or `instructions`.
+    unit: &'static str,
+    values: Vec<(&'static str, f64)>,
+    /// The longest that a single record took to enter, in ns.
+    pub worst_ns: f64,
+}
+
+/// The table and the tuples that are about to enter.
+struct Bench {
+    table: TimeWait,
+    hasher: TupleHasher,
+    counters: Counters,
+    now: Instant,
+    /// Tuples that have entered.
+    entered: usize,
+    between: Duration,
+    samples: Samples,
+    worst: Duration,
+}
+
+/// Measures with so many records.
+pub fn in_ns(count: usize) -> Costs {
+    let mut bench = Bench::run(count);
+    let value = |name: &'static str| (name, bench.samples.whole(name).unwrap_or(f64::NAN));
+    let values = OPERATIONS.map(|(name, _)| value(name)).to_vec();
+    let worst = std::mem::take(&mut bench.worst);
+    Costs { count, unit: "ns", values, worst_ns: worst.as_nanos() as f64 }
+}
+
+/// Counts instructions with so many records.
+///
+/// # Errors
+/// If callgrind is not there, or fails.
+pub fn in_instructions(count: usize) -> Result<Costs, Uncounted> {
+    let mut values = Vec::new();
+    for (name, _) in OPERATIONS {
+        let arguments =
+            ["time-wait".to_owned(), format!("--count={count}"), format!("--section={name}")];
+        if let Some(value) = instructions::count(&arguments)? {
+            values.push((name, value));
+        }
+    }
+    Ok(Costs { count, unit: "instructions", values, worst_ns: 0.0 })
+}
+
+/// Runs everything once, for callgrind to count what was chosen.
+pub fn sections(count: usize) {
+    Bench::run(count);
+}
+
+/// A tuple for each number.
+fn tuple(number: usize) -> Tuple {
+    let bits = 0x0b00_0000 + (number >> 15) as u32;
+    let port = 1024 + (number & 0x7fff) as u16;
+    Tuple::new(([10, 0, 0, 1].into(), 80), (std::net::Ipv4Addr::from_bits(bits).into(), port))
+}
+
+const RESIDUE: Residue = Residue {
+    snd_nxt: Seq(1),
+    rcv_nxt: Seq(2),
+    stamp: Some(3),
+    stamp_offset: None,
+    window: 512,
+    is_holder: false,
+    ack_due: false,
+};
+
+impl Bench {
+    fn run(count: usize) -> Bench {
+        let hasher = TupleHasher::new(&[9; 32]);
+        let mut bench = Bench {
+            table: TimeWait::new([TERM; 3], count + 2 * BATCH, hasher.clone()),
+            hasher,
+            counters: Counters::default(),
+            now: Instant::from_millis(1000),
+            entered: 0,
+            between: TERM / u32::try_from(count).unwrap_or(u32::MAX),
+            samples: Samples::default(),
+            worst: Duration::ZERO,
+        };
+        while bench.entered < count {
+            let batch = BATCH.min(count - bench.entered);
+            bench.enter("fill", batch);
+        }
+        bench.time_each(count);
+        bench.look_up("find", 0, count, false);
+        bench.look_up("find_alone", 0, count, true);
+        bench.look_up("miss", 4 * count, count, false);
+        bench.table.on_time(bench.now, &mut bench.counters);
+        let rounds = (count / BATCH).clamp(8, 400);
+        for _ in 0..rounds {
+            bench.enter("enter", BATCH);
+            bench.expire();
+        }
+        assert!(bench.table.len().abs_diff(count) < BATCH, "as many enter as expire");
+        assert_eq!(bench.counters.time_wait_evicted, 0);
+        bench
+    }
+
+    /// The hashes of tuples from `first` on.
+    fn hashed(&self, first: usize, count: usize) -> Vec<(u64, Tuple)> {
+        (first..first + count).map(tuple).map(|tuple| (self.hasher.hash(&tuple), tuple)).collect()
+    }
+
+    fn enter(&mut self, name: &'static str, count: usize) {
+        let tuples = self.hashed(self.entered, count);
+        let Bench { table, counters, now, between, samples, .. } = self;
+        let clock = Clock::now();
+        section(name, count, || {
+            for (hash, tuple) in &tuples {
+                table.enter(*hash, *tuple, &RESIDUE, Distance::Far, *now, counters);
+                *now = *now + *between;
+            }
+        });
+        samples.add(name, clock.elapsed().as_nanos() as f64 / count as f64);
+        self.entered += count;
+    }
+
+    /// The longest that one takes to enter on the way to `count`, in a table of its own. What takes
+    /// longest must do so again with the same record: the machine interrupts at random.
+    fn time_each(&mut self, count: usize) {
+        let mut times = vec![u32::MAX; count];
+        for _ in 0..2 {
+            let mut table = TimeWait::new([TERM; 3], count, self.hasher.clone());
+            let mut now = Instant::from_millis(1000);
+            for (number, least) in times.iter_mut().enumerate() {
+                let tuple = tuple(number);
+                let hash = self.hasher.hash(&tuple);
+                let clock = Clock::now();
+                table.enter(hash, tuple, &RESIDUE, Distance::Far, now, &mut self.counters);
+                *least = (*least).min(clock.elapsed().as_nanos() as u32);
+                now = now + self.between;
+            }
+        }
+        let worst = times.iter().max().copied().unwrap_or_default();
+        self.worst = Duration::from_nanos(worst.into());
+    }
+
+    /// Looks up tuples among `count` from `first` on, in random order.
+    fn look_up(&mut self, name: &'static str, first: usize, count: usize, alone: bool) {
+        let mut state = 1u64;
+        let mut draw = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            first + ((state >> 33) as usize) % count
+        };
+        let looked_up = LOOK_UPS.min(4 * count);
+        for _ in 0..looked_up / BATCH {
+            let tuples: Vec<(u64, Tuple)> = (0..BATCH.next_multiple_of(TOGETHER))
+                .map(|_| tuple(draw()))
+                .map(|tuple| (self.hasher.hash(&tuple), tuple))
+                .collect();
+            let (table, now) = (&self.table, self.now - TERM / 2);
+            let clock = Clock::now();
+            let found = section(name, tuples.len(), || {
+                if alone { find_alone(table, &tuples, now) } else { find(table, &tuples, now) }
+            });
+            self.samples.add(name, clock.elapsed().as_nanos() as f64 / tuples.len() as f64);
+            assert_eq!(found, if name == "miss" { 0 } else { tuples.len() });
+        }
+    }
+
+    /// Lets those expire whose time is over: about as many as have entered since.
+    fn expire(&mut self) {
+        let Bench { table, counters, samples, now, .. } = self;
+        let len = table.len();
+        let clock = Clock::now();
+        section("expire", BATCH, || table.on_time(*now, counters));
+        let ns = clock.elapsed().as_nanos() as f64;
+        let expired = len - table.len();
+        assert!(expired.abs_diff(BATCH) < BATCH / 2, "{expired} have expired");
+        samples.add("expire", ns / expired as f64);
+    }
+}
+
+/// How many are found, batch by batch.
+#[inline(never)]
+fn find(table: &TimeWait, tuples: &[(u64, Tuple)], now: Instant) -> usize {
+    let found = |(hash, tuple): &(u64, Tuple)| usize::from(table.find(*hash, tuple, now).is_some());
+    let batch = |tuples: &[(u64, Tuple)]| black_box(tuples.iter().map(found).sum::<usize>());
+    tuples.chunks(TOGETHER).map(batch).sum()
+}
+
+/// How many are found, one after the other: which one is next depends on what was found.
+#[inline(never)]
+fn find_alone(table: &TimeWait, tuples: &[(u64, Tuple)], now: Instant) -> usize {
+    let (mut found, mut next) = (0, 0);
+    while next < tuples.len() {
+        let (hash, tuple) = &tuples[next];
+        let record = table.find(*hash, tuple, now);
+        let window = record.map_or(0, |record| usize::from(record.window));
+        found += usize::from(window == 512);
+        next += black_box(window / 512).max(1);
+    }
+    found
+}
+
+impl Costs {
+    /// What an operation takes.
+    pub fn value(&self, name: &str) -> Option<f64> {
+        self.values.iter().find(|(of, _)| *of == name).map(|(_, value)| *value)
+    }
+
+    /// `ns` or `instructions`.
+    pub fn unit(&self) -> &'static str {
+        self.unit
+    }
+
+    /// As entries of a JSON object.
+    pub fn json(&self) -> Map<String, Value> {
+        let entry = |(name, value): &(&str, f64)| {
+            (format!("{}_per_{name}", self.unit), json!(tenths(*value)))
+        };
+        let mut object: Map<String, Value> = self.values.iter().map(entry).collect();
+        object.insert("count".to_owned(), json!(self.count));
+        if self.worst_ns > 0.0 {
+            object.insert("worst_ns_to_enter".to_owned(), json!(self.worst_ns));
+        }
+        object
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_is_measured() {
+        let costs = in_ns(20_000);
+        for (name, _) in OPERATIONS {
+            assert!(costs.value(name).is_some_and(|ns| ns > 0.0), "{name}: {costs:?}");
+        }
+        assert_eq!(costs.json().len(), OPERATIONS.len() + 2);
+    }
+}
