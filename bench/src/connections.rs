@@ -21,6 +21,8 @@ pub const CONVERSATION: Duration = Duration::from_micros(60);
 const WARM_UP: usize = 2000;
 /// Conversations that are counted by callgrind, at most.
 const COUNTED: usize = 20_000;
+/// How often each of several pairs has its turn.
+const TURNS: usize = 40;
 /// What the section is called that callgrind counts.
 const SECTION: &str = "connections";
 
@@ -113,6 +115,23 @@ pub fn measure<P: Pair>(plan: &Plan) -> Outcome {
         ns: ns.map(|ends| ends.map(|ns| ns as f64 / apart as f64)),
         time_waits: pair.time_waits(),
     }
+}
+
+/// Conversations a second under each of the plans, over everything. All pairs are there at once and
+/// take turns, batch by batch: what changes on the machine meanwhile changes for all of them.
+pub fn take_turns<P: Pair>(plans: &[Plan]) -> Vec<f64> {
+    let mut pairs: Vec<P> = plans.iter().map(warm::<P>).collect();
+    let mut took = vec![Duration::ZERO; plans.len()];
+    let batch = plans.iter().map(|plan| plan.count).max().unwrap_or(0).div_ceil(TURNS);
+    for _ in 0..TURNS {
+        for (pair, took) in pairs.iter_mut().zip(&mut took) {
+            let begin = processor_time();
+            pair.converse(batch);
+            *took += processor_time().saturating_sub(begin);
+        }
+    }
+    pairs.iter().for_each(P::check);
+    took.into_iter().map(|took| (batch * TURNS) as f64 / took.as_secs_f64()).collect()
 }
 
 /// A pair of which as many conversations have ended as there are to be residents, twice.

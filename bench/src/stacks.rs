@@ -94,6 +94,11 @@ impl Which {
         }
     }
 
+    /// Measures short connections of our engine alone under several plans that take turns.
+    pub fn take_turns(plans: &[connections::Plan]) -> Vec<f64> {
+        connections::take_turns::<raw::Short>(plans)
+    }
+
     /// Runs short connections for callgrind to count.
     pub fn count_connections(self, plan: &connections::Plan) {
         match self {

@@ -33,6 +33,13 @@ pub(crate) const PLANS: &[Plan] = &[
         run: plans::a_fig5::run,
     },
     Plan {
+        id: "a-fig7",
+        title: "48 048 and a million connections in TIME-WAIT, by scan, list and wheel",
+        source: "Aron & Druschel 1999, Fig. 7 and §VI-A",
+        cheap: false,
+        run: plans::a_fig7::run,
+    },
+    Plan {
         id: "a-fig11",
         title: "The bounds of the timer framework",
         source: "Aron & Druschel 1999, Fig. 11",

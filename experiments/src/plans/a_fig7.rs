@@ -1,0 +1,201 @@
+//! Fig. 7: a server with 48 048 connections in TIME-WAIT, under 4.4BSD's timers, Aron & Druschel's
+//! ordered list and a timing wheel; and, which is today's scale, with a million. Client and server
+//! stand back to back in memory; the whole control block is kept in TIME-WAIT, as in the paper, but
+//! for the last line, which is what we do. All modes take turns.
+//!
+//! The paper's server served 667 connections a second, ours some hundred thousand: what a scan costs
+//! a second is the same whatever is served, so its share of the processor is told by the paper's
+//! formula, and beside it by what a whole run has really lost. In such a run the stack's time goes
+//! on by 60 µs a conversation, so that a slow tick comes after 8333 of them.
+
+use lightwait_bench::connections::{CONVERSATION, Plan};
+use lightwait_bench::sample::processor_time;
+use lightwait_bench::stacks::{Variant, Which};
+use lightwait_core::config::TimeWaitState;
+use lightwait_core::rng::Rng;
+use lightwait_core::tcp::timers::{Bsd, Deadlines, Scheme, Timer};
+use lightwait_core::time::{Duration, Instant};
+
+use crate::chart::{Chart, Mark, Scale};
+use crate::plan::{Failure, Outcome};
+use crate::report::{Report, Table};
+
+/// In TIME-WAIT.
+const COUNTS: [usize; 2] = [48_048, 1_000_000];
+const IDLE: [usize; 2] = [0, 10_000];
+/// Conversations measured: two dozen slow ticks.
+const CONVERSATIONS: usize = 200_000;
+/// Scans of which the longest counts.
+const SCANS: usize = 40;
+/// fasttimeo and slowtimeo, a second.
+const FAST_HZ: f64 = 5.0;
+const SLOW_HZ: f64 = 2.0;
+
+/// The paper's: connections a second; fast and slow scan in ms; % of the processor.
+const PAPER: [(&str, [f64; 4]); 2] =
+    [("scan", [667.0, 24.0, 63.0, 25.0]), ("ordered_list", [834.0, 0.4, 0.8, 0.36])];
+
+/// What is compared.
+const MODES: [(&str, Scheme, TimeWaitState); 5] = [
+    ("scan", Scheme::Scan, TimeWaitState::Full),
+    ("ordered_list", Scheme::OrderedList, TimeWaitState::Full),
+    ("wheel", Scheme::Wheel, TimeWaitState::Full),
+    ("inline", Scheme::Inline, TimeWaitState::Full),
+    ("inline, compact", Scheme::Inline, TimeWaitState::Compact),
+];
+
+/// Which of them the list is.
+const LIST: usize = 1;
+
+/// The longest of each scan, in ms, over so many blocks in TIME-WAIT and so many idle connections
+/// with a keepalive timer. Their order in the list is not that in memory, as connections come and
+/// go.
+fn scans_ms(ordered: bool, time_wait: usize, idle: usize) -> [f64; 2] {
+    let mut rng = Rng::from_seed(7);
+    let mut order: Vec<u32> = (0..(time_wait + idle) as u32).collect();
+    for place in (1..order.len()).rev() {
+        order.swap(place, rng.below(place as u32 + 1) as usize);
+    }
+    let mut bsd = Bsd::new(ordered);
+    let (idle_ones, waiting) = order.split_at(idle);
+    let mut deadlines = Deadlines::default();
+    deadlines.set(Timer::KeepAlive, Instant::from_millis(7_200_000));
+    for &index in idle_ones {
+        bsd.touched(index, &deadlines, Instant::ZERO);
+    }
+    // None is over before the scans are: what expires is work of its own.
+    for &index in waiting {
+        bsd.enter_time_wait(index, Duration::from_secs(60));
+    }
+    let longest = |scan: fn(&mut Bsd), bsd: &mut Bsd| {
+        let times = (0..SCANS).map(|_| {
+            let begin = processor_time();
+            scan(bsd);
+            (processor_time().saturating_sub(begin)).as_secs_f64() * 1e3
+        });
+        times.fold(0.0, f64::max)
+    };
+    [longest(Bsd::scan_fast, &mut bsd), longest(Bsd::scan_slow, &mut bsd)]
+}
+
+/// The paper's formula: what both scans take a second, in % of a processor.
+fn percent([fast_ms, slow_ms]: [f64; 2]) -> f64 {
+    (fast_ms * FAST_HZ + slow_ms * SLOW_HZ) / 10.0
+}
+
+fn plan(mode: usize, time_wait: usize, idle: usize) -> Plan {
+    let (_, scheme, state) = MODES[mode];
+    let variant = Variant::Keeping(scheme, state);
+    Plan { time_wait, idle, count: CONVERSATIONS, at_once: 16, variant, limit: None }
+}
+
+/// Of one number in TIME-WAIT and one of idle connections: the scans of both lists, and the rate in
+/// each mode.
+struct Measured {
+    time_wait: usize,
+    idle: usize,
+    scans_ms: [[f64; 2]; 2],
+    rates: [f64; MODES.len()],
+}
+
+impl Measured {
+    fn new(time_wait: usize, idle: usize) -> Measured {
+        let plans: [Plan; MODES.len()] = std::array::from_fn(|mode| plan(mode, time_wait, idle));
+        let mut rates = [0.0; MODES.len()];
+        rates.copy_from_slice(&Which::take_turns(&plans));
+        Measured {
+            time_wait,
+            idle,
+            scans_ms: [false, true].map(|ordered| scans_ms(ordered, time_wait, idle)),
+            rates,
+        }
+    }
+
+    /// How much of its rate the scan costs against the list, in %.
+    fn lost_percent(&self) -> f64 {
+        (1.0 - self.rates[0] / self.rates[1]) * 100.0
+    }
+
+    fn show(&self, report: &mut Report) -> Outcome {
+        let head = ["mode", "conn/s", "fast ms", "slow ms", "CPU %", "paper: conn/s, ms, ms, %"];
+        let mut table = Table::new(&head);
+        for (i, (name, ..)) in MODES.iter().enumerate() {
+            let rate = format!("{:.0}", self.rates[i]);
+            let scans = self.scans_ms.get(i).map(|scans| {
+                [scans[0], scans[1], percent(*scans)].map(|value| format!("{value:.3}"))
+            });
+            let [fast, slow, cpu] = scans.unwrap_or_else(|| ["–"; 3].map(str::to_owned));
+            let alike = self.time_wait == COUNTS[0] && self.idle == 0;
+            let paper = PAPER.iter().find(|paper| paper.0 == *name && alike);
+            let paper =
+                paper.map_or_else(String::new, |(_, [a, b, c, d])| format!("{a}, {b}, {c}, {d}"));
+            table.row(&[name, &rate, &fast, &slow, &cpu, &paper]);
+        }
+        report.say(format!(
+            "{} in TIME-WAIT, {} idle; really lost by the scan: {:.1} %",
+            self.time_wait,
+            self.idle,
+            self.lost_percent()
+        ));
+        report.table(&format!("{}-{}", self.time_wait, self.idle), &table)
+    }
+}
+
+/// Runs it.
+pub(crate) fn run(report: &mut Report) -> Outcome {
+    let mut all = Vec::new();
+    for time_wait in COUNTS {
+        for idle in IDLE {
+            let measured = Measured::new(time_wait, idle);
+            measured.show(report)?;
+            all.push(measured);
+        }
+    }
+    let [few, _, many, _] = &all[..] else { return Err("four runs".into()) };
+    for measured in [few, many] {
+        let [scan, list] = measured.scans_ms.map(percent);
+        report.claim(
+            &format!("the list scans for less than a tenth of the time, {}", measured.time_wait),
+            list < scan / 10.0,
+            format!("{list:.4} % of a processor against {scan:.3} % (paper: 0.36 and 25 %)"),
+        );
+    }
+    let lost = [few, many].map(Measured::lost_percent);
+    report.claim(
+        "4.4BSD's scan is slower than the list, and the more the more there are",
+        lost[1] > 5.0 && lost[1] > lost[0],
+        format!("{:.1} % with 48 048, {:.1} % with 1 000 000 (paper: 20 %)", lost[0], lost[1]),
+    );
+    for measured in [few, many] {
+        let [_, list, wheel, ..] = measured.rates;
+        // What two runs of the same differ by here.
+        report.claim(
+            &format!("the list is at least as fast as the eager wheel, {}", measured.time_wait),
+            list >= 0.95 * wheel,
+            format!("{list:.0} against {wheel:.0} conn/s (paper: 5 % more)"),
+        );
+    }
+    for time_wait in COUNTS {
+        let rates = Which::take_turns(&IDLE.map(|idle| plan(LIST, time_wait, idle)));
+        let costs = (1.0 - rates[1] / rates[0]) * 100.0;
+        report.claim(
+            &format!("10 000 idle connections cost the list 5 % at most, {time_wait}"),
+            costs <= 5.0,
+            format!("{costs:.1} % (paper: 5 %)"),
+        );
+    }
+    report.value("conversation_us", CONVERSATION.as_micros() as u64);
+    picture(report, &all)
+}
+
+/// Rates by the number in TIME-WAIT.
+fn picture(report: &Report, all: &[Measured]) -> Result<(), Failure> {
+    let mut chart = Chart::new("Throughput with connections in TIME-WAIT", "TIME-WAIT", "conn/s")
+        .scales(Scale::Logarithmic, Scale::Linear);
+    for (i, (name, ..)) in MODES.iter().enumerate() {
+        let without_idle = all.iter().filter(|measured| measured.idle == 0);
+        let points = without_idle.map(|measured| (measured.time_wait as f64, measured.rates[i]));
+        chart.draw(name, Mark::Line, points.collect());
+    }
+    report.picture("throughput", &chart)
+}
