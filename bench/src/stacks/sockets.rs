@@ -37,8 +37,8 @@ struct Ends {
 impl Ends {
     fn new([client, server]: [Config; 2]) -> Ends {
         let (near, far) = MemoryDevice::pair(client.device, WIRE_FRAMES);
-        let client = Shard::new(client, Box::new(near)).expect("a sound configuration");
-        let server = Shard::new(server, Box::new(far)).expect("a sound configuration");
+        let client = Shard::in_made_time(client, Box::new(near)).expect("a sound configuration");
+        let server = Shard::in_made_time(server, Box::new(far)).expect("a sound configuration");
         Ends { client, server, now: Instant::from_millis(1000), watch: Watch::new() }
     }
 

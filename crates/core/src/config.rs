@@ -64,7 +64,8 @@ pub struct TcpConfig {
     pub initial_rto: Duration,
     /// How the RTO is found.
     pub rto_estimator: Estimator,
-    /// Resolution of the measurement clock, by which RTTs are taken, in Hz.
+    /// Resolution of the measurement clock, by which RTTs are taken, in Hz. A shard makes it its
+    /// own clock's, if that is coarser.
     pub measure_resolution_hz: u64,
     /// Least variance term of the RTO: RTO = SRTT + max(G, 4·RTTVAR, floor). 200 ms covers a
     /// receiver's delayed ACK (Aron & Druschel 1999, §4).

@@ -16,9 +16,13 @@ use discipline::Discipline;
 use lightwait_core::Instant;
 use lightwait_core::time::services::MeasureClock;
 use lightwait_core::time::{Duration, as_nanos};
+use rustix::time::{ClockId, clock_getres};
 
 /// How long the first calibration takes; the comparisons after it make it better.
 const CALIBRATION: Duration = Duration::from_millis(1);
+
+/// Times are told in ns: no clock counts faster for those who ask it.
+const FINEST_HZ: u64 = 1_000_000_000;
 
 /// A monotonic clock with an origin of its own: the moment it was made. Clones are the same clock.
 #[derive(Clone, Debug)]
@@ -26,6 +30,8 @@ pub struct Clock {
     origin: StdInstant,
     /// The cycle counter, if it can be trusted.
     cycles: Option<Rc<Cell<Discipline>>>,
+    /// How often what it tells changes, at most.
+    resolution_hz: u64,
 }
 
 impl Clock {
@@ -34,12 +40,22 @@ impl Clock {
     pub fn new() -> Self {
         let origin = StdInstant::now();
         let calibrated = cycles::trusted().then(|| calibrate(origin)).flatten();
-        Clock { origin, cycles: calibrated.map(|discipline| Rc::new(Cell::new(discipline))) }
+        let Some(discipline) = calibrated else { return Clock::of_system() };
+        let resolution_hz = discipline.cycles_per_second().clamp(1, FINEST_HZ);
+        Clock { origin, cycles: Some(Rc::new(Cell::new(discipline))), resolution_hz }
     }
 
     /// A clock on the system's, that stands at [`Instant::ZERO`] now.
     pub fn of_system() -> Self {
-        Clock { origin: StdInstant::now(), cycles: None }
+        let tick = clock_getres(ClockId::Monotonic);
+        let tick_ns = Duration::try_from(tick).map_or(1, as_nanos).clamp(1, FINEST_HZ);
+        Clock { origin: StdInstant::now(), cycles: None, resolution_hz: FINEST_HZ / tick_ns }
+    }
+
+    /// The clock of a shard that is told its time, which is exact to the ns. Where the standard
+    /// library's is asked for it is the system's.
+    pub(crate) fn told() -> Self {
+        Clock { resolution_hz: FINEST_HZ, ..Clock::of_system() }
     }
 
     /// True if it reads the cycle counter, and not the system's clock.
@@ -73,13 +89,24 @@ impl Clock {
     }
 }
 
+#[cfg(test)]
+impl Clock {
+    /// The system's, as if it told no more than `resolution_hz` times a second.
+    pub(crate) fn with_resolution(resolution_hz: u64) -> Self {
+        Clock { resolution_hz, ..Clock::of_system() }
+    }
+}
+
 impl MeasureClock for Clock {
     fn measure_time(&self) -> u64 {
-        self.now().as_nanos()
+        let ticks = u128::from(self.now().as_nanos()) * u128::from(self.resolution_hz);
+        (ticks / u128::from(FINEST_HZ)) as u64
     }
 
+    /// The cycle counter's rate as calibrated, or the system clock's resolution; a GHz at most,
+    /// since times are told in ns.
     fn measure_resolution(&self) -> u64 {
-        1_000_000_000
+        self.resolution_hz
     }
 }
 
@@ -128,7 +155,31 @@ mod tests {
                 let error = error_after(&clock, Duration::from_millis(5));
                 assert!(error < 100_000, "{error} ns");
             }
-            assert_eq!(clock.measure_resolution(), 1_000_000_000);
+        }
+    }
+
+    #[test]
+    fn it_tells_the_resolution_of_what_it_reads() {
+        let system = Clock::of_system();
+        let tick = Duration::try_from(clock_getres(ClockId::Monotonic)).unwrap();
+        assert_eq!(system.measure_resolution(), FINEST_HZ / as_nanos(tick));
+        let clock = Clock::new();
+        let wanted = clock.cycles.as_ref().map_or(system.measure_resolution(), |cell| {
+            cell.get().cycles_per_second().min(FINEST_HZ)
+        });
+        assert!(clock.measure_resolution().abs_diff(wanted) < wanted / 100);
+        assert_eq!(Clock::told().measure_resolution(), FINEST_HZ);
+    }
+
+    #[test]
+    fn its_ticks_come_at_its_resolution() {
+        for hz in [100, 32_768, 25_000_000, FINEST_HZ] {
+            let clock = Clock::with_resolution(hz);
+            let before = clock.now().as_nanos();
+            let ticks = clock.measure_time();
+            let after = clock.now().as_nanos();
+            let in_ticks = |ns: u64| (u128::from(ns) * u128::from(hz) / 1_000_000_000) as u64;
+            assert!((in_ticks(before)..=in_ticks(after)).contains(&ticks), "{hz} Hz: {ticks}");
         }
     }
 

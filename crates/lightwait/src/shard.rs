@@ -23,9 +23,11 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
+use lightwait_core::time::services::MeasureClock;
 use lightwait_core::{Config, Host, Instant, Outbox};
 use local::Local;
 
+use crate::clock::Clock;
 use crate::device::Device;
 use crate::executor::{JoinHandle, spawn_on};
 
@@ -64,6 +66,9 @@ pub struct Shard {
 impl Shard {
     /// A shard on `device`; what the device can do is filled into `config`. Fails if the
     /// configuration makes no host, or the kernel has no file descriptor left.
+    ///
+    /// The resolution of its measurement clock is told to TCP, which keeps a coarser one that
+    /// `config` asks for. Calibrating that clock takes a millisecond.
     pub fn new(config: Config, device: Box<dyn Device>) -> io::Result<Shard> {
         Shard::with_budgets(config, device, Budgets::default())
     }
@@ -74,7 +79,24 @@ impl Shard {
         device: Box<dyn Device>,
         budgets: Budgets,
     ) -> io::Result<Shard> {
-        let config = Config { device: device.capabilities(), ..config };
+        Shard::on_clock(config, device, budgets, Clock::new())
+    }
+
+    /// As [`Shard::new`], for one whose time is made by whoever calls [`Shard::turn`]: it is exact
+    /// to the nanosecond on every machine, so that the same turns do the same everywhere.
+    pub fn in_made_time(config: Config, device: Box<dyn Device>) -> io::Result<Shard> {
+        Shard::on_clock(config, device, Budgets::default(), Clock::told())
+    }
+
+    fn on_clock(
+        config: Config,
+        device: Box<dyn Device>,
+        budgets: Budgets,
+        clock: Clock,
+    ) -> io::Result<Shard> {
+        let mut config = Config { device: device.capabilities(), ..config };
+        let resolution_hz = &mut config.tcp.measure_resolution_hz;
+        *resolution_hz = clock.measure_resolution().min(*resolution_hz);
         let host = Host::new(config).map_err(crate::net::io_error)?;
         let budgets = Budgets {
             receive_frames: budgets.receive_frames.max(1),
@@ -83,7 +105,7 @@ impl Shard {
             rounds: budgets.rounds.max(1),
         };
         Ok(Shard {
-            local: Local::new(host)?,
+            local: Local::new(host, clock)?,
             device,
             outbox: Outbox::new(budgets.transmit_frames),
             budgets,
@@ -259,5 +281,41 @@ impl Handle {
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handle").field("shard", &self.local.shard()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lightwait_core::{Capabilities, Medium};
+
+    use super::*;
+    use crate::device::MemoryDevice;
+
+    /// What TCP takes its RTTs by, in Hz, on a clock of `clock`'s when `wanted` is configured.
+    fn resolution_hz(clock: Clock, wanted: Option<u64>) -> u64 {
+        let (device, _) = MemoryDevice::pair(Capabilities::plain(Medium::Ip, 1500), 1);
+        let mut config =
+            Config::new(device.capabilities(), "10.0.0.1/24".parse().unwrap(), [7; 32]);
+        if let Some(wanted) = wanted {
+            config.tcp.measure_resolution_hz = wanted;
+        }
+        let shard = Shard::on_clock(config, Box::new(device), Budgets::default(), clock).unwrap();
+        shard.handle().with_host(|host| host.config().tcp.measure_resolution_hz)
+    }
+
+    #[test]
+    fn tcp_is_told_the_resolution_of_the_shards_clock() {
+        for hz in [100, 1000, 25_000_000] {
+            assert_eq!(resolution_hz(Clock::with_resolution(hz), None), hz);
+        }
+        let clock = Clock::new();
+        assert_eq!(resolution_hz(clock.clone(), None), clock.measure_resolution());
+        assert_eq!(resolution_hz(Clock::told(), None), 1_000_000_000);
+    }
+
+    #[test]
+    fn a_coarser_resolution_may_be_asked_for_and_a_finer_one_not() {
+        assert_eq!(resolution_hz(Clock::with_resolution(1000), Some(999)), 999);
+        assert_eq!(resolution_hz(Clock::with_resolution(1000), Some(1001)), 1000);
     }
 }

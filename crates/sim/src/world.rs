@@ -62,8 +62,10 @@ impl World {
     ) -> io::Result<World> {
         let (cable, [port_a, port_b]) = cable;
         let [config_a, config_b] = configs;
-        let shards =
-            [Shard::new(config_a, Box::new(port_a))?, Shard::new(config_b, Box::new(port_b))?];
+        let shards = [
+            Shard::in_made_time(config_a, Box::new(port_a))?,
+            Shard::in_made_time(config_b, Box::new(port_b))?,
+        ];
         Ok(World { now, shards, cable })
     }
 

@@ -44,7 +44,7 @@ impl Crowd {
         config.limits.pages = 1 << 26;
         config.limits.receive_window_bytes = 1 << 38;
         let (device, wire) = MemoryDevice::with_wire(capabilities, 1024);
-        let shard = Shard::new(config, Box::new(device)).unwrap();
+        let shard = Shard::in_made_time(config, Box::new(device)).unwrap();
         let streams: Rc<RefCell<Vec<TcpStream>>> = Rc::default();
         accept(&shard.handle(), streams.clone());
         Crowd { now: Instant::from_millis(1_000), shard, wire, streams, first: Seq(0) }

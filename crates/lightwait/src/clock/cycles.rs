@@ -1,11 +1,27 @@
 //! The processor's cycle counter, where it can be trusted: it must tick at one rate whatever the
-//! processor does ("invariant TSC").
+//! processor does ("invariant TSC"), and the same on every processor.
 
 #![allow(unsafe_code, reason = "the counter is read by an instruction that has no safe wrapper")]
 
-/// The counter now; `None` on a processor without one that can be trusted.
-#[cfg(target_arch = "x86_64")]
+/// The clocks that Linux would take its own time from, blanks between them. The counter is missing
+/// if it was found to drift, to differ between processors or to stop, or was ruled out by hand.
+const AVAILABLE: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
+
+/// True if the processor promises that its counter ticks at one rate, and Linux believes it. Which
+/// clock Linux uses does not matter: in a virtual machine that is often the hypervisor's
+/// (`kvm-clock`), which reads the same counter.
 pub(super) fn trusted() -> bool {
+    let listed = std::fs::read_to_string(AVAILABLE).is_ok_and(|clocks| names_counter(&clocks));
+    listed && is_invariant()
+}
+
+fn names_counter(clocks: &str) -> bool {
+    clocks.split_ascii_whitespace().any(|clock| clock == "tsc")
+}
+
+/// True if the counter ticks at one rate, by the processor's own word.
+#[cfg(target_arch = "x86_64")]
+fn is_invariant() -> bool {
     use core::arch::x86_64::__cpuid;
     // CPUID exists on every x86-64 processor; leaf 0x8000_0000 tells which further ones do.
     const LARGEST: u32 = 0x8000_0000;
@@ -27,7 +43,7 @@ pub(super) fn read() -> u64 {
 
 /// False: no counter is known here.
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) fn trusted() -> bool {
+fn is_invariant() -> bool {
     false
 }
 
@@ -35,4 +51,19 @@ pub(super) fn trusted() -> bool {
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn read() -> u64 {
     0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_that_linux_has_ruled_out_is_not_trusted() {
+        for clocks in ["tsc hpet acpi_pm \n", "kvm-clock tsc \n", "tsc\n"] {
+            assert!(names_counter(clocks), "{clocks}");
+        }
+        for clocks in ["hpet acpi_pm \n", "kvm-clock \n", "hyperv_clocksource_tsc_page \n", ""] {
+            assert!(!names_counter(clocks), "{clocks}");
+        }
+    }
 }

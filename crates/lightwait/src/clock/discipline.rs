@@ -69,6 +69,11 @@ impl Discipline {
         self.check_at = cycles + self.cycles_in(self.interval_ns);
     }
 
+    /// Cycles a second, as measured last.
+    pub(super) fn cycles_per_second(&self) -> u64 {
+        self.cycles_in(1_000_000_000)
+    }
+
     fn cycles_in(&self, ns: u64) -> u64 {
         ((u128::from(ns) << 32) / u128::from(self.rate.max(1))).min(u64::MAX.into()) as u64
     }
@@ -138,6 +143,14 @@ mod tests {
         assert!(after >= before);
         let passed = clock.at(3_060_000_000) - before;
         assert!((900_000_000..1_000_000_000).contains(&passed), "{passed}");
+    }
+
+    #[test]
+    fn the_rate_is_told_in_cycles_a_second() {
+        for (cycles, hz) in [(3_000_000, 3_000_000_000_u64), (25_000, 25_000_000)] {
+            let clock = Discipline::new((0, 0), (cycles, 1_000_000)).unwrap();
+            assert!(clock.cycles_per_second().abs_diff(hz) < 10, "{}", clock.cycles_per_second());
+        }
     }
 
     #[test]

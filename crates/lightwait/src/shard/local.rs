@@ -44,7 +44,7 @@ pub(crate) struct Local {
 }
 
 impl Local {
-    pub(crate) fn new(host: Host) -> std::io::Result<Rc<Local>> {
+    pub(crate) fn new(host: Host, clock: Clock) -> std::io::Result<Rc<Local>> {
         let shard = NEXT_SHARD.fetch_add(1, Ordering::Relaxed);
         let inbox = std::sync::Arc::new(Inbox::new()?);
         Ok(Rc::new(Local {
@@ -54,7 +54,7 @@ impl Local {
             timers: RefCell::default(),
             executor: Executor::new(shard, inbox),
             turn_time: Cell::new(Instant::ZERO),
-            clock: Clock::new(),
+            clock,
             is_clock_driven: Cell::new(false),
             is_in_turn: Cell::new(false),
             driver: RefCell::default(),

@@ -21,8 +21,10 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new() -> World {
         let (server_end, client_end) = bridge::wire();
-        let server = Shard::new(bridge::server_config([1; 32]), Box::new(server_end)).unwrap();
-        let client = Shard::new(bridge::client_config([2; 32]), Box::new(client_end)).unwrap();
+        let server =
+            Shard::in_made_time(bridge::server_config([1; 32]), Box::new(server_end)).unwrap();
+        let client =
+            Shard::in_made_time(bridge::client_config([2; 32]), Box::new(client_end)).unwrap();
         World { server, client, now: Instant::from_millis(1) }
     }
 
