@@ -3,7 +3,7 @@
 //! stand back to back in memory; the whole control block is kept in TIME-WAIT, as in the paper, but
 //! for the last line, which is what we do. All modes take turns.
 //!
-//! The paper's server served 667 connections a second, ours some hundred thousand: what a scan costs
+//! The paper's server served 667 connections a second, ours some 100,000: what a scan costs
 //! a second is the same whatever is served, so its share of the processor is told by the paper's
 //! formula, and beside it by what a whole run has really lost. In such a run the stack's time goes
 //! on by 60 µs a conversation, so that a slow tick comes after 8333 of them.
