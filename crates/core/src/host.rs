@@ -198,7 +198,7 @@ impl Host {
                 TupleHasher::new(&config.secret),
             ),
             lingering: Lingering::default(),
-            timers: Timers::new(config.tcp.timers, ticks),
+            timers: Timers::new(config.tcp.timers, ticks).with_estimator(config.tcp.rto_estimator),
             ticks,
             due: Vec::new(),
             ready: VecDeque::new(),

@@ -16,6 +16,7 @@ pub use bsd::Bsd;
 pub use inline::Inline;
 pub use wheel::Wheel;
 
+use crate::tcp::send::rtt::Estimator;
 use crate::time::{Duration, Instant, as_nanos};
 
 /// The timers of a connection (Aron & Druschel 1999, §2; TIME-WAIT has its own table).
@@ -237,6 +238,16 @@ impl Timers {
             Scheme::Scan => Timers::Bsd(Bsd::new(false)),
             Scheme::OrderedList => Timers::Bsd(Bsd::new(true)),
         }
+    }
+
+    /// The same for connections whose retransmission timeouts are of `estimator`: unless it counts
+    /// in the slow ticks of [`Scheme::Scan`] and [`Scheme::OrderedList`], those do not fire them
+    /// early.
+    pub fn with_estimator(mut self, estimator: Estimator) -> Self {
+        if let Timers::Bsd(bsd) = &mut self {
+            bsd.set_fine(matches!(estimator, Estimator::Rfc6298 | Estimator::Fine));
+        }
+        self
     }
 
     /// Connection `index` was flushed at `now`, and has these deadlines.

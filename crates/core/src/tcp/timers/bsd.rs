@@ -11,6 +11,15 @@
 //! Counters are *decremented*, as BSD did, not deadlines compared: a timer set for k ticks fires at
 //! the k-th tick after it is set, so after anything from (k - 1) to k ticks. (Comparing would be a
 //! tick late, and Figs. 5 and 12 of the paper would not hold.) Setting a timer is a store.
+//!
+//! That a part of the first tick is over already is for the estimator to allow for, and those that
+//! count in slow ticks do: theirs is never less than two (TCPTV_MIN). So their timeouts, and other
+//! times of whole ticks, stay as many ticks as they are. A timeout found on a finer clock has no
+//! such margin: 260 ms counted as one tick could be over at once, and what is merely on its way be
+//! sent again. It gets as many ticks as it takes for the last to come no earlier than asked for,
+//! and as in 4.4BSD no retransmission gets less than two. Probes of a closed window are spaced like
+//! retransmissions, here as there, and are bounded as those are; 4.4BSD's least of 5 s for them
+//! (TCPTV_PERSMIN) is not taken over, as a stall that long is nothing to compare with.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -22,6 +31,8 @@ use crate::time::{Duration, Instant, as_nanos};
 /// PR_FASTHZ and PR_SLOWHZ: 5 and 2 a second.
 const FAST_NS: u64 = 200_000_000;
 const SLOW_NS: u64 = 500_000_000;
+/// TCPTV_MIN: slow ticks until a retransmission, at least.
+const RETRANSMIT_MIN: u32 = 2;
 
 const NONE: u32 = u32::MAX;
 /// Blocks in a chunk; chunks are never moved.
@@ -56,6 +67,8 @@ pub enum Fired {
 pub struct Bsd {
     /// TIME-WAIT at the tail.
     ordered: bool,
+    /// Retransmission timeouts are times by a clock finer than the ticks.
+    fine: bool,
     blocks: Vec<Box<[Block; CHUNK]>>,
     head: u32,
     tail: u32,
@@ -67,10 +80,17 @@ pub struct Bsd {
 }
 
 impl Bsd {
-    /// No connection. `ordered`: Aron & Druschel's list; else 4.4BSD's.
+    /// No connection. `ordered`: Aron & Druschel's list; else 4.4BSD's. Timeouts are taken for
+    /// counts of slow ticks.
     pub fn new(ordered: bool) -> Self {
         let (blocks, due) = (Vec::new(), VecDeque::new());
-        Bsd { ordered, blocks, head: NONE, tail: NONE, len: 0, fast: 0, slow: 0, due }
+        Bsd { ordered, fine: false, blocks, head: NONE, tail: NONE, len: 0, fast: 0, slow: 0, due }
+    }
+
+    /// Whether retransmission timeouts are times by a clock finer than the slow ticks: such do not
+    /// fire early.
+    pub fn set_fine(&mut self, fine: bool) {
+        self.fine = fine;
     }
 
     /// Connection `index` has these deadlines at `now`.
@@ -81,19 +101,39 @@ impl Bsd {
             }
             self.list_first(index);
         }
-        let block = self.block(index);
         for timer in Timer::ALL {
             let at = deadlines.at(timer);
-            if at == block.filed.at(timer) {
+            if at == self.block(index).filed.at(timer) {
                 continue;
             }
-            block.filed.set(timer, at);
-            block.counters[timer as usize] = match timer {
+            let count = match timer {
                 _ if at == Instant::FAR_FUTURE => 0,
                 Timer::DelayedAck => 1,
-                _ => slow_ticks(at.since(now)),
+                _ => self.ticks_until(timer, at, now),
             };
+            let block = self.block(index);
+            block.filed.set(timer, at);
+            block.counters[timer as usize] = count;
         }
+    }
+
+    /// Slow ticks from `now` on until `timer`, set for `at`, fires.
+    fn ticks_until(&self, timer: Timer, at: Instant, now: Instant) -> u32 {
+        let wait = at.since(now);
+        let whole = as_nanos(wait).is_multiple_of(SLOW_NS);
+        let (counted, least) = match timer {
+            // A count of ticks even if it was set a moment before `now`.
+            Timer::Retransmit => (!self.fine, RETRANSMIT_MIN),
+            Timer::Persist => (!self.fine && whole, 1),
+            _ => (whole, 1),
+        };
+        let ticks = if counted {
+            slow_ticks(wait)
+        } else {
+            let ticks = at.as_nanos().div_ceil(SLOW_NS).saturating_sub(self.slow);
+            ticks.min(u32::MAX.into()) as u32
+        };
+        ticks.max(least)
     }
 
     /// Connection `index` is gone.
