@@ -18,6 +18,10 @@ use clap::Parser;
 use plan::{PLANS, Plan};
 use report::Report;
 
+/// What the memory of TIME-WAIT is counted with.
+#[global_allocator]
+static ALLOCATOR: lightwait_heap::Counting = lightwait_heap::Counting;
+
 /// Runs the papers' experiments.
 #[derive(Debug, Parser)]
 #[command(name = "lightwait-experiments", version)]

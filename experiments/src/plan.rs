@@ -40,6 +40,13 @@ pub(crate) const PLANS: &[Plan] = &[
         run: plans::a_fig7::run,
     },
     Plan {
+        id: "a-fig9",
+        title: "The memory of TIME-WAIT",
+        source: "Aron & Druschel 1999, Figs. 3 and 9",
+        cheap: true,
+        run: plans::a_fig9::run,
+    },
+    Plan {
         id: "a-fig11",
         title: "The bounds of the timer framework",
         source: "Aron & Druschel 1999, Fig. 11",

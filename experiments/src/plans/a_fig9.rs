@@ -1,0 +1,61 @@
+//! Figs. 3 and 9, memory: what the connections in TIME-WAIT take at the server, with the whole
+//! control block, as 4.4BSD, and as records. Counted by the allocator, all in, while short
+//! connections end.
+
+use lightwait_bench::memory::{self, Plan};
+use lightwait_bench::stacks::{Variant, Which};
+use lightwait_core::config::TimeWaitState;
+use lightwait_core::tcp::timers::Scheme;
+
+use crate::plan::Outcome;
+use crate::report::{Report, Table};
+
+/// In TIME-WAIT at the peak: of the conventional benchmark, of the modified one, and today's.
+const COUNTS: [usize; 3] = [11_928, 48_048, 1_000_000];
+/// The paper's whole kernel, in MB: Fig. 3's two columns.
+const PAPER_MB: [&str; 3] = ["9", "32 → 5", "–"];
+const FULL: Variant = Variant::Keeping(Scheme::OrderedList, TimeWaitState::Full);
+
+fn bytes(which: Which, variant: Variant, count: usize) -> Result<memory::Outcome, String> {
+    let outcome = which.memory(&Plan { count, variant });
+    outcome.ok_or_else(|| format!("{}: no memory of its own", which.name()))
+}
+
+/// Runs it.
+pub(crate) fn run(report: &mut Report) -> Outcome {
+    let mut table = Table::new(&[
+        "TIME-WAIT",
+        "full B each",
+        "compact B each",
+        "full MB",
+        "compact MB",
+        "factor",
+        "paper MB",
+    ]);
+    for (count, paper) in COUNTS.into_iter().zip(PAPER_MB) {
+        let full = bytes(Which::LightwaitFull, FULL, count)?;
+        let compact = bytes(Which::Lightwait, Variant::Default, count)?;
+        let megabytes = |each: f64| format!("{:.2}", each * count as f64 / 1e6);
+        let factor = full.bytes / compact.bytes;
+        table.row(&[
+            &count,
+            &format!("{:.1}", full.bytes),
+            &format!("{:.1}", compact.bytes),
+            &megabytes(full.bytes),
+            &megabytes(compact.bytes),
+            &format!("{factor:.1}"),
+            &paper,
+        ]);
+        report.claim(
+            &format!("records take less than a sixth of control blocks ({count})"),
+            factor > 6.0,
+            format!("{factor:.1} times; the paper: more than 6, of the whole kernel"),
+        );
+        report.claim(
+            &format!("a record takes less than the paper's 40 bytes, all in ({count})"),
+            compact.most < 40.0,
+            format!("{:.1} bytes, {:.1} at most while filling", compact.bytes, compact.most),
+        );
+    }
+    report.table("memory", &table)
+}
