@@ -38,7 +38,7 @@ pub struct Outcome {
     pub records: usize,
     /// Bytes asked of the allocator, for each of them.
     pub bytes: f64,
-    /// The most that was at any number of them from [`MANY`] on; without so many, in the end.
+    /// The most that was at any number of them from 100,000 on; without so many, in the end.
     pub most: f64,
     /// Bytes by which the process grew, for each of them; 0 if the system does not tell.
     pub rss: f64,
