@@ -113,15 +113,14 @@ impl Which {
         }
     }
 
-    /// Measures the memory of TIME-WAIT; `None` where nothing is kept, or not by this process.
+    /// Measures the memory of TIME-WAIT; `None` where nothing is kept, or it cannot be told.
     pub fn memory(self, plan: &memory::Plan) -> Option<memory::Outcome> {
         Some(match self {
             Which::Lightwait | Which::LightwaitFull | Which::LightwaitScan => {
                 memory::measure::<raw::Short>(plan)
             }
             Which::LightwaitSockets => memory::measure::<sockets::Short>(plan),
-            Which::Smoltcp => memory::measure::<smoltcp::Short>(plan),
-            Which::LightwaitSkip => return None,
+            Which::LightwaitSkip | Which::Smoltcp => return None,
             #[cfg(target_os = "linux")]
             Which::Linux => return None,
         })

@@ -35,7 +35,7 @@ impl Memory {
         let State::TimeWait = self.state;
         let plan = Plan { count: self.count as usize, variant: self.stack.variant() };
         let Some(outcome) = self.stack.memory(&plan) else {
-            eprintln!("{}: its memory is not this process's", self.stack.name());
+            eprintln!("{}: what it keeps cannot be told apart", self.stack.name());
             return false;
         };
         if self.json {
