@@ -27,6 +27,11 @@ impl Flow {
         self.arrived.iter().any(|(from, to)| *from <= begin && end <= *to)
     }
 
+    /// When side A first sent an acknowledgement of what ends there.
+    fn answered(&self, end: u32) -> Option<Instant> {
+        self.acked.range(end..).map(|(_, at)| *at).min()
+    }
+
     fn add(&mut self, begin: u32, end: u32) {
         let (mut begin, mut end) = (begin, end);
         self.arrived.retain(|(from, to)| {
@@ -52,6 +57,10 @@ pub(super) struct Repeats {
     pub(super) repeated: u64,
     /// And its acknowledgement was not lost: whoever had waited for it would have seen it come.
     pub(super) spurious: u64,
+    /// Or it was lost: nobody could have known, and no timer waits it out.
+    pub(super) unanswered: u64,
+    /// Or none could be sent, since something before it is missing.
+    pub(super) held: u64,
 }
 
 impl Repeats {
@@ -63,6 +72,8 @@ impl Repeats {
             sent_again_ms: Vec::new(),
             repeated: 0,
             spurious: 0,
+            unanswered: 0,
+            held: 0,
         }
     }
 
@@ -92,6 +103,10 @@ impl Repeats {
         if flow.has(begin, end) {
             self.repeated += 1;
             flow.repeated.push((end, passage.now));
+            let answered = flow.answered(end);
+            let lost = answered.is_some_and(|at| passage.now.since(at) > self.longest_way);
+            self.unanswered += u64::from(lost);
+            self.held += u64::from(!flow.has(1, end));
         }
     }
 
@@ -190,6 +205,7 @@ mod tests {
         story.data(200, false);
         story.ack(210, true);
         assert_eq!(story.found(), (1, 1));
+        assert_eq!((story.repeats.unanswered, story.repeats.held), (0, 0));
     }
 
     #[test]
@@ -203,6 +219,30 @@ mod tests {
         story.ack(230, false);
         story.ack(260, true);
         assert_eq!(story.found(), (1, 0));
+        assert_eq!((story.repeats.unanswered, story.repeats.held), (1, 0));
+    }
+
+    #[test]
+    fn sending_again_while_the_acknowledgement_is_delayed_is_spurious_when_it_comes() {
+        let mut story = Story::new();
+        story.data(1, false);
+        story.data(31, true);
+        story.data(150, false);
+        story.ack(180, false);
+        story.ack(210, true);
+        assert_eq!(story.found(), (1, 1));
+        assert_eq!((story.repeats.unanswered, story.repeats.held), (0, 0));
+    }
+
+    #[test]
+    fn what_lies_behind_a_hole_is_held_and_nothing_can_acknowledge_it() {
+        let mut story = Story::new();
+        for (ms, arrives) in [(1, false), (31, true), (300, false)] {
+            let side = if arrives { Side::A } else { Side::B };
+            story.pass(ms, side, arrives, Flags::ACK, 1001, 1000);
+        }
+        assert_eq!(story.found(), (1, 0));
+        assert_eq!((story.repeats.unanswered, story.repeats.held), (0, 1));
     }
 
     #[test]

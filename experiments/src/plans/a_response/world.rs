@@ -1,0 +1,220 @@
+//! One world of the experiment: our HTTP server at B, clients at A, and what was seen of them.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::time::UNIX_EPOCH;
+
+use lightwait::net::{TcpListener, TcpStream};
+use lightwait::rt::{self, Timer};
+use lightwait::shard::Handle;
+use lightwait_bench::sample::median;
+use lightwait_core::config::TcpConfig;
+use lightwait_core::time::Duration;
+use lightwait_http::{Clock, Files, FilesConfig, Server, ServerConfig};
+use lightwait_netem::{LinkConfig, Loss, QueueLimit};
+use lightwait_sim::disk::Disk;
+use lightwait_sim::{Side, World};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::network::{server, shared, watched};
+use crate::plan::Failure;
+use crate::plans::repeats::Repeats;
+
+/// One way.
+const DELAY: Duration = Duration::from_millis(30);
+/// Half the round trip's worth of queue, so that the RTT varies with the load.
+pub(super) const RATE_BITS: u64 = 4_000_000;
+const QUEUE_BYTES: usize = 15_000;
+/// Clients that ask again as soon as they are answered and have rested.
+pub(super) const CLIENTS: usize = 8;
+pub(super) const LENGTH: Duration = Duration::from_secs(60);
+/// What is sent again so late was sent by the timer.
+const TIMED_OUT_MS: f64 = 150.0;
+
+/// What a client does, again and again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Workload {
+    /// Bytes of the file that it asks for.
+    pub(super) file_bytes: u64,
+    /// Answers on one connection; after a single one the server closes it.
+    pub(super) answers: u32,
+    /// What it does after each answer.
+    pub(super) rest: Duration,
+    /// Segments that it acknowledges at once when a connection begins.
+    pub(super) quick_acks: u8,
+}
+
+/// What was found, over all seeds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    file_bytes: u64,
+    response_ms: Vec<f64>,
+    pub(super) timeouts: u64,
+    /// How long segments waited that the timer sent again.
+    timeout_ms: Vec<f64>,
+    /// Segments sent again although the client had all of it.
+    pub(super) repeated: u64,
+    /// Those of them of which the acknowledgement was not lost, but on its way or yet to come.
+    pub(super) spurious: u64,
+    /// Those of which it was lost.
+    pub(super) unanswered: u64,
+    /// Those which none covered, as something before them was missing.
+    pub(super) held: u64,
+    pub(super) retransmits: u64,
+    /// Bits on the server's link, of those that it could have carried.
+    carried: f64,
+    seconds: f64,
+}
+
+impl Found {
+    pub(super) fn answers(&self) -> usize {
+        self.response_ms.len()
+    }
+
+    pub(super) fn median_ms(&self) -> f64 {
+        median(&mut self.response_ms.clone())
+    }
+
+    pub(super) fn median_timeout_ms(&self) -> f64 {
+        median(&mut self.timeout_ms.clone())
+    }
+
+    pub(super) fn mean_ms(&self) -> f64 {
+        self.response_ms.iter().sum::<f64>() / self.answers().max(1) as f64
+    }
+
+    pub(super) fn quantile_ms(&self, part: f64) -> f64 {
+        let mut sorted = self.response_ms.clone();
+        sorted.sort_by(f64::total_cmp);
+        let place = (sorted.len() as f64 * part) as usize;
+        sorted.get(place).copied().unwrap_or(f64::NAN)
+    }
+
+    pub(super) fn throughput_kbits(&self) -> f64 {
+        (self.answers() as u64 * self.file_bytes * 8) as f64 / self.seconds / 1000.0
+    }
+
+    pub(super) fn per_thousand(&self, count: u64) -> f64 {
+        count as f64 * 1000.0 / self.answers().max(1) as f64
+    }
+
+    pub(super) fn utilisation_percent(&self) -> f64 {
+        self.carried * 100.0 / (self.seconds * RATE_BITS as f64)
+    }
+}
+
+/// Runs one world with TCP at the server as given, and adds what was found.
+pub(super) fn run_world(
+    workload: &Workload,
+    tcp: TcpConfig,
+    (loss, seed): (f64, u64),
+    found: &mut Found,
+) -> Result<(), Failure> {
+    let link = |seed| LinkConfig {
+        rate_bits_per_second: Some(RATE_BITS),
+        delay: DELAY,
+        queue: QueueLimit::Bytes(QUEUE_BYTES),
+        loss: Loss::Uniform(loss),
+        seed,
+        ..LinkConfig::default()
+    };
+    let client = TcpConfig { quick_acks: workload.quick_acks, ..TcpConfig::default() };
+    let repeats = shared(Repeats::new(DELAY * 2));
+    let seen = repeats.clone();
+    let links = [link(seed * 2 + 1), link(seed * 2 + 2)];
+    let mut world = watched(links, &[client, tcp], move |passage, segment| {
+        seen.borrow_mut().on_passage(passage, segment);
+    })?;
+    serve(&world, workload.file_bytes)?;
+    let times = shared(Vec::new());
+    for _ in 0..CLIENTS {
+        world.spawn(Side::A, ask_for_ever(*workload, times.clone()));
+    }
+    world.run_for(LENGTH)?;
+    found.file_bytes = workload.file_bytes;
+    found.response_ms.append(&mut times.borrow_mut());
+    found.seconds += LENGTH.as_secs_f64();
+    found.carried += world.cable().link_from(Side::B).counters().pushed_bytes as f64 * 8.0;
+    let server = world.host(Side::B, |host| *host.counters());
+    found.timeouts += server.timeouts;
+    found.retransmits += server.retransmits;
+    found.add(&repeats.borrow());
+    Ok(())
+}
+
+impl Found {
+    fn add(&mut self, repeats: &Repeats) {
+        self.repeated += repeats.repeated;
+        self.spurious += repeats.spurious;
+        self.unanswered += repeats.unanswered;
+        self.held += repeats.held;
+        self.timeout_ms.extend(repeats.sent_again_ms.iter().filter(|ms| **ms > TIMED_OUT_MS));
+    }
+}
+
+/// Our HTTP server, unmodified; its disk takes no time.
+fn serve(world: &World, file_bytes: u64) -> Result<(), Failure> {
+    let at = world.handle(Side::B);
+    let wall = move || UNIX_EPOCH + Duration::from_nanos(at.now().as_nanos());
+    let clock = Clock { timer: Rc::new(Timer), wall: Rc::new(wall) };
+    let disk = Disk::new(&[("file", file_bytes, 1)], Duration::ZERO, u64::MAX);
+    let files = Files::new(disk, FilesConfig::default(), clock.clone());
+    let files = Rc::new(Server::new(files, ServerConfig::default(), clock));
+    let listener = TcpListener::bind_on(&world.handle(Side::B), server())?;
+    world.spawn(Side::B, async move {
+        while let Ok((stream, peer)) = listener.accept().await {
+            Handle::current().spawn_local(files.clone().serve(stream, peer));
+        }
+    });
+    Ok(())
+}
+
+/// Asks on one connection after the other.
+async fn ask_for_ever(workload: Workload, times: Rc<RefCell<Vec<f64>>>) {
+    loop {
+        // A connection that fails is as good as none: the next one begins.
+        let _ = converse(&workload, &times).await;
+    }
+}
+
+/// One connection; the first answer's time includes opening it.
+async fn converse(workload: &Workload, times: &RefCell<Vec<f64>>) -> io::Result<()> {
+    let mut begin = Handle::current().now();
+    let mut stream = TcpStream::connect(server()).await?;
+    for _ in 0..workload.answers {
+        if workload.answers == 1 {
+            ask_once(&mut stream, workload.file_bytes).await?;
+        } else {
+            ask(&mut stream, workload.file_bytes).await?;
+        }
+        let took = Handle::current().now().since(begin);
+        times.borrow_mut().push(took.as_secs_f64() * 1000.0);
+        rt::sleep(workload.rest).await;
+        begin = Handle::current().now();
+    }
+    Ok(())
+}
+
+/// Asks, and reads all until the server closes.
+async fn ask_once(stream: &mut TcpStream, file_bytes: u64) -> io::Result<()> {
+    stream.write_all(b"GET /file HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await?;
+    if answer.len() as u64 > file_bytes { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}
+
+/// Asks, and reads one answer, head and body.
+async fn ask(stream: &mut TcpStream, file_bytes: u64) -> io::Result<()> {
+    stream.write_all(b"GET /file HTTP/1.1\r\nHost: h\r\n\r\n").await?;
+    let mut answer = Vec::new();
+    loop {
+        let head = answer.windows(4).position(|end| end == b"\r\n\r\n");
+        if head.is_some_and(|head| (answer.len() - head - 4) as u64 >= file_bytes) {
+            return Ok(());
+        }
+        if stream.read_buf(&mut answer).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
