@@ -21,7 +21,7 @@ use crate::cable::{Cable, Side};
 use crate::world::{Trouble, World};
 
 use conversation::{Board, accept_all, converse};
-pub use conversation::{Conversation, Ending};
+pub use conversation::{Conversation, Ending, Outcome};
 
 /// The port that side B listens on.
 const PORT: u16 = 80;
@@ -50,7 +50,7 @@ pub struct Scenario {
 }
 
 /// What a scenario that ended well was like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// Every frame and its time, folded into one number.
     pub digest: u64,
@@ -60,8 +60,10 @@ pub struct Summary {
     pub end: Instant,
     /// Segments that the oracle judged.
     pub segments: u64,
-    /// TIME-WAIT records that there were.
-    pub time_waits: u64,
+    /// TIME-WAITs that there were at side A and at side B.
+    pub time_waits: [u64; 2],
+    /// What each conversation left its users with.
+    pub outcomes: Vec<Outcome>,
 }
 
 impl Scenario {
@@ -101,7 +103,8 @@ impl Scenario {
             conversed,
             end: world.now(),
             segments: world.cable().oracle().segments(),
-            time_waits: time_waits.iter().sum(),
+            time_waits,
+            outcomes: board.borrow().outcomes.clone(),
         })
     }
 

@@ -1,18 +1,13 @@
 //! Many small worlds, each from its own seed. A failing seed prints the one command that replays
 //! it, a line for each frame.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 
 use lightwait_sim::scenario::{Scenario, Summary};
+use lightwait_sim::swarm;
 
 /// Worlds in a run, unless LIGHTWAIT_SWARM says otherwise: fewer where the code is slow.
 const WORLDS: u64 = if cfg!(debug_assertions) { 300 } else { 10_000 };
-/// Failures after which it is enough.
-const FAILURES: usize = 5;
-
 /// The command that runs one world again.
 const REPLAY: &str = "cargo test -p lightwait-sim --release swarm -- --nocapture";
 
@@ -21,15 +16,8 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))
 }
 
-/// Runs a world; a panic in it is a failure like any other.
 fn run(seed: u64, trace: bool) -> Result<Summary, String> {
-    catch_unwind(AssertUnwindSafe(|| Scenario::from_seed(seed).run(trace))).unwrap_or_else(
-        |cause| {
-            let text = cause.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| cause.downcast_ref::<&str>().copied());
-            Err(format!("panic: {}", text.unwrap_or("of an unknown kind")))
-        },
-    )
+    swarm::catching(|| Scenario::from_seed(seed).run(trace))
 }
 
 #[test]
@@ -43,28 +31,15 @@ fn swarm() {
     }
     let worlds = number("LIGHTWAIT_SWARM").unwrap_or(WORLDS);
     let first = number("LIGHTWAIT_SWARM_FIRST").unwrap_or(0);
-    let (next, segments) = (AtomicU64::new(first), AtomicU64::new(0));
-    let failures = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= first + worlds || failures.lock().unwrap().len() >= FAILURES {
-                        return;
-                    }
-                    match run(seed, false) {
-                        Ok(summary) => _ = segments.fetch_add(summary.segments, Ordering::Relaxed),
-                        Err(why) => failures.lock().unwrap().push((seed, why)),
-                    }
-                }
-            });
-        }
+    let segments = AtomicU64::new(0);
+    let failures = swarm::run(first..first + worlds, |seed| {
+        let summary = Scenario::from_seed(seed).run(false)?;
+        segments.fetch_add(summary.segments, Ordering::Relaxed);
+        Ok(())
     });
     let segments = segments.into_inner();
     println!("{worlds} worlds, {segments} segments");
-    let failures = failures.into_inner().unwrap();
-    for (seed, why) in &failures {
+    for swarm::Failure { seed, why } in &failures {
         println!("seed {seed}: {why}\n  replay: LIGHTWAIT_SEED={seed} {REPLAY}");
     }
     assert!(failures.is_empty(), "{} worlds went wrong", failures.len());

@@ -1,6 +1,6 @@
 //! One connection's story: who says how much, how fast it is read, and who hangs up first.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -56,20 +56,32 @@ impl Ending {
     }
 }
 
+/// What the users of a conversation that is over were left with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// It was cut on purpose, so that what was under way may be lost.
+    pub is_cut: bool,
+    /// Bytes that the client heard, each as it should be.
+    pub down_bytes: u64,
+    /// Bytes that the server heard, each as it should be.
+    pub up_bytes: u64,
+}
+
 /// How far each conversation is.
 #[derive(Debug)]
 pub(super) struct Board {
+    pub(super) outcomes: Vec<Outcome>,
     clients: Vec<Option<Result<(), String>>>,
     servers: Vec<Option<Result<(), String>>>,
     /// Tasks of the server that have not ended.
     serving: usize,
-    cut: Vec<bool>,
 }
 
 impl Board {
     pub(super) fn new(count: usize) -> Self {
         let empty = vec![None; count];
-        Board { clients: empty.clone(), servers: empty, serving: 0, cut: vec![false; count] }
+        let outcomes = vec![Outcome::default(); count];
+        Board { outcomes, clients: empty.clone(), servers: empty, serving: 0 }
     }
 
     /// True if every client has ended and every server task, too; or something went wrong.
@@ -77,7 +89,7 @@ impl Board {
         if self.verdict().is_err() {
             return true;
         }
-        let served = |number: usize| self.servers[number].is_some() || self.cut[number];
+        let served = |number: usize| self.servers[number].is_some() || self.outcomes[number].is_cut;
         self.serving == 0
             && self.clients.iter().all(Option::is_some)
             && (0..self.servers.len()).all(served)
@@ -121,9 +133,11 @@ pub(super) async fn converse(
 ) {
     let plan = &conversations[number];
     rt::sleep(plan.start).await;
-    let outcome = client(server, seed, plan, number).await;
+    let heard = Cell::new(0);
+    let outcome = client(server, seed, plan, number, &heard).await;
     let mut board = board.borrow_mut();
-    board.cut[number] = plan.ending.is_cut();
+    board.outcomes[number].is_cut = plan.ending.is_cut();
+    board.outcomes[number].down_bytes = heard.get();
     // Whoever cuts it does not care how it failed before.
     let outcome = if plan.ending.is_cut() { ignore_broken(outcome) } else { outcome };
     board.clients[number] = Some(outcome.map_err(|error| error.to_string()));
@@ -134,6 +148,7 @@ async fn client(
     seed: u64,
     plan: &Conversation,
     number: usize,
+    heard: &Cell<u64>,
 ) -> io::Result<()> {
     let (up, down) = patterns(seed, number);
     let stream = connect(server).await?;
@@ -149,20 +164,20 @@ async fn client(
                     Ok::<_, io::Error>(writer)
                 }
             });
-            hear_to_end(&mut reader, down, plan.down_bytes, plan).await?;
+            hear_to_end(&mut reader, down, plan.down_bytes, (plan, heard)).await?;
             writing.await.map_err(io::Error::other)?.map(drop)
         }
         Ending::ServerFirst => {
             say(&mut writer, up, plan.up_bytes, plan).await?;
-            hear_to_end(&mut reader, down, plan.down_bytes, plan).await
+            hear_to_end(&mut reader, down, plan.down_bytes, (plan, heard)).await
         }
         Ending::ClientFirst => {
             say(&mut writer, up, plan.up_bytes, plan).await?;
-            hear(&mut reader, down, 0, plan.down_bytes, plan).await
+            hear(&mut reader, down, plan.down_bytes, (plan, heard)).await
         }
         Ending::ClientDropsEarly | Ending::ClientResets => {
             say(&mut writer, up, plan.up_bytes, plan).await?;
-            hear(&mut reader, down, 0, plan.down_bytes / 2, plan).await?;
+            hear(&mut reader, down, plan.down_bytes / 2, (plan, heard)).await?;
             let stream = reader.reunite(writer).expect("both halves are of one stream");
             if plan.ending == Ending::ClientResets {
                 stream.set_linger(Some(Duration::ZERO))?;
@@ -204,10 +219,13 @@ pub(super) async fn accept_all(
         board.borrow_mut().serving += 1;
         let (conversations, board) = (conversations.clone(), board.clone());
         Handle::current().spawn_local(async move {
-            let mut number = None;
-            let outcome = serve(stream, seed, &conversations, &mut number).await;
+            let (mut number, heard) = (None, Cell::new(0));
+            let outcome = serve(stream, seed, &conversations, &mut number, &heard).await;
             let mut board = board.borrow_mut();
             board.serving -= 1;
+            if let Some(number) = number {
+                board.outcomes[number].up_bytes = heard.get();
+            }
             let outcome = match number {
                 Some(number) if !conversations[number].ending.is_cut() => {
                     board.servers[number] = Some(outcome.map_err(|error| error.to_string()));
@@ -232,6 +250,7 @@ async fn serve(
     seed: u64,
     conversations: &[Conversation],
     number: &mut Option<usize>,
+    heard: &Cell<u64>,
 ) -> io::Result<()> {
     // A reset that is lost leaves us half open, for ever but for these.
     stream.set_options(SocketOptions { keepalive: Some(KEEPALIVE), ..stream.options()? })?;
@@ -252,15 +271,15 @@ async fn serve(
                     Ok::<_, io::Error>(writer)
                 }
             });
-            hear_to_end(&mut reader, up, plan.up_bytes, plan).await?;
+            hear_to_end(&mut reader, up, plan.up_bytes, (plan, heard)).await?;
             writing.await.map_err(io::Error::other)?.map(drop)
         }
         Ending::ServerFirst => {
-            hear(&mut reader, up, 0, plan.up_bytes, plan).await?;
+            hear(&mut reader, up, plan.up_bytes, (plan, heard)).await?;
             say(&mut writer, down, plan.down_bytes, plan).await
         }
         Ending::ClientFirst | Ending::ClientDropsEarly | Ending::ClientResets => {
-            hear(&mut reader, up, 0, plan.up_bytes, plan).await?;
+            hear(&mut reader, up, plan.up_bytes, (plan, heard)).await?;
             say(&mut writer, down, plan.down_bytes, plan).await?;
             let mut rest = [0; 1];
             match reader.read(&mut rest).await? {
@@ -305,29 +324,27 @@ async fn say<W: AsyncWrite + Unpin>(
     Ok(())
 }
 
-/// Hears the bytes `from..to` of a pattern, each as it should be.
+/// Hears the first `length` bytes of a pattern, each as it should be; `heard` are those so far.
 async fn hear<R: AsyncRead + Unpin>(
     reader: &mut R,
     pattern: Pattern,
-    from: u64,
-    to: u64,
-    plan: &Conversation,
+    length: u64,
+    (plan, heard): (&Conversation, &Cell<u64>),
 ) -> io::Result<()> {
     let mut buffer = vec![0; plan.read_bytes];
-    let mut heard = from;
-    while heard < to {
-        let size = (to - heard).min(buffer.len() as u64) as usize;
+    while heard.get() < length {
+        let before = heard.get();
+        let size = (length - before).min(buffer.len() as u64) as usize;
         let count = reader.read(&mut buffer[..size]).await?;
         if count == 0 {
-            return Err(io::Error::other(format!("the stream ends at {heard} of {to} bytes")));
+            return Err(io::Error::other(format!("the stream ends at {before} of {length} bytes")));
         }
-        if let Some(at) = pattern.first_difference(heard, &buffer[..count]) {
-            return Err(io::Error::other(format!("byte {at} of {to} is wrong")));
+        if let Some(at) = pattern.first_difference(before, &buffer[..count]) {
+            return Err(io::Error::other(format!("byte {at} of {length} is wrong")));
         }
-        let rested = heard >> 16;
-        heard += count as u64;
+        heard.set(before + count as u64);
         if let Some(pause) = plan.pause
-            && heard >> 16 != rested
+            && heard.get() >> 16 != before >> 16
         {
             rt::sleep(pause).await;
         }
@@ -340,9 +357,9 @@ async fn hear_to_end<R: AsyncRead + Unpin>(
     reader: &mut R,
     pattern: Pattern,
     length: u64,
-    plan: &Conversation,
+    listening: (&Conversation, &Cell<u64>),
 ) -> io::Result<()> {
-    hear(reader, pattern, 0, length, plan).await?;
+    hear(reader, pattern, length, listening).await?;
     let mut rest = [0; 1];
     match reader.read(&mut rest).await? {
         0 => Ok(()),

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use lightwait_core::Instant;
-use lightwait_core::config::{Ecn, TcpConfig};
+use lightwait_core::config::{Ecn, TcpConfig, TimeWaitState};
 use lightwait_core::rng::Rng;
 use lightwait_core::tcp::recv::ack::AckDelay;
+use lightwait_core::tcp::send::rtt::Estimator;
+use lightwait_core::tcp::timers::Scheme;
 use lightwait_netem::{LinkConfig, Loss, QueueLimit};
 
 use super::{Conversation, Ending, Scenario};
@@ -21,7 +23,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
     let tcp = [tcp(rng), tcp(rng)];
     let most = if rng.chance(0.1) { 20 } else { 4 };
     let count = 1 + rng.below(most) as usize;
-    Scenario {
+    let mut scenario = Scenario {
         seed,
         // Anywhere: timestamps and other 32-bit clocks wrap in some worlds.
         begin: Instant::from_nanos(rng.next_u64() >> 12),
@@ -30,6 +32,36 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         links,
         tcp,
         conversations: (0..count).map(|_| conversation(rng)).collect(),
+    };
+    scenario.tcp.iter_mut().for_each(|tcp| keep_time(rng, tcp));
+    scenario
+}
+
+/// How a host tells and keeps time. Half of the time each is as usual.
+fn keep_time(rng: &mut Rng, tcp: &mut TcpConfig) {
+    use Estimator::{Bsd, BsdBrakmoPeterson, Fine};
+    use Scheme::{OrderedList, Scan, Wheel};
+    if rng.chance(0.5) {
+        tcp.timers = [Wheel, Scan, OrderedList][rng.below(3) as usize];
+    }
+    if rng.chance(0.5) {
+        tcp.rto_estimator = [Bsd, BsdBrakmoPeterson, Fine][rng.below(3) as usize];
+    }
+    if rng.chance(0.5) {
+        tcp.tick = micros(rng, 1, 500_000);
+    }
+    if rng.chance(0.5) {
+        tcp.measure_resolution_hz = spread(rng, 10, 1_000_000_000);
+    }
+    if rng.chance(0.5) {
+        tcp.rto_floor = micros(rng, 1, 1_000_000);
+    }
+    if rng.chance(0.5) {
+        tcp.delayed_ack_min = micros(rng, 1, 200_000);
+        tcp.delayed_ack_max = tcp.delayed_ack_min + micros(rng, 1, 200_000);
+    }
+    if rng.chance(0.2) {
+        tcp.time_wait_state = TimeWaitState::Full;
     }
 }
 
