@@ -185,7 +185,8 @@ impl Host {
 
     /// RFC 9293 §3.10.7.4 in SYN-RECEIVED: what is unacceptable is answered with an ACK.
     pub(super) fn acknowledge_half_open(&mut self, now: Instant, tuple: &Tuple, syn: &SynReceived) {
-        let header = syn.answer(bare_header(tuple, Seq(0), Seq(0), Flags::ACK), now);
+        let bare = bare_header(tuple, Seq(0), Seq(0), Flags::ACK);
+        let header = syn.answer(bare, now, &self.shared.tcp);
         self.reply(Reply::segment(tuple, header));
     }
 

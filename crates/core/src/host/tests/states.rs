@@ -392,3 +392,22 @@ fn half_open_what_is_unacceptable_is_answered_with_an_ack_and_a_repeated_syn_as_
     peer.accept();
     assert_eq!(peer.state(), Established, "none of it did any harm");
 }
+
+/// RFC 7323 §2.2: in what has no SYN the window is scaled, in SYN-RECEIVED too. Unscaled it would
+/// promise many times what was offered, and be taken back later.
+#[test]
+fn half_open_an_answer_scales_its_window_if_both_ends_do() {
+    for (scale, field) in [(None, 2047), (Some(3), 64)] {
+        let mut config = plain();
+        config.tcp.initial_receive_window_bytes = 2047;
+        config.tcp.window_shift = Some(5);
+        config.tcp.window_scaling = true;
+        let mut peer = Peer::listening(config);
+        let mut syn = Say::new(S, 0, 0);
+        syn.options.window_scale = scale;
+        peer.say(syn);
+        assert_eq!(peer.hear_one().window, 2047, "never scaled in a SYN");
+        peer.say(Say::new(A, 500_000, 1).data(b"far"));
+        assert_eq!(peer.hear_one().window, field, "no less than was offered");
+    }
+}

@@ -4,6 +4,7 @@
 use alloc::collections::VecDeque;
 
 use super::{Context, Stamps, Synchronized, stamp_at};
+use crate::config::TcpConfig;
 use crate::tcp::congestion::Congestion;
 use crate::tcp::ecn::EcnState;
 use crate::tcp::recv::RecvHalf;
@@ -75,14 +76,20 @@ impl SynReceived {
         Flags::SYN | Flags::ACK | ecn
     }
 
+    /// Our shift count; 0 if not both ends scale.
+    fn shift(&self, config: &TcpConfig) -> u8 {
+        self.peer_scale.map_or(0, |_| config.shift())
+    }
+
     /// The ACK that answers what is unacceptable, from a `header` with the ports and ACK (RFC 9293
-    /// §3.10.7.4).
-    pub fn answer(&self, header: Header, now: Instant) -> Header {
+    /// §3.10.7.4). It has no SYN, so that its window is scaled: rounded up, to promise no less than
+    /// the SYN, ACK did.
+    pub fn answer(&self, header: Header, now: Instant, config: &TcpConfig) -> Header {
         let value = stamp_at(now, self.stamp_offset);
         Header {
             seq: self.iss + 1,
             ack: self.irs + 1,
-            window: self.offer,
+            window: self.offer.div_ceil(1 << self.shift(config)),
             options: Options {
                 timestamps: self.stamp.map(|echo| Timestamps { value, echo }),
                 ..Options::default()
@@ -175,7 +182,6 @@ impl SynReceived {
         let largest = options.receive_buffer_bytes.unwrap_or(config.max_receive_window_bytes);
         let whole = scaled || config.unannounced_window;
         let size_max = if whole { largest } else { largest.min(65_535) };
-        let scale = if scaled { config.shift() } else { 0 };
         let first = options.receive_buffer_bytes.unwrap_or(config.initial_receive_window_bytes);
         let segment = u32::from(self.mss.min(self.peer_mss)).max(1);
         let rounded = |size: u32| {
@@ -186,7 +192,7 @@ impl SynReceived {
             nxt: next,
             buffer: RecvBuffer::default(),
             assembler: Assembler::default(),
-            window: RecvWindow::new(next, self.offer, sizes, scale, cx.now, cx.budget),
+            window: RecvWindow::new(next, self.offer, sizes, self.shift(config), cx.now, cx.budget),
             ack: AckState::new(config.quick_acks, next, self.stamp_offset),
             mss: self.mss,
             fin: None,

@@ -239,7 +239,7 @@ impl Connection {
     ) -> bool {
         let mut header = self.header(Seq(0), Seq(0), Flags::ACK);
         if let Shape::SynReceived(syn) = &self.shape {
-            let sent = egress.send(&syn.answer(header, cx.now), None);
+            let sent = egress.send(&syn.answer(header, cx.now, cx.config), None);
             self.answer_due &= !sent;
             return sent;
         }
