@@ -12,7 +12,7 @@ const MEGABYTE: usize = 1_000_000;
 const WARM_UP: usize = 20;
 /// Megabytes that are counted by callgrind, at most.
 const COUNTED: usize = 20;
-/// What the section is called that callgrind counts.
+/// What the bench is called, and the section that callgrind counts.
 const SECTION: &str = "bulk";
 
 /// What to run.
@@ -76,20 +76,12 @@ pub fn section<P: Pair>(plan: &Plan) {
 /// # Errors
 /// If callgrind is not there, or fails.
 pub fn count(stack: Which, plan: &Plan) -> Result<Option<f64>, Uncounted> {
-    if !stack.is_countable() {
-        return Ok(None);
-    }
-    let mut arguments = vec![
-        "bulk".to_owned(),
-        format!("--stack={}", stack.name()),
-        format!("--mtu={}", plan.mtu),
-        format!("--bytes={}", plan.megabytes().min(COUNTED) * MEGABYTE),
-        format!("--section={SECTION}"),
-    ];
+    let bytes = plan.megabytes().min(COUNTED) * MEGABYTE;
+    let mut told = vec![format!("--mtu={}", plan.mtu), format!("--bytes={bytes}")];
     if !plan.checksum {
-        arguments.push("--no-checksum".to_owned());
+        told.push("--no-checksum".to_owned());
     }
-    instructions::count(&arguments)
+    stack.count(SECTION, &told)
 }
 
 impl Outcome {

@@ -23,7 +23,7 @@ const WARM_UP: usize = 2000;
 const COUNTED: usize = 20_000;
 /// How often each of several pairs has its turn.
 const TURNS: usize = 40;
-/// What the section is called that callgrind counts.
+/// What the bench is called, and the section that callgrind counts.
 const SECTION: &str = "connections";
 
 /// What to run.
@@ -60,7 +60,7 @@ impl Plan {
         let begin = processor_time();
         pair.converse(few);
         let possible = few as f64 * limit.as_secs_f64() / (processor_time() - begin).as_secs_f64();
-        self.count.min(possible as usize).max(1)
+        self.count.min(possible as usize).max(few)
     }
 }
 
@@ -72,6 +72,10 @@ pub trait Pair {
     fn warm_up(plan: &Plan) -> usize {
         (2 * plan.time_wait).max(WARM_UP)
     }
+    /// True if a new pair has all its TIME-WAIT records; else they come with the conversations.
+    const BEGINS_FULL: bool = false;
+    /// Lets go of the client: what is left is the server, its application and their wire.
+    fn into_server(self) -> impl Sized;
     /// Runs `count` conversations to their end.
     fn converse(&mut self, count: usize);
     /// Times client and server apart from here on, or no longer; ns of each since the last call.
@@ -102,7 +106,7 @@ pub fn measure<P: Pair>(plan: &Plan) -> Outcome {
     let mut pair = warm::<P>(plan);
     let count = plan.count_within_limit(&mut pair);
     let packets = pair.packets();
-    let rates = Rates::of(count, |batch| pair.converse(batch));
+    let rates = Rates::of_whole(plan.at_once, count, |batch| pair.converse(batch));
     let packets = per_operation(packets, pair.packets(), rates.count);
     pair.time_apart(true);
     let apart = rates.count.div_ceil(4);
@@ -153,18 +157,13 @@ pub fn section<P: Pair>(plan: &Plan) {
 /// # Errors
 /// If callgrind is not there, or fails.
 pub fn count(stack: Which, plan: &Plan) -> Result<Option<f64>, Uncounted> {
-    if !stack.is_countable() {
-        return Ok(None);
-    }
-    instructions::count(&[
-        "connections".to_owned(),
-        format!("--stack={}", stack.name()),
+    let told = [
         format!("--time-wait={}", plan.time_wait),
         format!("--idle={}", plan.idle),
         format!("--count={}", plan.count.min(COUNTED)),
         format!("--at-once={}", plan.at_once),
-        format!("--section={SECTION}"),
-    ])
+    ];
+    stack.count(SECTION, &told)
 }
 
 impl Outcome {

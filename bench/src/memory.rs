@@ -1,9 +1,9 @@
-//! Memory of a connection that has ended and is in TIME-WAIT: what the allocator was asked for, all
-//! in, and what the process takes.
+//! Memory of connections that stand and do nothing: established and idle, or ended and in
+//! TIME-WAIT. What the allocator was asked for, all in, and what the process takes.
 //!
-//! The records enter by the real close path, from short connections as in
-//! [`connections`]; memory counts from the end of the first few of them, so
-//! that what does not depend on the number of records does not count. The program must have
+//! They begin by the real handshake and end by the real closing, as in [`connections`]. What does
+//! not depend on their number does not count; what the bench's own application keeps of each does
+//! not exist, but for sockets, whose task is a part of what is asked about. The program must have
 //! [`lightwait_heap::Counting`] for its allocator.
 
 use lightwait_heap::Heap;
@@ -22,10 +22,21 @@ const MANY: usize = 100_000;
 /// Bytes of a page of the process.
 const PAGE: f64 = 4096.0;
 
+/// In which state connections are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum State {
+    /// Established, and idle.
+    Established,
+    /// Ended, and in TIME-WAIT.
+    TimeWait,
+}
+
 /// What to fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Connections that are to be in TIME-WAIT.
+    /// Where connections are to be.
+    pub state: State,
+    /// How many.
     pub count: usize,
     /// How our own engine is configured.
     pub variant: Variant,
@@ -34,18 +45,69 @@ pub struct Plan {
 /// What it took.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
-    /// Records there were in the end.
-    pub records: usize,
-    /// Bytes asked of the allocator, for each of them.
+    /// Connections there were in the end.
+    pub connections: usize,
+    /// Bytes asked of the allocator at the server, for each of them.
     pub bytes: f64,
-    /// The most that was at any number of them from 100,000 on; without so many, in the end.
+    /// The most that was at any number of them from 100,000 on, where that was looked at; without
+    /// so many, in the end.
     pub most: f64,
-    /// Bytes by which the process grew, for each of them; 0 if the system does not tell.
+    /// The same as `bytes` at the client, if both ends stay.
+    pub client_bytes: Option<f64>,
+    /// Bytes by which the process grew, for each end that stays; 0 if the system does not tell.
     pub rss: f64,
 }
 
-/// Fills TIME-WAIT of a pair of that kind.
+/// Fills a pair of that kind.
 pub fn measure<P: Pair>(plan: &Plan) -> Outcome {
+    match plan.state {
+        State::Established => standing::<P>(plan),
+        State::TimeWait if P::BEGINS_FULL => standing::<P>(plan),
+        State::TimeWait => filling::<P>(plan),
+    }
+}
+
+impl Plan {
+    /// A pair with so many connections in the state.
+    fn pair<P: Pair>(&self, count: usize) -> P {
+        let (idle, time_wait) = match self.state {
+            State::Established => (count, 0),
+            State::TimeWait => (0, count),
+        };
+        let variant = self.variant;
+        P::new(&connections::Plan { time_wait, idle, count: 0, at_once: 1, variant, limit: None })
+    }
+}
+
+/// Bytes of a pair: of its server, and of both ends.
+fn ends<P: Pair>(plan: &Plan, count: usize) -> (f64, f64, f64) {
+    let (heap, before) = (Heap::new(), resident());
+    let pair: P = plan.pair(count);
+    let (both, grown) = (heap.bytes() as f64, resident() - before);
+    let server = pair.into_server();
+    let one = heap.bytes() as f64;
+    drop(server);
+    (one, both, grown)
+}
+
+/// What connections take that are all there when the pair is.
+fn standing<P: Pair>(plan: &Plan) -> Outcome {
+    // One in TIME-WAIT is there in any case.
+    let none = usize::from(plan.state == State::TimeWait);
+    let (empty, empties, _) = ends::<P>(plan, none);
+    let (server, both, grown) = ends::<P>(plan, plan.count);
+    let each = |bytes: f64| bytes / (plan.count - none) as f64;
+    let bytes = each(server - empty);
+    let outcome = Outcome { connections: plan.count, bytes, most: bytes, ..Outcome::default() };
+    if plan.state == State::TimeWait {
+        return Outcome { rss: each(grown), ..outcome };
+    }
+    let client_bytes = Some(each(both - empties) - bytes);
+    Outcome { client_bytes, rss: each(grown) / 2.0, ..outcome }
+}
+
+/// What records take that enter one after the other.
+fn filling<P: Pair>(plan: &Plan) -> Outcome {
     let (first, step) = (FIRST.min(plan.count / 8), plan.count.div_ceil(LOOKS).max(1));
     let mut pair = P::new(&connections::Plan {
         // None expires before the last has entered; and with so many source addresses no tuple
@@ -62,18 +124,18 @@ pub fn measure<P: Pair>(plan: &Plan) -> Outcome {
     let mut outcome = Outcome::default();
     // Some are still closing when their conversation is over, but not as many again.
     for _ in 0..2 * LOOKS {
-        if outcome.records >= plan.count {
+        if outcome.connections >= plan.count {
             break;
         }
-        pair.converse(step.min(plan.count - outcome.records));
-        outcome.records = pair.time_waits() - begin;
-        outcome.bytes = heap.bytes() as f64 / outcome.records.max(1) as f64;
-        if outcome.records >= MANY {
+        pair.converse(step.min(plan.count - outcome.connections));
+        outcome.connections = pair.time_waits() - begin;
+        outcome.bytes = heap.bytes() as f64 / outcome.connections.max(1) as f64;
+        if outcome.connections >= MANY {
             outcome.most = outcome.most.max(outcome.bytes);
         }
     }
     outcome.most = outcome.most.max(outcome.bytes);
-    outcome.rss = (resident() - before) / outcome.records.max(1) as f64;
+    outcome.rss = (resident() - before) / outcome.connections.max(1) as f64;
     pair.check();
     outcome
 }
@@ -85,16 +147,31 @@ fn resident() -> f64 {
     pages.map_or(0.0, |pages| pages * PAGE)
 }
 
+impl State {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Established => "established",
+            State::TimeWait => "time-wait",
+        }
+    }
+}
+
 impl Outcome {
     /// As a JSON object.
-    pub fn json(&self, stack: Which) -> Map<String, Value> {
+    pub fn json(&self, stack: Which, plan: &Plan) -> Map<String, Value> {
         let mut object = Map::new();
         let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
         put("stack", json!(stack.name()));
-        put("state", json!("time-wait"));
-        put("count", json!(self.records));
+        put("state", json!(plan.state.name()));
+        put("count", json!(self.connections));
         put("bytes_per_connection", json!(tenths(self.bytes)));
-        put("most_bytes_per_connection", json!(tenths(self.most)));
+        if let Some(client_bytes) = self.client_bytes {
+            put("client_bytes_per_connection", json!(tenths(client_bytes)));
+        }
+        if plan.state == State::TimeWait {
+            put("most_bytes_per_connection", json!(tenths(self.most)));
+        }
         put("rss_bytes_per_connection", json!(tenths(self.rss)));
         object
     }
@@ -107,16 +184,39 @@ mod tests {
     #[global_allocator]
     static ALLOCATOR: lightwait_heap::Counting = lightwait_heap::Counting;
 
+    fn measure(stack: Which, state: State, count: usize) -> Outcome {
+        let plan = Plan { state, count, variant: stack.variant() };
+        let outcome = stack.memory(&plan).unwrap();
+        assert_eq!(outcome.connections, count);
+        outcome
+    }
+
     #[test]
     fn a_record_takes_tens_of_bytes_and_a_control_block_hundreds() {
-        let measure = |stack: Which| {
-            let plan = Plan { count: 20_000, variant: stack.variant() };
-            let outcome = stack.memory(&plan).unwrap();
-            assert_eq!(outcome.records, 20_000);
-            outcome.bytes
-        };
-        let (compact, full) = (measure(Which::Lightwait), measure(Which::LightwaitFull));
+        let bytes = |stack| measure(stack, State::TimeWait, 20_000).bytes;
+        let (compact, full) = (bytes(Which::Lightwait), bytes(Which::LightwaitFull));
         assert!((24.0..36.0).contains(&compact), "{compact}");
         assert!(full > 6.0 * compact, "{full} and {compact}");
+    }
+
+    #[test]
+    fn an_established_connection_takes_more_than_a_record_and_a_task_comes_on_top() {
+        let [engine, sockets] = [Which::Lightwait, Which::LightwaitSockets]
+            .map(|stack| measure(stack, State::Established, 5000));
+        for outcome in [engine, sockets] {
+            let client = outcome.client_bytes.unwrap();
+            assert!((100.0..4000.0).contains(&outcome.bytes), "{outcome:?}");
+            assert!((100.0..4000.0).contains(&client), "{outcome:?}");
+        }
+        assert!(sockets.bytes > engine.bytes, "{engine:?} and {sockets:?}");
+    }
+
+    #[test]
+    fn smoltcp_keeps_socket_and_buffers_in_either_state() {
+        // Two buffers of 1 KiB, and the socket.
+        for state in [State::Established, State::TimeWait] {
+            let outcome = measure(Which::Smoltcp, state, 1000);
+            assert!((2300.0..3500.0).contains(&outcome.bytes), "{state:?}: {outcome:?}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::stacks::{Variant, Which};
 const WARM_UP: usize = 2000;
 /// Requests that are counted by callgrind, at most.
 const COUNTED: usize = 20_000;
-/// What the section is called that callgrind counts.
+/// What the bench is called, and the section that callgrind counts.
 const SECTION: &str = "pingpong";
 
 /// What to run.
@@ -73,16 +73,11 @@ pub fn section<P: Pair>(plan: &Plan) {
 /// # Errors
 /// If callgrind is not there, or fails.
 pub fn count(stack: Which, plan: &Plan) -> Result<Option<f64>, Uncounted> {
-    if !stack.is_countable() {
-        return Ok(None);
-    }
-    instructions::count(&[
-        "pingpong".to_owned(),
-        format!("--stack={}", stack.name()),
+    let told = [
         format!("--connections={}", plan.connections),
         format!("--requests={}", plan.requests.min(COUNTED)),
-        format!("--section={SECTION}"),
-    ])
+    ];
+    stack.count(SECTION, &told)
 }
 
 impl Outcome {

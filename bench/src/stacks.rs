@@ -17,7 +17,36 @@ use clap::ValueEnum;
 use lightwait_core::config::TimeWaitState;
 use lightwait_core::tcp::timers::Scheme;
 
+use crate::instructions::{self, Uncounted};
 use crate::{bulk, connections, memory, pingpong};
+
+/// `$body`, in which `$stack` is the module of the stack chosen.
+macro_rules! on_stack {
+    ($which:expr, $stack:ident => $body:expr) => {
+        match $which {
+            Which::Lightwait
+            | Which::LightwaitFull
+            | Which::LightwaitSkip
+            | Which::LightwaitScan => {
+                use self::raw as $stack;
+                $body
+            }
+            Which::LightwaitSockets => {
+                use self::sockets as $stack;
+                $body
+            }
+            Which::Smoltcp => {
+                use self::smoltcp as $stack;
+                $body
+            }
+            #[cfg(target_os = "linux")]
+            Which::Linux => {
+                use self::linux as $stack;
+                $body
+            }
+        }
+    };
+}
 
 /// A stack to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -80,18 +109,22 @@ impl Which {
         true
     }
 
+    /// Instructions of an operation, when the bench of that name is told this; `None` where they
+    /// cannot be counted.
+    ///
+    /// # Errors
+    /// If callgrind is not there, or fails.
+    pub fn count(self, bench: &str, told: &[String]) -> Result<Option<f64>, Uncounted> {
+        if !self.is_countable() {
+            return Ok(None);
+        }
+        let stack = [format!("--stack={}", self.name()), format!("--section={bench}")];
+        instructions::count(&[&[bench.to_owned()][..], &stack, told].concat())
+    }
+
     /// Measures short connections.
     pub fn connections(self, plan: &connections::Plan) -> connections::Outcome {
-        match self {
-            Which::Lightwait
-            | Which::LightwaitFull
-            | Which::LightwaitSkip
-            | Which::LightwaitScan => connections::measure::<raw::Short>(plan),
-            Which::LightwaitSockets => connections::measure::<sockets::Short>(plan),
-            Which::Smoltcp => connections::measure::<smoltcp::Short>(plan),
-            #[cfg(target_os = "linux")]
-            Which::Linux => connections::measure::<linux::Short>(plan),
-        }
+        on_stack!(self, stack => connections::measure::<stack::Short>(plan))
     }
 
     /// Measures short connections of our engine alone under several plans that take turns.
@@ -101,84 +134,36 @@ impl Which {
 
     /// Runs short connections for callgrind to count.
     pub fn count_connections(self, plan: &connections::Plan) {
-        match self {
-            Which::Lightwait
-            | Which::LightwaitFull
-            | Which::LightwaitSkip
-            | Which::LightwaitScan => connections::section::<raw::Short>(plan),
-            Which::LightwaitSockets => connections::section::<sockets::Short>(plan),
-            Which::Smoltcp => connections::section::<smoltcp::Short>(plan),
-            #[cfg(target_os = "linux")]
-            Which::Linux => connections::section::<linux::Short>(plan),
-        }
+        on_stack!(self, stack => connections::section::<stack::Short>(plan));
     }
 
-    /// Measures the memory of TIME-WAIT; `None` where nothing is kept, or it cannot be told.
+    /// Measures the memory of connections; `None` where nothing is kept, or it cannot be told.
     pub fn memory(self, plan: &memory::Plan) -> Option<memory::Outcome> {
-        Some(match self {
-            Which::Lightwait | Which::LightwaitFull | Which::LightwaitScan => {
-                memory::measure::<raw::Short>(plan)
-            }
-            Which::LightwaitSockets => memory::measure::<sockets::Short>(plan),
-            Which::LightwaitSkip | Which::Smoltcp => return None,
+        match self {
+            Which::LightwaitSkip if plan.state == memory::State::TimeWait => None,
             #[cfg(target_os = "linux")]
-            Which::Linux => return None,
-        })
+            Which::Linux => linux::memory(plan),
+            _ => on_stack!(self, stack => Some(memory::measure::<stack::Short>(plan))),
+        }
     }
 
     /// Measures requests on connections that stay.
     pub fn pingpong(self, plan: &pingpong::Plan) -> pingpong::Outcome {
-        match self {
-            Which::Lightwait
-            | Which::LightwaitFull
-            | Which::LightwaitSkip
-            | Which::LightwaitScan => pingpong::measure::<raw::PingPong>(plan),
-            Which::LightwaitSockets => pingpong::measure::<sockets::PingPong>(plan),
-            Which::Smoltcp => pingpong::measure::<smoltcp::PingPong>(plan),
-            #[cfg(target_os = "linux")]
-            Which::Linux => pingpong::measure::<linux::PingPong>(plan),
-        }
+        on_stack!(self, stack => pingpong::measure::<stack::PingPong>(plan))
     }
 
     /// Runs requests for callgrind to count.
     pub fn count_pingpong(self, plan: &pingpong::Plan) {
-        match self {
-            Which::Lightwait
-            | Which::LightwaitFull
-            | Which::LightwaitSkip
-            | Which::LightwaitScan => pingpong::section::<raw::PingPong>(plan),
-            Which::LightwaitSockets => pingpong::section::<sockets::PingPong>(plan),
-            Which::Smoltcp => pingpong::section::<smoltcp::PingPong>(plan),
-            #[cfg(target_os = "linux")]
-            Which::Linux => pingpong::section::<linux::PingPong>(plan),
-        }
+        on_stack!(self, stack => pingpong::section::<stack::PingPong>(plan));
     }
 
     /// Measures a long transfer.
     pub fn bulk(self, plan: &bulk::Plan) -> bulk::Outcome {
-        match self {
-            Which::Lightwait
-            | Which::LightwaitFull
-            | Which::LightwaitSkip
-            | Which::LightwaitScan => bulk::measure::<raw::Bulk>(plan),
-            Which::LightwaitSockets => bulk::measure::<sockets::Bulk>(plan),
-            Which::Smoltcp => bulk::measure::<smoltcp::Bulk>(plan),
-            #[cfg(target_os = "linux")]
-            Which::Linux => bulk::measure::<linux::Bulk>(plan),
-        }
+        on_stack!(self, stack => bulk::measure::<stack::Bulk>(plan))
     }
 
     /// Runs a long transfer for callgrind to count.
     pub fn count_bulk(self, plan: &bulk::Plan) {
-        match self {
-            Which::Lightwait
-            | Which::LightwaitFull
-            | Which::LightwaitSkip
-            | Which::LightwaitScan => bulk::section::<raw::Bulk>(plan),
-            Which::LightwaitSockets => bulk::section::<sockets::Bulk>(plan),
-            Which::Smoltcp => bulk::section::<smoltcp::Bulk>(plan),
-            #[cfg(target_os = "linux")]
-            Which::Linux => bulk::section::<linux::Bulk>(plan),
-        }
+        on_stack!(self, stack => bulk::section::<stack::Bulk>(plan));
     }
 }

@@ -1,16 +1,8 @@
 //! `memory` on the command line.
 
-use clap::ValueEnum;
-use lightwait_bench::memory::Plan;
+use lightwait_bench::memory::{Plan, State};
 use lightwait_bench::stacks::Which;
 use serde_json::Value;
-
-/// In which state connections are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum State {
-    /// Ended, and in TIME-WAIT.
-    TimeWait,
-}
 
 /// What `memory` is told.
 #[derive(Clone, Debug, clap::Args)]
@@ -32,24 +24,23 @@ pub(crate) struct Memory {
 impl Memory {
     /// Measures and prints.
     pub(crate) fn run(&self) -> bool {
-        let State::TimeWait = self.state;
-        let plan = Plan { count: self.count as usize, variant: self.stack.variant() };
+        let (state, count) = (self.state, self.count as usize);
+        let plan = Plan { state, count, variant: self.stack.variant() };
         let Some(outcome) = self.stack.memory(&plan) else {
-            eprintln!("{}: what it keeps cannot be told apart", self.stack.name());
+            eprintln!("{}: what it keeps cannot be told", self.stack.name());
             return false;
         };
         if self.json {
-            println!("{}", Value::Object(outcome.json(self.stack)));
+            println!("{}", Value::Object(outcome.json(self.stack, &plan)));
             return true;
         }
-        println!(
-            "{:<16} {} in TIME-WAIT: {:.1} bytes each, {:.1} at most while filling, {:.1} resident",
-            self.stack.name(),
-            outcome.records,
-            outcome.bytes,
-            outcome.most,
-            outcome.rss,
-        );
+        let (name, connections) = (self.stack.name(), outcome.connections);
+        print!("{name:<16} {connections} {}: {:.1} bytes each, ", state.name(), outcome.bytes);
+        match outcome.client_bytes {
+            Some(bytes) => print!("{bytes:.1} at the client, "),
+            None => print!("{:.1} at most while filling, ", outcome.most),
+        }
+        println!("{:.1} resident", outcome.rss);
         true
     }
 }

@@ -6,10 +6,12 @@
 //! there are made by as many conversations just before, and those of earlier runs stay besides.
 
 mod bulk;
+mod memory;
 mod pingpong;
 mod short;
 
 pub use bulk::Bulk;
+pub use memory::memory;
 pub use pingpong::PingPong;
 pub use short::Short;
 

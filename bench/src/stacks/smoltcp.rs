@@ -62,6 +62,11 @@ impl End {
         End { interface, wire, sockets: SocketSet::new(Vec::new()), is_alone: false }
     }
 
+    /// Room for so many sockets and no more, before there is one.
+    fn make_room(&mut self, sockets: usize) {
+        self.sockets = SocketSet::new(Vec::with_capacity(sockets));
+    }
+
     fn socket(&mut self, handle: SocketHandle) -> &mut Socket<'static> {
         self.sockets.get_mut(handle)
     }

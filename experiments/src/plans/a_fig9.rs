@@ -2,7 +2,7 @@
 //! control block, as 4.4BSD, and as records. Counted by the allocator, all in, while short
 //! connections end.
 
-use lightwait_bench::memory::{self, Plan};
+use lightwait_bench::memory::{self, Plan, State};
 use lightwait_bench::stacks::{Variant, Which};
 use lightwait_core::config::TimeWaitState;
 use lightwait_core::tcp::timers::Scheme;
@@ -17,7 +17,7 @@ const PAPER_MB: [&str; 3] = ["9", "32 → 5", "–"];
 const FULL: Variant = Variant::Keeping(Scheme::OrderedList, TimeWaitState::Full);
 
 fn bytes(which: Which, variant: Variant, count: usize) -> Result<memory::Outcome, String> {
-    let outcome = which.memory(&Plan { count, variant });
+    let outcome = which.memory(&Plan { state: State::TimeWait, count, variant });
     outcome.ok_or_else(|| format!("{}: no memory of its own", which.name()))
 }
 

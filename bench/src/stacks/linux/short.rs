@@ -26,6 +26,8 @@ impl Pair for Short {
         plan.time_wait.max(100)
     }
 
+    fn into_server(self) -> impl Sized {}
+
     fn converse(&mut self, count: usize) {
         let mut left = count;
         while left > 0 {

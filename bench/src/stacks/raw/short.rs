@@ -50,6 +50,10 @@ impl Pair for Short {
         Short { ends, talk, started, goal: 0 }
     }
 
+    fn into_server(self) -> impl Sized {
+        self.ends.server
+    }
+
     fn converse(&mut self, count: usize) {
         // When the last one ends others are under way, so that there are always as many.
         self.goal += count;
@@ -100,7 +104,9 @@ impl Talk {
 
     fn accept(&mut self, host: &mut Host, now: Instant, listener: ListenerId) {
         while let Ok(id) = host.accept(now, listener) {
-            *count_on(&mut self.server_read, id) = 0;
+            if !self.is_mute {
+                *count_on(&mut self.server_read, id) = 0;
+            }
         }
     }
 

@@ -62,6 +62,8 @@ impl Pair for Short {
         let time_wait = settle(Role::TimeWait, plan.residents());
         let mut ends = Ends::new(1500, true);
         let mut talk = Talk::default();
+        ends.client.make_room(plan.idle + 2 * plan.at_once);
+        ends.server.make_room(plan.idle + plan.residents() + 2 * plan.at_once);
         let [clients, servers] = idle;
         // Adding to a set looks at every socket in it.
         for (client, server) in clients.into_iter().zip(servers) {
@@ -72,10 +74,17 @@ impl Pair for Short {
             talk.time_waits.push_back(ends.server.sockets.add(socket));
         }
         talk.add_sockets(&mut ends, plan.at_once);
-        // Those that stand in TIME-WAIT, and are idle, have used the first ones.
-        talk.sources.next = (plan.idle + plan.residents()) as u32 % 480_000;
+        // Those that stand in TIME-WAIT have used the first ones, and some were under way when there
+        // were enough: a tuple in TIME-WAIT would not be opened again.
+        talk.sources.next = (plan.residents() + 2 * RESIDENTS_AT_ONCE) as u32 % 240_000;
         let started = ends.now;
         Short { ends, talk, started, goal: 0 }
+    }
+
+    const BEGINS_FULL: bool = true;
+
+    fn into_server(self) -> impl Sized {
+        self.ends.server
     }
 
     fn converse(&mut self, count: usize) {

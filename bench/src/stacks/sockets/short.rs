@@ -48,6 +48,10 @@ impl Pair for Short {
         Short { ends, shared, started, goal: 0 }
     }
 
+    fn into_server(self) -> impl Sized {
+        self.ends.server
+    }
+
     fn converse(&mut self, count: usize) {
         self.goal += count;
         while self.shared.done.get() < self.goal {

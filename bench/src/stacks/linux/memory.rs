@@ -1,0 +1,58 @@
+//! What the kernel keeps of a connection: objects of its slab caches, which it counts itself.
+
+use std::fs::read_to_string;
+
+use super::{CONNECTIONS, Short};
+use crate::connections::{self, Pair};
+use crate::memory::{Outcome, Plan, State};
+
+/// The caches of what belongs to a socket, a file or a TIME-WAIT record of IPv4.
+const CACHES: [&str; 8] = [
+    "TCP",
+    "sock_inode_cache",
+    "filp",
+    "dentry",
+    "request_sock_TCP",
+    "tw_sock_TCP",
+    "tcp_bind_bucket",
+    "tcp_bind2_bucket",
+];
+/// Bytes of a page.
+const PAGE: f64 = 4096.0;
+
+/// Measures; `None` if the kernel does not tell, which it does root alone. Others' files count as
+/// well: the more connections, the less that is.
+pub fn memory(plan: &Plan) -> Option<Outcome> {
+    let (idle, records) = match plan.state {
+        State::Established => (plan.count.min(CONNECTIONS), 0),
+        State::TimeWait => (0, plan.count),
+    };
+    let variant = plan.variant;
+    let of =
+        |idle| connections::Plan { time_wait: 0, idle, count: 0, at_once: 1, variant, limit: None };
+    // Records of earlier runs go after 60 s: fewer of them than there are new ones.
+    let before = slabs()?;
+    let mut short = Short::new(&of(idle));
+    short.converse(records);
+    let after = slabs()?;
+    // Both ends are sockets alike; of a record there is one.
+    let (connections, ends) = if idle > 0 { (idle, 2 * idle) } else { (records, records) };
+    let each = |number: usize| (after[number] - before[number]) / ends.max(1) as f64;
+    let client_bytes = (idle > 0).then(|| each(0));
+    Some(Outcome { connections, bytes: each(0), most: each(0), client_bytes, rss: each(1) })
+}
+
+/// Bytes of objects, and of the pages that they lie in.
+fn slabs() -> Option<[f64; 2]> {
+    let text = read_to_string("/proc/slabinfo").ok()?;
+    let of = |line: &str| {
+        let mut words = line.split_whitespace();
+        CACHES.contains(&words.next()?).then_some(())?;
+        let numbers: Vec<f64> = words.filter_map(|word| word.parse().ok()).collect();
+        // Active, all, size, objects and pages a slab, three tunables, and slabs in use and in all.
+        let [active, _, size, _, pages, .., slabs, _] = numbers[..] else { return None };
+        Some([active * size, slabs * pages * PAGE])
+    };
+    let sums = text.lines().filter_map(of);
+    Some(sums.fold([0.0; 2], |[bytes, pages], [more, most]| [bytes + more, pages + most]))
+}
