@@ -141,7 +141,7 @@ fn filling<P: Pair>(plan: &Plan) -> Outcome {
 }
 
 /// Bytes of this process that are in memory.
-fn resident() -> f64 {
+pub(crate) fn resident() -> f64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<f64>().ok());
     pages.map_or(0.0, |pages| pages * PAGE)

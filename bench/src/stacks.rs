@@ -2,6 +2,8 @@
 
 #[cfg(target_os = "linux")]
 pub mod linux;
+#[cfg(lwip)]
+pub mod lwip;
 pub mod raw;
 pub mod smoltcp;
 pub mod sockets;
@@ -39,6 +41,11 @@ macro_rules! on_stack {
                 use self::smoltcp as $stack;
                 $body
             }
+            #[cfg(lwip)]
+            Which::Lwip => {
+                use self::lwip as $stack;
+                $body
+            }
             #[cfg(target_os = "linux")]
             Which::Linux => {
                 use self::linux as $stack;
@@ -64,6 +71,9 @@ pub enum Which {
     LightwaitSockets,
     /// smoltcp.
     Smoltcp,
+    /// lwIP, where its header files were when this was built.
+    #[cfg(lwip)]
+    Lwip,
     /// The kernel's, over the loopback device.
     #[cfg(target_os = "linux")]
     Linux,
@@ -143,6 +153,8 @@ impl Which {
             Which::LightwaitSkip if plan.state == memory::State::TimeWait => None,
             #[cfg(target_os = "linux")]
             Which::Linux => linux::memory(plan),
+            #[cfg(lwip)]
+            Which::Lwip => lwip::memory(plan),
             _ => on_stack!(self, stack => Some(memory::measure::<stack::Short>(plan))),
         }
     }

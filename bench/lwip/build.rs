@@ -1,0 +1,30 @@
+//! Builds the applications that run on lwIP, if its header files are here (Debian: liblwip-dev).
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+
+/// Where Debian puts the header files.
+const INCLUDE: &str = "/usr/include/lwip";
+
+fn main() {
+    println!("cargo::rustc-check-cfg=cfg(lwip)");
+    println!("cargo::rerun-if-changed=src/applications.c");
+    println!("cargo::rerun-if-changed=src/port.c");
+    println!("cargo::rerun-if-changed={INCLUDE}");
+    if !Path::new(INCLUDE).join("lwipopts.h").exists() {
+        return;
+    }
+    println!("cargo::rustc-cfg=lwip");
+    println!("cargo::metadata=here=yes");
+    cc::Build::new()
+        .file("src/applications.c")
+        .file("src/port.c")
+        .include(INCLUDE)
+        .opt_level(3)
+        .cargo_metadata(false)
+        .compile("lightwait_lwip");
+    // All of it, or the library's own functions would do where ours are to take their place.
+    println!("cargo::rustc-link-search=native={}", std::env::var("OUT_DIR").unwrap_or_default());
+    println!("cargo::rustc-link-lib=static:+whole-archive=lightwait_lwip");
+    println!("cargo::rustc-link-lib=lwip");
+}

@@ -1,0 +1,118 @@
+//! The calls into C.
+#![allow(unsafe_code, reason = "functions in C are unsafe to call")]
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::{End, Purpose};
+
+mod c {
+    unsafe extern "C" {
+        pub(super) fn bench_begin();
+        pub(super) fn bench_mode(what: u32);
+        pub(super) fn bench_open();
+        pub(super) fn bench_deliver(end: u32);
+        pub(super) fn bench_tick();
+        pub(super) fn bench_keep(count: u32);
+        pub(super) fn bench_end();
+        pub(super) fn bench_time_waits() -> u32;
+        pub(super) fn bench_packets() -> u64;
+        pub(super) fn bench_done() -> u64;
+        pub(super) fn bench_opened() -> u64;
+        pub(super) fn bench_faults() -> u64;
+        pub(super) fn bench_heap() -> u64;
+    }
+}
+
+/// lwIP is made of global variables: there is one instance, and one user of it at a time.
+static INSTANCE: Mutex<()> = Mutex::new(());
+
+/// The right to call lwIP. All connections end with it.
+#[derive(Debug)]
+pub struct Instance(#[expect(dead_code, reason = "it is held")] MutexGuard<'static, ()>);
+
+impl Instance {
+    /// Waits until nobody else has it.
+    pub fn begin() -> Instance {
+        // What a test that failed has left behind was ended when it was dropped.
+        let guard = INSTANCE.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the lock is held, as it is whenever there is an `Instance`, so that no two threads
+        // are in lwIP; `Instance` is not `Send`, so that none takes over on the way. This first call
+        // initialises lwIP before anything else is asked of it. The same holds for all calls below;
+        // none has an argument that could be wrong: numbers of an enum, or any number at all.
+        unsafe { c::bench_begin() };
+        Instance(guard)
+    }
+
+    /// Connections opened from now on are for this.
+    pub fn set_purpose(&mut self, purpose: Purpose) {
+        // SAFETY: as in `begin`.
+        unsafe { c::bench_mode(purpose as u32) }
+    }
+
+    /// Opens a connection.
+    pub fn open(&mut self) {
+        // SAFETY: as in `begin`.
+        unsafe { c::bench_open() }
+    }
+
+    /// Hands the packets that wait for it to an end, which answers.
+    pub fn deliver(&mut self, end: End) {
+        // SAFETY: as in `begin`.
+        unsafe { c::bench_deliver(end as u32) }
+    }
+
+    /// 250 ms have passed.
+    pub fn tick(&mut self) {
+        // SAFETY: as in `begin`.
+        unsafe { c::bench_tick() }
+    }
+
+    /// Ends TIME-WAIT of all but the newest `count` connections.
+    pub fn keep(&mut self, count: u32) {
+        // SAFETY: as in `begin`.
+        unsafe { c::bench_keep(count) }
+    }
+
+    /// Connections in TIME-WAIT.
+    pub fn time_waits(&self) -> u32 {
+        // SAFETY: as in `begin`.
+        unsafe { c::bench_time_waits() }
+    }
+
+    /// Packets sent by either end.
+    pub fn packets(&self) -> u64 {
+        // SAFETY: as in `begin`.
+        unsafe { c::bench_packets() }
+    }
+
+    /// What was done: conversations, answers, bytes received or connections opened, by purpose.
+    pub fn done(&self) -> u64 {
+        // SAFETY: as in `begin`.
+        unsafe { c::bench_done() }
+    }
+
+    /// Connections that the client has open.
+    pub fn opened(&self) -> u64 {
+        // SAFETY: as in `begin`.
+        unsafe { c::bench_opened() }
+    }
+
+    /// How often something went wrong.
+    pub fn faults(&self) -> u64 {
+        // SAFETY: as in `begin`.
+        unsafe { c::bench_faults() }
+    }
+
+    /// Bytes of the C library's heap in use, ours included; of the main thread.
+    pub fn heap_bytes(&self) -> u64 {
+        // SAFETY: as in `begin`.
+        unsafe { c::bench_heap() }
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // SAFETY: as in `begin`.
+        unsafe { c::bench_end() }
+    }
+}

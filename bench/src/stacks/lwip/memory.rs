@@ -1,0 +1,39 @@
+//! What lwIP keeps of a connection: from `malloc`, which is asked what is in use, with its own heads
+//! of the pieces.
+
+use lightwait_lwip::Purpose;
+
+use super::{Ends, Short};
+use crate::connections::{self, Pair};
+use crate::memory::{Outcome, Plan, State, resident};
+
+/// Measures. Both ends of an idle connection are alike, and counted together.
+pub fn memory(plan: &Plan) -> Option<Outcome> {
+    let (idle, time_wait) = match plan.state {
+        State::Established => (plan.count, 0),
+        State::TimeWait => (0, plan.count),
+    };
+    let of = |idle| connections::Plan {
+        time_wait,
+        idle,
+        count: 0,
+        at_once: 1,
+        variant: plan.variant,
+        limit: None,
+    };
+    // What comes with the first of all connections is there then.
+    drop(Short::new(&of(1)));
+    let (empty, before) = (heap_bytes(&Ends::new(Purpose::Idle)), resident());
+    let mut short = Short::new(&of(idle));
+    short.converse(time_wait);
+    let ends = if idle > 0 { 2 * idle } else { short.time_waits() };
+    let each = |bytes: f64| bytes / ends.max(1) as f64;
+    let bytes = each(heap_bytes(&short.ends) - empty);
+    let client_bytes = (idle > 0).then_some(bytes);
+    let rss = each(resident() - before);
+    Some(Outcome { connections: plan.count, bytes, most: bytes, client_bytes, rss })
+}
+
+fn heap_bytes(ends: &Ends) -> f64 {
+    ends.lwip.heap_bytes() as f64
+}

@@ -1,0 +1,76 @@
+//! Short connections; the server closes first.
+
+use std::time::Duration;
+
+use lightwait_lwip::Purpose;
+
+use super::Ends;
+use crate::connections::{CONVERSATION, Pair, Plan};
+use crate::stacks::raw::OPENED_AT_ONCE;
+
+/// What a turn adds to the time by itself.
+const TURN: Duration = Duration::from_micros(1);
+
+/// lwIP and the conversations on it.
+#[derive(Debug)]
+pub struct Short {
+    pub(super) ends: Ends,
+    at_once: u64,
+    idle: u64,
+    /// Records that are to stand.
+    residents: usize,
+    /// Conversations when those beyond were last ended.
+    kept: usize,
+    goal: usize,
+}
+
+impl Pair for Short {
+    fn new(plan: &Plan) -> Short {
+        let mut ends = Ends::new(Purpose::Idle);
+        let idle = plan.idle as u64;
+        while ends.lwip.done() < idle {
+            let open = idle.min(ends.lwip.done() + OPENED_AT_ONCE as u64);
+            ends.turn(TURN, open);
+        }
+        // The last acknowledgements.
+        ends.turn(TURN, idle);
+        ends.lwip.set_purpose(Purpose::Short);
+        let at_once = plan.at_once as u64;
+        let goal = plan.idle;
+        Short { ends, at_once, idle, residents: plan.residents(), kept: goal, goal }
+    }
+
+    fn into_server(self) -> impl Sized {}
+
+    fn converse(&mut self, count: usize) {
+        self.goal += count;
+        let mut done = self.ends.lwip.done() as usize;
+        while done < self.goal {
+            self.ends.turn(TURN, self.idle + self.at_once);
+            let before = done;
+            done = self.ends.lwip.done() as usize;
+            self.ends.now += CONVERSATION * (done - before) as u32;
+            // Not each time, since the way to the oldest leads past all others.
+            if done - self.kept > (self.residents / 16).max(1) {
+                self.ends.lwip.keep(self.residents as u32);
+                self.kept = done;
+            }
+        }
+    }
+
+    fn time_apart(&mut self, apart: bool) -> Option<[u64; 2]> {
+        self.ends.watch.time_apart(apart)
+    }
+
+    fn packets(&self) -> Option<u64> {
+        Some(self.ends.lwip.packets())
+    }
+
+    fn time_waits(&self) -> usize {
+        self.ends.lwip.time_waits() as usize
+    }
+
+    fn check(&self) {
+        self.ends.check();
+    }
+}
