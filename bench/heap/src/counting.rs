@@ -7,9 +7,11 @@ use std::cell::Cell;
 thread_local! {
     static COUNTS: Cell<bool> = const { Cell::new(false) };
     static BYTES: Cell<isize> = const { Cell::new(0) };
+    static BLOCKS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The system's allocator, with a count of the bytes that were asked for and not given back.
+/// The system's allocator, with a count of the bytes that were asked for and not given back, and of
+/// how often some were asked for.
 #[derive(Debug)]
 pub struct Counting;
 
@@ -21,6 +23,7 @@ impl Heap {
     /// Begins to count, from 0.
     pub fn new() -> Heap {
         BYTES.set(0);
+        BLOCKS.set(0);
         COUNTS.set(true);
         Heap(())
     }
@@ -28,6 +31,11 @@ impl Heap {
     /// Bytes asked for since, less those given back: negative if more was given back.
     pub fn bytes(&self) -> isize {
         BYTES.get()
+    }
+
+    /// How often a block was asked for since, or one of another size.
+    pub fn allocations(&self) -> usize {
+        BLOCKS.get()
     }
 }
 
@@ -43,10 +51,11 @@ impl Drop for Heap {
     }
 }
 
-fn count(bytes: isize) {
-    // Neither has anything to build or to drop, so both are there as long as the thread is.
+fn count(bytes: isize, blocks: usize) {
+    // None has anything to build or to drop, so that they are there as long as the thread is.
     if COUNTS.get() {
         BYTES.set(BYTES.get() + bytes);
+        BLOCKS.set(BLOCKS.get() + blocks);
     }
 }
 
@@ -54,26 +63,26 @@ fn count(bytes: isize) {
 // counting allocates nothing and cannot panic.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as isize);
+        count(layout.size() as isize, 1);
         // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as isize);
+        count(layout.size() as isize, 1);
         // SAFETY: the caller keeps the contract of `alloc_zeroed`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(size as isize - layout.size() as isize);
+        count(size as isize - layout.size() as isize, 1);
         // SAFETY: `block` came from the system's allocator, since all of them do; the rest is the
         // caller's.
         unsafe { System.realloc(block, layout, size) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        count(-(layout.size() as isize));
+        count(-(layout.size() as isize), 0);
         // SAFETY: as for `realloc`.
         unsafe { System.dealloc(block, layout) }
     }
@@ -93,9 +102,9 @@ mod tests {
         let mut some: Vec<u8> = Vec::with_capacity(1 << 21);
         assert_eq!(heap.bytes(), 1 << 21);
         some.reserve_exact(1 << 22);
-        assert_eq!(heap.bytes(), 1 << 22);
+        assert_eq!((heap.bytes(), heap.allocations()), (1 << 22, 2));
         drop((some, before));
-        assert_eq!(heap.bytes(), -(1 << 20));
+        assert_eq!((heap.bytes(), heap.allocations()), (-(1 << 20), 2));
         let elsewhere = std::thread::spawn(|| vec![1u8; 1 << 20].len());
         assert_eq!(elsewhere.join().unwrap(), 1 << 20);
         assert!(heap.bytes() < 0);

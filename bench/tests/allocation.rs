@@ -1,0 +1,250 @@
+//! No scheme allocates to set, cancel, re-arm or fire a timer: not the engine either, from a
+//! segment's arrival to the frame that answers it, once its tables have their size.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use lightwait_core::frame::RxChecksum;
+use lightwait_core::host::address::Cidr;
+use lightwait_core::tcp::timers::Scheme;
+use lightwait_core::tcp::{Keepalive, Seq};
+use lightwait_core::time::services::{ManualClock, Schedule, ScheduleClock};
+use lightwait_core::wire::ip::{self, Packet};
+use lightwait_core::wire::options::Options;
+use lightwait_core::wire::tcp::{Flags, Header, Segment};
+use lightwait_core::{Capabilities, Config, ConnectionId, Host, Instant, Medium, Outbox, RxFrame};
+use lightwait_heap::Heap;
+
+#[global_allocator]
+static ALLOCATOR: lightwait_heap::Counting = lightwait_heap::Counting;
+
+const SCHEMES: [Scheme; 4] = [Scheme::Inline, Scheme::Wheel, Scheme::Scan, Scheme::OrderedList];
+const CONNECTIONS: u16 = 400;
+const FIRST_PORT: u16 = 2000;
+const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+const KEEPALIVE: Keepalive =
+    Keepalive { idle: Duration::from_secs(7200), interval: Duration::from_secs(75), probes: 9 };
+const ASKED: &[u8] = &[b'?'; 10];
+const ANSWER: &[u8] = &[b'!'; 100];
+
+/// The peer's end of a connection.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    id: ConnectionId,
+    /// SND.NXT of the peer.
+    seq: Seq,
+    /// What the peer has of the host: its RCV.NXT.
+    ack: Seq,
+    /// Segments with text that the host has sent, and ones without.
+    heard: (usize, usize),
+}
+
+/// A host with connections, of which we write every segment of the peer. What the host alone asks
+/// of the allocator is counted.
+struct Bench {
+    host: Host,
+    outbox: Outbox,
+    now: Instant,
+    ends: Vec<End>,
+    allocations: usize,
+    bytes: Vec<u8>,
+}
+
+impl Bench {
+    fn new(scheme: Scheme) -> Bench {
+        let capabilities = Capabilities::plain(Medium::Ip, 1500);
+        let mut config = Config::new(capabilities, Cidr::new(HOST, 24).unwrap(), [3; 32]);
+        config.tcp.timers = scheme;
+        config.tcp.quick_acks = 0;
+        let mut bench = Bench {
+            host: Host::new(config).unwrap(),
+            outbox: Outbox::new(2 * usize::from(CONNECTIONS)),
+            now: Instant::from_millis(1_000_000),
+            ends: Vec::new(),
+            allocations: 0,
+            bytes: Vec::new(),
+        };
+        let listener = bench.host.listen(SocketAddr::new(HOST, 80), CONNECTIONS.into()).unwrap();
+        for number in 0..CONNECTIONS {
+            let isn = bench.open(number);
+            let id = bench.host.accept(bench.now, listener).expect("it is open");
+            let mut options = bench.host.options(id).unwrap();
+            options.keepalive = Some(KEEPALIVE);
+            bench.host.set_options(bench.now, id, options).unwrap();
+            bench.ends.push(End { id, seq: Seq(1), ack: isn + 1, heard: (0, 0) });
+        }
+        bench
+    }
+
+    /// What the host does, and how often it allocates.
+    fn let_it<R>(&mut self, act: impl FnOnce(&mut Host, &mut Outbox, Instant) -> R) -> R {
+        let heap = Heap::new();
+        let result = act(&mut self.host, &mut self.outbox, self.now);
+        self.allocations += heap.allocations();
+        result
+    }
+
+    fn say(&mut self, number: u16, flags: Flags, (seq, ack): (Seq, Seq), payload: &[u8]) {
+        let header = Header {
+            source_port: FIRST_PORT + number,
+            destination_port: 80,
+            seq,
+            ack,
+            flags,
+            window: 60_000,
+            urgent: 0,
+            options: Options::default(),
+        };
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.clear();
+        let len = header.header_len() + payload.len();
+        ip::Header::new(PEER, HOST, ip::protocol::TCP, len).unwrap().emit(&mut bytes);
+        header.emit(&mut bytes);
+        bytes.extend_from_slice(payload);
+        self.let_it(|host, _, now| {
+            let frame = RxFrame { bytes: &bytes, checksum: RxChecksum::Good, segment_size: 0 };
+            host.on_frame(now, frame);
+        });
+        self.bytes = bytes;
+    }
+
+    /// The handshake; returns the host's ISN.
+    fn open(&mut self, number: u16) -> Seq {
+        self.say(number, Flags::SYN, (Seq(0), Seq(0)), &[]);
+        self.host.emit(self.now, &mut self.outbox);
+        let frame = self.outbox.take().expect("SYN, ACK");
+        self.bytes.clear();
+        frame.complete_to(&mut self.bytes);
+        self.outbox.recycle(frame);
+        let isn = Segment::parse(Packet::parse(&self.bytes).unwrap().payload).unwrap().seq;
+        self.say(number, Flags::ACK, (Seq(1), isn + 1), &[]);
+        self.hear();
+        isn
+    }
+
+    /// A turn, and what the host says in it.
+    fn hear(&mut self) {
+        self.let_it(|host, outbox, now| {
+            host.on_time(now);
+            while host.event().is_some() {}
+            host.emit(now, outbox);
+        });
+        while let Some(frame) = self.outbox.take() {
+            self.bytes.clear();
+            frame.complete_to(&mut self.bytes);
+            let segment = Segment::parse(Packet::parse(&self.bytes).unwrap().payload).unwrap();
+            let end = &mut self.ends[usize::from(segment.destination_port - FIRST_PORT)];
+            match segment.payload.is_empty() {
+                false => end.heard.0 += 1,
+                true => end.heard.1 += 1,
+            }
+            self.let_it(|_, outbox, _| outbox.recycle(frame));
+        }
+    }
+
+    fn each(&mut self, act: impl Fn(&mut Bench, u16)) {
+        (0..CONNECTIONS).for_each(|number| act(self, number));
+        self.hear();
+    }
+
+    /// The host says something: its retransmission timers are set.
+    fn answer(&mut self) {
+        self.each(|bench, number| {
+            let id = bench.ends[usize::from(number)].id;
+            let written = bench.let_it(|host, _, now| host.write(now, id, ANSWER));
+            assert_eq!(written, Ok(ANSWER.len()));
+        });
+    }
+
+    /// The peer acknowledges `len` bytes more: the timers are re-armed, or cancelled.
+    fn acknowledge(&mut self, len: usize) {
+        self.each(|bench, number| {
+            let end = &mut bench.ends[usize::from(number)];
+            end.ack += len as u32;
+            let at = (end.seq, end.ack);
+            bench.say(number, Flags::ACK, at, &[]);
+        });
+    }
+
+    /// The peer asks: timers of delayed ACKs are set.
+    fn ask(&mut self) {
+        self.each(|bench, number| {
+            let end = &mut bench.ends[usize::from(number)];
+            let (id, at) = (end.id, (end.seq, end.ack));
+            end.seq += ASKED.len() as u32;
+            bench.say(number, Flags::ACK, at, ASKED);
+            let mut read = [0; ASKED.len()];
+            let count = bench.let_it(|host, _, now| host.read(now, id, &mut read));
+            assert_eq!(count, Ok(ASKED.len()));
+        });
+    }
+
+    /// Until every end has heard so much more.
+    fn wait(&mut self, texts: usize, others: usize) {
+        let before: Vec<End> = self.ends.clone();
+        let has_heard = |(end, before): (&End, &End)| {
+            end.heard.0 >= before.heard.0 + texts && end.heard.1 >= before.heard.1 + others
+        };
+        while !self.ends.iter().zip(&before).all(has_heard) {
+            self.now = self.host.deadline().expect("timers are set").max(self.now);
+            self.hear();
+        }
+    }
+
+    /// Every kind of thing that happens to timers, on each connection; returns how often the host
+    /// allocated.
+    fn round(&mut self) -> usize {
+        self.allocations = 0;
+        self.answer();
+        self.acknowledge(ANSWER.len() / 2);
+        self.acknowledge(ANSWER.len() / 2);
+        self.ask();
+        self.answer();
+        self.acknowledge(ANSWER.len());
+        self.ask();
+        self.wait(0, 1);
+        self.answer();
+        self.wait(1, 0);
+        self.acknowledge(ANSWER.len());
+        self.now = self.now + Duration::from_micros(1_234_567);
+        self.hear();
+        self.allocations
+    }
+}
+
+/// Rounds in which tables may grow to their size.
+const FIRST_ROUNDS: usize = 3;
+
+#[test]
+fn no_scheme_allocates_to_set_cancel_rearm_or_fire_a_timer() {
+    for scheme in SCHEMES {
+        let mut bench = Bench::new(scheme);
+        let first: usize = (0..FIRST_ROUNDS).map(|_| bench.round()).sum();
+        assert!(first > 0, "{scheme:?}: whoever counts sees the tables grow");
+        let later: Vec<usize> = (0..30).map(|_| bench.round()).collect();
+        assert_eq!(later, [0; 30], "{scheme:?}");
+        let counters = *bench.host.counters();
+        let rounds = (FIRST_ROUNDS + 30) as u64;
+        assert_eq!(counters.timeouts, rounds * u64::from(CONNECTIONS), "{scheme:?}: all fired");
+    }
+}
+
+/// The services of the timer framework keep events in trees, as the schemes do not.
+#[test]
+fn a_timer_in_a_tree_allocates_and_whoever_counts_sees_it() {
+    let mut schedule = Schedule::new(ManualClock::new(1_000_000), 1000);
+    let mut round = |begin: u64| {
+        let heap = Heap::new();
+        for number in 0..u64::from(CONNECTIONS) {
+            let id = schedule.schedule_event(number * 10, number);
+            assert_eq!(schedule.cancel_event(id), Some(number));
+            schedule.schedule_event(number * 20, number);
+        }
+        schedule.clock_mut().set(begin + 1_000_000);
+        while schedule.on_tick().is_some() {}
+        heap.allocations()
+    };
+    (0..FIRST_ROUNDS as u64).for_each(|number| _ = round(number * 1_000_000));
+    assert!(round(FIRST_ROUNDS as u64 * 1_000_000) > 0);
+}
