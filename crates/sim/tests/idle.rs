@@ -1,8 +1,10 @@
-//! Connections that do nothing cost no time: their shard sleeps until something is due.
+//! Connections that do nothing cost no time: their shard sleeps until something is due; with the
+//! schemes that tick, until the next tick.
 
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use lightwait::device::memory::{MemoryDevice, Wire};
@@ -12,6 +14,7 @@ use lightwait_core::frame::{RxChecksum, RxFrame};
 use lightwait_core::host::address::Cidr;
 use lightwait_core::tcp::Keepalive;
 use lightwait_core::tcp::Seq;
+use lightwait_core::tcp::timers::Scheme;
 use lightwait_core::wire::ip::{self, Packet};
 use lightwait_core::wire::options::Options;
 use lightwait_core::wire::tcp::{Flags, Header, Segment};
@@ -25,6 +28,12 @@ const PORTS: u32 = 50_000;
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const TICK: Duration = Duration::from_millis(1);
 
+/// One crowd at a time: each takes a gigabyte or two.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// To which client the server says something, with which flags, number and acknowledgement.
+type Heard = (u32, Flags, Seq, Seq);
+
 /// A shard with a server, and clients by the million of which we write every segment.
 struct Crowd {
     now: Instant,
@@ -36,10 +45,11 @@ struct Crowd {
 }
 
 impl Crowd {
-    fn new() -> Crowd {
+    fn new(scheme: Scheme) -> Crowd {
         let capabilities = Capabilities::plain(Medium::Ip, 1500);
         let mut config = Config::new(capabilities, Cidr::new(SERVER, 8).unwrap(), [1; 32]);
         config.tcp.quick_acks = 0;
+        config.tcp.timers = scheme;
         config.limits.connections = CONNECTIONS as usize;
         config.limits.pages = 1 << 26;
         config.limits.receive_window_bytes = 1 << 38;
@@ -81,8 +91,8 @@ impl Crowd {
         }
     }
 
-    /// What the server has sent: to which client, with which flags and numbers.
-    fn hear(&mut self) -> Vec<(u32, Flags, Seq, Seq)> {
+    /// What the server has sent.
+    fn hear(&mut self) -> Vec<Heard> {
         let mut heard = Vec::new();
         while let Some(frame) = self.wire.drain() {
             let packet = Packet::parse(&frame.bytes).unwrap();
@@ -126,15 +136,50 @@ fn accept(handle: &Handle, streams: Rc<RefCell<Vec<TcpStream>>>) {
     });
 }
 
-/// A million in a release build.
-#[test]
-fn a_shard_with_very_many_idle_connections_sleeps_until_something_is_due() {
-    let mut crowd = Crowd::new();
+impl Crowd {
+    /// One of them says something, of which the ACK is delayed.
+    fn whisper(&mut self) {
+        self.say(0, Flags::ACK, 1, self.first + 1, b"x");
+    }
+
+    /// What the server answers to that.
+    fn ack(&self) -> Heard {
+        (0, Flags::ACK, self.first + 1, Seq(2))
+    }
+
+    /// All of them have a timer.
+    fn keep_alive(&mut self, idle: Duration) {
+        for stream in self.streams.borrow().iter() {
+            let mut options = stream.options().unwrap();
+            options.keepalive = Some(Keepalive { idle, interval: idle, probes: 1 });
+            stream.set_options(options).unwrap();
+        }
+    }
+
+    /// Time passes until the server speaks; when it woke up, and what it says.
+    fn wait(&mut self) -> (Vec<Instant>, Vec<Heard>) {
+        let mut wakeups = Vec::new();
+        loop {
+            self.now = self.sleep().expect("timers are set");
+            wakeups.push(self.now);
+            self.shard.turn(self.now);
+            let heard = self.hear();
+            if !heard.is_empty() {
+                return (wakeups, heard);
+            }
+            assert!(wakeups.len() < 100, "awake at {} with nothing due", self.now);
+        }
+    }
+}
+
+/// The shard wakes up when something is due, and for nothing else but an entry that is early.
+fn sleeps_until_something_is_due(scheme: Scheme) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut crowd = Crowd::new(scheme);
     crowd.open_all();
     assert_eq!(crowd.sleep(), None, "for ever, if nothing is");
 
-    // One of them hears something: the shard wakes up when the ACK is due, and for nothing else.
-    crowd.say(0, Flags::ACK, 1, crowd.first + 1, b"x");
+    crowd.whisper();
     let asked = crowd.now;
     let due = crowd.sleep().expect("a delayed ACK");
     let delay = due.since(asked);
@@ -143,29 +188,54 @@ fn a_shard_with_very_many_idle_connections_sleeps_until_something_is_due() {
     assert_eq!((crowd.sleep(), crowd.hear()), (Some(due), vec![]));
     crowd.now = due;
     assert_eq!(crowd.sleep(), None);
-    let (client, ack) = (0, Seq(2));
-    assert_eq!(crowd.hear(), [(client, Flags::ACK, crowd.first + 1, ack)]);
+    assert_eq!(crowd.hear(), [crowd.ack()]);
 
-    // All of them have a timer: no more wake-ups than its entry comes up early.
     let idle = Duration::from_secs(7200);
-    for stream in crowd.streams.borrow().iter() {
-        let mut options = stream.options().unwrap();
-        options.keepalive = Some(Keepalive { idle, interval: idle, probes: 1 });
-        stream.set_options(options).unwrap();
-    }
+    crowd.keep_alive(idle);
     let armed = crowd.now;
-    let mut wakeups = 0;
-    let heard = loop {
-        crowd.now = crowd.sleep().expect("keepalive probes");
-        wakeups += 1;
-        crowd.shard.turn(crowd.now);
-        let heard = crowd.hear();
-        if !heard.is_empty() {
-            break heard;
-        }
-        assert!(wakeups < 4, "awake at {} with nothing due", crowd.now);
-    };
+    let (wakeups, heard) = crowd.wait();
+    assert!(wakeups.len() <= 4, "{wakeups:?}");
     assert_eq!(heard[0].1, Flags::ACK);
     let waited = crowd.now.since(armed);
     assert!(waited >= idle && waited <= idle + TICK, "{waited:?}");
+}
+
+/// Every 200 and every 500 ms from the first timer on, as 4.4BSD, and not once besides.
+fn wakes_with_the_ticks(scheme: Scheme) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut crowd = Crowd::new(scheme);
+    crowd.open_all();
+    assert_eq!(crowd.sleep(), None, "for ever, if no timer was ever set");
+
+    crowd.whisper();
+    let (wakeups, heard) = crowd.wait();
+    assert_eq!((wakeups, heard), (vec![Instant::from_millis(1_200)], vec![crowd.ack()]));
+    crowd.keep_alive(Duration::from_secs(2));
+    let (wakeups, heard) = crowd.wait();
+    let ticks = (1_201..).filter(|ms| ms % 200 == 0 || ms % 500 == 0);
+    let expected: Vec<Instant> = ticks.take(wakeups.len()).map(Instant::from_millis).collect();
+    assert_eq!(wakeups, expected, "fast and slow ticks and nothing else");
+    assert_eq!(crowd.now, Instant::from_millis(3_000), "four slow ticks later");
+    assert_eq!(heard[0].1, Flags::ACK);
+}
+
+/// A million in a release build.
+#[test]
+fn a_shard_with_very_many_idle_connections_sleeps_until_something_is_due() {
+    sleeps_until_something_is_due(Scheme::Inline);
+}
+
+#[test]
+fn with_the_eager_wheel_it_sleeps_as_long() {
+    sleeps_until_something_is_due(Scheme::Wheel);
+}
+
+#[test]
+fn with_the_scan_it_wakes_with_each_tick_and_no_sooner() {
+    wakes_with_the_ticks(Scheme::Scan);
+}
+
+#[test]
+fn with_the_ordered_list_it_wakes_with_each_tick_and_no_sooner() {
+    wakes_with_the_ticks(Scheme::OrderedList);
 }
