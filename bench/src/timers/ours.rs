@@ -1,7 +1,7 @@
 //! Our schemes, driven as the host drives them.
 
 use lightwait_core::Instant;
-use lightwait_core::tcp::timers::{Filed, Scheme as Which, Ticks, Timer, Timers};
+use lightwait_core::tcp::timers::{Scheme as Which, Ticks, Timer, TimerSet, Timers};
 use lightwait_core::time::Duration;
 
 use super::connection::Connection;
@@ -30,7 +30,7 @@ impl<const WHICH: usize> Scheme for Ours<WHICH> {
     fn new(now: Instant) -> Self {
         let ticks = Ticks::new(TICK);
         let mut timers = Timers::new(SCHEMES[WHICH], ticks);
-        assert_eq!(timers.due(now), None, "nothing is set");
+        assert_eq!(timers.due(now, |_, _| TimerSet::EMPTY), None, "nothing is set");
         Ours { timers, ticks, due: Vec::new() }
     }
 
@@ -73,7 +73,12 @@ impl<const WHICH: usize> Scheme for Ours<WHICH> {
             return;
         }
         let tick = self.ticks.instant(self.ticks.at_or_before(now));
-        while let Some((index, fired)) = self.timers.due(now) {
+        loop {
+            let count = |index: u32, tick| {
+                let connection = &mut connections[index as usize];
+                connection.filed.count_down(tick, &connection.deadlines)
+            };
+            let Some((index, fired)) = self.timers.due(now, count) else { break };
             self.due.push(index);
             if let Some(timer) = fired {
                 connections[index as usize].deadlines.set(timer, tick);
@@ -83,12 +88,12 @@ impl<const WHICH: usize> Scheme for Ours<WHICH> {
         self.due.dedup();
         for &index in &self.due {
             let Connection { filed, deadlines, .. } = &mut connections[index as usize];
-            *filed = Filed::default();
+            self.timers.take_out(filed);
             deadlines.tighten();
         }
         for &index in &self.due {
             let connection = &mut connections[index as usize];
-            if connection.deadlines.bound() <= tick {
+            if connection.deadlines.may_be_due(tick) {
                 if connection.deadlines.take_due(Timer::Retransmit, tick) {
                     fire(index, connection);
                 }

@@ -57,7 +57,7 @@ use crate::tcp::connection::Context;
 use crate::tcp::pool::PagePool;
 use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::time_wait::TimeWait;
-use crate::tcp::timers::{Filed, Ticks, Timers};
+use crate::tcp::timers::{Filed, Ticks, TimerSet, Timers};
 use crate::tcp::{Connection, Tuple};
 use crate::time::{Duration, Instant};
 use crate::wire::Malformed;
@@ -260,13 +260,21 @@ impl Host {
     }
 
     /// Runs every timer that is due, connections in order of slots: what leaves must not depend
-    /// on the order in which a scheme finds them.
+    /// on the order in which a scheme finds them. Those beyond a turn's share stay due.
     fn on_timers(&mut self, now: Instant) {
         let mut due = core::mem::take(&mut self.due);
         let tick = self.ticks.instant(self.ticks.at_or_before(now));
-        while let Some((index, fired)) = self.timers.due(now) {
+        let slots = &mut self.slots;
+        while due.len() < self.timers.share() {
+            let count = |index, tick| {
+                let slot: Option<&mut Slot> = slots.get_mut(index);
+                slot.map_or(TimerSet::EMPTY, |slot| {
+                    slot.filed.count_down(tick, &slot.connection.deadlines)
+                })
+            };
+            let Some((index, fired)) = self.timers.due(now, count) else { break };
             due.push(index);
-            if let (Some(timer), Some(slot)) = (fired, self.slots.get_mut(index)) {
+            if let (Some(timer), Some(slot)) = (fired, slots.get_mut(index)) {
                 slot.connection.deadlines.set(timer, tick);
             }
         }
@@ -275,12 +283,12 @@ impl Host {
         // So little a time that memory fetches many connections at once.
         for &index in &due {
             let Some(slot) = self.slots.get_mut(index) else { continue };
-            slot.filed = Filed::default();
+            self.timers.take_out(&mut slot.filed);
             slot.connection.deadlines.tighten();
         }
         for &index in &due {
             let Some(slot) = self.slots.get_mut(index) else { continue };
-            if slot.connection.deadlines.bound() > tick {
+            if !slot.connection.deadlines.may_be_due(tick) {
                 self.rearm(now, index);
                 continue;
             }

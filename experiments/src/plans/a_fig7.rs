@@ -8,12 +8,14 @@
 //! formula, and beside it by what a whole run has really lost. In such a run the stack's time goes
 //! on by 60 µs a conversation, so that a slow tick comes after 8333 of them.
 
+use std::hint::black_box;
+
 use lightwait_bench::connections::{CONVERSATION, Plan};
 use lightwait_bench::sample::processor_time;
 use lightwait_bench::stacks::{Variant, Which};
 use lightwait_core::config::TimeWaitState;
 use lightwait_core::rng::Rng;
-use lightwait_core::tcp::timers::{Bsd, Deadlines, Scheme, Timer};
+use lightwait_core::tcp::timers::{Bsd, Deadlines, Filed, Scheme, Timer};
 use lightwait_core::time::{Duration, Instant};
 
 use crate::chart::{Chart, Mark, Scale};
@@ -47,6 +49,13 @@ const MODES: [(&str, Scheme, TimeWaitState); 5] = [
 /// Which of them the list is.
 const LIST: usize = 1;
 
+/// What a scan finds of a connection: as large as a control block of 4.4BSD's.
+struct Block {
+    filed: Filed,
+    deadlines: Deadlines,
+    _rest: [u64; 64],
+}
+
 /// The longest of each scan, in ms, over so many blocks in TIME-WAIT and so many idle connections
 /// with a keepalive timer. Their order in the list is not that in memory, as connections come and
 /// go.
@@ -58,24 +67,41 @@ fn scans_ms(ordered: bool, time_wait: usize, idle: usize) -> [f64; 2] {
     }
     let mut bsd = Bsd::new(ordered);
     let (idle_ones, waiting) = order.split_at(idle);
-    let mut deadlines = Deadlines::default();
-    deadlines.set(Timer::KeepAlive, Instant::from_millis(7_200_000));
+    let mut blocks = blocks(order.len());
     for &index in idle_ones {
-        bsd.touched(index, &deadlines, Instant::ZERO);
+        let Block { filed, deadlines, .. } = &mut blocks[index as usize];
+        deadlines.set(Timer::KeepAlive, Instant::from_millis(7_200_000));
+        bsd.touched(index, filed, deadlines, Instant::ZERO);
     }
     // None is over before the scans are: what expires is work of its own.
     for &index in waiting {
         bsd.enter_time_wait(index, Duration::from_secs(60));
     }
-    let longest = |scan: fn(&mut Bsd), bsd: &mut Bsd| {
-        let times = (0..SCANS).map(|_| {
-            let begin = processor_time();
-            scan(bsd);
-            (processor_time().saturating_sub(begin)).as_secs_f64() * 1e3
-        });
-        times.fold(0.0, f64::max)
+    let mut count = |index: u32, tick| {
+        let block = &mut blocks[index as usize];
+        block.filed.count_down(tick, &block.deadlines)
     };
-    [longest(Bsd::scan_fast, &mut bsd), longest(Bsd::scan_slow, &mut bsd)]
+    let fast = longest(|| bsd.scan_fast(&mut count));
+    [fast, longest(|| bsd.scan_slow(&mut count))]
+}
+
+fn blocks(count: usize) -> Vec<Block> {
+    let block = |_| Block {
+        filed: Filed::default(),
+        deadlines: Deadlines::default(),
+        _rest: black_box([1; 64]),
+    };
+    (0..count).map(block).collect()
+}
+
+/// The longest of many scans, in ms.
+fn longest(mut scan: impl FnMut()) -> f64 {
+    let times = (0..SCANS).map(|_| {
+        let begin = processor_time();
+        scan();
+        (processor_time().saturating_sub(begin)).as_secs_f64() * 1e3
+    });
+    times.fold(0.0, f64::max)
 }
 
 /// The paper's formula: what both scans take a second, in % of a processor.

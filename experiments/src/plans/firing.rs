@@ -2,7 +2,7 @@
 //! papers' framework.
 
 use lightwait_core::Instant;
-use lightwait_core::tcp::timers::{Deadlines, Filed, Scheme, Ticks, Timer, Timers};
+use lightwait_core::tcp::timers::{Deadlines, Filed, Scheme, Ticks, Timer, TimerSet, Timers};
 use lightwait_core::time::Duration;
 use lightwait_core::time::services::{ManualClock, Schedule, ScheduleClock};
 
@@ -14,12 +14,12 @@ pub(super) fn by_scan(now: Instant, rto: Duration) -> Duration {
     let mut timers = Timers::new(Scheme::Scan, Ticks::new(Duration::from_millis(1)));
     let (mut filed, mut deadlines) = (Filed::default(), Deadlines::default());
     // Every tick until now has been, with nothing to do.
-    assert_eq!(timers.due(now), None, "nothing is set");
+    assert_eq!(timers.due(now, |_, _| TimerSet::EMPTY), None, "nothing is set");
     deadlines.set(Timer::Retransmit, now + rto);
-    timers.touched(0, &mut filed, &deadlines, now);
+    timers.touched(0, &mut filed, &mut deadlines, now);
     loop {
         let tick = timers.deadline().expect("the timer is set");
-        if timers.due(tick).is_some() {
+        if timers.due(tick, |_, tick| filed.count_down(tick, &deadlines)).is_some() {
             return tick.since(now);
         }
     }

@@ -179,7 +179,7 @@ impl Host {
     /// Tells the timers of the connection's deadlines.
     pub(super) fn rearm(&mut self, now: Instant, index: u32) {
         if let Some(slot) = self.slots.get_mut(index) {
-            let deadlines = &slot.connection.deadlines;
+            let deadlines = &mut slot.connection.deadlines;
             self.timers.touched(index, &mut slot.filed, deadlines, now);
         }
     }

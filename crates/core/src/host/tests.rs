@@ -13,5 +13,6 @@ mod requirements;
 mod states;
 mod stream;
 mod time_wait;
+mod turns;
 mod windows;
 mod wrap;

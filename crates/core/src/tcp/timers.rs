@@ -2,7 +2,8 @@
 //!
 //! The engine only stores deadlines in the connection: setting or cancelling a timer is one store.
 //! When a dirty connection has been flushed, the host tells the scheme once with
-//! [`Timers::touched`] the earliest of its deadlines, and that is all a scheme ever hears.
+//! [`Timers::touched`], and that is all a scheme ever hears. What it has to remember of a
+//! connection, 12 bytes, lies beside the deadlines ([`Filed`]), where a segment has been anyhow.
 //!
 //! Deadlines count in whole ticks of the scheduling clock: a timer fires at the first tick at or
 //! after its deadline (Aron & Druschel 1999, §4).
@@ -51,14 +52,48 @@ impl Timer {
     ];
 }
 
+/// A set of timers, a bit for each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimerSet(u32);
+
+impl TimerSet {
+    /// None.
+    pub const EMPTY: TimerSet = TimerSet(0);
+    /// All of them.
+    const ALL: TimerSet = TimerSet((1 << TIMERS) - 1);
+
+    fn insert(&mut self, timer: Timer) {
+        self.0 |= 1 << timer as u32;
+    }
+}
+
+impl Iterator for TimerSet {
+    type Item = Timer;
+
+    #[inline]
+    fn next(&mut self) -> Option<Timer> {
+        let timer = Timer::ALL.get(self.0.trailing_zeros() as usize)?;
+        self.0 &= self.0 - 1;
+        Some(*timer)
+    }
+}
+
 /// When each timer of a connection is due.
+///
+/// What a scheme wants to hear decides what is kept besides. For one that only asks who is due
+/// next it is a bound of them all. One that counts each timer by itself must know which were set
+/// anew; then the bound is later than any deadline, so that every setting passes by where the
+/// bound would be lowered, and its low bits are the set of those timers.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
     at: [Instant; TIMERS],
     /// No deadline is earlier. Setting lowers it; cancelling leaves it, since whoever wakes up too
-    /// early finds out and makes it exact.
+    /// early finds out and makes it exact. Or [`NEWS`], and which timers have been set.
     bound: Instant,
 }
+
+/// Later than any deadline, half of all time from now, and not [`Instant::FAR_FUTURE`].
+const NEWS: u64 = 1 << 63;
 
 impl Default for Deadlines {
     fn default() -> Self {
@@ -74,11 +109,42 @@ impl Deadlines {
     /// Sets `timer` to fire at `at`.
     #[inline]
     pub fn set(&mut self, timer: Timer, at: Instant) {
-        self.at[timer as usize] = at;
         // Rarely: a deadline that moves with every segment moves later.
         if at < self.bound {
-            self.bound = at;
+            self.note(timer, at);
         }
+        self.at[timer as usize] = at;
+    }
+
+    /// `timer` is about to be set, earlier than the bound.
+    #[cold]
+    fn note(&mut self, timer: Timer, at: Instant) {
+        let Some(mut news) = self.news() else {
+            self.bound = at;
+            return;
+        };
+        // What is set to the same time again goes on as it is.
+        if self.at[timer as usize] != at {
+            news.insert(timer);
+            self.bound = Instant::from_nanos(NEWS | u64::from(news.0));
+        }
+    }
+
+    /// Which timers were set to another time since [`take_news`](Self::take_news); `None` before
+    /// that is kept.
+    #[inline]
+    fn news(&self) -> Option<TimerSet> {
+        let news = self.bound.as_nanos() ^ NEWS;
+        (news <= u64::from(TimerSet::ALL.0)).then_some(TimerSet(news as u32))
+    }
+
+    /// Which timers were set to another time since this was last asked; they may have been
+    /// cancelled after that. `None` the first time: from then on it is kept.
+    #[inline]
+    fn take_news(&mut self) -> Option<TimerSet> {
+        let news = self.news();
+        self.bound = Instant::from_nanos(NEWS);
+        news
     }
 
     /// Cancels `timer`.
@@ -114,17 +180,23 @@ impl Deadlines {
         due
     }
 
-    /// A time that no deadline is earlier than: the earliest, unless that was cancelled or moved.
+    /// True if a timer may be due at `tick`: certainly, once [tightened](Self::tighten).
     #[inline]
-    pub fn bound(&self) -> Instant {
-        self.bound
+    pub fn may_be_due(&self, tick: Instant) -> bool {
+        match self.news() {
+            None => self.bound <= tick,
+            Some(_) => self.earliest() <= tick,
+        }
     }
 
-    /// Makes the bound exact, and returns it: the earliest deadline.
+    /// Makes the bound exact, if there is one, and returns the earliest deadline.
     #[inline]
     pub fn tighten(&mut self) -> Instant {
-        self.bound = self.earliest();
-        self.bound
+        let earliest = self.earliest();
+        if self.news().is_none() {
+            self.bound = earliest;
+        }
+        earliest
     }
 
     /// The earliest deadline; [`Instant::FAR_FUTURE`] if none is set.
@@ -179,19 +251,15 @@ impl Ticks {
     }
 }
 
-/// Where a connection's entry is filed; kept beside the connection. 12 bytes.
+/// What a scheme keeps beside the connection's deadlines: where its entry is filed, or a tick
+/// counter for each timer. 12 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(Rust, packed(4))]
-pub struct Filed {
-    /// A deadline at or before this is earlier than the entry.
-    before: Instant,
-    place: slots::Place,
-}
+#[repr(align(4))]
+pub struct Filed([u16; TIMERS]);
 
 impl Default for Filed {
     fn default() -> Self {
-        // Not filed: anything is earlier, but for what never comes, and `file` sees to that.
-        Filed { before: Instant::FAR_FUTURE, place: slots::Place::NOWHERE }
+        Filed([u16::MAX; TIMERS])
     }
 }
 
@@ -218,8 +286,13 @@ pub struct Linger {
     pub duration: Duration,
 }
 
-/// The timers of all connections, under the scheme chosen.
+/// Connections handed out in a turn, at most: some 100 µs' worth, if all of them are early.
+const DUE_PER_TURN: usize = 1024;
+
+/// The timers of all connections, under the scheme chosen. (A tag of its own: one hidden among a
+/// scheme's fields takes longer to tell.)
 #[derive(Debug)]
+#[repr(u8)]
 pub enum Timers {
     /// [`Scheme::Inline`].
     Inline(Inline),
@@ -252,28 +325,46 @@ impl Timers {
 
     /// Connection `index` was flushed at `now`, and has these deadlines.
     #[inline]
-    pub fn touched(&mut self, index: u32, filed: &mut Filed, deadlines: &Deadlines, now: Instant) {
+    pub fn touched(
+        &mut self,
+        index: u32,
+        filed: &mut Filed,
+        deadlines: &mut Deadlines,
+        now: Instant,
+    ) {
         // The default first, by a single comparison.
         if let Timers::Inline(inline) = self {
-            inline.touched(index, filed, deadlines.bound());
+            inline.touched(index, filed, deadlines.bound);
         } else {
-            self.touched_otherwise(index, deadlines, now);
+            self.touched_otherwise(index, filed, deadlines, now);
         }
     }
 
     #[inline(never)]
-    fn touched_otherwise(&mut self, index: u32, deadlines: &Deadlines, now: Instant) {
+    fn touched_otherwise(
+        &mut self,
+        index: u32,
+        filed: &mut Filed,
+        deadlines: &mut Deadlines,
+        now: Instant,
+    ) {
         match self {
             Timers::Inline(_) => {}
             Timers::Wheel(wheel) => wheel.touched(index, deadlines),
-            Timers::Bsd(bsd) => bsd.touched(index, deadlines, now),
+            Timers::Bsd(bsd) => bsd.touched(index, filed, deadlines, now),
         }
     }
 
     /// The control block of connection `index` lingers in TIME-WAIT for `duration`, or begins to
     /// do so anew, which [`Timer::Lifetime`] tells. 4.4BSD and Aron & Druschel have a place in
     /// their lists for such; the others know it by its deadline.
-    pub fn linger(&mut self, index: u32, filed: &mut Filed, deadlines: &Deadlines, time: Linger) {
+    pub fn linger(
+        &mut self,
+        index: u32,
+        filed: &mut Filed,
+        deadlines: &mut Deadlines,
+        time: Linger,
+    ) {
         match self {
             Timers::Bsd(bsd) => bsd.enter_time_wait(index, time.duration),
             _ => self.touched(index, filed, deadlines, time.now),
@@ -289,16 +380,21 @@ impl Timers {
         }
     }
 
-    /// A connection that has a timer due at `now`, or may have: whoever it is must be `touched`
-    /// again, with `filed` as of no entry. With the timer, if the scheme's ticks decide that it is
-    /// due, whatever its deadline says.
+    /// A connection that has a timer due at `now`, or may have: whoever it is must be
+    /// [taken out](Self::take_out) and `touched` again. With the timer, if the scheme's ticks
+    /// decide that it is due, whatever its deadline says. At such a tick `count` is called for
+    /// every connection, to have its [`Filed::count_down`].
     #[inline]
-    pub fn due(&mut self, now: Instant) -> Option<(u32, Option<Timer>)> {
+    pub fn due(
+        &mut self,
+        now: Instant,
+        count: impl FnMut(u32, bsd::Tick) -> TimerSet,
+    ) -> Option<(u32, Option<Timer>)> {
         match self {
             Timers::Inline(inline) => inline.due(now).map(|index| (index, None)),
             Timers::Wheel(wheel) => wheel.due(now).map(|index| (index, None)),
             Timers::Bsd(bsd) => {
-                let (index, fired) = bsd.due(now)?;
+                let (index, fired) = bsd.due(now, count)?;
                 // Of a control block that lingers in TIME-WAIT nothing else is left to end.
                 let timer = match fired {
                     bsd::Fired::Timer(timer) => timer,
@@ -306,6 +402,22 @@ impl Timers {
                 };
                 Some((index, Some(timer)))
             }
+        }
+    }
+
+    /// How many of them are to be run in a turn, so that whoever has data is not kept waiting for
+    /// a million that have none: a coarse slot holds as many, and is reached at once. The ticks of
+    /// 4.4BSD do all they find, as they did.
+    #[inline]
+    pub fn share(&self) -> usize {
+        if matches!(self, Timers::Bsd(_)) { usize::MAX } else { DUE_PER_TURN }
+    }
+
+    /// The connection was handed out as due: it has no entry now.
+    #[inline]
+    pub fn take_out(&self, filed: &mut Filed) {
+        if let Timers::Inline(_) = self {
+            *filed = Filed::default();
         }
     }
 
@@ -323,6 +435,7 @@ impl Timers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
     use proptest::prelude::*;
 
     proptest! {
@@ -343,16 +456,38 @@ mod tests {
     #[test]
     fn the_bound_is_never_later_than_a_deadline_and_exact_once_tightened() {
         let mut deadlines = Deadlines::default();
-        assert_eq!(deadlines.bound(), Instant::FAR_FUTURE);
+        assert_eq!(deadlines.bound, Instant::FAR_FUTURE);
         deadlines.set(Timer::Retransmit, Instant::from_millis(200));
         deadlines.set(Timer::KeepAlive, Instant::from_millis(7000));
-        assert_eq!(deadlines.bound(), Instant::from_millis(200));
+        assert_eq!(deadlines.bound, Instant::from_millis(200));
         deadlines.set(Timer::Retransmit, Instant::from_millis(300));
-        assert_eq!(deadlines.bound(), Instant::from_millis(200), "nobody is woken too late");
+        assert_eq!(deadlines.bound, Instant::from_millis(200), "nobody is woken too late");
+        assert!(deadlines.may_be_due(Instant::from_millis(200)));
         assert_eq!(deadlines.tighten(), Instant::from_millis(300));
+        assert!(!deadlines.may_be_due(Instant::from_millis(299)));
         deadlines.cancel(Timer::Retransmit);
         assert_eq!(deadlines.tighten(), Instant::from_millis(7000));
         deadlines.clear();
-        assert_eq!(deadlines.bound(), Instant::FAR_FUTURE);
+        assert_eq!(deadlines.bound, Instant::FAR_FUTURE);
+    }
+
+    #[test]
+    fn news_is_what_was_set_to_another_time_once_somebody_asks() {
+        let at = Instant::from_millis;
+        let mut deadlines = Deadlines::default();
+        deadlines.set(Timer::KeepAlive, at(7000));
+        assert_eq!(deadlines.take_news(), None);
+        assert_eq!(deadlines.take_news(), Some(TimerSet::EMPTY));
+        deadlines.set(Timer::KeepAlive, at(7000));
+        deadlines.set(Timer::Retransmit, at(300));
+        deadlines.set(Timer::Lifetime, at(9000));
+        assert_eq!(deadlines.tighten(), at(300));
+        deadlines.cancel(Timer::Lifetime);
+        deadlines.set(Timer::Persist, at(800));
+        assert!(deadlines.may_be_due(at(300)) && !deadlines.may_be_due(at(299)));
+        let news: Vec<Timer> = deadlines.take_news().expect("it is kept").collect();
+        assert_eq!(news, [Timer::Retransmit, Timer::Persist, Timer::Lifetime]);
+        deadlines.clear();
+        assert_eq!(deadlines.take_news(), None, "all may be different");
     }
 }

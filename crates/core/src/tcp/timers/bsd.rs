@@ -10,7 +10,12 @@
 //!
 //! Counters are *decremented*, as BSD did, not deadlines compared: a timer set for k ticks fires at
 //! the k-th tick after it is set, so after anything from (k - 1) to k ticks. (Comparing would be a
-//! tick late, and Figs. 5 and 12 of the paper would not hold.) Setting a timer is a store.
+//! tick late, and Figs. 5 and 12 of the paper would not hold.)
+//!
+//! Setting a timer is a store, as it was: the counters lie in the connection, in [`Filed`], and
+//! only those of timers that were set anew are written. Cancelling is not even that: a counter
+//! that runs out finds no deadline any more. The list is beside the connections, so that a scan
+//! stops at a block in TIME-WAIT without a look at the block.
 //!
 //! That a part of the first tick is over already is for the estimator to allow for, and those that
 //! count in slow ticks do: theirs is never less than two (TCPTV_MIN). So their timeouts, and other
@@ -25,32 +30,41 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::{Deadlines, TIMERS, Timer};
+mod counters;
+
+use super::{Deadlines, Filed, Timer, TimerSet};
 use crate::time::{Duration, Instant, as_nanos};
 
 /// PR_FASTHZ and PR_SLOWHZ: 5 and 2 a second.
 const FAST_NS: u64 = 200_000_000;
 const SLOW_NS: u64 = 500_000_000;
 /// TCPTV_MIN: slow ticks until a retransmission, at least.
-const RETRANSMIT_MIN: u32 = 2;
+const RETRANSMIT_MIN: u64 = 2;
 
+/// No link.
 const NONE: u32 = u32::MAX;
-/// Blocks in a chunk; chunks are never moved.
+/// The link backwards of who is in no list.
+const UNLISTED: u32 = u32::MAX - 1;
+/// Links in a chunk; chunks are never moved.
 const CHUNK: usize = 256;
 
-/// What the scheme keeps in a connection's control block.
+/// A connection's place in the list.
 #[derive(Clone, Copy, Debug)]
-struct Block {
+struct Link {
     next: u32,
     previous: u32,
-    listed: bool,
-    /// Slow ticks left, by timer; 0: not set. Of the delayed ACK: 1 is its flag.
-    counters: [u32; TIMERS],
-    /// What each counter was made from.
-    filed: Deadlines,
     /// In TIME-WAIT: slow ticks left (`scan`), or the slow tick at which it is over
     /// (`ordered_list`); 0: not in it.
     time_wait: u64,
+}
+
+/// A tick that a scan brings to every connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tick {
+    /// Of 200 ms.
+    Fast,
+    /// Of 500 ms: so many have been.
+    Slow(u64),
 }
 
 /// What is due on a connection.
@@ -62,14 +76,14 @@ pub enum Fired {
     TimeWait,
 }
 
-/// Control blocks in one list, and the two ticks.
+/// Connections in one list, and the two ticks.
 #[derive(Debug)]
 pub struct Bsd {
     /// TIME-WAIT at the tail.
     ordered: bool,
     /// Retransmission timeouts are times by a clock finer than the ticks.
     fine: bool,
-    blocks: Vec<Box<[Block; CHUNK]>>,
+    links: Vec<Box<[Link; CHUNK]>>,
     head: u32,
     tail: u32,
     len: usize,
@@ -83,8 +97,8 @@ impl Bsd {
     /// No connection. `ordered`: Aron & Druschel's list; else 4.4BSD's. Timeouts are taken for
     /// counts of slow ticks.
     pub fn new(ordered: bool) -> Self {
-        let (blocks, due) = (Vec::new(), VecDeque::new());
-        Bsd { ordered, fine: false, blocks, head: NONE, tail: NONE, len: 0, fast: 0, slow: 0, due }
+        let (links, due) = (Vec::new(), VecDeque::new());
+        Bsd { ordered, fine: false, links, head: NONE, tail: NONE, len: 0, fast: 0, slow: 0, due }
     }
 
     /// Whether retransmission timeouts are times by a clock finer than the slow ticks: such do not
@@ -94,51 +108,67 @@ impl Bsd {
     }
 
     /// Connection `index` has these deadlines at `now`.
-    pub fn touched(&mut self, index: u32, deadlines: &Deadlines, now: Instant) {
-        if self.get(index).is_none_or(|block| !block.listed) {
-            if deadlines.earliest() == Instant::FAR_FUTURE {
-                return;
-            }
+    pub fn touched(
+        &mut self,
+        index: u32,
+        filed: &mut Filed,
+        deadlines: &mut Deadlines,
+        now: Instant,
+    ) {
+        let news = match deadlines.take_news() {
+            Some(news) => news,
+            None => self.begin(index, filed, deadlines),
+        };
+        for timer in news {
+            filed.set_counter(timer, self.count(timer, deadlines.at(timer), now));
+        }
+    }
+
+    /// A connection that has not been counted for, or not since its deadlines were cleared: lists
+    /// it, and returns which timers it has. One that has none need not be listed yet.
+    #[cold]
+    fn begin(&mut self, index: u32, filed: &mut Filed, deadlines: &mut Deadlines) -> TimerSet {
+        filed.clear_counters();
+        if deadlines.earliest() == Instant::FAR_FUTURE {
+            deadlines.clear();
+        } else if !self.is_listed(index) {
             self.list_first(index);
         }
-        for timer in Timer::ALL {
-            let at = deadlines.at(timer);
-            if at == self.block(index).filed.at(timer) {
-                continue;
-            }
-            let count = match timer {
-                _ if at == Instant::FAR_FUTURE => 0,
-                Timer::DelayedAck => 1,
-                _ => self.ticks_until(timer, at, now),
-            };
-            let block = self.block(index);
-            block.filed.set(timer, at);
-            block.counters[timer as usize] = count;
+        TimerSet::ALL
+    }
+
+    /// Ticks from `now` on until `timer`, set for `at`, fires; 0 if it is not set.
+    #[inline]
+    fn count(&self, timer: Timer, at: Instant, now: Instant) -> u64 {
+        match timer {
+            _ if at == Instant::FAR_FUTURE => 0,
+            Timer::DelayedAck => 1,
+            _ => self.ticks_until(timer, at, now),
         }
     }
 
     /// Slow ticks from `now` on until `timer`, set for `at`, fires.
-    fn ticks_until(&self, timer: Timer, at: Instant, now: Instant) -> u32 {
-        let wait = at.since(now);
-        let whole = as_nanos(wait).is_multiple_of(SLOW_NS);
-        let (counted, least) = match timer {
+    #[inline]
+    fn ticks_until(&self, timer: Timer, at: Instant, now: Instant) -> u64 {
+        let wait = at.nanos_since(now);
+        let ticks = slow_ticks(wait);
+        let is_whole = ticks * SLOW_NS == wait;
+        let (is_count, least) = match timer {
             // A count of ticks even if it was set a moment before `now`.
             Timer::Retransmit => (!self.fine, RETRANSMIT_MIN),
-            Timer::Persist => (!self.fine && whole, 1),
-            _ => (whole, 1),
+            Timer::Persist => (!self.fine && is_whole, 1),
+            _ => (is_whole, 1),
         };
-        let ticks = if counted {
-            slow_ticks(wait)
-        } else {
-            let ticks = at.as_nanos().div_ceil(SLOW_NS).saturating_sub(self.slow);
-            ticks.min(u32::MAX.into()) as u32
-        };
-        ticks.max(least)
+        if is_count {
+            return ticks.max(least);
+        }
+        // As many as come until then.
+        slow_ticks(at.as_nanos()).saturating_sub(self.slow).max(least)
     }
 
     /// Connection `index` is gone.
     pub fn forget(&mut self, index: u32) {
-        if self.get(index).is_some_and(|block| block.listed) {
+        if self.is_listed(index) {
             self.unlist(index);
         }
     }
@@ -151,13 +181,17 @@ impl Bsd {
         } else {
             self.list_first(index);
         }
-        let ticks = u64::from(slow_ticks(duration));
-        let over = if self.ordered { self.slow + ticks } else { ticks };
-        self.block(index).time_wait = over;
+        let ticks = slow_ticks(as_nanos(duration)).max(1);
+        self.link(index).time_wait = if self.ordered { self.slow + ticks } else { ticks };
     }
 
-    /// Something that is due at `now`.
-    pub fn due(&mut self, now: Instant) -> Option<(u32, Fired)> {
+    /// Something that is due at `now`. `count` has the connection it is told count down by the
+    /// tick, and returns whose time has come.
+    pub fn due(
+        &mut self,
+        now: Instant,
+        mut count: impl FnMut(u32, Tick) -> TimerSet,
+    ) -> Option<(u32, Fired)> {
         while self.due.is_empty() {
             let (fast_at, slow_at) = ((self.fast + 1) * FAST_NS, (self.slow + 1) * SLOW_NS);
             if fast_at.min(slow_at) > now.as_nanos() {
@@ -168,10 +202,10 @@ impl Bsd {
                 self.slow = now.as_nanos() / SLOW_NS;
             } else if fast_at <= slow_at {
                 self.fast += 1;
-                self.scan_fast();
+                self.scan_fast(&mut count);
             } else {
                 self.slow += 1;
-                self.scan_slow();
+                self.scan_slow(&mut count);
             }
         }
         self.due.pop_front()
@@ -197,114 +231,114 @@ impl Bsd {
     }
 
     /// The fast tick: delayed ACKs. Public so that the scan alone can be measured.
-    pub fn scan_fast(&mut self) {
+    pub fn scan_fast(&mut self, count: &mut impl FnMut(u32, Tick) -> TimerSet) {
         let mut index = self.head;
         while index != NONE {
             let ordered = self.ordered;
-            let block = self.block(index);
-            if ordered && block.time_wait > 0 {
+            let Link { next, time_wait, .. } = *self.link(index);
+            if ordered && time_wait > 0 {
                 return;
             }
-            let next = block.next;
-            if core::mem::take(&mut block.counters[Timer::DelayedAck as usize]) > 0 {
-                self.due.push_back((index, Fired::Timer(Timer::DelayedAck)));
-            }
+            self.fire(index, count(index, Tick::Fast));
             index = next;
         }
     }
 
     /// The slow tick: everything else. Public so that the scan alone can be measured.
-    pub fn scan_slow(&mut self) {
-        let (ordered, tick) = (self.ordered, self.slow);
+    pub fn scan_slow(&mut self, count: &mut impl FnMut(u32, Tick) -> TimerSet) {
+        let tick = self.slow;
         let mut index = self.head;
         while index != NONE {
-            let block = self.block(index);
-            let next = block.next;
-            if block.time_wait > 0 {
-                if ordered && block.time_wait > tick {
-                    return;
-                }
-                block.time_wait -= u64::from(!ordered);
-                if ordered || block.time_wait == 0 {
-                    self.unlist(index);
-                    self.due.push_back((index, Fired::TimeWait));
-                }
-                index = next;
-                continue;
-            }
-            for timer in Timer::ALL.into_iter().filter(|timer| *timer != Timer::DelayedAck) {
-                let counter = &mut self.block(index).counters[timer as usize];
-                if *counter > 0 {
-                    *counter -= 1;
-                    if *counter == 0 {
-                        self.due.push_back((index, Fired::Timer(timer)));
-                    }
-                }
+            let Link { next, time_wait, .. } = *self.link(index);
+            if time_wait == 0 {
+                self.fire(index, count(index, Tick::Slow(tick)));
+            } else if self.ordered && time_wait > tick {
+                return;
+            } else {
+                self.count_time_wait(index, time_wait);
             }
             index = next;
         }
     }
 
+    #[inline]
+    fn fire(&mut self, index: u32, timers: TimerSet) {
+        self.due.extend(timers.map(|timer| (index, Fired::Timer(timer))));
+    }
+
+    /// A slow tick of a block in TIME-WAIT; in order only the last one is counted.
+    fn count_time_wait(&mut self, index: u32, left: u64) {
+        if self.ordered || left == 1 {
+            self.unlist(index);
+            self.due.push_back((index, Fired::TimeWait));
+        } else {
+            self.link(index).time_wait = left - 1;
+        }
+    }
+
+    fn is_listed(&self, index: u32) -> bool {
+        let link =
+            self.links.get(index as usize / CHUNK).map(|links| links[index as usize % CHUNK]);
+        link.is_some_and(|link| link.previous != UNLISTED)
+    }
+
     fn list_first(&mut self, index: u32) {
         let head = core::mem::replace(&mut self.head, index);
-        self.link(index, NONE, head);
+        self.list(index, NONE, head);
     }
 
     fn list_last(&mut self, index: u32) {
         let tail = core::mem::replace(&mut self.tail, index);
-        self.link(index, tail, NONE);
+        self.list(index, tail, NONE);
     }
 
-    fn link(&mut self, index: u32, previous: u32, next: u32) {
-        while index as usize / CHUNK >= self.blocks.len() {
-            self.blocks.push(Box::new(core::array::from_fn(|_| UNLISTED)));
+    fn list(&mut self, index: u32, previous: u32, next: u32) {
+        while index as usize / CHUNK >= self.links.len() {
+            self.grow();
         }
-        *self.block(index) = Block { next, previous, listed: true, ..UNLISTED };
+        *self.link(index) = Link { next, previous, time_wait: 0 };
         match previous {
             NONE => self.head = index,
-            previous => self.block(previous).next = index,
+            previous => self.link(previous).next = index,
         }
         match next {
             NONE => self.tail = index,
-            next => self.block(next).previous = index,
+            next => self.link(next).previous = index,
         }
         self.len += 1;
     }
 
     fn unlist(&mut self, index: u32) {
-        let Block { next, previous, .. } = core::mem::replace(self.block(index), UNLISTED);
+        let link = self.link(index);
+        let (next, previous) = (link.next, core::mem::replace(&mut link.previous, UNLISTED));
         match previous {
             NONE => self.head = next,
-            previous => self.block(previous).next = next,
+            previous => self.link(previous).next = next,
         }
         match next {
             NONE => self.tail = previous,
-            next => self.block(next).previous = previous,
+            next => self.link(next).previous = previous,
         }
         self.len -= 1;
     }
 
-    fn get(&self, index: u32) -> Option<&Block> {
-        Some(&self.blocks.get(index as usize / CHUNK)?[index as usize % CHUNK])
+    /// Apart, as it needs room on the stack.
+    #[cold]
+    fn grow(&mut self) {
+        let unlisted = Link { next: NONE, previous: UNLISTED, time_wait: 0 };
+        self.links.push(Box::new([unlisted; CHUNK]));
     }
 
-    fn block(&mut self, index: u32) -> &mut Block {
-        &mut self.blocks[index as usize / CHUNK][index as usize % CHUNK]
+    #[inline]
+    fn link(&mut self, index: u32) -> &mut Link {
+        &mut self.links[index as usize / CHUNK][index as usize % CHUNK]
     }
 }
 
-const UNLISTED: Block = Block {
-    next: NONE,
-    previous: NONE,
-    listed: false,
-    counters: [0; TIMERS],
-    filed: Deadlines::NONE,
-    time_wait: 0,
-};
-
-/// A time in slow ticks, one at least.
-fn slow_ticks(duration: Duration) -> u32 {
-    as_nanos(duration).div_ceil(SLOW_NS).clamp(1, u32::MAX.into()) as u32
+/// A time in slow ticks, the last one begun.
+#[inline]
+fn slow_ticks(ns: u64) -> u64 {
+    ns.saturating_add(SLOW_NS - 1) / SLOW_NS
 }
 
 #[cfg(test)]

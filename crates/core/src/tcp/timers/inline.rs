@@ -26,8 +26,7 @@ impl Inline {
     /// No deadline of connection `index` is earlier than `earliest` now.
     #[inline]
     pub fn touched(&mut self, index: u32, filed: &mut Filed, earliest: Instant) {
-        let before = filed.before;
-        if earliest <= before {
+        if earliest <= filed.before() {
             self.file(index, filed, earliest);
         }
     }
@@ -39,17 +38,18 @@ impl Inline {
             // Earlier than nothing: there is no entry.
             return;
         }
-        if filed.place != Place::NOWHERE {
-            self.slots.remove(index, filed.place);
+        let place = filed.place();
+        if place != Place::NOWHERE {
+            self.slots.remove(index, place);
         }
         let (place, reached) = self.slots.insert(index, self.ticks.at_or_after(earliest));
         // Whatever is due a tick before the slot is reached, or earlier, needs another.
-        *filed = Filed { before: self.ticks.instant(reached.saturating_sub(1)), place };
+        *filed = Filed::at(self.ticks.instant(reached.saturating_sub(1)), place);
     }
 
     /// Connection `index` is gone.
     pub fn forget(&mut self, index: u32, filed: &mut Filed) {
-        let place = filed.place;
+        let place = filed.place();
         if place != Place::NOWHERE {
             self.slots.remove(index, place);
             *filed = Filed::default();
@@ -85,6 +85,35 @@ impl Inline {
     /// The ticks in which deadlines count.
     pub fn ticks(&self) -> Ticks {
         self.ticks
+    }
+}
+
+/// Where a connection's entry is filed. By default nowhere: anything is earlier, but for what never
+/// comes, and `file` sees to that.
+impl Filed {
+    fn at(before: Instant, place: Place) -> Filed {
+        let (ns, bits) = (before.as_nanos(), place.bits());
+        Filed([
+            ns as u16,
+            (ns >> 16) as u16,
+            (ns >> 32) as u16,
+            (ns >> 48) as u16,
+            bits as u16,
+            (bits >> 16) as u16,
+        ])
+    }
+
+    /// A deadline at or before this is earlier than the entry.
+    #[inline]
+    fn before(&self) -> Instant {
+        let [a, b, c, d, ..] = self.0.map(u64::from);
+        Instant::from_nanos(a | b << 16 | c << 32 | d << 48)
+    }
+
+    #[inline]
+    fn place(&self) -> Place {
+        let [.., a, b] = self.0.map(u32::from);
+        Place::from_bits(a | b << 16)
     }
 }
 

@@ -56,6 +56,16 @@ pub(super) struct Place(u32);
 impl Place {
     /// Nowhere.
     pub(super) const NOWHERE: Place = Place(u32::MAX);
+
+    /// As a number.
+    pub(super) const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// From [`bits`](Self::bits).
+    pub(super) const fn from_bits(bits: u32) -> Place {
+        Place(bits)
+    }
 }
 
 /// Entries of one slot: a cache line.

@@ -22,11 +22,12 @@ pub struct Wheel {
 /// What a connection's timers are filed under, and where.
 #[derive(Clone, Copy, Debug)]
 struct Filing {
-    deadlines: Deadlines,
+    at: [Instant; TIMERS],
     places: [Place; TIMERS],
 }
 
-const UNFILED: Filing = Filing { deadlines: Deadlines::NONE, places: [Place::NOWHERE; TIMERS] };
+const UNFILED: Filing =
+    Filing { at: [Instant::FAR_FUTURE; TIMERS], places: [Place::NOWHERE; TIMERS] };
 
 impl Wheel {
     /// No timer set; deadlines count in whole `ticks`.
@@ -38,15 +39,15 @@ impl Wheel {
     pub fn touched(&mut self, index: u32, deadlines: &Deadlines) {
         let (chunk, within) = (index as usize / CHUNK, index as usize % CHUNK);
         while chunk >= self.filings.len() {
-            self.filings.push(Box::new([UNFILED; CHUNK]));
+            self.grow();
         }
         let filing = &mut self.filings[chunk][within];
         for timer in Timer::ALL {
             let at = deadlines.at(timer);
-            if at == filing.deadlines.at(timer) {
+            if at == filing.at[timer as usize] {
                 continue;
             }
-            filing.deadlines.set(timer, at);
+            filing.at[timer as usize] = at;
             let entry = index * TIMERS as u32 + timer as u32;
             let place = &mut filing.places[timer as usize];
             if *place != Place::NOWHERE {
@@ -57,6 +58,12 @@ impl Wheel {
                 (*place, _) = self.slots.insert(entry, self.ticks.at_or_after(at));
             }
         }
+    }
+
+    /// Apart, as it needs room on the stack.
+    #[cold]
+    fn grow(&mut self) {
+        self.filings.push(Box::new([UNFILED; CHUNK]));
     }
 
     /// Connection `index` is gone.
@@ -71,10 +78,10 @@ impl Wheel {
             let (index, timer) = (entry / TIMERS as u32, Timer::ALL[entry as usize % TIMERS]);
             let filing = &mut self.filings[index as usize / CHUNK][index as usize % CHUNK];
             let place = &mut filing.places[timer as usize];
-            let tick = self.ticks.at_or_after(filing.deadlines.at(timer));
+            let tick = self.ticks.at_or_after(filing.at[timer as usize]);
             if self.ticks.instant(tick) <= now {
                 *place = Place::NOWHERE;
-                filing.deadlines.cancel(timer);
+                filing.at[timer as usize] = Instant::FAR_FUTURE;
                 return Some(index);
             }
             // Down from a coarser level.

@@ -4,27 +4,58 @@ fn at(ms: u64) -> Instant {
     Instant::from_millis(ms)
 }
 
-/// What is due up to `until`, each with the time of its tick in ms.
-fn run(bsd: &mut Bsd, until: u64) -> Vec<(u64, u32, Fired)> {
-    let mut fired = Vec::new();
-    for ms in (0..=until).step_by(100) {
-        while let Some((index, what)) = bsd.due(at(ms)) {
-            fired.push((ms, index, what));
-        }
+/// Connections, of which there is nothing but their timers.
+struct Timed {
+    bsd: Bsd,
+    connections: [(Filed, Deadlines); 3],
+}
+
+impl Timed {
+    fn new(ordered: bool) -> Timed {
+        Timed { bsd: Bsd::new(ordered), connections: Default::default() }
     }
-    fired
+
+    fn deadlines(&mut self, index: u32) -> &mut Deadlines {
+        &mut self.connections[index as usize].1
+    }
+
+    fn touched(&mut self, index: u32, now: Instant) {
+        let (filed, deadlines) = &mut self.connections[index as usize];
+        self.bsd.touched(index, filed, deadlines, now);
+    }
+
+    fn set(&mut self, index: u32, timer: Timer, to: Instant, now: Instant) {
+        self.deadlines(index).set(timer, to);
+        self.touched(index, now);
+    }
+
+    fn due(&mut self, now: Instant) -> Option<(u32, Fired)> {
+        self.bsd.due(now, |index, tick| {
+            let (filed, deadlines) = &mut self.connections[index as usize];
+            filed.count_down(tick, deadlines)
+        })
+    }
+
+    /// What is due up to `until`, each with the time of its tick in ms.
+    fn run(&mut self, until: u64) -> Vec<(u64, u32, Fired)> {
+        let mut fired = Vec::new();
+        for ms in (0..=until).step_by(100) {
+            while let Some((index, what)) = self.due(at(ms)) {
+                fired.push((ms, index, what));
+            }
+        }
+        fired
+    }
 }
 
 #[test]
 fn a_timer_of_k_ticks_fires_at_the_kth_tick_after_it_is_set() {
     for ordered in [false, true] {
         for (set, ticks, fires) in [(0, 3, 1500), (1, 3, 1500), (499, 3, 1500), (500, 3, 2000)] {
-            let mut bsd = Bsd::new(ordered);
-            assert_eq!(bsd.due(at(set)), None);
-            let mut deadlines = Deadlines::default();
-            deadlines.set(Timer::Retransmit, at(set + ticks * 500));
-            bsd.touched(0, &deadlines, at(set));
-            let fired = run(&mut bsd, 5000);
+            let mut timed = Timed::new(ordered);
+            assert_eq!(timed.due(at(set)), None);
+            timed.set(0, Timer::Retransmit, at(set + ticks * 500), at(set));
+            let fired = timed.run(5000);
             assert_eq!(fired, [(fires, 0, Fired::Timer(Timer::Retransmit))], "set at {set}");
         }
     }
@@ -45,13 +76,11 @@ fn a_time_by_a_finer_clock_is_not_over_early_and_a_count_stays_one() {
     ];
     for (set, wait, time, count) in cases {
         for (fine, fires) in [(true, time), (false, count)] {
-            let mut bsd = Bsd::new(false);
-            bsd.set_fine(fine);
-            assert_eq!(bsd.due(at(set)), None);
-            let mut deadlines = Deadlines::default();
-            deadlines.set(Timer::Retransmit, at(set + wait));
-            bsd.touched(0, &deadlines, at(set));
-            let fired = run(&mut bsd, 5000);
+            let mut timed = Timed::new(false);
+            timed.bsd.set_fine(fine);
+            assert_eq!(timed.due(at(set)), None);
+            timed.set(0, Timer::Retransmit, at(set + wait), at(set));
+            let fired = timed.run(5000);
             let expected = [(fires, 0, Fired::Timer(Timer::Retransmit))];
             assert_eq!(fired, expected, "set at {set} for {wait}, fine {fine}");
         }
@@ -61,69 +90,108 @@ fn a_time_by_a_finer_clock_is_not_over_early_and_a_count_stays_one() {
 #[test]
 fn no_retransmission_waits_for_less_than_two_ticks_and_nothing_else_must() {
     for (timer, fires) in [(Timer::Retransmit, 1000), (Timer::Persist, 500)] {
-        let mut bsd = Bsd::new(true);
-        bsd.set_fine(true);
-        let mut deadlines = Deadlines::default();
-        deadlines.set(timer, at(200));
-        bsd.touched(0, &deadlines, at(0));
-        assert_eq!(run(&mut bsd, 5000), [(fires, 0, Fired::Timer(timer))]);
+        let mut timed = Timed::new(true);
+        timed.bsd.set_fine(true);
+        timed.set(0, timer, at(200), at(0));
+        assert_eq!(timed.run(5000), [(fires, 0, Fired::Timer(timer))]);
     }
 }
 
 #[test]
 fn a_delayed_ack_leaves_with_the_next_fast_tick() {
-    let mut bsd = Bsd::new(false);
-    assert_eq!(bsd.due(at(350)), None);
-    let mut deadlines = Deadlines::default();
-    deadlines.set(Timer::DelayedAck, at(390));
-    bsd.touched(7, &deadlines, at(350));
-    assert_eq!(run(&mut bsd, 1000), [(400, 7, Fired::Timer(Timer::DelayedAck))]);
+    let mut timed = Timed::new(false);
+    assert_eq!(timed.due(at(350)), None);
+    timed.set(2, Timer::DelayedAck, at(390), at(350));
+    assert_eq!(timed.run(1000), [(400, 2, Fired::Timer(Timer::DelayedAck))]);
 }
 
 #[test]
 fn a_timer_that_moves_counts_anew_and_one_cancelled_does_not_fire() {
-    let mut bsd = Bsd::new(true);
-    let mut deadlines = Deadlines::default();
-    deadlines.set(Timer::Persist, at(1000));
-    deadlines.set(Timer::KeepAlive, at(1000));
-    bsd.touched(0, &deadlines, at(0));
-    assert_eq!(run(&mut bsd, 600), []);
-    deadlines.set(Timer::Persist, at(1600));
-    deadlines.cancel(Timer::KeepAlive);
-    bsd.touched(0, &deadlines, at(600));
-    assert_eq!(run(&mut bsd, 5000), [(1500, 0, Fired::Timer(Timer::Persist))]);
+    let mut timed = Timed::new(true);
+    timed.deadlines(0).set(Timer::Persist, at(1000));
+    timed.set(0, Timer::KeepAlive, at(1000), at(0));
+    assert_eq!(timed.run(600), []);
+    timed.deadlines(0).cancel(Timer::KeepAlive);
+    timed.set(0, Timer::Persist, at(1600), at(600));
+    assert_eq!(timed.run(5000), [(1500, 0, Fired::Timer(Timer::Persist))]);
+}
+
+#[test]
+fn a_timer_set_to_the_same_time_goes_on_counting_and_others_do_not_disturb_it() {
+    let mut timed = Timed::new(true);
+    assert_eq!(timed.due(at(499)), None);
+    timed.set(0, Timer::KeepAlive, at(1999), at(499));
+    assert_eq!(timed.run(600), []);
+    timed.deadlines(0).set(Timer::KeepAlive, at(1999));
+    timed.set(0, Timer::Persist, at(9000), at(600));
+    assert_eq!(timed.run(2500), [(1500, 0, Fired::Timer(Timer::KeepAlive))]);
+}
+
+#[test]
+fn what_is_cancelled_after_it_was_counted_fires_only_if_it_is_set_again() {
+    let mut timed = Timed::new(false);
+    timed.set(0, Timer::DelayedAck, at(100), at(0));
+    timed.set(0, Timer::FinWait2, at(1000), at(0));
+    for timer in [Timer::DelayedAck, Timer::FinWait2] {
+        timed.deadlines(0).cancel(timer);
+    }
+    assert_eq!(timed.run(700), []);
+    timed.set(0, Timer::FinWait2, at(1700), at(700));
+    assert_eq!(timed.run(5000), [(1500, 0, Fired::Timer(Timer::FinWait2))]);
+}
+
+#[test]
+fn a_connection_whose_deadlines_are_cleared_has_none_and_may_have_others() {
+    let mut timed = Timed::new(false);
+    timed.set(0, Timer::Lifetime, at(1000), at(0));
+    timed.deadlines(0).clear();
+    timed.touched(0, at(0));
+    assert_eq!(timed.run(400), []);
+    timed.set(0, Timer::Persist, at(1400), at(400));
+    assert_eq!(timed.run(5000), [(1000, 0, Fired::Timer(Timer::Persist))]);
+}
+
+#[test]
+fn what_takes_longer_than_a_counter_holds_is_counted_on() {
+    // The most ticks that a counter holds are 32 767; three of that, and some.
+    for ticks in [32_766, 32_767, 32_768, 100_000] {
+        let (mut filed, mut deadlines) = (Filed::default(), Deadlines::default());
+        let mut bsd = Bsd::new(true);
+        deadlines.set(Timer::KeepAlive, at(ticks * 500));
+        bsd.touched(0, &mut filed, &mut deadlines, at(0));
+        let mut fires = |tick| filed.count_down(Tick::Slow(tick), &deadlines) != TimerSet::EMPTY;
+        assert_eq!((1..=200_000).find(|tick| fires(*tick)), Some(ticks));
+    }
 }
 
 #[test]
 fn time_wait_is_over_in_order_and_a_restart_goes_to_the_end() {
     for ordered in [false, true] {
-        let mut bsd = Bsd::new(ordered);
+        let mut timed = Timed::new(ordered);
         for index in 0..3 {
-            bsd.enter_time_wait(index, Duration::from_secs(1));
+            timed.bsd.enter_time_wait(index, Duration::from_secs(1));
         }
-        assert_eq!(run(&mut bsd, 500), []);
-        bsd.enter_time_wait(1, Duration::from_secs(1));
-        let mut first: Vec<u32> = run(&mut bsd, 1000).iter().map(|fired| fired.1).collect();
+        assert_eq!(timed.run(500), []);
+        timed.bsd.enter_time_wait(1, Duration::from_secs(1));
+        let mut first: Vec<u32> = timed.run(1000).iter().map(|fired| fired.1).collect();
         first.sort_unstable();
         assert_eq!(first, [0, 2]);
-        assert_eq!(run(&mut bsd, 1500), [(1500, 1, Fired::TimeWait)]);
-        assert!(bsd.is_empty() && bsd.deadline().is_none());
+        assert_eq!(timed.run(1500), [(1500, 1, Fired::TimeWait)]);
+        assert!(timed.bsd.is_empty() && timed.bsd.deadline().is_none());
     }
 }
 
 #[test]
 fn connections_in_front_of_time_wait_are_scanned_all_the_same() {
-    let mut bsd = Bsd::new(true);
-    let mut deadlines = Deadlines::default();
-    deadlines.set(Timer::KeepAlive, at(500));
-    bsd.touched(0, &deadlines, at(0));
-    bsd.enter_time_wait(1, Duration::from_secs(60));
-    bsd.touched(2, &deadlines, at(0));
-    let mut fired: Vec<u32> = run(&mut bsd, 500).iter().map(|fired| fired.1).collect();
+    let mut timed = Timed::new(true);
+    timed.set(0, Timer::KeepAlive, at(500), at(0));
+    timed.bsd.enter_time_wait(1, Duration::from_secs(60));
+    timed.set(2, Timer::KeepAlive, at(500), at(0));
+    let mut fired: Vec<u32> = timed.run(500).iter().map(|fired| fired.1).collect();
     fired.sort_unstable();
     assert_eq!(fired, [0, 2]);
-    bsd.forget(0);
-    bsd.forget(2);
-    bsd.forget(2);
-    assert_eq!(bsd.len(), 1);
+    timed.bsd.forget(0);
+    timed.bsd.forget(2);
+    timed.bsd.forget(2);
+    assert_eq!(timed.bsd.len(), 1);
 }

@@ -1,0 +1,72 @@
+//! How much a turn does at most.
+
+use core::net::SocketAddr;
+
+use super::pair::{CLIENT, SERVER, config};
+use crate::frame::Outbox;
+use crate::host::Host;
+use crate::tcp::timers::Scheme;
+use crate::time::{Duration, Instant};
+use std::vec::Vec;
+
+/// More than two turns' share of connections.
+const OPENING: usize = 2500;
+
+/// A host with that many connections in SYN-SENT, all of which wait so long before they ask again,
+/// and what time it is.
+fn opening(scheme: Scheme, initial_rto: Duration) -> (Host, Instant) {
+    let mut config = config(CLIENT);
+    (config.tcp.timers, config.tcp.initial_rto) = (scheme, initial_rto);
+    let (mut host, now) = (Host::new(config).unwrap(), Instant::from_millis(1000));
+    let to = SocketAddr::new(SERVER.parse().unwrap(), 80);
+    let from = SocketAddr::new(CLIENT.parse().unwrap(), 0);
+    for _ in 0..OPENING {
+        host.connect(now, from, to).unwrap();
+    }
+    assert_eq!(said(&mut host, now), OPENING);
+    (host, now)
+}
+
+/// Frames the host sends now.
+fn said(host: &mut Host, now: Instant) -> usize {
+    let (mut frames, mut outbox) = (0, Outbox::new(256));
+    while host.wants_emit() {
+        host.emit(now, &mut outbox);
+        while let Some(frame) = outbox.take() {
+            outbox.recycle(frame);
+            frames += 1;
+        }
+    }
+    frames
+}
+
+/// Frames sent in each turn of those that follow one another because something is still due.
+fn turns(host: &mut Host, now: Instant) -> Vec<usize> {
+    let mut turns = Vec::new();
+    while host.deadline().is_some_and(|at| at <= now) {
+        host.on_time(now);
+        turns.push(said(host, now));
+    }
+    turns
+}
+
+#[test]
+fn a_turn_runs_its_share_of_what_is_due_and_the_rest_stays_due() {
+    for scheme in [Scheme::Inline, Scheme::Wheel] {
+        let (mut host, begin) = opening(scheme, Duration::from_secs(1));
+        let at = host.deadline().unwrap();
+        assert_eq!(at, begin + Duration::from_secs(1));
+        assert_eq!(turns(&mut host, at), [1024, 1024, OPENING - 2048], "{scheme:?}");
+    }
+}
+
+#[test]
+fn a_coarse_slot_that_is_reached_early_is_filed_again_over_several_turns() {
+    let (mut host, begin) = opening(Scheme::Inline, Duration::from_secs(10));
+    let early = host.deadline().unwrap();
+    assert!(early < begin + Duration::from_secs(10), "the slot is coarse");
+    assert_eq!(turns(&mut host, early), [0; 3]);
+    let at = host.deadline().unwrap();
+    assert_eq!(at, begin + Duration::from_secs(10), "nobody is late");
+    assert_eq!(turns(&mut host, at).iter().sum::<usize>(), OPENING);
+}

@@ -1,0 +1,99 @@
+//! A tick counter of 16 bits for each timer, beside the connection's deadlines; 0: not set.
+//!
+//! 4.4BSD's were shorts as well. Here a word of them is counted down at once: the highest bit of
+//! each is never set, so that adding 2^15 - 1 to every one of them carries into it from those that
+//! are not zero, and into none beside.
+
+use super::{Filed, SLOW_NS, Tick};
+use crate::tcp::timers::{Deadlines, TIMERS, Timer, TimerSet};
+use crate::time::Instant;
+
+/// What a counter holds at most: 4.5 hours. What takes longer is counted on when that is over, to
+/// the tick at or after its deadline.
+const MOST: u64 = (1 << 15) - 1;
+/// The highest bit of each counter in a word.
+const HIGHEST: u64 = 0x8000_8000_8000_8000;
+
+impl Filed {
+    /// No timer is counted.
+    pub(super) fn clear_counters(&mut self) {
+        self.0 = [0; TIMERS];
+    }
+
+    /// Counts so many ticks until `timer` fires; 0: it does not.
+    #[inline]
+    pub(super) fn set_counter(&mut self, timer: Timer, ticks: u64) {
+        // Of what is more, two ticks are left at least when the counter runs out.
+        self.0[timer as usize] = if ticks > MOST { MOST - 1 } else { ticks } as u16;
+    }
+
+    /// Counts down by a tick. Returns the timers whose time has come, and which are still set.
+    #[inline]
+    pub fn count_down(&mut self, tick: Tick, deadlines: &Deadlines) -> TimerSet {
+        const ACK: usize = Timer::DelayedAck as usize;
+        let mut fired = TimerSet::EMPTY;
+        match tick {
+            Tick::Fast => {
+                if self.0[ACK] != 0 && deadlines.is_set(Timer::DelayedAck) {
+                    fired.insert(Timer::DelayedAck);
+                }
+                self.0[ACK] = 0;
+            }
+            Tick::Slow(tick) => {
+                let [a, _, b, c, d, e] = self.0;
+                let (four, over) = count_down([a, b, c, d]);
+                let last = e.saturating_sub(1);
+                self.0 = [four[0], self.0[ACK], four[1], four[2], four[3], last];
+                if over || e == 1 {
+                    fired = self.run_out([a, 0, b, c, d, e], tick, deadlines);
+                }
+            }
+        }
+        fired
+    }
+
+    /// Of the counters that stood at one, the timers that fire.
+    #[cold]
+    fn run_out(&mut self, from: [u16; TIMERS], tick: u64, deadlines: &Deadlines) -> TimerSet {
+        let mut fired = TimerSet::EMPTY;
+        for timer in Timer::ALL.into_iter().filter(|timer| from[*timer as usize] == 1) {
+            // A whole tick and more is left only of what no counter holds, or is not set.
+            match deadlines.at(timer) {
+                Instant::FAR_FUTURE => {}
+                at => match at.as_nanos().div_ceil(SLOW_NS).saturating_sub(tick) {
+                    0 | 1 => fired.insert(timer),
+                    left => self.set_counter(timer, left),
+                },
+            }
+        }
+        fired
+    }
+}
+
+/// All counters that are not zero less one; true if that makes one zero.
+#[inline]
+fn count_down(counters: [u16; 4]) -> ([u16; 4], bool) {
+    let [a, b, c, d] = counters.map(u64::from);
+    let word = a | b << 16 | c << 32 | d << 48;
+    let counting = (word + !HIGHEST) & HIGHEST;
+    let left = word - (counting >> 15);
+    let over = counting & !(left + !HIGHEST);
+    ([left, left >> 16, left >> 32, left >> 48].map(|lane| lane as u16), over != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Against each by itself.
+        #[test]
+        fn four_counters_in_a_word_count_down_like_each_by_itself(
+            counters in proptest::array::uniform4(prop_oneof![0u16..3, 0..=MOST as u16])
+        ) {
+            let left = counters.map(|counter| counter.saturating_sub(1));
+            prop_assert_eq!(count_down(counters), (left, counters.contains(&1)));
+        }
+    }
+}
