@@ -18,6 +18,8 @@ mod index;
 mod queue;
 mod row;
 
+use core::hint::black_box;
+
 use super::Record;
 use crate::counters::Counters;
 use crate::host::demux::TupleHasher;
@@ -85,6 +87,8 @@ const NUMBERS_MAX: u32 = 1 << 16;
 const MOVES: usize = 4;
 /// Lines of the index joined at most at a time.
 const JOINS: u32 = 8;
+/// Look-ups that are read ahead together: about as many misses as a processor has under way.
+const BURST: usize = 32;
 
 /// Does `$body` with each shelf in turn.
 macro_rules! each_shelf {
@@ -176,6 +180,35 @@ impl TimeWait {
             return found;
         }
         near.iter().find_map(|class| class.record(hash, tuple, &self.handles, now))
+    }
+
+    /// Reads ahead what [`find`](Self::find) will read of each of these tuples, all of them at once: a
+    /// burst of segments waits for memory twice, not twice a segment. It changes nothing, so that what
+    /// a segment does to the table meanwhile does no harm to the next one's look-up.
+    pub fn read_ahead(&self, wanted: &[(u64, Tuple)]) {
+        if self.len == 0 {
+            return;
+        }
+        let shelves = &self.classes[0];
+        for burst in wanted.chunks(BURST) {
+            shelves.v4.read_ahead(burst);
+            shelves.v6.read_ahead(burst);
+        }
+    }
+
+    /// The records of many tuples, of which `tell` hears in their order: as [`find`](Self::find), but
+    /// memory is read for a burst of them at a time.
+    #[inline]
+    pub fn find_batch(
+        &self,
+        wanted: &[(u64, Tuple)],
+        now: Instant,
+        mut tell: impl FnMut(Option<Record>),
+    ) {
+        for burst in wanted.chunks(BURST) {
+            self.read_ahead(burst);
+            burst.iter().for_each(|(hash, tuple)| tell(self.find(*hash, tuple, now)));
+        }
     }
 
     /// True if there is a record of `tuple`, over or not.
@@ -316,6 +349,23 @@ impl<R: Row> Shelf<R> {
         self.shorten(now, finder);
     }
 
+    /// First the lines of the index, and when those are there the records that they lead to.
+    fn read_ahead(&self, wanted: &[(u64, Tuple)]) {
+        if self.index.is_empty() {
+            return;
+        }
+        let ours = || wanted.iter().filter(|(_, tuple)| tuple.is_ipv6() == R::IPV6);
+        ours().for_each(|(hash, _)| {
+            black_box(self.index.link(*hash));
+        });
+        let span = self.queue.span();
+        for (hash, _) in ours() {
+            let mut probe = self.index.probe(*hash);
+            let row = self.index.next(&mut probe, span).and_then(|number| self.queue.row(number));
+            black_box(row.map(|seen| seen.row.common().ports()));
+        }
+    }
+
     /// The record of `tuple`, where it lies.
     #[inline(always)]
     fn find(&self, hash: u64, tuple: &Tuple, handles: &Handles) -> Option<Seen<'_, R>> {
@@ -367,19 +417,24 @@ impl<R: Row> Shelf<R> {
     fn record(&self, hash: u64, tuple: &Tuple, handles: &Handles, now: Instant) -> Option<Record> {
         let seen = self.find(hash, tuple, handles)?;
         let expires_ms = self.queue.expires_ms(&seen);
-        (Instant::from_millis(expires_ms) > now).then(|| self.tell(*tuple, &seen, handles))
+        if Instant::from_millis(expires_ms) <= now {
+            return None;
+        }
+        Some(self.tell(*tuple, &seen, expires_ms, handles))
     }
 
-    #[inline]
-    fn tell(&self, tuple: Tuple, seen: &Seen<'_, R>, handles: &Handles) -> Record {
-        let expires_ms = self.queue.expires_ms(seen);
+    #[inline(always)]
+    fn tell(&self, tuple: Tuple, seen: &Seen<'_, R>, expires_ms: u64, handles: &Handles) -> Record {
         let times_ms = (expires_ms.saturating_sub(self.term_ms), expires_ms);
         let window = handles.meaning(seen.row.common().handle()).1;
         seen.row.common().record(tuple, window, times_ms)
     }
 
     fn records(&self, handles: &Handles) -> impl Iterator<Item = Record> {
-        self.queue.iter().map(|seen| self.tell(handles.tuple(seen.row), &seen, handles))
+        self.queue.iter().map(|seen| {
+            let expires_ms = self.queue.expires_ms(&seen);
+            self.tell(handles.tuple(seen.row), &seen, expires_ms, handles)
+        })
     }
 
     fn remove(&mut self, hash: u64, tuple: &Tuple, handles: &mut Handles) -> bool {

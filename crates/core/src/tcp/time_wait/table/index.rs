@@ -21,9 +21,9 @@ use super::halves::{HALF, Halves};
 /// Entries of a line.
 const LINE: usize = 15;
 /// Records per line from which on it is split.
-const SPLIT: u32 = 12;
+const SPLIT: u32 = 10;
 /// Records per line below which two are joined.
-const JOIN: u32 = 8;
+const JOIN: u32 = 6;
 /// Records that enter before one more line is tidied.
 const TIDY: u32 = 32;
 /// Lines in a segment.
@@ -110,12 +110,18 @@ impl Index {
         &self.segments[line as usize / SEGMENT][line as usize % SEGMENT]
     }
 
+    /// The link of the line of this hash, of which that is the last word.
+    #[inline]
+    pub(super) fn link(&self, hash: u64) -> u32 {
+        self.line(self.line_of(hash)).0[LINE]
+    }
+
     /// The entries under this hash whose tag is right, of a line.
     #[inline(always)]
     pub(super) fn probe(&self, hash: u64) -> Probe<'_> {
         let (wanted, tag) = (self.entry(hash, 0), !self.numbers);
         let Line(line) = self.line(self.line_of(hash));
-        let matches = places(line, |entry| entry & tag == wanted) & ((1 << LINE) - 1);
+        let matches = places(line, |entry| entry & tag == wanted);
         Probe { line, matches, link: line[LINE] }
     }
 
@@ -123,7 +129,7 @@ impl Index {
     pub(super) fn probe_half(&self, hash: u64, link: u32) -> Option<Probe<'_, { HALF + 1 }>> {
         let (wanted, tag) = (self.entry(hash, 0), !self.numbers);
         let line = self.halves.get(link)?;
-        let matches = places(line, |entry| entry & tag == wanted) & ((1 << HALF) - 1);
+        let matches = places(line, |entry| entry & tag == wanted);
         Some(Probe { line, matches, link: line[HALF] })
     }
 
@@ -131,7 +137,8 @@ impl Index {
     #[inline(always)]
     pub(super) fn next<const N: usize>(&self, probe: &mut Probe<'_, N>, span: Span) -> Option<u32> {
         while probe.matches != 0 {
-            let entry = probe.line[probe.matches.trailing_zeros() as usize % N];
+            // The link may look like an entry: then it leads to a record of another tuple.
+            let entry = probe.line[lowest::<N>(probe.matches) % N];
             probe.matches &= probe.matches - 1;
             let number = self.number(entry, span);
             if number.is_some() {
@@ -179,16 +186,12 @@ impl Index {
         // Both are below 2^31.
         let (first, len, numbers) = (span.0, span.1 as i32, *numbers);
         let is_stale = |entry: u32| (entry.wrapping_sub(first) & numbers) as i32 >= len;
-        let stale = places(line, is_stale) & ((1 << LINE) - 1);
-        if stale != 0 {
-            line[stale.trailing_zeros() as usize % LINE] = entry;
+        if put(line, entry, is_stale) {
             return;
         }
         let mut link = line[LINE];
         while let Some(half) = halves.get_mut(link) {
-            let stale = places(half, is_stale) & ((1 << HALF) - 1);
-            if stale != 0 {
-                half[stale.trailing_zeros() as usize % HALF] = entry;
+            if put(half, entry, is_stale) {
                 return;
             }
             link = half[HALF];
@@ -357,13 +360,31 @@ impl Index {
     }
 }
 
-/// A bit for each of the entries: whether it is one. Written so that it becomes a few wide
-/// instructions.
+/// A bit for each of the words, from bit 1 on: whether it is one. Written so that it becomes a few
+/// wide instructions, which it would not if the first were bit 0, not to be shifted, or if the link
+/// were left out: so that has its bit as well, the last.
 #[inline(always)]
-fn places<const N: usize>(entries: &[u32; N], is_it: impl Fn(u32) -> bool) -> u32 {
+fn places<const N: usize>(words: &[u32; N], is_it: impl Fn(u32) -> bool) -> u32 {
     let mut bits = 0;
-    for (place, entry) in entries.iter().enumerate() {
-        bits |= u32::from(is_it(*entry)) << place;
+    for (place, word) in words.iter().enumerate() {
+        bits |= u32::from(is_it(*word)) << (place + 1);
     }
     bits
+}
+
+/// The place of the lowest bit; `N` if there is none.
+#[inline(always)]
+fn lowest<const N: usize>(bits: u32) -> usize {
+    (bits | 2 << N).trailing_zeros() as usize - 1
+}
+
+/// Writes an entry into the first stale place; false if there is none.
+#[inline(always)]
+fn put<const N: usize>(words: &mut [u32; N], entry: u32, is_stale: impl Fn(u32) -> bool) -> bool {
+    let place = lowest::<N>(places(words, is_stale));
+    let has_room = place < N - 1;
+    if has_room {
+        words[place] = entry;
+    }
+    has_room
 }

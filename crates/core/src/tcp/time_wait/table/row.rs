@@ -152,6 +152,11 @@ impl Common {
         }
     }
 
+    /// Both ports, as a tuple has them.
+    pub(super) fn ports(&self) -> u32 {
+        self.ports
+    }
+
     /// What stands for our address and the window.
     pub(super) fn handle(&self) -> u16 {
         self.handle

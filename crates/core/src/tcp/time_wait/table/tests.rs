@@ -134,6 +134,28 @@ fn what_went_in_comes_out() {
 }
 
 #[test]
+fn many_are_found_at_once_as_each_is_by_itself() {
+    let mut fixture = Fixture::with(NEAR, 10_000);
+    for number in 0..2000 {
+        fixture.enter_as(tuple(number), number, Distance::ALL[number as usize % 3]);
+        fixture.enter_as(tuple6(number), number, Distance::Far);
+    }
+    fixture.now = fixture.now + NEAR[1];
+    // Of both versions, some there, some over and some never there; and no whole burst at the end.
+    let wanted: Vec<(u64, Tuple)> = (0..3001)
+        .map(|number| if number % 4 == 0 { tuple6(number) } else { tuple(number) })
+        .map(|tuple| (fixture.hasher.hash(&tuple), tuple))
+        .collect();
+    let mut found = Vec::new();
+    fixture.table.find_batch(&wanted, fixture.now, |record| found.push(record));
+    let alone: Vec<_> = wanted.iter().map(|(_, tuple)| fixture.find_as(tuple)).collect();
+    assert_eq!(found, alone);
+    let count = found.iter().flatten().count();
+    assert_eq!(count, 500 + 2000 / 4, "every fourth of IPv6, and a third of the others");
+    Fixture::new(1).table.find_batch(&wanted, fixture.now, |record| assert_eq!(record, None));
+}
+
+#[test]
 fn a_mark_stays_until_it_is_taken_back() {
     let mut fixture = Fixture::new(10);
     fixture.enter(1);
