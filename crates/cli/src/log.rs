@@ -28,6 +28,8 @@ pub(crate) enum Record {
     Failed { peer: SocketAddr, error: String },
     /// Something went wrong that does not end the program.
     Trouble { text: String },
+    /// TIME-WAIT was full: so many of its oldest records went since the last such line.
+    Evicted { records: u64, held: usize },
     /// A frame, by `--trace`.
     Frame { line: String },
     /// A stop was asked for; so many connections have to finish.
@@ -124,6 +126,9 @@ fn human(time: SystemTime, record: &Record) -> String {
         }
         Record::Failed { peer, error } => format!("{peer}: {error}"),
         Record::Trouble { text } => text.clone(),
+        Record::Evicted { records, held } => {
+            format!("TIME-WAIT is full: {records} records went before their time; {held} are held.")
+        }
         Record::Frame { line } => line.clone(),
         Record::Stopping { connections: 0 } => "Stopping.".to_owned(),
         Record::Stopping { connections } => {
@@ -158,6 +163,9 @@ fn machine(time: SystemTime, record: &Record) -> String {
             json!({ "event": "failed", "peer": peer.to_string(), "error": error })
         }
         Record::Trouble { text } => json!({ "event": "trouble", "text": text }),
+        Record::Evicted { records, held } => {
+            json!({ "event": "time_wait_full", "evicted": records, "held": held })
+        }
         Record::Frame { line } => json!({ "event": "frame", "line": line }),
         Record::Stopping { connections } => {
             json!({ "event": "stopping", "connections": connections })
@@ -169,10 +177,32 @@ fn machine(time: SystemTime, record: &Record) -> String {
     object.to_string()
 }
 
+/// Output that two threads can look at, and one can stop.
+#[cfg(test)]
+#[derive(Clone, Default)]
+pub(crate) struct Page(Arc<std::sync::Mutex<Vec<u8>>>);
+
+#[cfg(test)]
+impl Page {
+    /// What was written.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+#[cfg(test)]
+impl Write for Page {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Mutex;
     use std::time::Duration;
 
     fn access(complete: bool) -> Record {
@@ -206,19 +236,6 @@ mod tests {
         assert_eq!(value["peer"], json!("192.0.2.1:5"));
     }
 
-    /// Output that two threads can look at, and one can stop.
-    #[derive(Clone, Default)]
-    struct Page(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Page {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
     #[test]
     fn everything_is_written_before_the_end() {
         let page = Page::default();
@@ -228,7 +245,7 @@ mod tests {
         }
         drop(log);
         writer.finish();
-        assert_eq!(page.0.lock().unwrap().iter().filter(|byte| **byte == b'\n').count(), 100);
+        assert_eq!(page.text().lines().count(), 100);
     }
 
     #[test]
@@ -242,7 +259,7 @@ mod tests {
         drop(held);
         drop(log);
         writer.finish();
-        let text = String::from_utf8(page.0.lock().unwrap().clone()).unwrap();
+        let text = page.text();
         assert!(text.contains("\"event\":\"dropped\""));
         assert!(text.lines().count() < 3 * WAITING_LINES);
     }

@@ -3,6 +3,7 @@
 mod bridge;
 mod device;
 mod shutdown;
+mod time_wait;
 
 use std::io;
 use std::net::SocketAddr;
@@ -91,9 +92,10 @@ fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<(), Failure> {
     };
     let mut stopping = Stopping {
         tasks: vec![handle.spawn_local(accept_all(listener, service.clone()))],
-        stacks: vec![handle.clone()],
+        stacks: Vec::new(),
         service,
     };
+    stopping.watch(&handle);
     let signal = shutdown.requested();
     let Some(Front { runtime, client, bridge }) = front else {
         let stop = DriverStop::new();
@@ -106,7 +108,7 @@ fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<(), Failure> {
         return driver::run(&mut shards, &stop, driver::SPIN).map_err(Failure::Stack);
     };
     stopping.tasks.push(client.spawn_local(async move { match bridge.run().await {} }));
-    stopping.stacks.push(client);
+    stopping.watch(&client);
     let stopped = handle.spawn_local(async move {
         signal.await;
         stopping.run().await;
@@ -183,7 +185,7 @@ fn describe(error: &dyn std::error::Error) -> String {
 
 /// What a graceful stop ends.
 struct Stopping {
-    /// Those who take new connections.
+    /// Those who take new connections, and those who watch.
     tasks: Vec<JoinHandle<()>>,
     /// The stacks whose connections have to be over.
     stacks: Vec<Handle>,
@@ -191,6 +193,13 @@ struct Stopping {
 }
 
 impl Stopping {
+    /// This stack's connections have to be over as well; until then it is watched.
+    fn watch(&mut self, stack: &Handle) {
+        let full = time_wait::watch(stack.clone(), self.service.log.clone());
+        self.tasks.push(stack.spawn_local(full));
+        self.stacks.push(stack.clone());
+    }
+
     /// Lets responses finish, and then what was written arrive.
     async fn run(self) {
         // Dropping a listener resets what was not accepted.
