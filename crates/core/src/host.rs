@@ -43,6 +43,7 @@ mod time_wait;
 pub use sockets::any_local;
 
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -58,7 +59,7 @@ use crate::tcp::pool::PagePool;
 use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::time_wait::TimeWait;
 use crate::tcp::timers::{Filed, Ticks, TimerSet, Timers};
-use crate::tcp::{Connection, Tuple};
+use crate::tcp::{Connection, SocketOptions, Tuple};
 use crate::time::{Duration, Instant};
 use crate::wire::Malformed;
 use autoconfigure::Autoconfigure;
@@ -82,6 +83,8 @@ use time_wait::Lingering;
 #[derive(Debug)]
 pub struct Host {
     config: Config,
+    /// What a new connection starts with.
+    default_options: Arc<SocketOptions>,
     shared: Shared,
     hasher: TupleHasher,
     demux: Demux,
@@ -165,7 +168,7 @@ struct Slot {
 impl Slot {
     /// True if its tuple is a connection's, or what is left of one.
     fn is_known(&self) -> bool {
-        self.listed || self.connection.time_wait.is_some()
+        self.listed || self.connection.residue().is_some()
     }
 }
 
@@ -187,6 +190,7 @@ impl Host {
             limits: limits.clone(),
         };
         Ok(Host {
+            default_options: Arc::new(SocketOptions::new(&config.tcp)),
             hasher: TupleHasher::new(&config.secret),
             demux: Demux::default(),
             slots: Slab::default(),
@@ -292,7 +296,7 @@ impl Host {
                 self.rearm(now, index);
                 continue;
             }
-            if slot.connection.time_wait.is_some() {
+            if slot.connection.residue().is_some() {
                 self.end_lingering(index);
                 self.shared.counters.time_wait_expired += 1;
                 continue;
@@ -357,7 +361,7 @@ impl Host {
         if slot.listed && connection.is_over() {
             slot.listed = false;
             let (hash, tuple) = (connection.tuple_hash, connection.tuple);
-            let residue = connection.time_wait.take();
+            let residue = connection.take_residue();
             self.demux.remove(hash, index);
             if let Some(residue) = residue {
                 self.enter_time_wait(now, index, (hash, tuple), &residue);
@@ -470,7 +474,7 @@ impl Host {
         let slot = slot.filter(|_| self.slots.is_current(id.index, id.generation));
         match slot.map(|slot| &slot.connection.shape) {
             Some(Shape::Synchronized(s)) => s.recv.buffer.len(),
-            Some(Shape::Ended(unread)) => unread.len(),
+            Some(Shape::Ended(ended)) => ended.unread.len(),
             Some(Shape::SynSent(_) | Shape::SynReceived(_)) | None => 0,
         }
     }

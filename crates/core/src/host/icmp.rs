@@ -183,7 +183,7 @@ impl Host {
 
     fn note_soft_error(&mut self, index: u32, error: Error) {
         if let Some(slot) = self.slots.get_mut(index) {
-            slot.connection.soft_error = Some(error);
+            slot.connection.note_soft_error(error);
         }
     }
 
@@ -194,7 +194,7 @@ impl Host {
             cx.counters.failed_opens += 1;
             slot.connection.end(State::Closed, Some(error), &mut cx);
         } else {
-            slot.connection.soft_error = Some(error);
+            slot.connection.note_soft_error(error);
         }
     }
 

@@ -1,5 +1,6 @@
 //! What the host derives from its secret and its addresses: ISNs, cookies, ports, sources, MSS.
 
+use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
 
 use super::Host;
@@ -208,8 +209,8 @@ impl Host {
     }
 
     /// What connections of `listener` start with.
-    pub(super) fn listener_options(&self, listener: ListenerId) -> SocketOptions {
+    pub(super) fn listener_options(&self, listener: ListenerId) -> &Arc<SocketOptions> {
         let listener = self.listeners.get(listener);
-        listener.map_or_else(|| self.default_options(), |listener| listener.options)
+        listener.map_or(&self.default_options, |listener| &listener.options)
     }
 }

@@ -247,7 +247,7 @@ impl Host {
     /// and so on in a circle.
     fn retry_later(&mut self, now: Instant, index: u32) {
         let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.ready) else { return };
-        if matches!(slot.connection.shape, Shape::Ended(_)) {
+        if slot.connection.is_over() {
             return self.on_unreachable(now, index);
         }
         if !slot.connection.deadlines.is_set(Timer::Retransmit) {
@@ -282,7 +282,7 @@ impl Host {
                 }
             }
         }
-        let over = matches!(connection.shape, Shape::Ended(_));
+        let over = connection.is_over();
         if over {
             self.settle(now, index);
             self.retire(index);

@@ -1,6 +1,7 @@
 //! Listeners: who waits for connections on which address and port, and the queues between them.
 
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -17,7 +18,7 @@ pub struct Listener {
     /// Established connections not yet accepted: the most there may be.
     pub backlog: usize,
     /// What its connections start with.
-    pub options: SocketOptions,
+    pub options: Arc<SocketOptions>,
     /// Slots of established connections not yet accepted, oldest first.
     pub queue: VecDeque<u32>,
 }
@@ -51,7 +52,7 @@ impl Listeners {
         &mut self,
         local: SocketAddr,
         backlog: usize,
-        options: SocketOptions,
+        options: Arc<SocketOptions>,
     ) -> Option<ListenerId> {
         if self.on_port(local.port()).any(|(_, listener)| listener.local == local) {
             return None;
@@ -122,8 +123,8 @@ mod tests {
     use super::*;
     use crate::config::TcpConfig;
 
-    fn options() -> SocketOptions {
-        SocketOptions::new(&TcpConfig::default())
+    fn options() -> Arc<SocketOptions> {
+        Arc::new(SocketOptions::new(&TcpConfig::default()))
     }
 
     fn at(text: &str) -> SocketAddr {

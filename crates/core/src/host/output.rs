@@ -142,10 +142,11 @@ impl Host {
             self.rearm(now, index);
             return self.retire(index);
         }
-        let (tuple, options) = (slot.connection.tuple, slot.connection.options);
-        let flushed = match self.way(now, tuple.local_ip(), tuple.remote_ip(), options.marks()) {
+        let (tuple, options) = (slot.connection.tuple, &slot.connection.options);
+        let (marks, discovers) = (options.marks(), options.path_mtu_discovery);
+        let flushed = match self.way(now, tuple.local_ip(), tuple.remote_ip(), marks) {
             Way::Open { mut path, local } => {
-                path.dont_fragment &= options.path_mtu_discovery;
+                path.dont_fragment &= discovers;
                 self.flush_on(now, index, path, local, outbox)
             }
             Way::Waiting(next_hop) => return self.stall(now, next_hop, index),

@@ -1,5 +1,6 @@
 //! The socket calls: RFC 9293 §3.10.1–3.10.6, in the shape that sockets have.
 
+use alloc::sync::Arc;
 use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -39,7 +40,7 @@ impl Host {
             port => port,
         };
         let local = SocketAddr::new(local.ip(), port);
-        self.listeners.insert(local, backlog, options).ok_or(Error::AddressInUse)
+        self.listeners.insert(local, backlog, Arc::new(options)).ok_or(Error::AddressInUse)
     }
 
     fn free_listening_port(&mut self) -> Result<u16, Error> {
@@ -64,7 +65,7 @@ impl Host {
         options: SocketOptions,
     ) -> Result<(), Error> {
         let listener = self.listeners.get_mut(id).ok_or(Error::InvalidInput("no such listener"))?;
-        listener.options = options;
+        listener.options = Arc::new(options);
         Ok(())
     }
 
@@ -108,7 +109,7 @@ impl Host {
         local: SocketAddr,
         remote: SocketAddr,
     ) -> Result<ConnectionId, Error> {
-        self.connect_with(now, local, remote, self.default_options())
+        self.open(now, local, remote, self.default_options.clone())
     }
 
     /// As [`Host::connect`], with `options` in force from the SYN on.
@@ -118,6 +119,16 @@ impl Host {
         local: SocketAddr,
         remote: SocketAddr,
         options: SocketOptions,
+    ) -> Result<ConnectionId, Error> {
+        self.open(now, local, remote, Arc::new(options))
+    }
+
+    fn open(
+        &mut self,
+        now: Instant,
+        local: SocketAddr,
+        remote: SocketAddr,
+        options: Arc<SocketOptions>,
     ) -> Result<ConnectionId, Error> {
         // RFC 9293 MUST-46, RFC 1122 §3.2.1.3: no group, broadcast or loopback.
         let is_host = matches!(self.routes.class(remote.ip()), Class::Ours | Class::Other);
@@ -254,7 +265,7 @@ impl Host {
     fn writable(&mut self, id: ConnectionId) -> Result<usize, Error> {
         let (slot, _) = self.slot_and_shared(id)?;
         let connection = &mut slot.connection;
-        if let Some(error) = connection.error.take() {
+        if let Some(error) = connection.take_error() {
             return Err(error);
         }
         match &connection.shape {
@@ -277,7 +288,7 @@ impl Host {
         let connection = &mut slot.connection;
         let taken = connection.peek(out)?;
         if taken == 0 {
-            let error = if out.is_empty() { None } else { connection.error.take() };
+            let error = if out.is_empty() { None } else { connection.take_error() };
             return error.map_or(Ok(0), Err);
         }
         if connection.consume(taken, now, &mut shared.pool, &mut shared.budget) {
@@ -340,7 +351,7 @@ impl Host {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let connection = &mut slot.connection;
         connection.orphan = true;
-        if connection.time_wait.is_none() {
+        if connection.residue().is_none() {
             self.orphans += 1;
         } else {
             self.lingering.on_orphan();
@@ -354,8 +365,8 @@ impl Host {
         let linger = connection.options.linger;
         if reset || over_limit || unread || linger == Some(Duration::ZERO) || !is_live {
             connection.abort(Error::ConnectionAborted, &mut cx);
-            if let Shape::Ended(unread) = &mut connection.shape {
-                unread.clear(cx.pool);
+            if let Shape::Ended(ended) = &mut connection.shape {
+                ended.unread.clear(cx.pool);
             }
         } else {
             connection.queue_fin();
@@ -408,14 +419,14 @@ impl Host {
     /// The error that ended the connection, once.
     pub fn take_error(&mut self, id: ConnectionId) -> Option<Error> {
         let (slot, _) = self.slot_and_shared(id).ok()?;
-        slot.connection.error.take()
+        slot.connection.take_error()
     }
 
     /// What keeps the connection from going on, if anything does that may pass: an ICMP error, or
     /// [`Error::TimedOut`] after three retransmissions in vain (RFC 9293 MUST-47, SHLD-9, SHLD-25).
     /// It ends nothing; an acknowledgement that goes on ends it.
     pub fn soft_error(&self, id: ConnectionId) -> Option<Error> {
-        self.slot(id).ok()?.connection.soft_error
+        self.slot(id).ok()?.connection.soft_error()
     }
 
     /// The state; CLOSED for a name that is dead.
@@ -435,7 +446,7 @@ impl Host {
 
     /// The options in force.
     pub fn options(&self, id: ConnectionId) -> Result<SocketOptions, Error> {
-        Ok(self.slot(id)?.connection.options)
+        Ok(*self.slot(id)?.connection.options)
     }
 
     /// Changes the options; what they allow to be sent leaves with the next `emit`.
@@ -446,7 +457,7 @@ impl Host {
         options: SocketOptions,
     ) -> Result<(), Error> {
         let (slot, shared) = self.slot_and_shared(id)?;
-        let before = core::mem::replace(&mut slot.connection.options, options);
+        let before = core::mem::replace(&mut slot.connection.options, Arc::new(options));
         let keepalive_changed = before.keepalive != options.keepalive;
         if options.nodelay
             && !before.nodelay
@@ -507,7 +518,7 @@ impl Host {
 
     /// The options that a new connection starts with.
     pub fn default_options(&self) -> SocketOptions {
-        SocketOptions::new(&self.shared.tcp)
+        *self.default_options
     }
 
     fn slot(&self, id: ConnectionId) -> Result<&super::Slot, Error> {

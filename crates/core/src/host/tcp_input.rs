@@ -207,7 +207,7 @@ impl Host {
         isn_floor: Option<Seq>,
     ) {
         let (hash, tuple) = (incoming.hash, incoming.tuple);
-        let options = self.listener_options(listener);
+        let options = self.listener_options(listener).clone();
         if self.syn_cache.is_full() {
             match isn_floor {
                 None => self.send_cookie(now, incoming, &options),
@@ -359,7 +359,7 @@ impl Host {
         }
         let segment = &incoming.segment;
         let (tuple, hash) = (incoming.tuple, incoming.hash);
-        let options = self.listener_options(listener);
+        let options = self.listener_options(listener).clone();
         let window = u32::from(segment.window) << syn.peer_scale.unwrap_or(0);
         let mut cx = self.shared.context(now);
         let mut synchronized = syn.synchronize(&mut cx, &options, window, segment.seq, segment.ack);

@@ -334,7 +334,7 @@ impl Connection {
             }
         }
         if acked.progress {
-            self.soft_error = None;
+            self.go_on();
             self.deadlines.cancel(Timer::Retransmit);
             self.notify_room(acked.freed);
         }
@@ -416,8 +416,7 @@ impl Connection {
         if unheard && (seq + text.len() as u32).after(parts.recv.nxt) {
             let reset = parts.reset(cx.now);
             self.end(State::Closed, Some(Error::ConnectionReset), cx);
-            self.reset_due = Some(reset);
-            cx.counters.resets_sent += 1;
+            self.owe_reset(reset, cx);
             return Break(());
         }
         let had_holes = !parts.recv.assembler.is_empty();

@@ -12,9 +12,14 @@
 //! its protocol state is a record in [`time_wait`](crate::tcp::time_wait); what remains here is
 //! only what its user has not read yet.
 
+mod ended;
 mod handshake;
 
+pub use ended::{Ended, Reset, Residue, Trouble};
 pub use handshake::{SynReceived, SynSent};
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
 
 use crate::config::TcpConfig;
 use crate::counters::Counters;
@@ -24,7 +29,6 @@ use crate::tcp::challenge::Challenges;
 use crate::tcp::ecn::EcnState;
 use crate::tcp::pool::PagePool;
 use crate::tcp::recv::RecvHalf;
-use crate::tcp::recv::buffer::RecvBuffer;
 use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::send::SendHalf;
 use crate::tcp::state::StateCell;
@@ -109,8 +113,8 @@ pub enum Shape {
     SynReceived(SynReceived),
     /// ESTABLISHED, FIN-WAIT-1, FIN-WAIT-2, CLOSE-WAIT, CLOSING, LAST-ACK.
     Synchronized(Synchronized),
-    /// CLOSED or TIME-WAIT: what the user has not read yet.
-    Ended(RecvBuffer),
+    /// CLOSED or TIME-WAIT.
+    Ended(Ended),
 }
 
 /// One connection.
@@ -126,10 +130,8 @@ pub struct Connection {
     pub shape: Shape,
     /// When its timers fire.
     pub deadlines: Deadlines,
-    /// What its user asked for.
-    pub options: SocketOptions,
-    /// Why it ended; told once.
-    pub error: Option<Error>,
+    /// What its user asked for; shared by all who asked for the same.
+    pub options: Arc<SocketOptions>,
     /// What has become possible since the host last asked.
     pub notices: Readiness,
     /// Its user has closed it.
@@ -140,50 +142,14 @@ pub struct Connection {
     pub write_blocked: bool,
     /// The user closed or shut down before the connection was synchronized.
     pub close_early: bool,
-    /// An RST to send before the connection goes, with this number.
-    pub reset_due: Option<Reset>,
+    /// An RST to send.
+    pub reset_due: Option<Box<Reset>>,
     /// A SYN, or SYN, ACK, to send.
     pub syn_due: bool,
     /// In SYN-RECEIVED: an ACK to send, in answer to what was unacceptable.
     pub answer_due: bool,
-    /// What ICMP, or silence, says of the way to the peer since it was heard last: the reason given
-    /// if the connection fails.
-    pub soft_error: Option<Error>,
-    /// Since when there has been no way to the peer.
-    pub unreachable_since: Option<Instant>,
-    /// On entry to TIME-WAIT: what its record needs. The host takes it, unless the whole control
-    /// block is the record.
-    pub time_wait: Option<Residue>,
-}
-
-/// An RST that a connection owes (RFC 9293 §3.10.7.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reset {
-    /// SEG.SEQ.
-    pub seq: Seq,
-    /// SEG.ACK; `None`: no ACK bit.
-    pub ack: Option<Seq>,
-    /// With an abort of our own, if timestamps were agreed on (RFC 7323 §5.2).
-    pub stamps: Option<Timestamps>,
-}
-
-/// What TIME-WAIT must remember of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Residue {
-    /// SND.NXT.
-    pub snd_nxt: Seq,
-    /// RCV.NXT.
-    pub rcv_nxt: Seq,
-    /// TS.Recent, if timestamps are used.
-    pub stamp: Option<u32>,
-    /// What was added to the timestamp clock: a function of the tuple, found again when needed.
-    pub stamp_offset: Option<u32>,
-    /// The window field of the last ACK.
-    pub window: u16,
-    /// We hold TIME-WAIT in the peer's stead (Faber, Touch & Yue 1999).
-    pub is_holder: bool,
-    /// An ACK is owed: it leaves from the record.
-    pub ack_due: bool,
+    /// What keeps it from going on.
+    pub trouble: Option<Box<Trouble>>,
 }
 
 impl Synchronized {
@@ -206,7 +172,7 @@ impl Synchronized {
 impl Connection {
     /// A connection in `state` with `shape`, reached along arcs of the table.
     #[inline(always)]
-    pub fn new(tuple: Tuple, tuple_hash: u64, options: SocketOptions, shape: Shape) -> Self {
+    pub fn new(tuple: Tuple, tuple_hash: u64, options: Arc<SocketOptions>, shape: Shape) -> Self {
         Connection {
             tuple,
             tuple_hash,
@@ -214,7 +180,6 @@ impl Connection {
             shape,
             deadlines: Deadlines::default(),
             options,
-            error: None,
             notices: Readiness::EMPTY,
             orphan: false,
             deaf: false,
@@ -223,9 +188,7 @@ impl Connection {
             reset_due: None,
             syn_due: false,
             answer_due: false,
-            soft_error: None,
-            unreachable_since: None,
-            time_wait: None,
+            trouble: None,
         }
     }
 
@@ -234,14 +197,15 @@ impl Connection {
     pub fn open(
         tuple: Tuple,
         tuple_hash: u64,
-        options: SocketOptions,
+        options: Arc<SocketOptions>,
         syn: SynSent,
         now: Instant,
     ) -> Self {
         let mut connection = Connection::new(tuple, tuple_hash, options, Shape::SynSent(syn));
         connection.state.transition(State::SynSent);
         connection.syn_due = true;
-        connection.deadlines.set(Timer::Lifetime, now + options.open_timeout);
+        let limit = connection.options.open_timeout;
+        connection.deadlines.set(Timer::Lifetime, now + limit);
         connection
     }
 
@@ -250,7 +214,7 @@ impl Connection {
     pub fn accepted(
         tuple: Tuple,
         tuple_hash: u64,
-        options: SocketOptions,
+        options: Arc<SocketOptions>,
         synchronized: Synchronized,
         now: Instant,
     ) -> Self {
@@ -274,12 +238,6 @@ impl Connection {
         }
     }
 
-    /// There is no way to the peer now. True once that has lasted for the user timeout.
-    pub fn is_given_up_unreachable(&mut self, now: Instant, config: &TcpConfig) -> bool {
-        let since = *self.unreachable_since.get_or_insert(now);
-        now.since(since) >= self.patience(config)
-    }
-
     /// How long to wait for a peer that does not answer: the user's patience; for an orphan not
     /// more than the host's, so that nobody can keep it for ever.
     pub fn patience(&self, config: &TcpConfig) -> Duration {
@@ -290,11 +248,6 @@ impl Connection {
     /// The state.
     pub fn state(&self) -> State {
         self.state.get()
-    }
-
-    /// True if it has ended: CLOSED, or TIME-WAIT.
-    pub fn is_over(&self) -> bool {
-        matches!(self.shape, Shape::Ended(_))
     }
 
     /// The synchronized shape, if it has that.
@@ -328,7 +281,7 @@ impl Connection {
         self.deadlines.clear();
         self.start_keepalive(cx.now);
         self.syn_due = false;
-        self.soft_error = None;
+        self.go_on();
         self.notices |= Readiness::WRITABLE;
         cx.counters.established += 1;
         if self.close_early {
@@ -347,53 +300,12 @@ impl Connection {
         synchronized.send.fin_queued = true;
     }
 
-    /// The connection is over: frees what it holds, keeps unread data, tells its user.
-    pub fn end(&mut self, to: State, error: Option<Error>, cx: &mut Context<'_>) {
-        self.state.transition(to);
-        self.deadlines.clear();
-        self.syn_due = false;
-        let mut unread = RecvBuffer::default();
-        if let Shape::Synchronized(synchronized) = &mut self.shape {
-            synchronized.send.buffer.clear(cx.pool);
-            synchronized.recv.window.release(cx.budget);
-            unread = core::mem::take(&mut synchronized.recv.buffer);
-        }
-        if self.orphan {
-            unread.clear(cx.pool);
-        }
-        self.shape = Shape::Ended(unread);
-        // What ICMP has told is a better reason than silence (RFC 1122 §4.2.3.9).
-        let reason = match (error, self.soft_error) {
-            (Some(Error::TimedOut), Some(soft)) => Some(soft),
-            (error, _) => error,
-        };
-        self.error = self.error.or(reason);
-        self.notices |= Readiness::CLOSED | Readiness::READABLE | Readiness::WRITABLE;
-    }
-
-    /// Enters TIME-WAIT: the host makes a record of what is left in `time_wait`.
-    pub fn enter_time_wait(&mut self, cx: &mut Context<'_>) {
-        if let Shape::Synchronized(s) = &mut self.shape {
-            let unread = s.recv.buffer.len() as u32;
-            self.time_wait = Some(Residue {
-                snd_nxt: s.send.nxt,
-                rcv_nxt: s.recv.nxt,
-                stamp: s.stamps.map(|stamps| stamps.recent),
-                stamp_offset: s.stamps.map(|stamps| stamps.offset),
-                window: s.recv.window.announce(s.recv.nxt, unread, s.recv.mss),
-                is_holder: false,
-                ack_due: s.recv.ack.is_owed(),
-            });
-        }
-        self.end(State::TimeWait, None, cx);
-    }
-
     /// Copies the first bytes that can be read to `out` and returns how many; 0 is the end of the
     /// stream, or an empty `out`; [`Error::WouldBlock`] when there is nothing yet.
     pub fn peek(&self, out: &mut [u8]) -> Result<usize, Error> {
         match &self.shape {
             Shape::SynSent(_) | Shape::SynReceived(_) => Err(Error::WouldBlock),
-            Shape::Ended(unread) => Ok(unread.peek(out)),
+            Shape::Ended(ended) => Ok(ended.unread.peek(out)),
             Shape::Synchronized(s) => match s.recv.buffer.peek(out) {
                 0 if !out.is_empty() && !s.recv.is_finished() => Err(Error::WouldBlock),
                 n => Ok(n),
@@ -410,9 +322,9 @@ impl Connection {
         budget: &mut WindowBudget,
     ) -> bool {
         match &mut self.shape {
-            Shape::Ended(unread) => {
-                unread.consume(n, pool);
-                unread.trim(pool);
+            Shape::Ended(ended) => {
+                ended.unread.consume(n, pool);
+                ended.unread.trim(pool);
                 false
             }
             Shape::Synchronized(s) => {
@@ -426,29 +338,6 @@ impl Connection {
                 s.wants_window_update()
             }
             Shape::SynSent(_) | Shape::SynReceived(_) => false,
-        }
-    }
-
-    /// Resets the connection: the RST leaves with the next `emit` (RFC 9293 §3.10.5).
-    pub fn abort(&mut self, error: Error, cx: &mut Context<'_>) {
-        if matches!(self.shape, Shape::Ended(_)) {
-            // An RST may be due already.
-            return;
-        }
-        self.reset_due = match &self.shape {
-            Shape::Synchronized(s) => Some(s.reset(cx.now)),
-            Shape::SynReceived(syn) => Some(Reset {
-                seq: syn.iss + 1,
-                ack: Some(syn.irs + 1),
-                stamps: syn
-                    .stamp
-                    .map(|echo| Timestamps { value: stamp_at(cx.now, syn.stamp_offset), echo }),
-            }),
-            Shape::SynSent(_) | Shape::Ended(_) => None,
-        };
-        self.end(State::Closed, Some(error), cx);
-        if self.reset_due.is_some() {
-            cx.counters.resets_sent += 1;
         }
     }
 

@@ -72,7 +72,7 @@ impl Connection {
     /// Sends what the connection should, while there is room.
     pub fn emit(&mut self, cx: &mut Context<'_>, egress: &mut Egress<'_>) -> Flushed {
         self.adopt_path(cx.config, egress);
-        self.unreachable_since = None;
+        self.note_way();
         while !self.is_quiet() {
             let emission = self.decide(cx, &egress.path, egress.room());
             if matches!(emission, Emission::Nothing) {
@@ -146,14 +146,14 @@ impl Connection {
 
     /// True if it has ended and owes nothing: it will never send again, and needs no way.
     pub fn is_silent(&self) -> bool {
-        matches!(self.shape, Shape::Ended(_)) && self.reset_due.is_none()
+        self.is_over() && self.reset_due.is_none()
     }
 
     /// True if the user is gone and nothing is left to do: the host forgets it.
     pub fn is_finished(&self) -> bool {
         self.orphan
             && self.reset_due.is_none()
-            && self.time_wait.is_none()
+            && self.residue().is_none()
             && matches!(self.state(), State::Closed | State::TimeWait)
     }
 }

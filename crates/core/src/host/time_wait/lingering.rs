@@ -70,7 +70,7 @@ impl Host {
         }
         let generation = self.slots.generation(index);
         let Some(slot) = self.slots.get_mut(index) else { return };
-        slot.connection.time_wait = Some(*residue);
+        slot.connection.keep_residue(Some(*residue));
         self.lingering.blocks.insert(slot.connection.tuple_hash, index);
         self.lingering.order.push_back((index, generation));
         if slot.connection.orphan {
@@ -111,7 +111,7 @@ impl Host {
     ) -> Option<Record> {
         let index = self.lingering_at(hash, tuple)?;
         let connection = &self.slots.get(index)?.connection;
-        let residue = connection.time_wait.as_ref()?;
+        let residue = connection.residue()?;
         let (duration, expires) = (self.term(tuple), connection.deadlines.at(Timer::Lifetime));
         let is_marked = self.lingering.marked.contains(&index);
         let record = Record::new(*tuple, residue, expires - duration, duration);
@@ -122,7 +122,7 @@ impl Host {
     pub(in crate::host) fn end_lingering(&mut self, index: u32) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let connection = &mut slot.connection;
-        if connection.time_wait.take().is_none() {
+        if connection.take_residue().is_none() {
             return;
         }
         connection.deadlines.clear();
@@ -149,7 +149,7 @@ impl Host {
 
     fn is_lingering(&self, index: u32, generation: u32) -> bool {
         let slot = self.slots.get(index).filter(|_| self.slots.is_current(index, generation));
-        slot.is_some_and(|slot| slot.connection.time_wait.is_some())
+        slot.is_some_and(|slot| slot.connection.residue().is_some())
     }
 
     /// Blocks that ended leave their names in the order. They are dropped from its front, two for

@@ -34,7 +34,7 @@ impl Connection {
         let taken = (!text.is_empty()).then(|| s.recv.on_next_text(text, cx.pool, cx.counters));
         self.note_heard(cx);
         if let Some(freed) = freed {
-            self.soft_error = None;
+            self.go_on();
             self.deadlines.cancel(Timer::Retransmit);
             self.notify_room(freed);
         }

@@ -49,8 +49,7 @@ impl Connection {
             return;
         }
         if !acknowledges_syn(s.ack, syn.iss) {
-            self.reset_due = Some(Reset { seq: s.ack, ack: None, stamps: None });
-            cx.counters.resets_sent += 1;
+            self.owe_reset(Reset { seq: s.ack, ack: None, stamps: None }, cx);
             return;
         }
         self.complete_simultaneous(cx, &syn, s, false);

@@ -20,8 +20,7 @@ impl Connection {
         let acks = s.flags.contains(Flags::ACK);
         if acks && s.ack != syn.iss + 1 {
             if !s.flags.contains(Flags::RST) {
-                self.reset_due = Some(Reset { seq: s.ack, ack: None, stamps: None });
-                cx.counters.resets_sent += 1;
+                self.owe_reset(Reset { seq: s.ack, ack: None, stamps: None }, cx);
             }
             return;
         }

@@ -10,8 +10,8 @@ use crate::tcp::send::recovery::Mode;
 
 impl Connection {
     pub(super) fn decide(&self, cx: &Context<'_>, path: &Path, room: usize) -> Emission {
-        if let Some(reset) = self.reset_due {
-            return Emission::Reset(reset);
+        if let Some(reset) = &self.reset_due {
+            return Emission::Reset(**reset);
         }
         match &self.shape {
             Shape::SynSent(_) | Shape::SynReceived(_) if self.syn_due => Emission::Syn,

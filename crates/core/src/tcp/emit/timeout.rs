@@ -50,13 +50,14 @@ impl Connection {
     /// RFC 6298 §5.4–5.7, RFC 9293 §3.8.3.
     fn on_retransmit(&mut self, cx: &mut Context<'_>) {
         let limit = self.patience(cx.config);
+        let is_unreachable = self.is_unreachable();
         match &mut self.shape {
             Shape::SynSent(SynSent { attempts, .. })
             | Shape::SynReceived(SynReceived { attempts, .. }) => {
                 *attempts = attempts.saturating_add(1);
                 self.syn_due = true;
                 if *attempts > R1 + 1 {
-                    self.soft_error.get_or_insert(Error::TimedOut);
+                    self.note_silence();
                 }
             }
             Shape::Synchronized(s) if s.send.flight() > 0 => {
@@ -66,14 +67,14 @@ impl Connection {
                     return self.abort(Error::TimedOut, cx);
                 }
                 // Without a way nothing was lost: nothing was sent. The host looks for one again.
-                if self.unreachable_since.is_none() {
+                if !is_unreachable {
                     cx.counters.timeouts += 1;
                     s.send.on_timeout();
                     if let Some(ecn) = &mut s.ecn {
                         ecn.on_reduced(s.send.nxt);
                     }
                     if s.send.rtt.backoff() > R1 {
-                        self.soft_error.get_or_insert(Error::TimedOut);
+                        self.note_silence();
                     }
                 }
             }
