@@ -108,6 +108,10 @@ pub struct TcpConfig {
     pub time_wait_on_link: Duration,
     /// TIME-WAIT where the peer is this host itself; zero: as all others.
     pub time_wait_on_host: Duration,
+    /// An established connection on which nothing has moved for so long is kept in a compact form
+    /// until something does; zero: never. Not with the timers of 4.4BSD, which keep every control
+    /// block whole.
+    pub rest_after: Duration,
     /// Send buffer of a socket, in bytes.
     pub send_buffer_bytes: u32,
     /// Receive window a socket starts with, in bytes.
@@ -275,6 +279,7 @@ impl Default for TcpConfig {
             time_wait_state: TimeWaitState::default(),
             time_wait_on_link: Duration::ZERO,
             time_wait_on_host: Duration::ZERO,
+            rest_after: Duration::from_secs(2),
             send_buffer_bytes: 1 << 20,
             initial_receive_window_bytes: 64 << 10,
             max_receive_window_bytes: 4 << 20,

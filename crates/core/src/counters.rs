@@ -46,6 +46,9 @@ counters! {
     window_probes,
     /// Keepalive probes sent.
     keepalive_probes,
+    /// Times that a connection on which nothing moved came to rest
+    /// ([`TcpConfig::rest_after`](crate::config::TcpConfig::rest_after)).
+    rested,
     /// Segments outside the receive window (RFC 9293 §3.10.7.4, first step).
     out_of_window,
     /// Segments dropped for an old timestamp (RFC 7323 §5).

@@ -34,6 +34,7 @@ pub mod port;
 pub mod reassembly;
 pub mod route;
 pub mod slab;
+mod slot;
 mod sockets;
 pub mod syn_cache;
 pub mod syn_cookie;
@@ -42,6 +43,7 @@ mod time_wait;
 
 pub use sockets::any_local;
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -58,8 +60,8 @@ use crate::tcp::connection::Context;
 use crate::tcp::pool::PagePool;
 use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::time_wait::TimeWait;
-use crate::tcp::timers::{Filed, Ticks, TimerSet, Timers};
-use crate::tcp::{Connection, SocketOptions, Tuple};
+use crate::tcp::timers::{Scheme, Ticks, Timer, TimerSet, Timers};
+use crate::tcp::{Connection, SocketOptions, State, Tuple};
 use crate::time::{Duration, Instant};
 use crate::wire::Malformed;
 use autoconfigure::Autoconfigure;
@@ -75,6 +77,7 @@ use port::Ports;
 use reassembly::Reassembly;
 use route::Routes;
 use slab::Slab;
+use slot::Slot;
 use syn_cache::SynCache;
 use syn_cookie::SynCookies;
 use time_wait::Lingering;
@@ -89,6 +92,9 @@ pub struct Host {
     hasher: TupleHasher,
     demux: Demux,
     slots: Slab<Slot>,
+    /// Blocks of connections that are gone, for those to come.
+    #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
+    blocks: Vec<Box<Connection>>,
     listeners: Listeners,
     syn_cache: SynCache,
     time_wait: TimeWait,
@@ -148,38 +154,18 @@ impl Shared {
     }
 }
 
-/// One connection and what the host knows of it.
-#[derive(Debug)]
-struct Slot {
-    connection: Connection,
-    /// On the ready list.
-    ready: bool,
-    /// Waits for a neighbour.
-    stalled: bool,
-    /// In the demultiplexing table.
-    listed: bool,
-    filed: Filed,
-    /// Notices whose event waits to be fetched.
-    announced: Readiness,
-    /// The listener in whose accept queue it waits.
-    accepting: Option<ListenerId>,
-}
-
-impl Slot {
-    /// True if its tuple is a connection's, or what is left of one.
-    fn is_known(&self) -> bool {
-        self.listed || self.connection.residue().is_some()
-    }
-}
-
 impl Host {
     /// A host as configured, or why the configuration makes none.
     pub fn new(config: Config) -> Result<Host, Error> {
         validate(&config)?;
         let limits = config.limits.clone();
         let ticks = Ticks::new(config.tcp.tick);
+        let mut tcp = config.tcp.clone();
+        if matches!(tcp.timers, Scheme::Scan | Scheme::OrderedList) {
+            tcp.rest_after = Duration::ZERO;
+        }
         let shared = Shared {
-            tcp: config.tcp.clone(),
+            tcp,
             pool: PagePool::new(limits.pages),
             budget: WindowBudget::new(limits.receive_window_bytes),
             challenges: Challenges::new(
@@ -194,6 +180,7 @@ impl Host {
             hasher: TupleHasher::new(&config.secret),
             demux: Demux::default(),
             slots: Slab::default(),
+            blocks: Vec::new(),
             listeners: Listeners::default(),
             syn_cache: SynCache::new(limits.syn_cache, ticks),
             time_wait: TimeWait::new(
@@ -272,14 +259,12 @@ impl Host {
         while due.len() < self.timers.share() {
             let count = |index, tick| {
                 let slot: Option<&mut Slot> = slots.get_mut(index);
-                slot.map_or(TimerSet::EMPTY, |slot| {
-                    slot.filed.count_down(tick, &slot.connection.deadlines)
-                })
+                slot.map_or(TimerSet::EMPTY, |slot| slot.count_down(tick))
             };
             let Some((index, fired)) = self.timers.due(now, count) else { break };
             due.push(index);
             if let (Some(timer), Some(slot)) = (fired, slots.get_mut(index)) {
-                slot.connection.deadlines.set(timer, tick);
+                slot.connection_mut().deadlines.set(timer, tick);
             }
         }
         due.sort_unstable();
@@ -288,25 +273,55 @@ impl Host {
         for &index in &due {
             let Some(slot) = self.slots.get_mut(index) else { continue };
             self.timers.take_out(&mut slot.filed);
-            slot.connection.deadlines.tighten();
+            slot.connection_mut().deadlines.tighten();
         }
         for &index in &due {
             let Some(slot) = self.slots.get_mut(index) else { continue };
-            if !slot.connection.deadlines.may_be_due(tick) {
+            let is_due = slot.connection_mut().deadlines.may_be_due(tick);
+            if !is_due || self.rests(now, index, tick) {
                 self.rearm(now, index);
                 continue;
             }
-            if slot.connection.residue().is_some() {
+            let Some(slot) = self.slots.get_mut(index) else { continue };
+            if slot.lingers() {
                 self.end_lingering(index);
                 self.shared.counters.time_wait_expired += 1;
                 continue;
             }
-            slot.connection.on_time(&mut self.shared.context(now), tick);
-            slot.connection.deadlines.tighten();
+            let connection = slot.connection_mut();
+            connection.on_time(&mut self.shared.context(now), tick);
+            connection.deadlines.tighten();
             self.settle(now, index);
         }
         due.clear();
         self.due = due;
+    }
+
+    /// The connection in slot `index` may rest if nothing has moved on it for a while. True if no
+    /// other timer of it is due at `tick`.
+    fn rests(&mut self, now: Instant, index: u32, tick: Instant) -> bool {
+        let Some(slot) = self.slots.get_mut(index) else { return true };
+        let connection = slot.connection_mut();
+        if !connection.deadlines.take_due(Timer::Rest, tick) {
+            return false;
+        }
+        let (moved, after) = (connection.last_moved(), self.shared.tcp.rest_after);
+        if connection.state() != State::Established {
+            // It is on its way out.
+        } else if now.since(moved) < after {
+            connection.deadlines.set(Timer::Rest, moved + after);
+        } else if let Some(block) = slot.rest() {
+            self.shared.counters.rested += 1;
+            self.keep_block(block);
+            return true;
+        }
+        slot.connection_mut().deadlines.tighten() > tick
+    }
+
+    fn keep_block(&mut self, block: Box<Connection>) {
+        if self.blocks.len() < KEPT_BLOCKS {
+            self.blocks.push(block);
+        }
     }
 
     /// True if `emit` has something to do at once: the last one ran out of room or budget, or an
@@ -352,16 +367,17 @@ impl Host {
     /// A connection was touched: passes on what it has to tell, and sees to it that it is flushed.
     fn settle(&mut self, now: Instant, index: u32) {
         let Some(slot) = self.slots.get_mut(index) else { return };
-        let connection = &mut slot.connection;
+        let connection = slot.connection_mut();
         let notices = connection.take_notices();
+        let is_over = connection.is_over();
         if !slot.ready {
             slot.ready = true;
             self.ready.push_back(index);
         }
-        if slot.listed && connection.is_over() {
+        if slot.listed && is_over {
             slot.listed = false;
-            let (hash, tuple) = (connection.tuple_hash, connection.tuple);
-            let residue = connection.take_residue();
+            let (hash, tuple) = (slot.tuple_hash, slot.tuple);
+            let residue = slot.connection_mut().take_residue();
             self.demux.remove(hash, index);
             if let Some(residue) = residue {
                 self.enter_time_wait(now, index, (hash, tuple), &residue);
@@ -374,7 +390,7 @@ impl Host {
 
     fn announce(&mut self, index: u32, notices: Readiness) {
         let Some((slot, generation)) = self.slots.named_mut(index) else { return };
-        if notices.is_empty() || slot.connection.orphan || slot.accepting.is_some() {
+        if notices.is_empty() || slot.is_orphan() || slot.accepting.is_some() {
             return;
         }
         if slot.announced.is_empty() {
@@ -395,15 +411,14 @@ impl Host {
     #[inline(always)]
     fn add_connection(&mut self, connection: Connection) -> ConnectionId {
         let hash = connection.tuple_hash;
-        let (index, generation) = self.slots.insert(Slot {
-            connection,
-            ready: false,
-            stalled: false,
-            listed: true,
-            filed: Filed::default(),
-            announced: Readiness::EMPTY,
-            accepting: None,
-        });
+        let block = match self.blocks.pop() {
+            Some(mut block) => {
+                *block = connection;
+                block
+            }
+            None => Box::new(connection),
+        };
+        let (index, generation) = self.slots.insert(Slot::new(block));
         self.demux.insert(hash, index);
         ConnectionId { index, generation }
     }
@@ -413,19 +428,19 @@ impl Host {
         let Some(slot) = self.slots.get_mut(index) else { return };
         self.timers.forget(index, &mut slot.filed);
         if slot.listed {
-            self.demux.remove(slot.connection.tuple_hash, index);
+            self.demux.remove(slot.tuple_hash, index);
         }
-        if slot.connection.orphan {
+        if slot.is_orphan() {
             self.orphans -= 1;
         }
-        self.slots.remove(index);
+        if let Some(block) = self.slots.take(index).and_then(Slot::into_block) {
+            self.keep_block(block);
+        }
     }
 
     fn find_connection(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
         let slots = &self.slots;
-        self.demux.find(hash, |index| {
-            slots.get(index).is_some_and(|slot| slot.connection.tuple == *tuple)
-        })
+        self.demux.find(hash, |index| slots.get(index).is_some_and(|slot| slot.tuple == *tuple))
     }
 
     // ---- what the host says about itself
@@ -472,7 +487,7 @@ impl Host {
         use crate::tcp::connection::Shape;
         let slot = self.slots.get(id.index);
         let slot = slot.filter(|_| self.slots.is_current(id.index, id.generation));
-        match slot.map(|slot| &slot.connection.shape) {
+        match slot.and_then(Slot::awake).map(|connection| &connection.shape) {
             Some(Shape::Synchronized(s)) => s.recv.buffer.len(),
             Some(Shape::Ended(ended)) => ended.unread.len(),
             Some(Shape::SynSent(_) | Shape::SynReceived(_)) | None => 0,
@@ -483,12 +498,14 @@ impl Host {
     /// connection is over.
     pub fn is_at_end(&self, id: ConnectionId) -> bool {
         use crate::tcp::connection::Shape;
-        let slot = self.slots.get(id.index);
-        let slot = slot.filter(|_| self.slots.is_current(id.index, id.generation));
-        match slot.map(|slot| &slot.connection.shape) {
+        if !self.slots.is_current(id.index, id.generation) {
+            return true;
+        }
+        let awake = self.slots.get(id.index).and_then(Slot::awake);
+        match awake.map(|connection| &connection.shape) {
             Some(Shape::Synchronized(s)) => s.recv.is_finished(),
-            Some(Shape::SynSent(_) | Shape::SynReceived(_)) => false,
-            Some(Shape::Ended(_)) | None => true,
+            Some(Shape::SynSent(_) | Shape::SynReceived(_)) | None => false,
+            Some(Shape::Ended(_)) => true,
         }
     }
 
@@ -517,6 +534,9 @@ impl Host {
         self.routes.addresses().collect()
     }
 }
+
+/// Blocks of connections kept for those to come: some 250 KB.
+const KEPT_BLOCKS: usize = 256;
 
 /// Frames to ourselves that wait at most; beyond it they are lost, as on any full link.
 const LOOPBACK_FRAMES: usize = 1024;

@@ -62,6 +62,8 @@ pub struct Summary {
     pub segments: u64,
     /// TIME-WAITs that there were at side A and at side B.
     pub time_waits: [u64; 2],
+    /// Times that a connection came to rest.
+    pub rests: u64,
     /// What each conversation left its users with.
     pub outcomes: Vec<Outcome>,
 }
@@ -96,14 +98,14 @@ impl Scenario {
             })
             .map_err(|trouble| format!("{trouble}: {}", leftovers(&world)))?;
         check_leftovers(&world)?;
-        let time_waits = [Side::A, Side::B]
-            .map(|side| world.host(side, |host| host.counters().time_wait_entered));
+        let [a, b] = [Side::A, Side::B].map(|side| world.host(side, |host| *host.counters()));
         Ok(Summary {
             digest: world.cable().digest(),
             conversed,
             end: world.now(),
             segments: world.cable().oracle().segments(),
-            time_waits,
+            time_waits: [a.time_wait_entered, b.time_wait_entered],
+            rests: a.rested + b.rested,
             outcomes: board.borrow().outcomes.clone(),
         })
     }

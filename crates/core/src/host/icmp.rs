@@ -155,7 +155,8 @@ impl Host {
         let index = quoted.and_then(|quoted| {
             let hash = self.hasher.hash(&quoted.tuple);
             let index = self.find_connection(hash, &quoted.tuple)?;
-            let connection = &self.slots.get(index)?.connection;
+            // One at rest has nothing in flight.
+            let connection = self.slots.get(index)?.awake()?;
             // No router complains of what it may cut (RFC 1191 §3).
             let may_be = !matches!(complaint, Complaint::TooBig(_))
                 || connection.options.path_mtu_discovery
@@ -183,18 +184,19 @@ impl Host {
 
     fn note_soft_error(&mut self, index: u32, error: Error) {
         if let Some(slot) = self.slots.get_mut(index) {
-            slot.connection.note_soft_error(error);
+            slot.connection_mut().note_soft_error(error);
         }
     }
 
     fn on_hard_error(&mut self, now: Instant, index: u32, error: Error) {
         let Some(slot) = self.slots.get_mut(index) else { return };
-        if matches!(slot.connection.shape, Shape::SynSent(_)) {
+        let connection = slot.connection_mut();
+        if matches!(connection.shape, Shape::SynSent(_)) {
             let mut cx = self.shared.context(now);
             cx.counters.failed_opens += 1;
-            slot.connection.end(State::Closed, Some(error), &mut cx);
+            connection.end(State::Closed, Some(error), &mut cx);
         } else {
-            slot.connection.note_soft_error(error);
+            connection.note_soft_error(error);
         }
     }
 

@@ -150,9 +150,9 @@ impl Host {
             iss,
             irs,
             peer_mss: facts.mss.max(self.shared.tcp.mss_min),
-            mss: self.announced_mss(tuple.is_ipv6(), &options),
+            mss: self.announced_mss(tuple.is_ipv6(), options),
             // The same as beside the cookie, whatever the budget does.
-            offer: self.initial_window(&options).min(65_535) as u16,
+            offer: self.initial_window(options).min(65_535) as u16,
             peer_scale: facts.window_scale,
             sack: facts.sack,
             ecn: false,

@@ -247,11 +247,12 @@ impl Host {
     /// and so on in a circle.
     fn retry_later(&mut self, now: Instant, index: u32) {
         let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.ready) else { return };
-        if slot.connection.is_over() {
+        let connection = slot.connection_mut();
+        if connection.is_over() {
             return self.on_unreachable(now, index);
         }
-        if !slot.connection.deadlines.is_set(Timer::Retransmit) {
-            slot.connection.deadlines.set(Timer::Retransmit, now + RETRY);
+        if !connection.deadlines.is_set(Timer::Retransmit) {
+            connection.deadlines.set(Timer::Retransmit, now + RETRY);
         }
         self.rearm(now, index);
     }
@@ -261,7 +262,7 @@ impl Host {
     pub(super) fn on_unreachable(&mut self, now: Instant, index: u32) {
         self.shared.counters.unreachable += 1;
         let Some(slot) = self.slots.get_mut(index) else { return };
-        let connection = &mut slot.connection;
+        let connection = slot.connection_mut();
         let mut cx = self.shared.context(now);
         match &connection.shape {
             Shape::SynSent(_) | Shape::SynReceived(_) => {

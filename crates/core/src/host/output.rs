@@ -138,11 +138,12 @@ impl Host {
     fn flush(&mut self, now: Instant, index: u32, outbox: &mut Outbox) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.ready = false;
-        if slot.connection.is_silent() {
+        let connection = slot.connection_mut();
+        if connection.is_silent() {
             self.rearm(now, index);
             return self.retire(index);
         }
-        let (tuple, options) = (slot.connection.tuple, &slot.connection.options);
+        let (tuple, options) = (connection.tuple, &connection.options);
         let (marks, discovers) = (options.marks(), options.path_mtu_discovery);
         let flushed = match self.way(now, tuple.local_ip(), tuple.remote_ip(), marks) {
             Way::Open { mut path, local } => {
@@ -172,7 +173,7 @@ impl Host {
         let outbox = if local { &mut self.loopback } else { outbox };
         let mut egress = Egress { outbox, path, budget, frames: 0 };
         let Some(slot) = self.slots.get_mut(index) else { return Flushed::Done };
-        let flushed = slot.connection.emit(&mut self.shared.context(now), &mut egress);
+        let flushed = slot.connection_mut().emit(&mut self.shared.context(now), &mut egress);
         self.shared.counters.frames_out += egress.frames as u64;
         flushed
     }
@@ -180,8 +181,7 @@ impl Host {
     /// Tells the timers of the connection's deadlines.
     pub(super) fn rearm(&mut self, now: Instant, index: u32) {
         if let Some(slot) = self.slots.get_mut(index) {
-            let deadlines = &mut slot.connection.deadlines;
-            self.timers.touched(index, &mut slot.filed, deadlines, now);
+            slot.rearm(&mut self.timers, index, now);
         }
     }
 

@@ -7,6 +7,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use super::Host;
 use super::isn::Beginning;
 use super::route::Class;
+use super::slot::Slot;
 use crate::error::Error;
 use crate::event::{ConnectionId, ListenerId, Readiness};
 use crate::tcp::connection::{Shape, SynSent};
@@ -210,11 +211,11 @@ impl Host {
     /// [`Error::WouldBlock`] when it takes nothing.
     pub fn write(&mut self, now: Instant, id: ConnectionId, data: &[u8]) -> Result<usize, Error> {
         let room = self.writable(id)?;
-        let (slot, shared) = self.slot_and_shared(id)?;
-        let Some(s) = slot.connection.synchronized_mut() else { return Err(Error::WouldBlock) };
+        let (connection, shared) = self.connection_and_shared(id)?;
+        let Some(s) = connection.synchronized_mut() else { return Err(Error::WouldBlock) };
         let wanted = data.len().min(room);
         let taken = s.send.buffer.write(&data[..wanted], &mut shared.pool);
-        slot.connection.write_blocked |= taken < data.len();
+        connection.write_blocked |= taken < data.len();
         if taken == 0 && !data.is_empty() {
             return Err(Error::WouldBlock);
         }
@@ -231,16 +232,16 @@ impl Host {
         data: &Bytes,
     ) -> Result<usize, Error> {
         let room = self.writable(id)?;
-        let (slot, shared) = self.slot_and_shared(id)?;
-        let Some(s) = slot.connection.synchronized_mut() else { return Err(Error::WouldBlock) };
+        let (connection, shared) = self.connection_and_shared(id)?;
+        let Some(s) = connection.synchronized_mut() else { return Err(Error::WouldBlock) };
         let taken = data.len().min(room);
         if taken == 0 && !data.is_empty()
             || !s.send.buffer.push(data.slice(..taken), &mut shared.pool)
         {
-            slot.connection.write_blocked = true;
+            connection.write_blocked = true;
             return Err(Error::WouldBlock);
         }
-        slot.connection.write_blocked |= taken < data.len();
+        connection.write_blocked |= taken < data.len();
         self.settle(now, id.index);
         Ok(taken)
     }
@@ -254,8 +255,8 @@ impl Host {
         data: &[u8],
     ) -> Result<usize, Error> {
         let taken = self.write(now, id, data)?;
-        let (slot, _) = self.slot_and_shared(id)?;
-        if let Some(s) = slot.connection.synchronized_mut().filter(|_| taken > 0) {
+        let (connection, _) = self.connection_and_shared(id)?;
+        if let Some(s) = connection.synchronized_mut().filter(|_| taken > 0) {
             s.send.urgent = Some(s.send.data_end());
         }
         Ok(taken)
@@ -263,8 +264,7 @@ impl Host {
 
     /// Room in the send buffer, or why nothing may be written.
     fn writable(&mut self, id: ConnectionId) -> Result<usize, Error> {
-        let (slot, _) = self.slot_and_shared(id)?;
-        let connection = &mut slot.connection;
+        let (connection, _) = self.connection_and_shared(id)?;
         if let Some(error) = connection.take_error() {
             return Err(error);
         }
@@ -284,14 +284,14 @@ impl Host {
     /// Moves received bytes into `out` and returns how many; 0 is the end of the stream (or an
     /// empty `out`); [`Error::WouldBlock`] when there is nothing yet.
     pub fn read(&mut self, now: Instant, id: ConnectionId, out: &mut [u8]) -> Result<usize, Error> {
-        let (slot, shared) = self.slot_and_shared(id)?;
-        let connection = &mut slot.connection;
+        let (connection, shared) = self.connection_and_shared(id)?;
         let taken = connection.peek(out)?;
         if taken == 0 {
             let error = if out.is_empty() { None } else { connection.take_error() };
             return error.map_or(Ok(0), Err);
         }
-        if connection.consume(taken, now, &mut shared.pool, &mut shared.budget) {
+        let is_told = connection.consume(taken, now, &mut shared.pool, &mut shared.budget);
+        if is_told || connection.may_rest(&shared.tcp) {
             self.make_ready(id.index);
         }
         Ok(taken)
@@ -299,13 +299,13 @@ impl Host {
 
     /// As [`Host::read`], but the bytes stay.
     pub fn peek(&self, id: ConnectionId, out: &mut [u8]) -> Result<usize, Error> {
-        self.slot(id)?.connection.peek(out)
+        self.slot(id)?.view().peek(out)
     }
 
     /// How many bytes, counted from the next to read, lie up to and with the last urgent one
     /// (RFC 9293 MUST-33); `None` if there is no urgent data ahead.
     pub fn urgent_mark(&self, id: ConnectionId) -> Option<u32> {
-        let recv = &self.slot(id).ok()?.connection.synchronized()?.recv;
+        let recv = &self.slot(id).ok()?.awake()?.synchronized()?.recv;
         recv.urgent.map(|urgent| urgent.since(recv.read_position()))
     }
 
@@ -313,10 +313,10 @@ impl Host {
 
     /// Sends FIN after what was written; reading goes on.
     pub fn shutdown_write(&mut self, now: Instant, id: ConnectionId) -> Result<(), Error> {
-        let (slot, _) = self.slot_and_shared(id)?;
-        match slot.connection.shape {
-            Shape::SynSent(_) | Shape::SynReceived(_) => slot.connection.close_early = true,
-            Shape::Synchronized(_) => slot.connection.queue_fin(),
+        let (connection, _) = self.connection_and_shared(id)?;
+        match connection.shape {
+            Shape::SynSent(_) | Shape::SynReceived(_) => connection.close_early = true,
+            Shape::Synchronized(_) => connection.queue_fin(),
             Shape::Ended(_) => return Err(Error::NotConnected),
         }
         self.settle(now, id.index);
@@ -326,8 +326,8 @@ impl Host {
     /// The user reads no more. What has come, and what comes before our FIN is sent, stays; data
     /// after it has nobody to go to, and resets the connection (RFC 1122 §4.2.2.13).
     pub fn shutdown_read(&mut self, id: ConnectionId) -> Result<(), Error> {
-        let (slot, _) = self.slot_and_shared(id)?;
-        slot.connection.deaf = true;
+        let (connection, _) = self.connection_and_shared(id)?;
+        connection.deaf = true;
         Ok(())
     }
 
@@ -349,7 +349,7 @@ impl Host {
     fn leave(&mut self, now: Instant, index: u32, reset: bool) {
         let over_limit = self.orphans >= self.shared.limits.orphans;
         let Some(slot) = self.slots.get_mut(index) else { return };
-        let connection = &mut slot.connection;
+        let connection = slot.connection_mut();
         connection.orphan = true;
         if connection.residue().is_none() {
             self.orphans += 1;
@@ -384,7 +384,7 @@ impl Host {
 
     /// Frees the connection in slot `index` if it is finished.
     pub(super) fn retire(&mut self, index: u32) {
-        if self.slots.get(index).is_some_and(|slot| slot.connection.is_finished()) {
+        if self.slots.get(index).and_then(Slot::awake).is_some_and(Connection::is_finished) {
             self.free_connection(index);
         }
     }
@@ -394,7 +394,7 @@ impl Host {
     /// What is possible now.
     pub fn readiness(&self, id: ConnectionId) -> Readiness {
         let Ok(slot) = self.slot(id) else { return Readiness::CLOSED };
-        let connection = &slot.connection;
+        let connection = slot.view();
         let mut ready = Readiness::EMPTY;
         match &connection.shape {
             Shape::SynSent(_) | Shape::SynReceived(_) => {}
@@ -418,35 +418,35 @@ impl Host {
 
     /// The error that ended the connection, once.
     pub fn take_error(&mut self, id: ConnectionId) -> Option<Error> {
-        let (slot, _) = self.slot_and_shared(id).ok()?;
-        slot.connection.take_error()
+        let (connection, _) = self.connection_and_shared(id).ok()?;
+        connection.take_error()
     }
 
     /// What keeps the connection from going on, if anything does that may pass: an ICMP error, or
     /// [`Error::TimedOut`] after three retransmissions in vain (RFC 9293 MUST-47, SHLD-9, SHLD-25).
     /// It ends nothing; an acknowledgement that goes on ends it.
     pub fn soft_error(&self, id: ConnectionId) -> Option<Error> {
-        self.slot(id).ok()?.connection.soft_error()
+        self.slot(id).ok()?.awake()?.soft_error()
     }
 
     /// The state; CLOSED for a name that is dead.
     pub fn state(&self, id: ConnectionId) -> State {
-        self.slot(id).map_or(State::Closed, |slot| slot.connection.state())
+        self.slot(id).map_or(State::Closed, Slot::state)
     }
 
     /// Our end.
     pub fn local_address(&self, id: ConnectionId) -> Result<SocketAddr, Error> {
-        Ok(self.slot(id)?.connection.tuple.local())
+        Ok(self.slot(id)?.tuple.local())
     }
 
     /// The peer's end.
     pub fn peer_address(&self, id: ConnectionId) -> Result<SocketAddr, Error> {
-        Ok(self.slot(id)?.connection.tuple.remote())
+        Ok(self.slot(id)?.tuple.remote())
     }
 
     /// The options in force.
     pub fn options(&self, id: ConnectionId) -> Result<SocketOptions, Error> {
-        Ok(*self.slot(id)?.connection.options)
+        Ok(*self.slot(id)?.view().options)
     }
 
     /// Changes the options; what they allow to be sent leaves with the next `emit`.
@@ -456,24 +456,24 @@ impl Host {
         id: ConnectionId,
         options: SocketOptions,
     ) -> Result<(), Error> {
-        let (slot, shared) = self.slot_and_shared(id)?;
-        let before = core::mem::replace(&mut slot.connection.options, Arc::new(options));
+        let (connection, shared) = self.connection_and_shared(id)?;
+        let before = core::mem::replace(&mut connection.options, Arc::new(options));
         let keepalive_changed = before.keepalive != options.keepalive;
         if options.nodelay
             && !before.nodelay
-            && let Some(s) = slot.connection.synchronized_mut()
+            && let Some(s) = connection.synchronized_mut()
         {
             // What waited for more leaves, corked or not.
             s.push_due = s.send.data_end() != s.send.nxt;
         }
         if let Some(bytes) = options.receive_buffer_bytes
             && before.receive_buffer_bytes != Some(bytes)
-            && let Some(s) = slot.connection.synchronized_mut()
+            && let Some(s) = connection.synchronized_mut()
         {
             s.recv.window.fix(bytes, s.recv.nxt, &mut shared.budget);
         }
-        if keepalive_changed && slot.connection.synchronized().is_some() {
-            slot.connection.start_keepalive(now);
+        if keepalive_changed && connection.synchronized().is_some() {
+            connection.start_keepalive(now);
         }
         self.settle(now, id.index);
         Ok(())
@@ -482,9 +482,9 @@ impl Host {
     /// Acknowledges the next segments at once, and what is owed now (`on`), or delays from here on,
     /// as if the connection's start were over.
     pub fn set_quick_ack(&mut self, now: Instant, id: ConnectionId, on: bool) -> Result<(), Error> {
-        let (slot, shared) = self.slot_and_shared(id)?;
+        let (connection, shared) = self.connection_and_shared(id)?;
         let quick = if on { shared.tcp.quick_acks.max(1) } else { 0 };
-        if let Some(s) = slot.connection.synchronized_mut() {
+        if let Some(s) = connection.synchronized_mut() {
             s.recv.ack.set_quick(quick);
         }
         self.settle(now, id.index);
@@ -501,8 +501,8 @@ impl Host {
             (local, remote, State::SynReceived)
         });
         let live = self.slots.iter().filter(|(_, slot)| slot.is_known()).map(move |(_, slot)| {
-            let (local, remote) = ends(&slot.connection.tuple);
-            (local, remote, slot.connection.state())
+            let (local, remote) = ends(&slot.tuple);
+            (local, remote, slot.state())
         });
         let ended = self.time_wait.iter().map(move |record| {
             let (local, remote) = ends(&record.tuple);
@@ -513,7 +513,7 @@ impl Host {
 
     /// What the connection says about itself.
     pub fn info(&self, id: ConnectionId) -> Result<ConnectionInfo, Error> {
-        Ok(self.slot(id)?.connection.info(&self.shared.tcp))
+        Ok(self.slot(id)?.view().info(&self.shared.tcp))
     }
 
     /// The options that a new connection starts with.
@@ -521,20 +521,20 @@ impl Host {
         *self.default_options
     }
 
-    fn slot(&self, id: ConnectionId) -> Result<&super::Slot, Error> {
+    fn slot(&self, id: ConnectionId) -> Result<&Slot, Error> {
         if !self.slots.is_current(id.index, id.generation) {
             return Err(NO_SUCH);
         }
-        self.slots.get(id.index).filter(|slot| !slot.connection.orphan).ok_or(NO_SUCH)
+        self.slots.get(id.index).filter(|slot| !slot.is_orphan()).ok_or(NO_SUCH)
     }
 
-    fn slot_and_shared(
+    fn connection_and_shared(
         &mut self,
         id: ConnectionId,
-    ) -> Result<(&mut super::Slot, &mut super::Shared), Error> {
+    ) -> Result<(&mut Connection, &mut super::Shared), Error> {
         self.slot(id)?;
         let slot = self.slots.get_mut(id.index).ok_or(NO_SUCH)?;
-        Ok((slot, &mut self.shared))
+        Ok((slot.connection_mut(), &mut self.shared))
     }
 }
 

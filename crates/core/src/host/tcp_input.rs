@@ -159,7 +159,7 @@ impl Host {
 
     fn deliver(&mut self, now: Instant, index: u32, segment: &Segment<'_>, facts: Facts) {
         if let Some(slot) = self.slots.get_mut(index) {
-            slot.connection.on_segment(&mut self.shared.context(now), segment, facts);
+            slot.connection_mut().on_segment(&mut self.shared.context(now), segment, facts);
         }
         self.settle(now, index);
     }

@@ -10,6 +10,7 @@ mod pair;
 mod peer;
 mod recovery;
 mod requirements;
+mod resting;
 mod states;
 mod stream;
 mod time_wait;

@@ -14,9 +14,11 @@
 
 mod ended;
 mod handshake;
+mod resting;
 
 pub use ended::{Ended, Reset, Residue, Trouble};
 pub use handshake::{SynReceived, SynSent};
+pub use resting::Resting;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

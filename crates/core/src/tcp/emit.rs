@@ -126,6 +126,9 @@ impl Connection {
         let waits = s.send.queued_end() != s.send.nxt;
         if !waits {
             self.deadlines.cancel(Timer::Persist);
+            if self.may_rest(cx.config) {
+                self.deadlines.set(Timer::Rest, cx.now + cx.config.rest_after);
+            }
         } else if !self.deadlines.is_set(Timer::Persist) {
             let delay = self.persist_delay(s.send.rtt.rto(cx.config), cx.config.rto_max);
             let at = (cx.now + delay).min(give_up(self, s.send.silent_since));

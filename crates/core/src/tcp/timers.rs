@@ -35,10 +35,15 @@ pub enum Timer {
     FinWait2,
     /// The whole life of a phase: establishment, or a linger with a limit.
     Lifetime,
+    /// The connection may rest, if nothing has moved for so long.
+    Rest,
 }
 
 /// Timers a connection has.
-pub const TIMERS: usize = 6;
+pub const TIMERS: usize = 7;
+
+/// Those that 4.4BSD's ticks count: all but the last, [`Timer::Rest`], which none has there.
+const COUNTED: usize = TIMERS - 1;
 
 impl Timer {
     /// All of them, each at its own index.
@@ -49,6 +54,7 @@ impl Timer {
         Timer::KeepAlive,
         Timer::FinWait2,
         Timer::Lifetime,
+        Timer::Rest,
     ];
 }
 
@@ -61,6 +67,8 @@ impl TimerSet {
     pub const EMPTY: TimerSet = TimerSet(0);
     /// All of them.
     const ALL: TimerSet = TimerSet((1 << TIMERS) - 1);
+    /// Those that 4.4BSD's ticks count.
+    const COUNTED: TimerSet = TimerSet((1 << COUNTED) - 1);
 
     fn insert(&mut self, timer: Timer) {
         self.0 |= 1 << timer as u32;
@@ -255,11 +263,11 @@ impl Ticks {
 /// counter for each timer. 12 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(align(4))]
-pub struct Filed([u16; TIMERS]);
+pub struct Filed([u16; COUNTED]);
 
 impl Default for Filed {
     fn default() -> Self {
-        Filed([u16::MAX; TIMERS])
+        Filed([u16::MAX; COUNTED])
     }
 }
 

@@ -5,6 +5,7 @@ use alloc::collections::{BTreeSet, VecDeque};
 
 use super::super::Host;
 use super::super::demux::Demux;
+use super::super::slot::Slot;
 use crate::tcp::Tuple;
 use crate::tcp::connection::Residue;
 use crate::tcp::time_wait::Record;
@@ -70,10 +71,10 @@ impl Host {
         }
         let generation = self.slots.generation(index);
         let Some(slot) = self.slots.get_mut(index) else { return };
-        slot.connection.keep_residue(Some(*residue));
-        self.lingering.blocks.insert(slot.connection.tuple_hash, index);
+        slot.connection_mut().keep_residue(Some(*residue));
+        self.lingering.blocks.insert(slot.tuple_hash, index);
         self.lingering.order.push_back((index, generation));
-        if slot.connection.orphan {
+        if slot.is_orphan() {
             self.orphans -= 1;
             self.lingering.orphans += 1;
         }
@@ -83,12 +84,10 @@ impl Host {
 
     /// 2·MSL begin, or start over.
     pub(super) fn linger_anew(&mut self, now: Instant, index: u32) {
-        let Some(tuple) = self.slots.get(index).map(|slot| slot.connection.tuple) else { return };
+        let Some(tuple) = self.slots.get(index).map(|slot| slot.tuple) else { return };
         let duration = self.term(&tuple);
         let Some(slot) = self.slots.get_mut(index) else { return };
-        let deadlines = &mut slot.connection.deadlines;
-        deadlines.set(Timer::Lifetime, now + duration);
-        self.timers.linger(index, &mut slot.filed, deadlines, Linger { now, duration });
+        slot.linger(&mut self.timers, index, Linger { now, duration });
     }
 
     /// 2·MSL of a connection between the ends of `tuple`.
@@ -98,7 +97,7 @@ impl Host {
 
     /// The slot of the block that lingers for `tuple`.
     pub(super) fn lingering_at(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
-        let is_it = |index| self.slots.get(index).is_some_and(|s| s.connection.tuple == *tuple);
+        let is_it = |index| self.slots.get(index).is_some_and(|s| s.tuple == *tuple);
         self.lingering.blocks.find(hash, is_it)
     }
 
@@ -110,7 +109,7 @@ impl Host {
         tuple: &Tuple,
     ) -> Option<Record> {
         let index = self.lingering_at(hash, tuple)?;
-        let connection = &self.slots.get(index)?.connection;
+        let connection = self.slots.get(index)?.awake()?;
         let residue = connection.residue()?;
         let (duration, expires) = (self.term(tuple), connection.deadlines.at(Timer::Lifetime));
         let is_marked = self.lingering.marked.contains(&index);
@@ -121,15 +120,15 @@ impl Host {
     /// The block in slot `index` lingers no more; without a user it goes.
     pub(in crate::host) fn end_lingering(&mut self, index: u32) {
         let Some(slot) = self.slots.get_mut(index) else { return };
-        let connection = &mut slot.connection;
+        let connection = slot.connection_mut();
         if connection.take_residue().is_none() {
             return;
         }
         connection.deadlines.clear();
         self.timers.forget(index, &mut slot.filed);
-        self.lingering.blocks.remove(connection.tuple_hash, index);
+        self.lingering.blocks.remove(slot.tuple_hash, index);
         self.lingering.marked.remove(&index);
-        if connection.orphan {
+        if slot.is_orphan() {
             self.lingering.orphans -= 1;
             self.orphans += 1;
         }
@@ -149,7 +148,7 @@ impl Host {
 
     fn is_lingering(&self, index: u32, generation: u32) -> bool {
         let slot = self.slots.get(index).filter(|_| self.slots.is_current(index, generation));
-        slot.is_some_and(|slot| slot.connection.residue().is_some())
+        slot.is_some_and(Slot::lingers)
     }
 
     /// Blocks that ended leave their names in the order. They are dropped from its front, two for

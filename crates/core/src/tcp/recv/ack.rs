@@ -65,7 +65,31 @@ pub struct AckState {
     pub last_sent: Seq,
 }
 
+/// What is kept while nothing is owed. 8 bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct AtRest {
+    phase: u32,
+    full_bytes: u16,
+    quick: u8,
+}
+
+impl AtRest {
+    /// The state again, of an end whose last ACK was of everything before `rcv_nxt`.
+    pub fn state(&self, rcv_nxt: Seq) -> AckState {
+        let full_bytes = self.full_bytes;
+        AckState { full_bytes, ..AckState::new(self.quick, rcv_nxt, self.phase) }
+    }
+}
+
 impl AckState {
+    /// What must be kept while nothing is owed; `None` if something is. The present interval of the
+    /// grid is found again when an ACK is asked for.
+    pub fn at_rest(&self, rcv_nxt: Seq) -> Option<AtRest> {
+        let AckState { phase, full_bytes, quick, .. } = *self;
+        let is_even = !self.is_owed() && self.last_sent == rcv_nxt;
+        is_even.then_some(AtRest { phase, full_bytes, quick })
+    }
+
     /// At the start of a connection that has received nothing but the SYN.
     /// `phase`: any number that differs from connection to connection.
     pub fn new(quick: u8, rcv_nxt: Seq, phase: u32) -> Self {

@@ -74,7 +74,39 @@ pub struct RecvWindow {
     rtt: Duration,
 }
 
+/// A window between data. 36 bytes.
+#[derive(Clone, Copy, Debug)]
+#[repr(Rust, packed(4))]
+pub struct AtRest {
+    size: u32,
+    size_max: u32,
+    edge: Seq,
+    read_bytes: u32,
+    round_start: Instant,
+    rtt_ns: u64,
+    scale: u8,
+    cut: bool,
+}
+
+impl AtRest {
+    /// The window again.
+    pub fn window(&self) -> RecvWindow {
+        let AtRest { size, size_max, edge, read_bytes, round_start, rtt_ns, scale, cut } = *self;
+        let rtt = Duration::from_nanos(rtt_ns);
+        RecvWindow { size, size_max, edge, scale, cut, read_bytes, round_start, round: None, rtt }
+    }
+}
+
 impl RecvWindow {
+    /// What must be kept between data; `None` while a round trip is being measured.
+    pub fn at_rest(&self) -> Option<AtRest> {
+        let RecvWindow { size, size_max, edge, scale, cut, read_bytes, round_start, round, rtt } =
+            *self;
+        let rtt_ns = as_nanos(rtt);
+        let kept = AtRest { size, size_max, edge, read_bytes, round_start, rtt_ns, scale, cut };
+        round.is_none().then_some(kept)
+    }
+
     /// A window of `size` bytes from `rcv_nxt`, or less if the budget has no more; but what our SYN
     /// has `offered` stays promised.
     pub fn new(

@@ -50,6 +50,11 @@ pub struct Spaced {
 }
 
 impl PacketPair {
+    /// True if no rate has been seen yet.
+    pub fn is_blank(&self) -> bool {
+        self.recent == [0; RECENT]
+    }
+
     /// An acknowledgement arrived at `now`, on a measurement clock with ticks of `tick_ns`.
     pub fn on_ack(&mut self, ack: Spaced, now: Instant, tick_ns: u64) {
         let previous = core::mem::replace(&mut self.acked_at, now);

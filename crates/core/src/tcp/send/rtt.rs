@@ -56,7 +56,44 @@ pub struct Rtt {
     doublings: u8,
 }
 
+/// An estimator between samples. 28 bytes.
+#[derive(Clone, Copy, Debug)]
+#[repr(Rust, packed(4))]
+pub struct AtRest {
+    srtt_ns: u64,
+    /// RTTVAR; before the first sample the RTO.
+    rttvar_ns: u64,
+    latest_ns: u64,
+    measure_ns: u32,
+}
+
+impl AtRest {
+    /// The estimator again.
+    pub fn estimator(&self) -> Rtt {
+        let AtRest { srtt_ns, rttvar_ns, latest_ns, measure_ns } = *self;
+        let (rttvar_ns, initial_rto_ns) =
+            if srtt_ns == 0 { (0, rttvar_ns) } else { (rttvar_ns, 0) };
+        Rtt {
+            state: State::Rfc6298 { srtt_ns, rttvar_ns },
+            latest_ns,
+            initial_rto_ns,
+            measure_ns: measure_ns.into(),
+            backoff: 0,
+            doublings: 0,
+        }
+    }
+}
+
 impl Rtt {
+    /// What must be kept between samples; `None` for one that has backed off, or is not the default.
+    pub fn at_rest(&self) -> Option<AtRest> {
+        let State::Rfc6298 { srtt_ns, rttvar_ns } = self.state else { return None };
+        let rttvar_ns = if srtt_ns == 0 { self.initial_rto_ns } else { rttvar_ns };
+        let measure_ns = u32::try_from(self.measure_ns).ok()?;
+        let is_plain = (self.backoff, self.doublings) == (0, 0);
+        is_plain.then_some(AtRest { srtt_ns, rttvar_ns, latest_ns: self.latest_ns, measure_ns })
+    }
+
     /// No sample yet: the RTO is the initial one.
     pub fn new(config: &TcpConfig) -> Self {
         let scaled = |scale, tick_ns, min_ticks| State::Scaled {

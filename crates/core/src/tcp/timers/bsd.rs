@@ -134,7 +134,7 @@ impl Bsd {
         } else if !self.is_listed(index) {
             self.list_first(index);
         }
-        TimerSet::ALL
+        TimerSet::COUNTED
     }
 
     /// Ticks from `now` on until `timer`, set for `at`, fires; 0 if it is not set.

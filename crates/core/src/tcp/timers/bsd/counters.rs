@@ -5,7 +5,7 @@
 //! are not zero, and into none beside.
 
 use super::{Filed, SLOW_NS, Tick};
-use crate::tcp::timers::{Deadlines, TIMERS, Timer, TimerSet};
+use crate::tcp::timers::{COUNTED, Deadlines, Timer, TimerSet};
 use crate::time::Instant;
 
 /// What a counter holds at most: 4.5 hours. What takes longer is counted on when that is over, to
@@ -17,14 +17,16 @@ const HIGHEST: u64 = 0x8000_8000_8000_8000;
 impl Filed {
     /// No timer is counted.
     pub(super) fn clear_counters(&mut self) {
-        self.0 = [0; TIMERS];
+        self.0 = [0; COUNTED];
     }
 
     /// Counts so many ticks until `timer` fires; 0: it does not.
     #[inline]
     pub(super) fn set_counter(&mut self, timer: Timer, ticks: u64) {
         // Of what is more, two ticks are left at least when the counter runs out.
-        self.0[timer as usize] = if ticks > MOST { MOST - 1 } else { ticks } as u16;
+        if let Some(counter) = self.0.get_mut(timer as usize) {
+            *counter = if ticks > MOST { MOST - 1 } else { ticks } as u16;
+        }
     }
 
     /// Counts down by a tick. Returns the timers whose time has come, and which are still set.
@@ -54,9 +56,9 @@ impl Filed {
 
     /// Of the counters that stood at one, the timers that fire.
     #[cold]
-    fn run_out(&mut self, from: [u16; TIMERS], tick: u64, deadlines: &Deadlines) -> TimerSet {
+    fn run_out(&mut self, from: [u16; COUNTED], tick: u64, deadlines: &Deadlines) -> TimerSet {
         let mut fired = TimerSet::EMPTY;
-        for timer in Timer::ALL.into_iter().filter(|timer| from[*timer as usize] == 1) {
+        for timer in TimerSet::COUNTED.filter(|timer| from[*timer as usize] == 1) {
             // A whole tick and more is left only of what no counter holds, or is not set.
             match deadlines.at(timer) {
                 Instant::FAR_FUTURE => {}

@@ -1,0 +1,194 @@
+//! One connection, and what the host knows of it.
+//!
+//! A connection at work is a block of its own; one at rest lies in its slot, in a fifth of the
+//! bytes. Whoever wants to change one that rests wakes it.
+//!
+//! ```text
+//!   bytes   0  the connection at rest, or where its block is   192
+//!         192  tuple, its hash                                  48
+//!         240  filed (its entry among the timers)               12
+//!         252  the listener that it waits for                   12
+//!         264  ready, stalled, listed, announced                 4
+//! ```
+
+use alloc::boxed::Box;
+use core::ops::Deref;
+
+use crate::event::{ListenerId, Readiness};
+use crate::tcp::connection::Resting;
+use crate::tcp::timers::bsd::Tick;
+use crate::tcp::timers::{Filed, Linger, Timer, TimerSet, Timers};
+use crate::tcp::{Connection, State, Tuple};
+use crate::time::Instant;
+
+/// One connection and what the host knows of it. 272 bytes.
+#[derive(Debug)]
+pub(super) struct Slot {
+    body: Body,
+    /// Who is connected.
+    pub(super) tuple: Tuple,
+    /// The tuple under the host's keyed hash.
+    pub(super) tuple_hash: u64,
+    /// Its entry among the timers.
+    pub(super) filed: Filed,
+    /// The listener in whose accept queue it waits.
+    pub(super) accepting: Option<ListenerId>,
+    /// On the ready list.
+    pub(super) ready: bool,
+    /// Waits for a neighbour.
+    pub(super) stalled: bool,
+    /// In the demultiplexing table.
+    pub(super) listed: bool,
+    /// Notices whose event waits to be fetched.
+    pub(super) announced: Readiness,
+}
+
+#[derive(Debug)]
+enum Body {
+    Awake(Box<Connection>),
+    Resting(Resting),
+}
+
+/// A connection as it is, or as it would be if it were awake.
+pub(super) enum View<'a> {
+    Awake(&'a Connection),
+    Resting(Box<Connection>),
+}
+
+impl Deref for View<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        match self {
+            View::Awake(connection) => connection,
+            View::Resting(connection) => connection,
+        }
+    }
+}
+
+impl Slot {
+    /// A slot for a new connection.
+    #[inline(always)]
+    pub(super) fn new(connection: Box<Connection>) -> Slot {
+        Slot {
+            tuple: connection.tuple,
+            tuple_hash: connection.tuple_hash,
+            body: Body::Awake(connection),
+            filed: Filed::default(),
+            accepting: None,
+            ready: false,
+            stalled: false,
+            listed: true,
+            announced: Readiness::EMPTY,
+        }
+    }
+
+    /// The connection, if it does not rest.
+    #[inline]
+    pub(super) fn awake(&self) -> Option<&Connection> {
+        match &self.body {
+            Body::Awake(connection) => Some(connection),
+            Body::Resting(_) => None,
+        }
+    }
+
+    /// The connection, to be asked.
+    pub(super) fn view(&self) -> View<'_> {
+        match &self.body {
+            Body::Awake(connection) => View::Awake(connection),
+            Body::Resting(rest) => View::Resting(self.awakened(rest)),
+        }
+    }
+
+    fn awakened(&self, rest: &Resting) -> Box<Connection> {
+        Box::new(rest.wake(self.tuple, self.tuple_hash))
+    }
+
+    /// The connection, to be changed: it rests no more.
+    #[inline]
+    pub(super) fn connection_mut(&mut self) -> &mut Connection {
+        if let Body::Resting(_) = self.body {
+            self.wake();
+        }
+        match &mut self.body {
+            Body::Awake(connection) => connection,
+            Body::Resting(_) => unreachable!("it was woken"),
+        }
+    }
+
+    #[cold]
+    fn wake(&mut self) {
+        if let Body::Resting(rest) = &self.body {
+            self.body = Body::Awake(self.awakened(rest));
+        }
+    }
+
+    /// Lets the connection rest, if it keeps so quiet; the block that it does not need then.
+    pub(super) fn rest(&mut self) -> Option<Box<Connection>> {
+        let is_waited_for = self.ready || self.stalled || self.accepting.is_some();
+        let is_told = self.announced == Readiness::EMPTY;
+        let rest = self.awake().filter(|_| is_told && !is_waited_for)?.rest()?;
+        match core::mem::replace(&mut self.body, Body::Resting(rest)) {
+            Body::Awake(block) => Some(block),
+            Body::Resting(_) => None,
+        }
+    }
+
+    /// The block of a connection that is gone.
+    pub(super) fn into_block(self) -> Option<Box<Connection>> {
+        match self.body {
+            Body::Awake(block) => Some(block),
+            Body::Resting(_) => None,
+        }
+    }
+
+    /// Tells `timers` of the deadlines of this connection, which is number `index`.
+    #[inline]
+    pub(super) fn rearm(&mut self, timers: &mut Timers, index: u32, now: Instant) {
+        match &mut self.body {
+            Body::Awake(block) => timers.touched(index, &mut self.filed, &mut block.deadlines, now),
+            Body::Resting(rest) => {
+                timers.touched(index, &mut self.filed, &mut rest.deadlines(), now);
+            }
+        }
+    }
+
+    /// Counts its timers down by a tick of 4.4BSD's; whose time has come.
+    pub(super) fn count_down(&mut self, tick: Tick) -> TimerSet {
+        match &self.body {
+            Body::Awake(block) => self.filed.count_down(tick, &block.deadlines),
+            Body::Resting(_) => TimerSet::EMPTY,
+        }
+    }
+
+    /// Tells `timers` that this control block lingers in TIME-WAIT.
+    pub(super) fn linger(&mut self, timers: &mut Timers, index: u32, time: Linger) {
+        if let Body::Awake(block) = &mut self.body {
+            block.deadlines.set(Timer::Lifetime, time.now + time.duration);
+            timers.linger(index, &mut self.filed, &mut block.deadlines, time);
+        }
+    }
+
+    /// True if its tuple is a connection's, or what is left of one.
+    pub(super) fn is_known(&self) -> bool {
+        self.listed || self.lingers()
+    }
+
+    /// True if it is a whole control block in TIME-WAIT.
+    pub(super) fn lingers(&self) -> bool {
+        self.awake().is_some_and(|connection| connection.residue().is_some())
+    }
+
+    /// The connection's state: only established ones rest.
+    pub(super) fn state(&self) -> State {
+        self.awake().map_or(State::Established, Connection::state)
+    }
+
+    /// True if its user has left it.
+    #[inline]
+    pub(super) fn is_orphan(&self) -> bool {
+        self.awake().is_some_and(|connection| connection.orphan)
+    }
+}
+
+const _: () = assert!(size_of::<Slot>() <= 272);

@@ -1,0 +1,130 @@
+//! Connections on which nothing moves.
+
+use std::format;
+use std::string::String;
+
+use super::pair::{CLIENT, Pair, SERVER, Side, config};
+use crate::config::Config;
+use crate::event::ConnectionId;
+use crate::host::slab::Slab;
+use crate::tcp::Keepalive;
+use crate::tcp::timers::Timer;
+use crate::time::Duration;
+
+const REST_AFTER: Duration = Duration::from_secs(2);
+
+/// Two ends that have said something to one another.
+fn conversed(adjust: impl Fn(&mut Config)) -> (Pair, [(Side, ConnectionId); 2]) {
+    let [mut client, mut server] = [CLIENT, SERVER].map(config);
+    adjust(&mut client);
+    adjust(&mut server);
+    let mut pair = Pair::with(client, server);
+    let (_, a, b) = pair.connected();
+    let now = pair.now;
+    pair.client.write(now, a, &[7; 5000]).unwrap();
+    pair.run_for(Duration::from_millis(100));
+    let mut out = [0; 9000];
+    let now = pair.now;
+    assert_eq!(pair.server.read(now, b, &mut out), Ok(5000));
+    pair.server.write(now, b, b"heard").unwrap();
+    pair.run_for(Duration::from_millis(500));
+    let now = pair.now;
+    assert_eq!(pair.client.read(now, a, &mut out), Ok(5));
+    (pair, [(Side::Client, a), (Side::Server, b)])
+}
+
+/// All that is known of a connection, but for what is found again when it is asked for.
+fn all_of(pair: &mut Pair, (side, id): (Side, ConnectionId)) -> String {
+    let slots: &mut Slab<_> = &mut pair.host(side).slots;
+    let connection = slots.get_mut(id.index).unwrap().connection_mut();
+    connection.deadlines.cancel(Timer::Rest);
+    connection.deadlines.tighten();
+    let all = format!("{connection:#?}");
+    let is_found_again = |line: &&str| {
+        ["interval_end", "emptied_after_ns", "burst", "acked_at", "initial_rto_ns", "start", "end"]
+            .iter()
+            .any(|name| line.trim_start().starts_with(&format!("{name}:")))
+    };
+    all.lines().filter(|line| !is_found_again(line)).collect()
+}
+
+#[test]
+fn a_connection_comes_back_from_rest_as_it_went() {
+    let keepalive = |config: &mut Config| config.tcp.keepalive_idle = Duration::from_secs(7200);
+    let (mut resting, ids) = conversed(keepalive);
+    let (mut wakeful, _) = conversed(|config| {
+        keepalive(config);
+        config.tcp.rest_after = Duration::ZERO;
+    });
+    resting.run_for(2 * REST_AFTER);
+    wakeful.run_for(2 * REST_AFTER);
+    for id in ids {
+        assert_eq!(resting.host(id.0).counters().rested, 1, "{id:?}");
+        assert!(resting.host(id.0).slots.get(id.1.index).unwrap().awake().is_none());
+        assert_eq!(all_of(&mut resting, id), all_of(&mut wakeful, id), "{id:?}");
+    }
+}
+
+#[test]
+fn what_can_be_asked_is_the_same_at_rest() {
+    let (mut pair, ids) = conversed(|_| ());
+    let ask = |pair: &mut Pair| {
+        ids.map(|(side, id)| {
+            let host = pair.host(side);
+            let (info, options) = (host.info(id), host.options(id));
+            let ends = (host.local_address(id), host.peer_address(id), host.state(id));
+            let mut byte = [0];
+            let read = (host.readable_bytes(id), host.is_at_end(id), host.peek(id, &mut byte));
+            let sockets = host.sockets().count();
+            format!("{info:?} {options:?} {ends:?} {read:?} {:?} {sockets}", host.readiness(id))
+        })
+    };
+    let before = ask(&mut pair);
+    pair.run_for(2 * REST_AFTER);
+    assert!(ids.iter().all(|(side, _)| pair.host(*side).counters().rested == 1));
+    assert_eq!(ask(&mut pair), before);
+    assert!(ids.iter().all(|(side, _)| pair.host(*side).counters().rested == 1), "nobody woke");
+}
+
+#[test]
+fn a_host_whose_connections_rest_waits_for_nothing() {
+    let (mut pair, _) = conversed(|_| ());
+    pair.run_for(2 * REST_AFTER);
+    assert_eq!((pair.client.deadline(), pair.server.deadline()), (None, None));
+}
+
+#[test]
+fn keepalive_probes_leave_from_rest_and_the_connection_rests_again() {
+    let (mut pair, [(_, a), _]) = conversed(|_| ());
+    let idle = Duration::from_secs(100);
+    let keepalive = Keepalive { idle, interval: Duration::from_secs(10), probes: 3 };
+    let options =
+        crate::tcp::SocketOptions { keepalive: Some(keepalive), ..pair.client.options(a).unwrap() };
+    let now = pair.now;
+    pair.client.set_options(now, a, options).unwrap();
+    pair.run_for(Duration::from_secs(350));
+    assert_eq!(pair.client.counters().keepalive_probes, 3);
+    assert_eq!((pair.client.counters().rested, pair.server.counters().rested), (4, 4));
+}
+
+#[test]
+fn what_is_not_read_keeps_a_connection_awake_until_it_is() {
+    let (mut pair, [(_, a), (_, b)]) = conversed(|_| ());
+    let now = pair.now;
+    pair.client.write(now, a, b"more").unwrap();
+    pair.run_for(5 * REST_AFTER);
+    assert_eq!((pair.client.counters().rested, pair.server.counters().rested), (1, 0));
+    let now = pair.now;
+    assert_eq!(pair.server.read(now, b, &mut [0; 10]), Ok(4));
+    pair.run_for(5 * REST_AFTER);
+    assert_eq!((pair.client.counters().rested, pair.server.counters().rested), (1, 1));
+}
+
+#[test]
+fn the_timers_of_bsd_let_nobody_rest() {
+    for timers in [crate::tcp::timers::Scheme::Scan, crate::tcp::timers::Scheme::OrderedList] {
+        let (mut pair, _) = conversed(|config| config.tcp.timers = timers);
+        pair.run_for(5 * REST_AFTER);
+        assert_eq!((pair.client.counters().rested, pair.server.counters().rested), (0, 0));
+    }
+}

@@ -1,0 +1,229 @@
+//! How a connection ends, and what is left of it: what its user has not read, why it ended, and what
+//! TIME-WAIT must remember. Before that: what keeps it from going on, which may become the reason.
+
+use alloc::boxed::Box;
+
+use super::{Connection, Context, Shape, Synchronized, stamp_at};
+use crate::config::TcpConfig;
+use crate::error::Error;
+use crate::event::Readiness;
+use crate::tcp::recv::buffer::RecvBuffer;
+use crate::tcp::{Seq, State};
+use crate::time::Instant;
+use crate::wire::options::Timestamps;
+
+/// CLOSED or TIME-WAIT: what is left.
+#[derive(Debug, Default)]
+pub struct Ended {
+    /// What the user has not read yet.
+    pub unread: RecvBuffer,
+    /// Why it ended; told once.
+    pub error: Option<Error>,
+    /// On entry to TIME-WAIT: what its record needs. The host takes it, unless the whole control
+    /// block is the record.
+    residue: Option<Residue>,
+}
+
+/// What keeps a connection from going on, and may pass.
+#[derive(Debug, Default)]
+pub struct Trouble {
+    /// What ICMP, or silence, says of the way to the peer since it was heard last: the reason given
+    /// if the connection fails.
+    pub soft_error: Option<Error>,
+    /// Since when there has been no way to the peer.
+    pub unreachable_since: Option<Instant>,
+}
+
+/// An RST that a connection owes (RFC 9293 §3.10.7.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reset {
+    /// SEG.SEQ.
+    pub seq: Seq,
+    /// SEG.ACK; `None`: no ACK bit.
+    pub ack: Option<Seq>,
+    /// With an abort of our own, if timestamps were agreed on (RFC 7323 §5.2).
+    pub stamps: Option<Timestamps>,
+}
+
+/// What TIME-WAIT must remember of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Residue {
+    /// SND.NXT.
+    pub snd_nxt: Seq,
+    /// RCV.NXT.
+    pub rcv_nxt: Seq,
+    /// TS.Recent, if timestamps are used.
+    pub stamp: Option<u32>,
+    /// What was added to the timestamp clock: a function of the tuple, found again when needed.
+    pub stamp_offset: Option<u32>,
+    /// The window field of the last ACK.
+    pub window: u16,
+    /// We hold TIME-WAIT in the peer's stead (Faber, Touch & Yue 1999).
+    pub is_holder: bool,
+    /// An ACK is owed: it leaves from the record.
+    pub ack_due: bool,
+}
+
+impl Synchronized {
+    /// What TIME-WAIT must remember of it.
+    fn residue(&mut self) -> Residue {
+        let (send, recv) = (&self.send, &mut self.recv);
+        let unread = recv.buffer.len() as u32;
+        Residue {
+            snd_nxt: send.nxt,
+            rcv_nxt: recv.nxt,
+            stamp: self.stamps.map(|stamps| stamps.recent),
+            stamp_offset: self.stamps.map(|stamps| stamps.offset),
+            window: recv.window.announce(recv.nxt, unread, recv.mss),
+            is_holder: false,
+            ack_due: recv.ack.is_owed(),
+        }
+    }
+}
+
+impl Connection {
+    /// True if it has ended: CLOSED, or TIME-WAIT.
+    pub fn is_over(&self) -> bool {
+        matches!(self.shape, Shape::Ended(_))
+    }
+
+    /// The connection is over: frees what it holds, keeps unread data, tells its user.
+    pub fn end(&mut self, to: State, error: Option<Error>, cx: &mut Context<'_>) {
+        self.state.transition(to);
+        self.deadlines.clear();
+        self.syn_due = false;
+        let mut ended = Ended::default();
+        match &mut self.shape {
+            Shape::Synchronized(synchronized) => {
+                synchronized.send.buffer.clear(cx.pool);
+                synchronized.recv.window.release(cx.budget);
+                ended.unread = core::mem::take(&mut synchronized.recv.buffer);
+            }
+            Shape::Ended(before) => ended = core::mem::take(before),
+            Shape::SynSent(_) | Shape::SynReceived(_) => {}
+        }
+        if self.orphan {
+            ended.unread.clear(cx.pool);
+        }
+        // What ICMP has told is a better reason than silence (RFC 1122 §4.2.3.9).
+        let reason = match (error, self.soft_error()) {
+            (Some(Error::TimedOut), Some(soft)) => Some(soft),
+            (error, _) => error,
+        };
+        ended.error = ended.error.or(reason);
+        self.shape = Shape::Ended(ended);
+        self.notices |= Readiness::CLOSED | Readiness::READABLE | Readiness::WRITABLE;
+    }
+
+    /// Enters TIME-WAIT: the host makes a record of the residue.
+    pub fn enter_time_wait(&mut self, cx: &mut Context<'_>) {
+        let residue = self.synchronized_mut().map(Synchronized::residue);
+        self.end(State::TimeWait, None, cx);
+        self.keep_residue(residue);
+    }
+
+    /// What TIME-WAIT must remember, if it is kept here.
+    pub fn residue(&self) -> Option<&Residue> {
+        match &self.shape {
+            Shape::Ended(ended) => ended.residue.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// What TIME-WAIT must remember is the host's from here on.
+    pub fn take_residue(&mut self) -> Option<Residue> {
+        match &mut self.shape {
+            Shape::Ended(ended) => ended.residue.take(),
+            _ => None,
+        }
+    }
+
+    /// What TIME-WAIT must remember is kept here.
+    pub fn keep_residue(&mut self, residue: Option<Residue>) {
+        if let Shape::Ended(ended) = &mut self.shape {
+            ended.residue = residue;
+        }
+    }
+
+    /// Why it ended, once.
+    pub fn take_error(&mut self) -> Option<Error> {
+        match &mut self.shape {
+            Shape::Ended(ended) => ended.error.take(),
+            _ => None,
+        }
+    }
+
+    /// Resets the connection: the RST leaves with the next `emit` (RFC 9293 §3.10.5).
+    pub fn abort(&mut self, error: Error, cx: &mut Context<'_>) {
+        if self.is_over() {
+            // An RST may be due already.
+            return;
+        }
+        let reset = match &self.shape {
+            Shape::Synchronized(s) => Some(s.reset(cx.now)),
+            Shape::SynReceived(syn) => Some(Reset {
+                seq: syn.iss + 1,
+                ack: Some(syn.irs + 1),
+                stamps: syn
+                    .stamp
+                    .map(|echo| Timestamps { value: stamp_at(cx.now, syn.stamp_offset), echo }),
+            }),
+            Shape::SynSent(_) | Shape::Ended(_) => None,
+        };
+        if let Some(reset) = reset {
+            self.owe_reset(reset, cx);
+        }
+        self.end(State::Closed, Some(error), cx);
+    }
+
+    /// An RST is to be sent.
+    pub fn owe_reset(&mut self, reset: Reset, cx: &mut Context<'_>) {
+        self.reset_due = Some(Box::new(reset));
+        cx.counters.resets_sent += 1;
+    }
+
+    // ---- trouble
+
+    /// What keeps it from going on.
+    pub fn soft_error(&self) -> Option<Error> {
+        self.trouble.as_ref().and_then(|trouble| trouble.soft_error)
+    }
+
+    /// ICMP tells of trouble on the way.
+    pub fn note_soft_error(&mut self, error: Error) {
+        self.trouble.get_or_insert_default().soft_error = Some(error);
+    }
+
+    /// The peer is silent; what ICMP has told is the better reason.
+    pub fn note_silence(&mut self) {
+        self.trouble.get_or_insert_default().soft_error.get_or_insert(Error::TimedOut);
+    }
+
+    /// The peer has been heard: what kept the connection from going on is over.
+    #[inline]
+    pub fn go_on(&mut self) {
+        if let Some(trouble) = &mut self.trouble {
+            trouble.soft_error = None;
+        }
+    }
+
+    /// There is a way to the peer.
+    #[inline]
+    pub fn note_way(&mut self) {
+        if let Some(trouble) = &mut self.trouble {
+            trouble.unreachable_since = None;
+        }
+    }
+
+    /// True if there was no way to the peer when it was last looked for.
+    pub fn is_unreachable(&self) -> bool {
+        self.trouble.as_ref().is_some_and(|trouble| trouble.unreachable_since.is_some())
+    }
+
+    /// There is no way to the peer now. True once that has lasted for the user timeout.
+    pub fn is_given_up_unreachable(&mut self, now: Instant, config: &TcpConfig) -> bool {
+        let trouble = self.trouble.get_or_insert_default();
+        let since = *trouble.unreachable_since.get_or_insert(now);
+        now.since(since) >= self.patience(config)
+    }
+}

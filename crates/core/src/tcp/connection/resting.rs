@@ -1,0 +1,264 @@
+//! An established connection on which nothing moves: what must be kept of it until something does.
+//!
+//! A connection at work takes some 900 bytes, and needs most of them only for what is under way:
+//! buffers, what is in flight or lost or out of order, what is owed. At rest none of that is, and
+//! many of its numbers are the same one. So a million that keep quiet take a fifth of what a million
+//! at work do, and a connection comes back from rest as it went.
+//!
+//! ```text
+//!   bytes                                         bytes
+//!     0  options, keepalive, history    8 each      92  RCV.NXT                        4
+//!    24  last sent, last heard          8 each      96  receive window                36
+//!    40  TS.Recent's time               8          132  delayed ACKs                   8
+//!    48  SND.UNA = SND.NXT              4          140  RTT                           28
+//!    52  SND.WND, its largest, WL1, 2  16          168  timestamps: offset, recent     8
+//!    68  usage, recovery's point        8          176  ECN                            8
+//!    76  congestion window             12          184  MSS both ways, scale, flags    8
+//! ```
+//!
+//! (Running offsets of the groups; the compiler orders within them.)
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use super::{Connection, Shape, Stamps, Synchronized};
+use crate::config::TcpConfig;
+use crate::event::Readiness;
+use crate::tcp::congestion::Congestion;
+use crate::tcp::ecn::EcnState;
+use crate::tcp::recv::assembler::Assembler;
+use crate::tcp::recv::buffer::RecvBuffer;
+use crate::tcp::recv::{RecvHalf, ack, window};
+use crate::tcp::send::buffer::SendBuffer;
+use crate::tcp::send::pair::PacketPair;
+use crate::tcp::send::recovery::{Mode, Recovery};
+use crate::tcp::send::scoreboard::Scoreboard;
+use crate::tcp::send::sent::SentQueue;
+use crate::tcp::send::{SendHalf, rtt};
+use crate::tcp::timers::{Deadlines, Timer};
+use crate::tcp::{Seq, SocketOptions, State, Tuple};
+use crate::time::Instant;
+
+/// An established connection at rest. 192 bytes.
+#[derive(Debug)]
+pub struct Resting {
+    options: Arc<SocketOptions>,
+    keepalive_at: Instant,
+    history: Option<Box<History>>,
+    last_sent: Instant,
+    last_heard: Instant,
+    stamp_at: Instant,
+    una: Seq,
+    window: u32,
+    max_window: u32,
+    wl1: Seq,
+    wl2: Seq,
+    usage: u32,
+    recovery_point: Seq,
+    congestion: Congestion,
+    rcv_nxt: Seq,
+    recv_window: window::AtRest,
+    ack: ack::AtRest,
+    rtt: rtt::AtRest,
+    stamp_offset: u32,
+    stamp_recent: u32,
+    ecn: Option<EcnState>,
+    send_mss: u16,
+    recv_mss: u16,
+    scale: u8,
+    sack: bool,
+    stamped: bool,
+    deaf: bool,
+}
+
+/// What few connections have: segments sent again, or enough of them in a burst to tell the rate of
+/// the path.
+#[derive(Debug)]
+struct History {
+    retransmits: u64,
+    timeouts: u64,
+    pair: PacketPair,
+}
+
+impl SendHalf {
+    /// True if nothing is sent, waits or is owed.
+    fn is_at_rest(&self) -> bool {
+        let is_sent = self.una == self.nxt && self.nxt == self.max && self.buffer.is_empty();
+        let is_calm = self.recovery.mode == Mode::Open
+            && self.scoreboard.is_empty()
+            && (self.dup_acks, self.probes) == (0, 0);
+        is_sent && is_calm && !self.fin_queued && self.silent_since.is_none()
+    }
+
+    fn history(&self) -> Option<Box<History>> {
+        let SendHalf { retransmits, timeouts, pair, .. } = *self;
+        let is_blank = (retransmits, timeouts) == (0, 0) && pair.is_blank();
+        (!is_blank).then(|| Box::new(History { retransmits, timeouts, pair }))
+    }
+}
+
+impl RecvHalf {
+    /// True if nothing is unread, out of order or owed.
+    fn is_at_rest(&self) -> bool {
+        let is_even = self.fin.is_none() && self.urgent.is_none() && self.duplicate.is_none();
+        is_even && self.buffer.is_empty() && self.assembler.is_empty() && self.triggers.is_empty()
+    }
+}
+
+impl Connection {
+    /// True if it shall rest when nothing moves for a while, and nobody will see to that yet.
+    #[inline]
+    pub fn may_rest(&self, config: &TcpConfig) -> bool {
+        !self.deadlines.is_set(Timer::Rest)
+            && self.state() == State::Established
+            && !config.rest_after.is_zero()
+    }
+
+    /// When something moved last.
+    pub fn last_moved(&self) -> Instant {
+        self.synchronized().map_or(Instant::ZERO, |s| s.last_heard.max(s.send.last_sent))
+    }
+
+    /// True if only what [`Resting`] keeps is to be kept of it.
+    fn is_at_rest(&self, s: &Synchronized) -> bool {
+        let is_owed = s.probe_due || s.keepalive_due || s.push_due || s.keepalive_probes > 0;
+        let is_waited_for = self.write_blocked || self.close_early || self.orphan;
+        let is_well = self.trouble.is_none() && self.reset_due.is_none();
+        let only = |timer| timer == Timer::KeepAlive || !self.deadlines.is_set(timer);
+        let ecn_is_even = s.ecn.is_none_or(|ecn| !ecn.echo && !ecn.cwr_due);
+        self.state() == State::Established
+            && self.notices == Readiness::EMPTY
+            && s.send.is_at_rest()
+            && s.recv.is_at_rest()
+            && !is_owed
+            && !is_waited_for
+            && is_well
+            && ecn_is_even
+            && Timer::ALL.into_iter().all(only)
+    }
+
+    /// What is to be kept of it, if nothing moves.
+    pub fn rest(&self) -> Option<Resting> {
+        let s = self.synchronized().filter(|s| self.is_at_rest(s))?;
+        let (send, recv) = (&s.send, &s.recv);
+        let stamps = s.stamps.as_ref();
+        Some(Resting {
+            options: self.options.clone(),
+            keepalive_at: self.deadlines.at(Timer::KeepAlive),
+            history: send.history(),
+            last_sent: send.last_sent,
+            last_heard: s.last_heard,
+            stamp_at: stamps.map_or(Instant::ZERO, |stamps| stamps.recent_at),
+            una: send.una,
+            window: send.window,
+            max_window: send.max_window,
+            wl1: send.wl1,
+            wl2: send.wl2,
+            usage: send.usage.0,
+            recovery_point: send.recovery.point,
+            congestion: send.congestion,
+            rcv_nxt: recv.nxt,
+            recv_window: recv.window.at_rest()?,
+            ack: recv.ack.at_rest(recv.nxt)?,
+            rtt: send.rtt.at_rest()?,
+            stamp_offset: stamps.map_or(0, |stamps| stamps.offset),
+            stamp_recent: stamps.map_or(0, |stamps| stamps.recent),
+            ecn: s.ecn,
+            send_mss: send.mss,
+            recv_mss: recv.mss,
+            scale: send.scale,
+            sack: send.sack,
+            stamped: stamps.is_some(),
+            deaf: self.deaf,
+        })
+    }
+}
+
+impl Resting {
+    /// The connection as it was, between the ends of `tuple`.
+    pub fn wake(&self, tuple: Tuple, tuple_hash: u64) -> Connection {
+        let stamps = self.stamped.then_some(Stamps {
+            offset: self.stamp_offset,
+            recent: self.stamp_recent,
+            recent_at: self.stamp_at,
+        });
+        let shape = Shape::Synchronized(Synchronized {
+            send: self.send_half(),
+            recv: self.recv_half(),
+            stamps,
+            ecn: self.ecn,
+            keepalive_probes: 0,
+            last_heard: self.last_heard,
+            probe_due: false,
+            keepalive_due: false,
+            push_due: false,
+        });
+        let mut connection = Connection::new(tuple, tuple_hash, self.options.clone(), shape);
+        for state in [State::Listen, State::SynReceived, State::Established] {
+            connection.state.transition(state);
+        }
+        connection.deaf = self.deaf;
+        connection.deadlines = self.deadlines();
+        connection
+    }
+
+    /// When its timers fire: the one that it may have.
+    pub fn deadlines(&self) -> Deadlines {
+        let mut deadlines = Deadlines::NONE;
+        deadlines.set(Timer::KeepAlive, self.keepalive_at);
+        deadlines
+    }
+
+    fn send_half(&self) -> SendHalf {
+        let una = self.una;
+        let history = self.history.as_ref();
+        SendHalf {
+            una,
+            nxt: una,
+            max: una,
+            window: self.window,
+            max_window: self.max_window,
+            wl1: self.wl1,
+            wl2: self.wl2,
+            scale: self.scale,
+            sack: self.sack,
+            mss: self.send_mss,
+            buffer: SendBuffer::default(),
+            fin_queued: false,
+            fin_again: false,
+            small_end: una,
+            urgent: None,
+            scoreboard: Scoreboard::default(),
+            recovery: Recovery { point: self.recovery_point, ..Recovery::new(una) },
+            rtt: self.rtt.estimator(),
+            pair: history.map_or_else(PacketPair::default, |history| history.pair),
+            sent: SentQueue::default(),
+            congestion: self.congestion,
+            usage: (self.usage, una),
+            dup_acks: 0,
+            flight_before: 0,
+            probes: 0,
+            silent_since: None,
+            last_sent: self.last_sent,
+            retransmits: history.map_or(0, |history| history.retransmits),
+            timeouts: history.map_or(0, |history| history.timeouts),
+        }
+    }
+
+    fn recv_half(&self) -> RecvHalf {
+        RecvHalf {
+            nxt: self.rcv_nxt,
+            buffer: RecvBuffer::default(),
+            assembler: Assembler::default(),
+            window: self.recv_window.window(),
+            ack: self.ack.state(self.rcv_nxt),
+            mss: self.recv_mss,
+            fin: None,
+            urgent: None,
+            duplicate: None,
+            triggers: alloc::collections::VecDeque::new(),
+        }
+    }
+}
+
+const _: () = assert!(size_of::<Resting>() <= 192);
