@@ -58,22 +58,28 @@ impl Host {
     }
 
     pub(super) fn take_packet(&mut self, now: Instant, frame: RxFrame<'_>, from: Origin) {
-        if let Some(usual) = Usual::parse(frame.bytes)
-            && self.take_usual(now, &usual, &frame, from)
-        {
-            return;
+        let Some(usual) = Usual::parse(frame.bytes) else {
+            return self.take_any_packet(now, frame, from, None);
+        };
+        if let Err(stranger) = self.take_usual(now, &usual, &frame, from) {
+            self.take_any_packet(now, frame, from, stranger);
         }
-        self.take_any_packet(now, frame, from);
     }
 
+    /// `stranger`: the ends of a segment that is known to belong to no connection.
     #[inline(never)]
-    fn take_any_packet(&mut self, now: Instant, frame: RxFrame<'_>, from: Origin) {
+    fn take_any_packet(
+        &mut self,
+        now: Instant,
+        frame: RxFrame<'_>,
+        from: Origin,
+        mut stranger: Option<Ends>,
+    ) {
         let packet = match ip::Packet::parse(frame.bytes) {
             Ok(packet) => packet,
             Err(reason) => return self.note_malformed(reason),
         };
-        let mut stranger = None;
-        if packet.protocol == protocol::TCP && packet.fragment.is_none() {
+        if stranger.is_none() && packet.protocol == protocol::TCP && packet.fragment.is_none() {
             match self.take_known_tcp(now, &packet, &frame, from) {
                 Ok(()) => return,
                 Err(ends) => stranger = ends,

@@ -6,6 +6,8 @@ use super::isn::Beginning;
 use super::listen::Listener;
 use super::output::Reply;
 use super::syn_cache::Due;
+use core::net::IpAddr;
+
 use crate::config::Ecn;
 use crate::event::{Event, ListenerId};
 use crate::frame::{RxChecksum, RxFrame};
@@ -70,7 +72,8 @@ impl Host {
         Ok(())
     }
 
-    /// As [`Host::take_known_tcp`]; false if nothing has happened.
+    /// Any segment of the usual layout. As [`Host::take_known_tcp`]; but one that belongs to no
+    /// connection is taken in as well, if it plainly comes from somebody else and is for us.
     #[inline]
     pub(super) fn take_usual(
         &mut self,
@@ -78,23 +81,36 @@ impl Host {
         usual: &Usual<'_>,
         frame: &RxFrame<'_>,
         from: Origin,
-    ) -> bool {
+    ) -> Result<(), Option<Ends>> {
         let (source, destination) = (usual.source().into(), usual.destination().into());
         let (remote_port, local_port) = usual.ports();
         let tuple = Tuple::new((destination, local_port), (source, remote_port));
         let hash = self.hasher.hash(&tuple);
-        let Some(index) = self.find_connection(hash, &tuple) else { return false };
-        if from != Origin::Ourselves && self.is_ours(source) {
-            return false;
+        let known = self.find_connection(hash, &tuple);
+        let sound = match known {
+            Some(_) => from == Origin::Ourselves || !self.is_ours(source),
+            None => self.is_plain_stranger(source, destination),
+        };
+        if !sound {
+            return Err(known.is_none().then_some(Ends { tuple, hash }));
         }
         if frame.checksum != RxChecksum::Good && !usual.verify_checksum() {
             self.shared.counters.checksum_errors += 1;
-            return true;
+            return Ok(());
         }
         let marked = usual.traffic_class() & ecn::MASK == ecn::CE;
         let facts = Facts { piece: frame.segment_size, marked };
-        self.deliver(now, index, &usual.segment(), facts);
-        true
+        let segment = usual.segment();
+        match known {
+            Some(index) => self.deliver(now, index, &segment, facts),
+            None => self.dispatch(now, &Incoming { tuple, hash, segment, facts }),
+        }
+        Ok(())
+    }
+
+    /// True if a packet plainly comes from another host, and is for one of our addresses.
+    fn is_plain_stranger(&self, source: IpAddr, destination: IpAddr) -> bool {
+        self.is_ours(destination) && self.routes.is_acceptable_source(source)
     }
 
     /// The segment, if it is sound; else it has been counted.

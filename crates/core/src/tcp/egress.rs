@@ -163,11 +163,11 @@ pub fn write(
     header: &Header,
     payload: Option<Payload<'_>>,
 ) -> bool {
-    // Nearly every segment: IPv4, no option but timestamps, a checksum of our own.
+    // Nearly every segment: IPv4, the usual options, a checksum of our own.
     if let (IpAddr::V4(source), IpAddr::V4(destination)) = (path.source, path.destination)
-        && let Some(timestamps) = header.options.lone_timestamps()
         && !path.device.checksum
     {
+        let start = frame.head.len();
         if let Some(link) = &path.link {
             link.emit(&mut frame.head);
         }
@@ -181,7 +181,10 @@ pub fn write(
         };
         let len = payload.map_or(0, |payload| payload.len);
         let append = |out: &mut Vec<u8>| copy(out, payload);
-        return usual::emit(&envelope, header, timestamps, len, &mut frame.head, append);
+        if usual::emit(&envelope, header, len, &mut frame.head, append) {
+            return true;
+        }
+        frame.head.truncate(start);
     }
     write_any(frame, path, header, payload)
 }

@@ -112,7 +112,15 @@ pub fn sum_of<const N: usize>(data: &[u8; N]) -> Sum {
 #[must_use]
 #[inline]
 pub fn of_words(words: &[u32]) -> u16 {
-    !fold(words.iter().map(|word| u64::from(*word)).sum())
+    !fold(word_sum(words))
+}
+
+/// Big-endian words added as numbers, few enough not to overflow 64 bits: for
+/// [`Sum::of_big_endian`].
+#[must_use]
+#[inline]
+pub(crate) fn word_sum(words: &[u32]) -> u64 {
+    words.iter().map(|word| u64::from(*word)).sum()
 }
 
 /// Seven bytes at most, in 16-bit words' sum.

@@ -12,6 +12,7 @@
 
 use alloc::vec::Vec;
 
+use super::checksum::word_sum;
 use super::{Malformed, u32_at};
 use crate::tcp::Seq;
 
@@ -35,9 +36,63 @@ mod kind {
     pub(super) const TIMESTAMPS: u8 = 8;
 }
 
-/// How timestamps begin where they are the only option: two fillers, kind and length.
-pub(crate) const STAMPS_WORD: u32 =
-    u32::from_be_bytes([kind::NOP, kind::NOP, kind::TIMESTAMPS, 10]);
+/// The options that nearly every segment has, as big-endian words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OptionWords {
+    /// Timestamps alone.
+    Stamped([u32; 3]),
+    /// All that a SYN offers, in the default layout.
+    Syn([u32; 5]),
+}
+
+impl OptionWords {
+    /// How timestamps begin where they are the only option: two fillers, kind and length.
+    const STAMPS: u32 = u32::from_be_bytes([kind::NOP, kind::NOP, kind::TIMESTAMPS, 10]);
+    const MSS: u32 = u32::from_be_bytes([kind::MSS, 4, 0, 0]);
+    const PERMITTED: u32 = u32::from_be_bytes([kind::SACK_PERMITTED, 2, kind::TIMESTAMPS, 10]);
+    const SCALE: u32 = u32::from_be_bytes([kind::NOP, kind::WINDOW_SCALE, 3, 0]);
+
+    /// Timestamps, if `words` are.
+    #[inline]
+    pub(crate) fn stamped(words: [u32; 3]) -> Option<OptionWords> {
+        (words[0] == Self::STAMPS).then_some(OptionWords::Stamped(words))
+    }
+
+    /// A SYN's options, if `words` are.
+    #[inline]
+    pub(crate) fn of_syn(words: [u32; 5]) -> Option<OptionWords> {
+        let is_syn = words[0] >> 16 == Self::MSS >> 16
+            && words[1] == Self::PERMITTED
+            && words[4] >> 8 == Self::SCALE >> 8;
+        is_syn.then_some(OptionWords::Syn(words))
+    }
+
+    /// The words, added as numbers.
+    #[inline]
+    pub(crate) fn sum(&self) -> u64 {
+        match self {
+            OptionWords::Stamped(words) => word_sum(words),
+            OptionWords::Syn(words) => word_sum(words),
+        }
+    }
+
+    /// The options.
+    #[inline]
+    pub(crate) fn options(&self) -> Options {
+        match *self {
+            OptionWords::Stamped([_, value, echo]) => {
+                Options { timestamps: Some(Timestamps { value, echo }), ..Options::NONE }
+            }
+            OptionWords::Syn([mss, _, value, echo, scale]) => Options {
+                mss: Some(mss as u16),
+                window_scale: Some(scale as u8),
+                sack_permitted: true,
+                timestamps: Some(Timestamps { value, echo }),
+                ..Options::NONE
+            },
+        }
+    }
+}
 
 /// The options of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -175,6 +230,24 @@ impl Options {
             || !self.sack.is_empty()
             || !self.experimental.is_empty();
         self.timestamps.filter(|_| !others)
+    }
+
+    /// The options as words, if they are of those kinds.
+    #[inline]
+    pub(crate) fn words(&self) -> Option<OptionWords> {
+        let Timestamps { value, echo } = self.timestamps?;
+        if !self.sack.is_empty() || !self.experimental.is_empty() {
+            return None;
+        }
+        match (self.mss, self.window_scale, self.sack_permitted) {
+            (None, None, false) => Some(OptionWords::Stamped([OptionWords::STAMPS, value, echo])),
+            (Some(mss), Some(scale), true) if self.layout == Layout::ScaleLast => {
+                let (mss, scale) = (OptionWords::MSS | u32::from(mss), u32::from(scale));
+                let scale = OptionWords::SCALE | scale;
+                Some(OptionWords::Syn([mss, OptionWords::PERMITTED, value, echo, scale]))
+            }
+            _ => None,
+        }
     }
 
     fn len_of_all(&self) -> usize {

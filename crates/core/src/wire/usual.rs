@@ -1,6 +1,6 @@
-//! The segment that nearly every segment is: in an IPv4 packet without options or fragments, with
-//! timestamps as its only TCP option. Read and written as thirteen words, which are summed on the
-//! way.
+//! The segments that nearly all are: in an IPv4 packet without options or fragments, with timestamps
+//! as the only TCP option, or those of a SYN as Linux and we write them. Read and written as words,
+//! which are summed on the way.
 //!
 //! ```text
 //!    0 version, IHL, DSCP, total length     5 ports            10 nop nop timestamps 10
@@ -8,6 +8,11 @@
 //!    2 TTL, protocol, checksum              7 acknowledgement  12 TSecr
 //!    3 source                               8 offset, flags, window
 //!    4 destination                          9 checksum, urgent
+//!                                                    of a SYN: 10 MSS 4, its value
+//!                                                              11 SACK permitted 2, timestamps 10
+//!                                                              12 TSval
+//!                                                              13 TSecr
+//!                                                              14 nop, window scale 3, its value
 //! ```
 //!
 //! Whatever else a segment may be, [`ip`](super::ip) and [`tcp`](super::tcp) know; what is wrong
@@ -16,16 +21,19 @@
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-use super::checksum::{Sum, sum};
-use super::options::{Options, STAMPS_WORD, Timestamps};
-use super::tcp::{Flags, Header, PROTOCOL, Segment};
+use super::checksum::{Sum, of_words, sum, word_sum};
+use super::options::OptionWords;
+use super::tcp::{Flags, Header, MIN_HEADER_BYTES, PROTOCOL, Segment};
 use crate::tcp::Seq;
 
-/// Bytes of both headers.
-pub const HEADER_BYTES: usize = 4 * WORDS;
-
-const WORDS: usize = 13;
-const TCP_HEADER_BYTES: usize = 32;
+/// Words of both headers without TCP options.
+const FIXED: usize = 10;
+/// Words of both headers with timestamps.
+const STAMPED: usize = FIXED + 3;
+/// Words of both headers of a SYN.
+const SYN: usize = FIXED + 5;
+/// Bytes of an IP header.
+const IP_BYTES: usize = 20;
 /// Where the TCP checksum lies, in bytes from the start of the packet.
 const CHECKSUM_AT: usize = 36;
 
@@ -38,7 +46,8 @@ const FRAGMENT: u32 = 0x3fff;
 /// Such a segment that has arrived; its IP checksum is right, its TCP checksum was not looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct Usual<'a> {
-    words: [u32; WORDS],
+    words: [u32; FIXED],
+    options: OptionWords,
     payload: &'a [u8],
 }
 
@@ -59,29 +68,32 @@ pub struct Envelope {
     pub dont_fragment: bool,
 }
 
-/// The sum of words as the checksums want it, without folding: few enough words.
-fn total(words: &[u32]) -> u64 {
-    words.iter().map(|word| u64::from(*word)).sum()
+/// The big-endian words at the start of `bytes`.
+#[inline]
+fn words_of<const N: usize>(bytes: &[u8]) -> Option<[u32; N]> {
+    let chunks = bytes.as_chunks::<4>().0.first_chunk::<N>()?;
+    Some(chunks.map(u32::from_be_bytes))
 }
 
 impl<'a> Usual<'a> {
     /// The segment in the IP packet `bytes`, if it is of this kind and sound so far.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Option<Usual<'a>> {
-        let header = bytes.first_chunk::<HEADER_BYTES>()?;
-        let (chunks, _) = header.as_chunks::<4>();
-        let words: [u32; WORDS] = core::array::from_fn(|i| u32::from_be_bytes(chunks[i]));
+        let words = words_of::<FIXED>(bytes)?;
         let is_usual = words[0] >> 24 == VERSION
             && words[1] & FRAGMENT == 0
-            && words[2] >> 16 & 0xff == u32::from(PROTOCOL)
-            && words[8] >> 28 == TCP_HEADER_BYTES as u32 / 4
-            && words[10] == STAMPS_WORD;
+            && words[2] >> 16 & 0xff == u32::from(PROTOCOL);
         let has_ports = words[5] & 0xffff != 0 && words[5] >> 16 != 0;
-        if !is_usual || !has_ports || !Sum::of_big_endian(total(&words[..5])).is_valid() {
+        if !is_usual || !has_ports || of_words(&words[..5]) != 0 {
             return None;
         }
-        let payload = bytes.get(HEADER_BYTES..(words[0] & 0xffff) as usize)?;
-        Some(Usual { words, payload })
+        let tail = bytes.get(4 * FIXED..(words[0] & 0xffff) as usize)?;
+        let (options, payload) = match words[8] >> 28 {
+            8 => (OptionWords::stamped(words_of(tail)?)?, tail.get(12..)?),
+            10 => (OptionWords::of_syn(words_of(tail)?)?, tail.get(20..)?),
+            _ => return None,
+        };
+        Some(Usual { words, options, payload })
     }
 
     /// The sender's address.
@@ -111,16 +123,16 @@ impl<'a> Usual<'a> {
     /// True if the TCP checksum is right (RFC 9293 MUST-3).
     #[inline]
     pub fn verify_checksum(&self) -> bool {
-        let len = (TCP_HEADER_BYTES + self.payload.len()) as u64;
-        let head = total(&self.words[3..]) + u64::from(PROTOCOL) + len;
-        Sum::of_big_endian(head).then(sum(self.payload)).is_valid()
+        let len = u64::from((self.words[0] & 0xffff) - IP_BYTES as u32);
+        let head = word_sum(&self.words[3..]) + self.options.sum() + u64::from(PROTOCOL) + len;
+        let head = Sum::of_big_endian(head);
+        if self.payload.is_empty() { head } else { head.then(sum(self.payload)) }.is_valid()
     }
 
     /// The segment.
     #[inline]
     pub fn segment(&self) -> Segment<'a> {
         let (source_port, destination_port) = self.ports();
-        let timestamps = Timestamps { value: self.words[11], echo: self.words[12] };
         Segment {
             source_port,
             destination_port,
@@ -129,28 +141,49 @@ impl<'a> Usual<'a> {
             flags: Flags((self.words[8] >> 16) as u8),
             window: self.words[8] as u16,
             urgent: self.words[9] as u16,
-            options: Options { timestamps: Some(timestamps), ..Options::NONE },
+            options: self.options.options(),
             payload: self.payload,
         }
     }
 }
 
-/// Appends the packet of `header`, whose only option are `timestamps`, up to its payload, which
-/// `append` appends and sums; `payload_len`: how many bytes that will be. False, and nothing
-/// appended, if the packet would be too long for its length field.
+/// Appends the packet of `header` up to its payload, which `append` appends and sums;
+/// `payload_len`: how many bytes that will be. False, and nothing appended, if its options are not
+/// of this kind, or the packet would be too long for its length field.
 #[inline]
 pub fn emit(
     envelope: &Envelope,
     header: &Header,
-    timestamps: Timestamps,
     payload_len: usize,
     out: &mut Vec<u8>,
     append: impl FnOnce(&mut Vec<u8>) -> Sum,
 ) -> bool {
-    let Ok(total_len) = u16::try_from(HEADER_BYTES + payload_len) else { return false };
-    let tcp_len = (TCP_HEADER_BYTES + payload_len) as u32;
-    let [ports, seq, ack, flags, urgent] = header.fixed_words(TCP_HEADER_BYTES as u32 / 4);
-    let mut words: [u32; WORDS] = [
+    match header.options.words() {
+        Some(OptionWords::Stamped(words)) => {
+            emit_words::<3, STAMPED>(envelope, header, words, payload_len, out, append)
+        }
+        Some(OptionWords::Syn(words)) => {
+            emit_words::<5, SYN>(envelope, header, words, payload_len, out, append)
+        }
+        None => false,
+    }
+}
+
+#[inline]
+fn emit_words<const OPTIONS: usize, const ALL: usize>(
+    envelope: &Envelope,
+    header: &Header,
+    options: [u32; OPTIONS],
+    payload_len: usize,
+    out: &mut Vec<u8>,
+    append: impl FnOnce(&mut Vec<u8>) -> Sum,
+) -> bool {
+    let Ok(total_len) = u16::try_from(4 * ALL + payload_len) else { return false };
+    let tcp_len = u64::from(total_len) - IP_BYTES as u64;
+    let header_words = (MIN_HEADER_BYTES / 4 + OPTIONS) as u32;
+    let [ports, seq, ack, flags, urgent] = header.fixed_words(header_words);
+    let mut words = [0; ALL];
+    words[..FIXED].copy_from_slice(&[
         VERSION << 24 | u32::from(envelope.traffic_class) << 16 | u32::from(total_len),
         (u32::from(envelope.identification) << 16) | (u32::from(envelope.dont_fragment) * DF),
         u32::from(envelope.hop_limit) << 24 | u32::from(PROTOCOL) << 16,
@@ -161,18 +194,13 @@ pub fn emit(
         ack,
         flags,
         urgent,
-        STAMPS_WORD,
-        timestamps.value,
-        timestamps.echo,
-    ];
-    words[2] |= u32::from(Sum::of_big_endian(total(&words[..5])).checksum());
-    let head = Sum::of_big_endian(total(&words[3..]) + u64::from(PROTOCOL) + u64::from(tcp_len));
-    let mut bytes = [0; HEADER_BYTES];
-    for (bytes, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(words) {
-        *bytes = word.to_be_bytes();
-    }
+    ]);
+    words[FIXED..].copy_from_slice(&options);
+    words[2] |= u32::from(of_words(&words[..5]));
+    let head = Sum::of_big_endian(word_sum(&words[3..]) + u64::from(PROTOCOL) + tcp_len);
     let field = out.len() + CHECKSUM_AT;
-    out.extend_from_slice(&bytes);
+    let bytes = words.map(u32::to_be_bytes);
+    out.extend_from_slice(bytes.as_flattened());
     let checksum = if payload_len == 0 { head } else { head.then(append(out)) }.checksum();
     out[field..field + 2].copy_from_slice(&checksum.to_be_bytes());
     true
@@ -181,6 +209,7 @@ pub fn emit(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::options::{Options, Timestamps};
     use crate::wire::tcp::checksum;
     use crate::wire::{ip, tcp};
     use proptest::collection::vec;
@@ -219,8 +248,8 @@ mod tests {
     }
 
     fn any_header() -> impl Strategy<Value = Header> {
-        any::<((u16, u16), (u32, u32), u8, (u16, u16), (u32, u32))>().prop_map(
-            |(ports, numbers, flags, words, stamps)| Header {
+        any::<((u16, u16), (u32, u32), u8, (u16, u16), (u32, u32), Option<(u16, u8)>)>().prop_map(
+            |(ports, numbers, flags, words, stamps, syn)| Header {
                 source_port: ports.0.max(1),
                 destination_port: ports.1.max(1),
                 seq: Seq(numbers.0),
@@ -230,6 +259,9 @@ mod tests {
                 urgent: words.1,
                 options: Options {
                     timestamps: Some(Timestamps { value: stamps.0, echo: stamps.1 }),
+                    mss: syn.map(|syn| syn.0),
+                    window_scale: syn.map(|syn| syn.1),
+                    sack_permitted: syn.is_some(),
                     ..Options::NONE
                 },
             },
@@ -243,13 +275,12 @@ mod tests {
             padding in 0usize..4,
         ) {
             let mut bytes = Vec::new();
-            let timestamps = header.options.timestamps.unwrap();
             let append = |out: &mut Vec<u8>| {
                 out.extend_from_slice(&payload);
                 sum(&payload)
             };
             let len = payload.len();
-            prop_assert!(emit(&envelope, &header, timestamps, len, &mut bytes, append));
+            prop_assert!(emit(&envelope, &header, len, &mut bytes, append));
             prop_assert_eq!(&bytes, &plain(&envelope, &header, &payload));
             bytes.resize(bytes.len() + padding, 0xee);
             let usual = Usual::parse(&bytes).unwrap();
@@ -300,12 +331,12 @@ mod tests {
             flags: Flags::ACK,
             window: 0,
             urgent: 0,
-            options: Options::NONE,
+            options: Options { timestamps: Some(Timestamps::default()), ..Options::NONE },
         };
-        let fits = 65_535 - HEADER_BYTES;
+        let fits = 65_535 - 4 * STAMPED;
         for (len, written) in [(fits, true), (fits + 1, false)] {
             let mut out = Vec::new();
-            let done = emit(&envelope, &header, Timestamps::default(), len, &mut out, |out| {
+            let done = emit(&envelope, &header, len, &mut out, |out| {
                 out.resize(out.len() + len, 0);
                 Sum::ZERO
             });
