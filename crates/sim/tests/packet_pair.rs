@@ -36,6 +36,22 @@ fn the_estimate_is_within_a_tenth_from_a_megabit_to_ten_gigabits() {
     }
 }
 
+/// A queue that overflows leaves holes, of which the ACKs keep another spacing.
+#[test]
+fn it_is_as_good_where_a_short_queue_drops() {
+    for rate in [1, 10, 100, 1000, 10_000] {
+        for delay in [Duration::from_micros(50), Duration::from_millis(5)] {
+            let ratio = measured(rate * MBIT, |bulk| {
+                (bulk.forth.queue, bulk.forth.delay) = (QueueLimit::Bytes(20 << 10), delay);
+                bulk.back.delay = delay;
+                bulk.tcp.quick_acks = 0;
+            });
+            let ratio = ratio.unwrap_or_default();
+            assert!((ratio - 1.0).abs() < 0.1, "{rate} Mbit/s, {delay:?}: {ratio:.3}");
+        }
+    }
+}
+
 #[test]
 fn a_clock_of_a_millisecond_cannot_tell() {
     for rate in [10, 100, 1000] {

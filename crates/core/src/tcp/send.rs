@@ -254,7 +254,9 @@ impl SendHalf {
         if let Some(sent) = sent {
             self.rtt.on_sample(sent, now, flight.div_ceil(mss.max(1)));
         }
-        let prompt = total >= 2 * mss || self.sent.oldest().is_some_and(|at| Some(at) == sent);
+        let goes_on = self.sent.oldest().is_some_and(|at| Some(at) == sent);
+        // What fills a hole acknowledges more than has passed since the ACK before.
+        let prompt = (total >= 2 * mss || goes_on) && !self.has_holes();
         let spaced = Spaced { bytes: total, sent, prompt };
         self.pair.on_ack(spaced, now, self.rtt.measure_ns());
         let delivered = total - self.known_delivered(ack).min(total);
@@ -269,6 +271,12 @@ impl SendHalf {
         self.urgent = self.urgent.filter(|urgent| urgent.after(ack));
         self.on_recovery_progress(total, delivered, flight);
         Acked { progress: true, freed, fin }
+    }
+
+    /// True if something that was sent may be missing, by what the receiver has told.
+    #[inline]
+    fn has_holes(&self) -> bool {
+        self.recovery.is_active() || !self.scoreboard.is_empty() || self.dup_acks > 0
     }
 
     /// Bytes below `ack` of which earlier ACKs have told that they arrived, by SACK blocks or

@@ -6,7 +6,9 @@
 //! keep that spacing. So between two of them that belong to one burst, the bytes that the second
 //! acknowledges over the time between them is that link's rate. Receivers that delay ACKs do no
 //! harm: only what is really acknowledged counts, and the last segment of a burst, whose ACK may
-//! have been delayed, does not.
+//! have been delayed, does not. Nor does an ACK near a hole, since more has passed than it covers
+//! while there is one, and less when it is filled; that the ACK just before it is such a one only
+//! SACK blocks tell.
 
 use crate::time::Instant;
 
@@ -44,8 +46,8 @@ pub struct Spaced {
     pub bytes: u32,
     /// When the newest of them left, if they were sent once.
     pub sent: Option<Instant>,
-    /// More of the same burst is in flight, or two full segments were acknowledged: the ACK was not
-    /// delayed.
+    /// More of the same burst is in flight, or two full segments were acknowledged, and nothing is
+    /// missing: the ACK was not delayed, and covers all that has passed since the one before.
     pub prompt: bool,
 }
 
