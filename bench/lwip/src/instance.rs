@@ -13,6 +13,8 @@ mod c {
         pub(super) fn bench_deliver(end: u32);
         pub(super) fn bench_tick();
         pub(super) fn bench_keep(count: u32);
+        pub(super) fn bench_set_aside();
+        pub(super) fn bench_bring_back();
         pub(super) fn bench_end();
         pub(super) fn bench_time_waits() -> u32;
         pub(super) fn bench_packets() -> u64;
@@ -71,6 +73,18 @@ impl Instance {
     pub fn keep(&mut self, count: u32) {
         // SAFETY: as in `begin`.
         unsafe { c::bench_keep(count) }
+    }
+
+    /// Takes connections in TIME-WAIT out of lwIP's sight, so that its walks are short.
+    pub fn set_aside(&mut self) {
+        // SAFETY: as in `begin`.
+        unsafe { c::bench_set_aside() }
+    }
+
+    /// Puts those back.
+    pub fn bring_back(&mut self) {
+        // SAFETY: as in `begin`.
+        unsafe { c::bench_bring_back() }
     }
 
     /// Connections in TIME-WAIT.

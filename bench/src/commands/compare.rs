@@ -1,7 +1,7 @@
 //! `compare` on the command line.
 
 use clap::ValueEnum;
-use lightwait_bench::compare::{COUNTS, RATES, Row};
+use lightwait_bench::compare::{COUNTS, MEMORY, RATES, Row};
 use lightwait_bench::stacks::Which;
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ impl Compare {
             println!();
         }
         let counts = if self.instructions { COUNTS } else { &[] };
-        let rows = RATES.iter().chain(counts).map(|row| self.row(row, &stacks));
+        let rows = RATES.iter().chain(MEMORY).chain(counts).map(|row| self.row(row, &stacks));
         rows.fold(true, |all, one| all & one)
     }
 

@@ -30,11 +30,13 @@ pub fn memory(plan: &Plan) -> Option<Outcome> {
     let variant = plan.variant;
     let of =
         |idle| connections::Plan { time_wait: 0, idle, count: 0, at_once: 1, variant, limit: None };
-    // Records of earlier runs go after 60 s: fewer of them than there are new ones.
     let before = slabs()?;
     let mut short = Short::new(&of(idle));
+    // Records of earlier runs go meanwhile, 60 s after they came.
+    let earlier = short.time_waits();
     short.converse(records);
     let after = slabs()?;
+    let records = short.time_waits().saturating_sub(earlier);
     // Both ends are sockets alike; of a record there is one.
     let (connections, ends) = if idle > 0 { (idle, 2 * idle) } else { (records, records) };
     let each = |number: usize| (after[number] - before[number]) / ends.max(1) as f64;

@@ -7,13 +7,16 @@ use super::{Ends, Short};
 use crate::connections::{self, Pair};
 use crate::memory::{Outcome, Plan, State, resident};
 
+/// Idle connections at most: opening one leads past all others, and each takes the same.
+const IDLE: usize = 10_000;
+
 /// Measures. Both ends of an idle connection are alike, and counted together.
 pub fn memory(plan: &Plan) -> Option<Outcome> {
     let (idle, time_wait) = match plan.state {
-        State::Established => (plan.count, 0),
+        State::Established => (plan.count.min(IDLE), 0),
         State::TimeWait => (0, plan.count),
     };
-    let of = |idle| connections::Plan {
+    let of = |idle, time_wait| connections::Plan {
         time_wait,
         idle,
         count: 0,
@@ -22,16 +25,15 @@ pub fn memory(plan: &Plan) -> Option<Outcome> {
         limit: None,
     };
     // What comes with the first of all connections is there then.
-    drop(Short::new(&of(1)));
+    drop(Short::new(&of(1, 1)));
     let (empty, before) = (heap_bytes(&Ends::new(Purpose::Idle)), resident());
-    let mut short = Short::new(&of(idle));
-    short.converse(time_wait);
-    let ends = if idle > 0 { 2 * idle } else { short.time_waits() };
+    let short = Short::new(&of(idle, time_wait));
+    let (connections, ends) = if idle > 0 { (idle, 2 * idle) } else { (time_wait, time_wait) };
     let each = |bytes: f64| bytes / ends.max(1) as f64;
     let bytes = each(heap_bytes(&short.ends) - empty);
     let client_bytes = (idle > 0).then_some(bytes);
     let rss = each(resident() - before);
-    Some(Outcome { connections: plan.count, bytes, most: bytes, client_bytes, rss })
+    Some(Outcome { connections, bytes, most: bytes, client_bytes, rss })
 }
 
 fn heap_bytes(ends: &Ends) -> f64 {

@@ -24,6 +24,23 @@ pub struct Short {
     goal: usize,
 }
 
+/// Conversations that end before their records are set aside.
+const ASIDE: usize = 256;
+
+impl Short {
+    /// Has so many records come into being, as quickly as among few.
+    fn fill(&mut self, records: usize) {
+        let mut left = records;
+        while left > 0 {
+            self.converse(left.min(ASIDE));
+            self.ends.lwip.set_aside();
+            left -= left.min(ASIDE);
+            self.kept = self.goal;
+        }
+        self.ends.lwip.bring_back();
+    }
+}
+
 impl Pair for Short {
     fn new(plan: &Plan) -> Short {
         let mut ends = Ends::new(Purpose::Idle);
@@ -35,9 +52,16 @@ impl Pair for Short {
         // The last acknowledgements.
         ends.turn(TURN, idle);
         ends.lwip.set_purpose(Purpose::Short);
-        let at_once = plan.at_once as u64;
-        let goal = plan.idle;
-        Short { ends, at_once, idle, residents: plan.residents(), kept: goal, goal }
+        let (at_once, residents) = (plan.at_once as u64, plan.residents());
+        let mut short = Short { ends, at_once, idle, residents, kept: plan.idle, goal: plan.idle };
+        short.fill(plan.time_wait);
+        short
+    }
+
+    const BEGINS_FULL: bool = true;
+
+    fn warm_up(plan: &Plan) -> usize {
+        4 * plan.at_once
     }
 
     fn into_server(self) -> impl Sized {}
