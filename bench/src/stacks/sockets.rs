@@ -14,10 +14,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use lightwait::device::MemoryDevice;
+use lightwait::executor::spawn_local;
+use lightwait::net::{TcpListener, TcpStream};
 use lightwait::shard::{Handle, Shard};
 use lightwait_core::{Config, Instant};
 
-use super::raw::{Sources, assert_sound};
+use super::raw::{SERVER, Sources, assert_sound};
 use super::watch::Watch;
 
 /// Frames that are on the wire at most, each way.
@@ -80,7 +82,24 @@ impl Shared {
         Rc::new(Shared { done: Cell::new(0), sources: RefCell::new(sources) })
     }
 
+    /// A connection from the next source.
+    async fn open(&self, shard: &Handle) -> TcpStream {
+        let source = self.sources.borrow_mut().take();
+        let connected = TcpStream::connect_from(shard, source, SERVER).await;
+        connected.expect("a free port")
+    }
+
     fn add(&self, count: usize) {
         self.done.set(self.done.get() + count);
+    }
+}
+
+/// The server: a task for each connection.
+async fn serve<F>(listener: TcpListener, answer: impl Fn(TcpStream) -> F)
+where
+    F: Future<Output = ()> + 'static,
+{
+    while let Ok((stream, _)) = listener.accept().await {
+        spawn_local(answer(stream));
     }
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::net::TcpListener;
 use lightwait::shard::Handle;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -51,9 +51,7 @@ impl Pair for Bulk {
 }
 
 async fn give(shard: Handle, shared: Rc<Shared>) {
-    let source = shared.sources.borrow_mut().take();
-    let connected = TcpStream::connect_from(&shard, source, SERVER).await;
-    let mut stream = connected.expect("a free port");
+    let mut stream = shared.open(&shard).await;
     let data = vec![b'd'; CHUNK];
     while stream.write_all(&data).await.is_ok() {}
 }

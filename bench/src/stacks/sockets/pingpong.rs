@@ -3,13 +3,12 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use lightwait::executor::spawn_local;
 use lightwait::net::{TcpListener, TcpStream};
 use lightwait::shard::Handle;
 use lightwait_core::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{Ends, Shared};
+use super::{Ends, Shared, serve};
 use crate::pingpong::{Pair, Plan};
 use crate::stacks::raw::{SERVER, Sources, configs, room_for};
 use crate::stacks::{REQUEST, RESPONSE};
@@ -35,7 +34,7 @@ impl Pair for PingPong {
         let ends = Ends::new(configs);
         let [client, server] = ends.handles();
         let listener = TcpListener::bind_with_backlog(&server, SERVER, room).expect("a free port");
-        server.spawn_local(serve(listener));
+        server.spawn_local(serve(listener, answer));
         let shared = Shared::new(Sources::new(0, plan.connections));
         for _ in 0..plan.connections {
             client.spawn_local(ask(client.clone(), shared.clone()));
@@ -61,12 +60,6 @@ impl Pair for PingPong {
     }
 }
 
-async fn serve(listener: TcpListener) {
-    while let Ok((stream, _)) = listener.accept().await {
-        spawn_local(answer(stream));
-    }
-}
-
 async fn answer(mut stream: TcpStream) {
     let mut question = [0; REQUEST];
     while stream.read_exact(&mut question).await.is_ok() {
@@ -75,9 +68,7 @@ async fn answer(mut stream: TcpStream) {
 }
 
 async fn ask(shard: Handle, shared: Rc<Shared>) {
-    let source = shared.sources.borrow_mut().take();
-    let connected = TcpStream::connect_from(&shard, source, SERVER).await;
-    let mut stream = connected.expect("a free port");
+    let mut stream = shared.open(&shard).await;
     let mut answer = [0; RESPONSE];
     loop {
         stream.write_all(&[b'q'; REQUEST]).await.expect("a server that listens");

@@ -3,13 +3,12 @@
 
 use std::rc::Rc;
 
-use lightwait::executor::spawn_local;
 use lightwait::net::{TcpListener, TcpStream};
 use lightwait::shard::Handle;
 use lightwait_core::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{Ends, Shared};
+use super::{Ends, Shared, serve};
 use crate::connections::{CONVERSATION, Pair, Plan};
 use crate::stacks::raw::{OPENED_AT_ONCE, SERVER, Sources, configs_for};
 use crate::stacks::{REQUEST, RESPONSE};
@@ -28,7 +27,7 @@ impl Pair for Short {
         let mut ends = Ends::new(configs_for(plan));
         let [client, server] = ends.handles();
         let listener = TcpListener::bind_on(&server, SERVER).expect("a free port");
-        server.spawn_local(serve(listener));
+        server.spawn_local(serve(listener, answer));
         let idle = Shared::new(Sources::new(0, plan.idle));
         let openers = OPENED_AT_ONCE.min(plan.idle);
         for number in 0..openers {
@@ -77,13 +76,6 @@ impl Pair for Short {
     }
 }
 
-/// The server: a task for each connection.
-async fn serve(listener: TcpListener) {
-    while let Ok((stream, _)) = listener.accept().await {
-        spawn_local(answer(stream));
-    }
-}
-
 async fn answer(mut stream: TcpStream) {
     let mut question = [0; REQUEST];
     if stream.read_exact(&mut question).await.is_ok() {
@@ -94,9 +86,7 @@ async fn answer(mut stream: TcpStream) {
 /// A client: one conversation after the other.
 async fn converse(shard: Handle, shared: Rc<Shared>) {
     loop {
-        let source = shared.sources.borrow_mut().take();
-        let connected = TcpStream::connect_from(&shard, source, SERVER).await;
-        let mut stream = connected.expect("a free port");
+        let mut stream = shared.open(&shard).await;
         stream.write_all(&[b'q'; REQUEST]).await.expect("a server that listens");
         let (mut answer, mut read) = ([0; 1024], 0);
         loop {
@@ -114,9 +104,7 @@ async fn converse(shard: Handle, shared: Rc<Shared>) {
 async fn hold(shard: Handle, shared: Rc<Shared>, count: usize) {
     let mut held = Vec::with_capacity(count);
     for _ in 0..count {
-        let source = shared.sources.borrow_mut().take();
-        let connected = TcpStream::connect_from(&shard, source, SERVER).await;
-        held.push(connected.expect("a free port"));
+        held.push(shared.open(&shard).await);
         shared.add(1);
     }
     std::future::pending::<()>().await;
