@@ -14,7 +14,7 @@
 //! T + X + 1 measurement ticks, whatever the phases, where X is the ratio of the resolutions. (BSD
 //! gives anything from (T - 1)·G to T·G for a tick of G.)
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 
 /// The measurement service.
 pub trait MeasureClock {
@@ -75,7 +75,7 @@ impl MeasureClock for ManualClock {
 pub struct Schedule<C, E> {
     clock: C,
     resolution_hz: u64,
-    due: BTreeSet<EventId>,
+    /// In order of time.
     events: BTreeMap<EventId, E>,
     scheduled: u64,
 }
@@ -84,13 +84,7 @@ impl<C: MeasureClock, E> Schedule<C, E> {
     /// Nothing scheduled; the platform promises to call [`Schedule::on_tick`] `resolution_hz` times
     /// a second.
     pub fn new(clock: C, resolution_hz: u64) -> Self {
-        Schedule {
-            clock,
-            resolution_hz,
-            due: BTreeSet::new(),
-            events: BTreeMap::new(),
-            scheduled: 0,
-        }
+        Schedule { clock, resolution_hz, events: BTreeMap::new(), scheduled: 0 }
     }
 
     /// The measurement clock.
@@ -105,12 +99,8 @@ impl<C: MeasureClock, E> Schedule<C, E> {
 
     /// A scheduling tick: an event that is due, oldest first; call until there is none.
     pub fn on_tick(&mut self) -> Option<E> {
-        let first = *self.due.first()?;
-        if first.due > self.clock.measure_time() {
-            return None;
-        }
-        self.due.remove(&first);
-        self.events.remove(&first)
+        let first = self.events.first_entry()?;
+        (first.key().due <= self.clock.measure_time()).then(|| first.remove())
     }
 
     /// Events that have not happened.
@@ -129,7 +119,6 @@ impl<C: MeasureClock, E> ScheduleClock<E> for Schedule<C, E> {
         let due = self.clock.measure_time().saturating_add(ticks).saturating_add(1);
         let id = EventId { due, number: self.scheduled };
         self.scheduled += 1;
-        self.due.insert(id);
         self.events.insert(id, event);
         id
     }
@@ -139,7 +128,6 @@ impl<C: MeasureClock, E> ScheduleClock<E> for Schedule<C, E> {
     }
 
     fn cancel_event(&mut self, id: EventId) -> Option<E> {
-        self.due.remove(&id);
         self.events.remove(&id)
     }
 }

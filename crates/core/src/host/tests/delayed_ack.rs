@@ -5,13 +5,13 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::peer::{A, Heard, Peer, Say, plain};
+use crate::config::TcpConfig;
+use crate::tcp::timers::Scheme;
 use crate::time::{Duration, Instant};
 
 /// Mansley's bounds, the defaults.
 const LEAST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_millis(150);
-/// The scheduling clock's resolution, the default.
-const TICK: Duration = Duration::from_millis(1);
 
 /// Data that waits for its ACK.
 #[derive(Debug, Default)]
@@ -35,8 +35,10 @@ impl Waiting {
 }
 
 /// Segments of such lengths after such gaps; how long each delayed ACK waited.
-fn delays(phase: Duration, arrivals: &[(Duration, usize)]) -> Vec<Duration> {
-    let mut peer = Peer::established(plain());
+fn delays(tcp: &TcpConfig, phase: Duration, arrivals: &[(Duration, usize)]) -> Vec<Duration> {
+    let mut config = plain();
+    config.tcp = tcp.clone();
+    let mut peer = Peer::established(config);
     let mut waiting = Waiting::default();
     let (mut sent, mut unacked, mut full) = (0, 0, 0);
     waiting.on_acks(&peer.wait(phase), sent);
@@ -57,26 +59,27 @@ fn delays(phase: Duration, arrivals: &[(Duration, usize)]) -> Vec<Duration> {
             waiting.on_acks(&heard, sent);
         }
     }
-    waiting.on_acks(&peer.wait(LONGEST + TICK), sent);
+    waiting.on_acks(&peer.wait(tcp.delayed_ack_max + tcp.tick), sent);
     assert_eq!(waiting.since, None, "an ACK that never left");
     waiting.delays
 }
 
-fn is_in_time(delay: Duration) -> bool {
-    LEAST <= delay && delay <= LONGEST + TICK
+fn is_in_time(tcp: &TcpConfig, delay: Duration) -> bool {
+    tcp.delayed_ack_min <= delay && delay < tcp.delayed_ack_max + tcp.tick
 }
 
 #[test]
 fn a_single_request_is_answered_in_time_at_every_phase_of_the_grid_and_all_delays_come_up() {
+    let tcp = plain().tcp;
     let delays: Vec<Duration> = (0..1000)
         .map(|number| {
             let phase = Duration::from_micros(number * 100);
-            let all = delays(phase, &[(Duration::ZERO, 100)]);
+            let all = delays(&tcp, phase, &[(Duration::ZERO, 100)]);
             assert_eq!(all.len(), 1);
             all[0]
         })
         .collect();
-    assert!(delays.iter().all(|delay| is_in_time(*delay)), "{delays:?}");
+    assert!(delays.iter().all(|delay| is_in_time(&tcp, *delay)), "{delays:?}");
     let (least, longest) = (delays.iter().min().unwrap(), delays.iter().max().unwrap());
     let slack = Duration::from_millis(2);
     assert!(*least < LEAST + slack && *longest > LONGEST - slack, "{least:?} to {longest:?}");
@@ -86,19 +89,32 @@ fn a_single_request_is_answered_in_time_at_every_phase_of_the_grid_and_all_delay
 }
 
 proptest! {
-    /// From 50 to 150 ms and a tick, whatever arrives whenever.
+    /// From 50 to 150 ms, or whatever the limits are, and a tick, whatever arrives whenever.
     #[test]
     fn every_ack_that_is_delayed_leaves_in_time_under_any_arrivals(
+        scheme in proptest::sample::select(std::vec![Scheme::Inline, Scheme::Wheel]),
+        tick_us in prop_oneof![Just(1_000u64), 1u64..50_000],
+        (least_us, spread_us) in prop_oneof![
+            Just((50_000u64, 100_000u64)),
+            (0u64..200_000, 1u64..200_000),
+        ],
         phase_us in 0u64..200_000,
         arrivals in proptest::collection::vec(
             (prop_oneof![0u64..200, 0u64..20_000, 0u64..400_000], 1usize..=1000),
             1..60,
         ),
     ) {
+        let tcp = TcpConfig {
+            timers: scheme,
+            tick: Duration::from_micros(tick_us),
+            delayed_ack_min: Duration::from_micros(least_us),
+            delayed_ack_max: Duration::from_micros(least_us + spread_us),
+            ..plain().tcp
+        };
         let arrivals: Vec<(Duration, usize)> =
             arrivals.into_iter().map(|(us, len)| (Duration::from_micros(us), len)).collect();
-        for delay in delays(Duration::from_micros(phase_us), &arrivals) {
-            prop_assert!(is_in_time(delay), "{:?}", delay);
+        for delay in delays(&tcp, Duration::from_micros(phase_us), &arrivals) {
+            prop_assert!(is_in_time(&tcp, delay), "{:?}", delay);
         }
     }
 }
