@@ -106,6 +106,9 @@ pub struct Ends {
     pub watch: Watch,
 }
 
+/// After which idle connections rest, by default, and some more.
+const QUIET: Duration = Duration::from_secs(3);
+
 /// What a turn adds to the hosts' time by itself.
 const TURN: Duration = Duration::from_micros(1);
 
@@ -138,6 +141,17 @@ impl Ends {
         application.before_client(&mut self.client.host, now);
         self.client.host.emit(now, &mut self.client.outbox);
         self.watch.turn_over(begin, between);
+    }
+
+    /// Nothing happens for so long that what is idle rests.
+    pub fn keep_quiet(&mut self, application: &mut impl Application) {
+        let until = self.now + QUIET;
+        loop {
+            let due =
+                [&self.client, &self.server].into_iter().filter_map(|end| end.host.deadline());
+            let Some(at) = due.min().filter(|at| *at <= until) else { break };
+            self.turn(application, at);
+        }
     }
 
     /// Asserts that nothing was lost, refused or confused.

@@ -419,7 +419,8 @@ impl Host {
             None => Box::new(connection),
         };
         let (index, generation) = self.slots.insert(Slot::new(block));
-        self.demux.insert(hash, index);
+        let slots = &self.slots;
+        self.demux.insert(hash, index, |index| slots.get(index).map_or(0, |slot| slot.tuple_hash));
         ConnectionId { index, generation }
     }
 

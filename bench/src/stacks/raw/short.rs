@@ -45,6 +45,9 @@ impl Pair for Short {
             let now = ends.now;
             ends.turn(&mut mute, now);
         }
+        if idle > 0 {
+            ends.keep_quiet(&mut mute);
+        }
         let talk = Talk::new(Sources::new(mute.sources.end(), residents), plan.at_once);
         let started = ends.now;
         Short { ends, talk, started, goal: 0 }

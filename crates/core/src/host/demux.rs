@@ -1,9 +1,19 @@
 //! From a segment's addresses and ports to its connection.
 //!
+//! ```text
+//!   line, 64 bytes   │ 12 tags of 8 bits │ 12 slots of 32 │ link ─▶ line │
+//! ```
+//!
 //! The hash is keyed (SipHash-1-3 under a secret of this process), because the tuple is the
 //! attacker's to choose: with a public hash he could put every connection into one chain.
+//!
+//! The table grows and shrinks a line at a time (linear hashing, Litwin 1980), so that it is never
+//! copied and nobody waits for that. A line that is not yet its turn to be split may hold more than
+//! fits; the rest lies in spare lines behind it. A tag is eight more bits of the hash: where it
+//! differs, the slot is not looked at.
 
-use hashbrown::HashTable;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use super::keyed::KeyedHash;
 use crate::tcp::Tuple;
@@ -25,45 +35,272 @@ impl TupleHasher {
     }
 }
 
-/// Slots by tuple. The slots themselves hold the tuple and its hash.
+/// Entries of a line.
+const ENTRIES: usize = 12;
+/// Slots per line from which on one is split.
+const SPLIT: usize = 6;
+/// Slots per line below which two are joined.
+const JOIN: usize = 3;
+/// Lines in a segment.
+const SEGMENT: usize = 256;
+/// No line.
+const NONE: u32 = u32::MAX;
+
+/// Entries with tag 0 are free.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Line {
+    tags: [u8; ENTRIES],
+    slots: [u32; ENTRIES],
+    link: u32,
+}
+
+const FREE: Line = Line { tags: [0; ENTRIES], slots: [0; ENTRIES], link: NONE };
+
+/// Lines that never move.
 #[derive(Debug, Default)]
+struct Lines {
+    segments: Vec<Box<[Line; SEGMENT]>>,
+    len: u32,
+}
+
+impl Lines {
+    #[inline]
+    fn get(&self, line: u32) -> Option<&Line> {
+        Some(&self.segments.get(line as usize / SEGMENT)?[line as usize % SEGMENT])
+    }
+
+    #[inline]
+    fn get_mut(&mut self, line: u32) -> Option<&mut Line> {
+        Some(&mut self.segments.get_mut(line as usize / SEGMENT)?[line as usize % SEGMENT])
+    }
+
+    /// One more, at the end; its number.
+    fn push(&mut self) -> u32 {
+        let line = self.len;
+        if line as usize == self.segments.len() * SEGMENT {
+            self.segments.push(Box::new([FREE; SEGMENT]));
+        }
+        self.len += 1;
+        line
+    }
+
+    /// The last one goes, and its segment with it if that is empty.
+    fn pop(&mut self) {
+        self.len -= 1;
+        self.segments.truncate((self.len as usize).div_ceil(SEGMENT));
+    }
+}
+
+/// Slots by tuple. The slots themselves hold the tuple and its hash.
+#[derive(Debug)]
 pub struct Demux {
-    table: HashTable<(u64, u32)>,
+    lines: Lines,
+    spare: Lines,
+    /// The first spare line that is free.
+    free: u32,
+    len: usize,
+    /// The number of lines rounded up to a power of two, less 1.
+    mask: u32,
+}
+
+impl Default for Demux {
+    fn default() -> Self {
+        Demux { lines: Lines::default(), spare: Lines::default(), free: NONE, len: 0, mask: 0 }
+    }
+}
+
+/// Never 0.
+#[inline]
+fn tag_of(hash: u64) -> u8 {
+    (hash >> 56) as u8 | 1
+}
+
+/// The bytes of `word` that are this tag, a bit at the top of each one.
+#[inline]
+fn matches(word: u64, tag: u8) -> u64 {
+    const LOW: u64 = u64::from_ne_bytes([0x7f; 8]);
+    let differs = word ^ u64::from_ne_bytes([tag; 8]);
+    // Exact in each byte: no carry leaves it.
+    !(((differs & LOW) + LOW) | differs | LOW)
+}
+
+impl Line {
+    /// The first place of this tag of which `is_it` says so.
+    #[inline(always)]
+    fn find(&self, tag: u8, mut is_it: impl FnMut(usize) -> bool) -> Option<usize> {
+        const LOWER_HALF: u64 = 0xffff_ffff;
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = self.tags;
+        let first = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+        let last = u64::from(u32::from_le_bytes([i, j, k, l]));
+        let found = [(0, matches(first, tag)), (8, matches(last, tag) & LOWER_HALF)];
+        for (base, mut left) in found {
+            while left != 0 {
+                let place = base + left.trailing_zeros() as usize / 8;
+                if is_it(place) {
+                    return Some(place);
+                }
+                left &= left - 1;
+            }
+        }
+        None
+    }
+
+    /// Puts an entry into a free place; false if there is none.
+    #[inline]
+    fn put(&mut self, tag: u8, slot: u32) -> bool {
+        let Some(place) = self.find(0, |_| true) else { return false };
+        (self.tags[place], self.slots[place]) = (tag, slot);
+        true
+    }
+
+    /// Takes an entry out; false if it is not in.
+    #[inline]
+    fn take(&mut self, tag: u8, slot: u32) -> bool {
+        let place = self.find(tag, |place| self.slots[place] == slot);
+        let Some(place) = place else { return false };
+        self.tags[place] = 0;
+        true
+    }
+
+    /// All that it holds.
+    fn entries(&self) -> impl Iterator<Item = (u8, u32)> {
+        self.tags.into_iter().zip(self.slots).filter(|(tag, _)| *tag != 0)
+    }
 }
 
 impl Demux {
-    /// The slot whose tuple has this `hash` and for which `is_it` says so.
-    pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
-        self.table.find(hash, |entry| entry.0 == hash && is_it(entry.1)).map(|entry| entry.1)
+    #[inline]
+    fn line_of(&self, hash: u64) -> u32 {
+        let line = hash as u32 & self.mask;
+        if line < self.lines.len { line } else { line & (self.mask >> 1) }
     }
 
-    /// Adds a slot under its tuple's hash.
-    pub fn insert(&mut self, hash: u64, slot: u32) {
-        self.table.insert_unique(hash, (hash, slot), |entry| entry.0);
+    /// The slot whose tuple has this `hash` and for which `is_it` says so.
+    #[inline]
+    pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let tag = tag_of(hash);
+        let mut line = self.lines.get(self.line_of(hash))?;
+        loop {
+            if let Some(place) = line.find(tag, |place| is_it(line.slots[place])) {
+                return Some(line.slots[place]);
+            }
+            line = self.spare.get(line.link)?;
+        }
+    }
+
+    /// Adds a slot under its tuple's hash. `hash_of`: the hash of the tuple of a slot that is in.
+    pub fn insert(&mut self, hash: u64, slot: u32, hash_of: impl Fn(u32) -> u64) {
+        self.len += 1;
+        if self.len > SPLIT * self.lines.len as usize {
+            self.split(hash_of);
+        }
+        self.put(self.line_of(hash), tag_of(hash), slot);
     }
 
     /// Takes a slot out; false if it was not in.
     pub fn remove(&mut self, hash: u64, slot: u32) -> bool {
-        self.table
-            .find_entry(hash, |entry| *entry == (hash, slot))
-            .map(hashbrown::hash_table::OccupiedEntry::remove)
-            .is_ok()
+        let (line, tag) = (self.line_of(hash), tag_of(hash));
+        let Some(first) = self.lines.get_mut(line) else { return false };
+        let (mut taken, mut link) = (first.take(tag, slot), first.link);
+        while !taken {
+            let Some(next) = self.spare.get_mut(link) else { return false };
+            (taken, link) = (next.take(tag, slot), next.link);
+        }
+        self.len -= 1;
+        if self.len < JOIN * (self.lines.len as usize - 1) {
+            self.join();
+        }
+        true
+    }
+
+    /// Puts an entry into a line, or behind it.
+    #[inline]
+    fn put(&mut self, line: u32, tag: u8, slot: u32) {
+        let Some(first) = self.lines.get_mut(line) else { return };
+        if first.put(tag, slot) {
+            return;
+        }
+        let (behind, mut link) = (first.link, first.link);
+        while let Some(next) = self.spare.get_mut(link) {
+            if next.put(tag, slot) {
+                return;
+            }
+            link = next.link;
+        }
+        let at = self.take_spare();
+        if let (Some(first), Some(spare)) = (self.lines.get_mut(line), self.spare.get_mut(at)) {
+            first.link = at;
+            *spare = Line { link: behind, ..FREE };
+            spare.put(tag, slot);
+        }
+    }
+
+    fn take_spare(&mut self) -> u32 {
+        match self.spare.get(self.free) {
+            Some(spare) => core::mem::replace(&mut self.free, spare.link),
+            None => self.spare.push(),
+        }
+    }
+
+    /// One line more: what is there divides the line that has held it so far.
+    #[inline(never)]
+    fn split(&mut self, hash_of: impl Fn(u32) -> u64) {
+        let new = self.lines.push();
+        self.mask = self.lines.len.next_power_of_two() - 1;
+        if new == 0 {
+            return;
+        }
+        // Without its highest bit: the line in which hashes of the new one's have been.
+        let old = new & !(1 << new.ilog2());
+        for (tag, slot) in self.empty(old) {
+            self.put(self.line_of(hash_of(slot)), tag, slot);
+        }
+    }
+
+    /// One line less: what it holds goes where it would be if there had never been that line.
+    #[inline(never)]
+    fn join(&mut self) {
+        let last = self.lines.len - 1;
+        let entries = self.empty(last);
+        self.lines.pop();
+        self.mask = self.lines.len.next_power_of_two() - 1;
+        for (tag, slot) in entries {
+            self.put(last & !(1 << last.ilog2()), tag, slot);
+        }
+    }
+
+    /// Takes everything out of a line and what lies behind it.
+    fn empty(&mut self, line: u32) -> Vec<(u8, u32)> {
+        let Some(first) = self.lines.get_mut(line) else { return Vec::new() };
+        let first = core::mem::replace(first, FREE);
+        let mut entries: Vec<(u8, u32)> = first.entries().collect();
+        let mut link = first.link;
+        while let Some(spare) = self.spare.get_mut(link) {
+            entries.extend(spare.entries());
+            let next = core::mem::replace(&mut spare.link, self.free);
+            self.free = core::mem::replace(&mut link, next);
+        }
+        entries
     }
 
     /// Slots in the table.
     pub fn len(&self) -> usize {
-        self.table.len()
+        self.len
     }
 
     /// True if there are none.
     pub fn is_empty(&self) -> bool {
-        self.table.is_empty()
+        self.len == 0
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     fn tuple(local: &str, remote: &str, ports: (u16, u16)) -> Tuple {
         Tuple::new((local.parse().unwrap(), ports.0), (remote.parse().unwrap(), ports.1))
@@ -88,12 +325,81 @@ mod tests {
     #[test]
     fn slots_are_found_until_they_are_removed() {
         let mut demux = Demux::default();
-        demux.insert(7, 1);
-        demux.insert(7, 2);
+        demux.insert(7, 1, |_| 7);
+        demux.insert(7, 2, |_| 7);
         assert_eq!(demux.find(7, |slot| slot == 2), Some(2));
         assert!(demux.remove(7, 2));
         assert!(!demux.remove(7, 2));
         assert_eq!(demux.find(7, |slot| slot == 2), None);
         assert_eq!(demux.len(), 1);
+    }
+
+    /// A hash of few or many different values for a slot.
+    fn hash_of(slot: u32, spread: u64) -> u64 {
+        let mixed = u64::from(slot).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 8;
+        (mixed % spread).wrapping_mul(0x0101_0001_0000_0001)
+    }
+
+    proptest! {
+        /// However hashes collide, and whether the table grows or shrinks.
+        #[test]
+        fn it_holds_what_a_set_would(
+            steps in vec((0u32..600, 0u8..3), 0..2000), spread in 1u64..2000,
+        ) {
+            let (mut demux, mut model) = (Demux::default(), BTreeSet::new());
+            for (slot, what) in steps {
+                let hash = hash_of(slot, spread);
+                if what > 0 && model.insert(slot) {
+                    demux.insert(hash, slot, |slot| hash_of(slot, spread));
+                } else if what == 0 {
+                    prop_assert_eq!(demux.remove(hash, slot), model.remove(&slot));
+                }
+                prop_assert_eq!(demux.len(), model.len());
+                prop_assert_eq!(demux.find(hash, |it| it == slot).is_some(), model.contains(&slot));
+            }
+            for slot in 0..600 {
+                let hash = hash_of(slot, spread);
+                prop_assert_eq!(demux.find(hash, |it| it == slot).is_some(), model.contains(&slot));
+            }
+        }
+    }
+
+    #[test]
+    fn it_grows_and_shrinks_by_lines_and_gives_its_memory_back() {
+        let hash = |slot| hash_of(slot, u64::MAX);
+        let mut demux = Demux::default();
+        for slot in 0..100_000 {
+            demux.insert(hash(slot), slot, hash);
+        }
+        let bytes = |lines: &Lines| lines.segments.len() * size_of::<[Line; SEGMENT]>();
+        let all = bytes(&demux.lines) + bytes(&demux.spare);
+        assert!(all <= 100_000 * 12, "{all} bytes");
+        let long = (0..demux.lines.len).filter(|line| demux.lines.get(*line).unwrap().link != NONE);
+        assert!(long.count() < demux.lines.len as usize / 16, "few lines overflow");
+        for slot in 0..99_990 {
+            assert!(demux.remove(hash(slot), slot));
+        }
+        assert_eq!((demux.len(), demux.lines.segments.len()), (10, 1));
+        assert!((99_990..100_000).all(|slot| demux.find(hash(slot), |it| it == slot).is_some()));
+    }
+
+    #[test]
+    fn tags_are_found_wherever_they_are_and_no_others() {
+        for tag in [0, 1, 0x7f, 0x80, 0x81, 0xff] {
+            for other in [0, 1, 2, 0x7f, 0x80, 0x81, 0xfe, 0xff] {
+                for place in 0..ENTRIES {
+                    let mut line = Line { tags: [other; ENTRIES], ..FREE };
+                    line.tags[place] = tag;
+                    let mut found = Vec::new();
+                    line.find(tag, |place| {
+                        found.push(place);
+                        false
+                    });
+                    let all: Vec<usize> = (0..ENTRIES).collect();
+                    assert_eq!(found, if other == tag { all } else { std::vec![place] });
+                }
+            }
+        }
     }
 }

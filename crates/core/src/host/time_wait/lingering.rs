@@ -72,9 +72,12 @@ impl Host {
         let generation = self.slots.generation(index);
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.connection_mut().keep_residue(Some(*residue));
-        self.lingering.blocks.insert(slot.tuple_hash, index);
+        let (hash, is_orphan) = (slot.tuple_hash, slot.is_orphan());
+        let slots = &self.slots;
+        let hash_of = |index| slots.get(index).map_or(0, |slot: &Slot| slot.tuple_hash);
+        self.lingering.blocks.insert(hash, index, hash_of);
         self.lingering.order.push_back((index, generation));
-        if slot.is_orphan() {
+        if is_orphan {
             self.orphans -= 1;
             self.lingering.orphans += 1;
         }
