@@ -21,8 +21,11 @@ pub const CONVERSATION: Duration = Duration::from_micros(60);
 const WARM_UP: usize = 2000;
 /// Conversations that are counted by callgrind, at most.
 const COUNTED: usize = 20_000;
-/// How often each of several pairs has its turn.
-const TURNS: usize = 40;
+/// How often each of several pairs has its turn, at least, after one that does not count.
+const TURNS: usize = 12;
+/// Conversations of a turn: a second of the stack's time, in which whatever is periodic comes as
+/// often as in any other.
+const TURN: usize = 16_667;
 /// What the bench is called, and the section that callgrind counts.
 const SECTION: &str = "connections";
 
@@ -121,21 +124,26 @@ pub fn measure<P: Pair>(plan: &Plan) -> Outcome {
     }
 }
 
-/// Conversations a second under each of the plans, over everything. All pairs are there at once and
-/// take turns, batch by batch: what changes on the machine meanwhile changes for all of them.
-pub fn take_turns<P: Pair>(plans: &[Plan]) -> Vec<f64> {
+/// Conversations a second under each of the plans, turn by turn. All pairs are there at once and
+/// take turns: what changes on the machine meanwhile changes for all of them, so that the ratios of
+/// a round tell more than those of the means.
+pub fn take_turns<P: Pair>(plans: &[Plan]) -> Vec<Vec<f64>> {
     let mut pairs: Vec<P> = plans.iter().map(warm::<P>).collect();
-    let mut took = vec![Duration::ZERO; plans.len()];
-    let batch = plans.iter().map(|plan| plan.count).max().unwrap_or(0).div_ceil(TURNS);
-    for _ in 0..TURNS {
-        for (pair, took) in pairs.iter_mut().zip(&mut took) {
+    let count = plans.iter().map(|plan| plan.count).max().unwrap_or(0);
+    let mut rates = vec![Vec::new(); plans.len()];
+    for round in 0..=count.div_ceil(TURN).max(TURNS) {
+        for offset in 0..plans.len() {
+            let number = (round + offset) % plans.len();
             let begin = processor_time();
-            pair.converse(batch);
-            *took += processor_time().saturating_sub(begin);
+            pairs[number].converse(TURN);
+            let took = processor_time().saturating_sub(begin);
+            if round > 0 {
+                rates[number].push(TURN as f64 / took.as_secs_f64());
+            }
         }
     }
     pairs.iter().for_each(P::check);
-    took.into_iter().map(|took| (batch * TURNS) as f64 / took.as_secs_f64()).collect()
+    rates
 }
 
 /// A pair of which as many conversations have ended as there are to be residents, twice.

@@ -137,8 +137,9 @@ impl Which {
         on_stack!(self, stack => connections::measure::<stack::Short>(plan))
     }
 
-    /// Measures short connections of our engine alone under several plans that take turns.
-    pub fn take_turns(plans: &[connections::Plan]) -> Vec<f64> {
+    /// Measures short connections of our engine alone under several plans that take turns: the
+    /// rates of each, turn by turn.
+    pub fn take_turns(plans: &[connections::Plan]) -> Vec<Vec<f64>> {
         connections::take_turns::<raw::Short>(plans)
     }
 

@@ -94,6 +94,11 @@ fn crossing(walks: &[(f64, f64)], ns: f64) -> Option<f64> {
     Some(n0 + (n1 - n0) * (ns - t0) / (t1 - t0))
 }
 
+/// A share of a processor in %, marked if it is more than there is.
+fn share(percent: f64) -> String {
+    format!("{percent:.5}{}", if percent > 100.0 { " (*)" } else { "" })
+}
+
 /// Runs it.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let walks: Vec<(f64, f64)> =
@@ -109,11 +114,12 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
             count,
             &format!("{:.3}", ns / 1000.0),
             &format!("{:.1}", ns / count),
-            &format!("{:.5}", ns / 200e6 * 100.0),
+            &share(ns / 200e6 * 100.0),
             &format!("{:.3}", PAPER_NS * count / 1000.0),
         ]);
     }
     report.table("walks", &table)?;
+    report.say("(*) more than a processor has: such a walk is not over when the next is due.");
     report.say(format!(
         "Buckets at 1 Gbit/s: {buckets_ns:.2} ns a request more than a flag, \
          {buckets_percent:.4} % (paper: 34 ns, {PAPER_BUCKETS_PERCENT} %); a whole request \
@@ -177,11 +183,18 @@ fn pictures(report: &Report, walks: &[(f64, f64)], buckets_percent: f64) -> Outc
     time.draw("ours", Mark::Line, scaled(1e-3));
     time.draw("paper, 145 ns each", Mark::Dashed, paper(1e-3));
     report.picture("time", &time)?;
+    let mut late = Vec::new();
     let mut cpu = logarithmic(Chart::new("(b) Processor time", "connections", "%"));
+    // What is above is no share of a processor: the walk cannot keep up.
+    let level = |percent: f64| walks.iter().map(|(n, _)| (*n, percent)).collect::<Vec<_>>();
     for period_ms in PERIODS_MS {
-        cpu.draw(&format!("walk, {period_ms} ms"), Mark::Line, scaled(1e-4 / period_ms));
+        let shares = scaled(1e-4 / period_ms);
+        let (kept, missed) = shares.into_iter().partition(|(_, percent)| *percent <= 100.0);
+        cpu.draw(&format!("walk, {period_ms} ms"), Mark::Line, kept);
+        late.extend::<Vec<_>>(missed);
     }
-    let level = |percent: f64| walks.iter().map(|(n, _)| (*n, percent)).collect();
+    cpu.draw("cannot keep up", Mark::Points, late);
+    cpu.draw("one whole processor", Mark::Dashed, level(100.0));
     cpu.draw("buckets, 1 Gbit/s", Mark::Dashed, level(buckets_percent));
     cpu.draw("paper, 200 ms", Mark::Dashed, paper(1e-4 / 200.0));
     report.picture("cpu", &cpu)
