@@ -126,6 +126,7 @@ impl Deadlines {
 
     /// `timer` is about to be set, earlier than the bound.
     #[cold]
+    #[inline(never)]
     fn note(&mut self, timer: Timer, at: Instant) {
         let Some(mut news) = self.news() else {
             self.bound = at;
