@@ -25,7 +25,8 @@ use crate::instructions::{self, Uncounted, section};
 use crate::sample::{Samples, tenths};
 
 /// What is measured, and what it is.
-pub const OPERATIONS: [(&str, &str); 6] = [
+pub const OPERATIONS: [(&str, &str); 7] = [
+    ("hash", "hash a tuple, by the key"),
     ("fill", "enter, while the table grows"),
     ("enter", "enter, while as many expire"),
     ("find", "look up, in batches of 32"),
@@ -132,6 +133,7 @@ impl Bench {
             let batch = BATCH.min(count - bench.entered);
             bench.enter("fill", batch);
         }
+        bench.hash();
         bench.time_each(count);
         bench.look_up("find", 0, count, false);
         bench.look_up("find_alone", 0, count, true);
@@ -150,6 +152,18 @@ impl Bench {
     /// The hashes of tuples from `first` on.
     fn hashed(&self, first: usize, count: usize) -> Vec<(u64, Tuple)> {
         (first..first + count).map(tuple).map(|tuple| (self.hasher.hash(&tuple), tuple)).collect()
+    }
+
+    /// What a host does once for each segment, so that the others find it done.
+    fn hash(&mut self) {
+        let tuples: Vec<Tuple> = (0..BATCH).map(tuple).collect();
+        let clock = Clock::now();
+        section("hash", BATCH, || {
+            for tuple in &tuples {
+                black_box(self.hasher.hash(tuple));
+            }
+        });
+        self.samples.add("hash", clock.elapsed().as_nanos() as f64 / BATCH as f64);
     }
 
     fn enter(&mut self, name: &'static str, count: usize) {
