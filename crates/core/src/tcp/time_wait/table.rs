@@ -27,7 +27,7 @@ use crate::tcp::Tuple;
 use crate::tcp::connection::Residue;
 use crate::time::{Duration, Instant, as_nanos};
 use handles::Handles;
-use index::Index;
+use index::{Index, Probe};
 use queue::{Front, Queue, Seen};
 use row::{Common, Row, Row4, Row6};
 
@@ -372,26 +372,33 @@ impl<R: Row> Shelf<R> {
         if self.index.is_empty() || tuple.is_ipv6() != R::IPV6 {
             return None;
         }
-        let (span, mut probe) = (self.queue.span(), self.index.probe(hash));
+        let mut probe = self.index.probe(hash);
+        let first = self.index.next(&mut probe, self.queue.span());
+        let seen = first.and_then(|number| self.see(number, tuple, handles));
+        // Nearly always it is the first, or nothing has its tag and nothing lies behind the line.
+        if seen.is_some() || (probe.matches, probe.link) == (0, 0) {
+            return seen;
+        }
+        self.find_beyond(probe, hash, tuple, handles)
+    }
+
+    /// The same in what is left of the line, and behind it.
+    #[inline(never)]
+    fn find_beyond(
+        &self,
+        mut probe: Probe<'_>,
+        hash: u64,
+        tuple: &Tuple,
+        handles: &Handles,
+    ) -> Option<Seen<'_, R>> {
+        let span = self.queue.span();
         while let Some(number) = self.index.next(&mut probe, span) {
             let seen = self.see(number, tuple, handles);
             if seen.is_some() {
                 return seen;
             }
         }
-        if probe.link == 0 { None } else { self.find_beyond(probe.link, hash, tuple, handles) }
-    }
-
-    /// The same behind the line, from `link` on.
-    #[inline(never)]
-    fn find_beyond(
-        &self,
-        mut link: u32,
-        hash: u64,
-        tuple: &Tuple,
-        handles: &Handles,
-    ) -> Option<Seen<'_, R>> {
-        let span = self.queue.span();
+        let mut link = probe.link;
         while let Some(mut probe) = self.index.probe_half(hash, link) {
             while let Some(number) = self.index.next(&mut probe, span) {
                 let seen = self.see(number, tuple, handles);

@@ -41,7 +41,7 @@ pub(super) type Span = (u32, u32);
 pub(super) struct Probe<'a, const N: usize = { LINE + 1 }> {
     line: &'a [u32; N],
     /// Those of them that are still to be looked at, a bit for each.
-    matches: u32,
+    pub(super) matches: u32,
     /// The half line that follows; 0: none.
     pub(super) link: u32,
 }
