@@ -18,11 +18,17 @@ use crate::wire::{icmpv6, ip, mld, ndp};
 impl Host {
     /// Begins to configure IPv6 at the first sign of time, on a medium that has neighbours, if an
     /// address is configured or asked for.
+    #[inline]
     pub(super) fn begin_autoconfigure(&mut self, now: Instant) {
+        if self.config.device.medium == Medium::Ethernet && self.autoconfigure.is_none() {
+            self.autoconfigure_if_wanted(now);
+        }
+    }
+
+    fn autoconfigure_if_wanted(&mut self, now: Instant) {
         let wanted = self.config.autoconfigure
             || self.config.addresses.iter().any(|cidr| cidr.address().is_ipv6());
-        let has_neighbours = self.config.device.medium == Medium::Ethernet;
-        if self.autoconfigure.is_none() && wanted && has_neighbours {
+        if wanted {
             let setup = Setup {
                 hardware: self.config.hardware,
                 configured: &self.config.addresses,

@@ -45,7 +45,8 @@ impl Host {
             return;
         }
         if self.shared.challenges.take(hash, now) {
-            self.acknowledge_time_wait(now, record);
+            let offset = self.stamp_offset(&record.tuple);
+            self.acknowledge_time_wait(now, record, offset);
         } else {
             self.shared.counters.challenges_suppressed += 1;
         }
@@ -56,8 +57,8 @@ impl Host {
         self.listeners.find(tuple.local_ip(), tuple.local_port()).is_some()
     }
 
-    fn acknowledge_time_wait(&mut self, now: Instant, record: &Record) {
-        let offset = self.stamp_offset(&record.tuple);
+    /// `offset`: what is added to the timestamp clock on connections between these ends.
+    fn acknowledge_time_wait(&mut self, now: Instant, record: &Record, offset: u32) {
         let timestamps = record.stamp.map(|echo| Timestamps { value: stamp_at(now, offset), echo });
         let header = Header {
             window: record.window,
@@ -94,7 +95,7 @@ impl Host {
         }
         if residue.ack_due {
             let record = Record::new(tuple, residue, now, self.shared.tcp.time_wait);
-            self.acknowledge_time_wait(now, &record);
+            self.acknowledge_time_wait(now, &record, residue.stamp_offset.unwrap_or(0));
         }
     }
 
