@@ -1,10 +1,15 @@
 //! Short connections between two bare hosts: open, ask, answer, close; the server closes first.
 
+use std::time::Duration;
+
 use lightwait_core::{ConnectionId, Event, Host, Instant, ListenerId, Readiness};
 
 use super::{Application, Ends, OPENED_AT_ONCE, SERVER, Sources, configs_for, count_on};
 use crate::connections::{CONVERSATION, Pair, Plan};
 use crate::stacks::{REQUEST, RESPONSE};
+
+/// The hosts' time for each idle connection that opens: a hundred thousand come in a second.
+const OPENING: Duration = Duration::from_micros(10);
 
 /// The two hosts and the conversations between them.
 #[derive(Debug)]
@@ -41,8 +46,9 @@ impl Pair for Short {
         ends.server.host.listen(SERVER, 4096).expect("a free port");
         let mut mute = Talk::new(Sources::new(0, idle), OPENED_AT_ONCE);
         (mute.is_mute, mute.left) = (true, idle);
+        let begin = ends.now;
         while mute.finished < idle {
-            let now = ends.now;
+            let now = begin + OPENING * mute.finished as u32;
             ends.turn(&mut mute, now);
         }
         if idle > 0 {
