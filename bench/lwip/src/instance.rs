@@ -37,10 +37,11 @@ impl Instance {
     pub fn begin() -> Instance {
         // What a test that failed has left behind was ended when it was dropped.
         let guard = INSTANCE.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the lock is held, as it is whenever there is an `Instance`, so that no two threads
-        // are in lwIP; `Instance` is not `Send`, so that none takes over on the way. This first call
-        // initialises lwIP before anything else is asked of it. The same holds for all calls below;
-        // none has an argument that could be wrong: numbers of an enum, or any number at all.
+        // SAFETY: the lock is held, as it is whenever there is an `Instance`, so that no two
+        // threads are in lwIP; `Instance` is not `Send`, so that none takes over on the way. This
+        // first call initialises lwIP before anything else is asked of it. The same holds for all
+        // calls below; none has an argument that could be wrong: numbers of an enum, or any number
+        // at all.
         unsafe { c::bench_begin() };
         Instance(guard)
     }

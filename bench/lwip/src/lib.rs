@@ -1,5 +1,5 @@
-//! lwIP, a stack that the benches measure beside ours: Debian's library, both ends on one instance of
-//! it, and what runs on it, in C, as is usual there.
+//! lwIP, a stack that the benches measure beside ours: Debian's library, both ends on one instance
+//! of it, and what runs on it, in C, as is usual there.
 //!
 //! Where lwIP's header files were missing when this was built there is nothing to call.
 #![deny(unsafe_code)]

@@ -1,10 +1,10 @@
-//! lwIP, back to back in memory, as Debian builds it: its memory from `malloc`, as much as it wants,
-//! segments of 1460 bytes, a window and a send buffer of 64 KiB, every checksum computed and
+//! lwIP, back to back in memory, as Debian builds it: its memory from `malloc`, as much as it
+//! wants, segments of 1460 bytes, a window and a send buffer of 64 KiB, every checksum computed and
 //! verified; no timestamps, no SACK. It is driven through its raw API without a thread of its own.
 //!
 //! It is made of global variables, so that client and server are on one instance and share its
-//! lists. TIME-WAIT takes 120 s there, in ticks of 500 ms: that is not waited for, the oldest beyond
-//! as many as are wanted end at once.
+//! lists. TIME-WAIT takes 120 s there, in ticks of 500 ms: that is not waited for, the oldest
+//! beyond as many as are wanted end at once.
 
 mod bulk;
 mod memory;

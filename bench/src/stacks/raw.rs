@@ -107,7 +107,7 @@ pub struct Ends {
 }
 
 /// After which idle connections rest, by default, and some more.
-const QUIET: Duration = Duration::from_secs(3);
+pub(crate) const QUIET: Duration = Duration::from_secs(3);
 
 /// What a turn adds to the hosts' time by itself.
 const TURN: Duration = Duration::from_micros(1);

@@ -19,7 +19,7 @@ use lightwait::net::{TcpListener, TcpStream};
 use lightwait::shard::{Handle, Shard};
 use lightwait_core::{Config, Instant};
 
-use super::raw::{SERVER, Sources, assert_sound};
+use super::raw::{QUIET, SERVER, Sources, assert_sound};
 use super::watch::Watch;
 
 /// Frames that are on the wire at most, each way.
@@ -52,6 +52,16 @@ impl Ends {
         let between = self.watch.read();
         self.client.turn(self.now);
         self.watch.turn_over(begin, between);
+    }
+
+    /// Nothing happens for so long that what is idle rests.
+    fn keep_quiet(&mut self) {
+        let until = self.now + QUIET;
+        loop {
+            let due = self.handles().map(|end| end.with_host(lightwait_core::Host::deadline));
+            let Some(at) = due.into_iter().flatten().min().filter(|at| *at <= until) else { break };
+            self.turn(at);
+        }
     }
 
     fn handles(&self) -> [Handle; 2] {

@@ -13,7 +13,7 @@ use crate::Finding;
 use crate::sources::Source;
 
 /// Each crate of ours, and those it may depend on.
-const MAP: [(&str, &[&str]); 14] = [
+const MAP: [(&str, &[&str]); 15] = [
     ("lightwait-core", &[]),
     ("lightwait-netem", &["lightwait-core"]),
     ("lightwait", &["lightwait-core", "lightwait-netem"]),
@@ -23,8 +23,9 @@ const MAP: [(&str, &[&str]); 14] = [
     ("lightwait-sim", &TO_LOAD),
     // The costs that papers report are measured as the benches measure them.
     ("lightwait-experiments", &TO_BENCH),
-    ("lightwait-bench", &TO_SIM),
+    ("lightwait-bench", &TO_PEERS),
     ("lightwait-heap", &[]),
+    ("lightwait-lwip", &[]),
     ("lightwait-conformance", &["lightwait-core"]),
     ("lightwait-fuzz", &["lightwait-core", "lightwait-netem"]),
     ("lightwait-examples", &TO_LOAD),
@@ -32,7 +33,7 @@ const MAP: [(&str, &[&str]); 14] = [
 ];
 const TO_LOAD: [&str; 5] =
     ["lightwait-core", "lightwait-netem", "lightwait", "lightwait-http", "lightwait-load"];
-const TO_SIM: [&str; 7] = [
+const TO_PEERS: [&str; 8] = [
     "lightwait-core",
     "lightwait-netem",
     "lightwait",
@@ -40,6 +41,7 @@ const TO_SIM: [&str; 7] = [
     "lightwait-load",
     "lightwait-sim",
     "lightwait-heap",
+    "lightwait-lwip",
 ];
 const TO_BENCH: [&str; 8] = [
     "lightwait-core",

@@ -17,8 +17,8 @@ const TEST_FUNCTION_LINES: usize = 150;
 const INLINE_TEST_LINES: usize = 150;
 /// Macros that must not stay in the code.
 const UNFINISHED_MACROS: [&str; 3] = ["dbg", "todo", "unimplemented"];
-/// Where `unsafe` may be allowed, a file at a time: devices, the clock, the C interface, the allocator
-/// that counts, and the calls of lwIP, which is C and measured beside us.
+/// Where `unsafe` may be allowed, a file at a time: devices, the clock, the C interface, the
+/// allocator that counts, and the calls of lwIP, which is C and measured beside us.
 const UNSAFE_PLACES: [&str; 5] = [
     "crates/lightwait/src/device/",
     "crates/lightwait/src/clock",

@@ -1,5 +1,5 @@
-//! What lwIP keeps of a connection: from `malloc`, which is asked what is in use, with its own heads
-//! of the pieces.
+//! What lwIP keeps of a connection: from `malloc`, which is asked what is in use, with its own
+//! heads of the pieces.
 
 use lightwait_lwip::Purpose;
 

@@ -74,8 +74,8 @@ impl Pair for Short {
             talk.time_waits.push_back(ends.server.sockets.add(socket));
         }
         talk.add_sockets(&mut ends, plan.at_once);
-        // Those that stand in TIME-WAIT have used the first ones, and some were under way when there
-        // were enough: a tuple in TIME-WAIT would not be opened again.
+        // Those that stand in TIME-WAIT have used the first ones, and some were under way when
+        // there were enough: a tuple in TIME-WAIT would not be opened again.
         talk.sources.next = (plan.residents() + 2 * RESIDENTS_AT_ONCE) as u32 % 240_000;
         let started = ends.now;
         Short { ends, talk, started, goal: 0 }

@@ -38,6 +38,9 @@ impl Pair for Short {
             let now = ends.now;
             ends.turn(now);
         }
+        if plan.idle > 0 {
+            ends.keep_quiet();
+        }
         let first = idle.sources.borrow().end();
         let shared = Shared::new(Sources::new(first, plan.residents()));
         for _ in 0..plan.at_once {

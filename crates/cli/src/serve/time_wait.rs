@@ -1,5 +1,5 @@
-//! TIME-WAIT that is full: the oldest records go before their time, and an operator has to know; but
-//! not by a line for each, of which there may be a hundred thousand a second.
+//! TIME-WAIT that is full: the oldest records go before their time, and an operator has to know;
+//! but not by a line for each, of which there may be a hundred thousand a second.
 
 use std::time::Duration;
 

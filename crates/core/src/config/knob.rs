@@ -261,10 +261,10 @@ knobs!(TcpConfig:
     rto_estimator, measure_resolution_hz, rto_floor, rto_max, syn_timeout, user_timeout, ack_delay,
     delayed_ack, delayed_ack_min, delayed_ack_max, quick_acks, nagle, keepalive_idle,
     keepalive_interval, keepalive_probes, fin_wait_2_timeout, time_wait, time_wait_state,
-    time_wait_on_link, time_wait_on_host, rest_after, send_buffer_bytes, initial_receive_window_bytes,
-    max_receive_window_bytes, window_in_segments, window_shift, syn_layout, push, ecn, timers, tick,
-    window_probe, missing_timestamps, repeat_fin, unannounced_window, insecure_rst, insecure_syn,
-    mss_max, mss_min,
+    time_wait_on_link, time_wait_on_host, rest_after, send_buffer_bytes,
+    initial_receive_window_bytes, max_receive_window_bytes, window_in_segments, window_shift,
+    syn_layout, push, ecn, timers, tick, window_probe, missing_timestamps, repeat_fin,
+    unannounced_window, insecure_rst, insecure_syn, mss_max, mss_min,
 );
 
 knobs!(Limits:

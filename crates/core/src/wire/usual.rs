@@ -1,6 +1,6 @@
-//! The segments that nearly all are: in an IPv4 packet without options or fragments, with timestamps
-//! as the only TCP option, or those of a SYN as Linux and we write them. Read and written as words,
-//! which are summed on the way.
+//! The segments that nearly all are: in an IPv4 packet without options or fragments, with
+//! timestamps as the only TCP option, or those of a SYN as Linux and we write them. Read and
+//! written as words, which are summed on the way.
 //!
 //! ```text
 //!    0 version, IHL, DSCP, total length     5 ports            10 nop nop timestamps 10

@@ -1,5 +1,6 @@
-//! How a connection ends, and what is left of it: what its user has not read, why it ended, and what
-//! TIME-WAIT must remember. Before that: what keeps it from going on, which may become the reason.
+//! How a connection ends, and what is left of it: what its user has not read, why it ended, and
+//! what TIME-WAIT must remember. Before that: what keeps it from going on, which may become the
+//! reason.
 
 use alloc::boxed::Box;
 

@@ -2,8 +2,8 @@
 //!
 //! A connection at work takes some 900 bytes, and needs most of them only for what is under way:
 //! buffers, what is in flight or lost or out of order, what is owed. At rest none of that is, and
-//! many of its numbers are the same one. So a million that keep quiet take a fifth of what a million
-//! at work do, and a connection comes back from rest as it went.
+//! many of its numbers are the same one. So a million that keep quiet take a fifth of what a
+//! million at work do, and a connection comes back from rest as it went.
 //!
 //! ```text
 //!   bytes                                         bytes

@@ -85,7 +85,8 @@ impl AtRest {
 }
 
 impl Rtt {
-    /// What must be kept between samples; `None` for one that has backed off, or is not the default.
+    /// What must be kept between samples; `None` for one that has backed off, or is not the
+    /// default.
     pub fn at_rest(&self) -> Option<AtRest> {
         let State::Rfc6298 { srtt_ns, rttvar_ns } = self.state else { return None };
         let rttvar_ns = if srtt_ns == 0 { self.initial_rto_ns } else { rttvar_ns };

@@ -182,9 +182,9 @@ impl TimeWait {
         near.iter().find_map(|class| class.record(hash, tuple, &self.handles, now))
     }
 
-    /// Reads ahead what [`find`](Self::find) will read of each of these tuples, all of them at once: a
-    /// burst of segments waits for memory twice, not twice a segment. It changes nothing, so that what
-    /// a segment does to the table meanwhile does no harm to the next one's look-up.
+    /// Reads ahead what [`find`](Self::find) will read of each of these tuples, all of them at
+    /// once: a burst of segments waits for memory twice, not twice a segment. It changes nothing,
+    /// so that what a segment does to the table meanwhile does no harm to the next one's look-up.
     pub fn read_ahead(&self, wanted: &[(u64, Tuple)]) {
         if self.len == 0 {
             return;
@@ -196,8 +196,8 @@ impl TimeWait {
         }
     }
 
-    /// The records of many tuples, of which `tell` hears in their order: as [`find`](Self::find), but
-    /// memory is read for a burst of them at a time.
+    /// The records of many tuples, of which `tell` hears in their order: as [`find`](Self::find),
+    /// but memory is read for a burst of them at a time.
     #[inline]
     pub fn find_batch(
         &self,
