@@ -240,8 +240,12 @@ impl Host {
             own.on_time(now);
         }
         self.take_autoconfigured();
-        self.on_timers(now);
-        self.on_syn_cache_time(now);
+        if self.timers.has_due(now) {
+            self.on_timers(now);
+        }
+        if !self.syn_cache.is_empty() {
+            self.on_syn_cache_time(now);
+        }
         self.time_wait.on_time(now, &mut self.shared.counters);
         self.neighbours.on_time(now);
         self.wake_stalled(now);

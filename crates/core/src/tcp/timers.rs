@@ -389,6 +389,16 @@ impl Timers {
         }
     }
 
+    /// True if [`Timers::due`] may have somebody to tell of at `now`. (The default tells it by a
+    /// comparison, since that is what most turns ask.)
+    #[inline]
+    pub fn has_due(&mut self, now: Instant) -> bool {
+        match self {
+            Timers::Inline(inline) => inline.has_due(now),
+            Timers::Wheel(_) | Timers::Bsd(_) => true,
+        }
+    }
+
     /// A connection that has a timer due at `now`, or may have: whoever it is must be
     /// [taken out](Self::take_out) and `touched` again. With the timer, if the scheme's ticks
     /// decide that it is due, whatever its deadline says. At such a tick `count` is called for

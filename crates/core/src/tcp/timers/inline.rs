@@ -59,11 +59,17 @@ impl Inline {
     /// A connection whose slot is reached at `now`; it is filed no more.
     #[inline]
     pub fn due(&mut self, now: Instant) -> Option<u32> {
-        if self.deadline().is_some_and(|at| at <= now) {
-            return self.slots.pop();
+        if self.has_due(now) { self.slots.pop() } else { None }
+    }
+
+    /// True if a slot is reached at `now`.
+    #[inline]
+    pub fn has_due(&mut self, now: Instant) -> bool {
+        let is_reached = self.deadline().is_some_and(|at| at <= now);
+        if !is_reached {
+            self.slots.advance(self.ticks.at_or_before(now));
         }
-        self.slots.advance(self.ticks.at_or_before(now));
-        None
+        is_reached
     }
 
     /// When the next slot is reached.
