@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::peer::{A, Heard, Peer, Say, plain};
+use super::peer::{A, Heard, Peer, S, Say, plain};
 use crate::config::TcpConfig;
 use crate::tcp::timers::Scheme;
 use crate::time::{Duration, Instant};
@@ -86,6 +86,39 @@ fn a_single_request_is_answered_in_time_at_every_phase_of_the_grid_and_all_delay
     let mean = delays.iter().sum::<Duration>() / delays.len() as u32;
     // Half a tick later than the middle, since timers fire with the next tick.
     assert!(mean.abs_diff(Duration::from_millis(100)) < slack, "{mean:?}");
+}
+
+/// When a host acknowledges what so many connections are sent at one moment.
+fn acks_of_many(timestamps: bool, connections: u16) -> Vec<Instant> {
+    let mut config = plain();
+    config.tcp.timestamps = timestamps;
+    let mut peer = Peer::listening(config);
+    let mut requests = Vec::new();
+    for port in 4000..4000 + connections {
+        let stamped = |say: Say, echo| if timestamps { say.stamp(1, echo) } else { say };
+        peer.port = port;
+        peer.say(stamped(Say::new(S, 0, 0).mss(1000), 0));
+        let echo = peer.hear_one().options.timestamps.map_or(0, |stamps| stamps.value);
+        peer.say(stamped(Say::new(A, 1, 1), echo));
+        peer.accept();
+        requests.push((port, peer.host_isn, stamped(Say::new(A, 1, 1).data(&[7; 100]), echo)));
+    }
+    for (port, host_isn, request) in requests {
+        (peer.port, peer.host_isn) = (port, host_isn);
+        peer.say(request);
+    }
+    peer.wait(2 * LONGEST).iter().map(|heard| heard.at).collect()
+}
+
+#[test]
+fn connections_that_ask_for_acks_at_one_moment_do_not_all_get_them_at_one() {
+    for timestamps in [false, true] {
+        let mut acks = acks_of_many(timestamps, 100);
+        assert_eq!(acks.len(), 100);
+        acks.dedup();
+        // Of 100 ticks that 100 choose among at random 63 are chosen.
+        assert!(acks.len() > 40, "timestamps {timestamps}: at {} times", acks.len());
+    }
 }
 
 proptest! {

@@ -314,6 +314,25 @@ mod tests {
     }
 
     #[test]
+    fn the_rto_is_no_less_above_srtt_than_a_tick_of_the_coarser_clock() {
+        // Ticks of the two clocks: what is added to a tiny RTT is the longer, if above the floor.
+        for (measure_hz, tick_ms, added_ms) in
+            [(10, 1, 100), (1_000_000_000, 70, 70), (10, 130, 130), (1_000_000_000, 1, 2)]
+        {
+            let coarse = TcpConfig {
+                measure_resolution_hz: measure_hz,
+                tick: Duration::from_millis(tick_ms),
+                rto_floor: Duration::from_millis(2),
+                ..config()
+            };
+            let mut rtt = Rtt::new(&coarse);
+            rtt.on_sample(Instant::from_nanos(1_000), Instant::from_nanos(1_500), 1);
+            let added = rtt.rto(&coarse) - rtt.srtt();
+            assert_eq!(added, Duration::from_millis(added_ms), "{measure_hz} Hz, {tick_ms} ms");
+        }
+    }
+
+    #[test]
     fn the_coarse_estimators_count_ticks_between_and_not_their_length() {
         let bsd = TcpConfig { rto_estimator: Estimator::Bsd, ..config() };
         let rto = |sent, acked| {

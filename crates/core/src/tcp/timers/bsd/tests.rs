@@ -195,3 +195,36 @@ fn connections_in_front_of_time_wait_are_scanned_all_the_same() {
     timed.bsd.forget(2);
     assert_eq!(timed.bsd.len(), 1);
 }
+
+/// The connections that one tick of `bsd` is told to, from the lowest.
+fn visited(bsd: &mut Bsd, is_fast: bool) -> Vec<u32> {
+    let mut visited = Vec::new();
+    let mut count = |index, _| {
+        visited.push(index);
+        TimerSet::EMPTY
+    };
+    if is_fast {
+        bsd.scan_fast(&mut count);
+    } else {
+        bsd.scan_slow(&mut count);
+    }
+    visited.sort_unstable();
+    visited
+}
+
+#[test]
+fn scans_stop_at_time_wait_if_it_is_in_order_and_go_through_it_if_not() {
+    for ordered in [true, false] {
+        let mut bsd = Bsd::new(ordered);
+        (1..=100).for_each(|index| bsd.enter_time_wait(index, Duration::from_secs(60)));
+        bsd.list_first(0);
+        // Live ones are never put behind: this one tells if a scan comes as far as the tail.
+        bsd.list_last(101);
+        let (fast, slow) = (visited(&mut bsd, true), visited(&mut bsd, false));
+        if ordered {
+            assert_eq!((fast, slow), (Vec::from([0]), Vec::from([0])));
+        } else {
+            assert_eq!((fast, slow), ((0..=101).collect(), Vec::from([0, 101])));
+        }
+    }
+}
