@@ -108,9 +108,9 @@ pub struct TcpConfig {
     pub time_wait_on_link: Duration,
     /// TIME-WAIT where the peer is this host itself; zero: as all others.
     pub time_wait_on_host: Duration,
-    /// An established connection on which nothing has moved for so long is kept in a compact form
-    /// until something does; zero: never. Not with the timers of 4.4BSD, which keep every control
-    /// block whole.
+    /// A connection on which nothing has moved for so long (established, or without a user and in
+    /// FIN-WAIT-2) is kept in a compact form until something does; zero: never. Not with the timers
+    /// of 4.4BSD, which keep every control block whole.
     pub rest_after: Duration,
     /// Send buffer of a socket, in bytes.
     pub send_buffer_bytes: u32,

@@ -61,7 +61,7 @@ use crate::tcp::pool::PagePool;
 use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::time_wait::TimeWait;
 use crate::tcp::timers::{Scheme, Ticks, Timer, TimerSet, Timers};
-use crate::tcp::{Connection, SocketOptions, State, Tuple};
+use crate::tcp::{Connection, SocketOptions, Tuple};
 use crate::time::{Duration, Instant};
 use crate::wire::Malformed;
 use autoconfigure::Autoconfigure;
@@ -310,7 +310,7 @@ impl Host {
             return false;
         }
         let (moved, after) = (connection.last_moved(), self.shared.tcp.rest_after);
-        if connection.state() != State::Established {
+        if !connection.is_waiting() {
             // It is on its way out.
         } else if now.since(moved) < after {
             connection.deadlines.set(Timer::Rest, moved + after);

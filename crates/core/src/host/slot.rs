@@ -179,15 +179,22 @@ impl Slot {
         self.awake().is_some_and(|connection| connection.residue().is_some())
     }
 
-    /// The connection's state: only established ones rest.
+    /// The connection's state.
     pub(super) fn state(&self) -> State {
-        self.awake().map_or(State::Established, Connection::state)
+        match &self.body {
+            Body::Awake(block) => block.state(),
+            Body::Resting(rest) if rest.is_orphan() => State::FinWait2,
+            Body::Resting(_) => State::Established,
+        }
     }
 
     /// True if its user has left it.
     #[inline]
     pub(super) fn is_orphan(&self) -> bool {
-        self.awake().is_some_and(|connection| connection.orphan)
+        match &self.body {
+            Body::Awake(block) => block.orphan,
+            Body::Resting(rest) => rest.is_orphan(),
+        }
     }
 }
 

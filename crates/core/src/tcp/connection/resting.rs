@@ -1,4 +1,5 @@
-//! An established connection on which nothing moves: what must be kept of it until something does.
+//! A connection on which nothing moves, established or an orphan that waits for the peer's FIN:
+//! what must be kept of it until something does.
 //!
 //! A connection at work takes some 900 bytes, and needs most of them only for what is under way:
 //! buffers, what is in flight or lost or out of order, what is owed. At rest none of that is, and
@@ -7,7 +8,7 @@
 //!
 //! ```text
 //!   bytes                                         bytes
-//!     0  options, keepalive, history    8 each      92  RCV.NXT                        4
+//!     0  options, its timer, history    8 each      92  RCV.NXT                        4
 //!    24  last sent, last heard          8 each      96  receive window                36
 //!    40  TS.Recent's time               8          132  delayed ACKs                   8
 //!    48  SND.UNA = SND.NXT              4          140  RTT                           28
@@ -39,11 +40,12 @@ use crate::tcp::timers::{Deadlines, Timer};
 use crate::tcp::{Seq, SocketOptions, State, Tuple};
 use crate::time::Instant;
 
-/// An established connection at rest. 192 bytes.
+/// A connection at rest. 192 bytes.
 #[derive(Debug)]
 pub struct Resting {
     options: Arc<SocketOptions>,
-    keepalive_at: Instant,
+    /// When the one timer fires that it may have.
+    timer_at: Instant,
     history: Option<Box<History>>,
     last_sent: Instant,
     last_heard: Instant,
@@ -69,6 +71,8 @@ pub struct Resting {
     sack: bool,
     stamped: bool,
     deaf: bool,
+    /// Its user has left it, and it waits for the peer's FIN.
+    orphan: bool,
 }
 
 /// What few connections have: segments sent again, or enough of them in a burst to tell the rate of
@@ -109,9 +113,23 @@ impl Connection {
     /// True if it shall rest when nothing moves for a while, and nobody will see to that yet.
     #[inline]
     pub fn may_rest(&self, config: &TcpConfig) -> bool {
-        !self.deadlines.is_set(Timer::Rest)
-            && self.state() == State::Established
-            && !config.rest_after.is_zero()
+        !self.deadlines.is_set(Timer::Rest) && self.is_waiting() && !config.rest_after.is_zero()
+    }
+
+    /// True if it may be long until something moves: established, or left by its user and waiting
+    /// for the peer's FIN.
+    #[inline]
+    pub fn is_waiting(&self) -> bool {
+        match self.state() {
+            State::Established => !self.orphan,
+            State::FinWait2 => self.orphan,
+            _ => false,
+        }
+    }
+
+    /// The one timer that it may have at rest.
+    fn resting_timer(&self) -> Timer {
+        if self.orphan { Timer::FinWait2 } else { Timer::KeepAlive }
     }
 
     /// When something moved last.
@@ -122,11 +140,11 @@ impl Connection {
     /// True if only what [`Resting`] keeps is to be kept of it.
     fn is_at_rest(&self, s: &Synchronized) -> bool {
         let is_owed = s.probe_due || s.keepalive_due || s.push_due || s.keepalive_probes > 0;
-        let is_waited_for = self.write_blocked || self.close_early || self.orphan;
+        let is_waited_for = self.write_blocked || self.close_early;
         let is_well = self.trouble.is_none() && self.reset_due.is_none();
-        let only = |timer| timer == Timer::KeepAlive || !self.deadlines.is_set(timer);
+        let only = |timer| timer == self.resting_timer() || !self.deadlines.is_set(timer);
         let ecn_is_even = s.ecn.is_none_or(|ecn| !ecn.echo && !ecn.cwr_due);
-        self.state() == State::Established
+        self.is_waiting()
             && self.notices == Readiness::EMPTY
             && s.send.is_at_rest()
             && s.recv.is_at_rest()
@@ -144,7 +162,7 @@ impl Connection {
         let stamps = s.stamps.as_ref();
         Some(Resting {
             options: self.options.clone(),
-            keepalive_at: self.deadlines.at(Timer::KeepAlive),
+            timer_at: self.deadlines.at(self.resting_timer()),
             history: send.history(),
             last_sent: send.last_sent,
             last_heard: s.last_heard,
@@ -170,6 +188,7 @@ impl Connection {
             sack: send.sack,
             stamped: stamps.is_some(),
             deaf: self.deaf,
+            orphan: self.orphan,
         })
     }
 }
@@ -197,7 +216,11 @@ impl Resting {
         for state in [State::Listen, State::SynReceived, State::Established] {
             connection.state.transition(state);
         }
-        connection.deaf = self.deaf;
+        if self.orphan {
+            connection.state.transition(State::FinWait1);
+            connection.state.transition(State::FinWait2);
+        }
+        (connection.deaf, connection.orphan) = (self.deaf, self.orphan);
         connection.deadlines = self.deadlines();
         connection
     }
@@ -205,8 +228,14 @@ impl Resting {
     /// When its timers fire: the one that it may have.
     pub fn deadlines(&self) -> Deadlines {
         let mut deadlines = Deadlines::NONE;
-        deadlines.set(Timer::KeepAlive, self.keepalive_at);
+        let timer = if self.orphan { Timer::FinWait2 } else { Timer::KeepAlive };
+        deadlines.set(timer, self.timer_at);
         deadlines
+    }
+
+    /// True if its user has left it.
+    pub fn is_orphan(&self) -> bool {
+        self.orphan
     }
 
     fn send_half(&self) -> SendHalf {
