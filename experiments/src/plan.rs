@@ -55,7 +55,7 @@ pub(crate) const PLANS: &[Plan] = &[
     },
     Plan {
         id: "a-fig12",
-        title: "Retransmission timeouts of four estimators on the paper's RTTs",
+        title: "Retransmission timeouts of three estimators on the paper's RTTs",
         source: "Aron & Druschel 1999, Fig. 12 and Appendix I",
         cheap: true,
         run: plans::a_fig12::run,

@@ -3,7 +3,7 @@
 
 use std::fmt::{Display, Write};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,9 @@ use crate::chart::Chart;
 use crate::plan::{Failure, Plan};
 
 /// Where the experiments' directories lie.
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/experiments");
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("target").join("experiments")
+}
 
 /// The report of one experiment.
 pub(crate) struct Report {
@@ -24,7 +26,7 @@ pub(crate) struct Report {
 impl Report {
     /// An empty one; its directory is made.
     pub(crate) fn new(plan: &Plan) -> Result<Report, Failure> {
-        let directory = PathBuf::from(ROOT).join(plan.id);
+        let directory = root().join(plan.id);
         fs::create_dir_all(&directory)?;
         let mut data = Map::new();
         for (key, text) in [("id", plan.id), ("title", plan.title), ("source", plan.source)] {

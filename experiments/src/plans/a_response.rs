@@ -120,6 +120,11 @@ fn run_grid(
     Ok(found.chunks(settings.len()).map(<[Found]>::to_vec).collect())
 }
 
+/// In whole units; a dash for what there was none of, such as timeouts where nothing is lost.
+fn whole_or_none(value: f64) -> String {
+    if value.is_finite() { format!("{value:.0}") } else { "-".to_owned() }
+}
+
 fn table(losses: &[f64], grid: &Grid) -> Table {
     let mut table = Table::new(&[
         "loss %",
@@ -153,7 +158,7 @@ fn table(losses: &[f64], grid: &Grid) -> Table {
                 &format!("{:.0}", found.throughput_kbits()),
                 &format!("{:.1}", found.utilisation_percent()),
                 &per_thousand(found.timeouts),
-                &format!("{:.0}", found.median_timeout_ms()),
+                &whole_or_none(found.median_timeout_ms()),
                 &per_thousand(found.retransmits),
                 &per_thousand(found.repeated),
                 &per_thousand(found.unanswered),
