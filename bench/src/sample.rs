@@ -1,6 +1,7 @@
 //! Measurements of repeated batches, and their medians.
 
 use std::collections::BTreeMap;
+use std::hint::black_box;
 use std::time::Duration;
 
 /// The middle of `values`; NaN if there are none.
@@ -44,6 +45,17 @@ impl Samples {
 
 /// Batches whose rates' median is the result.
 const BATCHES: usize = 50;
+
+/// About what a segment takes: a thousand instructions, with no memory but registers. It begins
+/// with `word`, and what comes out of it waits for all of them.
+#[inline(never)]
+pub fn segment(word: u64) -> u64 {
+    let mut word = black_box(word);
+    for step in 0..black_box(250) {
+        word = word.rotate_left(5) ^ step;
+    }
+    black_box(word)
+}
 
 /// What this thread has had of the processor: what others do there meanwhile does not count. Where
 /// the system does not tell, the time that has passed.

@@ -20,7 +20,7 @@ use lightwait_core::Instant;
 use super::connection::{Connection, LEAST_MS, SPREAD_MS, connections, random_order};
 use super::scheme::{Scheme, When};
 use crate::instructions::section;
-use crate::sample::Samples;
+use crate::sample::{Samples, segment};
 
 /// Connections whose times are taken together.
 const BATCH: usize = 1000;
@@ -61,24 +61,14 @@ fn visit<K: Default>(
     order: &[u32],
     now: Instant,
     mut operation: impl FnMut(u32, &mut Connection<K>, When),
-    work: impl Fn(),
+    work: impl Fn(u64) -> u64,
 ) {
     for &index in order {
         let connection = &mut connections[index as usize];
         let at = connection.touch(now);
         operation(index, connection, When { now, at });
-        work();
+        work(1);
     }
-}
-
-/// About what a segment takes: a thousand instructions, with no memory but registers.
-#[inline(never)]
-fn segment() {
-    let mut word = black_box(1u64);
-    for step in 0..black_box(250) {
-        word = word.rotate_left(5) ^ step;
-    }
-    black_box(word);
 }
 
 /// ns an operation takes of which `count` took `elapsed`.
@@ -130,7 +120,7 @@ impl<S: Scheme> Bench<S> {
         let samples = match meter {
             Meter::Instructions => {
                 return section(name, order.len(), || {
-                    visit(connections, order, now, operation, || {});
+                    visit(connections, order, now, operation, |word| word);
                 });
             }
             Meter::Time(samples) => samples,

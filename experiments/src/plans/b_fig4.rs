@@ -10,8 +10,8 @@ use std::time::Instant as Clock;
 use lightwait_bench::sample::median;
 use lightwait_core::rng::Rng;
 
-use super::b_fig3::{REQUESTS, buckets_more};
-use super::queueing::overheads;
+use super::b_fig3::REQUESTS;
+use super::queueing::{Way, overheads};
 use crate::chart::{Chart, Mark, Scale};
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
@@ -103,10 +103,10 @@ fn share(percent: f64) -> String {
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let walks: Vec<(f64, f64)> =
         COUNTS.iter().map(|count| (*count as f64, walk_ns(*count))).collect();
-    let ns = overheads();
-    let buckets_ns = buckets_more(&ns);
-    // How much of a processor all requests are: what they cost more than flags, and as a whole.
-    let [buckets_percent, whole_percent] = [buckets_ns, ns[2]].map(|ns| ns * REQUESTS / 1e7);
+    let buckets_ns = overheads()[Way::Buckets as usize];
+    // How much of a processor all requests are: as a whole, since not every one shows what they
+    // take more than a flag.
+    let buckets_percent = buckets_ns * REQUESTS / 1e7;
     let mut table =
         Table::new(&["connections", "walk µs", "ns a connection", "CPU %, 200 ms", "paper µs"]);
     for (count, ns) in &walks {
@@ -121,12 +121,10 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     report.table("walks", &table)?;
     report.say("(*) more than a processor has: such a walk is not over when the next is due.");
     report.say(format!(
-        "Buckets at 1 Gbit/s: {buckets_ns:.2} ns a request more than a flag, \
-         {buckets_percent:.4} % (paper: 34 ns, {PAPER_BUCKETS_PERCENT} %); a whole request \
-         {:.2} ns, {whole_percent:.4} %\n",
-        ns[2]
+        "Buckets at 1 Gbit/s: {buckets_ns:.2} ns a request, {buckets_percent:.4} % (paper: 34 ns \
+         more than a flag, {PAPER_BUCKETS_PERCENT} %)\n"
     ));
-    let crossings = report_crossings(report, &walks, [buckets_percent, whole_percent])?;
+    let crossings = report_crossings(report, &walks, buckets_percent)?;
     let (first, last) = (walks[0].1, walks[walks.len() - 1].1);
     report.claim(
         "a walk costs more the more connections there are",
@@ -148,27 +146,20 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     pictures(report, &walks, buckets_percent)
 }
 
-/// Where the lines cross, for each period; even by what a whole request costs, since what it costs
-/// more than a flag is hardly to be seen. Returns that.
+/// Where the lines cross, for each period.
 fn report_crossings(
     report: &mut Report,
     walks: &[(f64, f64)],
-    buckets_percent: [f64; 2],
+    buckets_percent: f64,
 ) -> Result<Vec<Option<f64>>, Failure> {
-    let mut table = Table::new(&[
-        "period ms",
-        "crossing, connections",
-        "by a whole request",
-        "paper, by 145 ns each",
-    ]);
+    let mut table = Table::new(&["period ms", "crossing, connections", "paper, by 145 ns each"]);
     let mut crossings = Vec::new();
     for period_ms in PERIODS_MS {
-        let at = |percent: f64| crossing(walks, percent / 100.0 * period_ms * 1e6);
-        let cell = |count: Option<f64>| count.map_or("–".to_owned(), |n| format!("{n:.0}"));
-        let [less, whole] = buckets_percent.map(at);
+        let at = crossing(walks, buckets_percent / 100.0 * period_ms * 1e6);
+        let cell = at.map_or("–".to_owned(), |n| format!("{n:.0}"));
         let paper = PAPER_BUCKETS_PERCENT / 100.0 * period_ms * 1e6 / PAPER_NS;
-        table.row(&[&period_ms, &cell(less), &cell(whole), &format!("{paper:.0}")]);
-        crossings.push(whole);
+        table.row(&[&period_ms, &cell, &format!("{paper:.0}")]);
+        crossings.push(at);
     }
     report.table("crossings", &table)?;
     Ok(crossings)

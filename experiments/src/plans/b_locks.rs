@@ -2,8 +2,8 @@
 //! 1.8 % of a processor at 122 070 reads or writes a second in the paper, six times what its
 //! buckets cost.
 
-use super::b_fig3::{REQUESTS, buckets_more};
-use super::queueing::overheads;
+use super::b_fig3::REQUESTS;
+use super::queueing::{Way, overheads};
 use crate::chart::{Chart, Mark};
 use crate::plan::Outcome;
 use crate::report::{Report, Table};
@@ -16,7 +16,8 @@ const OPERATIONS: f64 = 1e9 / 8.0 / 1024.0;
 /// Runs it.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let ns = overheads();
-    let (lock, buckets) = (ns[4] - ns[1], buckets_more(&ns));
+    let (lock, buckets) =
+        (ns[Way::Locked as usize] - ns[Way::Flag as usize], ns[Way::Buckets as usize]);
     let percent = |ns: f64, rate: f64| ns * rate / 1e7;
     let mut table = Table::new(&["", "ns", "% of a processor at 1 Gbit/s", "paper ns", "paper %"]);
     let cell = |value: f64| format!("{value:.3}");
@@ -29,7 +30,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     ]);
     table.row(&[&"none", &0, &cell(0.0), &0, &0]);
     table.row(&[
-        &"a request with buckets, more than a flag",
+        &"a request with buckets, timers told",
         &format!("{buckets:.2}"),
         &cell(percent(buckets, REQUESTS)),
         &PAPER_BUCKETS_NS,

@@ -3,33 +3,31 @@
 //!
 //! The connections are few enough to lie in the cache: what counts is the bookkeeping. Each asks
 //! once, and is then acknowledged, which is not measured; a request costs the more the later ones
-//! find that there is one. Each request begins when the one before it is done: in a stack there is
-//! a segment's work between them, and a processor that overlaps them would show them for nothing.
+//! find that there is one. Before each request there is a segment's work, of more instructions than
+//! a processor keeps in flight; which connection asks comes out of it, and the next one's begins
+//! with what the request has left. So what is timed is how much longer a step takes with a request
+//! in it, and a segment's work hides some of that, as in a stack.
 
 use std::hint::black_box;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant as Clock;
 
 use lightwait_bench::instructions::section;
-use lightwait_bench::sample::median;
+use lightwait_bench::sample::{median, segment};
 use lightwait_core::Instant;
 use lightwait_core::config::TcpConfig;
 use lightwait_core::tcp::Seq;
 use lightwait_core::tcp::recv::ack::{AckDelay, AckState};
-use lightwait_core::tcp::timers::{Deadlines, Filed, Scheme, Ticks, Timers};
+use lightwait_core::tcp::timers::{Deadlines, Filed, Scheme, Ticks, Timer, TimerSet, Timers};
 use lightwait_core::time::Duration;
 
 /// Connections that ask, one after the other.
 const CONNECTIONS: usize = 256;
 /// Rounds of which the median is taken.
-const ROUNDS: usize = 20_001;
+const ROUNDS: usize = 4001;
 /// Between two requests, in ns: so short that one in some thousands finds its interval over, as at
 /// 1 Gbit/s, where a connection asks 8560 times in 100 ms.
 const BETWEEN_NS: u64 = 100;
-
-/// Always zero, which only the processor's order of memory knows.
-static DONE: AtomicUsize = AtomicUsize::new(0);
 
 /// The ways to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +36,11 @@ pub(super) enum Way {
     None,
     /// A bit in the connection.
     Flag,
-    /// Mansley's buckets.
+    /// Mansley's buckets: the request alone.
+    Request,
+    /// The same, and what the lazy scheme is told of it.
     Buckets,
-    /// A timer of its own in an eager hierarchical wheel, as FreeBSD and Linux.
+    /// A timer of its own in an eager hierarchical wheel, as FreeBSD and Linux, which is told.
     Wheel,
     /// A bit in the connection, behind a lock.
     Locked,
@@ -48,11 +48,12 @@ pub(super) enum Way {
 
 impl Way {
     /// Each with its name.
-    pub(super) const ALL: [(Way, &str); 5] = [
+    pub(super) const ALL: [(Way, &str); 6] = [
         (Way::None, "nothing"),
         (Way::Flag, "flag"),
-        (Way::Buckets, "buckets"),
-        (Way::Wheel, "eager wheel"),
+        (Way::Request, "buckets"),
+        (Way::Buckets, "buckets, timers told"),
+        (Way::Wheel, "eager wheel, timers told"),
         (Way::Locked, "flag behind a lock"),
     ];
 }
@@ -64,6 +65,15 @@ struct Connection {
     deadlines: Deadlines,
     filed: Filed,
     locked: Mutex<u32>,
+}
+
+impl Connection {
+    /// What a request of any way has left here.
+    #[inline(always)]
+    fn left(&mut self) -> u64 {
+        let locked = self.locked.get_mut().map_or(0, |flags| *flags);
+        self.deadlines.at(Timer::DelayedAck).as_nanos() ^ u64::from(self.flags ^ locked)
+    }
 }
 
 /// All connections, and how they ask.
@@ -83,40 +93,57 @@ impl Bench {
             filed: Filed::default(),
             locked: Mutex::new(0),
         };
-        let ack_delay = if way == Way::Wheel { AckDelay::Timer } else { AckDelay::Buckets };
+        let (ack_delay, scheme) = match way {
+            Way::Wheel => (AckDelay::Timer, Scheme::Wheel),
+            _ => (AckDelay::Buckets, Scheme::Inline),
+        };
         let ticks = Ticks::new(Duration::from_millis(1));
         Bench {
             connections: (0..CONNECTIONS).map(connection).collect(),
             config: TcpConfig { ack_delay, ..TcpConfig::default() },
-            timers: Timers::new(Scheme::Wheel, ticks),
+            timers: Timers::new(scheme, ticks),
             now: Instant::from_millis(1_000),
         }
     }
 
     /// Every connection asks once.
     #[inline(always)]
-    fn ask(&mut self, mut request: impl FnMut(&mut Connection, &mut Asked<'_>)) {
+    fn ask(
+        &mut self,
+        work: impl Fn(u64) -> u64,
+        mut request: impl FnMut(&mut Connection, &mut Asked<'_>),
+    ) {
         let Bench { connections, config, timers, now } = self;
         let mut asked = Asked { config, timers, now: *now, index: 0 };
+        // No bits, which neither compiler nor processor can know.
+        let (mut word, none) = (1, black_box(0));
         for number in 0..CONNECTIONS {
-            let connection = &mut connections[number + DONE.swap(0, Ordering::SeqCst)];
+            word = work(word);
+            let connection = &mut connections[number + (word & none) as usize];
             // The time is in hand: a shard reads it once for a batch of segments.
             asked.now = Instant::from_nanos(black_box(asked.now.as_nanos() + BETWEEN_NS));
-            request(black_box(connection), &mut asked);
+            request(black_box(&mut *connection), &mut asked);
+            word ^= black_box(connection).left();
             asked.index += 1;
         }
+        black_box(word);
         *now = asked.now;
     }
 
-    /// Every connection is acknowledged, and nothing is asked for any more.
-    fn acknowledge(&mut self, way: Way) {
-        for (index, connection) in self.connections.iter_mut().enumerate() {
-            connection.flags = 0;
-            connection.ack.on_sent(Seq(0), &mut connection.deadlines);
-            if way == Way::Wheel {
-                let Connection { filed, deadlines, .. } = connection;
-                self.timers.touched(index as u32, filed, deadlines, self.now);
-            }
+    /// Every connection is acknowledged, which the timers are told, and nothing is asked for any
+    /// more. Then those have their turn.
+    fn acknowledge(&mut self) {
+        let Bench { connections, timers, now, .. } = self;
+        for (index, connection) in connections.iter_mut().enumerate() {
+            let Connection { flags, ack, deadlines, filed, .. } = connection;
+            *flags = 0;
+            ack.on_sent(Seq(0), deadlines);
+            timers.touched(index as u32, filed, deadlines, *now);
+        }
+        while let Some((index, _)) = timers.due(*now, |_, _| TimerSet::EMPTY) {
+            let Connection { filed, deadlines, .. } = &mut connections[index as usize];
+            timers.take_out(filed);
+            deadlines.tighten();
         }
     }
 }
@@ -136,13 +163,14 @@ fn set_flag(connection: &mut Connection, _: &mut Asked<'_>) {
 }
 
 #[inline(always)]
-fn ask_bucket(connection: &mut Connection, asked: &mut Asked<'_>) {
+fn request(connection: &mut Connection, asked: &mut Asked<'_>) {
     connection.ack.request(asked.now, asked.config, &mut connection.deadlines);
 }
 
+/// The scheme is told after a request: of buckets and of the wheel alike.
 #[inline(always)]
-fn ask_wheel(connection: &mut Connection, asked: &mut Asked<'_>) {
-    ask_bucket(connection, asked);
+fn request_and_tell(connection: &mut Connection, asked: &mut Asked<'_>) {
+    request(connection, asked);
     let Connection { filed, deadlines, .. } = connection;
     asked.timers.touched(asked.index, filed, deadlines, asked.now);
 }
@@ -153,8 +181,8 @@ fn set_flag_behind_lock(connection: &mut Connection, _: &mut Asked<'_>) {
     }
 }
 
-/// ns that each way takes more than the loop: the medians of many rounds, in each of which all have
-/// their turn, so that the machine's mood is the same for all.
+/// ns that a step takes more with each way to ask than with none: the medians of many rounds,
+/// in each of which all have their turn, so that the machine's mood is the same for all.
 pub(super) fn overheads() -> Vec<f64> {
     let mut benches = Way::ALL.map(|(way, _)| (way, Bench::new(way)));
     let mut more = vec![Vec::with_capacity(ROUNDS); Way::ALL.len()];
@@ -167,34 +195,34 @@ pub(super) fn overheads() -> Vec<f64> {
     more.iter_mut().map(|more| median(more)).collect()
 }
 
-/// ns a request, the loop included.
+/// ns a step, with a segment's work in it.
 fn round(way: Way, bench: &mut Bench) -> f64 {
     let clock = Clock::now();
-    match way {
-        Way::None => bench.ask(ask_nothing),
-        Way::Flag => bench.ask(set_flag),
-        Way::Buckets => bench.ask(ask_bucket),
-        Way::Wheel => bench.ask(ask_wheel),
-        Way::Locked => bench.ask(set_flag_behind_lock),
-    }
+    ask(way, bench, segment);
     let ns = clock.elapsed().as_nanos() as f64 / CONNECTIONS as f64;
-    bench.acknowledge(way);
+    bench.acknowledge();
     ns
 }
 
-/// One round of each, for callgrind to count.
-pub(super) fn sections() {
-    count("nothing", Way::None, |bench| bench.ask(ask_nothing));
-    count("flag", Way::Flag, |bench| bench.ask(set_flag));
-    count("buckets", Way::Buckets, |bench| bench.ask(ask_bucket));
-    count("eager wheel", Way::Wheel, |bench| bench.ask(ask_wheel));
-    count("flag behind a lock", Way::Locked, |bench| bench.ask(set_flag_behind_lock));
+/// Every connection asks once, in its way, each after some work.
+#[inline(always)]
+fn ask(way: Way, bench: &mut Bench, work: impl Fn(u64) -> u64) {
+    match way {
+        Way::None => bench.ask(work, ask_nothing),
+        Way::Flag => bench.ask(work, set_flag),
+        Way::Request => bench.ask(work, request),
+        Way::Buckets | Way::Wheel => bench.ask(work, request_and_tell),
+        Way::Locked => bench.ask(work, set_flag_behind_lock),
+    }
 }
 
-fn count(name: &str, way: Way, ask: impl Fn(&mut Bench)) {
-    let mut bench = Bench::new(way);
-    // The first round finds each connection's interval.
-    ask(&mut bench);
-    bench.acknowledge(way);
-    section(name, CONNECTIONS, || ask(&mut bench));
+/// One round of each without the work, for callgrind to count.
+pub(super) fn sections() {
+    for (way, name) in Way::ALL {
+        let mut bench = Bench::new(way);
+        // The first round finds each connection's interval, and files its entry.
+        ask(way, &mut bench, |word| word);
+        bench.acknowledge();
+        section(name, CONNECTIONS, || ask(way, &mut bench, |word| word));
+    }
 }
