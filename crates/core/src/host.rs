@@ -423,8 +423,7 @@ impl Host {
             None => Box::new(connection),
         };
         let (index, generation) = self.slots.insert(Slot::new(block));
-        let slots = &self.slots;
-        self.demux.insert(hash, index, |index| slots.get(index).map_or(0, |slot| slot.tuple_hash));
+        self.demux.insert(hash, index, slot::hash_in(&self.slots));
         ConnectionId { index, generation }
     }
 
@@ -444,8 +443,7 @@ impl Host {
     }
 
     fn find_connection(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
-        let slots = &self.slots;
-        self.demux.find(hash, |index| slots.get(index).is_some_and(|slot| slot.tuple == *tuple))
+        self.demux.find(hash, slot::has_tuple(&self.slots, tuple))
     }
 
     // ---- what the host says about itself

@@ -1,7 +1,7 @@
 //! Slots with generations: an index that is used again is not the same name.
 //!
 //! Slots lie in chunks that are never moved, so that growth costs no more than one of them, and a
-//! value is built, changed and dropped where it lies.
+//! value is built and changed where it lies.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -63,30 +63,15 @@ impl<T> Slab<T> {
         index
     }
 
-    /// Empties a slot and drops what was in it; its next use is a new generation.
-    pub fn remove(&mut self, index: u32) -> bool {
-        let held = self.get_mut(index).is_some();
-        if held {
-            // Dropped where it lies: values are large.
-            self.release(index).value = None;
-        }
-        held
-    }
-
     /// Empties a slot; its next use is a new generation.
     pub fn take(&mut self, index: u32) -> Option<T> {
-        self.get(index)?;
-        self.release(index).value.take()
-    }
-
-    /// Slot `index`, which holds a value, is free from here on.
-    fn release(&mut self, index: u32) -> &mut Slot<T> {
-        let free = core::mem::replace(&mut self.free, index);
-        self.len -= 1;
-        let slot = &mut self.chunks[index as usize / CHUNK][index as usize % CHUNK];
+        let slot = self.chunks.get_mut(index as usize / CHUNK)?;
+        let slot = &mut slot[index as usize % CHUNK];
+        let value = slot.value.take()?;
         slot.generation = slot.generation.wrapping_add(1);
-        slot.next = free;
-        slot
+        slot.next = core::mem::replace(&mut self.free, index);
+        self.len -= 1;
+        Some(value)
     }
 
     #[inline]
@@ -156,8 +141,8 @@ mod tests {
         let mut slab = Slab::default();
         let (index, generation) = slab.insert('a');
         assert!(slab.is_current(index, generation));
-        assert!(slab.remove(index));
-        assert!(!slab.remove(index));
+        assert!(slab.take(index).is_some());
+        assert!(slab.take(index).is_none());
         let (again, newer) = slab.insert('b');
         assert_eq!(again, index);
         assert!(slab.is_current(again, newer));
@@ -171,7 +156,7 @@ mod tests {
         let indices: Vec<u32> = (0..200).map(|i| slab.insert(i).0).collect();
         assert!((0..200).eq(indices.iter().copied()));
         for index in [7, 150, 63, 64] {
-            assert!(slab.remove(index));
+            assert!(slab.take(index).is_some());
         }
         assert!(slab.get(64).is_none() && slab.get(200).is_none() && slab.get(9999).is_none());
         let mut again: Vec<u32> = (0..5).map(|i| slab.insert(1000 + i).0).collect();

@@ -14,6 +14,7 @@
 use alloc::boxed::Box;
 use core::ops::Deref;
 
+use super::slab::Slab;
 use crate::event::{ListenerId, Readiness};
 use crate::tcp::connection::Resting;
 use crate::tcp::timers::bsd::Tick;
@@ -64,6 +65,17 @@ impl Deref for View<'_> {
             View::Resting(connection) => connection,
         }
     }
+}
+
+/// The hash of the tuple in a slot that is used, as a table by that hash asks for it.
+pub(super) fn hash_in(slots: &Slab<Slot>) -> impl Fn(u32) -> u64 {
+    |index| slots.get(index).map_or(0, |slot| slot.tuple_hash)
+}
+
+/// Whether a slot's tuple is `tuple`.
+#[inline]
+pub(super) fn has_tuple(slots: &Slab<Slot>, tuple: &Tuple) -> impl Fn(u32) -> bool {
+    |index| slots.get(index).is_some_and(|slot| slot.tuple == *tuple)
 }
 
 impl Slot {
@@ -183,8 +195,7 @@ impl Slot {
     pub(super) fn state(&self) -> State {
         match &self.body {
             Body::Awake(block) => block.state(),
-            Body::Resting(rest) if rest.is_orphan() => State::FinWait2,
-            Body::Resting(_) => State::Established,
+            Body::Resting(rest) => rest.state(),
         }
     }
 

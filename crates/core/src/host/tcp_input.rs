@@ -44,6 +44,12 @@ fn tuple_of(packet: &ip::Packet<'_>) -> Option<Tuple> {
     Some(Tuple::new(local, (packet.source, u16::from_be_bytes([a, b]))))
 }
 
+/// What the frame and its packet's class tell of a segment.
+#[inline]
+fn facts_of(frame: &RxFrame<'_>, class: u8) -> Facts {
+    Facts { piece: frame.segment_size, marked: class & ecn::MASK == ecn::CE }
+}
+
 impl Host {
     /// A whole TCP packet of a connection that we have. That its addresses are ours and the
     /// peer's was found out when the connection began, so they are not judged again. If it belongs
@@ -64,10 +70,7 @@ impl Host {
             return Err(None);
         }
         let Some(segment) = self.parse_segment(packet, frame) else { return Ok(()) };
-        let facts = Facts {
-            piece: frame.segment_size,
-            marked: packet.traffic_class & ecn::MASK == ecn::CE,
-        };
+        let facts = facts_of(frame, packet.traffic_class);
         self.deliver(now, index, &segment, facts);
         Ok(())
     }
@@ -98,8 +101,7 @@ impl Host {
             self.shared.counters.checksum_errors += 1;
             return Ok(());
         }
-        let marked = usual.traffic_class() & ecn::MASK == ecn::CE;
-        let facts = Facts { piece: frame.segment_size, marked };
+        let facts = facts_of(frame, usual.traffic_class());
         let segment = usual.segment();
         match known {
             Some(index) => self.deliver(now, index, &segment, facts),
@@ -143,10 +145,7 @@ impl Host {
         stranger: Option<Ends>,
     ) {
         let Some(segment) = self.parse_segment(packet, frame) else { return };
-        let facts = Facts {
-            piece: frame.segment_size,
-            marked: packet.traffic_class & ecn::MASK == ecn::CE,
-        };
+        let facts = facts_of(frame, packet.traffic_class);
         let Ends { tuple, hash } = match (stranger, tuple_of(packet)) {
             (Some(ends), _) => ends,
             (None, Some(tuple)) => {

@@ -220,12 +220,24 @@ impl Connection {
         synchronized: Synchronized,
         now: Instant,
     ) -> Self {
+        let mut connection = Connection::established(tuple, tuple_hash, options, synchronized);
+        connection.start_keepalive(now);
+        connection
+    }
+
+    /// An established connection without a timer.
+    #[inline(always)]
+    fn established(
+        tuple: Tuple,
+        tuple_hash: u64,
+        options: Arc<SocketOptions>,
+        synchronized: Synchronized,
+    ) -> Self {
         let shape = Shape::Synchronized(synchronized);
         let mut connection = Connection::new(tuple, tuple_hash, options, shape);
         for state in [State::Listen, State::SynReceived, State::Established] {
             connection.state.transition(state);
         }
-        connection.start_keepalive(now);
         connection
     }
 

@@ -5,7 +5,7 @@ use alloc::collections::{BTreeSet, VecDeque};
 
 use super::super::Host;
 use super::super::demux::Demux;
-use super::super::slot::Slot;
+use super::super::slot::{self, Slot};
 use crate::tcp::Tuple;
 use crate::tcp::connection::Residue;
 use crate::tcp::time_wait::Record;
@@ -73,9 +73,7 @@ impl Host {
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.connection_mut().keep_residue(Some(*residue));
         let (hash, is_orphan) = (slot.tuple_hash, slot.is_orphan());
-        let slots = &self.slots;
-        let hash_of = |index| slots.get(index).map_or(0, |slot: &Slot| slot.tuple_hash);
-        self.lingering.blocks.insert(hash, index, hash_of);
+        self.lingering.blocks.insert(hash, index, slot::hash_in(&self.slots));
         self.lingering.order.push_back((index, generation));
         if is_orphan {
             self.orphans -= 1;
@@ -100,8 +98,7 @@ impl Host {
 
     /// The slot of the block that lingers for `tuple`.
     pub(super) fn lingering_at(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
-        let is_it = |index| self.slots.get(index).is_some_and(|s| s.tuple == *tuple);
-        self.lingering.blocks.find(hash, is_it)
+        self.lingering.blocks.find(hash, slot::has_tuple(&self.slots, tuple))
     }
 
     /// The block that lingers for `tuple`, as the rules want it.

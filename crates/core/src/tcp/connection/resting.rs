@@ -22,7 +22,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use super::{Connection, Shape, Stamps, Synchronized};
+use super::{Connection, Stamps, Synchronized};
 use crate::config::TcpConfig;
 use crate::event::Readiness;
 use crate::tcp::congestion::Congestion;
@@ -84,6 +84,11 @@ struct History {
     pair: PacketPair,
 }
 
+/// The one timer that a connection may have at rest.
+fn resting_timer(orphan: bool) -> Timer {
+    if orphan { Timer::FinWait2 } else { Timer::KeepAlive }
+}
+
 impl SendHalf {
     /// True if nothing is sent, waits or is owed.
     fn is_at_rest(&self) -> bool {
@@ -127,11 +132,6 @@ impl Connection {
         }
     }
 
-    /// The one timer that it may have at rest.
-    fn resting_timer(&self) -> Timer {
-        if self.orphan { Timer::FinWait2 } else { Timer::KeepAlive }
-    }
-
     /// When something moved last.
     pub fn last_moved(&self) -> Instant {
         self.synchronized().map_or(Instant::ZERO, |s| s.last_heard.max(s.send.last_sent))
@@ -142,7 +142,7 @@ impl Connection {
         let is_owed = s.probe_due || s.keepalive_due || s.push_due || s.keepalive_probes > 0;
         let is_waited_for = self.write_blocked || self.close_early;
         let is_well = self.trouble.is_none() && self.reset_due.is_none();
-        let only = |timer| timer == self.resting_timer() || !self.deadlines.is_set(timer);
+        let only = |timer| timer == resting_timer(self.orphan) || !self.deadlines.is_set(timer);
         let ecn_is_even = s.ecn.is_none_or(|ecn| !ecn.echo && !ecn.cwr_due);
         self.is_waiting()
             && self.notices == Readiness::EMPTY
@@ -162,7 +162,7 @@ impl Connection {
         let stamps = s.stamps.as_ref();
         Some(Resting {
             options: self.options.clone(),
-            timer_at: self.deadlines.at(self.resting_timer()),
+            timer_at: self.deadlines.at(resting_timer(self.orphan)),
             history: send.history(),
             last_sent: send.last_sent,
             last_heard: s.last_heard,
@@ -201,7 +201,7 @@ impl Resting {
             recent: self.stamp_recent,
             recent_at: self.stamp_at,
         });
-        let shape = Shape::Synchronized(Synchronized {
+        let synchronized = Synchronized {
             send: self.send_half(),
             recv: self.recv_half(),
             stamps,
@@ -211,11 +211,9 @@ impl Resting {
             probe_due: false,
             keepalive_due: false,
             push_due: false,
-        });
-        let mut connection = Connection::new(tuple, tuple_hash, self.options.clone(), shape);
-        for state in [State::Listen, State::SynReceived, State::Established] {
-            connection.state.transition(state);
-        }
+        };
+        let options = self.options.clone();
+        let mut connection = Connection::established(tuple, tuple_hash, options, synchronized);
         if self.orphan {
             connection.state.transition(State::FinWait1);
             connection.state.transition(State::FinWait2);
@@ -228,9 +226,13 @@ impl Resting {
     /// When its timers fire: the one that it may have.
     pub fn deadlines(&self) -> Deadlines {
         let mut deadlines = Deadlines::NONE;
-        let timer = if self.orphan { Timer::FinWait2 } else { Timer::KeepAlive };
-        deadlines.set(timer, self.timer_at);
+        deadlines.set(resting_timer(self.orphan), self.timer_at);
         deadlines
+    }
+
+    /// Its state.
+    pub fn state(&self) -> State {
+        if self.orphan { State::FinWait2 } else { State::Established }
     }
 
     /// True if its user has left it.
