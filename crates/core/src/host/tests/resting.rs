@@ -152,3 +152,19 @@ fn an_orphan_that_waits_for_a_fin_rests_and_ends_in_time() {
     pair.run_for(Duration::from_secs(2));
     assert_eq!(pair.client.connections(), 0);
 }
+
+#[test]
+fn trouble_keeps_a_connection_awake_until_it_is_over() {
+    let (mut pair, [(_, a), (_, b)]) = conversed(|_| ());
+    let slot = pair.client.slots.get_mut(a.index).unwrap();
+    slot.connection_mut().note_soft_error(crate::Error::HostUnreachable);
+    pair.run_for(5 * REST_AFTER);
+    assert_eq!((pair.client.counters().rested, pair.server.counters().rested), (0, 1));
+    let now = pair.now;
+    pair.client.write(now, a, b"heard?").unwrap();
+    pair.run_for(Duration::from_millis(500));
+    let now = pair.now;
+    assert_eq!(pair.server.read(now, b, &mut [0; 10]), Ok(6));
+    pair.run_for(5 * REST_AFTER);
+    assert_eq!((pair.client.counters().rested, pair.server.counters().rested), (1, 2));
+}

@@ -141,7 +141,7 @@ impl Connection {
     fn is_at_rest(&self, s: &Synchronized) -> bool {
         let is_owed = s.probe_due || s.keepalive_due || s.push_due || s.keepalive_probes > 0;
         let is_waited_for = self.write_blocked || self.close_early;
-        let is_well = self.trouble.is_none() && self.reset_due.is_none();
+        let is_well = self.soft_error().is_none() && !self.is_unreachable();
         let only = |timer| timer == resting_timer(self.orphan) || !self.deadlines.is_set(timer);
         let ecn_is_even = s.ecn.is_none_or(|ecn| !ecn.echo && !ecn.cwr_due);
         self.is_waiting()
@@ -151,6 +151,7 @@ impl Connection {
             && !is_owed
             && !is_waited_for
             && is_well
+            && self.reset_due.is_none()
             && ecn_is_even
             && Timer::ALL.into_iter().all(only)
     }
