@@ -4,8 +4,8 @@
 //!   line, 64 bytes   │ 12 tags of 8 bits │ 12 slots of 32 │ link ─▶ line │
 //! ```
 //!
-//! The hash is keyed (SipHash-1-3 under a secret of this process), because the tuple is the
-//! attacker's to choose: with a public hash he could put every connection into one chain.
+//! The hash is keyed ([`TupleHasher`]), because the tuple is the attacker's to choose: with a
+//! public hash he could put every connection into one chain.
 //!
 //! The table grows and shrinks a line at a time (linear hashing, Litwin 1980), so that it is never
 //! copied and nobody waits for that. A line that is not yet its turn to be split may hold more than
@@ -14,24 +14,65 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::fmt;
 
 use super::keyed::KeyedHash;
 use crate::tcp::Tuple;
 
-/// The keyed hash of tuples.
-#[derive(Clone, Debug)]
-pub struct TupleHasher(KeyedHash);
+/// The keyed hash of tuples, by which tables find connections and what is left of them.
+///
+/// NH (Black, Halevi, Krawczyk, Krovetz & Rogaway 1999) of the tuple's words gives 128 bits; NH of
+/// these as two words, under other keys, 128 again; their halves are put together. What that is
+/// worth: any two tuples chosen without knowledge of the keys meet in the 128 bits with a
+/// probability of 2^-63 at most, however they are chosen. That is proven. Of the last step, which
+/// makes 64 bits of them, it is not; but behind a second multiplication no difference of tuples is
+/// worth more to an attacker than another. Whoever could watch where his tuples go would learn the
+/// keys sooner than SipHash's. So no output is shown: whatever a stranger sees is hashed by
+/// [`KeyedHash`]. What he may find out, with patience, is which of his tuples share a bucket of
+/// challenge ACKs, and, by nanoseconds, which share a line.
+#[derive(Clone)]
+pub struct TupleHasher {
+    keys: [u64; HASH_KEYS],
+}
+
+/// Keys of the hash: a word of the tuple each, with one for whoever has no partner, and two for
+/// what becomes of them.
+const HASH_KEYS: usize = 8;
+
+/// A pair of words under a pair of keys.
+#[inline]
+fn nh(words: (u64, u64), keys: (u64, u64)) -> u128 {
+    let sum = |word: u64, key| u128::from(word.wrapping_add(key));
+    sum(words.0, keys.0) * sum(words.1, keys.1)
+}
 
 impl TupleHasher {
     /// The hash that belongs to this secret.
     pub fn new(secret: &[u8; 32]) -> Self {
-        TupleHasher(KeyedHash::new(secret, "tuples"))
+        let key = KeyedHash::new(secret, "tuples");
+        TupleHasher { keys: core::array::from_fn(|index| key.strong(&[index as u8])) }
     }
 
     /// The hash of `tuple`.
     #[inline]
     pub fn hash(&self, tuple: &Tuple) -> u64 {
-        self.0.quick_of_tuple(tuple)
+        let keys = &self.keys;
+        let &[first, second, third, fourth] = tuple.words();
+        let mut state = nh((first, tuple.ports().into()), (keys[0], keys[1]));
+        if tuple.is_ipv6() {
+            let others =
+                [nh((second, third), (keys[2], keys[3])), nh((fourth, 0), (keys[4], keys[5]))];
+            state = state.wrapping_add(others[0]).wrapping_add(others[1]);
+        }
+        let mixed = nh((state as u64, (state >> 64) as u64), (keys[6], keys[7]));
+        mixed as u64 ^ (mixed >> 64) as u64
+    }
+}
+
+/// The keys do not belong in a log.
+impl fmt::Debug for TupleHasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TupleHasher")
     }
 }
 
@@ -129,12 +170,7 @@ impl Line {
     /// The first place of this tag of which `is_it` says so.
     #[inline(always)]
     fn find(&self, tag: u8, mut is_it: impl FnMut(usize) -> bool) -> Option<usize> {
-        const LOWER_HALF: u64 = 0xffff_ffff;
-        let [a, b, c, d, e, f, g, h, i, j, k, l] = self.tags;
-        let first = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
-        let last = u64::from(u32::from_le_bytes([i, j, k, l]));
-        let found = [(0, matches(first, tag)), (8, matches(last, tag) & LOWER_HALF)];
-        for (base, mut left) in found {
+        for (base, mut left) in [(0, self.first_tags(tag)), (8, self.last_tags(tag))] {
             while left != 0 {
                 let place = base + left.trailing_zeros() as usize / 8;
                 if is_it(place) {
@@ -144,6 +180,20 @@ impl Line {
             }
         }
         None
+    }
+
+    /// Which of the first eight places have this tag: a bit at the top of the byte of each.
+    #[inline]
+    fn first_tags(&self, tag: u8) -> u64 {
+        let [a, b, c, d, e, f, g, h, ..] = self.tags;
+        matches(u64::from_le_bytes([a, b, c, d, e, f, g, h]), tag)
+    }
+
+    /// The same of the other four.
+    #[inline]
+    fn last_tags(&self, tag: u8) -> u64 {
+        let [.., a, b, c, d] = self.tags;
+        matches(u32::from_le_bytes([a, b, c, d]).into(), tag) & 0xffff_ffff
     }
 
     /// Puts an entry into a free place; false if there is none.
@@ -179,6 +229,23 @@ impl Demux {
     /// The slot whose tuple has this `hash` and for which `is_it` says so.
     #[inline]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let tag = tag_of(hash);
+        let line = self.lines.get(self.line_of(hash))?;
+        // Nearly always the first of the tag is it, among the first places, or there is none.
+        let places = line.first_tags(tag);
+        if places != 0 {
+            let slot = line.slots[places.trailing_zeros() as usize / 8];
+            if is_it(slot) {
+                return Some(slot);
+            }
+        } else if line.last_tags(tag) == 0 && line.link == NONE {
+            return None;
+        }
+        self.find_among_all(hash, is_it)
+    }
+
+    #[inline(never)]
+    fn find_among_all(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let tag = tag_of(hash);
         let mut line = self.lines.get(self.line_of(hash))?;
         loop {

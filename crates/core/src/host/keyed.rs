@@ -1,9 +1,10 @@
 //! Hashes keyed with this process's secret.
 //!
-//! Addresses and ports are the attacker's to choose, so everything hashed from them is keyed with
-//! SipHash (Aumasson & Bernstein 2012): tables, ISNs, timestamp offsets, cookies, port order. Each
-//! purpose derives its own key from the one secret, so that what one of them shows says nothing
-//! about another.
+//! Addresses and ports are the attacker's to choose, so everything hashed from them is keyed: with
+//! SipHash (Aumasson & Bernstein 2012) ISNs, timestamp offsets, cookies, port order, whatever a
+//! stranger sees something of; the tables in which each segment is looked up by what is quicker
+//! ([`TupleHasher`](super::demux::TupleHasher)). Each purpose derives its own key from the one
+//! secret, so that what one of them shows says nothing about another.
 
 use core::hash::{BuildHasher, Hasher};
 use siphasher::sip::{SipHasher13, SipHasher24};
@@ -35,14 +36,6 @@ impl KeyedHash {
     /// SipHash-1-3 of `bytes`: for tables, which nobody sees.
     pub fn quick(&self, bytes: &[u8]) -> u64 {
         self.build_hasher().hash(bytes)
-    }
-
-    /// The quick hash of a connection's two ends.
-    #[inline]
-    pub fn quick_of_tuple(&self, tuple: &Tuple) -> u64 {
-        let mut hasher = self.build_hasher();
-        tuple.feed(&mut hasher);
-        hasher.finish()
     }
 
     /// The strong hash of a connection's two ends. Its halves are as good as two hashes.

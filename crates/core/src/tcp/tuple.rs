@@ -13,10 +13,13 @@ pub struct Tuple {
     /// IPv4: our address in the high half of the first, the peer's in the low one, and zeros.
     /// IPv6: ours, then the peer's, the high half of each first.
     words: [u64; 4],
-    /// Our port in the high half, the peer's in the low one.
-    ports: u32,
-    ipv6: bool,
+    /// Our port in the high half of the low 32 bits, the peer's in the low one; above them, whether
+    /// the addresses are IPv6's: all are compared and copied as words.
+    ports: u64,
 }
+
+/// Beside the ports of IPv6.
+const IPV6: u64 = 1 << 32;
 
 /// An address as two words.
 fn halves(address: IpAddr) -> [u64; 2] {
@@ -36,15 +39,15 @@ impl Tuple {
     /// IPv4 one is taken for its IPv6-mapped address.
     #[inline]
     pub fn new(local: (IpAddr, u16), remote: (IpAddr, u16)) -> Self {
-        let ports = u32::from(local.1) << 16 | u32::from(remote.1);
+        let ports = u64::from(local.1) << 16 | u64::from(remote.1);
         match (local.0, remote.0) {
             (IpAddr::V4(local), IpAddr::V4(remote)) => {
                 let word = u64::from(local.to_bits()) << 32 | u64::from(remote.to_bits());
-                Tuple { words: [word, 0, 0, 0], ports, ipv6: false }
+                Tuple { words: [word, 0, 0, 0], ports }
             }
             (local, remote) => {
                 let ([a, b], [c, d]) = (halves(local), halves(remote));
-                Tuple { words: [a, b, c, d], ports, ipv6: true }
+                Tuple { words: [a, b, c, d], ports: ports | IPV6 }
             }
         }
     }
@@ -52,14 +55,15 @@ impl Tuple {
     /// The same with another port of ours.
     #[must_use]
     pub fn with_local_port(self, port: u16) -> Self {
-        Tuple { ports: u32::from(port) << 16 | u32::from(self.remote_port()), ..self }
+        let others = self.ports & !(0xffff << 16);
+        Tuple { ports: others | u64::from(port) << 16, ..self }
     }
 
     /// Our address.
     #[inline]
     pub fn local_ip(&self) -> IpAddr {
         let [a, b, ..] = self.words;
-        if self.ipv6 {
+        if self.is_ipv6() {
             return from_halves(a, b);
         }
         IpAddr::V4(Ipv4Addr::from_bits((a >> 32) as u32))
@@ -69,7 +73,7 @@ impl Tuple {
     #[inline]
     pub fn remote_ip(&self) -> IpAddr {
         let [a, _, c, d] = self.words;
-        if self.ipv6 {
+        if self.is_ipv6() {
             return from_halves(c, d);
         }
         IpAddr::V4(Ipv4Addr::from_bits(a as u32))
@@ -90,13 +94,20 @@ impl Tuple {
     /// True if the addresses are IPv6's.
     #[inline]
     pub fn is_ipv6(&self) -> bool {
-        self.ipv6
+        self.ports & IPV6 != 0
     }
 
     /// Both ports: ours in the high half.
     #[inline]
     pub fn ports(&self) -> u32 {
-        self.ports
+        self.ports as u32
+    }
+
+    /// Both addresses, ours first: of IPv4 in the halves of the first word, and zeros; of IPv6 in
+    /// two words each.
+    #[inline]
+    pub fn words(&self) -> &[u64; 4] {
+        &self.words
     }
 
     /// The first word: of IPv4 both addresses, ours in the high half.
@@ -109,14 +120,14 @@ impl Tuple {
     #[inline]
     pub fn local_words(&self) -> [u64; 2] {
         let [a, b, ..] = self.words;
-        if self.ipv6 { [a, b] } else { [0, a >> 32] }
+        if self.is_ipv6() { [a, b] } else { [0, a >> 32] }
     }
 
     /// The peer's address as two words.
     #[inline]
     pub fn remote_words(&self) -> [u64; 2] {
         let [a, _, c, d] = self.words;
-        if self.ipv6 { [c, d] } else { [0, a & 0xffff_ffff] }
+        if self.is_ipv6() { [c, d] } else { [0, a & 0xffff_ffff] }
     }
 
     /// The tuple of these words, as [`local_words`](Self::local_words),
@@ -128,7 +139,7 @@ impl Tuple {
         } else {
             [local[1] << 32 | remote[1] & 0xffff_ffff, 0, 0, 0]
         };
-        Tuple { words, ports, ipv6 }
+        Tuple { words, ports: u64::from(ports) | if ipv6 { IPV6 } else { 0 } }
     }
 
     /// Our end.
@@ -146,12 +157,12 @@ impl Tuple {
     #[inline]
     pub fn feed(&self, hasher: &mut impl Hasher) {
         hasher.write_u64(self.words[0]);
-        if self.ipv6 {
+        if self.is_ipv6() {
             for word in &self.words[1..] {
                 hasher.write_u64(*word);
             }
         }
-        hasher.write_u32(self.ports);
+        hasher.write_u32(self.ports());
     }
 }
 
