@@ -33,6 +33,7 @@ pub mod pmtu;
 pub mod port;
 pub mod reassembly;
 pub mod route;
+mod settle;
 pub mod slab;
 mod slot;
 mod sockets;
@@ -52,7 +53,7 @@ use core::net::IpAddr;
 use crate::config::{Config, Limits, TcpConfig};
 use crate::counters::Counters;
 use crate::error::Error;
-use crate::event::{ConnectionId, Event, ListenerId, Readiness};
+use crate::event::{ConnectionId, Event, ListenerId};
 use crate::frame::{Outbox, RxFrame};
 use crate::rng::Rng;
 use crate::tcp::challenge::Challenges;
@@ -352,65 +353,6 @@ impl Host {
         all.into_iter().flatten().min()
     }
 
-    /// The next thing the shard should know, oldest first. What becomes ready on one connection
-    /// before it is asked for comes as one event.
-    pub fn event(&mut self) -> Option<Event> {
-        loop {
-            let event = self.events.pop_front()?;
-            let Event::Ready(id, _) = event else { return Some(event) };
-            if !self.slots.is_current(id.index, id.generation) {
-                continue;
-            }
-            let slot = self.slots.get_mut(id.index)?;
-            return Some(Event::Ready(id, core::mem::take(&mut slot.announced)));
-        }
-    }
-
-    // ---- after every input to a connection
-
-    /// A connection was touched: passes on what it has to tell, and sees to it that it is flushed.
-    fn settle(&mut self, now: Instant, index: u32) {
-        let Some(slot) = self.slots.get_mut(index) else { return };
-        let connection = slot.connection_mut();
-        let notices = connection.take_notices();
-        let is_over = connection.is_over();
-        if !slot.ready {
-            slot.ready = true;
-            self.ready.push_back(index);
-        }
-        if slot.listed && is_over {
-            slot.listed = false;
-            let (hash, tuple) = (slot.tuple_hash, slot.tuple);
-            let residue = slot.connection_mut().take_residue();
-            self.demux.remove(hash, index);
-            if let Some(residue) = residue {
-                self.enter_time_wait(now, index, (hash, tuple), &residue);
-            }
-        }
-        if !notices.is_empty() {
-            self.announce(index, notices);
-        }
-    }
-
-    fn announce(&mut self, index: u32, notices: Readiness) {
-        let Some((slot, generation)) = self.slots.named_mut(index) else { return };
-        if notices.is_empty() || slot.is_orphan() || slot.accepting.is_some() {
-            return;
-        }
-        if slot.announced.is_empty() {
-            let id = ConnectionId { index, generation };
-            self.events.push_back(Event::Ready(id, Readiness::EMPTY));
-        }
-        slot.announced |= notices;
-    }
-
-    fn make_ready(&mut self, index: u32) {
-        if let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.ready) {
-            slot.ready = true;
-            self.ready.push_back(index);
-        }
-    }
-
     /// Gives a new connection a slot and a name.
     #[inline(always)]
     fn add_connection(&mut self, connection: Connection) -> ConnectionId {
@@ -442,6 +384,7 @@ impl Host {
         }
     }
 
+    #[inline]
     fn find_connection(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
         self.demux.find(hash, slot::has_tuple(&self.slots, tuple))
     }

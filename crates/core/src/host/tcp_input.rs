@@ -85,29 +85,46 @@ impl Host {
         frame: &RxFrame<'_>,
         from: Origin,
     ) -> Result<(), Option<Ends>> {
-        let (source, destination) = (usual.source().into(), usual.destination().into());
-        let (remote_port, local_port) = usual.ports();
-        let tuple = Tuple::new((destination, local_port), (source, remote_port));
+        let tuple = usual.tuple();
         let hash = self.hasher.hash(&tuple);
-        let known = self.find_connection(hash, &tuple);
-        let sound = match known {
-            Some(_) => from == Origin::Ourselves || !self.is_ours(source),
-            None => self.is_plain_stranger(source, destination),
+        let Some(index) = self.find_connection(hash, &tuple) else {
+            return self.take_usual_stranger(now, usual, frame, Ends { tuple, hash });
         };
-        if !sound {
-            return Err(known.is_none().then_some(Ends { tuple, hash }));
+        if from != Origin::Ourselves && self.is_ours(usual.source().into()) {
+            return Err(None);
         }
-        if frame.checksum != RxChecksum::Good && !usual.verify_checksum() {
-            self.shared.counters.checksum_errors += 1;
-            return Ok(());
-        }
-        let facts = facts_of(frame, usual.traffic_class());
-        let segment = usual.segment();
-        match known {
-            Some(index) => self.deliver(now, index, &segment, facts),
-            None => self.dispatch(now, &Incoming { tuple, hash, segment, facts }),
+        if self.has_sound_checksum(usual, frame) {
+            let facts = facts_of(frame, usual.traffic_class());
+            self.deliver(now, index, &usual.segment(), facts);
         }
         Ok(())
+    }
+
+    #[inline(never)]
+    fn take_usual_stranger(
+        &mut self,
+        now: Instant,
+        usual: &Usual<'_>,
+        frame: &RxFrame<'_>,
+        ends: Ends,
+    ) -> Result<(), Option<Ends>> {
+        if !self.is_plain_stranger(usual.source().into(), usual.destination().into()) {
+            return Err(Some(ends));
+        }
+        if self.has_sound_checksum(usual, frame) {
+            let facts = facts_of(frame, usual.traffic_class());
+            let (segment, Ends { tuple, hash }) = (usual.segment(), ends);
+            self.dispatch(now, &Incoming { tuple, hash, segment, facts });
+        }
+        Ok(())
+    }
+
+    /// True if the segment is sound; else it has been counted.
+    #[inline]
+    fn has_sound_checksum(&mut self, usual: &Usual<'_>, frame: &RxFrame<'_>) -> bool {
+        let is_sound = frame.checksum == RxChecksum::Good || usual.verify_checksum();
+        self.shared.counters.checksum_errors += u64::from(!is_sound);
+        is_sound
     }
 
     /// True if a packet plainly comes from another host, and is for one of our addresses.
@@ -172,11 +189,9 @@ impl Host {
         self.on_listen(now, incoming, None);
     }
 
+    #[inline]
     fn deliver(&mut self, now: Instant, index: u32, segment: &Segment<'_>, facts: Facts) {
-        if let Some(slot) = self.slots.get_mut(index) {
-            slot.connection_mut().on_segment(&mut self.shared.context(now), segment, facts);
-        }
-        self.settle(now, index);
+        self.change(now, index, |connection, cx| connection.on_segment(cx, segment, facts));
     }
 
     // ---- LISTEN: RFC 9293 §3.10.7.2

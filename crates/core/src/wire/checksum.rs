@@ -68,7 +68,8 @@ impl Sum {
     /// True if this is the sum of bytes that contain their own right checksum.
     #[must_use]
     pub const fn is_valid(self) -> bool {
-        self.fold() == 0xffff
+        // What folds to ones is a multiple of them, but not zero.
+        self.value != 0 && self.value.is_multiple_of(0xffff)
     }
 }
 

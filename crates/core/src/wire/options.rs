@@ -12,7 +12,6 @@
 
 use alloc::vec::Vec;
 
-use super::checksum::word_sum;
 use super::{Malformed, u32_at};
 use crate::tcp::Seq;
 
@@ -52,27 +51,16 @@ impl OptionWords {
     const PERMITTED: u32 = u32::from_be_bytes([kind::SACK_PERMITTED, 2, kind::TIMESTAMPS, 10]);
     const SCALE: u32 = u32::from_be_bytes([kind::NOP, kind::WINDOW_SCALE, 3, 0]);
 
-    /// Timestamps, if `words` are.
+    /// True if words that have arrived are such options.
     #[inline]
-    pub(crate) fn stamped(words: [u32; 3]) -> Option<OptionWords> {
-        (words[0] == Self::STAMPS).then_some(OptionWords::Stamped(words))
-    }
-
-    /// A SYN's options, if `words` are.
-    #[inline]
-    pub(crate) fn of_syn(words: [u32; 5]) -> Option<OptionWords> {
-        let is_syn = words[0] >> 16 == Self::MSS >> 16
-            && words[1] == Self::PERMITTED
-            && words[4] >> 8 == Self::SCALE >> 8;
-        is_syn.then_some(OptionWords::Syn(words))
-    }
-
-    /// The words, added as numbers.
-    #[inline]
-    pub(crate) fn sum(&self) -> u64 {
+    pub(crate) fn are_sound(&self) -> bool {
         match self {
-            OptionWords::Stamped(words) => word_sum(words),
-            OptionWords::Syn(words) => word_sum(words),
+            OptionWords::Stamped([first, ..]) => *first == Self::STAMPS,
+            OptionWords::Syn([mss, permitted, _, _, scale]) => {
+                mss >> 16 == Self::MSS >> 16
+                    && *permitted == Self::PERMITTED
+                    && scale >> 8 == Self::SCALE >> 8
+            }
         }
     }
 

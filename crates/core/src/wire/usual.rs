@@ -21,10 +21,10 @@
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-use super::checksum::{Sum, of_words, sum, word_sum};
+use super::checksum::{Sum, of_words, sum, sum_of, word_sum};
 use super::options::OptionWords;
 use super::tcp::{Flags, Header, MIN_HEADER_BYTES, PROTOCOL, Segment};
-use crate::tcp::Seq;
+use crate::tcp::{Seq, Tuple};
 
 /// Words of both headers without TCP options.
 const FIXED: usize = 10;
@@ -32,8 +32,12 @@ const FIXED: usize = 10;
 const STAMPED: usize = FIXED + 3;
 /// Words of both headers of a SYN.
 const SYN: usize = FIXED + 5;
+/// Bytes that all have.
+const HEAD_BYTES: usize = 4 * STAMPED;
 /// Bytes of an IP header.
 const IP_BYTES: usize = 20;
+/// Where the addresses begin in it: what the TCP checksum covers.
+const ADDRESSES_AT: usize = 12;
 /// Where the TCP checksum lies, in bytes from the start of the packet.
 const CHECKSUM_AT: usize = 36;
 
@@ -46,8 +50,10 @@ const FRAGMENT: u32 = 0x3fff;
 /// Such a segment that has arrived; its IP checksum is right, its TCP checksum was not looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct Usual<'a> {
-    words: [u32; FIXED],
-    options: OptionWords,
+    /// The words up to the third of the options.
+    head: &'a [u8; HEAD_BYTES],
+    /// The other two that a SYN has.
+    more: Option<&'a [u8; 8]>,
     payload: &'a [u8],
 }
 
@@ -68,83 +74,107 @@ pub struct Envelope {
     pub dont_fragment: bool,
 }
 
-/// The big-endian words at the start of `bytes`.
-#[inline]
-fn words_of<const N: usize>(bytes: &[u8]) -> Option<[u32; N]> {
-    let chunks = bytes.as_chunks::<4>().0.first_chunk::<N>()?;
-    Some(chunks.map(u32::from_be_bytes))
-}
-
 impl<'a> Usual<'a> {
     /// The segment in the IP packet `bytes`, if it is of this kind and sound so far.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Option<Usual<'a>> {
-        let words = words_of::<FIXED>(bytes)?;
-        let is_usual = words[0] >> 24 == VERSION
-            && words[1] & FRAGMENT == 0
-            && words[2] >> 16 & 0xff == u32::from(PROTOCOL);
-        let has_ports = words[5] & 0xffff != 0 && words[5] >> 16 != 0;
-        if !is_usual || !has_ports || of_words(&words[..5]) != 0 {
+        let head = bytes.first_chunk::<HEAD_BYTES>()?;
+        let word = |index| word_of(head, index);
+        let unusual = (word(0) >> 24 ^ VERSION)
+            | (word(1) & FRAGMENT)
+            | (word(2) >> 16 & 0xff ^ u32::from(PROTOCOL));
+        let has_ports = word(5) & 0xffff != 0 && word(5) >> 16 != 0;
+        let ip = head.first_chunk::<IP_BYTES>()?;
+        if unusual != 0 || !has_ports || !sum_of(ip).is_valid() {
             return None;
         }
-        let tail = bytes.get(4 * FIXED..(words[0] & 0xffff) as usize)?;
-        let (options, payload) = match words[8] >> 28 {
-            8 => (OptionWords::stamped(words_of(tail)?)?, tail.get(12..)?),
-            10 => (OptionWords::of_syn(words_of(tail)?)?, tail.get(20..)?),
+        let (more, start) = match word(8) >> 28 {
+            8 => (None, HEAD_BYTES),
+            10 => (Some(bytes.get(HEAD_BYTES..)?.first_chunk()?), HEAD_BYTES + 8),
             _ => return None,
         };
-        Some(Usual { words, options, payload })
+        let payload = bytes.get(start..(word(0) & 0xffff) as usize)?;
+        let usual = Usual { head, more, payload };
+        usual.options().are_sound().then_some(usual)
+    }
+
+    #[inline]
+    fn word(&self, index: usize) -> u32 {
+        word_of(self.head, index)
     }
 
     /// The sender's address.
     #[inline]
     pub fn source(&self) -> Ipv4Addr {
-        Ipv4Addr::from_bits(self.words[3])
+        Ipv4Addr::from_bits(self.word(3))
     }
 
     /// The receiver's address.
     #[inline]
     pub fn destination(&self) -> Ipv4Addr {
-        Ipv4Addr::from_bits(self.words[4])
+        Ipv4Addr::from_bits(self.word(4))
     }
 
     /// DSCP and ECN.
     #[inline]
     pub fn traffic_class(&self) -> u8 {
-        (self.words[0] >> 16) as u8
+        (self.word(0) >> 16) as u8
     }
 
-    /// The ports, the sender's first.
+    /// Sender and receiver, as the receiver sees them.
     #[inline]
-    pub fn ports(&self) -> (u16, u16) {
-        ((self.words[5] >> 16) as u16, self.words[5] as u16)
+    pub fn tuple(&self) -> Tuple {
+        let [source, destination, ports] = [3, 4, 5].map(|index| self.word(index));
+        let (ours, theirs) = ([0, destination.into()], [0, source.into()]);
+        Tuple::from_words(ours, theirs, ports.rotate_left(16), false)
     }
 
     /// True if the TCP checksum is right (RFC 9293 MUST-3).
     #[inline]
     pub fn verify_checksum(&self) -> bool {
-        let len = u64::from((self.words[0] & 0xffff) - IP_BYTES as u32);
-        let head = word_sum(&self.words[3..]) + self.options.sum() + u64::from(PROTOCOL) + len;
-        let head = Sum::of_big_endian(head);
-        if self.payload.is_empty() { head } else { head.then(sum(self.payload)) }.is_valid()
+        // With 16 bits of length, less the IP header's, the protocol number has room.
+        let len = (self.word(0) as u16).wrapping_sub(IP_BYTES as u16);
+        let from_addresses = self.head.last_chunk::<{ HEAD_BYTES - ADDRESSES_AT }>();
+        let mut all = from_addresses.map_or(Sum::ZERO, sum_of);
+        all = all.then_u16(len.wrapping_add(PROTOCOL.into()));
+        if let Some(more) = self.more {
+            all = all.then(sum_of(more));
+        }
+        if self.payload.is_empty() { all } else { all.then(sum(self.payload)) }.is_valid()
+    }
+
+    /// The options.
+    #[inline]
+    fn options(&self) -> OptionWords {
+        let [first, second, third] = [10, 11, 12].map(|index| self.word(index));
+        match self.more.map(|more| [0, 1].map(|index| word_of(more, index))) {
+            None => OptionWords::Stamped([first, second, third]),
+            Some([fourth, fifth]) => OptionWords::Syn([first, second, third, fourth, fifth]),
+        }
     }
 
     /// The segment.
     #[inline]
     pub fn segment(&self) -> Segment<'a> {
-        let (source_port, destination_port) = self.ports();
+        let ports = self.word(5);
         Segment {
-            source_port,
-            destination_port,
-            seq: Seq(self.words[6]),
-            ack: Seq(self.words[7]),
-            flags: Flags((self.words[8] >> 16) as u8),
-            window: self.words[8] as u16,
-            urgent: self.words[9] as u16,
-            options: self.options.options(),
+            source_port: (ports >> 16) as u16,
+            destination_port: ports as u16,
+            seq: Seq(self.word(6)),
+            ack: Seq(self.word(7)),
+            flags: Flags((self.word(8) >> 16) as u8),
+            window: self.word(8) as u16,
+            urgent: self.word(9) as u16,
+            options: self.options().options(),
             payload: self.payload,
         }
     }
+}
+
+/// The `index`th big-endian word of a header.
+#[inline(always)]
+fn word_of<const N: usize>(header: &[u8; N], index: usize) -> u32 {
+    u32::from_be_bytes(header.as_chunks::<4>().0[index])
 }
 
 /// Appends the packet of `header` up to its payload, which `append` appends and sums;

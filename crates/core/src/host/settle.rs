@@ -1,0 +1,100 @@
+//! After every input to a connection: its user is told what has become possible, the connection is
+//! put on the list of those to be flushed, and one that is over makes room.
+
+use alloc::collections::VecDeque;
+
+use super::Host;
+use super::slot::Slot;
+use crate::event::{ConnectionId, Event, Readiness};
+use crate::tcp::Connection;
+use crate::tcp::connection::Context;
+use crate::time::Instant;
+
+impl Host {
+    /// The next thing the shard should know, oldest first. What becomes ready on one connection
+    /// before it is asked for comes as one event.
+    #[inline]
+    pub fn event(&mut self) -> Option<Event> {
+        if self.events.is_empty() { None } else { self.next_event() }
+    }
+
+    fn next_event(&mut self) -> Option<Event> {
+        loop {
+            let event = self.events.pop_front()?;
+            let Event::Ready(id, _) = event else { return Some(event) };
+            if let Some((slot, generation)) = self.slots.named_mut(id.index)
+                && generation == id.generation
+            {
+                return Some(Event::Ready(id, core::mem::take(&mut slot.announced)));
+            }
+        }
+    }
+
+    /// A connection was touched: passes on what it has to tell, and sees to it that it is flushed.
+    pub(super) fn settle(&mut self, now: Instant, index: u32) {
+        self.change(now, index, |_, _| {});
+    }
+
+    /// Lets `act` change a connection, and settles what comes of it.
+    #[inline(always)]
+    pub(super) fn change(
+        &mut self,
+        now: Instant,
+        index: u32,
+        act: impl FnOnce(&mut Connection, &mut Context<'_>),
+    ) {
+        let Some((slot, generation)) = self.slots.named_mut(index) else { return };
+        let connection = slot.connection_mut();
+        act(connection, &mut self.shared.context(now));
+        let notices = connection.take_notices();
+        let is_over = connection.is_over();
+        if !slot.ready {
+            slot.ready = true;
+            self.ready.push_back(index);
+        }
+        if !notices.is_empty() {
+            tell(&mut self.events, slot, ConnectionId { index, generation }, notices);
+        }
+        if is_over && slot.listed {
+            self.unlist(now, index);
+        }
+    }
+
+    /// The connection in slot `index` is over: what is left of it is found elsewhere.
+    fn unlist(&mut self, now: Instant, index: u32) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        slot.listed = false;
+        let (hash, tuple) = (slot.tuple_hash, slot.tuple);
+        let residue = slot.connection_mut().take_residue();
+        self.demux.remove(hash, index);
+        if let Some(residue) = residue {
+            self.enter_time_wait(now, index, (hash, tuple), &residue);
+        }
+    }
+
+    pub(super) fn announce(&mut self, index: u32, notices: Readiness) {
+        let Some((slot, generation)) = self.slots.named_mut(index) else { return };
+        if !notices.is_empty() {
+            tell(&mut self.events, slot, ConnectionId { index, generation }, notices);
+        }
+    }
+
+    pub(super) fn make_ready(&mut self, index: u32) {
+        if let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.ready) {
+            slot.ready = true;
+            self.ready.push_back(index);
+        }
+    }
+}
+
+/// Tells the user of the connection in `slot`, if it has one, of `notices`.
+#[inline]
+fn tell(events: &mut VecDeque<Event>, slot: &mut Slot, id: ConnectionId, notices: Readiness) {
+    if slot.is_orphan() || slot.accepting.is_some() {
+        return;
+    }
+    if slot.announced.is_empty() {
+        events.push_back(Event::Ready(id, Readiness::EMPTY));
+    }
+    slot.announced |= notices;
+}
