@@ -30,6 +30,7 @@ use crate::error::Error;
 use crate::event::Readiness;
 use crate::tcp::connection::{Connection, Context, Shape, Synchronized};
 use crate::tcp::recv::Text;
+use crate::tcp::send::Acked;
 use crate::tcp::send::recovery::Mode;
 use crate::tcp::timers::Timer;
 use crate::tcp::{Seq, State};
@@ -334,18 +335,28 @@ impl Connection {
             }
         }
         if acked.progress {
-            self.go_on();
-            self.deadlines.cancel(Timer::Retransmit);
-            self.notify_room(acked.freed);
+            self.on_progress(&acked);
         }
         if acked.fin { self.on_fin_acked(cx) } else { Continue(()) }
     }
 
+    /// SND.UNA has moved.
+    #[inline]
+    fn on_progress(&mut self, acked: &Acked) {
+        self.go_on();
+        self.deadlines.cancel(Timer::Retransmit);
+        self.notify_room(acked.freed);
+    }
+
     /// Tells a blocked writer once a third of the buffer is free, and not on every ACK.
     fn notify_room(&mut self, freed: usize) {
-        if freed == 0 || !self.write_blocked {
-            return;
+        if freed > 0 && self.write_blocked {
+            self.notify_writer();
         }
+    }
+
+    #[inline(never)]
+    fn notify_writer(&mut self) {
         let capacity = self.options.send_buffer_bytes as usize;
         if capacity.saturating_sub(self.parts().send.buffer.len()) >= capacity / 3 {
             self.write_blocked = false;
@@ -434,8 +445,7 @@ impl Connection {
                 ack.on_data(advanced, piece, cx.now, cx.config, &mut self.deadlines);
                 // RFC 5681 §4.2: what fills a hole, wholly or in part, is acknowledged at once.
                 ack.now |= had_holes;
-                let srtt = parts.send.rtt.srtt();
-                parts.recv.window.on_data(parts.recv.nxt, srtt, cx.now);
+                parts.recv.window.on_data(parts.recv.nxt, parts.send.rtt.srtt_ns(), cx.now);
                 self.notices |= Readiness::READABLE;
             }
             Text::OutOfOrder(seq) => parts.recv.on_out_of_order(seq),

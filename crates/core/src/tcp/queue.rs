@@ -74,20 +74,30 @@ impl<T> Queue<T> {
         if self.first.is_none() {
             self.first = Some(value);
         } else {
-            self.more.get_or_insert_default().push_back(value);
+            self.push_behind(value);
         }
+    }
+
+    #[inline(never)]
+    fn push_behind(&mut self, value: T) {
+        self.more.get_or_insert_default().push_back(value);
     }
 
     /// Takes the oldest out.
     #[inline]
     pub fn pop_front(&mut self) -> Option<T> {
-        let next = match &mut self.more {
-            Some(more) => more.pop_front(),
-            None => None,
-        };
-        let front = core::mem::replace(&mut self.first, next);
-        self.shrink();
+        let front = self.first.take();
+        if self.more.is_some() {
+            self.move_up();
+        }
         front
+    }
+
+    /// The second becomes the oldest.
+    #[inline(never)]
+    fn move_up(&mut self) {
+        self.first = self.more.as_mut().and_then(|more| more.pop_front());
+        self.shrink();
     }
 
     /// Takes the newest out.
@@ -100,7 +110,6 @@ impl<T> Queue<T> {
         back
     }
 
-    #[inline]
     fn shrink(&mut self) {
         if self.more.as_ref().is_some_and(|more| more.is_empty()) {
             self.more = None;

@@ -166,7 +166,8 @@ impl SendHalf {
         self.update_window(segment);
         let mut acked = Acked::default();
         if segment.ack.after(self.una) {
-            acked = self.on_progress(now, segment.ack, flight, echo, pool);
+            let has_holes = self.has_holes();
+            acked = self.on_progress((now, segment.ack, echo), flight, has_holes, pool);
         }
         if duplicate {
             if self.dup_acks == 0 {
@@ -179,7 +180,6 @@ impl SendHalf {
     }
 
     /// As [`SendHalf::on_ack`], where nothing is lost or sacked and the ACK is no duplicate.
-    /// Returns how many bytes of the buffer were freed, if SND.UNA has moved.
     #[inline]
     pub fn on_predicted_ack(
         &mut self,
@@ -187,12 +187,14 @@ impl SendHalf {
         segment: &Segment<'_>,
         stamped: bool,
         pool: &mut PagePool,
-    ) -> Option<usize> {
+    ) -> Acked {
         let flight = self.flight();
         self.update_window(segment);
         let echo = segment.options.timestamps.filter(|_| stamped).map(|stamps| stamps.echo);
-        let progress = segment.ack.after(self.una);
-        progress.then(|| self.on_progress(now, segment.ack, flight, echo, pool).freed)
+        if !segment.ack.after(self.una) {
+            return Acked::default();
+        }
+        self.on_progress((now, segment.ack, echo), flight, false, pool)
     }
 
     fn on_sack_blocks(&mut self, segment: &Segment<'_>) -> u32 {
@@ -237,39 +239,47 @@ impl SendHalf {
         }
     }
 
+    /// At `now` has come an `ack` beyond SND.UNA, with this `echo`, while `flight` bytes were out.
+    #[inline(always)]
     fn on_progress(
         &mut self,
-        now: Instant,
-        ack: Seq,
+        (now, ack, echo): (Instant, Seq, Option<u32>),
         flight: u32,
-        echo: Option<u32>,
+        has_holes: bool,
         pool: &mut PagePool,
     ) -> Acked {
         let mss = u32::from(self.mss);
         let fin = self.fin_queued && ack.after(self.data_end());
         let total = ack.since(self.una);
         let freed = (total - u32::from(fin)) as usize;
-        let sacked_before = self.scoreboard.contains(ack - 1);
+        let sacked_before = has_holes && self.scoreboard.contains(ack - 1);
         let sent = self.sent.on_ack(ack, echo).filter(|_| !sacked_before);
         if let Some(sent) = sent {
-            self.rtt.on_sample(sent, now, flight.div_ceil(mss.max(1)));
+            let segments = if flight <= mss { 1 } else { flight.div_ceil(mss.max(1)) };
+            self.rtt.on_sample(sent, now, segments);
         }
         let goes_on = self.sent.oldest().is_some_and(|at| Some(at) == sent);
         // What fills a hole acknowledges more than has passed since the ACK before.
-        let prompt = (total >= 2 * mss || goes_on) && !self.has_holes();
+        let prompt = (total >= 2 * mss || goes_on) && !has_holes;
         let spaced = Spaced { bytes: total, sent, prompt };
         self.pair.on_ack(spaced, now, self.rtt.measure_ns());
-        let delivered = total - self.known_delivered(ack).min(total);
+        let known = if has_holes { self.known_delivered(ack).min(total) } else { 0 };
+        let delivered = total - known;
         self.buffer.advance(freed, pool);
         self.fin_queued &= !fin;
         self.una = ack;
         self.nxt = self.nxt.max(ack);
         self.small_end = self.small_end.max(ack);
-        self.scoreboard.advance(ack);
         self.rtt.on_progress();
         self.silent_since = (self.flight() > 0).then_some(now);
         self.urgent = self.urgent.filter(|urgent| urgent.after(ack));
-        self.on_recovery_progress(total, delivered, flight);
+        if has_holes {
+            self.scoreboard.advance(ack);
+            self.on_recovery_progress(total, delivered, flight);
+        } else {
+            self.recovery.on_calm_progress(ack);
+            self.widen(delivered, flight, false);
+        }
         Acked { progress: true, freed, fin }
     }
 
@@ -288,7 +298,7 @@ impl SendHalf {
         self.dup_acks.saturating_mul(self.mss.into())
     }
 
-    /// `acked` bytes are acknowledged, of which `delivered` are news.
+    /// While something is missing, `acked` bytes are acknowledged, of which `delivered` are news.
     fn on_recovery_progress(&mut self, acked: u32, delivered: u32, flight: u32) {
         let mss = u32::from(self.mss);
         let mode = self.recovery.mode;
@@ -304,16 +314,23 @@ impl SendHalf {
             Mode::Fast => {}
             Mode::Open | Mode::Timeout => {
                 self.dup_acks = 0;
-                let window = self.congestion.window();
-                let used = self.usage.0.max(flight);
-                let limited = if window < self.congestion.threshold() {
-                    used.saturating_mul(2) > window
-                } else {
-                    used.saturating_add(3 * mss) >= window
-                };
-                self.congestion.on_ack(delivered, limited, mode == Mode::Timeout, mss);
+                self.widen(delivered, flight, mode == Mode::Timeout);
             }
         }
+    }
+
+    /// The congestion window grows by `delivered` bytes, if it was used.
+    #[inline]
+    fn widen(&mut self, delivered: u32, flight: u32, after_timeout: bool) {
+        let mss = u32::from(self.mss);
+        let window = self.congestion.window();
+        let used = self.usage.0.max(flight);
+        let limited = if window < self.congestion.threshold() {
+            used.saturating_mul(2) > window
+        } else {
+            used.saturating_add(3 * mss) >= window
+        };
+        self.congestion.on_ack(delivered, limited, after_timeout, mss);
     }
 
     /// New text has left.

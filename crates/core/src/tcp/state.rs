@@ -54,10 +54,22 @@ pub const ARCS: &[(State, State, &str)] = &[
     (TimeWait, Closed, "2 MSL have passed"),
 ];
 
+/// [`ARCS`] as a matrix: of each state, a bit for each that may follow.
+const FOLLOWERS: [u16; TimeWait as usize + 1] = {
+    let mut followers = [0; TimeWait as usize + 1];
+    let mut arcs = ARCS;
+    while let [(from, to, _), rest @ ..] = arcs {
+        followers[*from as usize] |= 1 << *to as u32;
+        arcs = rest;
+    }
+    followers
+};
+
 impl State {
     /// True if Figure 5 has an arc from here to `to`.
-    pub fn may_become(self, to: State) -> bool {
-        ARCS.iter().any(|arc| arc.0 == self && arc.1 == to)
+    #[inline]
+    pub const fn may_become(self, to: State) -> bool {
+        FOLLOWERS[self as usize] >> to as u32 & 1 == 1
     }
 
     /// True if our side may still send new data.
@@ -88,6 +100,7 @@ impl StateCell {
 
     /// Moves to `to`. Panics if there is no such arc: that is a fault of this engine, not of any
     /// byte from the network.
+    #[inline]
     pub fn transition(&mut self, to: State) {
         assert!(self.0.may_become(to), "no arc from {:?} to {to:?}", self.0);
         self.0 = to;
@@ -103,6 +116,20 @@ impl Default for StateCell {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ALL: [State; 11] = [
+        Closed,
+        Listen,
+        SynSent,
+        SynReceived,
+        Established,
+        FinWait1,
+        FinWait2,
+        CloseWait,
+        Closing,
+        LastAck,
+        TimeWait,
+    ];
 
     #[test]
     fn no_arc_stands_twice_and_none_leads_to_itself() {
@@ -120,21 +147,18 @@ mod tests {
     }
 
     #[test]
+    fn the_matrix_has_the_arcs_of_the_table_and_no_others() {
+        for from in ALL {
+            for to in ALL {
+                let is_arc = ARCS.iter().any(|arc| (arc.0, arc.1) == (from, to));
+                assert_eq!(from.may_become(to), is_arc, "{from:?} to {to:?}");
+            }
+        }
+    }
+
+    #[test]
     fn every_state_is_reached_and_left() {
-        let all = [
-            Closed,
-            Listen,
-            SynSent,
-            SynReceived,
-            Established,
-            FinWait1,
-            FinWait2,
-            CloseWait,
-            Closing,
-            LastAck,
-            TimeWait,
-        ];
-        for state in all {
+        for state in ALL {
             assert!(ARCS.iter().any(|arc| arc.0 == state), "{state:?} is never left");
             assert!(ARCS.iter().any(|arc| arc.1 == state), "{state:?} is never reached");
         }

@@ -67,7 +67,12 @@ impl Assembler {
 
     /// RCV.NXT has come to `next`: takes out the range that it meets, and returns that range's end
     /// (or `next`).
+    #[inline]
     pub fn advance(&mut self, next: Seq) -> Seq {
+        if self.is_empty() { next } else { self.take_out(next) }
+    }
+
+    fn take_out(&mut self, next: Seq) -> Seq {
         let met = self.ranges.partition_point(|range| range.0.at_or_before(next));
         let end = self.ranges[..met].last().map_or(next, |range| range.1.max(next));
         self.ranges.drain(..met);

@@ -37,8 +37,21 @@ impl RecvBuffer {
 
     /// Writes `data` at `offset` bytes beyond RCV.NXT. False, and nothing is written, if the pool
     /// cannot give the pages.
+    #[inline]
     pub fn write(&mut self, offset: usize, data: &[u8], pool: &mut PagePool) -> bool {
         let at = self.head + self.readable + offset;
+        // The usual case: it ends in the first page.
+        let is_near = !data.is_empty() && at + data.len() <= PAGE_BYTES;
+        if is_near && let Some(page) = self.page_mut(0, pool) {
+            own_bytes(page)[at..at + data.len()].copy_from_slice(data);
+            return true;
+        }
+        self.write_far(at, data, pool)
+    }
+
+    /// Writes `data` at `at` bytes from the start of the first page.
+    #[inline(never)]
+    fn write_far(&mut self, at: usize, data: &[u8], pool: &mut PagePool) -> bool {
         if data.is_empty() {
             return true;
         }
@@ -53,9 +66,7 @@ impl RecvBuffer {
             let within = at % PAGE_BYTES;
             let n = data.len().min(PAGE_BYTES - within);
             let Some(page) = self.page_mut(at / PAGE_BYTES, pool) else { return false };
-            let bytes = page.bytes_mut();
-            bytes.expect("receive pages are never shared")[within..within + n]
-                .copy_from_slice(&data[..n]);
+            own_bytes(page)[within..within + n].copy_from_slice(&data[..n]);
             data = &data[n..];
             at += n;
         }
@@ -162,6 +173,12 @@ impl RecvBuffer {
             pool.put(page);
         }
     }
+}
+
+/// The bytes of a page of this buffer.
+#[inline]
+fn own_bytes(page: &mut Page) -> &mut [u8; PAGE_BYTES] {
+    page.bytes_mut().expect("receive pages are never shared")
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@
 //! together are bounded by a [`WindowBudget`].
 
 use crate::tcp::Seq;
-use crate::time::{Duration, Instant, as_nanos};
+use crate::time::Instant;
 
 /// The least window that a SYN offers when the budget is spent, in bytes.
 const WINDOW_MIN: u32 = 2048;
@@ -71,7 +71,7 @@ pub struct RecvWindow {
     round_start: Instant,
     /// RTT as a receiver sees it: the time from an ACK to the data just beyond what it promised.
     round: Option<(Seq, Instant)>,
-    rtt: Duration,
+    rtt_ns: u64,
 }
 
 /// A window between data. 36 bytes.
@@ -92,17 +92,16 @@ impl AtRest {
     /// The window again.
     pub fn window(&self) -> RecvWindow {
         let AtRest { size, size_max, edge, read_bytes, round_start, rtt_ns, scale, cut } = *self;
-        let rtt = Duration::from_nanos(rtt_ns);
-        RecvWindow { size, size_max, edge, scale, cut, read_bytes, round_start, round: None, rtt }
+        let round = None;
+        RecvWindow { size, size_max, edge, scale, cut, read_bytes, round_start, round, rtt_ns }
     }
 }
 
 impl RecvWindow {
     /// What must be kept between data; `None` while a round trip is being measured.
     pub fn at_rest(&self) -> Option<AtRest> {
-        let RecvWindow { size, size_max, edge, scale, cut, read_bytes, round_start, round, rtt } =
-            *self;
-        let rtt_ns = as_nanos(rtt);
+        let RecvWindow { size, size_max, edge, scale, cut, .. } = *self;
+        let RecvWindow { read_bytes, round_start, round, rtt_ns, .. } = *self;
         let kept = AtRest { size, size_max, edge, read_bytes, round_start, rtt_ns, scale, cut };
         round.is_none().then_some(kept)
     }
@@ -131,7 +130,7 @@ impl RecvWindow {
             read_bytes: 0,
             round_start: now,
             round: None,
-            rtt: Duration::ZERO,
+            rtt_ns: 0,
         }
     }
 
@@ -185,18 +184,23 @@ impl RecvWindow {
     }
 
     /// Data up to `rcv_nxt` has arrived: measures a round trip as the time in which a window's
-    /// worth of new data came. `srtt` is better where the sender half has one.
-    pub fn on_data(&mut self, rcv_nxt: Seq, srtt: Duration, now: Instant) {
-        if !srtt.is_zero() {
-            self.rtt = srtt;
-            return;
+    /// worth of new data came. `srtt_ns` is better where the sender half has one; 0: it has none.
+    #[inline]
+    pub fn on_data(&mut self, rcv_nxt: Seq, srtt_ns: u64, now: Instant) {
+        if srtt_ns > 0 {
+            self.rtt_ns = srtt_ns;
+        } else {
+            self.measure(rcv_nxt, now);
         }
+    }
+
+    fn measure(&mut self, rcv_nxt: Seq, now: Instant) {
         match self.round {
             Some((until, _)) if rcv_nxt.before(until) => return,
             Some((_, since)) => {
-                let sample = now.since(since);
-                let first = self.rtt.is_zero();
-                self.rtt = if first { sample } else { (self.rtt * 7 + sample) / 8 };
+                let sample_ns = now.nanos_since(since);
+                let first = self.rtt_ns == 0;
+                self.rtt_ns = if first { sample_ns } else { (self.rtt_ns * 7 + sample_ns) / 8 };
             }
             None => {}
         }
@@ -206,7 +210,7 @@ impl RecvWindow {
     /// The application has read `n` bytes: once a round trip, the size follows what it reads.
     pub fn on_read(&mut self, n: u32, now: Instant, budget: &mut WindowBudget) {
         self.read_bytes = self.read_bytes.saturating_add(n);
-        if now.nanos_since(self.round_start) < as_nanos(self.rtt) || self.rtt.is_zero() {
+        if now.nanos_since(self.round_start) < self.rtt_ns || self.rtt_ns == 0 {
             return;
         }
         let wanted = self.read_bytes.saturating_mul(2).min(self.size_max);
@@ -305,8 +309,7 @@ mod tests {
     #[test]
     fn the_size_follows_what_is_read_and_stops_at_its_maximum() {
         let (mut w, mut budget) = window(10_000, 30_000);
-        let rtt = Duration::from_millis(10);
-        w.on_data(Seq(10_100), rtt, Instant::ZERO);
+        w.on_data(Seq(10_100), 10_000_000, Instant::ZERO);
         w.on_read(10_000, Instant::from_millis(5), &mut budget);
         assert_eq!(w.size(), 10_000, "no round trip has passed");
         w.on_read(2000, Instant::from_millis(10), &mut budget);

@@ -58,18 +58,23 @@ impl PacketPair {
     }
 
     /// An acknowledgement arrived at `now`, on a measurement clock with ticks of `tick_ns`.
+    #[inline]
     pub fn on_ack(&mut self, ack: Spaced, now: Instant, tick_ns: u64) {
         let previous = core::mem::replace(&mut self.acked_at, now);
         let burst = core::mem::replace(&mut self.burst, ack.sent.unwrap_or(Instant::FAR_FUTURE));
-        if ack.sent != Some(burst) || !ack.prompt {
-            return;
+        if ack.prompt && ack.sent == Some(burst) {
+            self.on_spaced(ack.bytes, previous, now, tick_ns);
         }
+    }
+
+    /// `bytes` of one burst were acknowledged between `previous` and `now`.
+    fn on_spaced(&mut self, bytes: u32, previous: Instant, now: Instant, tick_ns: u64) {
         let ticks = |at: Instant| at.as_nanos() / tick_ns.max(1);
         let spacing_ns = (ticks(now) - ticks(previous)).saturating_mul(tick_ns);
         if spacing_ns == 0 {
             return;
         }
-        self.add(u64::from(ack.bytes) * 1_000_000_000 / spacing_ns);
+        self.add(u64::from(bytes) * 1_000_000_000 / spacing_ns);
     }
 
     fn add(&mut self, rate: u64) {

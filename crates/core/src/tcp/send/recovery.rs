@@ -65,15 +65,24 @@ impl Recovery {
         self.mode != Mode::Open
     }
 
-    /// SND.UNA has come to `una`. True if that ends the recovery.
-    pub fn on_progress(&mut self, una: Seq) -> bool {
+    /// SND.UNA has come to `una`, while nothing is sent again.
+    #[inline]
+    pub fn on_calm_progress(&mut self, una: Seq) {
         self.high_rxt = self.high_rxt.max(una);
         self.lost_edge = self.lost_edge.max(una);
+        // The last recovery is behind; an old number would seem ahead after 2 GiB.
+        self.point = una - 1;
+    }
+
+    /// SND.UNA has come to `una`. True if that ends the recovery.
+    pub fn on_progress(&mut self, una: Seq) -> bool {
         if !self.is_active() {
-            // The last recovery is behind; an old number would seem ahead after 2 GiB.
-            self.point = una - 1;
+            self.on_calm_progress(una);
+            return false;
         }
-        let over = self.is_active() && una.at_or_after(self.point);
+        self.high_rxt = self.high_rxt.max(una);
+        self.lost_edge = self.lost_edge.max(una);
+        let over = una.at_or_after(self.point);
         if over {
             self.mode = Mode::Open;
             self.force = false;

@@ -126,29 +126,44 @@ impl Rtt {
 
     /// A segment sent once, at `sent`, was acknowledged at `now`, while `in_flight_segments` were
     /// out.
+    #[inline]
     pub fn on_sample(&mut self, sent: Instant, now: Instant, in_flight_segments: u32) {
-        let ticks = |at: Instant, tick_ns: u64| at.as_nanos() / tick_ns;
-        let measured = ticks(now, self.measure_ns).saturating_sub(ticks(sent, self.measure_ns));
-        let sample = (measured * self.measure_ns).max(1);
+        let measured_ns = match self.measure_ns {
+            1 => now.nanos_since(sent),
+            tick_ns => ticks_between(sent, now, tick_ns) * tick_ns,
+        };
+        let sample = measured_ns.max(1);
         self.latest_ns = sample;
         self.doublings = 0;
-        match &mut self.state {
-            State::Rfc6298 { srtt_ns, rttvar_ns } if *srtt_ns == 0 => {
-                (*srtt_ns, *rttvar_ns) = (sample, sample / 2);
-            }
-            State::Rfc6298 { srtt_ns, rttvar_ns } => {
-                // RFC 7323 Appendix G: ExpectedSamples = ceil(FlightSize / (2·SMSS)).
-                let expected = u64::from(in_flight_segments.div_ceil(2).max(1));
-                let deviation = srtt_ns.abs_diff(sample);
-                let (beta, alpha) = (4 * expected, 8 * expected);
-                *rttvar_ns = *rttvar_ns - *rttvar_ns / beta + deviation / beta;
-                *srtt_ns = (*srtt_ns - *srtt_ns / alpha + sample / alpha).max(1);
-            }
+        let State::Rfc6298 { srtt_ns, rttvar_ns } = &mut self.state else {
+            return self.on_scaled_sample(sent, now);
+        };
+        if *srtt_ns == 0 {
+            (*srtt_ns, *rttvar_ns) = (sample, sample / 2);
+            return;
+        }
+        // RFC 7323 Appendix G: ExpectedSamples = ceil(FlightSize / (2·SMSS)). One is the usual
+        // number, of which the compiler knows that it needs no division.
+        let expected = u64::from(in_flight_segments.div_ceil(2));
+        let deviation = srtt_ns.abs_diff(sample);
+        if expected <= 1 {
+            move_mean(rttvar_ns, deviation, 4);
+            move_mean(srtt_ns, sample, 8);
+        } else {
+            move_mean(rttvar_ns, deviation, 4 * expected);
+            move_mean(srtt_ns, sample, 8 * expected);
+        }
+        *srtt_ns = (*srtt_ns).max(1);
+    }
+
+    #[inline(never)]
+    fn on_scaled_sample(&mut self, sent: Instant, now: Instant) {
+        let State::Scaled { scaled, tick_ns, .. } = &mut self.state else { return };
+        if *tick_ns > FINE_TICK_NS {
             // A coarse clock counts its ticks between the two, wherever in one they lie.
-            State::Scaled { scaled, tick_ns, .. } if *tick_ns > FINE_TICK_NS => {
-                scaled.on_sample(ticks(now, *tick_ns).saturating_sub(ticks(sent, *tick_ns)));
-            }
-            State::Scaled { scaled, tick_ns, .. } => scaled.on_sample(sample / *tick_ns),
+            scaled.on_sample(ticks_between(sent, now, *tick_ns));
+        } else {
+            scaled.on_sample(self.latest_ns / *tick_ns);
         }
     }
 
@@ -201,12 +216,18 @@ impl Rtt {
 
     /// Smoothed round-trip time; zero before the first sample.
     pub fn srtt(&self) -> Duration {
-        Duration::from_nanos(match &self.state {
+        Duration::from_nanos(self.srtt_ns())
+    }
+
+    /// Smoothed round-trip time, in ns; 0 before the first sample.
+    #[inline]
+    pub fn srtt_ns(&self) -> u64 {
+        match &self.state {
             State::Rfc6298 { srtt_ns, .. } => *srtt_ns,
             State::Scaled { scaled, tick_ns, .. } => {
                 scaled.srtt_eighths().saturating_mul(*tick_ns) / 8
             }
-        })
+        }
     }
 
     /// SRTT in ns, by the default estimator; 0 before the first sample, and by any other.
@@ -232,6 +253,18 @@ impl Rtt {
     pub fn latest(&self) -> Duration {
         Duration::from_nanos(self.latest_ns)
     }
+}
+
+/// Ticks of a clock from one instant to another: those that lie between them.
+#[inline]
+fn ticks_between(from: Instant, to: Instant, tick_ns: u64) -> u64 {
+    (to.as_nanos() / tick_ns).saturating_sub(from.as_nanos() / tick_ns)
+}
+
+/// Takes one more value into a mean, in which it weighs 1/`weight`.
+#[inline]
+fn move_mean(mean: &mut u64, value: u64, weight: u64) {
+    *mean = *mean - *mean / weight + value / weight;
 }
 
 #[cfg(test)]

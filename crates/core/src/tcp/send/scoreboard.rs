@@ -73,7 +73,14 @@ impl Scoreboard {
     }
 
     /// Everything before `una` is acknowledged.
+    #[inline]
     pub fn advance(&mut self, una: Seq) {
+        if !self.ranges.is_empty() {
+            self.drop_before(una);
+        }
+    }
+
+    fn drop_before(&mut self, una: Seq) {
         let gone = self.ranges.partition_point(|range| range.1.at_or_before(una));
         for range in self.ranges.drain(..gone) {
             self.sacked_bytes -= range.1.since(range.0);
@@ -82,7 +89,7 @@ impl Scoreboard {
             self.sacked_bytes -= una.since(first.0);
             first.0 = una;
         }
-        if self.ranges.is_empty() && self.ranges.capacity() > 0 {
+        if self.ranges.is_empty() {
             self.ranges = Vec::new();
         }
     }

@@ -53,7 +53,17 @@ impl SentQueue {
     /// Everything before `ack` is acknowledged by a segment that echoes the timestamp `echo`.
     /// Returns when the newest of it was sent, if that tells the RTT: it was sent once, or the echo
     /// shows that it was the last transmission that arrived (RFC 6298 §3).
+    #[inline]
     pub fn on_ack(&mut self, ack: Seq, echo: Option<u32>) -> Option<Instant> {
+        let oldest = *self.records.front().filter(|sent| sent.end.at_or_before(ack))?;
+        if self.records.len() > 1 || oldest.again {
+            return self.take_before(ack, echo);
+        }
+        self.records.pop_front();
+        Some(oldest.at)
+    }
+
+    fn take_before(&mut self, ack: Seq, echo: Option<u32>) -> Option<Instant> {
         let mut newest = None;
         let mut again: Option<Sent> = None;
         while self.records.front().is_some_and(|sent| sent.end.at_or_before(ack)) {

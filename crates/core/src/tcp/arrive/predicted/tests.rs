@@ -133,8 +133,17 @@ enum Act {
     },
     Write(usize),
     Read(usize),
+    /// The user closes: he reads on; he reads no more; or he has left.
+    Close(Reader),
     Emit,
     Wait(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Reader {
+    Stays,
+    Deaf,
+    Gone,
 }
 
 fn any_act() -> impl Strategy<Value = Act> {
@@ -143,6 +152,7 @@ fn any_act() -> impl Strategy<Value = Act> {
     let flags = prop_oneof![
         6 => Just(Flags::ACK.0),
         6 => Just((Flags::ACK | Flags::PSH).0),
+        1 => Just((Flags::ACK | Flags::FIN).0),
         1 => any::<u8>().prop_map(|flags| flags & !Flags::RST.0),
     ];
     let window = prop_oneof![9 => 5000..u16::MAX, 1 => Just(0)];
@@ -156,6 +166,8 @@ fn any_act() -> impl Strategy<Value = Act> {
         6 => segment,
         2 => (1usize..5000).prop_map(Act::Write),
         2 => (1usize..5000).prop_map(Act::Read),
+        1 => prop_oneof![Just(Reader::Stays), Just(Reader::Deaf), Just(Reader::Gone)]
+            .prop_map(Act::Close),
         3 => Just(Act::Emit),
         1 => (1u64..80_000).prop_map(Act::Wait),
     ]
@@ -184,7 +196,7 @@ fn run(acts: &[Act], stamped: bool, sack: bool) -> u32 {
                     source_port: 1,
                     destination_port: 80,
                     seq: rcv_nxt + *ahead as u32,
-                    ack: una + (out / 8 * acked).min(out),
+                    ack: una + if *acked < 8 { out / 8 * acked } else { out },
                     flags: Flags(*flags),
                     window: *window,
                     urgent: 0,
@@ -210,6 +222,13 @@ fn run(acts: &[Act], stamped: bool, sack: bool) -> u32 {
                     with_context(end, now, |connection, cx| {
                         connection.consume(read, now, cx.pool, cx.budget)
                     });
+                }
+            }
+            Act::Close(reader) => {
+                for end in &mut ends {
+                    end.connection.deaf = matches!(reader, Reader::Deaf | Reader::Gone);
+                    end.connection.orphan |= matches!(reader, Reader::Gone);
+                    end.connection.queue_fin();
                 }
             }
             Act::Emit => {
@@ -249,10 +268,34 @@ fn requests_and_responses_are_predicted_and_what_is_unusual_is_not() {
     assert_eq!(run(&[&turn[..], &turn, &turn].concat(), true, true), 3);
     assert_eq!(run(&[segment(0, 0, 8, Flags::ACK)], true, true), 0, "it brings nothing");
     assert_eq!(run(&[segment(1, 100, 8, Flags::ACK)], true, true), 0, "it comes too early");
-    assert_eq!(run(&[segment(0, 100, 8, Flags::ACK | Flags::FIN)], true, true), 0);
+    let reset = Flags::ACK | Flags::RST;
+    assert_eq!(run(&[segment(0, 100, 8, reset)], true, true), 0, "it is a reset");
     let unread = std::vec![segment(0, 1000, 8, Flags::ACK); 80];
     let predicted = run(&unread, true, true);
     assert!((20..80).contains(&predicted), "until the window is full: {predicted}");
     let after_a_hole = [segment(200, 100, 8, Flags::ACK), segment(0, 100, 8, Flags::ACK)];
     assert_eq!(run(&after_a_hole, true, true), 0);
+}
+
+#[test]
+fn ends_are_predicted_whoever_closes_first() {
+    let segment = |len, flags: Flags| Act::Segment {
+        ahead: 0,
+        len,
+        acked: 8,
+        age: 1,
+        flags: flags.0,
+        window: 9000,
+        sack: false,
+    };
+    let (ack, fin, close) = (Flags::ACK, Flags::ACK | Flags::FIN, Act::Close(Reader::Stays));
+    let answer = [Act::Write(500), Act::Emit];
+    let peer = [&[segment(100, fin), Act::Read(100)], &answer[..], &[close.clone(), Act::Emit]];
+    assert_eq!(run(&[&peer.concat()[..], &[segment(0, ack)]].concat(), true, true), 2);
+    let ours = [&answer[..], &[close, Act::Emit, segment(0, ack), segment(100, fin)]];
+    assert_eq!(run(&ours.concat(), true, true), 2);
+    let both = [&answer[..], &[Act::Close(Reader::Gone), Act::Emit, segment(0, fin)]];
+    assert_eq!(run(&both.concat(), true, true), 1);
+    let unheard = [&answer[..], &[Act::Close(Reader::Gone), Act::Emit, segment(100, fin)]];
+    assert_eq!(run(&unheard.concat(), true, true), 0, "nobody wants the text");
 }
