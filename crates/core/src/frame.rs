@@ -2,10 +2,9 @@
 //!
 //! A received frame is borrowed for the length of one call. A frame to transmit is `head`, bytes
 //! that the host wrote, followed by `tail`, slices of send buffers that are shared and not copied.
-//! A frame whose checksum the host must compute has its payload copied into the head, checksum and
-//! copy in one pass; a frame whose checksum is left to the device refers to the buffers.
+//! A frame whose checksum the host must compute has its payload copied into the head; a frame whose
+//! checksum is left to the device refers to the buffers.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::ops::Deref;
@@ -186,11 +185,15 @@ impl Frame {
 
 /// A device's transmit batch: at most `capacity` frames, filled by
 /// [`Host::emit`](crate::Host::emit) and taken from the front by the device. What the device does
-/// not take stays for the next turn. Frames' buffers are reused, so a turn in steady state
-/// allocates nothing.
+/// not take stays for the next turn. Frames are written where they lie and their buffers are
+/// reused, so a turn in steady state allocates and moves nothing.
 #[derive(Debug)]
 pub struct Outbox {
-    queue: VecDeque<Frame>,
+    /// `len` frames from `first` on wait, around the end if need be; the others are empty.
+    ring: Vec<Frame>,
+    first: usize,
+    len: usize,
+    /// Frames that were taken out and given back.
     spare: Vec<Frame>,
     capacity: usize,
 }
@@ -198,69 +201,85 @@ pub struct Outbox {
 impl Outbox {
     /// An empty batch of at most `capacity` frames (at least one).
     pub fn new(capacity: usize) -> Self {
-        Outbox { queue: VecDeque::new(), spare: Vec::new(), capacity: capacity.max(1) }
+        let capacity = capacity.max(1);
+        Outbox { ring: Vec::new(), first: 0, len: 0, spare: Vec::new(), capacity }
     }
 
     /// How many more frames it takes.
     #[inline]
     pub fn room(&self) -> usize {
-        self.capacity.saturating_sub(self.queue.len())
+        self.capacity - self.len
     }
 
     /// Frames waiting for the device.
     pub fn len(&self) -> usize {
-        self.queue.len()
+        self.len
     }
 
     /// True if no frame waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.len == 0
     }
 
     /// Adds an empty frame at the end and returns it to be written, or `None` when full.
     #[inline]
     pub fn push(&mut self) -> Option<&mut Frame> {
-        if self.room() == 0 {
+        if self.len == self.ring.len() && !self.grow() {
             return None;
         }
-        let frame = self.spare.pop().unwrap_or_default();
-        Some(self.queue.push_back_mut(frame))
+        let place = self.place(self.len);
+        let frame = self.ring.get_mut(place)?;
+        self.len += 1;
+        if frame.head.capacity() == 0
+            && let Some(spare) = self.spare.pop()
+        {
+            *frame = spare;
+        }
+        Some(frame)
     }
 
     /// Takes back the frame last pushed, unsent.
     pub fn unpush(&mut self) {
-        if let Some(frame) = self.queue.pop_back() {
-            self.recycle(frame);
-        }
+        let Some(last) = self.len.checked_sub(1) else { return };
+        let place = self.place(last);
+        self.ring[place].reset();
+        self.len = last;
     }
 
     /// The frames waiting, oldest first.
     pub fn frames(&self) -> impl Iterator<Item = &Frame> {
-        self.queue.iter()
+        self.ring.iter().cycle().skip(self.first).take(self.len)
     }
 
     /// The oldest frame.
+    #[inline]
     pub fn front(&self) -> Option<&Frame> {
-        self.queue.front()
+        if self.is_empty() { None } else { self.ring.get(self.first) }
     }
 
     /// Drops the oldest frame: it was sent. Its buffers are kept for reuse.
     #[inline]
     pub fn pop(&mut self) {
-        if let Some(frame) = self.queue.pop_front() {
-            self.recycle(frame);
+        if let Some(frame) = self.ring.get_mut(self.first)
+            && self.len > 0
+        {
+            frame.reset();
+            self.advance();
         }
     }
 
     /// Takes the oldest frame out, buffers and all; give them back with [`Outbox::recycle`].
-    #[inline]
     pub fn take(&mut self) -> Option<Frame> {
-        self.queue.pop_front()
+        if self.is_empty() {
+            return None;
+        }
+        let frame = core::mem::take(self.ring.get_mut(self.first)?);
+        self.advance();
+        Some(frame)
     }
 
     /// Gives a frame's buffers back for reuse.
-    #[inline]
     pub fn recycle(&mut self, mut frame: Frame) {
         frame.reset();
         if self.spare.len() < self.capacity {
@@ -270,15 +289,44 @@ impl Outbox {
 
     /// Drops every frame.
     pub fn clear(&mut self) {
-        while !self.queue.is_empty() {
+        while !self.is_empty() {
             self.pop();
         }
+    }
+
+    /// Where in the ring the frame is before which `ahead` others wait.
+    #[inline]
+    fn place(&self, ahead: usize) -> usize {
+        let place = self.first + ahead;
+        if place < self.ring.len() { place } else { place - self.ring.len() }
+    }
+
+    /// The oldest frame is gone. Where no other waits the next is written in the first place
+    /// again: the fewer buffers take turns, the likelier they are in the cache.
+    #[inline]
+    fn advance(&mut self) {
+        self.len -= 1;
+        self.first = if self.len == 0 { 0 } else { self.place(1) };
+    }
+
+    /// Makes a full ring larger; false if it is as large as it may be.
+    #[cold]
+    fn grow(&mut self) -> bool {
+        let len = (2 * self.ring.len()).clamp(1, self.capacity);
+        let grows = len > self.ring.len();
+        if grows {
+            self.ring.rotate_left(self.first);
+            self.first = 0;
+            self.ring.resize_with(len, Frame::default);
+        }
+        grows
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::collections::VecDeque;
 
     #[test]
     fn the_outbox_refuses_the_frame_beyond_its_capacity() {
@@ -290,5 +338,46 @@ mod tests {
         assert_eq!(outbox.room(), 1);
         assert_eq!(outbox.front().unwrap().head, [2]);
         assert!(outbox.push().unwrap().is_empty(), "a reused frame is empty");
+    }
+
+    #[test]
+    fn frames_leave_in_order_however_they_are_pushed_and_taken() {
+        let mut outbox = Outbox::new(7);
+        let mut waiting = VecDeque::new();
+        let mut out = Vec::new();
+        for step in 0..4000u32 {
+            match step.wrapping_mul(0x9e37_79b9) >> 29 {
+                0..4 => match outbox.push() {
+                    Some(frame) => {
+                        assert!(frame.is_empty());
+                        frame.head.extend_from_slice(&step.to_be_bytes());
+                        waiting.push_back(step);
+                    }
+                    None => assert_eq!(waiting.len(), 7),
+                },
+                4 => {
+                    outbox.unpush();
+                    waiting.pop_back();
+                }
+                5 => {
+                    outbox.pop();
+                    waiting.pop_front();
+                }
+                _ => match outbox.take() {
+                    Some(frame) => {
+                        assert_eq!(frame.head, waiting.pop_front().unwrap().to_be_bytes());
+                        out.push(frame);
+                        out.drain(..out.len() / 3).for_each(|frame| outbox.recycle(frame));
+                    }
+                    None => assert!(waiting.is_empty()),
+                },
+            }
+            assert_eq!((outbox.len(), outbox.room()), (waiting.len(), 7 - waiting.len()));
+            let frames = outbox.frames().map(|frame| &frame.head[..]);
+            assert!(frames.eq(waiting.iter().map(|step| step.to_be_bytes())));
+            assert_eq!(outbox.front().is_some(), !waiting.is_empty());
+        }
+        outbox.clear();
+        assert!(outbox.is_empty() && outbox.front().is_none());
     }
 }

@@ -188,11 +188,11 @@ impl Host {
     /// Takes in what we have sent to ourselves.
     fn take_loopback(&mut self, now: Instant) {
         for _ in 0..self.loopback.len() {
-            let Some(frame) = self.loopback.take() else { return };
+            let Some(frame) = self.loopback.front() else { return };
             let mut bytes = Vec::with_capacity(frame.len());
             frame.copy_to(&mut bytes);
             let segment_size = frame.segmentation.map_or(0, |segmentation| segmentation.size);
-            self.loopback.recycle(frame);
+            self.loopback.pop();
             let checksum = RxChecksum::Good;
             let frame = RxFrame { bytes: &bytes, checksum, segment_size };
             self.take_packet(now, frame, Origin::Ourselves);

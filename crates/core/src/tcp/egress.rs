@@ -1,16 +1,17 @@
 //! Where segments leave: from a header and a range of the send buffer to a frame in the outbox.
 //!
-//! A frame whose checksum we must compute gets its payload copied in, summed in the same pass. A
-//! frame whose checksum is left to the device refers to the send buffer's own pages.
+//! A frame whose checksum we must compute gets its payload summed and copied in. A frame whose
+//! checksum is left to the device refers to the send buffer's own pages.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use crate::frame::{Capabilities, Frame, Outbox, Segmentation, TxChecksum};
+use crate::tcp::Seq;
 use crate::tcp::send::buffer::SendBuffer;
 use crate::wire::checksum::{Sum, pseudo_header, sum};
 use crate::wire::tcp::{CHECKSUM_OFFSET, Flags, Header, PROTOCOL, checksum};
-use crate::wire::usual::{self, Envelope};
+use crate::wire::usual::{self, Envelope, Stamped, Text};
 use crate::wire::{ethernet, ip};
 
 /// Payload up to here is copied even when the device does the checksum: cheaper than sharing.
@@ -47,6 +48,30 @@ impl Path {
         self.mtu.saturating_sub(headers as u16)
     }
 
+    /// True if its packets are of the usual kind: IPv4, with checksums of our own.
+    #[inline]
+    pub fn is_usual(&self) -> bool {
+        self.source.is_ipv4() && self.destination.is_ipv4() && !self.device.checksum
+    }
+
+    /// The envelope of a segment that begins at `seq`, from `port`, if it is of the usual kind.
+    #[inline]
+    fn envelope(&self, seq: Seq, port: u16) -> Option<Envelope> {
+        let (IpAddr::V4(source), IpAddr::V4(destination)) = (self.source, self.destination) else {
+            return None;
+        };
+        let identification = if self.dont_fragment { 0 } else { identification(seq, port) };
+        let &Path { traffic_class, hop_limit, dont_fragment, .. } = self;
+        (!self.device.checksum).then_some(Envelope {
+            source,
+            destination,
+            traffic_class,
+            hop_limit,
+            identification,
+            dont_fragment,
+        })
+    }
+
     /// Payload bytes that may be handed to the device at once, in segments of `segment` bytes,
     /// under a TCP header of `header` bytes: a multiple of `segment`.
     pub fn large_payload(&self, header: usize, segment: usize) -> usize {
@@ -70,6 +95,25 @@ pub struct Payload<'a> {
     pub len: usize,
     /// How many to a segment.
     pub segment: usize,
+}
+
+impl<'a> Payload<'a> {
+    /// The bytes, if they lie in two pieces at most.
+    #[inline]
+    fn halves(&self) -> Option<[&'a [u8]; 2]> {
+        self.buffer.halves(self.offset, self.len)
+    }
+
+    /// Its length and sum.
+    fn text(&self) -> Text {
+        let mut total = Sum::ZERO;
+        self.buffer.visit(self.offset, self.len, |piece| total = total.then(sum(piece)));
+        Text { len: self.len, sum: total }
+    }
+
+    fn copy_to(&self, out: &mut Vec<u8>) {
+        self.buffer.visit(self.offset, self.len, |piece| out.extend_from_slice(piece));
+    }
 }
 
 /// The way out for one connection in one turn.
@@ -156,6 +200,68 @@ impl Egress<'_> {
     }
 }
 
+impl Egress<'_> {
+    /// Sends one segment of the usual kind; its text, in two pieces, is no more than a packet
+    /// holds. False, and nothing has happened, if there is no room, or the [path](Path::is_usual)
+    /// is another.
+    #[inline]
+    pub fn send_stamped(&mut self, header: &Stamped, text: [&[u8]; 2]) -> bool {
+        let port = (header.ports >> 16) as u16;
+        let Some(envelope) = self.path.envelope(header.seq, port) else { return false };
+        let Some(frame) = self.outbox.push() else { return false };
+        let headers = |text, out: &mut _| usual::emit_stamped(&envelope, header, text, out);
+        let copy = |out: &mut _| copy_both(out, text);
+        if !write_usual(frame, &self.path, text_of(text), headers, copy) {
+            self.outbox.unpush();
+            return false;
+        }
+        self.budget = self.budget.saturating_sub(1);
+        self.frames += 1;
+        true
+    }
+}
+
+/// Writes a frame of one of the usual kinds: `headers` appends the headers around the text, which
+/// was summed before and is copied behind them, from the cache. False, and nothing is written,
+/// where it does not.
+#[inline]
+fn write_usual(
+    frame: &mut Frame,
+    path: &Path,
+    text: Text,
+    headers: impl FnOnce(Text, &mut Vec<u8>) -> bool,
+    copy: impl FnOnce(&mut Vec<u8>),
+) -> bool {
+    let start = frame.head.len();
+    if let Some(link) = &path.link {
+        link.emit(&mut frame.head);
+    }
+    if !headers(text, &mut frame.head) {
+        frame.head.truncate(start);
+        return false;
+    }
+    copy(&mut frame.head);
+    true
+}
+
+/// The sum of text in two pieces.
+#[inline]
+fn text_of([first, second]: [&[u8]; 2]) -> Text {
+    match (first, second) {
+        ([], _) => Text::NONE,
+        (whole, []) => Text { len: whole.len(), sum: sum(whole) },
+        _ => Text { len: first.len() + second.len(), sum: sum(first).then(sum(second)) },
+    }
+}
+
+#[inline]
+fn copy_both(out: &mut Vec<u8>, [first, second]: [&[u8]; 2]) {
+    out.extend_from_slice(first);
+    if !second.is_empty() {
+        out.extend_from_slice(second);
+    }
+}
+
 /// Writes the frame of a segment. False if the packet would be too long for its length field.
 pub fn write(
     frame: &mut Frame,
@@ -164,27 +270,20 @@ pub fn write(
     payload: Option<Payload<'_>>,
 ) -> bool {
     // Nearly every segment: IPv4, the usual options, a checksum of our own.
-    if let (IpAddr::V4(source), IpAddr::V4(destination)) = (path.source, path.destination)
-        && !path.device.checksum
-    {
-        let start = frame.head.len();
-        if let Some(link) = &path.link {
-            link.emit(&mut frame.head);
-        }
-        let envelope = Envelope {
-            source,
-            destination,
-            traffic_class: path.traffic_class,
-            hop_limit: path.hop_limit,
-            identification: if path.dont_fragment { 0 } else { identification(header) },
-            dont_fragment: path.dont_fragment,
+    if let Some(envelope) = path.envelope(header.seq, header.source_port) {
+        let headers = |text, out: &mut _| usual::emit(&envelope, header, text, out);
+        let written = match payload.map(|payload| (payload, payload.halves())) {
+            None => write_usual(frame, path, Text::NONE, headers, |_| ()),
+            Some((_, Some(halves))) => {
+                write_usual(frame, path, text_of(halves), headers, |out| copy_both(out, halves))
+            }
+            Some((payload, None)) => {
+                write_usual(frame, path, payload.text(), headers, |out| payload.copy_to(out))
+            }
         };
-        let len = payload.map_or(0, |payload| payload.len);
-        let append = |out: &mut Vec<u8>| copy(out, payload);
-        if usual::emit(&envelope, header, len, &mut frame.head, append) {
+        if written {
             return true;
         }
-        frame.head.truncate(start);
     }
     write_any(frame, path, header, payload)
 }
@@ -205,7 +304,7 @@ fn write_any(
     ip.hop_limit = path.hop_limit;
     ip.dont_fragment = path.dont_fragment;
     if !path.dont_fragment {
-        ip.identification = identification(header);
+        ip.identification = identification(header.seq, header.source_port);
     }
     if let Some(link) = &path.link {
         link.emit(&mut frame.head);
@@ -221,40 +320,21 @@ fn write_any(
             TxChecksum::Partial { start: start as u16, offset: CHECKSUM_OFFSET as u16 };
         share(frame, path, payload);
     } else {
-        let header_end = frame.head.len();
-        let total = copy(&mut frame.head, payload);
-        let value = checksum(
-            path.source,
-            path.destination,
-            &frame.head[start..header_end],
-            total,
-            payload_len,
-        );
+        let text = payload.map_or(Text::NONE, |payload| payload.text());
+        let header = &frame.head[start..];
+        let value = checksum(path.source, path.destination, header, text.sum, text.len);
         frame.head[field..field + 2].copy_from_slice(&value.to_be_bytes());
+        if let Some(payload) = payload {
+            payload.copy_to(&mut frame.head);
+        }
     }
     true
 }
 
 /// Fragments of different packets must not be taken for parts of one (RFC 6864 §4.3): the number
 /// follows SEG.SEQ, so that what is sent again may have it again (RFC 9293 MAY-4), and the port.
-fn identification(header: &Header) -> u16 {
-    let seq = header.seq.0;
-    (seq as u16) ^ ((seq >> 16) as u16).rotate_left(7) ^ header.source_port.rotate_left(3)
-}
-
-/// Copies the payload behind the headers, and sums it while it is in the cache.
-fn copy(out: &mut Vec<u8>, payload: Option<Payload<'_>>) -> Sum {
-    let Some(payload) = payload else { return Sum::ZERO };
-    if let Some(piece) = payload.buffer.piece(payload.offset, payload.len) {
-        out.extend_from_slice(piece);
-        return sum(piece);
-    }
-    let mut total = Sum::ZERO;
-    payload.buffer.visit(payload.offset, payload.len, |piece| {
-        out.extend_from_slice(piece);
-        total = total.then(sum(piece));
-    });
-    total
+fn identification(seq: Seq, port: u16) -> u16 {
+    (seq.0 as u16) ^ ((seq.0 >> 16) as u16).rotate_left(7) ^ port.rotate_left(3)
 }
 
 /// Lets the frame refer to the payload, and says how to cut it.
@@ -268,9 +348,7 @@ fn share(frame: &mut Frame, path: &Path, payload: Option<Payload<'_>>) {
         });
     }
     if payload.len <= COPY_BYTES {
-        payload.buffer.visit(payload.offset, payload.len, |piece| {
-            frame.head.extend_from_slice(piece);
-        });
+        payload.copy_to(&mut frame.head);
     } else {
         payload.buffer.share(payload.offset, payload.len, &mut frame.tail);
     }
@@ -280,7 +358,6 @@ fn share(frame: &mut Frame, path: &Path, payload: Option<Payload<'_>>) {
 mod tests {
     use super::*;
     use crate::frame::Medium;
-    use crate::tcp::Seq;
     use crate::tcp::pool::PagePool;
     use crate::wire::options::Options;
     use crate::wire::tcp::Flags;

@@ -1,7 +1,7 @@
 //! What to send next: decided by a pure function, then built.
 //!
 //! ```text
-//!   emit ─▶ loop { decide ─▶ Emission ─▶ build } while there is room and budget
+//!   emit ─▶ predicted, or loop { decide ─▶ Emission ─▶ build } while there is room and budget
 //! ```
 //!
 //! The order of `decide`: what ends the connection, the handshake, duplicate ACKs, what is lost,
@@ -10,6 +10,7 @@
 
 mod build;
 mod decide;
+mod predicted;
 mod timeout;
 
 use crate::config::TcpConfig;
@@ -73,6 +74,15 @@ impl Connection {
     pub fn emit(&mut self, cx: &mut Context<'_>, egress: &mut Egress<'_>) -> Flushed {
         self.adopt_path(cx.config, egress);
         self.note_way();
+        if !self.emit_predicted(cx, egress) && self.emit_by_steps(cx, egress) == Flushed::More {
+            return Flushed::More;
+        }
+        self.arm(cx);
+        Flushed::Done
+    }
+
+    /// Decides and builds until nothing is left, or nothing more may leave.
+    fn emit_by_steps(&mut self, cx: &mut Context<'_>, egress: &mut Egress<'_>) -> Flushed {
         while !self.is_quiet() {
             let emission = self.decide(cx, &egress.path, egress.room());
             if matches!(emission, Emission::Nothing) {
@@ -84,7 +94,6 @@ impl Connection {
             }
             cx.counters.segments_out += (egress.frames - frames) as u64;
         }
-        self.arm(cx);
         Flushed::Done
     }
 

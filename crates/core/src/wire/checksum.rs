@@ -34,7 +34,14 @@ impl Sum {
     #[must_use]
     #[inline]
     pub const fn of_big_endian(sum: u64) -> Sum {
-        Sum { value: fold(sum).to_be() as u64, odd: false }
+        Sum { value: sum.to_be(), odd: false }
+    }
+
+    /// The sum of pairs of big-endian words, each pair a number.
+    #[must_use]
+    #[inline]
+    pub(crate) fn of_pairs(pairs: &[u64]) -> Sum {
+        Sum::of_big_endian(pairs.iter().fold(0, |sum, pair| add(sum, *pair)))
     }
 
     /// This piece followed by `next`.
@@ -76,19 +83,17 @@ impl Sum {
 /// The sum of `data`.
 #[must_use]
 pub fn sum(data: &[u8]) -> Sum {
-    let (value, rest) = if data.len() < BLOCK_BYTES { (0, data) } else { sum_blocks(data) };
+    let (value, rest) = sum_blocks::<128>(0, data);
+    let (value, rest) = sum_blocks::<32>(value, rest);
     let (words, rest) = rest.as_chunks::<8>();
     let value = words.iter().fold(value, |value, word| add(value, u64::from_ne_bytes(*word)));
     Sum { value: add(value, last_word(rest)), odd: data.len() % 2 == 1 }
 }
 
-/// Bytes summed in one chain of additions.
-const BLOCK_BYTES: usize = 128;
-
-/// The sum of all whole blocks, and what is left.
-fn sum_blocks(data: &[u8]) -> (u64, &[u8]) {
-    let (blocks, rest) = data.as_chunks::<BLOCK_BYTES>();
-    let mut value = 0u64;
+/// `value` and the sum of all whole blocks of so many bytes, and what is left.
+#[inline]
+fn sum_blocks<const BYTES: usize>(mut value: u64, data: &[u8]) -> (u64, &[u8]) {
+    let (blocks, rest) = data.as_chunks::<BYTES>();
     for block in blocks {
         // Each takes in the carry of the one before: one instruction for eight bytes.
         let mut carry = false;
@@ -187,17 +192,19 @@ pub(crate) fn fill(bytes: &mut [u8], start: usize, offset: usize, pseudo: Sum) {
     bytes[start + offset..start + offset + 2].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// Below 2^33, and the same modulo 2^32 - 1, hence modulo 2^16 - 1.
 /// Addition modulo 2^64 - 1.
 const fn add(a: u64, b: u64) -> u64 {
     let (sum, carry) = a.overflowing_add(b);
     sum + carry as u64
 }
 
+/// In 16 bits, one's complement: zero only if it was.
 #[inline]
 const fn fold(value: u64) -> u16 {
-    // The remainder modulo 2^16 - 1, where what is not zero is taken for 1 to 2^16 - 1.
-    if value == 0 { 0 } else { ((value - 1) % 0xffff) as u16 + 1 }
+    let (sum, carry) = (value as u32).overflowing_add((value >> 32) as u32);
+    let sum = sum + carry as u32;
+    // Its halves are added in the upper half, with the carry of the lower one.
+    (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16
 }
 
 #[cfg(test)]

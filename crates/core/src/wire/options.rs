@@ -127,6 +127,12 @@ impl Timestamps {
         Timestamps { value: (both >> 32) as u32, echo: both as u32 }
     }
 
+    /// As the only option of a header.
+    #[inline]
+    pub(crate) fn words(self) -> [u32; 3] {
+        [OptionWords::STAMPS, self.value, self.echo]
+    }
+
     fn to_bytes(self) -> [u8; 8] {
         (u64::from(self.value) << 32 | u64::from(self.echo)).to_be_bytes()
     }
@@ -223,12 +229,12 @@ impl Options {
     /// The options as words, if they are of those kinds.
     #[inline]
     pub(crate) fn words(&self) -> Option<OptionWords> {
-        let Timestamps { value, echo } = self.timestamps?;
+        let stamps @ Timestamps { value, echo } = self.timestamps?;
         if !self.sack.is_empty() || !self.experimental.is_empty() {
             return None;
         }
         match (self.mss, self.window_scale, self.sack_permitted) {
-            (None, None, false) => Some(OptionWords::Stamped([OptionWords::STAMPS, value, echo])),
+            (None, None, false) => Some(OptionWords::Stamped(stamps.words())),
             (Some(mss), Some(scale), true) if self.layout == Layout::ScaleLast => {
                 let (mss, scale) = (OptionWords::MSS | u32::from(mss), u32::from(scale));
                 let scale = OptionWords::SCALE | scale;

@@ -21,25 +21,23 @@
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-use super::checksum::{Sum, of_words, sum, sum_of, word_sum};
-use super::options::OptionWords;
-use super::tcp::{Flags, Header, MIN_HEADER_BYTES, PROTOCOL, Segment};
+use super::checksum::{Sum, of_words, sum, sum_of};
+use super::options::{OptionWords, Timestamps};
+use super::tcp::{Flags, Header, PROTOCOL, Segment};
 use crate::tcp::{Seq, Tuple};
 
-/// Words of both headers without TCP options.
-const FIXED: usize = 10;
-/// Words of both headers with timestamps.
-const STAMPED: usize = FIXED + 3;
-/// Words of both headers of a SYN.
-const SYN: usize = FIXED + 5;
-/// Bytes that all have.
-const HEAD_BYTES: usize = 4 * STAMPED;
 /// Bytes of an IP header.
 const IP_BYTES: usize = 20;
 /// Where the addresses begin in it: what the TCP checksum covers.
 const ADDRESSES_AT: usize = 12;
-/// Where the TCP checksum lies, in bytes from the start of the packet.
-const CHECKSUM_AT: usize = 36;
+/// Words of a TCP header with timestamps.
+const STAMPED_OFFSET: u32 = 8;
+/// Words of the TCP header of a SYN.
+const SYN_OFFSET: u32 = 10;
+/// Bytes of both headers with timestamps, which all have.
+const HEAD_BYTES: usize = IP_BYTES + 4 * STAMPED_OFFSET as usize;
+/// Bytes of both headers of a SYN.
+const SYN_BYTES: usize = IP_BYTES + 4 * SYN_OFFSET as usize;
 
 /// IPv4, and five words of header.
 const VERSION: u32 = 0x45;
@@ -177,70 +175,124 @@ fn word_of<const N: usize>(header: &[u8; N], index: usize) -> u32 {
     u32::from_be_bytes(header.as_chunks::<4>().0[index])
 }
 
-/// Appends the packet of `header` up to its payload, which `append` appends and sums;
-/// `payload_len`: how many bytes that will be. False, and nothing appended, if its options are not
-/// of this kind, or the packet would be too long for its length field.
+/// The payload that is to follow the headers.
+#[derive(Clone, Copy, Debug)]
+pub struct Text {
+    /// How many bytes.
+    pub len: usize,
+    /// Their sum.
+    pub sum: Sum,
+}
+
+impl Text {
+    /// None.
+    pub const NONE: Text = Text { len: 0, sum: Sum::ZERO };
+}
+
+/// The TCP header of a segment with timestamps as the only option.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamped {
+    /// Both ports, the sender's in the high half.
+    pub ports: u32,
+    /// SEG.SEQ.
+    pub seq: Seq,
+    /// SEG.ACK.
+    pub ack: Seq,
+    /// The control bits.
+    pub flags: Flags,
+    /// SEG.WND as it stands in the header.
+    pub window: u16,
+    /// TSval and TSecr.
+    pub stamps: Timestamps,
+}
+
+/// As [`emit`], of a header of this kind.
 #[inline]
-pub fn emit(
-    envelope: &Envelope,
-    header: &Header,
-    payload_len: usize,
-    out: &mut Vec<u8>,
-    append: impl FnOnce(&mut Vec<u8>) -> Sum,
-) -> bool {
+pub fn emit_stamped(envelope: &Envelope, header: &Stamped, text: Text, out: &mut Vec<u8>) -> bool {
+    let (seq, ack) = (header.seq.0, header.ack.0);
+    let flags = u32::from(header.flags.0) << 16 | u32::from(header.window);
+    let fixed = [header.ports, seq, ack, STAMPED_OFFSET << 28 | flags, 0];
+    let [kind, value, echo] = header.stamps.words();
+    emit_words::<1, HEAD_BYTES>(envelope, fixed, ([pair(kind, value)], echo), text, out)
+}
+
+/// Appends the headers of the packet that carries `header` and then `text`. False, and nothing
+/// appended, if its options are not of this kind, or the packet would be too long for its length
+/// field.
+#[inline]
+pub fn emit(envelope: &Envelope, header: &Header, text: Text, out: &mut Vec<u8>) -> bool {
     match header.options.words() {
-        Some(OptionWords::Stamped(words)) => {
-            emit_words::<3, STAMPED>(envelope, header, words, payload_len, out, append)
+        Some(OptionWords::Stamped([kind, value, echo])) => {
+            let fixed = header.fixed_words(STAMPED_OFFSET);
+            emit_words::<1, HEAD_BYTES>(envelope, fixed, ([pair(kind, value)], echo), text, out)
         }
-        Some(OptionWords::Syn(words)) => {
-            emit_words::<5, SYN>(envelope, header, words, payload_len, out, append)
+        Some(OptionWords::Syn([mss, permitted, value, echo, scale])) => {
+            let options = ([pair(mss, permitted), pair(value, echo)], scale);
+            emit_words::<2, SYN_BYTES>(envelope, header.fixed_words(SYN_OFFSET), options, text, out)
         }
         None => false,
     }
 }
 
+/// Two words, one after the other.
 #[inline]
-fn emit_words<const OPTIONS: usize, const ALL: usize>(
+fn pair(first: u32, second: u32) -> u64 {
+    u64::from(first) << 32 | u64::from(second)
+}
+
+/// Appends headers of an odd number of words: a TCP header's first five are `fixed`, and then come
+/// its options, in pairs and a last one.
+#[inline]
+fn emit_words<const OPTIONS: usize, const BYTES: usize>(
     envelope: &Envelope,
-    header: &Header,
-    options: [u32; OPTIONS],
-    payload_len: usize,
+    [ports, seq, ack, flags, urgent]: [u32; 5],
+    (options, last): ([u64; OPTIONS], u32),
+    text: Text,
     out: &mut Vec<u8>,
-    append: impl FnOnce(&mut Vec<u8>) -> Sum,
 ) -> bool {
-    let Ok(total_len) = u16::try_from(4 * ALL + payload_len) else { return false };
+    let Ok(total_len) = u16::try_from(BYTES + text.len) else { return false };
     let tcp_len = u64::from(total_len) - IP_BYTES as u64;
-    let header_words = (MIN_HEADER_BYTES / 4 + OPTIONS) as u32;
-    let [ports, seq, ack, flags, urgent] = header.fixed_words(header_words);
-    let mut words = [0; ALL];
-    words[..FIXED].copy_from_slice(&[
-        VERSION << 24 | u32::from(envelope.traffic_class) << 16 | u32::from(total_len),
-        (u32::from(envelope.identification) << 16) | (u32::from(envelope.dont_fragment) * DF),
-        u32::from(envelope.hop_limit) << 24 | u32::from(PROTOCOL) << 16,
-        envelope.source.to_bits(),
-        envelope.destination.to_bits(),
-        ports,
-        seq,
-        ack,
-        flags,
-        urgent,
-    ]);
-    words[FIXED..].copy_from_slice(&options);
-    words[2] |= u32::from(of_words(&words[..5]));
-    let head = Sum::of_big_endian(word_sum(&words[3..]) + u64::from(PROTOCOL) + tcp_len);
-    let field = out.len() + CHECKSUM_AT;
-    let bytes = words.map(u32::to_be_bytes);
-    out.extend_from_slice(bytes.as_flattened());
-    let checksum = if payload_len == 0 { head } else { head.then(append(out)) }.checksum();
-    out[field..field + 2].copy_from_slice(&checksum.to_be_bytes());
+    let (source, destination) = (envelope.source.to_bits(), envelope.destination.to_bits());
+    let [length, fragment, mut protocol] = envelope.words(total_len);
+    protocol |= u32::from(of_words(&[length, fragment, protocol, source, destination]));
+    let mut fixed = [
+        pair(length, fragment),
+        pair(protocol, source),
+        pair(destination, ports),
+        pair(seq, ack),
+        pair(flags, urgent),
+    ];
+    let pseudo = u64::from(source) + u64::from(PROTOCOL) + tcp_len;
+    let head = [pseudo, last.into(), fixed[2], fixed[3], fixed[4]];
+    let sum = Sum::of_pairs(&head).then(Sum::of_pairs(&options)).then(text.sum);
+    fixed[4] |= u64::from(sum.checksum()) << 16;
+    let mut bytes = [0; BYTES];
+    let (chunks, rest) = bytes.as_chunks_mut::<8>();
+    for (chunk, pair) in chunks.iter_mut().zip(fixed.iter().chain(&options)) {
+        *chunk = pair.to_be_bytes();
+    }
+    rest.copy_from_slice(&last.to_be_bytes());
+    out.extend_from_slice(&bytes);
     true
+}
+
+impl Envelope {
+    /// The first three words of the IP header of a packet of `total_len` bytes; its checksum is 0.
+    #[inline]
+    fn words(&self, total_len: u16) -> [u32; 3] {
+        [
+            VERSION << 24 | u32::from(self.traffic_class) << 16 | u32::from(total_len),
+            (u32::from(self.identification) << 16) | (u32::from(self.dont_fragment) * DF),
+            u32::from(self.hop_limit) << 24 | u32::from(PROTOCOL) << 16,
+        ]
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::options::{Options, Timestamps};
-    use crate::wire::tcp::checksum;
+    use crate::wire::options::Options;
+    use crate::wire::tcp::{CHECKSUM_OFFSET, checksum};
     use crate::wire::{ip, tcp};
     use proptest::collection::vec;
     use proptest::prelude::*;
@@ -258,7 +310,7 @@ mod tests {
         ip.emit(&mut bytes);
         header.emit(&mut bytes);
         let value = checksum(source, destination, &bytes[20..], sum(payload), payload.len());
-        bytes[CHECKSUM_AT..][..2].copy_from_slice(&value.to_be_bytes());
+        bytes[IP_BYTES + CHECKSUM_OFFSET..][..2].copy_from_slice(&value.to_be_bytes());
         bytes.extend_from_slice(payload);
         bytes
     }
@@ -305,12 +357,9 @@ mod tests {
             padding in 0usize..4,
         ) {
             let mut bytes = Vec::new();
-            let append = |out: &mut Vec<u8>| {
-                out.extend_from_slice(&payload);
-                sum(&payload)
-            };
-            let len = payload.len();
-            prop_assert!(emit(&envelope, &header, len, &mut bytes, append));
+            let text = Text { len: payload.len(), sum: sum(&payload) };
+            prop_assert!(emit(&envelope, &header, text, &mut bytes));
+            bytes.extend_from_slice(&payload);
             prop_assert_eq!(&bytes, &plain(&envelope, &header, &payload));
             bytes.resize(bytes.len() + padding, 0xee);
             let usual = Usual::parse(&bytes).unwrap();
@@ -320,6 +369,24 @@ mod tests {
                 (envelope.source, envelope.destination));
             let packet = ip::Packet::parse(&bytes).unwrap();
             prop_assert_eq!(usual.segment(), Segment::parse(packet.payload).unwrap());
+        }
+
+        #[test]
+        fn a_stamped_header_is_written_as_any_other(
+            envelope in any_envelope(), header in any_header(), stamps: (u32, u32),
+            payload in vec(any::<u8>(), 0..200),
+        ) {
+            let stamps = Timestamps { value: stamps.0, echo: stamps.1 };
+            let options = Options { timestamps: Some(stamps), ..Options::NONE };
+            let header = Header { urgent: 0, options, ..header };
+            let ports = header.fixed_words(STAMPED_OFFSET)[0];
+            let Header { seq, ack, flags, window, .. } = header;
+            let stamped = Stamped { ports, seq, ack, flags, window, stamps };
+            let text = Text { len: payload.len(), sum: sum(&payload) };
+            let mut bytes = Vec::new();
+            prop_assert!(emit_stamped(&envelope, &stamped, text, &mut bytes));
+            bytes.extend_from_slice(&payload);
+            prop_assert_eq!(&bytes, &plain(&envelope, &header, &payload));
         }
 
         /// Whatever one flipped bit makes of it: what is taken for usual is read the same way, and
@@ -363,13 +430,11 @@ mod tests {
             urgent: 0,
             options: Options { timestamps: Some(Timestamps::default()), ..Options::NONE },
         };
-        let fits = 65_535 - 4 * STAMPED;
+        let fits = 65_535 - HEAD_BYTES;
         for (len, written) in [(fits, true), (fits + 1, false)] {
             let mut out = Vec::new();
-            let done = emit(&envelope, &header, len, &mut out, |out| {
-                out.resize(out.len() + len, 0);
-                Sum::ZERO
-            });
+            let text = Text { len, sum: Sum::ZERO };
+            let done = emit(&envelope, &header, text, &mut out);
             assert_eq!((done, out.is_empty()), (written, !written));
         }
     }

@@ -9,6 +9,7 @@ use crate::tcp::ecn;
 use crate::tcp::egress::{Egress, Payload};
 use crate::tcp::seq::Seq;
 use crate::tcp::timers::{Deadlines, Timer};
+use crate::time::Instant;
 use crate::wire::options::{Options, Timestamps};
 use crate::wire::tcp::{Flags, Header};
 
@@ -178,23 +179,15 @@ impl Connection {
     ) {
         let end = seq + len + u32::from(fin);
         let Shape::Synchronized(s) = &mut self.shape else { return };
-        let segment = segment_bytes(s);
         let send = &mut s.send;
         match why {
             Why::New => {
-                send.silent_since.get_or_insert(cx.now);
-                if !end.since(seq).is_multiple_of(segment) {
-                    send.small_end = end;
-                }
-                send.nxt = end;
                 if let Some(cut) = cut {
                     let pieces = len.saturating_sub(1) / cut;
                     (1..=pieces).for_each(|i| send.sent.on_sent(seq + i * cut, cx.now));
                 }
-                send.sent.on_sent(end, cx.now);
-                send.note_usage();
-                s.push_due = false;
-                send.probes = 0;
+                let segment = segment_bytes(s);
+                on_new_sent(s, end, segment, cx.now);
             }
             Why::Lost => {
                 let stamp = s.stamps.map_or(0, |stamps| stamp_at(cx.now, stamps.offset));
@@ -296,8 +289,27 @@ fn on_window_probed(s: &mut Synchronized, cx: &mut Context<'_>, deadlines: &mut 
     deadlines.cancel(Timer::Persist);
 }
 
+/// What is new up to `end`, FIN included, has left, in segments of `segment` bytes.
+#[inline]
+pub(super) fn on_new_sent(s: &mut Synchronized, end: Seq, segment: u32, now: Instant) {
+    let send = &mut s.send;
+    let len = end.since(send.nxt);
+    if len < segment || !len.is_multiple_of(segment) {
+        send.small_end = end;
+    }
+    send.silent_since.get_or_insert(now);
+    send.nxt = end;
+    send.max = send.max.max(end);
+    send.last_sent = now;
+    send.probes = 0;
+    send.sent.on_sent(end, now);
+    send.note_usage();
+    s.push_due = false;
+}
+
 /// An ACK has left with a segment.
-fn on_acknowledged(s: &mut Synchronized, deadlines: &mut Deadlines) {
+#[inline]
+pub(super) fn on_acknowledged(s: &mut Synchronized, deadlines: &mut Deadlines) {
     s.recv.duplicate = None;
     s.recv.ack.on_sent(s.recv.nxt, deadlines);
 }

@@ -103,7 +103,7 @@ impl Connection {
     /// RFC 9293 §3.8.6.2.1: when less than a full segment may leave. `len` bytes could, of
     /// `queued`.
     #[inline]
-    fn is_small_worth_it(&self, s: &Synchronized, len: u32, queued: u32) -> bool {
+    pub(super) fn is_small_worth_it(&self, s: &Synchronized, len: u32, queued: u32) -> bool {
         let send = &s.send;
         let whole = len == queued;
         let held_by_nagle = !self.options.nodelay

@@ -184,13 +184,22 @@ impl SendBuffer {
         }
     }
 
-    /// The bytes `offset..offset + len`, counted from the first byte held, if they lie in the first
-    /// chunk.
+    /// The bytes `offset..offset + len`, counted from the first byte held, if they lie in one chunk
+    /// or in two, as those of nearly every segment do.
     #[inline]
-    pub fn piece(&self, offset: usize, len: usize) -> Option<&[u8]> {
-        let first = self.chunks.front()?;
-        let at = (self.start - first.at) as usize + offset;
-        first.bytes().get(at..at + len)
+    pub fn halves(&self, offset: usize, len: usize) -> Option<[&[u8]; 2]> {
+        if len == 0 {
+            return Some([&[], &[]]);
+        }
+        let at = self.start + offset as u64;
+        let index = self.index_of(at);
+        let chunk = self.chunks.get(index)?;
+        let first = chunk.bytes().get((at - chunk.at) as usize..)?;
+        if let Some(whole) = first.get(..len) {
+            return Some([whole, &[]]);
+        }
+        let second = self.chunks.get(index + 1)?.bytes().get(..len - first.len())?;
+        Some([first, second])
     }
 
     /// Visits the bytes `offset..offset + len`, counted from the first byte held, in pieces.
@@ -217,6 +226,10 @@ mod tests {
         buffer.share(offset, len, &mut slices);
         let shared: Vec<u8> = slices.iter().flat_map(|s| s.iter().copied()).collect();
         assert_eq!(out, shared);
+        match buffer.halves(offset, len) {
+            Some(halves) => assert_eq!(halves.concat(), out),
+            None => assert!(slices.len() > 2),
+        }
         out
     }
 
