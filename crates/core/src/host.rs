@@ -183,7 +183,7 @@ impl Host {
             slots: Slab::default(),
             blocks: Vec::new(),
             listeners: Listeners::default(),
-            syn_cache: SynCache::new(limits.syn_cache, ticks),
+            syn_cache: SynCache::new(limits.syn_cache, config.tcp.initial_rto, ticks),
             time_wait: TimeWait::new(
                 config.tcp.time_wait_terms(),
                 limits.time_wait,
@@ -353,17 +353,17 @@ impl Host {
         all.into_iter().flatten().min()
     }
 
+    /// A block for a connection to begin in.
+    #[inline]
+    fn take_block(&mut self) -> Box<Connection> {
+        let blank = || Box::new(Connection::blank(self.default_options.clone()));
+        self.blocks.pop().unwrap_or_else(blank)
+    }
+
     /// Gives a new connection a slot and a name.
-    #[inline(always)]
-    fn add_connection(&mut self, connection: Connection) -> ConnectionId {
-        let hash = connection.tuple_hash;
-        let block = match self.blocks.pop() {
-            Some(mut block) => {
-                *block = connection;
-                block
-            }
-            None => Box::new(connection),
-        };
+    #[inline]
+    fn add_connection(&mut self, block: Box<Connection>) -> ConnectionId {
+        let hash = block.tuple_hash;
         let (index, generation) = self.slots.insert(Slot::new(block));
         self.demux.insert(hash, index, slot::hash_in(&self.slots));
         ConnectionId { index, generation }

@@ -9,8 +9,9 @@ use super::output::Reply;
 use super::syn_cookie::CookieFacts;
 use super::tcp_input::{Incoming, bare_header};
 use crate::event::ListenerId;
-use crate::tcp::connection::SynReceived;
-use crate::tcp::{Seq, SocketOptions, Tuple};
+use crate::tcp::connection::{SynReceived, stamp_at};
+use crate::tcp::time_wait::Record;
+use crate::tcp::{Marks, Seq, SocketOptions, Tuple};
 use crate::time::{Duration, Instant};
 use crate::wire::options::{Options, Timestamps, mss_for_mtu};
 use crate::wire::tcp::{Flags, Header};
@@ -20,6 +21,23 @@ const COOKIES_VALID: Duration = Duration::from_secs(128);
 
 /// Source addresses tried before an active open gives up for want of a free port.
 const SOURCES_TRIED: u32 = 16;
+
+/// A tuple that an active open may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim {
+    pub(super) tuple: Tuple,
+    pub(super) hash: u64,
+    /// The ISN lies at or beyond this: TIME-WAIT is cut short.
+    pub(super) isn_floor: Option<Seq>,
+    /// There is a record of it, over or not, which ends.
+    pub(super) in_time_wait: bool,
+}
+
+impl Claim {
+    fn new(tuple: Tuple, hash: u64) -> Claim {
+        Claim { tuple, hash, isn_floor: None, in_time_wait: false }
+    }
+}
 
 impl Host {
     pub(super) fn begin(&self, now: Instant, tuple: &Tuple) -> Beginning {
@@ -43,36 +61,66 @@ impl Host {
 
     // ---- active opens
 
-    /// An ephemeral port for `tuple` that may be opened: one that is not in TIME-WAIT, if there is
-    /// any, else one whose TIME-WAIT may be cut short.
-    pub(super) fn pick_port(&mut self, now: Instant, tuple: &Tuple) -> Option<u16> {
+    /// `tuple`, if an active open may take it: no connection has it, and its TIME-WAIT, if any, is
+    /// over or may be cut short, which takes timestamps (RFC 6191 §3).
+    pub(super) fn claim(&self, now: Instant, tuple: &Tuple) -> Option<Claim> {
+        let hash = self.hasher.hash(tuple);
+        self.claim_beside(now, Claim::new(*tuple, hash), self.time_wait_record(hash, tuple))
+    }
+
+    /// The same, beside what TIME-WAIT has of the tuple.
+    #[inline]
+    fn claim_beside(&self, now: Instant, claim: Claim, record: Option<Record>) -> Option<Claim> {
+        let Claim { tuple, hash, .. } = claim;
+        if self.find_connection(hash, &tuple).is_some()
+            || self.syn_cache.find(hash, &tuple).is_some()
+        {
+            return None;
+        }
+        let Some(record) = record else { return Some(claim) };
+        if record.is_over(now) {
+            return Some(Claim { in_time_wait: true, ..claim });
+        }
+        let may_open = self.shared.tcp.timestamps && record.may_open(now);
+        let isn_floor = Some(record.isn_floor());
+        may_open.then_some(Claim { isn_floor, in_time_wait: true, ..claim })
+    }
+
+    /// `tuple` with an ephemeral port: one that is not in TIME-WAIT, if there is any, else one whose
+    /// TIME-WAIT may be cut short.
+    pub(super) fn pick_port(&mut self, now: Instant, tuple: &Tuple) -> Option<Claim> {
         [false, true].into_iter().find_map(|cut_short| self.port_for(now, tuple, cut_short))
     }
 
-    fn port_for(&mut self, now: Instant, tuple: &Tuple, cut_short: bool) -> Option<u16> {
+    fn port_for(&mut self, now: Instant, tuple: &Tuple, cut_short: bool) -> Option<Claim> {
         let mut ports = self.ports.take()?;
-        let mut in_time_wait = 0;
-        let picked = ports.pick(tuple, |local_port| {
+        let (mut in_time_wait, mut claimed) = (0, None);
+        ports.pick(tuple, |local_port| {
             let candidate = tuple.with_local_port(local_port);
             let hash = self.hasher.hash(&candidate);
-            let waits = !cut_short && self.find_time_wait(now, hash, &candidate).is_some();
+            let record = self.time_wait_record(hash, &candidate);
+            let waits = !cut_short && record.is_some_and(|record| !record.is_over(now));
             in_time_wait += u64::from(waits);
-            waits || self.listeners.has_port(local_port) || !self.may_open(now, &candidate)
+            if !waits && !self.listeners.has_port(local_port) {
+                claimed = self.claim_beside(now, Claim::new(candidate, hash), record);
+            }
+            claimed.is_none()
         });
         self.shared.counters.ports_in_time_wait += in_time_wait;
         self.ports = Some(ports);
-        picked
+        claimed
     }
 
     /// A tuple to `remote` from any of our addresses: of the range, if there is one, in random
     /// order, so that all of its ports are used before any comes again.
-    pub(super) fn pick_tuple(&mut self, now: Instant, remote: SocketAddr) -> Option<Tuple> {
+    pub(super) fn pick_claim(&mut self, now: Instant, remote: SocketAddr) -> Option<Claim> {
         let tries = if self.config.ranges.is_empty() { 1 } else { SOURCES_TRIED };
         for attempt in 0..2 * tries {
             let local = self.source_for(remote.ip())?;
             let tuple = Tuple::new((local, 0), (remote.ip(), remote.port()));
-            if let Some(port) = self.port_for(now, &tuple, attempt >= tries) {
-                return Some(tuple.with_local_port(port));
+            let claim = self.port_for(now, &tuple, attempt >= tries);
+            if claim.is_some() {
+                return claim;
             }
         }
         None
@@ -121,10 +169,10 @@ impl Host {
             offer: self.initial_window(options).min(65_535) as u16,
             ..received
         };
-        let clock = crate::tcp::connection::stamp_at(now, syn.stamp_offset);
+        let clock = stamp_at(now, syn.stamp_offset);
         self.cookie_sent = now;
         self.shared.counters.cookies_sent += 1;
-        self.reply_syn_ack_stamped(tuple, &syn, facts.stamp(clock));
+        self.reply_syn_ack_stamped(tuple, &syn, facts.stamp(clock), options.marks());
     }
 
     /// An ACK that belongs to nothing may bring a cookie back.
@@ -166,7 +214,13 @@ impl Host {
         true
     }
 
-    fn reply_syn_ack_stamped(&mut self, tuple: &Tuple, syn: &SynReceived, stamp: u32) {
+    fn reply_syn_ack_stamped(
+        &mut self,
+        tuple: &Tuple,
+        syn: &SynReceived,
+        stamp: u32,
+        marks: Marks,
+    ) {
         let header = Header {
             window: syn.offer,
             options: Options {
@@ -179,9 +233,7 @@ impl Host {
             },
             ..bare_header(tuple, syn.iss, syn.irs + 1, syn.syn_ack_flags())
         };
-        let listener = self.listeners.find(tuple.local_ip(), tuple.local_port());
-        let marks = listener.map(|listener| self.listener_options(listener).marks());
-        self.reply(Reply::marked(tuple, header, marks.unwrap_or_default()));
+        self.reply(Reply::marked(tuple, header, marks));
     }
 
     /// RFC 9293 §3.10.7.4 in SYN-RECEIVED: what is unacceptable is answered with an ACK.
@@ -191,9 +243,22 @@ impl Host {
         self.reply(Reply::segment(tuple, header));
     }
 
-    pub(super) fn reply_syn_ack(&mut self, now: Instant, tuple: &Tuple, syn: &SynReceived) {
-        let stamp = crate::tcp::connection::stamp_at(now, syn.stamp_offset);
-        self.reply_syn_ack_stamped(tuple, syn, stamp);
+    pub(super) fn reply_syn_ack(
+        &mut self,
+        now: Instant,
+        tuple: &Tuple,
+        syn: &SynReceived,
+        marks: Marks,
+    ) {
+        let stamp = stamp_at(now, syn.stamp_offset);
+        self.reply_syn_ack_stamped(tuple, syn, stamp, marks);
+    }
+
+    /// Again, as the listener wants it now.
+    pub(super) fn repeat_syn_ack(&mut self, now: Instant, tuple: &Tuple, syn: &SynReceived) {
+        let listener = self.listeners.find(tuple.local_ip(), tuple.local_port());
+        let marks = listener.map(|listener| self.listener_options(listener).marks());
+        self.reply_syn_ack(now, tuple, syn, marks.unwrap_or_default());
     }
 
     /// The window for our SYNs: what a connection starts with, within the budget.

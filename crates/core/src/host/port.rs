@@ -17,6 +17,9 @@ use crate::tcp::Tuple;
 /// Counters; a power of two.
 const COUNTERS: usize = 1024;
 
+/// Destinations whose hash is remembered; a power of two.
+const RECENT: usize = 8;
+
 /// Ports tried for one open. Beyond it the open fails, and the next goes on where it stopped.
 pub const MAX_ATTEMPTS: u32 = 1024;
 
@@ -29,6 +32,8 @@ pub struct Ports {
     /// Its low half is F, its high half G.
     destination: KeyedHash,
     counters: Box<[u32; COUNTERS]>,
+    /// Destinations and their hashes, the last one of each place: few are asked for in turn.
+    recent: [Option<(Tuple, u64)>; RECENT],
 }
 
 impl Ports {
@@ -41,13 +46,23 @@ impl Ports {
             size: u32::from(last.saturating_sub(first)) + 1,
             destination: KeyedHash::new(secret, "ports"),
             counters: Box::new([0; COUNTERS]),
+            recent: [None; RECENT],
+        }
+    }
+
+    fn hash(&mut self, destination: Tuple) -> u64 {
+        let ends = destination.local_words()[1] ^ destination.remote_words()[1];
+        let recent = &mut self.recent[(ends ^ u64::from(destination.ports())) as usize % RECENT];
+        match recent {
+            Some((known, hash)) if *known == destination => *hash,
+            _ => recent.insert((destination, self.destination.of_tuple(&destination))).1,
         }
     }
 
     /// A port of ours for `tuple`, whose own does not count, such that `in_use` says no of it;
     /// `None` if none was found in [`MAX_ATTEMPTS`].
     pub fn pick(&mut self, tuple: &Tuple, mut in_use: impl FnMut(u16) -> bool) -> Option<u16> {
-        let hash = self.destination.of_tuple(&tuple.with_local_port(0));
+        let hash = self.hash(tuple.with_local_port(0));
         let start = hash as u32 % self.size;
         let counter = (hash >> 32) as usize % COUNTERS;
         for _ in 0..self.size.min(MAX_ATTEMPTS) {

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::Host;
+use super::identity::Claim;
 use super::isn::Beginning;
 use super::route::Class;
 use super::slot::Slot;
@@ -139,16 +140,19 @@ impl Host {
         if self.connections() >= self.shared.limits.connections {
             return Err(Error::Limit("connections"));
         }
-        let chosen = self.choose_tuple(now, local, remote);
-        let is_exhausted = chosen == Err(Error::AddressNotAvailable) && local.port() == 0;
-        self.shared.counters.ports_exhausted += u64::from(is_exhausted);
-        let tuple = chosen?;
-        let hash = self.hasher.hash(&tuple);
-        let Beginning { isn: mut iss, stamp_offset } = self.begin(now, &tuple);
-        if let Some(record) = self.find_time_wait(now, hash, &tuple) {
-            iss = iss.max(record.isn_floor());
+        let claim = match self.claim_tuple(now, local, remote) {
+            Err(Error::AddressNotAvailable) if local.port() == 0 => {
+                self.shared.counters.ports_exhausted += 1;
+                return Err(Error::AddressNotAvailable);
+            }
+            claim => claim?,
+        };
+        let Claim { tuple, hash, isn_floor, in_time_wait } = claim;
+        let Beginning { isn, stamp_offset } = self.begin(now, &tuple);
+        let iss = isn_floor.map_or(isn, |floor| isn.max(floor));
+        if in_time_wait {
+            self.end_time_wait(hash, &tuple);
         }
-        self.end_time_wait(hash, &tuple);
         let syn = SynSent {
             iss,
             stamp_offset,
@@ -157,24 +161,25 @@ impl Host {
             mss: self.announced_mss(tuple.is_ipv6(), &options),
             offer: self.syn_offer(&options),
         };
-        let connection = Connection::open(tuple, hash, options, syn, now);
-        let id = self.add_connection(connection);
+        let mut block = self.take_block();
+        block.open(tuple, hash, options, syn, now);
+        let id = self.add_connection(block);
         self.shared.counters.active_opens += 1;
         self.make_ready(id.index);
         Ok(id)
     }
 
-    fn choose_tuple(
+    fn claim_tuple(
         &mut self,
         now: Instant,
         local: SocketAddr,
         remote: SocketAddr,
-    ) -> Result<Tuple, Error> {
+    ) -> Result<Claim, Error> {
         if local.is_ipv4() != remote.is_ipv4() {
             return Err(Error::InvalidInput("the two addresses are of different IP versions"));
         }
         if local.ip().is_unspecified() && local.port() == 0 {
-            return self.pick_tuple(now, remote).ok_or(Error::AddressNotAvailable);
+            return self.pick_claim(now, remote).ok_or(Error::AddressNotAvailable);
         }
         let address = match local.ip() {
             ip if ip.is_unspecified() => {
@@ -183,26 +188,11 @@ impl Host {
             ip if self.is_ours(ip) => ip,
             _ => return Err(Error::AddressNotAvailable),
         };
-        let mut tuple = Tuple::new((address, local.port()), (remote.ip(), remote.port()));
+        let tuple = Tuple::new((address, local.port()), (remote.ip(), remote.port()));
         if local.port() == 0 {
-            let port = self.pick_port(now, &tuple).ok_or(Error::AddressNotAvailable)?;
-            tuple = tuple.with_local_port(port);
-        } else if !self.may_open(now, &tuple) {
-            return Err(Error::AddressInUse);
+            return self.pick_port(now, &tuple).ok_or(Error::AddressNotAvailable);
         }
-        Ok(tuple)
-    }
-
-    /// True if an active open may take `tuple`: no connection has it, and its TIME-WAIT, if any, is
-    /// over or may be cut short, which takes timestamps (RFC 6191 §3).
-    pub(super) fn may_open(&self, now: Instant, tuple: &Tuple) -> bool {
-        let hash = self.hasher.hash(tuple);
-        let taken = self.find_connection(hash, tuple).is_some()
-            || self.syn_cache.find(hash, tuple).is_some();
-        !taken
-            && self
-                .find_time_wait(now, hash, tuple)
-                .is_none_or(|record| self.shared.tcp.timestamps && record.may_open(now))
+        self.claim(now, &tuple).ok_or(Error::AddressInUse)
     }
 
     // ---- data

@@ -3,17 +3,26 @@
 //! An entry is made when a SYN is answered, and ends when the peer's ACK makes a connection of it,
 //! when the peer resets it, or when its SYN, ACK has been sent in vain for too long. The cache is
 //! bounded; what comes beyond the bound gets a SYN cookie, and no entry.
+//!
+//! ```text
+//!   SYN, ACK sent   1 ─▶ entry ⇄ entry ⇄ entry      each queue waits for as long, so that its
+//!                   2 ─▶ entry ⇄ entry              first is due first
+//!                   …
+//! ```
 
 use hashbrown::HashTable;
 
 use super::slab::Slab;
 use crate::tcp::Tuple;
 use crate::tcp::connection::SynReceived;
-use crate::tcp::timers::{Filed, Inline, Ticks};
+use crate::tcp::timers::Ticks;
 use crate::time::{Duration, Instant};
 
 /// SYN, ACKs sent at most: with an initial RTO of 1 s the entry lives for 63 s.
 const ATTEMPTS_MAX: u8 = 6;
+
+/// No entry.
+const NONE: u32 = u32::MAX;
 
 /// One half-open connection.
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +37,18 @@ pub struct HalfOpen {
     pub listener: (u32, u32),
     /// When the SYN, ACK was sent first, for an RTT sample.
     pub answered: Instant,
+    /// A whole tick.
     due: Instant,
-    filed: Filed,
+    /// Its neighbours in the queue.
+    before: u32,
+    behind: u32,
+}
+
+/// Entries as many of whose SYN, ACKs have been sent, in the order in which they are due.
+#[derive(Clone, Copy, Debug)]
+struct Queue {
+    first: u32,
+    last: u32,
 }
 
 /// All half-open connections of a host.
@@ -37,7 +56,10 @@ pub struct HalfOpen {
 pub struct SynCache {
     entries: Slab<HalfOpen>,
     index: HashTable<u32>,
-    timers: Inline,
+    queues: [Queue; ATTEMPTS_MAX as usize],
+    /// How long the first SYN, ACK waits for an answer.
+    initial_rto: Duration,
+    ticks: Ticks,
     limit: usize,
 }
 
@@ -51,12 +73,15 @@ pub enum Due {
 }
 
 impl SynCache {
-    /// An empty cache of at most `limit` entries.
-    pub fn new(limit: usize, ticks: Ticks) -> Self {
+    /// An empty cache of at most `limit` entries, the first answers of which wait for
+    /// `initial_rto`.
+    pub fn new(limit: usize, initial_rto: Duration, ticks: Ticks) -> Self {
         SynCache {
             entries: Slab::default(),
             index: HashTable::new(),
-            timers: Inline::new(ticks),
+            queues: [Queue { first: NONE, last: NONE }; ATTEMPTS_MAX as usize],
+            initial_rto,
+            ticks,
             limit,
         }
     }
@@ -83,22 +108,58 @@ impl SynCache {
         syn: SynReceived,
         listener: (u32, u32),
         now: Instant,
-        initial_rto: Duration,
     ) -> u32 {
-        let due = now + initial_rto;
-        let filed = Filed::default();
-        let entry = HalfOpen { tuple, hash, syn, listener, answered: now, due, filed };
-        let (slot, _) = self.entries.insert(entry);
+        let (slot, _) = self.entries.insert(HalfOpen {
+            tuple,
+            hash,
+            syn,
+            listener,
+            answered: now,
+            due: now,
+            before: NONE,
+            behind: NONE,
+        });
         let entries = &self.entries;
         self.index.insert_unique(hash, slot, |&i| entries.get(i).map_or(0, |e| e.hash));
-        if let Some(entry) = self.entries.get_mut(slot) {
-            self.timers.touched(slot, &mut entry.filed, due);
-        }
+        self.enqueue(slot, now);
         slot
     }
 
+    /// Its SYN, ACK is sent at `now`: it waits in the queue of those sent as often.
+    fn enqueue(&mut self, slot: u32, now: Instant) {
+        let Some(entry) = self.entries.get_mut(slot) else { return };
+        let sent = entry.syn.attempts.clamp(1, ATTEMPTS_MAX) - 1;
+        let due = now + self.initial_rto * (1 << sent);
+        entry.due = self.ticks.instant(self.ticks.at_or_after(due));
+        let queue = &mut self.queues[usize::from(sent)];
+        let before = core::mem::replace(&mut queue.last, slot);
+        (entry.before, entry.behind) = (before, NONE);
+        match self.entries.get_mut(before) {
+            Some(before) => before.behind = slot,
+            None => queue.first = slot,
+        }
+    }
+
+    /// Takes an entry out of its queue.
+    fn unlink(&mut self, entry: &HalfOpen) {
+        let sent = entry.syn.attempts.clamp(1, ATTEMPTS_MAX) - 1;
+        let queue = &mut self.queues[usize::from(sent)];
+        match self.entries.get_mut(entry.before) {
+            Some(before) => before.behind = entry.behind,
+            None => queue.first = entry.behind,
+        }
+        match self.entries.get_mut(entry.behind) {
+            Some(behind) => behind.before = entry.before,
+            None => queue.last = entry.before,
+        }
+    }
+
     /// The entry of `tuple`.
+    #[inline]
     pub fn find(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
+        if self.is_empty() {
+            return None;
+        }
         let entries = &self.entries;
         let is_it = |slot: &u32| entries.get(*slot).is_some_and(|entry| entry.tuple == *tuple);
         self.index.find(hash, is_it).copied()
@@ -116,37 +177,39 @@ impl SynCache {
 
     /// Takes the entry in `slot` out.
     pub fn remove(&mut self, slot: u32) -> Option<HalfOpen> {
-        let mut entry = self.entries.take(slot)?;
+        let entry = self.entries.take(slot)?;
         if let Ok(found) = self.index.find_entry(entry.hash, |&i| i == slot) {
             found.remove();
         }
-        self.timers.forget(slot, &mut entry.filed);
+        self.unlink(&entry);
         Some(entry)
     }
 
     /// The next entry that is due at `now`.
-    pub fn due(&mut self, now: Instant, initial_rto: Duration) -> Option<Due> {
-        let (slot, entry) = loop {
-            let slot = self.timers.due(now)?;
-            let Some(entry) = self.entries.get_mut(slot) else { continue };
-            entry.filed = Filed::default();
-            if entry.due <= now {
-                break (slot, entry);
-            }
-            self.timers.touched(slot, &mut entry.filed, entry.due);
-        };
+    pub fn due(&mut self, now: Instant) -> Option<Due> {
+        let (due, slot) = self.next()?;
+        if due > now {
+            return None;
+        }
+        let entry = *self.entries.get(slot)?;
         if entry.syn.attempts >= ATTEMPTS_MAX {
             return self.remove(slot).map(Due::Expired);
         }
-        entry.syn.attempts += 1;
-        entry.due = now + initial_rto * (1 << (entry.syn.attempts - 1).min(16));
-        self.timers.touched(slot, &mut entry.filed, entry.due);
+        self.unlink(&entry);
+        self.entries.get_mut(slot)?.syn.attempts += 1;
+        self.enqueue(slot, now);
         Some(Due::Answer(slot))
     }
 
     /// When the next entry is due.
     pub fn deadline(&self) -> Option<Instant> {
-        self.timers.deadline()
+        self.next().map(|(due, _)| due)
+    }
+
+    /// The next entry that is due, and when.
+    fn next(&self) -> Option<(Instant, u32)> {
+        let due = |queue: &Queue| Some((self.entries.get(queue.first)?.due, queue.first));
+        self.queues.iter().filter_map(due).min_by_key(|(due, _)| *due)
     }
 
     /// The slots of all entries that wait for `listener`.
@@ -190,10 +253,10 @@ mod tests {
 
     #[test]
     fn the_bound_is_reached_with_its_last_entry() {
-        let mut cache = SynCache::new(2, ticks());
-        cache.insert((tuple(1), 1), syn(), (0, 0), Instant::ZERO, RTO);
+        let mut cache = SynCache::new(2, RTO, ticks());
+        cache.insert((tuple(1), 1), syn(), (0, 0), Instant::ZERO);
         assert!(!cache.is_full());
-        let slot = cache.insert((tuple(2), 1), syn(), (0, 0), Instant::ZERO, RTO);
+        let slot = cache.insert((tuple(2), 1), syn(), (0, 0), Instant::ZERO);
         assert!(cache.is_full());
         assert_eq!(cache.find(1, &tuple(2)), Some(slot));
         cache.remove(slot);
@@ -202,12 +265,33 @@ mod tests {
     }
 
     #[test]
+    fn what_is_due_first_comes_first_whichever_were_removed() {
+        let mut cache = SynCache::new(9, RTO, ticks());
+        let at = |ms| Instant::from_millis(ms);
+        let slots: std::vec::Vec<u32> = (0..6u16)
+            .map(|i| cache.insert((tuple(i), 1), syn(), (0, 0), at(u64::from(i) * 600)))
+            .collect();
+        // The first has its second answer out, which waits for longer.
+        assert!(matches!(cache.due(at(1000)), Some(Due::Answer(slot)) if slot == slots[0]));
+        assert!(cache.due(at(1000)).is_none());
+        for gone in [1, 3, 5] {
+            assert!(cache.remove(slots[gone]).is_some());
+        }
+        let mut order = std::vec::Vec::new();
+        while let Some(due) = cache.due(at(3600)) {
+            let Due::Answer(slot) = due else { panic!("none has been answered so often") };
+            order.push(slot);
+        }
+        assert_eq!(order, [slots[2], slots[0], slots[4]]);
+    }
+
+    #[test]
     fn answers_back_off_and_the_entry_goes_after_the_last() {
-        let mut cache = SynCache::new(2, ticks());
-        cache.insert((tuple(1), 1), syn(), (0, 0), Instant::ZERO, RTO);
+        let mut cache = SynCache::new(2, RTO, ticks());
+        cache.insert((tuple(1), 1), syn(), (0, 0), Instant::ZERO);
         let (mut times, mut expired) = (std::vec::Vec::new(), None);
         while let Some(at) = cache.deadline() {
-            match cache.due(at, RTO) {
+            match cache.due(at) {
                 Some(Due::Answer(_)) => times.push(at.as_millis() / 1000),
                 Some(Due::Expired(_)) => expired = Some(at.as_millis() / 1000),
                 None => {}

@@ -15,7 +15,7 @@ use crate::tcp::arrive::Facts;
 use crate::tcp::arrive::syn_sent::peer_mss;
 use crate::tcp::connection::SynReceived;
 use crate::tcp::ecn;
-use crate::tcp::{Connection, Seq, SocketOptions, Tuple};
+use crate::tcp::{Seq, SocketOptions, Tuple};
 use crate::time::Instant;
 use crate::wire::ip;
 use crate::wire::options::Options;
@@ -237,23 +237,25 @@ impl Host {
         isn_floor: Option<Seq>,
     ) {
         let (hash, tuple) = (incoming.hash, incoming.tuple);
-        let options = self.listener_options(listener).clone();
         if self.syn_cache.is_full() {
             match isn_floor {
-                None => self.send_cookie(now, incoming, &options),
+                None => {
+                    let options = self.listener_options(listener).clone();
+                    self.send_cookie(now, incoming, &options);
+                }
                 Some(_) => self.forget_reopening(hash, &tuple),
             }
             return;
         }
         let mut begin = self.begin(now, &tuple);
         begin.isn = isn_floor.map_or(begin.isn, |floor| begin.isn.max(floor));
-        let syn = self.negotiate(incoming, begin, &options);
+        let options = self.listener_options(listener);
+        let (syn, marks) = (self.negotiate(incoming, begin, options), options.marks());
         let name = (listener.index, listener.generation);
-        let initial_rto = self.shared.tcp.initial_rto;
-        self.syn_cache.insert((tuple, hash), syn, name, now, initial_rto);
+        self.syn_cache.insert((tuple, hash), syn, name, now);
         self.shared.counters.syn_cache_added += 1;
         self.shared.counters.passive_opens += 1;
-        self.reply_syn_ack(now, &tuple, &syn);
+        self.reply_syn_ack(now, &tuple, &syn, marks);
     }
 
     pub(super) fn negotiate(
@@ -355,7 +357,7 @@ impl Host {
         // With ACK it is an answer, and an answer to it would be answered in turn.
         let is_syn = segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::ACK);
         if is_syn && segment.seq == syn.irs {
-            self.reply_syn_ack(now, tuple, syn);
+            self.repeat_syn_ack(now, tuple, syn);
         } else if self.shared.challenges.take(hash, now) {
             self.acknowledge_half_open(now, tuple, syn);
         } else {
@@ -391,15 +393,19 @@ impl Host {
         let (tuple, hash) = (incoming.tuple, incoming.hash);
         let options = self.listener_options(listener).clone();
         let window = u32::from(segment.window) << syn.peer_scale.unwrap_or(0);
+        let mut block = self.take_block();
         let mut cx = self.shared.context(now);
-        let mut synchronized = syn.synchronize(&mut cx, &options, window, segment.seq, segment.ack);
-        if syn.attempts == 1 && now > answered {
-            synchronized.send.rtt.on_sample(answered, now, 1);
-        }
+        let synchronized = syn.synchronize(&mut cx, &options, window, segment.seq, segment.ack);
         cx.counters.established += 1;
-        let connection = Connection::accepted(tuple, hash, options, synchronized, now);
+        block.accept(tuple, hash, options, synchronized, now);
+        if syn.attempts == 1
+            && now > answered
+            && let Some(s) = block.synchronized_mut()
+        {
+            s.send.rtt.on_sample(answered, now, 1);
+        }
         self.end_time_wait(hash, &tuple);
-        let id = self.add_connection(connection);
+        let id = self.add_connection(block);
         if let Some(slot) = self.slots.get_mut(id.index) {
             slot.accepting = Some(listener);
         }
@@ -412,13 +418,12 @@ impl Host {
     }
 
     pub(super) fn on_syn_cache_time(&mut self, now: Instant) {
-        let initial_rto = self.shared.tcp.initial_rto;
-        while let Some(due) = self.syn_cache.due(now, initial_rto) {
+        while let Some(due) = self.syn_cache.due(now) {
             match due {
                 Due::Answer(slot) => {
                     let Some(half_open) = self.syn_cache.get(slot).copied() else { continue };
                     self.shared.counters.retransmits += 1;
-                    self.reply_syn_ack(now, &half_open.tuple, &half_open.syn);
+                    self.repeat_syn_ack(now, &half_open.tuple, &half_open.syn);
                 }
                 Due::Expired(half_open) => {
                     self.shared.counters.syn_cache_expired += 1;

@@ -118,7 +118,16 @@ impl Host {
         if self.lingering.is_empty() {
             return self.time_wait.find(hash, tuple, now);
         }
-        self.lingering_record(now, hash, tuple)
+        self.lingering_record(hash, tuple).filter(|record| !record.is_over(now))
+    }
+
+    /// The record of `tuple`, its time over or not.
+    #[inline]
+    pub(super) fn time_wait_record(&self, hash: u64, tuple: &Tuple) -> Option<Record> {
+        if self.lingering.is_empty() {
+            return self.time_wait.get(hash, tuple);
+        }
+        self.lingering_record(hash, tuple)
     }
 
     /// A new connection takes the place of the record of `tuple`, if there is one.

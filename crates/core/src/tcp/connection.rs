@@ -22,6 +22,7 @@ pub use resting::Resting;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::net::Ipv4Addr;
 
 use crate::config::TcpConfig;
 use crate::counters::Counters;
@@ -172,9 +173,14 @@ impl Synchronized {
 }
 
 impl Connection {
-    /// A connection in `state` with `shape`, reached along arcs of the table.
-    #[inline(always)]
-    pub fn new(tuple: Tuple, tuple_hash: u64, options: Arc<SocketOptions>, shape: Shape) -> Self {
+    /// One that has ended, between no ends: where another may begin.
+    pub fn blank(options: Arc<SocketOptions>) -> Self {
+        let nowhere = (Ipv4Addr::UNSPECIFIED.into(), 0);
+        Connection::new(Tuple::new(nowhere, nowhere), 0, options, Shape::Ended(Ended::default()))
+    }
+
+    /// A connection that is CLOSED and goes on to where `shape` belongs.
+    fn new(tuple: Tuple, tuple_hash: u64, options: Arc<SocketOptions>, shape: Shape) -> Self {
         Connection {
             tuple,
             tuple_hash,
@@ -194,39 +200,74 @@ impl Connection {
         }
     }
 
-    /// An active open: the SYN leaves with the next `emit`.
+    /// What [`Connection::new`] makes, where one that has ended lies: a block of so many bytes is
+    /// not built elsewhere and moved.
     #[inline(always)]
+    fn begin(&mut self, tuple: Tuple, tuple_hash: u64, options: Arc<SocketOptions>, shape: Shape) {
+        debug_assert!(self.is_over());
+        let before = self;
+        before.shape = shape;
+        (before.tuple, before.tuple_hash) = (tuple, tuple_hash);
+        before.options = options;
+        let Connection {
+            tuple: _,
+            tuple_hash: _,
+            options: _,
+            shape: _,
+            state,
+            deadlines,
+            notices,
+            orphan,
+            deaf,
+            write_blocked,
+            close_early,
+            reset_due,
+            syn_due,
+            answer_due,
+            trouble,
+        } = before;
+        *state = StateCell::new();
+        *deadlines = Deadlines::NONE;
+        *notices = Readiness::EMPTY;
+        for flag in [orphan, deaf, write_blocked, close_early, syn_due, answer_due] {
+            *flag = false;
+        }
+        (*reset_due, *trouble) = (None, None);
+    }
+
+    /// An active open, where one that has ended lies: the SYN leaves with the next `emit`.
+    #[inline]
     pub fn open(
+        &mut self,
         tuple: Tuple,
         tuple_hash: u64,
         options: Arc<SocketOptions>,
         syn: SynSent,
         now: Instant,
-    ) -> Self {
-        let mut connection = Connection::new(tuple, tuple_hash, options, Shape::SynSent(syn));
-        connection.state.transition(State::SynSent);
-        connection.syn_due = true;
-        let limit = connection.options.open_timeout;
-        connection.deadlines.set(Timer::Lifetime, now + limit);
-        connection
+    ) {
+        self.begin(tuple, tuple_hash, options, Shape::SynSent(syn));
+        self.state.transition(State::SynSent);
+        self.syn_due = true;
+        let limit = self.options.open_timeout;
+        self.deadlines.set(Timer::Lifetime, now + limit);
     }
 
-    /// A passive open that the peer's ACK has completed.
-    #[inline(always)]
-    pub fn accepted(
+    /// A passive open that the peer's ACK has completed, where one that has ended lies.
+    #[inline]
+    pub fn accept(
+        &mut self,
         tuple: Tuple,
         tuple_hash: u64,
         options: Arc<SocketOptions>,
         synchronized: Synchronized,
         now: Instant,
-    ) -> Self {
-        let mut connection = Connection::established(tuple, tuple_hash, options, synchronized);
-        connection.start_keepalive(now);
-        connection
+    ) {
+        self.begin(tuple, tuple_hash, options, Shape::Synchronized(synchronized));
+        self.pass_handshake();
+        self.start_keepalive(now);
     }
 
     /// An established connection without a timer.
-    #[inline(always)]
     fn established(
         tuple: Tuple,
         tuple_hash: u64,
@@ -235,10 +276,14 @@ impl Connection {
     ) -> Self {
         let shape = Shape::Synchronized(synchronized);
         let mut connection = Connection::new(tuple, tuple_hash, options, shape);
-        for state in [State::Listen, State::SynReceived, State::Established] {
-            connection.state.transition(state);
-        }
+        connection.pass_handshake();
         connection
+    }
+
+    fn pass_handshake(&mut self) {
+        for state in [State::Listen, State::SynReceived, State::Established] {
+            self.state.transition(state);
+        }
     }
 
     /// True if a segment that begins at `seq` may be under way: what an ICMP error must quote to be

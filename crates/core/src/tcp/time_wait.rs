@@ -152,6 +152,11 @@ impl Record {
         }
     }
 
+    /// True if its time is over.
+    pub fn is_over(&self, now: Instant) -> bool {
+        self.expires <= now
+    }
+
     /// The least ISN of a connection that takes its place.
     pub fn isn_floor(&self) -> Seq {
         self.snd_nxt + ISN_STEP

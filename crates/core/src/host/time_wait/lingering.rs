@@ -102,19 +102,14 @@ impl Host {
     }
 
     /// The block that lingers for `tuple`, as the rules want it.
-    pub(super) fn lingering_record(
-        &self,
-        now: Instant,
-        hash: u64,
-        tuple: &Tuple,
-    ) -> Option<Record> {
+    pub(super) fn lingering_record(&self, hash: u64, tuple: &Tuple) -> Option<Record> {
         let index = self.lingering_at(hash, tuple)?;
         let connection = self.slots.get(index)?.awake()?;
         let residue = connection.residue()?;
         let (duration, expires) = (self.term(tuple), connection.deadlines.at(Timer::Lifetime));
         let is_marked = self.lingering.marked.contains(&index);
         let record = Record::new(*tuple, residue, expires - duration, duration);
-        (expires > now).then_some(Record { is_marked, ..record })
+        Some(Record { is_marked, ..record })
     }
 
     /// The block in slot `index` lingers no more; without a user it goes.

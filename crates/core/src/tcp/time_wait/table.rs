@@ -168,18 +168,30 @@ impl TimeWait {
         self.near += u64::from(distance != Distance::Far);
     }
 
-    /// The record of `tuple`, if it has not expired.
+    /// The record of `tuple`, if its time is not over.
     #[inline]
     pub fn find(&self, hash: u64, tuple: &Tuple, now: Instant) -> Option<Record> {
+        self.record(hash, tuple, Some(now))
+    }
+
+    /// The record of `tuple`, its time over or not.
+    #[inline]
+    pub fn get(&self, hash: u64, tuple: &Tuple) -> Option<Record> {
+        self.record(hash, tuple, None)
+    }
+
+    #[inline(always)]
+    fn record(&self, hash: u64, tuple: &Tuple, after: Option<Instant>) -> Option<Record> {
         if self.len == 0 {
             return None;
         }
-        let [far, near @ ..] = &self.classes;
-        let found = far.record(hash, tuple, &self.handles, now);
-        if found.is_some() || self.near == 0 {
-            return found;
-        }
-        near.iter().find_map(|class| class.record(hash, tuple, &self.handles, now))
+        self.used().iter().find_map(|class| class.record(hash, tuple, &self.handles, after))
+    }
+
+    /// The classes that may have records: nearly always the first alone.
+    #[inline]
+    fn used(&self) -> &[Class] {
+        if self.near == 0 { &self.classes[..1] } else { &self.classes }
     }
 
     /// Reads ahead what [`find`](Self::find) will read of each of these tuples, all of them at
@@ -213,19 +225,22 @@ impl TimeWait {
 
     /// True if there is a record of `tuple`, over or not.
     fn holds(&self, hash: u64, tuple: &Tuple) -> bool {
-        let handles = &self.handles;
-        self.classes.iter().any(|class| {
-            class.v4.find(hash, tuple, handles).is_some()
-                || class.v6.find(hash, tuple, handles).is_some()
-        })
+        self.get(hash, tuple).is_some()
     }
 
     /// Ends a record before its time; false if there is none.
     pub fn remove(&mut self, hash: u64, tuple: &Tuple) -> bool {
-        let handles = &mut self.handles;
-        let mut removed = false;
-        each_shelf!(&mut self.classes, shelf => {
-            removed = removed || shelf.remove(hash, tuple, handles);
+        if self.len == 0 {
+            return false;
+        }
+        let used = if self.near == 0 { 1 } else { self.classes.len() };
+        let TimeWait { classes, handles, .. } = self;
+        let removed = classes[..used].iter_mut().any(|class| {
+            if tuple.is_ipv6() {
+                class.v6.remove(hash, tuple, handles)
+            } else {
+                class.v4.remove(hash, tuple, handles)
+            }
         });
         self.len -= usize::from(removed);
         removed
@@ -299,9 +314,15 @@ impl TimeWait {
 }
 
 impl Class {
-    /// The record of `tuple`, unless its time is over.
+    /// The record of `tuple`, unless its time is over at `now`, if that counts.
     #[inline]
-    fn record(&self, hash: u64, tuple: &Tuple, handles: &Handles, now: Instant) -> Option<Record> {
+    fn record(
+        &self,
+        hash: u64,
+        tuple: &Tuple,
+        handles: &Handles,
+        now: Option<Instant>,
+    ) -> Option<Record> {
         if tuple.is_ipv6() {
             self.v6.record(hash, tuple, handles, now)
         } else {
@@ -419,12 +440,18 @@ impl<R: Row> Shelf<R> {
         seen.row.is_of(tuple, local).then_some(seen)
     }
 
-    /// The record of `tuple`, unless its time is over.
+    /// The record of `tuple`, unless its time is over at `now`, if that counts.
     #[inline(never)]
-    fn record(&self, hash: u64, tuple: &Tuple, handles: &Handles, now: Instant) -> Option<Record> {
+    fn record(
+        &self,
+        hash: u64,
+        tuple: &Tuple,
+        handles: &Handles,
+        now: Option<Instant>,
+    ) -> Option<Record> {
         let seen = self.find(hash, tuple, handles)?;
         let expires_ms = self.queue.expires_ms(&seen);
-        if Instant::from_millis(expires_ms) <= now {
+        if now.is_some_and(|now| Instant::from_millis(expires_ms) <= now) {
             return None;
         }
         Some(self.tell(*tuple, &seen, expires_ms, handles))

@@ -77,7 +77,8 @@ impl End {
         let synchronized = syn.synchronize(&mut cx, &options, 30_000, seq, ack);
         let tuple = Tuple::new(([10, 0, 0, 1].into(), 80), ([10, 0, 0, 2].into(), 1));
         let now = Instant::from_millis(5);
-        let connection = Connection::accepted(tuple, 7, options.into(), synchronized, now);
+        let mut connection = Connection::blank(options.into());
+        connection.accept(tuple, 7, options.into(), synchronized, now);
         End { connection, config, pool, budget, challenges, counters, predicts, predicted: 0 }
     }
 
