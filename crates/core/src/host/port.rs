@@ -33,7 +33,7 @@ pub struct Ports {
     destination: KeyedHash,
     counters: Box<[u32; COUNTERS]>,
     /// Destinations and their hashes, the last one of each place: few are asked for in turn.
-    recent: [Option<(Tuple, u64)>; RECENT],
+    recent: Box<[Option<(Tuple, u64)>; RECENT]>,
 }
 
 impl Ports {
@@ -46,7 +46,7 @@ impl Ports {
             size: u32::from(last.saturating_sub(first)) + 1,
             destination: KeyedHash::new(secret, "ports"),
             counters: Box::new([0; COUNTERS]),
-            recent: [None; RECENT],
+            recent: Box::new([None; RECENT]),
         }
     }
 

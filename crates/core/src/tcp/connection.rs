@@ -253,7 +253,7 @@ impl Connection {
     }
 
     /// A passive open that the peer's ACK has completed, where one that has ended lies.
-    #[inline]
+    #[inline(always)]
     pub fn accept(
         &mut self,
         tuple: Tuple,
@@ -334,6 +334,7 @@ impl Connection {
     }
 
     /// The handshake is complete: takes the synchronized shape.
+    #[inline(always)]
     pub fn establish(&mut self, synchronized: Synchronized, cx: &mut Context<'_>) {
         self.shape = Shape::Synchronized(synchronized);
         self.state.transition(State::Established);

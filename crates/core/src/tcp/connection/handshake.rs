@@ -100,6 +100,7 @@ impl SynReceived {
 
     /// The synchronized connection that the peer's ACK makes of it. `window` is the peer's window
     /// in bytes, and `segment_seq`, `segment_ack` are those of the segment that told it.
+    #[inline(always)]
     pub fn synchronize(
         &self,
         cx: &mut Context<'_>,
@@ -126,6 +127,7 @@ impl SynReceived {
         }
     }
 
+    #[inline(always)]
     fn send_half(
         &self,
         cx: &Context<'_>,
@@ -175,6 +177,7 @@ impl SynReceived {
         }
     }
 
+    #[inline(always)]
     fn recv_half(&self, cx: &mut Context<'_>, options: &SocketOptions) -> RecvHalf {
         let next = self.irs + 1;
         let config = cx.config;

@@ -136,7 +136,7 @@ impl RecvWindow {
 
     /// The smallest shift by which 16 bits express `size_max` (RFC 7323 §2.3: 14 at most).
     pub fn scale_for(size_max: u32) -> u8 {
-        (0..14).find(|shift| size_max >> shift <= 65_535).unwrap_or(14)
+        16u8.saturating_sub(size_max.leading_zeros() as u8).min(14)
     }
 
     /// Bytes from `rcv_nxt` that the peer may send.

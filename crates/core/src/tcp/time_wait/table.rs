@@ -64,6 +64,17 @@ struct Class {
     v6: Shelf<Row6>,
 }
 
+/// What the index says of a tuple at first sight.
+#[derive(Clone, Copy)]
+enum Glance {
+    /// There is no record of it.
+    Nothing,
+    /// This may be the number of its record.
+    At(u32),
+    /// It may be behind the line.
+    Beyond,
+}
+
 /// All TIME-WAIT records of a host.
 #[derive(Debug)]
 pub struct TimeWait {
@@ -185,27 +196,40 @@ impl TimeWait {
         if self.len == 0 {
             return None;
         }
-        self.used().iter().find_map(|class| class.record(hash, tuple, &self.handles, after))
-    }
-
-    /// The classes that may have records: nearly always the first alone.
-    #[inline]
-    fn used(&self) -> &[Class] {
-        if self.near == 0 { &self.classes[..1] } else { &self.classes }
+        let [far, near @ ..] = &self.classes;
+        let found = far.record(hash, tuple, &self.handles, after);
+        if found.is_some() || self.near == 0 {
+            return found;
+        }
+        near.iter().find_map(|class| class.record(hash, tuple, &self.handles, after))
     }
 
     /// Reads ahead what [`find`](Self::find) will read of each of these tuples, all of them at
     /// once: a burst of segments waits for memory twice, not twice a segment. It changes nothing,
     /// so that what a segment does to the table meanwhile does no harm to the next one's look-up.
     pub fn read_ahead(&self, wanted: &[(u64, Tuple)]) {
-        if self.len == 0 {
-            return;
-        }
-        let shelves = &self.classes[0];
         for burst in wanted.chunks(BURST) {
-            shelves.v4.read_ahead(burst);
-            shelves.v6.read_ahead(burst);
+            self.glance(burst);
         }
+    }
+
+    /// Where the records of these tuples are, at first sight. First the lines of the index are read,
+    /// and when those are there the records that they lead to.
+    #[inline]
+    fn glance(&self, burst: &[(u64, Tuple)]) -> [Glance; BURST] {
+        let mut glances = [Glance::Nothing; BURST];
+        let Class { v4, v6 } = &self.classes[0];
+        if self.len == 0 {
+            return glances;
+        }
+        for (hash, tuple) in burst {
+            let index = if tuple.is_ipv6() { &v6.index } else { &v4.index };
+            black_box(index.link(*hash));
+        }
+        for (glance, (hash, tuple)) in glances.iter_mut().zip(burst) {
+            *glance = if tuple.is_ipv6() { v6.glance(*hash) } else { v4.glance(*hash) };
+        }
+        glances
     }
 
     /// The records of many tuples, of which `tell` hears in their order: as [`find`](Self::find),
@@ -218,8 +242,28 @@ impl TimeWait {
         mut tell: impl FnMut(Option<Record>),
     ) {
         for burst in wanted.chunks(BURST) {
-            self.read_ahead(burst);
-            burst.iter().for_each(|(hash, tuple)| tell(self.find(*hash, tuple, now)));
+            let glances = self.glance(burst);
+            for ((hash, tuple), glance) in burst.iter().zip(glances) {
+                tell(self.find_at(glance, *hash, tuple, now));
+            }
+        }
+    }
+
+    /// As [`find`](Self::find), after a glance at the farthest class.
+    #[inline]
+    fn find_at(&self, glance: Glance, hash: u64, tuple: &Tuple, now: Instant) -> Option<Record> {
+        let Class { v4, v6 } = &self.classes[0];
+        match glance {
+            Glance::Nothing if self.near == 0 => None,
+            Glance::At(number) if self.near == 0 => {
+                let found = if tuple.is_ipv6() {
+                    v6.record_at(number, tuple, &self.handles, Some(now))
+                } else {
+                    v4.record_at(number, tuple, &self.handles, Some(now))
+                };
+                found.unwrap_or_else(|| self.find(hash, tuple, now))
+            }
+            _ => self.find(hash, tuple, now),
         }
     }
 
@@ -370,21 +414,34 @@ impl<R: Row> Shelf<R> {
         self.shorten(now, finder);
     }
 
-    /// First the lines of the index, and when those are there the records that they lead to.
-    fn read_ahead(&self, wanted: &[(u64, Tuple)]) {
+    /// Where the first record is that may have this hash; its row is read ahead.
+    #[inline(always)]
+    fn glance(&self, hash: u64) -> Glance {
         if self.index.is_empty() {
-            return;
+            return Glance::Nothing;
         }
-        let ours = || wanted.iter().filter(|(_, tuple)| tuple.is_ipv6() == R::IPV6);
-        ours().for_each(|(hash, _)| {
-            black_box(self.index.link(*hash));
-        });
-        let span = self.queue.span();
-        for (hash, _) in ours() {
-            let mut probe = self.index.probe(*hash);
-            let row = self.index.next(&mut probe, span).and_then(|number| self.queue.row(number));
-            black_box(row.map(|seen| seen.row.common().ports()));
+        let mut probe = self.index.probe(hash);
+        match self.index.next(&mut probe, self.queue.span()) {
+            Some(number) => {
+                black_box(self.queue.row(number).map(|seen| seen.row.common().ports()));
+                Glance::At(number)
+            }
+            None if probe.link == 0 => Glance::Nothing,
+            None => Glance::Beyond,
         }
+    }
+
+    /// What [`record`](Self::record) says if the record of that number is that of `tuple`.
+    #[inline(always)]
+    fn record_at(
+        &self,
+        number: u32,
+        tuple: &Tuple,
+        handles: &Handles,
+        now: Option<Instant>,
+    ) -> Option<Option<Record>> {
+        let seen = self.see(number, tuple, handles)?;
+        Some(self.judge(tuple, &seen, handles, now))
     }
 
     /// The record of `tuple`, where it lies.
@@ -436,8 +493,11 @@ impl<R: Row> Shelf<R> {
     #[inline(always)]
     fn see(&self, number: u32, tuple: &Tuple, handles: &Handles) -> Option<Seen<'_, R>> {
         let seen = self.queue.row(number)?;
-        let local = || handles.meaning(seen.row.common().handle()).0;
-        seen.row.is_of(tuple, local).then_some(seen)
+        if seen.row.common().ports() != tuple.ports() {
+            return None;
+        }
+        let local = handles.meaning(seen.row.common().handle()).0;
+        seen.row.is_between(tuple, local).then_some(seen)
     }
 
     /// The record of `tuple`, unless its time is over at `now`, if that counts.
@@ -450,11 +510,22 @@ impl<R: Row> Shelf<R> {
         now: Option<Instant>,
     ) -> Option<Record> {
         let seen = self.find(hash, tuple, handles)?;
-        let expires_ms = self.queue.expires_ms(&seen);
+        self.judge(tuple, &seen, handles, now)
+    }
+
+    #[inline(always)]
+    fn judge(
+        &self,
+        tuple: &Tuple,
+        seen: &Seen<'_, R>,
+        handles: &Handles,
+        now: Option<Instant>,
+    ) -> Option<Record> {
+        let expires_ms = self.queue.expires_ms(seen);
         if now.is_some_and(|now| Instant::from_millis(expires_ms) <= now) {
             return None;
         }
-        Some(self.tell(*tuple, &seen, expires_ms, handles))
+        Some(self.tell(*tuple, seen, expires_ms, handles))
     }
 
     #[inline(always)]

@@ -14,6 +14,8 @@
 //!
 //! The hash is the host's keyed one, so that nobody outside can choose a line.
 
+use alloc::boxed::Box;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use super::halves::{HALF, Halves};
@@ -27,7 +29,7 @@ const JOIN: u32 = 6;
 /// Records that enter before one more line is tidied.
 const TIDY: u32 = 32;
 /// Lines in a segment.
-const SEGMENT: usize = 512;
+const SEGMENT: usize = 128;
 
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
@@ -49,7 +51,7 @@ pub(super) struct Probe<'a, const N: usize = { LINE + 1 }> {
 /// The index.
 #[derive(Debug)]
 pub(super) struct Index {
-    segments: Vec<Vec<Line>>,
+    segments: Vec<Box<[Line; SEGMENT]>>,
     lines: u32,
     /// The lines' number rounded up to a power of two, less 1.
     mask: u32,
@@ -113,7 +115,8 @@ impl Index {
     /// The link of the line of this hash, of which that is the last word.
     #[inline]
     pub(super) fn link(&self, hash: u64) -> u32 {
-        self.line(self.line_of(hash)).0[LINE]
+        let line = self.line_of(hash) as usize;
+        self.segments.get(line / SEGMENT).map_or(0, |segment| segment[line % SEGMENT].0[LINE])
     }
 
     /// The entries under this hash whose tag is right, of a line.
@@ -234,16 +237,16 @@ impl Index {
     }
 
     fn add_line(&mut self, first: u32) {
-        if (self.lines as usize).is_multiple_of(SEGMENT) {
-            // The first one grows as it needs to, for those that have few connections.
-            let lines = if self.lines == 0 { 1 } else { SEGMENT };
-            self.segments.push(Vec::with_capacity(lines));
+        let stale = first.wrapping_sub(1) & self.numbers;
+        let mut line = Line([stale; LINE + 1]);
+        line.0[LINE] = 0;
+        let place = self.lines as usize % SEGMENT;
+        if place == 0 {
+            let segment: Result<Box<[Line; SEGMENT]>, _> = vec![line; SEGMENT].try_into();
+            self.segments.extend(segment);
         }
         if let Some(segment) = self.segments.last_mut() {
-            let stale = first.wrapping_sub(1) & self.numbers;
-            let mut line = [stale; LINE + 1];
-            line[LINE] = 0;
-            segment.push(Line(line));
+            segment[place] = line;
             self.set_lines(self.lines + 1);
         }
     }
@@ -297,12 +300,7 @@ impl Index {
             self.take_out(into, span);
             self.scratch.append(&mut entries);
             self.set_lines(last);
-            if let Some(segment) = self.segments.last_mut() {
-                segment.pop();
-                if segment.is_empty() {
-                    self.segments.pop();
-                }
-            }
+            self.segments.truncate((last as usize).div_ceil(SEGMENT));
             self.put_back(into, span.0);
         }
     }

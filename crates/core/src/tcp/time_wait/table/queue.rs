@@ -3,7 +3,7 @@
 //! ```text
 //!   number of a record: │ chunk │ block: 6 bits │ row: 10 bits │        front ─▶        next ─▶
 //!
-//!   chunks ─▶ │ 64 blocks │ 64 blocks │ …       block: base in ms │ rows │ rows │ … up to 1024
+//!   chunks ─▶ │ 64 blocks │ 64 blocks │ …       block: base in ms │ row │ row │ … up to 1024
 //! ```
 //!
 //! Records get consecutive numbers, and leave from the front: whoever has a number knows from it
@@ -11,6 +11,7 @@
 //! or when all its records are dead. A record out of order (restarted in place, so that FINs
 //! repeated by a stranger do not make the queue grow) is queued again when the front comes to it.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::row::{Row, SPAN_MS, Scale};
@@ -28,6 +29,10 @@ struct Block<R> {
     live: u32,
 }
 
+impl<R> Block<R> {
+    const EMPTY: Block<R> = Block { rows: Vec::new(), base_ms: 0, live: 0 };
+}
+
 /// A record where it lies.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen<'a, R> {
@@ -35,7 +40,8 @@ pub(super) struct Seen<'a, R> {
     pub(super) number: u32,
     /// The record.
     pub(super) row: &'a R,
-    base_ms: u64,
+    /// From when on the records of its block expire.
+    pub(super) base_ms: u64,
 }
 
 /// What came to the front.
@@ -55,7 +61,7 @@ pub(super) enum Front {
 /// The queue.
 #[derive(Debug)]
 pub(super) struct Queue<R> {
-    chunks: Vec<Vec<Block<R>>>,
+    chunks: Vec<Box<[Block<R>; BLOCKS]>>,
     /// The number of the first chunk.
     first_chunk: u16,
     /// The oldest record that has not been passed.
@@ -86,9 +92,28 @@ impl<R: Row> Queue<R> {
     }
 
     /// Appends a record that expires then; returns its number.
+    #[inline]
     pub(super) fn push(&mut self, mut row: R, expires_ms: u64) -> u32 {
+        let number = self.next;
+        if let Some(block) = self.block_mut(number)
+            && !number.is_multiple_of(ROWS as u32)
+            && !block.rows.is_empty()
+            && row.common_mut().expire_in_order(expires_ms, block.base_ms)
+        {
+            block.rows.push(row);
+            block.live += 1;
+            self.rows += 1;
+            self.next = number.wrapping_add(1);
+            return number;
+        }
+        self.push_elsewhere(row, expires_ms)
+    }
+
+    /// The same where there is no block for it yet, or it is out of the last one's order.
+    #[inline(never)]
+    fn push_elsewhere(&mut self, mut row: R, expires_ms: u64) -> u32 {
         let scale = self.scale;
-        if (self.next as usize).is_multiple_of(ROWS) || !self.fits(expires_ms) {
+        if self.next.is_multiple_of(ROWS as u32) || !self.fits(expires_ms) {
             self.open(expires_ms);
         }
         let number = self.next;
@@ -107,17 +132,17 @@ impl<R: Row> Queue<R> {
 
     /// True if the last block can tell this time.
     fn fits(&self, expires_ms: u64) -> bool {
-        let last = self.chunks.last().and_then(|chunk| chunk.last());
+        let last = self.block(self.next.wrapping_sub(1));
         last.is_some_and(|block| !block.rows.is_empty() && expires_ms <= block.base_ms + SPAN_MS)
     }
 
     /// Begins a new block.
     fn open(&mut self, base_ms: u64) {
-        let last = self.chunks.last_mut().and_then(|chunk| chunk.last_mut());
-        if let Some(last) = last {
+        if let Some(last) = self.block_mut(self.next.wrapping_sub(1)) {
             last.rows.shrink_to_fit();
             if last.live == 0 {
-                self.rows -= core::mem::take(&mut last.rows).len() as u32;
+                let freed = core::mem::take(&mut last.rows).len() as u32;
+                self.rows -= freed;
             }
         }
         self.next = self.next.wrapping_add(ROWS as u32 - 1) & !(ROWS as u32 - 1);
@@ -128,10 +153,10 @@ impl<R: Row> Queue<R> {
             self.first_chunk = (self.next >> CHUNK_BITS) as u16;
         }
         if self.next.trailing_zeros() >= CHUNK_BITS {
-            self.chunks.push(Vec::new());
+            self.chunks.push(Box::new([const { Block::EMPTY }; BLOCKS]));
         }
-        if let Some(chunk) = self.chunks.last_mut() {
-            chunk.push(Block { rows: Vec::new(), base_ms, live: 0 });
+        if let Some(block) = self.block_mut(self.next) {
+            *block = Block { base_ms, ..Block::EMPTY };
         }
     }
 
@@ -144,17 +169,17 @@ impl<R: Row> Queue<R> {
     #[inline]
     fn block(&self, number: u32) -> Option<&Block<R>> {
         let (chunk, block) = self.place(number);
-        self.chunks.get(chunk)?.get(block)
+        Some(&self.chunks.get(chunk)?[block])
     }
 
     #[inline]
     fn block_mut(&mut self, number: u32) -> Option<&mut Block<R>> {
         let (chunk, block) = self.place(number);
-        self.chunks.get_mut(chunk)?.get_mut(block)
+        Some(&mut self.chunks.get_mut(chunk)?[block])
     }
 
     /// The record of that number, unless it is dead.
-    #[inline]
+    #[inline(always)]
     pub(super) fn row(&self, number: u32) -> Option<Seen<'_, R>> {
         let block = self.block(number)?;
         let row = block.rows.get(number as usize % ROWS)?;
@@ -302,7 +327,8 @@ impl<R: Row> Queue<R> {
     /// Rows for which there is memory.
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
-        self.chunks.iter().flatten().map(|block| block.rows.capacity()).sum()
+        let blocks = self.chunks.iter().flat_map(|chunk| chunk.iter());
+        blocks.map(|block| block.rows.capacity()).sum()
     }
 
     /// An empty queue whose next record is near this number.

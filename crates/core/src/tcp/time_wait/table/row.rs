@@ -58,8 +58,8 @@ pub(super) trait Row: Copy {
         Tuple::from_words(local, self.remote(), self.common().ports, Self::IPV6)
     }
 
-    /// True if `tuple`, which is of this version, is its own, with our address.
-    fn is_of(&self, tuple: &Tuple, local: impl FnOnce() -> [u64; 2]) -> bool;
+    /// True if `tuple`, which is of this version and has its ports, is its own, with our address.
+    fn is_between(&self, tuple: &Tuple, local: [u64; 2]) -> bool;
 }
 
 /// IPv4: 24 bytes.
@@ -99,9 +99,8 @@ impl Row for Row4 {
     }
 
     #[inline]
-    fn is_of(&self, tuple: &Tuple, local: impl FnOnce() -> [u64; 2]) -> bool {
-        self.common.ports == tuple.ports()
-            && local()[1] << 32 | u64::from(self.remote) == tuple.first_word()
+    fn is_between(&self, tuple: &Tuple, local: [u64; 2]) -> bool {
+        local[1] << 32 | u64::from(self.remote) == tuple.first_word()
     }
 }
 
@@ -128,10 +127,8 @@ impl Row for Row6 {
     }
 
     #[inline]
-    fn is_of(&self, tuple: &Tuple, local: impl FnOnce() -> [u64; 2]) -> bool {
-        self.common.ports == tuple.ports()
-            && self.remote() == tuple.remote_words()
-            && local() == tuple.local_words()
+    fn is_between(&self, tuple: &Tuple, local: [u64; 2]) -> bool {
+        self.remote() == tuple.remote_words() && local == tuple.local_words()
     }
 }
 

@@ -153,6 +153,13 @@ fn many_are_found_at_once_as_each_is_by_itself() {
     let count = found.iter().flatten().count();
     assert_eq!(count, 500 + 2000 / 4, "every fourth of IPv6, and a third of the others");
     Fixture::new(1).table.find_batch(&wanted, fixture.now, |record| assert_eq!(record, None));
+    // Where there are records of the other version alone.
+    let mut others = Fixture::new(9);
+    others.enter_as(tuple6(1), 1, Distance::Far);
+    let [four, six] = [tuple(1), tuple6(1)].map(|tuple| (others.hasher.hash(&tuple), tuple));
+    let mut found = Vec::new();
+    others.table.find_batch(&[four, six], others.now, |record| found.push(record.is_some()));
+    assert_eq!(found, [false, true]);
 }
 
 #[test]
