@@ -86,8 +86,8 @@ impl Host {
         may_open.then_some(Claim { isn_floor, in_time_wait: true, ..claim })
     }
 
-    /// `tuple` with an ephemeral port: one that is not in TIME-WAIT, if there is any, else one whose
-    /// TIME-WAIT may be cut short.
+    /// `tuple` with an ephemeral port: one that is not in TIME-WAIT, if there is any, else one
+    /// whose TIME-WAIT may be cut short.
     pub(super) fn pick_port(&mut self, now: Instant, tuple: &Tuple) -> Option<Claim> {
         [false, true].into_iter().find_map(|cut_short| self.port_for(now, tuple, cut_short))
     }

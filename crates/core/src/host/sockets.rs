@@ -140,7 +140,7 @@ impl Host {
         if self.connections() >= self.shared.limits.connections {
             return Err(Error::Limit("connections"));
         }
-        let claim = match self.claim_tuple(now, local, remote) {
+        let claim = match self.choose_tuple(now, local, remote) {
             Err(Error::AddressNotAvailable) if local.port() == 0 => {
                 self.shared.counters.ports_exhausted += 1;
                 return Err(Error::AddressNotAvailable);
@@ -169,7 +169,7 @@ impl Host {
         Ok(id)
     }
 
-    fn claim_tuple(
+    fn choose_tuple(
         &mut self,
         now: Instant,
         local: SocketAddr,

@@ -200,11 +200,10 @@ impl Connection {
         }
     }
 
-    /// What [`Connection::new`] makes, where one that has ended lies: a block of so many bytes is
-    /// not built elsewhere and moved.
+    /// What [`Connection::new`] makes, where one lies that is gone: a block of so many bytes is not
+    /// built elsewhere and moved.
     #[inline(always)]
     fn begin(&mut self, tuple: Tuple, tuple_hash: u64, options: Arc<SocketOptions>, shape: Shape) {
-        debug_assert!(self.is_over());
         let before = self;
         before.shape = shape;
         (before.tuple, before.tuple_hash) = (tuple, tuple_hash);
@@ -235,7 +234,7 @@ impl Connection {
         (*reset_due, *trouble) = (None, None);
     }
 
-    /// An active open, where one that has ended lies: the SYN leaves with the next `emit`.
+    /// An active open, where one lies that is gone: the SYN leaves with the next `emit`.
     #[inline]
     pub fn open(
         &mut self,
@@ -252,7 +251,7 @@ impl Connection {
         self.deadlines.set(Timer::Lifetime, now + limit);
     }
 
-    /// A passive open that the peer's ACK has completed, where one that has ended lies.
+    /// A passive open that the peer's ACK has completed, where one lies that is gone.
     #[inline(always)]
     pub fn accept(
         &mut self,

@@ -61,6 +61,7 @@ pub(super) enum Front {
 /// The queue.
 #[derive(Debug)]
 pub(super) struct Queue<R> {
+    #[expect(clippy::vec_box, reason = "when the queue grows no block is copied")]
     chunks: Vec<Box<[Block<R>; BLOCKS]>>,
     /// The number of the first chunk.
     first_chunk: u16,
