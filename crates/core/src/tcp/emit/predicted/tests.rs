@@ -78,7 +78,8 @@ impl End {
         let (seq, ack) = (syn.irs + 1, syn.iss + 1);
         let synchronized = syn.synchronize(&mut cx, &options, 30_000, seq, ack);
         let tuple = Tuple::new((setting.path.source, 80), (setting.path.destination, 1));
-        let connection = Connection::accepted(tuple, 7, options.into(), synchronized, START);
+        let mut connection = Connection::blank(options.into());
+        connection.accept(tuple, 7, options.into(), synchronized, START);
         let path = setting.path;
         End { connection, config, pool, budget, challenges, counters, path, predicts, predicted: 0 }
     }
