@@ -80,6 +80,8 @@ impl fmt::Debug for TupleHasher {
 const ENTRIES: usize = 12;
 /// Slots per line from which on one is split.
 const SPLIT: usize = 6;
+/// The same while lines cost nothing: the first segment is there whether it is used or not.
+const SPLIT_EARLY: usize = 2;
 /// Slots per line below which two are joined.
 const JOIN: usize = 3;
 /// Lines in a segment.
@@ -227,7 +229,7 @@ impl Demux {
     }
 
     /// The slot whose tuple has this `hash` and for which `is_it` says so.
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let tag = tag_of(hash);
         let line = self.lines.get(self.line_of(hash))?;
@@ -259,7 +261,8 @@ impl Demux {
     /// Adds a slot under its tuple's hash. `hash_of`: the hash of the tuple of a slot that is in.
     pub fn insert(&mut self, hash: u64, slot: u32, hash_of: impl Fn(u32) -> u64) {
         self.len += 1;
-        if self.len > SPLIT * self.lines.len as usize {
+        let lines = self.lines.len as usize;
+        if self.len > lines * if lines < SEGMENT { SPLIT_EARLY } else { SPLIT } {
             self.split(hash_of);
         }
         self.put(self.line_of(hash), tag_of(hash), slot);
@@ -275,7 +278,9 @@ impl Demux {
             (taken, link) = (next.take(tag, slot), next.link);
         }
         self.len -= 1;
-        if self.len < JOIN * (self.lines.len as usize - 1) {
+        // Of the first segment nothing would be given back.
+        let lines = self.lines.len as usize;
+        if lines > SEGMENT && self.len < JOIN * (lines - 1) {
             self.join();
         }
         true

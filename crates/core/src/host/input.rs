@@ -35,6 +35,7 @@ impl Host {
         }
     }
 
+    #[inline(never)]
     fn take_ethernet(&mut self, now: Instant, frame: RxFrame<'_>) {
         let link = match ethernet::Frame::parse(frame.bytes) {
             Ok(link) => link,
@@ -58,10 +59,29 @@ impl Host {
     }
 
     pub(super) fn take_packet(&mut self, now: Instant, frame: RxFrame<'_>, from: Origin) {
-        let Some(usual) = Usual::parse(frame.bytes) else {
-            return self.take_any_packet(now, frame, from, None);
-        };
-        if let Err(stranger) = self.take_usual(now, &usual, &frame, from) {
+        match Usual::parse_stamped(frame.bytes) {
+            Some(usual) => self.take_usual_packet(now, &usual, frame, from),
+            None => self.take_unstamped_packet(now, frame, from),
+        }
+    }
+
+    #[inline(never)]
+    fn take_unstamped_packet(&mut self, now: Instant, frame: RxFrame<'_>, from: Origin) {
+        match Usual::parse_syn(frame.bytes) {
+            Some(usual) => self.take_usual_packet(now, &usual, frame, from),
+            None => self.take_any_packet(now, frame, from, None),
+        }
+    }
+
+    #[inline(always)]
+    fn take_usual_packet(
+        &mut self,
+        now: Instant,
+        usual: &Usual<'_>,
+        frame: RxFrame<'_>,
+        from: Origin,
+    ) {
+        if let Err(stranger) = self.take_usual(now, usual, &frame, from) {
             self.take_any_packet(now, frame, from, stranger);
         }
     }

@@ -77,7 +77,7 @@ impl Host {
 
     /// Any segment of the usual layout. As [`Host::take_known_tcp`]; but one that belongs to no
     /// connection is taken in as well, if it plainly comes from somebody else and is for us.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take_usual(
         &mut self,
         now: Instant,
@@ -86,16 +86,21 @@ impl Host {
         from: Origin,
     ) -> Result<(), Option<Ends>> {
         let tuple = usual.tuple();
-        let hash = self.hasher.hash(&tuple);
-        let Some(index) = self.find_connection(hash, &tuple) else {
-            return self.take_usual_stranger(now, usual, frame, Ends { tuple, hash });
+        let incoming = Incoming {
+            tuple,
+            hash: self.hasher.hash(&tuple),
+            segment: usual.segment(),
+            facts: facts_of(frame, usual.traffic_class()),
+        };
+        let Some(index) = self.find_connection(incoming.hash, &incoming.tuple) else {
+            return self.take_usual_stranger(now, usual, frame, &incoming);
         };
         if from != Origin::Ourselves && self.is_ours(usual.source().into()) {
             return Err(None);
         }
         if self.has_sound_checksum(usual, frame) {
-            let facts = facts_of(frame, usual.traffic_class());
-            self.deliver(now, index, &usual.segment(), facts);
+            let Incoming { segment, facts, .. } = &incoming;
+            self.change(now, index, |connection, cx| connection.on_segment(cx, segment, *facts));
         }
         Ok(())
     }
@@ -106,15 +111,21 @@ impl Host {
         now: Instant,
         usual: &Usual<'_>,
         frame: &RxFrame<'_>,
-        ends: Ends,
+        incoming: &Incoming<'_>,
     ) -> Result<(), Option<Ends>> {
-        if !self.is_plain_stranger(usual.source().into(), usual.destination().into()) {
-            return Err(Some(ends));
+        let Incoming { tuple, hash, .. } = *incoming;
+        let half_open = self.syn_cache.find(hash, &tuple);
+        let (source, destination) = (usual.source().into(), usual.destination().into());
+        let is_plain = match half_open {
+            // The rest was found out when the SYN came.
+            Some(_) => !self.is_ours(source),
+            None => self.is_plain_stranger(source, destination),
+        };
+        if !is_plain {
+            return Err(Some(Ends { tuple, hash }));
         }
         if self.has_sound_checksum(usual, frame) {
-            let facts = facts_of(frame, usual.traffic_class());
-            let (segment, Ends { tuple, hash }) = (usual.segment(), ends);
-            self.dispatch(now, &Incoming { tuple, hash, segment, facts });
+            self.dispatch(now, half_open, incoming);
         }
         Ok(())
     }
@@ -174,13 +185,15 @@ impl Host {
             }
             (None, None) => return,
         };
-        self.dispatch(now, &Incoming { tuple, hash, segment, facts });
+        let half_open = self.syn_cache.find(hash, &tuple);
+        self.dispatch(now, half_open, &Incoming { tuple, hash, segment, facts });
     }
 
-    fn dispatch(&mut self, now: Instant, incoming: &Incoming<'_>) {
+    /// A segment that belongs to no connection, but perhaps to one that is half open.
+    fn dispatch(&mut self, now: Instant, half_open: Option<u32>, incoming: &Incoming<'_>) {
         let (hash, tuple) = (incoming.hash, &incoming.tuple);
         self.shared.counters.segments_in += 1;
-        if let Some(entry) = self.syn_cache.find(hash, tuple) {
+        if let Some(entry) = half_open {
             return self.on_half_open(now, entry, incoming);
         }
         if let Some(record) = self.find_time_wait(now, hash, tuple) {
@@ -189,7 +202,6 @@ impl Host {
         self.on_listen(now, incoming, None);
     }
 
-    #[inline]
     fn deliver(&mut self, now: Instant, index: u32, segment: &Segment<'_>, facts: Facts) {
         self.change(now, index, |connection, cx| connection.on_segment(cx, segment, facts));
     }
@@ -417,6 +429,7 @@ impl Host {
         true
     }
 
+    #[inline(never)]
     pub(super) fn on_syn_cache_time(&mut self, now: Instant) {
         while let Some(due) = self.syn_cache.due(now) {
             match due {

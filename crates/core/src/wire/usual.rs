@@ -73,24 +73,39 @@ pub struct Envelope {
 }
 
 impl<'a> Usual<'a> {
-    /// The segment in the IP packet `bytes`, if it is of this kind and sound so far.
+    /// The segment in the IP packet `bytes`, if it has timestamps alone and is sound so far.
     #[inline]
-    pub fn parse(bytes: &'a [u8]) -> Option<Usual<'a>> {
+    pub fn parse_stamped(bytes: &'a [u8]) -> Option<Usual<'a>> {
+        Usual::parse(bytes, 8, |_| Some(None))
+    }
+
+    /// The SYN in the IP packet `bytes`, if it is of this kind and sound so far.
+    #[inline]
+    pub fn parse_syn(bytes: &'a [u8]) -> Option<Usual<'a>> {
+        Usual::parse(bytes, 10, |bytes| Some(Some(bytes.get(HEAD_BYTES..)?.first_chunk()?)))
+    }
+
+    /// The segment in `bytes`, if it has a TCP header of so many words. `more_of` finds those
+    /// beyond what all have.
+    #[inline(always)]
+    fn parse(
+        bytes: &'a [u8],
+        header_words: u32,
+        more_of: impl FnOnce(&'a [u8]) -> Option<Option<&'a [u8; 8]>>,
+    ) -> Option<Usual<'a>> {
         let head = bytes.first_chunk::<HEAD_BYTES>()?;
         let word = |index| word_of(head, index);
         let unusual = (word(0) >> 24 ^ VERSION)
             | (word(1) & FRAGMENT)
-            | (word(2) >> 16 & 0xff ^ u32::from(PROTOCOL));
+            | (word(2) >> 16 & 0xff ^ u32::from(PROTOCOL))
+            | (word(8) >> 28 ^ header_words);
         let has_ports = word(5) & 0xffff != 0 && word(5) >> 16 != 0;
         let ip = head.first_chunk::<IP_BYTES>()?;
         if unusual != 0 || !has_ports || !sum_of(ip).is_valid() {
             return None;
         }
-        let (more, start) = match word(8) >> 28 {
-            8 => (None, HEAD_BYTES),
-            10 => (Some(bytes.get(HEAD_BYTES..)?.first_chunk()?), HEAD_BYTES + 8),
-            _ => return None,
-        };
+        let more = more_of(bytes)?;
+        let start = HEAD_BYTES + more.map_or(0, |more| more.len());
         let payload = bytes.get(start..(word(0) & 0xffff) as usize)?;
         let usual = Usual { head, more, payload };
         usual.options().are_sound().then_some(usual)
@@ -315,6 +330,10 @@ mod tests {
         bytes
     }
 
+    fn usual_in(bytes: &[u8]) -> Option<Usual<'_>> {
+        Usual::parse_stamped(bytes).or_else(|| Usual::parse_syn(bytes))
+    }
+
     fn any_envelope() -> impl Strategy<Value = Envelope> {
         any::<([u8; 8], u8, u8, u16, bool)>().prop_map(|(addresses, class, hops, id, df)| {
             let [a, b, c, d, e, f, g, h] = addresses;
@@ -362,7 +381,7 @@ mod tests {
             bytes.extend_from_slice(&payload);
             prop_assert_eq!(&bytes, &plain(&envelope, &header, &payload));
             bytes.resize(bytes.len() + padding, 0xee);
-            let usual = Usual::parse(&bytes).unwrap();
+            let usual = usual_in(&bytes).unwrap();
             prop_assert!(usual.verify_checksum());
             prop_assert_eq!(usual.traffic_class(), envelope.traffic_class);
             prop_assert_eq!((usual.source(), usual.destination()),
@@ -400,7 +419,7 @@ mod tests {
             let at = flip / 8 % bytes.len();
             bytes[at] ^= 1 << (flip % 8);
             bytes.truncate(bytes.len() - cut.saturating_sub(30).min(bytes.len()));
-            if let Some(usual) = Usual::parse(&bytes) {
+            if let Some(usual) = usual_in(&bytes) {
                 let packet = ip::Packet::parse(&bytes).unwrap();
                 prop_assert_eq!(Segment::parse(packet.payload), Ok(usual.segment()));
                 let good = tcp::verify_checksum(packet.payload, packet.source, packet.destination);
