@@ -228,6 +228,7 @@ impl Host {
     // ---- inputs: frames and time. None of them sends anything: `emit` does.
 
     /// A frame has arrived.
+    #[inline]
     pub fn on_frame(&mut self, now: Instant, frame: RxFrame<'_>) {
         self.shared.counters.frames_in += 1;
         self.begin_autoconfigure(now);
@@ -237,26 +238,39 @@ impl Host {
     /// Time has passed: whatever was due by `now` is marked.
     pub fn on_time(&mut self, now: Instant) {
         self.begin_autoconfigure(now);
-        if let Some(own) = &mut self.autoconfigure {
-            own.on_time(now);
+        if self.autoconfigure.is_some() {
+            self.on_autoconfigure_time(now);
         }
-        self.take_autoconfigured();
         if self.timers.has_due(now) {
             self.on_timers(now);
         }
         if !self.syn_cache.is_empty() {
             self.on_syn_cache_time(now);
         }
-        self.time_wait.on_time(now, &mut self.shared.counters);
-        self.neighbours.on_time(now);
-        self.wake_stalled(now);
-        self.routes.on_time(now);
-        self.path_mtus.on_time(now, |_| {});
-        self.on_reassembly_time(now);
+        if !self.time_wait.is_empty() {
+            self.time_wait.on_time(now, &mut self.shared.counters);
+        }
+        let is_due = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
+        if is_due(self.neighbours.deadline()) {
+            self.neighbours.on_time(now);
+        }
+        if self.neighbours.has_resolved() {
+            self.wake_stalled(now);
+        }
+        if is_due(self.routes.deadline()) {
+            self.routes.on_time(now);
+        }
+        if is_due(self.path_mtus.deadline()) {
+            self.path_mtus.on_time(now, |_| {});
+        }
+        if is_due(self.reassembly.deadline()) || self.reassembly.has_expired() {
+            self.on_reassembly_time(now);
+        }
     }
 
     /// Runs every timer that is due, connections in order of slots: what leaves must not depend
     /// on the order in which a scheme finds them. Those beyond a turn's share stay due.
+    #[inline(never)]
     fn on_timers(&mut self, now: Instant) {
         let mut due = core::mem::take(&mut self.due);
         let tick = self.ticks.instant(self.ticks.at_or_before(now));
@@ -384,7 +398,7 @@ impl Host {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn find_connection(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
         self.demux.find(hash, slot::has_tuple(&self.slots, tuple))
     }

@@ -226,6 +226,7 @@ impl Host {
 
     /// Neighbours have answered, or have not: who waited for them is ready again. Asking may push
     /// another neighbour out of the cache, so this follows every question, too.
+    #[inline(never)]
     pub(super) fn wake_stalled(&mut self, now: Instant) {
         while let Some((next_hop, resolution)) = self.neighbours.resolved() {
             if resolution == Resolution::Failed {

@@ -40,6 +40,15 @@ impl Host {
         }
     }
 
+    /// Time has passed for what autoconfigures, if anything does.
+    #[inline(never)]
+    pub(super) fn on_autoconfigure_time(&mut self, now: Instant) {
+        if let Some(own) = &mut self.autoconfigure {
+            own.on_time(now);
+        }
+        self.take_autoconfigured();
+    }
+
     /// Does what autoconfiguration has decided.
     pub(super) fn take_autoconfigured(&mut self) {
         while let Some(output) = self.autoconfigure.as_mut().and_then(Autoconfigure::output) {

@@ -286,6 +286,7 @@ impl Neighbours {
     }
 
     /// When [`Neighbours::on_time`] next has something to do.
+    #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         self.timers.first().map(|(at, _)| *at)
     }
@@ -298,6 +299,12 @@ impl Neighbours {
     /// True if [`Neighbours::output`] has something.
     pub fn has_output(&self) -> bool {
         !self.outputs.is_empty()
+    }
+
+    /// True if [`Neighbours::resolved`] has something.
+    #[inline]
+    pub fn has_resolved(&self) -> bool {
+        !self.notices.is_empty()
     }
 
     /// A next hop that was pending, and how it ended: whatever waits for it may go on, or fail.

@@ -119,6 +119,7 @@ impl PathMtus {
     }
 
     /// When [`PathMtus::on_time`] next has something to do.
+    #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         self.order.front().map(|(at, _)| *at)
     }

@@ -205,8 +205,15 @@ impl Reassembly {
     }
 
     /// When [`Reassembly::on_time`] next has something to do.
+    #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         self.assemblies.front().map(|assembly| assembly.until)
+    }
+
+    /// True if [`Reassembly::expired`] has something.
+    #[inline]
+    pub fn has_expired(&self) -> bool {
+        !self.expired.is_empty()
     }
 
     /// The next packet that ran out of time and whose sender is to be told.

@@ -279,6 +279,7 @@ impl Routes {
     }
 
     /// When [`Routes::on_time`] next has something to do.
+    #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
