@@ -68,6 +68,7 @@ impl Connection {
         }
     }
 
+    #[inline(never)]
     fn take_by_steps(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>, facts: Facts) {
         match &self.shape {
             Shape::SynSent(syn) => {
@@ -436,6 +437,7 @@ impl Connection {
         Continue(())
     }
 
+    #[inline(always)]
     fn acknowledge_text(&mut self, cx: &Context<'_>, taken: Text, had_holes: bool, piece: u16) {
         let Shape::Synchronized(parts) = &mut self.shape else { return };
         match taken {

@@ -272,7 +272,9 @@ impl SendHalf {
         self.small_end = self.small_end.max(ack);
         self.rtt.on_progress();
         self.silent_since = (self.flight() > 0).then_some(now);
-        self.urgent = self.urgent.filter(|urgent| urgent.after(ack));
+        if self.urgent.is_some_and(|urgent| urgent.at_or_before(ack)) {
+            self.urgent = None;
+        }
         if has_holes {
             self.scoreboard.advance(ack);
             self.on_recovery_progress(total, delivered, flight);

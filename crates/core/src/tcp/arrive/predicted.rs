@@ -4,7 +4,7 @@
 //! with such a segment is done here without asking each of them; whatever is not of this kind goes
 //! through the steps.
 
-use crate::tcp::connection::{Connection, Context, Shape};
+use crate::tcp::connection::{Connection, Context, Shape, Synchronized};
 use crate::tcp::send::recovery::Mode;
 use crate::wire::tcp::{Flags, Segment};
 
@@ -56,29 +56,50 @@ impl Connection {
     #[inline]
     fn predicts(&self, segment: &Segment<'_>) -> bool {
         let Shape::Synchronized(s) = &self.shape else { return false };
-        let (send, recv) = (&s.send, &s.recv);
-        let len = segment.payload.len() as u32;
-        let numbers = len + u32::from(segment.flags.contains(Flags::FIN));
-        let acked = segment.ack.since(send.una);
-        let is_plain = segment.flags.without(Flags::PSH | Flags::FIN) == Flags::ACK
-            && segment.options.sack.is_empty()
-            && match (s.stamps, segment.options.timestamps) {
-                (Some(old), Some(new)) => new.value.wrapping_sub(old.recent) as i32 >= 0,
-                (stamps, _) => stamps.is_none(),
-            };
-        let is_next = segment.seq == recv.nxt && numbers <= recv.offered();
-        // Before its end nothing more is expected of the peer, and somebody must want its text.
-        let is_welcome =
-            numbers == 0 || recv.fin.is_none() && (len == 0 || !(self.orphan || self.deaf));
-        let is_news = acked <= send.max.since(send.una) && (acked > 0 || numbers > 0);
-        let is_calm = send.recovery.mode == Mode::Open
-            && send.scoreboard.is_empty()
-            && send.dup_acks == 0
-            && send.window > 0
-            && recv.assembler.is_empty()
-            && s.ecn.is_none();
-        is_plain && is_next && is_welcome && is_news && is_calm
+        let is_heard = !(self.orphan || self.deaf);
+        is_plain(s, segment) && is_next(s, segment, is_heard) && is_calm(s)
     }
+}
+
+/// Nothing but ACK, perhaps PSH or FIN, and timestamps in order.
+#[inline]
+fn is_plain(s: &Synchronized, segment: &Segment<'_>) -> bool {
+    segment.flags.without(Flags::PSH | Flags::FIN) == Flags::ACK
+        && segment.options.sack.is_empty()
+        && match (s.stamps, segment.options.timestamps) {
+            (Some(old), Some(new)) => new.value.wrapping_sub(old.recent) as i32 >= 0,
+            (stamps, _) => stamps.is_none(),
+        }
+}
+
+/// It goes on where the last one ended, and brings something that is wanted, or acknowledges
+/// something. `is_heard`: there is somebody who wants text.
+#[inline]
+fn is_next(s: &Synchronized, segment: &Segment<'_>, is_heard: bool) -> bool {
+    let (send, recv) = (&s.send, &s.recv);
+    let len = segment.payload.len() as u32;
+    let numbers = len + u32::from(segment.flags.contains(Flags::FIN));
+    let acked = segment.ack.since(send.una);
+    segment.seq == recv.nxt
+        && acked <= send.max.since(send.una)
+        && if numbers == 0 {
+            acked > 0
+        } else {
+            // Nothing comes behind a FIN.
+            numbers <= recv.offered() && recv.fin.is_none() && (is_heard || len == 0)
+        }
+}
+
+/// Nothing is missing on either side, and nothing else is going on.
+#[inline]
+fn is_calm(s: &Synchronized) -> bool {
+    let (send, recv) = (&s.send, &s.recv);
+    send.recovery.mode == Mode::Open
+        && send.scoreboard.is_empty()
+        && send.dup_acks == 0
+        && send.window > 0
+        && recv.assembler.is_empty()
+        && s.ecn.is_none()
 }
 
 #[cfg(test)]

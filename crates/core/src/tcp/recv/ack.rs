@@ -119,6 +119,7 @@ impl AckState {
     }
 
     /// In-order data of `len` bytes, in segments of `segment` bytes, has arrived.
+    #[inline]
     pub fn on_data(
         &mut self,
         len: u32,

@@ -37,12 +37,12 @@ impl RecvBuffer {
 
     /// Writes `data` at `offset` bytes beyond RCV.NXT. False, and nothing is written, if the pool
     /// cannot give the pages.
-    #[inline]
+    #[inline(always)]
     pub fn write(&mut self, offset: usize, data: &[u8], pool: &mut PagePool) -> bool {
         let at = self.head + self.readable + offset;
         // The usual case: it ends in the first page.
         let is_near = !data.is_empty() && at + data.len() <= PAGE_BYTES;
-        if is_near && let Some(page) = self.page_mut(0, pool) {
+        if is_near && let Some(page) = self.first_page(pool) {
             own_bytes(page)[at..at + data.len()].copy_from_slice(data);
             return true;
         }
@@ -73,8 +73,20 @@ impl RecvBuffer {
         true
     }
 
-    /// Page `index`, taken from the pool if it is not there. All before it are.
+    /// The first page, taken from the pool if it is not there.
     #[inline]
+    fn first_page(&mut self, pool: &mut PagePool) -> Option<&mut Page> {
+        if self.pages.is_empty() {
+            self.pages.push_back(None);
+        }
+        let page = self.pages.get_mut(0)?;
+        if page.is_none() {
+            *page = pool.take();
+        }
+        page.as_mut()
+    }
+
+    /// Page `index`, taken from the pool if it is not there. All before it are.
     fn page_mut(&mut self, index: usize, pool: &mut PagePool) -> Option<&mut Page> {
         if index == self.pages.len() {
             self.pages.push_back(None);
@@ -132,6 +144,7 @@ impl RecvBuffer {
     }
 
     /// Drops the first `n` readable bytes, and the pages that are read to their end.
+    #[inline]
     pub fn consume(&mut self, n: usize, pool: &mut PagePool) {
         debug_assert!(n <= self.readable);
         self.readable -= n;

@@ -68,10 +68,8 @@ impl Recovery {
     /// SND.UNA has come to `una`, while nothing is sent again.
     #[inline]
     pub fn on_calm_progress(&mut self, una: Seq) {
-        self.high_rxt = self.high_rxt.max(una);
-        self.lost_edge = self.lost_edge.max(una);
         // The last recovery is behind; an old number would seem ahead after 2 GiB.
-        self.point = una - 1;
+        (self.point, self.high_rxt, self.lost_edge) = (una - 1, una, una);
     }
 
     /// SND.UNA has come to `una`. True if that ends the recovery.
