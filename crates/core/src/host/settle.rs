@@ -15,23 +15,35 @@ impl Host {
     /// before it is asked for comes as one event.
     #[inline]
     pub fn event(&mut self) -> Option<Event> {
-        if self.events.is_empty() { None } else { self.next_event() }
-    }
-
-    fn next_event(&mut self) -> Option<Event> {
-        loop {
-            let event = self.events.pop_front()?;
-            let Event::Ready(id, _) = event else { return Some(event) };
-            if let Some((slot, generation)) = self.slots.named_mut(id.index)
-                && generation == id.generation
-            {
-                return Some(Event::Ready(id, core::mem::take(&mut slot.announced)));
+        while !self.events.is_empty() {
+            let event = self.next_event();
+            if event.is_some() {
+                return event;
             }
         }
+        None
+    }
+
+    /// The oldest event, unless it is of a connection that is gone.
+    fn next_event(&mut self) -> Option<Event> {
+        let event = self.events.pop_front()?;
+        let Event::Ready(id, _) = event else { return Some(event) };
+        let (slot, generation) = self.slots.named_mut(id.index)?;
+        let is_current = generation == id.generation;
+        is_current.then(|| Event::Ready(id, core::mem::take(&mut slot.announced)))
     }
 
     /// A connection was touched: passes on what it has to tell, and sees to it that it is flushed.
+    #[inline]
     pub(super) fn settle(&mut self, now: Instant, index: u32) {
+        let slot = self.slots.get(index);
+        if !slot.is_some_and(|slot| slot.ready && slot.awake().is_some_and(is_settled)) {
+            self.settle_changes(now, index);
+        }
+    }
+
+    #[inline(never)]
+    fn settle_changes(&mut self, now: Instant, index: u32) {
         self.change(now, index, |_, _| {});
     }
 
@@ -85,6 +97,12 @@ impl Host {
             self.ready.push_back(index);
         }
     }
+}
+
+/// True if there is nothing to be told of it, and it goes on.
+#[inline]
+fn is_settled(connection: &Connection) -> bool {
+    connection.notices.is_empty() && !connection.is_over()
 }
 
 /// Tells the user of the connection in `slot`, if it has one, of `notices`.

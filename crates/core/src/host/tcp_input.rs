@@ -134,7 +134,9 @@ impl Host {
     #[inline]
     fn has_sound_checksum(&mut self, usual: &Usual<'_>, frame: &RxFrame<'_>) -> bool {
         let is_sound = frame.checksum == RxChecksum::Good || usual.verify_checksum();
-        self.shared.counters.checksum_errors += u64::from(!is_sound);
+        if !is_sound {
+            self.shared.counters.checksum_errors += 1;
+        }
         is_sound
     }
 
