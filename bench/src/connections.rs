@@ -1,9 +1,10 @@
 //! Short connections: open, a request of 100 bytes, an answer of 500, the server closes first; with
 //! others about that are in TIME-WAIT or idle.
 //!
-//! The stack's time goes on by [`CONVERSATION`] with each conversation, and TIME-WAIT lasts as long
-//! as N of them: then N records stand, and each turn as many end as begin. With a million of them
-//! TIME-WAIT lasts 60 s of the stack's time, 2·MSL; with fewer it is shortened accordingly.
+//! The stack's time goes on by so much with each conversation ([`CONVERSATION`], unless the plan says
+//! otherwise), and TIME-WAIT lasts as long as N of them: then N records stand, and each turn as many
+//! end as begin. With a million of them TIME-WAIT lasts 60 s of the stack's time, 2·MSL; with fewer it
+//! is shortened accordingly.
 //! Measuring begins when two such periods are over.
 
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::instructions::{self, Uncounted};
 use crate::sample::{Rates, per_operation, processor_time, tenths};
 use crate::stacks::{Variant, Which};
 
-/// The stack's time that each conversation takes.
+/// The stack's time that each conversation takes, if the plan does not say otherwise.
 pub const CONVERSATION: Duration = Duration::from_micros(60);
 
 /// Conversations before the first is measured, at least.
@@ -23,9 +24,8 @@ const WARM_UP: usize = 2000;
 const COUNTED: usize = 20_000;
 /// How often each of several pairs has its turn, at least, after one that does not count.
 const TURNS: usize = 12;
-/// Conversations of a turn: a second of the stack's time, in which whatever is periodic comes as
-/// often as in any other.
-const TURN: usize = 16_667;
+/// The stack's time in a turn: whatever is periodic comes as often as in any other.
+const TURN: Duration = Duration::from_secs(1);
 /// What the bench is called, and the section that callgrind counts.
 const SECTION: &str = "connections";
 
@@ -44,6 +44,23 @@ pub struct Plan {
     pub variant: Variant,
     /// Measure about so long at most, with fewer conversations if need be.
     pub limit: Option<Duration>,
+    /// The stack's time that each conversation takes; the kernel's own is what it is.
+    pub conversation: Duration,
+}
+
+impl Default for Plan {
+    /// One conversation at a time, none measured, nothing besides.
+    fn default() -> Plan {
+        Plan {
+            time_wait: 0,
+            idle: 0,
+            count: 0,
+            at_once: 1,
+            variant: Variant::Default,
+            limit: None,
+            conversation: CONVERSATION,
+        }
+    }
 }
 
 impl Plan {
@@ -54,7 +71,12 @@ impl Plan {
 
     /// How long TIME-WAIT lasts: as many conversations as there are to be records.
     pub fn time_wait_lasts(&self) -> Duration {
-        CONVERSATION * u32::try_from(self.residents()).unwrap_or(u32::MAX)
+        self.conversation * u32::try_from(self.residents()).unwrap_or(u32::MAX)
+    }
+
+    /// Conversations of a turn.
+    fn turn(&self) -> usize {
+        TURN.as_nanos().div_ceil(self.conversation.as_nanos().max(1)) as usize
     }
 
     fn count_within_limit<P: Pair>(&self, pair: &mut P) -> usize {
@@ -129,16 +151,16 @@ pub fn measure<P: Pair>(plan: &Plan) -> Outcome {
 /// a round tell more than those of the means.
 pub fn take_turns<P: Pair>(plans: &[Plan]) -> Vec<Vec<f64>> {
     let mut pairs: Vec<P> = plans.iter().map(warm::<P>).collect();
-    let count = plans.iter().map(|plan| plan.count).max().unwrap_or(0);
+    let turns = plans.iter().map(|plan| plan.count.div_ceil(plan.turn())).max().unwrap_or(0);
     let mut rates = vec![Vec::new(); plans.len()];
-    for round in 0..=count.div_ceil(TURN).max(TURNS) {
+    for round in 0..=turns.max(TURNS) {
         for offset in 0..plans.len() {
             let number = (round + offset) % plans.len();
-            let begin = processor_time();
-            pairs[number].converse(TURN);
+            let (begin, turn) = (processor_time(), plans[number].turn());
+            pairs[number].converse(turn);
             let took = processor_time().saturating_sub(begin);
             if round > 0 {
-                rates[number].push(TURN as f64 / took.as_secs_f64());
+                rates[number].push(turn as f64 / took.as_secs_f64());
             }
         }
     }
@@ -202,7 +224,7 @@ mod tests {
     use clap::ValueEnum;
 
     fn plan(time_wait: usize, idle: usize, at_once: usize) -> Plan {
-        Plan { time_wait, idle, count: 300, at_once, variant: Variant::Default, limit: None }
+        Plan { time_wait, idle, count: 300, at_once, ..Plan::default() }
     }
 
     #[test]

@@ -34,14 +34,7 @@ pub fn count() -> Result<Counts, Uncounted> {
     for (stack, at_once) in
         [(Which::Lightwait, 1), (Which::Lightwait, 16), (Which::LightwaitSockets, 16)]
     {
-        let plan = connections::Plan {
-            time_wait: 0,
-            idle: 0,
-            count: 2000,
-            at_once,
-            variant: Variant::Default,
-            limit: None,
-        };
+        let plan = connections::Plan { count: 2000, at_once, ..connections::Plan::default() };
         let name = format!("{}: connection, {at_once} at a time", stack.name());
         put(&mut counts, name, connections::count(stack, &plan)?);
     }

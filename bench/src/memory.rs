@@ -75,7 +75,7 @@ impl Plan {
             State::TimeWait => (0, count),
         };
         let variant = self.variant;
-        P::new(&connections::Plan { time_wait, idle, count: 0, at_once: 1, variant, limit: None })
+        P::new(&connections::Plan { time_wait, idle, variant, ..connections::Plan::default() })
     }
 }
 
@@ -113,11 +113,9 @@ fn filling<P: Pair>(plan: &Plan) -> Outcome {
         // None expires before the last has entered; and with so many source addresses no tuple
         // comes again.
         time_wait: 2 * (plan.count + first),
-        idle: 0,
-        count: 0,
         at_once: 16,
         variant: plan.variant,
-        limit: None,
+        ..connections::Plan::default()
     });
     pair.converse(first);
     let (heap, before, begin) = (Heap::new(), resident(), pair.time_waits());

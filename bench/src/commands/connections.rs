@@ -46,6 +46,7 @@ impl Connections {
             at_once,
             variant: self.stack.variant(),
             limit: self.seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+            ..Plan::default()
         };
         if let (Some(section), Some(at_once)) = (&self.section, self.at_once) {
             instructions::choose(section);

@@ -64,7 +64,8 @@ fn visit<K: Default>(
     work: impl Fn(u64) -> u64,
 ) {
     for &index in order {
-        let connection = &mut connections[index as usize];
+        // Whoever touches a connection has its address.
+        let connection = black_box(&mut connections[index as usize]);
         let at = connection.touch(now);
         operation(index, connection, When { now, at });
         work(1);

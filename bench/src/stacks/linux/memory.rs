@@ -27,9 +27,7 @@ pub fn memory(plan: &Plan) -> Option<Outcome> {
         State::Established => (plan.count.min(CONNECTIONS), 0),
         State::TimeWait => (0, plan.count),
     };
-    let variant = plan.variant;
-    let of =
-        |idle| connections::Plan { time_wait: 0, idle, count: 0, at_once: 1, variant, limit: None };
+    let of = |idle| connections::Plan { idle, ..connections::Plan::default() };
     let before = slabs()?;
     let mut short = Short::new(&of(idle));
     // Records of earlier runs go meanwhile, 60 s after they came.

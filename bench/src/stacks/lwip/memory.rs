@@ -19,10 +19,8 @@ pub fn memory(plan: &Plan) -> Option<Outcome> {
     let of = |idle, time_wait| connections::Plan {
         time_wait,
         idle,
-        count: 0,
-        at_once: 1,
         variant: plan.variant,
-        limit: None,
+        ..connections::Plan::default()
     };
     // What comes with the first of all connections is there then.
     drop(Short::new(&of(1, 1)));

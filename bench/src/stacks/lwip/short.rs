@@ -5,7 +5,7 @@ use std::time::Duration;
 use lightwait_lwip::Purpose;
 
 use super::Ends;
-use crate::connections::{CONVERSATION, Pair, Plan};
+use crate::connections::{Pair, Plan};
 use crate::stacks::raw::OPENED_AT_ONCE;
 
 /// What a turn adds to the time by itself.
@@ -21,6 +21,7 @@ pub struct Short {
     residents: usize,
     /// Conversations when those beyond were last ended.
     kept: usize,
+    conversation: Duration,
     goal: usize,
 }
 
@@ -53,7 +54,9 @@ impl Pair for Short {
         ends.turn(TURN, idle);
         ends.lwip.set_purpose(Purpose::Short);
         let (at_once, residents) = (plan.at_once as u64, plan.residents());
-        let mut short = Short { ends, at_once, idle, residents, kept: plan.idle, goal: plan.idle };
+        let (conversation, kept) = (plan.conversation, plan.idle);
+        let mut short =
+            Short { ends, at_once, idle, residents, kept, conversation, goal: plan.idle };
         short.fill(plan.time_wait);
         short
     }
@@ -73,7 +76,7 @@ impl Pair for Short {
             self.ends.turn(TURN, self.idle + self.at_once);
             let before = done;
             done = self.ends.lwip.done() as usize;
-            self.ends.now += CONVERSATION * (done - before) as u32;
+            self.ends.now += self.conversation * (done - before) as u32;
             // Not each time, since the way to the oldest leads past all others.
             if done - self.kept > (self.residents / 16).max(1) {
                 self.ends.lwip.keep(self.residents as u32);

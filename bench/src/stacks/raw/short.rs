@@ -5,7 +5,7 @@ use std::time::Duration;
 use lightwait_core::{ConnectionId, Event, Host, Instant, ListenerId, Readiness};
 
 use super::{Application, Ends, OPENED_AT_ONCE, SERVER, Sources, configs_for, count_on};
-use crate::connections::{CONVERSATION, Pair, Plan};
+use crate::connections::{Pair, Plan};
 use crate::stacks::{REQUEST, RESPONSE};
 
 /// The hosts' time for each idle connection that opens: a hundred thousand come in a second.
@@ -16,8 +16,9 @@ const OPENING: Duration = Duration::from_micros(10);
 pub struct Short {
     ends: Ends,
     talk: Talk,
-    /// The hosts' time when the first conversation began.
+    /// The hosts' time when the first conversation began, and what each adds to it.
     started: Instant,
+    conversation: Duration,
     /// Conversations to have finished.
     goal: usize,
 }
@@ -56,7 +57,7 @@ impl Pair for Short {
         }
         let talk = Talk::new(Sources::new(mute.sources.end(), residents), plan.at_once);
         let started = ends.now;
-        Short { ends, talk, started, goal: 0 }
+        Short { ends, talk, started, conversation: plan.conversation, goal: 0 }
     }
 
     fn into_server(self) -> impl Sized {
@@ -67,7 +68,7 @@ impl Pair for Short {
         // When the last one ends others are under way, so that there are always as many.
         self.goal += count;
         while self.talk.finished < self.goal {
-            let now = self.started + CONVERSATION * self.talk.finished as u32;
+            let now = self.started + self.conversation * self.talk.finished as u32;
             self.ends.turn(&mut self.talk, now);
         }
     }

@@ -7,7 +7,7 @@ use ::smoltcp::iface::SocketHandle;
 use ::smoltcp::socket::tcp::{Socket, State};
 
 use super::{Application, End, Ends, SERVER, Sources, new_socket};
-use crate::connections::{CONVERSATION, Pair, Plan};
+use crate::connections::{Pair, Plan};
 use crate::stacks::{REQUEST, RESPONSE};
 
 /// A question and an answer fit.
@@ -20,6 +20,7 @@ pub struct Short {
     ends: Ends,
     talk: Talk,
     started: Duration,
+    conversation: Duration,
     goal: usize,
 }
 
@@ -78,7 +79,7 @@ impl Pair for Short {
         // there were enough: a tuple in TIME-WAIT would not be opened again.
         talk.sources.next = (plan.residents() + 2 * RESIDENTS_AT_ONCE) as u32 % 240_000;
         let started = ends.now;
-        Short { ends, talk, started, goal: 0 }
+        Short { ends, talk, started, conversation: plan.conversation, goal: 0 }
     }
 
     const BEGINS_FULL: bool = true;
@@ -90,7 +91,7 @@ impl Pair for Short {
     fn converse(&mut self, count: usize) {
         self.goal += count;
         while self.talk.finished < self.goal {
-            let now = self.started + CONVERSATION * self.talk.finished as u32;
+            let now = self.started + self.conversation * self.talk.finished as u32;
             self.ends.turn(&mut self.talk, now);
         }
     }

@@ -2,6 +2,7 @@
 //! for each of those at a time at the client.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use lightwait::net::{TcpListener, TcpStream};
 use lightwait::shard::Handle;
@@ -9,7 +10,7 @@ use lightwait_core::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{Ends, Shared, serve};
-use crate::connections::{CONVERSATION, Pair, Plan};
+use crate::connections::{Pair, Plan};
 use crate::stacks::raw::{OPENED_AT_ONCE, SERVER, Sources, configs_for};
 use crate::stacks::{REQUEST, RESPONSE};
 
@@ -19,6 +20,7 @@ pub struct Short {
     ends: Ends,
     shared: Rc<Shared>,
     started: Instant,
+    conversation: Duration,
     goal: usize,
 }
 
@@ -47,7 +49,7 @@ impl Pair for Short {
             client.spawn_local(converse(client.clone(), shared.clone()));
         }
         let started = ends.now;
-        Short { ends, shared, started, goal: 0 }
+        Short { ends, shared, started, conversation: plan.conversation, goal: 0 }
     }
 
     fn into_server(self) -> impl Sized {
@@ -57,7 +59,7 @@ impl Pair for Short {
     fn converse(&mut self, count: usize) {
         self.goal += count;
         while self.shared.done.get() < self.goal {
-            let now = self.started + CONVERSATION * self.shared.done.get() as u32;
+            let now = self.started + self.conversation * self.shared.done.get() as u32;
             self.ends.turn(now);
         }
     }
