@@ -1,10 +1,10 @@
 //! Short connections: open, a request of 100 bytes, an answer of 500, the server closes first; with
 //! others about that are in TIME-WAIT or idle.
 //!
-//! The stack's time goes on by so much with each conversation ([`CONVERSATION`], unless the plan says
-//! otherwise), and TIME-WAIT lasts as long as N of them: then N records stand, and each turn as many
-//! end as begin. With a million of them TIME-WAIT lasts 60 s of the stack's time, 2·MSL; with fewer it
-//! is shortened accordingly.
+//! The stack's time goes on by so much with each conversation ([`CONVERSATION`], unless the plan
+//! says otherwise), and TIME-WAIT lasts as long as N of them: then N records stand, and each turn
+//! as many end as begin. With a million of them TIME-WAIT lasts 60 s of the stack's time, 2·MSL;
+//! with fewer it is shortened accordingly.
 //! Measuring begins when two such periods are over.
 
 use std::time::Duration;

@@ -13,7 +13,6 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};
 
-use lightwait_core::counters::Counters;
 use lightwait_core::host::demux::TupleHasher;
 use lightwait_core::tcp::connection::Residue;
 use lightwait_core::tcp::time_wait::{Distance, TimeWait};
@@ -60,7 +59,7 @@ pub struct Costs {
 struct Bench {
     table: TimeWait,
     hasher: TupleHasher,
-    counters: Counters,
+    evicted: u64,
     now: Instant,
     /// Tuples that have entered.
     entered: usize,
@@ -122,7 +121,7 @@ impl Bench {
         let mut bench = Bench {
             table: TimeWait::new([TERM; 3], count + 2 * BATCH, hasher.clone()),
             hasher,
-            counters: Counters::default(),
+            evicted: 0,
             now: Instant::from_millis(1000),
             entered: 0,
             between: TERM / u32::try_from(count).unwrap_or(u32::MAX),
@@ -138,14 +137,14 @@ impl Bench {
         bench.look_up("find", 0, count, false);
         bench.look_up("find_alone", 0, count, true);
         bench.look_up("miss", 4 * count, count, false);
-        bench.table.on_time(bench.now, &mut bench.counters);
+        bench.table.on_time(bench.now);
         let rounds = (count / BATCH).clamp(8, 400);
         for _ in 0..rounds {
             bench.enter("enter", BATCH);
             bench.expire();
         }
         assert!(bench.table.len().abs_diff(count) < BATCH, "as many enter as expire");
-        assert_eq!(bench.counters.time_wait_evicted, 0);
+        assert_eq!(bench.evicted, 0);
         bench
     }
 
@@ -168,11 +167,11 @@ impl Bench {
 
     fn enter(&mut self, name: &'static str, count: usize) {
         let tuples = self.hashed(self.entered, count);
-        let Bench { table, counters, now, between, samples, .. } = self;
+        let Bench { table, evicted, now, between, samples, .. } = self;
         let clock = Clock::now();
         section(name, count, || {
             for (hash, tuple) in &tuples {
-                table.enter(*hash, *tuple, &RESIDUE, Distance::Far, *now, counters);
+                *evicted += table.enter(*hash, *tuple, &RESIDUE, Distance::Far, *now);
                 *now = *now + *between;
             }
         });
@@ -191,7 +190,7 @@ impl Bench {
                 let tuple = tuple(number);
                 let hash = self.hasher.hash(&tuple);
                 let clock = Clock::now();
-                table.enter(hash, tuple, &RESIDUE, Distance::Far, now, &mut self.counters);
+                self.evicted += table.enter(hash, tuple, &RESIDUE, Distance::Far, now);
                 *least = (*least).min(clock.elapsed().as_nanos() as u32);
                 now = now + self.between;
             }
@@ -225,10 +224,12 @@ impl Bench {
 
     /// Lets those expire whose time is over: about as many as have entered since.
     fn expire(&mut self) {
-        let Bench { table, counters, samples, now, .. } = self;
+        let Bench { table, samples, now, .. } = self;
         let len = table.len();
         let clock = Clock::now();
-        section("expire", BATCH, || table.on_time(*now, counters));
+        section("expire", BATCH, || {
+            table.on_time(*now);
+        });
         let ns = clock.elapsed().as_nanos() as f64;
         let expired = len - table.len();
         assert!(expired.abs_diff(BATCH) < BATCH / 2, "{expired} have expired");

@@ -17,6 +17,7 @@
 pub mod address;
 pub mod autoconfigure;
 pub mod demux;
+mod fin_wait_2;
 mod icmp;
 mod identity;
 mod input;
@@ -67,6 +68,7 @@ use crate::time::{Duration, Instant};
 use crate::wire::Malformed;
 use autoconfigure::Autoconfigure;
 use demux::{Demux, TupleHasher};
+use fin_wait_2::FinWait2;
 use isn::IsnSource;
 use keyed::KeyedHash;
 use limiter::TokenBucket;
@@ -99,6 +101,8 @@ pub struct Host {
     listeners: Listeners,
     syn_cache: SynCache,
     time_wait: TimeWait,
+    /// Orphans in FIN-WAIT-2 on which nothing moves.
+    fin_wait_2: FinWait2,
     /// Control blocks that linger in TIME-WAIT, where they are kept whole.
     lingering: Lingering,
     timers: Timers,
@@ -189,6 +193,7 @@ impl Host {
                 limits.time_wait,
                 TupleHasher::new(&config.secret),
             ),
+            fin_wait_2: FinWait2::new(&config),
             lingering: Lingering::default(),
             timers: Timers::new(config.tcp.timers, ticks).with_estimator(config.tcp.rto_estimator),
             ticks,
@@ -248,7 +253,10 @@ impl Host {
             self.on_syn_cache_time(now);
         }
         if !self.time_wait.is_empty() {
-            self.time_wait.on_time(now, &mut self.shared.counters);
+            self.shared.counters.time_wait_expired += self.time_wait.on_time(now);
+        }
+        if self.fin_wait_2.len() > 0 {
+            self.fin_wait_2.on_time(now);
         }
         let is_due = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
         if is_due(self.neighbours.deadline()) {
@@ -327,6 +335,10 @@ impl Host {
         let (moved, after) = (connection.last_moved(), self.shared.tcp.rest_after);
         if !connection.is_waiting() {
             // It is on its way out.
+        } else if connection.orphan {
+            if self.becomes_record(now, index) {
+                return true;
+            }
         } else if now.since(moved) < after {
             connection.deadlines.set(Timer::Rest, moved + after);
         } else if let Some(block) = slot.rest() {
@@ -334,7 +346,7 @@ impl Host {
             self.keep_block(block);
             return true;
         }
-        slot.connection_mut().deadlines.tighten() > tick
+        self.slots.get_mut(index).is_none_or(|s| s.connection_mut().deadlines.tighten() > tick)
     }
 
     fn keep_block(&mut self, block: Box<Connection>) {
@@ -358,6 +370,7 @@ impl Host {
             self.timers.deadline(),
             self.syn_cache.deadline(),
             self.time_wait.deadline(),
+            self.fin_wait_2.deadline(),
             self.neighbours.deadline(),
             self.routes.deadline(),
             self.path_mtus.deadline(),
@@ -407,7 +420,7 @@ impl Host {
 
     /// Live connections, with a user or without (TIME-WAIT apart).
     pub fn connections(&self) -> usize {
-        self.slots.len() - self.lingering.orphans()
+        self.slots.len() - self.lingering.orphans() + self.fin_wait_2.len()
     }
 
     /// Half-open connections that wait in the SYN cache.

@@ -95,6 +95,11 @@ impl SocketOptions {
     pub fn marks(&self) -> Marks {
         Marks { traffic_class: self.traffic_class, hop_limit: self.hop_limit }
     }
+
+    /// True if its IP headers are everybody's.
+    pub fn asks_nothing_of_ip(&self) -> bool {
+        self.marks() == Marks::default() && self.path_mtu_discovery
+    }
 }
 
 /// When to probe an idle connection (RFC 1122 §4.2.3.6).

@@ -236,9 +236,9 @@ fn claim_idle(report: &mut Report, measured: &Measured) {
     let kept = |percent: f64| 1.0 - percent / 100.0;
     let scan = (1.0 - kept(list) / kept(inline)) * 100.0;
     report.say(format!(
-        "10 000 idle connections among {time_wait} in TIME-WAIT, ticks by the processor's time: the \
-         list loses {list:.1} %, and `inline`, which scans nothing, {inline:.1} %; scanning them \
-         costs {scan:.1} %"
+        "10 000 idle connections among {time_wait} in TIME-WAIT, ticks by the processor's time: \
+         the list loses {list:.1} %, and `inline`, which scans nothing, {inline:.1} %; scanning \
+         them costs {scan:.1} %"
     ));
     report.claim(
         &format!("the scan of 10 000 idle connections costs the list 5 % at most, {time_wait}"),

@@ -74,6 +74,7 @@ impl Host {
         let Claim { tuple, hash, .. } = claim;
         if self.find_connection(hash, &tuple).is_some()
             || self.syn_cache.find(hash, &tuple).is_some()
+            || self.fin_wait_2.find(now, hash, &tuple).is_some()
         {
             return None;
         }

@@ -135,11 +135,15 @@ impl Slot {
         }
     }
 
+    /// True if somebody is about to ask for it.
+    pub(super) fn is_waited_for(&self) -> bool {
+        let is_listed = self.ready || self.stalled || self.accepting.is_some();
+        is_listed || self.announced != Readiness::EMPTY
+    }
+
     /// Lets the connection rest, if it keeps so quiet; the block that it does not need then.
     pub(super) fn rest(&mut self) -> Option<Box<Connection>> {
-        let is_waited_for = self.ready || self.stalled || self.accepting.is_some();
-        let is_told = self.announced == Readiness::EMPTY;
-        let rest = self.awake().filter(|_| is_told && !is_waited_for)?.rest()?;
+        let rest = self.awake().filter(|_| !self.is_waited_for())?.rest()?;
         match core::mem::replace(&mut self.body, Body::Resting(rest)) {
             Body::Awake(block) => Some(block),
             Body::Resting(_) => None,
@@ -195,7 +199,7 @@ impl Slot {
     pub(super) fn state(&self) -> State {
         match &self.body {
             Body::Awake(block) => block.state(),
-            Body::Resting(rest) => rest.state(),
+            Body::Resting(_) => State::Established,
         }
     }
 
@@ -204,7 +208,7 @@ impl Slot {
     pub(super) fn is_orphan(&self) -> bool {
         match &self.body {
             Body::Awake(block) => block.orphan,
-            Body::Resting(rest) => rest.is_orphan(),
+            Body::Resting(_) => false,
         }
     }
 }

@@ -337,7 +337,7 @@ impl Host {
     }
 
     fn leave(&mut self, now: Instant, index: u32, reset: bool) {
-        let over_limit = self.orphans >= self.shared.limits.orphans;
+        let over_limit = self.orphans + self.fin_wait_2.len() >= self.shared.limits.orphans;
         let Some(slot) = self.slots.get_mut(index) else { return };
         let connection = slot.connection_mut();
         connection.orphan = true;
@@ -498,7 +498,11 @@ impl Host {
             let (local, remote) = ends(&record.tuple);
             (local, remote, State::TimeWait)
         });
-        listeners.chain(half_open).chain(live).chain(ended)
+        let awaiting_fin = self.fin_wait_2.tuples().map(move |tuple| {
+            let (local, remote) = ends(&tuple);
+            (local, remote, State::FinWait2)
+        });
+        listeners.chain(half_open).chain(live).chain(awaiting_fin).chain(ended)
     }
 
     /// What the connection says about itself.

@@ -194,6 +194,9 @@ impl Host {
     /// A segment that belongs to no connection, but perhaps to one that is half open.
     fn dispatch(&mut self, now: Instant, half_open: Option<u32>, incoming: &Incoming<'_>) {
         let (hash, tuple) = (incoming.hash, &incoming.tuple);
+        if let Some(index) = self.wake_orphan(now, hash, tuple) {
+            return self.deliver(now, index, &incoming.segment, incoming.facts);
+        }
         self.shared.counters.segments_in += 1;
         if let Some(entry) = half_open {
             return self.on_half_open(now, entry, incoming);

@@ -4,6 +4,7 @@ mod bounds;
 mod closing;
 mod delayed_ack;
 mod ecn;
+mod fin_wait_2;
 mod link;
 mod options;
 mod pair;

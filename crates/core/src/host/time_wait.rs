@@ -85,7 +85,9 @@ impl Host {
         let counters = &mut self.shared.counters;
         match self.shared.tcp.time_wait_state {
             TimeWaitState::Compact => {
-                self.time_wait.enter(hash, tuple, residue, distance, now, counters);
+                counters.time_wait_entered += 1;
+                counters.time_wait_evicted +=
+                    self.time_wait.enter(hash, tuple, residue, distance, now);
             }
             TimeWaitState::Full => self.linger(now, index, residue),
             TimeWaitState::Skip => {

@@ -12,6 +12,7 @@
 //! its protocol state is a record in [`time_wait`](crate::tcp::time_wait); what remains here is
 //! only what its user has not read yet.
 
+mod awaiting_fin;
 mod ended;
 mod handshake;
 mod resting;

@@ -130,7 +130,7 @@ fn the_timers_of_bsd_let_nobody_rest() {
 }
 
 #[test]
-fn an_orphan_that_waits_for_a_fin_rests_and_ends_in_time() {
+fn an_orphan_that_waits_for_a_fin_is_a_record_and_ends_in_time() {
     let (mut pair, [(_, a), (_, b)]) = conversed(|_| ());
     let now = pair.now;
     pair.client.close(now, a);

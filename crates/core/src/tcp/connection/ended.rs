@@ -67,7 +67,7 @@ pub struct Residue {
 
 impl Synchronized {
     /// What TIME-WAIT must remember of it.
-    fn residue(&mut self) -> Residue {
+    pub(super) fn residue(&mut self) -> Residue {
         let (send, recv) = (&self.send, &mut self.recv);
         let unread = recv.buffer.len() as u32;
         Residue {

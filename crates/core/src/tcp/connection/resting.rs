@@ -1,5 +1,4 @@
-//! A connection on which nothing moves, established or an orphan that waits for the peer's FIN:
-//! what must be kept of it until something does.
+//! An established connection on which nothing moves: what must be kept of it until something does.
 //!
 //! A connection at work takes some 900 bytes, and needs most of them only for what is under way:
 //! buffers, what is in flight or lost or out of order, what is owed. At rest none of that is, and
@@ -45,7 +44,7 @@ use crate::time::Instant;
 pub struct Resting {
     options: Arc<SocketOptions>,
     /// When the one timer fires that it may have.
-    timer_at: Instant,
+    keepalive_at: Instant,
     history: Option<Box<History>>,
     last_sent: Instant,
     last_heard: Instant,
@@ -71,8 +70,6 @@ pub struct Resting {
     sack: bool,
     stamped: bool,
     deaf: bool,
-    /// Its user has left it, and it waits for the peer's FIN.
-    orphan: bool,
 }
 
 /// What few connections have: segments sent again, or enough of them in a burst to tell the rate of
@@ -82,11 +79,6 @@ struct History {
     retransmits: u64,
     timeouts: u64,
     pair: PacketPair,
-}
-
-/// The one timer that a connection may have at rest.
-fn resting_timer(orphan: bool) -> Timer {
-    if orphan { Timer::FinWait2 } else { Timer::KeepAlive }
 }
 
 impl SendHalf {
@@ -137,12 +129,13 @@ impl Connection {
         self.synchronized().map_or(Instant::ZERO, |s| s.last_heard.max(s.send.last_sent))
     }
 
-    /// True if only what [`Resting`] keeps is to be kept of it.
-    fn is_at_rest(&self, s: &Synchronized) -> bool {
+    /// True if nothing waits for anything but a timer that may be set for long.
+    pub(super) fn is_at_rest(&self, s: &Synchronized) -> bool {
         let is_owed = s.probe_due || s.keepalive_due || s.push_due || s.keepalive_probes > 0;
         let is_waited_for = self.write_blocked || self.close_early;
         let is_well = self.soft_error().is_none() && !self.is_unreachable();
-        let only = |timer| timer == resting_timer(self.orphan) || !self.deadlines.is_set(timer);
+        let long = if self.orphan { Timer::FinWait2 } else { Timer::KeepAlive };
+        let only = |timer| timer == long || !self.deadlines.is_set(timer);
         let ecn_is_even = s.ecn.is_none_or(|ecn| !ecn.echo && !ecn.cwr_due);
         self.is_waiting()
             && self.notices == Readiness::EMPTY
@@ -156,14 +149,14 @@ impl Connection {
             && Timer::ALL.into_iter().all(only)
     }
 
-    /// What is to be kept of it, if nothing moves.
+    /// What is to be kept of it, if it is established and nothing moves.
     pub fn rest(&self) -> Option<Resting> {
-        let s = self.synchronized().filter(|s| self.is_at_rest(s))?;
+        let s = self.synchronized().filter(|s| !self.orphan && self.is_at_rest(s))?;
         let (send, recv) = (&s.send, &s.recv);
         let stamps = s.stamps.as_ref();
         Some(Resting {
             options: self.options.clone(),
-            timer_at: self.deadlines.at(resting_timer(self.orphan)),
+            keepalive_at: self.deadlines.at(Timer::KeepAlive),
             history: send.history(),
             last_sent: send.last_sent,
             last_heard: s.last_heard,
@@ -189,7 +182,6 @@ impl Connection {
             sack: send.sack,
             stamped: stamps.is_some(),
             deaf: self.deaf,
-            orphan: self.orphan,
         })
     }
 }
@@ -215,11 +207,7 @@ impl Resting {
         };
         let options = self.options.clone();
         let mut connection = Connection::established(tuple, tuple_hash, options, synchronized);
-        if self.orphan {
-            connection.state.transition(State::FinWait1);
-            connection.state.transition(State::FinWait2);
-        }
-        (connection.deaf, connection.orphan) = (self.deaf, self.orphan);
+        connection.deaf = self.deaf;
         connection.deadlines = self.deadlines();
         connection
     }
@@ -227,18 +215,8 @@ impl Resting {
     /// When its timers fire: the one that it may have.
     pub fn deadlines(&self) -> Deadlines {
         let mut deadlines = Deadlines::NONE;
-        deadlines.set(resting_timer(self.orphan), self.timer_at);
+        deadlines.set(Timer::KeepAlive, self.keepalive_at);
         deadlines
-    }
-
-    /// Its state.
-    pub fn state(&self) -> State {
-        if self.orphan { State::FinWait2 } else { State::Established }
-    }
-
-    /// True if its user has left it.
-    pub fn is_orphan(&self) -> bool {
-        self.orphan
     }
 
     fn send_half(&self) -> SendHalf {

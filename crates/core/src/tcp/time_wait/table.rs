@@ -20,7 +20,6 @@ mod queue;
 mod row;
 
 use super::Record;
-use crate::counters::Counters;
 use crate::host::demux::TupleHasher;
 use crate::tcp::Tuple;
 use crate::tcp::connection::Residue;
@@ -131,7 +130,7 @@ impl TimeWait {
     }
 
     /// A connection has entered TIME-WAIT, of the tuple of which there is no record: whoever opened
-    /// it has ended that. When the table is full the oldest record goes.
+    /// it has ended that. When the table is full the oldest record goes; how many were evicted.
     pub fn enter(
         &mut self,
         hash: u64,
@@ -139,18 +138,16 @@ impl TimeWait {
         residue: &Residue,
         distance: Distance,
         now: Instant,
-        counters: &mut Counters,
-    ) {
-        counters.time_wait_entered += 1;
+    ) -> u64 {
         debug_assert!(!self.holds(hash, &tuple), "{tuple:?} has a record");
+        let mut evicted = 0;
         while self.len >= self.limit && self.evict_oldest(now) {
-            counters.time_wait_evicted += 1;
+            evicted += 1;
         }
         let handle = self.handles.take(tuple.local_words(), residue.window);
         let (Some(handle), true) = (handle, self.limit > 0) else {
             // So many of our addresses are in TIME-WAIT that there is no number for one more.
-            counters.time_wait_evicted += 1;
-            return;
+            return evicted + 1;
         };
         let common = Common::new(residue, tuple.ports(), handle);
         let class = &mut self.classes[distance as usize];
@@ -162,6 +159,7 @@ impl TimeWait {
         }
         self.len += 1;
         self.near += u64::from(distance != Distance::Far);
+        evicted
     }
 
     /// The record of `tuple`, if its time is not over.
@@ -231,17 +229,17 @@ impl TimeWait {
         each_shelf!(&mut self.classes, shelf => shelf.restart(hash, tuple, now, handles));
     }
 
-    /// Drops every record that is due.
-    pub fn on_time(&mut self, now: Instant, counters: &mut Counters) {
+    /// Drops every record that is due; how many were.
+    pub fn on_time(&mut self, now: Instant) -> u64 {
         if self.len == 0 {
-            return;
+            return 0;
         }
+        let before = self.len;
         let TimeWait { classes, handles, hasher, len, .. } = self;
         each_shelf!(classes, shelf => {
-            let expired = shelf.on_time(now, handles, hasher);
-            counters.time_wait_expired += expired as u64;
-            *len -= expired;
+            *len -= shelf.on_time(now, handles, hasher);
         });
+        (before - self.len) as u64
     }
 
     /// When a record is due; sometimes a little before.

@@ -1,6 +1,7 @@
 //! The table of TIME-WAIT records: each promise with its twin, and a naive model beside it.
 
 use super::*;
+use crate::counters::Counters;
 use crate::tcp::Seq;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
@@ -64,7 +65,9 @@ impl Fixture {
         if self.table.remove(hash, &tuple) {
             self.counters.time_wait_reused += 1;
         }
-        self.table.enter(hash, tuple, &residue, distance, self.now, &mut self.counters);
+        self.counters.time_wait_entered += 1;
+        let evicted = self.table.enter(hash, tuple, &residue, distance, self.now);
+        self.counters.time_wait_evicted += evicted;
     }
 
     fn enter(&mut self, number: u32) {
@@ -89,7 +92,7 @@ impl Fixture {
 
     fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
-        self.table.on_time(self.now, &mut self.counters);
+        self.counters.time_wait_expired += self.table.on_time(self.now);
     }
 }
 

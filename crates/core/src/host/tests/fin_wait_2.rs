@@ -1,0 +1,177 @@
+//! Orphans in FIN-WAIT-2 that are nothing but a record: to the peer they are as they were.
+
+use super::peer::*;
+use crate::config::Config;
+use crate::error::Error;
+use crate::tcp::time_wait::ISN_STEP;
+use crate::tcp::{SocketOptions, State};
+use crate::time::Duration;
+use std::vec::Vec;
+
+/// After which an orphan is a record, and some more.
+const QUIET: Duration = Duration::from_secs(3);
+
+fn full() -> Config {
+    super::pair::config("10.0.0.2")
+}
+
+/// A host whose user has left, and whose FIN is acknowledged; its peer's next number is 11, its
+/// own 22.
+fn orphan(config: Config) -> Peer {
+    let syn = |say: Say| say.mss(1000).stamp(1000, 0).sack_permitted();
+    let mut peer = Peer::established_with(config, syn);
+    let id = peer.id();
+    peer.say(stamped(Say::new(A, 1, 1).data(b"ten bytes!")));
+    peer.read(100).unwrap();
+    peer.write(20);
+    let now = peer.now;
+    peer.host.close(now, id);
+    peer.hear();
+    peer.say(stamped(Say::new(A, 11, 22)));
+    assert_eq!(peer.hear(), []);
+    fetch_events(&mut peer);
+    assert_eq!(states(&peer), [State::Listen, State::FinWait2]);
+    peer
+}
+
+/// Fetches what waits to be told.
+fn fetch_events(peer: &mut Peer) {
+    while peer.host.event().is_some() {}
+}
+
+fn stamped(say: Say) -> Say {
+    say.stamp(1001, 0)
+}
+
+fn states(peer: &Peer) -> Vec<State> {
+    peer.host.sockets().map(|(_, _, state)| state).collect()
+}
+
+fn resting() -> Peer {
+    let mut peer = orphan(full());
+    assert_eq!(peer.wait(QUIET), []);
+    assert_eq!((peer.host.counters().rested, peer.host.slots.len()), (1, 0));
+    assert_eq!((peer.host.connections(), peer.host.time_wait_len()), (1, 0));
+    assert_eq!(states(&peer), [State::Listen, State::FinWait2]);
+    peer
+}
+
+#[test]
+fn what_comes_for_a_record_is_answered_as_if_it_were_whole() {
+    let mut wakeful = full();
+    wakeful.tcp.rest_after = Duration::ZERO;
+    let says = [
+        ("its FIN", stamped(Say::new(F | A, 11, 22))),
+        ("its FIN without its timestamp", Say::new(F | A, 11, 22)),
+        ("its FIN of an old timestamp", Say::new(F | A, 11, 22).stamp(999, 0)),
+        ("text", stamped(Say::new(A, 11, 22).data(b"nobody hears"))),
+        ("text and FIN", stamped(Say::new(F | A, 11, 22).data(b"nobody hears"))),
+        ("text beyond", stamped(Say::new(A, 2011, 22).data(b"nobody hears"))),
+        ("text again", stamped(Say::new(A, 1, 22).data(b"ten bytes!"))),
+        ("FIN beyond", stamped(Say::new(F | A, 2011, 22))),
+        ("an ACK", stamped(Say::new(A, 11, 22))),
+        ("a keepalive probe", stamped(Say::new(A, 10, 22))),
+        ("an ACK of what was never sent", stamped(Say::new(A, 11, 23))),
+        ("RST", Say::new(R, 11, 0)),
+        ("RST in the window", Say::new(R, 12, 0)),
+        ("RST outside", Say::new(R, 10, 0)),
+        ("SYN", Say::new(S, 500_000, 0).mss(1000)),
+        ("SYN, ACK", Say::new(S | A, 11, 22)),
+    ];
+    for (what, say) in says {
+        let told = |mut peer: Peer| {
+            peer.say(say.clone());
+            let mut heard = peer.hear();
+            let after = (states(&peer), peer.host.time_wait_len(), peer.host.connections());
+            // And whatever is left of it then hears the FIN.
+            peer.say(Say::new(F | A, 11, 22).stamp(2000, 0));
+            heard.extend(peer.wait(Duration::from_secs(1)));
+            (heard, after, states(&peer), peer.host.counters().segments_in)
+        };
+        let mut whole = orphan(wakeful.clone());
+        whole.wait(QUIET);
+        assert_eq!(told(resting()), told(whole), "{what}");
+    }
+}
+
+#[test]
+fn its_fin_leads_to_time_wait() {
+    let mut peer = resting();
+    assert_eq!(peer.exchange(stamped(Say::new(F | A, 11, 22))), [". 22:22(0) ack 12"]);
+    assert_eq!(states(&peer), [State::Listen, State::TimeWait]);
+    assert_eq!((peer.host.connections(), peer.host.counters().time_wait_entered), (0, 1));
+}
+
+#[test]
+fn it_is_given_up_as_if_it_were_whole_or_a_second_early() {
+    let mut peer = resting();
+    assert_eq!(peer.wait(Duration::from_secs(59) - QUIET), []);
+    peer.wait(Duration::from_secs(1));
+    assert_eq!((states(&peer), peer.host.deadline()), (std::vec![State::Listen], None));
+    assert_eq!(peer.host.counters().time_wait_expired, 0, "that is of TIME-WAIT");
+    let mut peer = orphan(full());
+    peer.wait(Duration::from_millis(58_900));
+    assert_eq!(states(&peer), [State::Listen, State::FinWait2]);
+}
+
+#[test]
+fn one_that_is_woken_is_given_up_when_it_would_have_been() {
+    let mut peer = resting();
+    for _ in 0..11 {
+        assert_eq!(peer.exchange(stamped(Say::new(A, 10, 22))).len(), 1);
+        assert_eq!((peer.host.counters().rested, peer.host.slots.len()), (1, 1));
+        peer.wait(Duration::from_secs(5));
+    }
+    assert_eq!(states(&peer), [State::Listen, State::FinWait2]);
+    peer.wait(Duration::from_secs(2));
+    assert_eq!(states(&peer), [State::Listen], "no peer keeps it for ever");
+}
+
+#[test]
+fn its_tuple_is_taken() {
+    let mut peer = resting();
+    let (now, tuple) = (peer.now, peer.host.fin_wait_2.tuples().next().unwrap());
+    assert_eq!(
+        peer.host.connect(now, tuple.local(), tuple.remote()).unwrap_err(),
+        Error::AddressInUse
+    );
+}
+
+#[test]
+fn it_counts_among_the_orphans_there_may_be() {
+    let mut config = full();
+    config.limits.orphans = 1;
+    let mut peer = orphan(config);
+    peer.wait(QUIET);
+    assert_eq!((peer.host.counters().rested, peer.host.slots.len()), (1, 0));
+    peer.port = 4001;
+    peer.isn += ISN_STEP;
+    peer.say(Say::new(S, 0, 0).mss(1000));
+    peer.hear_one();
+    peer.say(Say::new(A, 1, 1));
+    peer.accept();
+    let (id, now) = (peer.id(), peer.now);
+    peer.host.close(now, id);
+    assert_eq!(peer.hear_text(), ["R 1:1(0) ack 1"]);
+    assert_eq!(peer.host.counters().orphans_over_limit, 1);
+}
+
+#[test]
+fn one_that_asks_something_of_its_headers_stays_whole() {
+    let whole = |change: fn(&mut SocketOptions)| {
+        let mut peer = Peer::established(full());
+        let (id, now) = (peer.id(), peer.now);
+        let mut options = peer.host.options(id).unwrap();
+        change(&mut options);
+        peer.host.set_options(now, id, options).unwrap();
+        peer.host.close(now, id);
+        peer.hear();
+        peer.say(Say::new(A, 1, 2));
+        fetch_events(&mut peer);
+        peer.wait(QUIET);
+        peer.host.counters().rested == 0
+    };
+    assert!(whole(|options| options.traffic_class = 0x28));
+    assert!(whole(|options| options.path_mtu_discovery = false));
+    assert!(!whole(|options| options.nodelay = true));
+}

@@ -1,0 +1,74 @@
+//! An orphan in FIN-WAIT-2 on which nothing moves needs no more than TIME-WAIT does: it has nothing
+//! to send but ACKs, and nobody who would read. It can be made of such a record again.
+
+use alloc::sync::Arc;
+
+use super::{Connection, Context, Residue, SynReceived, Synchronized};
+use crate::tcp::recv::window::WindowBudget;
+use crate::tcp::time_wait::Record;
+use crate::tcp::timers::Timer;
+use crate::tcp::{SocketOptions, State};
+
+impl Connection {
+    /// What is to be kept of it, and whether both ends use SACK, if it is an orphan in FIN-WAIT-2
+    /// on which nothing moves: its window is given back to `budget`, and it must not be used any
+    /// more.
+    pub fn leave_for_record(&mut self, budget: &mut WindowBudget) -> Option<(Residue, bool)> {
+        let s = self.synchronized().filter(|s| self.is_at_rest(s))?;
+        let is_acknowledged = s.recv.ack.at_rest(s.recv.nxt).is_some();
+        if self.state() != State::FinWait2 || !is_acknowledged {
+            return None;
+        }
+        let s = self.synchronized_mut()?;
+        let residue = s.residue();
+        s.recv.window.release(budget);
+        Some((residue, s.send.sack))
+    }
+
+    /// The orphan of which `record` was kept, its timestamps that much ahead of our clock. It knows
+    /// its ends' numbers, and no more of the way between them than a new one; and of its window the
+    /// field that it announced, unscaled.
+    pub fn of_record(
+        cx: &mut Context<'_>,
+        hash: u64,
+        options: Arc<SocketOptions>,
+        record: &Record,
+        stamp_offset: u32,
+    ) -> Connection {
+        let synchronized = record.synchronized(cx, &options, stamp_offset);
+        let mut connection = Connection::established(record.tuple, hash, options, synchronized);
+        connection.state.transition(State::FinWait1);
+        connection.state.transition(State::FinWait2);
+        connection.orphan = true;
+        connection.deadlines.set(Timer::FinWait2, record.expires);
+        connection
+    }
+}
+
+impl Record {
+    /// What the numbers are of a connection that began just before them.
+    fn synchronized(
+        &self,
+        cx: &mut Context<'_>,
+        options: &SocketOptions,
+        stamp_offset: u32,
+    ) -> Synchronized {
+        let mss = cx.config.mss_min;
+        let syn = SynReceived {
+            iss: self.snd_nxt - 1,
+            irs: self.rcv_nxt - 1,
+            peer_mss: mss,
+            mss,
+            offer: self.window,
+            peer_scale: None,
+            sack: self.is_marked,
+            ecn: false,
+            stamp: self.stamp,
+            stamp_offset,
+            attempts: 1,
+        };
+        let mut s = syn.synchronize(cx, options, 0, self.rcv_nxt, self.snd_nxt);
+        s.recv.window.fix(self.window.into(), self.rcv_nxt, cx.budget);
+        s
+    }
+}
