@@ -21,7 +21,7 @@ use lightwait_bench::sample::{median, processor_time};
 use lightwait_bench::stacks::{Variant, Which};
 use lightwait_core::config::TimeWaitState;
 use lightwait_core::rng::Rng;
-use lightwait_core::tcp::timers::{Bsd, Deadlines, Filed, Scheme, Timer};
+use lightwait_core::tcp::timers::{Bsd, Deadlines, Filed, Linger, Scheme, Timer};
 use lightwait_core::time::{Duration, Instant};
 
 use crate::chart::{Chart, Mark, Scale};
@@ -83,8 +83,11 @@ fn scans_ms(ordered: bool, time_wait: usize, idle: usize) -> [f64; 2] {
         bsd.touched(index, filed, deadlines, Instant::ZERO);
     }
     // None is over before the scans are: what expires is work of its own.
+    let time = Linger { now: Instant::ZERO, duration: Duration::from_secs(60) };
     for &index in waiting {
-        bsd.enter_time_wait(index, Duration::from_secs(60));
+        let Block { filed, deadlines, .. } = &mut blocks[index as usize];
+        deadlines.set(Timer::Lifetime, time.now + time.duration);
+        bsd.linger(index, filed, deadlines, time);
     }
     let mut count = |index: u32, tick| {
         let block = &mut blocks[index as usize];

@@ -365,8 +365,8 @@ impl Timers {
     }
 
     /// The control block of connection `index` lingers in TIME-WAIT for `duration`, or begins to
-    /// do so anew, which [`Timer::Lifetime`] tells. 4.4BSD and Aron & Druschel have a place in
-    /// their lists for such; the others know it by its deadline.
+    /// do so anew, which [`Timer::Lifetime`] tells. Aron & Druschel have a place in their list for
+    /// such; the others know it by its deadline.
     pub fn linger(
         &mut self,
         index: u32,
@@ -375,7 +375,7 @@ impl Timers {
         time: Linger,
     ) {
         match self {
-            Timers::Bsd(bsd) => bsd.enter_time_wait(index, time.duration),
+            Timers::Bsd(bsd) => bsd.linger(index, filed, deadlines, time),
             _ => self.touched(index, filed, deadlines, time.now),
         }
     }

@@ -150,7 +150,7 @@ impl Case {
             // Times by a finer clock, for a retransmission of two ticks at least.
             Kind::Retransmission => (time.max(SLOW + NS), (time + SLOW - NS).max(SLOW * 2)),
             Kind::Persist => (time, time + SLOW - NS),
-            Kind::TimeWait => counted(time),
+            Kind::TimeWait if self.scheme == Scheme::OrderedList => counted(time),
             _ if whole => counted(time),
             _ => (time, time + SLOW - NS),
         }

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   scan          every 200 ms   the delayed-ACK flag of every block       (fasttimeo)
-//!                 every 500 ms   every counter of every block, minus one   (slowtimeo)
+//!                 every 500 ms   every counter of every block, minus one   (slowtimeo),
+//!                 in TIME-WAIT as well, which is one of the counters
 //!   ordered_list  blocks in TIME-WAIT go to the tail, so that the tail is sorted by expiry: the
 //!                 fast scan stops at the first of them, the slow one at the first not yet due
 //! ```
@@ -32,8 +33,8 @@ use alloc::vec::Vec;
 
 mod counters;
 
-use super::{Deadlines, Filed, Timer, TimerSet};
-use crate::time::{Duration, Instant, as_nanos};
+use super::{Deadlines, Filed, Linger, Timer, TimerSet};
+use crate::time::{Instant, as_nanos};
 
 /// PR_FASTHZ and PR_SLOWHZ: 5 and 2 a second.
 const FAST_NS: u64 = 200_000_000;
@@ -53,9 +54,8 @@ const CHUNK: usize = 256;
 struct Link {
     next: u32,
     previous: u32,
-    /// In TIME-WAIT: slow ticks left (`scan`), or the slow tick at which it is over
-    /// (`ordered_list`); 0: not in it.
-    time_wait: u64,
+    /// In TIME-WAIT at the tail: the slow tick at which it is over; 0: not there.
+    over_at: u64,
 }
 
 /// A tick that a scan brings to every connection.
@@ -173,16 +173,21 @@ impl Bsd {
         }
     }
 
-    /// Connection `index` enters TIME-WAIT, or restarts it, for `duration`: no other timer runs.
-    pub fn enter_time_wait(&mut self, index: u32, duration: Duration) {
-        self.forget(index);
-        if self.ordered {
-            self.list_last(index);
-        } else {
-            self.list_first(index);
+    /// Connection `index` enters TIME-WAIT, or restarts it, as [`Timer::Lifetime`] tells: no other
+    /// timer runs.
+    pub fn linger(
+        &mut self,
+        index: u32,
+        filed: &mut Filed,
+        deadlines: &mut Deadlines,
+        time: Linger,
+    ) {
+        if !self.ordered {
+            return self.touched(index, filed, deadlines, time.now);
         }
-        let ticks = slow_ticks(as_nanos(duration)).max(1);
-        self.link(index).time_wait = if self.ordered { self.slow + ticks } else { ticks };
+        self.forget(index);
+        self.list_last(index);
+        self.link(index).over_at = self.slow + slow_ticks(as_nanos(time.duration)).max(1);
     }
 
     /// Something that is due at `now`. `count` has the connection it is told count down by the
@@ -234,9 +239,8 @@ impl Bsd {
     pub fn scan_fast(&mut self, count: &mut impl FnMut(u32, Tick) -> TimerSet) {
         let mut index = self.head;
         while index != NONE {
-            let ordered = self.ordered;
-            let Link { next, time_wait, .. } = *self.link(index);
-            if ordered && time_wait > 0 {
+            let Link { next, over_at, .. } = *self.link(index);
+            if over_at > 0 {
                 return;
             }
             self.fire(index, count(index, Tick::Fast));
@@ -249,13 +253,14 @@ impl Bsd {
         let tick = self.slow;
         let mut index = self.head;
         while index != NONE {
-            let Link { next, time_wait, .. } = *self.link(index);
-            if time_wait == 0 {
+            let Link { next, over_at, .. } = *self.link(index);
+            if over_at == 0 {
                 self.fire(index, count(index, Tick::Slow(tick)));
-            } else if self.ordered && time_wait > tick {
+            } else if over_at > tick {
                 return;
             } else {
-                self.count_time_wait(index, time_wait);
+                self.unlist(index);
+                self.due.push_back((index, Fired::TimeWait));
             }
             index = next;
         }
@@ -264,16 +269,6 @@ impl Bsd {
     #[inline]
     fn fire(&mut self, index: u32, timers: TimerSet) {
         self.due.extend(timers.map(|timer| (index, Fired::Timer(timer))));
-    }
-
-    /// A slow tick of a block in TIME-WAIT; in order only the last one is counted.
-    fn count_time_wait(&mut self, index: u32, left: u64) {
-        if self.ordered || left == 1 {
-            self.unlist(index);
-            self.due.push_back((index, Fired::TimeWait));
-        } else {
-            self.link(index).time_wait = left - 1;
-        }
     }
 
     fn is_listed(&self, index: u32) -> bool {
@@ -296,7 +291,7 @@ impl Bsd {
         while index as usize / CHUNK >= self.links.len() {
             self.grow();
         }
-        *self.link(index) = Link { next, previous, time_wait: 0 };
+        *self.link(index) = Link { next, previous, over_at: 0 };
         match previous {
             NONE => self.head = index,
             previous => self.link(previous).next = index,
@@ -325,7 +320,7 @@ impl Bsd {
     /// Apart, as it needs room on the stack.
     #[cold]
     fn grow(&mut self) {
-        let unlisted = Link { next: NONE, previous: UNLISTED, time_wait: 0 };
+        let unlisted = Link { next: NONE, previous: UNLISTED, over_at: 0 };
         self.links.push(Box::new([unlisted; CHUNK]));
     }
 
