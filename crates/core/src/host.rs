@@ -42,6 +42,7 @@ pub mod syn_cache;
 pub mod syn_cookie;
 mod tcp_input;
 mod time_wait;
+mod ways;
 
 pub use sockets::any_local;
 
@@ -84,6 +85,7 @@ use slot::Slot;
 use syn_cache::SynCache;
 use syn_cookie::SynCookies;
 use time_wait::Lingering;
+use ways::Ways;
 
 /// A whole host.
 #[derive(Debug)]
@@ -121,6 +123,7 @@ pub struct Host {
     path_mtus: PathMtus,
     reassembly: Reassembly,
     neighbours: Neighbours,
+    ways: Ways,
     /// Connections that wait for a neighbour.
     stalled: BTreeMap<IpAddr, Vec<u32>>,
     isns: IsnSource,
@@ -213,6 +216,7 @@ impl Host {
             path_mtus: PathMtus::new(config.device.mtu, limits.path_mtus, &config.secret),
             reassembly: Reassembly::new(limits.reassemblies, REASSEMBLY_BYTES),
             neighbours: Neighbours::new(limits.neighbours, limits.neighbour_queue, &config.secret),
+            ways: Ways::default(),
             stalled: BTreeMap::new(),
             isns: IsnSource::new(&config.secret),
             cookies: SynCookies::new(&config.secret),

@@ -7,8 +7,9 @@ use super::Host;
 use super::neighbour::{Advertisement, Lookup, Output, Resolution};
 use super::output::{Reply, Way, write_reply};
 use super::route::NextHop;
+use super::ways::Known;
 use crate::frame::{Frame, Medium, Outbox};
-use crate::tcp::Marks;
+use crate::tcp::Tuple;
 use crate::tcp::connection::Shape;
 use crate::tcp::egress::Path;
 use crate::tcp::timers::Timer;
@@ -35,46 +36,61 @@ impl Host {
         }
     }
 
-    /// How a packet from `source` to `destination` leaves.
-    pub(super) fn way(
-        &mut self,
-        now: Instant,
-        source: IpAddr,
-        destination: IpAddr,
-        marks: Marks,
-    ) -> Way {
+    /// How a packet between `ends` leaves.
+    #[inline]
+    pub(super) fn way(&mut self, now: Instant, ends: &Tuple) -> Way {
+        match self.ways.find(ends, self.way_changes(), now) {
+            Some(place) => Way::Open(place),
+            None => self.find_way(now, ends),
+        }
+    }
+
+    /// How often what decides on ways has changed.
+    #[inline]
+    pub(super) fn way_changes(&self) -> u64 {
+        self.routes.changes() + self.neighbours.changes() + self.path_mtus.changes()
+    }
+
+    #[inline(never)]
+    fn find_way(&mut self, now: Instant, ends: &Tuple) -> Way {
         let device = self.config.device;
+        let (source, destination) = (ends.local_ip(), ends.remote_ip());
         let (mtu, dont_fragment) = self.path_mtu(destination);
-        let mut path = Path {
+        let hop_limit = self.hop_limit(destination);
+        let path = Path {
             source,
             destination,
             link: None,
             mtu,
             dont_fragment,
-            hop_limit: marks.hop_limit.unwrap_or_else(|| self.hop_limit(destination)),
-            traffic_class: marks.traffic_class,
+            hop_limit,
+            traffic_class: 0,
             device,
         };
+        let until = Instant::FAR_FUTURE;
+        let mut known = Known { ends: *ends, changes: 0, until, path, local: false };
         if self.is_ours(destination) {
             // To ourselves nothing is checked, and nothing is cut.
-            path.device.checksum = true;
-            path.device.segmentation = 65_535;
-            return Way::Open { path, local: true };
+            known.path.device.checksum = true;
+            known.path.device.segmentation = 65_535;
+            known.local = true;
+        } else if device.medium == Medium::Ethernet {
+            let to = match self.routes.next_hop(destination) {
+                Some(NextHop::Neighbour(next_hop)) => match self.neighbours.lookup(now, next_hop) {
+                    Lookup::Known(mac) => {
+                        known.until = self.neighbours.trusted_until(next_hop);
+                        mac
+                    }
+                    Lookup::Pending => return Way::Waiting(next_hop),
+                    Lookup::Failed => return Way::Closed,
+                },
+                Some(NextHop::Group(mac)) => mac,
+                Some(NextHop::Ourselves) | None => return Way::Closed,
+            };
+            known.path.link = Some(self.link_header(to, destination.is_ipv4()));
         }
-        if device.medium == Medium::Ip {
-            return Way::Open { path, local: false };
-        }
-        let to = match self.routes.next_hop(destination) {
-            Some(NextHop::Neighbour(next_hop)) => match self.neighbours.lookup(now, next_hop) {
-                Lookup::Known(mac) => mac,
-                Lookup::Pending => return Way::Waiting(next_hop),
-                Lookup::Failed => return Way::Closed,
-            },
-            Some(NextHop::Group(mac)) => mac,
-            Some(NextHop::Ourselves) | None => return Way::Closed,
-        };
-        path.link = Some(self.link_header(to, destination.is_ipv4()));
-        Way::Open { path, local: false }
+        known.changes = self.way_changes();
+        Way::Open(self.ways.keep(known))
     }
 
     fn hop_limit(&self, destination: IpAddr) -> u8 {
@@ -193,7 +209,7 @@ impl Host {
 
     /// Lets a reply wait for its neighbour.
     pub(super) fn queue_for_neighbour(&mut self, now: Instant, next_hop: IpAddr, reply: &Reply) {
-        let Some((source, destination)) = reply.addresses() else { return };
+        let (source, destination) = (reply.ends().local_ip(), reply.ends().remote_ip());
         let device = self.config.device;
         let link = Some(self.link_header([0; 6], destination.is_ipv4()));
         let path = Path {

@@ -161,6 +161,8 @@ pub struct Neighbours {
     outputs: VecDeque<Output>,
     notices: VecDeque<(IpAddr, Resolution)>,
     dropped: Dropped,
+    /// How often an entry has changed, or must be marked as used once more.
+    changes: u64,
 }
 
 impl Neighbours {
@@ -176,6 +178,7 @@ impl Neighbours {
             outputs: VecDeque::new(),
             notices: VecDeque::new(),
             dropped: Dropped::default(),
+            changes: 0,
         }
     }
 
@@ -201,6 +204,21 @@ impl Neighbours {
                 Lookup::Pending
             }
         }
+    }
+
+    /// Until when [`Neighbours::lookup`] has the same answer and effect for `next_hop`, which it has
+    /// just called known, unless there are [changes](Self::changes).
+    pub fn trusted_until(&self, next_hop: IpAddr) -> Instant {
+        match self.entries.get(&next_hop).map(|entry| entry.state) {
+            Some(State::Reachable { until, .. }) => until,
+            _ => Instant::FAR_FUTURE,
+        }
+    }
+
+    /// How often what is known may have changed.
+    #[inline]
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Lets a frame wait for `next_hop`, which [`Neighbours::lookup`] called pending: its first
@@ -411,6 +429,7 @@ impl Neighbours {
     }
 
     fn set(&mut self, target: IpAddr, state: State, timer: Option<Instant>) {
+        self.changes += 1;
         let Some(entry) = self.entries.get_mut(&target) else { return };
         entry.state = state;
         if let Some(at) = entry.timer.take() {
@@ -429,6 +448,7 @@ impl Neighbours {
             let Some(target) = self.order.pop_front() else { return };
             let Some(entry) = self.entries.get_mut(&target) else { continue };
             if entry.used && step < EVICTION_STEPS {
+                self.changes += 1;
                 entry.used = false;
                 self.order.push_back(target);
                 continue;
@@ -441,6 +461,7 @@ impl Neighbours {
 
     fn forget(&mut self, target: IpAddr) {
         self.take_waiting(target, None);
+        self.changes += 1;
         let Some(entry) = self.entries.remove(&target) else { return };
         if let Some(at) = entry.timer {
             self.timers.remove(&(at, target));

@@ -5,6 +5,7 @@ use core::net::IpAddr;
 
 use super::Host;
 use super::input::Origin;
+use super::ways::Place;
 use crate::counters::Counters;
 use crate::frame::{Frame, Outbox, RxChecksum, RxFrame};
 use crate::tcp::egress::{self, Egress, Path};
@@ -20,8 +21,8 @@ const REPLIES_MAX: usize = 4096;
 /// An answer that belongs to no connection.
 #[derive(Debug)]
 pub(super) struct Reply {
-    /// From whom to whom; `None` if the frame is complete.
-    addresses: Option<(IpAddr, IpAddr)>,
+    /// From whom to whom; of a frame that is complete, nobody. Only of a segment there are ports.
+    ends: Tuple,
     marks: Marks,
     body: Body,
 }
@@ -47,8 +48,7 @@ impl Reply {
 
     /// A segment without payload, in a packet of these marks.
     pub(super) fn marked(tuple: &Tuple, header: Header, marks: Marks) -> Reply {
-        let addresses = Some((tuple.local_ip(), tuple.remote_ip()));
-        Reply { addresses, marks, body: Body::Segment(header) }
+        Reply { ends: *tuple, marks, body: Body::Segment(header) }
     }
 
     /// An IP packet.
@@ -59,28 +59,26 @@ impl Reply {
         hop_limit: u8,
         payload: Vec<u8>,
     ) -> Reply {
-        let addresses = Some((source, destination));
+        let ends = Tuple::new((source, 0), (destination, 0));
         let marks = Marks::default();
-        Reply { addresses, marks, body: Body::Packet { protocol, hop_limit, payload } }
+        Reply { ends, marks, body: Body::Packet { protocol, hop_limit, payload } }
     }
 
     /// A frame that is complete.
     pub(super) fn frame(bytes: Vec<u8>) -> Reply {
-        Reply { addresses: None, marks: Marks::default(), body: Body::Frame(bytes) }
+        Reply { ends: Tuple::NOBODY, marks: Marks::default(), body: Body::Frame(bytes) }
     }
 
     /// From whom to whom.
-    pub(super) fn addresses(&self) -> Option<(IpAddr, IpAddr)> {
-        self.addresses
+    pub(super) fn ends(&self) -> &Tuple {
+        &self.ends
     }
 }
 
 /// Whether a packet can leave.
 pub(super) enum Way {
-    /// By this path; `local`: to ourselves.
-    Open { path: Path, local: bool },
-    /// As it is: the frame is complete.
-    Direct,
+    /// By the way that is kept at this place.
+    Open(Place),
     /// When the neighbour has answered.
     Waiting(IpAddr),
     /// Not at all.
@@ -113,20 +111,19 @@ impl Host {
     fn emit_replies(&mut self, now: Instant, outbox: &mut Outbox) {
         while outbox.room() > 0 {
             let Some(reply) = self.replies.pop_front() else { return };
-            let way = match reply.addresses {
-                Some((source, destination)) => self.way(now, source, destination, reply.marks),
-                None => Way::Direct,
-            };
-            match way {
-                Way::Open { path, local } => {
-                    let out = if local { &mut self.loopback } else { &mut *outbox };
-                    push_reply(out, &path, &reply, &mut self.shared.counters);
+            if let Body::Frame(bytes) = &reply.body {
+                if let Some(frame) = outbox.push() {
+                    frame.head.extend_from_slice(bytes);
+                    self.shared.counters.frames_out += 1;
                 }
-                Way::Direct => {
-                    if let (Some(frame), Body::Frame(bytes)) = (outbox.push(), &reply.body) {
-                        frame.head.extend_from_slice(bytes);
-                        self.shared.counters.frames_out += 1;
-                    }
+                continue;
+            }
+            match self.way(now, &reply.ends) {
+                Way::Open(place) => {
+                    let known = self.ways.at(place);
+                    let path = known.path.marked(reply.marks);
+                    let out = if known.local { &mut self.loopback } else { &mut *outbox };
+                    push_reply(out, &path, &reply, &mut self.shared.counters);
                 }
                 Way::Waiting(next_hop) => self.queue_for_neighbour(now, next_hop, &reply),
                 Way::Closed => self.shared.counters.unreachable += 1,
@@ -138,44 +135,38 @@ impl Host {
     fn flush(&mut self, now: Instant, index: u32, outbox: &mut Outbox) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.ready = false;
-        let connection = slot.connection_mut();
-        if connection.is_silent() {
+        if slot.connection_mut().is_silent() {
             self.rearm(now, index);
             return self.retire(index);
         }
-        let (tuple, options) = (connection.tuple, &connection.options);
-        let (marks, discovers) = (options.marks(), options.path_mtu_discovery);
-        let flushed = match self.way(now, tuple.local_ip(), tuple.remote_ip(), marks) {
-            Way::Open { mut path, local } => {
-                path.dont_fragment &= discovers;
-                self.flush_on(now, index, path, local, outbox)
-            }
-            Way::Waiting(next_hop) => return self.stall(now, next_hop, index),
-            Way::Direct | Way::Closed => return self.on_unreachable(now, index),
-        };
-        self.rearm(now, index);
-        if flushed == Flushed::More {
-            self.make_ready(index);
-        } else {
-            self.retire(index);
+        let ends = slot.tuple;
+        match self.way(now, &ends) {
+            Way::Open(place) => self.flush_on(now, index, place, outbox),
+            Way::Waiting(next_hop) => self.stall(now, next_hop, index),
+            Way::Closed => self.on_unreachable(now, index),
         }
     }
 
-    fn flush_on(
-        &mut self,
-        now: Instant,
-        index: u32,
-        path: Path,
-        local: bool,
-        outbox: &mut Outbox,
-    ) -> Flushed {
+    /// Lets one connection speak, on the way that is kept at `place`.
+    #[inline]
+    fn flush_on(&mut self, now: Instant, index: u32, place: Place, outbox: &mut Outbox) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let known = self.ways.at(place);
+        let connection = slot.connection_mut();
+        let mut path = known.path.marked(connection.options.marks());
+        path.dont_fragment &= connection.options.path_mtu_discovery;
         let budget = self.shared.limits.frames_per_turn;
-        let outbox = if local { &mut self.loopback } else { outbox };
+        let outbox = if known.local { &mut self.loopback } else { outbox };
         let mut egress = Egress { outbox, path, budget, frames: 0 };
-        let Some(slot) = self.slots.get_mut(index) else { return Flushed::Done };
-        let flushed = slot.connection_mut().emit(&mut self.shared.context(now), &mut egress);
+        let flushed = connection.emit(&mut self.shared.context(now), &mut egress);
         self.shared.counters.frames_out += egress.frames as u64;
-        flushed
+        let is_finished = connection.is_finished();
+        slot.rearm(&mut self.timers, index, now);
+        if flushed == Flushed::More {
+            self.make_ready(index);
+        } else if is_finished {
+            self.free_connection(index);
+        }
     }
 
     /// Tells the timers of the connection's deadlines.

@@ -49,6 +49,8 @@ pub struct PathMtus {
     entries: HashMap<IpAddr, Entry, KeyedHash>,
     /// Every entry once, by a time at or before its end.
     order: VecDeque<(Instant, IpAddr)>,
+    /// How often the entries have changed.
+    changes: u64,
 }
 
 impl PathMtus {
@@ -59,6 +61,7 @@ impl PathMtus {
             limit: limit.max(1),
             entries: HashMap::with_hasher(KeyedHash::new(secret, "path mtus")),
             order: VecDeque::new(),
+            changes: 0,
         }
     }
 
@@ -66,6 +69,12 @@ impl PathMtus {
     pub fn path(&self, destination: IpAddr) -> PathMtu {
         let link = PathMtu { mtu: self.link_mtu, dont_fragment: true };
         self.entries.get(&destination).map_or(link, |entry| entry.path)
+    }
+
+    /// How often an answer of [`PathMtus::path`] may have changed.
+    #[inline]
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// A router says that a packet of ours, `packet_len` bytes long, was too large for its next
@@ -84,6 +93,7 @@ impl PathMtus {
         if path.mtu >= before.mtu && !gives_up_df {
             return None;
         }
+        self.changes += 1;
         let entry = Entry { path, until: now + LIFETIME };
         if let Some(known) = self.entries.get_mut(&destination) {
             *known = entry;
@@ -111,6 +121,7 @@ impl PathMtus {
                     self.order.push_back((entry.until, destination));
                 }
                 _ => {
+                    self.changes += 1;
                     self.entries.remove(&destination);
                     ended(destination);
                 }

@@ -93,6 +93,8 @@ pub struct Routes {
     /// As advertised.
     ipv6_mtu: u16,
     ipv6_hop_limit: u8,
+    /// How often any of this may have changed.
+    changes: u64,
 }
 
 impl Routes {
@@ -113,6 +115,7 @@ impl Routes {
             device_mtu,
             ipv6_mtu: device_mtu,
             ipv6_hop_limit: ip::DEFAULT_HOP_LIMIT,
+            changes: 0,
         }
     }
 
@@ -187,6 +190,12 @@ impl Routes {
         }
     }
 
+    /// How often an answer that is given here may have changed.
+    #[inline]
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
     /// The address of ours to send from to `destination` (RFC 6724 §5, rules 1, 2, 3 and 8); of a
     /// range only if there is no other of the version.
     pub fn source_for(&self, destination: IpAddr) -> Option<IpAddr> {
@@ -213,6 +222,7 @@ impl Routes {
     /// Gives us an address, or a known one another standing. Its prefix does not become on-link:
     /// that is for the router to say.
     pub fn set_address(&mut self, cidr: Cidr, standing: Standing) {
+        self.changes += 1;
         let known = self.addresses.iter_mut().find(|own| own.cidr.address() == cidr.address());
         match known {
             Some(own) => *own = OwnAddress { cidr, standing },
@@ -222,6 +232,7 @@ impl Routes {
 
     /// Takes an address away.
     pub fn remove_address(&mut self, address: IpAddr) {
+        self.changes += 1;
         self.addresses.retain(|own| own.cidr.address() != address);
     }
 
@@ -242,6 +253,7 @@ impl Routes {
         router: Ipv6Addr,
         advertisement: &RouterAdvertisement,
     ) {
+        self.changes += 1;
         let gateway = IpAddr::V6(router);
         if let Some(prefix) = everything(gateway) {
             let lifetime_s = u32::from(advertisement.router_lifetime_s);
@@ -264,6 +276,7 @@ impl Routes {
 
     /// Puts a learnt gateway that does not answer behind the others (RFC 4861 §6.3.6).
     pub fn on_gateway_failed(&mut self, gateway: IpAddr) {
+        self.changes += 1;
         let (failed, mut others): (Vec<Route>, Vec<Route>) =
             self.routes.iter().partition(|route| route.gateway == Some(gateway));
         others.extend(failed);
@@ -273,6 +286,7 @@ impl Routes {
     /// Forgets what has ended by `now`.
     pub fn on_time(&mut self, now: Instant) {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
+            self.changes += 1;
             self.routes.retain(|route| route.until > now);
             self.refresh_deadline();
         }

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use crate::frame::{Capabilities, Frame, Outbox, Segmentation, TxChecksum};
-use crate::tcp::Seq;
 use crate::tcp::send::buffer::SendBuffer;
+use crate::tcp::{Marks, Seq};
 use crate::wire::checksum::{Sum, pseudo_header, sum};
 use crate::wire::tcp::{CHECKSUM_OFFSET, Flags, Header, PROTOCOL, checksum};
 use crate::wire::usual::{self, Envelope, Stamped, Text};
@@ -46,6 +46,14 @@ impl Path {
     pub fn mss(&self) -> u16 {
         let headers = ip::header_len(self.source) + 20;
         self.mtu.saturating_sub(headers as u16)
+    }
+
+    /// The same for packets with `marks`.
+    #[inline]
+    #[must_use]
+    pub fn marked(&self, marks: Marks) -> Path {
+        let hop_limit = marks.hop_limit.unwrap_or(self.hop_limit);
+        Path { hop_limit, traffic_class: marks.traffic_class, ..*self }
     }
 
     /// True if its packets are of the usual kind: IPv4, with checksums of our own.
@@ -204,7 +212,7 @@ impl Egress<'_> {
     /// Sends one segment of the usual kind; its text, in two pieces, is no more than a packet
     /// holds. False, and nothing has happened, if there is no room, or the [path](Path::is_usual)
     /// is another.
-    #[inline]
+    #[inline(always)]
     pub fn send_stamped(&mut self, header: &Stamped, text: [&[u8]; 2]) -> bool {
         let port = (header.ports >> 16) as u16;
         let Some(envelope) = self.path.envelope(header.seq, port) else { return false };

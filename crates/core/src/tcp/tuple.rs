@@ -35,6 +35,9 @@ fn from_halves(high: u64, low: u64) -> IpAddr {
 }
 
 impl Tuple {
+    /// No ends at all.
+    pub const NOBODY: Tuple = Tuple { words: [0; 4], ports: 0 };
+
     /// The ends of a connection between these sockets. Of two versions, which no packet joins, the
     /// IPv4 one is taken for its IPv6-mapped address.
     #[inline]
@@ -95,6 +98,20 @@ impl Tuple {
     #[inline]
     pub fn is_ipv6(&self) -> bool {
         self.ports & IPV6 != 0
+    }
+
+    /// True if the addresses are those of `other`.
+    #[inline]
+    pub fn has_addresses_of(&self, other: &Tuple) -> bool {
+        let is_same = self.words[0] == other.words[0] && self.is_ipv6() == other.is_ipv6();
+        is_same && (!self.is_ipv6() || self.words == other.words)
+    }
+
+    /// A number that differs from address to address, mostly.
+    #[inline]
+    pub fn addresses_folded(&self) -> u64 {
+        let [a, b, c, d] = self.words;
+        if self.is_ipv6() { a ^ b.rotate_left(32) ^ c ^ d } else { a }
     }
 
     /// Both ports: ours in the high half.

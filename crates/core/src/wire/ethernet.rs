@@ -65,10 +65,13 @@ pub struct Header {
 
 impl Header {
     /// Appends the header, [`HEADER_BYTES`] long.
+    #[inline]
     pub fn emit(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.destination);
-        out.extend_from_slice(&self.source);
-        out.extend_from_slice(&self.ethertype.to_be_bytes());
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..6].copy_from_slice(&self.destination);
+        bytes[6..12].copy_from_slice(&self.source);
+        bytes[12..].copy_from_slice(&self.ethertype.to_be_bytes());
+        out.extend_from_slice(&bytes);
     }
 }
 

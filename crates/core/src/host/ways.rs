@@ -1,0 +1,102 @@
+//! Ways that were found lately. Most packets go where others have just gone, so the way of each,
+//! once it is found among routes, neighbours and path MTUs, is kept until one of these changes.
+//!
+//! Each of them counts its changes; a way is good while their sum is what it was. So it never
+//! differs from what a search would find, and a neighbour is doubted, asked and thrown out when it
+//! would be otherwise.
+
+use alloc::boxed::Box;
+use core::net::{IpAddr, Ipv4Addr};
+
+use crate::frame::{Capabilities, Medium};
+use crate::tcp::Tuple;
+use crate::tcp::egress::Path;
+use crate::time::Instant;
+
+/// Ways kept. Two that share a place push each other out, which costs a search each time.
+const WAYS: usize = 64;
+
+/// Where a way is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place(usize);
+
+/// A way that is open.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    /// Between these addresses; of any ports.
+    pub(super) ends: Tuple,
+    /// Good while the changes that were counted are so many, and before this time: after it the
+    /// neighbour is in doubt.
+    pub(super) changes: u64,
+    pub(super) until: Instant,
+    /// The way of a packet without marks of its own.
+    pub(super) path: Path,
+    /// It leads to ourselves.
+    pub(super) local: bool,
+}
+
+/// Nobody's, and never good.
+const NOWHERE: Known = Known {
+    ends: Tuple::NOBODY,
+    changes: u64::MAX,
+    until: Instant::ZERO,
+    path: Path {
+        source: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        destination: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        link: None,
+        mtu: 0,
+        dont_fragment: true,
+        hop_limit: 0,
+        traffic_class: 0,
+        device: Capabilities::plain(Medium::Ip, 0),
+    },
+    local: false,
+};
+
+/// Ways, each at a place by its addresses.
+#[derive(Debug)]
+pub(super) struct Ways {
+    known: Box<[Known; WAYS]>,
+}
+
+impl Default for Ways {
+    fn default() -> Self {
+        Ways { known: Box::new([NOWHERE; WAYS]) }
+    }
+}
+
+impl Ways {
+    /// Where the way between `ends` is kept, if it is good at `now`, when there have been so many
+    /// `changes`.
+    #[inline]
+    pub(super) fn find(&self, ends: &Tuple, changes: u64, now: Instant) -> Option<Place> {
+        let place = place_of(ends);
+        let known = self.at(place);
+        let is_good = known.changes == changes && now < known.until;
+        (is_good && known.ends.has_addresses_of(ends)).then_some(place)
+    }
+
+    /// The way kept at `place`.
+    #[inline]
+    pub(super) fn at(&self, place: Place) -> &Known {
+        &self.known[place.0 % WAYS]
+    }
+
+    /// Keeps a way; returns where.
+    pub(super) fn keep(&mut self, known: Known) -> Place {
+        let place = place_of(&known.ends);
+        self.known[place.0 % WAYS] = known;
+        place
+    }
+}
+
+/// 2^64 by the golden ratio: multiplied by it, neighbouring addresses lie apart.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[inline]
+fn place_of(ends: &Tuple) -> Place {
+    Place((ends.addresses_folded().wrapping_mul(SPREAD) >> 58) as usize)
+}
+
+#[cfg(test)]
+mod tests;
