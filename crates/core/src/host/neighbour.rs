@@ -206,8 +206,8 @@ impl Neighbours {
         }
     }
 
-    /// Until when [`Neighbours::lookup`] has the same answer and effect for `next_hop`, which it has
-    /// just called known, unless there are [changes](Self::changes).
+    /// Until when [`Neighbours::lookup`] has the same answer and effect for `next_hop`, which it
+    /// has just called known, unless there are [changes](Self::changes).
     pub fn trusted_until(&self, next_hop: IpAddr) -> Instant {
         match self.entries.get(&next_hop).map(|entry| entry.state) {
             Some(State::Reachable { until, .. }) => until,

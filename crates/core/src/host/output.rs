@@ -109,26 +109,38 @@ impl Host {
     }
 
     fn emit_replies(&mut self, now: Instant, outbox: &mut Outbox) {
-        while outbox.room() > 0 {
-            let Some(reply) = self.replies.pop_front() else { return };
-            if let Body::Frame(bytes) = &reply.body {
-                if let Some(frame) = outbox.push() {
-                    frame.head.extend_from_slice(bytes);
-                    self.shared.counters.frames_out += 1;
-                }
+        while outbox.room() > 0 && !self.replies.is_empty() {
+            let Some(next_hop) = self.emit_reply(now, outbox) else {
+                self.replies.pop_front();
                 continue;
-            }
-            match self.way(now, &reply.ends) {
-                Way::Open(place) => {
-                    let known = self.ways.at(place);
-                    let path = known.path.marked(reply.marks);
-                    let out = if known.local { &mut self.loopback } else { &mut *outbox };
-                    push_reply(out, &path, &reply, &mut self.shared.counters);
-                }
-                Way::Waiting(next_hop) => self.queue_for_neighbour(now, next_hop, &reply),
-                Way::Closed => self.shared.counters.unreachable += 1,
+            };
+            if let Some(reply) = self.replies.pop_front() {
+                self.queue_for_neighbour(now, next_hop, &reply);
             }
         }
+    }
+
+    /// Sends the oldest reply, unless a neighbour must answer first: who that is.
+    #[inline]
+    fn emit_reply(&mut self, now: Instant, outbox: &mut Outbox) -> Option<IpAddr> {
+        let Reply { ends, marks, body } = self.replies.front()?;
+        if let Body::Frame(bytes) = body {
+            outbox.push()?.head.extend_from_slice(bytes);
+            self.shared.counters.frames_out += 1;
+            return None;
+        }
+        let (ends, marks) = (*ends, *marks);
+        match self.way(now, &ends) {
+            Way::Open(place) => {
+                let known = self.ways.at(place);
+                let out = if known.local { &mut self.loopback } else { outbox };
+                let (path, reply) = (known.path.marked(marks), self.replies.front()?);
+                push_reply(out, &path, reply, &mut self.shared.counters);
+            }
+            Way::Waiting(next_hop) => return Some(next_hop),
+            Way::Closed => self.shared.counters.unreachable += 1,
+        }
+        None
     }
 
     /// Lets one connection speak.

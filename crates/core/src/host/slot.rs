@@ -159,13 +159,18 @@ impl Slot {
     }
 
     /// Tells `timers` of the deadlines of this connection, which is number `index`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn rearm(&mut self, timers: &mut Timers, index: u32, now: Instant) {
         match &mut self.body {
             Body::Awake(block) => timers.touched(index, &mut self.filed, &mut block.deadlines, now),
-            Body::Resting(rest) => {
-                timers.touched(index, &mut self.filed, &mut rest.deadlines(), now);
-            }
+            Body::Resting(_) => self.rearm_resting(timers, index, now),
+        }
+    }
+
+    #[cold]
+    fn rearm_resting(&mut self, timers: &mut Timers, index: u32, now: Instant) {
+        if let Body::Resting(rest) = &self.body {
+            timers.touched(index, &mut self.filed, &mut rest.deadlines(), now);
         }
     }
 

@@ -52,8 +52,10 @@ impl Path {
     #[inline]
     #[must_use]
     pub fn marked(&self, marks: Marks) -> Path {
-        let hop_limit = marks.hop_limit.unwrap_or(self.hop_limit);
-        Path { hop_limit, traffic_class: marks.traffic_class, ..*self }
+        let mut path = *self;
+        path.hop_limit = marks.hop_limit.unwrap_or(self.hop_limit);
+        path.traffic_class = marks.traffic_class;
+        path
     }
 
     /// True if its packets are of the usual kind: IPv4, with checksums of our own.
@@ -232,7 +234,7 @@ impl Egress<'_> {
 /// Writes a frame of one of the usual kinds: `headers` appends the headers around the text, which
 /// was summed before and is copied behind them, from the cache. False, and nothing is written,
 /// where it does not.
-#[inline]
+#[inline(always)]
 fn write_usual(
     frame: &mut Frame,
     path: &Path,
@@ -253,7 +255,7 @@ fn write_usual(
 }
 
 /// The sum of text in two pieces.
-#[inline]
+#[inline(always)]
 fn text_of([first, second]: [&[u8]; 2]) -> Text {
     match (first, second) {
         ([], _) => Text::NONE,

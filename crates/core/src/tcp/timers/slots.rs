@@ -128,6 +128,7 @@ impl Slots {
 
     /// Files `entry` under `tick`; one that is past counts as the present. Returns where, and the
     /// tick at which its slot is reached: `tick`, or earlier.
+    #[inline(always)]
     pub(super) fn insert(&mut self, entry: u32, tick: u64) -> (Place, u64) {
         let (slot, at) = self.slot_of(tick);
         let mut number = self.heads[slot];
