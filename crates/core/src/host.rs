@@ -391,11 +391,15 @@ impl Host {
         self.blocks.pop().unwrap_or_else(blank)
     }
 
-    /// Gives a new connection a slot and a name.
+    /// Gives a new connection a slot and a name. `accepting`: in whose accept queue it will wait.
     #[inline]
-    fn add_connection(&mut self, block: Box<Connection>) -> ConnectionId {
+    fn add_connection(
+        &mut self,
+        block: Box<Connection>,
+        accepting: Option<ListenerId>,
+    ) -> ConnectionId {
         let hash = block.tuple_hash;
-        let (index, generation) = self.slots.insert(Slot::new(block));
+        let (index, generation) = self.slots.insert(Slot::new(block, accepting));
         self.demux.insert(hash, index, slot::hash_in(&self.slots));
         ConnectionId { index, generation }
     }

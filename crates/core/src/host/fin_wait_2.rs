@@ -122,6 +122,6 @@ impl Host {
         let mut block = self.take_block();
         *block = connection;
         self.orphans += 1;
-        self.add_connection(block).index
+        self.add_connection(block, None).index
     }
 }

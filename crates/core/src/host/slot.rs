@@ -81,13 +81,13 @@ pub(super) fn has_tuple(slots: &Slab<Slot>, tuple: &Tuple) -> impl Fn(u32) -> bo
 impl Slot {
     /// A slot for a new connection.
     #[inline(always)]
-    pub(super) fn new(connection: Box<Connection>) -> Slot {
+    pub(super) fn new(connection: Box<Connection>, accepting: Option<ListenerId>) -> Slot {
         Slot {
             tuple: connection.tuple,
             tuple_hash: connection.tuple_hash,
             body: Body::Awake(connection),
             filed: Filed::default(),
-            accepting: None,
+            accepting,
             ready: false,
             stalled: false,
             listed: true,

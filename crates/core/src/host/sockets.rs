@@ -75,15 +75,12 @@ impl Host {
     pub fn accept(&mut self, now: Instant, id: ListenerId) -> Result<ConnectionId, Error> {
         let listener = self.listeners.get_mut(id).ok_or(Error::InvalidInput("no such listener"))?;
         let index = listener.queue.pop_front().ok_or(Error::WouldBlock)?;
-        let generation = self.slots.generation(index);
-        if let Some(slot) = self.slots.get_mut(index) {
-            slot.accepting = None;
-        }
-        let id = ConnectionId { index, generation };
-        let ready = self.readiness(id);
+        let (slot, generation) = self.slots.named_mut(index).ok_or(NO_SUCH)?;
+        slot.accepting = None;
+        let ready = slot.connection_mut().readiness();
         self.announce(index, ready);
         self.settle(now, index);
-        Ok(id)
+        Ok(ConnectionId { index, generation })
     }
 
     /// Stops listening; what was not accepted is reset, and half-open handshakes are forgotten.
@@ -163,7 +160,7 @@ impl Host {
         };
         let mut block = self.take_block();
         block.open(tuple, hash, options, syn, now);
-        let id = self.add_connection(block);
+        let id = self.add_connection(block, None);
         self.shared.counters.active_opens += 1;
         self.make_ready(id.index);
         Ok(id)
@@ -200,8 +197,8 @@ impl Host {
     /// Copies as much of `data` as the send buffer takes and returns how much;
     /// [`Error::WouldBlock`] when it takes nothing.
     pub fn write(&mut self, now: Instant, id: ConnectionId, data: &[u8]) -> Result<usize, Error> {
-        let room = self.writable(id)?;
         let (connection, shared) = self.connection_and_shared(id)?;
+        let room = connection.writable()?;
         let Some(s) = connection.synchronized_mut() else { return Err(Error::WouldBlock) };
         let wanted = data.len().min(room);
         let taken = s.send.buffer.write(&data[..wanted], &mut shared.pool);
@@ -221,8 +218,8 @@ impl Host {
         id: ConnectionId,
         data: &Bytes,
     ) -> Result<usize, Error> {
-        let room = self.writable(id)?;
         let (connection, shared) = self.connection_and_shared(id)?;
+        let room = connection.writable()?;
         let Some(s) = connection.synchronized_mut() else { return Err(Error::WouldBlock) };
         let taken = data.len().min(room);
         if taken == 0 && !data.is_empty()
@@ -250,25 +247,6 @@ impl Host {
             s.send.urgent = Some(s.send.data_end());
         }
         Ok(taken)
-    }
-
-    /// Room in the send buffer, or why nothing may be written.
-    fn writable(&mut self, id: ConnectionId) -> Result<usize, Error> {
-        let (connection, _) = self.connection_and_shared(id)?;
-        if let Some(error) = connection.take_error() {
-            return Err(error);
-        }
-        match &connection.shape {
-            Shape::SynSent(_) | Shape::SynReceived(_) => {
-                connection.write_blocked = true;
-                Err(Error::WouldBlock)
-            }
-            Shape::Synchronized(s) if connection.state().can_send() => {
-                let capacity = connection.options.send_buffer_bytes as usize;
-                Ok(capacity.saturating_sub(s.send.buffer.len()))
-            }
-            Shape::Synchronized(_) | Shape::Ended(_) => Err(Error::BrokenPipe),
-        }
     }
 
     /// Moves received bytes into `out` and returns how many; 0 is the end of the stream (or an
@@ -383,27 +361,7 @@ impl Host {
 
     /// What is possible now.
     pub fn readiness(&self, id: ConnectionId) -> Readiness {
-        let Ok(slot) = self.slot(id) else { return Readiness::CLOSED };
-        let connection = slot.view();
-        let mut ready = Readiness::EMPTY;
-        match &connection.shape {
-            Shape::SynSent(_) | Shape::SynReceived(_) => {}
-            Shape::Ended(_) => {
-                ready |= Readiness::READABLE | Readiness::WRITABLE | Readiness::CLOSED;
-            }
-            Shape::Synchronized(s) => {
-                if !s.recv.buffer.is_empty() || s.recv.is_finished() {
-                    ready |= Readiness::READABLE;
-                }
-                if s.send.buffer.len() < connection.options.send_buffer_bytes as usize {
-                    ready |= Readiness::WRITABLE;
-                }
-                if s.recv.urgent.is_some() {
-                    ready |= Readiness::URGENT;
-                }
-            }
-        }
-        ready
+        self.slot(id).map_or(Readiness::CLOSED, |slot| slot.view().readiness())
     }
 
     /// The error that ended the connection, once.
@@ -522,13 +480,17 @@ impl Host {
         self.slots.get(id.index).filter(|slot| !slot.is_orphan()).ok_or(NO_SUCH)
     }
 
+    #[inline]
     fn connection_and_shared(
         &mut self,
         id: ConnectionId,
     ) -> Result<(&mut Connection, &mut super::Shared), Error> {
-        self.slot(id)?;
-        let slot = self.slots.get_mut(id.index).ok_or(NO_SUCH)?;
-        Ok((slot.connection_mut(), &mut self.shared))
+        match self.slots.named_mut(id.index) {
+            Some((slot, generation)) if generation == id.generation && !slot.is_orphan() => {
+                Ok((slot.connection_mut(), &mut self.shared))
+            }
+            _ => Err(NO_SUCH),
+        }
     }
 }
 

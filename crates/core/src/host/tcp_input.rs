@@ -422,10 +422,7 @@ impl Host {
             s.send.rtt.on_sample(answered, now, 1);
         }
         self.end_time_wait(hash, &tuple);
-        let id = self.add_connection(block);
-        if let Some(slot) = self.slots.get_mut(id.index) {
-            slot.accepting = Some(listener);
-        }
+        let id = self.add_connection(block, Some(listener));
         if let Some(listener) = self.listeners.get_mut(listener) {
             listener.queue.push_back(id.index);
         }

@@ -360,6 +360,46 @@ impl Connection {
         synchronized.send.fin_queued = true;
     }
 
+    /// What is possible now.
+    pub fn readiness(&self) -> Readiness {
+        let mut ready = Readiness::EMPTY;
+        match &self.shape {
+            Shape::SynSent(_) | Shape::SynReceived(_) => {}
+            Shape::Ended(_) => {
+                ready |= Readiness::READABLE | Readiness::WRITABLE | Readiness::CLOSED;
+            }
+            Shape::Synchronized(s) => {
+                if !s.recv.buffer.is_empty() || s.recv.is_finished() {
+                    ready |= Readiness::READABLE;
+                }
+                if s.send.buffer.len() < self.options.send_buffer_bytes as usize {
+                    ready |= Readiness::WRITABLE;
+                }
+                if s.recv.urgent.is_some() {
+                    ready |= Readiness::URGENT;
+                }
+            }
+        }
+        ready
+    }
+
+    /// Room in the send buffer, or why nothing may be written.
+    #[inline]
+    pub fn writable(&mut self) -> Result<usize, Error> {
+        match &mut self.shape {
+            Shape::SynSent(_) | Shape::SynReceived(_) => {
+                self.write_blocked = true;
+                Err(Error::WouldBlock)
+            }
+            Shape::Synchronized(s) if self.state.get().can_send() => {
+                let capacity = self.options.send_buffer_bytes as usize;
+                Ok(capacity.saturating_sub(s.send.buffer.len()))
+            }
+            Shape::Synchronized(_) => Err(Error::BrokenPipe),
+            Shape::Ended(ended) => Err(ended.error.take().unwrap_or(Error::BrokenPipe)),
+        }
+    }
+
     /// Copies the first bytes that can be read to `out` and returns how many; 0 is the end of the
     /// stream, or an empty `out`; [`Error::WouldBlock`] when there is nothing yet.
     pub fn peek(&self, out: &mut [u8]) -> Result<usize, Error> {

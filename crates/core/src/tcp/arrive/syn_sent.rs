@@ -82,12 +82,13 @@ impl Connection {
         s: &Segment<'_>,
     ) {
         let window = u32::from(s.window);
-        let mut synchronized = received.synchronize(cx, &self.options, window, s.seq, s.ack);
+        let synchronized = received.synchronize(cx, &self.options, window, s.seq, s.ack);
+        self.establish(synchronized, cx);
+        let Some(synchronized) = self.synchronized_mut() else { return };
         synchronized.recv.ack.now = true;
         if received.attempts == 1 {
             synchronized.send.rtt.on_sample(sent_at, cx.now, 1);
         }
-        self.establish(synchronized, cx);
     }
 
     /// SYN without ACK: both ends have sent one (RFC 9293 §3.5, Figure 8).

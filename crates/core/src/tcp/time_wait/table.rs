@@ -141,8 +141,8 @@ impl TimeWait {
     ) -> u64 {
         debug_assert!(!self.holds(hash, &tuple), "{tuple:?} has a record");
         let mut evicted = 0;
-        while self.len >= self.limit && self.evict_oldest(now) {
-            evicted += 1;
+        if self.len >= self.limit {
+            evicted = self.make_room(now);
         }
         let handle = self.handles.take(tuple.local_words(), residue.window);
         let (Some(handle), true) = (handle, self.limit > 0) else {
@@ -261,6 +261,17 @@ impl TimeWait {
             .flat_map(move |class| class.v4.records(handles).chain(class.v6.records(handles)))
     }
 
+    /// The oldest records go until there is room for one more; returns how many went.
+    #[cold]
+    #[inline(never)]
+    fn make_room(&mut self, now: Instant) -> u64 {
+        let mut evicted = 0;
+        while self.len >= self.limit && self.evict_oldest(now) {
+            evicted += 1;
+        }
+        evicted
+    }
+
     /// The record that entered first goes; false if there is none.
     fn evict_oldest(&mut self, now: Instant) -> bool {
         let mut oldest = u64::MAX;
@@ -325,13 +336,16 @@ impl<R: Row> Shelf<R> {
         Shelf { queue: Queue::new(term_ms), index: Index::new(limit), term_ms, live: 0 }
     }
 
+    #[inline(always)]
     fn enter(&mut self, hash: u64, row: R, now: Instant, finder: Finder<'_>) {
         let number = self.queue.push(row, ceil_ms(now).saturating_add(self.term_ms));
         self.live += 1;
         let Shelf { queue, index, live, .. } = self;
         let hash_of = |number| queue.row(number).map(|seen| finder.hash(seen.row));
         index.insert(hash, number, *live, queue.span(), hash_of);
-        self.shorten(now, finder);
+        if self.is_long() {
+            self.shorten(now, finder);
+        }
     }
 
     /// The record of `tuple`, where it lies.
@@ -517,16 +531,24 @@ impl<R: Row> Shelf<R> {
         self.index.shrink(self.live, self.queue.span(), JOINS);
     }
 
+    /// True if there are too many dead records, or numbers of such.
+    #[inline]
+    fn is_long(&self) -> bool {
+        let (rows, numbers) = (self.queue.rows(), self.queue.span().1);
+        // No more records live than `LIMIT_MAX`.
+        let twice = 2 * self.live;
+        rows > twice + DEAD_MAX || numbers > twice + NUMBERS_MAX
+    }
+
     /// Dead records take up room until the front has passed them. If there are too many of them,
     /// some living ones at the front are queued again, so that it gets on.
+    #[inline(never)]
     fn shorten(&mut self, now: Instant, finder: Finder<'_>) {
         for _ in 0..MOVES {
-            let (rows, numbers) = (self.queue.rows(), self.queue.span().1);
-            let twice = self.live.saturating_mul(2);
-            if rows <= twice.saturating_add(DEAD_MAX) && numbers <= twice + NUMBERS_MAX {
+            if !self.is_long() {
                 return;
             }
-            debug_assert!(numbers < self.index.span_max());
+            debug_assert!(self.queue.span().1 < self.index.span_max());
             let Front::Passed { number, expires_ms } = self.queue.pass(now.as_millis(), true)
             else {
                 return;

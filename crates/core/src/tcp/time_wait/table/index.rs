@@ -159,6 +159,7 @@ impl Index {
 
     /// Adds a record. `live`: how many there are with it. `hash_of` tells the hash of a record that
     /// is there.
+    #[inline(always)]
     pub(super) fn insert(
         &mut self,
         hash: u64,
@@ -167,39 +168,40 @@ impl Index {
         span: Span,
         hash_of: impl Fn(u32) -> Option<u64>,
     ) {
-        if self.lines == 0 {
-            self.add_line(span.0);
-        } else if live > SPLIT.saturating_mul(self.lines) {
-            self.split(span, hash_of);
-        } else if number.is_multiple_of(TIDY) {
-            self.tidied = if self.tidied + 1 < self.lines { self.tidied + 1 } else { 0 };
-            self.take_out(self.tidied, span);
-            self.put_back(self.tidied, span.0);
+        let is_full = live > SPLIT * self.lines;
+        if is_full || number.is_multiple_of(TIDY) {
+            self.keep_up(is_full, span, hash_of);
         }
         let line = self.line_of(hash);
         let entry = self.entry(hash, number);
         self.put(line, entry, span);
     }
 
+    /// A line more, or one that is tidied.
+    #[inline(never)]
+    fn keep_up(&mut self, is_full: bool, span: Span, hash_of: impl Fn(u32) -> Option<u64>) {
+        if self.lines == 0 {
+            self.add_line(span.0);
+        } else if is_full {
+            self.split(span, hash_of);
+        } else {
+            self.tidied = if self.tidied + 1 < self.lines { self.tidied + 1 } else { 0 };
+            self.take_out(self.tidied, span);
+            self.put_back(self.tidied, span.0);
+        }
+    }
+
     /// Puts an entry into the first stale place of a line.
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, line: u32, entry: u32, span: Span) {
         let Index { segments, halves, numbers, .. } = self;
         let Line(line) = &mut segments[line as usize / SEGMENT][line as usize % SEGMENT];
         // Both are below 2^31.
         let (first, len, numbers) = (span.0, span.1 as i32, *numbers);
-        let is_stale = |entry: u32| (entry.wrapping_sub(first) & numbers) as i32 >= len;
-        if put(line, entry, is_stale) {
-            return;
+        let is_stale = move |entry: u32| (entry.wrapping_sub(first) & numbers) as i32 >= len;
+        if !put(line, entry, is_stale) {
+            put_behind(line, halves, entry, span.0, is_stale);
         }
-        let mut link = line[LINE];
-        while let Some(half) = halves.get_mut(link) {
-            if put(half, entry, is_stale) {
-                return;
-            }
-            link = half[HALF];
-        }
-        line[LINE] = halves.take(entry, span.0.wrapping_sub(1), line[LINE]);
     }
 
     /// The record has another number now.
@@ -356,6 +358,25 @@ impl Index {
         }
         most
     }
+}
+
+/// Puts an entry behind a line that is full.
+#[inline(never)]
+fn put_behind(
+    line: &mut [u32; LINE + 1],
+    halves: &mut Halves,
+    entry: u32,
+    first: u32,
+    is_stale: impl Fn(u32) -> bool,
+) {
+    let mut link = line[LINE];
+    while let Some(half) = halves.get_mut(link) {
+        if put(half, entry, &is_stale) {
+            return;
+        }
+        link = half[HALF];
+    }
+    line[LINE] = halves.take(entry, first.wrapping_sub(1), line[LINE]);
 }
 
 /// A bit for each of the words, from bit 1 on: whether it is one. Written so that it becomes a few
