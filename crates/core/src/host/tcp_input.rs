@@ -5,7 +5,7 @@ use super::input::Origin;
 use super::isn::Beginning;
 use super::listen::Listener;
 use super::output::Reply;
-use super::syn_cache::Due;
+use super::syn_cache::{Due, HalfOpen};
 use core::net::IpAddr;
 
 use crate::config::Ecn;
@@ -323,15 +323,16 @@ impl Host {
     // ---- SYN-RECEIVED, passive: RFC 9293 §3.10.7.4 for that state
 
     fn on_half_open(&mut self, now: Instant, entry: u32, incoming: &Incoming<'_>) {
-        let Some(half_open) = self.syn_cache.get(entry).copied() else { return };
-        let (segment, syn) = (&incoming.segment, half_open.syn);
+        let Some(half_open) = self.syn_cache.get(entry) else { return };
+        let &HalfOpen { syn, listener: (index, generation), answered, .. } = half_open;
+        let segment = &incoming.segment;
         let rcv_nxt = syn.irs + 1;
         let stale = matches!((syn.stamp, segment.options.timestamps),
             (Some(old), Some(new)) if (new.value.wrapping_sub(old) as i32) < 0);
         // First: sequence number, and PAWS.
         if !segment.seq.within(rcv_nxt, syn.offer.into()) || stale {
             if !segment.flags.contains(Flags::RST) {
-                self.answer_half_open(now, &half_open.tuple, half_open.hash, &syn, segment);
+                self.answer_half_open(now, incoming, &syn);
             }
             return;
         }
@@ -340,13 +341,13 @@ impl Host {
             if segment.seq == rcv_nxt || self.shared.tcp.insecure_rst {
                 self.drop_half_open(entry);
             } else {
-                self.answer_half_open(now, &half_open.tuple, half_open.hash, &syn, segment);
+                self.answer_half_open(now, incoming, &syn);
             }
             return;
         }
         // Fourth: SYN. Fifth: ACK.
         if segment.flags.contains(Flags::SYN) {
-            return self.answer_half_open(now, &half_open.tuple, half_open.hash, &syn, segment);
+            return self.answer_half_open(now, incoming, &syn);
         }
         if !segment.flags.contains(Flags::ACK) {
             return;
@@ -354,28 +355,21 @@ impl Host {
         if segment.ack != syn.iss + 1 {
             return self.refuse(now, incoming);
         }
-        let (index, generation) = half_open.listener;
         let listener = ListenerId { index, generation };
-        if self.establish_passive(now, incoming, &syn, listener, half_open.answered) {
+        if self.establish_passive(now, incoming, &syn, listener, answered) {
             self.syn_cache.remove(entry);
         }
     }
 
     /// A SYN repeated is answered as the first was; anything else that is unacceptable with an ACK,
     /// within the limit (RFC 9293 §3.10.7.4, RFC 5961 §3.2).
-    fn answer_half_open(
-        &mut self,
-        now: Instant,
-        tuple: &Tuple,
-        hash: u64,
-        syn: &SynReceived,
-        segment: &Segment<'_>,
-    ) {
+    fn answer_half_open(&mut self, now: Instant, incoming: &Incoming<'_>, syn: &SynReceived) {
+        let Incoming { tuple, segment, .. } = incoming;
         // With ACK it is an answer, and an answer to it would be answered in turn.
         let is_syn = segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::ACK);
         if is_syn && segment.seq == syn.irs {
             self.repeat_syn_ack(now, tuple, syn);
-        } else if self.shared.challenges.take(hash, now) {
+        } else if self.shared.challenges.take(incoming.hash, now) {
             self.acknowledge_half_open(now, tuple, syn);
         } else {
             self.shared.counters.challenges_suppressed += 1;
