@@ -66,10 +66,10 @@ impl Cidr {
     /// IPv4's directed broadcast address of the prefix, where there is one (RFC 1122 §3.2.1.3).
     pub fn broadcast(self) -> Option<Ipv4Addr> {
         match self.address {
-            IpAddr::V4(_) if self.prefix_len < 31 => match self.nth(u128::MAX) {
-                IpAddr::V4(address) => Some(address),
-                IpAddr::V6(_) => None,
-            },
+            IpAddr::V4(address) if self.prefix_len < 31 => {
+                let host_bits = u32::MAX >> self.prefix_len;
+                Some(Ipv4Addr::from_bits(address.to_bits() | host_bits))
+            }
             _ => None,
         }
     }

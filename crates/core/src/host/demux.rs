@@ -272,10 +272,11 @@ impl Demux {
     pub fn remove(&mut self, hash: u64, slot: u32) -> bool {
         let (line, tag) = (self.line_of(hash), tag_of(hash));
         let Some(first) = self.lines.get_mut(line) else { return false };
-        let (mut taken, mut link) = (first.take(tag, slot), first.link);
-        while !taken {
-            let Some(next) = self.spare.get_mut(link) else { return false };
-            (taken, link) = (next.take(tag, slot), next.link);
+        let place = first.first_tags(tag).trailing_zeros() as usize / 8;
+        if first.slots[place] == slot && first.tags[place] == tag {
+            first.tags[place] = 0;
+        } else if !self.remove_behind(line, tag, slot) {
+            return false;
         }
         self.len -= 1;
         // Of the first segment nothing would be given back.
@@ -286,9 +287,32 @@ impl Demux {
         true
     }
 
+    /// Takes an entry out of a line, or from behind it.
+    #[inline(never)]
+    fn remove_behind(&mut self, line: u32, tag: u8, slot: u32) -> bool {
+        let Some(first) = self.lines.get_mut(line) else { return false };
+        let (mut taken, mut link) = (first.take(tag, slot), first.link);
+        while !taken {
+            let Some(next) = self.spare.get_mut(link) else { return false };
+            (taken, link) = (next.take(tag, slot), next.link);
+        }
+        true
+    }
+
     /// Puts an entry into a line, or behind it.
     #[inline]
     fn put(&mut self, line: u32, tag: u8, slot: u32) {
+        let Some(first) = self.lines.get_mut(line) else { return };
+        let free = first.first_tags(0);
+        if free == 0 {
+            return self.put_behind(line, tag, slot);
+        }
+        let place = free.trailing_zeros() as usize / 8;
+        (first.tags[place], first.slots[place]) = (tag, slot);
+    }
+
+    #[inline(never)]
+    fn put_behind(&mut self, line: u32, tag: u8, slot: u32) {
         let Some(first) = self.lines.get_mut(line) else { return };
         if first.put(tag, slot) {
             return;

@@ -100,7 +100,7 @@ impl<'a> Usual<'a> {
             | (word(2) >> 16 & 0xff ^ u32::from(PROTOCOL))
             | (word(8) >> 28 ^ header_words);
         let has_ports = word(5) & 0xffff != 0 && word(5) >> 16 != 0;
-        // With its checksum right, a header that is not all zeros is a multiple of all ones.
+        // In either order of bytes, a header whose checksum is right is a multiple of all ones.
         let ip = [0, 1, 2, 3, 4].map(|index| word(index).to_be());
         if unusual != 0 || !has_ports || !word_sum(&ip).is_multiple_of(0xffff) {
             return None;
