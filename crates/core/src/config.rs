@@ -227,7 +227,8 @@ pub struct Limits {
     pub syn_cache: usize,
     /// TIME-WAIT records; beyond it the oldest goes.
     pub time_wait: usize,
-    /// Connections without a user that still close.
+    /// Connections with a control block and without a user, which still close. Those that wait for
+    /// the peer's FIN become records, of which there may be as many as of TIME-WAIT.
     pub orphans: usize,
     /// Pages of 4 KiB for send and receive buffers together.
     pub pages: usize,

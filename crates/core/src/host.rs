@@ -426,9 +426,10 @@ impl Host {
 
     // ---- what the host says about itself
 
-    /// Live connections, with a user or without (TIME-WAIT apart).
+    /// Live connections, with a user or without; of those that are only records (TIME-WAIT, and
+    /// orphans in FIN-WAIT-2) none.
     pub fn connections(&self) -> usize {
-        self.slots.len() - self.lingering.orphans() + self.fin_wait_2.len()
+        self.slots.len() - self.lingering.orphans()
     }
 
     /// Half-open connections that wait in the SYN cache.
@@ -488,6 +489,11 @@ impl Host {
             Some(Shape::SynSent(_) | Shape::SynReceived(_)) | None => false,
             Some(Shape::Ended(_)) => true,
         }
+    }
+
+    /// Orphans in FIN-WAIT-2 of which nothing is kept but a record.
+    pub fn fin_wait_2_len(&self) -> usize {
+        self.fin_wait_2.len()
     }
 
     /// TIME-WAIT records.

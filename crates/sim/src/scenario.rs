@@ -161,16 +161,19 @@ impl Scenario {
 
 /// True if a host remembers nothing of any connection.
 fn is_forgotten(host: &Host) -> bool {
-    host.connections() == 0 && host.half_open() == 0 && host.time_wait_len() == 0
+    let records = host.fin_wait_2_len() + host.time_wait_len();
+    host.connections() + host.half_open() + records == 0
 }
 
 fn leftovers(world: &World) -> String {
     let of = |side| {
         world.host(side, |host| {
             format!(
-                "{side:?}: {} connections, {} half open, {} in TIME-WAIT, {} pages, {} B promised",
+                "{side:?}: {} connections, {} half open, {} orphans, {} in TIME-WAIT, {} pages, \
+                 {} B promised",
                 host.connections(),
                 host.half_open(),
+                host.fin_wait_2_len(),
                 host.time_wait_len(),
                 host.pages_in_use(),
                 host.receive_window_promised()

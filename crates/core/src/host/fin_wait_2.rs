@@ -8,7 +8,9 @@
 //!
 //! A record lasts as long as FIN-WAIT-2 would have by then, or up to [`SLACK`] less, since all of
 //! them wait in one line. One that asks something of its IP headers stays whole, and so does one
-//! that was woken.
+//! that was woken. There may be as many as TIME-WAIT records, apart from them; beyond that the
+//! oldest goes. When as many orphans are whole as may be, none is woken: who speaks to one is a
+//! stranger.
 
 use core::ops::RangeInclusive;
 
@@ -39,7 +41,7 @@ impl FinWait2 {
         let term = tcp.fin_wait_2_timeout.checked_sub(tcp.rest_after + SLACK);
         let terms = [term.unwrap_or_default(); 3];
         let hasher = TupleHasher::new(&config.secret);
-        FinWait2 { records: TimeWait::new(terms, config.limits.orphans, hasher), term }
+        FinWait2 { records: TimeWait::new(terms, config.limits.time_wait, hasher), term }
     }
 
     /// How many there are.
@@ -99,29 +101,35 @@ impl Host {
             return false;
         };
         self.free_connection(index);
-        self.fin_wait_2.records.enter(hash, tuple, &residue, Distance::Far, now);
+        let records = &mut self.fin_wait_2.records;
+        let evicted = records.enter(hash, tuple, &residue, Distance::Far, now);
+        self.shared.counters.orphans_over_limit += evicted;
         self.fin_wait_2.records.mark(hash, &tuple, sack);
         self.shared.counters.rested += 1;
         true
     }
 
     /// If `tuple` is that of an orphan of which a record is kept, makes the connection of it again:
-    /// its slot.
+    /// its slot. There is no record any more then, whether it could be woken or not.
     #[inline]
     pub(super) fn wake_orphan(&mut self, now: Instant, hash: u64, tuple: &Tuple) -> Option<u32> {
         let record = self.fin_wait_2.find(now, hash, tuple)?;
-        Some(self.restore_orphan(now, hash, &record))
+        self.restore_orphan(now, hash, &record)
     }
 
     #[cold]
-    fn restore_orphan(&mut self, now: Instant, hash: u64, record: &Record) -> u32 {
+    fn restore_orphan(&mut self, now: Instant, hash: u64, record: &Record) -> Option<u32> {
         self.fin_wait_2.records.remove(hash, &record.tuple);
+        if self.orphans >= self.shared.limits.orphans {
+            self.shared.counters.orphans_over_limit += 1;
+            return None;
+        }
         let (options, offset) = (self.default_options.clone(), self.stamp_offset(&record.tuple));
         let mut cx = self.shared.context(now);
         let connection = Connection::of_record(&mut cx, hash, options, record, offset);
         let mut block = self.take_block();
         *block = connection;
         self.orphans += 1;
-        self.add_connection(block, None).index
+        Some(self.add_connection(block, None).index)
     }
 }

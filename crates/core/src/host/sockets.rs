@@ -315,7 +315,7 @@ impl Host {
     }
 
     fn leave(&mut self, now: Instant, index: u32, reset: bool) {
-        let over_limit = self.orphans + self.fin_wait_2.len() >= self.shared.limits.orphans;
+        let over_limit = self.orphans >= self.shared.limits.orphans;
         let Some(slot) = self.slots.get_mut(index) else { return };
         let connection = slot.connection_mut();
         connection.orphan = true;

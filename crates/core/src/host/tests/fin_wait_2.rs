@@ -51,7 +51,8 @@ fn resting() -> Peer {
     let mut peer = orphan(full());
     assert_eq!(peer.wait(QUIET), []);
     assert_eq!((peer.host.counters().rested, peer.host.slots.len()), (1, 0));
-    assert_eq!((peer.host.connections(), peer.host.time_wait_len()), (1, 0));
+    let counts = (peer.host.connections(), peer.host.fin_wait_2_len(), peer.host.time_wait_len());
+    assert_eq!(counts, (0, 1, 0));
     assert_eq!(states(&peer), [State::Listen, State::FinWait2]);
     peer
 }
@@ -138,12 +139,13 @@ fn its_tuple_is_taken() {
 }
 
 #[test]
-fn it_counts_among_the_orphans_there_may_be() {
+fn it_does_not_count_among_whole_orphans_and_is_not_woken_when_there_are_too_many_of_these() {
     let mut config = full();
     config.limits.orphans = 1;
     let mut peer = orphan(config);
     peer.wait(QUIET);
     assert_eq!((peer.host.counters().rested, peer.host.slots.len()), (1, 0));
+    let (port, isn, host_isn) = (peer.port, peer.isn, peer.host_isn);
     peer.port = 4001;
     peer.isn += ISN_STEP;
     peer.say(Say::new(S, 0, 0).mss(1000));
@@ -152,7 +154,22 @@ fn it_counts_among_the_orphans_there_may_be() {
     peer.accept();
     let (id, now) = (peer.id(), peer.now);
     peer.host.close(now, id);
-    assert_eq!(peer.hear_text(), ["R 1:1(0) ack 1"]);
+    assert_eq!(peer.hear_text(), ["F 1:1(0) ack 1"]);
+    assert_eq!(peer.host.counters().orphans_over_limit, 0);
+    (peer.port, peer.isn, peer.host_isn) = (port, isn, host_isn);
+    assert_eq!(peer.exchange(stamped(Say::new(F | A, 11, 22))), ["R 22:22(0)"]);
+    assert_eq!((peer.host.fin_wait_2_len(), peer.host.slots.len()), (0, 1));
+    assert_eq!(peer.host.counters().orphans_over_limit, 1);
+}
+
+#[test]
+fn when_there_are_too_many_the_oldest_goes() {
+    let mut config = full();
+    config.limits.time_wait = 0;
+    let mut peer = orphan(config);
+    peer.wait(QUIET);
+    assert_eq!((peer.host.counters().rested, peer.host.fin_wait_2_len()), (1, 0));
+    assert_eq!(states(&peer), [State::Listen]);
     assert_eq!(peer.host.counters().orphans_over_limit, 1);
 }
 
