@@ -36,6 +36,8 @@ pub struct Plan {
     pub time_wait: usize,
     /// Idle connections besides.
     pub idle: usize,
+    /// The server has left these, and their clients have not: our own engine alone does that.
+    pub half_closed: bool,
     /// Conversations measured.
     pub count: usize,
     /// Conversations at a time.
@@ -54,6 +56,7 @@ impl Default for Plan {
         Plan {
             time_wait: 0,
             idle: 0,
+            half_closed: false,
             count: 0,
             at_once: 1,
             variant: Variant::Default,

@@ -1,5 +1,6 @@
-//! Memory of connections that stand and do nothing: established and idle, or ended and in
-//! TIME-WAIT. What the allocator was asked for, all in, and what the process takes.
+//! Memory of connections that stand and do nothing: established and idle, left by the server alone
+//! (FIN-WAIT-2), or ended and in TIME-WAIT. What the allocator was asked for, all in, and what the
+//! process takes.
 //!
 //! They begin by the real handshake and end by the real closing, as in [`connections`]. What does
 //! not depend on their number does not count; what the bench's own application keeps of each does
@@ -27,6 +28,9 @@ const PAGE: f64 = 4096.0;
 pub enum State {
     /// Established, and idle.
     Established,
+    /// Left by the server, and not by the client: in FIN-WAIT-2. Of our own engine alone.
+    #[value(name = "fin-wait-2")]
+    FinWait2,
     /// Ended, and in TIME-WAIT.
     TimeWait,
 }
@@ -61,7 +65,7 @@ pub struct Outcome {
 /// Fills a pair of that kind.
 pub fn measure<P: Pair>(plan: &Plan) -> Outcome {
     match plan.state {
-        State::Established => standing::<P>(plan),
+        State::Established | State::FinWait2 => standing::<P>(plan),
         State::TimeWait if P::BEGINS_FULL => standing::<P>(plan),
         State::TimeWait => filling::<P>(plan),
     }
@@ -71,11 +75,16 @@ impl Plan {
     /// A pair with so many connections in the state.
     fn pair<P: Pair>(&self, count: usize) -> P {
         let (idle, time_wait) = match self.state {
-            State::Established => (count, 0),
+            State::Established | State::FinWait2 => (count, 0),
             State::TimeWait => (0, count),
         };
-        let variant = self.variant;
-        P::new(&connections::Plan { time_wait, idle, variant, ..connections::Plan::default() })
+        P::new(&connections::Plan {
+            time_wait,
+            idle,
+            half_closed: self.state == State::FinWait2,
+            variant: self.variant,
+            ..connections::Plan::default()
+        })
     }
 }
 
@@ -150,6 +159,7 @@ impl State {
     pub fn name(self) -> &'static str {
         match self {
             State::Established => "established",
+            State::FinWait2 => "fin-wait-2",
             State::TimeWait => "time-wait",
         }
     }
@@ -195,6 +205,13 @@ mod tests {
         let (compact, full) = (bytes(Which::Lightwait), bytes(Which::LightwaitFull));
         assert!((24.0..36.0).contains(&compact), "{compact}");
         assert!(full > 6.0 * compact, "{full} and {compact}");
+    }
+
+    #[test]
+    fn an_orphan_that_waits_for_a_fin_takes_little_more_than_a_record() {
+        // Two thousand were whole at a time, whose slots stay.
+        let bytes = measure(Which::Lightwait, State::FinWait2, 20_000).bytes;
+        assert!((24.0..100.0).contains(&bytes), "{bytes}");
     }
 
     #[test]

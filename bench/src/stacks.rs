@@ -110,6 +110,12 @@ impl Which {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
+    /// True if it is our engine without anything around it.
+    fn is_our_engine(self) -> bool {
+        use Which::{Lightwait, LightwaitFull, LightwaitScan, LightwaitSkip};
+        matches!(self, Lightwait | LightwaitFull | LightwaitSkip | LightwaitScan)
+    }
+
     /// True if what it does can be counted by callgrind: not what the kernel does.
     pub fn is_countable(self) -> bool {
         #[cfg(target_os = "linux")]
@@ -152,6 +158,7 @@ impl Which {
     pub fn memory(self, plan: &memory::Plan) -> Option<memory::Outcome> {
         match self {
             Which::LightwaitSkip if plan.state == memory::State::TimeWait => None,
+            _ if plan.state == memory::State::FinWait2 && !self.is_our_engine() => None,
             #[cfg(target_os = "linux")]
             Which::Linux => linux::memory(plan),
             #[cfg(lwip)]

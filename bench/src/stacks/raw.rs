@@ -232,6 +232,11 @@ pub fn configs_for(plan: &Plan) -> [Config; 2] {
     let [client, mut server] = configs(1500).map(|config| room_for(config, connections));
     server.tcp.time_wait = plan.time_wait_lasts();
     server.limits.time_wait = time_waits;
+    if plan.half_closed {
+        // Longer than it takes until all of them are there.
+        server.tcp.fin_wait_2_timeout = Duration::from_secs(86_400);
+        server.limits.time_wait += plan.idle;
+    }
     [client, server].map(|config| plan.variant.apply(config))
 }
 

@@ -24,7 +24,7 @@ const PAGE: f64 = 4096.0;
 /// well: the more connections, the less that is.
 pub fn memory(plan: &Plan) -> Option<Outcome> {
     let (idle, records) = match plan.state {
-        State::Established => (plan.count.min(CONNECTIONS), 0),
+        State::Established | State::FinWait2 => (plan.count.min(CONNECTIONS), 0),
         State::TimeWait => (0, plan.count),
     };
     let of = |idle| connections::Plan { idle, ..connections::Plan::default() };

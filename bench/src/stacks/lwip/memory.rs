@@ -13,7 +13,7 @@ const IDLE: usize = 10_000;
 /// Measures. Both ends of an idle connection are alike, and counted together.
 pub fn memory(plan: &Plan) -> Option<Outcome> {
     let (idle, time_wait) = match plan.state {
-        State::Established => (plan.count.min(IDLE), 0),
+        State::Established | State::FinWait2 => (plan.count.min(IDLE), 0),
         State::TimeWait => (0, plan.count),
     };
     let of = |idle, time_wait| connections::Plan {

@@ -10,6 +10,8 @@ use crate::stacks::{REQUEST, RESPONSE};
 
 /// The hosts' time for each idle connection that opens: a hundred thousand come in a second.
 const OPENING: Duration = Duration::from_micros(10);
+/// The same if the server leaves them, so that few of them are whole at a time.
+const LEAVING: Duration = Duration::from_millis(1);
 
 /// The two hosts and the conversations between them.
 #[derive(Debug)]
@@ -34,6 +36,8 @@ struct Talk {
     sources: Sources,
     /// Nobody asks: the connections stay as they are.
     is_mute: bool,
+    /// The server closes what it has accepted.
+    leaves: bool,
     /// Bytes read by the client and by the server, by the connection's slot.
     client_read: Vec<usize>,
     server_read: Vec<usize>,
@@ -46,10 +50,11 @@ impl Pair for Short {
         let mut ends = Ends::new(configs_for(plan));
         ends.server.host.listen(SERVER, 4096).expect("a free port");
         let mut mute = Talk::new(Sources::new(0, idle), OPENED_AT_ONCE);
-        (mute.is_mute, mute.left) = (true, idle);
+        (mute.is_mute, mute.leaves, mute.left) = (true, plan.half_closed, idle);
+        let opening = if plan.half_closed { LEAVING } else { OPENING };
         let begin = ends.now;
         while mute.finished < idle {
-            let now = begin + OPENING * mute.finished as u32;
+            let now = begin + opening * mute.finished as u32;
             ends.turn(&mut mute, now);
         }
         if idle > 0 {
@@ -106,6 +111,7 @@ impl Talk {
             finished: 0,
             sources,
             is_mute: false,
+            leaves: false,
             client_read: Vec::new(),
             server_read: Vec::new(),
             buffer: vec![0; 4096],
@@ -114,7 +120,9 @@ impl Talk {
 
     fn accept(&mut self, host: &mut Host, now: Instant, listener: ListenerId) {
         while let Ok(id) = host.accept(now, listener) {
-            if !self.is_mute {
+            if self.leaves {
+                host.close(now, id);
+            } else if !self.is_mute {
                 *count_on(&mut self.server_read, id) = 0;
             }
         }
@@ -157,7 +165,7 @@ impl Application for Talk {
             *count_on(&mut self.client_read, id) = 0;
             host.write(now, id, &[b'q'; REQUEST]).expect("room for the question");
         }
-        if readiness.contains(Readiness::READABLE) {
+        if readiness.contains(Readiness::READABLE) && !self.is_mute {
             self.take_answer(host, now, id);
         }
     }
