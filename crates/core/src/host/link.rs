@@ -9,10 +9,10 @@ use super::output::{Reply, Way, write_reply};
 use super::route::NextHop;
 use super::ways::Known;
 use crate::frame::{Frame, Medium, Outbox};
-use crate::tcp::Tuple;
 use crate::tcp::connection::Shape;
 use crate::tcp::egress::Path;
 use crate::tcp::timers::Timer;
+use crate::tcp::{Marks, Tuple};
 use crate::time::{Duration, Instant};
 use crate::wire::arp::{self, Operation};
 use crate::wire::ethernet::{self, BROADCAST, Mac, ethertype};
@@ -51,22 +51,14 @@ impl Host {
         self.routes.changes() + self.neighbours.changes() + self.path_mtus.changes()
     }
 
+    /// The same, where none is kept.
     #[inline(never)]
-    fn find_way(&mut self, now: Instant, ends: &Tuple) -> Way {
+    pub(super) fn find_way(&mut self, now: Instant, ends: &Tuple) -> Way {
         let device = self.config.device;
         let (source, destination) = (ends.local_ip(), ends.remote_ip());
         let (mtu, dont_fragment) = self.path_mtu(destination);
         let hop_limit = self.hop_limit(destination);
-        let path = Path {
-            source,
-            destination,
-            link: None,
-            mtu,
-            dont_fragment,
-            hop_limit,
-            traffic_class: 0,
-            device,
-        };
+        let path = Path { source, destination, link: None, mtu, dont_fragment, hop_limit, device };
         let until = Instant::FAR_FUTURE;
         let mut known = Known { ends: *ends, changes: 0, until, path, local: false };
         if self.is_ours(destination) {
@@ -219,12 +211,11 @@ impl Host {
             mtu: device.mtu,
             dont_fragment: true,
             hop_limit: self.hop_limit(destination),
-            traffic_class: 0,
             // What waits is bytes: no device will complete it.
             device: crate::frame::Capabilities { checksum: false, ..device },
         };
         let mut frame = Frame::default();
-        if write_reply(&mut frame, &path, reply) {
+        if write_reply(&mut frame, &path.marked(Marks::default()), reply) {
             self.neighbours.wait(next_hop, frame.head);
         }
         self.wake_stalled(now);

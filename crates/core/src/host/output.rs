@@ -8,7 +8,7 @@ use super::input::Origin;
 use super::ways::Place;
 use crate::counters::Counters;
 use crate::frame::{Frame, Outbox, RxChecksum, RxFrame};
-use crate::tcp::egress::{self, Egress, Path};
+use crate::tcp::egress::{self, Egress, Marked};
 use crate::tcp::emit::Flushed;
 use crate::tcp::{Marks, Tuple};
 use crate::time::Instant;
@@ -134,8 +134,8 @@ impl Host {
             Way::Open(place) => {
                 let known = self.ways.at(place);
                 let out = if known.local { &mut self.loopback } else { outbox };
-                let (path, reply) = (known.path.marked(marks), self.replies.front()?);
-                push_reply(out, &path, reply, &mut self.shared.counters);
+                let (way, reply) = (known.path.marked(marks), self.replies.front()?);
+                push_reply(out, &way, reply, &mut self.shared.counters);
             }
             Way::Waiting(next_hop) => return Some(next_hop),
             Way::Closed => self.shared.counters.unreachable += 1,
@@ -145,31 +145,29 @@ impl Host {
 
     /// Lets one connection speak.
     fn flush(&mut self, now: Instant, index: u32, outbox: &mut Outbox) {
+        let changes = self.way_changes();
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.ready = false;
         if slot.connection_mut().is_silent() {
             self.rearm(now, index);
             return self.retire(index);
         }
-        let ends = slot.tuple;
-        match self.way(now, &ends) {
-            Way::Open(place) => self.flush_on(now, index, place, outbox),
-            Way::Waiting(next_hop) => self.stall(now, next_hop, index),
-            Way::Closed => self.on_unreachable(now, index),
-        }
-    }
-
-    /// Lets one connection speak, on the way that is kept at `place`.
-    #[inline]
-    fn flush_on(&mut self, now: Instant, index: u32, place: Place, outbox: &mut Outbox) {
-        let Some(slot) = self.slots.get_mut(index) else { return };
-        let known = self.ways.at(place);
+        let (slot, place) = match self.ways.find(&slot.tuple, changes, now) {
+            Some(place) => (slot, place),
+            None => {
+                let ends = slot.tuple;
+                let Some(place) = self.find_way_of(now, index, &ends) else { return };
+                let Some(slot) = self.slots.get_mut(index) else { return };
+                (slot, place)
+            }
+        };
         let connection = slot.connection_mut();
-        let mut path = known.path.marked(connection.options.marks());
-        path.dont_fragment &= connection.options.path_mtu_discovery;
+        let known = self.ways.at(place);
+        let mut way = known.path.marked(connection.options.marks());
+        way.dont_fragment &= connection.options.path_mtu_discovery;
         let budget = self.shared.limits.frames_per_turn;
         let outbox = if known.local { &mut self.loopback } else { outbox };
-        let mut egress = Egress { outbox, path, budget, frames: 0 };
+        let mut egress = Egress { outbox, way, budget, frames: 0 };
         let flushed = connection.emit(&mut self.shared.context(now), &mut egress);
         self.shared.counters.frames_out += egress.frames as u64;
         let is_finished = connection.is_finished();
@@ -179,6 +177,16 @@ impl Host {
         } else if is_finished {
             self.free_connection(index);
         }
+    }
+
+    /// Finds the way of a connection between `ends`. While there is none it has been seen to.
+    fn find_way_of(&mut self, now: Instant, index: u32, ends: &Tuple) -> Option<Place> {
+        match self.find_way(now, ends) {
+            Way::Open(place) => return Some(place),
+            Way::Waiting(next_hop) => self.stall(now, next_hop, index),
+            Way::Closed => self.on_unreachable(now, index),
+        }
+        None
     }
 
     /// Tells the timers of the connection's deadlines.
@@ -203,22 +211,23 @@ impl Host {
     }
 }
 
-fn push_reply(out: &mut Outbox, path: &Path, reply: &Reply, counters: &mut Counters) {
+fn push_reply(out: &mut Outbox, way: &Marked<'_>, reply: &Reply, counters: &mut Counters) {
     let Some(frame) = out.push() else {
         counters.replies_suppressed += 1;
         return;
     };
-    if write_reply(frame, path, reply) {
+    if write_reply(frame, way, reply) {
         counters.frames_out += 1;
     } else {
         out.unpush();
     }
 }
 
-/// Writes a reply that needs a path; false if it cannot be written.
-pub(super) fn write_reply(frame: &mut Frame, path: &Path, reply: &Reply) -> bool {
+/// Writes a reply that needs a way; false if it cannot be written.
+pub(super) fn write_reply(frame: &mut Frame, way: &Marked<'_>, reply: &Reply) -> bool {
+    let path = way.path;
     match &reply.body {
-        Body::Segment(header) => egress::write(frame, path, header, None),
+        Body::Segment(header) => egress::write(frame, way, header, None),
         Body::Packet { protocol, hop_limit, payload } => {
             let header = ip::Header::new(path.source, path.destination, *protocol, payload.len());
             let Some(mut header) = header else { return false };

@@ -47,7 +47,6 @@ const NOWHERE: Known = Known {
         mtu: 0,
         dont_fragment: true,
         hop_limit: 0,
-        traffic_class: 0,
         device: Capabilities::plain(Medium::Ip, 0),
     },
     local: false,

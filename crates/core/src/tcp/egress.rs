@@ -33,10 +33,8 @@ pub struct Path {
     pub mtu: u16,
     /// IPv4's DF: off only on a path narrower than we care to go.
     pub dont_fragment: bool,
-    /// TTL or hop limit.
+    /// TTL or hop limit, where a packet has none of its own.
     pub hop_limit: u8,
-    /// DSCP and ECN.
-    pub traffic_class: u8,
     /// What the device can do.
     pub device: Capabilities,
 }
@@ -51,35 +49,19 @@ impl Path {
     /// The same for packets with `marks`.
     #[inline]
     #[must_use]
-    pub fn marked(&self, marks: Marks) -> Path {
-        let mut path = *self;
-        path.hop_limit = marks.hop_limit.unwrap_or(self.hop_limit);
-        path.traffic_class = marks.traffic_class;
-        path
+    pub fn marked(&self, marks: Marks) -> Marked<'_> {
+        Marked {
+            path: self,
+            dont_fragment: self.dont_fragment,
+            hop_limit: marks.hop_limit.unwrap_or(self.hop_limit),
+            traffic_class: marks.traffic_class,
+        }
     }
 
     /// True if its packets are of the usual kind: IPv4, with checksums of our own.
     #[inline]
     pub fn is_usual(&self) -> bool {
         self.source.is_ipv4() && self.destination.is_ipv4() && !self.device.checksum
-    }
-
-    /// The envelope of a segment that begins at `seq`, from `port`, if it is of the usual kind.
-    #[inline]
-    fn envelope(&self, seq: Seq, port: u16) -> Option<Envelope> {
-        let (IpAddr::V4(source), IpAddr::V4(destination)) = (self.source, self.destination) else {
-            return None;
-        };
-        let identification = if self.dont_fragment { 0 } else { identification(seq, port) };
-        let &Path { traffic_class, hop_limit, dont_fragment, .. } = self;
-        (!self.device.checksum).then_some(Envelope {
-            source,
-            destination,
-            traffic_class,
-            hop_limit,
-            identification,
-            dont_fragment,
-        })
     }
 
     /// Payload bytes that may be handed to the device at once, in segments of `segment` bytes,
@@ -91,6 +73,39 @@ impl Path {
         let packet = PACKET_BYTES_MAX.min(self.device.segmentation as usize);
         let payload = packet.saturating_sub(ip::header_len(self.source) + header);
         (payload / segment.max(1)).max(1) * segment
+    }
+}
+
+/// A path, and what the IP headers of packets on it say besides the addresses.
+#[derive(Clone, Copy, Debug)]
+pub struct Marked<'a> {
+    /// The path.
+    pub path: &'a Path,
+    /// IPv4's DF.
+    pub dont_fragment: bool,
+    /// TTL or hop limit.
+    pub hop_limit: u8,
+    /// DSCP and ECN.
+    pub traffic_class: u8,
+}
+
+impl Marked<'_> {
+    /// The envelope of a segment that begins at `seq`, from `port`, if it is of the usual kind.
+    #[inline]
+    fn envelope(&self, seq: Seq, port: u16) -> Option<Envelope> {
+        let &Marked { path, dont_fragment, hop_limit, traffic_class } = self;
+        let (IpAddr::V4(source), IpAddr::V4(destination)) = (path.source, path.destination) else {
+            return None;
+        };
+        let identification = if dont_fragment { 0 } else { identification(seq, port) };
+        (!path.device.checksum).then_some(Envelope {
+            source,
+            destination,
+            traffic_class,
+            hop_limit,
+            identification,
+            dont_fragment,
+        })
     }
 }
 
@@ -132,7 +147,7 @@ pub struct Egress<'a> {
     /// The device's batch.
     pub outbox: &'a mut Outbox,
     /// The way.
-    pub path: Path,
+    pub way: Marked<'a>,
     /// Packets that this connection may still send in this turn. A large segment counts as many as
     /// the device will cut it into; the last may be larger than what is left.
     pub budget: usize,
@@ -157,7 +172,7 @@ impl Egress<'_> {
     #[inline]
     pub fn send_text(&mut self, header: &Header, payload: Option<Payload<'_>>) -> bool {
         match payload {
-            Some(text) if text.len > text.segment && !self.path.device.checksum => {
+            Some(text) if text.len > text.segment && !self.way.path.device.checksum => {
                 self.send_pieces(header, text)
             }
             payload => self.send(header, payload),
@@ -194,7 +209,7 @@ impl Egress<'_> {
             return false;
         }
         let Some(frame) = self.outbox.push() else { return false };
-        if !write(frame, &self.path, header, payload) {
+        if !write(frame, &self.way, header, payload) {
             self.outbox.unpush();
             return false;
         }
@@ -217,11 +232,11 @@ impl Egress<'_> {
     #[inline(always)]
     pub fn send_stamped(&mut self, header: &Stamped, text: [&[u8]; 2]) -> bool {
         let port = (header.ports >> 16) as u16;
-        let Some(envelope) = self.path.envelope(header.seq, port) else { return false };
+        let Some(envelope) = self.way.envelope(header.seq, port) else { return false };
         let Some(frame) = self.outbox.push() else { return false };
         let headers = |text, out: &mut _| usual::emit_stamped(&envelope, header, text, out);
         let copy = |out: &mut _| copy_both(out, text);
-        if !write_usual(frame, &self.path, text_of(text), headers, copy) {
+        if !write_usual(frame, self.way.path, text_of(text), headers, copy) {
             self.outbox.unpush();
             return false;
         }
@@ -275,45 +290,46 @@ fn copy_both(out: &mut Vec<u8>, [first, second]: [&[u8]; 2]) {
 /// Writes the frame of a segment. False if the packet would be too long for its length field.
 pub fn write(
     frame: &mut Frame,
-    path: &Path,
+    way: &Marked<'_>,
     header: &Header,
     payload: Option<Payload<'_>>,
 ) -> bool {
     // Nearly every segment: IPv4, the usual options, a checksum of our own.
-    if let Some(envelope) = path.envelope(header.seq, header.source_port) {
+    if let Some(envelope) = way.envelope(header.seq, header.source_port) {
         let headers = |text, out: &mut _| usual::emit(&envelope, header, text, out);
         let written = match payload.map(|payload| (payload, payload.halves())) {
-            None => write_usual(frame, path, Text::NONE, headers, |_| ()),
+            None => write_usual(frame, way.path, Text::NONE, headers, |_| ()),
             Some((_, Some(halves))) => {
-                write_usual(frame, path, text_of(halves), headers, |out| copy_both(out, halves))
+                write_usual(frame, way.path, text_of(halves), headers, |out| copy_both(out, halves))
             }
             Some((payload, None)) => {
-                write_usual(frame, path, payload.text(), headers, |out| payload.copy_to(out))
+                write_usual(frame, way.path, payload.text(), headers, |out| payload.copy_to(out))
             }
         };
         if written {
             return true;
         }
     }
-    write_any(frame, path, header, payload)
+    write_any(frame, way, header, payload)
 }
 
 #[inline(never)]
 fn write_any(
     frame: &mut Frame,
-    path: &Path,
+    way: &Marked<'_>,
     header: &Header,
     payload: Option<Payload<'_>>,
 ) -> bool {
+    let path = way.path;
     let payload_len = payload.map_or(0, |payload| payload.len);
     let tcp_len = header.header_len() + payload_len;
     let Some(mut ip) = ip::Header::new(path.source, path.destination, PROTOCOL, tcp_len) else {
         return false;
     };
-    ip.traffic_class = path.traffic_class;
-    ip.hop_limit = path.hop_limit;
-    ip.dont_fragment = path.dont_fragment;
-    if !path.dont_fragment {
+    ip.traffic_class = way.traffic_class;
+    ip.hop_limit = way.hop_limit;
+    ip.dont_fragment = way.dont_fragment;
+    if !way.dont_fragment {
         ip.identification = identification(header.seq, header.source_port);
     }
     if let Some(link) = &path.link {
@@ -380,7 +396,6 @@ mod tests {
         mtu: 1500,
         dont_fragment: true,
         hop_limit: 64,
-        traffic_class: 0,
         device: Capabilities {
             medium: Medium::Ip,
             mtu: 1500,
@@ -406,7 +421,8 @@ mod tests {
         };
         let payload = Payload { buffer: &buffer, offset: 0, len, segment: 1000 };
         let mut outbox = Outbox::new(100);
-        let mut egress = Egress { outbox: &mut outbox, path: PATH, budget: 8, frames: 0 };
+        let way = PATH.marked(Marks::default());
+        let mut egress = Egress { outbox: &mut outbox, way, budget: 8, frames: 0 };
         while egress.send(&header, (len > 0).then_some(payload)) {}
         assert_eq!(
             outbox.frames().filter(|frame| frame.segmentation.is_some()).count() > 0,

@@ -84,7 +84,7 @@ impl Connection {
     /// Decides and builds until nothing is left, or nothing more may leave.
     fn emit_by_steps(&mut self, cx: &mut Context<'_>, egress: &mut Egress<'_>) -> Flushed {
         while !self.is_quiet() {
-            let emission = self.decide(cx, &egress.path, egress.room());
+            let emission = self.decide(cx, egress.way.path, egress.room());
             if matches!(emission, Emission::Nothing) {
                 break;
             }
@@ -109,7 +109,7 @@ impl Connection {
 
     /// The path may carry less than the peer accepts (RFC 1191, RFC 8201).
     fn adopt_path(&mut self, config: &TcpConfig, egress: &Egress<'_>) {
-        let path_mss = egress.path.mss();
+        let path_mss = egress.way.path.mss();
         if let Shape::Synchronized(s) = &mut self.shape {
             s.send.on_smaller_path(path_mss, config);
         }

@@ -131,7 +131,7 @@ impl Connection {
             header.flags |= Flags::FIN;
         }
         let segment = segment_bytes(s);
-        let burst = len > segment && egress.path.device.checksum;
+        let burst = len > segment && egress.way.path.device.checksum;
         let pushes = end == s.send.data_end() || (cx.config.push == Push::Burst && burst);
         if len > 0 && pushes {
             header.flags |= Flags::PSH;
@@ -147,15 +147,15 @@ impl Connection {
             segment: segment as usize,
         });
         // RFC 3168 §6.1.4, §6.1.5: new data alone may be marked.
-        let class = egress.path.traffic_class;
+        let class = egress.way.traffic_class;
         if let Some(ecn) = s.ecn.as_mut().filter(|_| why == Why::New && len > 0) {
             if ecn.cwr_due {
                 header.flags |= Flags::CWR;
             }
-            egress.path.traffic_class = class & !ecn::MASK | ecn::ECT0;
+            egress.way.traffic_class = class & !ecn::MASK | ecn::ECT0;
         }
         let sent = egress.send_text(&header, payload);
-        egress.path.traffic_class = class;
+        egress.way.traffic_class = class;
         if !sent {
             return false;
         }
@@ -163,7 +163,7 @@ impl Connection {
             ecn.cwr_due = false;
         }
         on_acknowledged(s, &mut self.deadlines);
-        let cut = (!egress.path.device.checksum).then_some(segment);
+        let cut = (!egress.way.path.device.checksum).then_some(segment);
         self.on_text_sent(cx, (seq, len, fin), cut, why);
         true
     }

@@ -26,7 +26,7 @@ impl Connection {
     /// has happened, and it is false.
     #[inline]
     pub(super) fn emit_predicted(&mut self, cx: &mut Context<'_>, egress: &mut Egress<'_>) -> bool {
-        if !egress.path.is_usual() || !egress.has_room() {
+        if !egress.way.path.is_usual() || !egress.has_room() {
             return false;
         }
         let Some(Predicted { len, fin, segment, stamps }) = self.predict(cx) else { return false };

@@ -10,7 +10,7 @@ use crate::tcp::connection::SynReceived;
 use crate::tcp::egress::{Egress, Path};
 use crate::tcp::pool::PagePool;
 use crate::tcp::recv::window::WindowBudget;
-use crate::tcp::{Seq, SocketOptions, Tuple};
+use crate::tcp::{Marks, Seq, SocketOptions, Tuple};
 use crate::time::Instant;
 use crate::wire::options::{Options, SackBlock, Timestamps};
 use proptest::prelude::*;
@@ -106,10 +106,10 @@ impl End {
             mtu: 1500,
             dont_fragment: true,
             hop_limit: 64,
-            traffic_class: 0,
             device: Capabilities::plain(Medium::Ip, 1500),
         };
-        let mut egress = Egress { outbox: &mut outbox, path, budget: 64, frames: 0 };
+        let way = path.marked(Marks::default());
+        let mut egress = Egress { outbox: &mut outbox, way, budget: 64, frames: 0 };
         with_context(self, now, |connection, cx| connection.emit(cx, &mut egress));
         outbox.frames().map(|frame| frame.head.clone()).collect()
     }

@@ -11,7 +11,7 @@ use crate::tcp::egress::Path;
 use crate::tcp::emit::Flushed;
 use crate::tcp::pool::PagePool;
 use crate::tcp::recv::window::WindowBudget;
-use crate::tcp::{Seq, SocketOptions, Tuple};
+use crate::tcp::{Marks, Seq, SocketOptions, Tuple};
 use crate::time::Instant;
 use crate::wire::ethernet;
 use crate::wire::options::{Options, SackBlock};
@@ -104,7 +104,8 @@ impl End {
     fn emit(&mut self, now: Instant, room: usize) -> (Vec<Vec<u8>>, Flushed) {
         let mut outbox = Outbox::new(64);
         let (path, predicts) = (self.path, self.predicts);
-        let mut egress = Egress { outbox: &mut outbox, path, budget: room, frames: 0 };
+        let way = path.marked(MARKS);
+        let mut egress = Egress { outbox: &mut outbox, way, budget: room, frames: 0 };
         let (flushed, predicted) = self.with(now, |connection, cx| {
             connection.adopt_path(cx.config, &egress);
             connection.note_way();
@@ -207,9 +208,11 @@ const PATH: Path = Path {
     mtu: 1500,
     dont_fragment: true,
     hop_limit: 64,
-    traffic_class: 0x28,
     device: Capabilities::plain(Medium::Ip, 1500),
 };
+
+/// Of every packet.
+const MARKS: Marks = Marks { traffic_class: 0x28, hop_limit: None };
 
 const SETTING: Setting =
     Setting { stamped: true, sack: true, ecn: false, nodelay: true, cork: false, path: PATH };
