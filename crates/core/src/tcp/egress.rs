@@ -234,12 +234,14 @@ impl Egress<'_> {
         let port = (header.ports >> 16) as u16;
         let Some(envelope) = self.way.envelope(header.seq, port) else { return false };
         let Some(frame) = self.outbox.push() else { return false };
-        let headers = |text, out: &mut _| usual::emit_stamped(&envelope, header, text, out);
-        let copy = |out: &mut _| copy_both(out, text);
-        if !write_usual(frame, self.way.path, text_of(text), headers, copy) {
+        if let Some(link) = &self.way.path.link {
+            link.emit(&mut frame.head);
+        }
+        if !usual::emit_stamped(&envelope, header, text_of(text), &mut frame.head) {
             self.outbox.unpush();
             return false;
         }
+        copy_both(&mut frame.head, text);
         self.budget = self.budget.saturating_sub(1);
         self.frames += 1;
         true
