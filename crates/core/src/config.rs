@@ -6,12 +6,13 @@ pub use knob::KnobError;
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use core::ops::Deref;
 
 use crate::frame::Capabilities;
 use crate::host::address::Cidr;
 use crate::tcp::recv::ack::AckDelay;
 use crate::tcp::recv::window::RecvWindow;
-use crate::tcp::send::rtt::Estimator;
+use crate::tcp::send::rtt::{Bounds, Estimator};
 use crate::tcp::timers::Scheme;
 use crate::time::Duration;
 use crate::wire::options::Layout;
@@ -215,6 +216,29 @@ impl TcpConfig {
     pub fn shift(&self) -> u8 {
         let smallest = || RecvWindow::scale_for(self.max_receive_window_bytes);
         self.window_shift.map_or_else(smallest, |shift| shift.min(14))
+    }
+}
+
+/// How TCP behaves, and what of it is wanted in ns for nearly every segment.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    tcp: TcpConfig,
+    /// Of the retransmission timeouts.
+    pub(crate) rto_bounds: Bounds,
+}
+
+impl Settings {
+    /// From what is configured.
+    pub fn new(tcp: TcpConfig) -> Self {
+        Settings { rto_bounds: Bounds::new(&tcp), tcp }
+    }
+}
+
+impl Deref for Settings {
+    type Target = TcpConfig;
+
+    fn deref(&self) -> &TcpConfig {
+        &self.tcp
     }
 }
 

@@ -52,7 +52,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use crate::config::{Config, Limits, TcpConfig};
+use crate::config::{Config, Limits, Settings};
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::event::{ConnectionId, Event, ListenerId};
@@ -141,7 +141,7 @@ pub struct Host {
 /// What connections share; apart from the slots, so that both can be borrowed at once.
 #[derive(Debug)]
 struct Shared {
-    tcp: TcpConfig,
+    tcp: Settings,
     limits: Limits,
     pool: PagePool,
     budget: WindowBudget,
@@ -173,7 +173,7 @@ impl Host {
             tcp.rest_after = Duration::ZERO;
         }
         let shared = Shared {
-            tcp,
+            tcp: Settings::new(tcp),
             pool: PagePool::new(limits.pages),
             budget: WindowBudget::new(limits.receive_window_bytes),
             challenges: Challenges::new(

@@ -25,7 +25,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::net::Ipv4Addr;
 
-use crate::config::TcpConfig;
+use crate::config::{Settings, TcpConfig};
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::event::Readiness;
@@ -46,7 +46,7 @@ pub struct Context<'a> {
     /// The time of the call.
     pub now: Instant,
     /// The host's TCP configuration.
-    pub config: &'a TcpConfig,
+    pub config: &'a Settings,
     /// Buffer memory.
     pub pool: &'a mut PagePool,
     /// Receive windows promised.

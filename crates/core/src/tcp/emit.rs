@@ -124,7 +124,7 @@ impl Connection {
         };
         if s.send.flight() > 0 {
             if !self.deadlines.is_set(Timer::Retransmit) {
-                let at = cx.now.plus_nanos(s.send.rtt.rto_ns(cx.config));
+                let at = cx.now.plus_nanos(s.send.rtt.rto_ns(&cx.config.rto_bounds));
                 let at = at.min(give_up(self, s.send.silent_since));
                 self.deadlines.set(Timer::Retransmit, at);
             }

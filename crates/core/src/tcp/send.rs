@@ -27,7 +27,7 @@ use crate::config::TcpConfig;
 use crate::tcp::Seq;
 use crate::tcp::congestion::Congestion;
 use crate::tcp::pool::PagePool;
-use crate::time::Instant;
+use crate::time::{Instant, as_nanos};
 use crate::wire::tcp::Segment;
 
 /// RFC 5681 §3.2: duplicate ACKs that show a loss.
@@ -412,7 +412,7 @@ impl SendHalf {
             && self.flight() == 0
             // The RTO is no shorter than this.
             && now.nanos_since(self.last_sent) > self.rtt.smoothed_ns()
-            && now.nanos_since(self.last_sent) > self.rtt.rto_ns(config)
+            && now.nanos_since(self.last_sent) > as_nanos(self.rtt.rto(config))
     }
 
     /// Before new data after a silence: RFC 5681 §4.1.

@@ -42,6 +42,26 @@ enum State {
     Scaled { scaled: Scaled, tick_ns: u64, min_ticks: u64 },
 }
 
+/// What bounds the timeouts of all connections: durations of the configuration, in ns.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    floor_ns: u64,
+    /// A tick of the scheduling clock.
+    tick_ns: u64,
+    longest_ns: u64,
+}
+
+impl Bounds {
+    /// As configured.
+    pub fn new(config: &TcpConfig) -> Self {
+        Bounds {
+            floor_ns: as_nanos(config.rto_floor),
+            tick_ns: as_nanos(config.tick),
+            longest_ns: as_nanos(config.rto_max),
+        }
+    }
+}
+
 /// The estimator of one connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Rtt {
@@ -191,27 +211,27 @@ impl Rtt {
 
     /// The timeout in force, back-off included.
     pub fn rto(&self, config: &TcpConfig) -> Duration {
-        Duration::from_nanos(self.rto_ns(config))
+        Duration::from_nanos(self.rto_ns(&Bounds::new(config)))
     }
 
     /// The timeout in force, back-off included, in ns.
-    pub fn rto_ns(&self, config: &TcpConfig) -> u64 {
-        let floor = as_nanos(config.rto_floor);
+    pub fn rto_ns(&self, bounds: &Bounds) -> u64 {
+        let &Bounds { floor_ns, tick_ns, longest_ns } = bounds;
         let base = match &self.state {
             State::Rfc6298 { srtt_ns: 0, .. } => self.initial_rto_ns,
             State::Rfc6298 { srtt_ns, rttvar_ns } => {
                 // RFC 6298 §2.3: G is the coarser of the two clocks that take part.
-                let granularity = as_nanos(config.tick).max(self.measure_ns);
-                srtt_ns.saturating_add((4 * rttvar_ns).max(floor).max(granularity))
+                let granularity = tick_ns.max(self.measure_ns);
+                srtt_ns.saturating_add((4 * rttvar_ns).max(floor_ns).max(granularity))
             }
             State::Scaled { scaled, .. } if !scaled.has_sample() => self.initial_rto_ns,
             State::Scaled { scaled, tick_ns, min_ticks } => {
                 let rto = scaled.rto().max(*min_ticks).saturating_mul(*tick_ns);
-                if *tick_ns > FINE_TICK_NS { rto } else { rto.max(floor) }
+                if *tick_ns > FINE_TICK_NS { rto } else { rto.max(floor_ns) }
             }
         };
         let backed_off = base.saturating_mul(1u64 << self.doublings);
-        backed_off.min(as_nanos(config.rto_max))
+        backed_off.min(longest_ns)
     }
 
     /// Smoothed round-trip time; zero before the first sample.

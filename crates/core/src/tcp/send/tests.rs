@@ -1,6 +1,7 @@
 //! The sending half by itself, where a whole connection would take gibibytes.
 
 use super::*;
+use crate::config::Settings;
 use crate::counters::Counters;
 use crate::tcp::challenge::Challenges;
 use crate::tcp::connection::{Context, SynReceived, Synchronized};
@@ -9,7 +10,7 @@ use crate::wire::options::Options;
 use crate::wire::tcp::Flags;
 
 fn synchronized(pool: &mut PagePool) -> Synchronized {
-    let config = TcpConfig::default();
+    let config = Settings::new(TcpConfig::default());
     let options = crate::tcp::SocketOptions::new(&config);
     let mut cx = Context {
         now: Instant::from_millis(5),

@@ -2,7 +2,7 @@
 //! same, one of them without prediction, and are compared to the last field.
 
 use super::*;
-use crate::config::TcpConfig;
+use crate::config::{Settings, TcpConfig};
 use crate::counters::Counters;
 use crate::frame::{Capabilities, Medium, Outbox};
 use crate::tcp::challenge::Challenges;
@@ -21,7 +21,7 @@ use std::vec::Vec;
 /// A connection and what a host would lend it.
 struct End {
     connection: Connection,
-    config: TcpConfig,
+    config: Settings,
     pool: PagePool,
     budget: WindowBudget,
     challenges: Challenges,
@@ -48,7 +48,7 @@ fn with_context<T>(
 
 impl End {
     fn new(predicts: bool, stamped: bool, sack: bool) -> End {
-        let config = TcpConfig::default();
+        let config = Settings::new(TcpConfig::default());
         let (mut pool, mut budget) = (PagePool::new(64), WindowBudget::new(1 << 30));
         let (mut challenges, mut counters) = (Challenges::new(100, 1), Counters::default());
         let mut cx = Context {
