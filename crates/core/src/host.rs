@@ -259,7 +259,7 @@ impl Host {
         if !self.time_wait.is_empty() {
             self.shared.counters.time_wait_expired += self.time_wait.on_time(now);
         }
-        if self.fin_wait_2.len() > 0 {
+        if !self.fin_wait_2.is_empty() {
             self.fin_wait_2.on_time(now);
         }
         let is_due = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);

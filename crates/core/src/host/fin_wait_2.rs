@@ -7,16 +7,19 @@
 //! always does: the rules are in one place.
 //!
 //! A record lasts as long as FIN-WAIT-2 would have by then, or up to [`SLACK`] less, since all of
-//! them wait in one line. One that asks something of its IP headers stays whole, and so does one
-//! that was woken. There may be as many as TIME-WAIT records, apart from them; beyond that the
-//! oldest goes. When as many orphans are whole as may be, none is woken: who speaks to one is a
-//! stranger.
-
-use core::ops::RangeInclusive;
+//! them wait in one line. One that asks something of its IP headers stays whole. There may be as
+//! many as TIME-WAIT records, apart from them; beyond that the oldest goes.
+//!
+//! The record of one that is woken stays until that ends, and once nothing moves it is all that is
+//! left again. So nobody gains time by speaking to one. Those awake do not count among the orphans
+//! that there may be, or strangers could have others' connections reset; when there are as many of
+//! them as of these, what comes for another is not heard.
 
 use super::Host;
 use super::demux::TupleHasher;
+use super::tcp_input::Incoming;
 use crate::config::Config;
+use crate::tcp::connection::Residue;
 use crate::tcp::time_wait::{Distance, Record, TimeWait};
 use crate::tcp::timers::Timer;
 use crate::tcp::{Connection, Tuple};
@@ -33,6 +36,8 @@ pub(super) struct FinWait2 {
     records: TimeWait,
     /// How long each of them stays, if any do.
     term: Option<Duration>,
+    /// Those of which there is a connection as well.
+    awake: usize,
 }
 
 impl FinWait2 {
@@ -41,12 +46,42 @@ impl FinWait2 {
         let term = tcp.fin_wait_2_timeout.checked_sub(tcp.rest_after + SLACK);
         let terms = [term.unwrap_or_default(); 3];
         let hasher = TupleHasher::new(&config.secret);
-        FinWait2 { records: TimeWait::new(terms, config.limits.time_wait, hasher), term }
+        FinWait2 { records: TimeWait::new(terms, config.limits.time_wait, hasher), term, awake: 0 }
     }
 
-    /// How many there are.
+    /// How many there are, but for those awake.
     pub(super) fn len(&self) -> usize {
-        self.records.len()
+        self.records.len().saturating_sub(self.awake)
+    }
+
+    /// True if there are none.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Those of which there is a connection as well.
+    pub(super) fn awake(&self) -> usize {
+        self.awake
+    }
+
+    /// Keeps a record of the orphan of `tuple` and its hash; how many others go for want of room.
+    pub(super) fn keep(
+        &mut self,
+        (hash, tuple): (u64, Tuple),
+        residue: &Residue,
+        sack: bool,
+        now: Instant,
+    ) -> u64 {
+        let evicted = self.records.enter(hash, tuple, residue, Distance::Far, now);
+        self.records.mark(hash, &tuple, sack);
+        evicted
+    }
+
+    /// The connection of `tuple`, which was woken, is over.
+    pub(super) fn end(&mut self, hash: u64, tuple: &Tuple) {
+        self.awake -= 1;
+        self.records.remove(hash, tuple);
     }
 
     /// The oldest are given up.
@@ -70,11 +105,18 @@ impl FinWait2 {
         self.records.find(hash, tuple, now)
     }
 
-    /// From when to when an orphan that would be given up at `deadline` may become a record.
-    fn turn_of(&self, deadline: Instant) -> Option<RangeInclusive<Instant>> {
-        let before = |left| Instant::from_nanos(deadline.as_nanos().saturating_sub(as_nanos(left)));
-        let term = self.term?;
-        Some(before(term + SLACK)..=before(term))
+    /// True if `connection` may become a record now; if it may later, its timer is set for that.
+    fn is_turn_of(&self, connection: &mut Connection, now: Instant) -> bool {
+        let Some(term) = self.term.filter(|_| connection.options.asks_nothing_of_ip()) else {
+            return false;
+        };
+        let deadline = connection.deadlines.at(Timer::FinWait2).as_nanos();
+        let before = |left| Instant::from_nanos(deadline.saturating_sub(as_nanos(left)));
+        let (first, last) = (before(term + SLACK), before(term));
+        if now < first {
+            connection.deadlines.set(Timer::Rest, first);
+        }
+        first <= now && now <= last
     }
 }
 
@@ -85,51 +127,49 @@ impl Host {
         let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.is_waited_for()) else {
             return false;
         };
-        let (hash, tuple) = (slot.tuple_hash, slot.tuple);
+        let (hash, tuple, woken) = (slot.tuple_hash, slot.tuple, slot.woken);
         let connection = slot.connection_mut();
-        let turn = self.fin_wait_2.turn_of(connection.deadlines.at(Timer::FinWait2));
-        let Some(turn) = turn.filter(|_| connection.options.asks_nothing_of_ip()) else {
-            return false;
+        let is_its_turn = if woken {
+            self.fin_wait_2.find(now, hash, &tuple).is_some()
+        } else {
+            self.fin_wait_2.is_turn_of(connection, now)
         };
-        if now < *turn.start() {
-            connection.deadlines.set(Timer::Rest, *turn.start());
-        }
-        if !turn.contains(&now) {
+        if !is_its_turn {
             return false;
         }
         let Some((residue, sack)) = connection.leave_for_record(&mut self.shared.budget) else {
             return false;
         };
         self.free_connection(index);
-        let records = &mut self.fin_wait_2.records;
-        let evicted = records.enter(hash, tuple, &residue, Distance::Far, now);
-        self.shared.counters.orphans_over_limit += evicted;
-        self.fin_wait_2.records.mark(hash, &tuple, sack);
         self.shared.counters.rested += 1;
+        if woken {
+            self.fin_wait_2.awake -= 1;
+        } else {
+            let evicted = self.fin_wait_2.keep((hash, tuple), &residue, sack, now);
+            self.shared.counters.orphans_over_limit += evicted;
+        }
         true
     }
 
-    /// If `tuple` is that of an orphan of which a record is kept, makes the connection of it again:
-    /// its slot. There is no record any more then, whether it could be woken or not.
-    #[inline]
-    pub(super) fn wake_orphan(&mut self, now: Instant, hash: u64, tuple: &Tuple) -> Option<u32> {
-        let record = self.fin_wait_2.find(now, hash, tuple)?;
-        self.restore_orphan(now, hash, &record)
-    }
-
+    /// A segment has come for an orphan of which a record is kept: it is made again, and takes the
+    /// segment in.
     #[cold]
-    fn restore_orphan(&mut self, now: Instant, hash: u64, record: &Record) -> Option<u32> {
-        self.fin_wait_2.records.remove(hash, &record.tuple);
-        if self.orphans >= self.shared.limits.orphans {
+    pub(super) fn on_orphan(&mut self, now: Instant, record: &Record, incoming: &Incoming<'_>) {
+        if self.fin_wait_2.awake >= self.shared.limits.orphans {
             self.shared.counters.orphans_over_limit += 1;
-            return None;
+            return;
         }
         let (options, offset) = (self.default_options.clone(), self.stamp_offset(&record.tuple));
         let mut cx = self.shared.context(now);
-        let connection = Connection::of_record(&mut cx, hash, options, record, offset);
+        let connection = Connection::of_record(&mut cx, incoming.hash, options, record, offset);
         let mut block = self.take_block();
         *block = connection;
+        let index = self.add_connection(block, None).index;
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.woken = true;
+        }
         self.orphans += 1;
-        Some(self.add_connection(block, None).index)
+        self.fin_wait_2.awake += 1;
+        self.deliver(now, index, &incoming.segment, incoming.facts);
     }
 }

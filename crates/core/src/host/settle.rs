@@ -77,6 +77,9 @@ impl Host {
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.listed = false;
         let (hash, tuple) = (slot.tuple_hash, slot.tuple);
+        if core::mem::take(&mut slot.woken) {
+            self.fin_wait_2.end(hash, &tuple);
+        }
         let residue = slot.connection_mut().take_residue();
         self.demux.remove(hash, index);
         if let Some(residue) = residue {

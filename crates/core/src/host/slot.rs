@@ -8,7 +8,7 @@
 //!         192  tuple, its hash                                  48
 //!         240  filed (its entry among the timers)               12
 //!         252  the listener that it waits for                   12
-//!         264  ready, stalled, listed, announced                 4
+//!         264  ready, stalled, listed, woken, announced          5
 //! ```
 
 use alloc::boxed::Box;
@@ -40,6 +40,8 @@ pub(super) struct Slot {
     pub(super) stalled: bool,
     /// In the demultiplexing table.
     pub(super) listed: bool,
+    /// An orphan of which there is a record as well.
+    pub(super) woken: bool,
     /// Notices whose event waits to be fetched.
     pub(super) announced: Readiness,
 }
@@ -91,6 +93,7 @@ impl Slot {
             ready: false,
             stalled: false,
             listed: true,
+            woken: false,
             announced: Readiness::EMPTY,
         }
     }

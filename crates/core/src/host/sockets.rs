@@ -315,7 +315,7 @@ impl Host {
     }
 
     fn leave(&mut self, now: Instant, index: u32, reset: bool) {
-        let over_limit = self.orphans >= self.shared.limits.orphans;
+        let over_limit = self.orphans - self.fin_wait_2.awake() >= self.shared.limits.orphans;
         let Some(slot) = self.slots.get_mut(index) else { return };
         let connection = slot.connection_mut();
         connection.orphan = true;
@@ -456,7 +456,11 @@ impl Host {
             let (local, remote) = ends(&record.tuple);
             (local, remote, State::TimeWait)
         });
-        let awaiting_fin = self.fin_wait_2.tuples().map(move |tuple| {
+        let asleep = |tuple: &Tuple| {
+            let hash = self.hasher.hash(tuple);
+            self.find_connection(hash, tuple).is_none()
+        };
+        let awaiting_fin = self.fin_wait_2.tuples().filter(asleep).map(move |tuple| {
             let (local, remote) = ends(&tuple);
             (local, remote, State::FinWait2)
         });

@@ -27,7 +27,7 @@ pub(super) struct Incoming<'a> {
     pub(super) tuple: Tuple,
     pub(super) hash: u64,
     pub(super) segment: Segment<'a>,
-    facts: Facts,
+    pub(super) facts: Facts,
 }
 
 /// Between whom a segment travels.
@@ -194,8 +194,8 @@ impl Host {
     /// A segment that belongs to no connection, but perhaps to one that is half open.
     fn dispatch(&mut self, now: Instant, half_open: Option<u32>, incoming: &Incoming<'_>) {
         let (hash, tuple) = (incoming.hash, &incoming.tuple);
-        if let Some(index) = self.wake_orphan(now, hash, tuple) {
-            return self.deliver(now, index, &incoming.segment, incoming.facts);
+        if let Some(record) = self.fin_wait_2.find(now, hash, tuple) {
+            return self.on_orphan(now, &record, incoming);
         }
         self.shared.counters.segments_in += 1;
         if let Some(entry) = half_open {
@@ -207,7 +207,13 @@ impl Host {
         self.on_listen(now, incoming, None);
     }
 
-    fn deliver(&mut self, now: Instant, index: u32, segment: &Segment<'_>, facts: Facts) {
+    pub(super) fn deliver(
+        &mut self,
+        now: Instant,
+        index: u32,
+        segment: &Segment<'_>,
+        facts: Facts,
+    ) {
         self.change(now, index, |connection, cx| connection.on_segment(cx, segment, facts));
     }
 
@@ -239,7 +245,10 @@ impl Host {
         }
         if self.listeners.get(listener).is_none_or(Listener::is_full) {
             self.shared.counters.accept_overflows += 1;
-            return self.forget_reopening(incoming.hash, &incoming.tuple);
+            if isn_floor.is_some() {
+                self.refuse_reopening(incoming.hash, &incoming.tuple);
+            }
+            return;
         }
         self.answer_syn(now, incoming, listener, isn_floor);
     }
@@ -260,7 +269,7 @@ impl Host {
                     let options = self.listener_options(listener).clone();
                     self.send_cookie(now, incoming, &options);
                 }
-                Some(_) => self.forget_reopening(hash, &tuple),
+                Some(_) => self.refuse_reopening(hash, &tuple),
             }
             return;
         }
@@ -271,6 +280,7 @@ impl Host {
         let name = (listener.index, listener.generation);
         self.syn_cache.insert((tuple, hash), syn, name, now);
         self.shared.counters.syn_cache_added += 1;
+        self.shared.counters.time_wait_reopened += u64::from(isn_floor.is_some());
         self.shared.counters.passive_opens += 1;
         self.reply_syn_ack(now, &tuple, &syn, marks);
     }

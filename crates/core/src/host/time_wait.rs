@@ -21,7 +21,12 @@ impl Host {
     /// A segment has met a record: RFC 9293 §3.10.7.4 for TIME-WAIT.
     pub(super) fn on_time_wait(&mut self, now: Instant, record: &Record, incoming: &Incoming<'_>) {
         let (hash, tuple) = (incoming.hash, &incoming.tuple);
-        let mut verdict = record.judge(&incoming.segment);
+        let mut segment = incoming.segment;
+        if !self.shared.tcp.timestamps {
+            // The connection to come would not use them: RFC 6191 §2 asks for that.
+            segment.options.timestamps = None;
+        }
+        let mut verdict = record.judge(&segment);
         if matches!(verdict, Verdict::Reopen(_)) && !self.is_heard(tuple) {
             // Nobody waits for a connection, so there is none to begin.
             verdict = Verdict::Refuse;
@@ -44,7 +49,9 @@ impl Host {
         if !verdict.is_answered() {
             return;
         }
-        if self.shared.challenges.take(hash, now) {
+        // A repeated FIN is answered each time, as an open connection does: nothing else lets the
+        // peer end, and no record sends one.
+        if verdict == Verdict::Restart || self.shared.challenges.take(hash, now) {
             let offset = self.stamp_offset(&record.tuple);
             self.acknowledge_time_wait(now, record, offset);
         } else {
@@ -136,6 +143,12 @@ impl Host {
     pub(super) fn end_time_wait(&mut self, hash: u64, tuple: &Tuple) {
         let ended = self.remove_time_wait(hash, tuple);
         self.shared.counters.time_wait_reused += u64::from(ended);
+    }
+
+    /// There is no room for the handshake that met a TIME-WAIT record.
+    pub(super) fn refuse_reopening(&mut self, hash: u64, tuple: &Tuple) {
+        self.shared.counters.time_wait_refused += 1;
+        self.forget_reopening(hash, tuple);
     }
 
     /// The handshake that met a TIME-WAIT record has come to nothing (RFC 9293 MAY-2).

@@ -13,8 +13,8 @@
 //! | anything else in the window | ignored, unless it acknowledges what was never sent |
 //! | anything else | an ACK |
 //!
-//! Every one of these ACKs passes the one limit on challenge ACKs, so that two records that answer
-//! each other fall silent.
+//! Each of these ACKs but that of a repeated FIN passes the one limit on challenge ACKs, so that
+//! two records that answer each other fall silent; a record sends no FIN.
 //!
 //! The one RST: with ACK, exactly at RCV.NXT and SND.NXT, it ends the record. It comes from a peer
 //! that has taken TIME-WAIT over (Faber, Touch & Yue 1999, §4.2). An RST that our own ACK draws
@@ -106,7 +106,8 @@ impl Verdict {
             Verdict::Ignore => counters.time_wait_ignored += 1,
             Verdict::IgnoreReset => counters.time_wait_resets_ignored += 1,
             Verdict::End => counters.time_wait_taken_over += 1,
-            Verdict::Reopen(_) => counters.time_wait_reopened += 1,
+            // When its handshake begins, or does not for want of room.
+            Verdict::Reopen(_) => {}
             Verdict::Refuse => counters.time_wait_refused += 1,
             Verdict::Stale => counters.paws_rejected += 1,
             Verdict::Restart => counters.time_wait_restarted += 1,

@@ -3,8 +3,9 @@
 use super::peer::*;
 use crate::config::Config;
 use crate::error::Error;
+use crate::tcp::connection::Residue;
 use crate::tcp::time_wait::ISN_STEP;
-use crate::tcp::{SocketOptions, State};
+use crate::tcp::{Seq, SocketOptions, State, Tuple};
 use crate::time::Duration;
 use std::vec::Vec;
 
@@ -116,16 +117,20 @@ fn it_is_given_up_as_if_it_were_whole_or_a_second_early() {
 }
 
 #[test]
-fn one_that_is_woken_is_given_up_when_it_would_have_been() {
+fn one_that_is_woken_is_a_record_again_and_is_given_up_when_it_would_have_been() {
     let mut peer = resting();
-    for _ in 0..11 {
+    for times in 1..12 {
         assert_eq!(peer.exchange(stamped(Say::new(A, 10, 22))).len(), 1);
-        assert_eq!((peer.host.counters().rested, peer.host.slots.len()), (1, 1));
+        assert_eq!((peer.host.slots.len(), peer.host.fin_wait_2_len()), (1, 0));
+        assert_eq!(states(&peer), [State::Listen, State::FinWait2], "it is told once");
         peer.wait(Duration::from_secs(5));
+        if times < 11 {
+            assert_eq!((peer.host.slots.len(), peer.host.fin_wait_2_len()), (0, 1));
+        }
     }
-    assert_eq!(states(&peer), [State::Listen, State::FinWait2]);
     peer.wait(Duration::from_secs(2));
     assert_eq!(states(&peer), [State::Listen], "no peer keeps it for ever");
+    assert_eq!((peer.host.slots.len(), peer.host.deadline()), (0, None));
 }
 
 #[test]
@@ -138,14 +143,8 @@ fn its_tuple_is_taken() {
     );
 }
 
-#[test]
-fn it_does_not_count_among_whole_orphans_and_is_not_woken_when_there_are_too_many_of_these() {
-    let mut config = full();
-    config.limits.orphans = 1;
-    let mut peer = orphan(config);
-    peer.wait(QUIET);
-    assert_eq!((peer.host.counters().rested, peer.host.slots.len()), (1, 0));
-    let (port, isn, host_isn) = (peer.port, peer.isn, peer.host_isn);
+/// Another connection, by port 4001, whose user leaves it.
+fn leave_another(peer: &mut Peer) {
     peer.port = 4001;
     peer.isn += ISN_STEP;
     peer.say(Say::new(S, 0, 0).mss(1000));
@@ -154,12 +153,59 @@ fn it_does_not_count_among_whole_orphans_and_is_not_woken_when_there_are_too_man
     peer.accept();
     let (id, now) = (peer.id(), peer.now);
     peer.host.close(now, id);
+}
+
+#[test]
+fn who_speaks_to_records_does_no_harm_to_those_who_close() {
+    let mut config = full();
+    config.limits.orphans = 1;
+    let mut peer = orphan(config);
+    peer.wait(QUIET);
+    let (port, isn, host_isn) = (peer.port, peer.isn, peer.host_isn);
+    // A blind segment wakes it; another's close is none the less a close.
+    peer.say(Say::new(A, 900_000_000, 1));
+    peer.hear();
+    assert_eq!((peer.host.slots.len(), peer.host.fin_wait_2_len()), (1, 0));
+    leave_another(&mut peer);
     assert_eq!(peer.hear_text(), ["F 1:1(0) ack 1"]);
+    peer.say(Say::new(A, 1, 2));
     assert_eq!(peer.host.counters().orphans_over_limit, 0);
+    fetch_events(&mut peer);
+    peer.wait(QUIET);
+    assert_eq!((peer.host.slots.len(), peer.host.fin_wait_2_len()), (0, 2));
+    // No more are awake than may be; who is not heard comes again.
+    peer.say(Say::new(A, 900_000_000, 1));
+    peer.hear();
     (peer.port, peer.isn, peer.host_isn) = (port, isn, host_isn);
-    assert_eq!(peer.exchange(stamped(Say::new(F | A, 11, 22))), ["R 22:22(0)"]);
-    assert_eq!((peer.host.fin_wait_2_len(), peer.host.slots.len()), (0, 1));
+    assert!(peer.exchange(stamped(Say::new(F | A, 11, 22))).is_empty());
     assert_eq!(peer.host.counters().orphans_over_limit, 1);
+    peer.wait(QUIET);
+    assert_eq!(peer.exchange(stamped(Say::new(F | A, 11, 22))), [". 22:22(0) ack 12"]);
+    assert_eq!((peer.host.fin_wait_2_len(), peer.host.time_wait_len()), (1, 1));
+}
+
+#[test]
+fn its_fin_is_taken_even_if_its_window_is_not_known_any_more() {
+    let mut peer = orphan(full());
+    let (ours, theirs) = ("10.0.0.9".parse().unwrap(), "10.0.0.1".parse().unwrap());
+    // As many others as windows can be told apart.
+    for other in 1..=4096 {
+        let tuple = Tuple::new((ours, 80), (theirs, other));
+        let residue = Residue {
+            snd_nxt: Seq(1),
+            rcv_nxt: Seq(1),
+            stamp: None,
+            stamp_offset: None,
+            window: other,
+            is_holder: false,
+            ack_due: false,
+        };
+        let (hash, now) = (peer.host.hasher.hash(&tuple), peer.now);
+        peer.host.fin_wait_2.keep((hash, tuple), &residue, false, now);
+    }
+    peer.wait(QUIET);
+    assert_eq!(peer.host.slots.len(), 0);
+    assert_eq!(peer.exchange(stamped(Say::new(F | A, 11, 22))), [". 22:22(0) ack 12"]);
 }
 
 #[test]

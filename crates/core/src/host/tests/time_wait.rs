@@ -287,3 +287,42 @@ fn near_peers_wait_less_if_that_is_configured() {
         }
     }
 }
+
+#[test]
+fn an_old_syn_with_a_timestamp_is_refused_if_we_use_none() {
+    for state in KEPT {
+        let mut config = keeping(state);
+        config.tcp.timestamps = false;
+        let mut peer = Peer::established_with(config, |say| say.stamp(1000, 0));
+        close(&mut peer);
+        peer.exchange(Say::new(S, 0, 0).stamp(1000, 0));
+        let counters = peer.host.counters();
+        assert_eq!((counters.time_wait_reopened, counters.time_wait_refused), (0, 1), "{state:?}");
+    }
+}
+
+#[test]
+fn a_syn_for_which_there_is_no_room_counts_as_refused() {
+    let mut config = keeping(TimeWaitState::Compact);
+    config.limits.syn_cache = 1;
+    let mut peer = waiting(config);
+    peer.port = 4001;
+    peer.say(Say::new(S, 0, 0));
+    peer.hear();
+    peer.port = 4000;
+    assert_eq!(peer.exchange(Say::new(S, 2, 0)).len(), 0);
+    let counters = peer.host.counters();
+    assert_eq!((counters.time_wait_reopened, counters.time_wait_refused), (0, 1));
+}
+
+#[test]
+fn a_repeated_fin_is_answered_whatever_is_challenged_besides() {
+    let mut config = plain();
+    config.limits.challenge_acks_per_second = 0;
+    let mut peer = Peer::established(config.clone());
+    peer.exchange(Say::new(F | A, 1, 1));
+    assert_eq!(peer.exchange(Say::new(F | A, 1, 1)).len(), 1, "CLOSE-WAIT");
+    let mut peer = waiting(config);
+    assert_eq!(peer.exchange(Say::new(F | A, 1, 2)).len(), 1, "TIME-WAIT");
+    assert_eq!(peer.exchange(Say::new(A, 1, 2)).len(), 0, "a challenge");
+}

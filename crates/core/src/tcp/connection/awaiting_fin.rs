@@ -54,12 +54,14 @@ impl Record {
         stamp_offset: u32,
     ) -> Synchronized {
         let mss = cx.config.mss_min;
+        // None of the windows that can be told apart: nothing is unread, so it was not shut.
+        let offer = if self.window == 0 { u16::MAX } else { self.window };
         let syn = SynReceived {
             iss: self.snd_nxt - 1,
             irs: self.rcv_nxt - 1,
             peer_mss: mss,
             mss,
-            offer: self.window,
+            offer,
             peer_scale: None,
             sack: self.is_marked,
             ecn: false,
@@ -68,7 +70,7 @@ impl Record {
             attempts: 1,
         };
         let mut s = syn.synchronize(cx, options, 0, self.rcv_nxt, self.snd_nxt);
-        s.recv.window.fix(self.window.into(), self.rcv_nxt, cx.budget);
+        s.recv.window.fix(offer.into(), self.rcv_nxt, cx.budget);
         s
     }
 }

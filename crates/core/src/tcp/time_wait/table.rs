@@ -144,8 +144,10 @@ impl TimeWait {
         if self.len >= self.limit {
             evicted = self.make_room(now);
         }
-        let handle = self.handles.take(tuple.local_words(), residue.window);
-        let (Some(handle), true) = (handle, self.limit > 0) else {
+        if self.limit == 0 {
+            return 1;
+        }
+        let Some(handle) = self.handles.take(tuple.local_words(), residue.window) else {
             // So many of our addresses are in TIME-WAIT that there is no number for one more.
             return evicted + 1;
         };
