@@ -29,7 +29,7 @@ enum Bench {
     Pingpong(commands::pingpong::PingPong),
     /// As many bytes one way as one connection carries.
     Bulk(commands::bulk::Bulk),
-    /// Bytes that a connection takes once it is in TIME-WAIT.
+    /// Bytes that a connection takes when it is idle, in FIN-WAIT-2 or in TIME-WAIT.
     Memory(commands::memory::Memory),
     /// The table of TIME-WAIT records: entering, looking up, expiring.
     TimeWait(commands::time_wait::TimeWait),

@@ -12,11 +12,12 @@ pub(crate) struct Bulk {
     /// Which stack.
     #[arg(long, value_enum, default_value = "lightwait")]
     stack: Which,
-    /// The largest packet, in bytes.
+    /// The largest packet, in bytes; the kernel's loopback device has its own.
     #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u16).range(576..))]
     mtu: u16,
     /// Bytes to send, in whole megabytes.
-    #[arg(long, default_value_t = 2_000_000_000)]
+    #[arg(long, default_value_t = 2_000_000_000,
+          value_parser = clap::value_parser!(u64).range(1_000_000..))]
     bytes: u64,
     /// Leave checksums to the device, as with a card that computes and verifies them.
     #[arg(long)]

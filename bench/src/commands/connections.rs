@@ -15,17 +15,17 @@ pub(crate) struct Connections {
     #[arg(long, value_enum, default_value = "lightwait")]
     stack: Which,
     /// Records in TIME-WAIT besides.
-    #[arg(long, default_value_t = 0)]
-    time_wait: usize,
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=20_000_000))]
+    time_wait: u32,
     /// Idle connections besides.
-    #[arg(long, default_value_t = 0)]
-    idle: usize,
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=4_000_000))]
+    idle: u32,
     /// Conversations measured.
-    #[arg(long, default_value_t = 200_000)]
-    count: usize,
+    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..))]
+    count: u32,
     /// Conversations at a time; 1 and 16, one after the other, if none is given.
-    #[arg(long)]
-    at_once: Option<usize>,
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    at_once: Option<u32>,
     /// Measure about so many seconds at most, with fewer conversations if need be.
     #[arg(long)]
     seconds: Option<f64>,
@@ -40,10 +40,10 @@ impl Connections {
     /// Measures and prints.
     pub(crate) fn run(&self) -> bool {
         let plan = |at_once| Plan {
-            time_wait: self.time_wait,
-            idle: self.idle,
-            count: self.count,
-            at_once,
+            time_wait: self.time_wait as usize,
+            idle: self.idle as usize,
+            count: self.count as usize,
+            at_once: at_once as usize,
             variant: self.stack.variant(),
             limit: self.seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
             ..Plan::default()

@@ -14,7 +14,8 @@ pub(crate) struct Memory {
     #[arg(long, value_enum, default_value = "time-wait")]
     state: State,
     /// How many.
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1000..))]
+    #[arg(long, default_value_t = 100_000,
+          value_parser = clap::value_parser!(u32).range(1000..=20_000_000))]
     count: u32,
     /// Print one JSON object.
     #[arg(long)]

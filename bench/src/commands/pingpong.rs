@@ -13,11 +13,11 @@ pub(crate) struct PingPong {
     #[arg(long, value_enum, default_value = "lightwait")]
     stack: Which,
     /// Connections, each with a request under way.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: u32,
     /// Requests measured, on all of them together.
-    #[arg(long, default_value_t = 1_000_000)]
-    requests: usize,
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
+    requests: u32,
     #[command(flatten)]
     output: Output,
     /// Let this section be counted, as `--instructions` does.
@@ -30,7 +30,7 @@ impl PingPong {
     pub(crate) fn run(&self) -> bool {
         let plan = Plan {
             connections: self.connections as usize,
-            requests: self.requests,
+            requests: self.requests as usize,
             variant: self.stack.variant(),
         };
         if let Some(section) = &self.section {

@@ -8,7 +8,7 @@ use serde_json::Value;
 pub(crate) struct TimeWait {
     /// Records in the table.
     #[arg(long, default_value_t = 1_000_000,
-          value_parser = clap::value_parser!(u32).range(10_000..))]
+          value_parser = clap::value_parser!(u32).range(10_000..=100_000_000))]
     count: u32,
     /// Count instructions as well, by running once more under callgrind.
     #[arg(long)]
