@@ -79,11 +79,11 @@ impl fmt::Debug for TupleHasher {
 /// Entries of a line.
 const ENTRIES: usize = 12;
 /// Slots per line from which on one is split.
-const SPLIT: usize = 6;
+const SPLIT: usize = 4;
 /// The same while lines cost nothing: the first segment is there whether it is used or not.
 const SPLIT_EARLY: usize = 2;
 /// Slots per line below which two are joined.
-const JOIN: usize = 3;
+const JOIN: usize = 2;
 /// Lines in a segment.
 const SEGMENT: usize = 256;
 /// No line.
@@ -470,7 +470,7 @@ mod tests {
         }
         let bytes = |lines: &Lines| lines.segments.len() * size_of::<[Line; SEGMENT]>();
         let all = bytes(&demux.lines) + bytes(&demux.spare);
-        assert!(all <= 100_000 * 12, "{all} bytes");
+        assert!(all <= 100_000 * 17, "{all} bytes");
         let long = (0..demux.lines.len).filter(|line| demux.lines.get(*line).unwrap().link != NONE);
         assert!(long.count() < demux.lines.len as usize / 16, "few lines overflow");
         for slot in 0..99_990 {
