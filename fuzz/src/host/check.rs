@@ -26,6 +26,8 @@ pub(super) fn bounds(end: &End) {
     assert!(host.connections() <= limits.connections, "{} connections", host.connections());
     assert!(host.half_open() <= limits.syn_cache, "{} half-open", host.half_open());
     assert!(host.time_wait_len() <= limits.time_wait, "{} in TIME-WAIT", host.time_wait_len());
+    let orphans = host.fin_wait_2_len();
+    assert!(orphans <= limits.time_wait, "{orphans} orphans that are records");
     // What a SYN has offered stays promised, whatever has been promised to others since.
     let offered = 65_535 * host.connections() as u64;
     let promised = host.receive_window_promised();
@@ -44,7 +46,7 @@ pub(super) fn is_at_rest(end: &End, now: Instant) -> bool {
 /// True if a host holds nothing for anybody.
 pub(super) fn is_empty(end: &End) -> bool {
     let host = &end.host;
-    host.connections() == 0
+    host.connections() + host.fin_wait_2_len() == 0
         && host.half_open() == 0
         && host.time_wait_len() == 0
         && host.pages_in_use() == 0

@@ -13,7 +13,7 @@
 //! The record of one that is woken stays until that ends, and once nothing moves it is all that is
 //! left again. So nobody gains time by speaking to one. Those awake do not count among the orphans
 //! that there may be, or strangers could have others' connections reset; when there are as many of
-//! them as of these, what comes for another is not heard.
+//! them as of these, or no room for a connection, what comes for another is not heard.
 
 use super::Host;
 use super::demux::TupleHasher;
@@ -155,7 +155,9 @@ impl Host {
     /// segment in.
     #[cold]
     pub(super) fn on_orphan(&mut self, now: Instant, record: &Record, incoming: &Incoming<'_>) {
-        if self.fin_wait_2.awake >= self.shared.limits.orphans {
+        let limits = &self.shared.limits;
+        let is_full = self.connections() >= limits.connections;
+        if is_full || self.fin_wait_2.awake >= limits.orphans {
             self.shared.counters.orphans_over_limit += 1;
             return;
         }

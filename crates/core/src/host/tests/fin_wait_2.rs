@@ -185,6 +185,20 @@ fn who_speaks_to_records_does_no_harm_to_those_who_close() {
 }
 
 #[test]
+fn nobody_is_woken_when_there_are_as_many_connections_as_may_be() {
+    let mut config = full();
+    config.limits.connections = 1;
+    let mut peer = orphan(config);
+    peer.wait(QUIET);
+    let (port, isn, host_isn) = (peer.port, peer.isn, peer.host_isn);
+    leave_another(&mut peer);
+    peer.hear();
+    (peer.port, peer.isn, peer.host_isn) = (port, isn, host_isn);
+    assert!(peer.exchange(stamped(Say::new(F | A, 11, 22))).is_empty());
+    assert_eq!((peer.host.connections(), peer.host.fin_wait_2_len()), (1, 1));
+}
+
+#[test]
 fn its_fin_is_taken_even_if_its_window_is_not_known_any_more() {
     let mut peer = orphan(full());
     let (ours, theirs) = ("10.0.0.9".parse().unwrap(), "10.0.0.1".parse().unwrap());
