@@ -256,12 +256,8 @@ impl Host {
         if !self.syn_cache.is_empty() {
             self.on_syn_cache_time(now);
         }
-        if !self.time_wait.is_empty() {
-            self.shared.counters.time_wait_expired += self.time_wait.on_time(now);
-        }
-        if !self.fin_wait_2.is_empty() {
-            self.fin_wait_2.on_time(now);
-        }
+        self.shared.counters.time_wait_expired += self.time_wait.on_time(now);
+        self.fin_wait_2.on_time(now);
         let is_due = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
         if is_due(self.neighbours.deadline()) {
             self.neighbours.on_time(now);

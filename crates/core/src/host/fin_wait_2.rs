@@ -54,12 +54,6 @@ impl FinWait2 {
         self.records.len().saturating_sub(self.awake)
     }
 
-    /// True if there are none.
-    #[inline]
-    pub(super) fn is_empty(&self) -> bool {
-        self.records.is_empty()
-    }
-
     /// Those of which there is a connection as well.
     pub(super) fn awake(&self) -> usize {
         self.awake
@@ -85,6 +79,7 @@ impl FinWait2 {
     }
 
     /// The oldest are given up.
+    #[inline]
     pub(super) fn on_time(&mut self, now: Instant) {
         self.records.on_time(now);
     }

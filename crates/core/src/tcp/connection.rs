@@ -15,6 +15,8 @@
 mod awaiting_fin;
 mod ended;
 mod handshake;
+#[cfg(test)]
+pub(crate) mod lone;
 mod resting;
 
 pub use ended::{Ended, Reset, Residue, Trouble};

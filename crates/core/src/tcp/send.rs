@@ -112,6 +112,12 @@ pub struct Acked {
 }
 
 impl SendHalf {
+    /// True if nothing is lost, nor seems to be.
+    #[inline]
+    pub fn misses_nothing(&self) -> bool {
+        self.recovery.mode == Mode::Open && self.scoreboard.is_empty() && self.dup_acks == 0
+    }
+
     /// Everything in flight, in sequence numbers.
     pub fn flight(&self) -> u32 {
         self.nxt.since(self.una)

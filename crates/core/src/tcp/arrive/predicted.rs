@@ -5,7 +5,6 @@
 //! through the steps.
 
 use crate::tcp::connection::{Connection, Context, Shape, Synchronized};
-use crate::tcp::send::recovery::Mode;
 use crate::wire::tcp::{Flags, Segment};
 
 use super::Facts;
@@ -94,12 +93,7 @@ fn is_next(s: &Synchronized, segment: &Segment<'_>, is_heard: bool) -> bool {
 #[inline]
 fn is_calm(s: &Synchronized) -> bool {
     let (send, recv) = (&s.send, &s.recv);
-    send.recovery.mode == Mode::Open
-        && send.scoreboard.is_empty()
-        && send.dup_acks == 0
-        && send.window > 0
-        && recv.assembler.is_empty()
-        && s.ecn.is_none()
+    send.misses_nothing() && send.window > 0 && recv.assembler.is_empty() && s.ecn.is_none()
 }
 
 #[cfg(test)]

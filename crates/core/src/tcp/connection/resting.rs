@@ -31,7 +31,7 @@ use crate::tcp::recv::buffer::RecvBuffer;
 use crate::tcp::recv::{RecvHalf, ack, window};
 use crate::tcp::send::buffer::SendBuffer;
 use crate::tcp::send::pair::PacketPair;
-use crate::tcp::send::recovery::{Mode, Recovery};
+use crate::tcp::send::recovery::Recovery;
 use crate::tcp::send::scoreboard::Scoreboard;
 use crate::tcp::send::sent::SentQueue;
 use crate::tcp::send::{SendHalf, rtt};
@@ -85,10 +85,11 @@ impl SendHalf {
     /// True if nothing is sent, waits or is owed.
     fn is_at_rest(&self) -> bool {
         let is_sent = self.una == self.nxt && self.nxt == self.max && self.buffer.is_empty();
-        let is_calm = self.recovery.mode == Mode::Open
-            && self.scoreboard.is_empty()
-            && (self.dup_acks, self.probes) == (0, 0);
-        is_sent && is_calm && !self.fin_queued && self.silent_since.is_none()
+        is_sent
+            && self.misses_nothing()
+            && self.probes == 0
+            && !self.fin_queued
+            && self.silent_since.is_none()
     }
 
     fn history(&self) -> Option<Box<History>> {

@@ -5,7 +5,6 @@
 use super::build::{on_acknowledged, on_new_sent};
 use crate::tcp::connection::{Connection, Context, Shape, Stamps, Synchronized, stamp_at};
 use crate::tcp::egress::Egress;
-use crate::tcp::send::recovery::Mode;
 use crate::wire::options::Timestamps;
 use crate::wire::tcp::Flags;
 use crate::wire::usual::Stamped;
@@ -87,9 +86,7 @@ impl Connection {
 #[inline]
 fn is_calm(s: &Synchronized) -> bool {
     let (send, recv) = (&s.send, &s.recv);
-    send.recovery.mode == Mode::Open
-        && send.scoreboard.is_empty()
-        && send.dup_acks == 0
+    send.misses_nothing()
         && send.urgent.is_none()
         && !send.fin_again
         && recv.ack.duplicates == 0

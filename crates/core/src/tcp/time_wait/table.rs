@@ -232,10 +232,13 @@ impl TimeWait {
     }
 
     /// Drops every record that is due; how many were.
+    #[inline]
     pub fn on_time(&mut self, now: Instant) -> u64 {
-        if self.len == 0 {
-            return 0;
-        }
+        if self.is_empty() { 0 } else { self.drop_due(now) }
+    }
+
+    #[inline(never)]
+    fn drop_due(&mut self, now: Instant) -> u64 {
         let before = self.len;
         let TimeWait { classes, handles, hasher, len, .. } = self;
         each_shelf!(classes, shelf => {

@@ -2,89 +2,36 @@
 //! same, one of them without prediction, and are compared to the last field.
 
 use super::*;
-use crate::config::{Settings, TcpConfig};
-use crate::counters::Counters;
 use crate::frame::{Capabilities, Medium, Outbox};
-use crate::tcp::challenge::Challenges;
-use crate::tcp::connection::SynReceived;
+use crate::tcp::connection::lone::Lone;
 use crate::tcp::egress::{Egress, Path};
-use crate::tcp::pool::PagePool;
-use crate::tcp::recv::window::WindowBudget;
-use crate::tcp::{Marks, Seq, SocketOptions, Tuple};
+use crate::tcp::{Marks, Tuple};
 use crate::time::Instant;
 use crate::wire::options::{Options, SackBlock, Timestamps};
 use proptest::prelude::*;
-use std::format;
 use std::string::String;
 use std::vec::Vec;
 
-/// A connection and what a host would lend it.
+/// A connection that predicts, or does not.
 struct End {
-    connection: Connection,
-    config: Settings,
-    pool: PagePool,
-    budget: WindowBudget,
-    challenges: Challenges,
-    counters: Counters,
+    lone: Lone,
     predicts: bool,
     predicted: u32,
 }
 
-fn with_context<T>(
-    end: &mut End,
-    now: Instant,
-    act: impl FnOnce(&mut Connection, &mut Context<'_>) -> T,
-) -> T {
-    let mut cx = Context {
-        now,
-        config: &end.config,
-        pool: &mut end.pool,
-        budget: &mut end.budget,
-        challenges: &mut end.challenges,
-        counters: &mut end.counters,
-    };
-    act(&mut end.connection, &mut cx)
-}
-
 impl End {
     fn new(predicts: bool, stamped: bool, sack: bool) -> End {
-        let config = Settings::new(TcpConfig::default());
-        let (mut pool, mut budget) = (PagePool::new(64), WindowBudget::new(1 << 30));
-        let (mut challenges, mut counters) = (Challenges::new(100, 1), Counters::default());
-        let mut cx = Context {
-            now: Instant::from_millis(5),
-            config: &config,
-            pool: &mut pool,
-            budget: &mut budget,
-            challenges: &mut challenges,
-            counters: &mut counters,
-        };
-        let syn = SynReceived {
-            iss: Seq(u32::MAX - 4000),
-            irs: Seq(u32::MAX - 9000),
-            peer_mss: 1000,
-            mss: 1000,
-            offer: 20_000,
-            peer_scale: Some(1),
-            sack,
-            ecn: false,
-            stamp: stamped.then_some(u32::MAX - 20),
-            stamp_offset: 0,
-            attempts: 1,
-        };
-        let options = SocketOptions { nodelay: true, ..SocketOptions::new(&config) };
-        let (seq, ack) = (syn.irs + 1, syn.iss + 1);
-        let synchronized = syn.synchronize(&mut cx, &options, 30_000, seq, ack);
         let tuple = Tuple::new(([10, 0, 0, 1].into(), 80), ([10, 0, 0, 2].into(), 1));
-        let now = Instant::from_millis(5);
-        let mut connection = Connection::blank(options.into());
-        connection.accept(tuple, 7, options.into(), synchronized, now);
-        End { connection, config, pool, budget, challenges, counters, predicts, predicted: 0 }
+        let lone = Lone::new(Instant::from_millis(5), tuple, |syn, options| {
+            (syn.sack, syn.stamp) = (sack, stamped.then_some(u32::MAX - 20));
+            options.nodelay = true;
+        });
+        End { lone, predicts, predicted: 0 }
     }
 
     fn take(&mut self, now: Instant, segment: &Segment<'_>) {
         let predicts = self.predicts;
-        let predicted = with_context(self, now, |connection, cx| {
+        let predicted = self.lone.with(now, |connection, cx| {
             cx.counters.segments_in += 1;
             let facts = Facts::default();
             let predicted = predicts && connection.take_predicted(cx, segment, facts);
@@ -110,12 +57,12 @@ impl End {
         };
         let way = path.marked(Marks::default());
         let mut egress = Egress { outbox: &mut outbox, way, budget: 64, frames: 0 };
-        with_context(self, now, |connection, cx| connection.emit(cx, &mut egress));
+        self.lone.with(now, |connection, cx| connection.emit(cx, &mut egress));
         outbox.frames().map(|frame| frame.head.clone()).collect()
     }
 
     fn state(&self) -> String {
-        format!("{:?} {:?} {:?}", self.connection, self.counters, self.pool.in_use())
+        self.lone.all()
     }
 }
 
@@ -179,7 +126,7 @@ fn run(acts: &[Act], stamped: bool, sack: bool) -> u32 {
     let mut now = Instant::from_millis(6);
     let text: Vec<u8> = (0..1000).map(|i| i as u8).collect();
     for act in acts {
-        let Some(s) = ends[1].connection.synchronized() else { break };
+        let Some(s) = ends[1].lone.connection.synchronized() else { break };
         let (una, nxt, rcv_nxt) = (s.send.una, s.send.nxt, s.recv.nxt);
         let recent = s.stamps.map(|stamps| stamps.recent);
         match act {
@@ -211,25 +158,25 @@ fn run(acts: &[Act], stamped: bool, sack: bool) -> u32 {
             Act::Write(len) => {
                 let data = std::vec![3; *len];
                 for end in &mut ends {
-                    if let Shape::Synchronized(s) = &mut end.connection.shape {
-                        s.send.buffer.write(&data, &mut end.pool);
+                    if let Shape::Synchronized(s) = &mut end.lone.connection.shape {
+                        s.send.buffer.write(&data, &mut end.lone.pool);
                     }
                 }
             }
             Act::Read(len) => {
                 let mut out = std::vec![0; *len];
                 for end in &mut ends {
-                    let read = end.connection.peek(&mut out).unwrap_or(0);
-                    with_context(end, now, |connection, cx| {
+                    let read = end.lone.connection.peek(&mut out).unwrap_or(0);
+                    end.lone.with(now, |connection, cx| {
                         connection.consume(read, now, cx.pool, cx.budget)
                     });
                 }
             }
             Act::Close(reader) => {
                 for end in &mut ends {
-                    end.connection.deaf = matches!(reader, Reader::Deaf | Reader::Gone);
-                    end.connection.orphan |= matches!(reader, Reader::Gone);
-                    end.connection.queue_fin();
+                    end.lone.connection.deaf = matches!(reader, Reader::Deaf | Reader::Gone);
+                    end.lone.connection.orphan |= matches!(reader, Reader::Gone);
+                    end.lone.connection.queue_fin();
                 }
             }
             Act::Emit => {

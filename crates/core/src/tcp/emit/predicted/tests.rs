@@ -2,22 +2,16 @@
 //! same, one of them without prediction, and are compared to the last field and byte.
 
 use super::*;
-use crate::config::{Settings, TcpConfig};
-use crate::counters::Counters;
 use crate::frame::{Capabilities, Medium, Outbox};
-use crate::tcp::challenge::Challenges;
-use crate::tcp::connection::SynReceived;
+use crate::tcp::connection::lone::Lone;
 use crate::tcp::egress::Path;
 use crate::tcp::emit::Flushed;
-use crate::tcp::pool::PagePool;
-use crate::tcp::recv::window::WindowBudget;
-use crate::tcp::{Marks, Seq, SocketOptions, Tuple};
+use crate::tcp::{Marks, Tuple};
 use crate::time::Instant;
 use crate::wire::ethernet;
 use crate::wire::options::{Options, SackBlock};
 use crate::wire::tcp::Segment;
 use proptest::prelude::*;
-use std::format;
 use std::string::String;
 use std::vec::Vec;
 
@@ -34,14 +28,9 @@ struct Setting {
     path: Path,
 }
 
-/// A connection and what a host would lend it.
+/// A connection that predicts, or does not.
 struct End {
-    connection: Connection,
-    config: Settings,
-    pool: PagePool,
-    budget: WindowBudget,
-    challenges: Challenges,
-    counters: Counters,
+    lone: Lone,
     path: Path,
     predicts: bool,
     predicted: u32,
@@ -49,55 +38,14 @@ struct End {
 
 impl End {
     fn new(predicts: bool, setting: Setting) -> End {
-        let config = Settings::new(TcpConfig::default());
-        let (mut pool, mut budget) = (PagePool::new(64), WindowBudget::new(1 << 30));
-        let (mut challenges, mut counters) = (Challenges::new(100, 1), Counters::default());
-        let mut cx = Context {
-            now: START,
-            config: &config,
-            pool: &mut pool,
-            budget: &mut budget,
-            challenges: &mut challenges,
-            counters: &mut counters,
-        };
-        let syn = SynReceived {
-            iss: Seq(u32::MAX - 4000),
-            irs: Seq(u32::MAX - 9000),
-            peer_mss: 1000,
-            mss: 1000,
-            offer: 20_000,
-            peer_scale: Some(1),
-            sack: setting.sack,
-            ecn: setting.ecn,
-            stamp: setting.stamped.then_some(u32::MAX - 20),
-            stamp_offset: 77,
-            attempts: 1,
-        };
-        let Setting { nodelay, cork, .. } = setting;
-        let options = SocketOptions { nodelay, cork, ..SocketOptions::new(&config) };
-        let (seq, ack) = (syn.irs + 1, syn.iss + 1);
-        let synchronized = syn.synchronize(&mut cx, &options, 30_000, seq, ack);
-        let tuple = Tuple::new((setting.path.source, 80), (setting.path.destination, 1));
-        let mut connection = Connection::blank(options.into());
-        connection.accept(tuple, 7, options.into(), synchronized, START);
-        let path = setting.path;
-        End { connection, config, pool, budget, challenges, counters, path, predicts, predicted: 0 }
-    }
-
-    fn with<T>(
-        &mut self,
-        now: Instant,
-        act: impl FnOnce(&mut Connection, &mut Context<'_>) -> T,
-    ) -> T {
-        let mut cx = Context {
-            now,
-            config: &self.config,
-            pool: &mut self.pool,
-            budget: &mut self.budget,
-            challenges: &mut self.challenges,
-            counters: &mut self.counters,
-        };
-        act(&mut self.connection, &mut cx)
+        let Setting { stamped, sack, ecn, nodelay, cork, path } = setting;
+        let tuple = Tuple::new((path.source, 80), (path.destination, 1));
+        let lone = Lone::new(START, tuple, |syn, options| {
+            (syn.sack, syn.ecn) = (sack, ecn);
+            (syn.stamp, syn.stamp_offset) = (stamped.then_some(u32::MAX - 20), 77);
+            (options.nodelay, options.cork) = (nodelay, cork);
+        });
+        End { lone, path, predicts, predicted: 0 }
     }
 
     /// What has been sent, as bytes, and whether that was all; `room`: frames that may leave.
@@ -106,7 +54,7 @@ impl End {
         let (path, predicts) = (self.path, self.predicts);
         let way = path.marked(MARKS);
         let mut egress = Egress { outbox: &mut outbox, way, budget: room, frames: 0 };
-        let (flushed, predicted) = self.with(now, |connection, cx| {
+        let (flushed, predicted) = self.lone.with(now, |connection, cx| {
             connection.adopt_path(cx.config, &egress);
             connection.note_way();
             let predicted = predicts && connection.emit_predicted(cx, &mut egress);
@@ -127,7 +75,7 @@ impl End {
     }
 
     fn state(&self) -> String {
-        format!("{:?} {:?} {:?}", self.connection, self.counters, self.pool.in_use())
+        self.lone.all()
     }
 }
 
@@ -249,34 +197,36 @@ fn run(acts: &[Act], setting: Setting) -> u32 {
     let text: Vec<u8> = (0..5000).map(|i| i as u8).collect();
     for act in acts {
         now = now.plus_nanos(if let Act::Wait(us) = act { us * 1000 } else { 0 });
-        let Some(s) = ends[1].connection.synchronized() else { break };
+        let Some(s) = ends[1].lone.connection.synchronized() else { break };
         let segment = segment(s, now, act, &text);
         let room = if let Act::Emit(room) = act { *room } else { 0 };
         let [one, other] = ends.each_mut().map(|end| {
             match act {
                 Act::Segment { .. } => {}
                 Act::Write(len) | Act::Urgent(len) => {
-                    let Shape::Synchronized(s) = &mut end.connection.shape else { return None };
+                    let Shape::Synchronized(s) = &mut end.lone.connection.shape else {
+                        return None;
+                    };
                     if !s.send.fin_queued {
-                        s.send.buffer.write(&text[..*len], &mut end.pool);
+                        s.send.buffer.write(&text[..*len], &mut end.lone.pool);
                     }
                     if let Act::Urgent(_) = act {
                         s.send.urgent = Some(s.send.data_end());
                     }
                 }
                 Act::Read(len) => {
-                    let read = end.connection.peek(&mut std::vec![0; *len]).unwrap_or(0);
-                    end.with(now, |connection, cx| {
+                    let read = end.lone.connection.peek(&mut std::vec![0; *len]).unwrap_or(0);
+                    end.lone.with(now, |connection, cx| {
                         connection.consume(read, now, cx.pool, cx.budget)
                     });
                 }
-                Act::Close => end.connection.queue_fin(),
+                Act::Close => end.lone.connection.queue_fin(),
                 Act::Emit(_) => return Some(end.emit(now, room)),
-                Act::Wait(_) => end.with(now, |connection, cx| connection.on_time(cx, now)),
+                Act::Wait(_) => end.lone.with(now, |connection, cx| connection.on_time(cx, now)),
                 Act::Narrow(mtu) => end.path.mtu = end.path.mtu.min(*mtu),
             }
             if let Some(segment) = &segment {
-                end.with(now, |connection, cx| {
+                end.lone.with(now, |connection, cx| {
                     connection.on_segment(cx, segment, Default::default());
                 });
             }

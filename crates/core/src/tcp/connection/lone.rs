@@ -1,0 +1,86 @@
+//! A connection by itself, for tests, with what a host would lend it.
+
+use alloc::format;
+use alloc::string::String;
+
+use super::{Connection, Context, SynReceived};
+use crate::config::{Settings, TcpConfig};
+use crate::counters::Counters;
+use crate::tcp::challenge::Challenges;
+use crate::tcp::pool::PagePool;
+use crate::tcp::recv::window::WindowBudget;
+use crate::tcp::{Seq, SocketOptions, Tuple};
+use crate::time::Instant;
+
+/// A connection and what a host would lend it.
+pub(crate) struct Lone {
+    pub(crate) connection: Connection,
+    pub(crate) pool: PagePool,
+    config: Settings,
+    budget: WindowBudget,
+    challenges: Challenges,
+    counters: Counters,
+}
+
+impl Lone {
+    /// Established at `now` between the ends of `tuple`, a little before all its numbers wrap.
+    /// `adjust` changes what the handshake agreed on and what the user asked for.
+    pub(crate) fn new(
+        now: Instant,
+        tuple: Tuple,
+        adjust: impl FnOnce(&mut SynReceived, &mut SocketOptions),
+    ) -> Lone {
+        let config = Settings::new(TcpConfig::default());
+        let mut options = SocketOptions::new(&config);
+        let mut syn = SynReceived {
+            iss: Seq(u32::MAX - 4000),
+            irs: Seq(u32::MAX - 9000),
+            peer_mss: 1000,
+            mss: 1000,
+            offer: 20_000,
+            peer_scale: Some(1),
+            sack: false,
+            ecn: false,
+            stamp: None,
+            stamp_offset: 0,
+            attempts: 1,
+        };
+        adjust(&mut syn, &mut options);
+        let mut lone = Lone {
+            connection: Connection::blank(options.into()),
+            pool: PagePool::new(64),
+            config,
+            budget: WindowBudget::new(1 << 30),
+            challenges: Challenges::new(100, 1),
+            counters: Counters::default(),
+        };
+        let (seq, ack) = (syn.irs + 1, syn.iss + 1);
+        lone.with(now, |connection, cx| {
+            let synchronized = syn.synchronize(cx, &options, 30_000, seq, ack);
+            connection.accept(tuple, 7, options.into(), synchronized, now);
+        });
+        lone
+    }
+
+    /// Has something done to it at `now`.
+    pub(crate) fn with<T>(
+        &mut self,
+        now: Instant,
+        act: impl FnOnce(&mut Connection, &mut Context<'_>) -> T,
+    ) -> T {
+        let mut cx = Context {
+            now,
+            config: &self.config,
+            pool: &mut self.pool,
+            budget: &mut self.budget,
+            challenges: &mut self.challenges,
+            counters: &mut self.counters,
+        };
+        act(&mut self.connection, &mut cx)
+    }
+
+    /// All that there is, to be compared.
+    pub(crate) fn all(&self) -> String {
+        format!("{:?} {:?} {:?}", self.connection, self.counters, self.pool.in_use())
+    }
+}
