@@ -387,15 +387,17 @@ impl Host {
         self.blocks.pop().unwrap_or_else(blank)
     }
 
-    /// Gives a new connection a slot and a name. `accepting`: in whose accept queue it will wait.
+    /// Gives a new connection between the ends of `tuple` a slot and a name. `accepting`: in whose
+    /// accept queue it will wait.
     #[inline]
     fn add_connection(
         &mut self,
         block: Box<Connection>,
+        tuple: &Tuple,
         accepting: Option<ListenerId>,
     ) -> ConnectionId {
         let hash = block.tuple_hash;
-        let (index, generation) = self.slots.insert(Slot::new(block, accepting));
+        let (index, generation) = self.slots.insert(Slot::new(block, tuple, accepting));
         self.demux.insert(hash, index, slot::hash_in(&self.slots));
         ConnectionId { index, generation }
     }
@@ -518,7 +520,7 @@ impl Host {
     }
 }
 
-/// Blocks of connections kept for those to come: some 250 KB.
+/// Blocks of connections kept for those to come: some 150 KB.
 const KEPT_BLOCKS: usize = 256;
 
 /// Frames to ourselves that wait at most; beyond it they are lost, as on any full link.

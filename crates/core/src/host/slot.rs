@@ -1,6 +1,6 @@
 //! One connection, and what the host knows of it.
 //!
-//! A connection at work is a block of its own; one at rest lies in its slot, in a fifth of the
+//! A connection at work is a block of its own; one at rest lies in its slot, in a third of the
 //! bytes. Whoever wants to change one that rests wakes it.
 //!
 //! ```text
@@ -83,9 +83,13 @@ pub(super) fn has_tuple(slots: &Slab<Slot>, tuple: &Tuple) -> impl Fn(u32) -> bo
 impl Slot {
     /// A slot for a new connection.
     #[inline(always)]
-    pub(super) fn new(connection: Box<Connection>, accepting: Option<ListenerId>) -> Slot {
+    pub(super) fn new(
+        connection: Box<Connection>,
+        tuple: &Tuple,
+        accepting: Option<ListenerId>,
+    ) -> Slot {
         Slot {
-            tuple: connection.tuple,
+            tuple: *tuple,
             tuple_hash: connection.tuple_hash,
             body: Body::Awake(connection),
             filed: Filed::default(),
@@ -116,7 +120,7 @@ impl Slot {
     }
 
     fn awakened(&self, rest: &Resting) -> Box<Connection> {
-        Box::new(rest.wake(self.tuple, self.tuple_hash))
+        Box::new(rest.wake((self.tuple.ports(), self.tuple_hash)))
     }
 
     /// The connection, to be changed: it rests no more.

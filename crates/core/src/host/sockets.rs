@@ -157,10 +157,11 @@ impl Host {
             attempts: 0,
             mss: self.announced_mss(tuple.is_ipv6(), &options),
             offer: self.syn_offer(&options),
+            ipv6: tuple.is_ipv6(),
         };
         let mut block = self.take_block();
-        block.open(tuple, hash, options, syn, now);
-        let id = self.add_connection(block, None);
+        block.open((tuple.ports(), hash), options, syn, now);
+        let id = self.add_connection(block, &tuple, None);
         self.shared.counters.active_opens += 1;
         self.make_ready(id.index);
         Ok(id)

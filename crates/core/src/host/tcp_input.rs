@@ -418,7 +418,7 @@ impl Host {
         let mut cx = self.shared.context(now);
         let synchronized = syn.synchronize(&mut cx, &options, window, segment.seq, segment.ack);
         cx.counters.established += 1;
-        block.accept(tuple, hash, options, synchronized, now);
+        block.accept((tuple.ports(), hash), options, synchronized, now);
         if syn.attempts == 1
             && now > answered
             && let Some(s) = block.synchronized_mut()
@@ -426,7 +426,7 @@ impl Host {
             s.send.rtt.on_sample(answered, now, 1);
         }
         self.end_time_wait(hash, &tuple);
-        let id = self.add_connection(block, Some(listener));
+        let id = self.add_connection(block, &tuple, Some(listener));
         if let Some(listener) = self.listeners.get_mut(listener) {
             listener.queue.push_back(id.index);
         }

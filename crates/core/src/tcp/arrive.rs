@@ -34,6 +34,7 @@ use crate::tcp::send::Acked;
 use crate::tcp::send::recovery::Mode;
 use crate::tcp::timers::Timer;
 use crate::tcp::{Seq, State};
+use crate::wire::options::SackBlock;
 use crate::wire::tcp::{Flags, Segment};
 
 /// What is known of a segment beside what it says.
@@ -203,8 +204,7 @@ impl Connection {
         // Its beginning counts too: what starts half the space ahead seems to end behind.
         let behind = segment.seq.before(recv.nxt) && end.at_or_before(recv.nxt);
         if !segment.payload.is_empty() && behind {
-            let block = crate::wire::options::SackBlock { start: segment.seq, end };
-            recv.duplicate = Some(block);
+            recv.note_duplicate(SackBlock { start: segment.seq, end });
         }
     }
 
@@ -305,10 +305,10 @@ impl Connection {
         self.note_stamp(cx, segment);
         let parts = self.parts();
         let echo = parts.stamps.and(segment.options.timestamps).map(|stamps| stamps.echo);
-        let mode = parts.send.recovery.mode;
+        let mode = parts.send.mode();
         let (congestion, flight) = (parts.send.congestion, parts.send.flight());
         let acked = parts.send.on_ack(cx.now, segment, echo, cx.pool);
-        let recovers = parts.send.recovery.mode != mode && parts.send.recovery.is_active();
+        let recovers = ![mode, Mode::Open].contains(&parts.send.mode());
         cx.counters.fast_recoveries += u64::from(recovers);
         if let Some(ecn) = &mut parts.ecn {
             // RFC 3168 §6.1.2: reduced once a round trip, for whatever reason, and not grown by an
@@ -327,7 +327,7 @@ impl Connection {
         if was_closed {
             // A peer that keeps its window shut and answers is alive (RFC 9293 MUST-37), and is
             // asked again an interval later; but it must not keep an orphan for ever.
-            let answers = !orphan && parts.send.silent_since.take().is_some();
+            let answers = !orphan && parts.send.stop_waiting();
             if answers || parts.send.window > 0 {
                 self.deadlines.cancel(Timer::Persist);
             }
@@ -431,7 +431,7 @@ impl Connection {
             self.owe_reset(reset, cx);
             return Break(());
         }
-        let had_holes = !parts.recv.assembler.is_empty();
+        let had_holes = parts.recv.has_holes();
         let taken = parts.recv.on_text(seq, text, cx.pool, cx.counters);
         self.acknowledge_text(cx, taken, had_holes, arrival.piece);
         Continue(())

@@ -25,7 +25,6 @@ pub use resting::Resting;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::net::Ipv4Addr;
 
 use crate::config::{Settings, TcpConfig};
 use crate::counters::Counters;
@@ -39,7 +38,7 @@ use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::send::SendHalf;
 use crate::tcp::state::StateCell;
 use crate::tcp::timers::{Deadlines, Timer};
-use crate::tcp::{ConnectionInfo, Seq, SocketOptions, State, Tuple};
+use crate::tcp::{ConnectionInfo, Seq, SocketOptions, State};
 use crate::time::{Duration, Instant};
 use crate::wire::options::Timestamps;
 
@@ -126,9 +125,9 @@ pub enum Shape {
 /// One connection.
 #[derive(Debug)]
 pub struct Connection {
-    /// Who is connected.
-    pub tuple: Tuple,
-    /// The tuple under the host's keyed hash.
+    /// Both ports, ours in the high half: all that it has to know of who is connected.
+    pub ports: u32,
+    /// Who is connected, under the host's keyed hash.
     pub tuple_hash: u64,
     /// Where it is in RFC 9293's Figure 5.
     pub state: StateCell,
@@ -178,14 +177,13 @@ impl Synchronized {
 impl Connection {
     /// One that has ended, between no ends: where another may begin.
     pub fn blank(options: Arc<SocketOptions>) -> Self {
-        let nowhere = (Ipv4Addr::UNSPECIFIED.into(), 0);
-        Connection::new(Tuple::new(nowhere, nowhere), 0, options, Shape::Ended(Ended::default()))
+        Connection::new((0, 0), options, Shape::Ended(Ended::default()))
     }
 
     /// A connection that is CLOSED and goes on to where `shape` belongs.
-    fn new(tuple: Tuple, tuple_hash: u64, options: Arc<SocketOptions>, shape: Shape) -> Self {
+    fn new((ports, tuple_hash): (u32, u64), options: Arc<SocketOptions>, shape: Shape) -> Self {
         Connection {
-            tuple,
+            ports,
             tuple_hash,
             state: StateCell::new(),
             shape,
@@ -206,13 +204,13 @@ impl Connection {
     /// What [`Connection::new`] makes, where one lies that is gone: a block of so many bytes is not
     /// built elsewhere and moved.
     #[inline(always)]
-    fn begin(&mut self, tuple: Tuple, tuple_hash: u64, options: Arc<SocketOptions>, shape: Shape) {
+    fn begin(&mut self, ends: (u32, u64), options: Arc<SocketOptions>, shape: Shape) {
         let before = self;
         before.shape = shape;
-        (before.tuple, before.tuple_hash) = (tuple, tuple_hash);
+        (before.ports, before.tuple_hash) = ends;
         before.options = options;
         let Connection {
-            tuple: _,
+            ports: _,
             tuple_hash: _,
             options: _,
             shape: _,
@@ -237,47 +235,45 @@ impl Connection {
         (*reset_due, *trouble) = (None, None);
     }
 
-    /// An active open, where one lies that is gone: the SYN leaves with the next `emit`.
+    /// An active open, where one lies that is gone: the SYN leaves with the next `emit`. `ends`:
+    /// both ports, and the hash.
     #[inline]
     pub fn open(
         &mut self,
-        tuple: Tuple,
-        tuple_hash: u64,
+        ends: (u32, u64),
         options: Arc<SocketOptions>,
         syn: SynSent,
         now: Instant,
     ) {
-        self.begin(tuple, tuple_hash, options, Shape::SynSent(syn));
+        self.begin(ends, options, Shape::SynSent(syn));
         self.state.transition(State::SynSent);
         self.syn_due = true;
         let limit = self.options.open_timeout;
         self.deadlines.set(Timer::Lifetime, now + limit);
     }
 
-    /// A passive open that the peer's ACK has completed, where one lies that is gone.
+    /// A passive open that the peer's ACK has completed, where one lies that is gone. `ends`: both
+    /// ports, and the hash.
     #[inline(always)]
     pub fn accept(
         &mut self,
-        tuple: Tuple,
-        tuple_hash: u64,
+        ends: (u32, u64),
         options: Arc<SocketOptions>,
         synchronized: Synchronized,
         now: Instant,
     ) {
-        self.begin(tuple, tuple_hash, options, Shape::Synchronized(synchronized));
+        self.begin(ends, options, Shape::Synchronized(synchronized));
         self.pass_handshake();
         self.start_keepalive(now);
     }
 
     /// An established connection without a timer.
     fn established(
-        tuple: Tuple,
-        tuple_hash: u64,
+        ends: (u32, u64),
         options: Arc<SocketOptions>,
         synchronized: Synchronized,
     ) -> Self {
-        let shape = Shape::Synchronized(synchronized);
-        let mut connection = Connection::new(tuple, tuple_hash, options, shape);
+        let mut connection = Connection::new(ends, options, Shape::Synchronized(synchronized));
         connection.pass_handshake();
         connection
     }
@@ -431,7 +427,7 @@ impl Connection {
             }
             Shape::Synchronized(s) => {
                 s.recv.buffer.consume(n, pool);
-                if s.recv.assembler.is_empty() {
+                if !s.recv.has_holes() {
                     s.recv.buffer.trim(pool);
                 }
                 let read_to = s.recv.read_position();
@@ -457,13 +453,14 @@ impl Connection {
         info.bottleneck_bytes_per_second = send.pair.estimate();
         info.backoff = send.rtt.backoff().max(send.probes);
         info.in_flight_bytes = send.flight();
-        info.sacked_bytes = send.scoreboard.sacked_bytes();
-        (info.lost_bytes, info.resent_bytes) =
-            send.recovery.lost_and_resent(&send.scoreboard, send.una, send.nxt);
-        info.recovery = send.recovery.mode;
-        info.duplicate_acks = send.dup_acks;
-        info.retransmits = send.retransmits;
-        info.timeouts = send.timeouts;
+        info.recovery = send.mode();
+        if let Some(recovery) = &send.recovery {
+            info.sacked_bytes = recovery.board.sacked_bytes();
+            (info.lost_bytes, info.resent_bytes) = recovery.lost_and_resent(send.una, send.nxt);
+            info.duplicate_acks = recovery.dup_acks;
+        }
+        info.retransmits = send.retransmits.into();
+        info.timeouts = send.timeouts.into();
         info.send_buffered_bytes = send.buffer.len() as u32;
         info.receive_buffered_bytes = recv.buffer.len() as u32;
         info.unsent_bytes = send.data_end().distance(send.nxt).max(0) as u32;

@@ -17,6 +17,7 @@ use crate::config::TcpConfig;
 use crate::tcp::State;
 use crate::tcp::connection::{Connection, Context, Reset, Shape};
 use crate::tcp::egress::Egress;
+use crate::tcp::send::recovery::Mode;
 use crate::tcp::seq::Seq;
 use crate::tcp::timers::Timer;
 use crate::time::{Duration, Instant};
@@ -101,7 +102,7 @@ impl Connection {
     #[inline]
     fn is_quiet(&self) -> bool {
         let Shape::Synchronized(s) = &self.shape else { return false };
-        let has_text = s.send.queued_end() != s.send.nxt || s.send.recovery.is_active();
+        let has_text = s.send.queued_end() != s.send.nxt || s.send.mode() != Mode::Open;
         let has_ack = s.recv.ack.is_due() || s.wants_window_update();
         let has_probe = s.probe_due || s.keepalive_due;
         !has_text && !has_ack && !has_probe && self.reset_due.is_none()
@@ -119,9 +120,8 @@ impl Connection {
     fn arm(&mut self, cx: &Context<'_>) {
         let Shape::Synchronized(s) = &self.shape else { return };
         // Not later than when the user's patience ends.
-        let give_up = |connection: &Connection, since: Option<Instant>| {
-            since.map_or(Instant::FAR_FUTURE, |since| since + connection.patience(cx.config))
-        };
+        let give_up =
+            |connection: &Connection, since: Instant| since + connection.patience(cx.config);
         if s.send.flight() > 0 {
             if !self.deadlines.is_set(Timer::Retransmit) {
                 let at = cx.now.plus_nanos(s.send.rtt.rto_ns(&cx.config.rto_bounds));

@@ -16,11 +16,13 @@ use assembler::Assembler;
 use buffer::RecvBuffer;
 use window::RecvWindow;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use crate::counters::Counters;
 use crate::tcp::Seq;
 use crate::tcp::pool::PagePool;
+use crate::tcp::timers::Deadlines;
 use crate::wire::options::{SackBlock, SackBlocks};
 
 /// Receive sequence variables and what belongs to them.
@@ -30,8 +32,8 @@ pub struct RecvHalf {
     pub nxt: Seq,
     /// What has arrived and was not read.
     pub buffer: RecvBuffer,
-    /// What has arrived beyond RCV.NXT.
-    pub assembler: Assembler,
+    /// What has arrived out of order, or twice; not there while nothing has.
+    pub disorder: Option<Box<Disorder>>,
     /// What is promised.
     pub window: RecvWindow,
     /// What is owed in acknowledgements.
@@ -42,11 +44,24 @@ pub struct RecvHalf {
     pub fin: Option<Seq>,
     /// RCV.UP: one past the peer's last urgent byte, while it is not read.
     pub urgent: Option<Seq>,
+}
+
+/// What has arrived out of order, or twice, and what is to be told of it.
+#[derive(Debug, Default)]
+pub struct Disorder {
+    /// What has arrived beyond RCV.NXT.
+    assembler: Assembler,
     /// A duplicate to report in the next ACK (RFC 2883).
-    pub duplicate: Option<SackBlock>,
+    duplicate: Option<SackBlock>,
     /// Where the segments begin for which a duplicate ACK is owed, oldest first: each has its own
     /// block first in its ACK (RFC 2018 §4).
-    pub triggers: VecDeque<Seq>,
+    triggers: VecDeque<Seq>,
+}
+
+impl Disorder {
+    fn is_over(&self) -> bool {
+        self.assembler.is_empty() && self.duplicate.is_none() && self.triggers.is_empty()
+    }
 }
 
 /// What text has done.
@@ -93,20 +108,20 @@ impl RecvHalf {
         counters: &mut Counters,
     ) -> Text {
         let end = seq + data.len() as u32;
-        if end.at_or_before(self.nxt) || self.assembler.holds(seq, end) {
-            self.duplicate = Some(SackBlock { start: seq, end });
+        if end.at_or_before(self.nxt) || self.assembler().is_some_and(|held| held.holds(seq, end)) {
+            self.note_duplicate(SackBlock { start: seq, end });
             counters.duplicates += 1;
             return Text::Duplicate;
         }
         let known = self.nxt.distance(seq).max(0) as usize;
         // RFC 2883 §4: the first duplicate piece of a segment is reported.
         if known > 0 {
-            self.duplicate = Some(SackBlock { start: seq, end: self.nxt });
-        } else if let Some(block) = self.assembler.overlap(seq, end) {
-            self.duplicate = Some(block);
+            self.note_duplicate(SackBlock { start: seq, end: self.nxt });
+        } else if let Some(block) = self.assembler().and_then(|held| held.overlap(seq, end)) {
+            self.note_duplicate(block);
         }
         let (seq, data) = (seq + known as u32, &data[known..]);
-        if seq != self.nxt && !self.assembler.accepts(seq, end) {
+        if seq != self.nxt && self.assembler().is_some_and(|held| !held.accepts(seq, end)) {
             counters.assembler_full += 1;
             return Text::Dropped;
         }
@@ -121,15 +136,49 @@ impl RecvHalf {
             return Text::Dropped;
         }
         if seq != self.nxt {
-            self.assembler.insert(seq, end);
+            self.disorder.get_or_insert_default().assembler.insert(seq, end);
             counters.out_of_order += 1;
             return Text::OutOfOrder(seq);
         }
-        let next = self.assembler.advance(end);
+        let held = self.disorder.as_mut().map(|disorder| &mut disorder.assembler);
+        let next = held.map_or(end, |held| held.advance(end));
         let advanced = next.since(self.nxt);
         self.buffer.advance(advanced as usize);
         self.nxt = next;
         Text::InOrder(advanced)
+    }
+
+    /// What has arrived beyond RCV.NXT, if anything is out of order.
+    fn assembler(&self) -> Option<&Assembler> {
+        self.disorder.as_ref().map(|disorder| &disorder.assembler)
+    }
+
+    /// True if there is something beyond RCV.NXT.
+    #[inline]
+    pub fn has_holes(&self) -> bool {
+        self.assembler().is_some_and(|held| !held.is_empty())
+    }
+
+    /// What `block` holds has arrived twice: the next ACK reports it.
+    pub fn note_duplicate(&mut self, block: SackBlock) {
+        self.disorder.get_or_insert_default().duplicate = Some(block);
+    }
+
+    /// Has `act` change what is out of order, if anything is, and frees it once nothing is.
+    #[inline]
+    fn with_disorder(&mut self, act: impl FnOnce(&mut Disorder)) {
+        if self.disorder.is_some() {
+            self.change_disorder(act);
+        }
+    }
+
+    #[inline(never)]
+    fn change_disorder(&mut self, act: impl FnOnce(&mut Disorder)) {
+        let Some(disorder) = &mut self.disorder else { return };
+        act(disorder);
+        if disorder.is_over() {
+            self.disorder = None;
+        }
     }
 
     /// As [`RecvHalf::on_text`], for bytes at RCV.NXT when nothing is held beyond.
@@ -154,7 +203,7 @@ impl RecvHalf {
     pub fn on_fin(&mut self, fin: Seq) {
         if self.fin.is_none() {
             self.fin = Some(fin);
-            self.assembler.cut(fin);
+            self.with_disorder(|disorder| disorder.assembler.cut(fin));
         }
     }
 
@@ -162,7 +211,7 @@ impl RecvHalf {
     /// dropped for it (RFC 2018 §8 allows that; it was never acknowledged).
     fn write_in_order(&mut self, data: &[u8], pool: &mut PagePool) -> bool {
         self.buffer.write(0, data, pool) || {
-            self.assembler.clear();
+            self.with_disorder(|disorder| disorder.assembler.clear());
             self.buffer.truncate(pool);
             self.buffer.write(0, data, pool)
         }
@@ -171,39 +220,55 @@ impl RecvHalf {
     /// A segment that begins at `seq` lies beyond RCV.NXT: a duplicate ACK is owed for it.
     pub fn on_out_of_order(&mut self, seq: Seq) {
         self.ack.on_out_of_order();
-        if self.triggers.len() < DUPLICATES_MAX.into() {
-            self.triggers.push_back(seq);
+        let triggers = &mut self.disorder.get_or_insert_default().triggers;
+        if triggers.len() < DUPLICATES_MAX.into() {
+            triggers.push_back(seq);
         }
     }
 
     /// RCV.NXT has moved: duplicate ACKs owed for the hole are owed no more.
+    #[inline]
     pub fn on_advance(&mut self) {
         self.ack.on_advance();
-        if !self.triggers.is_empty() {
-            self.triggers = VecDeque::new();
-        }
+        self.with_disorder(|disorder| disorder.triggers = VecDeque::new());
+    }
+
+    /// Where the segment begins for which the next duplicate ACK is owed.
+    pub fn trigger(&self) -> Option<Seq> {
+        self.disorder.as_ref()?.triggers.front().copied()
     }
 
     /// A duplicate ACK has left.
     pub fn on_duplicate_sent(&mut self) {
         self.ack.duplicates -= 1;
-        self.triggers.pop_front();
+        self.with_disorder(|disorder| {
+            disorder.triggers.pop_front();
+        });
+    }
+
+    /// An ACK has left with a segment.
+    #[inline]
+    pub fn on_acknowledged(&mut self, deadlines: &mut Deadlines) {
+        self.with_disorder(|disorder| disorder.duplicate = None);
+        self.ack.on_sent(self.nxt, deadlines);
     }
 
     /// True if there are SACK blocks to send.
     #[inline]
     pub fn has_sack_blocks(&self) -> bool {
-        self.duplicate.is_some() || !self.assembler.is_empty()
+        let tells = |held: &Disorder| held.duplicate.is_some() || !held.assembler.is_empty();
+        self.disorder.as_deref().is_some_and(tells)
     }
 
     /// SACK blocks to send: a duplicate first (RFC 2883 §4), then what lies beyond RCV.NXT, the
     /// block that `trigger` belongs to before the others.
     pub fn sack_blocks(&self, trigger: Option<Seq>) -> SackBlocks {
         let mut blocks = SackBlocks::EMPTY;
-        if let Some(duplicate) = self.duplicate {
+        let Some(disorder) = &self.disorder else { return blocks };
+        if let Some(duplicate) = disorder.duplicate {
             blocks.push(duplicate);
         }
-        self.assembler.sack_blocks(trigger, &mut blocks);
+        disorder.assembler.sack_blocks(trigger, &mut blocks);
         blocks
     }
 

@@ -20,8 +20,9 @@ use buffer::SendBuffer;
 use pair::{PacketPair, Spaced};
 use recovery::{Mode, Recovery};
 use rtt::Rtt;
-use scoreboard::Scoreboard;
 use sent::SentQueue;
+
+use alloc::boxed::Box;
 
 use crate::config::TcpConfig;
 use crate::tcp::Seq;
@@ -66,10 +67,8 @@ pub struct SendHalf {
     pub small_end: Seq,
     /// One past the last urgent byte, while it is ahead of SND.UNA.
     pub urgent: Option<Seq>,
-    /// What the receiver holds beyond SND.UNA.
-    pub scoreboard: Scoreboard,
-    /// What is lost, and sent again.
-    pub recovery: Recovery,
+    /// What is missing, and sent again; not there while nothing is.
+    pub recovery: Option<Box<Recovery>>,
     /// Round-trip time and RTO.
     pub rtt: Rtt,
     /// The narrowest link's rate.
@@ -82,22 +81,17 @@ pub struct SendHalf {
     /// application that sends little does not use its congestion window, and so does not probe the
     /// path (RFC 7661 §1).
     pub usage: (u32, Seq),
-    /// Duplicate ACKs in a row.
-    pub dup_acks: u32,
-    /// What was in flight when the duplicates began: what limited transmit adds does not count
-    /// towards the threshold (RFC 5681 §3.2 step 2).
-    pub flight_before: u32,
     /// Zero-window probes sent in a row.
     pub probes: u8,
     /// Since when the peer has been silent: the first sending of what is in flight, or of a probe,
-    /// that it has not answered; `None`: nothing waits for an answer.
-    pub silent_since: Option<Instant>,
+    /// that it has not answered; [`Instant::FAR_FUTURE`]: nothing waits for an answer.
+    pub silent_since: Instant,
     /// When data was last sent.
     pub last_sent: Instant,
-    /// Segments sent again.
-    pub retransmits: u64,
-    /// Retransmission timeouts.
-    pub timeouts: u64,
+    /// Segments sent again, as far as can be counted.
+    pub retransmits: u32,
+    /// Retransmission timeouts, as far as can be counted.
+    pub timeouts: u32,
 }
 
 /// What an acceptable acknowledgement has done.
@@ -115,7 +109,19 @@ impl SendHalf {
     /// True if nothing is lost, nor seems to be.
     #[inline]
     pub fn misses_nothing(&self) -> bool {
-        self.recovery.mode == Mode::Open && self.scoreboard.is_empty() && self.dup_acks == 0
+        self.recovery.as_ref().is_none_or(|recovery| recovery.misses_nothing())
+    }
+
+    /// Why segments are being sent again.
+    #[inline]
+    pub fn mode(&self) -> Mode {
+        self.recovery.as_ref().map_or(Mode::Open, |recovery| recovery.mode)
+    }
+
+    /// The recovery, begun if there is none.
+    fn recovery_mut(&mut self) -> &mut Recovery {
+        let una = self.una;
+        self.recovery.get_or_insert_with(|| Box::new(Recovery::new(una)))
     }
 
     /// Everything in flight, in sequence numbers.
@@ -125,12 +131,13 @@ impl SendHalf {
 
     /// Bytes believed to be in the network.
     pub fn pipe(&self) -> u32 {
-        let pipe = self.recovery.pipe(&self.scoreboard, self.una, self.nxt);
+        let Some(recovery) = &self.recovery else { return self.flight() };
+        let pipe = recovery.pipe(self.una, self.nxt);
         if self.sack {
             return pipe;
         }
         // Without SACK each duplicate ACK tells of a segment that left (RFC 5681 §3.2).
-        pipe.saturating_sub(self.dup_acks.saturating_mul(self.mss.into()))
+        pipe.saturating_sub(recovery.dup_acks.saturating_mul(self.mss.into()))
     }
 
     /// One past the last byte of data queued; FIN has this number.
@@ -172,16 +179,17 @@ impl SendHalf {
         self.update_window(segment);
         let mut acked = Acked::default();
         if segment.ack.after(self.una) {
-            let has_holes = self.has_holes();
+            let has_holes = !self.misses_nothing();
             acked = self.on_progress((now, segment.ack, echo), flight, has_holes, pool);
         }
         if duplicate {
-            if self.dup_acks == 0 {
-                self.flight_before = self.flight();
-            }
-            self.dup_acks += 1;
+            let flight = self.flight();
+            self.recovery_mut().on_duplicate(flight);
         }
         self.find_losses();
+        if self.recovery.as_ref().is_some_and(|recovery| recovery.is_behind(self.una)) {
+            self.recovery = None;
+        }
         acked
     }
 
@@ -204,12 +212,12 @@ impl SendHalf {
     }
 
     fn on_sack_blocks(&mut self, segment: &Segment<'_>) -> u32 {
-        if !self.sack {
+        if !self.sack || segment.options.sack.is_empty() {
             return 0;
         }
-        let una = self.una.max(segment.ack);
-        let blocks = segment.options.sack.iter();
-        blocks.map(|block| self.scoreboard.on_block(block, una, self.nxt)).sum()
+        let (una, nxt) = (self.una.max(segment.ack), self.nxt);
+        let board = &mut self.recovery_mut().board;
+        segment.options.sack.iter().map(|block| board.on_block(block, una, nxt)).sum()
     }
 
     /// RFC 5681 §2; with SACK, RFC 6675 §2: it must tell of data newly arrived, whether it
@@ -217,9 +225,9 @@ impl SendHalf {
     /// sent again in vain (RFC 6582 §4).
     fn is_duplicate(&self, segment: &Segment<'_>, sacked: u32) -> bool {
         if self.sack {
-            return sacked > 0 && self.recovery.mode == Mode::Open;
+            return sacked > 0 && self.mode() == Mode::Open;
         }
-        self.recovery.mode != Mode::Timeout
+        self.mode() != Mode::Timeout
             && segment.ack == self.una
             && self.flight() > 0
             && segment.sequence_len() == 0
@@ -258,7 +266,7 @@ impl SendHalf {
         let fin = self.fin_queued && ack.after(self.data_end());
         let total = ack.since(self.una);
         let freed = (total - u32::from(fin)) as usize;
-        let sacked_before = has_holes && self.scoreboard.contains(ack - 1);
+        let sacked_before = has_holes && self.has_sacked(ack - 1);
         let sent = self.sent.on_ack(ack, echo).filter(|_| !sacked_before);
         if let Some(sent) = sent {
             let segments = if flight <= mss { 1 } else { flight.div_ceil(mss.max(1)) };
@@ -277,51 +285,52 @@ impl SendHalf {
         self.nxt = self.nxt.max(ack);
         self.small_end = self.small_end.max(ack);
         self.rtt.on_progress();
-        self.silent_since = (self.flight() > 0).then_some(now);
+        self.silent_since = if self.flight() > 0 { now } else { Instant::FAR_FUTURE };
         if self.urgent.is_some_and(|urgent| urgent.at_or_before(ack)) {
             self.urgent = None;
         }
         if has_holes {
-            self.scoreboard.advance(ack);
             self.on_recovery_progress(total, delivered, flight);
         } else {
-            self.recovery.on_calm_progress(ack);
             self.widen(delivered, flight, false);
         }
         Acked { progress: true, freed, fin }
     }
 
-    /// True if something that was sent may be missing, by what the receiver has told.
-    #[inline]
-    fn has_holes(&self) -> bool {
-        self.recovery.is_active() || !self.scoreboard.is_empty() || self.dup_acks > 0
+    /// True if the receiver has told that it holds the byte at `seq`.
+    fn has_sacked(&self, seq: Seq) -> bool {
+        self.recovery.as_ref().is_some_and(|recovery| recovery.board.contains(seq))
     }
 
     /// Bytes below `ack` of which earlier ACKs have told that they arrived, by SACK blocks or
     /// as duplicates: they left the network then, and do not open the window now.
     fn known_delivered(&self, ack: Seq) -> u32 {
+        let Some(recovery) = &self.recovery else { return 0 };
         if self.sack {
-            return ack.since(self.una) - self.scoreboard.unsacked_bytes(self.una, ack);
+            return ack.since(self.una) - recovery.board.unsacked_bytes(self.una, ack);
         }
-        self.dup_acks.saturating_mul(self.mss.into())
+        recovery.dup_acks.saturating_mul(self.mss.into())
     }
 
     /// While something is missing, `acked` bytes are acknowledged, of which `delivered` are news.
     fn on_recovery_progress(&mut self, acked: u32, delivered: u32, flight: u32) {
         let mss = u32::from(self.mss);
-        let mode = self.recovery.mode;
-        let over = self.recovery.on_progress(self.una);
+        let Some(recovery) = &mut self.recovery else { return };
+        recovery.board.advance(self.una);
+        let mode = recovery.mode;
+        let over = recovery.on_progress(self.una);
         match mode {
-            Mode::Fast if over => self.dup_acks = 0,
+            Mode::Fast if over => recovery.dup_acks = 0,
             Mode::Fast if !self.sack => {
                 // RFC 6582 §3.2 step 3: a partial ACK shows the next hole at SND.UNA.
-                self.recovery.lost_edge = (self.una + mss).min(self.nxt);
-                self.recovery.force = true;
-                self.dup_acks = self.dup_acks.saturating_sub((acked / mss).saturating_sub(1));
+                recovery.lost_edge = (self.una + mss).min(self.nxt);
+                recovery.force = true;
+                let others = (acked / mss).saturating_sub(1);
+                recovery.dup_acks = recovery.dup_acks.saturating_sub(others);
             }
             Mode::Fast => {}
             Mode::Open | Mode::Timeout => {
-                self.dup_acks = 0;
+                recovery.dup_acks = 0;
                 self.widen(delivered, flight, mode == Mode::Timeout);
             }
         }
@@ -349,31 +358,42 @@ impl SendHalf {
         }
     }
 
+    /// Something that is sent at `now` waits for an answer; since when something does.
+    #[inline]
+    pub fn wait_from(&mut self, now: Instant) -> Instant {
+        if self.silent_since == Instant::FAR_FUTURE {
+            self.silent_since = now;
+        }
+        self.silent_since
+    }
+
+    /// The peer has answered. True if something had waited for that.
+    pub fn stop_waiting(&mut self) -> bool {
+        core::mem::replace(&mut self.silent_since, Instant::FAR_FUTURE) != Instant::FAR_FUTURE
+    }
+
     /// Starts or extends a recovery from what the scoreboard or the duplicate ACKs show.
     fn find_losses(&mut self) {
-        let mss = u32::from(self.mss);
-        let mut edge = self.una;
+        let (una, mss, flight) = (self.una, u32::from(self.mss), self.flight());
+        let Some(recovery) = &mut self.recovery else { return };
+        let mut edge = una;
         if self.sack {
-            edge = self.scoreboard.lost_edge(self.una, mss);
+            edge = recovery.board.lost_edge(una, mss);
         }
         // RFC 6675 §5 step 1, as well: few or small segments may never show enough bytes.
-        if self.dup_acks >= DUP_ACKS && self.recovery.mode == Mode::Open {
-            let segment_end = self.una + mss.min(self.flight());
-            let hole = self.scoreboard.first_hole(self.una, segment_end);
-            edge = edge.max(hole.map_or(self.una, |hole| hole.1));
+        if recovery.dup_acks >= DUP_ACKS && recovery.mode == Mode::Open {
+            let hole = recovery.board.first_hole(una, una + mss.min(flight));
+            edge = edge.max(hole.map_or(una, |hole| hole.1));
         }
-        match self.recovery.mode {
-            Mode::Fast if self.sack => {
-                self.recovery.lost_edge = self.recovery.lost_edge.max(edge);
-            }
+        match recovery.mode {
+            Mode::Fast if self.sack => recovery.lost_edge = recovery.lost_edge.max(edge),
             Mode::Fast | Mode::Timeout => {}
             // Without SACK the duplicates of a finished recovery must not start another (RFC 6582
             // §3.2 step 1): more than `point` must have been acknowledged.
-            Mode::Open if !self.sack && self.una.at_or_before(self.recovery.point) => {}
-            Mode::Open if edge.after(self.una) => {
-                let before = if self.dup_acks > 0 { self.flight_before } else { u32::MAX };
-                self.congestion.on_loss(self.flight().min(before), mss);
-                self.recovery.enter(Mode::Fast, self.una, edge, self.nxt);
+            Mode::Open if !self.sack && una.at_or_before(recovery.point) => {}
+            Mode::Open if edge.after(una) => {
+                self.congestion.on_loss(recovery.flight_before(flight), mss);
+                recovery.enter(Mode::Fast, una, edge, self.nxt);
             }
             Mode::Open => {}
         }
@@ -381,16 +401,18 @@ impl SendHalf {
 
     /// The retransmission timer fired (RFC 6298 §5.4–5.6; RFC 2018 §8: forget what was sacked).
     pub fn on_timeout(&mut self) {
+        let (una, nxt, flight) = (self.una, self.nxt, self.flight());
         let again = self.rtt.backoff() > 0;
         // What was sent again is lost again: a second sign of congestion (RFC 5681 §4.3).
-        let in_recovery = self.recovery.mode == Mode::Fast;
+        let in_recovery = self.mode() == Mode::Fast;
         let limit = if in_recovery { self.congestion.window() } else { u32::MAX };
-        self.congestion.on_timeout(self.flight().min(limit), again, self.mss.into());
+        self.congestion.on_timeout(flight.min(limit), again, self.mss.into());
         self.rtt.back_off();
-        self.scoreboard.clear();
-        self.dup_acks = 0;
-        self.timeouts += 1;
-        self.recovery.enter(Mode::Timeout, self.una, self.nxt, self.nxt);
+        self.timeouts = self.timeouts.saturating_add(1);
+        let recovery = self.recovery_mut();
+        recovery.board.clear();
+        recovery.dup_acks = 0;
+        recovery.enter(Mode::Timeout, una, nxt, nxt);
     }
 
     /// The path takes smaller packets than thought (RFC 1191 §6.5): send what is out again.
@@ -406,8 +428,9 @@ impl SendHalf {
             self.congestion.on_mss(self.mss.into(), mss.into());
         }
         self.mss = mss;
-        if self.flight() > 0 && !self.recovery.is_active() {
-            self.recovery.enter(Mode::Fast, self.una, self.nxt, self.nxt);
+        if self.flight() > 0 && self.mode() == Mode::Open {
+            let (una, nxt) = (self.una, self.nxt);
+            self.recovery_mut().enter(Mode::Fast, una, nxt, nxt);
         }
     }
 

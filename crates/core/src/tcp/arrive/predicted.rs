@@ -93,7 +93,7 @@ fn is_next(s: &Synchronized, segment: &Segment<'_>, is_heard: bool) -> bool {
 #[inline]
 fn is_calm(s: &Synchronized) -> bool {
     let (send, recv) = (&s.send, &s.recv);
-    send.misses_nothing() && send.window > 0 && recv.assembler.is_empty() && s.ecn.is_none()
+    send.recovery.is_none() && send.window > 0 && recv.disorder.is_none() && s.ecn.is_none()
 }
 
 #[cfg(test)]

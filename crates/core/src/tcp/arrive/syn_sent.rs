@@ -52,7 +52,7 @@ impl Connection {
         SynReceived {
             iss: syn.iss,
             irs: segment.seq,
-            peer_mss: peer_mss(options, self.tuple.is_ipv6(), config.mss_min),
+            peer_mss: peer_mss(options, syn.ipv6, config.mss_min),
             mss: syn.mss,
             offer: syn.offer,
             peer_scale: options.window_scale.filter(|_| config.window_scaling).map(|s| s.min(14)),

@@ -36,7 +36,8 @@ impl Connection {
         stamp_offset: u32,
     ) -> Connection {
         let synchronized = record.synchronized(cx, &options, stamp_offset);
-        let mut connection = Connection::established(record.tuple, hash, options, synchronized);
+        let mut connection =
+            Connection::established((record.tuple.ports(), hash), options, synchronized);
         connection.state.transition(State::FinWait1);
         connection.state.transition(State::FinWait2);
         connection.orphan = true;

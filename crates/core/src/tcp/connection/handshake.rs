@@ -1,23 +1,18 @@
 //! The handshake's shapes (RFC 9293 §3.10.7.3, §3.10.7.4): what is known of a peer whose SYN has
 //! come, and the connection that its ACK makes of it.
 
-use alloc::collections::VecDeque;
-
 use super::{Context, Stamps, Synchronized, stamp_at};
 use crate::config::TcpConfig;
 use crate::tcp::congestion::Congestion;
 use crate::tcp::ecn::EcnState;
 use crate::tcp::recv::RecvHalf;
 use crate::tcp::recv::ack::AckState;
-use crate::tcp::recv::assembler::Assembler;
 use crate::tcp::recv::buffer::RecvBuffer;
 use crate::tcp::recv::window::RecvWindow;
 use crate::tcp::send::SendHalf;
 use crate::tcp::send::buffer::SendBuffer;
 use crate::tcp::send::pair::PacketPair;
-use crate::tcp::send::recovery::Recovery;
 use crate::tcp::send::rtt::Rtt;
-use crate::tcp::send::scoreboard::Scoreboard;
 use crate::tcp::send::sent::SentQueue;
 use crate::tcp::{Seq, SocketOptions};
 use crate::time::Instant;
@@ -39,6 +34,8 @@ pub struct SynSent {
     pub mss: u16,
     /// The window that we announce, never scaled.
     pub offer: u16,
+    /// The way is IPv6's.
+    pub ipv6: bool,
 }
 
 /// A SYN has come and our SYN, ACK is out: what is known of the peer. A SYN-cache entry holds
@@ -160,17 +157,14 @@ impl SynReceived {
             fin_again: false,
             small_end: next,
             urgent: None,
-            scoreboard: Scoreboard::default(),
-            recovery: Recovery::new(next),
+            recovery: None,
             rtt,
             pair: PacketPair::default(),
             sent: SentQueue::default(),
             congestion,
             usage: (0, next),
-            dup_acks: 0,
-            flight_before: 0,
             probes: 0,
-            silent_since: None,
+            silent_since: Instant::FAR_FUTURE,
             last_sent: cx.now,
             retransmits: 0,
             timeouts: 0,
@@ -194,14 +188,12 @@ impl SynReceived {
         RecvHalf {
             nxt: next,
             buffer: RecvBuffer::default(),
-            assembler: Assembler::default(),
+            disorder: None,
             window: RecvWindow::new(next, self.offer, sizes, self.shift(config), cx.now, cx.budget),
             ack: AckState::new(config.quick_acks, next, self.stamp_offset),
             mss: self.mss,
             fin: None,
             urgent: None,
-            duplicate: None,
-            triggers: VecDeque::new(),
         }
     }
 }

@@ -36,8 +36,8 @@ impl Connection {
 
     fn header(&self, seq: Seq, ack: Seq, flags: Flags) -> Header {
         Header {
-            source_port: self.tuple.local_port(),
-            destination_port: self.tuple.remote_port(),
+            source_port: (self.ports >> 16) as u16,
+            destination_port: self.ports as u16,
             seq,
             ack,
             flags,
@@ -162,7 +162,7 @@ impl Connection {
         if let Some(ecn) = s.ecn.as_mut().filter(|_| header.flags.contains(Flags::CWR)) {
             ecn.cwr_due = false;
         }
-        on_acknowledged(s, &mut self.deadlines);
+        s.recv.on_acknowledged(&mut self.deadlines);
         let cut = (!egress.way.path.device.checksum).then_some(segment);
         self.on_text_sent(cx, (seq, len, fin), cut, why);
         true
@@ -191,9 +191,11 @@ impl Connection {
             }
             Why::Lost => {
                 let stamp = s.stamps.map_or(0, |stamps| stamp_at(cx.now, stamps.offset));
-                send.recovery.on_retransmitted(&send.scoreboard, seq, end.since(seq));
+                if let Some(recovery) = &mut send.recovery {
+                    recovery.on_retransmitted(seq, end.since(seq));
+                }
                 send.sent.on_sent_again(seq, end, cx.now, stamp);
-                send.retransmits += 1;
+                send.retransmits = send.retransmits.saturating_add(1);
                 cx.counters.retransmits += 1;
                 // RFC 6298 §5.1, and RFC 6675 §5: the clock runs from the latest sending.
                 self.deadlines.cancel(Timer::Retransmit);
@@ -243,9 +245,9 @@ impl Connection {
             header.flags |= Flags::FIN;
         }
         complete(&mut header, s, cx);
-        let trigger = s.recv.triggers.front().filter(|_| duplicate && s.send.sack);
-        if let Some(trigger) = trigger {
-            header.options.sack = s.recv.sack_blocks(Some(*trigger));
+        let trigger = s.recv.trigger().filter(|_| duplicate && s.send.sack);
+        if trigger.is_some() {
+            header.options.sack = s.recv.sack_blocks(trigger);
         }
         if !egress.send(&header, None) {
             return false;
@@ -254,7 +256,7 @@ impl Connection {
         if duplicate {
             s.recv.on_duplicate_sent();
         }
-        on_acknowledged(s, &mut self.deadlines);
+        s.recv.on_acknowledged(&mut self.deadlines);
         true
     }
 
@@ -297,7 +299,7 @@ pub(super) fn on_new_sent(s: &mut Synchronized, end: Seq, segment: u32, now: Ins
     if len < segment || !len.is_multiple_of(segment) {
         send.small_end = end;
     }
-    send.silent_since.get_or_insert(now);
+    send.wait_from(now);
     send.nxt = end;
     send.max = send.max.max(end);
     send.last_sent = now;
@@ -305,11 +307,4 @@ pub(super) fn on_new_sent(s: &mut Synchronized, end: Seq, segment: u32, now: Ins
     send.sent.on_sent(end, now);
     send.note_usage();
     s.push_due = false;
-}
-
-/// An ACK has left with a segment.
-#[inline]
-pub(super) fn on_acknowledged(s: &mut Synchronized, deadlines: &mut Deadlines) {
-    s.recv.duplicate = None;
-    s.recv.ack.on_sent(s.recv.nxt, deadlines);
 }

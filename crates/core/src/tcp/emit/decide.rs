@@ -3,6 +3,7 @@
 
 use super::{Emission, Why};
 use crate::config::WindowProbe;
+use crate::tcp::Seq;
 use crate::tcp::connection::{Connection, Context, Shape, Synchronized};
 use crate::tcp::egress::Path;
 use crate::tcp::send::SendHalf;
@@ -32,10 +33,10 @@ impl Connection {
             return Emission::DuplicateAck;
         }
         let segment = segment_bytes(s);
-        if s.send.queued_end() == s.send.nxt && !s.send.recovery.is_active() {
+        if s.send.queued_end() == s.send.nxt && s.send.mode() == Mode::Open {
             return probe(cx, s).unwrap_or_else(|| pure_ack(s));
         }
-        let text = match s.send.recovery.next_lost(&s.send.scoreboard, s.send.una, segment) {
+        let text = match next_lost(&s.send, segment) {
             // What is lost goes before anything new, even if it has to wait for the window.
             Some((seq, len)) => {
                 may_retransmit(&s.send, len).then(|| text(&s.send, seq, len, Why::Lost))
@@ -126,11 +127,17 @@ impl Connection {
     }
 }
 
+/// The next range to send again, a segment at most.
+fn next_lost(send: &SendHalf, segment: u32) -> Option<(Seq, u32)> {
+    send.recovery.as_ref()?.next_lost(send.una, segment)
+}
+
 /// True if the congestion window allows `len` lost bytes, or this is the first retransmission of a
 /// recovery, which leaves whatever it says.
 fn may_retransmit(send: &SendHalf, len: u32) -> bool {
     let pipe = send.pipe();
-    send.recovery.force || pipe == 0 || send.congestion.window().saturating_sub(pipe) >= len
+    let is_forced = send.recovery.as_ref().is_some_and(|recovery| recovery.force);
+    is_forced || pipe == 0 || send.congestion.window().saturating_sub(pipe) >= len
 }
 
 /// Bytes of the options on a segment with text.
@@ -156,7 +163,7 @@ pub(super) fn segment_bytes(s: &Synchronized) -> u32 {
 }
 
 /// `len` numbers from `seq`, of which the last may be FIN's.
-fn text(send: &SendHalf, seq: crate::tcp::Seq, len: u32, why: Why) -> Emission {
+fn text(send: &SendHalf, seq: Seq, len: u32, why: Why) -> Emission {
     let data = send.data_end().distance(seq).max(0) as u32;
     let len = len.min(data);
     let reaches_end = len == data;
@@ -170,12 +177,9 @@ fn text(send: &SendHalf, seq: crate::tcp::Seq, len: u32, why: Why) -> Emission {
 
 /// RFC 6675 §4, NextSeg rules 3 and 4, when nothing else may be sent and the pipe has room.
 fn speculative_text(send: &SendHalf, segment: u32) -> Option<Emission> {
-    if !send.sack || send.recovery.mode != Mode::Fast {
-        return None;
-    }
+    let recovery = send.recovery.as_ref().filter(|_| send.sack)?;
+    let (seq, len) = recovery.next_speculative(send.una, send.nxt, segment)?;
     let room = send.congestion.window().saturating_sub(send.pipe());
-    let (seq, len) =
-        send.recovery.next_speculative(&send.scoreboard, send.una, send.nxt, segment)?;
     (room >= segment).then(|| text(send, seq, len, Why::Lost))
 }
 

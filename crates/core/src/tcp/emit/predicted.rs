@@ -2,7 +2,7 @@
 //! beforehand: one segment with timestamps, in it all that is queued, and FIN; or an ACK alone. It
 //! is written here in one go. Whatever is not of this kind is decided and built step by step.
 
-use super::build::{on_acknowledged, on_new_sent};
+use super::build::on_new_sent;
 use crate::tcp::connection::{Connection, Context, Shape, Stamps, Synchronized, stamp_at};
 use crate::tcp::egress::Egress;
 use crate::wire::options::Timestamps;
@@ -41,7 +41,7 @@ impl Connection {
         }
         let unread = s.recv.buffer.len() as u32;
         let header = Stamped {
-            ports: self.tuple.ports(),
+            ports: self.ports,
             seq: s.send.nxt,
             ack: s.recv.nxt,
             flags,
@@ -52,7 +52,7 @@ impl Connection {
             return false;
         }
         cx.counters.segments_out += 1;
-        on_acknowledged(s, &mut self.deadlines);
+        s.recv.on_acknowledged(&mut self.deadlines);
         if len > 0 || fin {
             on_new_sent(s, s.send.nxt + len + u32::from(fin), segment, cx.now);
         }
@@ -86,11 +86,10 @@ impl Connection {
 #[inline]
 fn is_calm(s: &Synchronized) -> bool {
     let (send, recv) = (&s.send, &s.recv);
-    send.misses_nothing()
+    send.recovery.is_none()
+        && recv.disorder.is_none()
         && send.urgent.is_none()
         && !send.fin_again
-        && recv.ack.duplicates == 0
-        && !recv.has_sack_blocks()
         && s.ecn.is_none()
         && !s.probe_due
         && !s.keepalive_due

@@ -61,7 +61,7 @@ impl Connection {
                 }
             }
             Shape::Synchronized(s) if s.send.flight() > 0 => {
-                let since = *s.send.silent_since.get_or_insert(cx.now);
+                let since = s.send.wait_from(cx.now);
                 if cx.now.since(since) >= limit {
                     cx.counters.connections_timed_out += 1;
                     return self.abort(Error::TimedOut, cx);
@@ -91,7 +91,7 @@ impl Connection {
             s.push_due = true;
             return;
         }
-        let since = *s.send.silent_since.get_or_insert(cx.now);
+        let since = s.send.wait_from(cx.now);
         if cx.now.since(since) >= limit {
             cx.counters.connections_timed_out += 1;
             self.abort(Error::TimedOut, cx);

@@ -70,8 +70,11 @@ pub struct RecvWindow {
     read_bytes: u32,
     round_start: Instant,
     /// RTT as a receiver sees it: the time from an ACK to the data just beyond what it promised.
-    round: Option<(Seq, Instant)>,
     rtt_ns: u64,
+    /// When that ACK left, if the time is being measured; else [`Instant::FAR_FUTURE`].
+    promised_at: Instant,
+    /// Where the data begins that is waited for.
+    promised_to: Seq,
 }
 
 /// A window between data. 36 bytes.
@@ -92,8 +95,18 @@ impl AtRest {
     /// The window again.
     pub fn window(&self) -> RecvWindow {
         let AtRest { size, size_max, edge, read_bytes, round_start, rtt_ns, scale, cut } = *self;
-        let round = None;
-        RecvWindow { size, size_max, edge, scale, cut, read_bytes, round_start, round, rtt_ns }
+        RecvWindow {
+            size,
+            size_max,
+            edge,
+            scale,
+            cut,
+            read_bytes,
+            round_start,
+            rtt_ns,
+            promised_at: Instant::FAR_FUTURE,
+            promised_to: Seq::default(),
+        }
     }
 }
 
@@ -101,9 +114,9 @@ impl RecvWindow {
     /// What must be kept between data; `None` while a round trip is being measured.
     pub fn at_rest(&self) -> Option<AtRest> {
         let RecvWindow { size, size_max, edge, scale, cut, .. } = *self;
-        let RecvWindow { read_bytes, round_start, round, rtt_ns, .. } = *self;
+        let RecvWindow { read_bytes, round_start, rtt_ns, promised_at, .. } = *self;
         let kept = AtRest { size, size_max, edge, read_bytes, round_start, rtt_ns, scale, cut };
-        round.is_none().then_some(kept)
+        (promised_at == Instant::FAR_FUTURE).then_some(kept)
     }
 
     /// A window of `size` bytes from `rcv_nxt`, or less if the budget has no more; but what our SYN
@@ -129,8 +142,9 @@ impl RecvWindow {
             cut: true,
             read_bytes: 0,
             round_start: now,
-            round: None,
             rtt_ns: 0,
+            promised_at: Instant::FAR_FUTURE,
+            promised_to: Seq::default(),
         }
     }
 
@@ -195,16 +209,15 @@ impl RecvWindow {
     }
 
     fn measure(&mut self, rcv_nxt: Seq, now: Instant) {
-        match self.round {
-            Some((until, _)) if rcv_nxt.before(until) => return,
-            Some((_, since)) => {
-                let sample_ns = now.nanos_since(since);
-                let first = self.rtt_ns == 0;
-                self.rtt_ns = if first { sample_ns } else { (self.rtt_ns * 7 + sample_ns) / 8 };
+        if self.promised_at != Instant::FAR_FUTURE {
+            if rcv_nxt.before(self.promised_to) {
+                return;
             }
-            None => {}
+            let sample_ns = now.nanos_since(self.promised_at);
+            let first = self.rtt_ns == 0;
+            self.rtt_ns = if first { sample_ns } else { (self.rtt_ns * 7 + sample_ns) / 8 };
         }
-        self.round = Some((self.edge, now));
+        (self.promised_to, self.promised_at) = (self.edge, now);
     }
 
     /// The application has read `n` bytes: once a round trip, the size follows what it reads.

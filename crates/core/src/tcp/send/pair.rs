@@ -10,18 +10,27 @@
 //! while there is one, and less when it is filled; that the ACK just before it is such a one only
 //! SACK blocks tell.
 
+use alloc::boxed::Box;
+
 use crate::time::Instant;
 
 /// Samples of which the middle one counts.
 const RECENT: usize = 3;
 
-/// The estimator of one connection.
-#[derive(Clone, Copy, Debug)]
+/// The estimator of one connection. 24 bytes.
+#[derive(Clone, Debug)]
 pub struct PacketPair {
     /// When the burst left to which the latest acknowledgement belongs.
     burst: Instant,
     acked_at: Instant,
-    /// Bytes a second; 0: none yet.
+    /// What bursts have told; not there before the first of several segments.
+    rates: Option<Box<Rates>>,
+}
+
+/// In bytes a second.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rates {
+    /// 0: none yet.
     recent: [u64; RECENT],
     next: u8,
     estimate: u64,
@@ -29,13 +38,7 @@ pub struct PacketPair {
 
 impl Default for PacketPair {
     fn default() -> Self {
-        PacketPair {
-            burst: Instant::FAR_FUTURE,
-            acked_at: Instant::ZERO,
-            recent: [0; RECENT],
-            next: 0,
-            estimate: 0,
-        }
+        PacketPair { burst: Instant::FAR_FUTURE, acked_at: Instant::ZERO, rates: None }
     }
 }
 
@@ -54,7 +57,7 @@ pub struct Spaced {
 impl PacketPair {
     /// True if no rate has been seen yet.
     pub fn is_blank(&self) -> bool {
-        self.recent == [0; RECENT]
+        self.rates.as_ref().is_none_or(|rates| rates.recent == [0; RECENT])
     }
 
     /// An acknowledgement arrived at `now`, on a measurement clock with ticks of `tick_ns`.
@@ -68,15 +71,23 @@ impl PacketPair {
     }
 
     /// `bytes` of one burst were acknowledged between `previous` and `now`.
+    #[inline(never)]
     fn on_spaced(&mut self, bytes: u32, previous: Instant, now: Instant, tick_ns: u64) {
         let ticks = |at: Instant| at.as_nanos() / tick_ns.max(1);
         let spacing_ns = (ticks(now) - ticks(previous)).saturating_mul(tick_ns);
         if spacing_ns == 0 {
             return;
         }
-        self.add(u64::from(bytes) * 1_000_000_000 / spacing_ns);
+        self.rates.get_or_insert_default().add(u64::from(bytes) * 1_000_000_000 / spacing_ns);
     }
 
+    /// Bytes a second through the narrowest link, payload alone; `None` before three samples.
+    pub fn estimate(&self) -> Option<u64> {
+        self.rates.as_ref().and_then(|rates| rates.estimate())
+    }
+}
+
+impl Rates {
     fn add(&mut self, rate: u64) {
         self.recent[usize::from(self.next)] = rate;
         self.next = (self.next + 1) % RECENT as u8;
@@ -90,8 +101,7 @@ impl PacketPair {
         }
     }
 
-    /// Bytes a second through the narrowest link, payload alone; `None` before three samples.
-    pub fn estimate(&self) -> Option<u64> {
+    fn estimate(&self) -> Option<u64> {
         let enough = self.recent.iter().all(|rate| *rate > 0);
         (enough && self.estimate > 0).then_some(self.estimate)
     }

@@ -12,6 +12,8 @@ mod scaled;
 
 pub use scaled::{Scale, Scaled};
 
+use alloc::boxed::Box;
+
 use crate::config::TcpConfig;
 use crate::time::{Duration, Instant, as_nanos};
 
@@ -36,10 +38,12 @@ pub enum Estimator {
     Fine,
 }
 
+/// An estimator in scaled integers, and the clock that it counts on.
 #[derive(Clone, Copy, Debug)]
-enum State {
-    Rfc6298 { srtt_ns: u64, rttvar_ns: u64 },
-    Scaled { scaled: Scaled, tick_ns: u64, min_ticks: u64 },
+struct Coarse {
+    scaled: Scaled,
+    tick_ns: u64,
+    min_ticks: u64,
 }
 
 /// What bounds the timeouts of all connections: durations of the configuration, in ns.
@@ -62,14 +66,18 @@ impl Bounds {
     }
 }
 
-/// The estimator of one connection.
-#[derive(Clone, Copy, Debug)]
+/// The estimator of one connection. 40 bytes.
+#[derive(Debug)]
 pub struct Rtt {
-    state: State,
+    /// SRTT; 0 before the first sample, and by any estimator but the default.
+    srtt_ns: u64,
+    /// RTTVAR; before the first sample the RTO.
+    rttvar_ns: u64,
     latest_ns: u64,
-    initial_rto_ns: u64,
-    /// A tick of the measurement clock.
-    measure_ns: u64,
+    /// An estimator that is not the default.
+    coarse: Option<Box<Coarse>>,
+    /// A tick of the measurement clock, a second at most.
+    measure_ns: u32,
     /// Timeouts in a row.
     backoff: u8,
     /// Doublings of the RTO: they outlast the back-off until there is a sample.
@@ -91,16 +99,37 @@ impl AtRest {
     /// The estimator again.
     pub fn estimator(&self) -> Rtt {
         let AtRest { srtt_ns, rttvar_ns, latest_ns, measure_ns } = *self;
-        let (rttvar_ns, initial_rto_ns) =
-            if srtt_ns == 0 { (0, rttvar_ns) } else { (rttvar_ns, 0) };
-        Rtt {
-            state: State::Rfc6298 { srtt_ns, rttvar_ns },
-            latest_ns,
-            initial_rto_ns,
-            measure_ns: measure_ns.into(),
-            backoff: 0,
-            doublings: 0,
-        }
+        let (coarse, backoff, doublings) = (None, 0, 0);
+        Rtt { srtt_ns, rttvar_ns, latest_ns, coarse, measure_ns, backoff, doublings }
+    }
+}
+
+impl Coarse {
+    /// None for the default.
+    fn new(estimator: Estimator) -> Option<Self> {
+        let (scale, tick_ns, min_ticks) = match estimator {
+            Estimator::Rfc6298 => return None,
+            Estimator::Bsd => (Scale::Bsd, BSD_TICK_NS, BSD_MIN_TICKS),
+            Estimator::BsdBrakmoPeterson => (Scale::BrakmoPeterson, BSD_TICK_NS, BSD_MIN_TICKS),
+            Estimator::Fine => (Scale::Bsd, FINE_TICK_NS, 1),
+        };
+        Some(Coarse { scaled: Scaled::new(scale), tick_ns, min_ticks })
+    }
+
+    #[inline(never)]
+    fn on_sample(&mut self, sent: Instant, now: Instant, sample_ns: u64) {
+        let tick_ns = self.tick_ns;
+        // A coarse clock counts its ticks between the two, wherever in one they lie.
+        let is_coarse = tick_ns > FINE_TICK_NS;
+        let ticks = if is_coarse { ticks_between(sent, now, tick_ns) } else { sample_ns / tick_ns };
+        self.scaled.on_sample(ticks);
+    }
+
+    /// The timeout; `None` before the first sample.
+    fn rto_ns(&self, floor_ns: u64) -> Option<u64> {
+        let rto = self.scaled.rto().max(self.min_ticks).saturating_mul(self.tick_ns);
+        let bounded = if self.tick_ns > FINE_TICK_NS { rto } else { rto.max(floor_ns) };
+        self.scaled.has_sample().then_some(bounded)
     }
 }
 
@@ -108,32 +137,19 @@ impl Rtt {
     /// What must be kept between samples; `None` for one that has backed off, or is not the
     /// default.
     pub fn at_rest(&self) -> Option<AtRest> {
-        let State::Rfc6298 { srtt_ns, rttvar_ns } = self.state else { return None };
-        let rttvar_ns = if srtt_ns == 0 { self.initial_rto_ns } else { rttvar_ns };
-        let measure_ns = u32::try_from(self.measure_ns).ok()?;
-        let is_plain = (self.backoff, self.doublings) == (0, 0);
-        is_plain.then_some(AtRest { srtt_ns, rttvar_ns, latest_ns: self.latest_ns, measure_ns })
+        let &Rtt { srtt_ns, rttvar_ns, latest_ns, measure_ns, .. } = self;
+        let is_plain = self.coarse.is_none() && (self.backoff, self.doublings) == (0, 0);
+        is_plain.then_some(AtRest { srtt_ns, rttvar_ns, latest_ns, measure_ns })
     }
 
     /// No sample yet: the RTO is the initial one.
     pub fn new(config: &TcpConfig) -> Self {
-        let scaled = |scale, tick_ns, min_ticks| State::Scaled {
-            scaled: Scaled::new(scale),
-            tick_ns,
-            min_ticks,
-        };
         Rtt {
-            state: match config.rto_estimator {
-                Estimator::Rfc6298 => State::Rfc6298 { srtt_ns: 0, rttvar_ns: 0 },
-                Estimator::Bsd => scaled(Scale::Bsd, BSD_TICK_NS, BSD_MIN_TICKS),
-                Estimator::BsdBrakmoPeterson => {
-                    scaled(Scale::BrakmoPeterson, BSD_TICK_NS, BSD_MIN_TICKS)
-                }
-                Estimator::Fine => scaled(Scale::Bsd, FINE_TICK_NS, 1),
-            },
+            srtt_ns: 0,
+            rttvar_ns: as_nanos(config.initial_rto),
             latest_ns: 0,
-            initial_rto_ns: as_nanos(config.initial_rto),
-            measure_ns: (1_000_000_000 / config.measure_resolution_hz.max(1)).max(1),
+            coarse: Coarse::new(config.rto_estimator).map(Box::new),
+            measure_ns: (1_000_000_000 / config.measure_resolution_hz.max(1)).max(1) as u32,
             backoff: 0,
             doublings: 0,
         }
@@ -141,7 +157,7 @@ impl Rtt {
 
     /// RFC 6298 §5.7: the SYN was retransmitted, so data starts with an RTO of 3 s.
     pub fn on_syn_retransmitted(&mut self) {
-        self.initial_rto_ns = self.initial_rto_ns.max(3_000_000_000);
+        self.rttvar_ns = self.rttvar_ns.max(3_000_000_000);
     }
 
     /// A segment sent once, at `sent`, was acknowledged at `now`, while `in_flight_segments` were
@@ -150,14 +166,18 @@ impl Rtt {
     pub fn on_sample(&mut self, sent: Instant, now: Instant, in_flight_segments: u32) {
         let measured_ns = match self.measure_ns {
             1 => now.nanos_since(sent),
-            tick_ns => ticks_between(sent, now, tick_ns) * tick_ns,
+            tick_ns => {
+                let tick_ns = u64::from(tick_ns);
+                ticks_between(sent, now, tick_ns) * tick_ns
+            }
         };
         let sample = measured_ns.max(1);
         self.latest_ns = sample;
         self.doublings = 0;
-        let State::Rfc6298 { srtt_ns, rttvar_ns } = &mut self.state else {
-            return self.on_scaled_sample(sent, now);
-        };
+        if let Some(coarse) = &mut self.coarse {
+            return coarse.on_sample(sent, now, sample);
+        }
+        let Rtt { srtt_ns, rttvar_ns, .. } = self;
         if *srtt_ns == 0 {
             (*srtt_ns, *rttvar_ns) = (sample, sample / 2);
             return;
@@ -176,17 +196,6 @@ impl Rtt {
         *srtt_ns = (*srtt_ns).max(1);
     }
 
-    #[inline(never)]
-    fn on_scaled_sample(&mut self, sent: Instant, now: Instant) {
-        let State::Scaled { scaled, tick_ns, .. } = &mut self.state else { return };
-        if *tick_ns > FINE_TICK_NS {
-            // A coarse clock counts its ticks between the two, wherever in one they lie.
-            scaled.on_sample(ticks_between(sent, now, *tick_ns));
-        } else {
-            scaled.on_sample(self.latest_ns / *tick_ns);
-        }
-    }
-
     /// New data was acknowledged. The RTO stays as long as it is: what was sent again gives no
     /// sample, and only a sample shows that the longer time was not needed (RFC 6298 §5).
     pub fn on_progress(&mut self) {
@@ -195,7 +204,7 @@ impl Rtt {
 
     /// A tick of the measurement clock, in ns.
     pub fn measure_ns(&self) -> u64 {
-        self.measure_ns
+        self.measure_ns.into()
     }
 
     /// The timer fired: double the RTO (RFC 6298 §5.5).
@@ -217,17 +226,13 @@ impl Rtt {
     /// The timeout in force, back-off included, in ns.
     pub fn rto_ns(&self, bounds: &Bounds) -> u64 {
         let &Bounds { floor_ns, tick_ns, longest_ns } = bounds;
-        let base = match &self.state {
-            State::Rfc6298 { srtt_ns: 0, .. } => self.initial_rto_ns,
-            State::Rfc6298 { srtt_ns, rttvar_ns } => {
+        let base = match self.coarse.as_ref().and_then(|coarse| coarse.rto_ns(floor_ns)) {
+            Some(coarse) => coarse,
+            None if self.srtt_ns == 0 => self.rttvar_ns,
+            None => {
                 // RFC 6298 §2.3: G is the coarser of the two clocks that take part.
-                let granularity = tick_ns.max(self.measure_ns);
-                srtt_ns.saturating_add((4 * rttvar_ns).max(floor_ns).max(granularity))
-            }
-            State::Scaled { scaled, .. } if !scaled.has_sample() => self.initial_rto_ns,
-            State::Scaled { scaled, tick_ns, min_ticks } => {
-                let rto = scaled.rto().max(*min_ticks).saturating_mul(*tick_ns);
-                if *tick_ns > FINE_TICK_NS { rto } else { rto.max(floor_ns) }
+                let granularity = tick_ns.max(self.measure_ns.into());
+                self.srtt_ns.saturating_add((4 * self.rttvar_ns).max(floor_ns).max(granularity))
             }
         };
         let backed_off = base.saturating_mul(1u64 << self.doublings);
@@ -242,30 +247,24 @@ impl Rtt {
     /// Smoothed round-trip time, in ns; 0 before the first sample.
     #[inline]
     pub fn srtt_ns(&self) -> u64 {
-        match &self.state {
-            State::Rfc6298 { srtt_ns, .. } => *srtt_ns,
-            State::Scaled { scaled, tick_ns, .. } => {
-                scaled.srtt_eighths().saturating_mul(*tick_ns) / 8
-            }
+        match &self.coarse {
+            None => self.srtt_ns,
+            Some(coarse) => coarse.scaled.srtt_eighths().saturating_mul(coarse.tick_ns) / 8,
         }
     }
 
     /// SRTT in ns, by the default estimator; 0 before the first sample, and by any other.
     #[inline]
     pub fn smoothed_ns(&self) -> u64 {
-        match self.state {
-            State::Rfc6298 { srtt_ns, .. } => srtt_ns,
-            State::Scaled { .. } => 0,
-        }
+        self.srtt_ns
     }
 
     /// Round-trip time variation.
     pub fn rttvar(&self) -> Duration {
-        Duration::from_nanos(match &self.state {
-            State::Rfc6298 { rttvar_ns, .. } => *rttvar_ns,
-            State::Scaled { scaled, tick_ns, .. } => {
-                scaled.deviation_quarters().saturating_mul(*tick_ns) / 4
-            }
+        Duration::from_nanos(match &self.coarse {
+            None if self.srtt_ns == 0 => 0,
+            None => self.rttvar_ns,
+            Some(coarse) => coarse.scaled.deviation_quarters().saturating_mul(coarse.tick_ns) / 4,
         })
     }
 

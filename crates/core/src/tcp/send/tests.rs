@@ -51,6 +51,30 @@ fn ack(ack: Seq) -> Segment<'static> {
 }
 
 #[test]
+fn what_is_kept_of_a_loss_goes_once_it_is_behind() {
+    let mut pool = PagePool::new(1000);
+    let mut send = synchronized(&mut pool).send;
+    let now = Instant::from_millis(9);
+    send.buffer.write(&[0; 10_000], &mut pool);
+    send.nxt = send.una + 10_000;
+    send.max = send.nxt;
+    assert!(send.recovery.is_none());
+    for bytes in [0, 0, 0, 8000] {
+        send.on_ack(now, &ack(send.una + bytes), None, &mut pool);
+    }
+    assert_eq!(send.mode(), Mode::Fast);
+    send.on_ack(now, &ack(send.nxt), None, &mut pool);
+    let point = send.nxt;
+    assert!(send.misses_nothing() && send.recovery.is_some(), "duplicates may still come");
+    assert!(Recovery::after(point, send.una).is_some(), "at rest, too");
+    send.buffer.write(&[0; 10], &mut pool);
+    send.nxt += 10;
+    send.max = send.nxt;
+    send.on_ack(now, &ack(send.nxt), None, &mut pool);
+    assert!(send.recovery.is_none() && Recovery::after(point, send.una).is_none());
+}
+
+#[test]
 fn fast_retransmit_works_after_gibibytes_without_a_loss() {
     let mut pool = PagePool::new(1000);
     let mut send = synchronized(&mut pool).send;
@@ -67,9 +91,9 @@ fn fast_retransmit_works_after_gibibytes_without_a_loss() {
     send.nxt = send.una + 10_000;
     send.max = send.nxt;
     for count in 1..=3 {
-        assert!(!send.recovery.is_active(), "after {} duplicates", count - 1);
+        assert!(!(send.mode() != Mode::Open), "after {} duplicates", count - 1);
         send.on_ack(now, &ack(send.una), None, &mut pool);
     }
-    assert!(send.recovery.is_active());
+    assert!((send.mode() != Mode::Open));
     assert!(send.small_end.at_or_after(send.una), "no old number seems ahead");
 }
