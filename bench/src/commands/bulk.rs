@@ -39,13 +39,13 @@ impl Bulk {
             return true;
         }
         let outcome = self.stack.bulk(&plan);
-        let words = format!(
-            "{:<16} MTU {}, {} checksums: {:>6.2} Gbit/s",
-            self.stack.name(),
-            plan.mtu,
-            if plan.checksum { "with" } else { "without" },
-            outcome.gbit_per_s(),
-        );
+        let path = match self.stack {
+            Which::Linux => "MTU and checksums of the loopback device".to_owned(),
+            _ if plan.checksum => format!("MTU {}, with checksums", plan.mtu),
+            _ => format!("MTU {}, without checksums", plan.mtu),
+        };
+        let (name, rate) = (self.stack.name(), outcome.gbit_per_s());
+        let words = format!("{name:<16} {path}: {rate:>6.2} Gbit/s");
         let object = outcome.json(self.stack, &plan);
         self.output
             .report(object, &words, "instructions_per_megabyte", || bulk::count(self.stack, &plan))

@@ -54,7 +54,11 @@ impl Fixture {
     }
 
     fn with(terms: [Duration; 3], limit: usize) -> Self {
-        let hasher = TupleHasher::new(&[7; 32]);
+        Fixture::keyed(7, terms, limit)
+    }
+
+    fn keyed(key: u8, terms: [Duration; 3], limit: usize) -> Self {
+        let hasher = TupleHasher::new(&[key; 32]);
         let table = TimeWait::new(terms, limit, hasher.clone());
         let now = Instant::from_millis(1000);
         Fixture { table, hasher, counters: Counters::default(), now }

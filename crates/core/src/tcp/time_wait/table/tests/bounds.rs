@@ -51,40 +51,29 @@ fn an_ipv4_record_takes_less_than_32_bytes_and_an_ipv6_record_less_than_46() {
     assert!(draining <= 2.0 * filling, "{draining} bytes while draining, {filling} before");
 }
 
-/// A stack that hashes by a function everybody knows lets a peer choose tuples that all lie in one
-/// line. Under the key they are spread like any others.
+/// Whoever knows the key can choose tuples that all lie in one line. Under any other they are spread
+/// as if nobody had chosen them.
 #[test]
-fn tuples_chosen_against_a_known_hash_do_not_meet_in_one_line() {
-    let known = |tuple: &Tuple| {
-        // Fibonacci hashing: the attacker has but to solve for what is multiplied.
-        let mixed = tuple.remote_words()[1] ^ u64::from(tuple.remote_port());
-        mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    };
-    let chosen: Vec<Tuple> = (0..20_000u32)
-        .map(|number| {
-            let remote = IpAddr::V4(Ipv4Addr::from_bits(0x0b00_0000 ^ number));
-            Tuple::new(([10, 0, 0, 1].into(), 80), (remote, number as u16))
-        })
-        .collect();
-    let mut unkeyed = Fixture::new(1 << 20);
-    let mut keyed = Fixture::new(1 << 20);
-    let mut ordinary = Fixture::new(1 << 20);
-    for (number, tuple) in (0..).zip(&chosen) {
-        keyed.enter_as(*tuple, number, Distance::Far);
-        ordinary.enter(number);
-        let span = (0, number + 1);
-        let hashes = |number: u32| chosen.get(number as usize).map(known);
-        let index = &mut unkeyed.table.classes[0].v4.index;
-        index.insert(known(tuple), number, number + 1, span, hashes);
-    }
-    let fullest = |fixture: &mut Fixture| {
+fn tuples_chosen_against_a_known_key_do_not_meet_in_one_line_under_another() {
+    const CHOSEN: usize = 2000;
+    let known = Fixture::keyed(8, [TERM; 3], CHOSEN).hasher;
+    // Of so many lines as two thousand records need, eight bits choose one.
+    let meets = |tuple: &Tuple| known.hash(tuple).trailing_zeros() >= 8;
+    let chosen: Vec<Tuple> = (0..).map(tuple).filter(meets).take(CHOSEN).collect();
+    let ordinary: Vec<Tuple> = (0..CHOSEN as u32).map(tuple).collect();
+    let fullest = |key: u8, tuples: &[Tuple]| {
+        let mut fixture = Fixture::keyed(key, [TERM; 3], CHOSEN);
+        for (number, tuple) in (0..).zip(tuples) {
+            fixture.enter_as(*tuple, number, Distance::Far);
+        }
         let shelf = &mut fixture.table.classes[0].v4;
         shelf.index.fullest(shelf.queue.span())
     };
-    let [keyed, ordinary] = [&mut keyed, &mut ordinary].map(fullest);
-    assert!(keyed < 2 * ordinary, "{keyed} in the fullest line, ordinarily {ordinary}");
-    let unkeyed = unkeyed.table.classes[0].v4.index.fullest((0, 20_000));
-    assert_eq!(unkeyed, 20_000, "all in one line");
+    assert_eq!(fullest(8, &chosen), CHOSEN, "all in one line");
+    for key in 9..19 {
+        let (chosen, ordinary) = (fullest(key, &chosen), fullest(key, &ordinary));
+        assert!(chosen < 2 * ordinary, "{chosen} in the fullest line, ordinarily {ordinary}");
+    }
 }
 
 #[test]
