@@ -51,8 +51,8 @@ fn an_ipv4_record_takes_less_than_32_bytes_and_an_ipv6_record_less_than_46() {
     assert!(draining <= 2.0 * filling, "{draining} bytes while draining, {filling} before");
 }
 
-/// Whoever knows the key can choose tuples that all lie in one line. Under any other they are spread
-/// as if nobody had chosen them.
+/// Whoever knows the key can choose tuples that all lie in one line. Under any other they are
+/// spread as if nobody had chosen them.
 #[test]
 fn tuples_chosen_against_a_known_key_do_not_meet_in_one_line_under_another() {
     const CHOSEN: usize = 2000;
