@@ -5,6 +5,7 @@
 //! A frame whose checksum the host must compute has its payload copied into the head; a frame whose
 //! checksum is left to the device refers to the buffers.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::ops::Deref;
@@ -104,7 +105,7 @@ pub enum Slice {
     /// Bytes `start..end` of a pool page.
     Page {
         /// The page.
-        page: Page,
+        page: Arc<Page>,
         /// The first byte.
         start: u16,
         /// One past the last byte.

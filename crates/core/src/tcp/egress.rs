@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use crate::frame::{Capabilities, Frame, Outbox, Segmentation, TxChecksum};
-use crate::tcp::send::buffer::SendBuffer;
+use crate::tcp::send::buffer::{Cursor, SendBuffer};
 use crate::tcp::{Marks, Seq};
 use crate::wire::checksum::{Sum, pseudo_header, sum};
 use crate::wire::tcp::{CHECKSUM_OFFSET, Flags, Header, PROTOCOL, checksum};
@@ -109,11 +109,11 @@ impl Marked<'_> {
     }
 }
 
-/// The payload of a segment.
-#[derive(Clone, Copy, Debug)]
+/// The payload of a segment, or of several.
+#[derive(Debug)]
 pub struct Payload<'a> {
     /// Where the bytes are.
-    pub buffer: &'a SendBuffer,
+    pub buffer: &'a mut SendBuffer,
     /// Of the first byte, from SND.UNA.
     pub offset: usize,
     /// How many.
@@ -122,22 +122,44 @@ pub struct Payload<'a> {
     pub segment: usize,
 }
 
-impl<'a> Payload<'a> {
-    /// The bytes, if they lie in two pieces at most.
+impl Payload<'_> {
+    /// The bytes.
     #[inline]
-    fn halves(&self) -> Option<[&'a [u8]; 2]> {
-        self.buffer.halves(self.offset, self.len)
+    fn span(&self) -> Span<'_> {
+        debug_assert!(self.offset + self.len <= self.buffer.len());
+        Span { begin: self.buffer.cursor(self.offset), len: self.len }
     }
+}
 
+/// Bytes of a send buffer.
+#[derive(Clone, Copy, Debug)]
+struct Span<'a> {
+    begin: Cursor<'a>,
+    len: usize,
+}
+
+impl Span<'_> {
     /// Its length and sum.
-    fn text(&self) -> Text {
+    #[inline]
+    fn text(mut self) -> Text {
         let mut total = Sum::ZERO;
-        self.buffer.visit(self.offset, self.len, |piece| total = total.then(sum(piece)));
+        self.begin.visit(self.len, |piece| total = total.then(sum(piece)));
         Text { len: self.len, sum: total }
     }
 
-    fn copy_to(&self, out: &mut Vec<u8>) {
-        self.buffer.visit(self.offset, self.len, |piece| out.extend_from_slice(piece));
+    /// Appends the bytes to `out`.
+    #[inline]
+    fn copy_to(mut self, out: &mut Vec<u8>) {
+        self.begin.visit(self.len, |piece| out.extend_from_slice(piece));
+    }
+
+    /// Takes off its first `len` bytes, or all that are left.
+    #[inline]
+    fn take(&mut self, len: usize) -> Self {
+        let first = Span { len: len.min(self.len), ..*self };
+        self.begin.visit(first.len, |_| ());
+        self.len -= first.len;
+        first
     }
 }
 
@@ -173,30 +195,32 @@ impl Egress<'_> {
     pub fn send_text(&mut self, header: &Header, payload: Option<Payload<'_>>) -> bool {
         match payload {
             Some(text) if text.len > text.segment && !self.way.path.device.checksum => {
-                self.send_pieces(header, text)
+                self.send_pieces(header, &text)
             }
             payload => self.send(header, payload),
         }
     }
 
-    fn send_pieces(&mut self, header: &Header, text: Payload<'_>) -> bool {
+    fn send_pieces(&mut self, header: &Header, text: &Payload<'_>) -> bool {
         if text.len.div_ceil(text.segment) > self.room() {
             return false;
         }
         let mut header = *header;
         let last_flags = header.flags.without(Flags::CWR);
         header.flags = header.flags.without(Flags::PSH | Flags::FIN);
-        let mut done = 0;
-        while done < text.len {
-            let len = text.segment.min(text.len - done);
-            if done + len == text.len {
+        let stamped = header.stamped();
+        let mut rest = text.span();
+        while rest.len > 0 {
+            let piece = rest.take(text.segment);
+            if rest.len == 0 {
                 header.flags = last_flags;
             }
-            let piece = Payload { offset: text.offset + done, len, ..text };
-            let sent = self.send(&header, Some(piece));
+            let (seq, flags) = (header.seq, header.flags);
+            let sent = stamped
+                .is_some_and(|stamped| self.put_stamped(&Stamped { seq, flags, ..stamped }, piece))
+                || self.put(1, |frame, way| write_complete(frame, way, &header, Some(piece)));
             debug_assert!(sent, "there was room for all of them");
-            done += len;
-            header.seq += len as u32;
+            header.seq += piece.len as u32;
             header.flags = header.flags.without(Flags::CWR);
         }
         true
@@ -205,70 +229,66 @@ impl Egress<'_> {
     /// Sends one segment. False, and nothing has happened, if there is no room.
     #[inline]
     pub fn send(&mut self, header: &Header, payload: Option<Payload<'_>>) -> bool {
-        if !self.has_room() {
-            return false;
-        }
-        let Some(frame) = self.outbox.push() else { return false };
-        if !write(frame, &self.way, header, payload) {
-            self.outbox.unpush();
-            return false;
-        }
-        let packets = match payload {
+        let packets = match &payload {
             Some(payload) if payload.len > payload.segment => {
                 payload.len.div_ceil(payload.segment.max(1))
             }
             _ => 1,
         };
+        self.has_room() && self.put(packets, |frame, way| write(frame, way, header, payload))
+    }
+
+    /// Sends one segment of the usual kind; its text, in two pieces, is no more than a packet
+    /// holds. False, and nothing has happened, if there is no room, or the [path](Path::is_usual)
+    /// is another.
+    #[inline(always)]
+    pub fn send_stamped(&mut self, header: &Stamped, text: [&[u8]; 2]) -> bool {
+        let copy = |out: &mut Vec<u8>| copy_both(out, text);
+        self.put(1, |frame, way| write_stamped(frame, way, header, text_of(text), copy))
+    }
+
+    /// As [`Egress::send_stamped`], where it is known that there is room.
+    #[inline(always)]
+    fn put_stamped(&mut self, header: &Stamped, text: Span<'_>) -> bool {
+        let copy = |out: &mut Vec<u8>| text.copy_to(out);
+        self.put(1, |frame, way| write_stamped(frame, way, header, text.text(), copy))
+    }
+
+    /// Sends the frame that `write` writes, of so many packets; nothing if that says no, or if the
+    /// outbox is full.
+    #[inline(always)]
+    fn put(&mut self, packets: usize, write: impl FnOnce(&mut Frame, &Marked<'_>) -> bool) -> bool {
+        let Some(frame) = self.outbox.push() else { return false };
+        if !write(frame, &self.way) {
+            self.outbox.unpush();
+            return false;
+        }
         self.budget = self.budget.saturating_sub(packets);
         self.frames += 1;
         true
     }
 }
 
-impl Egress<'_> {
-    /// Sends one segment of the usual kind; its text, in two pieces, is no more than a packet
-    /// holds. False, and nothing has happened, if there is no room, or the [path](Path::is_usual)
-    /// is another.
-    #[inline(always)]
-    pub fn send_stamped(&mut self, header: &Stamped, text: [&[u8]; 2]) -> bool {
-        let port = (header.ports >> 16) as u16;
-        let Some(envelope) = self.way.envelope(header.seq, port) else { return false };
-        let Some(frame) = self.outbox.push() else { return false };
-        if let Some(link) = &self.way.path.link {
-            link.emit(&mut frame.head);
-        }
-        if !usual::emit_stamped(&envelope, header, text_of(text), &mut frame.head) {
-            self.outbox.unpush();
-            return false;
-        }
-        copy_both(&mut frame.head, text);
-        self.budget = self.budget.saturating_sub(1);
-        self.frames += 1;
-        true
-    }
-}
-
-/// Writes a frame of one of the usual kinds: `headers` appends the headers around the text, which
-/// was summed before and is copied behind them, from the cache. False, and nothing is written,
-/// where it does not.
+/// Writes a frame of the usual kind around text, which was summed before and is copied behind the
+/// headers, from the cache. False if the path or the packet is of another.
 #[inline(always)]
-fn write_usual(
+fn write_stamped(
     frame: &mut Frame,
-    path: &Path,
+    way: &Marked<'_>,
+    header: &Stamped,
     text: Text,
-    headers: impl FnOnce(Text, &mut Vec<u8>) -> bool,
     copy: impl FnOnce(&mut Vec<u8>),
 ) -> bool {
-    let start = frame.head.len();
-    if let Some(link) = &path.link {
+    let port = (header.ports >> 16) as u16;
+    let Some(envelope) = way.envelope(header.seq, port) else { return false };
+    if let Some(link) = &way.path.link {
         link.emit(&mut frame.head);
     }
-    if !headers(text, &mut frame.head) {
-        frame.head.truncate(start);
-        return false;
+    let fits = usual::emit_stamped(&envelope, header, text, &mut frame.head);
+    if fits {
+        copy(&mut frame.head);
     }
-    copy(&mut frame.head);
-    true
+    fits
 }
 
 /// The sum of text in two pieces.
@@ -296,38 +316,91 @@ pub fn write(
     header: &Header,
     payload: Option<Payload<'_>>,
 ) -> bool {
-    // Nearly every segment: IPv4, the usual options, a checksum of our own.
-    if let Some(envelope) = way.envelope(header.seq, header.source_port) {
-        let headers = |text, out: &mut _| usual::emit(&envelope, header, text, out);
-        let written = match payload.map(|payload| (payload, payload.halves())) {
-            None => write_usual(frame, way.path, Text::NONE, headers, |_| ()),
-            Some((_, Some(halves))) => {
-                write_usual(frame, way.path, text_of(halves), headers, |out| copy_both(out, halves))
-            }
-            Some((payload, None)) => {
-                write_usual(frame, way.path, payload.text(), headers, |out| payload.copy_to(out))
-            }
-        };
-        if written {
-            return true;
-        }
+    if way.path.device.checksum {
+        write_partial(frame, way, header, payload)
+    } else {
+        write_complete(frame, way, header, payload.as_ref().map(Payload::span))
     }
-    write_any(frame, way, header, payload)
 }
 
+/// Writes a frame whose checksum is ours.
+fn write_complete(
+    frame: &mut Frame,
+    way: &Marked<'_>,
+    header: &Header,
+    text: Option<Span<'_>>,
+) -> bool {
+    let summed = text.map_or(Text::NONE, Span::text);
+    // Nearly every segment: IPv4, the usual options.
+    if !write_usual(frame, way, header, summed) && !write_any(frame, way, header, summed) {
+        return false;
+    }
+    if let Some(text) = text {
+        text.copy_to(&mut frame.head);
+    }
+    true
+}
+
+/// Writes the headers before `text`, if they are usual ones; else nothing.
+#[inline(always)]
+fn write_usual(frame: &mut Frame, way: &Marked<'_>, header: &Header, text: Text) -> bool {
+    let Some(envelope) = way.envelope(header.seq, header.source_port) else { return false };
+    if let Some(link) = &way.path.link {
+        link.emit(&mut frame.head);
+    }
+    let written = usual::emit(&envelope, header, text, &mut frame.head);
+    if !written {
+        frame.head.clear();
+    }
+    written
+}
+
+/// Writes the headers before `text`.
 #[inline(never)]
-fn write_any(
+fn write_any(frame: &mut Frame, way: &Marked<'_>, header: &Header, text: Text) -> bool {
+    let path = way.path;
+    let Some(start) = write_headers(frame, way, header, text.len) else { return false };
+    let written = &frame.head[start..];
+    let value = checksum(path.source, path.destination, written, text.sum, text.len);
+    store_checksum(frame, start, value);
+    true
+}
+
+/// Writes a frame whose checksum the device completes.
+#[inline(never)]
+fn write_partial(
     frame: &mut Frame,
     way: &Marked<'_>,
     header: &Header,
     payload: Option<Payload<'_>>,
 ) -> bool {
     let path = way.path;
-    let payload_len = payload.map_or(0, |payload| payload.len);
+    let payload_len = payload.as_ref().map_or(0, |payload| payload.len);
+    let Some(start) = write_headers(frame, way, header, payload_len) else { return false };
     let tcp_len = header.header_len() + payload_len;
-    let Some(mut ip) = ip::Header::new(path.source, path.destination, PROTOCOL, tcp_len) else {
-        return false;
-    };
+    let pseudo = pseudo_header(path.source, path.destination, PROTOCOL, tcp_len as u32);
+    store_checksum(frame, start, pseudo.fold());
+    frame.checksum = TxChecksum::Partial { start: start as u16, offset: CHECKSUM_OFFSET as u16 };
+    share(frame, path, payload);
+    true
+}
+
+fn store_checksum(frame: &mut Frame, start: usize, value: u16) {
+    let field = start + CHECKSUM_OFFSET;
+    frame.head[field..field + 2].copy_from_slice(&value.to_be_bytes());
+}
+
+/// Writes all headers before so many bytes of text, the TCP checksum zero; where in the frame the
+/// TCP header starts. `None` if the packet would be too long for its length field.
+fn write_headers(
+    frame: &mut Frame,
+    way: &Marked<'_>,
+    header: &Header,
+    text_len: usize,
+) -> Option<usize> {
+    let path = way.path;
+    let tcp_len = header.header_len() + text_len;
+    let mut ip = ip::Header::new(path.source, path.destination, PROTOCOL, tcp_len)?;
     ip.traffic_class = way.traffic_class;
     ip.hop_limit = way.hop_limit;
     ip.dont_fragment = way.dont_fragment;
@@ -340,23 +413,7 @@ fn write_any(
     ip.emit(&mut frame.head);
     let start = frame.head.len();
     header.emit(&mut frame.head);
-    let field = start + CHECKSUM_OFFSET;
-    if path.device.checksum {
-        let pseudo = pseudo_header(path.source, path.destination, PROTOCOL, tcp_len as u32);
-        frame.head[field..field + 2].copy_from_slice(&pseudo.fold().to_be_bytes());
-        frame.checksum =
-            TxChecksum::Partial { start: start as u16, offset: CHECKSUM_OFFSET as u16 };
-        share(frame, path, payload);
-    } else {
-        let text = payload.map_or(Text::NONE, |payload| payload.text());
-        let header = &frame.head[start..];
-        let value = checksum(path.source, path.destination, header, text.sum, text.len);
-        frame.head[field..field + 2].copy_from_slice(&value.to_be_bytes());
-        if let Some(payload) = payload {
-            payload.copy_to(&mut frame.head);
-        }
-    }
-    true
+    Some(start)
 }
 
 /// Fragments of different packets must not be taken for parts of one (RFC 6864 §4.3): the number
@@ -376,7 +433,7 @@ fn share(frame: &mut Frame, path: &Path, payload: Option<Payload<'_>>) {
         });
     }
     if payload.len <= COPY_BYTES {
-        payload.copy_to(&mut frame.head);
+        payload.span().copy_to(&mut frame.head);
     } else {
         payload.buffer.share(payload.offset, payload.len, &mut frame.tail);
     }
@@ -421,11 +478,15 @@ mod tests {
             urgent: 0,
             options: Options::default(),
         };
-        let payload = Payload { buffer: &buffer, offset: 0, len, segment: 1000 };
         let mut outbox = Outbox::new(100);
         let way = PATH.marked(Marks::default());
         let mut egress = Egress { outbox: &mut outbox, way, budget: 8, frames: 0 };
-        while egress.send(&header, (len > 0).then_some(payload)) {}
+        loop {
+            let payload = Payload { buffer: &mut buffer, offset: 0, len, segment: 1000 };
+            if !egress.send(&header, Some(payload).filter(|_| len > 0)) {
+                break;
+            }
+        }
         assert_eq!(
             outbox.frames().filter(|frame| frame.segmentation.is_some()).count() > 0,
             len > 1000

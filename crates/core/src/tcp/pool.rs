@@ -3,6 +3,7 @@
 //! A page is an owned, movable buffer on the heap, so that another thread or io_uring may fill it
 //! in safe Rust. The pool keeps freed pages for reuse and counts what is out against a limit.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -13,24 +14,64 @@ pub const PAGE_BYTES: usize = 4096;
 /// should not go to the allocator each time.
 const KEPT_PAGES: usize = 1024;
 
-/// One page of buffer memory. A clone shares the bytes with a frame on its way to the device; while
-/// a clone lives the page can be read and not written.
-#[derive(Clone, Debug)]
-pub struct Page(Arc<[u8; PAGE_BYTES]>);
+/// One page of buffer memory.
+#[derive(Debug)]
+pub struct Page(Box<[u8; PAGE_BYTES]>);
 
 impl Page {
     fn new() -> Self {
-        Page(Arc::new([0; PAGE_BYTES]))
+        Page(Box::new([0; PAGE_BYTES]))
     }
 
     /// All its bytes.
+    #[inline]
     pub fn bytes(&self) -> &[u8; PAGE_BYTES] {
         &self.0
     }
 
+    /// All its bytes, to be written.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8; PAGE_BYTES] {
+        &mut self.0
+    }
+}
+
+/// A page that frames on their way to the device may share; while one does, the page can be read
+/// and not written. It counts who shares it only once somebody has: what nobody shares costs no
+/// atomic operation.
+#[derive(Debug)]
+pub enum SharedPage {
+    /// Nobody shares it, nor did.
+    Own(Page),
+    /// Frames may.
+    Counted(Arc<Page>),
+}
+
+impl SharedPage {
+    /// All its bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[u8; PAGE_BYTES] {
+        match self {
+            SharedPage::Own(page) => page.bytes(),
+            SharedPage::Counted(page) => page.bytes(),
+        }
+    }
+
     /// All its bytes to be written, or `None` while they are shared.
+    #[inline]
     pub fn bytes_mut(&mut self) -> Option<&mut [u8; PAGE_BYTES]> {
-        Arc::get_mut(&mut self.0)
+        match self {
+            SharedPage::Own(page) => Some(page.bytes_mut()),
+            SharedPage::Counted(page) => Arc::get_mut(page).map(Page::bytes_mut),
+        }
+    }
+
+    /// The page as frames hold it.
+    pub fn counted(self) -> Arc<Page> {
+        match self {
+            SharedPage::Own(page) => Arc::new(page),
+            SharedPage::Counted(page) => page,
+        }
     }
 }
 
@@ -58,11 +99,23 @@ impl PagePool {
         Some(self.free.pop().unwrap_or_else(Page::new))
     }
 
-    /// Gives a page back. One that a frame still shares is freed with the frame.
-    pub fn put(&mut self, mut page: Page) {
+    /// Gives a page back.
+    pub fn put(&mut self, page: Page) {
         self.discharge(1);
-        if page.bytes_mut().is_some() && self.free.len() < self.in_use.max(KEPT_PAGES) {
+        if self.free.len() < self.in_use.max(KEPT_PAGES) {
             self.free.push(page);
+        }
+    }
+
+    /// Gives a page back. One that a frame still shares is freed with the frame.
+    pub fn put_shared(&mut self, page: SharedPage) {
+        let page = match page {
+            SharedPage::Own(page) => Ok(page),
+            SharedPage::Counted(page) => Arc::try_unwrap(page),
+        };
+        match page {
+            Ok(page) => self.put(page),
+            Err(_) => self.discharge(1),
         }
     }
 

@@ -1,143 +1,162 @@
 //! A queue that holds one element in place, and allocates for more.
 //!
 //! What a connection keeps in queues (chunks to send, pages received, segments in flight) is none
-//! or one on most connections, most of the time. An empty queue owns no memory.
+//! or one on most connections, most of the time. An empty queue owns no memory; one that has held
+//! more keeps its room until it is empty, so that nothing is moved while it is in use.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use core::{mem, slice};
 
 /// First in, first out.
-#[derive(Debug)]
-#[expect(clippy::box_collection, reason = "a word where nearly always nothing is")]
-pub struct Queue<T> {
-    /// The oldest; none if the queue is empty.
-    first: Option<T>,
-    /// The others; not there if there are none.
-    more: Option<Box<VecDeque<T>>>,
-}
-
-impl<T> Default for Queue<T> {
-    fn default() -> Self {
-        Queue { first: None, more: None }
-    }
+#[derive(Debug, Default)]
+pub enum Queue<T> {
+    /// Nothing.
+    #[default]
+    Empty,
+    /// One element.
+    One(T),
+    /// Elements, one at least, of which there have been more since the queue was empty.
+    More(Box<VecDeque<T>>),
 }
 
 impl<T> Queue<T> {
     /// Elements held.
     #[inline]
     pub fn len(&self) -> usize {
-        usize::from(self.first.is_some()) + self.more.as_ref().map_or(0, |more| more.len())
+        match self {
+            Queue::Empty => 0,
+            Queue::One(_) => 1,
+            Queue::More(all) => all.len(),
+        }
     }
 
     /// True if there is none.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.first.is_none()
+        matches!(self, Queue::Empty)
     }
 
     /// The oldest.
     #[inline]
     pub fn front(&self) -> Option<&T> {
-        self.first.as_ref()
+        match self {
+            Queue::Empty => None,
+            Queue::One(one) => Some(one),
+            Queue::More(all) => all.front(),
+        }
     }
 
     /// The newest, to be changed.
     #[inline]
     pub fn back_mut(&mut self) -> Option<&mut T> {
-        match &mut self.more {
-            Some(more) => more.back_mut(),
-            None => self.first.as_mut(),
+        match self {
+            Queue::Empty => None,
+            Queue::One(one) => Some(one),
+            Queue::More(all) => all.back_mut(),
         }
     }
 
     /// The `index`th, counted from the oldest.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&T> {
-        match index {
-            0 => self.first.as_ref(),
-            _ => self.more.as_ref()?.get(index - 1),
+        match self {
+            Queue::One(one) if index == 0 => Some(one),
+            Queue::Empty | Queue::One(_) => None,
+            Queue::More(all) => all.get(index),
         }
     }
 
     /// The `index`th, to be changed.
     #[inline]
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
-        match index {
-            0 => self.first.as_mut(),
-            _ => self.more.as_mut()?.get_mut(index - 1),
+        match self {
+            Queue::One(one) if index == 0 => Some(one),
+            Queue::Empty | Queue::One(_) => None,
+            Queue::More(all) => all.get_mut(index),
         }
     }
 
     /// Adds one at the end.
     #[inline]
     pub fn push_back(&mut self, value: T) {
-        if self.first.is_none() {
-            self.first = Some(value);
-        } else {
-            self.push_behind(value);
+        match self {
+            Queue::Empty => *self = Queue::One(value),
+            Queue::One(_) => self.become_more(value),
+            Queue::More(all) => all.push_back(value),
         }
     }
 
     #[inline(never)]
-    fn push_behind(&mut self, value: T) {
-        self.more.get_or_insert_default().push_back(value);
+    fn become_more(&mut self, value: T) {
+        let mut all = VecDeque::with_capacity(4);
+        all.extend(self.take_one());
+        all.push_back(value);
+        *self = Queue::More(Box::new(all));
+    }
+
+    /// The only element; the queue is empty.
+    #[inline]
+    fn take_one(&mut self) -> Option<T> {
+        match mem::take(self) {
+            Queue::One(one) => Some(one),
+            Queue::Empty | Queue::More(_) => None,
+        }
     }
 
     /// Takes the oldest out.
     #[inline]
     pub fn pop_front(&mut self) -> Option<T> {
-        let front = self.first.take();
-        if self.more.is_some() {
-            self.move_up();
-        }
-        front
-    }
-
-    /// The second becomes the oldest.
-    #[inline(never)]
-    fn move_up(&mut self) {
-        self.first = self.more.as_mut().and_then(|more| more.pop_front());
+        let Queue::More(all) = self else { return self.take_one() };
+        let front = all.pop_front();
         self.shrink();
+        front
     }
 
     /// Takes the newest out.
     pub fn pop_back(&mut self) -> Option<T> {
-        let back = match &mut self.more {
-            Some(more) => more.pop_back(),
-            None => self.first.take(),
-        };
+        let Queue::More(all) = self else { return self.take_one() };
+        let back = all.pop_back();
         self.shrink();
         back
     }
 
+    #[inline]
     fn shrink(&mut self) {
-        if self.more.as_ref().is_some_and(|more| more.is_empty()) {
-            self.more = None;
+        if let Queue::More(all) = self
+            && all.is_empty()
+        {
+            *self = Queue::Empty;
         }
     }
 
     /// How many at the front `is_before` says yes of; it says so of none behind the first no.
-    pub fn partition_point(&self, mut is_before: impl FnMut(&T) -> bool) -> usize {
-        match &self.first {
-            Some(first) if is_before(first) => {
-                1 + self.more.as_ref().map_or(0, |more| more.partition_point(is_before))
-            }
-            _ => 0,
+    pub fn partition_point(&self, is_before: impl FnMut(&T) -> bool) -> usize {
+        match self {
+            Queue::Empty => 0,
+            Queue::One(one) => slice::from_ref(one).partition_point(is_before),
+            Queue::More(all) => all.partition_point(is_before),
         }
     }
 
     /// All from the `index`th on.
     pub fn iter_from(&self, index: usize) -> impl Iterator<Item = &T> {
-        let first = self.first.iter().skip(index);
-        let others = self.more.as_ref().map(|more| more.iter().skip(index.saturating_sub(1)));
-        first.chain(others.into_iter().flatten())
+        let (one, all) = match self {
+            Queue::Empty => (None, None),
+            Queue::One(one) => (Some(one), None),
+            Queue::More(all) => (None, Some(all)),
+        };
+        one.into_iter().chain(all.into_iter().flat_map(|all| all.iter())).skip(index)
     }
 
     /// All from the `index`th on, to be changed.
     pub fn iter_mut_from(&mut self, index: usize) -> impl Iterator<Item = &mut T> {
-        let first = self.first.iter_mut().skip(index);
-        let others = self.more.as_mut().map(|more| more.iter_mut().skip(index.saturating_sub(1)));
-        first.chain(others.into_iter().flatten())
+        let (one, all) = match self {
+            Queue::Empty => (None, None),
+            Queue::One(one) => (Some(one), None),
+            Queue::More(all) => (None, Some(all)),
+        };
+        one.into_iter().chain(all.into_iter().flat_map(|all| all.iter_mut())).skip(index)
     }
 }
 
@@ -149,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn behaves_like_a_deque_and_is_small_when_it_holds_one(
+        fn behaves_like_a_deque_and_owns_nothing_when_empty(
             steps in proptest::collection::vec((0u8..4, any::<u8>()), 1..60),
         ) {
             let (mut queue, mut model) = (Queue::default(), VecDeque::new());
@@ -173,7 +192,8 @@ mod tests {
                     prop_assert_eq!(queue.get(from), model.get(from));
                     prop_assert_eq!(queue.get_mut(from), model.get_mut(from));
                 }
-                prop_assert_eq!(queue.more.is_some(), model.len() > 1);
+                prop_assert_eq!(matches!(queue, Queue::Empty), model.is_empty());
+                prop_assert!(model.len() <= 1 || matches!(queue, Queue::More(_)));
             }
         }
 

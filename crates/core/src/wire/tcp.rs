@@ -15,6 +15,7 @@ use core::ops::{BitOr, BitOrAssign};
 use super::Malformed;
 use super::checksum::{Sum, pseudo_header, sum};
 use super::options::Options;
+use super::usual::Stamped;
 use crate::tcp::Seq;
 
 /// TCP's number in the IP header.
@@ -215,6 +216,14 @@ impl Header {
             len << 28 | u32::from(self.flags.0) << 16 | u32::from(self.window),
             u32::from(self.urgent),
         ]
+    }
+
+    /// The same, if timestamps are its only option and nothing is urgent.
+    pub(crate) fn stamped(&self) -> Option<Stamped> {
+        let stamps = self.options.lone_timestamps().filter(|_| self.urgent == 0)?;
+        let &Header { source_port, destination_port, seq, ack, flags, window, .. } = self;
+        let ports = u32::from(source_port) << 16 | u32::from(destination_port);
+        Some(Stamped { ports, seq, ack, flags, window, stamps })
     }
 
     /// Appends the header. Its checksum field, [`CHECKSUM_OFFSET`] bytes from its start, is zero:

@@ -140,12 +140,12 @@ impl Connection {
             header.flags |= Flags::URG;
             header.urgent = urgent.since(seq).min(65_535) as u16;
         }
-        let payload = (len > 0).then(|| Payload {
-            buffer: &s.send.buffer,
+        let payload = Payload {
             offset: seq.since(s.send.una) as usize,
+            buffer: &mut s.send.buffer,
             len: len as usize,
             segment: segment as usize,
-        });
+        };
         // RFC 3168 §6.1.4, §6.1.5: new data alone may be marked.
         let class = egress.way.traffic_class;
         if let Some(ecn) = s.ecn.as_mut().filter(|_| why == Why::New && len > 0) {
@@ -154,7 +154,7 @@ impl Connection {
             }
             egress.way.traffic_class = class & !ecn::MASK | ecn::ECT0;
         }
-        let sent = egress.send_text(&header, payload);
+        let sent = egress.send_text(&header, (len > 0).then_some(payload));
         egress.way.traffic_class = class;
         if !sent {
             return false;

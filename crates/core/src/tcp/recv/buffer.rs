@@ -40,10 +40,13 @@ impl RecvBuffer {
     #[inline(always)]
     pub fn write(&mut self, offset: usize, data: &[u8], pool: &mut PagePool) -> bool {
         let at = self.head + self.readable + offset;
-        // The usual case: it ends in the first page.
-        let is_near = !data.is_empty() && at + data.len() <= PAGE_BYTES;
-        if is_near && let Some(page) = self.first_page(pool) {
-            own_bytes(page)[at..at + data.len()].copy_from_slice(data);
+        // The usual case: it lies in one page, which is there or is the next.
+        let (index, within) = (at / PAGE_BYTES, at % PAGE_BYTES);
+        if within + data.len() <= PAGE_BYTES
+            && !data.is_empty()
+            && let Some(page) = self.page_mut(index, pool)
+        {
+            page.bytes_mut()[within..within + data.len()].copy_from_slice(data);
             return true;
         }
         self.write_far(at, data, pool)
@@ -51,7 +54,7 @@ impl RecvBuffer {
 
     /// Writes `data` at `at` bytes from the start of the first page.
     #[inline(never)]
-    fn write_far(&mut self, at: usize, data: &[u8], pool: &mut PagePool) -> bool {
+    fn write_far(&mut self, at: usize, mut data: &[u8], pool: &mut PagePool) -> bool {
         if data.is_empty() {
             return true;
         }
@@ -61,35 +64,23 @@ impl RecvBuffer {
         if !is_next && !self.provide_pages(first, last, pool) {
             return false;
         }
-        let (mut at, mut data) = (at, data);
-        while !data.is_empty() {
-            let within = at % PAGE_BYTES;
-            let n = data.len().min(PAGE_BYTES - within);
-            let Some(page) = self.page_mut(at / PAGE_BYTES, pool) else { return false };
-            own_bytes(page)[within..within + n].copy_from_slice(&data[..n]);
-            data = &data[n..];
-            at += n;
+        let mut within = at % PAGE_BYTES;
+        for index in first..=last {
+            let (here, rest) = data.split_at(data.len().min(PAGE_BYTES - within));
+            let Some(page) = self.page_mut(index, pool) else { return false };
+            page.bytes_mut()[within..within + here.len()].copy_from_slice(here);
+            (data, within) = (rest, 0);
         }
         true
     }
 
-    /// The first page, taken from the pool if it is not there.
-    #[inline]
-    fn first_page(&mut self, pool: &mut PagePool) -> Option<&mut Page> {
-        if self.pages.is_empty() {
-            self.pages.push_back(None);
-        }
-        let page = self.pages.get_mut(0)?;
-        if page.is_none() {
-            *page = pool.take();
-        }
-        page.as_mut()
-    }
-
-    /// Page `index`, taken from the pool if it is not there. All before it are.
+    /// Page `index`, taken from the pool if it is not there. `None` if it cannot be had, or one
+    /// before it is not there.
+    #[inline(always)]
     fn page_mut(&mut self, index: usize, pool: &mut PagePool) -> Option<&mut Page> {
         if index == self.pages.len() {
-            self.pages.push_back(None);
+            let page = pool.take()?;
+            self.pages.push_back(Some(page));
         }
         let page = self.pages.get_mut(index)?;
         if page.is_none() {
@@ -186,12 +177,6 @@ impl RecvBuffer {
             pool.put(page);
         }
     }
-}
-
-/// The bytes of a page of this buffer.
-#[inline]
-fn own_bytes(page: &mut Page) -> &mut [u8; PAGE_BYTES] {
-    page.bytes_mut().expect("receive pages are never shared")
 }
 
 #[cfg(test)]

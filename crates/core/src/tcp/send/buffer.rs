@@ -12,11 +12,13 @@
 //! frame. Each chunk knows where it starts in the stream, so that any offset is found by binary
 //! search, however long the chain.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
+use core::mem;
 
 use crate::frame::Slice;
-use crate::tcp::pool::{PAGE_BYTES, Page, PagePool};
+use crate::tcp::pool::{PAGE_BYTES, PagePool, SharedPage};
 use crate::tcp::queue::Queue;
 
 /// Bytes in the stream, from the chain's first to its last.
@@ -39,7 +41,7 @@ struct Chunk {
 
 #[derive(Debug)]
 enum Memory {
-    Page(Page),
+    Page(SharedPage),
     Bytes(Bytes),
 }
 
@@ -56,18 +58,25 @@ impl Chunk {
         self.at + u64::from(self.len)
     }
 
-    fn slice(&self, from: usize, to: usize) -> Slice {
-        match &self.memory {
+    /// Bytes `from..to`, for a frame.
+    fn share(&mut self, from: usize, to: usize) -> Slice {
+        match mem::replace(&mut self.memory, Memory::Bytes(Bytes::new())) {
             Memory::Page(page) => {
-                Slice::Page { page: page.clone(), start: from as u16, end: to as u16 }
+                let page = page.counted();
+                self.memory = Memory::Page(SharedPage::Counted(Arc::clone(&page)));
+                Slice::Page { page, start: from as u16, end: to as u16 }
             }
-            Memory::Bytes(bytes) => Slice::Bytes(bytes.slice(from..to)),
+            Memory::Bytes(bytes) => {
+                let slice = bytes.slice(from..to);
+                self.memory = Memory::Bytes(bytes);
+                Slice::Bytes(slice)
+            }
         }
     }
 
     fn release(self, pool: &mut PagePool) {
         match self.memory {
-            Memory::Page(page) => pool.put(page),
+            Memory::Page(page) => pool.put_shared(page),
             Memory::Bytes(bytes) => pool.discharge(pages_of(bytes.len())),
         }
     }
@@ -92,31 +101,31 @@ impl SendBuffer {
     /// returns how many bytes it took.
     pub fn write(&mut self, mut data: &[u8], pool: &mut PagePool) -> usize {
         let before = self.end;
-        while !data.is_empty() {
-            let copied = match self.fill_tail_page(data) {
-                0 => match pool.take() {
-                    Some(page) => {
-                        let at = self.end;
-                        self.chunks.push_back(Chunk { at, len: 0, memory: Memory::Page(page) });
-                        continue;
-                    }
-                    None => break,
-                },
-                copied => copied,
-            };
+        loop {
+            let copied = self.fill_tail_page(data);
             data = &data[copied..];
+            if data.is_empty() {
+                break;
+            }
+            let Some(page) = pool.take() else { break };
+            let memory = Memory::Page(SharedPage::Own(page));
+            self.chunks.push_back(Chunk { at: self.end, len: 0, memory });
         }
         (self.end - before) as usize
     }
 
     /// Fills what is left of the tail page, unless a frame still shares it.
+    #[inline]
     fn fill_tail_page(&mut self, data: &[u8]) -> usize {
         let Some(Chunk { len, memory: Memory::Page(page), .. }) = self.chunks.back_mut() else {
             return 0;
         };
         let used = *len as usize;
         let room = data.len().min(PAGE_BYTES - used);
-        let Some(bytes) = page.bytes_mut().filter(|_| room > 0) else { return 0 };
+        if room == 0 {
+            return 0;
+        }
+        let Some(bytes) = page.bytes_mut() else { return 0 };
         bytes[used..used + room].copy_from_slice(&data[..room]);
         *len += room as u32;
         self.end += room as u64;
@@ -169,19 +178,14 @@ impl SendBuffer {
         self.chunks.partition_point(|chunk| chunk.end() <= at)
     }
 
-    /// Calls `visit` with the pieces of `offset..offset + len`, in order; offsets count from the
-    /// first byte held.
-    fn pieces(&self, offset: usize, len: usize, mut visit: impl FnMut(&Chunk, usize, usize)) {
-        debug_assert!(offset + len <= self.len());
-        let (mut at, to) = (self.start + offset as u64, self.start + (offset + len) as u64);
-        let mut index = self.index_of(at);
-        while at < to {
-            let Some(chunk) = self.chunks.get(index) else { return };
-            index += 1;
-            let until = to.min(chunk.end());
-            visit(chunk, (at - chunk.at) as usize, (until - chunk.at) as usize);
-            at = until;
-        }
+    /// The place of the byte `offset`, counted from the first byte held.
+    #[inline]
+    pub fn cursor(&self, offset: usize) -> Cursor<'_> {
+        let at = self.start + offset as u64;
+        let index = self.index_of(at);
+        let chunk = self.chunks.get(index);
+        let rest = chunk.and_then(|chunk| chunk.bytes().get((at - chunk.at) as usize..));
+        Cursor { rest: rest.unwrap_or_default(), chunks: &self.chunks, next: index + 1 }
     }
 
     /// The bytes `offset..offset + len`, counted from the first byte held, if they lie in one chunk
@@ -203,13 +207,50 @@ impl SendBuffer {
     }
 
     /// Visits the bytes `offset..offset + len`, counted from the first byte held, in pieces.
-    pub fn visit(&self, offset: usize, len: usize, mut visit: impl FnMut(&[u8])) {
-        self.pieces(offset, len, |chunk, from, to| visit(&chunk.bytes()[from..to]));
+    pub fn visit(&self, offset: usize, len: usize, visit: impl FnMut(&[u8])) {
+        debug_assert!(offset + len <= self.len());
+        self.cursor(offset).visit(len, visit);
     }
 
     /// Appends to `out` slices that share the bytes `offset..offset + len`.
-    pub fn share(&self, offset: usize, len: usize, out: &mut Vec<Slice>) {
-        self.pieces(offset, len, |chunk, from, to| out.push(chunk.slice(from, to)));
+    pub fn share(&mut self, offset: usize, len: usize, out: &mut Vec<Slice>) {
+        debug_assert!(offset + len <= self.len());
+        let (mut at, to) = (self.start + offset as u64, self.start + (offset + len) as u64);
+        let first = self.index_of(at);
+        for chunk in self.chunks.iter_mut_from(first) {
+            if at >= to {
+                break;
+            }
+            let until = to.min(chunk.end());
+            let (from, to) = ((at - chunk.at) as usize, (until - chunk.at) as usize);
+            out.push(chunk.share(from, to));
+            at = until;
+        }
+    }
+}
+
+/// A place in the chain.
+#[derive(Clone, Copy, Debug)]
+pub struct Cursor<'a> {
+    /// What is left of its chunk.
+    rest: &'a [u8],
+    chunks: &'a Queue<Chunk>,
+    /// The chunk behind it.
+    next: usize,
+}
+
+impl Cursor<'_> {
+    /// Moves on by `len` bytes, which are there, and visits them in pieces.
+    #[inline(always)]
+    pub fn visit(&mut self, mut len: usize, mut visit: impl FnMut(&[u8])) {
+        while let Some(more) = len.checked_sub(self.rest.len()).filter(|more| *more > 0) {
+            visit(self.rest);
+            let Some(chunk) = self.chunks.get(self.next) else { return };
+            (self.rest, self.next, len) = (chunk.bytes(), self.next + 1, more);
+        }
+        let (piece, rest) = self.rest.split_at(len);
+        self.rest = rest;
+        visit(piece);
     }
 }
 
@@ -219,7 +260,7 @@ mod tests {
     use proptest::prelude::*;
     use std::vec;
 
-    fn read(buffer: &SendBuffer, offset: usize, len: usize) -> Vec<u8> {
+    fn read(buffer: &mut SendBuffer, offset: usize, len: usize) -> Vec<u8> {
         let mut out = Vec::new();
         buffer.visit(offset, len, |piece| out.extend_from_slice(piece));
         let mut slices = Vec::new();
@@ -267,7 +308,7 @@ mod tests {
         buffer.write(b"second", &mut pool);
         assert_eq!(pool.in_use(), 2);
         assert_eq!(&*frame[0], b"first");
-        assert_eq!(read(&buffer, 3, 6), b"stseco");
+        assert_eq!(read(&mut buffer, 3, 6), b"stseco");
     }
 
     #[derive(Clone, Debug)]
@@ -311,7 +352,7 @@ mod tests {
                     Op::Read(offset, len) => {
                         let offset = offset.min(model.len());
                         let len = len.min(model.len() - offset);
-                        let bytes = read(&buffer, offset, len);
+                        let bytes = read(&mut buffer, offset, len);
                         prop_assert_eq!(&bytes[..], &model[offset..offset + len]);
                     }
                 }
