@@ -4,12 +4,15 @@
 //! bytes. Whoever wants to change one that rests wakes it.
 //!
 //! ```text
-//!   bytes   0  the connection at rest, or where its block is   192
-//!         192  tuple, its hash                                  48
-//!         240  filed (its entry among the timers)               12
-//!         252  the listener that it waits for                   12
-//!         264  ready, stalled, listed, woken, announced          5
+//!   bytes   0  tuple, its hash                                  48
+//!          48  filed (its entry among the timers)               12
+//!          60  ready, stalled, listed, woken                     4
+//!          64  the listener that it waits for                   12
+//!          76  announced                                         1
+//!          80  where the block is, or the connection at rest   192
 //! ```
+//!
+//! What a frame touches comes first.
 
 use alloc::boxed::Box;
 use core::ops::Deref;
@@ -24,16 +27,14 @@ use crate::time::Instant;
 
 /// One connection and what the host knows of it. 272 bytes.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Slot {
-    body: Body,
     /// Who is connected.
     pub(super) tuple: Tuple,
     /// The tuple under the host's keyed hash.
     pub(super) tuple_hash: u64,
     /// Its entry among the timers.
     pub(super) filed: Filed,
-    /// The listener in whose accept queue it waits.
-    pub(super) accepting: Option<ListenerId>,
     /// On the ready list.
     pub(super) ready: bool,
     /// Waits for a neighbour.
@@ -42,8 +43,11 @@ pub(super) struct Slot {
     pub(super) listed: bool,
     /// An orphan of which there is a record as well.
     pub(super) woken: bool,
+    /// The listener in whose accept queue it waits.
+    pub(super) accepting: Option<ListenerId>,
     /// Notices whose event waits to be fetched.
     pub(super) announced: Readiness,
+    body: Body,
 }
 
 #[derive(Debug)]
@@ -225,4 +229,14 @@ impl Slot {
     }
 }
 
-const _: () = assert!(size_of::<Slot>() <= 272);
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    use core::mem::offset_of;
+
+    assert!(size_of::<Slot>() == 272);
+    assert!(offset_of!(Slot, filed) == 48);
+    assert!(offset_of!(Slot, ready) == 60);
+    assert!(offset_of!(Slot, accepting) == 64);
+    assert!(offset_of!(Slot, announced) == 76);
+    assert!(offset_of!(Slot, body) == 80);
+};

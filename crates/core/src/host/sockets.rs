@@ -275,7 +275,7 @@ impl Host {
     /// (RFC 9293 MUST-33); `None` if there is no urgent data ahead.
     pub fn urgent_mark(&self, id: ConnectionId) -> Option<u32> {
         let recv = &self.slot(id).ok()?.awake()?.synchronized()?.recv;
-        recv.urgent.map(|urgent| urgent.since(recv.read_position()))
+        recv.urgent().map(|urgent| urgent.since(recv.read_position()))
     }
 
     // ---- closing

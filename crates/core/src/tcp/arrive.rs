@@ -28,7 +28,7 @@ use core::ops::ControlFlow::{self, Break, Continue};
 
 use crate::error::Error;
 use crate::event::Readiness;
-use crate::tcp::connection::{Connection, Context, Shape, Synchronized};
+use crate::tcp::connection::{Connection, Context, Shape, Stamps, Synchronized};
 use crate::tcp::recv::Text;
 use crate::tcp::send::Acked;
 use crate::tcp::send::recovery::Mode;
@@ -238,8 +238,7 @@ impl Connection {
         let Some(stamp) = segment.options.timestamps else { return };
         let current = !stamps.is_old(stamp.value, cx.now);
         if current && segment.seq.at_or_before(last_ack_sent) {
-            stamps.recent = stamp.value;
-            stamps.recent_at = cx.now;
+            *stamps = Stamps::new(stamps.offset, stamp.value, cx.now);
         }
     }
 
@@ -399,8 +398,8 @@ impl Connection {
         }
         let up = segment.seq + u32::from(segment.urgent);
         let recv = &mut self.parts().recv;
-        if up.after(recv.nxt) && recv.urgent.is_none_or(|urgent| up.after(urgent)) {
-            recv.urgent = Some(up);
+        if up.after(recv.nxt) && recv.urgent().is_none_or(|urgent| up.after(urgent)) {
+            recv.note_urgent(up);
             self.notices |= Readiness::URGENT;
         }
     }

@@ -15,6 +15,7 @@
 mod awaiting_fin;
 mod ended;
 mod handshake;
+mod layout;
 #[cfg(test)]
 pub(crate) mod lone;
 mod resting;
@@ -25,6 +26,7 @@ pub use resting::Resting;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::num::NonZeroU64;
 
 use crate::config::{Settings, TcpConfig};
 use crate::counters::Counters;
@@ -58,19 +60,19 @@ pub struct Context<'a> {
     pub counters: &'a mut Counters,
 }
 
-/// RFC 7323: the clock we send and the one we echo.
+/// RFC 7323: the clock we send and the one we echo. 16 bytes, and so is none.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamps {
     /// Added to the millisecond clock; a keyed function of the tuple.
     pub offset: u32,
     /// TS.Recent.
     pub recent: u32,
-    /// When TS.Recent was set: it is void after 24 days (RFC 7323 §5.5).
-    pub recent_at: Instant,
+    /// From when on TS.Recent says nothing, in nanoseconds.
+    void_at: NonZeroU64,
 }
 
-/// TS.Recent says nothing after this many seconds (RFC 7323 §5.5: 24 days).
-const STAMP_LIFE_SECS: u64 = 24 * 86_400;
+/// How long TS.Recent says something (RFC 7323 §5.5: 24 days), in nanoseconds.
+const STAMP_LIFE: NonZeroU64 = NonZeroU64::MIN.saturating_add(24 * 86_400_000_000_000 - 1);
 
 /// The millisecond timestamp clock of RFC 7323 §5.4, offset per connection.
 pub fn stamp_at(now: Instant, offset: u32) -> u32 {
@@ -78,34 +80,40 @@ pub fn stamp_at(now: Instant, offset: u32) -> u32 {
 }
 
 impl Stamps {
+    /// TS.Recent is `recent`, as of `now`.
+    #[inline]
+    pub fn new(offset: u32, recent: u32, now: Instant) -> Self {
+        Stamps { offset, recent, void_at: STAMP_LIFE.saturating_add(now.as_nanos()) }
+    }
+
     /// RFC 7323 §5.3 R1: true if `value` is older than what was seen, and that still counts.
     pub fn is_old(&self, value: u32, now: Instant) -> bool {
-        (value.wrapping_sub(self.recent) as i32) < 0
-            && now.since(self.recent_at).as_secs() < STAMP_LIFE_SECS
+        (value.wrapping_sub(self.recent) as i32) < 0 && now.as_nanos() < self.void_at.get()
     }
 }
 
 /// ESTABLISHED to LAST-ACK.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Synchronized {
-    /// What we send.
-    pub send: SendHalf,
-    /// What we receive.
-    pub recv: RecvHalf,
-    /// Timestamps, if both ends use them.
-    pub stamps: Option<Stamps>,
-    /// ECN, if both ends use it.
-    pub ecn: Option<EcnState>,
-    /// Keepalive probes sent since the peer was heard last.
-    pub keepalive_probes: u8,
-    /// When the peer was last heard.
-    pub last_heard: Instant,
     /// A zero-window probe is due.
     pub probe_due: bool,
     /// A keepalive probe is due.
     pub keepalive_due: bool,
     /// The override timer allows a segment that silly-window avoidance, Nagle or cork held back.
     pub push_due: bool,
+    /// Keepalive probes sent since the peer was heard last.
+    pub keepalive_probes: u8,
+    /// ECN, if both ends use it.
+    pub ecn: Option<EcnState>,
+    /// Timestamps, if both ends use them.
+    pub stamps: Option<Stamps>,
+    /// When the peer was last heard.
+    pub last_heard: Instant,
+    /// What we receive.
+    pub recv: RecvHalf,
+    /// What we send.
+    pub send: SendHalf,
 }
 
 /// The shapes a connection takes.
@@ -122,21 +130,12 @@ pub enum Shape {
     Ended(Ended),
 }
 
-/// One connection.
+/// One connection. Its fields are in order: `connection/layout.rs` says where each lies.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Connection {
-    /// Both ports, ours in the high half: all that it has to know of who is connected.
-    pub ports: u32,
-    /// Who is connected, under the host's keyed hash.
-    pub tuple_hash: u64,
     /// Where it is in RFC 9293's Figure 5.
     pub state: StateCell,
-    /// What it needs there.
-    pub shape: Shape,
-    /// When its timers fire.
-    pub deadlines: Deadlines,
-    /// What its user asked for; shared by all who asked for the same.
-    pub options: Arc<SocketOptions>,
     /// What has become possible since the host last asked.
     pub notices: Readiness,
     /// Its user has closed it.
@@ -147,14 +146,24 @@ pub struct Connection {
     pub write_blocked: bool,
     /// The user closed or shut down before the connection was synchronized.
     pub close_early: bool,
-    /// An RST to send.
-    pub reset_due: Option<Box<Reset>>,
     /// A SYN, or SYN, ACK, to send.
     pub syn_due: bool,
     /// In SYN-RECEIVED: an ACK to send, in answer to what was unacceptable.
     pub answer_due: bool,
+    /// What its user asked for; shared by all who asked for the same.
+    pub options: Arc<SocketOptions>,
+    /// An RST to send.
+    pub reset_due: Option<Box<Reset>>,
     /// What keeps it from going on.
     pub trouble: Option<Box<Trouble>>,
+    /// Who is connected, under the host's keyed hash.
+    pub tuple_hash: u64,
+    /// Both ports, ours in the high half: all that it has to know of who is connected.
+    pub ports: u32,
+    /// When its timers fire.
+    pub deadlines: Deadlines,
+    /// What it needs where it is.
+    pub shape: Shape,
 }
 
 impl Synchronized {
@@ -373,7 +382,7 @@ impl Connection {
                 if s.send.buffer.len() < self.options.send_buffer_bytes as usize {
                     ready |= Readiness::WRITABLE;
                 }
-                if s.recv.urgent.is_some() {
+                if s.recv.urgent().is_some() {
                     ready |= Readiness::URGENT;
                 }
             }
@@ -431,7 +440,7 @@ impl Connection {
                     s.recv.buffer.trim(pool);
                 }
                 let read_to = s.recv.read_position();
-                s.recv.urgent = s.recv.urgent.filter(|urgent| urgent.after(read_to));
+                s.recv.forget_urgent(read_to);
                 s.recv.window.on_read(n as u32, now, budget);
                 s.wants_window_update()
             }

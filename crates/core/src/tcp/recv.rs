@@ -27,26 +27,25 @@ use crate::wire::options::{SackBlock, SackBlocks};
 
 /// Receive sequence variables and what belongs to them.
 #[derive(Debug)]
+#[repr(C)]
 pub struct RecvHalf {
     /// RCV.NXT: the next number expected.
     pub nxt: Seq,
-    /// What has arrived and was not read.
-    pub buffer: RecvBuffer,
-    /// What has arrived out of order, or twice; not there while nothing has.
-    pub disorder: Option<Box<Disorder>>,
-    /// What is promised.
-    pub window: RecvWindow,
-    /// What is owed in acknowledgements.
-    pub ack: AckState,
     /// The MSS that we announced.
     pub mss: u16,
+    /// What is owed in acknowledgements.
+    pub ack: AckState,
+    /// What is promised.
+    pub window: RecvWindow,
+    /// What has arrived and was not read.
+    pub buffer: RecvBuffer,
     /// The number of the peer's FIN, once seen.
     pub fin: Option<Seq>,
-    /// RCV.UP: one past the peer's last urgent byte, while it is not read.
-    pub urgent: Option<Seq>,
+    /// What has arrived out of order, or twice, or is urgent; not there while nothing is.
+    pub disorder: Option<Box<Disorder>>,
 }
 
-/// What has arrived out of order, or twice, and what is to be told of it.
+/// What has arrived out of order, or twice, or is urgent, and what is to be told of it.
 #[derive(Debug, Default)]
 pub struct Disorder {
     /// What has arrived beyond RCV.NXT.
@@ -56,11 +55,14 @@ pub struct Disorder {
     /// Where the segments begin for which a duplicate ACK is owed, oldest first: each has its own
     /// block first in its ACK (RFC 2018 §4).
     triggers: VecDeque<Seq>,
+    /// RCV.UP: one past the peer's last urgent byte, while it is not read.
+    urgent: Option<Seq>,
 }
 
 impl Disorder {
     fn is_over(&self) -> bool {
-        self.assembler.is_empty() && self.duplicate.is_none() && self.triggers.is_empty()
+        let is_in_order = self.assembler.is_empty() && self.triggers.is_empty();
+        is_in_order && self.duplicate.is_none() && self.urgent.is_none()
     }
 }
 
@@ -162,6 +164,23 @@ impl RecvHalf {
     /// What `block` holds has arrived twice: the next ACK reports it.
     pub fn note_duplicate(&mut self, block: SackBlock) {
         self.disorder.get_or_insert_default().duplicate = Some(block);
+    }
+
+    /// RCV.UP: one past the peer's last urgent byte, while it is not read.
+    #[inline]
+    pub fn urgent(&self) -> Option<Seq> {
+        self.disorder.as_ref()?.urgent
+    }
+
+    /// RCV.UP moves to `up`.
+    pub fn note_urgent(&mut self, up: Seq) {
+        self.disorder.get_or_insert_default().urgent = Some(up);
+    }
+
+    /// Everything before `read_to` has been read, urgent or not.
+    #[inline]
+    pub fn forget_urgent(&mut self, read_to: Seq) {
+        self.with_disorder(|held| held.urgent = held.urgent.filter(|up| up.after(read_to)));
     }
 
     /// Has `act` change what is out of order, if anything is, and frees it once nothing is.

@@ -36,6 +36,7 @@ const DUP_ACKS: u32 = 3;
 
 /// Send sequence variables and what belongs to them.
 #[derive(Debug)]
+#[repr(C)]
 pub struct SendHalf {
     /// SND.UNA: the oldest number not acknowledged.
     pub una: Seq,
@@ -45,49 +46,49 @@ pub struct SendHalf {
     pub max: Seq,
     /// SND.WND, in bytes.
     pub window: u32,
-    /// The largest window the peer ever offered.
-    pub max_window: u32,
     /// SND.WL1: SEG.SEQ of the last window update.
     pub wl1: Seq,
     /// SND.WL2: SEG.ACK of the last window update.
     pub wl2: Seq,
+    /// The largest window the peer ever offered.
+    pub max_window: u32,
+    /// End of the last segment shorter than the MSS (Minshall's variant of Nagle's algorithm).
+    pub small_end: Seq,
+    /// The largest payload, without options: the peer's MSS within the path's MTU.
+    pub mss: u16,
     /// The peer's shift count.
     pub scale: u8,
     /// The peer accepts SACK blocks, and sends them.
     pub sack: bool,
-    /// The largest payload, without options: the peer's MSS within the path's MTU.
-    pub mss: u16,
-    /// What is to be sent, from SND.UNA on.
-    pub buffer: SendBuffer,
     /// FIN follows the last byte of the buffer.
     pub fin_queued: bool,
     /// The next ACK repeats our FIN, if that is all that is not acknowledged.
     pub fin_again: bool,
-    /// End of the last segment shorter than the MSS (Minshall's variant of Nagle's algorithm).
-    pub small_end: Seq,
-    /// One past the last urgent byte, while it is ahead of SND.UNA.
-    pub urgent: Option<Seq>,
-    /// What is missing, and sent again; not there while nothing is.
-    pub recovery: Option<Box<Recovery>>,
-    /// Round-trip time and RTO.
-    pub rtt: Rtt,
-    /// The narrowest link's rate.
-    pub pair: PacketPair,
-    /// When what is in flight was sent.
-    pub sent: SentQueue,
+    /// Zero-window probes sent in a row.
+    pub probes: u8,
     /// How much may be in flight.
     pub congestion: Congestion,
     /// The most that was in flight at once in the current round, and where that round ends: an
     /// application that sends little does not use its congestion window, and so does not probe the
     /// path (RFC 7661 §1).
     pub usage: (u32, Seq),
-    /// Zero-window probes sent in a row.
-    pub probes: u8,
+    /// One past the last urgent byte, while it is ahead of SND.UNA.
+    pub urgent: Option<Seq>,
+    /// What is missing, and sent again; not there while nothing is.
+    pub recovery: Option<Box<Recovery>>,
     /// Since when the peer has been silent: the first sending of what is in flight, or of a probe,
     /// that it has not answered; [`Instant::FAR_FUTURE`]: nothing waits for an answer.
     pub silent_since: Instant,
     /// When data was last sent.
     pub last_sent: Instant,
+    /// What is to be sent, from SND.UNA on.
+    pub buffer: SendBuffer,
+    /// When what is in flight was sent.
+    pub sent: SentQueue,
+    /// Round-trip time and RTO.
+    pub rtt: Rtt,
+    /// The narrowest link's rate.
+    pub pair: PacketPair,
     /// Segments sent again, as far as can be counted.
     pub retransmits: u32,
     /// Retransmission timeouts, as far as can be counted.

@@ -4,7 +4,7 @@
 //! with such a segment is done here without asking each of them; whatever is not of this kind goes
 //! through the steps.
 
-use crate::tcp::connection::{Connection, Context, Shape, Synchronized};
+use crate::tcp::connection::{Connection, Context, Shape, Stamps, Synchronized};
 use crate::wire::tcp::{Flags, Segment};
 
 use super::Facts;
@@ -25,7 +25,7 @@ impl Connection {
         if let (Some(stamps), Some(stamp)) = (&mut s.stamps, segment.options.timestamps)
             && segment.seq.at_or_before(s.recv.ack.last_sent)
         {
-            (stamps.recent, stamps.recent_at) = (stamp.value, cx.now);
+            *stamps = Stamps::new(stamps.offset, stamp.value, cx.now);
         }
         let acked = s.send.on_predicted_ack(cx.now, segment, s.stamps.is_some(), cx.pool);
         self.note_heard(cx);

@@ -106,11 +106,7 @@ impl SynReceived {
         segment_seq: Seq,
         segment_ack: Seq,
     ) -> Synchronized {
-        let stamps = self.stamp.map(|recent| Stamps {
-            offset: self.stamp_offset,
-            recent,
-            recent_at: cx.now,
-        });
+        let stamps = self.stamp.map(|recent| Stamps::new(self.stamp_offset, recent, cx.now));
         Synchronized {
             send: self.send_half(cx, options, window, (segment_seq, segment_ack)),
             recv: self.recv_half(cx, options),
@@ -193,7 +189,6 @@ impl SynReceived {
             ack: AckState::new(config.quick_acks, next, self.stamp_offset),
             mss: self.mss,
             fin: None,
-            urgent: None,
         }
     }
 }

@@ -6,17 +6,18 @@
 //! million at work do, and a connection comes back from rest as it went.
 //!
 //! ```text
-//!   bytes                                         bytes
-//!     0  options, its timer, history    8 each      92  RCV.NXT                        4
-//!    24  last sent, last heard          8 each      96  receive window                36
-//!    40  TS.Recent's time               8          132  delayed ACKs                   8
-//!    48  SND.UNA = SND.NXT              4          140  RTT                           28
-//!    52  SND.WND, its largest, WL1, 2  16          168  timestamps: offset, recent     8
-//!    68  usage, recovery's point        8          176  ECN                            8
-//!    76  congestion window             12          184  MSS both ways, scale, flags    8
+//!   bytes   0  SACK, deaf, scale, MSS both ways    8
+//!           8  options, its timer, history        24
+//!          32  last sent, last heard              16
+//!          48  timestamps                         16
+//!          64  SND.UNA, its window, usage         24
+//!          88  the last recovery's point           4
+//!          92  congestion window                  12
+//!         104  RCV.NXT, receive window            40
+//!         144  delayed ACKs                        8
+//!         152  RTT                                28
+//!         180  ECN                                 8
 //! ```
-//!
-//! (Running offsets of the groups; the compiler orders within them.)
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -39,14 +40,20 @@ use crate::time::Instant;
 
 /// A connection at rest. 192 bytes.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Resting {
+    sack: bool,
+    deaf: bool,
+    scale: u8,
+    send_mss: u16,
+    recv_mss: u16,
     options: Arc<SocketOptions>,
     /// When the one timer fires that it may have.
     keepalive_at: Instant,
     history: Option<Box<History>>,
     last_sent: Instant,
     last_heard: Instant,
-    stamp_at: Instant,
+    stamps: Option<Stamps>,
     una: Seq,
     window: u32,
     max_window: u32,
@@ -59,15 +66,7 @@ pub struct Resting {
     recv_window: window::AtRest,
     ack: ack::AtRest,
     rtt: rtt::AtRest,
-    stamp_offset: u32,
-    stamp_recent: u32,
     ecn: Option<EcnState>,
-    send_mss: u16,
-    recv_mss: u16,
-    scale: u8,
-    sack: bool,
-    stamped: bool,
-    deaf: bool,
 }
 
 /// What few connections have: segments sent again, or enough of them in a burst to tell the rate of
@@ -100,8 +99,7 @@ impl SendHalf {
 impl RecvHalf {
     /// True if nothing is unread, out of order or owed.
     fn is_at_rest(&self) -> bool {
-        let is_even = self.fin.is_none() && self.urgent.is_none() && self.disorder.is_none();
-        is_even && self.buffer.is_empty()
+        self.fin.is_none() && self.disorder.is_none() && self.buffer.is_empty()
     }
 }
 
@@ -152,14 +150,13 @@ impl Connection {
     pub fn rest(&self) -> Option<Resting> {
         let s = self.synchronized().filter(|s| !self.orphan && self.is_at_rest(s))?;
         let (send, recv) = (&s.send, &s.recv);
-        let stamps = s.stamps.as_ref();
         Some(Resting {
             options: self.options.clone(),
             keepalive_at: self.deadlines.at(Timer::KeepAlive),
             history: send.history(),
             last_sent: send.last_sent,
             last_heard: s.last_heard,
-            stamp_at: stamps.map_or(Instant::ZERO, |stamps| stamps.recent_at),
+            stamps: s.stamps,
             una: send.una,
             window: send.window,
             max_window: send.max_window,
@@ -172,14 +169,11 @@ impl Connection {
             recv_window: recv.window.at_rest()?,
             ack: recv.ack.at_rest(recv.nxt)?,
             rtt: send.rtt.at_rest()?,
-            stamp_offset: stamps.map_or(0, |stamps| stamps.offset),
-            stamp_recent: stamps.map_or(0, |stamps| stamps.recent),
             ecn: s.ecn,
             send_mss: send.mss,
             recv_mss: recv.mss,
             scale: send.scale,
             sack: send.sack,
-            stamped: stamps.is_some(),
             deaf: self.deaf,
         })
     }
@@ -188,15 +182,10 @@ impl Connection {
 impl Resting {
     /// The connection as it was, between these `ends`: both ports, and the hash.
     pub fn wake(&self, ends: (u32, u64)) -> Connection {
-        let stamps = self.stamped.then_some(Stamps {
-            offset: self.stamp_offset,
-            recent: self.stamp_recent,
-            recent_at: self.stamp_at,
-        });
         let synchronized = Synchronized {
             send: self.send_half(),
             recv: self.recv_half(),
-            stamps,
+            stamps: self.stamps,
             ecn: self.ecn,
             keepalive_probes: 0,
             last_heard: self.last_heard,
@@ -260,9 +249,23 @@ impl Resting {
             ack: self.ack.state(self.rcv_nxt),
             mss: self.recv_mss,
             fin: None,
-            urgent: None,
         }
     }
 }
 
-const _: () = assert!(size_of::<Resting>() <= 192);
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    use core::mem::offset_of;
+
+    assert!(size_of::<Resting>() == 192);
+    assert!(offset_of!(Resting, options) == 8);
+    assert!(offset_of!(Resting, last_sent) == 32);
+    assert!(offset_of!(Resting, stamps) == 48);
+    assert!(offset_of!(Resting, una) == 64);
+    assert!(offset_of!(Resting, recovery_point) == 88);
+    assert!(offset_of!(Resting, congestion) == 92);
+    assert!(offset_of!(Resting, rcv_nxt) == 104);
+    assert!(offset_of!(Resting, ack) == 144);
+    assert!(offset_of!(Resting, rtt) == 152);
+    assert!(offset_of!(Resting, ecn) == 180);
+};

@@ -1,0 +1,51 @@
+//! Where the fields of a [`Connection`](super::Connection) lie. A segment in and a segment out
+//! touch nearly all of it, so it is small before it is in order: what few connections need is in
+//! boxes, and none of them is there while a connection is calm.
+//!
+//! ```text
+//!   bytes   0  state, notices, what is due         8
+//!           8  options, RST, trouble              24
+//!          32  hash, ports                        12
+//!          48  deadlines                          64
+//!         112  shape; of Synchronized:
+//!         112    what is due, ECN                 12
+//!         128    timestamps, last heard           24
+//!         152    RCV.NXT, MSS                      6
+//!         160    ACKs owed, receive window        80
+//!         240    receive buffer                   32
+//!         272    FIN, disorder                    16
+//!         288    sequence space, windows          36
+//!         324    flags, congestion window, usage  24
+//!         348    urgent, recovery                 20
+//!         368    silent since, last sent          16
+//!         384    send buffer                      72
+//!         456    what is in flight, RTT           64
+//!         520    rate of the path                 24
+//!         544    retransmissions, timeouts         8
+//! ```
+
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    use super::{Connection, Synchronized};
+    use core::mem::offset_of;
+
+    assert!(size_of::<Connection>() == 552);
+    assert!(offset_of!(Connection, options) == 8);
+    assert!(offset_of!(Connection, tuple_hash) == 32);
+    assert!(offset_of!(Connection, deadlines) == 48);
+    const SHAPE: usize = offset_of!(Connection, shape);
+    assert!(SHAPE == 112);
+    assert!(SHAPE + offset_of!(Synchronized, stamps) == 128);
+    assert!(SHAPE + offset_of!(Synchronized, recv) == 152);
+    assert!(SHAPE + offset_of!(Synchronized, recv.ack) == 160);
+    assert!(SHAPE + offset_of!(Synchronized, recv.buffer) == 240);
+    assert!(SHAPE + offset_of!(Synchronized, recv.fin) == 272);
+    assert!(SHAPE + offset_of!(Synchronized, send) == 288);
+    assert!(SHAPE + offset_of!(Synchronized, send.fin_queued) == 324);
+    assert!(SHAPE + offset_of!(Synchronized, send.urgent) == 348);
+    assert!(SHAPE + offset_of!(Synchronized, send.silent_since) == 368);
+    assert!(SHAPE + offset_of!(Synchronized, send.buffer) == 384);
+    assert!(SHAPE + offset_of!(Synchronized, send.sent) == 456);
+    assert!(SHAPE + offset_of!(Synchronized, send.pair) == 520);
+    assert!(SHAPE + offset_of!(Synchronized, send.retransmits) == 544);
+};
