@@ -259,6 +259,12 @@ impl Outbox {
         if self.is_empty() { None } else { self.ring.get(self.first) }
     }
 
+    /// The oldest frame, for a device that exchanges buffers with it instead of copying its bytes.
+    #[inline]
+    pub fn front_mut(&mut self) -> Option<&mut Frame> {
+        if self.is_empty() { None } else { self.ring.get_mut(self.first) }
+    }
+
     /// Drops the oldest frame: it was sent. Its buffers are kept for reuse.
     #[inline]
     pub fn pop(&mut self) {

@@ -2,7 +2,8 @@
 //!
 //! A task's waker is an ordinary one (`Send + Sync`). Woken on the shard's own thread, in its
 //! turn, it puts the task on the ready queue, with neither lock nor atomic; woken from elsewhere it
-//! goes through the `inbox`.
+//! goes through the `inbox`. What a task needs besides its future is used again by the one that
+//! follows in its place; so a waker that outlives its task wakes the next one there, in vain.
 //!
 //! A task that panics takes the turn with it: the shard does not go on with something half-done.
 
@@ -32,7 +33,8 @@ pub(crate) struct TaskId {
 /// The tasks of one shard.
 pub(crate) struct Executor {
     tasks: RefCell<Slots>,
-    ready: RefCell<VecDeque<TaskId>>,
+    /// Places of tasks that are to be polled; of some the task may have ended.
+    ready: RefCell<VecDeque<u32>>,
     inbox: Arc<Inbox>,
     /// The shard that they belong to, told apart from all others of the process.
     shard: u64,
@@ -47,8 +49,12 @@ struct Slots {
 #[derive(Default)]
 struct Slot {
     generation: u32,
+    /// Of a free place, what the next task may use.
     task: Option<Rc<Task>>,
 }
+
+/// Free places that keep what their last task used.
+const KEPT_TASKS: usize = 256;
 
 struct Task {
     /// `None` while it is being polled, and after its end.
@@ -60,7 +66,7 @@ struct Task {
 
 /// What others hold of a task.
 struct TaskWaker {
-    task: TaskId,
+    place: u32,
     shard: u64,
     inbox: Arc<Inbox>,
 }
@@ -82,32 +88,39 @@ impl Executor {
             u32::try_from(tasks.slots.len() - 1).expect("fewer than 2^32 tasks")
         });
         let slot = &mut tasks.slots[index as usize];
-        let id = TaskId { index, generation: slot.generation };
-        let waker = TaskWaker { task: id, shard: self.shard, inbox: self.inbox.clone() };
-        slot.task = Some(Rc::new(Task {
-            future: RefCell::new(Some(future)),
-            is_queued: Cell::new(true),
-            waker: Waker::from(Arc::new(waker)),
-        }));
-        self.ready.borrow_mut().push_back(id);
-        id
+        let task = slot.task.get_or_insert_with(|| self.new_task(index));
+        *task.future.borrow_mut() = Some(future);
+        if !task.is_queued.replace(true) {
+            self.ready.borrow_mut().push_back(index);
+        }
+        TaskId { index, generation: slot.generation }
     }
 
-    /// Puts a task on the ready queue, unless it is there or has ended.
-    fn make_ready(&self, id: TaskId) {
-        if let Some(task) = self.task(id)
+    fn new_task(&self, place: u32) -> Rc<Task> {
+        let waker = TaskWaker { place, shard: self.shard, inbox: self.inbox.clone() };
+        Rc::new(Task {
+            future: RefCell::default(),
+            is_queued: Cell::default(),
+            waker: Waker::from(Arc::new(waker)),
+        })
+    }
+
+    /// Puts the task at `place` on the ready queue, unless it stands there.
+    fn make_ready(&self, place: u32) {
+        let tasks = self.tasks.borrow();
+        if let Some(Slot { task: Some(task), .. }) = tasks.slots.get(place as usize)
             && !task.is_queued.replace(true)
         {
-            self.ready.borrow_mut().push_back(id);
+            self.ready.borrow_mut().push_back(place);
         }
     }
 
     /// Polls tasks that are ready, at most `budget`, and returns how many.
     pub(crate) fn run(&self, budget: usize) -> usize {
-        self.inbox.empty(|task| self.make_ready(task));
+        self.inbox.empty(|place| self.make_ready(place));
         for polled in 0..budget {
-            let Some(id) = self.ready.borrow_mut().pop_front() else { return polled };
-            self.poll(id);
+            let Some(place) = self.ready.borrow_mut().pop_front() else { return polled };
+            self.poll(place);
         }
         budget
     }
@@ -135,31 +148,36 @@ impl Executor {
         self.ready.borrow_mut().clear();
     }
 
-    fn task(&self, id: TaskId) -> Option<Rc<Task>> {
+    /// What is to be polled of a task that has not ended.
+    fn take_future(&self, id: TaskId) -> Option<Pin<Box<dyn Future<Output = ()>>>> {
         let tasks = self.tasks.borrow();
         let slot = tasks.slots.get(id.index as usize)?;
-        if slot.generation == id.generation { slot.task.clone() } else { None }
+        if slot.generation == id.generation { slot.task.as_ref()?.future.take() } else { None }
     }
 
-    fn poll(&self, id: TaskId) {
-        let Some(task) = self.task(id) else { return };
+    fn poll(&self, place: u32) {
+        let task = match self.tasks.borrow().slots.get(place as usize) {
+            Some(Slot { task: Some(task), .. }) => task.clone(),
+            _ => return,
+        };
         task.is_queued.set(false);
         let Some(mut future) = task.future.take() else { return };
         match future.as_mut().poll(&mut Context::from_waker(&task.waker)) {
             Poll::Pending => *task.future.borrow_mut() = Some(future),
-            Poll::Ready(()) => self.remove(id),
+            Poll::Ready(()) => self.remove(place),
         }
     }
 
-    fn remove(&self, id: TaskId) {
+    /// Frees the place of a task that has ended: its future is elsewhere.
+    fn remove(&self, place: u32) {
         let mut tasks = self.tasks.borrow_mut();
-        let Some(slot) = tasks.slots.get_mut(id.index as usize) else { return };
-        if slot.generation == id.generation {
-            slot.generation = slot.generation.wrapping_add(1);
-            let task = slot.task.take();
-            tasks.free.push(id.index);
-            drop(tasks);
-            drop(task);
+        let Slots { slots, free } = &mut *tasks;
+        let Some(slot) = slots.get_mut(place as usize) else { return };
+        slot.generation = slot.generation.wrapping_add(1);
+        free.push(place);
+        // Those on top are the next to be used.
+        if let Some(deep) = free.len().checked_sub(1 + KEPT_TASKS) {
+            slots[free[deep] as usize].task = None;
         }
     }
 }
@@ -178,13 +196,13 @@ impl Wake for TaskWaker {
     fn wake_by_ref(self: &Arc<Self>) {
         let is_ours = local::with_current(|current| match current {
             Some(local) if local.shard() == self.shard => {
-                local.executor().make_ready(self.task);
+                local.executor().make_ready(self.place);
                 true
             }
             _ => false,
         });
         if !is_ours {
-            self.inbox.wake(self.task);
+            self.inbox.wake(self.place);
         }
     }
 }
@@ -276,10 +294,9 @@ impl<T> JoinHandle<T> {
     /// Drops the task, wherever it stands. One that has ended, or is running now, stays.
     pub fn abort(&self) {
         let Some(local) = self.local.upgrade() else { return };
-        let Some(task) = local.executor().task(self.task) else { return };
-        let future = task.future.borrow_mut().take();
+        let future = local.executor().take_future(self.task);
         if future.is_some() {
-            local.executor().remove(self.task);
+            local.executor().remove(self.task.index);
         }
         drop(future);
     }

@@ -86,9 +86,9 @@ impl Device for MemoryDevice {
     fn transmit(&mut self, _now: Instant, outbox: &mut Outbox) -> io::Result<()> {
         let mut ring = self.outgoing.borrow_mut();
         while !ring.is_full() {
-            let Some(mut frame) = outbox.take() else { break };
-            ring.carry(&mut frame);
-            outbox.recycle(frame);
+            let Some(frame) = outbox.front_mut() else { break };
+            ring.carry(frame);
+            outbox.pop();
         }
         Ok(())
     }

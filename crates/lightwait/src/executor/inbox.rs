@@ -1,7 +1,7 @@
 //! Where wakes from other threads arrive: the one place of a shard that other threads may touch.
 //!
 //! A task's waker belongs to everybody, so it cannot reach the shard's own ready queue. It puts the
-//! task's name here and rouses the thread that runs the shard: by the eventfd that this thread
+//! task's place here and rouses the thread that runs the shard: by the eventfd that this thread
 //! sleeps on, or by the waker of the task that drives the shard under another runtime.
 
 use std::io;
@@ -11,8 +11,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use rustix::event::{EventfdFlags, eventfd};
-
-use super::TaskId;
 
 /// Wakes from other threads.
 #[derive(Debug)]
@@ -26,7 +24,8 @@ pub(crate) struct Inbox {
 
 #[derive(Debug, Default)]
 struct Contents {
-    tasks: Vec<TaskId>,
+    /// The places of the tasks to be woken.
+    places: Vec<u32>,
     driver: Option<Waker>,
 }
 
@@ -39,10 +38,10 @@ impl Inbox {
         })
     }
 
-    /// Wakes a task.
-    pub(super) fn wake(&self, task: TaskId) {
+    /// Wakes the task at `place`.
+    pub(super) fn wake(&self, place: u32) {
         let mut contents = self.lock();
-        contents.tasks.push(task);
+        contents.places.push(place);
         self.rouse(contents);
     }
 
@@ -64,18 +63,18 @@ impl Inbox {
         }
     }
 
-    /// Takes out what was put in, and hands each task to `sink`.
-    pub(super) fn empty(&self, mut sink: impl FnMut(TaskId)) {
+    /// Takes out what was put in, and hands each place to `sink`.
+    pub(super) fn empty(&self, mut sink: impl FnMut(u32)) {
         if !self.filled.load(Ordering::Acquire) {
             return;
         }
         let mut contents = self.lock();
-        let tasks = std::mem::take(&mut contents.tasks);
+        let places = std::mem::take(&mut contents.places);
         // Read before the flag falls: a wake that comes after it writes again.
         let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
         self.filled.store(false, Ordering::Release);
         drop(contents);
-        tasks.into_iter().for_each(&mut sink);
+        places.into_iter().for_each(&mut sink);
     }
 
     /// True if something is inside.
@@ -118,7 +117,7 @@ mod tests {
         rustix::event::poll(&mut fds, Some(&zero)).unwrap() == 1
     }
 
-    fn contents(inbox: &Inbox) -> Vec<TaskId> {
+    fn contents(inbox: &Inbox) -> Vec<u32> {
         let mut tasks = Vec::new();
         inbox.empty(|task| tasks.push(task));
         tasks
@@ -128,7 +127,7 @@ mod tests {
     fn what_goes_in_comes_out_once_and_rouses_the_sleeper() {
         let inbox = Inbox::new().unwrap();
         assert!(!is_readable(&inbox) && !inbox.is_filled());
-        let (a, b) = (TaskId { index: 1, generation: 0 }, TaskId { index: 2, generation: 0 });
+        let (a, b) = (1, 2);
         inbox.wake(a);
         inbox.wake(b);
         assert!(is_readable(&inbox) && inbox.is_filled());

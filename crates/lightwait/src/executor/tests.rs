@@ -140,6 +140,47 @@ fn an_aborted_task_wakes_who_waits_for_it_and_its_place_is_used_again() {
 }
 
 #[test]
+fn a_waker_that_outlives_its_task_wakes_the_next_one_in_vain_and_none_that_has_ended() {
+    let (local, first, second) = (local(), Gate::default(), Gate::default());
+    let ends = spawn_on(&local, first.clone().pass());
+    run(&local, 10);
+    let stale = first.0.waker.borrow().clone().unwrap();
+    let _entered = local.enter();
+    first.open();
+    run(&local, 10);
+    assert!(ends.is_finished());
+    stale.wake_by_ref();
+    assert_eq!(run(&local, 10), 1, "nothing is there");
+    let next = spawn_on(&local, second.clone().pass());
+    assert_eq!((next.task.index, run(&local, 10)), (ends.task.index, 1));
+    stale.wake();
+    run(&local, 10);
+    assert_eq!((second.polls(), next.is_finished()), (2, false));
+    second.open();
+    run(&local, 10);
+    assert!(next.is_finished());
+}
+
+#[test]
+fn places_that_a_burst_has_left_keep_little() {
+    let local = local();
+    let burst: Vec<Gate> = (0..3 * KEPT_TASKS).map(|_| Gate::default()).collect();
+    for gate in &burst {
+        drop(spawn_on(&local, gate.clone().pass()));
+    }
+    run(&local, burst.len());
+    let _entered = local.enter();
+    burst.iter().for_each(Gate::open);
+    run(&local, burst.len());
+    assert_eq!(local.executor().len(), 0);
+    let kept = || local.executor().tasks.borrow().slots.iter().filter(|s| s.task.is_some()).count();
+    assert_eq!(kept(), KEPT_TASKS);
+    drop(spawn_on(&local, async {}));
+    run(&local, 1);
+    assert_eq!(kept(), KEPT_TASKS, "the last to be left is the first to be used");
+}
+
+#[test]
 fn clearing_drops_tasks_that_own_handles_of_their_own_shard() {
     let local = local();
     let handle = crate::shard::Handle { local: local.clone() };

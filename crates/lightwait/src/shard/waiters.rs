@@ -6,9 +6,11 @@ use lightwait_core::{ConnectionId, ListenerId, Readiness};
 
 /// Those who wait for one thing. Nearly always one, who needs no allocation.
 #[derive(Debug, Default)]
+#[expect(clippy::box_collection, reason = "a word where nearly always nothing is")]
 pub(crate) struct Waiters {
     first: Option<Waker>,
-    others: Vec<Waker>,
+    /// Not there if there are none.
+    others: Option<Box<Vec<Waker>>>,
 }
 
 impl Waiters {
@@ -17,8 +19,12 @@ impl Waiters {
         match &self.first {
             None => self.first = Some(waker.clone()),
             Some(first) if first.will_wake(waker) => (),
-            Some(_) if self.others.iter().any(|other| other.will_wake(waker)) => (),
-            Some(_) => self.others.push(waker.clone()),
+            Some(_) => {
+                let others = self.others.get_or_insert_default();
+                if !others.iter().any(|other| other.will_wake(waker)) {
+                    others.push(waker.clone());
+                }
+            }
         }
     }
 
@@ -28,12 +34,13 @@ impl Waiters {
 
     /// Wakes all. With nothing borrowed: a waker may call anything.
     pub(crate) fn wake(self) {
-        self.first.into_iter().chain(self.others).for_each(Waker::wake);
-    }
-
-    fn clear(&mut self) {
-        self.first = None;
-        self.others.clear();
+        let Waiters { first, others } = self;
+        if let Some(first) = first {
+            first.wake();
+        }
+        if let Some(others) = others {
+            others.into_iter().for_each(Waker::wake);
+        }
     }
 }
 
@@ -67,7 +74,7 @@ impl WaiterTable {
         let (known, waiters) = &mut self.listeners[id.index()];
         if *known != Some(id) {
             *known = Some(id);
-            waiters.clear();
+            *waiters = Waiters::default();
         }
         waiters
     }
@@ -78,15 +85,14 @@ impl WaiterTable {
         if entry.id != Some(id) {
             return Default::default();
         }
-        let mut taken = [Waiters::default(), Waiters::default()];
-        let over = readiness.contains(Readiness::CLOSED);
-        if over || readiness.contains(Readiness::READABLE) {
-            taken[0] = entry.readers.take();
-        }
-        if over || readiness.contains(Readiness::WRITABLE) {
-            taken[1] = entry.writers.take();
-        }
-        taken
+        let concerns = |what| readiness.contains(Readiness::CLOSED) || readiness.contains(what);
+        let take = |waiters: &mut Waiters, concerned: bool| {
+            if concerned { waiters.take() } else { Waiters::default() }
+        };
+        [
+            take(&mut entry.readers, concerns(Readiness::READABLE)),
+            take(&mut entry.writers, concerns(Readiness::WRITABLE)),
+        ]
     }
 
     /// Takes those who wait to accept.
