@@ -24,11 +24,13 @@ impl KeyedHash {
         KeyedHash { key: (half(0).hash(purpose.as_bytes()), half(16).hash(purpose.as_bytes())) }
     }
 
+    #[inline]
     fn strong_hasher(&self) -> SipHasher24 {
         SipHasher24::new_with_keys(self.key.0, self.key.1)
     }
 
     /// SipHash-2-4 of `bytes`: for what a stranger sees.
+    #[inline]
     pub fn strong(&self, bytes: &[u8]) -> u64 {
         self.strong_hasher().hash(bytes)
     }
@@ -40,16 +42,14 @@ impl KeyedHash {
 
     /// The strong hash of a connection's two ends. Its halves are as good as two hashes.
     pub fn of_tuple(&self, tuple: &Tuple) -> u64 {
-        let mut hasher = self.strong_hasher();
-        tuple.feed(&mut hasher);
-        hasher.finish()
+        tuple.with_bytes(|bytes| self.strong(bytes))
     }
 
     /// The strong hash of a connection's two ends, and of `more`.
     pub fn of_tuple_and(&self, tuple: &Tuple, more: u64) -> u64 {
         let mut hasher = self.strong_hasher();
         hasher.write_u64(more);
-        tuple.feed(&mut hasher);
+        tuple.with_bytes(|bytes| hasher.write(bytes));
         hasher.finish()
     }
 }

@@ -10,7 +10,7 @@
 //! the index finds out by itself which of its entries are past. A look-up judges by the record's
 //! own expiry. All in, an IPv4 record takes less than 32 bytes, an IPv6 record less than 46,
 //! whatever their number from a hundred thousand on; blocks are given back when a burst is over,
-//! and an empty table holds nothing.
+//! and an empty table holds nothing, or a few KB where no more than a few came at a time.
 
 mod burst;
 mod halves;
@@ -487,7 +487,7 @@ impl<R: Row> Shelf<R> {
     fn drop_front(&mut self, now: Instant, handles: &mut Handles) {
         let Front::Passed { number, .. } = self.queue.pass(now.as_millis(), true) else { return };
         self.let_go(number, handles);
-        self.tidy();
+        self.tidy(JOINS);
     }
 
     /// A record that was passed is no more.
@@ -511,13 +511,16 @@ impl<R: Row> Shelf<R> {
     }
 
     fn on_time(&mut self, now: Instant, handles: &mut Handles, hasher: &TupleHasher) -> usize {
+        if self.queue.is_empty() {
+            return 0;
+        }
         let now_ms = now.as_millis();
         let mut expired = 0;
         loop {
             let due = self.queue.pass_due(now_ms, |row| handles.give_back(row.common().handle()));
             self.live -= due;
             expired += due as usize;
-            self.index.shrink(self.live, self.queue.span(), JOINS + due / 4);
+            self.tidy(JOINS + due / 4);
             // What is due in the next block, or kept its block waiting, and is queued again.
             let Front::Passed { number, expires_ms } = self.queue.pass(now_ms, false) else {
                 return expired;
@@ -531,9 +534,15 @@ impl<R: Row> Shelf<R> {
         }
     }
 
-    /// The index follows what has become fewer.
-    fn tidy(&mut self) {
-        self.index.shrink(self.live, self.queue.span(), JOINS);
+    /// The index follows what has become fewer, by so many lines at most. What is empty is kept
+    /// while it is small: where one comes as one goes, the next needs it at once.
+    fn tidy(&mut self, joins: u32) {
+        if !self.queue.is_empty() {
+            self.index.shrink(self.live, self.queue.span(), joins);
+        } else if !self.queue.is_small() || !self.index.is_small() {
+            self.queue.clear();
+            self.index.clear();
+        }
     }
 
     /// True if there are too many dead records, or numbers of such.

@@ -30,6 +30,8 @@ const JOIN: u32 = 6;
 const TIDY: u32 = 32;
 /// Lines in a segment.
 const SEGMENT: usize = 128;
+/// Lines that an index keeps when no record is left, at most.
+const LINES_KEPT: u32 = 16;
 
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
@@ -285,12 +287,18 @@ impl Index {
         self.put_back(old, span.0);
     }
 
+    /// True if it takes up no more than what the next records need at once.
+    pub(super) fn is_small(&self) -> bool {
+        self.lines <= LINES_KEPT
+    }
+
+    /// Gives all memory back; no record is left.
+    pub(super) fn clear(&mut self) {
+        *self = Index { numbers: self.numbers, ..Index::new(0) };
+    }
+
     /// Joins lines while there are too many for so few records. No more than `most` at a time.
     pub(super) fn shrink(&mut self, live: u32, span: Span, most: u32) {
-        if live == 0 && span.1 == 0 {
-            *self = Index { numbers: self.numbers, ..Index::new(0) };
-            return;
-        }
         for _ in 0..most {
             if self.lines <= 1 || live / JOIN >= self.lines {
                 return;

@@ -20,6 +20,8 @@ const ROW_BITS: u32 = 10;
 const ROWS: usize = 1 << ROW_BITS;
 const CHUNK_BITS: u32 = 16;
 const BLOCKS: usize = 1 << (CHUNK_BITS - ROW_BITS);
+/// Rows that a queue keeps when it is empty, at most.
+const ROWS_KEPT: u32 = 64;
 
 #[derive(Debug)]
 struct Block<R> {
@@ -146,12 +148,16 @@ impl<R: Row> Queue<R> {
                 self.rows -= freed;
             }
         }
+        let (was_empty, last) = (self.is_empty(), self.next.wrapping_sub(1));
         self.next = self.next.wrapping_add(ROWS as u32 - 1) & !(ROWS as u32 - 1);
         if self.chunks.is_empty() {
             // Nothing is left of what was.
             self.next = self.next.wrapping_add((1 << CHUNK_BITS) - 1) & !((1 << CHUNK_BITS) - 1);
             self.front = self.next;
             self.first_chunk = (self.next >> CHUNK_BITS) as u16;
+        } else if was_empty {
+            self.front = self.next;
+            self.free_block(last);
         }
         if self.next.trailing_zeros() >= CHUNK_BITS {
             self.chunks.push(Box::new([const { Block::EMPTY }; BLOCKS]));
@@ -224,7 +230,7 @@ impl<R: Row> Queue<R> {
     /// When the record at the front expires, in ms. Past what is dead, the front itself moves when
     /// time passes, so it may be too early.
     pub(super) fn deadline_ms(&self) -> Option<u64> {
-        if self.front == self.next {
+        if self.is_empty() {
             return None;
         }
         let block = self.block(self.front)?;
@@ -238,7 +244,7 @@ impl<R: Row> Queue<R> {
     /// Passes the record at the front if it is due, or later than those behind it, or if `any`.
     /// What is dead on the way is passed as well.
     pub(super) fn pass(&mut self, now_ms: u64, any: bool) -> Front {
-        while self.front != self.next {
+        while !self.is_empty() {
             let (front, scale) = (self.front, self.scale);
             let Some(block) = self.block_mut(front) else { break };
             let Some(row) = block.rows.get_mut(front as usize % ROWS) else {
@@ -293,10 +299,24 @@ impl<R: Row> Queue<R> {
         if self.front.is_multiple_of(ROWS as u32) && self.front != number {
             self.free_block(number);
         }
-        if self.front == self.next {
-            self.chunks = Vec::new();
-            self.rows = 0;
-        }
+    }
+
+    /// True if no record is left.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.front == self.next
+    }
+
+    /// True if it takes up no more than what the next records need at once.
+    pub(super) fn is_small(&self) -> bool {
+        self.rows <= ROWS_KEPT
+    }
+
+    /// Gives all memory back; no record is left.
+    pub(super) fn clear(&mut self) {
+        debug_assert!(self.is_empty());
+        self.chunks = Vec::new();
+        self.rows = 0;
     }
 
     /// The front goes on to the next block.

@@ -118,6 +118,24 @@ fn records_that_mostly_end_early_do_not_keep_the_memory_of_all() {
     assert!((0..2000).all(|number| fixture.find(300 * number).is_some()));
 }
 
+/// A host on which now and then one closes does not build the table anew each time.
+#[test]
+fn what_comes_and_goes_singly_finds_the_table_as_it_was() {
+    let mut fixture = Fixture::new(1 << 20);
+    let (mut kept, mut most) = (0, 0);
+    for number in 0..10_000 {
+        fixture.enter(number);
+        fixture.pass(TERM);
+        assert!(fixture.table.is_empty() && fixture.table.deadline().is_none());
+        kept += u32::from(fixture.table.classes[0].v4.index.sizes().0 > 0);
+        most = most.max(bytes(&fixture.table));
+    }
+    assert!(kept > 9_000, "{kept} times");
+    assert!(most <= 128 * 24 + 16 * 64, "{most} bytes of none");
+    // Each of them so much later that no block holds two.
+    assert_eq!(fixture.table.classes[0].v4.queue.rows(), 1);
+}
+
 #[test]
 fn the_deadline_is_the_oldest_record_s_and_is_met() {
     let mut fixture = Fixture::with(NEAR, 100);
