@@ -253,7 +253,7 @@ impl Host {
         if self.timers.has_due(now) {
             self.on_timers(now);
         }
-        if !self.syn_cache.is_empty() {
+        if self.syn_cache.may_be_due(now) {
             self.on_syn_cache_time(now);
         }
         self.shared.counters.time_wait_expired += self.time_wait.on_time(now);
@@ -388,18 +388,33 @@ impl Host {
     }
 
     /// Gives a new connection between the ends of `tuple` a slot and a name. `accepting`: in whose
-    /// accept queue it will wait.
+    /// accept queue it will wait. `half_open`: the entry of the SYN cache in whose place it is found
+    /// from now on.
     #[inline]
     fn add_connection(
         &mut self,
         block: Box<Connection>,
         tuple: &Tuple,
         accepting: Option<ListenerId>,
+        half_open: Option<u32>,
     ) -> ConnectionId {
         let hash = block.tuple_hash;
         let (index, generation) = self.slots.insert(Slot::new(block, tuple, accepting));
-        self.demux.insert(hash, index, slot::hash_in(&self.slots));
+        match half_open {
+            Some(entry) => self.demux.replace(hash, entry, index),
+            None => self.list(hash, index),
+        }
         ConnectionId { index, generation }
+    }
+
+    /// Lets a connection, or one that is half open, be found by its tuple.
+    #[inline]
+    fn list(&mut self, hash: u64, number: u32) {
+        let Host { demux, slots, syn_cache, .. } = self;
+        demux.insert(hash, number, |number| match slots.get(number) {
+            Some(slot) => slot.tuple_hash,
+            None => syn_cache.get(number).map_or(0, |entry| entry.hash),
+        });
     }
 
     /// Frees the slot of a connection that its user has left and that has nothing more to send.
@@ -417,9 +432,17 @@ impl Host {
         }
     }
 
+    /// The connection of `tuple`, or the entry of the SYN cache.
     #[inline(always)]
+    fn find(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
+        self.demux.find(hash, |number| match self.slots.get(number) {
+            Some(slot) => slot.tuple == *tuple,
+            None => self.syn_cache.get(number).is_some_and(|entry| entry.tuple == *tuple),
+        })
+    }
+
     fn find_connection(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
-        self.demux.find(hash, slot::has_tuple(&self.slots, tuple))
+        self.find(hash, tuple).filter(|number| !syn_cache::is_entry(*number))
     }
 
     // ---- what the host says about itself

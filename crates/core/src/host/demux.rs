@@ -215,6 +215,14 @@ impl Line {
         true
     }
 
+    /// Puts another entry into the place of one; false if that is not in.
+    fn replace(&mut self, tag: u8, old: u32, new: u32) -> bool {
+        let place = self.find(tag, |place| self.slots[place] == old);
+        let Some(place) = place else { return false };
+        self.slots[place] = new;
+        true
+    }
+
     /// All that it holds.
     fn entries(&self) -> impl Iterator<Item = (u8, u32)> {
         self.tags.into_iter().zip(self.slots).filter(|(tag, _)| *tag != 0)
@@ -266,6 +274,16 @@ impl Demux {
             self.split(hash_of);
         }
         self.put(self.line_of(hash), tag_of(hash), slot);
+    }
+
+    /// Puts a slot into the place of another, of the same tuple.
+    pub fn replace(&mut self, hash: u64, old: u32, new: u32) {
+        let (line, tag) = (self.line_of(hash), tag_of(hash));
+        let Some(first) = self.lines.get_mut(line) else { return };
+        let (mut replaced, mut link) = (first.replace(tag, old, new), first.link);
+        while !replaced && let Some(next) = self.spare.get_mut(link) {
+            (replaced, link) = (next.replace(tag, old, new), next.link);
+        }
     }
 
     /// Takes a slot out; false if it was not in.
@@ -441,7 +459,7 @@ mod tests {
         /// However hashes collide, and whether the table grows or shrinks.
         #[test]
         fn it_holds_what_a_set_would(
-            steps in vec((0u32..600, 0u8..3), 0..2000), spread in 1u64..2000,
+            steps in vec((0u32..600, 0u8..4), 0..2000), spread in 1u64..2000,
         ) {
             let (mut demux, mut model) = (Demux::default(), BTreeSet::new());
             for (slot, what) in steps {
@@ -450,6 +468,12 @@ mod tests {
                     demux.insert(hash, slot, |slot| hash_of(slot, spread));
                 } else if what == 0 {
                     prop_assert_eq!(demux.remove(hash, slot), model.remove(&slot));
+                } else if what == 3 {
+                    // By one that was not in, of the same tuple, and back.
+                    demux.replace(hash, slot, slot + 600);
+                    prop_assert!(demux.find(hash, |it| it == slot).is_none());
+                    prop_assert!(demux.find(hash, |it| it == slot + 600).is_some());
+                    demux.replace(hash, slot + 600, slot);
                 }
                 prop_assert_eq!(demux.len(), model.len());
                 prop_assert_eq!(demux.find(hash, |it| it == slot).is_some(), model.contains(&slot));

@@ -161,7 +161,7 @@ impl Host {
         let connection = Connection::of_record(&mut cx, incoming.hash, options, record, offset);
         let mut block = self.take_block();
         *block = connection;
-        let index = self.add_connection(block, &record.tuple, None).index;
+        let index = self.add_connection(block, &record.tuple, None, None).index;
         if let Some(slot) = self.slots.get_mut(index) {
             slot.woken = true;
         }

@@ -72,10 +72,9 @@ impl Host {
     #[inline]
     fn claim_beside(&self, now: Instant, claim: Claim, record: Option<Record>) -> Option<Claim> {
         let Claim { tuple, hash, .. } = claim;
-        if self.find_connection(hash, &tuple).is_some()
-            || self.syn_cache.find(hash, &tuple).is_some()
-            || self.fin_wait_2.find(now, hash, &tuple).is_some()
-        {
+        let is_taken =
+            self.find(hash, &tuple).is_some() || self.fin_wait_2.find(now, hash, &tuple).is_some();
+        if is_taken {
             return None;
         }
         let Some(record) = record else { return Some(claim) };
@@ -211,7 +210,7 @@ impl Host {
         };
         self.shared.counters.cookies_accepted += 1;
         // Where the accept queue is full the ACK is as if lost, and no RST must answer it.
-        let _established = self.establish_passive(now, incoming, &syn, listener, now);
+        let _established = self.establish_passive(now, incoming, &syn, listener, None);
         true
     }
 

@@ -87,7 +87,7 @@ impl Host {
     pub fn close_listener(&mut self, now: Instant, id: ListenerId) {
         let Some(listener) = self.listeners.remove(id) else { return };
         for entry in self.syn_cache.waiting_for((id.index, id.generation)) {
-            self.syn_cache.remove(entry);
+            self.remove_half_open(entry);
         }
         for index in listener.queue {
             if let Some(slot) = self.slots.get_mut(index) {
@@ -161,7 +161,7 @@ impl Host {
         };
         let mut block = self.take_block();
         block.open((tuple.ports(), hash), options, syn, now);
-        let id = self.add_connection(block, &tuple, None);
+        let id = self.add_connection(block, &tuple, None, None);
         self.shared.counters.active_opens += 1;
         self.make_ready(id.index);
         Ok(id)

@@ -9,20 +9,26 @@
 //!                   2 ─▶ entry ⇄ entry              first is due first
 //!                   …
 //! ```
-
-use hashbrown::HashTable;
+//!
+//! An entry's number is one that no connection's slot has: they are found by the same index.
 
 use super::slab::Slab;
 use crate::tcp::Tuple;
 use crate::tcp::connection::SynReceived;
 use crate::tcp::timers::Ticks;
-use crate::time::{Duration, Instant};
+use crate::time::{Duration, Instant, as_nanos};
 
 /// SYN, ACKs sent at most: with an initial RTO of 1 s the entry lives for 63 s.
 const ATTEMPTS_MAX: u8 = 6;
 
 /// No entry.
 const NONE: u32 = u32::MAX;
+
+/// True if `number` is that of an entry, and not of a connection's slot.
+#[inline]
+pub fn is_entry(number: u32) -> bool {
+    number > u32::MAX / 2
+}
 
 /// One half-open connection.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +43,8 @@ pub struct HalfOpen {
     pub listener: (u32, u32),
     /// When the SYN, ACK was sent first, for an RTT sample.
     pub answered: Instant,
+    /// TIME-WAIT had a record of these ends when the SYN came, over or not.
+    pub in_time_wait: bool,
     /// A whole tick.
     due: Instant,
     /// Its neighbours in the queue.
@@ -55,10 +63,11 @@ struct Queue {
 #[derive(Debug)]
 pub struct SynCache {
     entries: Slab<HalfOpen>,
-    index: HashTable<u32>,
     queues: [Queue; ATTEMPTS_MAX as usize],
+    /// No entry is due before this.
+    earliest: Instant,
     /// How long the first SYN, ACK waits for an answer.
-    initial_rto: Duration,
+    first_wait_ns: u64,
     ticks: Ticks,
     limit: usize,
 }
@@ -68,8 +77,8 @@ pub struct SynCache {
 pub enum Due {
     /// Its SYN, ACK again.
     Answer(u32),
-    /// Nothing more: it is gone.
-    Expired(HalfOpen),
+    /// Nothing more: it is to be removed.
+    Expired(u32),
 }
 
 impl SynCache {
@@ -78,9 +87,9 @@ impl SynCache {
     pub fn new(limit: usize, initial_rto: Duration, ticks: Ticks) -> Self {
         SynCache {
             entries: Slab::default(),
-            index: HashTable::new(),
             queues: [Queue { first: NONE, last: NONE }; ATTEMPTS_MAX as usize],
-            initial_rto,
+            earliest: Instant::FAR_FUTURE,
+            first_wait_ns: as_nanos(initial_rto),
             ticks,
             limit,
         }
@@ -101,12 +110,14 @@ impl SynCache {
         self.len() >= self.limit
     }
 
-    /// Adds an entry whose SYN, ACK is about to be sent for the first time.
+    /// Adds an entry whose SYN, ACK is about to be sent for the first time; returns its number.
+    /// `in_time_wait`: see [`HalfOpen::in_time_wait`].
     pub fn insert(
         &mut self,
         (tuple, hash): (Tuple, u64),
         syn: SynReceived,
         listener: (u32, u32),
+        in_time_wait: bool,
         now: Instant,
     ) -> u32 {
         let (slot, _) = self.entries.insert(HalfOpen {
@@ -115,22 +126,22 @@ impl SynCache {
             syn,
             listener,
             answered: now,
+            in_time_wait,
             due: now,
             before: NONE,
             behind: NONE,
         });
-        let entries = &self.entries;
-        self.index.insert_unique(hash, slot, |&i| entries.get(i).map_or(0, |e| e.hash));
         self.enqueue(slot, now);
-        slot
+        !slot
     }
 
     /// Its SYN, ACK is sent at `now`: it waits in the queue of those sent as often.
     fn enqueue(&mut self, slot: u32, now: Instant) {
         let Some(entry) = self.entries.get_mut(slot) else { return };
         let sent = entry.syn.attempts.clamp(1, ATTEMPTS_MAX) - 1;
-        let due = now + self.initial_rto * (1 << sent);
+        let due = now.plus_nanos(self.first_wait_ns.saturating_mul(1 << sent));
         entry.due = self.ticks.instant(self.ticks.at_or_after(due));
+        self.earliest = self.earliest.min(entry.due);
         let queue = &mut self.queues[usize::from(sent)];
         let before = core::mem::replace(&mut queue.last, slot);
         (entry.before, entry.behind) = (before, NONE);
@@ -154,55 +165,50 @@ impl SynCache {
         }
     }
 
-    /// The entry of `tuple`.
-    #[inline]
-    pub fn find(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
-        if self.is_empty() {
-            return None;
-        }
-        let entries = &self.entries;
-        let is_it = |slot: &u32| entries.get(*slot).is_some_and(|entry| entry.tuple == *tuple);
-        self.index.find(hash, is_it).copied()
-    }
-
     /// All entries.
     pub fn iter(&self) -> impl Iterator<Item = &HalfOpen> {
         self.entries.iter().map(|(_, entry)| entry)
     }
 
-    /// The entry in `slot`.
-    pub fn get(&self, slot: u32) -> Option<&HalfOpen> {
-        self.entries.get(slot)
+    /// The entry of that number.
+    #[inline]
+    pub fn get(&self, number: u32) -> Option<&HalfOpen> {
+        self.entries.get(!number)
     }
 
-    /// Takes the entry in `slot` out.
-    pub fn remove(&mut self, slot: u32) -> Option<HalfOpen> {
-        let entry = self.entries.take(slot)?;
-        if let Ok(found) = self.index.find_entry(entry.hash, |&i| i == slot) {
-            found.remove();
-        }
+    /// Takes the entry of that number out.
+    pub fn remove(&mut self, number: u32) -> Option<HalfOpen> {
+        let entry = self.entries.take(!number)?;
         self.unlink(&entry);
         Some(entry)
     }
 
+    /// True if [`SynCache::due`] may have an entry at `now`.
+    #[inline]
+    pub fn may_be_due(&self, now: Instant) -> bool {
+        self.earliest <= now
+    }
+
     /// The next entry that is due at `now`.
     pub fn due(&mut self, now: Instant) -> Option<Due> {
-        let (due, slot) = self.next()?;
-        if due > now {
-            return None;
-        }
+        let next = self.next();
+        self.earliest = next.map_or(Instant::FAR_FUTURE, |(due, _)| due);
+        let (_, slot) = next.filter(|(due, _)| *due <= now)?;
         let entry = *self.entries.get(slot)?;
         if entry.syn.attempts >= ATTEMPTS_MAX {
-            return self.remove(slot).map(Due::Expired);
+            return Some(Due::Expired(!slot));
         }
         self.unlink(&entry);
         self.entries.get_mut(slot)?.syn.attempts += 1;
         self.enqueue(slot, now);
-        Some(Due::Answer(slot))
+        Some(Due::Answer(!slot))
     }
 
     /// When the next entry is due.
     pub fn deadline(&self) -> Option<Instant> {
+        if self.is_empty() {
+            return None;
+        }
         self.next().map(|(due, _)| due)
     }
 
@@ -212,10 +218,10 @@ impl SynCache {
         self.queues.iter().filter_map(due).min_by_key(|(due, _)| *due)
     }
 
-    /// The slots of all entries that wait for `listener`.
+    /// The numbers of all entries that wait for `listener`.
     pub fn waiting_for(&self, listener: (u32, u32)) -> alloc::vec::Vec<u32> {
         let entries = self.entries.iter();
-        entries.filter(|entry| entry.1.listener == listener).map(|entry| entry.0).collect()
+        entries.filter(|entry| entry.1.listener == listener).map(|entry| !entry.0).collect()
     }
 }
 
@@ -254,13 +260,13 @@ mod tests {
     #[test]
     fn the_bound_is_reached_with_its_last_entry() {
         let mut cache = SynCache::new(2, RTO, ticks());
-        cache.insert((tuple(1), 1), syn(), (0, 0), Instant::ZERO);
+        cache.insert((tuple(1), 1), syn(), (0, 0), false, Instant::ZERO);
         assert!(!cache.is_full());
-        let slot = cache.insert((tuple(2), 1), syn(), (0, 0), Instant::ZERO);
-        assert!(cache.is_full());
-        assert_eq!(cache.find(1, &tuple(2)), Some(slot));
-        cache.remove(slot);
-        assert_eq!(cache.find(1, &tuple(2)), None);
+        let entry = cache.insert((tuple(2), 1), syn(), (0, 0), false, Instant::ZERO);
+        assert!(cache.is_full() && is_entry(entry));
+        assert_eq!(cache.get(entry).map(|entry| entry.tuple), Some(tuple(2)));
+        assert!(cache.remove(entry).is_some());
+        assert!(cache.get(entry).is_none() && cache.remove(entry).is_none());
         assert!(!cache.is_full());
     }
 
@@ -269,7 +275,7 @@ mod tests {
         let mut cache = SynCache::new(9, RTO, ticks());
         let at = |ms| Instant::from_millis(ms);
         let slots: std::vec::Vec<u32> = (0..6u16)
-            .map(|i| cache.insert((tuple(i), 1), syn(), (0, 0), at(u64::from(i) * 600)))
+            .map(|i| cache.insert((tuple(i), 1), syn(), (0, 0), false, at(u64::from(i) * 600)))
             .collect();
         // The first has its second answer out, which waits for longer.
         assert!(matches!(cache.due(at(1000)), Some(Due::Answer(slot)) if slot == slots[0]));
@@ -288,12 +294,15 @@ mod tests {
     #[test]
     fn answers_back_off_and_the_entry_goes_after_the_last() {
         let mut cache = SynCache::new(2, RTO, ticks());
-        cache.insert((tuple(1), 1), syn(), (0, 0), Instant::ZERO);
+        cache.insert((tuple(1), 1), syn(), (0, 0), false, Instant::ZERO);
         let (mut times, mut expired) = (std::vec::Vec::new(), None);
         while let Some(at) = cache.deadline() {
             match cache.due(at) {
                 Some(Due::Answer(_)) => times.push(at.as_millis() / 1000),
-                Some(Due::Expired(_)) => expired = Some(at.as_millis() / 1000),
+                Some(Due::Expired(entry)) => {
+                    expired = Some(at.as_millis() / 1000);
+                    cache.remove(entry);
+                }
                 None => {}
             }
         }

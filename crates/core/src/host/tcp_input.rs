@@ -5,7 +5,7 @@ use super::input::Origin;
 use super::isn::Beginning;
 use super::listen::Listener;
 use super::output::Reply;
-use super::syn_cache::{Due, HalfOpen};
+use super::syn_cache::{Due, HalfOpen, is_entry};
 use core::net::IpAddr;
 
 use crate::config::Ecn;
@@ -35,6 +35,17 @@ pub(super) struct Incoming<'a> {
 pub(super) struct Ends {
     tuple: Tuple,
     hash: u64,
+}
+
+/// What TIME-WAIT knows of the ends of a segment that may open a connection.
+#[derive(Clone, Copy)]
+pub(super) enum Past {
+    /// Nothing.
+    Unknown,
+    /// That its time is over; the record is still there.
+    Over,
+    /// That it may be cut short: the new ISN lies at or beyond this.
+    Living(Seq),
 }
 
 /// The ends of the TCP segment in `packet`, if it is long enough to have any.
@@ -92,8 +103,9 @@ impl Host {
             segment: usual.segment(),
             facts: facts_of(frame, usual.traffic_class()),
         };
-        let Some(index) = self.find_connection(incoming.hash, &incoming.tuple) else {
-            return self.take_usual_stranger(now, usual, frame, &incoming);
+        let index = match self.find(incoming.hash, &incoming.tuple) {
+            Some(index) if !is_entry(index) => index,
+            half_open => return self.take_usual_stranger(now, usual, frame, &incoming, half_open),
         };
         if from != Origin::Ourselves && self.is_ours(usual.source().into()) {
             return Err(None);
@@ -112,9 +124,9 @@ impl Host {
         usual: &Usual<'_>,
         frame: &RxFrame<'_>,
         incoming: &Incoming<'_>,
+        half_open: Option<u32>,
     ) -> Result<(), Option<Ends>> {
         let Incoming { tuple, hash, .. } = *incoming;
-        let half_open = self.syn_cache.find(hash, &tuple);
         let (source, destination) = (usual.source().into(), usual.destination().into());
         let is_plain = match half_open {
             // The rest was found out when the SYN came.
@@ -176,18 +188,13 @@ impl Host {
     ) {
         let Some(segment) = self.parse_segment(packet, frame) else { return };
         let facts = facts_of(frame, packet.traffic_class);
-        let Ends { tuple, hash } = match (stranger, tuple_of(packet)) {
-            (Some(ends), _) => ends,
-            (None, Some(tuple)) => {
-                let hash = self.hasher.hash(&tuple);
-                if let Some(index) = self.find_connection(hash, &tuple) {
-                    return self.deliver(now, index, &segment, facts);
-                }
-                Ends { tuple, hash }
-            }
-            (None, None) => return,
+        let ends_of = |tuple| Ends { tuple, hash: self.hasher.hash(&tuple) };
+        let ends = stranger.or_else(|| tuple_of(packet).map(ends_of));
+        let Some(Ends { tuple, hash }) = ends else { return };
+        let half_open = match self.find(hash, &tuple) {
+            Some(index) if !is_entry(index) => return self.deliver(now, index, &segment, facts),
+            half_open => half_open,
         };
-        let half_open = self.syn_cache.find(hash, &tuple);
         self.dispatch(now, half_open, &Incoming { tuple, hash, segment, facts });
     }
 
@@ -201,10 +208,12 @@ impl Host {
         if let Some(entry) = half_open {
             return self.on_half_open(now, entry, incoming);
         }
-        if let Some(record) = self.find_time_wait(now, hash, tuple) {
-            return self.on_time_wait(now, &record, incoming);
-        }
-        self.on_listen(now, incoming, None);
+        let past = match self.time_wait_record(hash, tuple) {
+            Some(record) if record.is_over(now) => Past::Over,
+            Some(record) => return self.on_time_wait(now, &record, incoming),
+            None => Past::Unknown,
+        };
+        self.on_listen(now, incoming, past);
     }
 
     pub(super) fn deliver(
@@ -219,13 +228,7 @@ impl Host {
 
     // ---- LISTEN: RFC 9293 §3.10.7.2
 
-    /// `isn_floor`: the SYN met a TIME-WAIT record, and the new ISN must lie beyond this.
-    pub(super) fn on_listen(
-        &mut self,
-        now: Instant,
-        incoming: &Incoming<'_>,
-        isn_floor: Option<Seq>,
-    ) {
+    pub(super) fn on_listen(&mut self, now: Instant, incoming: &Incoming<'_>, past: Past) {
         let segment = &incoming.segment;
         if segment.flags.contains(Flags::RST) {
             return;
@@ -245,12 +248,12 @@ impl Host {
         }
         if self.listeners.get(listener).is_none_or(Listener::is_full) {
             self.shared.counters.accept_overflows += 1;
-            if isn_floor.is_some() {
+            if matches!(past, Past::Living(_)) {
                 self.refuse_reopening(incoming.hash, &incoming.tuple);
             }
             return;
         }
-        self.answer_syn(now, incoming, listener, isn_floor);
+        self.answer_syn(now, incoming, listener, past);
     }
 
     /// State or cookie: it is decided here, and never both. A SYN that meets a TIME-WAIT record
@@ -260,27 +263,28 @@ impl Host {
         now: Instant,
         incoming: &Incoming<'_>,
         listener: ListenerId,
-        isn_floor: Option<Seq>,
+        past: Past,
     ) {
         let (hash, tuple) = (incoming.hash, incoming.tuple);
         if self.syn_cache.is_full() {
-            match isn_floor {
-                None => {
-                    let options = self.listener_options(listener).clone();
-                    self.send_cookie(now, incoming, &options);
-                }
-                Some(_) => self.refuse_reopening(hash, &tuple),
+            if let Past::Living(_) = past {
+                return self.refuse_reopening(hash, &tuple);
             }
-            return;
+            let options = self.listener_options(listener).clone();
+            return self.send_cookie(now, incoming, &options);
         }
         let mut begin = self.begin(now, &tuple);
-        begin.isn = isn_floor.map_or(begin.isn, |floor| begin.isn.max(floor));
+        if let Past::Living(isn_floor) = past {
+            begin.isn = begin.isn.max(isn_floor);
+            self.shared.counters.time_wait_reopened += 1;
+        }
+        let in_time_wait = !matches!(past, Past::Unknown);
         let options = self.listener_options(listener);
         let (syn, marks) = (self.negotiate(incoming, begin, options), options.marks());
         let name = (listener.index, listener.generation);
-        self.syn_cache.insert((tuple, hash), syn, name, now);
+        let entry = self.syn_cache.insert((tuple, hash), syn, name, in_time_wait, now);
+        self.list(hash, entry);
         self.shared.counters.syn_cache_added += 1;
-        self.shared.counters.time_wait_reopened += u64::from(isn_floor.is_some());
         self.shared.counters.passive_opens += 1;
         self.reply_syn_ack(now, &tuple, &syn, marks);
     }
@@ -334,7 +338,7 @@ impl Host {
 
     fn on_half_open(&mut self, now: Instant, entry: u32, incoming: &Incoming<'_>) {
         let Some(half_open) = self.syn_cache.get(entry) else { return };
-        let &HalfOpen { syn, listener: (index, generation), answered, .. } = half_open;
+        let &HalfOpen { syn, listener: (index, generation), .. } = half_open;
         let segment = &incoming.segment;
         let rcv_nxt = syn.irs + 1;
         let stale = matches!((syn.stamp, segment.options.timestamps),
@@ -366,9 +370,7 @@ impl Host {
             return self.refuse(now, incoming);
         }
         let listener = ListenerId { index, generation };
-        if self.establish_passive(now, incoming, &syn, listener, answered) {
-            self.syn_cache.remove(entry);
-        }
+        self.establish_passive(now, incoming, &syn, listener, Some(entry));
     }
 
     /// A SYN repeated is answered as the first was; anything else that is unacceptable with an ACK,
@@ -386,30 +388,41 @@ impl Host {
         }
     }
 
+    /// Forgets a handshake.
+    pub(super) fn remove_half_open(&mut self, entry: u32) -> Option<HalfOpen> {
+        let half_open = self.syn_cache.remove(entry)?;
+        self.demux.remove(half_open.hash, entry);
+        Some(half_open)
+    }
+
     fn drop_half_open(&mut self, entry: u32) {
-        if let Some(half_open) = self.syn_cache.remove(entry) {
+        if let Some(half_open) = self.remove_half_open(entry) {
             self.shared.counters.failed_opens += 1;
             self.forget_reopening(half_open.hash, &half_open.tuple);
         }
     }
 
-    /// The handshake is complete: makes the connection and puts it into the accept queue. False if
-    /// that is full; then the peer's ACK is as if it had been lost.
+    /// The handshake is complete: makes the connection and puts it into the accept queue. If that
+    /// is full, the peer's ACK is as if it had been lost. `half_open`: the handshake's entry in the
+    /// SYN cache; a cookie has none.
     pub(super) fn establish_passive(
         &mut self,
         now: Instant,
         incoming: &Incoming<'_>,
         syn: &SynReceived,
         listener: ListenerId,
-        answered: Instant,
-    ) -> bool {
+        half_open: Option<u32>,
+    ) {
         let full = self.listeners.get(listener).is_none_or(Listener::is_full);
         if full || self.connections() >= self.shared.limits.connections {
             let counters = &mut self.shared.counters;
             counters.accept_overflows += u64::from(full);
             counters.connections_over_limit += u64::from(!full);
-            return false;
+            return;
         }
+        let known = half_open.and_then(|entry| self.syn_cache.get(entry));
+        let known = known.map(|entry| (entry.answered, entry.in_time_wait));
+        let (answered, in_time_wait) = known.unwrap_or((now, true));
         let segment = &incoming.segment;
         let (tuple, hash) = (incoming.tuple, incoming.hash);
         let options = self.listener_options(listener).clone();
@@ -425,14 +438,19 @@ impl Host {
         {
             s.send.rtt.on_sample(answered, now, 1);
         }
-        self.end_time_wait(hash, &tuple);
-        let id = self.add_connection(block, &tuple, Some(listener));
+        if in_time_wait {
+            self.end_time_wait(hash, &tuple);
+        }
+        debug_assert!(self.time_wait_record(hash, &tuple).is_none(), "a SYN cache entry knows");
+        let id = self.add_connection(block, &tuple, Some(listener), half_open);
+        if let Some(entry) = half_open {
+            self.syn_cache.remove(entry);
+        }
         if let Some(listener) = self.listeners.get_mut(listener) {
             listener.queue.push_back(id.index);
         }
         self.events.push_back(Event::Acceptable(listener));
         self.deliver(now, id.index, &incoming.segment, incoming.facts);
-        true
     }
 
     #[inline(never)]
@@ -444,10 +462,9 @@ impl Host {
                     self.shared.counters.retransmits += 1;
                     self.repeat_syn_ack(now, &half_open.tuple, &half_open.syn);
                 }
-                Due::Expired(half_open) => {
+                Due::Expired(entry) => {
                     self.shared.counters.syn_cache_expired += 1;
-                    self.shared.counters.failed_opens += 1;
-                    self.forget_reopening(half_open.hash, &half_open.tuple);
+                    self.drop_half_open(entry);
                 }
             }
         }

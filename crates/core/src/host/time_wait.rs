@@ -8,7 +8,7 @@ pub(super) use lingering::Lingering;
 use super::Host;
 use super::output::Reply;
 use super::route::NextHop;
-use super::tcp_input::{Incoming, bare_header};
+use super::tcp_input::{Incoming, Past, bare_header};
 use crate::config::TimeWaitState;
 use crate::tcp::Tuple;
 use crate::tcp::connection::{Residue, stamp_at};
@@ -35,7 +35,7 @@ impl Host {
         match verdict {
             Verdict::Reopen(isn_floor) => {
                 self.mark_time_wait(hash, tuple, true);
-                return self.on_listen(now, incoming, Some(isn_floor));
+                return self.on_listen(now, incoming, Past::Living(isn_floor));
             }
             Verdict::Restart => match self.lingering_at(hash, tuple) {
                 Some(index) => self.linger_anew(now, index),
@@ -119,15 +119,6 @@ impl Host {
             Some(NextHop::Neighbour(hop)) if hop == tuple.remote_ip() => Distance::OnLink,
             _ => Distance::Far,
         }
-    }
-
-    /// What TIME-WAIT knows of `tuple`, if anything does.
-    #[inline]
-    pub(super) fn find_time_wait(&self, now: Instant, hash: u64, tuple: &Tuple) -> Option<Record> {
-        if self.lingering.is_empty() {
-            return self.time_wait.find(hash, tuple, now);
-        }
-        self.lingering_record(hash, tuple).filter(|record| !record.is_over(now))
     }
 
     /// The record of `tuple`, its time over or not.

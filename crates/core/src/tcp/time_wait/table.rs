@@ -70,6 +70,8 @@ pub struct TimeWait {
     hasher: TupleHasher,
     limit: usize,
     len: usize,
+    /// No record is due before this.
+    earliest_ms: u64,
     /// Records that have ever entered for a near peer.
     near: u64,
 }
@@ -110,8 +112,15 @@ impl TimeWait {
             let term_ms = as_nanos(term).div_ceil(1_000_000);
             Class { v4: Shelf::new(term_ms, limit), v6: Shelf::new(term_ms, limit) }
         };
-        let handles = Handles::new();
-        TimeWait { classes: terms.map(class), handles, hasher, limit, len: 0, near: 0 }
+        TimeWait {
+            classes: terms.map(class),
+            handles: Handles::new(),
+            hasher,
+            limit,
+            len: 0,
+            earliest_ms: u64::MAX,
+            near: 0,
+        }
     }
 
     /// Records held, whether expired yet or not.
@@ -153,11 +162,13 @@ impl TimeWait {
         };
         let common = Common::new(residue, tuple.ports(), handle);
         let class = &mut self.classes[distance as usize];
+        let expires_ms = ceil_ms(now).saturating_add(class.v4.term_ms);
+        self.earliest_ms = self.earliest_ms.min(expires_ms);
         let finder = Finder { handles: &self.handles, hasher: &self.hasher };
         if tuple.is_ipv6() {
-            class.v6.enter(hash, Row6::new(&tuple, common), now, finder);
+            class.v6.enter(hash, Row6::new(&tuple, common), (now, expires_ms), finder);
         } else {
-            class.v4.enter(hash, Row4::new(&tuple, common), now, finder);
+            class.v4.enter(hash, Row4::new(&tuple, common), (now, expires_ms), finder);
         }
         self.len += 1;
         self.near += u64::from(distance != Distance::Far);
@@ -234,7 +245,7 @@ impl TimeWait {
     /// Drops every record that is due; how many were.
     #[inline]
     pub fn on_time(&mut self, now: Instant) -> u64 {
-        if self.is_empty() { 0 } else { self.drop_due(now) }
+        if now.as_millis() < self.earliest_ms { 0 } else { self.drop_due(now) }
     }
 
     #[inline(never)]
@@ -244,18 +255,23 @@ impl TimeWait {
         each_shelf!(classes, shelf => {
             *len -= shelf.on_time(now, handles, hasher);
         });
+        self.earliest_ms = self.deadline_ms().unwrap_or(u64::MAX);
         (before - self.len) as u64
     }
 
     /// When a record is due; sometimes a little before.
     pub fn deadline(&self) -> Option<Instant> {
+        self.deadline_ms().map(Instant::from_millis)
+    }
+
+    fn deadline_ms(&self) -> Option<u64> {
         if self.len == 0 {
             return None;
         }
         let of = |class: &Class| {
             [class.v4.queue.deadline_ms(), class.v6.queue.deadline_ms()].into_iter().flatten().min()
         };
-        self.classes.iter().filter_map(of).min().map(Instant::from_millis)
+        self.classes.iter().filter_map(of).min()
     }
 
     /// All records, in no order.
@@ -342,8 +358,9 @@ impl<R: Row> Shelf<R> {
     }
 
     #[inline(always)]
-    fn enter(&mut self, hash: u64, row: R, now: Instant, finder: Finder<'_>) {
-        let number = self.queue.push(row, ceil_ms(now).saturating_add(self.term_ms));
+    fn enter(&mut self, hash: u64, row: R, times: (Instant, u64), finder: Finder<'_>) {
+        let (now, expires_ms) = times;
+        let number = self.queue.push(row, expires_ms);
         self.live += 1;
         let Shelf { queue, index, live, .. } = self;
         let hash_of = |number| queue.row(number).map(|seen| finder.hash(seen.row));

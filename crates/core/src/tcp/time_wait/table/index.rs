@@ -30,7 +30,7 @@ const JOIN: u32 = 6;
 const TIDY: u32 = 32;
 /// Lines in a segment.
 const SEGMENT: usize = 128;
-/// Lines that an index keeps when no record is left, at most.
+/// So many lines cost too little to be joined, or to be given back when no record is left.
 const LINES_KEPT: u32 = 16;
 
 #[derive(Clone, Copy, Debug)]
@@ -300,7 +300,7 @@ impl Index {
     /// Joins lines while there are too many for so few records. No more than `most` at a time.
     pub(super) fn shrink(&mut self, live: u32, span: Span, most: u32) {
         for _ in 0..most {
-            if self.lines <= 1 || live / JOIN >= self.lines {
+            if self.lines <= LINES_KEPT || live / JOIN >= self.lines {
                 return;
             }
             let last = self.lines - 1;
