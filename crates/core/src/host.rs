@@ -112,7 +112,8 @@ pub struct Host {
     ticks: Ticks,
     /// Connections whose timers are being run; empty between calls.
     due: Vec<u32>,
-    ready: VecDeque<u32>,
+    /// Connections to be flushed, in their order.
+    ready: Vec<u32>,
     replies: VecDeque<Reply>,
     events: VecDeque<Event>,
     loopback: Outbox,
@@ -201,7 +202,7 @@ impl Host {
             timers: Timers::new(config.tcp.timers, ticks).with_estimator(config.tcp.rto_estimator),
             ticks,
             due: Vec::new(),
-            ready: VecDeque::new(),
+            ready: Vec::new(),
             replies: VecDeque::new(),
             events: VecDeque::new(),
             loopback: Outbox::new(LOOPBACK_FRAMES),

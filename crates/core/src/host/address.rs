@@ -27,6 +27,11 @@ impl Cidr {
         self.prefix_len
     }
 
+    /// The bits of an IPv4 address that are the prefix's.
+    pub fn ipv4_mask(self) -> u32 {
+        u32::MAX.checked_shl(32 - u32::from(self.prefix_len.min(32))).unwrap_or(0)
+    }
+
     /// True if `address` has the same version and the same prefix.
     pub fn contains(self, address: IpAddr) -> bool {
         match (self.address, address) {

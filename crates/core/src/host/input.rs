@@ -59,31 +59,14 @@ impl Host {
     }
 
     pub(super) fn take_packet(&mut self, now: Instant, frame: RxFrame<'_>, from: Origin) {
-        match Usual::parse_stamped(frame.bytes) {
-            Some(usual) => self.take_usual_packet(now, &usual, frame, from),
-            None => self.take_unstamped_packet(now, frame, from),
-        }
-    }
-
-    #[inline(never)]
-    fn take_unstamped_packet(&mut self, now: Instant, frame: RxFrame<'_>, from: Origin) {
-        match Usual::parse_syn(frame.bytes) {
-            Some(usual) => self.take_usual_packet(now, &usual, frame, from),
-            None => self.take_any_packet(now, frame, from, None),
-        }
-    }
-
-    #[inline(always)]
-    fn take_usual_packet(
-        &mut self,
-        now: Instant,
-        usual: &Usual<'_>,
-        frame: RxFrame<'_>,
-        from: Origin,
-    ) {
-        if let Err(stranger) = self.take_usual(now, usual, &frame, from) {
-            self.take_any_packet(now, frame, from, stranger);
-        }
+        let stranger = match Usual::parse(frame.bytes) {
+            Some(usual) => match self.take_usual(now, &usual, &frame, from) {
+                Ok(()) => return,
+                Err(stranger) => stranger,
+            },
+            None => None,
+        };
+        self.take_any_packet(now, frame, from, stranger);
     }
 
     /// `stranger`: the ends of a segment that is known to belong to no connection.

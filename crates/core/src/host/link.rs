@@ -45,6 +45,14 @@ impl Host {
         }
     }
 
+    /// True if the addresses of `ends` are known for one of ours and that of a single other host:
+    /// something has lately gone there. If not they may be all the same.
+    #[inline]
+    pub(super) fn is_plain_way(&self, now: Instant, ends: &Tuple) -> bool {
+        let place = self.ways.find(ends, self.way_changes(), now);
+        place.is_some_and(|place| self.ways.at(place).plain)
+    }
+
     /// How often what decides on ways has changed.
     #[inline]
     pub(super) fn way_changes(&self) -> u64 {
@@ -60,7 +68,8 @@ impl Host {
         let hop_limit = self.hop_limit(destination);
         let path = Path { source, destination, link: None, mtu, dont_fragment, hop_limit, device };
         let until = Instant::FAR_FUTURE;
-        let mut known = Known { ends: *ends, changes: 0, until, path, local: false };
+        let plain = self.is_ours(source) && self.routes.is_acceptable_source(destination);
+        let mut known = Known { ends: *ends, changes: 0, until, path, local: false, plain };
         if self.is_ours(destination) {
             // To ourselves nothing is checked, and nothing is cut.
             known.path.device.checksum = true;

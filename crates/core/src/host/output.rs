@@ -91,12 +91,22 @@ impl Host {
         self.take_loopback(now);
         self.emit_link(outbox);
         self.emit_replies(now, outbox);
-        for _ in 0..self.ready.len() {
-            if outbox.room() == 0 {
-                break;
-            }
-            let Some(index) = self.ready.pop_front() else { break };
+        self.flush_ready(now, outbox);
+    }
+
+    /// Flushes who is ready now, as far as there is room; who becomes ready meanwhile comes behind.
+    #[inline]
+    fn flush_ready(&mut self, now: Instant, outbox: &mut Outbox) {
+        let (count, mut done) = (self.ready.len(), 0);
+        while done < count && outbox.room() > 0 {
+            let index = self.ready[done];
+            done += 1;
             self.flush(now, index, outbox);
+        }
+        if done == self.ready.len() {
+            self.ready.clear();
+        } else {
+            self.ready.drain(..done);
         }
     }
 
@@ -148,9 +158,12 @@ impl Host {
         let changes = self.way_changes();
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.ready = false;
-        if slot.connection_mut().is_silent() {
-            self.rearm(now, index);
-            return self.retire(index);
+        let connection = slot.connection_mut();
+        if connection.is_silent() {
+            if connection.is_finished() {
+                return self.free_connection(index);
+            }
+            return slot.rearm(&mut self.timers, index, now);
         }
         let (slot, place) = match self.ways.find(&slot.tuple, changes, now) {
             Some(place) => (slot, place),

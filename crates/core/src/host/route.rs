@@ -86,6 +86,8 @@ impl Route {
 pub struct Routes {
     addresses: Vec<OwnAddress>,
     ranges: Vec<Cidr>,
+    /// Those of IPv4 among both, as masks and what is left under them.
+    ipv4: Vec<(u32, u32)>,
     routes: Vec<Route>,
     /// The earliest end of a route.
     deadline: Option<Instant>,
@@ -107,22 +109,46 @@ impl Routes {
             Some(Route { prefix: everything(gateway)?, gateway: Some(gateway), until })
         });
         let own = |&cidr| OwnAddress { cidr, standing: Standing::Preferred };
-        Routes {
+        let mut all = Routes {
             addresses: addresses.iter().map(own).collect(),
             ranges: ranges.to_vec(),
+            ipv4: Vec::new(),
             routes: on_link.chain(default).collect(),
             deadline: None,
             device_mtu,
             ipv6_mtu: device_mtu,
             ipv6_hop_limit: ip::DEFAULT_HOP_LIMIT,
             changes: 0,
-        }
+        };
+        all.note_ipv4();
+        all
+    }
+
+    fn note_ipv4(&mut self) {
+        let addresses = self.addresses.iter().map(|own| (own.cidr.address(), u32::MAX));
+        let ranges = self.ranges.iter().map(|range| (range.address(), range.ipv4_mask()));
+        let of_ipv4 = |(address, mask)| match address {
+            IpAddr::V4(address) => Some((mask, address.to_bits() & mask)),
+            IpAddr::V6(_) => None,
+        };
+        self.ipv4 = addresses.chain(ranges).filter_map(of_ipv4).collect();
     }
 
     /// True if the address is ours.
     pub fn is_local(&self, address: IpAddr) -> bool {
-        self.addresses.iter().any(|own| own.cidr.address() == address)
-            || self.ranges.iter().any(|range| range.contains(address))
+        match address {
+            IpAddr::V4(address) => self.is_local_ipv4(address),
+            IpAddr::V6(_) => {
+                self.addresses.iter().any(|own| own.cidr.address() == address)
+                    || self.ranges.iter().any(|range| range.contains(address))
+            }
+        }
+    }
+
+    /// The same of an IPv4 address: most segments' source is looked at.
+    #[inline]
+    pub fn is_local_ipv4(&self, address: Ipv4Addr) -> bool {
+        self.ipv4.iter().any(|(mask, prefix)| address.to_bits() & mask == *prefix)
     }
 
     /// True if we listen to the group: all hosts, all nodes, or the solicited-node group of one of
@@ -228,12 +254,14 @@ impl Routes {
             Some(own) => *own = OwnAddress { cidr, standing },
             None => self.addresses.push(OwnAddress { cidr, standing }),
         }
+        self.note_ipv4();
     }
 
     /// Takes an address away.
     pub fn remove_address(&mut self, address: IpAddr) {
         self.changes += 1;
         self.addresses.retain(|own| own.cidr.address() != address);
+        self.note_ipv4();
     }
 
     /// The largest IPv6 packet for the link: the device's MTU, or less if a router says so.

@@ -62,11 +62,9 @@ impl Host {
         let is_over = connection.is_over();
         if !slot.ready {
             slot.ready = true;
-            self.ready.push_back(index);
+            self.ready.push(index);
         }
-        if !notices.is_empty() {
-            tell(&mut self.events, slot, ConnectionId { index, generation }, notices);
-        }
+        tell(&mut self.events, slot, ConnectionId { index, generation }, notices);
         if is_over && slot.listed {
             self.unlist(now, index);
         }
@@ -87,17 +85,10 @@ impl Host {
         }
     }
 
-    pub(super) fn announce(&mut self, index: u32, notices: Readiness) {
-        let Some((slot, generation)) = self.slots.named_mut(index) else { return };
-        if !notices.is_empty() {
-            tell(&mut self.events, slot, ConnectionId { index, generation }, notices);
-        }
-    }
-
     pub(super) fn make_ready(&mut self, index: u32) {
         if let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.ready) {
             slot.ready = true;
-            self.ready.push_back(index);
+            self.ready.push(index);
         }
     }
 }
@@ -110,8 +101,13 @@ fn is_settled(connection: &Connection) -> bool {
 
 /// Tells the user of the connection in `slot`, if it has one, of `notices`.
 #[inline]
-fn tell(events: &mut VecDeque<Event>, slot: &mut Slot, id: ConnectionId, notices: Readiness) {
-    if slot.is_orphan() || slot.accepting.is_some() {
+pub(super) fn tell(
+    events: &mut VecDeque<Event>,
+    slot: &mut Slot,
+    id: ConnectionId,
+    notices: Readiness,
+) {
+    if notices.is_empty() || slot.is_orphan() || slot.accepting.is_some() {
         return;
     }
     if slot.announced.is_empty() {

@@ -8,6 +8,7 @@ use super::Host;
 use super::identity::Claim;
 use super::isn::Beginning;
 use super::route::Class;
+use super::settle::tell;
 use super::slot::Slot;
 use crate::error::Error;
 use crate::event::{ConnectionId, ListenerId, Readiness};
@@ -76,11 +77,12 @@ impl Host {
         let listener = self.listeners.get_mut(id).ok_or(Error::InvalidInput("no such listener"))?;
         let index = listener.queue.pop_front().ok_or(Error::WouldBlock)?;
         let (slot, generation) = self.slots.named_mut(index).ok_or(NO_SUCH)?;
+        let id = ConnectionId { index, generation };
         slot.accepting = None;
         let ready = slot.connection_mut().readiness();
-        self.announce(index, ready);
+        tell(&mut self.events, slot, id, ready);
         self.settle(now, index);
-        Ok(ConnectionId { index, generation })
+        Ok(id)
     }
 
     /// Stops listening; what was not accepted is reset, and half-open handshakes are forgotten.
@@ -130,14 +132,21 @@ impl Host {
         options: Arc<SocketOptions>,
     ) -> Result<ConnectionId, Error> {
         // RFC 9293 MUST-46, RFC 1122 §3.2.1.3: no group, broadcast or loopback.
-        let is_host = matches!(self.routes.class(remote.ip()), Class::Ours | Class::Other);
-        if remote.port() == 0 || !is_host {
+        let ends = Tuple::new((local.ip(), local.port()), (remote.ip(), remote.port()));
+        let is_plain = self.is_plain_way(now, &ends);
+        let is_host = || matches!(self.routes.class(remote.ip()), Class::Ours | Class::Other);
+        if remote.port() == 0 || !(is_plain || is_host()) {
             return Err(Error::InvalidInput("the remote address names no host and port"));
         }
         if self.connections() >= self.shared.limits.connections {
             return Err(Error::Limit("connections"));
         }
-        let claim = match self.choose_tuple(now, local, remote) {
+        let chosen = if is_plain {
+            self.claim_or_pick(now, &ends)
+        } else {
+            self.choose_tuple(now, local, remote)
+        };
+        let claim = match chosen {
             Err(Error::AddressNotAvailable) if local.port() == 0 => {
                 self.shared.counters.ports_exhausted += 1;
                 return Err(Error::AddressNotAvailable);
@@ -161,6 +170,8 @@ impl Host {
         };
         let mut block = self.take_block();
         block.open((tuple.ports(), hash), options, syn, now);
+        // What follows the handshake is due sooner than the SYN again.
+        block.deadlines.expect(now + self.shared.tcp.rto_floor);
         let id = self.add_connection(block, &tuple, None, None);
         self.shared.counters.active_opens += 1;
         self.make_ready(id.index);
@@ -187,10 +198,15 @@ impl Host {
             _ => return Err(Error::AddressNotAvailable),
         };
         let tuple = Tuple::new((address, local.port()), (remote.ip(), remote.port()));
-        if local.port() == 0 {
-            return self.pick_port(now, &tuple).ok_or(Error::AddressNotAvailable);
+        self.claim_or_pick(now, &tuple)
+    }
+
+    /// `tuple`, or with an ephemeral port of ours if it has none.
+    fn claim_or_pick(&mut self, now: Instant, tuple: &Tuple) -> Result<Claim, Error> {
+        if tuple.local_port() == 0 {
+            return self.pick_port(now, tuple).ok_or(Error::AddressNotAvailable);
         }
-        self.claim(now, &tuple).ok_or(Error::AddressInUse)
+        self.claim(now, tuple).ok_or(Error::AddressInUse)
     }
 
     // ---- data

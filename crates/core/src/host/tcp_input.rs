@@ -107,7 +107,7 @@ impl Host {
             Some(index) if !is_entry(index) => index,
             half_open => return self.take_usual_stranger(now, usual, frame, &incoming, half_open),
         };
-        if from != Origin::Ourselves && self.is_ours(usual.source().into()) {
+        if from != Origin::Ourselves && self.routes.is_local_ipv4(usual.source()) {
             return Err(None);
         }
         if self.has_sound_checksum(usual, frame) {
@@ -128,11 +128,12 @@ impl Host {
     ) -> Result<(), Option<Ends>> {
         let Incoming { tuple, hash, .. } = *incoming;
         let (source, destination) = (usual.source().into(), usual.destination().into());
-        let is_plain = match half_open {
-            // The rest was found out when the SYN came.
-            Some(_) => !self.is_ours(source),
-            None => self.is_plain_stranger(source, destination),
-        };
+        let is_plain = self.is_plain_way(now, &tuple)
+            || match half_open {
+                // The rest was found out when the SYN came.
+                Some(_) => !self.is_ours(source),
+                None => self.is_plain_stranger(source, destination),
+            };
         if !is_plain {
             return Err(Some(Ends { tuple, hash }));
         }

@@ -33,6 +33,8 @@ pub(super) struct Known {
     pub(super) path: Path,
     /// It leads to ourselves.
     pub(super) local: bool,
+    /// It leads from one of our addresses to a single other host.
+    pub(super) plain: bool,
 }
 
 /// Nobody's, and never good.
@@ -50,6 +52,7 @@ const NOWHERE: Known = Known {
         device: Capabilities::plain(Medium::Ip, 0),
     },
     local: false,
+    plain: false,
 };
 
 /// Ways, each at a place by its addresses.

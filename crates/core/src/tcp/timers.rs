@@ -139,6 +139,15 @@ impl Deadlines {
         }
     }
 
+    /// Deadlines are about to follow that may be as early as `at`. A scheme that files one entry
+    /// files it for then, and need not file another for each of them.
+    #[inline]
+    pub fn expect(&mut self, at: Instant) {
+        if self.news().is_none() {
+            self.bound = self.bound.min(at);
+        }
+    }
+
     /// Which timers were set to another time since [`take_news`](Self::take_news); `None` before
     /// that is kept.
     #[inline]
@@ -233,30 +242,23 @@ impl Ticks {
     /// The last tick at or before `at`.
     #[inline]
     pub fn at_or_before(self, at: Instant) -> u64 {
-        self.divide(at).0
+        let ns = at.as_nanos();
+        // The reciprocal is less than one too small: the quotient is right or one too small.
+        let tick = ((u128::from(ns) * u128::from(self.reciprocal)) >> 64) as u64;
+        tick + u64::from(ns - tick * self.ns >= self.ns)
     }
 
     /// The first tick at or after `at`.
     #[inline]
     pub fn at_or_after(self, at: Instant) -> u64 {
-        let (tick, rest) = self.divide(at);
-        tick + u64::from(rest != 0)
+        let tick = self.at_or_before(at);
+        tick + u64::from(tick * self.ns != at.as_nanos())
     }
 
     /// When `tick` is.
     #[inline]
     pub fn instant(self, tick: u64) -> Instant {
         Instant::from_nanos(tick.saturating_mul(self.ns))
-    }
-
-    /// Quotient and rest.
-    #[inline]
-    fn divide(self, at: Instant) -> (u64, u64) {
-        let ns = at.as_nanos();
-        // The reciprocal is less than one too small: the quotient is right or one too small.
-        let tick = ((u128::from(ns) * u128::from(self.reciprocal)) >> 64) as u64;
-        let rest = ns - tick * self.ns;
-        if rest >= self.ns { (tick + 1, rest - self.ns) } else { (tick, rest) }
     }
 }
 

@@ -73,40 +73,25 @@ pub struct Envelope {
 }
 
 impl<'a> Usual<'a> {
-    /// The segment in the IP packet `bytes`, if it has timestamps alone and is sound so far.
-    #[inline]
-    pub fn parse_stamped(bytes: &'a [u8]) -> Option<Usual<'a>> {
-        Usual::parse(bytes, 8, |_| Some(None))
-    }
-
-    /// The SYN in the IP packet `bytes`, if it is of this kind and sound so far.
-    #[inline]
-    pub fn parse_syn(bytes: &'a [u8]) -> Option<Usual<'a>> {
-        Usual::parse(bytes, 10, |bytes| Some(Some(bytes.get(HEAD_BYTES..)?.first_chunk()?)))
-    }
-
-    /// The segment in `bytes`, if it has a TCP header of so many words. `more_of` finds those
-    /// beyond what all have.
+    /// The segment in the IP packet `bytes`, if it is of these kinds and sound so far.
     #[inline(always)]
-    fn parse(
-        bytes: &'a [u8],
-        header_words: u32,
-        more_of: impl FnOnce(&'a [u8]) -> Option<Option<&'a [u8; 8]>>,
-    ) -> Option<Usual<'a>> {
+    pub fn parse(bytes: &'a [u8]) -> Option<Usual<'a>> {
         let head = bytes.first_chunk::<HEAD_BYTES>()?;
         let word = |index| word_of(head, index);
         let unusual = (word(0) >> 24 ^ VERSION)
             | (word(1) & FRAGMENT)
-            | (word(2) >> 16 & 0xff ^ u32::from(PROTOCOL))
-            | (word(8) >> 28 ^ header_words);
+            | (word(2) >> 16 & 0xff ^ u32::from(PROTOCOL));
         let has_ports = word(5) & 0xffff != 0 && word(5) >> 16 != 0;
         // In either order of bytes, a header whose checksum is right is a multiple of all ones.
         let ip = [0, 1, 2, 3, 4].map(|index| word(index).to_be());
         if unusual != 0 || !has_ports || !word_sum(&ip).is_multiple_of(0xffff) {
             return None;
         }
-        let more = more_of(bytes)?;
-        let start = HEAD_BYTES + more.map_or(0, |more| more.len());
+        let (start, more) = match word(8) >> 28 {
+            STAMPED_OFFSET => (HEAD_BYTES, None),
+            SYN_OFFSET => (SYN_BYTES, Some(bytes.get(HEAD_BYTES..)?.first_chunk()?)),
+            _ => return None,
+        };
         let payload = bytes.get(start..(word(0) & 0xffff) as usize)?;
         let usual = Usual { head, more, payload };
         usual.options().are_sound().then_some(usual)
