@@ -210,7 +210,7 @@ impl Host {
         };
         self.shared.counters.cookies_accepted += 1;
         // Where the accept queue is full the ACK is as if lost, and no RST must answer it.
-        let _established = self.establish_passive(now, incoming, &syn, listener, None);
+        self.establish_passive(now, incoming, &syn, listener, None);
         true
     }
 
