@@ -114,7 +114,8 @@ pub struct Host {
     due: Vec<u32>,
     /// Connections to be flushed, in their order.
     ready: Vec<u32>,
-    replies: VecDeque<Reply>,
+    /// Answers that belong to no connection, in their order.
+    replies: Vec<Reply>,
     events: VecDeque<Event>,
     loopback: Outbox,
     orphans: usize,
@@ -131,8 +132,7 @@ pub struct Host {
     cookies: SynCookies,
     /// When a cookie was sent last; the origin if never.
     cookie_sent: Instant,
-    /// Taken out only while a port is picked.
-    ports: Option<Ports>,
+    ports: Ports,
     /// Answers to strangers.
     strangers: TokenBucket,
     rng: Rng,
@@ -203,7 +203,7 @@ impl Host {
             ticks,
             due: Vec::new(),
             ready: Vec::new(),
-            replies: VecDeque::new(),
+            replies: Vec::new(),
             events: VecDeque::new(),
             loopback: Outbox::new(LOOPBACK_FRAMES),
             orphans: 0,
@@ -222,11 +222,7 @@ impl Host {
             isns: IsnSource::new(&config.secret),
             cookies: SynCookies::new(&config.secret),
             cookie_sent: Instant::ZERO,
-            ports: Some(Ports::new(
-                config.ephemeral_ports.0,
-                config.ephemeral_ports.1,
-                &config.secret,
-            )),
+            ports: Ports::new(config.ephemeral_ports.0, config.ephemeral_ports.1, &config.secret),
             strangers: TokenBucket::new(limits.replies_per_second, limits.replies_per_second),
             rng: Rng::from_seed(KeyedHash::new(&config.secret, "spread").quick(&[])),
             malformed: [0; Malformed::COUNT],

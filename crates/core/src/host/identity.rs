@@ -93,22 +93,21 @@ impl Host {
     }
 
     fn port_for(&mut self, now: Instant, tuple: &Tuple, cut_short: bool) -> Option<Claim> {
-        let mut ports = self.ports.take()?;
-        let (mut in_time_wait, mut claimed) = (0, None);
-        ports.pick(tuple, |local_port| {
+        let mut search = self.ports.search(tuple);
+        loop {
+            let local_port = self.ports.next(&mut search)?;
             let candidate = tuple.with_local_port(local_port);
             let hash = self.hasher.hash(&candidate);
             let record = self.time_wait_record(hash, &candidate);
-            let waits = !cut_short && record.is_some_and(|record| !record.is_over(now));
-            in_time_wait += u64::from(waits);
-            if !waits && !self.listeners.has_port(local_port) {
-                claimed = self.claim_beside(now, Claim::new(candidate, hash), record);
+            if !cut_short && record.is_some_and(|record| !record.is_over(now)) {
+                self.shared.counters.ports_in_time_wait += 1;
+            } else if !self.listeners.has_port(local_port)
+                && let claimed @ Some(_) =
+                    self.claim_beside(now, Claim::new(candidate, hash), record)
+            {
+                return claimed;
             }
-            claimed.is_none()
-        });
-        self.shared.counters.ports_in_time_wait += in_time_wait;
-        self.ports = Some(ports);
-        claimed
+        }
     }
 
     /// A tuple to `remote` from any of our addresses: of the range, if there is one, in random

@@ -110,6 +110,7 @@ impl Host {
     // ---- what the link itself has to say
 
     /// Sends what the neighbour cache wants sent.
+    #[inline(never)]
     pub(super) fn emit_link(&mut self, outbox: &mut Outbox) {
         while outbox.room() > 0 {
             let Some(output) = self.neighbours.output() else { break };

@@ -88,8 +88,12 @@ pub(super) enum Way {
 impl Host {
     /// Sends what every ready connection and every pending reply should, while `outbox` has room.
     pub fn emit(&mut self, now: Instant, outbox: &mut Outbox) {
-        self.take_loopback(now);
-        self.emit_link(outbox);
+        if !self.loopback.is_empty() {
+            self.take_loopback(now);
+        }
+        if self.neighbours.has_output() {
+            self.emit_link(outbox);
+        }
         self.emit_replies(now, outbox);
         self.flush_ready(now, outbox);
     }
@@ -112,45 +116,62 @@ impl Host {
 
     pub(super) fn reply(&mut self, reply: Reply) {
         if self.replies.len() < REPLIES_MAX {
-            self.replies.push_back(reply);
+            self.replies.push(reply);
         } else {
             self.shared.counters.replies_suppressed += 1;
         }
     }
 
     fn emit_replies(&mut self, now: Instant, outbox: &mut Outbox) {
-        while outbox.room() > 0 && !self.replies.is_empty() {
-            let Some(next_hop) = self.emit_reply(now, outbox) else {
-                self.replies.pop_front();
-                continue;
-            };
-            if let Some(reply) = self.replies.pop_front() {
-                self.queue_for_neighbour(now, next_hop, &reply);
-            }
+        let mut done = 0;
+        while done < self.replies.len() && outbox.room() > 0 {
+            self.emit_reply(now, done, outbox);
+            done += 1;
+        }
+        if done == self.replies.len() {
+            self.replies.clear();
+        } else {
+            self.replies.drain(..done);
         }
     }
 
-    /// Sends the oldest reply, unless a neighbour must answer first: who that is.
+    /// Sends the reply at `index`, or lets it wait for its neighbour.
     #[inline]
-    fn emit_reply(&mut self, now: Instant, outbox: &mut Outbox) -> Option<IpAddr> {
-        let Reply { ends, marks, body } = self.replies.front()?;
-        if let Body::Frame(bytes) = body {
-            outbox.push()?.head.extend_from_slice(bytes);
-            self.shared.counters.frames_out += 1;
-            return None;
+    fn emit_reply(&mut self, now: Instant, index: usize, outbox: &mut Outbox) {
+        let Some(Reply { ends, marks, body }) = self.replies.get(index) else { return };
+        if let Body::Frame(_) = body {
+            return self.emit_frame(index, outbox);
         }
         let (ends, marks) = (*ends, *marks);
-        match self.way(now, &ends) {
-            Way::Open(place) => {
-                let known = self.ways.at(place);
-                let out = if known.local { &mut self.loopback } else { outbox };
-                let (way, reply) = (known.path.marked(marks), self.replies.front()?);
-                push_reply(out, &way, reply, &mut self.shared.counters);
+        let place = match self.way(now, &ends) {
+            Way::Open(place) => place,
+            Way::Waiting(next_hop) => return self.delay_reply(now, next_hop, index),
+            Way::Closed => {
+                self.shared.counters.unreachable += 1;
+                return;
             }
-            Way::Waiting(next_hop) => return Some(next_hop),
-            Way::Closed => self.shared.counters.unreachable += 1,
+        };
+        let known = self.ways.at(place);
+        let out = if known.local { &mut self.loopback } else { outbox };
+        if let Some(reply) = self.replies.get(index) {
+            push_reply(out, &known.path.marked(marks), reply, &mut self.shared.counters);
         }
-        None
+    }
+
+    #[cold]
+    fn emit_frame(&mut self, index: usize, outbox: &mut Outbox) {
+        if let Body::Frame(bytes) = &self.replies[index].body
+            && let Some(frame) = outbox.push()
+        {
+            frame.head.extend_from_slice(bytes);
+            self.shared.counters.frames_out += 1;
+        }
+    }
+
+    #[cold]
+    fn delay_reply(&mut self, now: Instant, next_hop: IpAddr, index: usize) {
+        let reply = core::mem::replace(&mut self.replies[index], Reply::frame(Vec::new()));
+        self.queue_for_neighbour(now, next_hop, &reply);
     }
 
     /// Lets one connection speak.
@@ -193,6 +214,7 @@ impl Host {
     }
 
     /// Finds the way of a connection between `ends`. While there is none it has been seen to.
+    #[cold]
     fn find_way_of(&mut self, now: Instant, index: u32, ends: &Tuple) -> Option<Place> {
         match self.find_way(now, ends) {
             Way::Open(place) => return Some(place),
@@ -210,6 +232,7 @@ impl Host {
     }
 
     /// Takes in what we have sent to ourselves.
+    #[inline(never)]
     fn take_loopback(&mut self, now: Instant) {
         for _ in 0..self.loopback.len() {
             let Some(frame) = self.loopback.front() else { return };

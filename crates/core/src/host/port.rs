@@ -32,8 +32,20 @@ pub struct Ports {
     /// Its low half is F, its high half G.
     destination: KeyedHash,
     counters: Box<[u32; COUNTERS]>,
-    /// Destinations and their hashes, the last one of each place: few are asked for in turn.
-    recent: Box<[Option<(Tuple, u64)>; RECENT]>,
+    /// Destinations and where the search for them begins, the last one of each place: few are
+    /// asked for in turn.
+    recent: Box<[Option<(Tuple, Search)>; RECENT]>,
+}
+
+/// A search for a port.
+#[derive(Clone, Copy, Debug)]
+pub struct Search {
+    /// F, as a distance from the first port.
+    start: u32,
+    /// G's counter.
+    counter: usize,
+    /// Ports that may still be tried.
+    left: u32,
 }
 
 impl Ports {
@@ -50,31 +62,31 @@ impl Ports {
         }
     }
 
-    fn hash(&mut self, destination: Tuple) -> u64 {
-        let ends = destination.local_words()[1] ^ destination.remote_words()[1];
-        let recent = &mut self.recent[(ends ^ u64::from(destination.ports())) as usize % RECENT];
-        match recent {
-            Some((known, hash)) if *known == destination => *hash,
-            _ => recent.insert((destination, self.destination.of_tuple(&destination))).1,
+    /// Begins to look for a port of ours for `tuple`, whose own does not count.
+    pub fn search(&mut self, tuple: &Tuple) -> Search {
+        let destination = tuple.with_local_port(0);
+        let ends = destination.addresses_folded() ^ u64::from(destination.ports());
+        let recent = &mut self.recent[(ends ^ ends >> 32) as usize % RECENT];
+        if let Some((known, search)) = recent
+            && *known == destination
+        {
+            return *search;
         }
+        let hash = self.destination.of_tuple(&destination);
+        let (start, counter) = (hash as u32 % self.size, (hash >> 32) as usize % COUNTERS);
+        let search = Search { start, counter, left: self.size.min(MAX_ATTEMPTS) };
+        recent.insert((destination, search)).1
     }
 
-    /// A port of ours for `tuple`, whose own does not count, such that `in_use` says no of it;
-    /// `None` if none was found in [`MAX_ATTEMPTS`].
-    pub fn pick(&mut self, tuple: &Tuple, mut in_use: impl FnMut(u16) -> bool) -> Option<u16> {
-        let hash = self.hash(tuple.with_local_port(0));
-        let start = hash as u32 % self.size;
-        let counter = (hash >> 32) as usize % COUNTERS;
-        for _ in 0..self.size.min(MAX_ATTEMPTS) {
-            let step = self.counters[counter];
-            self.counters[counter] = (step + 1) % self.size;
-            // Both terms are below 2^16.
-            let port = self.first + ((start + step) % self.size) as u16;
-            if !in_use(port) {
-                return Some(port);
-            }
-        }
-        None
+    /// The next port to try; `None` after [`MAX_ATTEMPTS`], or when all have been tried.
+    pub fn next(&mut self, search: &mut Search) -> Option<u16> {
+        search.left = search.left.checked_sub(1)?;
+        let step = &mut self.counters[search.counter % COUNTERS];
+        let offset = search.start + *step;
+        *step = if *step + 1 < self.size { *step + 1 } else { 0 };
+        let offset = if offset < self.size { offset } else { offset - self.size };
+        // Below 2^16, as is their sum.
+        Some(self.first + offset as u16)
     }
 
     /// True if the port is one of these.
@@ -89,6 +101,17 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
+    /// The first port tried for `tuple` that is not in use.
+    fn pick(ports: &mut Ports, tuple: &Tuple, mut in_use: impl FnMut(u16) -> bool) -> Option<u16> {
+        let mut search = ports.search(tuple);
+        loop {
+            let port = ports.next(&mut search)?;
+            if !in_use(port) {
+                return Some(port);
+            }
+        }
+    }
+
     fn to(port: u16) -> Tuple {
         Tuple::new(([10, 0, 0, 1].into(), 0), ([10, 0, 0, 2].into(), port))
     }
@@ -97,7 +120,7 @@ mod tests {
     fn every_port_comes_up_once_before_any_comes_again() {
         let mut ports = Ports::new(50_000, 50_099, &[1; 32]);
         let picked: BTreeSet<u16> =
-            (0..100).map(|_| ports.pick(&to(80), |_| false).unwrap()).collect();
+            (0..100).map(|_| pick(&mut ports, &to(80), |_| false).unwrap()).collect();
         assert_eq!(picked.len(), 100);
         assert!(picked.iter().all(|port| ports.contains(*port)));
         assert_eq!((picked.first(), picked.last()), (Some(&50_000), Some(&50_099)));
@@ -107,8 +130,8 @@ mod tests {
     #[test]
     fn the_only_free_port_is_found_and_none_is_not() {
         let mut ports = Ports::new(1024, 1024 + MAX_ATTEMPTS as u16 - 1, &[1; 32]);
-        assert_eq!(ports.pick(&to(80), |port| port != 1500), Some(1500));
-        assert_eq!(ports.pick(&to(80), |_| true), None);
+        assert_eq!(pick(&mut ports, &to(80), |port| port != 1500), Some(1500));
+        assert_eq!(pick(&mut ports, &to(80), |_| true), None);
     }
 
     #[test]
@@ -120,7 +143,7 @@ mod tests {
                 tried.insert(port);
                 true
             };
-            assert_eq!(ports.pick(&to(80), refuse), None);
+            assert_eq!(pick(&mut ports, &to(80), refuse), None);
             assert_eq!(tried.len(), round * MAX_ATTEMPTS as usize);
         }
     }
@@ -129,7 +152,7 @@ mod tests {
     fn destinations_and_secrets_start_elsewhere() {
         let first = |secret: u8, port| {
             let mut ports = Ports::new(1024, 65_535, &[secret; 32]);
-            ports.pick(&to(port), |_| false).unwrap()
+            pick(&mut ports, &to(port), |_| false).unwrap()
         };
         let starts: BTreeSet<u16> =
             (1..=50).flat_map(|port| [first(1, port), first(2, port)]).collect();
@@ -142,12 +165,12 @@ mod tests {
         for (first, last) in [(5000, 5000), (5000, 4000)] {
             let mut ports = Ports::new(first, last, &[1; 32]);
             for _ in 0..3 {
-                assert_eq!(ports.pick(&to(80), |_| false), Some(5000));
+                assert_eq!(pick(&mut ports, &to(80), |_| false), Some(5000));
             }
         }
         let mut all = Ports::new(0, 65_535, &[1; 32]);
         assert!(!all.contains(0) && all.contains(1) && all.contains(65_535));
-        assert!((0..1000).all(|_| all.pick(&to(80), |_| false) != Some(0)));
+        assert!((0..1000).all(|_| pick(&mut all, &to(80), |_| false) != Some(0)));
     }
 
     proptest! {
@@ -157,7 +180,7 @@ mod tests {
         ) {
             let mut ports = Ports::new(range.0, range.1, &[secret; 32]);
             for _ in 0..20 {
-                if let Some(picked) = ports.pick(&to(port), |port| port < busy_below) {
+                if let Some(picked) = pick(&mut ports, &to(port), |port| port < busy_below) {
                     prop_assert!(ports.contains(picked) && picked >= busy_below);
                 }
             }

@@ -97,22 +97,20 @@ impl Host {
         from: Origin,
     ) -> Result<(), Option<Ends>> {
         let tuple = usual.tuple();
-        let incoming = Incoming {
-            tuple,
-            hash: self.hasher.hash(&tuple),
-            segment: usual.segment(),
-            facts: facts_of(frame, usual.traffic_class()),
-        };
-        let index = match self.find(incoming.hash, &incoming.tuple) {
+        let hash = self.hasher.hash(&tuple);
+        let index = match self.find(hash, &tuple) {
             Some(index) if !is_entry(index) => index,
-            half_open => return self.take_usual_stranger(now, usual, frame, &incoming, half_open),
+            half_open => {
+                let ends = Ends { tuple, hash };
+                return self.take_usual_stranger(now, usual, frame, &ends, half_open);
+            }
         };
         if from != Origin::Ourselves && self.routes.is_local_ipv4(usual.source()) {
             return Err(None);
         }
         if self.has_sound_checksum(usual, frame) {
-            let Incoming { segment, facts, .. } = &incoming;
-            self.change(now, index, |connection, cx| connection.on_segment(cx, segment, *facts));
+            let (segment, facts) = (usual.segment(), facts_of(frame, usual.traffic_class()));
+            self.change(now, index, |connection, cx| connection.on_segment(cx, &segment, facts));
         }
         Ok(())
     }
@@ -123,10 +121,10 @@ impl Host {
         now: Instant,
         usual: &Usual<'_>,
         frame: &RxFrame<'_>,
-        incoming: &Incoming<'_>,
+        ends: &Ends,
         half_open: Option<u32>,
     ) -> Result<(), Option<Ends>> {
-        let Incoming { tuple, hash, .. } = *incoming;
+        let Ends { tuple, hash } = *ends;
         let (source, destination) = (usual.source().into(), usual.destination().into());
         let is_plain = self.is_plain_way(now, &tuple)
             || match half_open {
@@ -135,10 +133,11 @@ impl Host {
                 None => self.is_plain_stranger(source, destination),
             };
         if !is_plain {
-            return Err(Some(Ends { tuple, hash }));
+            return Err(Some(*ends));
         }
         if self.has_sound_checksum(usual, frame) {
-            self.dispatch(now, half_open, incoming);
+            let (segment, facts) = (usual.segment(), facts_of(frame, usual.traffic_class()));
+            self.dispatch(now, half_open, &Incoming { tuple, hash, segment, facts });
         }
         Ok(())
     }
@@ -424,8 +423,7 @@ impl Host {
         let known = half_open.and_then(|entry| self.syn_cache.get(entry));
         let known = known.map(|entry| (entry.answered, entry.in_time_wait));
         let (answered, in_time_wait) = known.unwrap_or((now, true));
-        let segment = &incoming.segment;
-        let (tuple, hash) = (incoming.tuple, incoming.hash);
+        let Incoming { ref tuple, hash, ref segment, .. } = *incoming;
         let options = self.listener_options(listener).clone();
         let window = u32::from(segment.window) << syn.peer_scale.unwrap_or(0);
         let mut block = self.take_block();
@@ -440,10 +438,10 @@ impl Host {
             s.send.rtt.on_sample(answered, now, 1);
         }
         if in_time_wait {
-            self.end_time_wait(hash, &tuple);
+            self.end_time_wait(hash, tuple);
         }
-        debug_assert!(self.time_wait_record(hash, &tuple).is_none(), "a SYN cache entry knows");
-        let id = self.add_connection(block, &tuple, Some(listener), half_open);
+        debug_assert!(self.time_wait_record(hash, tuple).is_none(), "a SYN cache entry knows");
+        let id = self.add_connection(block, tuple, Some(listener), half_open);
         if let Some(entry) = half_open {
             self.syn_cache.remove(entry);
         }

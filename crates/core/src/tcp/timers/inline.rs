@@ -15,12 +15,14 @@ use crate::time::Instant;
 pub struct Inline {
     slots: Slots,
     ticks: Ticks,
+    /// No slot is reached, and no tick begins, before this.
+    quiet_until: Instant,
 }
 
 impl Inline {
     /// No entry; deadlines count in whole `ticks`.
     pub fn new(ticks: Ticks) -> Self {
-        Inline { slots: Slots::default(), ticks }
+        Inline { slots: Slots::default(), ticks, quiet_until: Instant::ZERO }
     }
 
     /// No deadline of connection `index` is earlier than `earliest` now.
@@ -44,7 +46,9 @@ impl Inline {
         }
         let (place, reached) = self.slots.insert(index, self.ticks.at_or_after(earliest));
         // Whatever is due a tick before the slot is reached, or earlier, needs another.
-        *filed = Filed::at(self.ticks.instant(reached.saturating_sub(1)), place);
+        let before = self.ticks.instant(reached.saturating_sub(1));
+        self.quiet_until = self.quiet_until.min(before);
+        *filed = Filed::at(before, place);
     }
 
     /// Connection `index` is gone.
@@ -65,11 +69,19 @@ impl Inline {
     /// True if a slot is reached at `now`.
     #[inline]
     pub fn has_due(&mut self, now: Instant) -> bool {
-        let is_reached = self.deadline().is_some_and(|at| at <= now);
-        if !is_reached {
-            self.slots.advance(self.ticks.at_or_before(now));
+        now >= self.quiet_until && self.is_reached(now)
+    }
+
+    #[inline(never)]
+    fn is_reached(&mut self, now: Instant) -> bool {
+        let next = self.deadline().unwrap_or(Instant::FAR_FUTURE);
+        if next <= now {
+            return true;
         }
-        is_reached
+        let tick = self.ticks.at_or_before(now);
+        self.slots.advance(tick);
+        self.quiet_until = next.min(self.ticks.instant(tick.saturating_add(1)));
+        false
     }
 
     /// When the next slot is reached.
