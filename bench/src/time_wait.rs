@@ -171,7 +171,7 @@ impl Bench {
         let clock = Clock::now();
         section(name, count, || {
             for (hash, tuple) in &tuples {
-                *evicted += table.enter(*hash, *tuple, &RESIDUE, Distance::Far, *now);
+                *evicted += table.enter(*hash, tuple, &RESIDUE, Distance::Far, *now);
                 *now = *now + *between;
             }
         });
@@ -190,7 +190,7 @@ impl Bench {
                 let tuple = tuple(number);
                 let hash = self.hasher.hash(&tuple);
                 let clock = Clock::now();
-                self.evicted += table.enter(hash, tuple, &RESIDUE, Distance::Far, now);
+                self.evicted += table.enter(hash, &tuple, &RESIDUE, Distance::Far, now);
                 *least = (*least).min(clock.elapsed().as_nanos() as u32);
                 now = now + self.between;
             }

@@ -385,8 +385,8 @@ impl Host {
     }
 
     /// Gives a new connection between the ends of `tuple` a slot and a name. `accepting`: in whose
-    /// accept queue it will wait. `half_open`: the entry of the SYN cache in whose place it is found
-    /// from now on.
+    /// accept queue it will wait. `half_open`: the entry of the SYN cache in whose place it is
+    /// found from now on.
     #[inline]
     fn add_connection(
         &mut self,

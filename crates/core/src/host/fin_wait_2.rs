@@ -67,7 +67,7 @@ impl FinWait2 {
         sack: bool,
         now: Instant,
     ) -> u64 {
-        let evicted = self.records.enter(hash, tuple, residue, Distance::Far, now);
+        let evicted = self.records.enter(hash, &tuple, residue, Distance::Far, now);
         self.records.mark(hash, &tuple, sack);
         evicted
     }
@@ -167,6 +167,6 @@ impl Host {
         }
         self.orphans += 1;
         self.fin_wait_2.awake += 1;
-        self.deliver(now, index, &incoming.segment, incoming.facts);
+        self.deliver(now, index, incoming.segment, incoming.facts);
     }
 }

@@ -81,7 +81,7 @@ impl Host {
         let residue = slot.connection_mut().take_residue();
         self.demux.remove(hash, index);
         if let Some(residue) = residue {
-            self.enter_time_wait(now, index, (hash, tuple), &residue);
+            self.enter_time_wait(now, index, (hash, &tuple), &residue);
         }
     }
 

@@ -110,7 +110,7 @@ impl Host {
         local: SocketAddr,
         remote: SocketAddr,
     ) -> Result<ConnectionId, Error> {
-        self.open(now, local, remote, self.default_options.clone())
+        self.open(now, local, remote, None)
     }
 
     /// As [`Host::connect`], with `options` in force from the SYN on.
@@ -121,7 +121,7 @@ impl Host {
         remote: SocketAddr,
         options: SocketOptions,
     ) -> Result<ConnectionId, Error> {
-        self.open(now, local, remote, Arc::new(options))
+        self.open(now, local, remote, Some(&Arc::new(options)))
     }
 
     fn open(
@@ -129,7 +129,7 @@ impl Host {
         now: Instant,
         local: SocketAddr,
         remote: SocketAddr,
-        options: Arc<SocketOptions>,
+        options: Option<&Arc<SocketOptions>>,
     ) -> Result<ConnectionId, Error> {
         // RFC 9293 MUST-46, RFC 1122 §3.2.1.3: no group, broadcast or loopback.
         let ends = Tuple::new((local.ip(), local.port()), (remote.ip(), remote.port()));
@@ -159,16 +159,17 @@ impl Host {
         if in_time_wait {
             self.end_time_wait(hash, &tuple);
         }
+        let mut block = self.take_block();
+        let options = options.unwrap_or(&self.default_options);
         let syn = SynSent {
             iss,
             stamp_offset,
             sent_at: now,
             attempts: 0,
-            mss: self.announced_mss(tuple.is_ipv6(), &options),
-            offer: self.syn_offer(&options),
+            mss: self.announced_mss(tuple.is_ipv6(), options),
+            offer: self.syn_offer(options),
             ipv6: tuple.is_ipv6(),
         };
-        let mut block = self.take_block();
         block.open((tuple.ports(), hash), options, syn, now);
         // What follows the handshake is due sooner than the SYN again.
         block.deadlines.expect(now + self.shared.tcp.rto_floor);

@@ -26,7 +26,7 @@ use crate::wire::usual::Usual;
 pub(super) struct Incoming<'a> {
     pub(super) tuple: Tuple,
     pub(super) hash: u64,
-    pub(super) segment: Segment<'a>,
+    pub(super) segment: &'a Segment<'a>,
     pub(super) facts: Facts,
 }
 
@@ -96,22 +96,25 @@ impl Host {
         frame: &RxFrame<'_>,
         from: Origin,
     ) -> Result<(), Option<Ends>> {
+        if frame.checksum != RxChecksum::Good && !usual.verify_checksum() {
+            // Whose it would be decides what it counts as.
+            return Err(None);
+        }
         let tuple = usual.tuple();
         let hash = self.hasher.hash(&tuple);
-        let index = match self.find(hash, &tuple) {
+        let found = self.find(hash, &tuple);
+        let (segment, facts) = (&usual.segment(), facts_of(frame, usual.traffic_class()));
+        let index = match found {
             Some(index) if !is_entry(index) => index,
             half_open => {
-                let ends = Ends { tuple, hash };
-                return self.take_usual_stranger(now, usual, frame, &ends, half_open);
+                let incoming = Incoming { tuple, hash, segment, facts };
+                return self.take_usual_stranger(now, usual, &incoming, half_open);
             }
         };
         if from != Origin::Ourselves && self.routes.is_local_ipv4(usual.source()) {
             return Err(None);
         }
-        if self.has_sound_checksum(usual, frame) {
-            let (segment, facts) = (usual.segment(), facts_of(frame, usual.traffic_class()));
-            self.change(now, index, |connection, cx| connection.on_segment(cx, &segment, facts));
-        }
+        self.change(now, index, |connection, cx| connection.on_segment(cx, segment, facts));
         Ok(())
     }
 
@@ -120,36 +123,22 @@ impl Host {
         &mut self,
         now: Instant,
         usual: &Usual<'_>,
-        frame: &RxFrame<'_>,
-        ends: &Ends,
+        incoming: &Incoming<'_>,
         half_open: Option<u32>,
     ) -> Result<(), Option<Ends>> {
-        let Ends { tuple, hash } = *ends;
+        let Incoming { ref tuple, hash, .. } = *incoming;
         let (source, destination) = (usual.source().into(), usual.destination().into());
-        let is_plain = self.is_plain_way(now, &tuple)
+        let is_plain = self.is_plain_way(now, tuple)
             || match half_open {
                 // The rest was found out when the SYN came.
                 Some(_) => !self.is_ours(source),
                 None => self.is_plain_stranger(source, destination),
             };
         if !is_plain {
-            return Err(Some(*ends));
+            return Err(Some(Ends { tuple: *tuple, hash }));
         }
-        if self.has_sound_checksum(usual, frame) {
-            let (segment, facts) = (usual.segment(), facts_of(frame, usual.traffic_class()));
-            self.dispatch(now, half_open, &Incoming { tuple, hash, segment, facts });
-        }
+        self.dispatch(now, half_open, incoming);
         Ok(())
-    }
-
-    /// True if the segment is sound; else it has been counted.
-    #[inline]
-    fn has_sound_checksum(&mut self, usual: &Usual<'_>, frame: &RxFrame<'_>) -> bool {
-        let is_sound = frame.checksum == RxChecksum::Good || usual.verify_checksum();
-        if !is_sound {
-            self.shared.counters.checksum_errors += 1;
-        }
-        is_sound
     }
 
     /// True if a packet plainly comes from another host, and is for one of our addresses.
@@ -186,13 +175,13 @@ impl Host {
         frame: &RxFrame<'_>,
         stranger: Option<Ends>,
     ) {
-        let Some(segment) = self.parse_segment(packet, frame) else { return };
+        let Some(segment) = &self.parse_segment(packet, frame) else { return };
         let facts = facts_of(frame, packet.traffic_class);
         let ends_of = |tuple| Ends { tuple, hash: self.hasher.hash(&tuple) };
         let ends = stranger.or_else(|| tuple_of(packet).map(ends_of));
         let Some(Ends { tuple, hash }) = ends else { return };
         let half_open = match self.find(hash, &tuple) {
-            Some(index) if !is_entry(index) => return self.deliver(now, index, &segment, facts),
+            Some(index) if !is_entry(index) => return self.deliver(now, index, segment, facts),
             half_open => half_open,
         };
         self.dispatch(now, half_open, &Incoming { tuple, hash, segment, facts });
@@ -229,7 +218,7 @@ impl Host {
     // ---- LISTEN: RFC 9293 §3.10.7.2
 
     pub(super) fn on_listen(&mut self, now: Instant, incoming: &Incoming<'_>, past: Past) {
-        let segment = &incoming.segment;
+        let segment = incoming.segment;
         if segment.flags.contains(Flags::RST) {
             return;
         }
@@ -295,7 +284,7 @@ impl Host {
         begin: Beginning,
         wanted: &SocketOptions,
     ) -> SynReceived {
-        let (segment, config) = (&incoming.segment, &self.shared.tcp);
+        let (segment, config) = (incoming.segment, &self.shared.tcp);
         let options = &segment.options;
         let ipv6 = incoming.tuple.is_ipv6();
         SynReceived {
@@ -315,7 +304,7 @@ impl Host {
 
     /// RFC 9293 §3.10.7.1: a segment for nobody is answered with RST, unless it is one.
     fn refuse(&mut self, now: Instant, incoming: &Incoming<'_>) {
-        let segment = &incoming.segment;
+        let segment = incoming.segment;
         if segment.flags.contains(Flags::RST) {
             return;
         }
@@ -339,7 +328,7 @@ impl Host {
     fn on_half_open(&mut self, now: Instant, entry: u32, incoming: &Incoming<'_>) {
         let Some(half_open) = self.syn_cache.get(entry) else { return };
         let &HalfOpen { syn, listener: (index, generation), .. } = half_open;
-        let segment = &incoming.segment;
+        let segment = incoming.segment;
         let rcv_nxt = syn.irs + 1;
         let stale = matches!((syn.stamp, segment.options.timestamps),
             (Some(old), Some(new)) if (new.value.wrapping_sub(old) as i32) < 0);
@@ -423,12 +412,13 @@ impl Host {
         let known = half_open.and_then(|entry| self.syn_cache.get(entry));
         let known = known.map(|entry| (entry.answered, entry.in_time_wait));
         let (answered, in_time_wait) = known.unwrap_or((now, true));
-        let Incoming { ref tuple, hash, ref segment, .. } = *incoming;
-        let options = self.listener_options(listener).clone();
+        let Incoming { ref tuple, hash, segment, .. } = *incoming;
         let window = u32::from(segment.window) << syn.peer_scale.unwrap_or(0);
         let mut block = self.take_block();
+        let listening = self.listeners.get(listener);
+        let options = listening.map_or(&self.default_options, |listener| &listener.options);
         let mut cx = self.shared.context(now);
-        let synchronized = syn.synchronize(&mut cx, &options, window, segment.seq, segment.ack);
+        let synchronized = syn.synchronize(&mut cx, options, window, segment.seq, segment.ack);
         cx.counters.established += 1;
         block.accept((tuple.ports(), hash), options, synchronized, now);
         if syn.attempts == 1
@@ -449,7 +439,7 @@ impl Host {
             listener.queue.push_back(id.index);
         }
         self.events.push_back(Event::Acceptable(listener));
-        self.deliver(now, id.index, &incoming.segment, incoming.facts);
+        self.deliver(now, id.index, segment, incoming.facts);
     }
 
     #[inline(never)]

@@ -21,7 +21,7 @@ impl Host {
     /// A segment has met a record: RFC 9293 §3.10.7.4 for TIME-WAIT.
     pub(super) fn on_time_wait(&mut self, now: Instant, record: &Record, incoming: &Incoming<'_>) {
         let (hash, tuple) = (incoming.hash, &incoming.tuple);
-        let mut segment = incoming.segment;
+        let mut segment = *incoming.segment;
         if !self.shared.tcp.timestamps {
             // The connection to come would not use them: RFC 6191 §2 asks for that.
             segment.options.timestamps = None;
@@ -81,14 +81,14 @@ impl Host {
         &mut self,
         now: Instant,
         index: u32,
-        (hash, tuple): (u64, Tuple),
+        (hash, tuple): (u64, &Tuple),
         residue: &Residue,
     ) {
         debug_assert!(
-            residue.stamp_offset.is_none_or(|offset| offset == self.stamp_offset(&tuple)),
+            residue.stamp_offset.is_none_or(|offset| offset == self.stamp_offset(tuple)),
             "the record does not store it"
         );
-        let distance = self.distance(&tuple);
+        let distance = self.distance(tuple);
         let counters = &mut self.shared.counters;
         match self.shared.tcp.time_wait_state {
             TimeWaitState::Compact => {
@@ -103,7 +103,7 @@ impl Host {
             }
         }
         if residue.ack_due {
-            let record = Record::new(tuple, residue, now, self.shared.tcp.time_wait);
+            let record = Record::new(*tuple, residue, now, self.shared.tcp.time_wait);
             self.acknowledge_time_wait(now, &record, residue.stamp_offset.unwrap_or(0));
         }
     }

@@ -213,11 +213,14 @@ impl Connection {
     /// What [`Connection::new`] makes, where one lies that is gone: a block of so many bytes is not
     /// built elsewhere and moved.
     #[inline(always)]
-    fn begin(&mut self, ends: (u32, u64), options: Arc<SocketOptions>, shape: Shape) {
+    fn begin(&mut self, ends: (u32, u64), options: &Arc<SocketOptions>, shape: Shape) {
         let before = self;
         before.shape = shape;
         (before.ports, before.tuple_hash) = ends;
-        before.options = options;
+        // Counting who shares them takes as long as dozens of other instructions.
+        if !Arc::ptr_eq(&before.options, options) {
+            before.options = options.clone();
+        }
         let Connection {
             ports: _,
             tuple_hash: _,
@@ -250,7 +253,7 @@ impl Connection {
     pub fn open(
         &mut self,
         ends: (u32, u64),
-        options: Arc<SocketOptions>,
+        options: &Arc<SocketOptions>,
         syn: SynSent,
         now: Instant,
     ) {
@@ -267,7 +270,7 @@ impl Connection {
     pub fn accept(
         &mut self,
         ends: (u32, u64),
-        options: Arc<SocketOptions>,
+        options: &Arc<SocketOptions>,
         synchronized: Synchronized,
         now: Instant,
     ) {

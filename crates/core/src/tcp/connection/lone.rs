@@ -57,7 +57,7 @@ impl Lone {
         let (seq, ack) = (syn.irs + 1, syn.iss + 1);
         lone.with(now, |connection, cx| {
             let synchronized = syn.synchronize(cx, &options, 30_000, seq, ack);
-            connection.accept((tuple.ports(), 7), options.into(), synchronized, now);
+            connection.accept((tuple.ports(), 7), &options.into(), synchronized, now);
         });
         lone
     }

@@ -143,12 +143,12 @@ impl TimeWait {
     pub fn enter(
         &mut self,
         hash: u64,
-        tuple: Tuple,
+        tuple: &Tuple,
         residue: &Residue,
         distance: Distance,
         now: Instant,
     ) -> u64 {
-        debug_assert!(!self.holds(hash, &tuple), "{tuple:?} has a record");
+        debug_assert!(!self.holds(hash, tuple), "{tuple:?} has a record");
         let mut evicted = 0;
         if self.len >= self.limit {
             evicted = self.make_room(now);
@@ -166,9 +166,9 @@ impl TimeWait {
         self.earliest_ms = self.earliest_ms.min(expires_ms);
         let finder = Finder { handles: &self.handles, hasher: &self.hasher };
         if tuple.is_ipv6() {
-            class.v6.enter(hash, Row6::new(&tuple, common), (now, expires_ms), finder);
+            class.v6.enter(hash, Row6::new(tuple, common), (now, expires_ms), finder);
         } else {
-            class.v4.enter(hash, Row4::new(&tuple, common), (now, expires_ms), finder);
+            class.v4.enter(hash, Row4::new(tuple, common), (now, expires_ms), finder);
         }
         self.len += 1;
         self.near += u64::from(distance != Distance::Far);

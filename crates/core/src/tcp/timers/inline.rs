@@ -74,14 +74,13 @@ impl Inline {
 
     #[inline(never)]
     fn is_reached(&mut self, now: Instant) -> bool {
-        let next = self.deadline().unwrap_or(Instant::FAR_FUTURE);
-        if next <= now {
-            return true;
-        }
         let tick = self.ticks.at_or_before(now);
-        self.slots.advance(tick);
-        self.quiet_until = next.min(self.ticks.instant(tick.saturating_add(1)));
-        false
+        let is_reached = self.slots.next().is_some_and(|next| next <= tick);
+        if !is_reached {
+            self.slots.advance(tick);
+            self.quiet_until = self.ticks.instant(tick.saturating_add(1));
+        }
+        is_reached
     }
 
     /// When the next slot is reached.

@@ -70,7 +70,7 @@ impl Fixture {
             self.counters.time_wait_reused += 1;
         }
         self.counters.time_wait_entered += 1;
-        let evicted = self.table.enter(hash, tuple, &residue, distance, self.now);
+        let evicted = self.table.enter(hash, &tuple, &residue, distance, self.now);
         self.counters.time_wait_evicted += evicted;
     }
 
