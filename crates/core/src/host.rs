@@ -397,6 +397,7 @@ impl Host {
     ) -> ConnectionId {
         let hash = block.tuple_hash;
         let (index, generation) = self.slots.insert(Slot::new(block, tuple, accepting));
+        self.ready.push(index);
         match half_open {
             Some(entry) => self.demux.replace(hash, entry, index),
             None => self.list(hash, index),

@@ -95,8 +95,11 @@ impl FinWait2 {
     }
 
     /// The one of `tuple`, if there is one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&self, now: Instant, hash: u64, tuple: &Tuple) -> Option<Record> {
+        if self.records.is_empty() {
+            return None;
+        }
         self.records.find(hash, tuple, now)
     }
 

@@ -82,11 +82,15 @@ impl Listeners {
     /// The listener for a SYN to `address` and `port`: the exact address before any.
     pub fn find(&self, address: IpAddr, port: u16) -> Option<ListenerId> {
         // Nearly always there is one, and it hears.
-        if let [index] = self.by_port.get(&port)?[..] {
-            let listener = self.slots.get(index).filter(|listener| listener.hears(address))?;
-            debug_assert_eq!(listener.local.port(), port);
-            return Some(ListenerId { index, generation: self.slots.generation(index) });
-        }
+        let [index] = self.by_port.get(&port)?[..] else { return self.find_best(address, port) };
+        let listener = self.slots.get(index).filter(|listener| listener.hears(address))?;
+        debug_assert_eq!(listener.local.port(), port);
+        Some(ListenerId { index, generation: self.slots.generation(index) })
+    }
+
+    /// The same among several.
+    #[cold]
+    fn find_best(&self, address: IpAddr, port: u16) -> Option<ListenerId> {
         let heard = self.on_port(port).filter(|(_, listener)| listener.hears(address));
         let best = heard.max_by_key(|(_, listener)| {
             let ip = listener.local.ip();

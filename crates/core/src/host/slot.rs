@@ -85,7 +85,7 @@ pub(super) fn has_tuple(slots: &Slab<Slot>, tuple: &Tuple) -> impl Fn(u32) -> bo
 }
 
 impl Slot {
-    /// A slot for a new connection.
+    /// A slot for a new connection, which is ready to be flushed.
     #[inline(always)]
     pub(super) fn new(
         connection: Box<Connection>,
@@ -98,7 +98,7 @@ impl Slot {
             body: Body::Awake(connection),
             filed: Filed::default(),
             accepting,
-            ready: false,
+            ready: true,
             stalled: false,
             listed: true,
             woken: false,

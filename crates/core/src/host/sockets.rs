@@ -175,7 +175,6 @@ impl Host {
         block.deadlines.expect(now + self.shared.tcp.rto_floor);
         let id = self.add_connection(block, &tuple, None, None);
         self.shared.counters.active_opens += 1;
-        self.make_ready(id.index);
         Ok(id)
     }
 
@@ -354,6 +353,8 @@ impl Host {
             if let Shape::Ended(ended) = &mut connection.shape {
                 ended.unread.clear(cx.pool);
             }
+            self.settle(now, index);
+            self.retire(index);
         } else {
             connection.queue_fin();
             if let Some(limit) = linger {
@@ -363,9 +364,8 @@ impl Host {
                 let limit = connection.options.fin_wait_2_timeout;
                 connection.deadlines.set(Timer::FinWait2, now + limit);
             }
+            self.settle(now, index);
         }
-        self.settle(now, index);
-        self.retire(index);
     }
 
     /// Frees the connection in slot `index` if it is finished.
