@@ -14,6 +14,7 @@ use crate::tcp::{Marks, Tuple};
 use crate::time::Instant;
 use crate::wire::ip;
 use crate::wire::tcp::Header;
+use crate::wire::usual::Stamped;
 
 /// Replies that wait at most; beyond it they are dropped, as a full link would.
 const REPLIES_MAX: usize = 4096;
@@ -29,6 +30,8 @@ pub(super) struct Reply {
 
 #[derive(Debug)]
 enum Body {
+    /// With timestamps as the only option.
+    Stamped(Stamped),
     Segment(Header),
     /// The payload of an IP packet of this protocol.
     Packet {
@@ -44,6 +47,11 @@ impl Reply {
     /// A segment without payload between the ends of `tuple`.
     pub(super) fn segment(tuple: &Tuple, header: Header) -> Reply {
         Reply::marked(tuple, header, Marks::default())
+    }
+
+    /// The same of one with timestamps as the only option.
+    pub(super) fn stamped(tuple: &Tuple, header: Stamped) -> Reply {
+        Reply { ends: *tuple, marks: Marks::default(), body: Body::Stamped(header) }
     }
 
     /// A segment without payload, in a packet of these marks.
@@ -263,6 +271,7 @@ fn push_reply(out: &mut Outbox, way: &Marked<'_>, reply: &Reply, counters: &mut 
 pub(super) fn write_reply(frame: &mut Frame, way: &Marked<'_>, reply: &Reply) -> bool {
     let path = way.path;
     match &reply.body {
+        Body::Stamped(header) => egress::write_bare(frame, way, header),
         Body::Segment(header) => egress::write(frame, way, header, None),
         Body::Packet { protocol, hop_limit, payload } => {
             let header = ip::Header::new(path.source, path.destination, *protocol, payload.len());

@@ -71,7 +71,7 @@ impl Host {
     }
 
     /// The connection in slot `index` is over: what is left of it is found elsewhere.
-    fn unlist(&mut self, now: Instant, index: u32) {
+    pub(super) fn unlist(&mut self, now: Instant, index: u32) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.listed = false;
         let (hash, tuple) = (slot.tuple_hash, slot.tuple);

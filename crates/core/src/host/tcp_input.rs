@@ -412,7 +412,7 @@ impl Host {
         let known = half_open.and_then(|entry| self.syn_cache.get(entry));
         let known = known.map(|entry| (entry.answered, entry.in_time_wait));
         let (answered, in_time_wait) = known.unwrap_or((now, true));
-        let Incoming { ref tuple, hash, segment, .. } = *incoming;
+        let Incoming { ref tuple, hash, segment, facts } = *incoming;
         let window = u32::from(segment.window) << syn.peer_scale.unwrap_or(0);
         let mut block = self.take_block();
         let listening = self.listeners.get(listener);
@@ -427,6 +427,10 @@ impl Host {
         {
             s.send.rtt.on_sample(answered, now, 1);
         }
+        // In place of a listener's user nobody hears of it before `accept`.
+        block.on_segment(&mut cx, segment, facts);
+        block.take_notices();
+        let is_over = block.is_over();
         if in_time_wait {
             self.end_time_wait(hash, tuple);
         }
@@ -439,7 +443,9 @@ impl Host {
             listener.queue.push_back(id.index);
         }
         self.events.push_back(Event::Acceptable(listener));
-        self.deliver(now, id.index, segment, incoming.facts);
+        if is_over {
+            self.unlist(now, id.index);
+        }
     }
 
     #[inline(never)]

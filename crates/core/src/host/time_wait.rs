@@ -14,8 +14,9 @@ use crate::tcp::Tuple;
 use crate::tcp::connection::{Residue, stamp_at};
 use crate::tcp::time_wait::{Distance, Record, Verdict};
 use crate::time::Instant;
-use crate::wire::options::{Options, Timestamps};
+use crate::wire::options::Timestamps;
 use crate::wire::tcp::{Flags, Header};
+use crate::wire::usual::Stamped;
 
 impl Host {
     /// A segment has met a record: RFC 9293 §3.10.7.4 for TIME-WAIT.
@@ -66,13 +67,18 @@ impl Host {
 
     /// `offset`: what is added to the timestamp clock on connections between these ends.
     fn acknowledge_time_wait(&mut self, now: Instant, record: &Record, offset: u32) {
-        let timestamps = record.stamp.map(|echo| Timestamps { value: stamp_at(now, offset), echo });
-        let header = Header {
-            window: record.window,
-            options: Options { timestamps, ..Options::default() },
-            ..bare_header(&record.tuple, record.snd_nxt, record.rcv_nxt, Flags::ACK)
-        };
-        self.reply(Reply::segment(&record.tuple, header));
+        let &Record { ref tuple, snd_nxt: seq, rcv_nxt: ack, window, .. } = record;
+        self.reply(match record.stamp {
+            Some(echo) => {
+                let stamps = Timestamps { value: stamp_at(now, offset), echo };
+                let (ports, flags) = (tuple.ports(), Flags::ACK);
+                Reply::stamped(tuple, Stamped { ports, seq, ack, flags, window, stamps })
+            }
+            None => {
+                let header = bare_header(tuple, seq, ack, Flags::ACK);
+                Reply::segment(tuple, Header { window, ..header })
+            }
+        });
     }
 
     /// The connection in slot `index` has entered TIME-WAIT; it is in the demultiplexing table no

@@ -291,6 +291,12 @@ fn write_stamped(
     fits
 }
 
+/// Writes the frame of a segment without text.
+pub fn write_bare(frame: &mut Frame, way: &Marked<'_>, header: &Stamped) -> bool {
+    write_stamped(frame, way, header, Text::NONE, |_| {})
+        || write(frame, way, &header.header(), None)
+}
+
 /// The sum of text in two pieces.
 #[inline(always)]
 fn text_of([first, second]: [&[u8]; 2]) -> Text {

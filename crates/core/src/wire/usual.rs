@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 use super::checksum::{Sum, of_words, sum, sum_of, word_sum};
-use super::options::{OptionWords, Timestamps};
+use super::options::{OptionWords, Options, Timestamps};
 use super::tcp::{Flags, Header, PROTOCOL, Segment};
 use crate::tcp::{Seq, Tuple};
 
@@ -205,6 +205,23 @@ pub struct Stamped {
     pub window: u16,
     /// TSval and TSecr.
     pub stamps: Timestamps,
+}
+
+impl Stamped {
+    /// The same for whoever writes all kinds.
+    pub fn header(&self) -> Header {
+        let Stamped { ports, seq, ack, flags, window, stamps } = *self;
+        Header {
+            source_port: (ports >> 16) as u16,
+            destination_port: ports as u16,
+            seq,
+            ack,
+            flags,
+            window,
+            urgent: 0,
+            options: Options { timestamps: Some(stamps), ..Options::NONE },
+        }
+    }
 }
 
 /// As [`emit`], of a header of this kind.
