@@ -113,7 +113,7 @@ pub struct TcpConfig {
     /// FIN-WAIT-2) is kept in a compact form until something does; zero: never. Not with the timers
     /// of 4.4BSD, which keep every control block whole.
     pub rest_after: Duration,
-    /// Send buffer of a socket, in bytes.
+    /// Send buffer of a socket, in bytes, at most.
     pub send_buffer_bytes: u32,
     /// Receive window a socket starts with, in bytes.
     pub initial_receive_window_bytes: u32,
@@ -258,8 +258,8 @@ pub struct Limits {
     pub pages: usize,
     /// Bytes of receive window promised to all peers together; no more than `pages` can hold.
     pub receive_window_bytes: u64,
-    /// Packets one connection may emit before the others have their turn; those counted that the
-    /// device cuts out of a large segment.
+    /// Packets one connection may emit before the others have their turn, if they are no more than
+    /// 256 KiB; those counted that the device cuts out of a large segment.
     pub frames_per_turn: usize,
     /// Answers to strangers (RST, ICMP errors) a second.
     pub replies_per_second: u32,

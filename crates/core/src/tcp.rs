@@ -46,7 +46,8 @@ pub struct SocketOptions {
     pub traffic_class: u8,
     /// TTL or hop limit (RFC 9293 MUST-49: configurable); `None`: the host's.
     pub hop_limit: Option<u8>,
-    /// Send buffer, in bytes.
+    /// Send buffer, in bytes, at most: what waits to be sent is no more than the congestion window
+    /// or 128 KiB.
     pub send_buffer_bytes: u32,
     /// Receive window, in bytes, fixed: no right-sizing; at least what the window field can tell
     /// with our shift count. `None`: as the host's configuration says.

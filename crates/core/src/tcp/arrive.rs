@@ -348,7 +348,7 @@ impl Connection {
         self.notify_room(acked.freed);
     }
 
-    /// Tells a blocked writer once a third of the buffer is free, and not on every ACK.
+    /// Tells a blocked writer once there is much room, and not on every ACK.
     fn notify_room(&mut self, freed: usize) {
         if freed > 0 && self.write_blocked {
             self.notify_writer();
@@ -357,8 +357,8 @@ impl Connection {
 
     #[inline(never)]
     fn notify_writer(&mut self) {
-        let capacity = self.options.send_buffer_bytes as usize;
-        if capacity.saturating_sub(self.parts().send.buffer.len()) >= capacity / 3 {
+        let limit = self.options.send_buffer_bytes;
+        if self.parts().send.has_much_room(limit) {
             self.write_blocked = false;
             self.notices |= Readiness::WRITABLE;
         }

@@ -382,7 +382,7 @@ impl Connection {
                 if !s.recv.buffer.is_empty() || s.recv.is_finished() {
                     ready |= Readiness::READABLE;
                 }
-                if s.send.buffer.len() < self.options.send_buffer_bytes as usize {
+                if s.send.room(self.options.send_buffer_bytes) > 0 {
                     ready |= Readiness::WRITABLE;
                 }
                 if s.recv.urgent().is_some() {
@@ -402,8 +402,7 @@ impl Connection {
                 Err(Error::WouldBlock)
             }
             Shape::Synchronized(s) if self.state.get().can_send() => {
-                let capacity = self.options.send_buffer_bytes as usize;
-                Ok(capacity.saturating_sub(s.send.buffer.len()))
+                Ok(s.send.room(self.options.send_buffer_bytes) as usize)
             }
             Shape::Synchronized(_) => Err(Error::BrokenPipe),
             Shape::Ended(ended) => Err(ended.error.take().unwrap_or(Error::BrokenPipe)),

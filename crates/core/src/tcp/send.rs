@@ -34,6 +34,9 @@ use crate::wire::tcp::Segment;
 /// RFC 5681 §3.2: duplicate ACKs that show a loss.
 const DUP_ACKS: u32 = 3;
 
+/// Bytes that may wait to be sent in any case, so that a writer need not come for every segment.
+const QUEUED_MIN: u32 = 128 << 10;
+
 /// Send sequence variables and what belongs to them.
 #[derive(Debug)]
 #[repr(C)]
@@ -159,6 +162,23 @@ impl SendHalf {
     /// One past the last number the peer allows.
     pub fn window_edge(&self) -> Seq {
         self.una + self.window
+    }
+
+    /// Bytes that may wait to be sent, in a buffer of `limit` bytes: as many as a round trip may
+    /// carry. More would only lie there, and leave the processor's caches before they are needed.
+    fn queue_limit(&self, limit: u32) -> u32 {
+        self.congestion.window().max(QUEUED_MIN).min(limit)
+    }
+
+    /// Bytes that may be written into a buffer of `limit` bytes.
+    pub fn room(&self, limit: u32) -> u32 {
+        let capacity = self.flight().saturating_add(self.queue_limit(limit)).min(limit);
+        capacity.saturating_sub(self.buffer.len() as u32)
+    }
+
+    /// True if a third of what may wait to be sent may be written.
+    pub fn has_much_room(&self, limit: u32) -> bool {
+        self.room(limit) >= self.queue_limit(limit) / 3
     }
 
     /// RFC 5961 §5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.MAX.

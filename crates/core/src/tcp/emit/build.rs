@@ -183,8 +183,9 @@ impl Connection {
         match why {
             Why::New => {
                 if let Some(cut) = cut {
-                    let pieces = len.saturating_sub(1) / cut;
-                    (1..=pieces).for_each(|i| send.sent.on_sent(seq + i * cut, cx.now));
+                    // All but the last.
+                    let whole = len.saturating_sub(1) / cut;
+                    send.sent.on_run_sent(seq, cut as u16, whole, cx.now);
                 }
                 let segment = segment_bytes(s);
                 on_new_sent(s, end, segment, cx.now);

@@ -97,3 +97,25 @@ fn fast_retransmit_works_after_gibibytes_without_a_loss() {
     assert!((send.mode() != Mode::Open));
     assert!(send.small_end.at_or_after(send.una), "no old number seems ahead");
 }
+
+#[test]
+fn what_waits_to_be_sent_is_no_more_than_the_window_carries() {
+    let limit = 1 << 20;
+    let mut pool = PagePool::new(1000);
+    let mut send = synchronized(&mut pool).send;
+    assert_eq!((send.room(limit), send.room(1000)), (QUEUED_MIN, 1000));
+    send.buffer.write(&[0; QUEUED_MIN as usize], &mut pool);
+    assert_eq!((send.room(limit), send.room(1000)), (0, 0));
+    assert!(!send.has_much_room(limit));
+    // What is in flight waits no more.
+    send.nxt += 50_000;
+    assert_eq!(send.room(limit), 50_000);
+    assert!(send.has_much_room(limit) && !send.has_much_room(1000));
+    // A window that carries more in a round trip is worth more, up to the limit.
+    while send.congestion.window() < 3 * QUEUED_MIN {
+        send.congestion.on_ack(send.congestion.window(), true, false, 1000);
+    }
+    let window = send.congestion.window();
+    assert_eq!(send.room(limit), window - QUEUED_MIN + 50_000);
+    assert_eq!(send.room(window), window - QUEUED_MIN);
+}
