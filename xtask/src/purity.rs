@@ -15,11 +15,15 @@ use crate::{Finding, Outcome};
 
 /// The pure crates: package, folder, and everything that may be in its tree.
 const PURE: [(&str, &str, &[&str]); 2] = [
-    ("lightwait-core", "crates/core/src/", &["bytes", "hashbrown", "siphasher"]),
+    (
+        "lightwait-core",
+        "crates/core/src/",
+        &["bytes", "hashbrown", "siphasher", "lightwait-sum", "cpufeatures"],
+    ),
     (
         "lightwait-netem",
         "crates/netem/src/",
-        &["bytes", "hashbrown", "siphasher", "lightwait-core"],
+        &["bytes", "hashbrown", "siphasher", "lightwait-sum", "cpufeatures", "lightwait-core"],
     ),
 ];
 /// Where nothing can be reached.

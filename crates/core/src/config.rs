@@ -259,7 +259,7 @@ pub struct Limits {
     /// Bytes of receive window promised to all peers together; no more than `pages` can hold.
     pub receive_window_bytes: u64,
     /// Packets one connection may emit before the others have their turn, if they are no more than
-    /// 256 KiB; those counted that the device cuts out of a large segment.
+    /// 128 KiB; those counted that the device cuts out of a large segment.
     pub frames_per_turn: usize,
     /// Answers to strangers (RST, ICMP errors) a second.
     pub replies_per_second: u32,

@@ -1,7 +1,7 @@
 //! The map: which crate may depend on which. Nothing points right.
 //!
 //! ```text
-//! core ← netem ← lightwait ← http ← load ← cli
+//! sum ← core ← netem ← lightwait ← http ← load ← cli
 //! {core, netem, lightwait, http, load} ← sim ← bench ← experiments
 //! heap ← bench, experiments
 //! core ← conformance, fuzz
@@ -13,8 +13,9 @@ use crate::Finding;
 use crate::sources::Source;
 
 /// Each crate of ours, and those it may depend on.
-const MAP: [(&str, &[&str]); 15] = [
-    ("lightwait-core", &[]),
+const MAP: [(&str, &[&str]); 16] = [
+    ("lightwait-sum", &[]),
+    ("lightwait-core", &["lightwait-sum"]),
     ("lightwait-netem", &["lightwait-core"]),
     ("lightwait", &["lightwait-core", "lightwait-netem"]),
     ("lightwait-http", &["lightwait-core", "lightwait-netem", "lightwait"]),

@@ -21,7 +21,7 @@ const REPLIES_MAX: usize = 4096;
 
 /// Bytes that one connection may emit before the others have their turn: they should still be in
 /// the processor's caches when the device, or the peer on this machine, reads them.
-const TURN_BYTES: usize = 256 << 10;
+const TURN_BYTES: usize = 128 << 10;
 
 /// An answer that belongs to no connection.
 #[derive(Debug)]
@@ -211,7 +211,7 @@ impl Host {
         let known = self.ways.at(place);
         let mut way = known.path.marked(connection.options.marks());
         way.dont_fragment &= connection.options.path_mtu_discovery;
-        let budget = self.shared.limits.frames_per_turn.min(packets_in_a_turn(known.path.mtu));
+        let budget = turn_budget(self.shared.limits.frames_per_turn, known.path.mtu);
         let outbox = if known.local { &mut self.loopback } else { outbox };
         let mut egress = Egress { outbox, way, budget, frames: 0 };
         let flushed = connection.emit(&mut self.shared.context(now), &mut egress);
@@ -259,10 +259,12 @@ impl Host {
     }
 }
 
-/// Packets of `mtu` bytes, taken for the next power of two, in [`TURN_BYTES`].
+/// So many packets of `mtu` bytes, or as many as there are in [`TURN_BYTES`].
 #[inline]
-fn packets_in_a_turn(mtu: u16) -> usize {
-    TURN_BYTES >> (u16::BITS - mtu.leading_zeros())
+fn turn_budget(packets: usize, mtu: u16) -> usize {
+    let mtu = usize::from(mtu);
+    // Nearly always fewer: nothing is divided.
+    if packets.saturating_mul(mtu) <= TURN_BYTES { packets } else { (TURN_BYTES / mtu).max(1) }
 }
 
 fn push_reply(out: &mut Outbox, way: &Marked<'_>, reply: &Reply, counters: &mut Counters) {

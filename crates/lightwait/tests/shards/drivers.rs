@@ -22,11 +22,16 @@ fn shards() -> Vec<Shard> {
     ]
 }
 
-async fn echo_once(mut stream: TcpStream, data: &[u8]) {
-    stream.write_all(data).await.unwrap();
-    stream.shutdown().await.unwrap();
+/// Reads while it writes: nobody holds all that is on its way.
+async fn echo_once(stream: TcpStream, data: &[u8]) {
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let writing = async {
+        writer.write_all(data).await.unwrap();
+        writer.shutdown().await.unwrap();
+    };
     let mut back = Vec::new();
-    stream.read_to_end(&mut back).await.unwrap();
+    let reading = async { reader.read_to_end(&mut back).await.unwrap() };
+    tokio::join!(writing, reading);
     assert!(back == data);
 }
 
