@@ -101,17 +101,20 @@ impl SendBuffer {
     /// returns how many bytes it took.
     pub fn write(&mut self, mut data: &[u8], pool: &mut PagePool) -> usize {
         let before = self.end;
-        loop {
-            let copied = self.fill_tail_page(data);
-            data = &data[copied..];
-            if data.is_empty() {
-                break;
-            }
-            let Some(page) = pool.take() else { break };
-            let memory = Memory::Page(SharedPage::Own(page));
-            self.chunks.push_back(Chunk { at: self.end, len: 0, memory });
+        data = &data[self.fill_tail_page(data)..];
+        while !data.is_empty() {
+            let Some(mut page) = pool.take() else { break };
+            let (here, rest) = data.split_at(data.len().min(PAGE_BYTES));
+            page.bytes_mut()[..here.len()].copy_from_slice(here);
+            self.append(Memory::Page(SharedPage::Own(page)), here.len() as u32);
+            data = rest;
         }
         (self.end - before) as usize
+    }
+
+    fn append(&mut self, memory: Memory, len: u32) {
+        self.chunks.push_back(Chunk { at: self.end, len, memory });
+        self.end += u64::from(len);
     }
 
     /// Fills what is left of the tail page, unless a frame still shares it.
@@ -140,9 +143,8 @@ impl SendBuffer {
         if !pool.charge(pages_of(data.len())) {
             return false;
         }
-        let (at, len) = (self.end, data.len() as u32);
-        self.end += u64::from(len);
-        self.chunks.push_back(Chunk { at, len, memory: Memory::Bytes(data) });
+        let len = data.len() as u32;
+        self.append(Memory::Bytes(data), len);
         true
     }
 
@@ -195,15 +197,18 @@ impl SendBuffer {
         if len == 0 {
             return Some([&[], &[]]);
         }
-        let at = self.start + offset as u64;
-        let index = self.index_of(at);
-        let chunk = self.chunks.get(index)?;
-        let first = chunk.bytes().get((at - chunk.at) as usize..)?;
-        if let Some(whole) = first.get(..len) {
+        // Nearly always all is in one chunk.
+        let front = self.chunks.front()?;
+        let within = offset + (self.start - front.at) as usize;
+        if let Some(whole) = front.bytes().get(within..within + len) {
             return Some([whole, &[]]);
         }
-        let second = self.chunks.get(index + 1)?.bytes().get(..len - first.len())?;
-        Some([first, second])
+        let Cursor { rest, next, .. } = self.cursor(offset);
+        if let Some(whole) = rest.get(..len) {
+            return Some([whole, &[]]);
+        }
+        let second = self.chunks.get(next)?.bytes().get(..len - rest.len())?;
+        Some([rest, second])
     }
 
     /// Visits the bytes `offset..offset + len`, counted from the first byte held, in pieces.
