@@ -69,7 +69,7 @@ impl<const WHICH: usize> Scheme for Ours<WHICH> {
         connections: &mut [Connection<()>],
         mut fire: impl FnMut(u32, &mut Connection<()>),
     ) {
-        if self.timers.deadline().is_none_or(|at| at > now) {
+        if !self.timers.has_due(now) {
             return;
         }
         let tick = self.ticks.instant(self.ticks.at_or_before(now));

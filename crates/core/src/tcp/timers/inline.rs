@@ -28,7 +28,7 @@ impl Inline {
     /// No deadline of connection `index` is earlier than `earliest` now.
     #[inline]
     pub fn touched(&mut self, index: u32, filed: &mut Filed, earliest: Instant) {
-        if earliest <= filed.before() {
+        if earliest < filed.reached() {
             self.file(index, filed, earliest);
         }
     }
@@ -36,10 +36,6 @@ impl Inline {
     /// Never inlined: what happens for every segment is the comparison.
     #[inline(never)]
     fn file(&mut self, index: u32, filed: &mut Filed, earliest: Instant) {
-        if earliest == Instant::FAR_FUTURE {
-            // Earlier than nothing: there is no entry.
-            return;
-        }
         let place = filed.place();
         if place != Place::NOWHERE {
             self.slots.remove(index, place);
@@ -48,7 +44,7 @@ impl Inline {
         // Whatever is due a tick before the slot is reached, or earlier, needs another.
         let before = self.ticks.instant(reached.saturating_sub(1));
         self.quiet_until = self.quiet_until.min(before);
-        *filed = Filed::at(before, place);
+        *filed = Filed::at(before.plus_nanos(1), place);
     }
 
     /// Connection `index` is gone.
@@ -106,10 +102,10 @@ impl Inline {
 }
 
 /// Where a connection's entry is filed. By default nowhere: anything is earlier, but for what never
-/// comes, and `file` sees to that.
+/// comes.
 impl Filed {
-    fn at(before: Instant, place: Place) -> Filed {
-        let (ns, bits) = (before.as_nanos(), place.bits());
+    fn at(reached: Instant, place: Place) -> Filed {
+        let (ns, bits) = (reached.as_nanos(), place.bits());
         Filed([
             ns as u16,
             (ns >> 16) as u16,
@@ -120,9 +116,9 @@ impl Filed {
         ])
     }
 
-    /// A deadline at or before this is earlier than the entry.
+    /// A deadline before this needs an earlier entry.
     #[inline]
-    fn before(&self) -> Instant {
+    fn reached(&self) -> Instant {
         let [a, b, c, d, ..] = self.0.map(u64::from);
         Instant::from_nanos(a | b << 16 | c << 32 | d << 48)
     }
