@@ -396,7 +396,7 @@ impl Host {
         half_open: Option<u32>,
     ) -> ConnectionId {
         let hash = block.tuple_hash;
-        let (index, generation) = self.slots.insert(Slot::new(block, tuple, accepting));
+        let (index, generation) = self.slots.insert_with(|| Slot::new(block, tuple, accepting));
         self.ready.push(index);
         match half_open {
             Some(entry) => self.demux.replace(hash, entry, index),
@@ -425,7 +425,9 @@ impl Host {
         if slot.is_orphan() {
             self.orphans -= 1;
         }
-        if let Some(block) = self.slots.take(index).and_then(Slot::into_block) {
+        let block = slot.take_block();
+        self.slots.remove(index);
+        if let Some(block) = block {
             self.keep_block(block);
         }
     }

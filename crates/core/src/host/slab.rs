@@ -23,7 +23,9 @@ pub struct Slab<T> {
     len: u32,
 }
 
+/// What is asked for most comes first, and beside the beginning of the value.
 #[derive(Debug)]
+#[repr(C)]
 struct Slot<T> {
     generation: u32,
     /// The next free slot, while this one is free.
@@ -41,11 +43,20 @@ impl<T> Slab<T> {
     /// Puts `value` into a free slot; returns its index and generation.
     #[inline(always)]
     pub fn insert(&mut self, value: T) -> (u32, u32) {
+        self.insert_with(|| value)
+    }
+
+    /// As [`Slab::insert`], of a value that is made where it is to lie.
+    #[inline(always)]
+    pub fn insert_with(&mut self, make: impl FnOnce() -> T) -> (u32, u32) {
         let index = if self.free == NONE { self.extend() } else { self.free };
         let slot = &mut self.chunks[index as usize / CHUNK][index as usize % CHUNK];
         self.free = slot.next;
         self.len += 1;
-        slot.value = Some(value);
+        // It is empty. Told that, the compiler keeps no value aside while it drops what was there.
+        if slot.value.is_none() {
+            slot.value = Some(make());
+        }
         (index, slot.generation)
     }
 
@@ -65,13 +76,31 @@ impl<T> Slab<T> {
 
     /// Empties a slot; its next use is a new generation.
     pub fn take(&mut self, index: u32) -> Option<T> {
+        self.empty(index, Option::take)
+    }
+
+    /// As [`Slab::take`], where the value is dropped.
+    pub fn remove(&mut self, index: u32) {
+        self.empty(index, |value| {
+            *value = None;
+            Some(())
+        });
+    }
+
+    #[inline(always)]
+    fn empty<R>(
+        &mut self,
+        index: u32,
+        take: impl FnOnce(&mut Option<T>) -> Option<R>,
+    ) -> Option<R> {
         let slot = self.chunks.get_mut(index as usize / CHUNK)?;
         let slot = &mut slot[index as usize % CHUNK];
-        let value = slot.value.take()?;
+        slot.value.as_ref()?;
+        let taken = take(&mut slot.value)?;
         slot.generation = slot.generation.wrapping_add(1);
         slot.next = core::mem::replace(&mut self.free, index);
         self.len -= 1;
-        Some(value)
+        Some(taken)
     }
 
     #[inline]
@@ -155,9 +184,13 @@ mod tests {
         let mut slab = Slab::default();
         let indices: Vec<u32> = (0..200).map(|i| slab.insert(i).0).collect();
         assert!((0..200).eq(indices.iter().copied()));
-        for index in [7, 150, 63, 64] {
+        for index in [7, 150] {
             assert!(slab.take(index).is_some());
         }
+        for index in [63, 64, 64, 9999] {
+            slab.remove(index);
+        }
+        assert_eq!(slab.len(), 196);
         assert!(slab.get(64).is_none() && slab.get(200).is_none() && slab.get(9999).is_none());
         let mut again: Vec<u32> = (0..5).map(|i| slab.insert(1000 + i).0).collect();
         assert_eq!(again.pop(), Some(200), "all free slots are taken");

@@ -9,7 +9,8 @@
 //!          60  ready, stalled, listed, woken                     4
 //!          64  the listener that it waits for                   12
 //!          76  announced                                         1
-//!          80  where the block is, or the connection at rest   192
+//!          80  where the block of one at work is                 8
+//!          88  one at rest                                     184
 //! ```
 //!
 //! What a frame touches comes first.
@@ -47,13 +48,9 @@ pub(super) struct Slot {
     pub(super) accepting: Option<ListenerId>,
     /// Notices whose event waits to be fetched.
     pub(super) announced: Readiness,
-    body: Body,
-}
-
-#[derive(Debug)]
-enum Body {
-    Awake(Box<Connection>),
-    Resting(Resting),
+    /// The connection at work. It rests if there is none.
+    block: Option<Box<Connection>>,
+    rest: Option<Resting>,
 }
 
 /// A connection as it is, or as it would be if it were awake.
@@ -95,7 +92,8 @@ impl Slot {
         Slot {
             tuple: *tuple,
             tuple_hash: connection.tuple_hash,
-            body: Body::Awake(connection),
+            block: Some(connection),
+            rest: None,
             filed: Filed::default(),
             accepting,
             ready: true,
@@ -109,41 +107,33 @@ impl Slot {
     /// The connection, if it does not rest.
     #[inline]
     pub(super) fn awake(&self) -> Option<&Connection> {
-        match &self.body {
-            Body::Awake(connection) => Some(connection),
-            Body::Resting(_) => None,
-        }
+        self.block.as_deref()
     }
 
     /// The connection, to be asked.
     pub(super) fn view(&self) -> View<'_> {
-        match &self.body {
-            Body::Awake(connection) => View::Awake(connection),
-            Body::Resting(rest) => View::Resting(self.awakened(rest)),
-        }
+        self.awake().map_or_else(|| View::Resting(self.awakened()), View::Awake)
     }
 
-    fn awakened(&self, rest: &Resting) -> Box<Connection> {
+    /// The connection, which rests, as it would be if it were awake.
+    fn awakened(&self) -> Box<Connection> {
+        let rest = self.rest.as_ref().expect("a connection rests or has a block");
         Box::new(rest.wake((self.tuple.ports(), self.tuple_hash)))
     }
 
     /// The connection, to be changed: it rests no more.
     #[inline]
     pub(super) fn connection_mut(&mut self) -> &mut Connection {
-        if let Body::Resting(_) = self.body {
+        if self.block.is_none() {
             self.wake();
         }
-        match &mut self.body {
-            Body::Awake(connection) => connection,
-            Body::Resting(_) => unreachable!("it was woken"),
-        }
+        self.block.as_deref_mut().expect("it was woken")
     }
 
     #[cold]
     fn wake(&mut self) {
-        if let Body::Resting(rest) = &self.body {
-            self.body = Body::Awake(self.awakened(rest));
-        }
+        self.block = Some(self.awakened());
+        self.rest = None;
     }
 
     /// True if somebody is about to ask for it.
@@ -154,48 +144,42 @@ impl Slot {
 
     /// Lets the connection rest, if it keeps so quiet; the block that it does not need then.
     pub(super) fn rest(&mut self) -> Option<Box<Connection>> {
-        let rest = self.awake().filter(|_| !self.is_waited_for())?.rest()?;
-        match core::mem::replace(&mut self.body, Body::Resting(rest)) {
-            Body::Awake(block) => Some(block),
-            Body::Resting(_) => None,
-        }
+        self.rest = Some(self.awake().filter(|_| !self.is_waited_for())?.rest()?);
+        self.block.take()
     }
 
-    /// The block of a connection that is gone.
-    pub(super) fn into_block(self) -> Option<Box<Connection>> {
-        match self.body {
-            Body::Awake(block) => Some(block),
-            Body::Resting(_) => None,
-        }
+    /// The block of a connection that is gone: the slot must not be used any more.
+    pub(super) fn take_block(&mut self) -> Option<Box<Connection>> {
+        self.block.take()
     }
 
     /// Tells `timers` of the deadlines of this connection, which is number `index`.
     #[inline(always)]
     pub(super) fn rearm(&mut self, timers: &mut Timers, index: u32, now: Instant) {
-        match &mut self.body {
-            Body::Awake(block) => timers.touched(index, &mut self.filed, &mut block.deadlines, now),
-            Body::Resting(_) => self.rearm_resting(timers, index, now),
+        match &mut self.block {
+            Some(block) => timers.touched(index, &mut self.filed, &mut block.deadlines, now),
+            None => self.rearm_resting(timers, index, now),
         }
     }
 
     #[cold]
     fn rearm_resting(&mut self, timers: &mut Timers, index: u32, now: Instant) {
-        if let Body::Resting(rest) = &self.body {
+        if let Some(rest) = &self.rest {
             timers.touched(index, &mut self.filed, &mut rest.deadlines(), now);
         }
     }
 
     /// Counts its timers down by a tick of 4.4BSD's; whose time has come.
     pub(super) fn count_down(&mut self, tick: Tick) -> TimerSet {
-        match &self.body {
-            Body::Awake(block) => self.filed.count_down(tick, &block.deadlines),
-            Body::Resting(_) => TimerSet::EMPTY,
+        match &self.block {
+            Some(block) => self.filed.count_down(tick, &block.deadlines),
+            None => TimerSet::EMPTY,
         }
     }
 
     /// Tells `timers` that this control block lingers in TIME-WAIT.
     pub(super) fn linger(&mut self, timers: &mut Timers, index: u32, time: Linger) {
-        if let Body::Awake(block) = &mut self.body {
+        if let Some(block) = &mut self.block {
             block.deadlines.set(Timer::Lifetime, time.now + time.duration);
             timers.linger(index, &mut self.filed, &mut block.deadlines, time);
         }
@@ -213,19 +197,13 @@ impl Slot {
 
     /// The connection's state.
     pub(super) fn state(&self) -> State {
-        match &self.body {
-            Body::Awake(block) => block.state(),
-            Body::Resting(_) => State::Established,
-        }
+        self.awake().map_or(State::Established, Connection::state)
     }
 
     /// True if its user has left it.
     #[inline]
     pub(super) fn is_orphan(&self) -> bool {
-        match &self.body {
-            Body::Awake(block) => block.orphan,
-            Body::Resting(_) => false,
-        }
+        self.awake().is_some_and(|block| block.orphan)
     }
 }
 
@@ -238,5 +216,6 @@ const _: () = {
     assert!(offset_of!(Slot, ready) == 60);
     assert!(offset_of!(Slot, accepting) == 64);
     assert!(offset_of!(Slot, announced) == 76);
-    assert!(offset_of!(Slot, body) == 80);
+    assert!(offset_of!(Slot, block) == 80);
+    assert!(offset_of!(Slot, rest) == 88);
 };

@@ -24,11 +24,12 @@ pub struct EcnState {
     /// Our next new data carries CWR: the window was reduced.
     pub cwr_due: bool,
     /// The window was last reduced when this was SND.NXT: once a round trip is enough.
-    reduced_at: Seq,
+    pub reduced_at: Seq,
 }
 
 impl EcnState {
-    /// At the start, with `next` the first number of our data.
+    /// At the start, with `next` the first number of our data; or with nothing to tell, and the
+    /// window last reduced at `next`.
     pub fn new(next: Seq) -> Self {
         EcnState { echo: false, cwr_due: false, reduced_at: next }
     }

@@ -6,7 +6,7 @@
 //! million at work do, and a connection comes back from rest as it went.
 //!
 //! ```text
-//!   bytes   0  SACK, deaf, scale, MSS both ways    8
+//!   bytes   0  SACK, deaf, ECN, scale, MSS both ways    8
 //!           8  options, its timer, history        24
 //!          32  last sent, last heard              16
 //!          48  timestamps                         16
@@ -16,7 +16,7 @@
 //!         104  RCV.NXT, receive window            40
 //!         144  delayed ACKs                        8
 //!         152  RTT                                28
-//!         180  ECN                                 8
+//!         180  ECN                                 4
 //! ```
 
 use alloc::boxed::Box;
@@ -38,12 +38,13 @@ use crate::tcp::timers::{Deadlines, Timer};
 use crate::tcp::{Seq, SocketOptions, State};
 use crate::time::Instant;
 
-/// A connection at rest. 192 bytes.
+/// A connection at rest. 184 bytes.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Resting {
     sack: bool,
     deaf: bool,
+    marked: bool,
     scale: u8,
     send_mss: u16,
     recv_mss: u16,
@@ -66,7 +67,8 @@ pub struct Resting {
     recv_window: window::AtRest,
     ack: ack::AtRest,
     rtt: rtt::AtRest,
-    ecn: Option<EcnState>,
+    /// When the window was last reduced, if ECN is used.
+    ecn_reduced_at: Seq,
 }
 
 /// What few connections have: segments sent again, or enough of them in a burst to tell the rate of
@@ -169,7 +171,8 @@ impl Connection {
             recv_window: recv.window.at_rest()?,
             ack: recv.ack.at_rest(recv.nxt)?,
             rtt: send.rtt.at_rest()?,
-            ecn: s.ecn,
+            marked: s.ecn.is_some(),
+            ecn_reduced_at: s.ecn.map_or(send.una, |ecn| ecn.reduced_at),
             send_mss: send.mss,
             recv_mss: recv.mss,
             scale: send.scale,
@@ -186,7 +189,7 @@ impl Resting {
             send: self.send_half(),
             recv: self.recv_half(),
             stamps: self.stamps,
-            ecn: self.ecn,
+            ecn: self.marked.then(|| EcnState::new(self.ecn_reduced_at)),
             keepalive_probes: 0,
             last_heard: self.last_heard,
             probe_due: false,
@@ -257,7 +260,7 @@ impl Resting {
 const _: () = {
     use core::mem::offset_of;
 
-    assert!(size_of::<Resting>() == 192);
+    assert!(size_of::<Resting>() == 184);
     assert!(offset_of!(Resting, options) == 8);
     assert!(offset_of!(Resting, last_sent) == 32);
     assert!(offset_of!(Resting, stamps) == 48);
@@ -267,5 +270,5 @@ const _: () = {
     assert!(offset_of!(Resting, rcv_nxt) == 104);
     assert!(offset_of!(Resting, ack) == 144);
     assert!(offset_of!(Resting, rtt) == 152);
-    assert!(offset_of!(Resting, ecn) == 180);
+    assert!(offset_of!(Resting, ecn_reduced_at) == 180);
 };
