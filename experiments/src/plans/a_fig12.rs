@@ -7,7 +7,7 @@
 
 use lightwait_core::Instant;
 use lightwait_core::config::TcpConfig;
-use lightwait_core::tcp::send::rtt::{Estimator, Rtt};
+use lightwait_core::tcp::send::rtt::{Bounds, Estimator, Rtt};
 use lightwait_core::time::Duration;
 
 use super::firing::{self, Clocks, SLOW_MS};
@@ -66,7 +66,7 @@ struct Estimate {
 impl Estimate {
     fn new(rto_estimator: Estimator) -> Estimate {
         let config = TcpConfig { rto_estimator, rto_floor: Duration::ZERO, ..TcpConfig::default() };
-        Estimate { rtt: Rtt::new(&config), config }
+        Estimate { rtt: Rtt::new(&Bounds::new(&config)), config }
     }
 
     /// The RTO in ms, after a segment that left at `sent` was acknowledged at `now`.

@@ -112,7 +112,7 @@ impl Connection {
     fn adopt_path(&mut self, config: &TcpConfig, egress: &Egress<'_>) {
         let path_mss = egress.way.path.mss();
         if let Shape::Synchronized(s) = &mut self.shape {
-            s.send.on_smaller_path(path_mss, config);
+            s.send.on_path(path_mss, config);
         }
     }
 

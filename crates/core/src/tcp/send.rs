@@ -436,11 +436,17 @@ impl SendHalf {
         recovery.enter(Mode::Timeout, una, nxt, nxt);
     }
 
-    /// The path takes smaller packets than thought (RFC 1191 §6.5): send what is out again.
-    pub fn on_smaller_path(&mut self, mss: u16, config: &TcpConfig) {
-        if mss >= self.mss {
-            return;
+    /// The path takes segments of `mss` bytes.
+    #[inline]
+    pub fn on_path(&mut self, mss: u16, config: &TcpConfig) {
+        if mss < self.mss {
+            self.on_smaller_path(mss, config);
         }
+    }
+
+    /// The path takes smaller packets than thought (RFC 1191 §6.5): send what is out again.
+    #[cold]
+    fn on_smaller_path(&mut self, mss: u16, config: &TcpConfig) {
         let is_first = self.usage.0 == 0 && self.congestion.window() > self.mss.into();
         if is_first {
             // Nothing has been sent: the window is the initial one, now of smaller segments.

@@ -132,7 +132,7 @@ impl SynReceived {
         let mss = self.peer_mss.min(chosen);
         let next = self.iss + 1;
         let mut congestion = Congestion::new(cx.config, mss.into());
-        let mut rtt = Rtt::new(cx.config);
+        let mut rtt = Rtt::new(&cx.config.rto_bounds);
         if self.attempts > 1 {
             congestion.on_handshake_loss(mss.into());
             rtt.on_syn_retransmitted();

@@ -46,22 +46,29 @@ struct Coarse {
     min_ticks: u64,
 }
 
-/// What bounds the timeouts of all connections: durations of the configuration, in ns.
+/// What is common to the timeouts of all connections: durations of the configuration, in ns.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
+    estimator: Estimator,
+    initial_ns: u64,
     floor_ns: u64,
+    longest_ns: u64,
     /// A tick of the scheduling clock.
     tick_ns: u64,
-    longest_ns: u64,
+    /// A tick of the measurement clock, a second at most.
+    measure_ns: u32,
 }
 
 impl Bounds {
     /// As configured.
     pub fn new(config: &TcpConfig) -> Self {
         Bounds {
+            estimator: config.rto_estimator,
+            initial_ns: as_nanos(config.initial_rto),
             floor_ns: as_nanos(config.rto_floor),
-            tick_ns: as_nanos(config.tick),
             longest_ns: as_nanos(config.rto_max),
+            tick_ns: as_nanos(config.tick),
+            measure_ns: (1_000_000_000 / config.measure_resolution_hz.max(1)).max(1) as u32,
         }
     }
 }
@@ -106,14 +113,15 @@ impl AtRest {
 
 impl Coarse {
     /// None for the default.
-    fn new(estimator: Estimator) -> Option<Self> {
+    #[cold]
+    fn boxed(estimator: Estimator) -> Option<Box<Self>> {
         let (scale, tick_ns, min_ticks) = match estimator {
             Estimator::Rfc6298 => return None,
             Estimator::Bsd => (Scale::Bsd, BSD_TICK_NS, BSD_MIN_TICKS),
             Estimator::BsdBrakmoPeterson => (Scale::BrakmoPeterson, BSD_TICK_NS, BSD_MIN_TICKS),
             Estimator::Fine => (Scale::Bsd, FINE_TICK_NS, 1),
         };
-        Some(Coarse { scaled: Scaled::new(scale), tick_ns, min_ticks })
+        Some(Box::new(Coarse { scaled: Scaled::new(scale), tick_ns, min_ticks }))
     }
 
     #[inline(never)]
@@ -143,13 +151,17 @@ impl Rtt {
     }
 
     /// No sample yet: the RTO is the initial one.
-    pub fn new(config: &TcpConfig) -> Self {
+    pub fn new(bounds: &Bounds) -> Self {
+        let coarse = match bounds.estimator {
+            Estimator::Rfc6298 => None,
+            other => Coarse::boxed(other),
+        };
         Rtt {
             srtt_ns: 0,
-            rttvar_ns: as_nanos(config.initial_rto),
+            rttvar_ns: bounds.initial_ns,
             latest_ns: 0,
-            coarse: Coarse::new(config.rto_estimator).map(Box::new),
-            measure_ns: (1_000_000_000 / config.measure_resolution_hz.max(1)).max(1) as u32,
+            coarse,
+            measure_ns: bounds.measure_ns,
             backoff: 0,
             doublings: 0,
         }
@@ -225,7 +237,7 @@ impl Rtt {
 
     /// The timeout in force, back-off included, in ns.
     pub fn rto_ns(&self, bounds: &Bounds) -> u64 {
-        let &Bounds { floor_ns, tick_ns, longest_ns } = bounds;
+        let &Bounds { floor_ns, tick_ns, longest_ns, .. } = bounds;
         let base = match self.coarse.as_ref().and_then(|coarse| coarse.rto_ns(floor_ns)) {
             Some(coarse) => coarse,
             None if self.srtt_ns == 0 => self.rttvar_ns,
@@ -294,6 +306,10 @@ mod tests {
         TcpConfig::default()
     }
 
+    fn rtt_of(config: &TcpConfig) -> Rtt {
+        Rtt::new(&Bounds::new(config))
+    }
+
     fn sample(rtt: &mut Rtt, ms: u64, in_flight: u32) {
         let sent = Instant::from_millis(1_000_000);
         rtt.on_sample(sent, sent + Duration::from_millis(ms), in_flight);
@@ -301,7 +317,7 @@ mod tests {
 
     #[test]
     fn the_rto_is_one_second_before_a_sample_and_three_after_a_lost_syn() {
-        let mut rtt = Rtt::new(&config());
+        let mut rtt = rtt_of(&config());
         assert_eq!(rtt.rto(&config()), Duration::from_secs(1));
         rtt.on_syn_retransmitted();
         assert_eq!(rtt.rto(&config()), Duration::from_secs(3));
@@ -309,7 +325,7 @@ mod tests {
 
     #[test]
     fn the_first_sample_sets_srtt_and_half_of_it_as_variation() {
-        let mut rtt = Rtt::new(&config());
+        let mut rtt = rtt_of(&config());
         sample(&mut rtt, 100, 1);
         assert_eq!(rtt.srtt(), Duration::from_millis(100));
         assert_eq!(rtt.rttvar(), Duration::from_millis(50));
@@ -318,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_steady_path_comes_down_to_srtt_plus_floor() {
-        let mut rtt = Rtt::new(&config());
+        let mut rtt = rtt_of(&config());
         for _ in 0..200 {
             sample(&mut rtt, 60, 1);
         }
@@ -328,7 +344,7 @@ mod tests {
 
     #[test]
     fn back_off_doubles_to_the_maximum_and_a_sample_ends_it() {
-        let mut rtt = Rtt::new(&config());
+        let mut rtt = rtt_of(&config());
         rtt.back_off();
         rtt.back_off();
         assert_eq!(rtt.rto(&config()), Duration::from_secs(4));
@@ -344,7 +360,7 @@ mod tests {
 
     #[test]
     fn many_samples_a_round_forget_no_faster_than_one() {
-        let (mut one, mut many) = (Rtt::new(&config()), Rtt::new(&config()));
+        let (mut one, mut many) = (rtt_of(&config()), rtt_of(&config()));
         sample(&mut one, 100, 1);
         sample(&mut many, 100, 1);
         sample(&mut one, 200, 1);
@@ -358,7 +374,7 @@ mod tests {
     #[test]
     fn a_coarse_measurement_clock_sees_its_ticks_only() {
         let linux = TcpConfig { measure_resolution_hz: 1000, ..config() };
-        let mut rtt = Rtt::new(&linux);
+        let mut rtt = rtt_of(&linux);
         rtt.on_sample(Instant::from_nanos(1_900_000), Instant::from_nanos(2_100_000), 1);
         assert_eq!(rtt.latest(), Duration::from_millis(1), "0.2 ms over a tick count as one");
         rtt.on_sample(Instant::from_nanos(2_100_000), Instant::from_nanos(2_900_000), 1);
@@ -377,7 +393,7 @@ mod tests {
                 rto_floor: Duration::from_millis(2),
                 ..config()
             };
-            let mut rtt = Rtt::new(&coarse);
+            let mut rtt = rtt_of(&coarse);
             rtt.on_sample(Instant::from_nanos(1_000), Instant::from_nanos(1_500), 1);
             let added = rtt.rto(&coarse) - rtt.srtt();
             assert_eq!(added, Duration::from_millis(added_ms), "{measure_hz} Hz, {tick_ms} ms");
@@ -388,7 +404,7 @@ mod tests {
     fn the_coarse_estimators_count_ticks_between_and_not_their_length() {
         let bsd = TcpConfig { rto_estimator: Estimator::Bsd, ..config() };
         let rto = |sent, acked| {
-            let mut rtt = Rtt::new(&bsd);
+            let mut rtt = rtt_of(&bsd);
             rtt.on_sample(Instant::from_millis(sent), Instant::from_millis(acked), 1);
             rtt.rto(&bsd)
         };
@@ -404,7 +420,7 @@ mod tests {
                 rto_floor: Duration::from_millis(floor_ms),
                 ..config()
             };
-            let mut rtt = Rtt::new(&fine);
+            let mut rtt = rtt_of(&fine);
             sample(&mut rtt, 60, 1);
             assert_eq!(rtt.rto(&fine), Duration::from_millis(expected_ms));
         }

@@ -2,7 +2,7 @@
 
 use crate::config::TcpConfig;
 use crate::host::tests::peer::{A, Peer, S, Say, plain};
-use crate::tcp::send::rtt::Rtt;
+use crate::tcp::send::rtt::{Bounds, Rtt};
 use crate::time::{Duration, Instant};
 use crate::wire::icmpv4::Message;
 use std::vec::Vec;
@@ -172,7 +172,7 @@ fn sample(rtt: &mut Rtt, age: Duration) {
 #[test]
 fn the_variation_is_updated_before_the_mean_with_gains_of_a_quarter_and_an_eighth() {
     let config = TcpConfig { rto_floor: ms(0), ..TcpConfig::default() };
-    let mut rtt = Rtt::new(&config);
+    let mut rtt = Rtt::new(&Bounds::new(&config));
     sample(&mut rtt, ms(100));
     assert_eq!((rtt.srtt(), rtt.rttvar()), (ms(100), ms(50)));
     assert_eq!(rtt.rto(&config), ms(300), "SRTT + 4 RTTVAR");
@@ -184,7 +184,7 @@ fn the_variation_is_updated_before_the_mean_with_gains_of_a_quarter_and_an_eight
 #[test]
 fn a_variation_of_nothing_counts_as_the_clock_s_grain() {
     let config = TcpConfig { rto_floor: ms(0), ..TcpConfig::default() };
-    let mut rtt = Rtt::new(&config);
+    let mut rtt = Rtt::new(&Bounds::new(&config));
     for _ in 0..1000 {
         sample(&mut rtt, ms(100));
     }
