@@ -113,9 +113,9 @@ pub struct Host {
     /// Connections whose timers are being run; empty between calls.
     due: Vec<u32>,
     /// Connections to be flushed, in their order.
-    ready: Vec<u32>,
+    ready: VecDeque<u32>,
     /// Answers that belong to no connection, in their order.
-    replies: Vec<Reply>,
+    replies: VecDeque<Reply>,
     events: VecDeque<Event>,
     loopback: Outbox,
     orphans: usize,
@@ -202,8 +202,8 @@ impl Host {
             timers: Timers::new(config.tcp.timers, ticks).with_estimator(config.tcp.rto_estimator),
             ticks,
             due: Vec::new(),
-            ready: Vec::new(),
-            replies: Vec::new(),
+            ready: VecDeque::new(),
+            replies: VecDeque::new(),
             events: VecDeque::new(),
             loopback: Outbox::new(LOOPBACK_FRAMES),
             orphans: 0,
@@ -397,7 +397,7 @@ impl Host {
     ) -> ConnectionId {
         let hash = block.tuple_hash;
         let (index, generation) = self.slots.insert_with(|| Slot::new(block, tuple, accepting));
-        self.ready.push(index);
+        self.ready.push_back(index);
         match half_open {
             Some(entry) => self.demux.replace(hash, entry, index),
             None => self.list(hash, index),

@@ -128,7 +128,7 @@ impl Host {
 
     pub(super) fn reply(&mut self, reply: Reply) {
         if self.replies.len() < REPLIES_MAX {
-            self.replies.push(reply);
+            self.replies.push_back(reply);
         } else {
             self.shared.counters.replies_suppressed += 1;
         }

@@ -62,7 +62,7 @@ impl Host {
         let is_over = connection.is_over();
         if !slot.ready {
             slot.ready = true;
-            self.ready.push(index);
+            self.ready.push_back(index);
         }
         tell(&mut self.events, slot, ConnectionId { index, generation }, notices);
         if is_over && slot.listed {
@@ -88,7 +88,7 @@ impl Host {
     pub(super) fn make_ready(&mut self, index: u32) {
         if let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.ready) {
             slot.ready = true;
-            self.ready.push(index);
+            self.ready.push_back(index);
         }
     }
 }
