@@ -18,12 +18,19 @@ const PURE: [(&str, &str, &[&str]); 2] = [
     (
         "lightwait-core",
         "crates/core/src/",
-        &["bytes", "hashbrown", "siphasher", "lightwait-sum", "cpufeatures"],
+        &["bytes", "hashbrown", "siphasher", "lightwait-processor", "cpufeatures"],
     ),
     (
         "lightwait-netem",
         "crates/netem/src/",
-        &["bytes", "hashbrown", "siphasher", "lightwait-sum", "cpufeatures", "lightwait-core"],
+        &[
+            "bytes",
+            "hashbrown",
+            "siphasher",
+            "lightwait-processor",
+            "cpufeatures",
+            "lightwait-core",
+        ],
     ),
 ];
 /// Where nothing can be reached.

@@ -14,8 +14,8 @@ use crate::sources::Source;
 
 /// Each crate of ours, and those it may depend on.
 const MAP: [(&str, &[&str]); 16] = [
-    ("lightwait-sum", &[]),
-    ("lightwait-core", &["lightwait-sum"]),
+    ("lightwait-processor", &[]),
+    ("lightwait-core", &["lightwait-processor"]),
     ("lightwait-netem", &["lightwait-core"]),
     ("lightwait", &["lightwait-core", "lightwait-netem"]),
     ("lightwait-http", &["lightwait-core", "lightwait-netem", "lightwait"]),

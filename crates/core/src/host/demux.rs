@@ -16,6 +16,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
+use lightwait_processor::prefetch;
+
 use super::keyed::KeyedHash;
 use crate::tcp::Tuple;
 
@@ -234,6 +236,12 @@ impl Demux {
     fn line_of(&self, hash: u64) -> u32 {
         let line = hash as u32 & self.mask;
         if line < self.lines.len { line } else { line & (self.mask >> 1) }
+    }
+
+    /// Fetches what a look-up of this hash will read, without waiting for it.
+    #[inline]
+    pub fn read_ahead(&self, hash: u64) {
+        self.lines.get(self.line_of(hash)).into_iter().for_each(prefetch);
     }
 
     /// The slot whose tuple has this `hash` and for which `is_it` says so.

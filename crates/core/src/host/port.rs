@@ -81,12 +81,19 @@ impl Ports {
     /// The next port to try; `None` after [`MAX_ATTEMPTS`], or when all have been tried.
     pub fn next(&mut self, search: &mut Search) -> Option<u16> {
         search.left = search.left.checked_sub(1)?;
+        let port = self.peek(search);
         let step = &mut self.counters[search.counter % COUNTERS];
-        let offset = search.start + *step;
         *step = if *step + 1 < self.size { *step + 1 } else { 0 };
+        Some(port)
+    }
+
+    /// The port that is tried next for the destination of `search`, by this search or another.
+    #[inline]
+    pub fn peek(&self, search: &Search) -> u16 {
+        let offset = search.start + self.counters[search.counter % COUNTERS];
         let offset = if offset < self.size { offset } else { offset - self.size };
         // Below 2^16, as is their sum.
-        Some(self.first + offset as u16)
+        self.first + offset as u16
     }
 
     /// True if the port is one of these.
@@ -145,6 +152,16 @@ mod tests {
             };
             assert_eq!(pick(&mut ports, &to(80), refuse), None);
             assert_eq!(tried.len(), round * MAX_ATTEMPTS as usize);
+        }
+    }
+
+    #[test]
+    fn the_port_that_comes_next_is_known_before() {
+        let mut ports = Ports::new(50_000, 50_002, &[1; 32]);
+        for _ in 0..7 {
+            let mut search = ports.search(&to(80));
+            let expected = ports.peek(&search);
+            assert_eq!(ports.next(&mut search), Some(expected));
         }
     }
 

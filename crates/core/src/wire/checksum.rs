@@ -96,7 +96,7 @@ pub fn sum(data: &[u8]) -> Sum {
 
 fn sum_long(data: &[u8]) -> Sum {
     let (blocks, rest) = data.as_chunks();
-    sum_of_both(lightwait_sum::sum(blocks), rest, data)
+    sum_of_both(lightwait_processor::sum(blocks), rest, data)
 }
 
 /// The sum of `data`: that of its beginning is `value`, and `rest` is what is left.

@@ -18,6 +18,8 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use lightwait_processor::prefetch;
+
 use super::halves::{HALF, Halves};
 
 /// Entries of a line.
@@ -112,6 +114,15 @@ impl Index {
     #[inline]
     fn line(&self, line: u32) -> &Line {
         &self.segments[line as usize / SEGMENT][line as usize % SEGMENT]
+    }
+
+    /// Fetches the line of this hash, without waiting for it.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        let line = self.line_of(hash) as usize;
+        if let Some(segment) = self.segments.get(line / SEGMENT) {
+            prefetch(&segment[line % SEGMENT]);
+        }
     }
 
     /// The link of the line of this hash, of which that is the last word.
