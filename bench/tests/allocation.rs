@@ -21,6 +21,8 @@ static ALLOCATOR: lightwait_heap::Counting = lightwait_heap::Counting;
 
 const SCHEMES: [Scheme; 4] = [Scheme::Inline, Scheme::Wheel, Scheme::Scan, Scheme::OrderedList];
 const CONNECTIONS: u16 = 400;
+/// So many that what is kept for the next ones does not count.
+const BURST: u16 = 20_000;
 const FIRST_PORT: u16 = 2000;
 const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
@@ -49,11 +51,17 @@ struct Bench {
     now: Instant,
     ends: Vec<End>,
     allocations: usize,
+    /// Bytes that it has asked for and not given back.
+    held: isize,
     bytes: Vec<u8>,
 }
 
 impl Bench {
     fn new(scheme: Scheme) -> Bench {
+        Bench::with(scheme, CONNECTIONS)
+    }
+
+    fn with(scheme: Scheme, connections: u16) -> Bench {
         let capabilities = Capabilities::plain(Medium::Ip, 1500);
         let mut config = Config::new(capabilities, Cidr::new(HOST, 24).unwrap(), [3; 32]);
         config.tcp.timers = scheme;
@@ -64,15 +72,16 @@ impl Bench {
             now: Instant::from_millis(1_000_000),
             ends: Vec::new(),
             allocations: 0,
+            held: 0,
             bytes: Vec::new(),
         };
-        let listener = bench.host.listen(SocketAddr::new(HOST, 80), CONNECTIONS.into()).unwrap();
-        for number in 0..CONNECTIONS {
+        let listener = bench.host.listen(SocketAddr::new(HOST, 80), connections.into()).unwrap();
+        for number in 0..connections {
             let isn = bench.open(number);
             let id = bench.host.accept(bench.now, listener).expect("it is open");
             let mut options = bench.host.options(id).unwrap();
             options.keepalive = Some(KEEPALIVE);
-            bench.host.set_options(bench.now, id, options).unwrap();
+            bench.let_it(|host, _, now| host.set_options(now, id, options)).unwrap();
             bench.ends.push(End { id, seq: Seq(1), ack: isn + 1, heard: (0, 0) });
         }
         bench
@@ -83,6 +92,7 @@ impl Bench {
         let heap = Heap::new();
         let result = act(&mut self.host, &mut self.outbox, self.now);
         self.allocations += heap.allocations();
+        self.held += heap.bytes();
         result
     }
 
@@ -113,11 +123,11 @@ impl Bench {
     /// The handshake; returns the host's ISN.
     fn open(&mut self, number: u16) -> Seq {
         self.say(number, Flags::SYN, (Seq(0), Seq(0)), &[]);
-        self.host.emit(self.now, &mut self.outbox);
+        self.let_it(|host, outbox, now| host.emit(now, outbox));
         let frame = self.outbox.take().expect("SYN, ACK");
         self.bytes.clear();
         frame.complete_to(&mut self.bytes);
-        self.outbox.recycle(frame);
+        self.let_it(|_, outbox, _| outbox.recycle(frame));
         let isn = Segment::parse(Packet::parse(&self.bytes).unwrap().payload).unwrap().seq;
         self.say(number, Flags::ACK, (Seq(1), isn + 1), &[]);
         self.hear();
@@ -230,6 +240,22 @@ fn no_scheme_allocates_to_set_cancel_rearm_or_fire_a_timer() {
         let rounds = (FIRST_ROUNDS + 30) as u64;
         assert_eq!(counters.timeouts, rounds * u64::from(CONNECTIONS), "{scheme:?}: all fired");
     }
+}
+
+/// What connections take while there are many is given back when they are gone, but for what is
+/// kept for the next ones: blocks of 256 of them at most, and tables' first pieces.
+#[test]
+fn what_a_burst_of_connections_took_is_given_back() {
+    let mut bench = Bench::with(Scheme::Inline, BURST);
+    let peak = bench.held;
+    for end in bench.ends.clone() {
+        bench.let_it(|host, _, now| host.abort(now, end.id));
+    }
+    while bench.host.wants_emit() {
+        bench.hear();
+    }
+    assert_eq!(bench.host.connections(), 0);
+    assert!(bench.held < peak / 20, "{} bytes of {peak} are still held", bench.held);
 }
 
 /// The services of the timer framework keep events in trees, as the schemes do not.

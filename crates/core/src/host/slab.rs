@@ -1,7 +1,12 @@
 //! Slots with generations: an index that is used again is not the same name.
 //!
 //! Slots lie in chunks that are never moved, so that growth costs no more than one of them, and a
-//! value is built and changed where it lies.
+//! value is built and changed where it lies. Chunks that are empty go back to the system, but for
+//! the last: what a burst of values took is not kept when they are gone.
+//!
+//! ```text
+//!   open ─▶ chunk ─▶ chunk ─▶ …     those with a free slot, each with a list of them
+//! ```
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -9,33 +14,50 @@ use alloc::vec::Vec;
 /// Slots in a chunk.
 const CHUNK: usize = 64;
 
-/// The end of the list of free slots.
+/// The end of a list.
 const NONE: u32 = u32::MAX;
 
 /// Values in numbered slots.
 #[derive(Debug)]
 pub struct Slab<T> {
-    chunks: Vec<Box<[Slot<T>; CHUNK]>>,
-    /// The first free slot.
-    free: u32,
-    /// Slots that have ever been used: what lies beyond is free, and in no list.
-    used: u32,
+    /// `None`: all of its slots are free, and there is no memory for them.
+    chunks: Vec<Option<Box<Chunk<T>>>>,
+    shares: Vec<Share>,
+    /// The first chunk with a free slot.
+    open: u32,
+    /// The chunk that was the last to become empty.
+    emptied: u32,
     len: u32,
 }
+
+type Chunk<T> = [Slot<T>; CHUNK];
 
 /// What is asked for most comes first, and beside the beginning of the value.
 #[derive(Debug)]
 #[repr(C)]
 struct Slot<T> {
     generation: u32,
-    /// The next free slot, while this one is free.
+    /// The next free slot of the chunk, while this one is free.
     next: u32,
     value: Option<T>,
 }
 
+/// What is known of a chunk.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    /// The next chunk with a free slot, while this one has any.
+    next: u32,
+    /// The first free slot.
+    free: u32,
+    /// Slots that hold a value.
+    live: u32,
+    /// No slot has had this generation yet when there is memory for them again.
+    generation: u32,
+}
+
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Slab { chunks: Vec::new(), free: NONE, used: 0, len: 0 }
+        Slab { chunks: Vec::new(), shares: Vec::new(), open: NONE, emptied: NONE, len: 0 }
     }
 }
 
@@ -49,29 +71,42 @@ impl<T> Slab<T> {
     /// As [`Slab::insert`], of a value that is made where it is to lie.
     #[inline(always)]
     pub fn insert_with(&mut self, make: impl FnOnce() -> T) -> (u32, u32) {
-        let index = if self.free == NONE { self.extend() } else { self.free };
-        let slot = &mut self.chunks[index as usize / CHUNK][index as usize % CHUNK];
-        self.free = slot.next;
+        let number = self.open;
+        if self.chunks.get(number as usize).is_none_or(Option::is_none) {
+            self.grow();
+        }
+        let number = self.open as usize;
+        let Share { next, free, live, .. } = &mut self.shares[number];
+        let place = *free;
+        let chunk = self.chunks[number].as_mut().expect("made if it was not there");
+        let slot = &mut chunk[place as usize % CHUNK];
+        (*free, *live) = (slot.next, *live + 1);
+        if *free == NONE {
+            self.open = *next;
+        }
         self.len += 1;
         // It is empty. Told that, the compiler keeps no value aside while it drops what was there.
         if slot.value.is_none() {
             slot.value = Some(make());
         }
-        (index, slot.generation)
+        ((number * CHUNK) as u32 + place, slot.generation)
     }
 
-    /// A slot that was never used.
+    /// Memory for the first chunk with a free slot; a new chunk if there is none.
     #[cold]
-    fn extend(&mut self) -> u32 {
-        let index = self.used;
-        if index as usize / CHUNK == self.chunks.len() {
-            let slots = (0..CHUNK).map(|_| Slot { generation: 0, next: NONE, value: None });
-            let chunk: Box<[Slot<T>]> = slots.collect();
-            let chunk: Result<Box<[Slot<T>; CHUNK]>, _> = chunk.try_into();
-            self.chunks.extend(chunk);
+    fn grow(&mut self) {
+        if self.open == NONE {
+            self.open = self.chunks.len() as u32;
+            self.chunks.push(None);
+            self.shares.push(Share { next: NONE, free: 0, live: 0, generation: 0 });
         }
-        self.used += 1;
-        index
+        let number = self.open as usize;
+        let generation = self.shares[number].generation;
+        let next = |place| if place + 1 < CHUNK { place as u32 + 1 } else { NONE };
+        let slots = (0..CHUNK).map(|place| Slot { generation, next: next(place), value: None });
+        let slots: Box<[Slot<T>]> = slots.collect();
+        self.chunks[number] = slots.try_into().ok();
+        self.shares[number].free = 0;
     }
 
     /// Empties a slot; its next use is a new generation.
@@ -93,24 +128,46 @@ impl<T> Slab<T> {
         index: u32,
         take: impl FnOnce(&mut Option<T>) -> Option<R>,
     ) -> Option<R> {
-        let slot = self.chunks.get_mut(index as usize / CHUNK)?;
-        let slot = &mut slot[index as usize % CHUNK];
+        let (number, place) = (index as usize / CHUNK, index as usize % CHUNK);
+        let slot = &mut self.chunks.get_mut(number)?.as_mut()?[place];
         slot.value.as_ref()?;
         let taken = take(&mut slot.value)?;
         slot.generation = slot.generation.wrapping_add(1);
-        slot.next = core::mem::replace(&mut self.free, index);
+        let Share { next, free, live, .. } = &mut self.shares[number];
+        slot.next = core::mem::replace(free, place as u32);
+        if slot.next == NONE {
+            *next = core::mem::replace(&mut self.open, number as u32);
+        }
+        *live -= 1;
         self.len -= 1;
+        if *live == 0 && self.emptied != number as u32 {
+            self.shrink(number as u32);
+        }
         Some(taken)
+    }
+
+    /// This chunk is empty: it is kept, and the one that was kept so far is not, if it is still so.
+    #[inline(never)]
+    fn shrink(&mut self, emptied: u32) {
+        let number = core::mem::replace(&mut self.emptied, emptied) as usize;
+        let Some(share) = self.shares.get_mut(number).filter(|share| share.live == 0) else {
+            return;
+        };
+        let generations = self.chunks[number].iter().flat_map(|chunk| chunk.iter());
+        share.generation = generations.map(|slot| slot.generation).max().unwrap_or_default();
+        self.chunks[number] = None;
     }
 
     #[inline]
     fn slot(&self, index: u32) -> Option<&Slot<T>> {
-        Some(&self.chunks.get(index as usize / CHUNK)?[index as usize % CHUNK])
+        let chunk = self.chunks.get(index as usize / CHUNK)?.as_ref()?;
+        Some(&chunk[index as usize % CHUNK])
     }
 
     #[inline]
     fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<T>> {
-        Some(&mut self.chunks.get_mut(index as usize / CHUNK)?[index as usize % CHUNK])
+        let chunk = self.chunks.get_mut(index as usize / CHUNK)?.as_mut()?;
+        Some(&mut chunk[index as usize % CHUNK])
     }
 
     /// The value in slot `index`.
@@ -156,7 +213,11 @@ impl<T> Slab<T> {
 
     /// Every value with its index.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        let slots = self.chunks.iter().flat_map(|chunk| chunk.iter()).enumerate();
+        let chunks = self.chunks.iter().enumerate();
+        let slots = chunks.flat_map(|(number, chunk)| {
+            let first = number * CHUNK;
+            (first..).zip(chunk.iter().flat_map(|chunk| chunk.iter()))
+        });
         slots.filter_map(|(i, slot)| slot.value.as_ref().map(|value| (i as u32, value)))
     }
 }
@@ -197,5 +258,30 @@ mod tests {
         again.sort_unstable();
         assert_eq!(again, [7, 63, 64, 150]);
         assert_eq!((slab.len(), slab.iter().count()), (201, 201));
+    }
+
+    #[test]
+    fn of_empty_chunks_one_is_kept_and_what_was_given_back_has_no_old_names() {
+        let mut slab = Slab::default();
+        let chunks = |slab: &Slab<u8>| slab.chunks.iter().flatten().count();
+        let names: Vec<_> = (0..1000).map(|_| slab.insert(0)).collect();
+        let (stays, go) = names.split_last().unwrap();
+        assert_eq!(chunks(&slab), 16);
+        go.iter().for_each(|(index, _)| slab.remove(*index));
+        assert_eq!(chunks(&slab), 2, "that of the one that stays, and an empty one");
+        // One at a time: no memory comes and goes.
+        for _ in 0..10 {
+            let (index, _) = slab.insert(1);
+            assert_eq!(chunks(&slab), 2);
+            slab.remove(index);
+            assert_eq!(chunks(&slab), 2);
+        }
+        let again: Vec<_> = (0..999).map(|_| slab.insert(2)).collect();
+        assert_eq!((chunks(&slab), slab.len()), (16, 1000));
+        assert!(slab.is_current(stays.0, stays.1));
+        assert!(go.iter().all(|(index, generation)| !slab.is_current(*index, *generation)));
+        let distinct: std::collections::BTreeSet<_> = again.iter().map(|name| name.0).collect();
+        assert_eq!(distinct.len(), 999);
+        assert!(!distinct.contains(&stays.0));
     }
 }

@@ -151,17 +151,17 @@ impl SynCache {
         }
     }
 
-    /// Takes an entry out of its queue.
-    fn unlink(&mut self, entry: &HalfOpen) {
-        let sent = entry.syn.attempts.clamp(1, ATTEMPTS_MAX) - 1;
+    /// Takes an entry, which was sent so often, from between its neighbours.
+    fn unlink(&mut self, attempts: u8, (before, behind): (u32, u32)) {
+        let sent = attempts.clamp(1, ATTEMPTS_MAX) - 1;
         let queue = &mut self.queues[usize::from(sent)];
-        match self.entries.get_mut(entry.before) {
-            Some(before) => before.behind = entry.behind,
-            None => queue.first = entry.behind,
+        match self.entries.get_mut(before) {
+            Some(before) => before.behind = behind,
+            None => queue.first = behind,
         }
-        match self.entries.get_mut(entry.behind) {
-            Some(behind) => behind.before = entry.before,
-            None => queue.last = entry.before,
+        match self.entries.get_mut(behind) {
+            Some(behind) => behind.before = before,
+            None => queue.last = before,
         }
     }
 
@@ -177,10 +177,12 @@ impl SynCache {
     }
 
     /// Takes the entry of that number out.
-    pub fn remove(&mut self, number: u32) -> Option<HalfOpen> {
-        let entry = self.entries.take(!number)?;
-        self.unlink(&entry);
-        Some(entry)
+    pub fn remove(&mut self, number: u32) {
+        if let Some(entry) = self.entries.get(!number) {
+            let (sent, neighbours) = (entry.syn.attempts, (entry.before, entry.behind));
+            self.unlink(sent, neighbours);
+            self.entries.remove(!number);
+        }
     }
 
     /// True if [`SynCache::due`] may have an entry at `now`.
@@ -198,7 +200,7 @@ impl SynCache {
         if entry.syn.attempts >= ATTEMPTS_MAX {
             return Some(Due::Expired(!slot));
         }
-        self.unlink(&entry);
+        self.unlink(entry.syn.attempts, (entry.before, entry.behind));
         self.entries.get_mut(slot)?.syn.attempts += 1;
         self.enqueue(slot, now);
         Some(Due::Answer(!slot))
@@ -265,8 +267,9 @@ mod tests {
         let entry = cache.insert((tuple(2), 1), syn(), (0, 0), false, Instant::ZERO);
         assert!(cache.is_full() && is_entry(entry));
         assert_eq!(cache.get(entry).map(|entry| entry.tuple), Some(tuple(2)));
-        assert!(cache.remove(entry).is_some());
-        assert!(cache.get(entry).is_none() && cache.remove(entry).is_none());
+        cache.remove(entry);
+        assert!(cache.get(entry).is_none());
+        cache.remove(entry);
         assert!(!cache.is_full());
     }
 
@@ -281,7 +284,7 @@ mod tests {
         assert!(matches!(cache.due(at(1000)), Some(Due::Answer(slot)) if slot == slots[0]));
         assert!(cache.due(at(1000)).is_none());
         for gone in [1, 3, 5] {
-            assert!(cache.remove(slots[gone]).is_some());
+            cache.remove(slots[gone]);
         }
         let mut order = std::vec::Vec::new();
         while let Some(due) = cache.due(at(3600)) {

@@ -379,7 +379,8 @@ impl Host {
 
     /// Forgets a handshake.
     pub(super) fn remove_half_open(&mut self, entry: u32) -> Option<HalfOpen> {
-        let half_open = self.syn_cache.remove(entry)?;
+        let half_open = *self.syn_cache.get(entry)?;
+        self.syn_cache.remove(entry);
         self.demux.remove(half_open.hash, entry);
         Some(half_open)
     }
