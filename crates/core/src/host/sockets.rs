@@ -270,12 +270,12 @@ impl Host {
     /// empty `out`); [`Error::WouldBlock`] when there is nothing yet.
     pub fn read(&mut self, now: Instant, id: ConnectionId, out: &mut [u8]) -> Result<usize, Error> {
         let (connection, shared) = self.connection_and_shared(id)?;
-        let taken = connection.peek(out)?;
+        let read = connection.read(out, now, &mut shared.pool, &mut shared.budget);
+        let (taken, is_told) = read?;
         if taken == 0 {
             let error = if out.is_empty() { None } else { connection.take_error() };
             return error.map_or(Ok(0), Err);
         }
-        let is_told = connection.consume(taken, now, &mut shared.pool, &mut shared.budget);
         if is_told || connection.may_rest(&shared.tcp) {
             self.make_ready(id.index);
         }

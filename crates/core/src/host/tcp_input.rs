@@ -14,7 +14,6 @@ use crate::frame::{RxChecksum, RxFrame};
 use crate::tcp::arrive::Facts;
 use crate::tcp::arrive::syn_sent::peer_mss;
 use crate::tcp::connection::SynReceived;
-use crate::tcp::ecn;
 use crate::tcp::{Seq, SocketOptions, Tuple};
 use crate::time::Instant;
 use crate::wire::ip;
@@ -55,12 +54,6 @@ fn tuple_of(packet: &ip::Packet<'_>) -> Option<Tuple> {
     Some(Tuple::new(local, (packet.source, u16::from_be_bytes([a, b]))))
 }
 
-/// What the frame and its packet's class tell of a segment.
-#[inline]
-fn facts_of(frame: &RxFrame<'_>, class: u8) -> Facts {
-    Facts { piece: frame.segment_size, marked: class & ecn::MASK == ecn::CE }
-}
-
 impl Host {
     /// A whole TCP packet of a connection that we have. That its addresses are ours and the
     /// peer's was found out when the connection began, so they are not judged again. If it belongs
@@ -81,7 +74,7 @@ impl Host {
             return Err(None);
         }
         let Some(segment) = self.parse_segment(packet, frame) else { return Ok(()) };
-        let facts = facts_of(frame, packet.traffic_class);
+        let facts = Facts::new(frame.segment_size, packet.traffic_class);
         self.deliver(now, index, &segment, facts);
         Ok(())
     }
@@ -103,18 +96,23 @@ impl Host {
         let tuple = usual.tuple();
         let hash = self.hasher.hash(&tuple);
         let found = self.find(hash, &tuple);
-        let (segment, facts) = (&usual.segment(), facts_of(frame, usual.traffic_class()));
+        let piece = frame.segment_size;
         let index = match found {
             Some(index) if !is_entry(index) => index,
             half_open => {
-                let incoming = Incoming { tuple, hash, segment, facts };
-                return self.take_usual_stranger(now, usual, &incoming, half_open);
+                return self.take_usual_stranger(
+                    now,
+                    usual,
+                    piece,
+                    Ends { tuple, hash },
+                    half_open,
+                );
             }
         };
         if from != Origin::Ourselves && self.routes.is_local_ipv4(usual.source()) {
             return Err(None);
         }
-        self.change(now, index, |connection, cx| connection.on_segment(cx, segment, facts));
+        self.change(now, index, |connection, cx| connection.on_usual(cx, usual, piece));
         Ok(())
     }
 
@@ -123,10 +121,11 @@ impl Host {
         &mut self,
         now: Instant,
         usual: &Usual<'_>,
-        incoming: &Incoming<'_>,
+        piece: u16,
+        ends: Ends,
         half_open: Option<u32>,
     ) -> Result<(), Option<Ends>> {
-        let Incoming { ref tuple, hash, .. } = *incoming;
+        let Ends { ref tuple, hash } = ends;
         let (source, destination) = (usual.source().into(), usual.destination().into());
         let is_plain = self.is_plain_way(now, tuple)
             || match half_open {
@@ -135,9 +134,11 @@ impl Host {
                 None => self.is_plain_stranger(source, destination),
             };
         if !is_plain {
-            return Err(Some(Ends { tuple: *tuple, hash }));
+            return Err(Some(ends));
         }
-        self.dispatch(now, half_open, incoming);
+        let facts = Facts::new(piece, usual.traffic_class());
+        let segment = &usual.segment();
+        self.dispatch(now, half_open, &Incoming { tuple: *tuple, hash, segment, facts });
         Ok(())
     }
 
@@ -176,7 +177,7 @@ impl Host {
         stranger: Option<Ends>,
     ) {
         let Some(segment) = &self.parse_segment(packet, frame) else { return };
-        let facts = facts_of(frame, packet.traffic_class);
+        let facts = Facts::new(frame.segment_size, packet.traffic_class);
         let ends_of = |tuple| Ends { tuple, hash: self.hasher.hash(&tuple) };
         let ends = stranger.or_else(|| tuple_of(packet).map(ends_of));
         let Some(Ends { tuple, hash }) = ends else { return };

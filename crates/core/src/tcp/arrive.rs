@@ -32,10 +32,12 @@ use crate::tcp::connection::{Connection, Context, Shape, Stamps, Synchronized};
 use crate::tcp::recv::Text;
 use crate::tcp::send::Acked;
 use crate::tcp::send::recovery::Mode;
-use crate::tcp::timers::Timer;
-use crate::tcp::{Seq, State};
+use crate::tcp::timers::{Deadlines, Timer};
+use crate::tcp::{Seq, SocketOptions, State, ecn};
+use crate::time::Instant;
 use crate::wire::options::SackBlock;
 use crate::wire::tcp::{Flags, Segment};
+use crate::wire::usual::Usual;
 
 /// What is known of a segment beside what it says.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,6 +46,13 @@ pub struct Facts {
     pub piece: u16,
     /// Its packet was marked: congestion experienced (RFC 3168 §5).
     pub marked: bool,
+}
+
+impl Facts {
+    /// Of a packet of this traffic class.
+    pub fn new(piece: u16, class: u8) -> Facts {
+        Facts { piece, marked: class & ecn::MASK == ecn::CE }
+    }
 }
 
 /// A segment on its way through the steps.
@@ -64,9 +73,27 @@ impl Connection {
     /// Takes in one segment, verified and addressed to this connection.
     pub fn on_segment(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>, facts: Facts) {
         cx.counters.segments_in += 1;
-        if !self.take_predicted(cx, segment, facts) {
+        let plain = segment.plain();
+        if !plain.is_some_and(|plain| self.take_predicted(cx, &plain, facts.piece)) {
             self.take_by_steps(cx, segment, facts);
         }
+    }
+
+    /// As [`Connection::on_segment`], of one of the usual layout, whose segments joined into it
+    /// have `piece` bytes each.
+    #[inline(always)]
+    pub fn on_usual(&mut self, cx: &mut Context<'_>, usual: &Usual<'_>, piece: u16) {
+        cx.counters.segments_in += 1;
+        let plain = usual.plain();
+        if !plain.is_some_and(|plain| self.take_predicted(cx, &plain, piece)) {
+            self.take_usual_by_steps(cx, usual, piece);
+        }
+    }
+
+    #[inline(never)]
+    fn take_usual_by_steps(&mut self, cx: &mut Context<'_>, usual: &Usual<'_>, piece: u16) {
+        let facts = Facts::new(piece, usual.traffic_class());
+        self.take_by_steps(cx, &usual.segment(), facts);
     }
 
     #[inline(never)]
@@ -91,7 +118,7 @@ impl Connection {
         segment: &Segment<'_>,
         facts: Facts,
     ) -> Step {
-        let whole = self.whole_piece(segment.payload.len());
+        let whole = self.parts().recv.whole_piece(segment.payload.len());
         let piece = if facts.piece == 0 { whole } else { facts.piece };
         let mut arrival =
             Arrival { segment, piece, seq: segment.seq, text: segment.payload, fin: false };
@@ -99,7 +126,7 @@ impl Connection {
         self.check_sequence(cx, &mut arrival)?;
         self.check_reset(cx, segment)?;
         self.check_syn(cx, segment)?;
-        self.note_heard(cx);
+        self.note_heard(cx.now);
         self.check_ack(cx, segment)?;
         if let Some(ecn) = self.parts().ecn.as_mut().filter(|_| !segment.payload.is_empty()) {
             ecn.on_data(segment.flags, facts.marked);
@@ -107,11 +134,6 @@ impl Connection {
         self.check_urgent(&arrival);
         self.take_text(cx, &arrival)?;
         self.take_fin(cx)
-    }
-
-    /// A large segment whose pieces nobody told is taken for ones of our MSS.
-    fn whole_piece(&self, len: usize) -> u16 {
-        self.synchronized().map_or(0, |s| len.min(s.recv.mss.into()) as u16)
     }
 
     /// RFC 9293 §3.10.7.3, fourth: what came with SYN, ACK continues at the sixth step, as if it
@@ -277,15 +299,9 @@ impl Connection {
         Break(())
     }
 
-    /// The peer is alive: keepalive starts over.
-    fn note_heard(&mut self, cx: &Context<'_>) {
-        let idle = self.options.keepalive.map(|keepalive| keepalive.idle);
-        let parts = self.parts();
-        parts.last_heard = cx.now;
-        parts.keepalive_probes = 0;
-        if let Some(idle) = idle {
-            self.deadlines.set(Timer::KeepAlive, cx.now + idle);
-        }
+    fn note_heard(&mut self, now: Instant) {
+        let Shape::Synchronized(s) = &mut self.shape else { return };
+        s.note_heard(&self.options, now, &mut self.deadlines);
     }
 
     /// Fifth step.
@@ -436,7 +452,6 @@ impl Connection {
         Continue(())
     }
 
-    #[inline(always)]
     fn acknowledge_text(&mut self, cx: &Context<'_>, taken: Text, had_holes: bool, piece: u16) {
         let Shape::Synchronized(parts) = &mut self.shape else { return };
         match taken {
@@ -475,6 +490,18 @@ impl Connection {
             _ => {}
         }
         Continue(())
+    }
+}
+
+impl Synchronized {
+    /// The peer is alive: keepalive starts over.
+    #[inline(always)]
+    fn note_heard(&mut self, options: &SocketOptions, now: Instant, deadlines: &mut Deadlines) {
+        self.last_heard = now;
+        self.keepalive_probes = 0;
+        if let Some(keepalive) = &options.keepalive {
+            deadlines.set(Timer::KeepAlive, now + keepalive.idle);
+        }
     }
 }
 

@@ -422,6 +422,39 @@ impl Connection {
         }
     }
 
+    /// Moves the first bytes that can be read to `out`: what [`Connection::peek`] and
+    /// [`Connection::consume`] do together. How many they are, and true if the peer should hear of
+    /// the room.
+    #[inline]
+    pub fn read(
+        &mut self,
+        out: &mut [u8],
+        now: Instant,
+        pool: &mut PagePool,
+        budget: &mut WindowBudget,
+    ) -> Result<(usize, bool), Error> {
+        if let Shape::Synchronized(s) = &mut self.shape
+            && s.recv.disorder.is_none()
+            && let Some(len) = s.recv.buffer.take_all(out, pool)
+        {
+            s.recv.window.on_read(len as u32, now, budget);
+            return Ok((len, s.wants_window_update()));
+        }
+        self.read_some(out, now, pool, budget)
+    }
+
+    #[inline(never)]
+    fn read_some(
+        &mut self,
+        out: &mut [u8],
+        now: Instant,
+        pool: &mut PagePool,
+        budget: &mut WindowBudget,
+    ) -> Result<(usize, bool), Error> {
+        let len = self.peek(out)?;
+        Ok((len, len > 0 && self.consume(len, now, pool, budget)))
+    }
+
     /// Drops the first `n` bytes that can be read. True if the peer should hear of the room.
     pub fn consume(
         &mut self,

@@ -91,6 +91,7 @@ impl PagePool {
     }
 
     /// A page, or `None` when the limit is reached. Its content is arbitrary.
+    #[inline(always)]
     pub fn take(&mut self) -> Option<Page> {
         if self.in_use >= self.limit {
             return None;
@@ -100,9 +101,10 @@ impl PagePool {
     }
 
     /// Gives a page back.
+    #[inline(always)]
     pub fn put(&mut self, page: Page) {
         self.discharge(1);
-        if self.free.len() < self.in_use.max(KEPT_PAGES) {
+        if self.free.len() < KEPT_PAGES || self.free.len() < self.in_use {
             self.free.push(page);
         }
     }
@@ -130,6 +132,7 @@ impl PagePool {
     }
 
     /// Undoes [`PagePool::charge`], or accounts for a page that was dropped elsewhere.
+    #[inline]
     pub fn discharge(&mut self, pages: usize) {
         assert!(self.in_use >= pages, "more pages given back than taken");
         self.in_use -= pages;

@@ -2,7 +2,8 @@
 //!
 //! What a connection keeps in queues (chunks to send, pages received, segments in flight) is none
 //! or one on most connections, most of the time. An empty queue owns no memory; one that has held
-//! more keeps its room until it is empty, so that nothing is moved while it is in use.
+//! more keeps its room until it is empty, so that nothing is moved while it is in use. (An empty
+//! one that is written over is forgotten, not dropped: the compiler would not leave that out.)
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -78,10 +79,10 @@ impl<T> Queue<T> {
     }
 
     /// Adds one at the end.
-    #[inline]
+    #[inline(always)]
     pub fn push_back(&mut self, value: T) {
         match self {
-            Queue::Empty => *self = Queue::One(value),
+            Queue::Empty => mem::forget(mem::replace(self, Queue::One(value))),
             Queue::One(_) => self.become_more(value),
             Queue::More(all) => all.push_back(value),
         }
@@ -95,13 +96,23 @@ impl<T> Queue<T> {
         *self = Queue::More(Box::new(all));
     }
 
-    /// The only element; the queue is empty.
-    #[inline]
+    /// The only element of a queue that has not held more; it is empty then.
+    #[inline(always)]
     fn take_one(&mut self) -> Option<T> {
         match mem::take(self) {
             Queue::One(one) => Some(one),
-            Queue::Empty | Queue::More(_) => None,
+            rest => {
+                debug_assert!(matches!(rest, Queue::Empty));
+                mem::forget(rest);
+                None
+            }
         }
+    }
+
+    /// Takes out the one element, if there is one and was no more.
+    #[inline(always)]
+    pub fn take_only(&mut self) -> Option<T> {
+        if matches!(self, Queue::One(_)) { self.take_one() } else { None }
     }
 
     /// Takes the oldest out.

@@ -200,21 +200,21 @@ impl RecvHalf {
         }
     }
 
-    /// As [`RecvHalf::on_text`], for bytes at RCV.NXT when nothing is held beyond.
-    #[inline]
-    pub fn on_next_text(
-        &mut self,
-        data: &[u8],
-        pool: &mut PagePool,
-        counters: &mut Counters,
-    ) -> Text {
-        if !self.buffer.write(0, data, pool) {
-            counters.receive_pool_empty += 1;
-            return Text::Dropped;
+    /// Takes in the bytes `data` at RCV.NXT when nothing is held beyond. False, and nothing has
+    /// happened, if there is no memory for them.
+    #[inline(always)]
+    pub fn on_next_text(&mut self, data: &[u8], pool: &mut PagePool) -> bool {
+        let is_written = self.buffer.append(data, pool);
+        if is_written {
+            self.nxt += data.len() as u32;
         }
-        self.buffer.advance(data.len());
-        self.nxt += data.len() as u32;
-        Text::InOrder(data.len() as u32)
+        is_written
+    }
+
+    /// A large segment of `len` bytes whose pieces nobody told is taken for ones of our MSS.
+    #[inline]
+    pub fn whole_piece(&self, len: usize) -> u16 {
+        len.min(self.mss.into()) as u16
     }
 
     /// FIN has come, with that number, perhaps before what precedes it. The first one stands: a

@@ -17,7 +17,7 @@ pub mod scoreboard;
 pub mod sent;
 
 use buffer::SendBuffer;
-use pair::{PacketPair, Spaced};
+use pair::PacketPair;
 use recovery::{Mode, Recovery};
 use rtt::Rtt;
 use sent::SentQueue;
@@ -29,7 +29,7 @@ use crate::tcp::Seq;
 use crate::tcp::congestion::Congestion;
 use crate::tcp::pool::PagePool;
 use crate::time::{Instant, as_nanos};
-use crate::wire::tcp::Segment;
+use crate::wire::tcp::{Plain, Segment};
 
 /// RFC 5681 §3.2: duplicate ACKs that show a loss.
 const DUP_ACKS: u32 = 3;
@@ -197,7 +197,7 @@ impl SendHalf {
         let flight = self.flight();
         let sacked = self.on_sack_blocks(segment);
         let duplicate = self.is_duplicate(segment, sacked);
-        self.update_window(segment);
+        self.update_window(segment.seq, segment.ack, segment.window);
         let mut acked = Acked::default();
         if segment.ack.after(self.una) {
             let has_holes = !self.misses_nothing();
@@ -215,20 +215,21 @@ impl SendHalf {
     }
 
     /// As [`SendHalf::on_ack`], where nothing is lost or sacked and the ACK is no duplicate.
-    #[inline]
+    #[inline(always)]
     pub fn on_predicted_ack(
         &mut self,
         now: Instant,
-        segment: &Segment<'_>,
+        segment: &Plain<'_>,
         stamped: bool,
         pool: &mut PagePool,
     ) -> Acked {
-        let flight = self.flight();
-        self.update_window(segment);
-        let echo = segment.options.timestamps.filter(|_| stamped).map(|stamps| stamps.echo);
         if !segment.ack.after(self.una) {
+            self.update_window(segment.seq, segment.ack, segment.window);
             return Acked::default();
         }
+        let flight = self.flight();
+        self.set_window(segment.seq, segment.ack, segment.window);
+        let echo = segment.stamps.filter(|_| stamped).map(|stamps| stamps.echo);
         self.on_progress((now, segment.ack, echo), flight, false, pool)
     }
 
@@ -258,17 +259,21 @@ impl SendHalf {
     /// RFC 9293 §3.10.7.4: only from a segment that is not older than the last one used. One that
     /// acknowledges more than any before is newer, whatever its number says: a retransmission has
     /// an old number and a new window, and moving SND.UNA under the old window would move its edge.
-    fn update_window(&mut self, segment: &Segment<'_>) {
-        let newer = segment.ack.after(self.una)
-            || self.wl1.before(segment.seq)
-            || (self.wl1 == segment.seq && self.wl2.at_or_before(segment.ack));
-        if segment.ack.before(self.una) || !newer {
-            return;
+    fn update_window(&mut self, seq: Seq, ack: Seq, window: u16) {
+        let newer = ack.after(self.una)
+            || self.wl1.before(seq)
+            || (self.wl1 == seq && self.wl2.at_or_before(ack));
+        if newer && ack.at_or_after(self.una) {
+            self.set_window(seq, ack, window);
         }
-        self.window = u32::from(segment.window) << self.scale;
+    }
+
+    #[inline(always)]
+    fn set_window(&mut self, seq: Seq, ack: Seq, window: u16) {
+        self.window = u32::from(window) << self.scale;
         self.max_window = self.max_window.max(self.window);
-        self.wl1 = segment.seq;
-        self.wl2 = segment.ack;
+        self.wl1 = seq;
+        self.wl2 = ack;
         if self.window > 0 {
             self.probes = 0;
         }
@@ -290,18 +295,23 @@ impl SendHalf {
         let sacked_before = has_holes && self.has_sacked(ack - 1);
         let sent = self.sent.on_ack(ack, echo).filter(|_| !sacked_before);
         if let Some(sent) = sent {
-            let segments = if flight <= mss { 1 } else { flight.div_ceil(mss.max(1)) };
-            self.rtt.on_sample(sent, now, segments);
+            self.rtt.on_ack(sent, now, flight, mss);
         }
-        let goes_on = self.sent.oldest().is_some_and(|at| Some(at) == sent);
         // What fills a hole acknowledges more than has passed since the ACK before.
-        let prompt = (total >= 2 * mss || goes_on) && !has_holes;
-        let spaced = Spaced { bytes: total, sent, prompt };
-        self.pair.on_ack(spaced, now, self.rtt.measure_ns());
+        if let Some(previous) = self.pair.on_ack(sent, now)
+            && !has_holes
+            && (total >= 2 * mss || self.sent.oldest() == sent)
+        {
+            self.pair.on_spaced(total, previous, now, self.rtt.measure_ns());
+        }
         let known = if has_holes { self.known_delivered(ack).min(total) } else { 0 };
         let delivered = total - known;
-        self.buffer.advance(freed, pool);
-        self.fin_queued &= !fin;
+        if freed > 0 {
+            self.buffer.advance(freed, pool);
+        }
+        if fin {
+            self.fin_queued = false;
+        }
         self.una = ack;
         self.nxt = self.nxt.max(ack);
         self.small_end = self.small_end.max(ack);

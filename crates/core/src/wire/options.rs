@@ -51,11 +51,17 @@ impl OptionWords {
     const PERMITTED: u32 = u32::from_be_bytes([kind::SACK_PERMITTED, 2, kind::TIMESTAMPS, 10]);
     const SCALE: u32 = u32::from_be_bytes([kind::NOP, kind::WINDOW_SCALE, 3, 0]);
 
+    /// True if options that begin like this, in three words, are timestamps alone.
+    #[inline]
+    pub(crate) fn are_stamps(first: u32) -> bool {
+        first == Self::STAMPS
+    }
+
     /// True if words that have arrived are such options.
     #[inline]
     pub(crate) fn are_sound(&self) -> bool {
         match self {
-            OptionWords::Stamped([first, ..]) => *first == Self::STAMPS,
+            OptionWords::Stamped([first, ..]) => Self::are_stamps(*first),
             OptionWords::Syn([mss, permitted, _, _, scale]) => {
                 mss >> 16 == Self::MSS >> 16
                     && *permitted == Self::PERMITTED

@@ -14,7 +14,7 @@ use core::ops::{BitOr, BitOrAssign};
 
 use super::Malformed;
 use super::checksum::{Sum, pseudo_header, sum};
-use super::options::Options;
+use super::options::{Options, Timestamps};
 use super::usual::Stamped;
 use crate::tcp::Seq;
 
@@ -132,7 +132,34 @@ pub struct Segment<'a> {
     pub payload: &'a [u8],
 }
 
+/// What a segment says as nearly all do: with no options but timestamps, and not urgent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plain<'a> {
+    /// SEG.SEQ.
+    pub seq: Seq,
+    /// SEG.ACK; means something only beside ACK.
+    pub ack: Seq,
+    /// The control bits.
+    pub flags: Flags,
+    /// SEG.WND as it stands in the header, not scaled.
+    pub window: u16,
+    /// TSval and TSecr.
+    pub stamps: Option<Timestamps>,
+    /// The text.
+    pub text: &'a [u8],
+}
+
 impl<'a> Segment<'a> {
+    /// What it says, where nothing is said but by the fields of a plain one: without SACK blocks.
+    /// Options that only a SYN may have mean nothing where a plain segment is waited for.
+    #[inline]
+    pub fn plain(&self) -> Option<Plain<'a>> {
+        let Segment { seq, ack, flags, window, ref options, payload: text, .. } = *self;
+        let stamps = options.timestamps;
+        let is_plain = options.sack.is_empty();
+        is_plain.then_some(Plain { seq, ack, flags, window, stamps, text })
+    }
+
     /// The segment that `bytes`, an IP packet's whole payload, hold. The checksum is not looked at:
     /// see [`verify_checksum`].
     #[inline]

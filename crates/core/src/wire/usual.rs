@@ -23,7 +23,7 @@ use core::net::Ipv4Addr;
 
 use super::checksum::{Sum, of_words, sum, sum_of, word_sum};
 use super::options::{OptionWords, Options, Timestamps};
-use super::tcp::{Flags, Header, PROTOCOL, Segment};
+use super::tcp::{Flags, Header, PROTOCOL, Plain, Segment};
 use crate::tcp::{Seq, Tuple};
 
 /// Bytes of an IP header.
@@ -50,9 +50,8 @@ const FRAGMENT: u32 = 0x3fff;
 pub struct Usual<'a> {
     /// The words up to the third of the options.
     head: &'a [u8; HEAD_BYTES],
-    /// The other two that a SYN has.
-    more: Option<&'a [u8; 8]>,
-    payload: &'a [u8],
+    /// What follows them: of a SYN two more words of options, and the payload.
+    rest: &'a [u8],
 }
 
 /// The packet around a segment that is to be sent.
@@ -87,14 +86,34 @@ impl<'a> Usual<'a> {
         if unusual != 0 || !has_ports || !word_sum(&ip).is_multiple_of(0xffff) {
             return None;
         }
-        let (start, more) = match word(8) >> 28 {
-            STAMPED_OFFSET => (HEAD_BYTES, None),
-            SYN_OFFSET => (SYN_BYTES, Some(bytes.get(HEAD_BYTES..)?.first_chunk()?)),
-            _ => return None,
+        let rest = bytes.get(HEAD_BYTES..(word(0) & 0xffff) as usize)?;
+        let usual = Usual { head, rest };
+        let is_sound = if usual.is_stamped() {
+            OptionWords::are_stamps(word(10))
+        } else {
+            usual.has_options_of_syn()
         };
-        let payload = bytes.get(start..(word(0) & 0xffff) as usize)?;
-        let usual = Usual { head, more, payload };
-        usual.options().are_sound().then_some(usual)
+        is_sound.then_some(usual)
+    }
+
+    /// Its only option is timestamps.
+    #[inline]
+    fn is_stamped(&self) -> bool {
+        self.word(8) >> 28 == STAMPED_OFFSET
+    }
+
+    #[inline(never)]
+    fn has_options_of_syn(&self) -> bool {
+        self.word(8) >> 28 == SYN_OFFSET
+            && self.syn_options().is_some_and(|words| words.are_sound())
+    }
+
+    /// The words of its options, if it is as long as a SYN.
+    fn syn_options(&self) -> Option<OptionWords> {
+        let [first, second, third] = [10, 11, 12].map(|index| self.word(index));
+        let more = self.rest.first_chunk::<8>()?;
+        let [fourth, fifth] = [0, 1].map(|index| word_of(more, index));
+        Some(OptionWords::Syn([first, second, third, fourth, fifth]))
     }
 
     #[inline]
@@ -136,25 +155,30 @@ impl<'a> Usual<'a> {
         let from_addresses = self.head.last_chunk::<{ HEAD_BYTES - ADDRESSES_AT }>();
         let mut all = from_addresses.map_or(Sum::ZERO, sum_of);
         all = all.then_u16(len.wrapping_add(PROTOCOL.into()));
-        if let Some(more) = self.more {
-            all = all.then(sum_of(more));
-        }
-        if self.payload.is_empty() { all } else { all.then(sum(self.payload)) }.is_valid()
+        if self.rest.is_empty() { all } else { all.then(sum(self.rest)) }.is_valid()
     }
 
-    /// The options.
+    /// What a segment with timestamps alone says; `None` of a SYN.
     #[inline]
-    fn options(&self) -> OptionWords {
-        let [first, second, third] = [10, 11, 12].map(|index| self.word(index));
-        match self.more.map(|more| [0, 1].map(|index| word_of(more, index))) {
-            None => OptionWords::Stamped([first, second, third]),
-            Some([fourth, fifth]) => OptionWords::Syn([first, second, third, fourth, fifth]),
-        }
+    pub fn plain(&self) -> Option<Plain<'a>> {
+        let stamps = Timestamps { value: self.word(11), echo: self.word(12) };
+        self.is_stamped().then(|| Plain {
+            seq: Seq(self.word(6)),
+            ack: Seq(self.word(7)),
+            flags: Flags((self.word(8) >> 16) as u8),
+            window: self.word(8) as u16,
+            stamps: Some(stamps),
+            text: self.rest,
+        })
     }
 
     /// The segment.
-    #[inline]
     pub fn segment(&self) -> Segment<'a> {
+        let stamps = || OptionWords::Stamped([10, 11, 12].map(|index| self.word(index)));
+        let (options, payload) = match self.syn_options().filter(|_| !self.is_stamped()) {
+            Some(options) => (options, &self.rest[8..]),
+            None => (stamps(), self.rest),
+        };
         let ports = self.word(5);
         Segment {
             source_port: (ports >> 16) as u16,
@@ -164,8 +188,8 @@ impl<'a> Usual<'a> {
             flags: Flags((self.word(8) >> 16) as u8),
             window: self.word(8) as u16,
             urgent: self.word(9) as u16,
-            options: self.options().options(),
-            payload: self.payload,
+            options: options.options(),
+            payload,
         }
     }
 }

@@ -4,89 +4,113 @@
 //! with such a segment is done here without asking each of them; whatever is not of this kind goes
 //! through the steps.
 
+use crate::event::Readiness;
+use crate::tcp::Seq;
 use crate::tcp::connection::{Connection, Context, Shape, Stamps, Synchronized};
-use crate::wire::tcp::{Flags, Segment};
-
-use super::Facts;
+use crate::tcp::timers::Deadlines;
+use crate::wire::tcp::{Flags, Plain};
 
 impl Connection {
     /// Takes `segment` in if it is the one predicted; else nothing has happened, and it is false.
-    #[inline]
+    /// `piece`: payload size of the segments joined into it; 0 if it is a single one.
+    #[inline(never)]
     pub(super) fn take_predicted(
         &mut self,
         cx: &mut Context<'_>,
-        segment: &Segment<'_>,
-        facts: Facts,
+        segment: &Plain<'_>,
+        piece: u16,
     ) -> bool {
-        if !self.predicts(segment) {
+        let Shape::Synchronized(s) = &mut self.shape else { return false };
+        if !(is_plain(s, segment) && is_next(s, segment) && is_calm(s)) {
             return false;
         }
-        let Shape::Synchronized(s) = &mut self.shape else { return false };
-        if let (Some(stamps), Some(stamp)) = (&mut s.stamps, segment.options.timestamps)
+        if !segment.text.is_empty() && (self.orphan || self.deaf) {
+            // There is nobody who wants it.
+            return false;
+        }
+        if let (Some(stamps), Some(stamp)) = (&mut s.stamps, segment.stamps)
             && segment.seq.at_or_before(s.recv.ack.last_sent)
         {
             *stamps = Stamps::new(stamps.offset, stamp.value, cx.now);
         }
+        s.note_heard(&self.options, cx.now, &mut self.deadlines);
         let acked = s.send.on_predicted_ack(cx.now, segment, s.stamps.is_some(), cx.pool);
-        self.note_heard(cx);
+        if !segment.text.is_empty()
+            && take_next_text(s, cx, segment.text, piece, &mut self.deadlines)
+        {
+            self.notices |= Readiness::READABLE;
+        }
         if acked.progress {
             self.on_progress(&acked);
-            if acked.fin && self.on_fin_acked(cx).is_break() {
-                return true;
-            }
         }
-        let (text, has_fin) = (segment.payload, segment.flags.contains(Flags::FIN));
-        if has_fin {
-            self.parts().recv.fin = Some(segment.seq + text.len() as u32);
-        }
-        if !text.is_empty() {
-            let taken = self.parts().recv.on_next_text(text, cx.pool, cx.counters);
-            let piece = if facts.piece == 0 { self.whole_piece(text.len()) } else { facts.piece };
-            self.acknowledge_text(cx, taken, false, piece);
-        }
-        if has_fin {
-            // Break and Continue mean the same here: the segment is done with.
-            let _done = self.take_fin(cx);
+        let has_fin = segment.flags.contains(Flags::FIN);
+        if acked.fin || has_fin {
+            let fin = has_fin.then(|| segment.seq + segment.text.len() as u32);
+            self.take_predicted_fin(cx, acked.fin, fin);
         }
         true
     }
 
-    /// True if `segment` is the one predicted.
-    #[inline]
-    fn predicts(&self, segment: &Segment<'_>) -> bool {
-        let Shape::Synchronized(s) = &self.shape else { return false };
-        let is_heard = !(self.orphan || self.deaf);
-        is_plain(s, segment) && is_next(s, segment, is_heard) && is_calm(s)
+    /// Our FIN is acknowledged, or the peer's, of this number, has come, or both.
+    #[inline(never)]
+    fn take_predicted_fin(&mut self, cx: &mut Context<'_>, is_acked: bool, fin: Option<Seq>) {
+        if is_acked && self.on_fin_acked(cx).is_break() {
+            // It is over, and so nothing else came.
+            return;
+        }
+        if fin.is_some() {
+            self.parts().recv.fin = fin;
+            // Break and Continue mean the same here: the segment is done with.
+            let _done = self.take_fin(cx);
+        }
     }
+}
+
+/// Text has come, at RCV.NXT, with nothing beyond it.
+#[inline(always)]
+fn take_next_text(
+    s: &mut Synchronized,
+    cx: &mut Context<'_>,
+    text: &[u8],
+    piece: u16,
+    deadlines: &mut Deadlines,
+) -> bool {
+    let recv = &mut s.recv;
+    if !recv.on_next_text(text, cx.pool) {
+        cx.counters.receive_pool_empty += 1;
+        recv.ack.now = true;
+        return false;
+    }
+    let piece = if piece == 0 { recv.whole_piece(text.len()) } else { piece };
+    recv.ack.on_data(text.len() as u32, piece, cx.now, cx.config, deadlines);
+    recv.window.on_data(recv.nxt, s.send.rtt.srtt_ns(), cx.now);
+    true
 }
 
 /// Nothing but ACK, perhaps PSH or FIN, and timestamps in order.
 #[inline]
-fn is_plain(s: &Synchronized, segment: &Segment<'_>) -> bool {
+fn is_plain(s: &Synchronized, segment: &Plain<'_>) -> bool {
     segment.flags.without(Flags::PSH | Flags::FIN) == Flags::ACK
-        && segment.options.sack.is_empty()
-        && match (s.stamps, segment.options.timestamps) {
+        && match (s.stamps, segment.stamps) {
             (Some(old), Some(new)) => new.value.wrapping_sub(old.recent) as i32 >= 0,
             (stamps, _) => stamps.is_none(),
         }
 }
 
-/// It goes on where the last one ended, and brings something that is wanted, or acknowledges
-/// something. `is_heard`: there is somebody who wants text.
+/// It goes on where the last one ended, and brings something, or acknowledges something.
 #[inline]
-fn is_next(s: &Synchronized, segment: &Segment<'_>, is_heard: bool) -> bool {
+fn is_next(s: &Synchronized, segment: &Plain<'_>) -> bool {
     let (send, recv) = (&s.send, &s.recv);
-    let len = segment.payload.len() as u32;
-    let numbers = len + u32::from(segment.flags.contains(Flags::FIN));
+    let numbers = segment.text.len() as u32 + u32::from(segment.flags.contains(Flags::FIN));
     let acked = segment.ack.since(send.una);
-    segment.seq == recv.nxt
-        && acked <= send.max.since(send.una)
-        && if numbers == 0 {
-            acked > 0
-        } else {
-            // Nothing comes behind a FIN.
-            numbers <= recv.offered() && recv.fin.is_none() && (is_heard || len == 0)
-        }
+    if segment.seq != recv.nxt || acked > send.max.since(send.una) {
+        return false;
+    }
+    if numbers == 0 {
+        return acked > 0;
+    }
+    // Nothing comes behind a FIN.
+    numbers <= recv.offered() && recv.fin.is_none()
 }
 
 /// Nothing is missing on either side, and nothing else is going on.

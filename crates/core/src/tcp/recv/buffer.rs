@@ -35,9 +35,33 @@ impl RecvBuffer {
         self.readable == 0
     }
 
+    /// Writes `data` at RCV.NXT when nothing lies beyond, and moves RCV.NXT over it. False, and
+    /// nothing is written, if the pool cannot give the pages.
+    #[inline(always)]
+    pub fn append(&mut self, data: &[u8], pool: &mut PagePool) -> bool {
+        // The usual case: what came before has been read.
+        if self.pages.is_empty() && data.len() <= PAGE_BYTES {
+            debug_assert_eq!((self.head, self.readable), (0, 0));
+            let Some(mut page) = pool.take() else { return false };
+            page.bytes_mut()[..data.len()].copy_from_slice(data);
+            self.pages.push_back(Some(page));
+            self.readable = data.len();
+            return true;
+        }
+        self.append_behind(data, pool)
+    }
+
+    #[inline(never)]
+    fn append_behind(&mut self, data: &[u8], pool: &mut PagePool) -> bool {
+        let is_written = self.write(0, data, pool);
+        if is_written {
+            self.advance(data.len());
+        }
+        is_written
+    }
+
     /// Writes `data` at `offset` bytes beyond RCV.NXT. False, and nothing is written, if the pool
     /// cannot give the pages.
-    #[inline(always)]
     pub fn write(&mut self, offset: usize, data: &[u8], pool: &mut PagePool) -> bool {
         let at = self.head + self.readable + offset;
         // The usual case: it lies in one page, which is there or is the next.
@@ -132,6 +156,21 @@ impl RecvBuffer {
             done += n;
         }
         done
+    }
+
+    /// Moves all that can be read to `out` and returns how many bytes that were, if they lie in one
+    /// page and are wanted all; else nothing has happened. Nothing may lie beyond RCV.NXT.
+    #[inline]
+    pub fn take_all(&mut self, out: &mut [u8], pool: &mut PagePool) -> Option<usize> {
+        let Queue::One(Some(page)) = &self.pages else { return None };
+        let len = self.readable;
+        let bytes = page.bytes().get(self.head..self.head + len).filter(|_| len > 0)?;
+        out.get_mut(..len)?.copy_from_slice(bytes);
+        (self.head, self.readable) = (0, 0);
+        if let Some(Some(page)) = self.pages.take_only() {
+            pool.put(page);
+        }
+        Some(len)
     }
 
     /// Drops the first `n` readable bytes, and the pages that are read to their end.

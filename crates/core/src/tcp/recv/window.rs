@@ -193,13 +193,18 @@ impl RecvWindow {
     /// True if the application has read enough for an unsolicited window update: the window would
     /// at least double, by a segment or more.
     pub fn wants_update(&self, rcv_nxt: Seq, unread: u32, mss: u16) -> bool {
+        let (offered, half) = (self.offered(rcv_nxt), self.size() / 2);
+        // What is more than half of what may ever be cannot double.
+        if offered > half {
+            return false;
+        }
         let growth = self.possible(rcv_nxt, unread).since(self.edge);
-        growth >= u32::from(mss).min(self.size() / 2).max(1) && growth >= self.offered(rcv_nxt)
+        growth >= u32::from(mss).min(half).max(1) && growth >= offered
     }
 
     /// Data up to `rcv_nxt` has arrived: measures a round trip as the time in which a window's
     /// worth of new data came. `srtt_ns` is better where the sender half has one; 0: it has none.
-    #[inline]
+    #[inline(always)]
     pub fn on_data(&mut self, rcv_nxt: Seq, srtt_ns: u64, now: Instant) {
         if srtt_ns > 0 {
             self.rtt_ns = srtt_ns;
@@ -208,6 +213,7 @@ impl RecvWindow {
         }
     }
 
+    #[inline(never)]
     fn measure(&mut self, rcv_nxt: Seq, now: Instant) {
         if self.promised_at != Instant::FAR_FUTURE {
             if rcv_nxt.before(self.promised_to) {

@@ -74,8 +74,10 @@ impl Chunk {
         }
     }
 
+    #[inline]
     fn release(self, pool: &mut PagePool) {
         match self.memory {
+            Memory::Page(SharedPage::Own(page)) => pool.put(page),
             Memory::Page(page) => pool.put_shared(page),
             Memory::Bytes(bytes) => pool.discharge(pages_of(bytes.len())),
         }
@@ -149,9 +151,21 @@ impl SendBuffer {
     }
 
     /// The first `n` bytes were acknowledged. A chunk is freed when all of it is.
+    #[inline(always)]
     pub fn advance(&mut self, n: usize, pool: &mut PagePool) {
         self.start += n as u64;
         debug_assert!(self.start <= self.end);
+        // The usual case: all are, and they lie in one chunk.
+        if self.start == self.end
+            && let Some(chunk) = self.chunks.take_only()
+        {
+            return chunk.release(pool);
+        }
+        self.release_acknowledged(pool);
+    }
+
+    #[inline(never)]
+    fn release_acknowledged(&mut self, pool: &mut PagePool) {
         while self.chunks.front().is_some_and(|chunk| chunk.end() <= self.start) {
             if let Some(chunk) = self.chunks.pop_front() {
                 chunk.release(pool);

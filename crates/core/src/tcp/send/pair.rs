@@ -11,6 +11,7 @@
 //! SACK blocks tell.
 
 use alloc::boxed::Box;
+use core::mem;
 
 use crate::time::Instant;
 
@@ -42,37 +43,27 @@ impl Default for PacketPair {
     }
 }
 
-/// An acknowledgement, as the estimator sees it.
-#[derive(Clone, Copy, Debug)]
-pub struct Spaced {
-    /// Bytes newly acknowledged.
-    pub bytes: u32,
-    /// When the newest of them left, if they were sent once.
-    pub sent: Option<Instant>,
-    /// More of the same burst is in flight, or two full segments were acknowledged, and nothing is
-    /// missing: the ACK was not delayed, and covers all that has passed since the one before.
-    pub prompt: bool,
-}
-
 impl PacketPair {
     /// True if no rate has been seen yet.
     pub fn is_blank(&self) -> bool {
         self.rates.as_ref().is_none_or(|rates| rates.recent == [0; RECENT])
     }
 
-    /// An acknowledgement arrived at `now`, on a measurement clock with ticks of `tick_ns`.
+    /// An acknowledgement arrived at `now`, the newest of whose bytes left at `sent`, if they were
+    /// sent once. When the one before it arrived, if that was of the same burst.
     #[inline]
-    pub fn on_ack(&mut self, ack: Spaced, now: Instant, tick_ns: u64) {
-        let previous = core::mem::replace(&mut self.acked_at, now);
-        let burst = core::mem::replace(&mut self.burst, ack.sent.unwrap_or(Instant::FAR_FUTURE));
-        if ack.prompt && ack.sent == Some(burst) {
-            self.on_spaced(ack.bytes, previous, now, tick_ns);
-        }
+    pub fn on_ack(&mut self, sent: Option<Instant>, now: Instant) -> Option<Instant> {
+        let previous = mem::replace(&mut self.acked_at, now);
+        let burst = mem::replace(&mut self.burst, sent.unwrap_or(Instant::FAR_FUTURE));
+        (sent == Some(burst)).then_some(previous)
     }
 
-    /// `bytes` of one burst were acknowledged between `previous` and `now`.
+    /// `bytes` of one burst were acknowledged between `previous` and `now`, on a measurement clock
+    /// with ticks of `tick_ns`. To be told only of an ACK that was not delayed, and that covers all
+    /// that has passed since the one before: more of the same burst is in flight, or two full
+    /// segments were acknowledged, and nothing is missing.
     #[inline(never)]
-    fn on_spaced(&mut self, bytes: u32, previous: Instant, now: Instant, tick_ns: u64) {
+    pub fn on_spaced(&mut self, bytes: u32, previous: Instant, now: Instant, tick_ns: u64) {
         let ticks = |at: Instant| at.as_nanos() / tick_ns.max(1);
         let spacing_ns = (ticks(now) - ticks(previous)).saturating_mul(tick_ns);
         if spacing_ns == 0 {
@@ -112,8 +103,11 @@ mod tests {
     use super::*;
     use crate::time::Duration;
 
-    fn ack(sent_ms: u64, bytes: u32) -> Spaced {
-        Spaced { bytes, sent: Some(Instant::from_millis(sent_ms)), prompt: true }
+    /// Two full segments, sent at `sent_ms`, are acknowledged at `at`.
+    fn ack(pair: &mut PacketPair, (sent_ms, bytes): (u64, u32), at: Instant, tick_ns: u64) {
+        if let Some(previous) = pair.on_ack(Some(Instant::from_millis(sent_ms)), at) {
+            pair.on_spaced(bytes, previous, at, tick_ns);
+        }
     }
 
     fn at(us: u64) -> Instant {
@@ -125,7 +119,7 @@ mod tests {
         let mut pair = PacketPair::default();
         for (number, us) in [100_000, 100_800, 101_600, 102_400].into_iter().enumerate() {
             assert_eq!(pair.estimate(), None, "after {number} ACKs");
-            pair.on_ack(ack(50, 1000), at(us), 1);
+            ack(&mut pair, (50, 1000), at(us), 1);
         }
         assert_eq!(pair.estimate(), Some(1_250_000));
     }
@@ -134,9 +128,10 @@ mod tests {
     fn what_was_sent_apart_sent_twice_or_acknowledged_late_tells_nothing() {
         let mut pair = PacketPair::default();
         for number in 0..100 {
-            pair.on_ack(ack(number, 1000), at(number * 1000), 1);
-            pair.on_ack(Spaced { sent: None, ..ack(0, 1000) }, at(number * 1000 + 1), 1);
-            pair.on_ack(Spaced { prompt: false, ..ack(number, 500) }, at(number * 1000 + 2), 1);
+            ack(&mut pair, (number, 1000), at(number * 1000), 1);
+            assert_eq!(pair.on_ack(None, at(number * 1000 + 1)), None);
+            // This one was late, and so it is not told.
+            pair.on_ack(Some(Instant::from_millis(number)), at(number * 1000 + 2));
         }
         assert_eq!(pair.estimate(), None);
     }
@@ -147,7 +142,7 @@ mod tests {
         let mut us = 0;
         for gap in [800, 800, 800, 8, 800, 800, 80_000, 800, 800, 800] {
             us += gap;
-            pair.on_ack(ack(1, 1000), at(us), 1);
+            ack(&mut pair, (1, 1000), at(us), 1);
         }
         assert_eq!(pair.estimate(), Some(1_250_000));
     }
@@ -156,7 +151,7 @@ mod tests {
     fn a_clock_of_a_millisecond_sees_whole_milliseconds() {
         let mut pair = PacketPair::default();
         for number in 0..100 {
-            pair.on_ack(ack(1, 1024), at(number * 819), 1_000_000);
+            ack(&mut pair, (1, 1024), at(number * 819), 1_000_000);
         }
         // 10 Mbit/s: a pair of 512 bytes every 0.819 ms.
         let estimate = pair.estimate().unwrap();

@@ -172,9 +172,25 @@ impl Rtt {
         self.rttvar_ns = self.rttvar_ns.max(3_000_000_000);
     }
 
+    /// A segment sent once, at `sent`, was acknowledged at `now`, while `flight` bytes were out, in
+    /// segments of `mss`: [`Rtt::on_sample`], where its divisors are known beforehand.
+    #[inline(always)]
+    pub fn on_ack(&mut self, sent: Instant, now: Instant, flight: u32, mss: u32) {
+        let is_usual = self.measure_ns == 1 && self.srtt_ns != 0 && self.coarse.is_none();
+        if !is_usual || flight > 2 * mss {
+            return self.on_sample(sent, now, flight.div_ceil(mss.max(1)));
+        }
+        let sample = now.nanos_since(sent).max(1);
+        self.latest_ns = sample;
+        self.doublings = 0;
+        move_mean(&mut self.rttvar_ns, self.srtt_ns.abs_diff(sample), 4);
+        move_mean(&mut self.srtt_ns, sample, 8);
+        self.srtt_ns = self.srtt_ns.max(1);
+    }
+
     /// A segment sent once, at `sent`, was acknowledged at `now`, while `in_flight_segments` were
     /// out.
-    #[inline]
+    #[inline(never)]
     pub fn on_sample(&mut self, sent: Instant, now: Instant, in_flight_segments: u32) {
         let measured_ns = match self.measure_ns {
             1 => now.nanos_since(sent),
@@ -194,17 +210,10 @@ impl Rtt {
             (*srtt_ns, *rttvar_ns) = (sample, sample / 2);
             return;
         }
-        // RFC 7323 Appendix G: ExpectedSamples = ceil(FlightSize / (2·SMSS)). One is the usual
-        // number, of which the compiler knows that it needs no division.
-        let expected = u64::from(in_flight_segments.div_ceil(2));
-        let deviation = srtt_ns.abs_diff(sample);
-        if expected <= 1 {
-            move_mean(rttvar_ns, deviation, 4);
-            move_mean(srtt_ns, sample, 8);
-        } else {
-            move_mean(rttvar_ns, deviation, 4 * expected);
-            move_mean(srtt_ns, sample, 8 * expected);
-        }
+        // RFC 7323 Appendix G: ExpectedSamples = ceil(FlightSize / (2·SMSS)).
+        let expected = u64::from(in_flight_segments.div_ceil(2)).max(1);
+        move_mean(rttvar_ns, srtt_ns.abs_diff(sample), 4 * expected);
+        move_mean(srtt_ns, sample, 8 * expected);
         *srtt_ns = (*srtt_ns).max(1);
     }
 
@@ -301,6 +310,7 @@ fn move_mean(mean: &mut u64, value: u64, weight: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn config() -> TcpConfig {
         TcpConfig::default()
@@ -313,6 +323,28 @@ mod tests {
     fn sample(rtt: &mut Rtt, ms: u64, in_flight: u32) {
         let sent = Instant::from_millis(1_000_000);
         rtt.on_sample(sent, sent + Duration::from_millis(ms), in_flight);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_acknowledged_gives_the_sample_of_its_segments(
+            acks in proptest::collection::vec((0u64..5000, 0u32..9000), 1..30),
+            hz in prop_oneof![4 => Just(1_000_000_000u64), 1 => Just(1000)],
+            estimator in prop_oneof![4 => Just(Estimator::Rfc6298), 1 => Just(Estimator::Bsd)],
+            mss in 0u32..2000,
+        ) {
+            let rates = TcpConfig { measure_resolution_hz: hz, ..config() };
+            let config = TcpConfig { rto_estimator: estimator, ..rates };
+            let (mut one, mut other) = (rtt_of(&config), rtt_of(&config));
+            let mut now = Instant::ZERO;
+            for (age, flight) in acks {
+                let sent = now;
+                now = now.plus_nanos(age);
+                one.on_ack(sent, now, flight, mss);
+                other.on_sample(sent, now, flight.div_ceil(mss.max(1)));
+                prop_assert_eq!(std::format!("{one:?}"), std::format!("{other:?}"));
+            }
+        }
     }
 
     #[test]

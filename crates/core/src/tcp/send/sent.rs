@@ -102,16 +102,18 @@ impl SentQueue {
     /// Everything before `ack` is acknowledged by a segment that echoes the timestamp `echo`.
     /// Returns when the newest of it was sent, if that tells the RTT: it was sent once, or the echo
     /// shows that it was the last transmission that arrived (RFC 6298 §3).
-    #[inline]
+    #[inline(always)]
     pub fn on_ack(&mut self, ack: Seq, echo: Option<u32>) -> Option<Instant> {
-        let oldest = *self.records.front().filter(|sent| sent.first.at_or_before(ack))?;
-        if self.records.len() > 1 || oldest.again || oldest.end.after(ack) {
-            return self.take_before(ack, echo);
+        // The usual case: all that is in flight left together, once.
+        if let Queue::One(Sent { end, again: false, .. }) = self.records
+            && end.at_or_before(ack)
+        {
+            return self.records.take_only().map(|sent| sent.at);
         }
-        self.records.pop_front();
-        Some(oldest.at)
+        self.take_before(ack, echo)
     }
 
+    #[inline(never)]
     fn take_before(&mut self, ack: Seq, echo: Option<u32>) -> Option<Instant> {
         let mut newest = None;
         let mut again: Option<Sent> = None;

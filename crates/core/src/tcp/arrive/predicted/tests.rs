@@ -3,11 +3,13 @@
 
 use super::*;
 use crate::frame::{Capabilities, Medium, Outbox};
+use crate::tcp::arrive::Facts;
 use crate::tcp::connection::lone::Lone;
 use crate::tcp::egress::{Egress, Path};
 use crate::tcp::{Marks, Tuple};
 use crate::time::Instant;
 use crate::wire::options::{Options, SackBlock, Timestamps};
+use crate::wire::tcp::Segment;
 use proptest::prelude::*;
 use std::string::String;
 use std::vec::Vec;
@@ -33,14 +35,29 @@ impl End {
         let predicts = self.predicts;
         let predicted = self.lone.with(now, |connection, cx| {
             cx.counters.segments_in += 1;
-            let facts = Facts::default();
-            let predicted = predicts && connection.take_predicted(cx, segment, facts);
+            let plain = segment.plain().filter(|_| predicts);
+            let predicted = plain.is_some_and(|plain| connection.take_predicted(cx, &plain, 0));
             if !predicted {
-                connection.take_by_steps(cx, segment, facts);
+                connection.take_by_steps(cx, segment, Facts::default());
             }
             predicted
         });
         self.predicted += u32::from(predicted);
+    }
+
+    /// What is read in one go, or looked at first; and whether the peer should hear of it.
+    fn read(&mut self, now: Instant, len: usize) -> Option<(Vec<u8>, bool)> {
+        let (mut out, predicts) = (std::vec![0; len], self.predicts);
+        self.lone.with(now, |connection, cx| {
+            let (len, is_told) = if predicts {
+                connection.read(&mut out, now, cx.pool, cx.budget).ok()?
+            } else {
+                let len = connection.peek(&mut out).ok()?;
+                (len, len > 0 && connection.consume(len, now, cx.pool, cx.budget))
+            };
+            out.truncate(len);
+            Some((out, is_told))
+        })
     }
 
     /// What has been sent, as bytes.
@@ -164,13 +181,8 @@ fn run(acts: &[Act], stamped: bool, sack: bool) -> u32 {
                 }
             }
             Act::Read(len) => {
-                let mut out = std::vec![0; *len];
-                for end in &mut ends {
-                    let read = end.lone.connection.peek(&mut out).unwrap_or(0);
-                    end.lone.with(now, |connection, cx| {
-                        connection.consume(read, now, cx.pool, cx.budget)
-                    });
-                }
+                let [one, other] = ends.each_mut().map(|end| end.read(now, *len));
+                assert_eq!(one, other);
             }
             Act::Close(reader) => {
                 for end in &mut ends {
