@@ -435,9 +435,11 @@ impl Host {
     /// The connection of `tuple`, or the entry of the SYN cache.
     #[inline(always)]
     fn find(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
-        self.demux.find(hash, |number| match self.slots.get(number) {
-            Some(slot) => slot.tuple == *tuple,
-            None => self.syn_cache.get(number).is_some_and(|entry| entry.tuple == *tuple),
+        // Its own copy: what is not lent out may stay in registers.
+        let (tuple, slots, syn_cache) = (*tuple, &self.slots, &self.syn_cache);
+        self.demux.find(hash, move |number| match slots.get(number) {
+            Some(slot) => slot.tuple == tuple,
+            None => syn_cache.get(number).is_some_and(|entry| entry.tuple == tuple),
         })
     }
 

@@ -29,12 +29,16 @@ pub(super) fn sum(blocks: &[Block]) -> Option<u64> {
     if !avx2::get() {
         return None;
     }
-    // SAFETY: the processor has AVX2, and the operating system keeps its registers.
-    let sum_part = |part: &[Block]| unsafe { sum_part(part) };
-    if blocks.len() <= BLOCKS_MAX {
-        return Some(sum_part(blocks));
+    if blocks.len() > BLOCKS_MAX {
+        return sum_in_parts(blocks);
     }
-    Some(blocks.chunks(BLOCKS_MAX).map(sum_part).sum())
+    // SAFETY: the processor has AVX2, and the operating system keeps its registers.
+    Some(unsafe { sum_part(blocks) })
+}
+
+#[inline(never)]
+fn sum_in_parts(blocks: &[Block]) -> Option<u64> {
+    blocks.chunks(BLOCKS_MAX).map(sum).sum()
 }
 
 /// The sum of the words of [`BLOCKS_MAX`] blocks at most.

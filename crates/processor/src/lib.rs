@@ -34,6 +34,7 @@ pub fn sum(blocks: &[[u8; BLOCK_BYTES]]) -> u64 {
 }
 
 /// The same, by what the compiler makes of a plain loop: 128-bit units on x86-64 and ARM.
+#[inline(never)]
 fn plain(blocks: &[[u8; BLOCK_BYTES]]) -> u64 {
     let [mut all, mut high] = [0u64; 2];
     for word in blocks.as_flattened().as_chunks::<8>().0 {

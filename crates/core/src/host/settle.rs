@@ -59,12 +59,14 @@ impl Host {
         let connection = slot.connection_mut();
         act(connection, &mut self.shared.context(now));
         let notices = connection.take_notices();
-        let is_over = connection.is_over();
+        let (is_over, is_orphan) = (connection.is_over(), connection.orphan);
         if !slot.ready {
             slot.ready = true;
             self.ready.push_back(index);
         }
-        tell(&mut self.events, slot, ConnectionId { index, generation }, notices);
+        if !is_orphan {
+            tell(&mut self.events, slot, ConnectionId { index, generation }, notices);
+        }
         if is_over && slot.listed {
             self.unlist(now, index);
         }
@@ -99,7 +101,7 @@ fn is_settled(connection: &Connection) -> bool {
     connection.notices.is_empty() && !connection.is_over()
 }
 
-/// Tells the user of the connection in `slot`, if it has one, of `notices`.
+/// Tells the user of the connection in `slot`, once it is accepted, of `notices`.
 #[inline]
 pub(super) fn tell(
     events: &mut VecDeque<Event>,
@@ -107,7 +109,7 @@ pub(super) fn tell(
     id: ConnectionId,
     notices: Readiness,
 ) {
-    if notices.is_empty() || slot.is_orphan() || slot.accepting.is_some() {
+    if notices.is_empty() || slot.accepting.is_some() {
         return;
     }
     if slot.announced.is_empty() {

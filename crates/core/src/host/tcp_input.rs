@@ -100,13 +100,7 @@ impl Host {
         let index = match found {
             Some(index) if !is_entry(index) => index,
             half_open => {
-                return self.take_usual_stranger(
-                    now,
-                    usual,
-                    piece,
-                    Ends { tuple, hash },
-                    half_open,
-                );
+                return self.take_usual_stranger(now, *usual, piece, hash, half_open);
             }
         };
         if from != Origin::Ourselves && self.routes.is_local_ipv4(usual.source()) {
@@ -120,12 +114,12 @@ impl Host {
     fn take_usual_stranger(
         &mut self,
         now: Instant,
-        usual: &Usual<'_>,
+        usual: Usual<'_>,
         piece: u16,
-        ends: Ends,
+        hash: u64,
         half_open: Option<u32>,
     ) -> Result<(), Option<Ends>> {
-        let Ends { ref tuple, hash } = ends;
+        let tuple = &usual.tuple();
         let (source, destination) = (usual.source().into(), usual.destination().into());
         let is_plain = self.is_plain_way(now, tuple)
             || match half_open {
@@ -134,7 +128,7 @@ impl Host {
                 None => self.is_plain_stranger(source, destination),
             };
         if !is_plain {
-            return Err(Some(ends));
+            return Err(Some(Ends { tuple: *tuple, hash }));
         }
         let facts = Facts::new(piece, usual.traffic_class());
         let segment = &usual.segment();

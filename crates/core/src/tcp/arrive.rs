@@ -86,12 +86,12 @@ impl Connection {
         cx.counters.segments_in += 1;
         let plain = usual.plain();
         if !plain.is_some_and(|plain| self.take_predicted(cx, &plain, piece)) {
-            self.take_usual_by_steps(cx, usual, piece);
+            self.take_usual_by_steps(cx, *usual, piece);
         }
     }
 
     #[inline(never)]
-    fn take_usual_by_steps(&mut self, cx: &mut Context<'_>, usual: &Usual<'_>, piece: u16) {
+    fn take_usual_by_steps(&mut self, cx: &mut Context<'_>, usual: Usual<'_>, piece: u16) {
         let facts = Facts::new(piece, usual.traffic_class());
         self.take_by_steps(cx, &usual.segment(), facts);
     }

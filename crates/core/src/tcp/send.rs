@@ -368,7 +368,7 @@ impl SendHalf {
     }
 
     /// The congestion window grows by `delivered` bytes, if it was used.
-    #[inline]
+    #[inline(always)]
     fn widen(&mut self, delivered: u32, flight: u32, after_timeout: bool) {
         let mss = u32::from(self.mss);
         let window = self.congestion.window();

@@ -75,8 +75,10 @@ impl Sum {
     /// True if this is the sum of bytes that contain their own right checksum.
     #[must_use]
     pub const fn is_valid(self) -> bool {
-        // What folds to ones is a multiple of them, but not zero.
-        self.value != 0 && self.value.is_multiple_of(0xffff)
+        // What folds to ones is a multiple of them, but not zero. Times the inverse of ones, which
+        // there is modulo 2^64, multiples are the numbers from 0 up; and no others are so small.
+        const INVERSE: u64 = 0xfffe_fffe_fffe_ffff;
+        self.value.wrapping_mul(INVERSE).wrapping_sub(1) < u64::MAX / 0xffff
     }
 }
 
@@ -94,6 +96,7 @@ pub fn sum(data: &[u8]) -> Sum {
     sum_of_both(value, rest, data)
 }
 
+#[inline(never)]
 fn sum_long(data: &[u8]) -> Sum {
     let (blocks, rest) = data.as_chunks();
     sum_of_both(lightwait_processor::sum(blocks), rest, data)

@@ -36,6 +36,8 @@ const STAMPED_OFFSET: u32 = 8;
 const SYN_OFFSET: u32 = 10;
 /// Bytes of both headers with timestamps, which all have.
 const HEAD_BYTES: usize = IP_BYTES + 4 * STAMPED_OFFSET as usize;
+/// Words of options that only a SYN has.
+const MORE_WORDS: usize = (SYN_OFFSET - STAMPED_OFFSET) as usize;
 /// Bytes of both headers of a SYN.
 const SYN_BYTES: usize = IP_BYTES + 4 * SYN_OFFSET as usize;
 
@@ -87,33 +89,18 @@ impl<'a> Usual<'a> {
             return None;
         }
         let rest = bytes.get(HEAD_BYTES..(word(0) & 0xffff) as usize)?;
-        let usual = Usual { head, rest };
-        let is_sound = if usual.is_stamped() {
+        let is_sound = if word(8) >> 28 == STAMPED_OFFSET {
             OptionWords::are_stamps(word(10))
         } else {
-            usual.has_options_of_syn()
+            options_of_syn(head, rest).is_some_and(|words| words.are_sound())
         };
-        is_sound.then_some(usual)
+        is_sound.then_some(Usual { head, rest })
     }
 
     /// Its only option is timestamps.
     #[inline]
     fn is_stamped(&self) -> bool {
         self.word(8) >> 28 == STAMPED_OFFSET
-    }
-
-    #[inline(never)]
-    fn has_options_of_syn(&self) -> bool {
-        self.word(8) >> 28 == SYN_OFFSET
-            && self.syn_options().is_some_and(|words| words.are_sound())
-    }
-
-    /// The words of its options, if it is as long as a SYN.
-    fn syn_options(&self) -> Option<OptionWords> {
-        let [first, second, third] = [10, 11, 12].map(|index| self.word(index));
-        let more = self.rest.first_chunk::<8>()?;
-        let [fourth, fifth] = [0, 1].map(|index| word_of(more, index));
-        Some(OptionWords::Syn([first, second, third, fourth, fifth]))
     }
 
     #[inline]
@@ -175,8 +162,8 @@ impl<'a> Usual<'a> {
     /// The segment.
     pub fn segment(&self) -> Segment<'a> {
         let stamps = || OptionWords::Stamped([10, 11, 12].map(|index| self.word(index)));
-        let (options, payload) = match self.syn_options().filter(|_| !self.is_stamped()) {
-            Some(options) => (options, &self.rest[8..]),
+        let (options, payload) = match options_of_syn(self.head, self.rest) {
+            Some(options) => (options, &self.rest[4 * MORE_WORDS..]),
             None => (stamps(), self.rest),
         };
         let ports = self.word(5);
@@ -192,6 +179,16 @@ impl<'a> Usual<'a> {
             payload,
         }
     }
+}
+
+/// The words of the options behind a header of the length of a SYN's.
+#[inline(never)]
+fn options_of_syn(head: &[u8; HEAD_BYTES], rest: &[u8]) -> Option<OptionWords> {
+    let is_as_long = word_of(head, 8) >> 28 == SYN_OFFSET;
+    let more = rest.first_chunk::<{ 4 * MORE_WORDS }>().filter(|_| is_as_long)?;
+    let [first, second, third] = [10, 11, 12].map(|index| word_of(head, index));
+    let [fourth, fifth] = [0, 1].map(|index| word_of(more, index));
+    Some(OptionWords::Syn([first, second, third, fourth, fifth]))
 }
 
 /// The `index`th big-endian word of a header.

@@ -178,15 +178,17 @@ impl RecvWindow {
     /// from what a SYN could say; and any while the field is at its largest, since that is no silly
     /// window), and returns the value of the window field.
     pub fn announce(&mut self, rcv_nxt: Seq, unread: u32, mss: u16) -> u16 {
-        let possible = self.possible(rcv_nxt, unread);
-        let full = possible.since(rcv_nxt) >= 65_535 << self.scale;
-        if possible.since(self.edge) >= u32::from(mss).min(self.size() / 2) || self.cut || full {
-            self.edge = possible;
-        }
+        let possible = self.possible(rcv_nxt, unread).since(rcv_nxt);
+        let growth = possible.wrapping_sub(self.edge.since(rcv_nxt));
+        let is_step = growth >= u32::from(mss).min(self.size() / 2);
+        let is_full = possible >= 65_535 << self.scale;
+        let go = is_step || self.cut || is_full;
+        let offered = if go { possible } else { self.offered(rcv_nxt) };
         self.cut = false;
         // The field must not promise less than the edge: round up, and keep that as the edge.
-        let field = self.offered(rcv_nxt).div_ceil(1 << self.scale).min(65_535);
-        self.edge = self.edge.max(rcv_nxt + (field << self.scale));
+        let unit = (1 << self.scale) - 1;
+        let field = ((offered + unit) >> self.scale).min(65_535);
+        self.edge = rcv_nxt + offered.max(field << self.scale);
         field as u16
     }
 

@@ -74,7 +74,7 @@ impl Chunk {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn release(self, pool: &mut PagePool) {
         match self.memory {
             Memory::Page(SharedPage::Own(page)) => pool.put(page),
