@@ -69,7 +69,8 @@ impl Host {
         let path = Path { source, destination, link: None, mtu, dont_fragment, hop_limit, device };
         let until = Instant::FAR_FUTURE;
         let plain = self.is_ours(source) && self.routes.is_acceptable_source(destination);
-        let mut known = Known { ends: *ends, changes: 0, until, path, local: false, plain };
+        let mut known =
+            Known { ends: *ends, changes: 0, until, path, usual: None, local: false, plain };
         if self.is_ours(destination) {
             // To ourselves nothing is checked, and nothing is cut.
             known.path.device.checksum = true;
@@ -91,6 +92,8 @@ impl Host {
             known.path.link = Some(self.link_header(to, destination.is_ipv4()));
         }
         known.changes = self.way_changes();
+        let may_send = self.shared.limits.frames_per_turn > 0;
+        known.usual = known.path.marked(Marks::default()).usual().filter(|_| may_send);
         Way::Open(self.ways.keep(known))
     }
 

@@ -187,10 +187,29 @@ impl Host {
     }
 
     /// Lets one connection speak.
+    #[inline(always)]
     fn flush(&mut self, now: Instant, index: u32, outbox: &mut Outbox) {
         let changes = self.way_changes();
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.ready = false;
+        if let Some(place) = self.ways.find(&slot.tuple, changes, now)
+            && let Some(path) = &self.ways.at(place).usual
+            && let Some(connection) = slot.awake_mut()
+            && connection.options.asks_nothing_of_ip()
+            && connection.emit_predicted(now, &self.shared.tcp, path, outbox)
+        {
+            self.shared.counters.segments_out += 1;
+            self.shared.counters.frames_out += 1;
+            return slot.rearm(&mut self.timers, index, now);
+        }
+        self.flush_by_steps(now, index, outbox);
+    }
+
+    /// The same, whatever is to be said.
+    #[inline(never)]
+    fn flush_by_steps(&mut self, now: Instant, index: u32, outbox: &mut Outbox) {
+        let changes = self.way_changes();
+        let Some(slot) = self.slots.get_mut(index) else { return };
         let connection = slot.connection_mut();
         if connection.is_silent() {
             if connection.is_finished() {

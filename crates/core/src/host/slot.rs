@@ -110,6 +110,12 @@ impl Slot {
         self.block.as_deref()
     }
 
+    /// The same, to be changed.
+    #[inline]
+    pub(super) fn awake_mut(&mut self) -> Option<&mut Connection> {
+        self.block.as_deref_mut()
+    }
+
     /// The connection, to be asked.
     pub(super) fn view(&self) -> View<'_> {
         self.awake().map_or_else(|| View::Resting(self.awakened()), View::Awake)

@@ -10,7 +10,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use crate::frame::{Capabilities, Medium};
 use crate::tcp::Tuple;
-use crate::tcp::egress::Path;
+use crate::tcp::egress::{Path, UsualPath};
 use crate::time::Instant;
 
 /// Ways kept. Two that share a place push each other out, which costs a search each time.
@@ -31,6 +31,8 @@ pub(super) struct Known {
     pub(super) until: Instant,
     /// The way of a packet without marks of its own.
     pub(super) path: Path,
+    /// The same if packets on it are of the usual kind, and connections may send them.
+    pub(super) usual: Option<UsualPath>,
     /// It leads to ourselves.
     pub(super) local: bool,
     /// It leads from one of our addresses to a single other host.
@@ -51,6 +53,7 @@ const NOWHERE: Known = Known {
         hop_limit: 0,
         device: Capabilities::plain(Medium::Ip, 0),
     },
+    usual: None,
     local: false,
     plain: false,
 };

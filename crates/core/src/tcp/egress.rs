@@ -11,7 +11,7 @@ use crate::tcp::send::buffer::{Cursor, SendBuffer};
 use crate::tcp::{Marks, Seq};
 use crate::wire::checksum::{Sum, pseudo_header, sum};
 use crate::wire::tcp::{CHECKSUM_OFFSET, Flags, Header, PROTOCOL, checksum};
-use crate::wire::usual::{self, Envelope, Stamped, Text};
+use crate::wire::usual::{self, Envelope, Stamped, Template, Text};
 use crate::wire::{ethernet, ip};
 
 /// Payload up to here is copied even when the device does the checksum: cheaper than sharing.
@@ -58,12 +58,6 @@ impl Path {
         }
     }
 
-    /// True if its packets are of the usual kind: IPv4, with checksums of our own.
-    #[inline]
-    pub fn is_usual(&self) -> bool {
-        self.source.is_ipv4() && self.destination.is_ipv4() && !self.device.checksum
-    }
-
     /// Payload bytes that may be handed to the device at once, in segments of `segment` bytes,
     /// under a TCP header of `header` bytes: a multiple of `segment`.
     pub fn large_payload(&self, header: usize, segment: usize) -> usize {
@@ -90,14 +84,21 @@ pub struct Marked<'a> {
 }
 
 impl Marked<'_> {
-    /// The envelope of a segment that begins at `seq`, from `port`, if it is of the usual kind.
+    /// The same if its packets are of the usual kind, and alike: IPv4 that nobody cuts, with
+    /// checksums of our own.
+    pub fn usual(&self) -> Option<UsualPath> {
+        let envelope = self.envelope(0).filter(|envelope| envelope.dont_fragment)?;
+        let (link, mss) = (self.path.link, self.path.mss());
+        Some(UsualPath { link, template: envelope.template(), mss })
+    }
+
+    /// The envelope of a packet of this number, if it is of the usual kind.
     #[inline]
-    fn envelope(&self, seq: Seq, port: u16) -> Option<Envelope> {
+    fn envelope(&self, identification: u16) -> Option<Envelope> {
         let &Marked { path, dont_fragment, hop_limit, traffic_class } = self;
         let (IpAddr::V4(source), IpAddr::V4(destination)) = (path.source, path.destination) else {
             return None;
         };
-        let identification = if dont_fragment { 0 } else { identification(seq, port) };
         (!path.device.checksum).then_some(Envelope {
             source,
             destination,
@@ -106,6 +107,47 @@ impl Marked<'_> {
             identification,
             dont_fragment,
         })
+    }
+
+    /// What tells fragments of a segment that begins at `seq`, from `port`, from others': 0 if
+    /// there are none.
+    #[inline]
+    fn identification(&self, seq: Seq, port: u16) -> u16 {
+        if self.dont_fragment { 0 } else { identification(seq, port) }
+    }
+}
+
+/// A path whose packets are of the usual kind, and what they have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct UsualPath {
+    /// The link header, on a medium that has one.
+    link: Option<ethernet::Header>,
+    /// The IP header.
+    template: Template,
+    /// The largest TCP payload and options together in one packet.
+    pub mss: u16,
+}
+
+impl UsualPath {
+    /// Writes the frame of a segment around `text`. False if it is too long for one.
+    #[inline]
+    pub fn write(&self, frame: &mut Frame, header: &Stamped, text: &[u8]) -> bool {
+        let summed = Text { len: text.len(), sum: sum(text) };
+        let summed = if text.is_empty() { Text::NONE } else { summed };
+        let fits = self.write_headers(frame, header, summed);
+        if fits {
+            // From the cache, since it has just been summed.
+            frame.head.extend_from_slice(text);
+        }
+        fits
+    }
+
+    #[inline(always)]
+    fn write_headers(&self, frame: &mut Frame, header: &Stamped, text: Text) -> bool {
+        if let Some(link) = &self.link {
+            link.emit(&mut frame.head);
+        }
+        usual::emit_stamped(&self.template, header, text, &mut frame.head)
     }
 }
 
@@ -208,7 +250,7 @@ impl Egress<'_> {
         let mut header = *header;
         let last_flags = header.flags.without(Flags::CWR);
         header.flags = header.flags.without(Flags::PSH | Flags::FIN);
-        let stamped = header.stamped();
+        let usual = header.stamped().and_then(|stamped| Some((stamped, self.way.usual()?)));
         let mut rest = text.span();
         while rest.len > 0 {
             let piece = rest.take(text.segment);
@@ -216,9 +258,12 @@ impl Egress<'_> {
                 header.flags = last_flags;
             }
             let (seq, flags) = (header.seq, header.flags);
-            let sent = stamped
-                .is_some_and(|stamped| self.put_stamped(&Stamped { seq, flags, ..stamped }, piece))
-                || self.put(1, |frame, way| write_complete(frame, way, &header, Some(piece)));
+            let sent = self.put(1, |frame, way| match &usual {
+                Some((stamped, path)) => {
+                    write_piece(frame, path, &Stamped { seq, flags, ..*stamped }, piece)
+                }
+                None => write_complete(frame, way, &header, Some(piece)),
+            });
             debug_assert!(sent, "there was room for all of them");
             header.seq += piece.len as u32;
             header.flags = header.flags.without(Flags::CWR);
@@ -238,22 +283,6 @@ impl Egress<'_> {
         self.has_room() && self.put(packets, |frame, way| write(frame, way, header, payload))
     }
 
-    /// Sends one segment of the usual kind; its text, in two pieces, is no more than a packet
-    /// holds. False, and nothing has happened, if there is no room, or the [path](Path::is_usual)
-    /// is another.
-    #[inline(always)]
-    pub fn send_stamped(&mut self, header: &Stamped, text: [&[u8]; 2]) -> bool {
-        let copy = |out: &mut Vec<u8>| copy_both(out, text);
-        self.put(1, |frame, way| write_stamped(frame, way, header, text_of(text), copy))
-    }
-
-    /// As [`Egress::send_stamped`], where it is known that there is room.
-    #[inline(always)]
-    fn put_stamped(&mut self, header: &Stamped, text: Span<'_>) -> bool {
-        let copy = |out: &mut Vec<u8>| text.copy_to(out);
-        self.put(1, |frame, way| write_stamped(frame, way, header, text.text(), copy))
-    }
-
     /// Sends the frame that `write` writes, of so many packets; nothing if that says no, or if the
     /// outbox is full.
     #[inline(always)]
@@ -269,49 +298,20 @@ impl Egress<'_> {
     }
 }
 
-/// Writes a frame of the usual kind around text, which was summed before and is copied behind the
-/// headers, from the cache. False if the path or the packet is of another.
-#[inline(always)]
-fn write_stamped(
-    frame: &mut Frame,
-    way: &Marked<'_>,
-    header: &Stamped,
-    text: Text,
-    copy: impl FnOnce(&mut Vec<u8>),
-) -> bool {
-    let port = (header.ports >> 16) as u16;
-    let Some(envelope) = way.envelope(header.seq, port) else { return false };
-    if let Some(link) = &way.path.link {
-        link.emit(&mut frame.head);
-    }
-    let fits = usual::emit_stamped(&envelope, header, text, &mut frame.head);
+/// Writes one of several segments of the usual kind.
+fn write_piece(frame: &mut Frame, path: &UsualPath, header: &Stamped, text: Span<'_>) -> bool {
+    let fits = path.write_headers(frame, header, text.text());
     if fits {
-        copy(&mut frame.head);
+        text.copy_to(&mut frame.head);
     }
     fits
 }
 
 /// Writes the frame of a segment without text.
 pub fn write_bare(frame: &mut Frame, way: &Marked<'_>, header: &Stamped) -> bool {
-    write_stamped(frame, way, header, Text::NONE, |_| {})
-        || write(frame, way, &header.header(), None)
-}
-
-/// The sum of text in two pieces.
-#[inline(always)]
-fn text_of([first, second]: [&[u8]; 2]) -> Text {
-    match (first, second) {
-        ([], _) => Text::NONE,
-        (whole, []) => Text { len: whole.len(), sum: sum(whole) },
-        _ => Text { len: first.len() + second.len(), sum: sum(first).then(sum(second)) },
-    }
-}
-
-#[inline]
-fn copy_both(out: &mut Vec<u8>, [first, second]: [&[u8]; 2]) {
-    out.extend_from_slice(first);
-    if !second.is_empty() {
-        out.extend_from_slice(second);
+    match way.usual() {
+        Some(path) => path.write(frame, header, &[]),
+        None => write(frame, way, &header.header(), None),
     }
 }
 
@@ -350,11 +350,12 @@ fn write_complete(
 /// Writes the headers before `text`, if they are usual ones; else nothing.
 #[inline(always)]
 fn write_usual(frame: &mut Frame, way: &Marked<'_>, header: &Header, text: Text) -> bool {
-    let Some(envelope) = way.envelope(header.seq, header.source_port) else { return false };
+    let number = way.identification(header.seq, header.source_port);
+    let Some(envelope) = way.envelope(number) else { return false };
     if let Some(link) = &way.path.link {
         link.emit(&mut frame.head);
     }
-    let written = usual::emit(&envelope, header, text, &mut frame.head);
+    let written = usual::emit(&envelope.template(), header, text, &mut frame.head);
     if !written {
         frame.head.clear();
     }
@@ -410,9 +411,7 @@ fn write_headers(
     ip.traffic_class = way.traffic_class;
     ip.hop_limit = way.hop_limit;
     ip.dont_fragment = way.dont_fragment;
-    if !way.dont_fragment {
-        ip.identification = identification(header.seq, header.source_port);
-    }
+    ip.identification = way.identification(header.seq, header.source_port);
     if let Some(link) = &path.link {
         link.emit(&mut frame.head);
     }

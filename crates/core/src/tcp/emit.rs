@@ -1,7 +1,7 @@
 //! What to send next: decided by a pure function, then built.
 //!
 //! ```text
-//!   emit ─▶ predicted, or loop { decide ─▶ Emission ─▶ build } while there is room and budget
+//!   emit_predicted, or emit: loop { decide ─▶ Emission ─▶ build } while there is room and budget
 //! ```
 //!
 //! The order of `decide`: what ends the connection, the handshake, duplicate ACKs, what is lost,
@@ -13,7 +13,7 @@ mod decide;
 mod predicted;
 mod timeout;
 
-use crate::config::TcpConfig;
+use crate::config::{Settings, TcpConfig};
 use crate::tcp::State;
 use crate::tcp::connection::{Connection, Context, Reset, Shape};
 use crate::tcp::egress::Egress;
@@ -75,10 +75,10 @@ impl Connection {
     pub fn emit(&mut self, cx: &mut Context<'_>, egress: &mut Egress<'_>) -> Flushed {
         self.adopt_path(cx.config, egress);
         self.note_way();
-        if !self.emit_predicted(cx, egress) && self.emit_by_steps(cx, egress) == Flushed::More {
+        if self.emit_by_steps(cx, egress) == Flushed::More {
             return Flushed::More;
         }
-        self.arm(cx);
+        self.arm(cx.now, cx.config);
         Flushed::Done
     }
 
@@ -117,30 +117,35 @@ impl Connection {
     }
 
     /// Sets the timers that what was sent, or could not be, calls for.
-    fn arm(&mut self, cx: &Context<'_>) {
+    #[inline(always)]
+    fn arm(&mut self, now: Instant, config: &Settings) {
         let Shape::Synchronized(s) = &self.shape else { return };
-        // Not later than when the user's patience ends.
-        let give_up =
-            |connection: &Connection, since: Instant| since + connection.patience(cx.config);
-        if s.send.flight() > 0 {
-            if !self.deadlines.is_set(Timer::Retransmit) {
-                let at = cx.now.plus_nanos(s.send.rtt.rto_ns(&cx.config.rto_bounds));
-                let at = at.min(give_up(self, s.send.silent_since));
-                self.deadlines.set(Timer::Retransmit, at);
-            }
-            self.deadlines.cancel(Timer::Persist);
-            return;
+        if s.send.flight() == 0 {
+            return self.arm_idle(now, config);
         }
+        if !self.deadlines.is_set(Timer::Retransmit) {
+            let at = now.plus_nanos(s.send.rtt.rto_ns(&config.rto_bounds));
+            let at = at.min(s.send.silent_since + self.patience(config));
+            self.deadlines.set(Timer::Retransmit, at);
+        }
+        self.deadlines.cancel(Timer::Persist);
+    }
+
+    /// The same when nothing is in flight.
+    #[inline(never)]
+    fn arm_idle(&mut self, now: Instant, config: &Settings) {
+        let Shape::Synchronized(s) = &self.shape else { return };
         self.deadlines.cancel(Timer::Retransmit);
         let waits = s.send.queued_end() != s.send.nxt;
         if !waits {
             self.deadlines.cancel(Timer::Persist);
-            if self.may_rest(cx.config) {
-                self.deadlines.set(Timer::Rest, cx.now + cx.config.rest_after);
+            if self.may_rest(config) {
+                self.deadlines.set(Timer::Rest, now + config.rest_after);
             }
         } else if !self.deadlines.is_set(Timer::Persist) {
-            let delay = self.persist_delay(s.send.rtt.rto(cx.config), cx.config.rto_max);
-            let at = (cx.now + delay).min(give_up(self, s.send.silent_since));
+            let delay = self.persist_delay(s.send.rtt.rto(config), config.rto_max);
+            // Not later than when the user's patience ends.
+            let at = (now + delay).min(s.send.silent_since + self.patience(config));
             self.deadlines.set(Timer::Persist, at);
         }
     }

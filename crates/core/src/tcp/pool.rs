@@ -111,11 +111,15 @@ impl PagePool {
 
     /// Gives a page back. One that a frame still shares is freed with the frame.
     pub fn put_shared(&mut self, page: SharedPage) {
-        let page = match page {
-            SharedPage::Own(page) => Ok(page),
-            SharedPage::Counted(page) => Arc::try_unwrap(page),
-        };
         match page {
+            SharedPage::Own(page) => self.put(page),
+            SharedPage::Counted(page) => self.put_counted(page),
+        }
+    }
+
+    #[inline(never)]
+    fn put_counted(&mut self, page: Arc<Page>) {
+        match Arc::try_unwrap(page) {
             Ok(page) => self.put(page),
             Err(_) => self.discharge(1),
         }

@@ -39,7 +39,7 @@ impl<T> Queue<T> {
     }
 
     /// The oldest.
-    #[inline]
+    #[inline(always)]
     pub fn front(&self) -> Option<&T> {
         match self {
             Queue::Empty => None,
@@ -82,13 +82,21 @@ impl<T> Queue<T> {
     #[inline(always)]
     pub fn push_back(&mut self, value: T) {
         match self {
+            // Of what is empty nothing is to be dropped.
             Queue::Empty => mem::forget(mem::replace(self, Queue::One(value))),
-            Queue::One(_) => self.become_more(value),
-            Queue::More(all) => all.push_back(value),
+            Queue::One(_) | Queue::More(_) => self.push_behind(value),
         }
     }
 
+    /// Adds one behind others.
     #[inline(never)]
+    fn push_behind(&mut self, value: T) {
+        match self {
+            Queue::More(all) => all.push_back(value),
+            Queue::Empty | Queue::One(_) => self.become_more(value),
+        }
+    }
+
     fn become_more(&mut self, value: T) {
         let mut all = VecDeque::with_capacity(4);
         all.extend(self.take_one());

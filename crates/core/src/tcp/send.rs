@@ -472,12 +472,17 @@ impl SendHalf {
     }
 
     /// True if nothing was sent for so long that the congestion window means nothing any more.
-    #[inline]
+    #[inline(always)]
     pub fn has_idled(&self, now: Instant, config: &TcpConfig) -> bool {
-        config.restart_after_idle
+        // The RTO is no shorter than SRTT.
+        now.nanos_since(self.last_sent) > self.rtt.smoothed_ns()
             && self.flight() == 0
-            // The RTO is no shorter than this.
-            && now.nanos_since(self.last_sent) > self.rtt.smoothed_ns()
+            && self.has_idled_long(now, config)
+    }
+
+    #[inline(never)]
+    fn has_idled_long(&self, now: Instant, config: &TcpConfig) -> bool {
+        config.restart_after_idle
             && now.nanos_since(self.last_sent) > as_nanos(self.rtt.rto(config))
     }
 

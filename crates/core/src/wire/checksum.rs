@@ -146,11 +146,18 @@ pub fn sum_of<const N: usize>(data: &[u8; N]) -> Sum {
 #[must_use]
 #[inline]
 pub fn of_words(words: &[u32]) -> u16 {
-    !fold(word_sum(words))
+    of_sum(word_sum(words))
+}
+
+/// The checksum of a header of which this is the [`word_sum`].
+#[must_use]
+#[inline]
+pub(crate) const fn of_sum(word_sum: u64) -> u16 {
+    !fold(word_sum)
 }
 
 /// Big-endian words added as numbers, few enough not to overflow 64 bits: for
-/// [`Sum::of_big_endian`].
+/// [`of_sum`], and [`Sum::of_big_endian`].
 #[must_use]
 #[inline]
 pub(crate) fn word_sum(words: &[u32]) -> u64 {

@@ -21,7 +21,7 @@
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-use super::checksum::{Sum, of_words, sum, sum_of, word_sum};
+use super::checksum::{Sum, of_sum, sum, sum_of, word_sum};
 use super::options::{OptionWords, Options, Timestamps};
 use super::tcp::{Flags, Header, PROTOCOL, Plain, Segment};
 use crate::tcp::{Seq, Tuple};
@@ -246,28 +246,28 @@ impl Stamped {
 }
 
 /// As [`emit`], of a header of this kind.
-#[inline]
-pub fn emit_stamped(envelope: &Envelope, header: &Stamped, text: Text, out: &mut Vec<u8>) -> bool {
+#[inline(always)]
+pub fn emit_stamped(around: &Template, header: &Stamped, text: Text, out: &mut Vec<u8>) -> bool {
     let (seq, ack) = (header.seq.0, header.ack.0);
     let flags = u32::from(header.flags.0) << 16 | u32::from(header.window);
     let fixed = [header.ports, seq, ack, STAMPED_OFFSET << 28 | flags, 0];
     let [kind, value, echo] = header.stamps.words();
-    emit_words::<1, HEAD_BYTES>(envelope, fixed, ([pair(kind, value)], echo), text, out)
+    emit_words::<1, HEAD_BYTES>(around, fixed, ([pair(kind, value)], echo), text, out)
 }
 
 /// Appends the headers of the packet that carries `header` and then `text`. False, and nothing
 /// appended, if its options are not of this kind, or the packet would be too long for its length
 /// field.
 #[inline]
-pub fn emit(envelope: &Envelope, header: &Header, text: Text, out: &mut Vec<u8>) -> bool {
+pub fn emit(around: &Template, header: &Header, text: Text, out: &mut Vec<u8>) -> bool {
     match header.options.words() {
         Some(OptionWords::Stamped([kind, value, echo])) => {
             let fixed = header.fixed_words(STAMPED_OFFSET);
-            emit_words::<1, HEAD_BYTES>(envelope, fixed, ([pair(kind, value)], echo), text, out)
+            emit_words::<1, HEAD_BYTES>(around, fixed, ([pair(kind, value)], echo), text, out)
         }
         Some(OptionWords::Syn([mss, permitted, value, echo, scale])) => {
             let options = ([pair(mss, permitted), pair(value, echo)], scale);
-            emit_words::<2, SYN_BYTES>(envelope, header.fixed_words(SYN_OFFSET), options, text, out)
+            emit_words::<2, SYN_BYTES>(around, header.fixed_words(SYN_OFFSET), options, text, out)
         }
         None => false,
     }
@@ -283,25 +283,22 @@ fn pair(first: u32, second: u32) -> u64 {
 /// its options, in pairs and a last one.
 #[inline(always)]
 fn emit_words<const OPTIONS: usize, const BYTES: usize>(
-    envelope: &Envelope,
+    around: &Template,
     [ports, seq, ack, flags, urgent]: [u32; 5],
     (options, last): ([u64; OPTIONS], u32),
     text: Text,
     out: &mut Vec<u8>,
 ) -> bool {
     let Ok(total_len) = u16::try_from(BYTES + text.len) else { return false };
-    let tcp_len = u64::from(total_len) - IP_BYTES as u64;
-    let (source, destination) = (envelope.source.to_bits(), envelope.destination.to_bits());
-    let [length, fragment, mut protocol] = envelope.words(total_len);
-    protocol |= u32::from(of_words(&[length, fragment, protocol, source, destination]));
+    let total_len = u64::from(total_len);
     let mut fixed = [
-        pair(length, fragment),
-        pair(protocol, source),
-        pair(destination, ports),
+        around.length | total_len << 32,
+        around.protocol | u64::from(of_sum(around.ip_sum + total_len)) << 32,
+        around.destination | u64::from(ports),
         pair(seq, ack),
         pair(flags, urgent),
     ];
-    let pseudo = u64::from(source) + u64::from(PROTOCOL) + tcp_len;
+    let pseudo = around.pseudo_sum + (total_len - IP_BYTES as u64);
     let head = [pseudo, last.into(), fixed[2], fixed[3], fixed[4]];
     let sum = Sum::of_pairs(&head).then(Sum::of_pairs(&options)).then(text.sum);
     fixed[4] |= u64::from(sum.checksum()) << 16;
@@ -315,15 +312,38 @@ fn emit_words<const OPTIONS: usize, const BYTES: usize>(
     true
 }
 
+/// An [`Envelope`] as it is written: pairs of words without the length and the checksum, and the
+/// sums of the words.
+#[derive(Clone, Copy, Debug)]
+pub struct Template {
+    /// Version, DSCP, total length; identification, fragments.
+    length: u64,
+    /// TTL, protocol, checksum; source.
+    protocol: u64,
+    /// Destination; then the ports.
+    destination: u64,
+    /// Of the IP header.
+    ip_sum: u64,
+    /// Of the pseudo-header, without the destination, which is summed with the ports.
+    pseudo_sum: u64,
+}
+
 impl Envelope {
-    /// The first three words of the IP header of a packet of `total_len` bytes; its checksum is 0.
+    /// What packets in it have in common.
     #[inline]
-    fn words(&self, total_len: u16) -> [u32; 3] {
-        [
-            VERSION << 24 | u32::from(self.traffic_class) << 16 | u32::from(total_len),
-            (u32::from(self.identification) << 16) | (u32::from(self.dont_fragment) * DF),
-            u32::from(self.hop_limit) << 24 | u32::from(PROTOCOL) << 16,
-        ]
+    pub fn template(&self) -> Template {
+        let (source, destination) = (self.source.to_bits(), self.destination.to_bits());
+        let first = VERSION << 24 | u32::from(self.traffic_class) << 16;
+        let fragment =
+            (u32::from(self.identification) << 16) | (u32::from(self.dont_fragment) * DF);
+        let protocol = u32::from(self.hop_limit) << 24 | u32::from(PROTOCOL) << 16;
+        Template {
+            length: pair(first, fragment),
+            protocol: pair(protocol, source),
+            destination: pair(destination, 0),
+            ip_sum: word_sum(&[first, fragment, protocol, source, destination]),
+            pseudo_sum: u64::from(source) + u64::from(PROTOCOL),
+        }
     }
 }
 

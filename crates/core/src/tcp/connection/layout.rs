@@ -18,10 +18,10 @@
 //!         324    flags, congestion window, usage  24
 //!         348    urgent, recovery                 20
 //!         368    silent since, last sent          16
-//!         384    send buffer                      72
-//!         456    what is in flight, RTT           64
-//!         520    rate of the path                 24
-//!         544    retransmissions, timeouts         8
+//!         384    send buffer                      48
+//!         432    what is in flight, RTT           64
+//!         496    rate of the path                 24
+//!         520    retransmissions, timeouts         8
 //! ```
 
 #[cfg(target_pointer_width = "64")]
@@ -29,7 +29,7 @@ const _: () = {
     use super::{Connection, Synchronized};
     use core::mem::offset_of;
 
-    assert!(size_of::<Connection>() == 552);
+    assert!(size_of::<Connection>() == 528);
     assert!(offset_of!(Connection, options) == 8);
     assert!(offset_of!(Connection, tuple_hash) == 32);
     assert!(offset_of!(Connection, deadlines) == 48);
@@ -45,7 +45,7 @@ const _: () = {
     assert!(SHAPE + offset_of!(Synchronized, send.urgent) == 348);
     assert!(SHAPE + offset_of!(Synchronized, send.silent_since) == 368);
     assert!(SHAPE + offset_of!(Synchronized, send.buffer) == 384);
-    assert!(SHAPE + offset_of!(Synchronized, send.sent) == 456);
-    assert!(SHAPE + offset_of!(Synchronized, send.pair) == 520);
-    assert!(SHAPE + offset_of!(Synchronized, send.retransmits) == 544);
+    assert!(SHAPE + offset_of!(Synchronized, send.sent) == 432);
+    assert!(SHAPE + offset_of!(Synchronized, send.pair) == 496);
+    assert!(SHAPE + offset_of!(Synchronized, send.retransmits) == 520);
 };

@@ -3,11 +3,11 @@
 
 use super::{Emission, Why};
 use crate::config::WindowProbe;
-use crate::tcp::Seq;
 use crate::tcp::connection::{Connection, Context, Shape, Synchronized};
 use crate::tcp::egress::Path;
 use crate::tcp::send::SendHalf;
 use crate::tcp::send::recovery::Mode;
+use crate::tcp::{Seq, SocketOptions};
 
 impl Connection {
     pub(super) fn decide(&self, cx: &Context<'_>, path: &Path, room: usize) -> Emission {
@@ -82,7 +82,7 @@ impl Connection {
             // Whether a short one follows is another question.
             len -= len % segment;
         }
-        if len == 0 || (len < segment && !self.is_small_worth_it(s, len, queued)) {
+        if len == 0 || (len < segment && !is_small_worth_it(s, &self.options, len, queued)) {
             return None;
         }
         let fin = send.fin_queued && len == queued && sent + len < send.window;
@@ -101,23 +101,6 @@ impl Connection {
         if pipe == 0 { room.max(segment) } else { room }
     }
 
-    /// RFC 9293 §3.8.6.2.1: when less than a full segment may leave. `len` bytes could, of
-    /// `queued`.
-    #[inline]
-    pub(super) fn is_small_worth_it(&self, s: &Synchronized, len: u32, queued: u32) -> bool {
-        let send = &s.send;
-        let whole = len == queued;
-        let held_by_nagle = !self.options.nodelay
-            && !send.fin_queued
-            && send.small_end.after(send.una)
-            && send.urgent.is_none();
-        let corked = self.options.cork && !send.fin_queued;
-        if s.push_due {
-            return true;
-        }
-        (whole && !held_by_nagle && !corked) || len >= (send.max_window / 2).max(1)
-    }
-
     /// FIN, when all data has been sent, and the peer's window has room for its number.
     fn lone_fin(&self, s: &Synchronized) -> Option<Emission> {
         let send = &s.send;
@@ -125,6 +108,27 @@ impl Connection {
         let fits = send.nxt.before(send.window_edge());
         (due && fits).then(|| text(send, send.nxt, 0, Why::New))
     }
+}
+
+/// RFC 9293 §3.8.6.2.1: when less than a full segment may leave. `len` bytes could, of `queued`.
+#[inline(always)]
+pub(super) fn is_small_worth_it(
+    s: &Synchronized,
+    options: &SocketOptions,
+    len: u32,
+    queued: u32,
+) -> bool {
+    let send = &s.send;
+    let whole = len == queued;
+    let held_by_nagle = !options.nodelay
+        && !send.fin_queued
+        && send.small_end.after(send.una)
+        && send.urgent.is_none();
+    let corked = options.cork && !send.fin_queued;
+    if s.push_due {
+        return true;
+    }
+    (whole && !held_by_nagle && !corked) || len >= (send.max_window / 2).max(1)
 }
 
 /// The next range to send again, a segment at most.
@@ -140,9 +144,12 @@ fn may_retransmit(send: &SendHalf, len: u32) -> bool {
     is_forced || pipe == 0 || send.congestion.window().saturating_sub(pipe) >= len
 }
 
+/// Bytes of the option of timestamps.
+pub(super) const STAMP_BYTES: usize = 12;
+
 /// Bytes of the options on a segment with text.
 fn option_bytes(s: &Synchronized) -> usize {
-    let stamps = if s.stamps.is_some() { 12 } else { 0 };
+    let stamps = if s.stamps.is_some() { STAMP_BYTES } else { 0 };
     if !s.send.sack || !s.recv.has_sack_blocks() {
         return stamps;
     }
@@ -159,7 +166,13 @@ fn header_bytes(s: &Synchronized) -> usize {
 
 /// Payload of a full segment: the MSS counts no options, so they come off (RFC 6691 §3).
 pub(super) fn segment_bytes(s: &Synchronized) -> u32 {
-    u32::from(s.send.mss).saturating_sub(option_bytes(s) as u32).max(1)
+    segment_beside(s, option_bytes(s))
+}
+
+/// The same with so many bytes of options.
+#[inline(always)]
+pub(super) fn segment_beside(s: &Synchronized, options: usize) -> u32 {
+    u32::from(s.send.mss).saturating_sub(options as u32).max(1)
 }
 
 /// `len` numbers from `seq`, of which the last may be FIN's.

@@ -3,8 +3,13 @@
 //! is written here in one go. Whatever is not of this kind is decided and built step by step.
 
 use super::build::on_new_sent;
-use crate::tcp::connection::{Connection, Context, Shape, Stamps, Synchronized, stamp_at};
-use crate::tcp::egress::Egress;
+use super::decide::{STAMP_BYTES, is_small_worth_it, segment_beside};
+use crate::config::{Settings, TcpConfig};
+use crate::frame::Outbox;
+use crate::tcp::SocketOptions;
+use crate::tcp::connection::{Connection, Shape, Stamps, Synchronized, stamp_at};
+use crate::tcp::egress::UsualPath;
+use crate::time::Instant;
 use crate::wire::options::Timestamps;
 use crate::wire::tcp::Flags;
 use crate::wire::usual::Stamped;
@@ -21,17 +26,26 @@ struct Predicted {
 }
 
 impl Connection {
-    /// Sends the one segment that is predicted, after which nothing is left to send; else nothing
-    /// has happened, and it is false.
-    #[inline]
-    pub(super) fn emit_predicted(&mut self, cx: &mut Context<'_>, egress: &mut Egress<'_>) -> bool {
-        if !egress.way.path.is_usual() || !egress.has_room() {
+    /// Sends the one segment that is predicted, after which nothing is left to send, and sets the
+    /// timers that it calls for. False if another is due, or none, or if there is no room; then
+    /// [`Connection::emit`] does what is to be done.
+    pub fn emit_predicted(
+        &mut self,
+        now: Instant,
+        config: &Settings,
+        path: &UsualPath,
+        outbox: &mut Outbox,
+    ) -> bool {
+        self.note_way();
+        let Shape::Synchronized(s) = &mut self.shape else { return false };
+        if path.mss < s.send.mss || self.reset_due.is_some() {
             return false;
         }
-        let Some(Predicted { len, fin, segment, stamps }) = self.predict(cx) else { return false };
-        let Shape::Synchronized(s) = &mut self.shape else { return false };
+        let Some(predicted) = predict(s, &self.options, now, config) else { return false };
+        let Predicted { len, fin, segment, stamps } = predicted;
         let offset = s.send.flight() as usize;
-        let Some(text) = s.send.buffer.halves(offset, len as usize) else { return false };
+        let Some(text) = s.send.buffer.whole(offset, len as usize) else { return false };
+        let Some(frame) = outbox.push() else { return false };
         let mut flags = Flags::ACK;
         if len > 0 {
             flags |= Flags::PSH;
@@ -46,44 +60,50 @@ impl Connection {
             ack: s.recv.nxt,
             flags,
             window: s.recv.window.announce(s.recv.nxt, unread, s.recv.mss),
-            stamps: Timestamps { value: stamp_at(cx.now, stamps.offset), echo: stamps.recent },
+            stamps: Timestamps { value: stamp_at(now, stamps.offset), echo: stamps.recent },
         };
-        if !egress.send_stamped(&header, text) {
-            return false;
-        }
-        cx.counters.segments_out += 1;
+        let fits = path.write(frame, &header, text);
+        debug_assert!(fits, "no segment is longer than the path carries");
         s.recv.on_acknowledged(&mut self.deadlines);
         if len > 0 || fin {
-            on_new_sent(s, s.send.nxt + len + u32::from(fin), segment, cx.now);
+            on_new_sent(s, s.send.nxt + len + u32::from(fin), segment, now);
         }
+        self.arm(now, config);
         true
-    }
-
-    #[inline]
-    fn predict(&self, cx: &Context<'_>) -> Option<Predicted> {
-        let Shape::Synchronized(s) = &self.shape else { return None };
-        let stamps = s.stamps.filter(|_| self.reset_due.is_none() && is_calm(s))?;
-        let send = &s.send;
-        let segment = super::decide::segment_bytes(s);
-        // All but FIN, if that has been sent.
-        let flight = send.flight();
-        let len = (send.buffer.len() as u32).saturating_sub(flight);
-        let fin = send.fin_queued && flight <= send.buffer.len() as u32;
-        if len == 0 && !fin {
-            let is_due = s.recv.ack.now || s.wants_window_update();
-            return is_due.then_some(Predicted { len, fin, segment, stamps });
-        }
-        let fits = len + u32::from(fin) <= send.window.saturating_sub(flight);
-        let is_one = len <= segment
-            && (flight == 0 || len <= send.congestion.window().saturating_sub(flight))
-            && (len == 0 || len == segment || self.is_small_worth_it(s, len, len));
-        let goes = fits && is_one && !send.has_idled(cx.now, cx.config);
-        goes.then_some(Predicted { len, fin, segment, stamps })
     }
 }
 
+#[inline(always)]
+fn predict(
+    s: &Synchronized,
+    options: &SocketOptions,
+    now: Instant,
+    config: &TcpConfig,
+) -> Option<Predicted> {
+    let stamps = s.stamps?;
+    if !is_calm(s) {
+        return None;
+    }
+    let send = &s.send;
+    let segment = segment_beside(s, STAMP_BYTES);
+    // All but FIN, if that has been sent.
+    let flight = send.flight();
+    let len = (send.buffer.len() as u32).saturating_sub(flight);
+    let fin = send.fin_queued && flight <= send.buffer.len() as u32;
+    if len == 0 && !fin {
+        let is_due = s.recv.ack.now || s.wants_window_update();
+        return is_due.then_some(Predicted { len, fin, segment, stamps });
+    }
+    let fits = len + u32::from(fin) <= send.window.saturating_sub(flight);
+    let is_one = len <= segment
+        && (flight == 0 || len <= send.congestion.window().saturating_sub(flight))
+        && (len == 0 || len == segment || is_small_worth_it(s, options, len, len));
+    let goes = fits && is_one && !send.has_idled(now, config);
+    goes.then_some(Predicted { len, fin, segment, stamps })
+}
+
 /// True if nothing is lost, out of order, urgent, marked or probed.
-#[inline]
+#[inline(always)]
 fn is_calm(s: &Synchronized) -> bool {
     let (send, recv) = (&s.send, &s.recv);
     send.recovery.is_none()

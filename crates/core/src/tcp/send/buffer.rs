@@ -12,6 +12,7 @@
 //! frame. Each chunk knows where it starts in the stream, so that any offset is found by binary
 //! search, however long the chain.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -39,28 +40,34 @@ struct Chunk {
     memory: Memory,
 }
 
-#[derive(Debug)]
+/// Two words: pages, which nearly all are, cost little to be moved.
+#[derive(Debug, Default)]
 enum Memory {
     Page(SharedPage),
-    Bytes(Bytes),
+    Bytes(Box<Bytes>),
+    /// Nothing, while it passes from one kind to another.
+    #[default]
+    Passing,
 }
 
 impl Chunk {
-    #[inline]
+    #[inline(always)]
     fn bytes(&self) -> &[u8] {
         match &self.memory {
             Memory::Page(page) => &page.bytes()[..self.len as usize],
             Memory::Bytes(bytes) => bytes,
+            Memory::Passing => &[],
         }
     }
 
+    #[inline]
     fn end(&self) -> u64 {
         self.at + u64::from(self.len)
     }
 
     /// Bytes `from..to`, for a frame.
     fn share(&mut self, from: usize, to: usize) -> Slice {
-        match mem::replace(&mut self.memory, Memory::Bytes(Bytes::new())) {
+        match mem::take(&mut self.memory) {
             Memory::Page(page) => {
                 let page = page.counted();
                 self.memory = Memory::Page(SharedPage::Counted(Arc::clone(&page)));
@@ -71,6 +78,7 @@ impl Chunk {
                 self.memory = Memory::Bytes(bytes);
                 Slice::Bytes(slice)
             }
+            Memory::Passing => Slice::Bytes(Bytes::new()),
         }
     }
 
@@ -80,6 +88,7 @@ impl Chunk {
             Memory::Page(SharedPage::Own(page)) => pool.put(page),
             Memory::Page(page) => pool.put_shared(page),
             Memory::Bytes(bytes) => pool.discharge(pages_of(bytes.len())),
+            Memory::Passing => {}
         }
     }
 }
@@ -101,19 +110,38 @@ impl SendBuffer {
 
     /// Copies `data` behind the last byte, into the tail page first, while the pool has pages;
     /// returns how many bytes it took.
-    pub fn write(&mut self, mut data: &[u8], pool: &mut PagePool) -> usize {
-        let before = self.end;
-        data = &data[self.fill_tail_page(data)..];
-        while !data.is_empty() {
-            let Some(mut page) = pool.take() else { break };
-            let (here, rest) = data.split_at(data.len().min(PAGE_BYTES));
-            page.bytes_mut()[..here.len()].copy_from_slice(here);
-            self.append(Memory::Page(SharedPage::Own(page)), here.len() as u32);
-            data = rest;
+    #[inline]
+    pub fn write(&mut self, data: &[u8], pool: &mut PagePool) -> usize {
+        // Nearly always nothing waits, and a page holds all.
+        if self.chunks.is_empty() && !data.is_empty() && data.len() <= PAGE_BYTES {
+            return self.write_page(data, pool);
         }
-        (self.end - before) as usize
+        self.write_pages(data, pool)
     }
 
+    /// Copies `data`, which a page holds, into a new one.
+    #[inline(always)]
+    fn write_page(&mut self, data: &[u8], pool: &mut PagePool) -> usize {
+        let Some(mut page) = pool.take() else { return 0 };
+        page.bytes_mut()[..data.len()].copy_from_slice(data);
+        self.append(Memory::Page(SharedPage::Own(page)), data.len() as u32);
+        data.len()
+    }
+
+    #[inline(never)]
+    fn write_pages(&mut self, data: &[u8], pool: &mut PagePool) -> usize {
+        let mut rest = &data[self.fill_tail_page(data)..];
+        while !rest.is_empty() {
+            let (here, others) = rest.split_at(rest.len().min(PAGE_BYTES));
+            if self.write_page(here, pool) == 0 {
+                break;
+            }
+            rest = others;
+        }
+        data.len() - rest.len()
+    }
+
+    #[inline]
     fn append(&mut self, memory: Memory, len: u32) {
         self.chunks.push_back(Chunk { at: self.end, len, memory });
         self.end += u64::from(len);
@@ -146,7 +174,7 @@ impl SendBuffer {
             return false;
         }
         let len = data.len() as u32;
-        self.append(Memory::Bytes(data), len);
+        self.append(Memory::Bytes(Box::new(data)), len);
         true
     }
 
@@ -204,25 +232,16 @@ impl SendBuffer {
         Cursor { rest: rest.unwrap_or_default(), chunks: &self.chunks, next: index + 1 }
     }
 
-    /// The bytes `offset..offset + len`, counted from the first byte held, if they lie in one chunk
-    /// or in two, as those of nearly every segment do.
-    #[inline]
-    pub fn halves(&self, offset: usize, len: usize) -> Option<[&[u8]; 2]> {
+    /// The bytes `offset..offset + len`, counted from the first byte held, if they lie in the first
+    /// chunk, as those of nearly every short answer do.
+    #[inline(always)]
+    pub fn whole(&self, offset: usize, len: usize) -> Option<&[u8]> {
         if len == 0 {
-            return Some([&[], &[]]);
+            return Some(&[]);
         }
-        // Nearly always all is in one chunk.
         let front = self.chunks.front()?;
         let within = offset + (self.start - front.at) as usize;
-        if let Some(whole) = front.bytes().get(within..within + len) {
-            return Some([whole, &[]]);
-        }
-        let Cursor { rest, next, .. } = self.cursor(offset);
-        if let Some(whole) = rest.get(..len) {
-            return Some([whole, &[]]);
-        }
-        let second = self.chunks.get(next)?.bytes().get(..len - rest.len())?;
-        Some([rest, second])
+        front.bytes().get(within..within + len)
     }
 
     /// Visits the bytes `offset..offset + len`, counted from the first byte held, in pieces.
@@ -286,9 +305,9 @@ mod tests {
         buffer.share(offset, len, &mut slices);
         let shared: Vec<u8> = slices.iter().flat_map(|s| s.iter().copied()).collect();
         assert_eq!(out, shared);
-        match buffer.halves(offset, len) {
-            Some(halves) => assert_eq!(halves.concat(), out),
-            None => assert!(slices.len() > 2),
+        match buffer.whole(offset, len) {
+            Some(whole) => assert_eq!(whole, out),
+            None => assert!(slices.len() > 1 || buffer.index_of(buffer.start + offset as u64) > 0),
         }
         out
     }

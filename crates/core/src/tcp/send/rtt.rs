@@ -53,8 +53,9 @@ pub struct Bounds {
     initial_ns: u64,
     floor_ns: u64,
     longest_ns: u64,
-    /// A tick of the scheduling clock.
-    tick_ns: u64,
+    /// The least that is added to SRTT: the floor, or G, which is the coarser of the two clocks
+    /// that take part (RFC 6298 §2.3).
+    least_ns: u64,
     /// A tick of the measurement clock, a second at most.
     measure_ns: u32,
 }
@@ -62,13 +63,15 @@ pub struct Bounds {
 impl Bounds {
     /// As configured.
     pub fn new(config: &TcpConfig) -> Self {
+        let measure_ns = (1_000_000_000 / config.measure_resolution_hz.max(1)).max(1) as u32;
+        let floor_ns = as_nanos(config.rto_floor);
         Bounds {
             estimator: config.rto_estimator,
             initial_ns: as_nanos(config.initial_rto),
-            floor_ns: as_nanos(config.rto_floor),
+            floor_ns,
             longest_ns: as_nanos(config.rto_max),
-            tick_ns: as_nanos(config.tick),
-            measure_ns: (1_000_000_000 / config.measure_resolution_hz.max(1)).max(1) as u32,
+            least_ns: floor_ns.max(as_nanos(config.tick)).max(measure_ns.into()),
+            measure_ns,
         }
     }
 }
@@ -245,19 +248,29 @@ impl Rtt {
     }
 
     /// The timeout in force, back-off included, in ns.
+    #[inline]
     pub fn rto_ns(&self, bounds: &Bounds) -> u64 {
-        let &Bounds { floor_ns, tick_ns, longest_ns, .. } = bounds;
-        let base = match self.coarse.as_ref().and_then(|coarse| coarse.rto_ns(floor_ns)) {
+        if self.coarse.is_some() || self.srtt_ns == 0 || self.doublings > 0 {
+            return self.unusual_rto_ns(bounds);
+        }
+        self.base_ns(bounds).min(bounds.longest_ns)
+    }
+
+    /// SRTT, and what is added to it.
+    #[inline]
+    fn base_ns(&self, bounds: &Bounds) -> u64 {
+        self.srtt_ns.saturating_add((4 * self.rttvar_ns).max(bounds.least_ns))
+    }
+
+    /// The timeout before a sample, backed off, or by an estimator that is not the default.
+    #[inline(never)]
+    fn unusual_rto_ns(&self, bounds: &Bounds) -> u64 {
+        let base = match self.coarse.as_ref().and_then(|coarse| coarse.rto_ns(bounds.floor_ns)) {
             Some(coarse) => coarse,
             None if self.srtt_ns == 0 => self.rttvar_ns,
-            None => {
-                // RFC 6298 §2.3: G is the coarser of the two clocks that take part.
-                let granularity = tick_ns.max(self.measure_ns.into());
-                self.srtt_ns.saturating_add((4 * self.rttvar_ns).max(floor_ns).max(granularity))
-            }
+            None => self.base_ns(bounds),
         };
-        let backed_off = base.saturating_mul(1u64 << self.doublings);
-        backed_off.min(longest_ns)
+        base.saturating_mul(1u64 << self.doublings).min(bounds.longest_ns)
     }
 
     /// Smoothed round-trip time; zero before the first sample.

@@ -47,6 +47,7 @@ pub struct SentQueue {
 
 impl SentQueue {
     /// New data up to `end` was sent at `at`.
+    #[inline]
     pub fn on_sent(&mut self, end: Seq, at: Instant) {
         self.push(Sent::one(end, at));
     }
@@ -59,7 +60,16 @@ impl SentQueue {
         }
     }
 
+    #[inline]
     fn push(&mut self, sent: Sent) {
+        if !self.records.is_empty() {
+            return self.push_behind(sent);
+        }
+        self.records.push_back(sent);
+    }
+
+    #[inline(never)]
+    fn push_behind(&mut self, sent: Sent) {
         if self.records.len() >= RECORDS_MAX {
             self.records.pop_back();
         }

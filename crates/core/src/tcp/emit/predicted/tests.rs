@@ -4,7 +4,7 @@
 use super::*;
 use crate::frame::{Capabilities, Medium, Outbox};
 use crate::tcp::connection::lone::Lone;
-use crate::tcp::egress::Path;
+use crate::tcp::egress::{Egress, Path};
 use crate::tcp::emit::Flushed;
 use crate::tcp::{Marks, Tuple};
 use crate::time::Instant;
@@ -51,18 +51,18 @@ impl End {
     /// What has been sent, as bytes, and whether that was all; `room`: frames that may leave.
     fn emit(&mut self, now: Instant, room: usize) -> (Vec<Vec<u8>>, Flushed) {
         let mut outbox = Outbox::new(64);
-        let (path, predicts) = (self.path, self.predicts);
+        let (path, predicts) = (self.path, self.predicts && room > 0);
         let way = path.marked(MARKS);
-        let mut egress = Egress { outbox: &mut outbox, way, budget: room, frames: 0 };
+        let usual = way.usual().filter(|_| predicts);
         let (flushed, predicted) = self.lone.with(now, |connection, cx| {
-            connection.adopt_path(cx.config, &egress);
-            connection.note_way();
-            let predicted = predicts && connection.emit_predicted(cx, &mut egress);
-            if !predicted && connection.emit_by_steps(cx, &mut egress) == Flushed::More {
-                return (Flushed::More, predicted);
+            if let Some(usual) = &usual
+                && connection.emit_predicted(now, cx.config, usual, &mut outbox)
+            {
+                cx.counters.segments_out += 1;
+                return (Flushed::Done, true);
             }
-            connection.arm(cx);
-            (Flushed::Done, predicted)
+            let mut egress = Egress { outbox: &mut outbox, way, budget: room, frames: 0 };
+            (connection.emit(cx, &mut egress), false)
         });
         self.predicted += u32::from(predicted);
         let mut frames = Vec::new();
