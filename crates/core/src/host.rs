@@ -255,21 +255,8 @@ impl Host {
         }
         self.shared.counters.time_wait_expired += self.time_wait.on_time(now);
         self.fin_wait_2.on_time(now);
-        let is_due = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
-        if is_due(self.neighbours.deadline()) {
-            self.neighbours.on_time(now);
-        }
-        if self.neighbours.has_resolved() {
-            self.wake_stalled(now);
-        }
-        if is_due(self.routes.deadline()) {
-            self.routes.on_time(now);
-        }
-        if is_due(self.path_mtus.deadline()) {
-            self.path_mtus.on_time(now, |_| {});
-        }
-        if is_due(self.reassembly.deadline()) || self.reassembly.has_expired() {
-            self.on_reassembly_time(now);
+        if self.has_link_time() {
+            self.on_link_time(now);
         }
     }
 

@@ -210,6 +210,40 @@ impl Host {
         self.wake_stalled(now);
     }
 
+    // ---- time
+
+    /// True if something of the link or the network has a deadline.
+    #[inline]
+    pub(super) fn has_link_time(&self) -> bool {
+        self.neighbours.deadline().is_some()
+            || self.neighbours.has_resolved()
+            || self.routes.deadline().is_some()
+            || self.path_mtus.deadline().is_some()
+            || self.reassembly.deadline().is_some()
+            || self.reassembly.has_expired()
+    }
+
+    /// Time has passed for those.
+    #[inline(never)]
+    pub(super) fn on_link_time(&mut self, now: Instant) {
+        let is_due = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
+        if is_due(self.neighbours.deadline()) {
+            self.neighbours.on_time(now);
+        }
+        if self.neighbours.has_resolved() {
+            self.wake_stalled(now);
+        }
+        if is_due(self.routes.deadline()) {
+            self.routes.on_time(now);
+        }
+        if is_due(self.path_mtus.deadline()) {
+            self.path_mtus.on_time(now, |_| {});
+        }
+        if is_due(self.reassembly.deadline()) || self.reassembly.has_expired() {
+            self.on_reassembly_time(now);
+        }
+    }
+
     // ---- who waits for a neighbour
 
     /// Lets a reply wait for its neighbour.

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 
 use super::Host;
 use super::input::Origin;
-use super::ways::Place;
+use super::ways::{Known, Place};
 use crate::counters::Counters;
 use crate::frame::{Frame, Outbox, RxChecksum, RxFrame};
 use crate::tcp::egress::{self, Egress, Marked};
@@ -14,7 +14,7 @@ use crate::tcp::{Marks, Tuple};
 use crate::time::Instant;
 use crate::wire::ip;
 use crate::wire::tcp::Header;
-use crate::wire::usual::Stamped;
+use crate::wire::usual::{Stamped, Text};
 
 /// Replies that wait at most; beyond it they are dropped, as a full link would.
 const REPLIES_MAX: usize = 4096;
@@ -150,11 +150,11 @@ impl Host {
     /// Sends the reply at `index`, or lets it wait for its neighbour.
     #[inline]
     fn emit_reply(&mut self, now: Instant, index: usize, outbox: &mut Outbox) {
-        let Some(Reply { ends, marks, body }) = self.replies.get(index) else { return };
+        let Some(Reply { ends, body, .. }) = self.replies.get(index) else { return };
         if let Body::Frame(_) = body {
             return self.emit_frame(index, outbox);
         }
-        let (ends, marks) = (*ends, *marks);
+        let ends = *ends;
         let place = match self.way(now, &ends) {
             Way::Open(place) => place,
             Way::Waiting(next_hop) => return self.delay_reply(now, next_hop, index),
@@ -166,7 +166,7 @@ impl Host {
         let known = self.ways.at(place);
         let out = if known.local { &mut self.loopback } else { outbox };
         if let Some(reply) = self.replies.get(index) {
-            push_reply(out, &known.path.marked(marks), reply, &mut self.shared.counters);
+            push_reply(out, known, reply, &mut self.shared.counters);
         }
     }
 
@@ -286,12 +286,18 @@ fn turn_budget(packets: usize, mtu: u16) -> usize {
     if packets.saturating_mul(mtu) <= TURN_BYTES { packets } else { (TURN_BYTES / mtu).max(1) }
 }
 
-fn push_reply(out: &mut Outbox, way: &Marked<'_>, reply: &Reply, counters: &mut Counters) {
+fn push_reply(out: &mut Outbox, known: &Known, reply: &Reply, counters: &mut Counters) {
     let Some(frame) = out.push() else {
         counters.replies_suppressed += 1;
         return;
     };
-    if write_reply(frame, way, reply) {
+    let usual = known.usual.as_ref().filter(|_| reply.marks == Marks::default());
+    let is_written = match (usual, &reply.body) {
+        (Some(path), Body::Stamped(header)) => path.write(frame, header, &[]),
+        (Some(path), Body::Segment(header)) => path.write_any(frame, header, Text::NONE),
+        _ => false,
+    };
+    if is_written || write_reply(frame, &known.path.marked(reply.marks), reply) {
         counters.frames_out += 1;
     } else {
         out.unpush();

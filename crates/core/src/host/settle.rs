@@ -42,8 +42,9 @@ impl Host {
         }
     }
 
+    /// The same of one that is not settled.
     #[inline(never)]
-    fn settle_changes(&mut self, now: Instant, index: u32) {
+    pub(super) fn settle_changes(&mut self, now: Instant, index: u32) {
         self.change(now, index, |_, _| {});
     }
 

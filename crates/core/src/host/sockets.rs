@@ -214,16 +214,18 @@ impl Host {
     /// Copies as much of `data` as the send buffer takes and returns how much;
     /// [`Error::WouldBlock`] when it takes nothing.
     pub fn write(&mut self, now: Instant, id: ConnectionId, data: &[u8]) -> Result<usize, Error> {
-        let (connection, shared) = self.connection_and_shared(id)?;
-        let room = connection.writable()?;
-        let Some(s) = connection.synchronized_mut() else { return Err(Error::WouldBlock) };
-        let wanted = data.len().min(room);
-        let taken = s.send.buffer.write(&data[..wanted], &mut shared.pool);
+        let (slot, shared) = self.slot_and_shared(id)?;
+        let is_ready = slot.ready;
+        let connection = slot.connection_mut();
+        let (buffer, room) = connection.writable()?;
+        let taken = buffer.write(&data[..data.len().min(room)], &mut shared.pool);
         connection.write_blocked |= taken < data.len();
         if taken == 0 && !data.is_empty() {
             return Err(Error::WouldBlock);
         }
-        self.settle(now, id.index);
+        if !is_ready || !connection.notices.is_empty() {
+            self.settle_changes(now, id.index);
+        }
         Ok(taken)
     }
 
@@ -236,12 +238,9 @@ impl Host {
         data: &Bytes,
     ) -> Result<usize, Error> {
         let (connection, shared) = self.connection_and_shared(id)?;
-        let room = connection.writable()?;
-        let Some(s) = connection.synchronized_mut() else { return Err(Error::WouldBlock) };
+        let (buffer, room) = connection.writable()?;
         let taken = data.len().min(room);
-        if taken == 0 && !data.is_empty()
-            || !s.send.buffer.push(data.slice(..taken), &mut shared.pool)
-        {
+        if taken == 0 && !data.is_empty() || !buffer.push(data.slice(..taken), &mut shared.pool) {
             connection.write_blocked = true;
             return Err(Error::WouldBlock);
         }
@@ -507,9 +506,17 @@ impl Host {
         &mut self,
         id: ConnectionId,
     ) -> Result<(&mut Connection, &mut super::Shared), Error> {
+        self.slot_and_shared(id).map(|(slot, shared)| (slot.connection_mut(), shared))
+    }
+
+    #[inline]
+    fn slot_and_shared(
+        &mut self,
+        id: ConnectionId,
+    ) -> Result<(&mut Slot, &mut super::Shared), Error> {
         match self.slots.named_mut(id.index) {
             Some((slot, generation)) if generation == id.generation && !slot.is_orphan() => {
-                Ok((slot.connection_mut(), &mut self.shared))
+                Ok((slot, &mut self.shared))
             }
             _ => Err(NO_SUCH),
         }

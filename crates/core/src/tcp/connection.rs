@@ -38,6 +38,7 @@ use crate::tcp::pool::PagePool;
 use crate::tcp::recv::RecvHalf;
 use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::send::SendHalf;
+use crate::tcp::send::buffer::SendBuffer;
 use crate::tcp::state::StateCell;
 use crate::tcp::timers::{Deadlines, Timer};
 use crate::tcp::{ConnectionInfo, Seq, SocketOptions, State};
@@ -393,16 +394,17 @@ impl Connection {
         ready
     }
 
-    /// Room in the send buffer, or why nothing may be written.
+    /// The send buffer and its room, or why nothing may be written.
     #[inline]
-    pub fn writable(&mut self) -> Result<usize, Error> {
+    pub fn writable(&mut self) -> Result<(&mut SendBuffer, usize), Error> {
         match &mut self.shape {
+            Shape::Synchronized(s) if self.state.get().can_send() => {
+                let room = s.send.room(self.options.send_buffer_bytes) as usize;
+                Ok((&mut s.send.buffer, room))
+            }
             Shape::SynSent(_) | Shape::SynReceived(_) => {
                 self.write_blocked = true;
                 Err(Error::WouldBlock)
-            }
-            Shape::Synchronized(s) if self.state.get().can_send() => {
-                Ok(s.send.room(self.options.send_buffer_bytes) as usize)
             }
             Shape::Synchronized(_) => Err(Error::BrokenPipe),
             Shape::Ended(ended) => Err(ended.error.take().unwrap_or(Error::BrokenPipe)),

@@ -86,14 +86,18 @@ pub struct Marked<'a> {
 impl Marked<'_> {
     /// The same if its packets are of the usual kind, and alike: IPv4 that nobody cuts, with
     /// checksums of our own.
+    #[inline]
     pub fn usual(&self) -> Option<UsualPath> {
-        let envelope = self.envelope(0).filter(|envelope| envelope.dont_fragment)?;
-        let (link, mss) = (self.path.link, self.path.mss());
-        Some(UsualPath { link, template: envelope.template(), mss })
+        if self.dont_fragment { self.numbered(0) } else { None }
+    }
+
+    /// The same for a packet of this number.
+    fn numbered(&self, identification: u16) -> Option<UsualPath> {
+        let template = self.envelope(identification)?.template();
+        Some(UsualPath { link: self.path.link, template, mss: self.path.mss() })
     }
 
     /// The envelope of a packet of this number, if it is of the usual kind.
-    #[inline]
     fn envelope(&self, identification: u16) -> Option<Envelope> {
         let &Marked { path, dont_fragment, hop_limit, traffic_class } = self;
         let (IpAddr::V4(source), IpAddr::V4(destination)) = (path.source, path.destination) else {
@@ -148,6 +152,20 @@ impl UsualPath {
             link.emit(&mut frame.head);
         }
         usual::emit_stamped(&self.template, header, text, &mut frame.head)
+    }
+
+    /// Writes the headers of a segment before `text`, if its options are usual ones, and it is not
+    /// too long; else nothing.
+    #[inline(never)]
+    pub fn write_any(&self, frame: &mut Frame, header: &Header, text: Text) -> bool {
+        if let Some(link) = &self.link {
+            link.emit(&mut frame.head);
+        }
+        let written = usual::emit(&self.template, header, text, &mut frame.head);
+        if !written {
+            frame.head.clear();
+        }
+        written
     }
 }
 
@@ -348,18 +366,9 @@ fn write_complete(
 }
 
 /// Writes the headers before `text`, if they are usual ones; else nothing.
-#[inline(always)]
 fn write_usual(frame: &mut Frame, way: &Marked<'_>, header: &Header, text: Text) -> bool {
-    let number = way.identification(header.seq, header.source_port);
-    let Some(envelope) = way.envelope(number) else { return false };
-    if let Some(link) = &way.path.link {
-        link.emit(&mut frame.head);
-    }
-    let written = usual::emit(&envelope.template(), header, text, &mut frame.head);
-    if !written {
-        frame.head.clear();
-    }
-    written
+    let path = way.numbered(way.identification(header.seq, header.source_port));
+    path.is_some_and(|path| path.write_any(frame, header, text))
 }
 
 /// Writes the headers before `text`.

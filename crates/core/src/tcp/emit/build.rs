@@ -2,7 +2,7 @@
 
 use super::decide::segment_bytes;
 use super::{Emission, Why};
-use crate::config::{Ecn, Push};
+use crate::config::{Ecn, Push, TcpConfig};
 use crate::event::Readiness;
 use crate::tcp::connection::{Connection, Context, Reset, Shape, Synchronized, stamp_at};
 use crate::tcp::ecn;
@@ -60,7 +60,17 @@ impl Connection {
 
     /// SYN in SYN-SENT; SYN, ACK in SYN-RECEIVED. Each sending arms the next (RFC 6298 §5).
     fn build_syn(&mut self, cx: &mut Context<'_>, egress: &mut Egress<'_>) -> bool {
-        let config = cx.config;
+        let Some(header) = self.syn_header(cx.now, cx.config) else { return true };
+        if !egress.send(&header, None) {
+            return false;
+        }
+        self.on_syn_built(cx.now, cx.config);
+        true
+    }
+
+    /// The header of a SYN, in the handshake.
+    #[inline]
+    pub(super) fn syn_header(&self, now: Instant, config: &TcpConfig) -> Option<Header> {
         let scale = config.shift();
         let (mut header, offer, offset, echo) = match &self.shape {
             Shape::SynSent(syn) => {
@@ -80,25 +90,23 @@ impl Connection {
                 header.options.sack_permitted = syn.sack;
                 (header, syn.offer, syn.stamp_offset, syn.stamp)
             }
-            _ => return true,
+            _ => return None,
         };
         header.window = offer;
         header.options.layout = config.syn_layout;
         header.options.timestamps =
-            echo.map(|echo| Timestamps { value: stamp_at(cx.now, offset), echo });
-        if !egress.send(&header, None) {
-            return false;
-        }
-        self.on_syn_built(cx);
-        true
+            echo.map(|echo| Timestamps { value: stamp_at(now, offset), echo });
+        Some(header)
     }
 
-    fn on_syn_built(&mut self, cx: &Context<'_>) {
+    /// A SYN has left.
+    #[inline]
+    pub(super) fn on_syn_built(&mut self, now: Instant, config: &TcpConfig) {
         self.syn_due = false;
         let attempts = match &mut self.shape {
             Shape::SynSent(syn) => {
                 if syn.attempts == 0 {
-                    syn.sent_at = cx.now;
+                    syn.sent_at = now;
                 }
                 &mut syn.attempts
             }
@@ -108,8 +116,8 @@ impl Connection {
         *attempts = (*attempts).max(1);
         // One that only answers a challenge leaves the timer as it is.
         if !self.deadlines.is_set(Timer::Retransmit) {
-            let backed_off = cx.config.initial_rto * (1 << (*attempts - 1).min(16));
-            self.deadlines.set(Timer::Retransmit, cx.now + backed_off.min(cx.config.rto_max));
+            let backed_off = config.initial_rto * (1 << (*attempts - 1).min(16));
+            self.deadlines.set(Timer::Retransmit, now + backed_off.min(config.rto_max));
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a connection sends when nothing is lost and nothing unusual is asked for can be told
-//! beforehand: one segment with timestamps, in it all that is queued, and FIN; or an ACK alone. It
-//! is written here in one go. Whatever is not of this kind is decided and built step by step.
+//! beforehand: one segment with timestamps, in it all that is queued, and FIN; or an ACK alone; or a
+//! SYN. It is written here in one go. Whatever is not of this kind is decided and built step by
+//! step.
 
 use super::build::on_new_sent;
 use super::decide::{STAMP_BYTES, is_small_worth_it, segment_beside};
@@ -12,7 +13,7 @@ use crate::tcp::egress::UsualPath;
 use crate::time::Instant;
 use crate::wire::options::Timestamps;
 use crate::wire::tcp::Flags;
-use crate::wire::usual::Stamped;
+use crate::wire::usual::{Stamped, Text};
 
 /// The last segment that this turn calls for.
 struct Predicted {
@@ -37,7 +38,9 @@ impl Connection {
         outbox: &mut Outbox,
     ) -> bool {
         self.note_way();
-        let Shape::Synchronized(s) = &mut self.shape else { return false };
+        let Shape::Synchronized(s) = &mut self.shape else {
+            return self.emit_predicted_syn(now, config, path, outbox);
+        };
         if path.mss < s.send.mss || self.reset_due.is_some() {
             return false;
         }
@@ -69,6 +72,29 @@ impl Connection {
             on_new_sent(s, s.send.nxt + len + u32::from(fin), segment, now);
         }
         self.arm(now, config);
+        true
+    }
+
+    /// The same in SYN-SENT: a SYN.
+    #[inline(never)]
+    fn emit_predicted_syn(
+        &mut self,
+        now: Instant,
+        config: &TcpConfig,
+        path: &UsualPath,
+        outbox: &mut Outbox,
+    ) -> bool {
+        let is_due = self.syn_due && self.reset_due.is_none();
+        if !is_due || !matches!(self.shape, Shape::SynSent(_)) {
+            return false;
+        }
+        let Some(header) = self.syn_header(now, config) else { return false };
+        let Some(frame) = outbox.push() else { return false };
+        if !path.write_any(frame, &header, Text::NONE) {
+            outbox.unpush();
+            return false;
+        }
+        self.on_syn_built(now, config);
         true
     }
 }

@@ -4,9 +4,10 @@
 use super::*;
 use crate::frame::{Capabilities, Medium, Outbox};
 use crate::tcp::connection::lone::Lone;
+use crate::tcp::connection::{Reset, SynSent};
 use crate::tcp::egress::{Egress, Path};
 use crate::tcp::emit::Flushed;
-use crate::tcp::{Marks, Tuple};
+use crate::tcp::{Marks, Seq, Tuple};
 use crate::time::Instant;
 use crate::wire::ethernet;
 use crate::wire::options::{Options, SackBlock};
@@ -246,6 +247,42 @@ proptest! {
         acts in proptest::collection::vec(any_act(), 1..60), setting in any_setting(),
     ) {
         run(&acts, setting);
+    }
+}
+
+proptest! {
+    /// Again and again, with whatever is asked for beside it.
+    #[test]
+    fn a_syn_is_as_the_steps_would_send_it(
+        numbers: (u32, u32), mss: u16, offer: u16, waits in proptest::collection::vec(
+            prop_oneof![0u64..5_000, 0u64..100_000], 1..12,
+        ),
+        setting in any_setting(), room in 0usize..9, reset in prop::bool::weighted(0.1),
+    ) {
+        let mut ends = [true, false].map(|predicts| End::new(predicts, setting));
+        let mut now = START;
+        for end in &mut ends {
+            let (iss, stamp_offset) = (Seq(numbers.0), numbers.1);
+            let ipv6 = false;
+            let syn = SynSent { iss, stamp_offset, sent_at: now, attempts: 0, mss, offer, ipv6 };
+            let options = end.lone.connection.options.clone();
+            end.lone.connection.open((7, 9), &options, syn, now);
+            if reset {
+                let reset = Reset { seq: Seq(numbers.1), ack: None, stamps: None };
+                end.lone.with(now, |connection, cx| connection.owe_reset(reset, cx));
+            }
+        }
+        for wait in waits {
+            now = now.plus_nanos(wait * 1_000_000);
+            let [one, other] = ends.each_mut().map(|end| {
+                end.lone.with(now, |connection, cx| connection.on_time(cx, now));
+                (end.emit(now, room), end.state())
+            });
+            prop_assert_eq!(one, other);
+        }
+        let Setting { path, .. } = setting;
+        let is_usual = path.dont_fragment && !path.device.checksum;
+        prop_assert!(reset || (ends[0].predicted > 0) == (room > 0 && is_usual));
     }
 }
 
