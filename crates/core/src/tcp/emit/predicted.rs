@@ -1,6 +1,6 @@
 //! What a connection sends when nothing is lost and nothing unusual is asked for can be told
-//! beforehand: one segment with timestamps, in it all that is queued, and FIN; or an ACK alone; or a
-//! SYN. It is written here in one go. Whatever is not of this kind is decided and built step by
+//! beforehand: one segment with timestamps, in it all that is queued, and FIN; or an ACK alone; or
+//! a SYN. It is written here in one go. Whatever is not of this kind is decided and built step by
 //! step.
 
 use super::build::on_new_sent;
