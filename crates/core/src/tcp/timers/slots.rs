@@ -12,13 +12,14 @@
 //! a minute's limit comes up once half a second early, two hours of keepalive also once some
 //! minutes early.
 //!
-//! A slot's entries lie in blocks of one cache line, so that reaching it reads an array: a list of
-//! the entries themselves would wait for memory once for each. Whoever files an entry keeps its
-//! [`Place`], and takes it out by clearing a bit. A block that is empty is free again at once, so
+//! A slot's first entry lies in its head, where it costs no block: with few connections most slots
+//! hold no other. The rest lie in blocks of one cache line, so that reaching a slot reads an array: a
+//! list of the entries themselves would wait for memory once for each. Whoever files an entry keeps
+//! its [`Place`], and takes it out by clearing a bit. A block that is empty is free again at once, so
 //! that there are never more of them than entries.
 //!
 //! ```text
-//!   heads ─▶ │ next previous slot live │ entry entry … 13 of them │ ─▶ block ─▶ block
+//!   │ entry first │ ─▶ │ next previous slot live │ entry entry … 13 of them │ ─▶ block ─▶ block
 //! ```
 
 use alloc::boxed::Box;
@@ -34,7 +35,7 @@ const SLOTS: usize = 4096;
 /// How much wider the slots of the next level are: two to the power of this.
 const LEVEL_SHIFT: u32 = 9;
 
-/// No block.
+/// No block, or no entry.
 const NONE: u32 = u32::MAX;
 
 /// No entry is filed further ahead, but handed out early and filed again.
@@ -45,6 +46,8 @@ const ENTRIES: usize = 13;
 const FULL: u16 = (1 << ENTRIES) - 1;
 /// Bits of a [`Place`] that say where in its block an entry is.
 const PLACE_BITS: u32 = 4;
+/// What they say of an entry in the head of its slot, the number of which is in place of a block's.
+const IN_HEAD: u32 = (1 << PLACE_BITS) - 1;
 
 /// Blocks in a chunk. Chunks are never moved, so that growth costs no more than one of them.
 const CHUNK: usize = 256;
@@ -66,6 +69,14 @@ impl Place {
     pub(super) const fn from_bits(bits: u32) -> Place {
         Place(bits)
     }
+}
+
+/// A slot. It holds an entry if either is not `NONE`.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    entry: u32,
+    /// The first block of its other entries.
+    first: u32,
 }
 
 /// Entries of one slot: a cache line.
@@ -92,8 +103,8 @@ pub(super) struct Slots {
     next_slot: usize,
     len: usize,
     occupancy: [Occupancy; LEVELS],
-    /// The first block of each slot, level by level.
-    heads: Box<[u32; LEVELS * SLOTS]>,
+    /// Each slot, level by level.
+    heads: Box<[Head; LEVELS * SLOTS]>,
     /// The first block that is free.
     free: u32,
     blocks: Vec<Box<[Block; CHUNK]>>,
@@ -107,7 +118,7 @@ impl Default for Slots {
             next_slot: 0,
             len: 0,
             occupancy: core::array::from_fn(|_| Occupancy::default()),
-            heads: Box::new([NONE; LEVELS * SLOTS]),
+            heads: Box::new([Head { entry: NONE, first: NONE }; LEVELS * SLOTS]),
             free: NONE,
             blocks: Vec::new(),
         }
@@ -131,7 +142,24 @@ impl Slots {
     #[inline(always)]
     pub(super) fn insert(&mut self, entry: u32, tick: u64) -> (Place, u64) {
         let (slot, at) = self.slot_of(tick);
-        let mut number = self.heads[slot];
+        self.len += 1;
+        if at < self.next {
+            (self.next, self.next_slot) = (at, slot);
+        }
+        let head = &mut self.heads[slot];
+        if head.entry != NONE {
+            return (self.insert_into_block(entry, slot), at);
+        }
+        head.entry = entry;
+        if head.first == NONE {
+            self.occupancy[slot / SLOTS].insert(slot % SLOTS);
+        }
+        (Place((slot as u32) << PLACE_BITS | IN_HEAD), at)
+    }
+
+    /// Files `entry` in a slot whose head has one.
+    fn insert_into_block(&mut self, entry: u32, slot: usize) -> Place {
+        let mut number = self.heads[slot].first;
         let chunk = self.blocks.get_mut(number as usize / CHUNK);
         let block = match chunk.map(|chunk| &mut chunk[number as usize % CHUNK]) {
             Some(block) if block.live != FULL => block,
@@ -143,11 +171,7 @@ impl Slots {
         let position = block.live.trailing_ones();
         block.live |= 1 << position;
         block.entries[position as usize] = entry;
-        self.len += 1;
-        if at < self.next {
-            (self.next, self.next_slot) = (at, slot);
-        }
-        (Place(number << PLACE_BITS | position), at)
+        Place(number << PLACE_BITS | position)
     }
 
     /// In which slot `tick` is filed, and when that is reached.
@@ -168,6 +192,12 @@ impl Slots {
     /// Takes `entry` out, which is filed at `place`.
     pub(super) fn remove(&mut self, entry: u32, place: Place) {
         let (number, position) = (place.0 >> PLACE_BITS, place.0 & ((1 << PLACE_BITS) - 1));
+        self.len -= 1;
+        if position == IN_HEAD {
+            let slot = number as usize;
+            assert!(self.heads[slot].entry == entry, "{entry} is not filed at {place:?}");
+            return self.empty_head(slot);
+        }
         let block = self.block(number);
         let bit = 1u16 << position;
         let is_there = block.live & bit != 0 && block.entries[position as usize] == entry;
@@ -176,20 +206,23 @@ impl Slots {
         if block.live == 0 {
             self.close(number);
         }
-        self.len -= 1;
     }
 
     /// Hands out an entry of the next slot, which is reached now; in no order within a slot.
     pub(super) fn pop(&mut self) -> Option<u32> {
         self.now = self.next()?;
-        let number = self.heads[self.next_slot];
+        self.len -= 1;
+        let Head { entry, first: number } = self.heads[self.next_slot];
+        if entry != NONE {
+            self.empty_head(self.next_slot);
+            return Some(entry);
+        }
         let block = self.block(number);
         let entry = block.entries[block.live.trailing_zeros() as usize];
         block.live &= block.live - 1;
         if block.live == 0 {
             self.close(number);
         }
-        self.len -= 1;
         Some(entry)
     }
 
@@ -198,21 +231,37 @@ impl Slots {
         self.now = self.now.max(tick.min(self.next));
     }
 
-    /// Puts a block with no entry before the others of `slot`.
+    /// The entry in the head of `slot` is gone.
+    #[inline]
+    fn empty_head(&mut self, slot: usize) {
+        let head = &mut self.heads[slot];
+        head.entry = NONE;
+        if head.first == NONE {
+            self.empty(slot);
+        }
+    }
+
+    /// `slot` holds no entry any more.
+    fn empty(&mut self, slot: usize) {
+        self.occupancy[slot / SLOTS].remove(slot % SLOTS);
+        if slot == self.next_slot {
+            self.find_next();
+        }
+    }
+
+    /// Puts a block with no entry before the others of `slot`, which is not empty.
     #[inline(never)]
     fn open(&mut self, slot: usize) -> u32 {
         if self.free == NONE {
             self.grow();
         }
         let number = self.free;
-        let head = core::mem::replace(&mut self.heads[slot], number);
+        let head = core::mem::replace(&mut self.heads[slot].first, number);
         let block = self.block(number);
         let free = block.next;
         (block.next, block.previous, block.slot) = (head, NONE, slot as u16);
         self.free = free;
-        if head == NONE {
-            self.occupancy[slot / SLOTS].insert(slot % SLOTS);
-        } else {
+        if head != NONE {
             self.block(head).previous = number;
         }
         number
@@ -232,12 +281,10 @@ impl Slots {
             self.block(previous).next = next;
             return;
         }
-        self.heads[slot] = next;
-        if next == NONE {
-            self.occupancy[slot / SLOTS].remove(slot % SLOTS);
-            if slot == self.next_slot {
-                self.find_next();
-            }
+        let head = &mut self.heads[slot];
+        head.first = next;
+        if next == NONE && head.entry == NONE {
+            self.empty(slot);
         }
     }
 
