@@ -192,7 +192,8 @@ impl Host {
         let changes = self.way_changes();
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.ready = false;
-        if let Some(place) = self.ways.find(&slot.tuple, changes, now)
+        if slot.awake().is_some_and(|connection| !connection.is_over())
+            && let Some(place) = self.ways.find(&slot.tuple, changes, now)
             && let Some(path) = &self.ways.at(place).usual
             && let Some(connection) = slot.awake_mut()
             && connection.options.asks_nothing_of_ip()

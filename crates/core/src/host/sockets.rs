@@ -170,9 +170,9 @@ impl Host {
             offer: self.syn_offer(options),
             ipv6: tuple.is_ipv6(),
         };
-        block.open((tuple.ports(), hash), options, syn, now);
         // What follows the handshake is due sooner than the SYN again.
-        block.deadlines.expect(now + self.shared.tcp.rto_floor);
+        let expected = now + self.shared.tcp.rto_floor;
+        block.open((tuple.ports(), hash), options, syn, now, expected);
         let id = self.add_connection(block, &tuple, None, None);
         self.shared.counters.active_opens += 1;
         Ok(id)

@@ -249,7 +249,7 @@ impl Connection {
     }
 
     /// An active open, where one lies that is gone: the SYN leaves with the next `emit`. `ends`:
-    /// both ports, and the hash.
+    /// both ports, and the hash. `expected`: when what follows may be due at the earliest.
     #[inline]
     pub fn open(
         &mut self,
@@ -257,8 +257,10 @@ impl Connection {
         options: &Arc<SocketOptions>,
         syn: SynSent,
         now: Instant,
+        expected: Instant,
     ) {
         self.begin(ends, options, Shape::SynSent(syn));
+        self.deadlines.expect(expected);
         self.state.transition(State::SynSent);
         self.syn_due = true;
         let limit = self.options.open_timeout;

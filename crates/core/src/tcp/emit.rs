@@ -117,12 +117,20 @@ impl Connection {
     }
 
     /// Sets the timers that what was sent, or could not be, calls for.
-    #[inline(always)]
+    #[inline(never)]
     fn arm(&mut self, now: Instant, config: &Settings) {
         let Shape::Synchronized(s) = &self.shape else { return };
-        if s.send.flight() == 0 {
-            return self.arm_idle(now, config);
+        if s.send.flight() > 0 {
+            self.arm_in_flight(now, config);
+        } else {
+            self.arm_idle(now, config);
         }
+    }
+
+    /// The same when something is in flight.
+    #[inline(always)]
+    fn arm_in_flight(&mut self, now: Instant, config: &Settings) {
+        let Shape::Synchronized(s) = &self.shape else { return };
         if !self.deadlines.is_set(Timer::Retransmit) {
             let at = now.plus_nanos(s.send.rtt.rto_ns(&config.rto_bounds));
             let at = at.min(s.send.silent_since + self.patience(config));
@@ -131,8 +139,7 @@ impl Connection {
         self.deadlines.cancel(Timer::Persist);
     }
 
-    /// The same when nothing is in flight.
-    #[inline(never)]
+    /// The same when nothing is.
     fn arm_idle(&mut self, now: Instant, config: &Settings) {
         let Shape::Synchronized(s) = &self.shape else { return };
         self.deadlines.cancel(Timer::Retransmit);

@@ -2,7 +2,7 @@
 
 use super::decide::segment_bytes;
 use super::{Emission, Why};
-use crate::config::{Ecn, Push, TcpConfig};
+use crate::config::{Ecn, Push, Settings, TcpConfig};
 use crate::event::Readiness;
 use crate::tcp::connection::{Connection, Context, Reset, Shape, Synchronized, stamp_at};
 use crate::tcp::ecn;
@@ -101,7 +101,7 @@ impl Connection {
 
     /// A SYN has left.
     #[inline]
-    pub(super) fn on_syn_built(&mut self, now: Instant, config: &TcpConfig) {
+    pub(super) fn on_syn_built(&mut self, now: Instant, config: &Settings) {
         self.syn_due = false;
         let attempts = match &mut self.shape {
             Shape::SynSent(syn) => {
@@ -116,8 +116,8 @@ impl Connection {
         *attempts = (*attempts).max(1);
         // One that only answers a challenge leaves the timer as it is.
         if !self.deadlines.is_set(Timer::Retransmit) {
-            let backed_off = config.initial_rto * (1 << (*attempts - 1).min(16));
-            self.deadlines.set(Timer::Retransmit, now + backed_off.min(config.rto_max));
+            let at = now.plus_nanos(config.rto_bounds.syn_rto_ns(*attempts));
+            self.deadlines.set(Timer::Retransmit, at);
         }
     }
 

@@ -38,8 +38,10 @@ impl Connection {
         outbox: &mut Outbox,
     ) -> bool {
         self.note_way();
-        let Shape::Synchronized(s) = &mut self.shape else {
-            return self.emit_predicted_syn(now, config, path, outbox);
+        let s = match &mut self.shape {
+            Shape::Synchronized(s) => s,
+            Shape::SynSent(_) => return self.emit_predicted_syn(now, config, path, outbox),
+            Shape::SynReceived(_) | Shape::Ended(_) => return false,
         };
         if path.mss < s.send.mss || self.reset_due.is_some() {
             return false;
@@ -70,8 +72,10 @@ impl Connection {
         s.recv.on_acknowledged(&mut self.deadlines);
         if len > 0 || fin {
             on_new_sent(s, s.send.nxt + len + u32::from(fin), segment, now);
+            self.arm_in_flight(now, config);
+        } else {
+            self.arm(now, config);
         }
-        self.arm(now, config);
         true
     }
 
@@ -80,12 +84,11 @@ impl Connection {
     fn emit_predicted_syn(
         &mut self,
         now: Instant,
-        config: &TcpConfig,
+        config: &Settings,
         path: &UsualPath,
         outbox: &mut Outbox,
     ) -> bool {
-        let is_due = self.syn_due && self.reset_due.is_none();
-        if !is_due || !matches!(self.shape, Shape::SynSent(_)) {
+        if !self.syn_due || self.reset_due.is_some() {
             return false;
         }
         let Some(header) = self.syn_header(now, config) else { return false };

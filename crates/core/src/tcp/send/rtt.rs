@@ -61,6 +61,13 @@ pub struct Bounds {
 }
 
 impl Bounds {
+    /// The timeout of a SYN that has been sent `attempts` times (RFC 6298 §5.5), in ns.
+    #[inline]
+    pub fn syn_rto_ns(&self, attempts: u8) -> u64 {
+        let doublings = attempts.saturating_sub(1).min(16);
+        self.initial_ns.saturating_mul(1 << doublings).min(self.longest_ns)
+    }
+
     /// As configured.
     pub fn new(config: &TcpConfig) -> Self {
         let measure_ns = (1_000_000_000 / config.measure_resolution_hz.max(1)).max(1) as u32;
@@ -248,7 +255,7 @@ impl Rtt {
     }
 
     /// The timeout in force, back-off included, in ns.
-    #[inline]
+    #[inline(always)]
     pub fn rto_ns(&self, bounds: &Bounds) -> u64 {
         if self.coarse.is_some() || self.srtt_ns == 0 || self.doublings > 0 {
             return self.unusual_rto_ns(bounds);

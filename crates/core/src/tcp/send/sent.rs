@@ -47,8 +47,18 @@ pub struct SentQueue {
 
 impl SentQueue {
     /// New data up to `end` was sent at `at`.
-    #[inline]
+    #[inline(always)]
     pub fn on_sent(&mut self, end: Seq, at: Instant) {
+        if self.records.is_empty() {
+            self.records.push_back(Sent::one(end, at));
+        } else {
+            self.on_sent_behind(end, at);
+        }
+    }
+
+    /// The same, behind others.
+    #[inline(never)]
+    fn on_sent_behind(&mut self, end: Seq, at: Instant) {
         self.push(Sent::one(end, at));
     }
 
@@ -60,16 +70,7 @@ impl SentQueue {
         }
     }
 
-    #[inline]
     fn push(&mut self, sent: Sent) {
-        if !self.records.is_empty() {
-            return self.push_behind(sent);
-        }
-        self.records.push_back(sent);
-    }
-
-    #[inline(never)]
-    fn push_behind(&mut self, sent: Sent) {
         if self.records.len() >= RECORDS_MAX {
             self.records.pop_back();
         }
