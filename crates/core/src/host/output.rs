@@ -100,13 +100,9 @@ pub(super) enum Way {
 impl Host {
     /// Sends what every ready connection and every pending reply should, while `outbox` has room.
     pub fn emit(&mut self, now: Instant, outbox: &mut Outbox) {
-        if !self.loopback.is_empty() {
-            self.take_loopback(now);
+        if !self.replies.is_empty() || !self.loopback.is_empty() || self.neighbours.has_output() {
+            self.emit_replies(now, outbox);
         }
-        if self.neighbours.has_output() {
-            self.emit_link(outbox);
-        }
-        self.emit_replies(now, outbox);
         self.flush_ready(now, outbox);
     }
 
@@ -134,7 +130,15 @@ impl Host {
         }
     }
 
+    /// What is of no connection: what we have sent to ourselves is taken in first.
+    #[inline(never)]
     fn emit_replies(&mut self, now: Instant, outbox: &mut Outbox) {
+        if !self.loopback.is_empty() {
+            self.take_loopback(now);
+        }
+        if self.neighbours.has_output() {
+            self.emit_link(outbox);
+        }
         let mut done = 0;
         while done < self.replies.len() && outbox.room() > 0 {
             self.emit_reply(now, done, outbox);

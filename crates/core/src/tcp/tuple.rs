@@ -113,8 +113,14 @@ impl Tuple {
     /// True if the addresses are those of `other`.
     #[inline]
     pub fn has_addresses_of(&self, other: &Tuple) -> bool {
-        let is_same = self.words[0] == other.words[0] && self.is_ipv6() == other.is_ipv6();
-        is_same && (!self.is_ipv6() || self.words == other.words)
+        // Both versions in one comparison: IPv4's is 0.
+        let versions = (self.ports | other.ports) >> 32;
+        self.words[0] == other.words[0] && (versions == 0 || self.has_addresses_of_ipv6(other))
+    }
+
+    #[cold]
+    fn has_addresses_of_ipv6(&self, other: &Tuple) -> bool {
+        self.is_ipv6() == other.is_ipv6() && self.words == other.words
     }
 
     /// A number that differs from address to address, mostly.
