@@ -71,6 +71,31 @@ impl<'a> RxFrame<'a> {
     }
 }
 
+/// Frames of which a host hears at a time, at most: more than a processor can wait for memory for,
+/// and so few that its first cache has room for what they lead to.
+pub const BURST: usize = 32;
+
+/// Hands `frames` to `sink` in their order, [`BURST`] at a time.
+#[inline]
+pub fn in_bursts<'a>(
+    frames: impl IntoIterator<Item = RxFrame<'a>>,
+    mut sink: impl FnMut(&[RxFrame<'a>]),
+) {
+    let mut frames = frames.into_iter().peekable();
+    while let Some(first) = frames.next() {
+        if frames.peek().is_none() {
+            // No room is made for others: one by itself is frequent.
+            return sink(&[first]);
+        }
+        let (mut burst, mut len) = ([first; BURST], 1);
+        for (place, frame) in burst[1..].iter_mut().zip(&mut frames) {
+            *place = frame;
+            len += 1;
+        }
+        sink(&burst[..len]);
+    }
+}
+
 /// What is left to the device to do about a frame's transport checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum TxChecksum {
@@ -249,8 +274,9 @@ impl Outbox {
     }
 
     /// The frames waiting, oldest first.
+    #[inline]
     pub fn frames(&self) -> impl Iterator<Item = &Frame> {
-        self.ring.iter().cycle().skip(self.first).take(self.len)
+        (0..self.len).map(|ahead| &self.ring[self.place(ahead)])
     }
 
     /// The oldest frame.
@@ -295,10 +321,13 @@ impl Outbox {
     }
 
     /// Drops every frame.
+    #[inline]
     pub fn clear(&mut self) {
-        while !self.is_empty() {
-            self.pop();
+        for ahead in 0..self.len {
+            let place = self.place(ahead);
+            self.ring[place].reset();
         }
+        (self.first, self.len) = (0, 0);
     }
 
     /// Where in the ring the frame is before which `ahead` others wait.
@@ -334,6 +363,22 @@ impl Outbox {
 mod tests {
     use super::*;
     use alloc::collections::VecDeque;
+
+    #[test]
+    fn bursts_are_in_order_and_none_is_empty_or_too_long() {
+        let bytes: Vec<u8> = (0..100).collect();
+        for len in [0, 1, 2, 31, 32, 33, 34, 64, 65, 100] {
+            let mut lens = Vec::new();
+            let mut seen = Vec::new();
+            in_bursts(bytes[..len].chunks(1).map(RxFrame::plain), |burst| {
+                lens.push(burst.len());
+                seen.extend(burst.iter().map(|frame| frame.bytes[0]));
+            });
+            assert_eq!(seen, bytes[..len]);
+            assert_eq!(lens.len(), len.div_ceil(BURST));
+            assert!(lens.iter().all(|len| (1..=BURST).contains(len)), "{lens:?}");
+        }
+    }
 
     #[test]
     fn the_outbox_refuses_the_frame_beyond_its_capacity() {

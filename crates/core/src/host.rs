@@ -15,6 +15,7 @@
 //! list, behind the others.
 
 pub mod address;
+mod ahead;
 pub mod autoconfigure;
 pub mod demux;
 mod fin_wait_2;
@@ -56,7 +57,7 @@ use crate::config::{Config, Limits, Settings};
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::event::{ConnectionId, Event, ListenerId};
-use crate::frame::{Outbox, RxFrame};
+use crate::frame::Outbox;
 use crate::rng::Rng;
 use crate::tcp::challenge::Challenges;
 use crate::tcp::connection::Context;
@@ -231,15 +232,7 @@ impl Host {
         })
     }
 
-    // ---- inputs: frames and time. None of them sends anything: `emit` does.
-
-    /// A frame has arrived.
-    #[inline]
-    pub fn on_frame(&mut self, now: Instant, frame: RxFrame<'_>) {
-        self.shared.counters.frames_in += 1;
-        self.begin_autoconfigure(now);
-        self.take_frame(now, frame);
-    }
+    // ---- inputs: time, and frames (`input.rs`). None of them sends anything: `emit` does.
 
     /// Time has passed: whatever was due by `now` is marked.
     pub fn on_time(&mut self, now: Instant) {

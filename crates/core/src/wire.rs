@@ -17,6 +17,7 @@
 pub mod arp;
 pub mod checksum;
 pub mod ethernet;
+pub mod glance;
 pub mod icmpv4;
 pub mod icmpv6;
 pub mod ip;

@@ -28,19 +28,20 @@ use std::os::fd::BorrowedFd;
 
 use lightwait_core::{Capabilities, Instant, Outbox, RxFrame};
 
+/// Who hears of frames that have arrived, some at a time, oldest first.
+pub type Sink<'a> = dyn FnMut(&[RxFrame<'_>]) + 'a;
+
 /// Where frames come from and go to.
 pub trait Device {
     /// What it can do. Constant for the device's life.
     fn capabilities(&self) -> Capabilities;
 
     /// Hands at most `budget` frames that have arrived to `sink`, oldest first, and returns how
-    /// many. Never waits.
-    fn receive(
-        &mut self,
-        now: Instant,
-        budget: usize,
-        sink: &mut dyn FnMut(RxFrame<'_>),
-    ) -> io::Result<usize>;
+    /// many. It hands over several at a time where it has them ([`in_bursts`]): what they lead to
+    /// is then fetched from memory together. Never waits.
+    ///
+    /// [`in_bursts`]: lightwait_core::frame::in_bursts
+    fn receive(&mut self, now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize>;
 
     /// Takes frames from the front of `outbox` and sends them. What it cannot take now stays.
     /// Never waits.
@@ -68,12 +69,7 @@ impl<D: Device + ?Sized> Device for Box<D> {
     fn capabilities(&self) -> Capabilities {
         (**self).capabilities()
     }
-    fn receive(
-        &mut self,
-        now: Instant,
-        budget: usize,
-        sink: &mut dyn FnMut(RxFrame<'_>),
-    ) -> io::Result<usize> {
+    fn receive(&mut self, now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
         (**self).receive(now, budget, sink)
     }
     fn transmit(&mut self, now: Instant, outbox: &mut Outbox) -> io::Result<()> {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!              ┌───────────────────── Shard::turn(now) ─────────────────────┐
-//!   device ──▶ receive ──▶ Host::on_frame ─┐
+//!   device ──▶ receive ──▶ Host::on_frames ┐
 //!                          Host::on_time ──┼─▶ wake sockets' waiters, sleepers
 //!                                          │        │
 //!                                          │   poll ready tasks (they read, write, …)
@@ -175,7 +175,7 @@ impl Shard {
         }
         let mut host = self.local.host_mut();
         let budget = self.budgets.receive_frames;
-        let result = self.device.receive(now, budget, &mut |frame| host.on_frame(now, frame));
+        let result = self.device.receive(now, budget, &mut |frames| host.on_frames(now, frames));
         result.unwrap_or_else(|error| {
             self.failure = Some(error);
             0

@@ -16,7 +16,7 @@
 mod avx2;
 mod prefetch;
 
-pub use prefetch::prefetch;
+pub use prefetch::{prefetch, prefetch_first};
 
 /// Bytes that are summed together.
 pub const BLOCK_BYTES: usize = 32;

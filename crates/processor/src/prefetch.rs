@@ -6,7 +6,25 @@
 /// cannot be asked to, nothing happens.
 #[inline(always)]
 pub fn prefetch<T>(place: &T) {
-    let place = core::ptr::from_ref(place);
+    fetch(core::ptr::from_ref(place).cast());
+}
+
+/// Bytes that a processor fetches together.
+const LINE_BYTES: usize = 64;
+
+/// As [`prefetch`], all the lines in which the first `bytes` of `place` lie; no more of them than
+/// it has.
+#[inline(always)]
+pub fn prefetch_first<T>(place: &T, bytes: usize) {
+    let bytes = bytes.min(size_of::<T>());
+    let start = core::ptr::from_ref(place).cast::<u8>();
+    for offset in (0..bytes).step_by(LINE_BYTES).chain(bytes.checked_sub(1)) {
+        fetch(start.wrapping_add(offset));
+    }
+}
+
+#[inline(always)]
+fn fetch(place: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: SSE is part of every x86-64; the instruction reads nothing that could be seen.
     unsafe {

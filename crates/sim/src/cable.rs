@@ -5,10 +5,11 @@ use std::fmt;
 use std::io;
 use std::rc::Rc;
 
-use lightwait::device::Device;
+use lightwait::device::{Device, Sink};
+use lightwait_core::frame::in_bursts;
 use lightwait_core::wire::pretty::Line;
 use lightwait_core::{Capabilities, Instant, Medium, Outbox, RxFrame};
-use lightwait_netem::{Link, LinkConfig};
+use lightwait_netem::{Link, LinkConfig, Packet};
 
 use crate::oracle::Oracle;
 
@@ -168,20 +169,14 @@ impl Device for Port {
         self.capabilities
     }
 
-    fn receive(
-        &mut self,
-        now: Instant,
-        budget: usize,
-        sink: &mut dyn FnMut(RxFrame<'_>),
-    ) -> io::Result<usize> {
-        for count in 0..budget {
-            let Some(packet) = self.cable.borrow_mut().take(now, self.side) else {
-                return Ok(count);
-            };
-            sink(RxFrame::plain(&packet));
-            self.cable.borrow_mut().links[self.side.other().index()].recycle(packet);
-        }
-        Ok(budget)
+    fn receive(&mut self, now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
+        let next = || self.cable.borrow_mut().take(now, self.side);
+        let arrived: Vec<Packet> = std::iter::from_fn(next).take(budget).collect();
+        in_bursts(arrived.iter().map(|packet| RxFrame::plain(packet)), &mut *sink);
+        let received = arrived.len();
+        let link = &mut self.cable.borrow_mut().links[self.side.other().index()];
+        arrived.into_iter().for_each(|packet| link.recycle(packet));
+        Ok(received)
     }
 
     fn transmit(&mut self, now: Instant, outbox: &mut Outbox) -> io::Result<()> {

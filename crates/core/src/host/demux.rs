@@ -262,6 +262,14 @@ impl Demux {
         self.find_among_all(hash, is_it)
     }
 
+    /// The first slot that may have this hash, at first sight.
+    #[inline]
+    pub fn glance(&self, hash: u64) -> Option<u32> {
+        let line = self.lines.get(self.line_of(hash))?;
+        let places = line.first_tags(tag_of(hash));
+        (places != 0).then(|| line.slots[places.trailing_zeros() as usize / 8])
+    }
+
     #[inline(never)]
     fn find_among_all(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let tag = tag_of(hash);

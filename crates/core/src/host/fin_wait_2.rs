@@ -49,6 +49,12 @@ impl FinWait2 {
         FinWait2 { records: TimeWait::new(terms, config.limits.time_wait, hasher), term, awake: 0 }
     }
 
+    /// Where they are found.
+    #[inline]
+    pub(super) fn records(&self) -> &TimeWait {
+        &self.records
+    }
+
     /// How many there are, but for those awake.
     pub(super) fn len(&self) -> usize {
         self.records.len().saturating_sub(self.awake)

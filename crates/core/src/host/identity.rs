@@ -106,7 +106,7 @@ impl Host {
                     self.claim_beside(now, Claim::new(candidate, hash), record)
             {
                 let next = tuple.with_local_port(self.ports.peek(&search));
-                self.read_ahead(self.hasher.hash(&next), &next);
+                self.read_ahead_of(self.hasher.hash(&next), &next);
                 return claimed;
             }
         }
@@ -115,9 +115,9 @@ impl Host {
     /// Fetches what the look-up of `tuple` will read, without waiting for it: where millions of
     /// connections stand, that lies in memory. Whoever opens one to somewhere mostly opens another.
     #[inline]
-    fn read_ahead(&self, hash: u64, tuple: &Tuple) {
+    fn read_ahead_of(&self, hash: u64, tuple: &Tuple) {
         self.demux.read_ahead(hash);
-        self.time_wait.read_ahead_of(hash, tuple);
+        self.time_wait.read_ahead(hash, tuple);
     }
 
     /// A tuple to `remote` from any of our addresses: of the range, if there is one, in random

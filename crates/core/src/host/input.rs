@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use super::Host;
 use super::tcp_input::Ends;
-use crate::frame::{Medium, RxFrame};
+use crate::frame::{BURST, Medium, RxFrame};
 use crate::time::Instant;
 use crate::wire::ethernet::{self, Mac, ethertype};
 use crate::wire::ip::{self, protocol};
@@ -21,6 +21,30 @@ pub(super) enum Origin {
 }
 
 impl Host {
+    /// A frame has arrived.
+    #[inline]
+    pub fn on_frame(&mut self, now: Instant, frame: RxFrame<'_>) {
+        self.shared.counters.frames_in += 1;
+        self.begin_autoconfigure(now);
+        self.take_frame(now, frame);
+    }
+
+    /// Frames have arrived, the oldest first. What they do is what they would do one by one; but
+    /// where there is much to look among, the memory that they lead to is waited for together.
+    #[inline]
+    pub fn on_frames(&mut self, now: Instant, frames: &[RxFrame<'_>]) {
+        match frames {
+            [frame] => self.on_frame(now, *frame),
+            _ => frames.chunks(BURST).for_each(|burst| self.on_burst(now, burst)),
+        }
+    }
+
+    #[inline(never)]
+    fn on_burst(&mut self, now: Instant, burst: &[RxFrame<'_>]) {
+        self.read_ahead(burst);
+        burst.iter().for_each(|frame| self.on_frame(now, *frame));
+    }
+
     #[cold]
     pub(super) fn note_malformed(&mut self, reason: Malformed) {
         self.shared.counters.frames_malformed += 1;

@@ -10,6 +10,9 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::mem::offset_of;
+
+use lightwait_processor::prefetch_first;
 
 /// Slots in a chunk.
 const CHUNK: usize = 64;
@@ -168,6 +171,14 @@ impl<T> Slab<T> {
     fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<T>> {
         let chunk = self.chunks.get_mut(index as usize / CHUNK)?.as_mut()?;
         Some(&mut chunk[index as usize % CHUNK])
+    }
+
+    /// Fetches the first `bytes` of the value in slot `index`, without waiting for them.
+    #[inline]
+    pub fn read_ahead(&self, index: u32, bytes: usize) {
+        if let Some(slot) = self.slot(index) {
+            prefetch_first(slot, offset_of!(Slot<T>, value) + bytes);
+        }
     }
 
     /// The value in slot `index`.

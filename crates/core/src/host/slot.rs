@@ -18,6 +18,8 @@
 use alloc::boxed::Box;
 use core::ops::Deref;
 
+use lightwait_processor::prefetch_first;
+
 use super::slab::Slab;
 use crate::event::{ListenerId, Readiness};
 use crate::tcp::connection::Resting;
@@ -25,6 +27,9 @@ use crate::tcp::timers::bsd::Tick;
 use crate::tcp::timers::{Filed, Linger, Timer, TimerSet, Timers};
 use crate::tcp::{Connection, State, Tuple};
 use crate::time::Instant;
+
+/// Bytes of a slot that a segment for a connection at work touches.
+pub(super) const TOUCHED: usize = 88;
 
 /// One connection and what the host knows of it. 272 bytes.
 #[derive(Debug)]
@@ -114,6 +119,14 @@ impl Slot {
     #[inline]
     pub(super) fn awake_mut(&mut self) -> Option<&mut Connection> {
         self.block.as_deref_mut()
+    }
+
+    /// Fetches the connection, if it does not rest, without waiting for it.
+    #[inline]
+    pub(super) fn read_ahead(&self) {
+        if let Some(connection) = self.awake() {
+            prefetch_first(connection, size_of::<Connection>());
+        }
     }
 
     /// The connection, to be asked.
@@ -223,5 +236,5 @@ const _: () = {
     assert!(offset_of!(Slot, accepting) == 64);
     assert!(offset_of!(Slot, announced) == 76);
     assert!(offset_of!(Slot, block) == 80);
-    assert!(offset_of!(Slot, rest) == 88);
+    assert!(offset_of!(Slot, rest) == TOUCHED);
 };

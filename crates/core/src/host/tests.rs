@@ -1,6 +1,7 @@
 //! Pairs of hosts in virtual time, over a wire without a link layer.
 
 mod bounds;
+mod bursts;
 mod closing;
 mod delayed_ack;
 mod ecn;

@@ -16,11 +16,11 @@ mod socket;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use lightwait_core::{Capabilities, Instant, Medium, Outbox, RxFrame};
+use lightwait_core::{Capabilities, Instant, Medium, Outbox};
 
 use super::netlink::Netlink;
 use super::packet_fd::PacketFd;
-use super::{Counters, Device, LARGEST_PACKET, virtio};
+use super::{Counters, Device, LARGEST_PACKET, Sink, virtio};
 
 /// A packet socket, open on one interface.
 #[derive(Debug)]
@@ -88,12 +88,7 @@ impl Device for AfPacket {
         self.capabilities
     }
 
-    fn receive(
-        &mut self,
-        _now: Instant,
-        budget: usize,
-        sink: &mut dyn FnMut(RxFrame<'_>),
-    ) -> io::Result<usize> {
+    fn receive(&mut self, _now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
         self.frames.receive(budget, sink)
     }
 

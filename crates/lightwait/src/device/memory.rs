@@ -13,16 +13,18 @@ use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 
-use lightwait_core::frame::{Frame, RxChecksum, TxChecksum};
+use lightwait_core::frame::{Frame, RxChecksum, TxChecksum, in_bursts};
 use lightwait_core::{Capabilities, Instant, Outbox, RxFrame};
 
-use super::Device;
+use super::{Device, Sink};
 
 /// One end of a wire in memory.
 #[derive(Debug)]
 pub struct MemoryDevice {
     capabilities: Capabilities,
     incoming: Rc<RefCell<Ring>>,
+    /// Frames that are being handed over; empty between calls.
+    due: Vec<MemoryFrame>,
     outgoing: Rc<RefCell<Ring>>,
 }
 
@@ -49,8 +51,13 @@ impl MemoryDevice {
     /// `capabilities` says.
     pub fn pair(capabilities: Capabilities, capacity: usize) -> (MemoryDevice, MemoryDevice) {
         let (there, back) = (Ring::shared(capacity), Ring::shared(capacity));
-        let a = MemoryDevice { capabilities, incoming: back.clone(), outgoing: there.clone() };
-        let b = MemoryDevice { capabilities, incoming: there, outgoing: back };
+        let a = MemoryDevice {
+            capabilities,
+            incoming: back.clone(),
+            due: Vec::new(),
+            outgoing: there.clone(),
+        };
+        let b = MemoryDevice { capabilities, incoming: there, due: Vec::new(), outgoing: back };
         (a, b)
     }
 
@@ -58,7 +65,7 @@ impl MemoryDevice {
     pub fn with_wire(capabilities: Capabilities, capacity: usize) -> (MemoryDevice, Wire) {
         let (there, back) = (Ring::shared(capacity), Ring::shared(capacity));
         let wire = Wire { to_device: back.clone(), from_device: there.clone() };
-        (MemoryDevice { capabilities, incoming: back, outgoing: there }, wire)
+        (MemoryDevice { capabilities, incoming: back, due: Vec::new(), outgoing: there }, wire)
     }
 }
 
@@ -67,20 +74,15 @@ impl Device for MemoryDevice {
         self.capabilities
     }
 
-    fn receive(
-        &mut self,
-        _now: Instant,
-        budget: usize,
-        sink: &mut dyn FnMut(RxFrame<'_>),
-    ) -> io::Result<usize> {
-        for received in 0..budget {
-            let Some(frame) = self.incoming.borrow_mut().frames.pop_front() else {
-                return Ok(received);
-            };
-            sink(frame.as_rx());
-            self.incoming.borrow_mut().recycle(frame.bytes);
-        }
-        Ok(budget)
+    fn receive(&mut self, _now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
+        // Taken out first: whoever hears of them may hold the other end.
+        let arrived = self.incoming.borrow().frames.len();
+        let received = arrived.min(budget);
+        self.due.extend(self.incoming.borrow_mut().frames.drain(..received));
+        in_bursts(self.due.iter().map(MemoryFrame::as_rx), &mut *sink);
+        let mut ring = self.incoming.borrow_mut();
+        self.due.drain(..).for_each(|frame| ring.recycle(frame.bytes));
+        Ok(received)
     }
 
     fn transmit(&mut self, _now: Instant, outbox: &mut Outbox) -> io::Result<()> {
@@ -190,13 +192,12 @@ mod tests {
 
     fn receive_all(device: &mut MemoryDevice) -> Vec<MemoryFrame> {
         let mut got = Vec::new();
-        let mut sink = |frame: RxFrame<'_>| {
-            got.push(MemoryFrame {
-                bytes: frame.bytes.to_vec(),
-                checksum: frame.checksum,
-                segment_size: frame.segment_size,
-            });
+        let copy = |frame: &RxFrame<'_>| MemoryFrame {
+            bytes: frame.bytes.to_vec(),
+            checksum: frame.checksum,
+            segment_size: frame.segment_size,
         };
+        let mut sink = |frames: &[RxFrame<'_>]| got.extend(frames.iter().map(copy));
         device.receive(NOW, usize::MAX, &mut sink).unwrap();
         got
     }

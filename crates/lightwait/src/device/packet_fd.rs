@@ -2,17 +2,24 @@
 //! before it. What TAP and packet sockets have in common.
 
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use lightwait_core::frame::Frame;
-use lightwait_core::{Outbox, RxFrame};
+use lightwait_core::Outbox;
+use lightwait_core::frame::{BURST, Frame, in_bursts};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
-use super::{Counters, virtio};
+use super::{Counters, Sink, virtio};
 
 /// Room for the largest frame: virtio header, Ethernet header with a tag, the largest IP packet.
-const BUFFER_LEN: usize = virtio::HEADER_LEN + 18 + 65_535;
+const LARGEST_LEN: usize = virtio::HEADER_LEN + 18 + 65_535;
+
+/// Room for a burst of usual frames, and the largest behind them.
+const BUFFER_LEN: usize = BURST * 2048 + LARGEST_LEN;
+
+/// Each frame of a burst begins at a multiple of this.
+const ALIGNMENT: usize = 64;
 
 /// Slices in one system call at most, header and head included (UIO_MAXIOV is 1024).
 const MAX_SLICES: usize = 1024;
@@ -24,6 +31,8 @@ pub(super) struct PacketFd {
     /// Bytes of virtio header before each frame: 12, 10, or 0.
     header_len: usize,
     buffer: Box<[u8]>,
+    /// Where in it the frames are that are being handed over.
+    arrived: Vec<Range<usize>>,
     /// The descriptor took no more: wait until it is writable.
     full: bool,
     counters: Counters,
@@ -40,7 +49,8 @@ impl PacketFd {
     pub(super) fn new(fd: OwnedFd, header_len: usize) -> io::Result<PacketFd> {
         fcntl_setfl(&fd, fcntl_getfl(&fd)? | OFlags::NONBLOCK)?;
         let buffer = vec![0; BUFFER_LEN].into_boxed_slice();
-        Ok(PacketFd { fd, header_len, buffer, full: false, counters: Counters::default() })
+        let (arrived, counters) = (Vec::with_capacity(BURST), Counters::default());
+        Ok(PacketFd { fd, header_len, buffer, arrived, full: false, counters })
     }
 
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
@@ -55,31 +65,48 @@ impl PacketFd {
         self.counters
     }
 
-    pub(super) fn receive(
-        &mut self,
-        budget: usize,
-        sink: &mut dyn FnMut(RxFrame<'_>),
-    ) -> io::Result<usize> {
+    pub(super) fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
         let mut received = 0;
         while received < budget {
-            let len = match rustix::io::read(&self.fd, &mut self.buffer[..]) {
-                Ok(len) => len,
-                Err(Errno::AGAIN) => break,
-                Err(Errno::INTR) => continue,
-                // A packet socket tells once that its interface went down; it may come back.
-                Err(Errno::NETDOWN) => break,
-                Err(error) => return Err(error.into()),
-            };
-            received += 1;
-            match virtio::decode(&self.buffer[..len], self.header_len) {
-                Some(frame) => {
-                    self.counters.received += 1;
-                    sink(frame);
-                }
-                None => self.counters.receive_errors += 1,
+            let result = self.read_burst(budget - received);
+            received += self.arrived.len();
+            self.hand_over(sink);
+            if !result? {
+                break;
             }
         }
         Ok(received)
+    }
+
+    /// Reads as many frames as there is room for, `most` at most. True if more may wait.
+    fn read_burst(&mut self, most: usize) -> io::Result<bool> {
+        self.arrived.clear();
+        let mut at = 0;
+        while self.arrived.len() < most.min(BURST) && at + LARGEST_LEN <= BUFFER_LEN {
+            match rustix::io::read(&self.fd, &mut self.buffer[at..]) {
+                Ok(len) => {
+                    self.arrived.push(at..at + len);
+                    at = (at + len).next_multiple_of(ALIGNMENT);
+                }
+                Err(Errno::INTR) => {}
+                // A packet socket tells once that its interface went down; it may come back.
+                Err(Errno::AGAIN | Errno::NETDOWN) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(true)
+    }
+
+    fn hand_over(&mut self, sink: &mut Sink<'_>) {
+        let (buffer, header_len) = (&self.buffer, self.header_len);
+        let decode = |place: &Range<usize>| virtio::decode(&buffer[place.clone()], header_len);
+        let mut received = 0;
+        in_bursts(self.arrived.iter().filter_map(decode), |frames| {
+            received += frames.len() as u64;
+            sink(frames);
+        });
+        self.counters.received += received;
+        self.counters.receive_errors += self.arrived.len() as u64 - received;
     }
 
     pub(super) fn transmit(&mut self, outbox: &mut Outbox) -> io::Result<()> {

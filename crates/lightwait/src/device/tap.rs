@@ -13,12 +13,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use lightwait_core::host::address::Cidr;
-use lightwait_core::{Capabilities, Instant, Medium, Outbox, RxFrame};
+use lightwait_core::{Capabilities, Instant, Medium, Outbox};
 use rustix::fs::{Mode, OFlags};
 
 use super::netlink::Netlink;
 use super::packet_fd::PacketFd;
-use super::{Counters, Device, LARGEST_PACKET, virtio};
+use super::{Counters, Device, LARGEST_PACKET, Sink, virtio};
 
 const DEVICE_FILE: &str = "/dev/net/tun";
 
@@ -128,12 +128,7 @@ impl Device for Tap {
         self.capabilities
     }
 
-    fn receive(
-        &mut self,
-        _now: Instant,
-        budget: usize,
-        sink: &mut dyn FnMut(RxFrame<'_>),
-    ) -> io::Result<usize> {
+    fn receive(&mut self, _now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
         self.frames.receive(budget, sink)
     }
 

@@ -8,11 +8,12 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use lightwait_core::frame::in_bursts;
 use lightwait_core::{Capabilities, Instant, Outbox, RxFrame};
-use lightwait_netem::{Counters, Link as Direction, LinkConfig};
+use lightwait_netem::{Counters, Link as Direction, LinkConfig, Packet};
 
 use super::packets;
-use crate::device::Device;
+use crate::device::{Device, Sink};
 
 /// Frames taken from the device, or given to it, at a time.
 const BATCH: usize = 256;
@@ -25,6 +26,8 @@ pub struct Link<D> {
     incoming: Direction,
     /// Packets that have crossed the link and wait for the device.
     arrived: Outbox,
+    /// Packets that are being handed over; empty between calls.
+    due: Vec<Packet>,
     scratch: Vec<u8>,
 }
 
@@ -36,6 +39,7 @@ impl<D: Device> Link<D> {
             outgoing: Direction::new(outgoing),
             incoming: Direction::new(incoming),
             arrived: Outbox::new(BATCH),
+            due: Vec::new(),
             scratch: Vec::new(),
         }
     }
@@ -78,26 +82,22 @@ impl<D: Device> Device for Link<D> {
         Capabilities::plain(medium, mtu)
     }
 
-    fn receive(
-        &mut self,
-        now: Instant,
-        budget: usize,
-        sink: &mut dyn FnMut(RxFrame<'_>),
-    ) -> io::Result<usize> {
+    fn receive(&mut self, now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
         self.flush(now)?;
         let medium = self.device.capabilities().medium;
         let (incoming, scratch) = (&mut self.incoming, &mut self.scratch);
-        self.device.receive(now, budget.max(BATCH), &mut |frame| {
-            packets::for_each_packet(medium, frame, scratch, &mut |packet| {
-                incoming.push(now, packet);
-            });
+        self.device.receive(now, budget.max(BATCH), &mut |frames| {
+            for frame in frames {
+                packets::for_each_packet(medium, *frame, scratch, &mut |packet| {
+                    incoming.push(now, packet);
+                });
+            }
         })?;
-        for received in 0..budget {
-            let Some(packet) = self.incoming.pop(now) else { return Ok(received) };
-            sink(RxFrame::plain(&packet));
-            self.incoming.recycle(packet);
-        }
-        Ok(budget)
+        self.due.extend(std::iter::from_fn(|| self.incoming.pop(now)).take(budget));
+        in_bursts(self.due.iter().map(|packet| RxFrame::plain(packet)), &mut *sink);
+        let received = self.due.len();
+        self.due.drain(..).for_each(|packet| self.incoming.recycle(packet));
+        Ok(received)
     }
 
     fn transmit(&mut self, now: Instant, outbox: &mut Outbox) -> io::Result<()> {
@@ -152,7 +152,8 @@ mod tests {
 
     fn received(link: &mut Link<MemoryDevice>, now: Instant, budget: usize) -> Vec<Vec<u8>> {
         let mut got = Vec::new();
-        link.receive(now, budget, &mut |frame| got.push(frame.bytes.to_vec())).unwrap();
+        let mut sink = |frames: &[RxFrame<'_>]| got.extend(frames.iter().map(|f| f.bytes.to_vec()));
+        link.receive(now, budget, &mut sink).unwrap();
         got
     }
 

@@ -19,7 +19,7 @@ use lightwait_core::{Capabilities, Instant, Medium, Outbox, RxFrame};
 
 use super::outgoing::Offered;
 use super::packets;
-use crate::device::Device;
+use crate::device::{Device, Sink};
 
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -116,7 +116,7 @@ impl Capture {
         }
     }
 
-    fn add_received(&mut self, now: Instant, frame: RxFrame<'_>) {
+    fn add_received(&mut self, now: Instant, frame: &RxFrame<'_>) {
         self.scratch.clear();
         self.scratch.extend_from_slice(frame.bytes);
         if frame.checksum == RxChecksum::Good {
@@ -154,16 +154,11 @@ impl<D: Device> Device for Pcap<D> {
         self.device.capabilities()
     }
 
-    fn receive(
-        &mut self,
-        now: Instant,
-        budget: usize,
-        sink: &mut dyn FnMut(RxFrame<'_>),
-    ) -> io::Result<usize> {
+    fn receive(&mut self, now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
         let capture = &mut self.capture;
-        let received = self.device.receive(now, budget, &mut |frame| {
-            capture.add_received(now, frame);
-            sink(frame);
+        let received = self.device.receive(now, budget, &mut |frames| {
+            frames.iter().for_each(|frame| capture.add_received(now, frame));
+            sink(frames);
         });
         self.capture.write_at_intervals(now);
         received

@@ -11,10 +11,10 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use lightwait_core::wire::pretty::Line;
-use lightwait_core::{Capabilities, Instant, Outbox, RxFrame};
+use lightwait_core::{Capabilities, Instant, Outbox};
 
 use super::outgoing::Offered;
-use crate::device::Device;
+use crate::device::{Device, Sink};
 
 /// A device that tells of each frame.
 pub struct Trace<D> {
@@ -50,18 +50,15 @@ impl<D: Device> Device for Trace<D> {
         self.device.capabilities()
     }
 
-    fn receive(
-        &mut self,
-        now: Instant,
-        budget: usize,
-        sink: &mut dyn FnMut(RxFrame<'_>),
-    ) -> io::Result<usize> {
+    fn receive(&mut self, now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
         let medium = self.device.capabilities().medium;
         let (text, tell) = (&mut self.text, &mut self.sink);
-        self.device.receive(now, budget, &mut |frame| {
-            write_line(text, now, "in ", Line { medium, bytes: frame.bytes });
-            tell(text);
-            sink(frame);
+        self.device.receive(now, budget, &mut |frames| {
+            for frame in frames {
+                write_line(text, now, "in ", Line { medium, bytes: frame.bytes });
+                tell(text);
+            }
+            sink(frames);
         })
     }
 
@@ -102,7 +99,7 @@ impl<D: fmt::Debug> fmt::Debug for Trace<D> {
 mod tests {
     use super::*;
     use crate::device::MemoryDevice;
-    use lightwait_core::Medium;
+    use lightwait_core::{Medium, RxFrame};
     use std::cell::RefCell;
     use std::rc::Rc;
 

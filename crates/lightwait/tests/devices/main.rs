@@ -34,7 +34,8 @@ fn receive_within(
     let end = Moment::now() + time;
     loop {
         let mut found = None;
-        let mut sink = |frame: lightwait_core::RxFrame<'_>| {
+        let mut sink = |frames: &[lightwait_core::RxFrame<'_>]| {
+            let frame = frames[0];
             if found.is_none() && wanted(frame.bytes) {
                 let bytes = frame.bytes.to_vec();
                 let (checksum, segment_size) = (frame.checksum, frame.segment_size);

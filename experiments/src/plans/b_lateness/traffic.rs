@@ -7,7 +7,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 
-use lightwait::device::Device;
+use lightwait::device::{Device, Sink};
 use lightwait_core::frame::RxChecksum;
 use lightwait_core::tcp::Seq;
 use lightwait_core::time::Duration;
@@ -169,7 +169,7 @@ impl Traffic {
         processor_time() - self.turn
     }
 
-    fn receive(&mut self, now: Instant, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+    fn receive(&mut self, now: Instant, budget: usize, sink: &mut Sink<'_>) -> usize {
         let inside = self.inside(now);
         let mut received = 0;
         while received < budget {
@@ -189,7 +189,7 @@ impl Traffic {
     }
 
     /// The next watched connection sends a segment that nothing acknowledges at once.
-    fn ask(&mut self, now: Instant, sink: &mut dyn FnMut(RxFrame<'_>)) {
+    fn ask(&mut self, now: Instant, sink: &mut Sink<'_>) {
         let flow = &mut self.flows[BUSY + self.watched];
         self.watched = (self.watched + 1) % WATCHED;
         let due_ns = (now + DELAY).as_nanos().next_multiple_of(TICK.as_nanos() as u64);
@@ -210,7 +210,7 @@ impl Traffic {
     }
 
     /// The next busy connection with room in its window sends; false if there is none.
-    fn carry(&mut self, sink: &mut dyn FnMut(RxFrame<'_>)) -> bool {
+    fn carry(&mut self, sink: &mut Sink<'_>) -> bool {
         for _ in 0..BUSY {
             let flow = &mut self.flows[self.busy];
             self.busy = (self.busy + 1) % BUSY;
@@ -262,7 +262,7 @@ impl Traffic {
 }
 
 impl Flow {
-    fn send(&mut self, sink: &mut dyn FnMut(RxFrame<'_>)) {
+    fn send(&mut self, sink: &mut Sink<'_>) {
         self.frame[SEQ_AT..][..4].copy_from_slice(&self.next.0.to_be_bytes());
         self.next += self.payload_bytes;
         hand_over(&self.frame, sink);
@@ -270,8 +270,8 @@ impl Flow {
 }
 
 /// As a card does that has verified the checksum.
-fn hand_over(bytes: &[u8], sink: &mut dyn FnMut(RxFrame<'_>)) {
-    sink(RxFrame { bytes, checksum: RxChecksum::Good, segment_size: 0 });
+fn hand_over(bytes: &[u8], sink: &mut Sink<'_>) {
+    sink(&[RxFrame { bytes, checksum: RxChecksum::Good, segment_size: 0 }]);
 }
 
 /// The shard's end.
@@ -283,12 +283,7 @@ impl Device for Line {
         Capabilities::plain(Medium::Ip, 1500)
     }
 
-    fn receive(
-        &mut self,
-        now: Instant,
-        budget: usize,
-        sink: &mut dyn FnMut(RxFrame<'_>),
-    ) -> io::Result<usize> {
+    fn receive(&mut self, now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
         Ok(self.0.borrow_mut().receive(now, budget, sink))
     }
 

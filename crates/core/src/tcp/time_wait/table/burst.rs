@@ -26,19 +26,10 @@ enum Glance {
 impl TimeWait {
     /// Fetches what a look-up of `tuple` will read first, without waiting for it.
     #[inline]
-    pub fn read_ahead_of(&self, hash: u64, tuple: &Tuple) {
+    pub fn read_ahead(&self, hash: u64, tuple: &Tuple) {
         if self.len > 0 {
             let Class { v4, v6 } = &self.classes[0];
             if tuple.is_ipv6() { v6.index.prefetch(hash) } else { v4.index.prefetch(hash) }
-        }
-    }
-
-    /// Reads ahead what [`find`](Self::find) will read of each of these tuples, all of them at
-    /// once: a burst of segments waits for memory twice, not twice a segment. It changes nothing,
-    /// so that what a segment does to the table meanwhile does no harm to the next one's look-up.
-    pub fn read_ahead(&self, wanted: &[(u64, Tuple)]) {
-        for burst in wanted.chunks(BURST) {
-            self.glance(burst);
         }
     }
 

@@ -1,0 +1,116 @@
+//! What an IP packet seems to be, at first sight: good for a guess whose memory to read ahead, and
+//! for nothing else. Nothing is checked.
+
+use super::tcp::{Flags, PROTOCOL};
+use crate::tcp::Tuple;
+
+/// What seems to be a TCP segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Glance {
+    /// Receiver and sender.
+    pub tuple: Tuple,
+    /// It has SYN or FIN: a connection begins or ends with it.
+    pub turns: bool,
+}
+
+/// Bytes of an IPv4 header without options, and of an IPv6 header without any behind it.
+const IPV4_BYTES: usize = 20;
+const IPV6_BYTES: usize = 40;
+
+/// The first bytes of a TCP header, up to the flags.
+type Head = [u8; 14];
+
+/// The segment in `packet`, unless it is behind options.
+#[inline]
+pub fn at(packet: &[u8]) -> Option<Glance> {
+    match packet.first()? {
+        0x45 => {
+            let head: &[u8; IPV4_BYTES] = packet.first_chunk()?;
+            let tcp: &Head = packet.get(IPV4_BYTES..)?.first_chunk()?;
+            if head[9] != PROTOCOL {
+                return None;
+            }
+            let word = |at: usize| {
+                u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
+            };
+            Some(glance(tcp, [0, word(16).into()], [0, word(12).into()], false))
+        }
+        0x60..=0x6f => {
+            let head: &[u8; IPV6_BYTES] = packet.first_chunk()?;
+            let tcp: &Head = packet.get(IPV6_BYTES..)?.first_chunk()?;
+            if head[6] != PROTOCOL {
+                return None;
+            }
+            let (words, _) = head.as_chunks::<8>();
+            let [_, a, b, c, d] = [0, 1, 2, 3, 4].map(|index| u64::from_be_bytes(words[index]));
+            Some(glance(tcp, [c, d], [a, b], true))
+        }
+        _ => None,
+    }
+}
+
+#[inline]
+fn glance(tcp: &Head, ours: [u64; 2], theirs: [u64; 2], ipv6: bool) -> Glance {
+    let ports = u32::from_be_bytes([tcp[2], tcp[3], tcp[0], tcp[1]]);
+    let tuple = Tuple::from_words(ours, theirs, ports, ipv6);
+    Glance { tuple, turns: Flags(tcp[13]).0 & (Flags::SYN | Flags::FIN).0 != 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::Seq;
+    use crate::wire::ip;
+    use crate::wire::options::Options;
+    use crate::wire::tcp::Header;
+    use core::net::IpAddr;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    fn segment(ends: [&str; 2], flags: Flags) -> (Vec<u8>, Tuple) {
+        let [sender, receiver]: [IpAddr; 2] = ends.map(|end| end.parse().unwrap());
+        let header = Header {
+            source_port: 4000,
+            destination_port: 80,
+            seq: Seq(1),
+            ack: Seq(2),
+            flags,
+            window: 3,
+            urgent: 0,
+            options: Options::default(),
+        };
+        let mut bytes = Vec::new();
+        let len = header.header_len();
+        ip::Header::new(sender, receiver, PROTOCOL, len).unwrap().emit(&mut bytes);
+        header.emit(&mut bytes);
+        (bytes, Tuple::new((receiver, 80), (sender, 4000)))
+    }
+
+    #[test]
+    fn ends_and_turns_are_seen_in_both_versions() {
+        for ends in [["10.0.0.1", "10.0.0.2"], ["fd00::1:2:3:4", "fd00::5:6:7:8"]] {
+            for (flags, turns) in [
+                (Flags::SYN, true),
+                (Flags::FIN | Flags::ACK, true),
+                (Flags::ACK, false),
+                (Flags::RST, false),
+            ] {
+                let (bytes, tuple) = segment(ends, flags);
+                assert_eq!(at(&bytes), Some(Glance { tuple, turns }));
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_seen_in_less_than_a_header(cut in 0usize..54, flip: u8) {
+            let (mut bytes, _) = segment(["fd00::1", "fd00::2"], Flags::SYN);
+            bytes.truncate(cut);
+            if let Some(first) = bytes.first_mut() {
+                *first ^= flip;
+            }
+            let is_ipv4 = bytes.first() == Some(&0x45);
+            prop_assert!(at(&bytes).is_none() || is_ipv4);
+        }
+    }
+}
