@@ -99,19 +99,20 @@ impl Connection {
     #[inline(never)]
     fn take_by_steps(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>, facts: Facts) {
         match &self.shape {
+            // Break and Continue mean the same here: the segment is done with.
             Shape::SynSent(syn) => {
                 self.on_syn_sent(cx, *syn, segment);
                 let _done = self.take_rest_of_syn(cx, segment, facts);
             }
             Shape::SynReceived(syn) => self.on_syn_received(cx, *syn, segment, facts),
             Shape::Synchronized(_) => {
-                // Break and Continue mean the same here: the segment is done with.
                 let _done = self.on_synchronized(cx, segment, facts);
             }
             Shape::Ended(_) => {}
         }
     }
 
+    #[inline(never)]
     fn on_synchronized(
         &mut self,
         cx: &mut Context<'_>,
@@ -141,11 +142,11 @@ impl Connection {
     fn take_rest_of_syn(&mut self, cx: &mut Context<'_>, syn: &Segment<'_>, facts: Facts) -> Step {
         let Shape::Synchronized(_) = &self.shape else { return Break(()) };
         let flags = syn.flags.without(Flags::SYN);
-        let urgent = syn.urgent.saturating_sub(1);
-        let rest = Segment { seq: syn.seq + 1, flags, urgent, ..*syn };
-        if rest.sequence_len() == 0 && !flags.contains(Flags::URG) {
+        if syn.payload.is_empty() && !flags.intersects(Flags::FIN | Flags::URG) {
             return Break(());
         }
+        let urgent = syn.urgent.saturating_sub(1);
+        let rest = Segment { seq: syn.seq + 1, flags, urgent, ..*syn };
         let (segment, seq, text) = (&rest, rest.seq, rest.payload);
         let mut arrival = Arrival { segment, piece: facts.piece, seq, text, fin: false };
         self.check_sequence(cx, &mut arrival)?;
