@@ -437,17 +437,12 @@ impl Connection {
         pool: &mut PagePool,
         budget: &mut WindowBudget,
     ) -> Result<(usize, bool), Error> {
-        if let Shape::Synchronized(s) = &mut self.shape {
-            if s.recv.buffer.is_empty() {
-                let is_over = s.recv.is_finished() || out.is_empty();
-                return if is_over { Ok((0, false)) } else { Err(Error::WouldBlock) };
-            }
-            if s.recv.disorder.is_none()
-                && let Some(len) = s.recv.buffer.take_all(out, pool)
-            {
-                s.recv.window.on_read(len as u32, now, budget);
-                return Ok((len, s.wants_window_update()));
-            }
+        if let Shape::Synchronized(s) = &mut self.shape
+            && s.recv.disorder.is_none()
+            && let Some(len) = s.recv.buffer.take_all(out, pool)
+        {
+            s.recv.window.on_read(len as u32, now, budget);
+            return Ok((len, s.wants_window_update()));
         }
         self.read_some(out, now, pool, budget)
     }
@@ -460,6 +455,12 @@ impl Connection {
         pool: &mut PagePool,
         budget: &mut WindowBudget,
     ) -> Result<(usize, bool), Error> {
+        if let Shape::Synchronized(s) = &self.shape
+            && s.recv.buffer.is_empty()
+        {
+            let is_over = s.recv.is_finished() || out.is_empty();
+            return if is_over { Ok((0, false)) } else { Err(Error::WouldBlock) };
+        }
         let len = self.peek(out)?;
         Ok((len, len > 0 && self.consume(len, now, pool, budget)))
     }
