@@ -155,10 +155,10 @@ impl Default for Demux {
     }
 }
 
-/// Never 0.
+/// Never 0: those of 0 are 1 as well.
 #[inline]
 fn tag_of(hash: u64) -> u8 {
-    (hash >> 56) as u8 | 1
+    ((hash >> 56) as u8).max(1)
 }
 
 /// The bytes of `word` that are this tag, a bit at the top of each one.

@@ -233,7 +233,7 @@ impl Host {
         if self.listeners.get(listener).is_none_or(Listener::is_full) {
             self.shared.counters.accept_overflows += 1;
             if matches!(past, Past::Living(_)) {
-                self.refuse_reopening(incoming.hash, &incoming.tuple);
+                self.shared.counters.time_wait_refused += 1;
             }
             return;
         }
@@ -252,7 +252,8 @@ impl Host {
         let (hash, tuple) = (incoming.hash, incoming.tuple);
         if self.syn_cache.is_full() {
             if let Past::Living(_) = past {
-                return self.refuse_reopening(hash, &tuple);
+                self.shared.counters.time_wait_refused += 1;
+                return;
             }
             let options = self.listener_options(listener).clone();
             return self.send_cookie(now, incoming, &options);
@@ -381,9 +382,8 @@ impl Host {
     }
 
     fn drop_half_open(&mut self, entry: u32) {
-        if let Some(half_open) = self.remove_half_open(entry) {
+        if self.remove_half_open(entry).is_some() {
             self.shared.counters.failed_opens += 1;
-            self.forget_reopening(half_open.hash, &half_open.tuple);
         }
     }
 

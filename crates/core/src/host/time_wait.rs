@@ -34,8 +34,9 @@ impl Host {
         }
         verdict.count(&mut self.shared.counters);
         match verdict {
+            // The record stays until the handshake is complete: if that comes to nothing, TIME-WAIT
+            // goes on as before (RFC 9293 MAY-2).
             Verdict::Reopen(isn_floor) => {
-                self.mark_time_wait(hash, tuple, true);
                 return self.on_listen(now, incoming, Past::Living(isn_floor));
             }
             Verdict::Restart => match self.lingering_at(hash, tuple) {
@@ -140,24 +141,6 @@ impl Host {
     pub(super) fn end_time_wait(&mut self, hash: u64, tuple: &Tuple) {
         let ended = self.remove_time_wait(hash, tuple);
         self.shared.counters.time_wait_reused += u64::from(ended);
-    }
-
-    /// There is no room for the handshake that met a TIME-WAIT record.
-    pub(super) fn refuse_reopening(&mut self, hash: u64, tuple: &Tuple) {
-        self.shared.counters.time_wait_refused += 1;
-        self.forget_reopening(hash, tuple);
-    }
-
-    /// The handshake that met a TIME-WAIT record has come to nothing (RFC 9293 MAY-2).
-    pub(super) fn forget_reopening(&mut self, hash: u64, tuple: &Tuple) {
-        self.mark_time_wait(hash, tuple, false);
-    }
-
-    fn mark_time_wait(&mut self, hash: u64, tuple: &Tuple, is_marked: bool) {
-        match self.lingering_at(hash, tuple) {
-            Some(index) => self.lingering.mark(index, is_marked),
-            None => self.time_wait.mark(hash, tuple, is_marked),
-        }
     }
 
     fn remove_time_wait(&mut self, hash: u64, tuple: &Tuple) -> bool {

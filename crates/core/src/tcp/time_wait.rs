@@ -7,7 +7,7 @@
 //! | segment | verdict |
 //! |---|---|
 //! | RST | ignored (RFC 1337 fix F1), but for one |
-//! | SYN | RFC 6191's table, below; the record stays, marked, until the new handshake completes |
+//! | SYN | RFC 6191's table, below; the record stays until the new handshake completes |
 //! | FIN at RCV.NXT - 1 | the peer missed our last ACK: acknowledged, and 2·MSL start over |
 //! | of an old timestamp | an ACK (RFC 7323 §5.3) |
 //! | anything else in the window | ignored, unless it acknowledges what was never sent |
@@ -63,7 +63,7 @@ pub struct Record {
     pub window: u16,
     /// We hold TIME-WAIT in the peer's stead: it keeps nothing, and no RST may end this.
     pub is_holder: bool,
-    /// A new handshake is under way on its tuple.
+    /// Whoever keeps it has marked it: of an orphan in FIN-WAIT-2, both ends use SACK.
     pub is_marked: bool,
     /// When it entered, or was last restarted; never before that.
     pub entered: Instant,
@@ -80,9 +80,9 @@ pub enum Verdict {
     IgnoreReset,
     /// The peer has taken TIME-WAIT over: the record goes.
     End,
-    /// A new connection may begin, with an ISN at or beyond this. The record is marked, and stays
-    /// until the handshake completes; if it does not, the SYN was an old one, and the record is as
-    /// before (RFC 9293 MAY-2).
+    /// A new connection may begin, with an ISN at or beyond this. The record stays until the
+    /// handshake completes; if it does not, the SYN was an old one, and all is as before (RFC 9293
+    /// MAY-2).
     Reopen(Seq),
     /// A SYN that begins nothing: answered.
     Refuse,

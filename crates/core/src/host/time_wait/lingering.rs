@@ -1,7 +1,7 @@
 //! TIME-WAIT as 4.4BSD has it: the whole control block stays, in its slot, under its timers, in a
 //! demultiplexing table as for live ones. The rules are the same as for a record of few bytes.
 
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::VecDeque;
 
 use super::super::Host;
 use super::super::demux::Demux;
@@ -22,8 +22,6 @@ pub(in crate::host) struct Lingering {
     blocks: Demux,
     /// Slots and their generations, in order of entry.
     order: VecDeque<(u32, u32)>,
-    /// Slots on whose tuple a new handshake is under way.
-    marked: BTreeSet<u32>,
     orphans: usize,
 }
 
@@ -47,14 +45,6 @@ impl Lingering {
     /// The user of one has left it.
     pub(in crate::host) fn on_orphan(&mut self) {
         self.orphans += 1;
-    }
-
-    pub(super) fn mark(&mut self, index: u32, is_marked: bool) {
-        if is_marked {
-            self.marked.insert(index);
-        } else {
-            self.marked.remove(&index);
-        }
     }
 }
 
@@ -107,9 +97,7 @@ impl Host {
         let connection = self.slots.get(index)?.awake()?;
         let residue = connection.residue()?;
         let (duration, expires) = (self.term(tuple), connection.deadlines.at(Timer::Lifetime));
-        let is_marked = self.lingering.marked.contains(&index);
-        let record = Record::new(*tuple, residue, expires - duration, duration);
-        Some(Record { is_marked, ..record })
+        Some(Record::new(*tuple, residue, expires - duration, duration))
     }
 
     /// The block in slot `index` lingers no more; without a user it goes.
@@ -122,7 +110,6 @@ impl Host {
         connection.deadlines.clear();
         self.timers.forget(index, &mut slot.filed);
         self.lingering.blocks.remove(slot.tuple_hash, index);
-        self.lingering.marked.remove(&index);
         if slot.is_orphan() {
             self.lingering.orphans -= 1;
             self.orphans += 1;

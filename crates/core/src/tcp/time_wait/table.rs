@@ -223,8 +223,7 @@ impl TimeWait {
         removed
     }
 
-    /// A new handshake has begun on the record's tuple, or has come to nothing: then the record is
-    /// as before (RFC 9293 MAY-2).
+    /// Marks a record, whatever that means to whoever keeps it, or takes the mark back.
     pub fn mark(&mut self, hash: u64, tuple: &Tuple, is_marked: bool) {
         let handles = &self.handles;
         each_shelf!(&mut self.classes, shelf => {
