@@ -95,12 +95,15 @@ impl Ways {
     }
 }
 
-/// 2^64 by the golden ratio: multiplied by it, neighbouring addresses lie apart.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+/// 2^32 by the golden ratio: multiplied by it, neighbouring addresses lie apart.
+const SPREAD: u32 = 0x9e37_79b9;
 
 #[inline]
 fn place_of(ends: &Tuple) -> Place {
-    Place((ends.addresses_folded().wrapping_mul(SPREAD) >> 58) as usize)
+    let folded = ends.addresses_folded();
+    // Whichever of the addresses differ: of IPv4, either half holds one of them.
+    let short = (folded ^ folded >> 32) as u32;
+    Place((short.wrapping_mul(SPREAD) >> (u32::BITS - WAYS.ilog2())) as usize)
 }
 
 #[cfg(test)]

@@ -14,6 +14,19 @@ use proptest::prelude::*;
 use std::format;
 use std::string::String;
 
+#[test]
+fn neighbouring_addresses_lie_apart_at_either_end() {
+    let first = core::net::Ipv4Addr::new(10, 128, 0, 0).to_bits();
+    let far = IpAddr::from([10, 0, 0, 2]);
+    let many = |tuple: fn(IpAddr, IpAddr) -> Tuple| {
+        let near = (first..).map(|bits| IpAddr::V4(bits.into()));
+        let places = near.take(WAYS / 2).map(|near| place_of(&tuple(near, far)).0);
+        places.collect::<std::collections::BTreeSet<_>>().len()
+    };
+    assert_eq!(many(|near, far| Tuple::new((near, 0), (far, 0))), WAYS / 2);
+    assert_eq!(many(|near, far| Tuple::new((far, 0), (near, 0))), WAYS / 2);
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     /// A packet is to leave.
