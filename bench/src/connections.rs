@@ -42,6 +42,8 @@ pub struct Plan {
     pub count: usize,
     /// Conversations at a time.
     pub at_once: usize,
+    /// Addresses from which they come in turn, at least; other stacks than ours have one.
+    pub addresses: usize,
     /// How our own engine is configured; others take no notice.
     pub variant: Variant,
     /// Measure about so long at most, with fewer conversations if need be.
@@ -59,6 +61,7 @@ impl Default for Plan {
             half_closed: false,
             count: 0,
             at_once: 1,
+            addresses: 1,
             variant: Variant::Default,
             limit: None,
             conversation: CONVERSATION,
@@ -195,6 +198,7 @@ pub fn count(stack: Which, plan: &Plan) -> Result<Option<f64>, Uncounted> {
         format!("--idle={}", plan.idle),
         format!("--count={}", plan.count.min(COUNTED)),
         format!("--at-once={}", plan.at_once),
+        format!("--addresses={}", plan.addresses),
     ];
     stack.count(SECTION, &told)
 }
@@ -209,6 +213,7 @@ impl Outcome {
         put("idle", json!(plan.idle));
         put("count", json!(self.rates.count));
         put("at_once", json!(plan.at_once));
+        put("addresses", json!(plan.addresses));
         put("connections_per_s", json!(self.rates.median.round()));
         put("mean_connections_per_s", json!(self.rates.mean.round()));
         put("packets_per_connection", json!(self.packets.map(tenths)));

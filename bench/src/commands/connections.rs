@@ -26,6 +26,9 @@ pub(crate) struct Connections {
     /// Conversations at a time; 1 and 16, one after the other, if none is given.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     at_once: Option<u32>,
+    /// Addresses from which they come in turn, at least; stacks other than ours have but one.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    addresses: u32,
     /// Measure about so many seconds at most, with fewer conversations if need be.
     #[arg(long)]
     seconds: Option<f64>,
@@ -44,6 +47,7 @@ impl Connections {
             idle: self.idle as usize,
             count: self.count as usize,
             at_once: at_once as usize,
+            addresses: self.addresses as usize,
             variant: self.stack.variant(),
             limit: self.seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
             ..Plan::default()

@@ -277,6 +277,11 @@ impl Sources {
         Sources { first, count, next: 0 }
     }
 
+    /// So many addresses at least.
+    pub fn at_least(self, addresses: usize) -> Sources {
+        Sources { count: self.count.max(u32::try_from(addresses).unwrap_or(u32::MAX)), ..self }
+    }
+
     /// The first address that is not one of these.
     pub fn end(&self) -> u32 {
         self.first + self.count

@@ -60,7 +60,8 @@ impl Pair for Short {
         if idle > 0 {
             ends.keep_quiet(&mut mute);
         }
-        let talk = Talk::new(Sources::new(mute.sources.end(), residents), plan.at_once);
+        let sources = Sources::new(mute.sources.end(), residents).at_least(plan.addresses);
+        let talk = Talk::new(sources, plan.at_once);
         let started = ends.now;
         Short { ends, talk, started, conversation: plan.conversation, goal: 0 }
     }

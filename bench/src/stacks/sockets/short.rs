@@ -44,7 +44,8 @@ impl Pair for Short {
             ends.keep_quiet();
         }
         let first = idle.sources.borrow().end();
-        let shared = Shared::new(Sources::new(first, plan.residents()));
+        let sources = Sources::new(first, plan.residents()).at_least(plan.addresses);
+        let shared = Shared::new(sources);
         for _ in 0..plan.at_once {
             client.spawn_local(converse(client.clone(), shared.clone()));
         }

@@ -3,9 +3,10 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use super::Host;
 use super::input::Origin;
+use super::slot::Slot;
 use super::ways::{Known, Place};
+use super::{Host, Shared};
 use crate::counters::Counters;
 use crate::frame::{Frame, Outbox, RxChecksum, RxFrame};
 use crate::tcp::egress::{self, Egress, Marked};
@@ -196,15 +197,10 @@ impl Host {
         let changes = self.way_changes();
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.ready = false;
-        if slot.awake().is_some_and(|connection| !connection.is_over())
+        if goes_on(slot)
             && let Some(place) = self.ways.find(&slot.tuple, changes, now)
-            && let Some(path) = &self.ways.at(place).usual
-            && let Some(connection) = slot.awake_mut()
-            && connection.options.asks_nothing_of_ip()
-            && connection.emit_predicted(now, &self.shared.tcp, path, outbox)
+            && speak_predicted(slot, self.ways.at(place), &mut self.shared, now, outbox)
         {
-            self.shared.counters.segments_out += 1;
-            self.shared.counters.frames_out += 1;
             return slot.rearm(&mut self.timers, index, now);
         }
         self.flush_by_steps(now, index, outbox);
@@ -228,6 +224,11 @@ impl Host {
                 let ends = slot.tuple;
                 let Some(place) = self.find_way_of(now, index, &ends) else { return };
                 let Some(slot) = self.slots.get_mut(index) else { return };
+                if goes_on(slot)
+                    && speak_predicted(slot, self.ways.at(place), &mut self.shared, now, outbox)
+                {
+                    return slot.rearm(&mut self.timers, index, now);
+                }
                 (slot, place)
             }
         };
@@ -289,6 +290,32 @@ fn turn_budget(packets: usize, mtu: u16) -> usize {
     let mtu = usize::from(mtu);
     // Nearly always fewer: nothing is divided.
     if packets.saturating_mul(mtu) <= TURN_BYTES { packets } else { (TURN_BYTES / mtu).max(1) }
+}
+
+/// True if there is a whole connection in `slot`, and it is not over.
+#[inline(always)]
+fn goes_on(slot: &Slot) -> bool {
+    slot.awake().is_some_and(|connection| !connection.is_over())
+}
+
+/// Lets the connection in `slot`, which goes on, say what it is predicted to, if it is that.
+#[inline(always)]
+fn speak_predicted(
+    slot: &mut Slot,
+    way: &Known,
+    shared: &mut Shared,
+    now: Instant,
+    outbox: &mut Outbox,
+) -> bool {
+    let spoken = way.usual.as_ref().zip(slot.awake_mut()).is_some_and(|(path, connection)| {
+        connection.options.asks_nothing_of_ip()
+            && connection.emit_predicted(now, &shared.tcp, path, outbox)
+    });
+    if spoken {
+        shared.counters.segments_out += 1;
+        shared.counters.frames_out += 1;
+    }
+    spoken
 }
 
 fn push_reply(out: &mut Outbox, known: &Known, reply: &Reply, counters: &mut Counters) {
