@@ -14,6 +14,7 @@
 use super::Host;
 use super::slot::{Slot, TOUCHED};
 use crate::frame::{BURST, Medium, RxFrame};
+use crate::tcp::Tuple;
 use crate::wire::ethernet;
 use crate::wire::glance::{self, Glance};
 
@@ -34,7 +35,16 @@ impl Host {
     #[inline]
     fn is_crowded(&self) -> bool {
         let records = self.time_wait.len().max(self.fin_wait_2.records().len());
-        self.demux.len().max(records) >= MANY
+        self.demux.len().max(records).max(self.lingering.len()) >= MANY
+    }
+
+    /// Fetches what is looked at first where a connection of `tuple` begins or ends.
+    #[inline]
+    pub(super) fn read_ahead_of(&self, hash: u64, tuple: &Tuple) {
+        self.demux.read_ahead(hash);
+        self.time_wait.read_ahead(hash, tuple);
+        self.fin_wait_2.records().read_ahead(hash, tuple);
+        self.lingering.read_ahead(hash);
     }
 
     #[inline(never)]
@@ -44,10 +54,10 @@ impl Host {
         for frame in frames.iter().take(BURST) {
             let Some(Glance { tuple, turns }) = self.glance(frame) else { continue };
             let hash = self.hasher.hash(&tuple);
-            self.demux.read_ahead(hash);
             if turns {
-                self.time_wait.read_ahead(hash, &tuple);
-                self.fin_wait_2.records().read_ahead(hash, &tuple);
+                self.read_ahead_of(hash, &tuple);
+            } else {
+                self.demux.read_ahead(hash);
             }
             hashes[len] = hash;
             len += 1;

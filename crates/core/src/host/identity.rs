@@ -105,19 +105,12 @@ impl Host {
                 && let claimed @ Some(_) =
                     self.claim_beside(now, Claim::new(candidate, hash), record)
             {
+                // Whoever opens a connection to somewhere mostly opens another.
                 let next = tuple.with_local_port(self.ports.peek(&search));
                 self.read_ahead_of(self.hasher.hash(&next), &next);
                 return claimed;
             }
         }
-    }
-
-    /// Fetches what the look-up of `tuple` will read, without waiting for it: where millions of
-    /// connections stand, that lies in memory. Whoever opens one to somewhere mostly opens another.
-    #[inline]
-    fn read_ahead_of(&self, hash: u64, tuple: &Tuple) {
-        self.demux.read_ahead(hash);
-        self.time_wait.read_ahead(hash, tuple);
     }
 
     /// A tuple to `remote` from any of our addresses: of the range, if there is one, in random

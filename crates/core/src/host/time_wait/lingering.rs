@@ -37,6 +37,12 @@ impl Lingering {
         self.blocks.is_empty()
     }
 
+    /// Fetches what a look-up of this hash reads first, without waiting for it.
+    #[inline]
+    pub(in crate::host) fn read_ahead(&self, hash: u64) {
+        self.blocks.read_ahead(hash);
+    }
+
     /// Those that have no user any more.
     pub(in crate::host) fn orphans(&self) -> usize {
         self.orphans
