@@ -51,8 +51,8 @@ fn tshark(path: &Path, filter: &str) -> Vec<String> {
     for protocol in ["tcp", "ip"] {
         tshark.args(["-o", &format!("{protocol}.check_checksum:TRUE")]);
     }
-    // Text is text. Cut otherwise when it is sent again it would be an error of HTTP's, and where the
-    // kernel happens to choose the port of another protocol, one of that.
+    // Text is text. Cut otherwise when it is sent again it would be an error of HTTP's, and where
+    // the kernel happens to choose the port of another protocol, one of that.
     tshark.args(["-o", "tcp.desegment_tcp_streams:FALSE", "-d", "tcp.port==1-65535,data"]);
     let text = tools::output(tshark.arg("-n").arg("-r").arg(path).args(["-Y", filter]));
     text.lines().take(10).map(str::to_owned).collect()
