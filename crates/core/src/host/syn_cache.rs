@@ -176,13 +176,13 @@ impl SynCache {
         self.entries.get(!number)
     }
 
-    /// Takes the entry of that number out.
-    pub fn remove(&mut self, number: u32) {
-        if let Some(entry) = self.entries.get(!number) {
-            let (sent, neighbours) = (entry.syn.attempts, (entry.before, entry.behind));
-            self.unlink(sent, neighbours);
-            self.entries.remove(!number);
-        }
+    /// Takes the entry of that number out; false if there is none.
+    pub fn remove(&mut self, number: u32) -> bool {
+        let Some(entry) = self.entries.get(!number) else { return false };
+        let (sent, neighbours) = (entry.syn.attempts, (entry.before, entry.behind));
+        self.unlink(sent, neighbours);
+        self.entries.remove(!number);
+        true
     }
 
     /// True if [`SynCache::due`] may have an entry at `now`.
@@ -267,9 +267,8 @@ mod tests {
         let entry = cache.insert((tuple(2), 1), syn(), (0, 0), false, Instant::ZERO);
         assert!(cache.is_full() && is_entry(entry));
         assert_eq!(cache.get(entry).map(|entry| entry.tuple), Some(tuple(2)));
-        cache.remove(entry);
-        assert!(cache.get(entry).is_none());
-        cache.remove(entry);
+        assert!(cache.remove(entry));
+        assert!(cache.get(entry).is_none() && !cache.remove(entry));
         assert!(!cache.is_full());
     }
 
@@ -284,7 +283,7 @@ mod tests {
         assert!(matches!(cache.due(at(1000)), Some(Due::Answer(slot)) if slot == slots[0]));
         assert!(cache.due(at(1000)).is_none());
         for gone in [1, 3, 5] {
-            cache.remove(slots[gone]);
+            assert!(cache.remove(slots[gone]));
         }
         let mut order = std::vec::Vec::new();
         while let Some(due) = cache.due(at(3600)) {
