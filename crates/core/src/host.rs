@@ -53,7 +53,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use crate::config::{Config, Limits, Settings};
+use crate::config::{Config, Settings};
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::event::{ConnectionId, Event, ListenerId};
@@ -94,7 +94,8 @@ pub struct Host {
     config: Config,
     /// What a new connection starts with.
     default_options: Arc<SocketOptions>,
-    shared: Shared,
+    /// What connections share; apart from the slots, so that both can be borrowed at once.
+    shared: Context,
     hasher: TupleHasher,
     demux: Demux,
     slots: Slab<Slot>,
@@ -140,42 +141,19 @@ pub struct Host {
     malformed: [u64; Malformed::COUNT],
 }
 
-/// What connections share; apart from the slots, so that both can be borrowed at once.
-#[derive(Debug)]
-struct Shared {
-    tcp: Settings,
-    limits: Limits,
-    pool: PagePool,
-    budget: WindowBudget,
-    challenges: Challenges,
-    counters: Counters,
-}
-
-impl Shared {
-    fn context(&mut self, now: Instant) -> Context<'_> {
-        Context {
-            now,
-            config: &self.tcp,
-            pool: &mut self.pool,
-            budget: &mut self.budget,
-            challenges: &mut self.challenges,
-            counters: &mut self.counters,
-        }
-    }
-}
-
 impl Host {
     /// A host as configured, or why the configuration makes none.
     pub fn new(config: Config) -> Result<Host, Error> {
         validate(&config)?;
-        let limits = config.limits.clone();
+        let limits = &config.limits;
         let ticks = Ticks::new(config.tcp.tick);
         let mut tcp = config.tcp.clone();
         if matches!(tcp.timers, Scheme::Scan | Scheme::OrderedList) {
             tcp.rest_after = Duration::ZERO;
         }
-        let shared = Shared {
-            tcp: Settings::new(tcp),
+        let shared = Context {
+            now: Instant::ZERO,
+            config: Settings::new(tcp),
             pool: PagePool::new(limits.pages),
             budget: WindowBudget::new(limits.receive_window_bytes),
             challenges: Challenges::new(
@@ -183,7 +161,6 @@ impl Host {
                 KeyedHash::new(&config.secret, "challenges").quick(&[]),
             ),
             counters: Counters::default(),
-            limits: limits.clone(),
         };
         Ok(Host {
             default_options: Arc::new(SocketOptions::new(&config.tcp)),
@@ -293,7 +270,7 @@ impl Host {
                 continue;
             }
             let connection = slot.connection_mut();
-            connection.on_time(&mut self.shared.context(now), tick);
+            connection.on_time(self.shared.at(now), tick);
             connection.deadlines.tighten();
             self.settle(now, index);
         }
@@ -309,7 +286,7 @@ impl Host {
         if !connection.deadlines.take_due(Timer::Rest, tick) {
             return false;
         }
-        let (moved, after) = (connection.last_moved(), self.shared.tcp.rest_after);
+        let (moved, after) = (connection.last_moved(), self.shared.config.rest_after);
         if !connection.is_waiting() {
             // It is on its way out.
         } else if connection.orphan {

@@ -159,15 +159,15 @@ impl Host {
     /// segment in.
     #[cold]
     pub(super) fn on_orphan(&mut self, now: Instant, record: &Record, incoming: &Incoming<'_>) {
-        let limits = &self.shared.limits;
+        let limits = &self.config.limits;
         let is_full = self.connections() >= limits.connections;
         if is_full || self.fin_wait_2.awake >= limits.orphans {
             self.shared.counters.orphans_over_limit += 1;
             return;
         }
         let (options, offset) = (self.default_options.clone(), self.stamp_offset(&record.tuple));
-        let mut cx = self.shared.context(now);
-        let connection = Connection::of_record(&mut cx, incoming.hash, options, record, offset);
+        let cx = self.shared.at(now);
+        let connection = Connection::of_record(cx, incoming.hash, options, record, offset);
         let mut block = self.take_block();
         *block = connection;
         let index = self.add_connection(block, &record.tuple, None, None).index;

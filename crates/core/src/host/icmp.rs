@@ -192,9 +192,9 @@ impl Host {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let connection = slot.connection_mut();
         if matches!(connection.shape, Shape::SynSent(_)) {
-            let mut cx = self.shared.context(now);
+            let cx = self.shared.at(now);
             cx.counters.failed_opens += 1;
-            connection.end(State::Closed, Some(error), &mut cx);
+            connection.end(State::Closed, Some(error), cx);
         } else {
             connection.note_soft_error(error);
         }

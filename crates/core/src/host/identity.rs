@@ -51,7 +51,7 @@ impl Host {
     /// The MSS for our SYNs (RFC 9293 §3.7.1, RFC 6691): by the device's MTU, or less by choice.
     pub(super) fn announced_mss(&self, ipv6: bool, options: &SocketOptions) -> u16 {
         let by_device = mss_for_mtu(self.config.device.mtu, ipv6);
-        let limits = [self.shared.tcp.mss_max, options.mss_max];
+        let limits = [self.shared.config.mss_max, options.mss_max];
         limits.into_iter().filter(|limit| *limit > 0).fold(by_device, u16::min)
     }
 
@@ -81,7 +81,7 @@ impl Host {
         if record.is_over(now) {
             return Some(Claim { in_time_wait: true, ..claim });
         }
-        let may_open = self.shared.tcp.timestamps && record.may_open(now);
+        let may_open = self.shared.config.timestamps && record.may_open(now);
         let isn_floor = Some(record.isn_floor());
         may_open.then_some(Claim { isn_floor, in_time_wait: true, ..claim })
     }
@@ -199,7 +199,7 @@ impl Host {
         let syn = SynReceived {
             iss,
             irs,
-            peer_mss: facts.mss.max(self.shared.tcp.mss_min),
+            peer_mss: facts.mss.max(self.shared.config.mss_min),
             mss: self.announced_mss(tuple.is_ipv6(), options),
             // The same as beside the cookie, whatever the budget does.
             offer: self.initial_window(options).min(65_535) as u16,
@@ -227,10 +227,10 @@ impl Host {
             window: syn.offer,
             options: Options {
                 mss: Some(syn.mss),
-                window_scale: syn.peer_scale.map(|_| self.shared.tcp.shift()),
+                window_scale: syn.peer_scale.map(|_| self.shared.config.shift()),
                 sack_permitted: syn.sack,
                 timestamps: syn.stamp.map(|echo| Timestamps { value: stamp, echo }),
-                layout: self.shared.tcp.syn_layout,
+                layout: self.shared.config.syn_layout,
                 ..Options::default()
             },
             ..bare_header(tuple, syn.iss, syn.irs + 1, syn.syn_ack_flags())
@@ -241,7 +241,7 @@ impl Host {
     /// RFC 9293 §3.10.7.4 in SYN-RECEIVED: what is unacceptable is answered with an ACK.
     pub(super) fn acknowledge_half_open(&mut self, now: Instant, tuple: &Tuple, syn: &SynReceived) {
         let bare = bare_header(tuple, Seq(0), Seq(0), Flags::ACK);
-        let header = syn.answer(bare, now, &self.shared.tcp);
+        let header = syn.answer(bare, now, &self.shared.config);
         self.reply(Reply::segment(tuple, header));
     }
 
@@ -270,7 +270,7 @@ impl Host {
 
     /// Bytes that a connection would start with.
     fn initial_window(&self, options: &SocketOptions) -> u32 {
-        let config = &self.shared.tcp;
+        let config = &self.shared.config;
         let usual = config.initial_receive_window_bytes.min(config.max_receive_window_bytes);
         options.receive_buffer_bytes.unwrap_or(usual).max(1 << config.shift())
     }

@@ -92,7 +92,7 @@ impl Host {
             known.path.link = Some(self.link_header(to, destination.is_ipv4()));
         }
         known.changes = self.way_changes();
-        let may_send = self.shared.limits.frames_per_turn > 0;
+        let may_send = self.config.limits.frames_per_turn > 0;
         known.usual = known.path.marked(Marks::default()).usual().filter(|_| may_send);
         Way::Open(self.ways.keep(known))
     }
@@ -318,20 +318,16 @@ impl Host {
         self.shared.counters.unreachable += 1;
         let Some(slot) = self.slots.get_mut(index) else { return };
         let connection = slot.connection_mut();
-        let mut cx = self.shared.context(now);
+        let cx = self.shared.at(now);
         match &connection.shape {
             Shape::SynSent(_) | Shape::SynReceived(_) => {
                 cx.counters.failed_opens += 1;
-                connection.end(
-                    crate::tcp::State::Closed,
-                    Some(crate::Error::HostUnreachable),
-                    &mut cx,
-                );
+                connection.end(crate::tcp::State::Closed, Some(crate::Error::HostUnreachable), cx);
             }
             Shape::Ended(_) => connection.reset_due = None,
             Shape::Synchronized(_) => {
-                if connection.is_given_up_unreachable(now, cx.config) {
-                    connection.abort(crate::Error::HostUnreachable, &mut cx);
+                if connection.is_given_up_unreachable(now, &cx.config) {
+                    connection.abort(crate::Error::HostUnreachable, cx);
                     connection.reset_due = None;
                 } else {
                     connection.deadlines.set(Timer::Retransmit, now + RETRY);

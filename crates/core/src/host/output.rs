@@ -3,12 +3,13 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
+use super::Host;
 use super::input::Origin;
 use super::slot::Slot;
 use super::ways::{Known, Place};
-use super::{Host, Shared};
 use crate::counters::Counters;
 use crate::frame::{Frame, Outbox, RxChecksum, RxFrame};
+use crate::tcp::connection::Context;
 use crate::tcp::egress::{self, Egress, Marked};
 use crate::tcp::emit::Flushed;
 use crate::tcp::{Marks, Tuple};
@@ -236,10 +237,10 @@ impl Host {
         let known = self.ways.at(place);
         let mut way = known.path.marked(connection.options.marks());
         way.dont_fragment &= connection.options.path_mtu_discovery;
-        let budget = turn_budget(self.shared.limits.frames_per_turn, known.path.mtu);
+        let budget = turn_budget(self.config.limits.frames_per_turn, known.path.mtu);
         let outbox = if known.local { &mut self.loopback } else { outbox };
         let mut egress = Egress { outbox, way, budget, frames: 0 };
-        let flushed = connection.emit(&mut self.shared.context(now), &mut egress);
+        let flushed = connection.emit(self.shared.at(now), &mut egress);
         self.shared.counters.frames_out += egress.frames as u64;
         let is_finished = connection.is_finished();
         slot.rearm(&mut self.timers, index, now);
@@ -303,13 +304,13 @@ fn goes_on(slot: &Slot) -> bool {
 fn speak_predicted(
     slot: &mut Slot,
     way: &Known,
-    shared: &mut Shared,
+    shared: &mut Context,
     now: Instant,
     outbox: &mut Outbox,
 ) -> bool {
     let spoken = way.usual.as_ref().zip(slot.awake_mut()).is_some_and(|(path, connection)| {
         connection.options.asks_nothing_of_ip()
-            && connection.emit_predicted(now, &shared.tcp, path, outbox)
+            && connection.emit_predicted(now, &shared.config, path, outbox)
     });
     if spoken {
         shared.counters.segments_out += 1;

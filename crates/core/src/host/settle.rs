@@ -54,11 +54,11 @@ impl Host {
         &mut self,
         now: Instant,
         index: u32,
-        act: impl FnOnce(&mut Connection, &mut Context<'_>),
+        act: impl FnOnce(&mut Connection, &mut Context),
     ) {
         let Some((slot, generation)) = self.slots.named_mut(index) else { return };
         let connection = slot.connection_mut();
-        act(connection, &mut self.shared.context(now));
+        act(connection, self.shared.at(now));
         let notices = connection.take_notices();
         let (is_over, is_orphan) = (connection.is_over(), connection.orphan);
         if !slot.ready {

@@ -12,7 +12,7 @@ use super::settle::tell;
 use super::slot::Slot;
 use crate::error::Error;
 use crate::event::{ConnectionId, ListenerId, Readiness};
-use crate::tcp::connection::{Shape, SynSent};
+use crate::tcp::connection::{Context, Shape, SynSent};
 use crate::tcp::timers::Timer;
 use crate::tcp::{Connection, ConnectionInfo, SocketOptions, State, Tuple};
 use crate::time::{Duration, Instant};
@@ -138,7 +138,7 @@ impl Host {
         if remote.port() == 0 || !(is_plain || is_host()) {
             return Err(Error::InvalidInput("the remote address names no host and port"));
         }
-        if self.connections() >= self.shared.limits.connections {
+        if self.connections() >= self.config.limits.connections {
             return Err(Error::Limit("connections"));
         }
         let chosen = if is_plain {
@@ -171,7 +171,7 @@ impl Host {
             ipv6: tuple.is_ipv6(),
         };
         // What follows the handshake is due sooner than the SYN again.
-        let expected = now + self.shared.tcp.rto_floor;
+        let expected = now + self.shared.config.rto_floor;
         block.open((tuple.ports(), hash), options, syn, now, expected);
         let id = self.add_connection(block, &tuple, None, None);
         self.shared.counters.active_opens += 1;
@@ -275,7 +275,7 @@ impl Host {
             let error = if out.is_empty() { None } else { connection.take_error() };
             return error.map_or(Ok(0), Err);
         }
-        if is_told || connection.may_rest(&shared.tcp) {
+        if is_told || connection.may_rest(&shared.config) {
             self.make_ready(id.index);
         }
         Ok(taken)
@@ -331,7 +331,7 @@ impl Host {
     }
 
     fn leave(&mut self, now: Instant, index: u32, reset: bool) {
-        let over_limit = self.orphans - self.fin_wait_2.awake() >= self.shared.limits.orphans;
+        let over_limit = self.orphans - self.fin_wait_2.awake() >= self.config.limits.orphans;
         let Some(slot) = self.slots.get_mut(index) else { return };
         let connection = slot.connection_mut();
         connection.orphan = true;
@@ -340,7 +340,7 @@ impl Host {
         } else {
             self.lingering.on_orphan();
         }
-        let mut cx = self.shared.context(now);
+        let cx = self.shared.at(now);
         let is_live = connection.synchronized().is_some();
         if over_limit && is_live && !reset {
             cx.counters.orphans_over_limit += 1;
@@ -348,9 +348,9 @@ impl Host {
         let unread = connection.synchronized().is_some_and(|s| !s.recv.buffer.is_empty());
         let linger = connection.options.linger;
         if reset || over_limit || unread || linger == Some(Duration::ZERO) || !is_live {
-            connection.abort(Error::ConnectionAborted, &mut cx);
+            connection.abort(Error::ConnectionAborted, cx);
             if let Shape::Ended(ended) = &mut connection.shape {
-                ended.unread.clear(cx.pool);
+                ended.unread.clear(&mut cx.pool);
             }
             self.settle(now, index);
             self.retire(index);
@@ -448,7 +448,7 @@ impl Host {
     /// as if the connection's start were over.
     pub fn set_quick_ack(&mut self, now: Instant, id: ConnectionId, on: bool) -> Result<(), Error> {
         let (connection, shared) = self.connection_and_shared(id)?;
-        let quick = if on { shared.tcp.quick_acks.max(1) } else { 0 };
+        let quick = if on { shared.config.quick_acks.max(1) } else { 0 };
         if let Some(s) = connection.synchronized_mut() {
             s.recv.ack.set_quick(quick);
         }
@@ -486,7 +486,7 @@ impl Host {
 
     /// What the connection says about itself.
     pub fn info(&self, id: ConnectionId) -> Result<ConnectionInfo, Error> {
-        Ok(self.slot(id)?.view().info(&self.shared.tcp))
+        Ok(self.slot(id)?.view().info(&self.shared.config))
     }
 
     /// The options that a new connection starts with.
@@ -505,15 +505,12 @@ impl Host {
     fn connection_and_shared(
         &mut self,
         id: ConnectionId,
-    ) -> Result<(&mut Connection, &mut super::Shared), Error> {
+    ) -> Result<(&mut Connection, &mut Context), Error> {
         self.slot_and_shared(id).map(|(slot, shared)| (slot.connection_mut(), shared))
     }
 
     #[inline]
-    fn slot_and_shared(
-        &mut self,
-        id: ConnectionId,
-    ) -> Result<(&mut Slot, &mut super::Shared), Error> {
+    fn slot_and_shared(&mut self, id: ConnectionId) -> Result<(&mut Slot, &mut Context), Error> {
         match self.slots.named_mut(id.index) {
             Some((slot, generation)) if generation == id.generation && !slot.is_orphan() => {
                 Ok((slot, &mut self.shared))

@@ -280,7 +280,7 @@ impl Host {
         begin: Beginning,
         wanted: &SocketOptions,
     ) -> SynReceived {
-        let (segment, config) = (incoming.segment, &self.shared.tcp);
+        let (segment, config) = (incoming.segment, &self.shared.config);
         let options = &segment.options;
         let ipv6 = incoming.tuple.is_ipv6();
         SynReceived {
@@ -337,7 +337,7 @@ impl Host {
         }
         // Second: RST returns to LISTEN; RFC 5961 §3.2 wants it exactly at RCV.NXT.
         if segment.flags.contains(Flags::RST) {
-            if segment.seq == rcv_nxt || self.shared.tcp.insecure_rst {
+            if segment.seq == rcv_nxt || self.shared.config.insecure_rst {
                 self.drop_half_open(entry);
             } else {
                 self.answer_half_open(now, incoming, &syn);
@@ -399,7 +399,7 @@ impl Host {
         half_open: Option<u32>,
     ) {
         let full = self.listeners.get(listener).is_none_or(Listener::is_full);
-        if full || self.connections() >= self.shared.limits.connections {
+        if full || self.connections() >= self.config.limits.connections {
             let counters = &mut self.shared.counters;
             counters.accept_overflows += u64::from(full);
             counters.connections_over_limit += u64::from(!full);
@@ -413,8 +413,8 @@ impl Host {
         let mut block = self.take_block();
         let listening = self.listeners.get(listener);
         let options = listening.map_or(&self.default_options, |listener| &listener.options);
-        let mut cx = self.shared.context(now);
-        let synchronized = syn.synchronize(&mut cx, options, window, segment.seq, segment.ack);
+        let cx = self.shared.at(now);
+        let synchronized = syn.synchronize(cx, options, window, segment.seq, segment.ack);
         cx.counters.established += 1;
         block.accept((tuple.ports(), hash), options, synchronized, now);
         if syn.attempts == 1
@@ -424,7 +424,7 @@ impl Host {
             s.send.rtt.on_sample(answered, now, 1);
         }
         // In place of a listener's user nobody hears of it before `accept`.
-        block.on_segment(&mut cx, segment, facts);
+        block.on_segment(cx, segment, facts);
         block.take_notices();
         let is_over = block.is_over();
         if in_time_wait {

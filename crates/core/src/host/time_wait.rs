@@ -23,7 +23,7 @@ impl Host {
     pub(super) fn on_time_wait(&mut self, now: Instant, record: &Record, incoming: &Incoming<'_>) {
         let (hash, tuple) = (incoming.hash, &incoming.tuple);
         let mut segment = *incoming.segment;
-        if !self.shared.tcp.timestamps {
+        if !self.shared.config.timestamps {
             // The connection to come would not use them: RFC 6191 §2 asks for that.
             segment.options.timestamps = None;
         }
@@ -97,7 +97,7 @@ impl Host {
         );
         let distance = self.distance(tuple);
         let counters = &mut self.shared.counters;
-        match self.shared.tcp.time_wait_state {
+        match self.shared.config.time_wait_state {
             TimeWaitState::Compact => {
                 counters.time_wait_entered += 1;
                 counters.time_wait_evicted +=
@@ -110,14 +110,14 @@ impl Host {
             }
         }
         if residue.ack_due {
-            let record = Record::new(*tuple, residue, now, self.shared.tcp.time_wait);
+            let record = Record::new(*tuple, residue, now, self.shared.config.time_wait);
             self.acknowledge_time_wait(now, &record, residue.stamp_offset.unwrap_or(0));
         }
     }
 
     /// How near the peer is.
     fn distance(&self, tuple: &Tuple) -> Distance {
-        let tcp = &self.shared.tcp;
+        let tcp = &self.shared.config;
         if tcp.time_wait_on_link.is_zero() && tcp.time_wait_on_host.is_zero() {
             return Distance::Far;
         }

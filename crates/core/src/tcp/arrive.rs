@@ -71,7 +71,7 @@ type Step = ControlFlow<()>;
 
 impl Connection {
     /// Takes in one segment, verified and addressed to this connection.
-    pub fn on_segment(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>, facts: Facts) {
+    pub fn on_segment(&mut self, cx: &mut Context, segment: &Segment<'_>, facts: Facts) {
         cx.counters.segments_in += 1;
         let plain = segment.plain();
         if !plain.is_some_and(|plain| self.take_predicted(cx, &plain, facts.piece)) {
@@ -82,7 +82,7 @@ impl Connection {
     /// As [`Connection::on_segment`], of one of the usual layout, whose segments joined into it
     /// have `piece` bytes each.
     #[inline(always)]
-    pub fn on_usual(&mut self, cx: &mut Context<'_>, usual: &Usual<'_>, piece: u16) {
+    pub fn on_usual(&mut self, cx: &mut Context, usual: &Usual<'_>, piece: u16) {
         cx.counters.segments_in += 1;
         let plain = usual.plain();
         if !plain.is_some_and(|plain| self.take_predicted(cx, &plain, piece)) {
@@ -91,13 +91,13 @@ impl Connection {
     }
 
     #[inline(never)]
-    fn take_usual_by_steps(&mut self, cx: &mut Context<'_>, usual: Usual<'_>, piece: u16) {
+    fn take_usual_by_steps(&mut self, cx: &mut Context, usual: Usual<'_>, piece: u16) {
         let facts = Facts::new(piece, usual.traffic_class());
         self.take_by_steps(cx, &usual.segment(), facts);
     }
 
     #[inline(never)]
-    fn take_by_steps(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>, facts: Facts) {
+    fn take_by_steps(&mut self, cx: &mut Context, segment: &Segment<'_>, facts: Facts) {
         match &self.shape {
             // Break and Continue mean the same here: the segment is done with.
             Shape::SynSent(syn) => {
@@ -113,12 +113,7 @@ impl Connection {
     }
 
     #[inline(never)]
-    fn on_synchronized(
-        &mut self,
-        cx: &mut Context<'_>,
-        segment: &Segment<'_>,
-        facts: Facts,
-    ) -> Step {
+    fn on_synchronized(&mut self, cx: &mut Context, segment: &Segment<'_>, facts: Facts) -> Step {
         let whole = self.parts().recv.whole_piece(segment.payload.len());
         let piece = if facts.piece == 0 { whole } else { facts.piece };
         let mut arrival =
@@ -139,7 +134,7 @@ impl Connection {
 
     /// RFC 9293 §3.10.7.3, fourth: what came with SYN, ACK continues at the sixth step, as if it
     /// had come behind it.
-    fn take_rest_of_syn(&mut self, cx: &mut Context<'_>, syn: &Segment<'_>, facts: Facts) -> Step {
+    fn take_rest_of_syn(&mut self, cx: &mut Context, syn: &Segment<'_>, facts: Facts) -> Step {
         let Shape::Synchronized(_) = &self.shape else { return Break(()) };
         let flags = syn.flags.without(Flags::SYN);
         if syn.payload.is_empty() && !flags.intersects(Flags::FIN | Flags::URG) {
@@ -165,7 +160,7 @@ impl Connection {
 
     /// RFC 7323 §3.2: a segment without the agreed timestamp is dropped (unless the configuration
     /// takes such); §5.3 R1: an old one is answered with an ACK and dropped. RST passes both.
-    fn check_stamp(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>) -> Step {
+    fn check_stamp(&mut self, cx: &mut Context, segment: &Segment<'_>) -> Step {
         let Some(stamps) = self.parts().stamps else { return Continue(()) };
         if segment.flags.contains(Flags::RST) {
             return Continue(());
@@ -192,7 +187,7 @@ impl Connection {
     }
 
     /// First step: is any of it in the window? Then cut it to the window.
-    fn check_sequence(&mut self, cx: &mut Context<'_>, arrival: &mut Arrival<'_>) -> Step {
+    fn check_sequence(&mut self, cx: &mut Context, arrival: &mut Arrival<'_>) -> Step {
         let segment = arrival.segment;
         let parts = self.parts();
         let recv = &parts.recv;
@@ -233,7 +228,7 @@ impl Connection {
 
     /// RFC 9293 §3.10.7.4: an unacceptable segment is answered with an ACK. One that carries
     /// nothing is itself perhaps such an answer, so it is answered within a limit.
-    fn answer_unacceptable(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>) {
+    fn answer_unacceptable(&mut self, cx: &mut Context, segment: &Segment<'_>) {
         if segment.sequence_len() > 0 && !segment.flags.contains(Flags::SYN) {
             self.parts().recv.ack.now = true;
         } else {
@@ -242,7 +237,7 @@ impl Connection {
     }
 
     /// Owes a challenge ACK, if the limit allows one.
-    fn challenge(&mut self, cx: &mut Context<'_>) {
+    fn challenge(&mut self, cx: &mut Context) {
         if cx.challenges.take(self.tuple_hash, cx.now) {
             self.parts().recv.ack.now = true;
         } else {
@@ -254,7 +249,7 @@ impl Connection {
     /// echoes the first of the segments it acknowledges. Only once the ACK was found acceptable:
     /// a stranger who guesses a number in the window must not move TS.Recent, or PAWS would then
     /// drop what the peer sends.
-    fn note_stamp(&mut self, cx: &Context<'_>, segment: &Segment<'_>) {
+    fn note_stamp(&mut self, cx: &Context, segment: &Segment<'_>) {
         let parts = self.parts();
         let last_ack_sent = parts.recv.ack.last_sent;
         let Some(stamps) = &mut parts.stamps else { return };
@@ -267,7 +262,7 @@ impl Connection {
 
     /// Second step, as RFC 5961 §3.2 has it: exactly at RCV.NXT it resets; elsewhere in the window
     /// it is challenged (`insecure_rst`: it resets, as RFC 793 had it).
-    fn check_reset(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>) -> Step {
+    fn check_reset(&mut self, cx: &mut Context, segment: &Segment<'_>) -> Step {
         if !segment.flags.contains(Flags::RST) {
             return Continue(());
         }
@@ -287,7 +282,7 @@ impl Connection {
 
     /// Fourth step, as RFC 5961 §4.2 has it: a SYN is challenged wherever it lies (`insecure_syn`:
     /// it resets the connection, as RFC 793 had it).
-    fn check_syn(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>) -> Step {
+    fn check_syn(&mut self, cx: &mut Context, segment: &Segment<'_>) -> Step {
         if !segment.flags.contains(Flags::SYN) {
             return Continue(());
         }
@@ -306,7 +301,7 @@ impl Connection {
     }
 
     /// Fifth step.
-    fn check_ack(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>) -> Step {
+    fn check_ack(&mut self, cx: &mut Context, segment: &Segment<'_>) -> Step {
         if !segment.flags.contains(Flags::ACK) {
             return Break(());
         }
@@ -323,7 +318,7 @@ impl Connection {
         let echo = parts.stamps.and(segment.options.timestamps).map(|stamps| stamps.echo);
         let mode = parts.send.mode();
         let (congestion, flight) = (parts.send.congestion, parts.send.flight());
-        let acked = parts.send.on_ack(cx.now, segment, echo, cx.pool);
+        let acked = parts.send.on_ack(cx.now, segment, echo, &mut cx.pool);
         let recovers = ![mode, Mode::Open].contains(&parts.send.mode());
         cx.counters.fast_recoveries += u64::from(recovers);
         if let Some(ecn) = &mut parts.ecn {
@@ -382,7 +377,7 @@ impl Connection {
     }
 
     /// Our FIN is acknowledged: FIN-WAIT-1, CLOSING and LAST-ACK move on.
-    fn on_fin_acked(&mut self, cx: &mut Context<'_>) -> Step {
+    fn on_fin_acked(&mut self, cx: &mut Context) -> Step {
         match self.state() {
             State::FinWait1 => {
                 self.state.transition(State::FinWait2);
@@ -423,7 +418,7 @@ impl Connection {
 
     /// Seventh step. Data for an orphan cannot be delivered, and the peer must hear it
     /// (RFC 9293 §3.6.1, RFC 2525 §2.17).
-    fn take_text(&mut self, cx: &mut Context<'_>, arrival: &Arrival<'_>) -> Step {
+    fn take_text(&mut self, cx: &mut Context, arrival: &Arrival<'_>) -> Step {
         let state = self.state();
         let unheard = self.orphan || (self.deaf && state != State::Established);
         let parts = self.parts();
@@ -448,18 +443,18 @@ impl Connection {
             return Break(());
         }
         let had_holes = parts.recv.has_holes();
-        let taken = parts.recv.on_text(seq, text, cx.pool, cx.counters);
+        let taken = parts.recv.on_text(seq, text, &mut cx.pool, &mut cx.counters);
         self.acknowledge_text(cx, taken, had_holes, arrival.piece);
         Continue(())
     }
 
-    fn acknowledge_text(&mut self, cx: &Context<'_>, taken: Text, had_holes: bool, piece: u16) {
+    fn acknowledge_text(&mut self, cx: &Context, taken: Text, had_holes: bool, piece: u16) {
         let Shape::Synchronized(parts) = &mut self.shape else { return };
         match taken {
             Text::InOrder(advanced) => {
                 parts.recv.on_advance();
                 let ack = &mut parts.recv.ack;
-                ack.on_data(advanced, piece, cx.now, cx.config, &mut self.deadlines);
+                ack.on_data(advanced, piece, cx.now, &cx.config, &mut self.deadlines);
                 // RFC 5681 §4.2: what fills a hole, wholly or in part, is acknowledged at once.
                 ack.now |= had_holes;
                 parts.recv.window.on_data(parts.recv.nxt, parts.send.rtt.srtt_ns(), cx.now);
@@ -471,7 +466,7 @@ impl Connection {
     }
 
     /// Eighth step: FIN counts when everything before it has arrived.
-    fn take_fin(&mut self, cx: &mut Context<'_>) -> Step {
+    fn take_fin(&mut self, cx: &mut Context) -> Step {
         let state = self.state();
         let recv = &mut self.parts().recv;
         if recv.fin != Some(recv.nxt) {

@@ -45,20 +45,30 @@ use crate::tcp::{ConnectionInfo, Seq, SocketOptions, State};
 use crate::time::{Duration, Instant};
 use crate::wire::options::Timestamps;
 
-/// What a call into a connection needs of the host.
-pub struct Context<'a> {
+/// What a call into a connection needs of the host, which has one for all of its connections.
+#[derive(Debug)]
+pub struct Context {
     /// The time of the call.
     pub now: Instant,
     /// The host's TCP configuration.
-    pub config: &'a Settings,
+    pub config: Settings,
     /// Buffer memory.
-    pub pool: &'a mut PagePool,
+    pub pool: PagePool,
     /// Receive windows promised.
-    pub budget: &'a mut WindowBudget,
+    pub budget: WindowBudget,
     /// Who may still be challenged.
-    pub challenges: &'a mut Challenges,
+    pub challenges: Challenges,
     /// What happened.
-    pub counters: &'a mut Counters,
+    pub counters: Counters,
+}
+
+impl Context {
+    /// The same for a call at `now`.
+    #[inline(always)]
+    pub fn at(&mut self, now: Instant) -> &mut Context {
+        self.now = now;
+        self
+    }
 }
 
 /// RFC 7323: the clock we send and the one we echo. 16 bytes, and so is none.
@@ -348,7 +358,7 @@ impl Connection {
 
     /// The handshake is complete: takes the synchronized shape.
     #[inline(always)]
-    pub fn establish(&mut self, synchronized: Synchronized, cx: &mut Context<'_>) {
+    pub fn establish(&mut self, synchronized: Synchronized, cx: &mut Context) {
         self.shape = Shape::Synchronized(synchronized);
         self.state.transition(State::Established);
         self.deadlines.clear();

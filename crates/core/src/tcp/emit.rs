@@ -72,18 +72,18 @@ pub enum Flushed {
 
 impl Connection {
     /// Sends what the connection should, while there is room.
-    pub fn emit(&mut self, cx: &mut Context<'_>, egress: &mut Egress<'_>) -> Flushed {
-        self.adopt_path(cx.config, egress);
+    pub fn emit(&mut self, cx: &mut Context, egress: &mut Egress<'_>) -> Flushed {
+        self.adopt_path(&cx.config, egress);
         self.note_way();
         if self.emit_by_steps(cx, egress) == Flushed::More {
             return Flushed::More;
         }
-        self.arm(cx.now, cx.config);
+        self.arm(cx.now, &cx.config);
         Flushed::Done
     }
 
     /// Decides and builds until nothing is left, or nothing more may leave.
-    fn emit_by_steps(&mut self, cx: &mut Context<'_>, egress: &mut Egress<'_>) -> Flushed {
+    fn emit_by_steps(&mut self, cx: &mut Context, egress: &mut Egress<'_>) -> Flushed {
         while !self.is_quiet() {
             let emission = self.decide(cx, egress.way.path, egress.room());
             if matches!(emission, Emission::Nothing) {

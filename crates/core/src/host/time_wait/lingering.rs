@@ -58,11 +58,11 @@ impl Host {
     /// The connection in slot `index` has entered TIME-WAIT and stays whole.
     pub(super) fn linger(&mut self, now: Instant, index: u32, residue: &Residue) {
         self.shared.counters.time_wait_entered += 1;
-        if self.shared.limits.time_wait == 0 {
+        if self.config.limits.time_wait == 0 {
             self.shared.counters.time_wait_evicted += 1;
             return;
         }
-        while self.lingering.len() >= self.shared.limits.time_wait && self.evict_lingering() {
+        while self.lingering.len() >= self.config.limits.time_wait && self.evict_lingering() {
             self.shared.counters.time_wait_evicted += 1;
         }
         let generation = self.slots.generation(index);
@@ -89,7 +89,7 @@ impl Host {
 
     /// 2·MSL of a connection between the ends of `tuple`.
     fn term(&self, tuple: &Tuple) -> Duration {
-        self.shared.tcp.time_wait_terms()[self.distance(tuple) as usize]
+        self.shared.config.time_wait_terms()[self.distance(tuple) as usize]
     }
 
     /// The slot of the block that lingers for `tuple`.

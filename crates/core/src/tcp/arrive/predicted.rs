@@ -16,7 +16,7 @@ impl Connection {
     #[inline(never)]
     pub(super) fn take_predicted(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         segment: &Plain<'_>,
         piece: u16,
     ) -> bool {
@@ -34,7 +34,7 @@ impl Connection {
             *stamps = Stamps::new(stamps.offset, stamp.value, cx.now);
         }
         s.note_heard(&self.options, cx.now, &mut self.deadlines);
-        let acked = s.send.on_predicted_ack(cx.now, segment, s.stamps.is_some(), cx.pool);
+        let acked = s.send.on_predicted_ack(cx.now, segment, s.stamps.is_some(), &mut cx.pool);
         if !segment.text.is_empty()
             && take_next_text(s, cx, segment.text, piece, &mut self.deadlines)
         {
@@ -53,7 +53,7 @@ impl Connection {
 
     /// Our FIN is acknowledged, or the peer's, of this number, has come, or both.
     #[inline(never)]
-    fn take_predicted_fin(&mut self, cx: &mut Context<'_>, is_acked: bool, fin: Option<Seq>) {
+    fn take_predicted_fin(&mut self, cx: &mut Context, is_acked: bool, fin: Option<Seq>) {
         if is_acked && self.on_fin_acked(cx).is_break() {
             // It is over, and so nothing else came.
             return;
@@ -70,19 +70,19 @@ impl Connection {
 #[inline(always)]
 fn take_next_text(
     s: &mut Synchronized,
-    cx: &mut Context<'_>,
+    cx: &mut Context,
     text: &[u8],
     piece: u16,
     deadlines: &mut Deadlines,
 ) -> bool {
     let recv = &mut s.recv;
-    if !recv.on_next_text(text, cx.pool) {
+    if !recv.on_next_text(text, &mut cx.pool) {
         cx.counters.receive_pool_empty += 1;
         recv.ack.now = true;
         return false;
     }
     let piece = if piece == 0 { recv.whole_piece(text.len()) } else { piece };
-    recv.ack.on_data(text.len() as u32, piece, cx.now, cx.config, deadlines);
+    recv.ack.on_data(text.len() as u32, piece, cx.now, &cx.config, deadlines);
     recv.window.on_data(recv.nxt, s.send.rtt.srtt_ns(), cx.now);
     true
 }

@@ -11,7 +11,7 @@ use crate::wire::tcp::{Flags, Segment};
 impl Connection {
     pub(super) fn on_syn_received(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         syn: SynReceived,
         s: &Segment<'_>,
         facts: Facts,
@@ -59,7 +59,7 @@ impl Connection {
 
     fn complete_simultaneous(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         syn: &SynReceived,
         s: &Segment<'_>,
         unscaled: bool,

@@ -15,7 +15,7 @@ pub(crate) fn peer_mss(options: &Options, ipv6: bool, floor: u16) -> u16 {
 }
 
 impl Connection {
-    pub(super) fn on_syn_sent(&mut self, cx: &mut Context<'_>, syn: SynSent, s: &Segment<'_>) {
+    pub(super) fn on_syn_sent(&mut self, cx: &mut Context, syn: SynSent, s: &Segment<'_>) {
         // First: an ACK must be for our SYN.
         let acks = s.flags.contains(Flags::ACK);
         if acks && s.ack != syn.iss + 1 {
@@ -46,9 +46,9 @@ impl Connection {
     }
 
     /// What both ends can do, from their SYNs (RFC 7323 §1.3, RFC 2018 §2).
-    fn negotiate(&self, cx: &Context<'_>, syn: &SynSent, segment: &Segment<'_>) -> SynReceived {
+    fn negotiate(&self, cx: &Context, syn: &SynSent, segment: &Segment<'_>) -> SynReceived {
         let options = &segment.options;
-        let config = cx.config;
+        let config = &cx.config;
         SynReceived {
             iss: syn.iss,
             irs: segment.seq,
@@ -57,7 +57,7 @@ impl Connection {
             offer: syn.offer,
             peer_scale: options.window_scale.filter(|_| config.window_scaling).map(|s| s.min(14)),
             sack: config.sack && options.sack_permitted,
-            ecn: self.agrees_on_ecn(cx.config, syn, segment.flags),
+            ecn: self.agrees_on_ecn(&cx.config, syn, segment.flags),
             stamp: options.timestamps.filter(|_| config.timestamps).map(|stamps| stamps.value),
             stamp_offset: syn.stamp_offset,
             attempts: syn.attempts,
@@ -76,7 +76,7 @@ impl Connection {
     /// SYN, ACK: the connection is established, and the ACK leaves at once.
     fn complete_open(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         received: SynReceived,
         sent_at: Instant,
         s: &Segment<'_>,
@@ -92,7 +92,7 @@ impl Connection {
     }
 
     /// SYN without ACK: both ends have sent one (RFC 9293 §3.5, Figure 8).
-    fn open_simultaneously(&mut self, cx: &mut Context<'_>, received: SynReceived) {
+    fn open_simultaneously(&mut self, cx: &mut Context, received: SynReceived) {
         self.shape = Shape::SynReceived(SynReceived { attempts: 0, ..received });
         self.state.transition(State::SynReceived);
         self.deadlines.cancel(Timer::Retransmit);

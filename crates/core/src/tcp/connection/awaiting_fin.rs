@@ -29,7 +29,7 @@ impl Connection {
     /// its ends' numbers, and no more of the way between them than a new one; and of its window the
     /// field that it announced, unscaled.
     pub fn of_record(
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         hash: u64,
         options: Arc<SocketOptions>,
         record: &Record,
@@ -50,7 +50,7 @@ impl Record {
     /// What the numbers are of a connection that began just before them.
     fn synchronized(
         &self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         options: &SocketOptions,
         stamp_offset: u32,
     ) -> Synchronized {
@@ -71,7 +71,7 @@ impl Record {
             attempts: 1,
         };
         let mut s = syn.synchronize(cx, options, 0, self.rcv_nxt, self.snd_nxt);
-        s.recv.window.fix(offer.into(), self.rcv_nxt, cx.budget);
+        s.recv.window.fix(offer.into(), self.rcv_nxt, &mut cx.budget);
         s
     }
 }

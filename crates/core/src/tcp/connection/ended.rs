@@ -89,22 +89,22 @@ impl Connection {
     }
 
     /// The connection is over: frees what it holds, keeps unread data, tells its user.
-    pub fn end(&mut self, to: State, error: Option<Error>, cx: &mut Context<'_>) {
+    pub fn end(&mut self, to: State, error: Option<Error>, cx: &mut Context) {
         self.state.transition(to);
         self.deadlines.clear();
         self.syn_due = false;
         let mut ended = Ended::default();
         match &mut self.shape {
             Shape::Synchronized(synchronized) => {
-                synchronized.send.buffer.clear(cx.pool);
-                synchronized.recv.window.release(cx.budget);
+                synchronized.send.buffer.clear(&mut cx.pool);
+                synchronized.recv.window.release(&mut cx.budget);
                 ended.unread = core::mem::take(&mut synchronized.recv.buffer);
             }
             Shape::Ended(before) => ended = core::mem::take(before),
             Shape::SynSent(_) | Shape::SynReceived(_) => {}
         }
         if self.orphan {
-            ended.unread.clear(cx.pool);
+            ended.unread.clear(&mut cx.pool);
         }
         // What ICMP has told is a better reason than silence (RFC 1122 §4.2.3.9).
         let reason = match (error, self.soft_error()) {
@@ -117,7 +117,7 @@ impl Connection {
     }
 
     /// Enters TIME-WAIT: the host makes a record of the residue.
-    pub fn enter_time_wait(&mut self, cx: &mut Context<'_>) {
+    pub fn enter_time_wait(&mut self, cx: &mut Context) {
         let residue = self.synchronized_mut().map(Synchronized::residue);
         self.end(State::TimeWait, None, cx);
         self.keep_residue(residue);
@@ -155,7 +155,7 @@ impl Connection {
     }
 
     /// Resets the connection: the RST leaves with the next `emit` (RFC 9293 §3.10.5).
-    pub fn abort(&mut self, error: Error, cx: &mut Context<'_>) {
+    pub fn abort(&mut self, error: Error, cx: &mut Context) {
         if self.is_over() {
             // An RST may be due already.
             return;
@@ -178,7 +178,7 @@ impl Connection {
     }
 
     /// An RST is to be sent.
-    pub fn owe_reset(&mut self, reset: Reset, cx: &mut Context<'_>) {
+    pub fn owe_reset(&mut self, reset: Reset, cx: &mut Context) {
         self.reset_due = Some(Box::new(reset));
         cx.counters.resets_sent += 1;
     }

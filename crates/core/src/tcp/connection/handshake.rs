@@ -100,7 +100,7 @@ impl SynReceived {
     #[inline(always)]
     pub fn synchronize(
         &self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         options: &SocketOptions,
         window: u32,
         segment_seq: Seq,
@@ -123,7 +123,7 @@ impl SynReceived {
     #[inline(always)]
     fn send_half(
         &self,
-        cx: &Context<'_>,
+        cx: &Context,
         options: &SocketOptions,
         window: u32,
         (wl1, wl2): (Seq, Seq),
@@ -131,7 +131,7 @@ impl SynReceived {
         let chosen = if options.mss_max > 0 { options.mss_max } else { u16::MAX };
         let mss = self.peer_mss.min(chosen);
         let next = self.iss + 1;
-        let mut congestion = Congestion::new(cx.config, mss.into());
+        let mut congestion = Congestion::new(&cx.config, mss.into());
         let mut rtt = Rtt::new(&cx.config.rto_bounds);
         if self.attempts > 1 {
             congestion.on_handshake_loss(mss.into());
@@ -168,9 +168,9 @@ impl SynReceived {
     }
 
     #[inline(always)]
-    fn recv_half(&self, cx: &mut Context<'_>, options: &SocketOptions) -> RecvHalf {
+    fn recv_half(&self, cx: &mut Context, options: &SocketOptions) -> RecvHalf {
         let next = self.irs + 1;
-        let config = cx.config;
+        let config = &cx.config;
         let scaled = self.peer_scale.is_some();
         let largest = options.receive_buffer_bytes.unwrap_or(config.max_receive_window_bytes);
         let whole = scaled || config.unannounced_window;
@@ -185,7 +185,14 @@ impl SynReceived {
             nxt: next,
             buffer: RecvBuffer::default(),
             disorder: None,
-            window: RecvWindow::new(next, self.offer, sizes, self.shift(config), cx.now, cx.budget),
+            window: RecvWindow::new(
+                next,
+                self.offer,
+                sizes,
+                self.shift(config),
+                cx.now,
+                &mut cx.budget,
+            ),
             ack: AckState::new(config.quick_acks, next, self.stamp_offset),
             mss: self.mss,
             fin: None,

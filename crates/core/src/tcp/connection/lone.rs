@@ -15,11 +15,7 @@ use crate::time::Instant;
 /// A connection and what a host would lend it.
 pub(crate) struct Lone {
     pub(crate) connection: Connection,
-    pub(crate) pool: PagePool,
-    config: Settings,
-    budget: WindowBudget,
-    challenges: Challenges,
-    counters: Counters,
+    pub(crate) cx: Context,
 }
 
 impl Lone {
@@ -48,11 +44,14 @@ impl Lone {
         adjust(&mut syn, &mut options);
         let mut lone = Lone {
             connection: Connection::blank(options.into()),
-            pool: PagePool::new(64),
-            config,
-            budget: WindowBudget::new(1 << 30),
-            challenges: Challenges::new(100, 1),
-            counters: Counters::default(),
+            cx: Context {
+                now,
+                config,
+                pool: PagePool::new(64),
+                budget: WindowBudget::new(1 << 30),
+                challenges: Challenges::new(100, 1),
+                counters: Counters::default(),
+            },
         };
         let (seq, ack) = (syn.irs + 1, syn.iss + 1);
         lone.with(now, |connection, cx| {
@@ -66,21 +65,13 @@ impl Lone {
     pub(crate) fn with<T>(
         &mut self,
         now: Instant,
-        act: impl FnOnce(&mut Connection, &mut Context<'_>) -> T,
+        act: impl FnOnce(&mut Connection, &mut Context) -> T,
     ) -> T {
-        let mut cx = Context {
-            now,
-            config: &self.config,
-            pool: &mut self.pool,
-            budget: &mut self.budget,
-            challenges: &mut self.challenges,
-            counters: &mut self.counters,
-        };
-        act(&mut self.connection, &mut cx)
+        act(&mut self.connection, self.cx.at(now))
     }
 
     /// All that there is, to be compared.
     pub(crate) fn all(&self) -> String {
-        format!("{:?} {:?} {:?}", self.connection, self.counters, self.pool.in_use())
+        format!("{:?} {:?} {:?}", self.connection, self.cx.counters, self.cx.pool.in_use())
     }
 }

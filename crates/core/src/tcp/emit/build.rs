@@ -17,7 +17,7 @@ impl Connection {
     /// Sends `emission`; false if there was no room, and then it is as due as before.
     pub(super) fn build(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         egress: &mut Egress<'_>,
         emission: Emission,
     ) -> bool {
@@ -59,12 +59,12 @@ impl Connection {
     }
 
     /// SYN in SYN-SENT; SYN, ACK in SYN-RECEIVED. Each sending arms the next (RFC 6298 §5).
-    fn build_syn(&mut self, cx: &mut Context<'_>, egress: &mut Egress<'_>) -> bool {
-        let Some(header) = self.syn_header(cx.now, cx.config) else { return true };
+    fn build_syn(&mut self, cx: &mut Context, egress: &mut Egress<'_>) -> bool {
+        let Some(header) = self.syn_header(cx.now, &cx.config) else { return true };
         if !egress.send(&header, None) {
             return false;
         }
-        self.on_syn_built(cx.now, cx.config);
+        self.on_syn_built(cx.now, &cx.config);
         true
     }
 
@@ -123,7 +123,7 @@ impl Connection {
 
     fn build_text(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         egress: &mut Egress<'_>,
         (seq, len, fin): (Seq, u32, bool),
         why: Why,
@@ -131,7 +131,7 @@ impl Connection {
         let mut header = self.header(seq, Seq(0), Flags::ACK);
         let Shape::Synchronized(s) = &mut self.shape else { return true };
         if why == Why::New {
-            s.send.on_restart(cx.now, cx.config);
+            s.send.on_restart(cx.now, &cx.config);
         }
         complete(&mut header, s, cx);
         let end = seq + len;
@@ -180,7 +180,7 @@ impl Connection {
     /// who cut them.
     fn on_text_sent(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         (seq, len, fin): (Seq, u32, bool),
         cut: Option<u32>,
         why: Why,
@@ -217,7 +217,7 @@ impl Connection {
     }
 
     /// RFC 9293 §3.8.4: nothing, one number before the window, so that the peer must answer.
-    fn build_empty_probe(&mut self, cx: &mut Context<'_>, egress: &mut Egress<'_>) -> bool {
+    fn build_empty_probe(&mut self, cx: &mut Context, egress: &mut Egress<'_>) -> bool {
         let mut header = self.header(Seq(0), Seq(0), Flags::ACK);
         let Shape::Synchronized(s) = &mut self.shape else { return true };
         header.seq = s.send.nxt - 1;
@@ -235,15 +235,10 @@ impl Connection {
         true
     }
 
-    fn build_ack(
-        &mut self,
-        cx: &mut Context<'_>,
-        egress: &mut Egress<'_>,
-        duplicate: bool,
-    ) -> bool {
+    fn build_ack(&mut self, cx: &mut Context, egress: &mut Egress<'_>, duplicate: bool) -> bool {
         let mut header = self.header(Seq(0), Seq(0), Flags::ACK);
         if let Shape::SynReceived(syn) = &self.shape {
-            let sent = egress.send(&syn.answer(header, cx.now, cx.config), None);
+            let sent = egress.send(&syn.answer(header, cx.now, &cx.config), None);
             self.answer_due &= !sent;
             return sent;
         }
@@ -277,7 +272,7 @@ impl Connection {
 
 /// The fields that every segment of a synchronized connection carries: ACK, window, timestamps,
 /// SACK blocks.
-fn complete(header: &mut Header, s: &mut Synchronized, cx: &Context<'_>) {
+fn complete(header: &mut Header, s: &mut Synchronized, cx: &Context) {
     let unread = s.recv.buffer.len() as u32;
     header.ack = s.recv.nxt;
     if s.ecn.is_some_and(|ecn| ecn.echo) {
@@ -293,7 +288,7 @@ fn complete(header: &mut Header, s: &mut Synchronized, cx: &Context<'_>) {
 }
 
 /// A zero-window probe has left.
-fn on_window_probed(s: &mut Synchronized, cx: &mut Context<'_>, deadlines: &mut Deadlines) {
+fn on_window_probed(s: &mut Synchronized, cx: &mut Context, deadlines: &mut Deadlines) {
     s.probe_due = false;
     s.send.probes = s.send.probes.saturating_add(1);
     cx.counters.window_probes += 1;

@@ -10,7 +10,7 @@ use crate::tcp::send::recovery::Mode;
 use crate::tcp::{Seq, SocketOptions};
 
 impl Connection {
-    pub(super) fn decide(&self, cx: &Context<'_>, path: &Path, room: usize) -> Emission {
+    pub(super) fn decide(&self, cx: &Context, path: &Path, room: usize) -> Emission {
         if let Some(reset) = &self.reset_due {
             return Emission::Reset(**reset);
         }
@@ -24,7 +24,7 @@ impl Connection {
 
     fn decide_synchronized(
         &self,
-        cx: &Context<'_>,
+        cx: &Context,
         s: &Synchronized,
         path: &Path,
         room: usize,
@@ -52,7 +52,7 @@ impl Connection {
     #[inline]
     fn new_text(
         &self,
-        cx: &Context<'_>,
+        cx: &Context,
         s: &Synchronized,
         (segment, room): (u32, usize),
         path: &Path,
@@ -91,9 +91,9 @@ impl Connection {
 
     /// Bytes that the congestion window has room for: whole segments, unless nothing is out.
     #[inline]
-    fn congestion_room(&self, cx: &Context<'_>, send: &SendHalf, segment: u32) -> u32 {
+    fn congestion_room(&self, cx: &Context, send: &SendHalf, segment: u32) -> u32 {
         let mut window = send.congestion.window();
-        if send.has_idled(cx.now, cx.config) {
+        if send.has_idled(cx.now, &cx.config) {
             window = window.min(cx.config.initial_window_segments * u32::from(send.mss));
         }
         let pipe = send.pipe();
@@ -196,7 +196,7 @@ fn speculative_text(send: &SendHalf, segment: u32) -> Option<Emission> {
     (room >= segment).then(|| text(send, seq, len, Why::Lost))
 }
 
-fn probe(cx: &Context<'_>, s: &Synchronized) -> Option<Emission> {
+fn probe(cx: &Context, s: &Synchronized) -> Option<Emission> {
     if s.probe_due && cx.config.window_probe == WindowProbe::Byte {
         return Some(text(&s.send, s.send.nxt, 1, Why::Probe));
     }

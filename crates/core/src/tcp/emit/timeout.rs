@@ -12,7 +12,7 @@ const R1: u8 = 3;
 impl Connection {
     /// Handles every timer that is due at `tick`, the last one of the scheduling clock. The
     /// connection is dirty afterwards.
-    pub fn on_time(&mut self, cx: &mut Context<'_>, tick: Instant) {
+    pub fn on_time(&mut self, cx: &mut Context, tick: Instant) {
         if self.deadlines.take_due(Timer::Lifetime, tick) {
             self.on_lifetime(cx);
         }
@@ -36,7 +36,7 @@ impl Connection {
     }
 
     /// Establishment has taken too long, or a linger is over.
-    fn on_lifetime(&mut self, cx: &mut Context<'_>) {
+    fn on_lifetime(&mut self, cx: &mut Context) {
         match &self.shape {
             Shape::Synchronized(_) => self.abort(Error::TimedOut, cx),
             Shape::SynSent(_) | Shape::SynReceived(_) => {
@@ -48,8 +48,8 @@ impl Connection {
     }
 
     /// RFC 6298 §5.4–5.7, RFC 9293 §3.8.3.
-    fn on_retransmit(&mut self, cx: &mut Context<'_>) {
-        let limit = self.patience(cx.config);
+    fn on_retransmit(&mut self, cx: &mut Context) {
+        let limit = self.patience(&cx.config);
         let is_unreachable = self.is_unreachable();
         match &mut self.shape {
             Shape::SynSent(SynSent { attempts, .. })
@@ -84,8 +84,8 @@ impl Connection {
 
     /// Nothing is in flight and something waits: the window is closed, or the sender held a small
     /// segment back.
-    fn on_persist(&mut self, cx: &mut Context<'_>) {
-        let limit = self.patience(cx.config);
+    fn on_persist(&mut self, cx: &mut Context) {
+        let limit = self.patience(&cx.config);
         let Shape::Synchronized(s) = &mut self.shape else { return };
         if s.send.window_edge().after(s.send.nxt) && s.send.probes == 0 {
             s.push_due = true;
@@ -101,7 +101,7 @@ impl Connection {
     }
 
     /// RFC 9293 §3.8.4: an idle peer is probed; one that never answers is given up.
-    fn on_keepalive(&mut self, cx: &mut Context<'_>) {
+    fn on_keepalive(&mut self, cx: &mut Context) {
         let Some(keepalive) = self.options.keepalive else { return };
         let Shape::Synchronized(s) = &mut self.shape else { return };
         if s.keepalive_probes >= keepalive.probes {

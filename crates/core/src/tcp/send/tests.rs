@@ -9,16 +9,16 @@ use crate::tcp::recv::window::WindowBudget;
 use crate::wire::options::Options;
 use crate::wire::tcp::Flags;
 
-fn synchronized(pool: &mut PagePool) -> Synchronized {
+fn synchronized() -> Synchronized {
     let config = Settings::new(TcpConfig::default());
     let options = crate::tcp::SocketOptions::new(&config);
     let mut cx = Context {
         now: Instant::from_millis(5),
-        config: &config,
-        pool,
-        budget: &mut WindowBudget::new(1 << 30),
-        challenges: &mut Challenges::new(100, 1),
-        counters: &mut Counters::default(),
+        config,
+        pool: PagePool::new(1),
+        budget: WindowBudget::new(1 << 30),
+        challenges: Challenges::new(100, 1),
+        counters: Counters::default(),
     };
     let syn = SynReceived {
         iss: Seq(100),
@@ -53,7 +53,7 @@ fn ack(ack: Seq) -> Segment<'static> {
 #[test]
 fn what_is_kept_of_a_loss_goes_once_it_is_behind() {
     let mut pool = PagePool::new(1000);
-    let mut send = synchronized(&mut pool).send;
+    let mut send = synchronized().send;
     let now = Instant::from_millis(9);
     send.buffer.write(&[0; 10_000], &mut pool);
     send.nxt = send.una + 10_000;
@@ -77,7 +77,7 @@ fn what_is_kept_of_a_loss_goes_once_it_is_behind() {
 #[test]
 fn fast_retransmit_works_after_gibibytes_without_a_loss() {
     let mut pool = PagePool::new(1000);
-    let mut send = synchronized(&mut pool).send;
+    let mut send = synchronized().send;
     let now = Instant::from_millis(9);
     // 2.4 GiB pass, a MiB at a time, and nothing is lost.
     for _ in 0..2400 {
@@ -102,7 +102,7 @@ fn fast_retransmit_works_after_gibibytes_without_a_loss() {
 fn what_waits_to_be_sent_is_no_more_than_the_window_carries() {
     let limit = 1 << 20;
     let mut pool = PagePool::new(1000);
-    let mut send = synchronized(&mut pool).send;
+    let mut send = synchronized().send;
     assert_eq!((send.room(limit), send.room(1000)), (QUEUED_MIN, 1000));
     send.buffer.write(&[0; QUEUED_MIN as usize], &mut pool);
     assert_eq!((send.room(limit), send.room(1000)), (0, 0));

@@ -50,10 +50,10 @@ impl End {
         let (mut out, predicts) = (std::vec![0; len], self.predicts);
         self.lone.with(now, |connection, cx| {
             let (len, is_told) = if predicts {
-                connection.read(&mut out, now, cx.pool, cx.budget).ok()?
+                connection.read(&mut out, now, &mut cx.pool, &mut cx.budget).ok()?
             } else {
                 let len = connection.peek(&mut out).ok()?;
-                (len, len > 0 && connection.consume(len, now, cx.pool, cx.budget))
+                (len, len > 0 && connection.consume(len, now, &mut cx.pool, &mut cx.budget))
             };
             out.truncate(len);
             Some((out, is_told))
@@ -176,7 +176,7 @@ fn run(acts: &[Act], stamped: bool, sack: bool) -> u32 {
                 let data = std::vec![3; *len];
                 for end in &mut ends {
                     if let Shape::Synchronized(s) = &mut end.lone.connection.shape {
-                        s.send.buffer.write(&data, &mut end.lone.pool);
+                        s.send.buffer.write(&data, &mut end.lone.cx.pool);
                     }
                 }
             }

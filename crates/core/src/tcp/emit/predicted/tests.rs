@@ -57,7 +57,7 @@ impl End {
         let usual = way.usual().filter(|_| predicts);
         let (flushed, predicted) = self.lone.with(now, |connection, cx| {
             if let Some(usual) = &usual
-                && connection.emit_predicted(now, cx.config, usual, &mut outbox)
+                && connection.emit_predicted(now, &cx.config, usual, &mut outbox)
             {
                 cx.counters.segments_out += 1;
                 return (Flushed::Done, true);
@@ -209,7 +209,7 @@ fn run(acts: &[Act], setting: Setting) -> u32 {
                         return None;
                     };
                     if !s.send.fin_queued {
-                        s.send.buffer.write(&text[..*len], &mut end.lone.pool);
+                        s.send.buffer.write(&text[..*len], &mut end.lone.cx.pool);
                     }
                     if let Act::Urgent(_) = act {
                         s.send.urgent = Some(s.send.data_end());
@@ -218,7 +218,7 @@ fn run(acts: &[Act], setting: Setting) -> u32 {
                 Act::Read(len) => {
                     let read = end.lone.connection.peek(&mut std::vec![0; *len]).unwrap_or(0);
                     end.lone.with(now, |connection, cx| {
-                        connection.consume(read, now, cx.pool, cx.budget)
+                        connection.consume(read, now, &mut cx.pool, &mut cx.budget)
                     });
                 }
                 Act::Close => end.lone.connection.queue_fin(),
