@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use crate::frame::{Capabilities, Frame, Outbox, Segmentation, TxChecksum};
+use crate::tcp::pool::SMALL_BYTES;
 use crate::tcp::send::buffer::{Cursor, SendBuffer};
 use crate::tcp::{Marks, Seq};
 use crate::wire::checksum::{Sum, pseudo_header, sum};
@@ -14,8 +15,9 @@ use crate::wire::tcp::{CHECKSUM_OFFSET, Flags, Header, PROTOCOL, checksum};
 use crate::wire::usual::{self, Envelope, Stamped, Template, Text};
 use crate::wire::{ethernet, ip};
 
-/// Payload up to here is copied even when the device does the checksum: cheaper than sharing.
-const COPY_BYTES: usize = 256;
+/// Payload up to here is copied even when the device does the checksum: cheaper than sharing, which
+/// small pages are not made for.
+const COPY_BYTES: usize = SMALL_BYTES;
 
 /// The largest IP packet there is, and so the largest we hand to a device to cut.
 const PACKET_BYTES_MAX: usize = 65_535;

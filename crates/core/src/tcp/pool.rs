@@ -2,6 +2,9 @@
 //!
 //! A page is an owned, movable buffer on the heap, so that another thread or io_uring may fill it
 //! in safe Rust. The pool keeps freed pages for reuse and counts what is out against a limit.
+//!
+//! What is short, as most requests and answers are, goes into a page of a quarter of the size: it
+//! stays until it is acknowledged, and of a great many connections each holds some.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -10,28 +13,37 @@ use alloc::vec::Vec;
 /// Bytes in a page.
 pub const PAGE_BYTES: usize = 4096;
 
-/// Freed pages kept for reuse in any case: 4 MiB. A buffer that fills and empties again and again
-/// should not go to the allocator each time.
+/// Bytes in a small page.
+pub const SMALL_BYTES: usize = 1024;
+
+/// Small pages in a page.
+const SMALL: usize = PAGE_BYTES / SMALL_BYTES;
+
+/// Freed pages kept for reuse in any case: 4 MiB of each size. A buffer that fills and empties
+/// again and again should not go to the allocator each time.
 const KEPT_PAGES: usize = 1024;
 
 /// One page of buffer memory.
 #[derive(Debug)]
-pub struct Page(Box<[u8; PAGE_BYTES]>);
+pub struct Page<const BYTES: usize = PAGE_BYTES>(Box<[u8; BYTES]>);
 
-impl Page {
+/// A small page.
+pub type SmallPage = Page<SMALL_BYTES>;
+
+impl<const BYTES: usize> Page<BYTES> {
     fn new() -> Self {
-        Page(Box::new([0; PAGE_BYTES]))
+        Page(Box::new([0; BYTES]))
     }
 
     /// All its bytes.
     #[inline]
-    pub fn bytes(&self) -> &[u8; PAGE_BYTES] {
+    pub fn bytes(&self) -> &[u8; BYTES] {
         &self.0
     }
 
     /// All its bytes, to be written.
     #[inline]
-    pub fn bytes_mut(&mut self) -> &mut [u8; PAGE_BYTES] {
+    pub fn bytes_mut(&mut self) -> &mut [u8; BYTES] {
         &mut self.0
     }
 }
@@ -79,6 +91,8 @@ impl SharedPage {
 #[derive(Debug)]
 pub struct PagePool {
     free: Vec<Page>,
+    free_small: Vec<SmallPage>,
+    /// What is out, and what may be, in small pages.
     in_use: usize,
     limit: usize,
 }
@@ -87,25 +101,45 @@ impl PagePool {
     /// A pool that hands out at most `limit` pages at a time; it allocates them as they are asked
     /// for.
     pub fn new(limit: usize) -> Self {
-        PagePool { free: Vec::new(), in_use: 0, limit }
+        let limit = limit.saturating_mul(SMALL);
+        PagePool { free: Vec::new(), free_small: Vec::new(), in_use: 0, limit }
     }
 
     /// A page, or `None` when the limit is reached. Its content is arbitrary.
     #[inline(always)]
     pub fn take(&mut self) -> Option<Page> {
+        if self.in_use + SMALL > self.limit {
+            return None;
+        }
+        self.in_use += SMALL;
+        Some(self.free.pop().unwrap_or_else(Page::new))
+    }
+
+    /// A small page, or `None` when the limit is reached. Its content is arbitrary.
+    #[inline(always)]
+    pub fn take_small(&mut self) -> Option<SmallPage> {
         if self.in_use >= self.limit {
             return None;
         }
         self.in_use += 1;
-        Some(self.free.pop().unwrap_or_else(Page::new))
+        Some(self.free_small.pop().unwrap_or_else(Page::new))
     }
 
     /// Gives a page back.
     #[inline(always)]
     pub fn put(&mut self, page: Page) {
         self.discharge(1);
-        if self.free.len() < KEPT_PAGES || self.free.len() < self.in_use {
+        if self.free.len() < KEPT_PAGES || self.free.len() * SMALL < self.in_use {
             self.free.push(page);
+        }
+    }
+
+    /// Gives a small page back.
+    #[inline(always)]
+    pub fn put_small(&mut self, page: SmallPage) {
+        self.release(1);
+        if self.free_small.len() < KEPT_PAGES * SMALL || self.free_small.len() < self.in_use {
+            self.free_small.push(page);
         }
     }
 
@@ -130,7 +164,7 @@ impl PagePool {
     pub fn charge(&mut self, pages: usize) -> bool {
         let fits = self.available() >= pages;
         if fits {
-            self.in_use += pages;
+            self.in_use += pages * SMALL;
         }
         fits
     }
@@ -138,23 +172,28 @@ impl PagePool {
     /// Undoes [`PagePool::charge`], or accounts for a page that was dropped elsewhere.
     #[inline]
     pub fn discharge(&mut self, pages: usize) {
-        assert!(self.in_use >= pages, "more pages given back than taken");
-        self.in_use -= pages;
+        self.release(pages * SMALL);
+    }
+
+    #[inline]
+    fn release(&mut self, small: usize) {
+        assert!(self.in_use >= small, "more pages given back than taken");
+        self.in_use -= small;
     }
 
     /// True if less than a quarter of the pages can still be taken.
     pub fn is_scarce(&self) -> bool {
-        self.available() < self.limit / 4
+        self.limit - self.in_use < self.limit / 4
     }
 
-    /// Pages out of the pool, or charged to it.
+    /// Pages out of the pool, or charged to it; what is small counts together.
     pub fn in_use(&self) -> usize {
-        self.in_use
+        self.in_use.div_ceil(SMALL)
     }
 
     /// Pages that can still be taken.
     pub fn available(&self) -> usize {
-        self.limit - self.in_use
+        (self.limit - self.in_use) / SMALL
     }
 }
 
@@ -173,5 +212,19 @@ mod tests {
         assert!(pool.take().is_none());
         pool.discharge(1);
         assert_eq!((pool.in_use(), pool.available()), (1, 1));
+    }
+
+    #[test]
+    fn small_pages_count_for_a_quarter() {
+        let mut pool = PagePool::new(2);
+        let small: Vec<SmallPage> = (0..SMALL + 1).map(|_| pool.take_small().unwrap()).collect();
+        assert_eq!((pool.in_use(), pool.available()), (2, 0));
+        assert!(pool.take().is_none() && !pool.charge(1));
+        let others: Vec<SmallPage> = core::iter::from_fn(|| pool.take_small()).collect();
+        assert_eq!(others.len(), SMALL - 1);
+        small.into_iter().for_each(|page| pool.put_small(page));
+        assert_eq!((pool.in_use(), pool.available()), (1, 1));
+        others.into_iter().for_each(|page| pool.put_small(page));
+        assert_eq!((pool.in_use(), pool.available()), (0, 2));
     }
 }

@@ -8,9 +8,10 @@
 //!     first                                   tail page: small writes share it
 //! ```
 //!
-//! A chunk is a pool page or the application's own `Bytes`; neither is copied again before the
-//! frame. Each chunk knows where it starts in the stream, so that any offset is found by binary
-//! search, however long the chain.
+//! A chunk is a pool page, a small one where no more is held, or the application's own `Bytes`;
+//! none is copied again before the frame, unless a frame should share a small one. Each chunk knows
+//! where it starts in the stream, so that any offset is found by binary search, however long the
+//! chain.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -19,7 +20,7 @@ use bytes::Bytes;
 use core::mem;
 
 use crate::frame::Slice;
-use crate::tcp::pool::{PAGE_BYTES, PagePool, SharedPage};
+use crate::tcp::pool::{PAGE_BYTES, PagePool, SMALL_BYTES, SharedPage, SmallPage};
 use crate::tcp::queue::Queue;
 
 /// Bytes in the stream, from the chain's first to its last.
@@ -44,6 +45,7 @@ struct Chunk {
 #[derive(Debug, Default)]
 enum Memory {
     Page(SharedPage),
+    Small(SmallPage),
     Bytes(Box<Bytes>),
     /// Nothing, while it passes from one kind to another.
     #[default]
@@ -55,6 +57,7 @@ impl Chunk {
     fn bytes(&self) -> &[u8] {
         match &self.memory {
             Memory::Page(page) => &page.bytes()[..self.len as usize],
+            Memory::Small(page) => &page.bytes()[..self.len as usize],
             Memory::Bytes(bytes) => bytes,
             Memory::Passing => &[],
         }
@@ -73,6 +76,11 @@ impl Chunk {
                 self.memory = Memory::Page(SharedPage::Counted(Arc::clone(&page)));
                 Slice::Page { page, start: from as u16, end: to as u16 }
             }
+            Memory::Small(page) => {
+                let slice = Bytes::copy_from_slice(&page.bytes()[from..to]);
+                self.memory = Memory::Small(page);
+                Slice::Bytes(slice)
+            }
             Memory::Bytes(bytes) => {
                 let slice = bytes.slice(from..to);
                 self.memory = Memory::Bytes(bytes);
@@ -87,6 +95,7 @@ impl Chunk {
         match self.memory {
             Memory::Page(SharedPage::Own(page)) => pool.put(page),
             Memory::Page(page) => pool.put_shared(page),
+            Memory::Small(page) => pool.put_small(page),
             Memory::Bytes(bytes) => pool.discharge(pages_of(bytes.len())),
             Memory::Passing => {}
         }
@@ -112,15 +121,24 @@ impl SendBuffer {
     /// returns how many bytes it took.
     #[inline]
     pub fn write(&mut self, data: &[u8], pool: &mut PagePool) -> usize {
-        // Nearly always nothing waits, and a page holds all.
-        if self.chunks.is_empty() && !data.is_empty() && data.len() <= PAGE_BYTES {
-            return self.write_page(data, pool);
+        // Nearly always nothing waits, and a small page holds all.
+        if self.chunks.is_empty() && !data.is_empty() && data.len() <= SMALL_BYTES {
+            return self.write_small(data, pool);
         }
         self.write_pages(data, pool)
     }
 
-    /// Copies `data`, which a page holds, into a new one.
+    /// Copies `data`, which a small page holds, into a new one.
     #[inline(always)]
+    fn write_small(&mut self, data: &[u8], pool: &mut PagePool) -> usize {
+        let Some(mut page) = pool.take_small() else { return 0 };
+        page.bytes_mut()[..data.len()].copy_from_slice(data);
+        self.append(Memory::Small(page), data.len() as u32);
+        data.len()
+    }
+
+    /// Copies `data`, which a page holds, into a new one.
+    #[inline]
     fn write_page(&mut self, data: &[u8], pool: &mut PagePool) -> usize {
         let Some(mut page) = pool.take() else { return 0 };
         page.bytes_mut()[..data.len()].copy_from_slice(data);
@@ -150,16 +168,15 @@ impl SendBuffer {
     /// Fills what is left of the tail page, unless a frame still shares it.
     #[inline]
     fn fill_tail_page(&mut self, data: &[u8]) -> usize {
-        let Some(Chunk { len, memory: Memory::Page(page), .. }) = self.chunks.back_mut() else {
-            return 0;
+        let Some(Chunk { len, memory, .. }) = self.chunks.back_mut() else { return 0 };
+        let bytes = match memory {
+            Memory::Page(page) => page.bytes_mut().map(<[u8; PAGE_BYTES]>::as_mut_slice),
+            Memory::Small(page) => Some(page.bytes_mut().as_mut_slice()),
+            Memory::Bytes(_) | Memory::Passing => None,
         };
-        let used = *len as usize;
-        let room = data.len().min(PAGE_BYTES - used);
-        if room == 0 {
-            return 0;
-        }
-        let Some(bytes) = page.bytes_mut() else { return 0 };
-        bytes[used..used + room].copy_from_slice(&data[..room]);
+        let Some(free) = bytes.and_then(|bytes| bytes.get_mut(*len as usize..)) else { return 0 };
+        let room = data.len().min(free.len());
+        free[..room].copy_from_slice(&data[..room]);
         *len += room as u32;
         self.end += room as u64;
         room
@@ -314,14 +331,29 @@ mod tests {
 
     #[test]
     fn small_writes_share_the_tail_page() {
-        let mut pool = PagePool::new(2);
+        let mut pool = PagePool::new(3);
         let mut buffer = SendBuffer::default();
-        for _ in 0..4 {
-            assert_eq!(buffer.write(&[7; 1000], &mut pool), 1000);
+        let mut write = |bytes| {
+            assert_eq!(buffer.write(&vec![7; bytes], &mut pool), bytes);
+            pool.available()
+        };
+        // A small page, a page, and another: what is left of three counts in whole ones.
+        assert_eq!([write(1000), write(24)], [2, 2]);
+        assert_eq!([write(1000), write(3000), write(96)], [1, 1, 1]);
+        assert_eq!([write(1), write(4095)], [0, 0]);
+    }
+
+    #[test]
+    fn what_is_short_takes_a_small_page() {
+        let mut pool = PagePool::new(1);
+        let mut buffers: Vec<SendBuffer> = (0..4).map(|_| SendBuffer::default()).collect();
+        for buffer in &mut buffers {
+            assert_eq!(buffer.write(&[7; SMALL_BYTES], &mut pool), SMALL_BYTES);
+            assert_eq!(read(buffer, 1000, 24), [7; 24]);
         }
-        assert_eq!(pool.in_use(), 1);
-        assert_eq!(buffer.write(&[7; 1000], &mut pool), 1000);
-        assert_eq!(pool.in_use(), 2);
+        assert_eq!(SendBuffer::default().write(b"x", &mut pool), 0);
+        buffers.iter_mut().for_each(|buffer| buffer.advance(SMALL_BYTES, &mut pool));
+        assert_eq!(pool.in_use(), 0);
     }
 
     #[test]
@@ -340,13 +372,13 @@ mod tests {
     fn a_page_that_a_frame_shares_is_not_written_again() {
         let mut pool = PagePool::new(4);
         let mut buffer = SendBuffer::default();
-        buffer.write(b"first", &mut pool);
+        buffer.write(&[1; SMALL_BYTES + 1], &mut pool);
         let mut frame = Vec::new();
         buffer.share(0, 5, &mut frame);
         buffer.write(b"second", &mut pool);
         assert_eq!(pool.in_use(), 2);
-        assert_eq!(&*frame[0], b"first");
-        assert_eq!(read(&mut buffer, 3, 6), b"stseco");
+        assert_eq!(&*frame[0], [1; 5]);
+        assert_eq!(read(&mut buffer, SMALL_BYTES - 1, 6), b"\x01\x01seco");
     }
 
     #[derive(Clone, Debug)]
