@@ -18,6 +18,7 @@ pub mod address;
 mod ahead;
 pub mod autoconfigure;
 pub mod demux;
+mod fifo;
 mod fin_wait_2;
 mod icmp;
 mod identity;
@@ -48,7 +49,7 @@ mod ways;
 pub use sockets::any_local;
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -70,6 +71,7 @@ use crate::time::{Duration, Instant};
 use crate::wire::Malformed;
 use autoconfigure::Autoconfigure;
 use demux::{Demux, TupleHasher};
+use fifo::Fifo;
 use fin_wait_2::FinWait2;
 use isn::IsnSource;
 use keyed::KeyedHash;
@@ -81,8 +83,7 @@ use pmtu::PathMtus;
 use port::Ports;
 use reassembly::Reassembly;
 use route::Routes;
-use slab::Slab;
-use slot::Slot;
+use slot::{Slot, Slots};
 use syn_cache::SynCache;
 use syn_cookie::SynCookies;
 use time_wait::Lingering;
@@ -98,7 +99,7 @@ pub struct Host {
     shared: Context,
     hasher: TupleHasher,
     demux: Demux,
-    slots: Slab<Slot>,
+    slots: Slots,
     /// Blocks of connections that are gone, for those to come.
     #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
     blocks: Vec<Box<Connection>>,
@@ -115,10 +116,10 @@ pub struct Host {
     /// Connections whose timers are being run; empty between calls.
     due: Vec<u32>,
     /// Connections to be flushed, in their order.
-    ready: VecDeque<u32>,
+    ready: Fifo<u32>,
     /// Answers that belong to no connection, in their order.
-    replies: VecDeque<Reply>,
-    events: VecDeque<Event>,
+    replies: Fifo<Reply>,
+    events: Fifo<Event>,
     loopback: Outbox,
     orphans: usize,
     routes: Routes,
@@ -166,7 +167,7 @@ impl Host {
             default_options: Arc::new(SocketOptions::new(&config.tcp)),
             hasher: TupleHasher::new(&config.secret),
             demux: Demux::default(),
-            slots: Slab::default(),
+            slots: Slots::default(),
             blocks: Vec::new(),
             listeners: Listeners::default(),
             syn_cache: SynCache::new(limits.syn_cache, config.tcp.initial_rto, ticks),
@@ -180,9 +181,9 @@ impl Host {
             timers: Timers::new(config.tcp.timers, ticks).with_estimator(config.tcp.rto_estimator),
             ticks,
             due: Vec::new(),
-            ready: VecDeque::new(),
-            replies: VecDeque::new(),
-            events: VecDeque::new(),
+            ready: Fifo::default(),
+            replies: Fifo::default(),
+            events: Fifo::default(),
             loopback: Outbox::new(LOOPBACK_FRAMES),
             orphans: 0,
             routes: Routes::new(
@@ -252,9 +253,13 @@ impl Host {
         due.dedup();
         // So little a time that memory fetches many connections at once.
         for &index in &due {
-            let Some(slot) = self.slots.get_mut(index) else { continue };
-            self.timers.take_out(&mut slot.filed);
-            slot.connection_mut().deadlines.tighten();
+            if let Some(slot) = self.slots.get_mut(index) {
+                self.timers.take_out(&mut slot.filed);
+                slot.connection_mut().deadlines.tighten();
+            } else if let Some(filed) = self.slots.left_mut(index) {
+                // Nobody has begun in the slot since its connection went.
+                self.timers.take_out(filed);
+            }
         }
         for &index in &due {
             let Some(slot) = self.slots.get_mut(index) else { continue };
@@ -353,8 +358,9 @@ impl Host {
         half_open: Option<u32>,
     ) -> ConnectionId {
         let hash = block.tuple_hash;
-        let (index, generation) = self.slots.insert_with(|| Slot::new(block, tuple, accepting));
-        self.ready.push_back(index);
+        let (index, generation) =
+            self.slots.insert_with(|filed| Slot::new(block, tuple, accepting, filed));
+        self.ready.push(index);
         match half_open {
             Some(entry) => self.demux.replace(hash, entry, index),
             None => self.list(hash, index),
@@ -375,7 +381,7 @@ impl Host {
     /// Frees the slot of a connection that its user has left and that has nothing more to send.
     fn free_connection(&mut self, index: u32) {
         let Some(slot) = self.slots.get_mut(index) else { return };
-        self.timers.forget(index, &mut slot.filed);
+        let filed = self.timers.bequeath(index, slot.filed);
         if slot.listed {
             self.demux.remove(slot.tuple_hash, index);
         }
@@ -383,7 +389,8 @@ impl Host {
             self.orphans -= 1;
         }
         let block = slot.take_block();
-        self.slots.remove(index);
+        let Host { timers, slots, .. } = self;
+        slots.leave(index, filed, |index, filed| timers.forget_left(index, filed));
         if let Some(block) = block {
             self.keep_block(block);
         }

@@ -113,20 +113,16 @@ impl Host {
     fn flush_ready(&mut self, now: Instant, outbox: &mut Outbox) {
         let (count, mut done) = (self.ready.len(), 0);
         while done < count && outbox.room() > 0 {
-            let index = self.ready[done];
+            let Some(&index) = self.ready.get(done) else { break };
             done += 1;
             self.flush(now, index, outbox);
         }
-        if done == self.ready.len() {
-            self.ready.clear();
-        } else {
-            self.ready.drain(..done);
-        }
+        self.ready.drop_first(done);
     }
 
     pub(super) fn reply(&mut self, reply: Reply) {
         if self.replies.len() < REPLIES_MAX {
-            self.replies.push_back(reply);
+            self.replies.push(reply);
         } else {
             self.shared.counters.replies_suppressed += 1;
         }
@@ -146,11 +142,7 @@ impl Host {
             self.emit_reply(now, done, outbox);
             done += 1;
         }
-        if done == self.replies.len() {
-            self.replies.clear();
-        } else {
-            self.replies.drain(..done);
-        }
+        self.replies.drop_first(done);
     }
 
     /// Sends the reply at `index`, or lets it wait for its neighbour.
@@ -178,7 +170,7 @@ impl Host {
 
     #[cold]
     fn emit_frame(&mut self, index: usize, outbox: &mut Outbox) {
-        if let Body::Frame(bytes) = &self.replies[index].body
+        if let Some(Reply { body: Body::Frame(bytes), .. }) = self.replies.get(index)
             && let Some(frame) = outbox.push()
         {
             frame.head.extend_from_slice(bytes);
@@ -188,7 +180,8 @@ impl Host {
 
     #[cold]
     fn delay_reply(&mut self, now: Instant, next_hop: IpAddr, index: usize) {
-        let reply = core::mem::replace(&mut self.replies[index], Reply::frame(Vec::new()));
+        let Some(place) = self.replies.get_mut(index) else { return };
+        let reply = core::mem::replace(place, Reply::frame(Vec::new()));
         self.queue_for_neighbour(now, next_hop, &reply);
     }
 

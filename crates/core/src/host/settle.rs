@@ -1,9 +1,8 @@
 //! After every input to a connection: its user is told what has become possible, the connection is
 //! put on the list of those to be flushed, and one that is over makes room.
 
-use alloc::collections::VecDeque;
-
 use super::Host;
+use super::fifo::Fifo;
 use super::slot::Slot;
 use crate::event::{ConnectionId, Event, Readiness};
 use crate::tcp::Connection;
@@ -26,7 +25,7 @@ impl Host {
 
     /// The oldest event, unless it is of a connection that is gone.
     fn next_event(&mut self) -> Option<Event> {
-        let event = self.events.pop_front()?;
+        let event = self.events.pop()?;
         let Event::Ready(id, _) = event else { return Some(event) };
         let (slot, generation) = self.slots.named_mut(id.index)?;
         let is_current = generation == id.generation;
@@ -63,7 +62,7 @@ impl Host {
         let (is_over, is_orphan) = (connection.is_over(), connection.orphan);
         if !slot.ready {
             slot.ready = true;
-            self.ready.push_back(index);
+            self.ready.push(index);
         }
         if !is_orphan {
             tell(&mut self.events, slot, ConnectionId { index, generation }, notices);
@@ -91,7 +90,7 @@ impl Host {
     pub(super) fn make_ready(&mut self, index: u32) {
         if let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.ready) {
             slot.ready = true;
-            self.ready.push_back(index);
+            self.ready.push(index);
         }
     }
 }
@@ -105,7 +104,7 @@ fn is_settled(connection: &Connection) -> bool {
 /// Tells the user of the connection in `slot`, once it is accepted, of `notices`.
 #[inline]
 pub(super) fn tell(
-    events: &mut VecDeque<Event>,
+    events: &mut Fifo<Event>,
     slot: &mut Slot,
     id: ConnectionId,
     notices: Readiness,
@@ -114,7 +113,7 @@ pub(super) fn tell(
         return;
     }
     if slot.announced.is_empty() {
-        events.push_back(Event::Ready(id, Readiness::EMPTY));
+        events.push(Event::Ready(id, Readiness::EMPTY));
     }
     slot.announced |= notices;
 }

@@ -4,6 +4,8 @@
 //! value is built and changed where it lies. Chunks that are empty go back to the system, but for
 //! the last: what a burst of values took is not kept when they are gone.
 //!
+//! A value may leave something in its slot, which the next one finds there.
+//!
 //! ```text
 //!   open ─▶ chunk ─▶ chunk ─▶ …     those with a free slot, each with a list of them
 //! ```
@@ -20,11 +22,11 @@ const CHUNK: usize = 64;
 /// The end of a list.
 const NONE: u32 = u32::MAX;
 
-/// Values in numbered slots.
+/// Values in numbered slots. What one leaves in its slot is an `L`.
 #[derive(Debug)]
-pub struct Slab<T> {
+pub struct Slab<T, L = ()> {
     /// `None`: all of its slots are free, and there is no memory for them.
-    chunks: Vec<Option<Box<Chunk<T>>>>,
+    chunks: Vec<Option<Box<Chunk<T, L>>>>,
     shares: Vec<Share>,
     /// The first chunk with a free slot.
     open: u32,
@@ -33,16 +35,41 @@ pub struct Slab<T> {
     len: u32,
 }
 
-type Chunk<T> = [Slot<T>; CHUNK];
+type Chunk<T, L> = [Slot<T, L>; CHUNK];
 
 /// What is asked for most comes first, and beside the beginning of the value.
 #[derive(Debug)]
 #[repr(C)]
-struct Slot<T> {
+struct Slot<T, L> {
     generation: u32,
     /// The next free slot of the chunk, while this one is free.
     next: u32,
-    value: Option<T>,
+    content: Content<T, L>,
+}
+
+#[derive(Debug)]
+enum Content<T, L> {
+    Value(T),
+    /// The slot is free.
+    Left(L),
+}
+
+impl<T, L> Content<T, L> {
+    #[inline]
+    fn value(&self) -> Option<&T> {
+        match self {
+            Content::Value(value) => Some(value),
+            Content::Left(_) => None,
+        }
+    }
+
+    #[inline]
+    fn value_mut(&mut self) -> Option<&mut T> {
+        match self {
+            Content::Value(value) => Some(value),
+            Content::Left(_) => None,
+        }
+    }
 }
 
 /// What is known of a chunk.
@@ -58,22 +85,22 @@ struct Share {
     generation: u32,
 }
 
-impl<T> Default for Slab<T> {
+impl<T, L> Default for Slab<T, L> {
     fn default() -> Self {
         Slab { chunks: Vec::new(), shares: Vec::new(), open: NONE, emptied: NONE, len: 0 }
     }
 }
 
-impl<T> Slab<T> {
+impl<T, L: Copy + Default> Slab<T, L> {
     /// Puts `value` into a free slot; returns its index and generation.
     #[inline(always)]
     pub fn insert(&mut self, value: T) -> (u32, u32) {
-        self.insert_with(|| value)
+        self.insert_with(|_| value)
     }
 
-    /// As [`Slab::insert`], of a value that is made where it is to lie.
+    /// As [`Slab::insert`], of a value that is made where it is to lie, of what the last one left.
     #[inline(always)]
-    pub fn insert_with(&mut self, make: impl FnOnce() -> T) -> (u32, u32) {
+    pub fn insert_with(&mut self, make: impl FnOnce(L) -> T) -> (u32, u32) {
         let number = self.open;
         if self.chunks.get(number as usize).is_none_or(Option::is_none) {
             self.grow();
@@ -88,9 +115,9 @@ impl<T> Slab<T> {
             self.open = *next;
         }
         self.len += 1;
-        // It is empty. Told that, the compiler keeps no value aside while it drops what was there.
-        if slot.value.is_none() {
-            slot.value = Some(make());
+        // It is free. Told that, the compiler keeps no value aside while it drops what was there.
+        if let Content::Left(left) = slot.content {
+            slot.content = Content::Value(make(left));
         }
         ((number * CHUNK) as u32 + place, slot.generation)
     }
@@ -106,35 +133,46 @@ impl<T> Slab<T> {
         let number = self.open as usize;
         let generation = self.shares[number].generation;
         let next = |place| if place + 1 < CHUNK { place as u32 + 1 } else { NONE };
-        let slots = (0..CHUNK).map(|place| Slot { generation, next: next(place), value: None });
-        let slots: Box<[Slot<T>]> = slots.collect();
+        let left = || Content::Left(L::default());
+        let slots = (0..CHUNK).map(|place| Slot { generation, next: next(place), content: left() });
+        let slots: Box<[Slot<T, L>]> = slots.collect();
         self.chunks[number] = slots.try_into().ok();
         self.shares[number].free = 0;
     }
 
     /// Empties a slot; its next use is a new generation.
     pub fn take(&mut self, index: u32) -> Option<T> {
-        self.empty(index, Option::take)
+        let left = Content::Left(L::default());
+        let content = self.empty(index, |it| core::mem::replace(it, left), |_, _| {});
+        match content {
+            Some(Content::Value(value)) => Some(value),
+            _ => None,
+        }
     }
 
     /// As [`Slab::take`], where the value is dropped.
     pub fn remove(&mut self, index: u32) {
-        self.empty(index, |value| {
-            *value = None;
-            Some(())
-        });
+        self.leave(index, L::default(), |_, _| {});
+    }
+
+    /// The same, where the value leaves something. `forget` hears of each slot that there is no
+    /// memory for any more, and of what was left there.
+    #[inline(always)]
+    pub fn leave(&mut self, index: u32, left: L, forget: impl FnMut(u32, L)) {
+        self.empty(index, |content| *content = Content::Left(left), forget);
     }
 
     #[inline(always)]
     fn empty<R>(
         &mut self,
         index: u32,
-        take: impl FnOnce(&mut Option<T>) -> Option<R>,
+        empty: impl FnOnce(&mut Content<T, L>) -> R,
+        forget: impl FnMut(u32, L),
     ) -> Option<R> {
         let (number, place) = (index as usize / CHUNK, index as usize % CHUNK);
         let slot = &mut self.chunks.get_mut(number)?.as_mut()?[place];
-        slot.value.as_ref()?;
-        let taken = take(&mut slot.value)?;
+        slot.content.value()?;
+        let result = empty(&mut slot.content);
         slot.generation = slot.generation.wrapping_add(1);
         let Share { next, free, live, .. } = &mut self.shares[number];
         slot.next = core::mem::replace(free, place as u32);
@@ -144,31 +182,43 @@ impl<T> Slab<T> {
         *live -= 1;
         self.len -= 1;
         if *live == 0 && self.emptied != number as u32 {
-            self.shrink(number as u32);
+            self.shrink(number as u32, forget);
         }
-        Some(taken)
+        Some(result)
     }
 
     /// This chunk is empty: it is kept, and the one that was kept so far is not, if it is still so.
     #[inline(never)]
-    fn shrink(&mut self, emptied: u32) {
+    fn shrink(&mut self, emptied: u32, mut forget: impl FnMut(u32, L)) {
         let number = core::mem::replace(&mut self.emptied, emptied) as usize;
         let Some(share) = self.shares.get_mut(number).filter(|share| share.live == 0) else {
             return;
         };
-        let generations = self.chunks[number].iter().flat_map(|chunk| chunk.iter());
-        share.generation = generations.map(|slot| slot.generation).max().unwrap_or_default();
-        self.chunks[number] = None;
+        let Some(chunk) = self.chunks[number].take() else { return };
+        share.generation = chunk.iter().map(|slot| slot.generation).max().unwrap_or_default();
+        for (index, slot) in ((number * CHUNK) as u32..).zip(chunk.iter()) {
+            if let Content::Left(left) = slot.content {
+                forget(index, left);
+            }
+        }
+    }
+
+    /// What was left in slot `index`, if that is free.
+    pub fn left_mut(&mut self, index: u32) -> Option<&mut L> {
+        match &mut self.slot_mut(index)?.content {
+            Content::Value(_) => None,
+            Content::Left(left) => Some(left),
+        }
     }
 
     #[inline]
-    fn slot(&self, index: u32) -> Option<&Slot<T>> {
+    fn slot(&self, index: u32) -> Option<&Slot<T, L>> {
         let chunk = self.chunks.get(index as usize / CHUNK)?.as_ref()?;
         Some(&chunk[index as usize % CHUNK])
     }
 
     #[inline]
-    fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<T>> {
+    fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<T, L>> {
         let chunk = self.chunks.get_mut(index as usize / CHUNK)?.as_mut()?;
         Some(&mut chunk[index as usize % CHUNK])
     }
@@ -177,33 +227,34 @@ impl<T> Slab<T> {
     #[inline]
     pub fn read_ahead(&self, index: u32, bytes: usize) {
         if let Some(slot) = self.slot(index) {
-            prefetch_first(slot, offset_of!(Slot<T>, value) + bytes);
+            prefetch_first(slot, offset_of!(Slot<T, L>, content) + bytes);
         }
     }
 
     /// The value in slot `index`.
     #[inline]
     pub fn get(&self, index: u32) -> Option<&T> {
-        self.slot(index)?.value.as_ref()
+        self.slot(index)?.content.value()
     }
 
     /// The value in slot `index`, to be changed.
     #[inline]
     pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
-        self.slot_mut(index)?.value.as_mut()
+        self.slot_mut(index)?.content.value_mut()
     }
 
     /// The value in slot `index`, to be changed, and its generation.
     #[inline]
     pub fn named_mut(&mut self, index: u32) -> Option<(&mut T, u32)> {
         let slot = self.slot_mut(index)?;
-        Some((slot.value.as_mut()?, slot.generation))
+        Some((slot.content.value_mut()?, slot.generation))
     }
 
     /// True if slot `index` holds a value of this generation.
     #[inline]
     pub fn is_current(&self, index: u32, generation: u32) -> bool {
-        self.slot(index).is_some_and(|slot| slot.generation == generation && slot.value.is_some())
+        self.slot(index)
+            .is_some_and(|slot| slot.generation == generation && slot.content.value().is_some())
     }
 
     /// The generation of slot `index`.
@@ -229,7 +280,7 @@ impl<T> Slab<T> {
             let first = number * CHUNK;
             (first..).zip(chunk.iter().flat_map(|chunk| chunk.iter()))
         });
-        slots.filter_map(|(i, slot)| slot.value.as_ref().map(|value| (i as u32, value)))
+        slots.filter_map(|(i, slot)| slot.content.value().map(|value| (i as u32, value)))
     }
 }
 
@@ -239,7 +290,7 @@ mod tests {
 
     #[test]
     fn an_old_name_does_not_find_the_new_value() {
-        let mut slab = Slab::default();
+        let mut slab: Slab<_> = Slab::default();
         let (index, generation) = slab.insert('a');
         assert!(slab.is_current(index, generation));
         assert!(slab.take(index).is_some());
@@ -253,7 +304,7 @@ mod tests {
 
     #[test]
     fn slots_are_used_again_before_new_ones_and_none_twice() {
-        let mut slab = Slab::default();
+        let mut slab: Slab<_> = Slab::default();
         let indices: Vec<u32> = (0..200).map(|i| slab.insert(i).0).collect();
         assert!((0..200).eq(indices.iter().copied()));
         for index in [7, 150] {
@@ -272,8 +323,30 @@ mod tests {
     }
 
     #[test]
+    fn what_a_value_leaves_is_found_by_the_next_or_forgotten_with_its_slot() {
+        let mut slab: Slab<u32, u32> = Slab::default();
+        let mut forgotten = Vec::new();
+        for number in 0..150 {
+            assert_eq!(slab.insert_with(|left| left + number).0, number);
+        }
+        slab.leave(7, 1000, |_, _| panic!("its chunk is there"));
+        assert!(slab.get(7).is_none() && slab.left_mut(8).is_none());
+        assert_eq!(slab.left_mut(7), Some(&mut 1000));
+        let (index, _) = slab.insert_with(|left| left);
+        assert_eq!((index, slab.get(7)), (7, Some(&1000)));
+        for index in 0..150 {
+            slab.leave(index, index + 1, |index, left| forgotten.push((index, left)));
+        }
+        assert!(forgotten.into_iter().eq((0..128).map(|index| (index, index + 1))));
+        assert!(slab.left_mut(0).is_none());
+        assert_eq!(slab.left_mut(149), Some(&mut 150));
+        let (index, _) = slab.insert_with(|left| left);
+        assert_eq!((index, slab.get(index)), (64, Some(&0)), "its chunk is a new one");
+    }
+
+    #[test]
     fn of_empty_chunks_one_is_kept_and_what_was_given_back_has_no_old_names() {
-        let mut slab = Slab::default();
+        let mut slab: Slab<_> = Slab::default();
         let chunks = |slab: &Slab<u8>| slab.chunks.iter().flatten().count();
         let names: Vec<_> = (0..1000).map(|_| slab.insert(0)).collect();
         let (stays, go) = names.split_last().unwrap();

@@ -58,6 +58,9 @@ pub(super) struct Slot {
     rest: Option<Resting>,
 }
 
+/// The slots of all connections. What is left in one is its entry among the timers.
+pub(super) type Slots = Slab<Slot, Filed>;
+
 /// A connection as it is, or as it would be if it were awake.
 pub(super) enum View<'a> {
     Awake(&'a Connection),
@@ -76,30 +79,32 @@ impl Deref for View<'_> {
 }
 
 /// The hash of the tuple in a slot that is used, as a table by that hash asks for it.
-pub(super) fn hash_in(slots: &Slab<Slot>) -> impl Fn(u32) -> u64 {
+pub(super) fn hash_in(slots: &Slots) -> impl Fn(u32) -> u64 {
     |index| slots.get(index).map_or(0, |slot| slot.tuple_hash)
 }
 
 /// Whether a slot's tuple is `tuple`.
 #[inline]
-pub(super) fn has_tuple(slots: &Slab<Slot>, tuple: &Tuple) -> impl Fn(u32) -> bool {
+pub(super) fn has_tuple(slots: &Slots, tuple: &Tuple) -> impl Fn(u32) -> bool {
     |index| slots.get(index).is_some_and(|slot| slot.tuple == *tuple)
 }
 
 impl Slot {
-    /// A slot for a new connection, which is ready to be flushed.
+    /// A slot for a new connection, which is ready to be flushed. `filed`: the entry that its
+    /// predecessor had among the timers.
     #[inline(always)]
     pub(super) fn new(
         connection: Box<Connection>,
         tuple: &Tuple,
         accepting: Option<ListenerId>,
+        filed: Filed,
     ) -> Slot {
         Slot {
             tuple: *tuple,
             tuple_hash: connection.tuple_hash,
             block: Some(connection),
             rest: None,
-            filed: Filed::default(),
+            filed,
             accepting,
             ready: true,
             stalled: false,

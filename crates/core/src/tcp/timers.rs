@@ -382,12 +382,31 @@ impl Timers {
         }
     }
 
-    /// Connection `index` is gone.
+    /// Connection `index` is gone. What the next of that number begins with: where an entry may be
+    /// early it stays, since until it is reached that one will hardly need an earlier.
+    #[inline]
+    pub fn bequeath(&mut self, index: u32, mut filed: Filed) -> Filed {
+        if !matches!(self, Timers::Inline(_)) {
+            self.forget(index, &mut filed);
+            filed = Filed::default();
+        }
+        filed
+    }
+
+    /// Connection `index` is gone, and nothing of it stays.
     pub fn forget(&mut self, index: u32, filed: &mut Filed) {
         match self {
             Timers::Inline(inline) => inline.forget(index, filed),
             Timers::Wheel(wheel) => wheel.forget(index),
             Timers::Bsd(bsd) => bsd.forget(index),
+        }
+    }
+
+    /// There will be no connection of number `index` for now: what the last one left is forgotten.
+    #[cold]
+    pub fn forget_left(&mut self, index: u32, mut filed: Filed) {
+        if filed != Filed::default() {
+            self.forget(index, &mut filed);
         }
     }
 

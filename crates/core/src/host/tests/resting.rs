@@ -6,7 +6,7 @@ use std::string::String;
 use super::pair::{CLIENT, Pair, SERVER, Side, config};
 use crate::config::Config;
 use crate::event::ConnectionId;
-use crate::host::slab::Slab;
+use crate::host::slot::Slots;
 use crate::tcp::Keepalive;
 use crate::tcp::timers::Timer;
 use crate::time::Duration;
@@ -35,7 +35,7 @@ fn conversed(adjust: impl Fn(&mut Config)) -> (Pair, [(Side, ConnectionId); 2]) 
 
 /// All that is known of a connection, but for what is found again when it is asked for.
 fn all_of(pair: &mut Pair, (side, id): (Side, ConnectionId)) -> String {
-    let slots: &mut Slab<_> = &mut pair.host(side).slots;
+    let slots: &mut Slots = &mut pair.host(side).slots;
     let connection = slots.get_mut(id.index).unwrap().connection_mut();
     connection.deadlines.cancel(Timer::Rest);
     connection.deadlines.tighten();
