@@ -323,7 +323,7 @@ impl Host {
             || self.neighbours.has_output()
     }
 
-    /// When time alone will next have work; `None`: never.
+    /// When time alone may next have work; `None`: never.
     pub fn deadline(&self) -> Option<Instant> {
         let all = [
             self.timers.deadline(),
