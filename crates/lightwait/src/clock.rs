@@ -3,16 +3,16 @@
 //! A shard reads it once a batch, not once a packet, and hands the instant down; nothing below the
 //! shard reads a clock of its own. It is the processor's cycle counter, calibrated at the start and
 //! compared with the system's clock from time to time (Aron & Druschel 1999, §3; Mansley 2004, §3:
-//! no system call to read the time). Where the counter cannot be trusted it is the system's clock.
+//! no system call to read the time). Where the counter cannot be trusted it is the system's clock,
+//! and from the moment on at which the counter breaks its promise.
 
 mod cycles;
 mod discipline;
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Instant as StdInstant;
 
-use discipline::Discipline;
+use discipline::{Discipline, Sources};
 use lightwait_core::Instant;
 use lightwait_core::time::services::MeasureClock;
 use lightwait_core::time::{Duration, as_nanos};
@@ -28,8 +28,8 @@ const FINEST_HZ: u64 = 1_000_000_000;
 #[derive(Clone, Debug)]
 pub struct Clock {
     origin: StdInstant,
-    /// The cycle counter, if it can be trusted.
-    cycles: Option<Rc<Cell<Discipline>>>,
+    /// The cycle counter, if it could be trusted at the start.
+    counter: Option<Rc<Discipline>>,
     /// How often what it tells changes, at most.
     resolution_hz: u64,
 }
@@ -38,18 +38,23 @@ impl Clock {
     /// A clock that stands at [`Instant::ZERO`] now. Takes a millisecond to calibrate.
     #[allow(clippy::new_without_default, reason = "a default has no side effect; this reads time")]
     pub fn new() -> Self {
+        Clock::on_counter(cycles::trusted())
+    }
+
+    /// On the cycle counter if it `is_trusted` and can be calibrated, else on the system's.
+    fn on_counter(is_trusted: bool) -> Self {
         let origin = StdInstant::now();
-        let calibrated = cycles::trusted().then(|| calibrate(origin)).flatten();
+        let calibrated = is_trusted.then(|| calibrate(&origin)).flatten();
         let Some(discipline) = calibrated else { return Clock::of_system() };
         let resolution_hz = discipline.cycles_per_second().clamp(1, FINEST_HZ);
-        Clock { origin, cycles: Some(Rc::new(Cell::new(discipline))), resolution_hz }
+        Clock { origin, counter: Some(Rc::new(discipline)), resolution_hz }
     }
 
     /// A clock on the system's, that stands at [`Instant::ZERO`] now.
     pub fn of_system() -> Self {
         let tick = clock_getres(ClockId::Monotonic);
         let tick_ns = Duration::try_from(tick).map_or(1, as_nanos).clamp(1, FINEST_HZ);
-        Clock { origin: StdInstant::now(), cycles: None, resolution_hz: FINEST_HZ / tick_ns }
+        Clock { origin: StdInstant::now(), counter: None, resolution_hz: FINEST_HZ / tick_ns }
     }
 
     /// The clock of a shard that is told its time, which is exact to the ns. Where the standard
@@ -60,13 +65,16 @@ impl Clock {
 
     /// True if it reads the cycle counter, and not the system's clock.
     pub fn counts_cycles(&self) -> bool {
-        self.cycles.is_some()
+        self.counter.as_ref().is_some_and(|discipline| discipline.counts_cycles())
     }
 
     /// The time now, in nanoseconds since the origin.
     pub fn now(&self) -> Instant {
-        let Some(cell) = &self.cycles else { return Instant::ZERO + self.origin.elapsed() };
-        Instant::from_nanos(ns_at(cycles::read(), cell, || compare(self.origin)))
+        let ns = match &self.counter {
+            Some(discipline) => discipline.read(&self.origin),
+            None => self.origin.system_ns(),
+        };
+        Instant::from_nanos(ns)
     }
 
     /// What this clock calls that instant of the standard library's.
@@ -102,39 +110,25 @@ impl MeasureClock for Clock {
     }
 }
 
-/// The time when the counter stands at `now`, in ns; first compared with the system's if that is
-/// due. The comparison is handed in so that it can be with a made-up counter.
-#[inline]
-fn ns_at(mut now: u64, cell: &Cell<Discipline>, compare: impl FnOnce() -> (u64, u64)) -> u64 {
-    let mut discipline = cell.get();
-    if now >= discipline.check_at {
-        let (cycles, system_ns) = compare();
-        discipline.compare(cycles, system_ns);
-        cell.set(discipline);
-        now = now.max(cycles);
+/// The processor's counter, and the system's time since that instant.
+impl Sources for StdInstant {
+    #[inline]
+    fn cycles(&self) -> u64 {
+        cycles::read()
     }
-    discipline.at(now)
+
+    fn system_ns(&self) -> u64 {
+        as_nanos(self.elapsed())
+    }
 }
 
-/// The counter and the system's ns since `origin` at one moment: the best of a few tries, since the
-/// thread may be taken off the processor between the two.
-fn compare(origin: StdInstant) -> (u64, u64) {
-    let tries = (0..4).map(|_| {
-        let before = cycles::read();
-        let system_ns = as_nanos(origin.elapsed());
-        let after = cycles::read();
-        (after.saturating_sub(before), before / 2 + after / 2, system_ns)
-    });
-    tries.min().map_or((0, 0), |(_, cycles, system_ns)| (cycles, system_ns))
-}
-
-fn calibrate(origin: StdInstant) -> Option<Discipline> {
-    let first = compare(origin);
+fn calibrate(origin: &StdInstant) -> Option<Discipline> {
+    let first = origin.both();
     let until = StdInstant::now() + CALIBRATION;
     while StdInstant::now() < until {
         std::hint::spin_loop();
     }
-    Discipline::new(first, compare(origin))
+    Discipline::new(first, origin.both())
 }
 
 #[cfg(test)]
@@ -165,19 +159,11 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_calibration_is_made_good_by_a_few_comparisons() {
-        // A counter of 3 GHz that was taken for one a hundredth slower.
-        let calibrated = Discipline::new((0, 0), (3_000_000, 1_010_000)).unwrap();
-        let (cell, mut comparisons, mut ours) = (Cell::new(calibrated), 0, 0);
-        for ms in 2..=10_000_u64 {
-            ours = ns_at(ms * 3_000_000, &cell, || {
-                comparisons += 1;
-                (ms * 3_000_000, ms * 1_000_000)
-            });
-        }
-        assert!(ours.abs_diff(10_000_000_000) < 1_000, "{ours} ns after 10 s");
-        // After 10, 30, 70, ... ms at first, and once a second later.
-        assert!((10..=20).contains(&comparisons), "{comparisons} comparisons");
+    fn a_counter_that_is_not_trusted_is_not_read() {
+        let clock = Clock::on_counter(false);
+        assert!(clock.counter.is_none() && !clock.counts_cycles());
+        assert_eq!(clock.measure_resolution(), Clock::of_system().measure_resolution());
+        assert_eq!(Clock::new().counts_cycles(), cycles::trusted());
     }
 
     #[test]
@@ -186,8 +172,8 @@ mod tests {
         let tick = Duration::try_from(clock_getres(ClockId::Monotonic)).unwrap();
         assert_eq!(system.measure_resolution(), FINEST_HZ / as_nanos(tick));
         let clock = Clock::new();
-        let wanted = clock.cycles.as_ref().map_or(system.measure_resolution(), |cell| {
-            cell.get().cycles_per_second().min(FINEST_HZ)
+        let wanted = clock.counter.as_ref().map_or(system.measure_resolution(), |discipline| {
+            discipline.cycles_per_second().min(FINEST_HZ)
         });
         assert!(clock.measure_resolution().abs_diff(wanted) < wanted / 100);
         assert_eq!(Clock::told().measure_resolution(), FINEST_HZ);

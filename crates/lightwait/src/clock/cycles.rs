@@ -12,24 +12,41 @@ const AVAILABLE: &str = "/sys/devices/system/clocksource/clocksource0/available_
 /// (`kvm-clock`), which reads the same counter.
 pub(super) fn trusted() -> bool {
     let listed = std::fs::read_to_string(AVAILABLE).is_ok_and(|clocks| names_counter(&clocks));
-    listed && is_invariant()
+    listed && is_invariant(cpuid)
 }
 
 fn names_counter(clocks: &str) -> bool {
     clocks.split_ascii_whitespace().any(|clock| clock == "tsc")
 }
 
-/// True if the counter ticks at one rate, by the processor's own word.
-#[cfg(target_arch = "x86_64")]
-fn is_invariant() -> bool {
-    use core::arch::x86_64::__cpuid;
-    // CPUID exists on every x86-64 processor; leaf 0x8000_0000 tells which further ones do.
+/// What CPUID says in a leaf, of which two words are asked for here.
+#[derive(Clone, Copy, Debug, Default)]
+struct Leaf {
+    eax: u32,
+    edx: u32,
+}
+
+/// True if the counter ticks at one rate, by the processor's own word: bit 8 of EDX in leaf
+/// 0x8000_0007, if leaf 0x8000_0000 says that there is one ("Invariant TSC", Intel's Software
+/// Developer's Manual, volume 3, "Time-Stamp Counter").
+fn is_invariant(cpuid: impl Fn(u32) -> Leaf) -> bool {
     const LARGEST: u32 = 0x8000_0000;
     const POWER: u32 = 0x8000_0007;
+    cpuid(LARGEST).eax >= POWER && cpuid(POWER).edx & (1 << 8) != 0
+}
+
+#[cfg(target_arch = "x86_64")]
+fn cpuid(leaf: u32) -> Leaf {
     #[allow(unused_unsafe, reason = "safe to call on newer toolchains")]
     // SAFETY: CPUID is part of the baseline of x86-64.
-    let invariant = unsafe { __cpuid(LARGEST).eax >= POWER && __cpuid(POWER).edx & (1 << 8) != 0 };
-    invariant
+    let said = unsafe { core::arch::x86_64::__cpuid(leaf) };
+    Leaf { eax: said.eax, edx: said.edx }
+}
+
+/// Says that there is no leaf: no counter is known here.
+#[cfg(not(target_arch = "x86_64"))]
+fn cpuid(_leaf: u32) -> Leaf {
+    Leaf::default()
 }
 
 /// The counter now.
@@ -39,12 +56,6 @@ pub(super) fn read() -> u64 {
     // SAFETY: RDTSC is part of the baseline of x86-64, and user programs may execute it unless the
     // system forbids it, which Linux does only for those that ask (PR_SET_TSC).
     unsafe { core::arch::x86_64::_rdtsc() }
-}
-
-/// False: no counter is known here.
-#[cfg(not(target_arch = "x86_64"))]
-fn is_invariant() -> bool {
-    false
 }
 
 /// Never called, since [`trusted`] says no.
@@ -65,5 +76,22 @@ mod tests {
         for clocks in ["hpet acpi_pm \n", "kvm-clock \n", "hyperv_clocksource_tsc_page \n", ""] {
             assert!(!names_counter(clocks), "{clocks}");
         }
+    }
+
+    #[test]
+    fn a_counter_is_trusted_that_the_processor_calls_invariant() {
+        const INVARIANT: u32 = 1 << 8;
+        // The largest leaf, and what leaf 0x8000_0007 says in EDX.
+        let says = |largest, power| {
+            is_invariant(|leaf| match leaf {
+                0x8000_0000 => Leaf { eax: largest, edx: u32::MAX },
+                0x8000_0007 => Leaf { eax: u32::MAX, edx: power },
+                _ => panic!("leaf {leaf:#x} says nothing about it"),
+            })
+        };
+        assert!(says(0x8000_0007, INVARIANT) && says(0x8000_0028, u32::MAX));
+        assert!(!says(0x8000_0007, 0) && !says(0x8000_0007, !INVARIANT));
+        // Beyond the largest leaf a processor answers with anything.
+        assert!(!says(0x8000_0006, INVARIANT) && !says(0, INVARIANT));
     }
 }
