@@ -519,11 +519,12 @@ impl<R: Row> Shelf<R> {
     fn requeue(&mut self, number: u32, expires_ms: u64, finder: Finder<'_>) {
         let Some(Seen { row, .. }) = self.queue.row(number) else { return };
         let (row, hash) = (*row, finder.hash(row));
+        // First, for the new row may need a new block, and the old block may be the last.
+        self.queue.release(number);
         let new = self.queue.push(row, expires_ms);
         let span = self.queue.span();
         // The old number is past now, and so that of the index's entry is found by itself.
         self.index.replace(hash, number, new, span.0);
-        self.queue.release(number);
     }
 
     fn on_time(&mut self, now: Instant, handles: &mut Handles, hasher: &TupleHasher) -> usize {

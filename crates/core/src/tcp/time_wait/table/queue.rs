@@ -333,6 +333,7 @@ impl<R: Row> Queue<R> {
             self.rows -= freed;
         }
         if number >> CHUNK_BITS != self.front >> CHUNK_BITS {
+            debug_assert_eq!((number >> CHUNK_BITS) as u16, self.first_chunk, "freed once");
             // A few hundred words to move, once in 65,536 records.
             self.chunks.remove(0);
             self.first_chunk = self.first_chunk.wrapping_add(1);

@@ -388,6 +388,18 @@ fn run(steps: &[Step], near: bool, start: u32) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// The last record of a chunk kept those behind it waiting, which have gone meanwhile: it is queued
+/// again in a new chunk.
+#[test]
+fn a_record_that_is_queued_again_in_a_new_chunk_stays() {
+    for blocks in [63, 127, 191] {
+        // Each is alone in its block.
+        let alone = [Step::Enter(0, 0), Step::Pass(4096)].repeat(blocks);
+        let last = [Step::Enter(330, 0), Step::Pass(9967), Step::Restart(330), Step::Pass(45_937)];
+        run(&[alone, last.to_vec()].concat(), false, 0).unwrap();
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
