@@ -2,6 +2,7 @@
 
 mod connection;
 mod crates;
+mod host_turn;
 mod ours;
 mod passes;
 mod queues;
@@ -10,6 +11,7 @@ mod scheme;
 use std::collections::BTreeMap;
 
 use clap::ValueEnum;
+use lightwait_core::tcp::timers::Scheme;
 use serde_json::{Map, Value, json};
 
 use crate::instructions::{self, Uncounted};
@@ -45,7 +47,27 @@ impl Which {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
+    /// Which of the host's own it is.
+    fn of_host(self) -> Option<Scheme> {
+        match self {
+            Which::Inline => Some(Scheme::Inline),
+            Which::Wheel => Some(Scheme::Wheel),
+            Which::Scan => Some(Scheme::Scan),
+            Which::OrderedList => Some(Scheme::OrderedList),
+            _ => None,
+        }
+    }
+
     fn times(self, count: usize, repetitions: usize) -> Samples {
+        let mut samples = self.times_alone(count, repetitions);
+        if let Some(scheme) = self.of_host() {
+            host_turn::time(scheme, count, repetitions, &mut samples);
+        }
+        samples
+    }
+
+    /// Of the scheme without a host.
+    fn times_alone(self, count: usize, repetitions: usize) -> Samples {
         match self {
             Which::Inline => passes::times::<ours::Ours<0>>(count, repetitions),
             Which::Wheel => passes::times::<ours::Ours<1>>(count, repetitions),
@@ -63,8 +85,16 @@ impl Which {
         }
     }
 
-    /// One repetition, for callgrind to count.
-    pub fn sections(self, connections: usize) {
+    /// One repetition, for callgrind to count `section` in it.
+    pub fn sections(self, section: &str, connections: usize) {
+        instructions::choose(section);
+        match self.of_host().filter(|_| section == host_turn::NAME) {
+            Some(scheme) => host_turn::instructions(scheme, connections),
+            None => self.sections_alone(connections),
+        }
+    }
+
+    fn sections_alone(self, connections: usize) {
         match self {
             Which::Inline => passes::instructions::<ours::Ours<0>>(connections),
             Which::Wheel => passes::instructions::<ours::Ours<1>>(connections),
@@ -84,7 +114,7 @@ impl Which {
 }
 
 /// The operations that are reported, and by which pass is found what surrounds each.
-pub const OPERATIONS: [(&str, Option<&str>); 9] = [
+pub const OPERATIONS: [(&str, Option<&str>); 10] = [
     ("set", Some(passes::TOUCH)),
     ("cancel", Some(passes::TOUCH)),
     ("rearm", Some(passes::TOUCH)),
@@ -94,6 +124,7 @@ pub const OPERATIONS: [(&str, Option<&str>); 9] = [
     ("expiry", Some("touch_expired")),
     ("lone_expiry", None),
     ("idle_turn", None),
+    (host_turn::NAME, None),
 ];
 
 /// Operations of a kind in a whole run, at least, for steady medians.
@@ -198,7 +229,11 @@ mod tests {
             for (name, _) in OPERATIONS {
                 let value = costs.value(&format!("ns_per_{name}"));
                 let ticks = matches!(scheme, Which::Scan | Which::OrderedList);
-                let expected = !(ticks && name == "lone_expiry");
+                let expected = match name {
+                    "lone_expiry" => !ticks,
+                    host_turn::NAME => scheme.of_host().is_some(),
+                    _ => true,
+                };
                 assert_eq!(value.is_some_and(f64::is_finite), expected, "{scheme:?}: {name}");
             }
         }

@@ -29,8 +29,7 @@ impl Timers {
     pub(crate) fn run(&self) -> bool {
         let connections = self.connections as usize;
         if let (Some(section), Some(scheme)) = (&self.section, self.scheme) {
-            lightwait_bench::instructions::choose(section);
-            scheme.sections(connections);
+            scheme.sections(section, connections);
             return true;
         }
         let all = || Which::value_variants().to_vec();

@@ -325,18 +325,16 @@ impl Host {
 
     /// When time alone may next have work; `None`: never.
     pub fn deadline(&self) -> Option<Instant> {
-        let all = [
-            self.timers.deadline(),
-            self.syn_cache.deadline(),
-            self.time_wait.deadline(),
-            self.fin_wait_2.deadline(),
-            self.neighbours.deadline(),
-            self.routes.deadline(),
-            self.path_mtus.deadline(),
-            self.autoconfigure.as_ref().and_then(Autoconfigure::deadline),
-            self.reassembly.deadline(),
-        ];
-        all.into_iter().flatten().min()
+        let mut next = Instant::FAR_FUTURE;
+        let mut note = |at: Option<Instant>| next = next.min(at.unwrap_or(Instant::FAR_FUTURE));
+        note(self.timers.deadline());
+        note(self.syn_cache.deadline());
+        note(self.time_wait.deadline());
+        note(self.fin_wait_2.deadline());
+        if self.has_link_time() || self.autoconfigure.is_some() {
+            note(self.link_deadline());
+        }
+        (next < Instant::FAR_FUTURE).then_some(next)
     }
 
     /// A block for a connection to begin in.

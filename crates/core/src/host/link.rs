@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Host;
+use super::autoconfigure::Autoconfigure;
 use super::neighbour::{Advertisement, Lookup, Output, Resolution};
 use super::output::{Reply, Way, write_reply};
 use super::route::NextHop;
@@ -221,6 +222,19 @@ impl Host {
             || self.path_mtus.deadline().is_some()
             || self.reassembly.deadline().is_some()
             || self.reassembly.has_expired()
+    }
+
+    /// When the first of those is due, or what configures our addresses.
+    #[inline(never)]
+    pub(super) fn link_deadline(&self) -> Option<Instant> {
+        let all = [
+            self.neighbours.deadline(),
+            self.routes.deadline(),
+            self.path_mtus.deadline(),
+            self.autoconfigure.as_ref().and_then(Autoconfigure::deadline),
+            self.reassembly.deadline(),
+        ];
+        all.into_iter().flatten().min()
     }
 
     /// Time has passed for those.

@@ -1,0 +1,104 @@
+//! A turn of a whole host with nothing due: time passes, nothing is to be sent, and it is asked when
+//! there will be work. That is all that a shard asks of the engine in such a turn; the clock and
+//! the device, which it asks as well, are not there.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant as Clock};
+
+use lightwait_core::tcp::timers::Scheme;
+use lightwait_core::tcp::{Keepalive, SocketOptions};
+use lightwait_core::{Event, Host, Instant, Outbox, Readiness};
+
+use crate::instructions::section;
+use crate::sample::Samples;
+use crate::stacks::raw::{Application, Ends, OPENED_AT_ONCE, SERVER, Sources, configs, room_for};
+
+/// What is measured.
+pub(super) const NAME: &str = "host_turn";
+/// Turns that are measured together, a microsecond apart.
+const TURNS: usize = 10_000;
+
+/// Connections that are opened and then do nothing, each with its timer set.
+struct Opening {
+    sources: Sources,
+    options: SocketOptions,
+    left: usize,
+    opening: usize,
+}
+
+impl Application for Opening {
+    fn on_client(&mut self, _host: &mut Host, _now: Instant, event: Event) {
+        if matches!(event, Event::Ready(_, readiness) if readiness.contains(Readiness::WRITABLE)) {
+            self.opening -= 1;
+        }
+    }
+
+    fn on_server(&mut self, host: &mut Host, now: Instant, event: Event) {
+        if let Event::Acceptable(listener) = event {
+            while host.accept(now, listener).is_ok() {}
+        }
+    }
+
+    fn before_client(&mut self, host: &mut Host, now: Instant) {
+        while self.left > 0 && self.opening < OPENED_AT_ONCE {
+            let options = self.options.clone();
+            host.connect_with(now, self.sources.take(), SERVER, options).expect("a free port");
+            self.left -= 1;
+            self.opening += 1;
+        }
+    }
+}
+
+/// A host with so many idle connections, and when they are quiet.
+fn host(scheme: Scheme, connections: usize) -> (Host, Instant) {
+    let mut ends = Ends::new(configs(1500).map(|config| {
+        let mut config = room_for(config, connections + OPENED_AT_ONCE);
+        config.tcp.timers = scheme;
+        config
+    }));
+    ends.server.host.listen(SERVER, 4096).expect("a free port");
+    let tcp = &ends.client.host.config().tcp;
+    let keepalive = Some(Keepalive::by_default(tcp));
+    let mut opening = Opening {
+        sources: Sources::new(0, connections),
+        options: SocketOptions { keepalive, ..SocketOptions::new(tcp) },
+        left: connections,
+        opening: 0,
+    };
+    while opening.left + opening.opening > 0 {
+        let now = ends.now;
+        ends.turn(&mut opening, now);
+    }
+    ends.keep_quiet(&mut opening);
+    assert_eq!(ends.client.host.connections(), connections);
+    (ends.client.host, ends.now)
+}
+
+/// So many turns of it.
+fn turns(host: &mut Host, outbox: &mut Outbox, begin: Instant) {
+    for us in 0..TURNS as u64 {
+        let now = black_box(begin + Duration::from_micros(us));
+        host.on_time(now);
+        host.emit(now, outbox);
+        black_box((host.wants_emit(), host.deadline()));
+    }
+    assert!(outbox.is_empty(), "nothing is due");
+}
+
+/// Adds what a turn takes.
+pub(super) fn time(scheme: Scheme, connections: usize, repetitions: usize, samples: &mut Samples) {
+    let (mut host, begin) = host(scheme, connections);
+    let mut outbox = Outbox::new(1);
+    for _ in 0..repetitions {
+        let clock = Clock::now();
+        turns(&mut host, &mut outbox, begin);
+        samples.add(NAME, clock.elapsed().as_nanos() as f64 / TURNS as f64);
+    }
+}
+
+/// A repetition, for callgrind to count.
+pub(super) fn instructions(scheme: Scheme, connections: usize) {
+    let (mut host, begin) = host(scheme, connections);
+    let mut outbox = Outbox::new(1);
+    section(NAME, TURNS, || turns(&mut host, &mut outbox, begin));
+}
