@@ -24,11 +24,16 @@ pub(crate) fn sections() {
 
 /// Runs it.
 pub(crate) fn run(report: &mut Report) -> Outcome {
-    let ns = queueing::overheads();
+    let (ns, behind) = (queueing::overheads(), queueing::overheads_behind_work());
     let counts: Result<Vec<f64>, Uncounted> =
         Way::ALL.iter().map(|(_, name)| count(name)).collect();
-    let mut table =
-        Table::new(&["queueing a delayed ACK", "ns", "instructions", "paper, more than a flag"]);
+    let mut table = Table::new(&[
+        "queueing a delayed ACK",
+        "ns",
+        "ns behind a segment's work",
+        "instructions",
+        "paper, more than a flag",
+    ]);
     for (number, (_, name)) in Way::ALL.iter().enumerate().skip(1) {
         let instructions = counts
             .as_ref()
@@ -38,7 +43,8 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
             "flag behind a lock" => "150 ns".to_owned(),
             _ => "–".to_owned(),
         };
-        table.row(&[name, &format!("{:.2}", ns[number]), &instructions, &paper]);
+        let [alone, behind] = [&ns, &behind].map(|ns| format!("{:.2}", ns[number]));
+        table.row(&[name, &alone, &behind, &instructions, &paper]);
     }
     report.say("What a step takes more with a request than without:");
     report.table("queueing", &table)?;

@@ -3,10 +3,10 @@
 //!
 //! The connections are few enough to lie in the cache: what counts is the bookkeeping. Each asks
 //! once, and is then acknowledged, which is not measured; a request costs the more the later ones
-//! find that there is one. Before each request there is a segment's work, of more instructions than
-//! a processor keeps in flight; which connection asks comes out of it, and the next one's begins
-//! with what the request has left. So what is timed is how much longer a step takes with a request
-//! in it, and a segment's work hides some of that, as in a stack.
+//! find that there is one. Which connection asks comes out of what the one before has left, so that
+//! each waits for it. What is timed is how much longer a step takes with a request in it: one step
+//! after the other, as the paper did; or behind a segment's work, of more instructions than a
+//! processor keeps in flight, which hides some of it, as in a stack.
 
 use std::hint::black_box;
 use std::sync::Mutex;
@@ -181,13 +181,23 @@ fn set_flag_behind_lock(connection: &mut Connection, _: &mut Asked<'_>) {
     }
 }
 
-/// ns that a step takes more with each way to ask than with none: the medians of many rounds,
-/// in each of which all have their turn, so that the machine's mood is the same for all.
+/// ns that a step takes more with each way to ask than with none, one step after the other.
 pub(super) fn overheads() -> Vec<f64> {
+    overheads_with(|word| word)
+}
+
+/// The same behind a segment's work.
+pub(super) fn overheads_behind_work() -> Vec<f64> {
+    overheads_with(segment)
+}
+
+/// The medians of many rounds, in each of which all have their turn, so that the machine's mood is
+/// the same for all.
+fn overheads_with(work: impl Fn(u64) -> u64 + Copy) -> Vec<f64> {
     let mut benches = Way::ALL.map(|(way, _)| (way, Bench::new(way)));
     let mut more = vec![Vec::with_capacity(ROUNDS); Way::ALL.len()];
     for _ in 0..ROUNDS {
-        let ns = benches.each_mut().map(|(way, bench)| round(*way, bench));
+        let ns = benches.each_mut().map(|(way, bench)| round(*way, bench, work));
         for (more, ns_of) in more.iter_mut().zip(ns) {
             more.push(ns_of - ns[0]);
         }
@@ -195,10 +205,10 @@ pub(super) fn overheads() -> Vec<f64> {
     more.iter_mut().map(|more| median(more)).collect()
 }
 
-/// ns a step, with a segment's work in it.
-fn round(way: Way, bench: &mut Bench) -> f64 {
+/// ns a step, with `work` in it.
+fn round(way: Way, bench: &mut Bench, work: impl Fn(u64) -> u64) -> f64 {
     let clock = Clock::now();
-    ask(way, bench, segment);
+    ask(way, bench, work);
     let ns = clock.elapsed().as_nanos() as f64 / CONNECTIONS as f64;
     bench.acknowledge();
     ns
