@@ -1,6 +1,6 @@
-//! A turn of a whole host with nothing due: time passes, nothing is to be sent, and it is asked when
-//! there will be work. That is all that a shard asks of the engine in such a turn; the clock and
-//! the device, which it asks as well, are not there.
+//! A turn of a whole host with nothing due: time passes, nothing is to be sent, and it is asked
+//! when there will be work. That is all that a shard asks of the engine in such a turn; the clock
+//! and the device, which it asks as well, are not there.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};
@@ -41,8 +41,8 @@ impl Application for Opening {
 
     fn before_client(&mut self, host: &mut Host, now: Instant) {
         while self.left > 0 && self.opening < OPENED_AT_ONCE {
-            let options = self.options.clone();
-            host.connect_with(now, self.sources.take(), SERVER, options).expect("a free port");
+            let source = self.sources.take();
+            host.connect_with(now, source, SERVER, self.options).expect("a free port");
             self.left -= 1;
             self.opening += 1;
         }
