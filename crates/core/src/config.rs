@@ -225,12 +225,14 @@ pub struct Settings {
     tcp: TcpConfig,
     /// Of the retransmission timeouts.
     pub(crate) rto_bounds: Bounds,
+    /// [`TcpConfig::shift`].
+    pub(crate) shift: u8,
 }
 
 impl Settings {
     /// From what is configured.
     pub fn new(tcp: TcpConfig) -> Self {
-        Settings { rto_bounds: Bounds::new(&tcp), tcp }
+        Settings { rto_bounds: Bounds::new(&tcp), shift: tcp.shift(), tcp }
     }
 }
 

@@ -33,7 +33,7 @@ impl Host {
 
     /// True if some table is large.
     #[inline]
-    fn is_crowded(&self) -> bool {
+    pub(super) fn is_crowded(&self) -> bool {
         let records = self.time_wait.len().max(self.fin_wait_2.records().len());
         self.demux.len().max(records).max(self.lingering.len()) >= MANY
     }

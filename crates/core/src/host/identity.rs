@@ -13,8 +13,8 @@ use crate::tcp::connection::{SynReceived, stamp_at};
 use crate::tcp::time_wait::Record;
 use crate::tcp::{Marks, Seq, SocketOptions, Tuple};
 use crate::time::{Duration, Instant};
-use crate::wire::options::{Options, Timestamps, mss_for_mtu};
-use crate::wire::tcp::{Flags, Header};
+use crate::wire::options::mss_for_mtu;
+use crate::wire::tcp::Flags;
 
 /// A cookie is believed only this long after one was sent (two steps of its clock).
 const COOKIES_VALID: Duration = Duration::from_secs(128);
@@ -40,6 +40,7 @@ impl Claim {
 }
 
 impl Host {
+    #[inline]
     pub(super) fn begin(&self, now: Instant, tuple: &Tuple) -> Beginning {
         self.isns.begin(now, tuple)
     }
@@ -51,8 +52,9 @@ impl Host {
     /// The MSS for our SYNs (RFC 9293 §3.7.1, RFC 6691): by the device's MTU, or less by choice.
     pub(super) fn announced_mss(&self, ipv6: bool, options: &SocketOptions) -> u16 {
         let by_device = mss_for_mtu(self.config.device.mtu, ipv6);
-        let limits = [self.shared.config.mss_max, options.mss_max];
-        limits.into_iter().filter(|limit| *limit > 0).fold(by_device, u16::min)
+        // Zero is no limit.
+        let limit = |mss: u16| if mss > 0 { mss } else { u16::MAX };
+        by_device.min(limit(self.shared.config.mss_max)).min(limit(options.mss_max))
     }
 
     pub(super) fn may_answer_stranger(&mut self, now: Instant) -> bool {
@@ -105,9 +107,11 @@ impl Host {
                 && let claimed @ Some(_) =
                     self.claim_beside(now, Claim::new(candidate, hash), record)
             {
-                // Whoever opens a connection to somewhere mostly opens another.
-                let next = tuple.with_local_port(self.ports.peek(&search));
-                self.read_ahead_of(self.hasher.hash(&next), &next);
+                if self.is_crowded() {
+                    // Whoever opens a connection to somewhere mostly opens another.
+                    let next = tuple.with_local_port(self.ports.peek(&search));
+                    self.read_ahead_of(self.hasher.hash(&next), &next);
+                }
                 return claimed;
             }
         }
@@ -145,14 +149,14 @@ impl Host {
     // ---- SYN cookies
 
     /// Answers a SYN without remembering it (RFC 4987 §3.6).
+    #[cold]
     pub(super) fn send_cookie(
         &mut self,
         now: Instant,
         incoming: &Incoming<'_>,
+        received: SynReceived,
         options: &SocketOptions,
     ) {
-        let begin = self.begin(now, &incoming.tuple);
-        let received = self.negotiate(incoming, begin, options);
         let facts = CookieFacts {
             mss: received.peer_mss,
             window_scale: received.peer_scale,
@@ -174,7 +178,8 @@ impl Host {
         let clock = stamp_at(now, syn.stamp_offset);
         self.cookie_sent = now;
         self.shared.counters.cookies_sent += 1;
-        self.reply_syn_ack_stamped(tuple, &syn, facts.stamp(clock), options.marks());
+        let header = syn.header_stamped(tuple.ports(), facts.stamp(clock), &self.shared.config);
+        self.reply(Reply::syn(tuple, header, options.marks()));
     }
 
     /// An ACK that belongs to nothing may bring a cookie back.
@@ -216,28 +221,6 @@ impl Host {
         true
     }
 
-    fn reply_syn_ack_stamped(
-        &mut self,
-        tuple: &Tuple,
-        syn: &SynReceived,
-        stamp: u32,
-        marks: Marks,
-    ) {
-        let header = Header {
-            window: syn.offer,
-            options: Options {
-                mss: Some(syn.mss),
-                window_scale: syn.peer_scale.map(|_| self.shared.config.shift()),
-                sack_permitted: syn.sack,
-                timestamps: syn.stamp.map(|echo| Timestamps { value: stamp, echo }),
-                layout: self.shared.config.syn_layout,
-                ..Options::default()
-            },
-            ..bare_header(tuple, syn.iss, syn.irs + 1, syn.syn_ack_flags())
-        };
-        self.reply(Reply::marked(tuple, header, marks));
-    }
-
     /// RFC 9293 §3.10.7.4 in SYN-RECEIVED: what is unacceptable is answered with an ACK.
     pub(super) fn acknowledge_half_open(&mut self, now: Instant, tuple: &Tuple, syn: &SynReceived) {
         let bare = bare_header(tuple, Seq(0), Seq(0), Flags::ACK);
@@ -252,14 +235,14 @@ impl Host {
         syn: &SynReceived,
         marks: Marks,
     ) {
-        let stamp = stamp_at(now, syn.stamp_offset);
-        self.reply_syn_ack_stamped(tuple, syn, stamp, marks);
+        let header = syn.header(tuple.ports(), now, &self.shared.config);
+        self.reply(Reply::syn(tuple, header, marks));
     }
 
     /// Again, as the listener wants it now.
     pub(super) fn repeat_syn_ack(&mut self, now: Instant, tuple: &Tuple, syn: &SynReceived) {
         let listener = self.listeners.find(tuple.local_ip(), tuple.local_port());
-        let marks = listener.map(|listener| self.listener_options(listener).marks());
+        let marks = listener.map(|(_, listener)| listener.options.marks());
         self.reply_syn_ack(now, tuple, syn, marks.unwrap_or_default());
     }
 
@@ -272,7 +255,7 @@ impl Host {
     fn initial_window(&self, options: &SocketOptions) -> u32 {
         let config = &self.shared.config;
         let usual = config.initial_receive_window_bytes.min(config.max_receive_window_bytes);
-        options.receive_buffer_bytes.unwrap_or(usual).max(1 << config.shift())
+        options.receive_buffer_bytes.unwrap_or(usual).max(1 << config.shift)
     }
 
     /// What connections of `listener` start with.

@@ -37,15 +37,6 @@ impl Host {
         }
     }
 
-    /// How a packet between `ends` leaves.
-    #[inline]
-    pub(super) fn way(&mut self, now: Instant, ends: &Tuple) -> Way {
-        match self.ways.find(ends, self.way_changes(), now) {
-            Some(place) => Way::Open(place),
-            None => self.find_way(now, ends),
-        }
-    }
-
     /// True if the addresses of `ends` are known for one of ours and that of a single other host:
     /// something has lately gone there. If not they may be all the same.
     #[inline]
@@ -60,7 +51,7 @@ impl Host {
         self.routes.changes() + self.neighbours.changes() + self.path_mtus.changes()
     }
 
-    /// The same, where none is kept.
+    /// How a packet between `ends` leaves, where no way is kept.
     #[inline(never)]
     pub(super) fn find_way(&mut self, now: Instant, ends: &Tuple) -> Way {
         let device = self.config.device;

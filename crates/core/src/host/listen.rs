@@ -80,23 +80,25 @@ impl Listeners {
     }
 
     /// The listener for a SYN to `address` and `port`: the exact address before any.
-    pub fn find(&self, address: IpAddr, port: u16) -> Option<ListenerId> {
+    #[inline]
+    pub fn find(&self, address: IpAddr, port: u16) -> Option<(ListenerId, &Listener)> {
         // Nearly always there is one, and it hears.
         let [index] = self.by_port.get(&port)?[..] else { return self.find_best(address, port) };
-        let listener = self.slots.get(index).filter(|listener| listener.hears(address))?;
+        let (listener, generation) = self.slots.named(index)?;
         debug_assert_eq!(listener.local.port(), port);
-        Some(ListenerId { index, generation: self.slots.generation(index) })
+        listener.hears(address).then_some((ListenerId { index, generation }, listener))
     }
 
     /// The same among several.
     #[cold]
-    fn find_best(&self, address: IpAddr, port: u16) -> Option<ListenerId> {
+    fn find_best(&self, address: IpAddr, port: u16) -> Option<(ListenerId, &Listener)> {
         let heard = self.on_port(port).filter(|(_, listener)| listener.hears(address));
         let best = heard.max_by_key(|(_, listener)| {
             let ip = listener.local.ip();
             (!ip.is_unspecified(), ip.is_ipv4() == address.is_ipv4())
         });
-        best.map(|(index, _)| ListenerId { index, generation: self.slots.generation(index) })
+        let (index, listener) = best?;
+        Some((ListenerId { index, generation: self.slots.generation(index) }, listener))
     }
 
     /// The listener of that name.
@@ -147,7 +149,7 @@ mod tests {
         let any = listeners.insert(at("0.0.0.0:80"), 1, options()).unwrap();
         let both = listeners.insert(at("[::]:80"), 1, options()).unwrap();
         let exact = listeners.insert(at("10.0.0.1:80"), 1, options()).unwrap();
-        let find = |ip: &str, port| listeners.find(ip.parse().unwrap(), port);
+        let find = |ip: &str, port| listeners.find(ip.parse().unwrap(), port).map(|found| found.0);
         assert_eq!(find("10.0.0.1", 80), Some(exact));
         assert_eq!(find("10.0.0.2", 80), Some(any));
         assert_eq!(find("fd00::1", 80), Some(both));

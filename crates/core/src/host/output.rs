@@ -1,5 +1,6 @@
 //! `emit`: replies first, then every ready connection once, within its budget.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -16,7 +17,7 @@ use crate::tcp::{Marks, Tuple};
 use crate::time::Instant;
 use crate::wire::ip;
 use crate::wire::tcp::Header;
-use crate::wire::usual::{Stamped, Text};
+use crate::wire::usual::{Stamped, Syn};
 
 /// Replies that wait at most; beyond it they are dropped, as a full link would.
 const REPLIES_MAX: usize = 4096;
@@ -38,7 +39,9 @@ pub(super) struct Reply {
 enum Body {
     /// With timestamps as the only option.
     Stamped(Stamped),
-    Segment(Header),
+    Syn(Syn),
+    /// Any other: few are, and they are large.
+    Segment(Box<Header>),
     /// The payload of an IP packet of this protocol.
     Packet {
         protocol: u8,
@@ -52,7 +55,8 @@ enum Body {
 impl Reply {
     /// A segment without payload between the ends of `tuple`.
     pub(super) fn segment(tuple: &Tuple, header: Header) -> Reply {
-        Reply::marked(tuple, header, Marks::default())
+        let body = Body::Segment(Box::new(header));
+        Reply { ends: *tuple, marks: Marks::default(), body }
     }
 
     /// The same of one with timestamps as the only option.
@@ -60,9 +64,10 @@ impl Reply {
         Reply { ends: *tuple, marks: Marks::default(), body: Body::Stamped(header) }
     }
 
-    /// A segment without payload, in a packet of these marks.
-    pub(super) fn marked(tuple: &Tuple, header: Header, marks: Marks) -> Reply {
-        Reply { ends: *tuple, marks, body: Body::Segment(header) }
+    /// A SYN, ACK, in a packet of these marks.
+    #[inline]
+    pub(super) fn syn(tuple: &Tuple, header: Syn, marks: Marks) -> Reply {
+        Reply { ends: *tuple, marks, body: Body::Syn(header) }
     }
 
     /// An IP packet.
@@ -148,24 +153,41 @@ impl Host {
     /// Sends the reply at `index`, or lets it wait for its neighbour.
     #[inline]
     fn emit_reply(&mut self, now: Instant, index: usize, outbox: &mut Outbox) {
-        let Some(Reply { ends, body, .. }) = self.replies.get(index) else { return };
+        let changes = self.way_changes();
+        let Some(reply) = self.replies.get(index) else { return };
+        let place = match self.ways.find(&reply.ends, changes, now) {
+            Some(place) => place,
+            None => match self.find_way_of_reply(now, index, outbox) {
+                Some(place) => place,
+                None => return,
+            },
+        };
+        let Host { replies, ways, loopback, shared, .. } = self;
+        let Some(reply) = replies.get(index) else { return };
+        let known = ways.at(place);
+        push_reply(if known.local { loopback } else { outbox }, known, reply, &mut shared.counters);
+    }
+
+    /// The way of the reply at `index`. If there is none, or none is needed, it has been seen to.
+    #[inline(never)]
+    fn find_way_of_reply(
+        &mut self,
+        now: Instant,
+        index: usize,
+        outbox: &mut Outbox,
+    ) -> Option<Place> {
+        let Reply { ends, body, .. } = self.replies.get(index)?;
         if let Body::Frame(_) = body {
-            return self.emit_frame(index, outbox);
+            self.emit_frame(index, outbox);
+            return None;
         }
         let ends = *ends;
-        let place = match self.way(now, &ends) {
-            Way::Open(place) => place,
-            Way::Waiting(next_hop) => return self.delay_reply(now, next_hop, index),
-            Way::Closed => {
-                self.shared.counters.unreachable += 1;
-                return;
-            }
-        };
-        let known = self.ways.at(place);
-        let out = if known.local { &mut self.loopback } else { outbox };
-        if let Some(reply) = self.replies.get(index) {
-            push_reply(out, known, reply, &mut self.shared.counters);
+        match self.find_way(now, &ends) {
+            Way::Open(place) => return Some(place),
+            Way::Waiting(next_hop) => self.delay_reply(now, next_hop, index),
+            Way::Closed => self.shared.counters.unreachable += 1,
         }
+        None
     }
 
     #[cold]
@@ -312,6 +334,7 @@ fn speak_predicted(
     spoken
 }
 
+#[inline]
 fn push_reply(out: &mut Outbox, known: &Known, reply: &Reply, counters: &mut Counters) {
     let Some(frame) = out.push() else {
         counters.replies_suppressed += 1;
@@ -320,7 +343,7 @@ fn push_reply(out: &mut Outbox, known: &Known, reply: &Reply, counters: &mut Cou
     let usual = known.usual.as_ref().filter(|_| reply.marks == Marks::default());
     let is_written = match (usual, &reply.body) {
         (Some(path), Body::Stamped(header)) => path.write(frame, header, &[]),
-        (Some(path), Body::Segment(header)) => path.write_any(frame, header, Text::NONE),
+        (Some(path), Body::Syn(header)) => path.write_syn(frame, header),
         _ => false,
     };
     if is_written || write_reply(frame, &known.path.marked(reply.marks), reply) {
@@ -335,6 +358,7 @@ pub(super) fn write_reply(frame: &mut Frame, way: &Marked<'_>, reply: &Reply) ->
     let path = way.path;
     match &reply.body {
         Body::Stamped(header) => egress::write_bare(frame, way, header),
+        Body::Syn(header) => egress::write(frame, way, &header.header(), None),
         Body::Segment(header) => egress::write(frame, way, header, None),
         Body::Packet { protocol, hop_limit, payload } => {
             let header = ip::Header::new(path.source, path.destination, *protocol, payload.len());

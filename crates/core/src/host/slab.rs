@@ -243,6 +243,13 @@ impl<T, L: Copy + Default> Slab<T, L> {
         self.slot_mut(index)?.content.value_mut()
     }
 
+    /// The value in slot `index`, and its generation.
+    #[inline]
+    pub fn named(&self, index: u32) -> Option<(&T, u32)> {
+        let slot = self.slot(index)?;
+        Some((slot.content.value()?, slot.generation))
+    }
+
     /// The value in slot `index`, to be changed, and its generation.
     #[inline]
     pub fn named_mut(&mut self, index: u32) -> Option<(&mut T, u32)> {

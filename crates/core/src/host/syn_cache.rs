@@ -112,43 +112,61 @@ impl SynCache {
 
     /// Adds an entry whose SYN, ACK is about to be sent for the first time; returns its number.
     /// `in_time_wait`: see [`HalfOpen::in_time_wait`].
+    #[inline]
     pub fn insert(
         &mut self,
-        (tuple, hash): (Tuple, u64),
+        (tuple, hash): (&Tuple, u64),
         syn: SynReceived,
         listener: (u32, u32),
         in_time_wait: bool,
         now: Instant,
     ) -> u32 {
-        let (slot, _) = self.entries.insert(HalfOpen {
-            tuple,
+        let (due, before) = (self.due_after(now, self.first_wait_ns), self.queues[0].last);
+        let (slot, _) = self.entries.insert_with(|()| HalfOpen {
+            tuple: *tuple,
             hash,
             syn,
             listener,
             answered: now,
             in_time_wait,
-            due: now,
-            before: NONE,
+            due,
+            before,
             behind: NONE,
         });
-        self.enqueue(slot, now);
+        self.put_behind(slot, 0, before);
         !slot
     }
 
-    /// Its SYN, ACK is sent at `now`: it waits in the queue of those sent as often.
-    fn enqueue(&mut self, slot: u32, now: Instant) {
-        let Some(entry) = self.entries.get_mut(slot) else { return };
-        let sent = entry.syn.attempts.clamp(1, ATTEMPTS_MAX) - 1;
-        let due = now.plus_nanos(self.first_wait_ns.saturating_mul(1 << sent));
-        entry.due = self.ticks.instant(self.ticks.at_or_after(due));
-        self.earliest = self.earliest.min(entry.due);
+    /// When an entry whose SYN, ACK is sent at `now` is due if it waits for so long.
+    #[inline]
+    fn due_after(&mut self, now: Instant, wait_ns: u64) -> Instant {
+        let due = self.ticks.instant(self.ticks.at_or_after(now.plus_nanos(wait_ns)));
+        self.earliest = self.earliest.min(due);
+        due
+    }
+
+    /// An entry whose SYN, ACK has been sent `sent` times more is the last of its queue, behind
+    /// `before`.
+    #[inline]
+    fn put_behind(&mut self, slot: u32, sent: u8, before: u32) {
         let queue = &mut self.queues[usize::from(sent)];
-        let before = core::mem::replace(&mut queue.last, slot);
-        (entry.before, entry.behind) = (before, NONE);
+        queue.last = slot;
         match self.entries.get_mut(before) {
             Some(before) => before.behind = slot,
             None => queue.first = slot,
         }
+    }
+
+    /// Its SYN, ACK is sent again at `now`: it waits in the queue of those sent as often.
+    fn enqueue(&mut self, slot: u32, now: Instant) {
+        let Some(entry) = self.entries.get(slot) else { return };
+        let sent = entry.syn.attempts.clamp(1, ATTEMPTS_MAX) - 1;
+        let due = self.due_after(now, self.first_wait_ns.saturating_mul(1 << sent));
+        let before = self.queues[usize::from(sent)].last;
+        if let Some(entry) = self.entries.get_mut(slot) {
+            (entry.due, entry.before, entry.behind) = (due, before, NONE);
+        }
+        self.put_behind(slot, sent, before);
     }
 
     /// Takes an entry, which was sent so often, from between its neighbours.
@@ -262,9 +280,9 @@ mod tests {
     #[test]
     fn the_bound_is_reached_with_its_last_entry() {
         let mut cache = SynCache::new(2, RTO, ticks());
-        cache.insert((tuple(1), 1), syn(), (0, 0), false, Instant::ZERO);
+        cache.insert((&tuple(1), 1), syn(), (0, 0), false, Instant::ZERO);
         assert!(!cache.is_full());
-        let entry = cache.insert((tuple(2), 1), syn(), (0, 0), false, Instant::ZERO);
+        let entry = cache.insert((&tuple(2), 1), syn(), (0, 0), false, Instant::ZERO);
         assert!(cache.is_full() && is_entry(entry));
         assert_eq!(cache.get(entry).map(|entry| entry.tuple), Some(tuple(2)));
         assert!(cache.remove(entry));
@@ -277,7 +295,7 @@ mod tests {
         let mut cache = SynCache::new(9, RTO, ticks());
         let at = |ms| Instant::from_millis(ms);
         let slots: std::vec::Vec<u32> = (0..6u16)
-            .map(|i| cache.insert((tuple(i), 1), syn(), (0, 0), false, at(u64::from(i) * 600)))
+            .map(|i| cache.insert((&tuple(i), 1), syn(), (0, 0), false, at(u64::from(i) * 600)))
             .collect();
         // The first has its second answer out, which waits for longer.
         assert!(matches!(cache.due(at(1000)), Some(Due::Answer(slot)) if slot == slots[0]));
@@ -296,7 +314,7 @@ mod tests {
     #[test]
     fn answers_back_off_and_the_entry_goes_after_the_last() {
         let mut cache = SynCache::new(2, RTO, ticks());
-        cache.insert((tuple(1), 1), syn(), (0, 0), false, Instant::ZERO);
+        cache.insert((&tuple(1), 1), syn(), (0, 0), false, Instant::ZERO);
         let (mut times, mut expired) = (std::vec::Vec::new(), None);
         while let Some(at) = cache.deadline() {
             match cache.due(at) {

@@ -14,7 +14,7 @@ use crate::frame::{RxChecksum, RxFrame};
 use crate::tcp::arrive::Facts;
 use crate::tcp::arrive::syn_sent::peer_mss;
 use crate::tcp::connection::SynReceived;
-use crate::tcp::{Seq, SocketOptions, Tuple};
+use crate::tcp::{Marks, Seq, SocketOptions, Tuple};
 use crate::time::Instant;
 use crate::wire::ip;
 use crate::wire::options::Options;
@@ -217,63 +217,81 @@ impl Host {
         if segment.flags.contains(Flags::RST) {
             return;
         }
-        let listener = self.listeners.find(incoming.tuple.local_ip(), incoming.tuple.local_port());
-        let Some(listener) = listener else { return self.refuse(now, incoming) };
+        let tuple = &incoming.tuple;
+        let listener = self.listeners.find(tuple.local_ip(), tuple.local_port());
+        let Some((name, listener)) = listener else { return self.refuse(now, incoming) };
         if segment.flags.contains(Flags::ACK) {
-            if !self.accept_cookie(now, incoming, listener) {
+            if !self.accept_cookie(now, incoming, name) {
                 self.refuse(now, incoming);
             }
             return;
         }
-        let (local, remote) = (incoming.tuple.local(), incoming.tuple.remote());
-        if !segment.flags.contains(Flags::SYN) || local == remote {
+        if !segment.flags.contains(Flags::SYN) || tuple.is_loop() {
             // Or it is our own SYN come back, and the connection that sent it is gone.
             return;
         }
-        if self.listeners.get(listener).is_none_or(Listener::is_full) {
+        if listener.is_full() {
             self.shared.counters.accept_overflows += 1;
             if matches!(past, Past::Living(_)) {
                 self.shared.counters.time_wait_refused += 1;
             }
             return;
         }
-        self.answer_syn(now, incoming, listener, past);
+        let mut begin = self.begin(now, tuple);
+        if let Past::Living(isn_floor) = past {
+            begin.isn = begin.isn.max(isn_floor);
+        }
+        let (syn, marks) =
+            (self.negotiate(incoming, begin, &listener.options), listener.options.marks());
+        if self.syn_cache.is_full() {
+            let options = listener.options.clone();
+            return self.answer_without_state(now, incoming, syn, &options, past);
+        }
+        self.answer_syn(now, incoming, (name, marks), syn, past);
     }
 
-    /// State or cookie: it is decided here, and never both. A SYN that meets a TIME-WAIT record
+    /// State or cookie: it is decided before, and never both. A SYN that meets a TIME-WAIT record
     /// needs an ISN that a cookie cannot promise, so it gets state or nothing.
+    #[cold]
+    fn answer_without_state(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        syn: SynReceived,
+        options: &SocketOptions,
+        past: Past,
+    ) {
+        if let Past::Living(_) = past {
+            self.shared.counters.time_wait_refused += 1;
+        } else {
+            self.send_cookie(now, incoming, syn, options);
+        }
+    }
+
+    /// With state: the handshake has an entry in the SYN cache.
+    #[inline]
     fn answer_syn(
         &mut self,
         now: Instant,
         incoming: &Incoming<'_>,
-        listener: ListenerId,
+        (listener, marks): (ListenerId, Marks),
+        syn: SynReceived,
         past: Past,
     ) {
-        let (hash, tuple) = (incoming.hash, incoming.tuple);
-        if self.syn_cache.is_full() {
-            if let Past::Living(_) = past {
-                self.shared.counters.time_wait_refused += 1;
-                return;
-            }
-            let options = self.listener_options(listener).clone();
-            return self.send_cookie(now, incoming, &options);
-        }
-        let mut begin = self.begin(now, &tuple);
-        if let Past::Living(isn_floor) = past {
-            begin.isn = begin.isn.max(isn_floor);
+        let (hash, tuple) = (incoming.hash, &incoming.tuple);
+        if let Past::Living(_) = past {
             self.shared.counters.time_wait_reopened += 1;
         }
         let in_time_wait = !matches!(past, Past::Unknown);
-        let options = self.listener_options(listener);
-        let (syn, marks) = (self.negotiate(incoming, begin, options), options.marks());
         let name = (listener.index, listener.generation);
         let entry = self.syn_cache.insert((tuple, hash), syn, name, in_time_wait, now);
         self.list(hash, entry);
         self.shared.counters.syn_cache_added += 1;
         self.shared.counters.passive_opens += 1;
-        self.reply_syn_ack(now, &tuple, &syn, marks);
+        self.reply_syn_ack(now, tuple, &syn, marks);
     }
 
+    #[inline]
     pub(super) fn negotiate(
         &self,
         incoming: &Incoming<'_>,

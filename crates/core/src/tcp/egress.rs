@@ -12,7 +12,7 @@ use crate::tcp::send::buffer::{Cursor, SendBuffer};
 use crate::tcp::{Marks, Seq};
 use crate::wire::checksum::{Sum, pseudo_header, sum};
 use crate::wire::tcp::{CHECKSUM_OFFSET, Flags, Header, PROTOCOL, checksum};
-use crate::wire::usual::{self, Envelope, Stamped, Template, Text};
+use crate::wire::usual::{self, Envelope, Stamped, Syn, Template, Text};
 use crate::wire::{ethernet, ip};
 
 /// Payload up to here is copied even when the device does the checksum: cheaper than sharing, which
@@ -154,6 +154,19 @@ impl UsualPath {
             link.emit(&mut frame.head);
         }
         usual::emit_stamped(&self.template, header, text, &mut frame.head)
+    }
+
+    /// Writes the frame of a SYN, if its options are all the usual ones; else nothing.
+    #[inline(never)]
+    pub fn write_syn(&self, frame: &mut Frame, header: &Syn) -> bool {
+        if let Some(link) = &self.link {
+            link.emit(&mut frame.head);
+        }
+        let written = usual::emit_syn(&self.template, header, &mut frame.head);
+        if !written {
+            frame.head.clear();
+        }
+        written
     }
 
     /// Writes the headers of a segment before `text`, if its options are usual ones, and it is not

@@ -104,6 +104,12 @@ impl Tuple {
         self.ports as u16
     }
 
+    /// True if both ends are the same.
+    #[inline]
+    pub fn is_loop(&self) -> bool {
+        self.local_port() == self.remote_port() && self.local_words() == self.remote_words()
+    }
+
     /// True if the addresses are IPv6's.
     #[inline]
     pub fn is_ipv6(&self) -> bool {
@@ -238,6 +244,8 @@ mod tests {
                 prop_assert_eq!(moved == tuple, other == ports.0);
                 let turned = Tuple::new((remote, ports.1), (local, ports.0));
                 prop_assert_eq!(turned == tuple, local == remote && ports.0 == ports.1);
+                prop_assert_eq!(tuple.is_loop(), tuple.local() == tuple.remote());
+                prop_assert!(Tuple::new((local, other), (local, other)).is_loop());
             }
         }
     }

@@ -51,6 +51,13 @@ impl OptionWords {
     const PERMITTED: u32 = u32::from_be_bytes([kind::SACK_PERMITTED, 2, kind::TIMESTAMPS, 10]);
     const SCALE: u32 = u32::from_be_bytes([kind::NOP, kind::WINDOW_SCALE, 3, 0]);
 
+    /// All that a SYN offers.
+    #[inline]
+    pub(crate) fn of_syn(mss: u16, scale: u8, Timestamps { value, echo }: Timestamps) -> [u32; 5] {
+        let (mss, scale) = (Self::MSS | u32::from(mss), Self::SCALE | u32::from(scale));
+        [mss, Self::PERMITTED, value, echo, scale]
+    }
+
     /// True if options that begin like this, in three words, are timestamps alone.
     #[inline]
     pub(crate) fn are_stamps(first: u32) -> bool {
@@ -235,16 +242,14 @@ impl Options {
     /// The options as words, if they are of those kinds.
     #[inline]
     pub(crate) fn words(&self) -> Option<OptionWords> {
-        let stamps @ Timestamps { value, echo } = self.timestamps?;
+        let stamps = self.timestamps?;
         if !self.sack.is_empty() || !self.experimental.is_empty() {
             return None;
         }
         match (self.mss, self.window_scale, self.sack_permitted) {
             (None, None, false) => Some(OptionWords::Stamped(stamps.words())),
             (Some(mss), Some(scale), true) if self.layout == Layout::ScaleLast => {
-                let (mss, scale) = (OptionWords::MSS | u32::from(mss), u32::from(scale));
-                let scale = OptionWords::SCALE | scale;
-                Some(OptionWords::Syn([mss, OptionWords::PERMITTED, value, echo, scale]))
+                Some(OptionWords::Syn(OptionWords::of_syn(mss, scale, stamps)))
             }
             _ => None,
         }

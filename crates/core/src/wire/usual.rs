@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 use super::checksum::{Sum, of_sum, sum, sum_of, word_sum};
-use super::options::{OptionWords, Options, Timestamps};
+use super::options::{Layout, OptionWords, Options, Timestamps};
 use super::tcp::{Flags, Header, PROTOCOL, Plain, Segment};
 use crate::tcp::{Seq, Tuple};
 
@@ -243,6 +243,71 @@ impl Stamped {
             options: Options { timestamps: Some(stamps), ..Options::NONE },
         }
     }
+}
+
+/// The TCP header of a SYN, whatever it offers.
+#[derive(Clone, Copy, Debug)]
+pub struct Syn {
+    /// Both ports, the sender's in the high half.
+    pub ports: u32,
+    /// SEG.SEQ.
+    pub seq: Seq,
+    /// SEG.ACK.
+    pub ack: Seq,
+    /// The control bits.
+    pub flags: Flags,
+    /// SEG.WND as it stands in the header.
+    pub window: u16,
+    /// The MSS that is announced.
+    pub mss: u16,
+    /// The sender's shift count, if it scales.
+    pub scale: Option<u8>,
+    /// SACK is permitted.
+    pub sack: bool,
+    /// TSval and TSecr, if there are any.
+    pub stamps: Option<Timestamps>,
+    /// In which order the options are written.
+    pub layout: Layout,
+}
+
+impl Syn {
+    /// The same for whoever writes all kinds.
+    pub fn header(&self) -> Header {
+        let Syn { ports, seq, ack, flags, window, mss, scale, sack, stamps, layout } = *self;
+        Header {
+            source_port: (ports >> 16) as u16,
+            destination_port: ports as u16,
+            seq,
+            ack,
+            flags,
+            window,
+            urgent: 0,
+            options: Options {
+                mss: Some(mss),
+                window_scale: scale,
+                sack_permitted: sack,
+                timestamps: stamps,
+                layout,
+                ..Options::NONE
+            },
+        }
+    }
+}
+
+/// As [`emit`], of a SYN that carries nothing.
+#[inline(always)]
+pub fn emit_syn(around: &Template, header: &Syn, out: &mut Vec<u8>) -> bool {
+    let (true, Layout::ScaleLast, Some(scale), Some(stamps)) =
+        (header.sack, header.layout, header.scale, header.stamps)
+    else {
+        return false;
+    };
+    let flags = u32::from(header.flags.0) << 16 | u32::from(header.window);
+    let (seq, ack) = (header.seq.0, header.ack.0);
+    let fixed = [header.ports, seq, ack, SYN_OFFSET << 28 | flags, 0];
+    let [mss, permitted, value, echo, scale] = OptionWords::of_syn(header.mss, scale, stamps);
+    let options = ([pair(mss, permitted), pair(value, echo)], scale);
+    emit_words::<2, SYN_BYTES>(around, fixed, options, Text::NONE, out)
 }
 
 /// As [`emit`], of a header of this kind.

@@ -108,7 +108,9 @@ fn host(medium: Medium) -> Host {
 fn look(host: &mut Host, now: Instant, to: usize) -> String {
     let to = address(to);
     let from = if to.is_ipv4() { address(5) } else { address(12) };
-    match host.way(now, &Tuple::new((from, 1), (to, 2))) {
+    let ends = Tuple::new((from, 1), (to, 2));
+    let kept = host.ways.find(&ends, host.way_changes(), now).map(Way::Open);
+    match kept.unwrap_or_else(|| host.find_way(now, &ends)) {
         Way::Open(place) => format!("{:?} {}", host.ways.at(place).path, host.ways.at(place).local),
         Way::Waiting(next_hop) => format!("waiting for {next_hop}"),
         Way::Closed => "closed".into(),

@@ -2,7 +2,7 @@
 //! come, and the connection that its ACK makes of it.
 
 use super::{Context, Stamps, Synchronized, stamp_at};
-use crate::config::TcpConfig;
+use crate::config::{Ecn, Settings};
 use crate::tcp::congestion::Congestion;
 use crate::tcp::ecn::EcnState;
 use crate::tcp::recv::RecvHalf;
@@ -18,6 +18,7 @@ use crate::tcp::{Seq, SocketOptions};
 use crate::time::Instant;
 use crate::wire::options::{Options, Timestamps};
 use crate::wire::tcp::{Flags, Header};
+use crate::wire::usual::Syn;
 
 /// Our SYN is out (RFC 9293 §3.10.7.3).
 #[derive(Clone, Copy, Debug)]
@@ -66,22 +67,64 @@ pub struct SynReceived {
     pub attempts: u8,
 }
 
+impl SynSent {
+    /// Our SYN that leaves at `now`. `ports`: both, ours in the high half.
+    #[inline]
+    pub fn header(&self, ports: u32, now: Instant, config: &Settings) -> Syn {
+        // Asked for once: what drops a SYN that asks shall pass the next.
+        let asks = config.ecn == Ecn::Active && self.attempts <= 1;
+        let ecn = if asks { Flags::ECE | Flags::CWR } else { Flags::default() };
+        let stamps = || Timestamps { value: stamp_at(now, self.stamp_offset), echo: 0 };
+        Syn {
+            ports,
+            seq: self.iss,
+            ack: Seq(0),
+            flags: Flags::SYN | ecn,
+            window: self.offer,
+            mss: self.mss,
+            scale: config.window_scaling.then_some(config.shift),
+            sack: config.sack,
+            stamps: config.timestamps.then(stamps),
+            layout: config.syn_layout,
+        }
+    }
+}
+
 impl SynReceived {
-    /// The flags of our SYN, ACK: with ECE if ECN is agreed on (RFC 3168 §6.1.1).
-    pub fn syn_ack_flags(&self) -> Flags {
+    /// Our SYN, ACK that leaves at `now`. `ports`: both, ours in the high half.
+    #[inline]
+    pub fn header(&self, ports: u32, now: Instant, config: &Settings) -> Syn {
+        self.header_stamped(ports, stamp_at(now, self.stamp_offset), config)
+    }
+
+    /// The same with `value` for our timestamp, if there is any.
+    #[inline]
+    pub fn header_stamped(&self, ports: u32, value: u32, config: &Settings) -> Syn {
+        // RFC 3168 §6.1.1: with ECE if ECN is agreed on.
         let ecn = if self.ecn { Flags::ECE } else { Flags::default() };
-        Flags::SYN | Flags::ACK | ecn
+        Syn {
+            ports,
+            seq: self.iss,
+            ack: self.irs + 1,
+            flags: Flags::SYN | Flags::ACK | ecn,
+            window: self.offer,
+            mss: self.mss,
+            scale: self.peer_scale.map(|_| config.shift),
+            sack: self.sack,
+            stamps: self.stamp.map(|echo| Timestamps { value, echo }),
+            layout: config.syn_layout,
+        }
     }
 
     /// Our shift count; 0 if not both ends scale.
-    fn shift(&self, config: &TcpConfig) -> u8 {
-        self.peer_scale.map_or(0, |_| config.shift())
+    fn shift(&self, config: &Settings) -> u8 {
+        self.peer_scale.map_or(0, |_| config.shift)
     }
 
     /// The ACK that answers what is unacceptable, from a `header` with the ports and ACK (RFC 9293
     /// §3.10.7.4). It has no SYN, so that its window is scaled: rounded up, to promise no less than
     /// the SYN, ACK did.
-    pub fn answer(&self, header: Header, now: Instant, config: &TcpConfig) -> Header {
+    pub fn answer(&self, header: Header, now: Instant, config: &Settings) -> Header {
         let value = stamp_at(now, self.stamp_offset);
         Header {
             seq: self.iss + 1,

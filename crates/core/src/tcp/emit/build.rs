@@ -2,7 +2,7 @@
 
 use super::decide::segment_bytes;
 use super::{Emission, Why};
-use crate::config::{Ecn, Push, Settings, TcpConfig};
+use crate::config::{Push, Settings};
 use crate::event::Readiness;
 use crate::tcp::connection::{Connection, Context, Reset, Shape, Synchronized, stamp_at};
 use crate::tcp::ecn;
@@ -12,6 +12,7 @@ use crate::tcp::timers::{Deadlines, Timer};
 use crate::time::Instant;
 use crate::wire::options::{Options, Timestamps};
 use crate::wire::tcp::{Flags, Header};
+use crate::wire::usual::Syn;
 
 impl Connection {
     /// Sends `emission`; false if there was no room, and then it is as due as before.
@@ -61,7 +62,7 @@ impl Connection {
     /// SYN in SYN-SENT; SYN, ACK in SYN-RECEIVED. Each sending arms the next (RFC 6298 §5).
     fn build_syn(&mut self, cx: &mut Context, egress: &mut Egress<'_>) -> bool {
         let Some(header) = self.syn_header(cx.now, &cx.config) else { return true };
-        if !egress.send(&header, None) {
+        if !egress.send(&header.header(), None) {
             return false;
         }
         self.on_syn_built(cx.now, &cx.config);
@@ -70,33 +71,12 @@ impl Connection {
 
     /// The header of a SYN, in the handshake.
     #[inline]
-    pub(super) fn syn_header(&self, now: Instant, config: &TcpConfig) -> Option<Header> {
-        let scale = config.shift();
-        let (mut header, offer, offset, echo) = match &self.shape {
-            Shape::SynSent(syn) => {
-                // Asked for once: what drops a SYN that asks shall pass the next.
-                let asks = config.ecn == Ecn::Active && syn.attempts <= 1;
-                let ecn = if asks { Flags::ECE | Flags::CWR } else { Flags::default() };
-                let mut header = self.header(syn.iss, Seq(0), Flags::SYN | ecn);
-                header.options.mss = Some(syn.mss);
-                header.options.window_scale = config.window_scaling.then_some(scale);
-                header.options.sack_permitted = config.sack;
-                (header, syn.offer, syn.stamp_offset, config.timestamps.then_some(0))
-            }
-            Shape::SynReceived(syn) => {
-                let mut header = self.header(syn.iss, syn.irs + 1, syn.syn_ack_flags());
-                header.options.mss = Some(syn.mss);
-                header.options.window_scale = syn.peer_scale.map(|_| scale);
-                header.options.sack_permitted = syn.sack;
-                (header, syn.offer, syn.stamp_offset, syn.stamp)
-            }
-            _ => return None,
-        };
-        header.window = offer;
-        header.options.layout = config.syn_layout;
-        header.options.timestamps =
-            echo.map(|echo| Timestamps { value: stamp_at(now, offset), echo });
-        Some(header)
+    pub(super) fn syn_header(&self, now: Instant, config: &Settings) -> Option<Syn> {
+        match &self.shape {
+            Shape::SynSent(syn) => Some(syn.header(self.ports, now, config)),
+            Shape::SynReceived(syn) => Some(syn.header(self.ports, now, config)),
+            Shape::Synchronized(_) | Shape::Ended(_) => None,
+        }
     }
 
     /// A SYN has left.

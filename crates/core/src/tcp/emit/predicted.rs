@@ -13,7 +13,7 @@ use crate::tcp::egress::UsualPath;
 use crate::time::Instant;
 use crate::wire::options::Timestamps;
 use crate::wire::tcp::Flags;
-use crate::wire::usual::{Stamped, Text};
+use crate::wire::usual::Stamped;
 
 /// The last segment that this turn calls for.
 struct Predicted {
@@ -93,7 +93,7 @@ impl Connection {
         }
         let Some(header) = self.syn_header(now, config) else { return false };
         let Some(frame) = outbox.push() else { return false };
-        if !path.write_any(frame, &header, Text::NONE) {
+        if !path.write_syn(frame, &header) {
             outbox.unpush();
             return false;
         }
