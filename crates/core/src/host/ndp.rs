@@ -20,7 +20,7 @@ impl Host {
     /// address is configured or asked for.
     #[inline]
     pub(super) fn begin_autoconfigure(&mut self, now: Instant) {
-        if self.config.device.medium == Medium::Ethernet && self.autoconfigure.is_none() {
+        if matches!(self.config.device.medium, Medium::Ethernet) && self.autoconfigure.is_none() {
             self.autoconfigure_if_wanted(now);
         }
     }

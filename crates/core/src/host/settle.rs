@@ -56,18 +56,9 @@ impl Host {
         act: impl FnOnce(&mut Connection, &mut Context),
     ) {
         let Some((slot, generation)) = self.slots.named_mut(index) else { return };
-        let connection = slot.connection_mut();
-        act(connection, self.shared.at(now));
-        let notices = connection.take_notices();
-        let (is_over, is_orphan) = (connection.is_over(), connection.orphan);
-        if !slot.ready {
-            slot.ready = true;
-            self.ready.push(index);
-        }
-        if !is_orphan {
-            tell(&mut self.events, slot, ConnectionId { index, generation }, notices);
-        }
-        if is_over && slot.listed {
+        let id = ConnectionId { index, generation };
+        act(slot.connection_mut(), self.shared.at(now));
+        if pass_on(slot, id, &mut self.ready, &mut self.events) {
             self.unlist(now, index);
         }
     }
@@ -99,6 +90,28 @@ impl Host {
 #[inline]
 fn is_settled(connection: &Connection) -> bool {
     connection.notices.is_empty() && !connection.is_over()
+}
+
+/// Passes on what comes of a change to the connection in `slot`. True if it is over, and still to
+/// be found by its tuple.
+#[inline(always)]
+pub(super) fn pass_on(
+    slot: &mut Slot,
+    id: ConnectionId,
+    ready: &mut Fifo<u32>,
+    events: &mut Fifo<Event>,
+) -> bool {
+    let connection = slot.connection_mut();
+    let notices = connection.take_notices();
+    let (is_over, is_orphan) = (connection.is_over(), connection.orphan);
+    if !slot.ready {
+        slot.ready = true;
+        ready.push(id.index);
+    }
+    if !is_orphan {
+        tell(events, slot, id, notices);
+    }
+    is_over && slot.listed
 }
 
 /// Tells the user of the connection in `slot`, once it is accepted, of `notices`.

@@ -5,11 +5,12 @@ use super::input::Origin;
 use super::isn::Beginning;
 use super::listen::Listener;
 use super::output::Reply;
+use super::settle::pass_on;
 use super::syn_cache::{Due, HalfOpen, is_entry};
 use core::net::IpAddr;
 
 use crate::config::Ecn;
-use crate::event::{Event, ListenerId};
+use crate::event::{ConnectionId, Event, ListenerId};
 use crate::frame::{RxChecksum, RxFrame};
 use crate::tcp::arrive::Facts;
 use crate::tcp::arrive::syn_sent::peer_mss;
@@ -95,22 +96,49 @@ impl Host {
         }
         let tuple = usual.tuple();
         let hash = self.hasher.hash(&tuple);
-        let found = self.find(hash, &tuple);
         let piece = frame.segment_size;
-        let index = match found {
-            Some(index) if !is_entry(index) => index,
-            half_open => {
-                return self.take_usual_stranger(now, *usual, piece, hash, half_open);
-            }
+        // Nearly always the first that may be it is it.
+        let Some(index) = self.demux.glance(hash) else {
+            return self.take_usual_of_any(now, *usual, piece, hash, from);
+        };
+        let Some((slot, generation)) = self.slots.named_mut(index).filter(|s| s.0.tuple == tuple)
+        else {
+            return self.take_usual_of_any(now, *usual, piece, hash, from);
         };
         if from != Origin::Ourselves && self.routes.is_local_ipv4(usual.source()) {
             return Err(None);
         }
-        self.change(now, index, |connection, cx| connection.on_usual(cx, usual, piece));
+        let id = ConnectionId { index, generation };
+        slot.connection_mut().on_usual(self.shared.at(now), usual, piece);
+        if pass_on(slot, id, &mut self.ready, &mut self.events) {
+            self.unlist(now, index);
+        }
         Ok(())
     }
 
+    /// The same, wherever what it belongs to is found.
     #[inline(never)]
+    fn take_usual_of_any(
+        &mut self,
+        now: Instant,
+        usual: Usual<'_>,
+        piece: u16,
+        hash: u64,
+        from: Origin,
+    ) -> Result<(), Option<Ends>> {
+        match self.find(hash, &usual.tuple()) {
+            Some(index) if !is_entry(index) => {
+                if from != Origin::Ourselves && self.routes.is_local_ipv4(usual.source()) {
+                    return Err(None);
+                }
+                let facts = Facts::new(piece, usual.traffic_class());
+                self.deliver(now, index, &usual.segment(), facts);
+                Ok(())
+            }
+            half_open => self.take_usual_stranger(now, usual, piece, hash, half_open),
+        }
+    }
+
     fn take_usual_stranger(
         &mut self,
         now: Instant,

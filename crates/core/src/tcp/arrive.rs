@@ -71,6 +71,7 @@ type Step = ControlFlow<()>;
 
 impl Connection {
     /// Takes in one segment, verified and addressed to this connection.
+    #[inline(never)]
     pub fn on_segment(&mut self, cx: &mut Context, segment: &Segment<'_>, facts: Facts) {
         cx.counters.segments_in += 1;
         let plain = segment.plain();

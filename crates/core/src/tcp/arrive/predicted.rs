@@ -13,7 +13,7 @@ use crate::wire::tcp::{Flags, Plain};
 impl Connection {
     /// Takes `segment` in if it is the one predicted; else nothing has happened, and it is false.
     /// `piece`: payload size of the segments joined into it; 0 if it is a single one.
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn take_predicted(
         &mut self,
         cx: &mut Context,
@@ -88,7 +88,7 @@ fn take_next_text(
 }
 
 /// Nothing but ACK, perhaps PSH or FIN, and timestamps in order.
-#[inline]
+#[inline(always)]
 fn is_plain(s: &Synchronized, segment: &Plain<'_>) -> bool {
     segment.flags.without(Flags::PSH | Flags::FIN) == Flags::ACK
         && match (s.stamps, segment.stamps) {
@@ -98,7 +98,7 @@ fn is_plain(s: &Synchronized, segment: &Plain<'_>) -> bool {
 }
 
 /// It goes on where the last one ended, and brings something, or acknowledges something.
-#[inline]
+#[inline(always)]
 fn is_next(s: &Synchronized, segment: &Plain<'_>) -> bool {
     let (send, recv) = (&s.send, &s.recv);
     let numbers = segment.text.len() as u32 + u32::from(segment.flags.contains(Flags::FIN));
@@ -114,7 +114,7 @@ fn is_next(s: &Synchronized, segment: &Plain<'_>) -> bool {
 }
 
 /// Nothing is missing on either side, and nothing else is going on.
-#[inline]
+#[inline(always)]
 fn is_calm(s: &Synchronized) -> bool {
     let (send, recv) = (&s.send, &s.recv);
     send.recovery.is_none() && send.window > 0 && recv.disorder.is_none() && s.ecn.is_none()
