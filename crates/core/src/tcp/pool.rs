@@ -19,9 +19,9 @@ pub const SMALL_BYTES: usize = 1024;
 /// Small pages in a page.
 const SMALL: usize = PAGE_BYTES / SMALL_BYTES;
 
-/// Freed pages kept for reuse in any case: 4 MiB of each size. A buffer that fills and empties
+/// Bytes in freed pages kept for reuse in any case, of each size. A buffer that fills and empties
 /// again and again should not go to the allocator each time.
-const KEPT_PAGES: usize = 1024;
+const KEPT_BYTES: usize = 4 << 20;
 
 /// One page of buffer memory.
 #[derive(Debug)]
@@ -87,11 +87,51 @@ impl SharedPage {
     }
 }
 
+/// Freed pages of one size.
+#[derive(Debug, Default)]
+struct Freed<const BYTES: usize> {
+    /// The first `len` of them hold a page. (Places that are made once are filled and emptied by
+    /// less than what it takes to push and pop.)
+    places: Vec<Option<Page<BYTES>>>,
+    len: usize,
+}
+
+impl<const BYTES: usize> Freed<BYTES> {
+    #[inline(always)]
+    fn take(&mut self) -> Page<BYTES> {
+        let last = self.len.wrapping_sub(1);
+        let Some(page) = self.places.get_mut(last).and_then(Option::take) else {
+            return Page::new();
+        };
+        self.len = last;
+        page
+    }
+
+    /// Keeps `page`, unless there are many, and more than are out of the pool.
+    #[inline(always)]
+    fn put(&mut self, page: Page<BYTES>, bytes_out: usize) {
+        if self.len >= KEPT_BYTES / BYTES && self.is_plenty(bytes_out) {
+            return;
+        }
+        match self.places.get_mut(self.len) {
+            // It is empty. Told that, the compiler drops nothing.
+            Some(place) if place.is_none() => *place = Some(page),
+            _ => self.places.push(Some(page)),
+        }
+        self.len += 1;
+    }
+
+    #[inline(never)]
+    fn is_plenty(&self, bytes_out: usize) -> bool {
+        self.len * BYTES >= bytes_out
+    }
+}
+
 /// The pages of one shard.
 #[derive(Debug)]
 pub struct PagePool {
-    free: Vec<Page>,
-    free_small: Vec<SmallPage>,
+    free: Freed<PAGE_BYTES>,
+    free_small: Freed<SMALL_BYTES>,
     /// What is out, and what may be, in small pages.
     in_use: usize,
     limit: usize,
@@ -102,7 +142,7 @@ impl PagePool {
     /// for.
     pub fn new(limit: usize) -> Self {
         let limit = limit.saturating_mul(SMALL);
-        PagePool { free: Vec::new(), free_small: Vec::new(), in_use: 0, limit }
+        PagePool { free: Freed::default(), free_small: Freed::default(), in_use: 0, limit }
     }
 
     /// A page, or `None` when the limit is reached. Its content is arbitrary.
@@ -112,7 +152,7 @@ impl PagePool {
             return None;
         }
         self.in_use += SMALL;
-        Some(self.free.pop().unwrap_or_else(Page::new))
+        Some(self.free.take())
     }
 
     /// A small page, or `None` when the limit is reached. Its content is arbitrary.
@@ -122,25 +162,21 @@ impl PagePool {
             return None;
         }
         self.in_use += 1;
-        Some(self.free_small.pop().unwrap_or_else(Page::new))
+        Some(self.free_small.take())
     }
 
     /// Gives a page back.
     #[inline(always)]
     pub fn put(&mut self, page: Page) {
         self.discharge(1);
-        if self.free.len() < KEPT_PAGES || self.free.len() * SMALL < self.in_use {
-            self.free.push(page);
-        }
+        self.free.put(page, self.in_use * SMALL_BYTES);
     }
 
     /// Gives a small page back.
     #[inline(always)]
     pub fn put_small(&mut self, page: SmallPage) {
         self.release(1);
-        if self.free_small.len() < KEPT_PAGES * SMALL || self.free_small.len() < self.in_use {
-            self.free_small.push(page);
-        }
+        self.free_small.put(page, self.in_use * SMALL_BYTES);
     }
 
     /// Gives a page back. One that a frame still shares is freed with the frame.

@@ -123,6 +123,12 @@ impl<T> Queue<T> {
         if matches!(self, Queue::One(_)) { self.take_one() } else { None }
     }
 
+    /// The same, if it is one that `is_it` says so of.
+    #[inline(always)]
+    pub fn take_only_if(&mut self, is_it: impl FnOnce(&T) -> bool) -> Option<T> {
+        if matches!(self, Queue::One(one) if is_it(one)) { self.take_one() } else { None }
+    }
+
     /// Takes the oldest out.
     #[inline]
     pub fn pop_front(&mut self) -> Option<T> {

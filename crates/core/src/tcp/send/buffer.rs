@@ -91,6 +91,11 @@ impl Chunk {
     }
 
     #[inline(always)]
+    fn is_small(&self) -> bool {
+        matches!(self.memory, Memory::Small(_))
+    }
+
+    #[inline(always)]
     fn release(self, pool: &mut PagePool) {
         match self.memory {
             Memory::Page(SharedPage::Own(page)) => pool.put(page),
@@ -200,11 +205,12 @@ impl SendBuffer {
     pub fn advance(&mut self, n: usize, pool: &mut PagePool) {
         self.start += n as u64;
         debug_assert!(self.start <= self.end);
-        // The usual case: all are, and they lie in one chunk.
+        // The usual case: all are, and they lie in one small page.
         if self.start == self.end
-            && let Some(chunk) = self.chunks.take_only()
+            && let Some(Chunk { memory: Memory::Small(page), .. }) =
+                self.chunks.take_only_if(Chunk::is_small)
         {
-            return chunk.release(pool);
+            return pool.put_small(page);
         }
         self.release_acknowledged(pool);
     }
@@ -249,13 +255,24 @@ impl SendBuffer {
         Cursor { rest: rest.unwrap_or_default(), chunks: &self.chunks, next: index + 1 }
     }
 
-    /// The bytes `offset..offset + len`, counted from the first byte held, if they lie in the first
-    /// chunk, as those of nearly every short answer do.
+    /// The bytes `offset..offset + len`, counted from the first byte held, which are there, if they
+    /// lie in the first chunk, as those of nearly every short answer do.
     #[inline(always)]
     pub fn whole(&self, offset: usize, len: usize) -> Option<&[u8]> {
         if len == 0 {
             return Some(&[]);
         }
+        debug_assert!(offset + len <= self.len());
+        // Nearly always it is the only one, and a small page.
+        if let Queue::One(Chunk { at, memory: Memory::Small(page), .. }) = &self.chunks {
+            let within = offset + (self.start - at) as usize;
+            return page.bytes().get(within..within + len);
+        }
+        self.whole_of_any(offset, len)
+    }
+
+    #[inline(never)]
+    fn whole_of_any(&self, offset: usize, len: usize) -> Option<&[u8]> {
         let front = self.chunks.front()?;
         let within = offset + (self.start - front.at) as usize;
         front.bytes().get(within..within + len)
