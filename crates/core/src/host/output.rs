@@ -240,9 +240,8 @@ impl Host {
                 let ends = slot.tuple;
                 let Some(place) = self.find_way_of(now, index, &ends) else { return };
                 let Some(slot) = self.slots.get_mut(index) else { return };
-                if goes_on(slot)
-                    && speak_predicted(slot, self.ways.at(place), &mut self.shared, now, outbox)
-                {
+                let known = self.ways.at(place);
+                if goes_on(slot) && speak_predicted(slot, known, &mut self.shared, now, outbox) {
                     return slot.rearm(&mut self.timers, index, now);
                 }
                 (slot, place)
@@ -342,7 +341,7 @@ fn push_reply(out: &mut Outbox, known: &Known, reply: &Reply, counters: &mut Cou
     };
     let usual = known.usual.as_ref().filter(|_| reply.marks == Marks::default());
     let is_written = match (usual, &reply.body) {
-        (Some(path), Body::Stamped(header)) => path.write(frame, header, &[]),
+        (Some(path), Body::Stamped(header)) => path.write_bare(frame, header),
         (Some(path), Body::Syn(header)) => path.write_syn(frame, header),
         _ => false,
     };

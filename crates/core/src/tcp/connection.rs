@@ -194,6 +194,14 @@ impl Synchronized {
     }
 }
 
+/// How long to wait for a peer that does not answer: the user's patience; for an orphan not more
+/// than the host's, so that nobody can keep it for ever.
+#[inline(always)]
+pub fn patience(options: &SocketOptions, orphan: bool, config: &TcpConfig) -> Duration {
+    let user = options.user_timeout;
+    if orphan { user.min(config.user_timeout) } else { user }
+}
+
 impl Connection {
     /// One that has ended, between no ends: where another may begin.
     pub fn blank(options: Arc<SocketOptions>) -> Self {
@@ -320,11 +328,9 @@ impl Connection {
         }
     }
 
-    /// How long to wait for a peer that does not answer: the user's patience; for an orphan not
-    /// more than the host's, so that nobody can keep it for ever.
+    /// How long to wait for a peer that does not answer.
     pub fn patience(&self, config: &TcpConfig) -> Duration {
-        let user = self.options.user_timeout;
-        if self.orphan { user.min(config.user_timeout) } else { user }
+        patience(&self.options, self.orphan, config)
     }
 
     /// The state.

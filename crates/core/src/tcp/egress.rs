@@ -136,24 +136,27 @@ pub struct UsualPath {
 
 impl UsualPath {
     /// Writes the frame of a segment around `text`. False if it is too long for one.
-    #[inline]
+    #[inline(always)]
     pub fn write(&self, frame: &mut Frame, header: &Stamped, text: &[u8]) -> bool {
         let summed = Text { len: text.len(), sum: sum(text) };
         let summed = if text.is_empty() { Text::NONE } else { summed };
-        let fits = self.write_headers(frame, header, summed);
-        if fits {
-            // From the cache, since it has just been summed.
-            frame.head.extend_from_slice(text);
-        }
-        fits
+        // Copied from the cache, since it has just been summed.
+        self.write_stamped(frame, header, summed, text)
     }
 
+    /// The same of a segment without text.
+    #[inline(never)]
+    pub fn write_bare(&self, frame: &mut Frame, header: &Stamped) -> bool {
+        self.write_stamped(frame, header, Text::NONE, &[])
+    }
+
+    /// Writes the headers before `text`, and `body` behind them.
     #[inline(always)]
-    fn write_headers(&self, frame: &mut Frame, header: &Stamped, text: Text) -> bool {
+    fn write_stamped(&self, frame: &mut Frame, header: &Stamped, text: Text, body: &[u8]) -> bool {
         if let Some(link) = &self.link {
             link.emit(&mut frame.head);
         }
-        usual::emit_stamped(&self.template, header, text, &mut frame.head)
+        usual::emit_stamped(&self.template, header, text, body, &mut frame.head)
     }
 
     /// Writes the frame of a SYN, if its options are all the usual ones; else nothing.
@@ -333,7 +336,7 @@ impl Egress<'_> {
 
 /// Writes one of several segments of the usual kind.
 fn write_piece(frame: &mut Frame, path: &UsualPath, header: &Stamped, text: Span<'_>) -> bool {
-    let fits = path.write_headers(frame, header, text.text());
+    let fits = path.write_stamped(frame, header, text.text(), &[]);
     if fits {
         text.copy_to(&mut frame.head);
     }
@@ -343,7 +346,7 @@ fn write_piece(frame: &mut Frame, path: &UsualPath, header: &Stamped, text: Span
 /// Writes the frame of a segment without text.
 pub fn write_bare(frame: &mut Frame, way: &Marked<'_>, header: &Stamped) -> bool {
     match way.usual() {
-        Some(path) => path.write(frame, header, &[]),
+        Some(path) => path.write_bare(frame, header),
         None => write(frame, way, &header.header(), None),
     }
 }

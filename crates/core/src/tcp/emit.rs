@@ -15,11 +15,12 @@ mod timeout;
 
 use crate::config::{Settings, TcpConfig};
 use crate::tcp::State;
-use crate::tcp::connection::{Connection, Context, Reset, Shape};
+use crate::tcp::connection::{Connection, Context, Reset, Shape, patience};
 use crate::tcp::egress::Egress;
+use crate::tcp::send::SendHalf;
 use crate::tcp::send::recovery::Mode;
 use crate::tcp::seq::Seq;
-use crate::tcp::timers::Timer;
+use crate::tcp::timers::{Deadlines, Timer};
 use crate::time::{Duration, Instant};
 
 /// One thing to send.
@@ -121,22 +122,11 @@ impl Connection {
     fn arm(&mut self, now: Instant, config: &Settings) {
         let Shape::Synchronized(s) = &self.shape else { return };
         if s.send.flight() > 0 {
-            self.arm_in_flight(now, config);
+            let patience = || patience(&self.options, self.orphan, config);
+            arm_in_flight(&s.send, &mut self.deadlines, patience, now, config);
         } else {
             self.arm_idle(now, config);
         }
-    }
-
-    /// The same when something is in flight.
-    #[inline(always)]
-    fn arm_in_flight(&mut self, now: Instant, config: &Settings) {
-        let Shape::Synchronized(s) = &self.shape else { return };
-        if !self.deadlines.is_set(Timer::Retransmit) {
-            let at = now.plus_nanos(s.send.rtt.rto_ns(&config.rto_bounds));
-            let at = at.min(s.send.silent_since + self.patience(config));
-            self.deadlines.set(Timer::Retransmit, at);
-        }
-        self.deadlines.cancel(Timer::Persist);
     }
 
     /// The same when nothing is.
@@ -180,4 +170,20 @@ impl Connection {
             && self.residue().is_none()
             && matches!(self.state(), State::Closed | State::TimeWait)
     }
+}
+
+/// Sets the timers that what is in flight calls for. `patience`: how long to wait for an answer.
+#[inline(always)]
+fn arm_in_flight(
+    send: &SendHalf,
+    deadlines: &mut Deadlines,
+    patience: impl FnOnce() -> Duration,
+    now: Instant,
+    config: &Settings,
+) {
+    if !deadlines.is_set(Timer::Retransmit) {
+        let at = now.plus_nanos(send.rtt.rto_ns(&config.rto_bounds));
+        deadlines.set(Timer::Retransmit, at.min(send.silent_since + patience()));
+    }
+    deadlines.cancel(Timer::Persist);
 }

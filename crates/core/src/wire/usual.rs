@@ -307,17 +307,24 @@ pub fn emit_syn(around: &Template, header: &Syn, out: &mut Vec<u8>) -> bool {
     let fixed = [header.ports, seq, ack, SYN_OFFSET << 28 | flags, 0];
     let [mss, permitted, value, echo, scale] = OptionWords::of_syn(header.mss, scale, stamps);
     let options = ([pair(mss, permitted), pair(value, echo)], scale);
-    emit_words::<2, SYN_BYTES>(around, fixed, options, Text::NONE, out)
+    emit_words::<2, SYN_BYTES>(around, fixed, options, (Text::NONE, &[]), out)
 }
 
-/// As [`emit`], of a header of this kind.
+/// As [`emit`], of a header of this kind. `body`: as much of the text as lies in one piece, from
+/// its beginning, is appended as well.
 #[inline(always)]
-pub fn emit_stamped(around: &Template, header: &Stamped, text: Text, out: &mut Vec<u8>) -> bool {
+pub fn emit_stamped(
+    around: &Template,
+    header: &Stamped,
+    text: Text,
+    body: &[u8],
+    out: &mut Vec<u8>,
+) -> bool {
     let (seq, ack) = (header.seq.0, header.ack.0);
     let flags = u32::from(header.flags.0) << 16 | u32::from(header.window);
     let fixed = [header.ports, seq, ack, STAMPED_OFFSET << 28 | flags, 0];
     let [kind, value, echo] = header.stamps.words();
-    emit_words::<1, HEAD_BYTES>(around, fixed, ([pair(kind, value)], echo), text, out)
+    emit_words::<1, HEAD_BYTES>(around, fixed, ([pair(kind, value)], echo), (text, body), out)
 }
 
 /// Appends the headers of the packet that carries `header` and then `text`. False, and nothing
@@ -328,11 +335,18 @@ pub fn emit(around: &Template, header: &Header, text: Text, out: &mut Vec<u8>) -
     match header.options.words() {
         Some(OptionWords::Stamped([kind, value, echo])) => {
             let fixed = header.fixed_words(STAMPED_OFFSET);
-            emit_words::<1, HEAD_BYTES>(around, fixed, ([pair(kind, value)], echo), text, out)
+            emit_words::<1, HEAD_BYTES>(
+                around,
+                fixed,
+                ([pair(kind, value)], echo),
+                (text, &[]),
+                out,
+            )
         }
         Some(OptionWords::Syn([mss, permitted, value, echo, scale])) => {
             let options = ([pair(mss, permitted), pair(value, echo)], scale);
-            emit_words::<2, SYN_BYTES>(around, header.fixed_words(SYN_OFFSET), options, text, out)
+            let fixed = header.fixed_words(SYN_OFFSET);
+            emit_words::<2, SYN_BYTES>(around, fixed, options, (text, &[]), out)
         }
         None => false,
     }
@@ -345,13 +359,13 @@ fn pair(first: u32, second: u32) -> u64 {
 }
 
 /// Appends headers of an odd number of words: a TCP header's first five are `fixed`, and then come
-/// its options, in pairs and a last one.
+/// its options, in pairs and a last one. Behind them comes `body`.
 #[inline(always)]
 fn emit_words<const OPTIONS: usize, const BYTES: usize>(
     around: &Template,
     [ports, seq, ack, flags, urgent]: [u32; 5],
     (options, last): ([u64; OPTIONS], u32),
-    text: Text,
+    (text, body): (Text, &[u8]),
     out: &mut Vec<u8>,
 ) -> bool {
     let Ok(total_len) = u16::try_from(BYTES + text.len) else { return false };
@@ -373,8 +387,19 @@ fn emit_words<const OPTIONS: usize, const BYTES: usize>(
         *chunk = pair.to_be_bytes();
     }
     rest.copy_from_slice(&last.to_be_bytes());
-    out.extend_from_slice(&bytes);
+    if body.is_empty() {
+        out.extend_from_slice(&bytes);
+    } else {
+        append(out, &bytes, body);
+    }
     true
+}
+
+/// Never inlined: where it is, the compiler has each of the two copies made elsewhere.
+#[inline(never)]
+fn append<const BYTES: usize>(out: &mut Vec<u8>, headers: &[u8; BYTES], body: &[u8]) {
+    out.extend_from_slice(headers);
+    out.extend_from_slice(body);
 }
 
 /// An [`Envelope`] as it is written: pairs of words without the length and the checksum, and the

@@ -3,12 +3,13 @@
 //! a SYN. It is written here in one go. Whatever is not of this kind is decided and built step by
 //! step.
 
+use super::arm_in_flight;
 use super::build::on_new_sent;
 use super::decide::{STAMP_BYTES, is_small_worth_it, segment_beside};
 use crate::config::{Settings, TcpConfig};
 use crate::frame::Outbox;
 use crate::tcp::SocketOptions;
-use crate::tcp::connection::{Connection, Shape, Stamps, Synchronized, stamp_at};
+use crate::tcp::connection::{Connection, Shape, Stamps, Synchronized, patience, stamp_at};
 use crate::tcp::egress::UsualPath;
 use crate::time::Instant;
 use crate::wire::options::Timestamps;
@@ -17,6 +18,8 @@ use crate::wire::usual::Stamped;
 
 /// The last segment that this turn calls for.
 struct Predicted {
+    /// Bytes in flight, behind which it comes.
+    flight: u32,
     /// Bytes of text, all that are queued, at SND.NXT.
     len: u32,
     /// FIN follows them.
@@ -30,6 +33,7 @@ impl Connection {
     /// Sends the one segment that is predicted, after which nothing is left to send, and sets the
     /// timers that it calls for. False if another is due, or none, or if there is no room; then
     /// [`Connection::emit`] does what is to be done.
+    #[inline(never)]
     pub fn emit_predicted(
         &mut self,
         now: Instant,
@@ -38,41 +42,35 @@ impl Connection {
         outbox: &mut Outbox,
     ) -> bool {
         self.note_way();
-        let s = match &mut self.shape {
-            Shape::Synchronized(s) => s,
-            Shape::SynSent(_) => return self.emit_predicted_syn(now, config, path, outbox),
-            Shape::SynReceived(_) | Shape::Ended(_) => return false,
+        let Shape::Synchronized(s) = &mut self.shape else {
+            return self.emit_predicted_syn(now, config, path, outbox);
         };
         if path.mss < s.send.mss || self.reset_due.is_some() {
             return false;
         }
         let Some(predicted) = predict(s, &self.options, now, config) else { return false };
-        let Predicted { len, fin, segment, stamps } = predicted;
-        let offset = s.send.flight() as usize;
-        let Some(text) = s.send.buffer.whole(offset, len as usize) else { return false };
+        let Predicted { flight, len, fin, segment, stamps } = predicted;
+        let text = s.send.buffer.whole(flight as usize, len as usize);
+        let Some(text) = text else { return false };
         let Some(frame) = outbox.push() else { return false };
-        let mut flags = Flags::ACK;
-        if len > 0 {
-            flags |= Flags::PSH;
-        }
-        if fin {
-            flags |= Flags::FIN;
-        }
+        let pushed = if len > 0 { Flags::ACK | Flags::PSH } else { Flags::ACK };
         let unread = s.recv.buffer.len() as u32;
         let header = Stamped {
             ports: self.ports,
             seq: s.send.nxt,
             ack: s.recv.nxt,
-            flags,
+            flags: if fin { pushed | Flags::FIN } else { pushed },
             window: s.recv.window.announce(s.recv.nxt, unread, s.recv.mss),
             stamps: Timestamps { value: stamp_at(now, stamps.offset), echo: stamps.recent },
         };
         let fits = path.write(frame, &header, text);
         debug_assert!(fits, "no segment is longer than the path carries");
-        s.recv.on_acknowledged(&mut self.deadlines);
+        // Nothing came twice, of which it would have told.
+        s.recv.ack.on_sent(s.recv.nxt, &mut self.deadlines);
         if len > 0 || fin {
             on_new_sent(s, s.send.nxt + len + u32::from(fin), segment, now);
-            self.arm_in_flight(now, config);
+            let patience = || patience(&self.options, self.orphan, config);
+            arm_in_flight(&s.send, &mut self.deadlines, patience, now, config);
         } else {
             self.arm(now, config);
         }
@@ -88,7 +86,8 @@ impl Connection {
         path: &UsualPath,
         outbox: &mut Outbox,
     ) -> bool {
-        if !self.syn_due || self.reset_due.is_some() {
+        let opens = matches!(self.shape, Shape::SynSent(_));
+        if !opens || !self.syn_due || self.reset_due.is_some() {
             return false;
         }
         let Some(header) = self.syn_header(now, config) else { return false };
@@ -116,19 +115,25 @@ fn predict(
     let send = &s.send;
     let segment = segment_beside(s, STAMP_BYTES);
     // All but FIN, if that has been sent.
-    let flight = send.flight();
-    let len = (send.buffer.len() as u32).saturating_sub(flight);
-    let fin = send.fin_queued && flight <= send.buffer.len() as u32;
+    let (flight, queued) = (send.flight(), send.buffer.len() as u32);
+    let len = queued.saturating_sub(flight);
+    let fin = send.fin_queued && flight <= queued;
+    let predicted = Predicted { flight, len, fin, segment, stamps };
     if len == 0 && !fin {
         let is_due = s.recv.ack.now || s.wants_window_update();
-        return is_due.then_some(Predicted { len, fin, segment, stamps });
+        return is_due.then_some(predicted);
     }
-    let fits = len + u32::from(fin) <= send.window.saturating_sub(flight);
-    let is_one = len <= segment
-        && (flight == 0 || len <= send.congestion.window().saturating_sub(flight))
-        && (len == 0 || len == segment || is_small_worth_it(s, options, len, len));
-    let goes = fits && is_one && !send.has_idled(now, config);
-    goes.then_some(Predicted { len, fin, segment, stamps })
+    let end = flight + len;
+    if len > segment || end + u32::from(fin) > send.window {
+        return None;
+    }
+    if flight > 0 && end > send.congestion.window() {
+        return None;
+    }
+    if len != segment && len > 0 && !is_small_worth_it(s, options, len, len) {
+        return None;
+    }
+    (!send.has_idled(now, config)).then_some(predicted)
 }
 
 /// True if nothing is lost, out of order, urgent, marked or probed.

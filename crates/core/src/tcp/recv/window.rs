@@ -177,17 +177,19 @@ impl RecvWindow {
     /// Moves the edge if the step is worth it (a segment, or half the buffer; the first one always,
     /// from what a SYN could say; and any while the field is at its largest, since that is no silly
     /// window), and returns the value of the window field.
+    #[inline(always)]
     pub fn announce(&mut self, rcv_nxt: Seq, unread: u32, mss: u16) -> u16 {
-        let possible = self.possible(rcv_nxt, unread).since(rcv_nxt);
-        let growth = possible.wrapping_sub(self.edge.since(rcv_nxt));
-        let is_step = growth >= u32::from(mss).min(self.size() / 2);
+        let (size, unit) = (self.size(), 1u32 << self.scale);
+        // From RCV.NXT, which may have passed the edge.
+        let edge = self.edge.distance(rcv_nxt);
+        let possible = edge.max((size.saturating_sub(unread) & !(unit - 1)) as i32);
+        let is_step = (possible - edge) as u32 >= u32::from(mss).min(size / 2);
         let is_full = possible >= 65_535 << self.scale;
         let go = is_step || self.cut || is_full;
-        let offered = if go { possible } else { self.offered(rcv_nxt) };
+        let offered = if go { possible } else { edge.max(0) } as u32;
         self.cut = false;
         // The field must not promise less than the edge: round up, and keep that as the edge.
-        let unit = (1 << self.scale) - 1;
-        let field = ((offered + unit) >> self.scale).min(65_535);
+        let field = ((offered + (unit - 1)) >> self.scale).min(65_535);
         self.edge = rcv_nxt + offered.max(field << self.scale);
         field as u16
     }

@@ -94,7 +94,7 @@ proptest! {
         let stamped = Stamped { ports, seq, ack, flags, window, stamps };
         let text = Text { len: payload.len(), sum: sum(&payload) };
         let mut bytes = Vec::new();
-        prop_assert!(emit_stamped(&envelope.template(), &stamped, text, &mut bytes));
+        prop_assert!(emit_stamped(&envelope.template(), &stamped, text, &[], &mut bytes));
         bytes.extend_from_slice(&payload);
         prop_assert_eq!(&bytes, &plain(&envelope, &header, &payload));
     }
