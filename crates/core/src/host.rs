@@ -355,9 +355,10 @@ impl Host {
         accepting: Option<ListenerId>,
         half_open: Option<u32>,
     ) -> ConnectionId {
+        let to_ourselves = self.routes.is_local(tuple.remote_ip());
         let hash = block.tuple_hash;
         let (index, generation) =
-            self.slots.insert_with(|filed| Slot::new(block, tuple, accepting, filed));
+            self.slots.insert_with(|filed| Slot::new(block, tuple, accepting, filed, to_ourselves));
         self.ready.push(index);
         match half_open {
             Some(entry) => self.demux.replace(hash, entry, index),
@@ -435,6 +436,8 @@ impl Host {
     /// Makes `cidr`'s address ours, as if it had been configured.
     pub fn add_address(&mut self, cidr: address::Cidr) {
         self.routes.set_address(cidr, route::Standing::Preferred);
+        let Host { routes, slots, .. } = self;
+        slots.for_each(|slot| slot.to_ourselves = routes.is_local(slot.tuple.remote_ip()));
     }
 
     /// Established connections that wait for [`Host::accept`]; none for a name that is dead.

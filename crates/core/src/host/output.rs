@@ -214,8 +214,8 @@ impl Host {
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.ready = false;
         if goes_on(slot)
-            && let Some(place) = self.ways.find(&slot.tuple, changes, now)
-            && speak_predicted(slot, self.ways.at(place), &mut self.shared, now, outbox)
+            && self.ways.is_good(slot.place, &slot.tuple, changes, now)
+            && speak_predicted(slot, self.ways.at(slot.place), &mut self.shared, now, outbox)
         {
             return slot.rearm(&mut self.timers, index, now);
         }

@@ -270,6 +270,12 @@ impl<T, L: Copy + Default> Slab<T, L> {
         self.slot(index).map_or(0, |slot| slot.generation)
     }
 
+    /// Changes every value.
+    pub fn for_each(&mut self, change: impl FnMut(&mut T)) {
+        let slots = self.chunks.iter_mut().flatten().flat_map(|chunk| chunk.iter_mut());
+        slots.filter_map(|slot| slot.content.value_mut()).for_each(change);
+    }
+
     /// Values held.
     pub fn len(&self) -> usize {
         self.len as usize

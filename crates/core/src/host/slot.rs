@@ -9,6 +9,7 @@
 //!          60  ready, stalled, listed, woken                     4
 //!          64  the listener that it waits for                   12
 //!          76  announced                                         1
+//!          77  where its way is kept, whether it leads back      2
 //!          80  where the block of one at work is                 8
 //!          88  one at rest                                     184
 //! ```
@@ -21,6 +22,7 @@ use core::ops::Deref;
 use lightwait_processor::prefetch_first;
 
 use super::slab::Slab;
+use super::ways::Place;
 use crate::event::{ListenerId, Readiness};
 use crate::tcp::connection::Resting;
 use crate::tcp::timers::bsd::Tick;
@@ -53,6 +55,10 @@ pub(super) struct Slot {
     pub(super) accepting: Option<ListenerId>,
     /// Notices whose event waits to be fetched.
     pub(super) announced: Readiness,
+    /// Where its way is kept, if it is.
+    pub(super) place: Place,
+    /// The peer's address is ours as well.
+    pub(super) to_ourselves: bool,
     /// The connection at work. It rests if there is none.
     block: Option<Box<Connection>>,
     rest: Option<Resting>,
@@ -91,13 +97,14 @@ pub(super) fn has_tuple(slots: &Slots, tuple: &Tuple) -> impl Fn(u32) -> bool {
 
 impl Slot {
     /// A slot for a new connection, which is ready to be flushed. `filed`: the entry that its
-    /// predecessor had among the timers.
+    /// predecessor had among the timers. `to_ourselves`: the peer's address is ours.
     #[inline(always)]
     pub(super) fn new(
         connection: Box<Connection>,
         tuple: &Tuple,
         accepting: Option<ListenerId>,
         filed: Filed,
+        to_ourselves: bool,
     ) -> Slot {
         Slot {
             tuple: *tuple,
@@ -111,6 +118,8 @@ impl Slot {
             listed: true,
             woken: false,
             announced: Readiness::EMPTY,
+            place: Place::of(tuple),
+            to_ourselves,
         }
     }
 

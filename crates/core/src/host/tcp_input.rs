@@ -105,7 +105,7 @@ impl Host {
         else {
             return self.take_usual_of_any(now, *usual, piece, hash, from);
         };
-        if from != Origin::Ourselves && self.routes.is_local_ipv4(usual.source()) {
+        if slot.to_ourselves && from != Origin::Ourselves {
             return Err(None);
         }
         let id = ConnectionId { index, generation };

@@ -18,7 +18,18 @@ const WAYS: usize = 64;
 
 /// Where a way is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place(usize);
+pub(super) struct Place(u8);
+
+impl Place {
+    /// Of the way between `ends`.
+    #[inline]
+    pub(super) fn of(ends: &Tuple) -> Place {
+        let folded = ends.addresses_folded();
+        // Whichever of the addresses differ: of IPv4, either half holds one of them.
+        let short = (folded ^ folded >> 32) as u32;
+        Place((short.wrapping_mul(SPREAD) >> (u32::BITS - WAYS.ilog2())) as u8)
+    }
+}
 
 /// A way that is open.
 #[derive(Clone, Copy, Debug)]
@@ -75,36 +86,33 @@ impl Ways {
     /// `changes`.
     #[inline]
     pub(super) fn find(&self, ends: &Tuple, changes: u64, now: Instant) -> Option<Place> {
-        let place = place_of(ends);
+        let place = Place::of(ends);
+        self.is_good(place, ends, changes, now).then_some(place)
+    }
+
+    /// True if the way between `ends`, whose place is `place`, is kept and good at `now`.
+    #[inline]
+    pub(super) fn is_good(&self, place: Place, ends: &Tuple, changes: u64, now: Instant) -> bool {
         let known = self.at(place);
-        let is_good = known.changes == changes && now < known.until;
-        (is_good && known.ends.has_addresses_of(ends)).then_some(place)
+        known.changes == changes && now < known.until && known.ends.has_addresses_of(ends)
     }
 
     /// The way kept at `place`.
     #[inline]
     pub(super) fn at(&self, place: Place) -> &Known {
-        &self.known[place.0 % WAYS]
+        &self.known[usize::from(place.0) % WAYS]
     }
 
     /// Keeps a way; returns where.
     pub(super) fn keep(&mut self, known: Known) -> Place {
-        let place = place_of(&known.ends);
-        self.known[place.0 % WAYS] = known;
+        let place = Place::of(&known.ends);
+        self.known[usize::from(place.0) % WAYS] = known;
         place
     }
 }
 
 /// 2^32 by the golden ratio: multiplied by it, neighbouring addresses lie apart.
 const SPREAD: u32 = 0x9e37_79b9;
-
-#[inline]
-fn place_of(ends: &Tuple) -> Place {
-    let folded = ends.addresses_folded();
-    // Whichever of the addresses differ: of IPv4, either half holds one of them.
-    let short = (folded ^ folded >> 32) as u32;
-    Place((short.wrapping_mul(SPREAD) >> (u32::BITS - WAYS.ilog2())) as usize)
-}
 
 #[cfg(test)]
 mod tests;

@@ -20,7 +20,7 @@ fn neighbouring_addresses_lie_apart_at_either_end() {
     let far = IpAddr::from([10, 0, 0, 2]);
     let many = |tuple: fn(IpAddr, IpAddr) -> Tuple| {
         let near = (first..).map(|bits| IpAddr::V4(bits.into()));
-        let places = near.take(WAYS / 2).map(|near| place_of(&tuple(near, far)).0);
+        let places = near.take(WAYS / 2).map(|near| Place::of(&tuple(near, far)).0);
         places.collect::<std::collections::BTreeSet<_>>().len()
     };
     assert_eq!(many(|near, far| Tuple::new((near, 0), (far, 0))), WAYS / 2);
