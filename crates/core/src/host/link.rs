@@ -207,7 +207,7 @@ impl Host {
     /// True if something of the link or the network has a deadline.
     #[inline]
     pub(super) fn has_link_time(&self) -> bool {
-        self.neighbours.deadline().is_some()
+        self.neighbours.has_deadline()
             || self.neighbours.has_resolved()
             || self.routes.deadline().is_some()
             || self.path_mtus.deadline().is_some()

@@ -20,12 +20,16 @@ impl Host {
     /// address is configured or asked for.
     #[inline]
     pub(super) fn begin_autoconfigure(&mut self, now: Instant) {
-        if matches!(self.config.device.medium, Medium::Ethernet) && self.autoconfigure.is_none() {
-            self.autoconfigure_if_wanted(now);
+        if self.config.device.medium == Medium::Ethernet {
+            self.begin_autoconfigure_on_link(now);
         }
     }
 
-    fn autoconfigure_if_wanted(&mut self, now: Instant) {
+    #[inline(never)]
+    fn begin_autoconfigure_on_link(&mut self, now: Instant) {
+        if self.autoconfigure.is_some() {
+            return;
+        }
         let wanted = self.config.autoconfigure
             || self.config.addresses.iter().any(|cidr| cidr.address().is_ipv6());
         if wanted {

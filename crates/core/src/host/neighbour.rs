@@ -309,6 +309,12 @@ impl Neighbours {
         self.timers.first().map(|(at, _)| *at)
     }
 
+    /// True if there is a [`Neighbours::deadline`].
+    #[inline]
+    pub fn has_deadline(&self) -> bool {
+        !self.timers.is_empty()
+    }
+
     /// What is to be sent, oldest first.
     pub fn output(&mut self) -> Option<Output> {
         self.outputs.pop_front()

@@ -182,8 +182,8 @@ impl Synchronized {
     #[inline]
     pub fn wants_window_update(&self) -> bool {
         let recv = &self.recv;
-        !recv.is_finished()
-            && recv.window.wants_update(recv.nxt, recv.buffer.len() as u32, recv.mss)
+        recv.window.wants_update(recv.nxt, recv.buffer.len() as u32, recv.mss)
+            && !recv.is_finished()
     }
 
     /// The RST that ends it (RFC 9293 §3.10.5).
@@ -415,17 +415,24 @@ impl Connection {
     /// The send buffer and its room, or why nothing may be written.
     #[inline]
     pub fn writable(&mut self) -> Result<(&mut SendBuffer, usize), Error> {
+        if self.synchronized().is_none() || !self.state.get().can_send() {
+            return Err(self.unwritable());
+        }
+        let Shape::Synchronized(s) = &mut self.shape else { return Err(Error::NotConnected) };
+        let room = s.send.room(self.options.send_buffer_bytes) as usize;
+        Ok((&mut s.send.buffer, room))
+    }
+
+    /// Why nothing may be written.
+    #[inline(never)]
+    fn unwritable(&mut self) -> Error {
         match &mut self.shape {
-            Shape::Synchronized(s) if self.state.get().can_send() => {
-                let room = s.send.room(self.options.send_buffer_bytes) as usize;
-                Ok((&mut s.send.buffer, room))
-            }
             Shape::SynSent(_) | Shape::SynReceived(_) => {
                 self.write_blocked = true;
-                Err(Error::WouldBlock)
+                Error::WouldBlock
             }
-            Shape::Synchronized(_) => Err(Error::BrokenPipe),
-            Shape::Ended(ended) => Err(ended.error.take().unwrap_or(Error::BrokenPipe)),
+            Shape::Synchronized(_) => Error::BrokenPipe,
+            Shape::Ended(ended) => ended.error.take().unwrap_or(Error::BrokenPipe),
         }
     }
 

@@ -156,6 +156,13 @@ pub(crate) const fn of_sum(word_sum: u64) -> u16 {
     !fold(word_sum)
 }
 
+/// The same of a header whose sum is that of two 16-bit numbers.
+#[must_use]
+#[inline]
+pub(crate) const fn of_short_sum(sum: u32) -> u16 {
+    !((sum & 0xffff) + (sum >> 16)) as u16
+}
+
 /// Big-endian words added as numbers, few enough not to overflow 64 bits: for
 /// [`of_sum`], and [`Sum::of_big_endian`].
 #[must_use]

@@ -21,7 +21,7 @@
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-use super::checksum::{Sum, of_sum, sum, sum_of, word_sum};
+use super::checksum::{Sum, of_short_sum, of_sum, sum, sum_of, word_sum};
 use super::options::{Layout, OptionWords, Options, Timestamps};
 use super::tcp::{Flags, Header, PROTOCOL, Plain, Segment};
 use crate::tcp::{Seq, Tuple};
@@ -369,10 +369,11 @@ fn emit_words<const OPTIONS: usize, const BYTES: usize>(
     out: &mut Vec<u8>,
 ) -> bool {
     let Ok(total_len) = u16::try_from(BYTES + text.len) else { return false };
+    let ip_sum = u32::from(around.ip_sum) + u32::from(total_len);
     let total_len = u64::from(total_len);
     let mut fixed = [
         around.length | total_len << 32,
-        around.protocol | u64::from(of_sum(around.ip_sum + total_len)) << 32,
+        around.protocol | u64::from(of_short_sum(ip_sum)) << 32,
         around.destination | u64::from(ports),
         pair(seq, ack),
         pair(flags, urgent),
@@ -413,7 +414,7 @@ pub struct Template {
     /// Destination; then the ports.
     destination: u64,
     /// Of the IP header.
-    ip_sum: u64,
+    ip_sum: u16,
     /// Of the pseudo-header, without the destination, which is summed with the ports.
     pseudo_sum: u64,
 }
@@ -431,7 +432,7 @@ impl Envelope {
             length: pair(first, fragment),
             protocol: pair(protocol, source),
             destination: pair(destination, 0),
-            ip_sum: word_sum(&[first, fragment, protocol, source, destination]),
+            ip_sum: !of_sum(word_sum(&[first, fragment, protocol, source, destination])),
             pseudo_sum: u64::from(source) + u64::from(PROTOCOL),
         }
     }

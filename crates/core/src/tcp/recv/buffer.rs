@@ -159,14 +159,17 @@ impl RecvBuffer {
     }
 
     /// Moves all that can be read to `out` and returns how many bytes that were, if they lie in one
-    /// page and are wanted all; else nothing has happened. Nothing may lie beyond RCV.NXT.
+    /// page, from its beginning, and are wanted all; else nothing has happened. Nothing may lie
+    /// beyond RCV.NXT.
     #[inline]
     pub fn take_all(&mut self, out: &mut [u8], pool: &mut PagePool) -> Option<usize> {
         let Queue::One(Some(page)) = &self.pages else { return None };
         let len = self.readable;
-        let bytes = page.bytes().get(self.head..self.head + len).filter(|_| len > 0)?;
-        out.get_mut(..len)?.copy_from_slice(bytes);
-        (self.head, self.readable) = (0, 0);
+        if len == 0 || self.head > 0 {
+            return None;
+        }
+        out.get_mut(..len)?.copy_from_slice(page.bytes().get(..len)?);
+        self.readable = 0;
         if let Some(Some(page)) = self.pages.take_only() {
             pool.put(page);
         }

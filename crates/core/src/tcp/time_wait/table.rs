@@ -241,10 +241,16 @@ impl TimeWait {
         each_shelf!(&mut self.classes, shelf => shelf.restart(hash, tuple, now, handles));
     }
 
+    /// True if a record may be due at `now`.
+    #[inline]
+    pub fn may_be_due(&self, now: Instant) -> bool {
+        now.as_millis() >= self.earliest_ms
+    }
+
     /// Drops every record that is due; how many were.
     #[inline]
     pub fn on_time(&mut self, now: Instant) -> u64 {
-        if now.as_millis() < self.earliest_ms { 0 } else { self.drop_due(now) }
+        if self.may_be_due(now) { self.drop_due(now) } else { 0 }
     }
 
     #[inline(never)]
