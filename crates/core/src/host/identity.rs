@@ -40,7 +40,7 @@ impl Claim {
 }
 
 impl Host {
-    #[inline]
+    #[inline(always)]
     pub(super) fn begin(&self, now: Instant, tuple: &Tuple) -> Beginning {
         self.isns.begin(now, tuple)
     }
@@ -71,7 +71,7 @@ impl Host {
     }
 
     /// The same, beside what TIME-WAIT has of the tuple.
-    #[inline]
+    #[inline(always)]
     fn claim_beside(&self, now: Instant, claim: Claim, record: Option<Record>) -> Option<Claim> {
         let Claim { tuple, hash, .. } = claim;
         let is_taken =
@@ -94,6 +94,7 @@ impl Host {
         [false, true].into_iter().find_map(|cut_short| self.port_for(now, tuple, cut_short))
     }
 
+    #[inline]
     fn port_for(&mut self, now: Instant, tuple: &Tuple, cut_short: bool) -> Option<Claim> {
         let mut search = self.ports.search(tuple);
         loop {

@@ -80,7 +80,7 @@ impl Listeners {
     }
 
     /// The listener for a SYN to `address` and `port`: the exact address before any.
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, address: IpAddr, port: u16) -> Option<(ListenerId, &Listener)> {
         // Nearly always there is one, and it hears.
         let [index] = self.by_port.get(&port)?[..] else { return self.find_best(address, port) };

@@ -63,6 +63,7 @@ impl Ports {
     }
 
     /// Begins to look for a port of ours for `tuple`, whose own does not count.
+    #[inline]
     pub fn search(&mut self, tuple: &Tuple) -> Search {
         let destination = tuple.with_local_port(0);
         let ends = destination.addresses_folded() ^ u64::from(destination.ports());
@@ -72,9 +73,7 @@ impl Ports {
         {
             return *search;
         }
-        let hash = self.destination.of_tuple(&destination);
-        let (start, counter) = (hash as u32 % self.size, (hash >> 32) as usize % COUNTERS);
-        let search = Search { start, counter, left: self.size.min(MAX_ATTEMPTS) };
+        let search = search_for(&self.destination, &destination, self.size);
         recent.insert((destination, search)).1
     }
 
@@ -100,6 +99,14 @@ impl Ports {
     pub fn contains(&self, port: u16) -> bool {
         port.checked_sub(self.first).is_some_and(|offset| u32::from(offset) < self.size)
     }
+}
+
+/// Where the search among `size` ports for `destination` begins.
+#[inline(never)]
+fn search_for(hash: &KeyedHash, destination: &Tuple, size: u32) -> Search {
+    let hash = hash.of_tuple(destination);
+    let (start, counter) = (hash as u32 % size, (hash >> 32) as usize % COUNTERS);
+    Search { start, counter, left: size.min(MAX_ATTEMPTS) }
 }
 
 #[cfg(test)]

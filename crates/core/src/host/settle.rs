@@ -59,8 +59,23 @@ impl Host {
         let id = ConnectionId { index, generation };
         act(slot.connection_mut(), self.shared.at(now));
         if pass_on(slot, id, &mut self.ready, &mut self.events) {
+            self.settle_over(now, index);
+        }
+    }
+
+    /// As [`Host::settle`], of one that is over, and that goes at once if nothing waits for it and
+    /// nothing is left of it here.
+    #[inline(never)]
+    pub(super) fn settle_over(&mut self, now: Instant, index: u32) {
+        if self.slots.get(index).is_some_and(|slot| slot.listed) {
             self.unlist(now, index);
         }
+        let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.ready) else { return };
+        if slot.awake().is_some_and(Connection::is_finished) {
+            return self.free_connection(index);
+        }
+        slot.ready = true;
+        self.ready.push(index);
     }
 
     /// The connection in slot `index` is over: what is left of it is found elsewhere.
@@ -92,8 +107,8 @@ fn is_settled(connection: &Connection) -> bool {
     connection.notices.is_empty() && !connection.is_over()
 }
 
-/// Passes on what comes of a change to the connection in `slot`. True if it is over, and still to
-/// be found by its tuple.
+/// Passes on what comes of a change to the connection in `slot`, and sees to it that it is flushed.
+/// True if it is over: then that is for [`Host::settle_over`].
 #[inline(always)]
 pub(super) fn pass_on(
     slot: &mut Slot,
@@ -104,14 +119,14 @@ pub(super) fn pass_on(
     let connection = slot.connection_mut();
     let notices = connection.take_notices();
     let (is_over, is_orphan) = (connection.is_over(), connection.orphan);
-    if !slot.ready {
-        slot.ready = true;
-        ready.push(id.index);
-    }
     if !is_orphan {
         tell(events, slot, id, notices);
     }
-    is_over && slot.listed
+    if !is_over && !slot.ready {
+        slot.ready = true;
+        ready.push(id.index);
+    }
+    is_over
 }
 
 /// Tells the user of the connection in `slot`, once it is accepted, of `notices`.

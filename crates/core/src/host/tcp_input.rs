@@ -111,7 +111,7 @@ impl Host {
         let id = ConnectionId { index, generation };
         slot.connection_mut().on_usual(self.shared.at(now), usual, piece);
         if pass_on(slot, id, &mut self.ready, &mut self.events) {
-            self.unlist(now, index);
+            self.settle_over(now, index);
         }
         Ok(())
     }
@@ -211,6 +211,7 @@ impl Host {
     }
 
     /// A segment that belongs to no connection, but perhaps to one that is half open.
+    #[inline]
     fn dispatch(&mut self, now: Instant, half_open: Option<u32>, incoming: &Incoming<'_>) {
         let (hash, tuple) = (incoming.hash, &incoming.tuple);
         if let Some(record) = self.fin_wait_2.find(now, hash, tuple) {
@@ -297,7 +298,7 @@ impl Host {
     }
 
     /// With state: the handshake has an entry in the SYN cache.
-    #[inline]
+    #[inline(always)]
     fn answer_syn(
         &mut self,
         now: Instant,
@@ -319,7 +320,7 @@ impl Host {
         self.reply_syn_ack(now, tuple, &syn, marks);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn negotiate(
         &self,
         incoming: &Incoming<'_>,

@@ -162,7 +162,8 @@ impl<'a> Usual<'a> {
     /// The segment.
     pub fn segment(&self) -> Segment<'a> {
         let stamps = || OptionWords::Stamped([10, 11, 12].map(|index| self.word(index)));
-        let (options, payload) = match options_of_syn(self.head, self.rest) {
+        let of_syn = || options_of_syn(self.head, self.rest);
+        let (options, payload) = match if self.is_stamped() { None } else { of_syn() } {
             Some(options) => (options, &self.rest[4 * MORE_WORDS..]),
             None => (stamps(), self.rest),
         };
@@ -182,7 +183,7 @@ impl<'a> Usual<'a> {
 }
 
 /// The words of the options behind a header of the length of a SYN's.
-#[inline(never)]
+#[inline]
 fn options_of_syn(head: &[u8; HEAD_BYTES], rest: &[u8]) -> Option<OptionWords> {
     let is_as_long = word_of(head, 8) >> 28 == SYN_OFFSET;
     let more = rest.first_chunk::<{ 4 * MORE_WORDS }>().filter(|_| is_as_long)?;
