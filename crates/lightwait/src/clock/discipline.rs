@@ -23,8 +23,11 @@ use std::cell::Cell;
 const FIRST_NS: u64 = 10_000_000;
 /// How long a rate holds at most.
 const LONGEST_NS: u64 = 1_000_000_000;
-/// More than drift can explain, in ns.
+/// More than drift between two comparisons can explain, in ns.
 const BOUND_NS: u64 = 50_000_000;
+/// If ours is behind, so much more can: a part in a thousand of the time in which nobody has asked.
+/// That is made up at once. What ours is ahead would take too long to go.
+const BEHIND_PARTS: u64 = 1000;
 /// Most of a correction: a part in 2000, as NTP slews.
 const SLEW_PARTS: i128 = 2000;
 
@@ -106,7 +109,9 @@ impl Discipline {
         let (moment, line) = (sources.both(), self.line.get());
         let told = line.at(self.next.get() - 1);
         let error = i128::from(moment.system_ns) - line.extended(moment.cycles);
-        if error.unsigned_abs() > BOUND_NS.into() {
+        let passed_ns = moment.system_ns.saturating_sub(line.ns);
+        let most = BOUND_NS + if error > 0 { passed_ns / BEHIND_PARTS } else { 0 };
+        if error.unsigned_abs() > most.into() {
             // Nothing is on the line any more.
             self.check_at.set(self.next.get());
             return self.tell_system(told, moment.system_ns);
@@ -137,7 +142,10 @@ impl Discipline {
         let lean = error.clamp(-interval / SLEW_PARTS, interval / SLEW_PARTS);
         let leaning = i128::from(measured) * (interval + lean) / interval;
         let rate = u64::try_from(leaning).unwrap_or(measured).max(1);
-        let line = Line { ns: line.at(moment.cycles), cycles: moment.cycles, rate };
+        let ours = line.at(moment.cycles);
+        let is_far_behind = error > BOUND_NS.into();
+        let ns = if is_far_behind { moment.system_ns } else { ours };
+        let line = Line { ns, cycles: moment.cycles, rate };
         self.line.set(line);
         self.interval_ns.set(interval_ns);
         self.check_at.set(line.cycles_after(interval_ns));

@@ -137,6 +137,20 @@ fn a_bad_calibration_is_made_good_by_a_few_comparisons() {
     assert!((10..=20).contains(&comparisons), "{comparisons} comparisons");
 }
 
+/// Nobody asks for ten hours after a calibration that was a part in 10,000 off.
+#[test]
+fn a_long_sleep_is_no_leap_of_a_slow_counter() {
+    for (off_ppb, stays) in [(-100_000, true), (100_000, false)] {
+        let mut run = Run::new(World::default());
+        run.world.off_ppb.set(off_ppb);
+        run.world.ns.set(10 * HOUR as u64);
+        run.read();
+        assert_eq!(run.clock.counts_cycles(), stays);
+        run.goes_on(5 * SECOND);
+        assert!(run.error_ns() < 100 && run.clock.counts_cycles() == stays, "{off_ppb}");
+    }
+}
+
 #[test]
 fn noise_of_the_comparison_stays_noise() {
     let world = World { off_ppb: Cell::new(50_000), ..World::default() };
