@@ -14,7 +14,7 @@ use crate::tcp::recv::ack::AckDelay;
 use crate::tcp::recv::window::RecvWindow;
 use crate::tcp::send::rtt::{Bounds, Estimator};
 use crate::tcp::timers::Scheme;
-use crate::time::Duration;
+use crate::time::{Duration, Resolutions};
 use crate::wire::options::Layout;
 
 /// The configuration of one host (one shard has one).
@@ -65,8 +65,8 @@ pub struct TcpConfig {
     pub initial_rto: Duration,
     /// How the RTO is found.
     pub rto_estimator: Estimator,
-    /// Resolution of the measurement clock, by which RTTs are taken, in Hz. A shard makes it its
-    /// own clock's, if that is coarser.
+    /// Resolution of the measurement clock, by which RTTs are taken, in Hz; the platform's, if that
+    /// is coarser ([`TcpConfig::coarsen`]).
     pub measure_resolution_hz: u64,
     /// Least variance term of the RTO: RTO = SRTT + max(G, 4·RTTVAR, floor). 200 ms covers a
     /// receiver's delayed ACK (Aron & Druschel 1999, §4).
@@ -132,6 +132,8 @@ pub struct TcpConfig {
     /// How timers are looked after.
     pub timers: Scheme,
     /// The tick of the scheduling clock: timers fire at the first one at or after their deadline.
+    /// The platform's, if that is coarser ([`TcpConfig::coarsen`]). It and the tick of the
+    /// measurement clock are the RTO's granularity (RFC 6298's G).
     pub tick: Duration,
     /// What asks a peer for its closed window.
     pub window_probe: WindowProbe,
@@ -186,8 +188,9 @@ pub enum TimeWaitState {
     /// A record of tens of bytes, in a table of its own.
     #[default]
     Compact,
-    /// The whole control block, as 4.4BSD; in the lists of [`Scheme::Scan`] and
-    /// [`Scheme::OrderedList`], or with a deadline under the other schemes. To compare with.
+    /// The whole control block, as 4.4BSD, in the structure of whichever scheme there is: in the
+    /// lists of [`Scheme::Scan`] and [`Scheme::OrderedList`], or with a deadline under the other
+    /// schemes. To compare with.
     Full,
     /// *Unsafe.* Nothing: old duplicates may be taken for a later connection's data, and the peer
     /// that lost our last ACK is reset. What mTCP and Seastar do; to compare with.
@@ -326,6 +329,15 @@ impl Default for TcpConfig {
             mss_max: 0,
             mss_min: 88,
         }
+    }
+}
+
+impl TcpConfig {
+    /// For a platform of these resolutions: what is configured finer becomes as coarse as they are.
+    pub fn coarsen(&mut self, platform: Resolutions) {
+        let tick = Duration::from_nanos(1_000_000_000_u64.div_ceil(platform.schedule_hz.max(1)));
+        self.measure_resolution_hz = self.measure_resolution_hz.min(platform.measure_hz);
+        self.tick = self.tick.max(tick);
     }
 }
 

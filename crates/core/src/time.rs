@@ -1,6 +1,5 @@
-//! Points in time. The engine owns no clock: every call is told what time it is.
-
-pub mod services;
+//! Points in time. The engine owns no clock: every call is told what time it is, and the
+//! configuration how finely ([`Resolutions`]).
 
 use core::fmt;
 use core::ops::{Add, Sub};
@@ -53,6 +52,23 @@ impl Instant {
     pub const fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
+}
+
+/// How finely a platform tells the time and how often it looks for what is due: the resolutions of
+/// the two services of the timer framework (Aron & Druschel 1999, §3), measuring and scheduling,
+/// where BSD has one tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolutions {
+    /// How often the time that it tells changes, in Hz.
+    pub measure_hz: u64,
+    /// How often it calls [`Host::on_time`](crate::Host::on_time), if asked to, in Hz.
+    pub schedule_hz: u64,
+}
+
+impl Resolutions {
+    /// Of a platform that makes time: exact to the ns, and never late.
+    pub const EXACT: Resolutions =
+        Resolutions { measure_hz: 1_000_000_000, schedule_hz: 1_000_000_000 };
 }
 
 /// A duration in nanoseconds, saturating: the form in which the engine stores durations.

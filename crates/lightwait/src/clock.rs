@@ -14,7 +14,6 @@ use std::time::Instant as StdInstant;
 
 use discipline::{Discipline, Sources};
 use lightwait_core::Instant;
-use lightwait_core::time::services::MeasureClock;
 use lightwait_core::time::{Duration, as_nanos};
 use rustix::time::{ClockId, clock_getres};
 
@@ -25,6 +24,9 @@ const CALIBRATION: Duration = Duration::from_millis(1);
 const FINEST_HZ: u64 = 1_000_000_000;
 
 /// A monotonic clock with an origin of its own: the moment it was made. Clones are the same clock.
+///
+/// It is the measurement service of Aron & Druschel's timer framework: [`Clock::now`] measures the
+/// time, and [`Clock::measure_resolution`] tells how finely.
 #[derive(Clone, Debug)]
 pub struct Clock {
     origin: StdInstant,
@@ -57,12 +59,6 @@ impl Clock {
         Clock { origin: StdInstant::now(), counter: None, resolution_hz: FINEST_HZ / tick_ns }
     }
 
-    /// The clock of a shard that is told its time, which is exact to the ns. Where the standard
-    /// library's is asked for it is the system's.
-    pub(crate) fn told() -> Self {
-        Clock { resolution_hz: FINEST_HZ, ..Clock::of_system() }
-    }
-
     /// True if it reads the cycle counter, and not the system's clock.
     pub fn counts_cycles(&self) -> bool {
         self.counter.as_ref().is_some_and(|discipline| discipline.counts_cycles())
@@ -77,6 +73,12 @@ impl Clock {
         Instant::from_nanos(ns)
     }
 
+    /// How often a second the time may change, in Hz: the cycle counter's rate as calibrated, or
+    /// the system clock's resolution; a GHz at most, since times are told in ns.
+    pub fn measure_resolution(&self) -> u64 {
+        self.resolution_hz
+    }
+
     /// What this clock calls that instant of the standard library's.
     pub fn at_std(&self, instant: StdInstant) -> Instant {
         Instant::ZERO + instant.saturating_duration_since(self.origin)
@@ -86,27 +88,6 @@ impl Clock {
     /// have one.
     pub fn to_std(&self, instant: Instant) -> Option<StdInstant> {
         self.origin.checked_add(Duration::from_nanos(instant.as_nanos()))
-    }
-}
-
-#[cfg(test)]
-impl Clock {
-    /// The system's, as if it told no more than `resolution_hz` times a second.
-    pub(crate) fn with_resolution(resolution_hz: u64) -> Self {
-        Clock { resolution_hz, ..Clock::of_system() }
-    }
-}
-
-impl MeasureClock for Clock {
-    fn measure_time(&self) -> u64 {
-        let ticks = u128::from(self.now().as_nanos()) * u128::from(self.resolution_hz);
-        (ticks / u128::from(FINEST_HZ)) as u64
-    }
-
-    /// The cycle counter's rate as calibrated, or the system clock's resolution; a GHz at most,
-    /// since times are told in ns.
-    fn measure_resolution(&self) -> u64 {
-        self.resolution_hz
     }
 }
 
@@ -176,19 +157,6 @@ mod tests {
             discipline.cycles_per_second().min(FINEST_HZ)
         });
         assert!(clock.measure_resolution().abs_diff(wanted) < wanted / 100);
-        assert_eq!(Clock::told().measure_resolution(), FINEST_HZ);
-    }
-
-    #[test]
-    fn its_ticks_come_at_its_resolution() {
-        for hz in [100, 32_768, 25_000_000, FINEST_HZ] {
-            let clock = Clock::with_resolution(hz);
-            let before = clock.now().as_nanos();
-            let ticks = clock.measure_time();
-            let after = clock.now().as_nanos();
-            let in_ticks = |ns: u64| (u128::from(ns) * u128::from(hz) / 1_000_000_000) as u64;
-            assert!((in_ticks(before)..=in_ticks(after)).contains(&ticks), "{hz} Hz: {ticks}");
-        }
     }
 
     #[test]

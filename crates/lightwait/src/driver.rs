@@ -23,6 +23,10 @@ use crate::shard::Shard;
 /// falling asleep and being woken costs.
 pub const SPIN: Duration = Duration::from_micros(10);
 
+/// How often a driver can look for what is due, in Hz: tokio's timers count in ms. What [`run`]
+/// waits for is finer, but a shard is not told who will drive it.
+pub(crate) const WAKES_HZ: u64 = 1000;
+
 /// Makes [`run`] return, from any thread. Clones are the same switch.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {

@@ -23,12 +23,13 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
-use lightwait_core::time::services::MeasureClock;
+use lightwait_core::time::Resolutions;
 use lightwait_core::{Config, Host, Instant, Outbox};
 use local::Local;
 
 use crate::clock::Clock;
 use crate::device::Device;
+use crate::driver::WAKES_HZ;
 use crate::executor::{JoinHandle, spawn_on};
 
 /// How much a shard does before it looks elsewhere.
@@ -67,8 +68,8 @@ impl Shard {
     /// A shard on `device`; what the device can do is filled into `config`. Fails if the
     /// configuration makes no host, or the kernel has no file descriptor left.
     ///
-    /// The resolution of its measurement clock is told to TCP, which keeps a coarser one that
-    /// `config` asks for. Calibrating that clock takes a millisecond.
+    /// TCP is told how finely its clock measures and how often a driver can wake it, and keeps
+    /// coarser resolutions that `config` asks for. Calibrating the clock takes a millisecond.
     pub fn new(config: Config, device: Box<dyn Device>) -> io::Result<Shard> {
         Shard::with_budgets(config, device, Budgets::default())
     }
@@ -79,13 +80,18 @@ impl Shard {
         device: Box<dyn Device>,
         budgets: Budgets,
     ) -> io::Result<Shard> {
-        Shard::on_clock(config, device, budgets, Clock::new())
+        let clock = Clock::new();
+        let resolutions =
+            Resolutions { measure_hz: clock.measure_resolution(), schedule_hz: WAKES_HZ };
+        Shard::on_clock(config, device, budgets, clock, resolutions)
     }
 
     /// As [`Shard::new`], for one whose time is made by whoever calls [`Shard::turn`]: it is exact
     /// to the nanosecond on every machine, so that the same turns do the same everywhere.
     pub fn in_made_time(config: Config, device: Box<dyn Device>) -> io::Result<Shard> {
-        Shard::on_clock(config, device, Budgets::default(), Clock::told())
+        // The system's is for who asks what the standard library calls an instant.
+        let clock = Clock::of_system();
+        Shard::on_clock(config, device, Budgets::default(), clock, Resolutions::EXACT)
     }
 
     fn on_clock(
@@ -93,10 +99,10 @@ impl Shard {
         device: Box<dyn Device>,
         budgets: Budgets,
         clock: Clock,
+        resolutions: Resolutions,
     ) -> io::Result<Shard> {
         let mut config = Config { device: device.capabilities(), ..config };
-        let resolution_hz = &mut config.tcp.measure_resolution_hz;
-        *resolution_hz = clock.measure_resolution().min(*resolution_hz);
+        config.tcp.coarsen(resolutions);
         let host = Host::new(config).map_err(crate::net::io_error)?;
         let budgets = Budgets {
             receive_frames: budgets.receive_frames.max(1),
@@ -286,36 +292,66 @@ impl fmt::Debug for Handle {
 
 #[cfg(test)]
 mod tests {
+    use lightwait_core::time::Duration;
     use lightwait_core::{Capabilities, Medium};
 
     use super::*;
     use crate::device::MemoryDevice;
 
-    /// What TCP takes its RTTs by, in Hz, on a clock of `clock`'s when `wanted` is configured.
-    fn resolution_hz(clock: Clock, wanted: Option<u64>) -> u64 {
+    const MS: Duration = Duration::from_millis(1);
+
+    /// The resolution of the measurement clock in Hz and the tick of the scheduling clock that TCP
+    /// ends up with, on a shard that `make` makes, if these are configured.
+    fn clocks_of_tcp(
+        make: impl Fn(Config, Box<dyn Device>) -> io::Result<Shard>,
+        measure_hz: u64,
+        tick: Duration,
+    ) -> (u64, Duration) {
         let (device, _) = MemoryDevice::pair(Capabilities::plain(Medium::Ip, 1500), 1);
         let mut config =
             Config::new(device.capabilities(), "10.0.0.1/24".parse().unwrap(), [7; 32]);
-        if let Some(wanted) = wanted {
-            config.tcp.measure_resolution_hz = wanted;
+        (config.tcp.measure_resolution_hz, config.tcp.tick) = (measure_hz, tick);
+        let shard = make(config, Box::new(device)).unwrap();
+        shard.handle().with_host(|host| {
+            let tcp = &host.config().tcp;
+            (tcp.measure_resolution_hz, tcp.tick)
+        })
+    }
+
+    fn on(
+        measure_hz: u64,
+        schedule_hz: u64,
+    ) -> impl Fn(Config, Box<dyn Device>) -> io::Result<Shard> {
+        let resolutions = Resolutions { measure_hz, schedule_hz };
+        move |config, device| {
+            let clock = Clock::of_system();
+            Shard::on_clock(config, device, Budgets::default(), clock, resolutions)
         }
-        let shard = Shard::on_clock(config, Box::new(device), Budgets::default(), clock).unwrap();
-        shard.handle().with_host(|host| host.config().tcp.measure_resolution_hz)
     }
 
     #[test]
-    fn tcp_is_told_the_resolution_of_the_shards_clock() {
-        for hz in [100, 1000, 25_000_000] {
-            assert_eq!(resolution_hz(Clock::with_resolution(hz), None), hz);
-        }
-        let clock = Clock::new();
-        assert_eq!(resolution_hz(clock.clone(), None), clock.measure_resolution());
-        assert_eq!(resolution_hz(Clock::told(), None), 1_000_000_000);
+    fn tcp_is_told_the_resolutions_of_its_platform() {
+        let finest = |make| clocks_of_tcp(make, u64::MAX, Duration::ZERO);
+        assert_eq!(finest(on(25_000_000, 1000)), (25_000_000, MS));
+        assert_eq!(finest(on(100, 250)), (100, MS * 4));
+        assert_eq!(finest(on(1000, 3)), (1000, Duration::from_nanos(333_333_334)));
     }
 
     #[test]
     fn a_coarser_resolution_may_be_asked_for_and_a_finer_one_not() {
-        assert_eq!(resolution_hz(Clock::with_resolution(1000), Some(999)), 999);
-        assert_eq!(resolution_hz(Clock::with_resolution(1000), Some(1001)), 1000);
+        let clocks = |measure_hz, tick| clocks_of_tcp(on(1000, 500), measure_hz, tick);
+        assert_eq!(clocks(999, MS * 3), (999, MS * 3));
+        assert_eq!(clocks(1001, MS), (1000, MS * 2));
+    }
+
+    #[test]
+    fn a_shard_tells_what_its_clock_and_its_drivers_can_and_one_in_made_time_can_all() {
+        let real = clocks_of_tcp(Shard::new, u64::MAX, Duration::from_nanos(1));
+        assert_eq!(real.1, MS);
+        // Calibrated twice.
+        let clock_hz = Clock::new().measure_resolution();
+        assert!(real.0.abs_diff(clock_hz) <= clock_hz / 100, "{} Hz, {clock_hz} Hz", real.0);
+        let made = clocks_of_tcp(Shard::in_made_time, u64::MAX, Duration::from_nanos(1));
+        assert_eq!(made, (1_000_000_000, Duration::from_nanos(1)));
     }
 }

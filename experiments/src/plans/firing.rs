@@ -4,7 +4,6 @@
 use lightwait_core::Instant;
 use lightwait_core::tcp::timers::{Deadlines, Filed, Scheme, Ticks, Timer, TimerSet, Timers};
 use lightwait_core::time::Duration;
-use lightwait_core::time::services::{ManualClock, Schedule, ScheduleClock};
 
 /// A tick of 4.4BSD's slow timer, in ms.
 pub(super) const SLOW_MS: u64 = 500;
@@ -37,21 +36,30 @@ pub(super) struct Clocks {
 }
 
 impl Clocks {
-    /// How long after `now` an event for `ticks` of the measurement clock fires.
+    /// How long after `now` an event for `ticks` of the measurement clock fires: a timer in the
+    /// default scheme, set for one more, since a part of a tick was over when the clock was read.
     pub(super) fn fires(self, now: Instant, ticks: u64) -> Duration {
-        let hz = |tick_ns: u64| 1_000_000_000 / tick_ns;
-        let clock = ManualClock::new(hz(self.measure_ns));
-        let mut schedule = Schedule::new(clock, hz(self.schedule_ns));
-        schedule.clock_mut().set(now.as_nanos() / self.measure_ns);
-        schedule.schedule_event(ticks, ());
-        let mut tick = (now.as_nanos() - self.skew_ns) / self.schedule_ns + 1;
+        let read =
+            |at: Instant| Instant::from_nanos(at.as_nanos() / self.measure_ns * self.measure_ns);
+        let schedule = Ticks::new(Duration::from_nanos(self.schedule_ns));
+        let mut timers = Timers::new(Scheme::Inline, schedule);
+        let (mut filed, mut deadlines) = (Filed::default(), Deadlines::default());
+        // Every tick until now has been, with nothing to do.
+        assert_eq!(timers.due(read(now), |_, _| TimerSet::EMPTY), None, "nothing is set");
+        let due = read(now).plus_nanos((ticks + 1) * self.measure_ns);
+        deadlines.set(Timer::Retransmit, due);
+        timers.touched(0, &mut filed, &mut deadlines, read(now));
         loop {
-            let at_ns = tick * self.schedule_ns + self.skew_ns;
-            schedule.clock_mut().set(at_ns / self.measure_ns);
-            if schedule.on_tick().is_some() {
-                return Instant::from_nanos(at_ns).since(now);
+            let at = timers.deadline().expect("the timer is set").plus_nanos(self.skew_ns);
+            while timers.due(read(at), |_, _| TimerSet::EMPTY).is_some() {
+                timers.take_out(&mut filed);
+                if deadlines.take_due(Timer::Retransmit, read(at)) {
+                    return at.since(now);
+                }
+                // Its slot is reached early.
+                deadlines.tighten();
+                timers.touched(0, &mut filed, &mut deadlines, read(at));
             }
-            tick += 1;
         }
     }
 }

@@ -6,9 +6,15 @@
 //! connection, 12 bytes, lies beside the deadlines ([`Filed`]), where a segment has been anyhow.
 //!
 //! Deadlines count in whole ticks of the scheduling clock: a timer fires at the first tick at or
-//! after its deadline (Aron & Druschel 1999, §4).
+//! after its deadline. That is the scheduling service of the timer framework (Aron & Druschel 1999,
+//! §3): [`Deadlines::set`] schedules an event, [`Deadlines::cancel`] cancels it, and the resolution
+//! is [`TcpConfig::tick`](crate::config::TcpConfig::tick). Set for D ticks of the measurement
+//! clock, a timer fires after more than D - 1 of them and less than D + X, where X of them are a
+//! tick of the scheduling clock: the paper's T < actual < T + X + 1, with T = D - 1.
 
 pub mod bsd;
+#[cfg(test)]
+mod framework;
 mod inline;
 mod slots;
 mod wheel;
@@ -20,7 +26,9 @@ pub use wheel::Wheel;
 use crate::tcp::send::rtt::Estimator;
 use crate::time::{Duration, Instant, as_nanos};
 
-/// The timers of a connection (Aron & Druschel 1999, §2; TIME-WAIT has its own table).
+/// The timers of a connection (Aron & Druschel 1999, §2). TIME-WAIT has a table of its own; a whole
+/// block that lingers in it ([`TimeWaitState::Full`](crate::config::TimeWaitState::Full)) has
+/// [`Timer::Lifetime`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
     /// Retransmission of SYN, data or FIN (RFC 6298).
@@ -284,7 +292,8 @@ pub enum Scheme {
     Wheel,
     /// 4.4BSD: two ticks that scan every connection and decrement counters.
     Scan,
-    /// The same ticks over a list with TIME-WAIT at its end (Aron & Druschel 1999).
+    /// The same ticks over a list with TIME-WAIT at its end (Aron & Druschel 1999), if whole blocks
+    /// linger there.
     OrderedList,
 }
 

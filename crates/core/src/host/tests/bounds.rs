@@ -1,10 +1,10 @@
 //! How long each timer really lasts, under each scheme: the bounds of the timer framework (Aron &
 //! Druschel 1999, §3) held by the engine itself, in virtual time.
 //!
-//! A measurement tick is a nanosecond here, in which the host is told what time it is, and X of
-//! them make a tick of the scheduling clock. Both ends are read on that clock, where the bounds are
-//! T <= actual < T + X; what really passes differs from that by less than a nanosecond, so that it
-//! is less than T + X + 1, and more than T - 1.
+//! A timer that is set for D ticks of the measurement clock has been asked to last more than
+//! T = D - 1 of them, and X of them make a tick of the scheduling clock. The host is told what the
+//! first clock shows, on which D ticks and less than D + X pass; what really passes differs from
+//! that by less than one, so that it lies between T and T + X + 1.
 
 use core::net::SocketAddr;
 
@@ -22,6 +22,8 @@ use crate::time::Duration;
 const FAST: Duration = Duration::from_millis(200);
 const SLOW: Duration = Duration::from_millis(500);
 const NS: Duration = Duration::from_nanos(1);
+/// ns to a tick of the measurement clock.
+const FINE: u32 = 1000;
 
 /// What a timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +54,7 @@ const SCHEMES: [Scheme; 4] = [Scheme::Inline, Scheme::Wheel, Scheme::Scan, Schem
 struct Case {
     kind: Kind,
     scheme: Scheme,
-    /// X.
     tick: Duration,
-    /// T.
     time: Duration,
     /// How long the world has gone on when the timer is set.
     phase: Duration,
@@ -183,6 +183,27 @@ fn time() -> impl Strategy<Value = Duration> {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+    /// T < actual < T + X + 1, for every timer whose deadline counts.
+    #[test]
+    fn every_timer_keeps_the_bound_of_the_framework(
+        kind in proptest::sample::select(KINDS.to_vec()),
+        scheme in proptest::sample::select([Scheme::Inline, Scheme::Wheel].to_vec()),
+        x in prop_oneof![Just(1), 1u32..4, 1u32..1000, 1u32..=1_000_000, Just(1_000_000)],
+        t in prop_oneof![0u32..10, 0u32..10_000, 0u32..450_000],
+        at in 0u32..5_000_000,
+        // Of a thousand to a tick: how much of one is over when the clock is read, and how long
+        // after one those of the scheduling clock come.
+        part in prop_oneof![Just(0), 0..FINE, Just(FINE - 1)],
+        skew in prop_oneof![Just(0), 0..FINE, Just(FINE - 1)],
+    ) {
+        let measure = NS * FINE;
+        let (tick, time, phase) = (measure * x, measure * (t + 1), measure * at);
+        let told = Case { kind, scheme, tick, time, phase }.actual();
+        let actual = told + NS * skew - NS * part;
+        prop_assert!(measure * t < actual, "{actual:?}");
+        prop_assert!(actual < measure * t + tick + measure, "{actual:?}");
+    }
+
     #[test]
     fn every_timer_lasts_its_time_and_a_tick_more_at_most(
         kind in proptest::sample::select(KINDS.to_vec()),

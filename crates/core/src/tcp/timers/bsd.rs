@@ -9,6 +9,10 @@
 //!                 fast scan stops at the first of them, the slow one at the first not yet due
 //! ```
 //!
+//! In TIME-WAIT there are blocks only with
+//! [`TimeWaitState::Full`](crate::config::TimeWaitState::Full), as in the papers; else what is left
+//! of such a connection is a record in a table of its own, which neither tick sees.
+//!
 //! Counters are *decremented*, as BSD did, not deadlines compared: a timer set for k ticks fires at
 //! the k-th tick after it is set, so after anything from (k - 1) to k ticks. (Comparing would be a
 //! tick late, and Figs. 5 and 12 of the paper would not hold.)
