@@ -62,3 +62,30 @@ fn a_clock_of_a_millisecond_cannot_tell() {
         assert!(ratio.is_none_or(|ratio| (ratio - 1.0).abs() > 0.2), "{rate} Mbit/s: {ratio:?}");
     }
 }
+
+/// Just above 4 Mbit/s a segment of 512 bytes takes a tick of the clock: all rates look like that,
+/// whether each segment is acknowledged or every second one.
+#[test]
+fn a_clock_of_a_millisecond_takes_rates_above_4_megabits_for_one_another() {
+    const RATES: [u64; 5] = [4_200_000, 4_500_000, 5_000_000, 5_500_000, 6_000_000];
+    const WIRE: f64 = (512.0 + 66.0) / 512.0;
+    let found = |resolution_hz, quick_acks| {
+        RATES.map(|rate| {
+            let mut bulk = Bulk::new(link(Some(rate)), link(None), 256 << 10);
+            bulk.tcp.measure_resolution_hz = resolution_hz;
+            bulk.tcp.mss_max = 512 + 12;
+            bulk.tcp.quick_acks = quick_acks;
+            let info = bulk.sender_after(Duration::from_millis(250)).unwrap();
+            info.bottleneck_bytes_per_second.unwrap() as f64 * 8.0 * WIRE
+        })
+    };
+    let one_a_tick = 512.0 * 8.0 * WIRE * 1000.0;
+    for quick_acks in [0, u8::MAX] {
+        for (rate, found) in RATES.into_iter().zip(found(1_000_000_000, quick_acks)) {
+            assert!((found / rate as f64 - 1.0).abs() < 0.01, "{rate} bit/s: {found}");
+        }
+        for (rate, found) in RATES.into_iter().zip(found(1000, quick_acks)) {
+            assert!((found / one_a_tick - 1.0).abs() < 0.01, "{rate} bit/s: {found}");
+        }
+    }
+}

@@ -119,3 +119,49 @@ fn what_waits_to_be_sent_is_no_more_than_the_window_carries() {
     assert_eq!(send.room(limit), window - QUEUED_MIN + 50_000);
     assert_eq!(send.room(window), window - QUEUED_MIN);
 }
+
+/// Segments of 1000 bytes leave together, 10 ms after the origin.
+fn burst(segments: u32, pool: &mut PagePool) -> SendHalf {
+    let mut send = synchronized().send;
+    assert_eq!(send.mss, 1000);
+    for _ in 0..segments {
+        send.buffer.write(&[0; 1000], pool);
+        send.nxt += 1000;
+        send.sent.on_sent(send.nxt, Instant::from_millis(10));
+    }
+    send.max = send.nxt;
+    send
+}
+
+/// The rate that its ACKs tell, each at so many ms and for so many segments.
+fn rate_by(acks: &[(u64, u32)]) -> Option<u64> {
+    let mut pool = PagePool::new(1000);
+    let mut send = burst(8, &mut pool);
+    for &(at_ms, segments) in acks {
+        let ack = ack(send.una + segments * 1000);
+        send.on_ack(Instant::from_millis(at_ms), &ack, None, &mut pool);
+    }
+    send.pair.estimate()
+}
+
+#[test]
+fn a_burst_s_last_ack_tells_no_rate_unless_it_cannot_have_been_delayed() {
+    // Three are needed, and the first of a burst has none before it.
+    assert_eq!(rate_by(&[(20, 2), (21, 2), (22, 2)]), None);
+    assert_eq!(rate_by(&[(20, 2), (21, 2), (22, 2), (23, 2)]), Some(2_000_000));
+    assert_eq!(rate_by(&[(20, 3), (21, 2), (22, 2), (122, 1)]), None, "it waited for another");
+    assert_eq!(
+        rate_by(&[(20, 1), (21, 1), (22, 1), (23, 1)]),
+        Some(1_000_000),
+        "more are on the way"
+    );
+}
+
+#[test]
+fn an_ack_that_fills_a_hole_tells_no_rate() {
+    let spaced = [(20, 2), (21, 2), (22, 2), (23, 2)];
+    assert_eq!(rate_by(&spaced), Some(2_000_000));
+    let duplicates = [(23, 0); 3];
+    let behind: std::vec::Vec<_> = [&spaced[..3], &duplicates, &spaced[3..]].concat();
+    assert_eq!(rate_by(&behind), None);
+}
