@@ -1,13 +1,18 @@
-//! Pictures: lines and points over two axes, each linear or logarithmic, as SVG.
+//! Pictures: lines, points and bars over two axes, linear, logarithmic or of categories, as SVG.
 
 use std::fmt::Write;
 
-const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 440.0;
+/// Where the axes begin and end.
 const LEFT: f64 = 76.0;
-const RIGHT: f64 = 190.0;
+const RIGHT: f64 = 530.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 58.0;
+/// Where a legend's lines and names begin, right of the axes.
+const LEGEND: f64 = 14.0;
+const LEGEND_NAME: f64 = LEGEND + 26.0;
+/// A character's width, about: no font is asked.
+const CHARACTER: f64 = 6.7;
 
 /// Told apart by those who see fewer colours, too (Okabe and Ito).
 const COLOURS: [&str; 8] =
@@ -28,6 +33,8 @@ pub(crate) enum Mark {
     Line,
     Dashed,
     Points,
+    /// From zero, in the middle of its category.
+    Bars,
     /// A line with a step at each point.
     Steps,
 }
@@ -43,6 +50,8 @@ struct Series {
 struct Axis {
     label: String,
     scale: Scale,
+    /// Names of the values 0, 1, 2, …, if it has such.
+    categories: Vec<String>,
 }
 
 /// A picture.
@@ -57,8 +66,19 @@ pub(crate) struct Chart {
 impl Chart {
     /// Nothing drawn yet; both axes linear.
     pub(crate) fn new(title: &str, x: &str, y: &str) -> Chart {
-        let axis = |label: &str| Axis { label: label.to_owned(), scale: Scale::Linear };
+        let axis = |label: &str| Axis {
+            label: label.to_owned(),
+            scale: Scale::Linear,
+            categories: Vec::new(),
+        };
         Chart { title: title.to_owned(), x: axis(x), y: axis(y), series: Vec::new() }
+    }
+
+    /// Nothing drawn yet; the values 0, 1, 2, … of the x axis are these categories.
+    pub(crate) fn of_categories(title: &str, names: &[&str], y: &str) -> Chart {
+        let mut chart = Chart::new(title, "", y);
+        chart.x.categories = names.iter().map(|&name| name.to_owned()).collect();
+        chart
     }
 
     /// With these scales.
@@ -83,27 +103,48 @@ impl Chart {
         let values = |of: fn(&(f64, f64)) -> f64| {
             self.series.iter().flat_map(move |series| series.points.iter().map(of))
         };
-        let x = Range::new(self.x.scale, values(|point| point.0), LEFT, WIDTH - RIGHT);
+        let mut x = Range::new(self.x.scale, values(|point| point.0), LEFT, RIGHT);
+        if !self.x.categories.is_empty() {
+            (x.low, x.high) = (-0.5, self.x.categories.len() as f64 - 0.5);
+        }
         let y = Range::new(self.y.scale, values(|point| point.1), HEIGHT - BOTTOM, TOP);
+        let width = self.width();
         let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {HEIGHT}\" \
              font-family=\"sans-serif\" font-size=\"12\">\n\
-             <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>\n"
+             <rect width=\"{width}\" height=\"{HEIGHT}\" fill=\"white\"/>\n"
         );
         text(&mut svg, (LEFT, TOP - 20.0), "start", &self.title);
         self.axes(&mut svg, &x, &y);
         for (number, series) in self.series.iter().enumerate() {
             let colour = COLOURS[number % COLOURS.len()];
             series.svg(&mut svg, colour, &x, &y);
-            let place = (WIDTH - RIGHT + 14.0, TOP + 8.0 + 18.0 * number as f64);
+            let place = (RIGHT + LEGEND, TOP + 8.0 + 18.0 * number as f64);
             series.legend(&mut svg, colour, place);
         }
         svg + "</svg>\n"
     }
 
+    /// As wide as the longest name in the legend needs, and the title.
+    fn width(&self) -> f64 {
+        let longest = |names: &mut dyn Iterator<Item = &String>| {
+            names.map(|name| name.chars().count()).max().unwrap_or_default() as f64 * CHARACTER
+        };
+        let legend = longest(&mut self.series.iter().map(|series| &series.name));
+        let title = longest(&mut [&self.title].into_iter());
+        (RIGHT + LEGEND_NAME + legend).max(LEFT + title).ceil() + LEGEND
+    }
+
     fn axes(&self, svg: &mut String, x: &Range, y: &Range) {
-        let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
-        for tick in x.ticks() {
+        let (bottom, right) = (HEIGHT - BOTTOM, RIGHT);
+        for (number, name) in self.x.categories.iter().enumerate() {
+            for (row, words) in rows(name).into_iter().enumerate() {
+                let place = (x.place(number as f64), bottom + 17.0 + 14.0 * row as f64);
+                text(svg, place, "middle", words);
+            }
+        }
+        let ticks = if self.x.categories.is_empty() { x.ticks() } else { Vec::new() };
+        for tick in ticks {
             let at = x.place(tick);
             line(svg, (at, TOP), (at, bottom));
             text(svg, (at, bottom + 17.0), "middle", &number(tick));
@@ -124,6 +165,12 @@ impl Chart {
 impl Series {
     fn svg(&self, svg: &mut String, colour: &str, x: &Range, y: &Range) {
         let places = self.points.iter().map(|(px, py)| (x.place(*px), y.place(*py)));
+        if self.mark == Mark::Bars {
+            for (centre, top) in places {
+                bar(svg, colour, (centre - 14.0, top), (28.0, y.place(0.0) - top));
+            }
+            return;
+        }
         if self.mark == Mark::Points {
             for (x, y) in places {
                 let _ = writeln!(
@@ -145,13 +192,15 @@ impl Series {
     }
 
     fn legend(&self, svg: &mut String, colour: &str, (x, y): (f64, f64)) {
-        if self.mark == Mark::Points {
+        if self.mark == Mark::Bars {
+            bar(svg, colour, (x + 4.0, y - 5.0), (12.0, 10.0));
+        } else if self.mark == Mark::Points {
             let _ =
                 writeln!(svg, "<circle cx=\"{}\" cy=\"{y}\" r=\"3\" fill=\"{colour}\"/>", x + 10.0);
         } else {
             stroke(svg, &format!("M{x} {y}h20"), colour, self.mark);
         }
-        text(svg, (x + 26.0, y + 4.0), "start", &self.name);
+        text(svg, (x + LEGEND_NAME - LEGEND, y + 4.0), "start", &self.name);
     }
 }
 
@@ -215,6 +264,24 @@ fn line(svg: &mut String, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
     let _ = writeln!(svg, "<path d=\"M{x1:.1} {y1:.1}L{x2:.1} {y2:.1}\" stroke=\"#ddd\"/>");
 }
 
+fn bar(svg: &mut String, colour: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
+    let _ = writeln!(
+        svg,
+        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width}\" height=\"{height:.1}\" \
+         fill=\"{colour}\"/>"
+    );
+}
+
+/// A long name in two, where it is shortest.
+fn rows(name: &str) -> Vec<&str> {
+    let longer = |at: &usize| (*at).max(name.len() - at);
+    let blank = name.match_indices(' ').map(|(at, _)| at).min_by_key(longer);
+    match blank {
+        Some(at) if name.len() > 12 => vec![&name[..at], &name[at + 1..]],
+        _ => vec![name],
+    }
+}
+
 fn stroke(svg: &mut String, path: &str, colour: &str, mark: Mark) {
     let dashes = if mark == Mark::Dashed { " stroke-dasharray=\"6 4\"" } else { "" };
     let _ = writeln!(
@@ -250,6 +317,31 @@ mod tests {
         assert!(svg.contains("a &lt; b &amp; c"));
         assert_eq!(chart.series[0].points, [(1.0, 1.0), (3.0, 10.0)]);
         assert!(svg.ends_with("</svg>\n") && !svg.contains("NaN"));
+    }
+
+    #[test]
+    fn a_picture_is_as_wide_as_its_legend() {
+        let width = |name: &str| {
+            let mut chart = Chart::new("title", "x", "y");
+            chart.draw(name, Mark::Line, vec![(0.0, 0.0)]);
+            chart.width()
+        };
+        let long = "90 % of what saturates it, and more";
+        assert!(width(long) > RIGHT + LEGEND_NAME + 6.5 * long.len() as f64);
+        assert!(width("b") < width("longer") && width("longer") < width(long));
+        assert!(Chart::new(&"long ".repeat(50), "x", "y").width() > 1000.0);
+    }
+
+    #[test]
+    fn categories_have_names_and_bars_begin_at_zero() {
+        let mut chart = Chart::of_categories("t", &["one", "the second of them"], "ns");
+        chart.draw("ours", Mark::Bars, vec![(0.0, 10.0), (1.0, 5.0)]);
+        let svg = chart.svg();
+        assert!(svg.contains(">one<") && svg.contains(">the second<") && svg.contains(">of them<"));
+        assert!(!svg.contains(">0.5<"), "no numbers between them");
+        let bar = |height: &str| svg.contains(&format!("height=\"{height}\" fill=\"#0072b2\""));
+        // Of 338 high axes that end a twentieth above the highest.
+        assert!(bar("321.9") && bar("161.0"), "{svg}");
     }
 
     #[test]

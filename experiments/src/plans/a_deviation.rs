@@ -55,9 +55,11 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     ];
     let mut chart =
         Chart::new("SD after RTTs that do not vary", "equal RTTs since", "SD, quarters of a tick");
-    let mut table = Table::new(&["estimator", "after 5", "after 10", "after 20", "after 40"]);
+    let mut table =
+        Table::new(&["estimator", "after 5", "after 10", "after 20", "after 40", "paper"]);
     for (name, line) in &lines {
-        table.row(&[name, &line[4], &line[9], &line[19], &line[39]]);
+        let paper = if *name == "BSD" { "never below 3" } else { "–" };
+        table.row(&[name, &line[4], &line[9], &line[19], &line[39], &paper]);
         let points = line.iter().enumerate().map(|(n, sd)| (n as f64 + 1.0, *sd)).collect();
         chart.draw(name, Mark::Line, points);
     }
@@ -77,10 +79,15 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
 fn at_100_ms(report: &mut Report) -> Outcome {
     let (bsd, fixed) = (timeouts(Scale::Bsd), timeouts(Scale::BrakmoPeterson));
     let percent = |count: usize| count as f64 * 100.0 / SAMPLES as f64;
-    let mut table = Table::new(&["RTO, ticks", "BSD %", "BSD+BP %"]);
+    let mut table = Table::new(&["RTO, ticks", "BSD %", "BSD+BP %", "paper, BSD"]);
     for ticks in LEAST_TICKS as usize..=7 {
         let cell = |counts: &[usize]| format!("{:.2}", percent(counts[ticks]));
-        table.row(&[&ticks, &cell(&bsd), &cell(&fixed)]);
+        let paper = match ticks {
+            2 => "almost never",
+            3..=5 => "up to 5",
+            _ => "–",
+        };
+        table.row(&[&ticks, &cell(&bsd), &cell(&fixed), &paper]);
     }
     report.say("Timeouts at an RTT of 100 ms, at random phases to a tick of 500 ms:");
     report.table("timeouts", &table)?;

@@ -48,6 +48,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     ];
     let mut head = vec!["true Mbit/s"];
     head.extend(columns.map(|(name, ..)| name));
+    head.push("paper: 1 ms, 512 B");
     let mut table = Table::new(&head);
     let mut found: Vec<Vec<Option<f64>>> = Vec::new();
     for rate in RATES_MBIT {
@@ -59,7 +60,8 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
             value.map_or_else(|| "none".to_owned(), |value| format!("{value:.2}"))
         };
         let cells: Vec<String> = row.iter().map(cell).collect();
-        table.row(&[&rate, &cells[0], &cells[1], &cells[2], &cells[3]]);
+        let paper = if rate > LIMIT_MBIT { "cannot tell" } else { "can" };
+        table.row(&[&rate, &cells[0], &cells[1], &cells[2], &cells[3], &paper]);
         found.push(row);
     }
     report.say("What the sender believes, in Mbit/s on the wire:");

@@ -79,15 +79,14 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     }
     let dearer = ns[Way::Wheel as usize] - buckets;
     report.claim("and takes longer", dearer > 0.0, format!("{dearer:.1} ns more"));
-    let mut chart = Chart::new(
-        "Queueing a delayed ACK",
-        "flag, buckets, the same told, eager wheel, lock",
-        "ns",
-    );
-    let points = (1..ns.len()).map(|number| (number as f64, ns[number].max(0.0))).collect();
-    chart.draw("ours", Mark::Points, points);
-    chart.draw("paper: buckets less flag", Mark::Points, vec![(2.0, PAPER_NS)]);
-    chart.draw("paper: a lock pair", Mark::Points, vec![(5.0, 150.0)]);
+    let names = Way::ALL.map(|(_, name)| name);
+    let mut chart =
+        Chart::of_categories("What queueing a delayed ACK costs", &names[1..], "ns a request");
+    let at = |way: Way| way as usize as f64 - 1.0;
+    let bars = Way::ALL[1..].iter().map(|&(way, _)| (at(way), ns[way as usize].max(0.0)));
+    chart.draw("ours", Mark::Bars, bars.collect());
+    chart.draw("paper: buckets less flag", Mark::Points, vec![(at(Way::Request), PAPER_NS)]);
+    chart.draw("paper: a lock pair", Mark::Points, vec![(at(Way::Locked), 150.0)]);
     report.picture("queueing", &chart)
 }
 

@@ -187,6 +187,8 @@ fn pictures(report: &Report, walks: &[(f64, f64)], buckets_percent: f64) -> Outc
     cpu.draw("cannot keep up", Mark::Points, late);
     cpu.draw("one whole processor", Mark::Dashed, level(100.0));
     cpu.draw("buckets, 1 Gbit/s", Mark::Dashed, level(buckets_percent));
-    cpu.draw("paper, 200 ms", Mark::Dashed, paper(1e-4 / 200.0));
+    cpu.draw("paper: walk, 200 ms", Mark::Dashed, paper(1e-4 / 200.0));
+    let name = format!("paper: buckets, {PAPER_BUCKETS_PERCENT} %");
+    cpu.draw(&name, Mark::Dashed, level(PAPER_BUCKETS_PERCENT));
     report.picture("cpu", &cpu)
 }

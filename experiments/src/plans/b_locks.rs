@@ -84,8 +84,9 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         saved > paid,
         format!("{saved:.3} % against {paid:.3} % (paper: six times)"),
     );
-    let mut chart = Chart::new("A lock pair and a bucket", "paper, today", "ns");
-    chart.draw("lock pair", Mark::Points, vec![(1.0, PAPER_NS), (2.0, lock)]);
-    chart.draw("buckets", Mark::Points, vec![(1.0, PAPER_BUCKETS_NS), (2.0, buckets)]);
+    let mut chart =
+        Chart::of_categories("A lock pair and a bucket", &["lock pair", "buckets"], "ns");
+    chart.draw("today", Mark::Bars, vec![(0.0, lock), (1.0, buckets)]);
+    chart.draw("paper", Mark::Points, vec![(0.0, PAPER_NS), (1.0, PAPER_BUCKETS_NS)]);
     report.picture("locks", &chart)
 }
