@@ -310,6 +310,7 @@ impl Host {
         self.slots.get_mut(index).is_none_or(|s| s.connection_mut().deadlines.tighten() > tick)
     }
 
+    #[inline]
     fn keep_block(&mut self, block: Box<Connection>) {
         if self.blocks.len() < KEPT_BLOCKS {
             self.blocks.push(block);

@@ -67,9 +67,7 @@ impl Host {
     /// nothing is left of it here.
     #[inline(never)]
     pub(super) fn settle_over(&mut self, now: Instant, index: u32) {
-        if self.slots.get(index).is_some_and(|slot| slot.listed) {
-            self.unlist(now, index);
-        }
+        self.unlist(now, index);
         let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.ready) else { return };
         if slot.awake().is_some_and(Connection::is_finished) {
             return self.free_connection(index);
@@ -79,8 +77,9 @@ impl Host {
     }
 
     /// The connection in slot `index` is over: what is left of it is found elsewhere.
+    #[inline]
     pub(super) fn unlist(&mut self, now: Instant, index: u32) {
-        let Some(slot) = self.slots.get_mut(index) else { return };
+        let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.listed) else { return };
         slot.listed = false;
         let (hash, tuple) = (slot.tuple_hash, slot.tuple);
         if core::mem::take(&mut slot.woken) {

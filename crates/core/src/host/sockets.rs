@@ -202,6 +202,7 @@ impl Host {
     }
 
     /// `tuple`, or with an ephemeral port of ours if it has none.
+    #[inline]
     fn claim_or_pick(&mut self, now: Instant, tuple: &Tuple) -> Result<Claim, Error> {
         if tuple.local_port() == 0 {
             return self.pick_port(now, tuple).ok_or(Error::AddressNotAvailable);

@@ -211,7 +211,7 @@ impl Host {
     }
 
     /// A segment that belongs to no connection, but perhaps to one that is half open.
-    #[inline]
+    #[inline(always)]
     fn dispatch(&mut self, now: Instant, half_open: Option<u32>, incoming: &Incoming<'_>) {
         let (hash, tuple) = (incoming.hash, &incoming.tuple);
         if let Some(record) = self.fin_wait_2.find(now, hash, tuple) {

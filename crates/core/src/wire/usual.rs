@@ -160,6 +160,7 @@ impl<'a> Usual<'a> {
     }
 
     /// The segment.
+    #[inline]
     pub fn segment(&self) -> Segment<'a> {
         let stamps = || OptionWords::Stamped([10, 11, 12].map(|index| self.word(index)));
         let of_syn = || options_of_syn(self.head, self.rest);

@@ -225,6 +225,7 @@ impl SendBuffer {
     }
 
     /// Frees everything.
+    #[inline]
     pub fn clear(&mut self, pool: &mut PagePool) {
         self.start = self.end;
         while let Some(chunk) = self.chunks.pop_front() {
