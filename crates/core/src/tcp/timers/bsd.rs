@@ -133,12 +133,16 @@ impl Bsd {
     #[cold]
     fn begin(&mut self, index: u32, filed: &mut Filed, deadlines: &mut Deadlines) -> TimerSet {
         filed.clear_counters();
+        let mut set = TimerSet::EMPTY;
+        TimerSet::COUNTED
+            .filter(|timer| deadlines.is_set(*timer))
+            .for_each(|timer| set.insert(timer));
         if deadlines.earliest() == Instant::FAR_FUTURE {
             deadlines.clear();
         } else if !self.is_listed(index) {
             self.list_first(index);
         }
-        TimerSet::COUNTED
+        set
     }
 
     /// Ticks from `now` on until `timer`, set for `at`, fires; 0 if it is not set.
