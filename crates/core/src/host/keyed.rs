@@ -41,21 +41,8 @@ impl KeyedHash {
     }
 
     /// The strong hash of a connection's two ends. Its halves are as good as two hashes.
-    #[inline]
     pub fn of_tuple(&self, tuple: &Tuple) -> u64 {
-        if tuple.is_ipv6() {
-            return tuple.with_bytes(|bytes| self.strong(bytes));
-        }
-        self.of_two_words(tuple.first_word(), IPV4_BYTES << 56 | u64::from(tuple.ports()))
-    }
-
-    /// SipHash-2-4 of so many bytes that they are two words, the last one with their number.
-    #[inline(never)]
-    fn of_two_words(&self, first: u64, last: u64) -> u64 {
-        let mut state = Sip::new(self.key);
-        state.take(first);
-        state.take(last);
-        state.finish()
+        tuple.with_bytes(|bytes| self.strong(bytes))
     }
 
     /// The strong hash of a connection's two ends, and of `more`.
@@ -64,57 +51,6 @@ impl KeyedHash {
         hasher.write_u64(more);
         tuple.with_bytes(|bytes| hasher.write(bytes));
         hasher.finish()
-    }
-}
-
-/// Bytes of both ends of IPv4.
-const IPV4_BYTES: u64 = 12;
-
-/// The state of SipHash-2-4, for what is all there in words: nothing is gathered byte by byte.
-struct Sip([u64; 4]);
-
-impl Sip {
-    #[inline]
-    fn new((k0, k1): (u64, u64)) -> Sip {
-        // "somepseudorandomlygeneratedbytes", as the paper has it.
-        Sip([
-            k0 ^ 0x736f_6d65_7073_6575,
-            k1 ^ 0x646f_7261_6e64_6f6d,
-            k0 ^ 0x6c79_6765_6e65_7261,
-            k1 ^ 0x7465_6462_7974_6573,
-        ])
-    }
-
-    #[inline]
-    fn round(&mut self) {
-        let Sip([v0, v1, v2, v3]) = self;
-        *v0 = v0.wrapping_add(*v1);
-        *v2 = v2.wrapping_add(*v3);
-        *v1 = v1.rotate_left(13) ^ *v0;
-        *v3 = v3.rotate_left(16) ^ *v2;
-        *v0 = v0.rotate_left(32);
-        *v2 = v2.wrapping_add(*v1);
-        *v0 = v0.wrapping_add(*v3);
-        *v1 = v1.rotate_left(17) ^ *v2;
-        *v3 = v3.rotate_left(21) ^ *v0;
-        *v2 = v2.rotate_left(32);
-    }
-
-    #[inline]
-    fn take(&mut self, word: u64) {
-        self.0[3] ^= word;
-        self.round();
-        self.round();
-        self.0[0] ^= word;
-    }
-
-    #[inline]
-    fn finish(mut self) -> u64 {
-        self.0[2] ^= 0xff;
-        for _ in 0..4 {
-            self.round();
-        }
-        self.0.into_iter().fold(0, |all, word| all ^ word)
     }
 }
 
@@ -137,24 +73,8 @@ impl core::fmt::Debug for KeyedHash {
 mod tests {
     use super::*;
 
-    use core::net::{IpAddr, Ipv4Addr};
-    use proptest::prelude::*;
+    use core::net::IpAddr;
     use std::vec::Vec;
-
-    proptest! {
-        #[test]
-        fn ends_are_hashed_by_words_as_by_bytes(
-            secret: [u8; 32], ends: [(u32, u16); 2], six: bool,
-        ) {
-            let hash = KeyedHash::new(&secret, "test");
-            let [local, remote] = ends.map(|(address, port)| {
-                let address = Ipv4Addr::from_bits(address);
-                (if six { address.to_ipv6_mapped().into() } else { IpAddr::V4(address) }, port)
-            });
-            let tuple = Tuple::new(local, remote);
-            prop_assert_eq!(hash.of_tuple(&tuple), tuple.with_bytes(|bytes| hash.strong(bytes)));
-        }
-    }
 
     #[test]
     fn purpose_and_every_byte_of_the_secret_matter() {
