@@ -18,7 +18,6 @@ pub mod address;
 mod ahead;
 pub mod autoconfigure;
 pub mod demux;
-mod fifo;
 mod fin_wait_2;
 mod icmp;
 mod identity;
@@ -49,7 +48,7 @@ mod ways;
 pub use sockets::any_local;
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -71,7 +70,6 @@ use crate::time::{Duration, Instant};
 use crate::wire::Malformed;
 use autoconfigure::Autoconfigure;
 use demux::{Demux, TupleHasher};
-use fifo::Fifo;
 use fin_wait_2::FinWait2;
 use isn::IsnSource;
 use keyed::KeyedHash;
@@ -116,10 +114,10 @@ pub struct Host {
     /// Connections whose timers are being run; empty between calls.
     due: Vec<u32>,
     /// Connections to be flushed, in their order.
-    ready: Fifo<u32>,
+    ready: VecDeque<u32>,
     /// Answers that belong to no connection, in their order.
-    replies: Fifo<Reply>,
-    events: Fifo<Event>,
+    replies: VecDeque<Reply>,
+    events: VecDeque<Event>,
     loopback: Outbox,
     orphans: usize,
     routes: Routes,
@@ -181,9 +179,9 @@ impl Host {
             timers: Timers::new(config.tcp.timers, ticks).with_estimator(config.tcp.rto_estimator),
             ticks,
             due: Vec::new(),
-            ready: Fifo::default(),
-            replies: Fifo::default(),
-            events: Fifo::default(),
+            ready: VecDeque::new(),
+            replies: VecDeque::new(),
+            events: VecDeque::new(),
             loopback: Outbox::new(LOOPBACK_FRAMES),
             orphans: 0,
             routes: Routes::new(
@@ -362,7 +360,7 @@ impl Host {
         let hash = block.tuple_hash;
         let (index, generation) =
             self.slots.insert_with(|filed| Slot::new(block, tuple, accepting, filed, to_ourselves));
-        self.ready.push(index);
+        self.ready.push_back(index);
         match half_open {
             Some(entry) => self.demux.replace(hash, entry, index),
             None => self.list(hash, index),

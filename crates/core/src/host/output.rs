@@ -1,6 +1,7 @@
 //! `emit`: replies first, then every ready connection once, within its budget.
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -122,12 +123,12 @@ impl Host {
             done += 1;
             self.flush(now, index, outbox);
         }
-        self.ready.drop_first(done);
+        drop_first(&mut self.ready, done);
     }
 
     pub(super) fn reply(&mut self, reply: Reply) {
         if self.replies.len() < REPLIES_MAX {
-            self.replies.push(reply);
+            self.replies.push_back(reply);
         } else {
             self.shared.counters.replies_suppressed += 1;
         }
@@ -147,7 +148,7 @@ impl Host {
             self.emit_reply(now, done, outbox);
             done += 1;
         }
-        self.replies.drop_first(done);
+        drop_first(&mut self.replies, done);
     }
 
     /// Sends the reply at `index`, or lets it wait for its neighbour.
@@ -296,6 +297,16 @@ impl Host {
             let frame = RxFrame { bytes: &bytes, checksum, segment_size };
             self.take_packet(now, frame, Origin::Ourselves);
         }
+    }
+}
+
+/// The first `count` of a queue, mostly all of it, are done with.
+#[inline]
+fn drop_first<T>(queue: &mut VecDeque<T>, count: usize) {
+    if count == queue.len() {
+        queue.clear();
+    } else {
+        queue.drain(..count);
     }
 }
 

@@ -1,8 +1,9 @@
 //! After every input to a connection: its user is told what has become possible, the connection is
 //! put on the list of those to be flushed, and one that is over makes room.
 
+use alloc::collections::VecDeque;
+
 use super::Host;
-use super::fifo::Fifo;
 use super::slot::Slot;
 use crate::event::{ConnectionId, Event, Readiness};
 use crate::tcp::Connection;
@@ -25,7 +26,7 @@ impl Host {
 
     /// The oldest event, unless it is of a connection that is gone.
     fn next_event(&mut self) -> Option<Event> {
-        let event = self.events.pop()?;
+        let event = self.events.pop_front()?;
         let Event::Ready(id, _) = event else { return Some(event) };
         let (slot, generation) = self.slots.named_mut(id.index)?;
         let is_current = generation == id.generation;
@@ -73,7 +74,7 @@ impl Host {
             return self.free_connection(index);
         }
         slot.ready = true;
-        self.ready.push(index);
+        self.ready.push_back(index);
     }
 
     /// The connection in slot `index` is over: what is left of it is found elsewhere.
@@ -95,7 +96,7 @@ impl Host {
     pub(super) fn make_ready(&mut self, index: u32) {
         if let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.ready) {
             slot.ready = true;
-            self.ready.push(index);
+            self.ready.push_back(index);
         }
     }
 }
@@ -112,8 +113,8 @@ fn is_settled(connection: &Connection) -> bool {
 pub(super) fn pass_on(
     slot: &mut Slot,
     id: ConnectionId,
-    ready: &mut Fifo<u32>,
-    events: &mut Fifo<Event>,
+    ready: &mut VecDeque<u32>,
+    events: &mut VecDeque<Event>,
 ) -> bool {
     let connection = slot.connection_mut();
     let notices = connection.take_notices();
@@ -123,7 +124,7 @@ pub(super) fn pass_on(
     }
     if !is_over && !slot.ready {
         slot.ready = true;
-        ready.push(id.index);
+        ready.push_back(id.index);
     }
     is_over
 }
@@ -131,7 +132,7 @@ pub(super) fn pass_on(
 /// Tells the user of the connection in `slot`, once it is accepted, of `notices`.
 #[inline]
 pub(super) fn tell(
-    events: &mut Fifo<Event>,
+    events: &mut VecDeque<Event>,
     slot: &mut Slot,
     id: ConnectionId,
     notices: Readiness,
@@ -140,7 +141,7 @@ pub(super) fn tell(
         return;
     }
     if slot.announced.is_empty() {
-        events.push(Event::Ready(id, Readiness::EMPTY));
+        events.push_back(Event::Ready(id, Readiness::EMPTY));
     }
     slot.announced |= notices;
 }

@@ -485,7 +485,7 @@ impl Host {
         if let Some(listener) = self.listeners.get_mut(listener) {
             listener.queue.push_back(id.index);
         }
-        self.events.push(Event::Acceptable(listener));
+        self.events.push_back(Event::Acceptable(listener));
         if is_over {
             self.unlist(now, id.index);
         }
