@@ -91,10 +91,11 @@ async fn answer(mut stream: TcpStream) {
 
 /// A client: one conversation after the other.
 async fn converse(shard: Handle, shared: Rc<Shared>) {
+    let mut answer = [0; 1024];
     loop {
         let mut stream = shared.open(&shard).await;
         stream.write_all(&[b'q'; REQUEST]).await.expect("a server that listens");
-        let (mut answer, mut read) = ([0; 1024], 0);
+        let mut read = 0;
         loop {
             match stream.read(&mut answer).await.expect("an answer") {
                 0 => break,

@@ -23,8 +23,6 @@ use super::{Device, Sink};
 pub struct MemoryDevice {
     capabilities: Capabilities,
     incoming: Rc<RefCell<Ring>>,
-    /// Frames that are being handed over; empty between calls.
-    due: Vec<MemoryFrame>,
     outgoing: Rc<RefCell<Ring>>,
 }
 
@@ -51,21 +49,15 @@ impl MemoryDevice {
     /// `capabilities` says.
     pub fn pair(capabilities: Capabilities, capacity: usize) -> (MemoryDevice, MemoryDevice) {
         let (there, back) = (Ring::shared(capacity), Ring::shared(capacity));
-        let a = MemoryDevice {
-            capabilities,
-            incoming: back.clone(),
-            due: Vec::new(),
-            outgoing: there.clone(),
-        };
-        let b = MemoryDevice { capabilities, incoming: there, due: Vec::new(), outgoing: back };
-        (a, b)
+        let a = MemoryDevice { capabilities, incoming: back.clone(), outgoing: there.clone() };
+        (a, MemoryDevice { capabilities, incoming: there, outgoing: back })
     }
 
     /// A device and the bare other end of its wire, of `capacity` frames each way.
     pub fn with_wire(capabilities: Capabilities, capacity: usize) -> (MemoryDevice, Wire) {
         let (there, back) = (Ring::shared(capacity), Ring::shared(capacity));
         let wire = Wire { to_device: back.clone(), from_device: there.clone() };
-        (MemoryDevice { capabilities, incoming: back, due: Vec::new(), outgoing: there }, wire)
+        (MemoryDevice { capabilities, incoming: back, outgoing: there }, wire)
     }
 }
 
@@ -75,13 +67,11 @@ impl Device for MemoryDevice {
     }
 
     fn receive(&mut self, _now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
-        // Taken out first: whoever hears of them may hold the other end.
-        let arrived = self.incoming.borrow().frames.len();
-        let received = arrived.min(budget);
-        self.due.extend(self.incoming.borrow_mut().frames.drain(..received));
-        in_bursts(self.due.iter().map(MemoryFrame::as_rx), &mut *sink);
-        let mut ring = self.incoming.borrow_mut();
-        self.due.drain(..).for_each(|frame| ring.recycle(frame.bytes));
+        let ring = self.incoming.borrow();
+        let received = ring.waiting.min(budget);
+        in_bursts(ring.frames.range(..received).map(MemoryFrame::as_rx), sink);
+        drop(ring);
+        self.incoming.borrow_mut().pop(received);
         Ok(received)
     }
 
@@ -96,7 +86,7 @@ impl Device for MemoryDevice {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        (!self.incoming.borrow().frames.is_empty()).then_some(Instant::ZERO)
+        (self.incoming.borrow().waiting > 0).then_some(Instant::ZERO)
     }
 }
 
@@ -107,21 +97,26 @@ impl Wire {
         if ring.is_full() {
             return false;
         }
-        let mut bytes = ring.spare.pop().unwrap_or_default();
-        bytes.extend_from_slice(frame.bytes);
-        let (checksum, segment_size) = (frame.checksum, frame.segment_size);
-        ring.frames.push_back(MemoryFrame { bytes, checksum, segment_size });
+        let place = ring.push();
+        place.bytes.clear();
+        place.bytes.extend_from_slice(frame.bytes);
+        (place.checksum, place.segment_size) = (frame.checksum, frame.segment_size);
         true
     }
 
     /// The oldest frame that the device has sent; give its buffer back with [`Wire::recycle`].
     pub fn drain(&mut self) -> Option<MemoryFrame> {
-        self.from_device.borrow_mut().frames.pop_front()
+        let mut ring = self.from_device.borrow_mut();
+        ring.waiting = ring.waiting.checked_sub(1)?;
+        ring.frames.pop_front()
     }
 
     /// Gives a drained frame's buffer back for reuse.
     pub fn recycle(&mut self, frame: MemoryFrame) {
-        self.from_device.borrow_mut().recycle(frame.bytes);
+        let mut ring = self.from_device.borrow_mut();
+        if ring.frames.len() < ring.capacity {
+            ring.frames.push_back(frame);
+        }
     }
 }
 
@@ -135,42 +130,54 @@ impl MemoryFrame {
 /// One direction of a wire, with the buffers that have passed through it.
 #[derive(Debug)]
 struct Ring {
+    /// Those on their way, `waiting` of them, oldest first, and behind them places whose buffers
+    /// are used again.
     frames: VecDeque<MemoryFrame>,
-    spare: Vec<Vec<u8>>,
+    waiting: usize,
     capacity: usize,
 }
 
 impl Ring {
     fn shared(capacity: usize) -> Rc<RefCell<Ring>> {
         let capacity = capacity.max(1);
-        Rc::new(RefCell::new(Ring { frames: VecDeque::new(), spare: Vec::new(), capacity }))
+        Rc::new(RefCell::new(Ring { frames: VecDeque::new(), waiting: 0, capacity }))
     }
 
     fn is_full(&self) -> bool {
-        self.frames.len() >= self.capacity
+        self.waiting >= self.capacity
     }
 
-    /// Takes the bytes out of a frame to transmit and leaves it an empty buffer in exchange.
+    /// The place of one more frame, to be written: the last one there is still in it.
+    fn push(&mut self) -> &mut MemoryFrame {
+        let place = self.waiting;
+        if place == self.frames.len() {
+            self.frames.push_back(MemoryFrame::default());
+        }
+        self.waiting += 1;
+        &mut self.frames[place]
+    }
+
+    /// The `count` oldest have arrived. Where no other waits the next one takes the first place
+    /// again: the fewer buffers take turns, the likelier they are in the cache.
+    fn pop(&mut self, count: usize) {
+        self.waiting -= count;
+        if self.waiting > 0 {
+            self.frames.rotate_left(count);
+        }
+    }
+
+    /// Takes the bytes out of a frame to transmit and leaves it another buffer in exchange.
     fn carry(&mut self, frame: &mut Frame) {
-        let mut bytes = std::mem::replace(&mut frame.head, self.spare.pop().unwrap_or_default());
+        let place = self.push();
+        std::mem::swap(&mut place.bytes, &mut frame.head);
         for slice in &frame.tail {
-            bytes.extend_from_slice(slice);
+            place.bytes.extend_from_slice(slice);
         }
-        self.frames.push_back(MemoryFrame {
-            bytes,
-            checksum: match frame.checksum {
-                TxChecksum::Complete => RxChecksum::Unknown,
-                TxChecksum::Partial { .. } => RxChecksum::Good,
-            },
-            segment_size: frame.segmentation.map_or(0, |s| s.size),
-        });
-    }
-
-    fn recycle(&mut self, mut bytes: Vec<u8>) {
-        if self.spare.len() < self.capacity {
-            bytes.clear();
-            self.spare.push(bytes);
-        }
+        place.checksum = match frame.checksum {
+            TxChecksum::Complete => RxChecksum::Unknown,
+            TxChecksum::Partial { .. } => RxChecksum::Good,
+        };
+        place.segment_size = frame.segmentation.map_or(0, |s| s.size);
     }
 }
 
