@@ -2,37 +2,34 @@
 //!
 //! A task's waker is an ordinary one (`Send + Sync`). Woken on the shard's own thread, in its
 //! turn, it puts the task on the ready queue, with neither lock nor atomic; woken from elsewhere it
-//! goes through the `inbox`. What a task needs besides its future is used again by the one that
-//! follows in its place; so a waker that outlives its task wakes the next one there, in vain.
+//! goes through the `inbox`. What a task needs, the memory of its future included, is used again by
+//! the one that follows in its place; so a waker that outlives its task wakes the next one there,
+//! in vain.
 //!
 //! A task that panics takes the turn with it: the shard does not go on with something half-done.
 
 pub(crate) mod inbox;
+mod join;
+mod task;
 
-use std::cell::{Cell, RefCell};
+pub use join::{JoinError, JoinHandle};
+
+use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::error::Error;
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll};
 
 use inbox::Inbox;
+use task::{State, Task};
 
 use crate::shard::local::{self, Local};
 
-/// Names a task of a shard; never reused while the shard lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TaskId {
-    index: u32,
-    generation: u32,
-}
-
 /// The tasks of one shard.
 pub(crate) struct Executor {
-    tasks: RefCell<Slots>,
+    places: RefCell<Places>,
     /// Places of tasks that are to be polled; of some the task may have ended.
     ready: RefCell<VecDeque<u32>>,
     inbox: Arc<Inbox>,
@@ -41,39 +38,18 @@ pub(crate) struct Executor {
 }
 
 #[derive(Default)]
-struct Slots {
-    slots: Vec<Slot>,
+struct Places {
+    /// Of a free place, what the next task may use.
+    tasks: Vec<Option<Rc<Task>>>,
     free: Vec<u32>,
 }
 
-#[derive(Default)]
-struct Slot {
-    generation: u32,
-    /// Of a free place, what the next task may use.
-    task: Option<Rc<Task>>,
-}
-
-/// Free places that keep what their last task used.
+/// Free places that keep what their last task used, the memory of its future included.
 const KEPT_TASKS: usize = 256;
-
-struct Task {
-    /// `None` while it is being polled, and after its end.
-    future: RefCell<Option<Pin<Box<dyn Future<Output = ()>>>>>,
-    /// It stands in the ready queue.
-    is_queued: Cell<bool>,
-    waker: Waker,
-}
-
-/// What others hold of a task.
-struct TaskWaker {
-    place: u32,
-    shard: u64,
-    inbox: Arc<Inbox>,
-}
 
 impl Executor {
     pub(crate) fn new(shard: u64, inbox: Arc<Inbox>) -> Self {
-        Executor { tasks: RefCell::default(), ready: RefCell::default(), inbox, shard }
+        Executor { places: RefCell::default(), ready: RefCell::default(), inbox, shard }
     }
 
     pub(crate) fn inbox(&self) -> &Arc<Inbox> {
@@ -81,37 +57,35 @@ impl Executor {
     }
 
     /// Adds a task; it is polled in the next turn for the first time.
-    fn spawn(&self, future: Pin<Box<dyn Future<Output = ()>>>) -> TaskId {
-        let mut tasks = self.tasks.borrow_mut();
-        let index = tasks.free.pop().unwrap_or_else(|| {
-            tasks.slots.push(Slot::default());
-            u32::try_from(tasks.slots.len() - 1).expect("fewer than 2^32 tasks")
-        });
-        let slot = &mut tasks.slots[index as usize];
-        let task = slot.task.get_or_insert_with(|| self.new_task(index));
-        *task.future.borrow_mut() = Some(future);
-        if !task.is_queued.replace(true) {
-            self.ready.borrow_mut().push_back(index);
-        }
-        TaskId { index, generation: slot.generation }
+    fn spawn<F: Future + 'static>(&self, future: F) -> Rc<Task> {
+        let task = self.occupy();
+        task.take_on(future);
+        self.enqueue(&task);
+        task
     }
 
-    fn new_task(&self, place: u32) -> Rc<Task> {
-        let waker = TaskWaker { place, shard: self.shard, inbox: self.inbox.clone() };
-        Rc::new(Task {
-            future: RefCell::default(),
-            is_queued: Cell::default(),
-            waker: Waker::from(Arc::new(waker)),
-        })
+    /// A free place's task.
+    fn occupy(&self) -> Rc<Task> {
+        let mut places = self.places.borrow_mut();
+        let place = places.free.pop().unwrap_or_else(|| {
+            places.tasks.push(None);
+            u32::try_from(places.tasks.len() - 1).expect("fewer than 2^32 tasks")
+        });
+        let new = || Rc::new(Task::new(place, self.shard, self.inbox.clone()));
+        places.tasks[place as usize].get_or_insert_with(new).clone()
+    }
+
+    /// Puts a task on the ready queue, unless it stands there.
+    fn enqueue(&self, task: &Task) {
+        if !task.is_queued.replace(true) {
+            self.ready.borrow_mut().push_back(task.place);
+        }
     }
 
     /// Puts the task at `place` on the ready queue, unless it stands there.
     fn make_ready(&self, place: u32) {
-        let tasks = self.tasks.borrow();
-        if let Some(Slot { task: Some(task), .. }) = tasks.slots.get(place as usize)
-            && !task.is_queued.replace(true)
-        {
-            self.ready.borrow_mut().push_back(place);
+        if let Some(Some(task)) = self.places.borrow().tasks.get(place as usize) {
+            self.enqueue(task);
         }
     }
 
@@ -132,78 +106,63 @@ impl Executor {
 
     /// Tasks that have not ended.
     pub(crate) fn len(&self) -> usize {
-        let tasks = self.tasks.borrow();
-        tasks.slots.len() - tasks.free.len()
+        let places = self.places.borrow();
+        places.tasks.len() - places.free.len()
     }
 
     /// Drops every task.
     pub(crate) fn clear(&self) {
-        let count = self.tasks.borrow().slots.len();
-        for index in 0..count {
-            let task = self.tasks.borrow_mut().slots[index].task.take();
+        let count = self.places.borrow().tasks.len();
+        for place in 0..count {
+            let task = self.places.borrow_mut().tasks[place].take();
             // Dropped here, with nothing borrowed: a future's drop may call anything.
-            drop(task);
+            if let Some(task) = task {
+                task.drop_work();
+            }
         }
-        *self.tasks.borrow_mut() = Slots::default();
+        *self.places.borrow_mut() = Places::default();
         self.ready.borrow_mut().clear();
     }
 
-    /// What is to be polled of a task that has not ended.
-    fn take_future(&self, id: TaskId) -> Option<Pin<Box<dyn Future<Output = ()>>>> {
-        let tasks = self.tasks.borrow();
-        let slot = tasks.slots.get(id.index as usize)?;
-        if slot.generation == id.generation { slot.task.as_ref()?.future.take() } else { None }
-    }
-
     fn poll(&self, place: u32) {
-        let task = match self.tasks.borrow().slots.get(place as usize) {
-            Some(Slot { task: Some(task), .. }) => task.clone(),
+        let task = match self.places.borrow().tasks.get(place as usize) {
+            Some(Some(task)) => task.clone(),
             _ => return,
         };
         task.is_queued.set(false);
-        let Some(mut future) = task.future.take() else { return };
-        match future.as_mut().poll(&mut Context::from_waker(&task.waker)) {
-            Poll::Pending => *task.future.borrow_mut() = Some(future),
-            Poll::Ready(()) => self.remove(place),
+        let Some(mut work) = task.work.take() else { return };
+        let polled = work.as_mut().poll(&mut Context::from_waker(&task.waker));
+        task.work.set(Some(work));
+        if let Poll::Ready(output) = polled {
+            drop(task);
+            if let Some(awaited) = self.vacate(place) {
+                awaited.end(State::Finished(output));
+            }
         }
     }
 
-    /// Frees the place of a task that has ended: its future is elsewhere.
-    fn remove(&self, place: u32) {
-        let mut tasks = self.tasks.borrow_mut();
-        let Slots { slots, free } = &mut *tasks;
-        let Some(slot) = slots.get_mut(place as usize) else { return };
-        slot.generation = slot.generation.wrapping_add(1);
+    /// Frees the place of a task that has ended, and returns the task if somebody holds it.
+    fn vacate(&self, place: u32) -> Option<Rc<Task>> {
+        let mut places = self.places.borrow_mut();
+        let Places { tasks, free } = &mut *places;
         free.push(place);
         // Those on top are the next to be used.
         if let Some(deep) = free.len().checked_sub(1 + KEPT_TASKS) {
-            slots[free[deep] as usize].task = None;
+            tasks[free[deep] as usize] = None;
         }
+        tasks.get_mut(place as usize)?.take_if(|task| Rc::get_mut(task).is_none())
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 
 impl fmt::Debug for Executor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Executor").field("tasks", &self.len()).finish_non_exhaustive()
-    }
-}
-
-impl Wake for TaskWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        let is_ours = local::with_current(|current| match current {
-            Some(local) if local.shard() == self.shard => {
-                local.executor().make_ready(self.place);
-                true
-            }
-            _ => false,
-        });
-        if !is_ours {
-            self.inbox.wake(self.place);
-        }
     }
 }
 
@@ -225,108 +184,9 @@ pub(crate) fn spawn_on<F>(local: &Rc<Local>, future: F) -> JoinHandle<F::Output>
 where
     F: Future + 'static,
 {
-    let outcome = Rc::new(Outcome { state: RefCell::new(State::Running(None)) });
-    let promise = Promise { outcome: outcome.clone() };
-    let task = local.executor().spawn(Box::pin(async move {
-        let output = future.await;
-        promise.outcome.finish(State::Finished(output));
-    }));
+    let task = local.executor().spawn(future);
     local.touch();
-    JoinHandle { outcome, task, local: Rc::downgrade(local) }
-}
-
-/// Waits for a task's end. Dropping it lets the task go on alone.
-pub struct JoinHandle<T> {
-    outcome: Rc<Outcome<T>>,
-    task: TaskId,
-    local: Weak<Local>,
-}
-
-/// The task ended without a result: it was aborted, or its shard is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JoinError;
-
-impl fmt::Display for JoinError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the task was aborted")
-    }
-}
-
-impl Error for JoinError {}
-
-struct Outcome<T> {
-    state: RefCell<State<T>>,
-}
-
-enum State<T> {
-    Running(Option<Waker>),
-    Finished(T),
-    Aborted,
-}
-
-/// The task's own end of its outcome: dropped with the future, however that ends.
-struct Promise<T> {
-    outcome: Rc<Outcome<T>>,
-}
-
-impl<T> Drop for Promise<T> {
-    fn drop(&mut self) {
-        self.outcome.finish(State::Aborted);
-    }
-}
-
-impl<T> Outcome<T> {
-    /// Settles the outcome, once, and wakes who waits for it.
-    fn finish(&self, end: State<T>) {
-        let mut state = self.state.borrow_mut();
-        if let State::Running(waiter) = &mut *state {
-            let waiter = waiter.take();
-            *state = end;
-            drop(state);
-            if let Some(waiter) = waiter {
-                waiter.wake();
-            }
-        }
-    }
-}
-
-impl<T> JoinHandle<T> {
-    /// Drops the task, wherever it stands. One that has ended, or is running now, stays.
-    pub fn abort(&self) {
-        let Some(local) = self.local.upgrade() else { return };
-        let future = local.executor().take_future(self.task);
-        if future.is_some() {
-            local.executor().remove(self.task.index);
-        }
-        drop(future);
-    }
-
-    /// True if the task has ended.
-    pub fn is_finished(&self) -> bool {
-        !matches!(*self.outcome.state.borrow(), State::Running(_))
-    }
-}
-
-impl<T> Future for JoinHandle<T> {
-    type Output = Result<T, JoinError>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.outcome.state.borrow_mut();
-        match std::mem::replace(&mut *state, State::Aborted) {
-            State::Running(_) => {
-                *state = State::Running(Some(context.waker().clone()));
-                Poll::Pending
-            }
-            State::Finished(output) => Poll::Ready(Ok(output)),
-            State::Aborted => Poll::Ready(Err(JoinError)),
-        }
-    }
-}
-
-impl<T> fmt::Debug for JoinHandle<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinHandle").field("task", &self.task).finish_non_exhaustive()
-    }
+    JoinHandle::new(task, local)
 }
 
 #[cfg(test)]

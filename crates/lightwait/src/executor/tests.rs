@@ -2,7 +2,9 @@ use super::*;
 use crate::clock::Clock;
 use crate::rt;
 use lightwait_core::{Capabilities, Config, Host, Medium};
+use std::cell::Cell;
 use std::future::poll_fn;
+use std::task::Waker;
 use std::time::Duration;
 
 /// The insides of a shard whose host nothing happens to.
@@ -126,7 +128,7 @@ fn an_aborted_task_wakes_who_waits_for_it_and_its_place_is_used_again() {
         std::future::pending::<()>().await;
         drop(held);
     }));
-    let name = task.task;
+    let place = task.place();
     run(&local, 10);
     task.abort();
     assert_eq!(Rc::strong_count(&dropped), 1, "what the task held is free");
@@ -135,30 +137,69 @@ fn an_aborted_task_wakes_who_waits_for_it_and_its_place_is_used_again() {
     run(&local, 10);
     assert!(waits.is_finished());
     let next = spawn_on(&local, async {});
-    assert_eq!(next.task.index, name.index);
-    assert_ne!(next.task, name, "but under another name");
+    assert_eq!(next.place(), place);
+    assert!(!next.is_finished());
 }
 
 #[test]
 fn a_waker_that_outlives_its_task_wakes_the_next_one_in_vain_and_none_that_has_ended() {
     let (local, first, second) = (local(), Gate::default(), Gate::default());
-    let ends = spawn_on(&local, first.clone().pass());
+    let place = spawn_on(&local, first.clone().pass()).place();
     run(&local, 10);
     let stale = first.0.waker.borrow().clone().unwrap();
     let _entered = local.enter();
     first.open();
     run(&local, 10);
-    assert!(ends.is_finished());
+    assert_eq!(local.executor().len(), 0);
     stale.wake_by_ref();
     assert_eq!(run(&local, 10), 1, "nothing is there");
     let next = spawn_on(&local, second.clone().pass());
-    assert_eq!((next.task.index, run(&local, 10)), (ends.task.index, 1));
+    assert_eq!((next.place(), run(&local, 10)), (place, 1));
     stale.wake();
     run(&local, 10);
     assert_eq!((second.polls(), next.is_finished()), (2, false));
     second.open();
     run(&local, 10);
     assert!(next.is_finished());
+}
+
+#[test]
+fn a_handle_keeps_the_end_of_its_task_from_the_next_one_in_the_place() {
+    let local = local();
+    let first = spawn_on(&local, async { 1 });
+    run(&local, 10);
+    let second = spawn_on(&local, async { 2 });
+    assert_eq!(first.place(), second.place());
+    first.abort();
+    run(&local, 10);
+    let sum = Rc::new(Cell::new(0));
+    let add = sum.clone();
+    spawn_on(&local, async move { add.set(first.await.unwrap() + second.await.unwrap()) });
+    run(&local, 10);
+    assert_eq!(sum.get(), 3);
+}
+
+#[test]
+fn a_task_takes_over_the_memory_of_one_of_its_type_and_nothing_that_was_in_it() {
+    let (local, dropped) = (local(), Rc::new(()));
+    let hold = |held: Rc<()>| async move { Rc::strong_count(&held) };
+    let room = || {
+        let places = local.executor().places.borrow();
+        let work = places.tasks[0].as_ref().unwrap().work.take().unwrap();
+        let address = std::ptr::from_ref(&*work).addr();
+        places.tasks[0].as_ref().unwrap().work.set(Some(work));
+        address
+    };
+    drop(spawn_on(&local, hold(dropped.clone())));
+    let first = room();
+    run(&local, 10);
+    assert_eq!(Rc::strong_count(&dropped), 1, "the future is gone when its task ends");
+    drop(spawn_on(&local, hold(dropped.clone())));
+    assert_eq!(room(), first);
+    assert_eq!(run(&local, 10), 1);
+    let other = spawn_on(&local, async { "of another type" });
+    run(&local, 10);
+    assert!(other.is_finished());
 }
 
 #[test]
@@ -173,7 +214,7 @@ fn places_that_a_burst_has_left_keep_little() {
     burst.iter().for_each(Gate::open);
     run(&local, burst.len());
     assert_eq!(local.executor().len(), 0);
-    let kept = || local.executor().tasks.borrow().slots.iter().filter(|s| s.task.is_some()).count();
+    let kept = || local.executor().places.borrow().tasks.iter().flatten().count();
     assert_eq!(kept(), KEPT_TASKS);
     drop(spawn_on(&local, async {}));
     run(&local, 1);

@@ -1,0 +1,93 @@
+//! What a spawned task leaves in its spawner's hand.
+
+use std::any::Any;
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll};
+
+use super::task::{State, Task};
+use crate::shard::local::Local;
+
+/// Waits for a task's end. Dropping it lets the task go on alone.
+pub struct JoinHandle<T> {
+    task: Rc<Task>,
+    local: Weak<Local>,
+    /// What the task leaves is a `T`.
+    unbox: fn(Box<dyn Any>) -> T,
+}
+
+/// The task ended without a result: it was aborted, or its shard is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JoinError;
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the task was aborted")
+    }
+}
+
+impl Error for JoinError {}
+
+impl<T> JoinHandle<T> {
+    /// The handle of a task whose output is a `T`.
+    pub(super) fn new(task: Rc<Task>, local: &Rc<Local>) -> Self
+    where
+        T: 'static,
+    {
+        let unbox = |output: Box<dyn Any>| *output.downcast().expect("the task's own output");
+        JoinHandle { task, local: Rc::downgrade(local), unbox }
+    }
+
+    /// Drops the task, wherever it stands. One that has ended, or is running now, stays.
+    pub fn abort(&self) {
+        let Some(local) = self.local.upgrade() else { return };
+        if !self.task.is_running() {
+            return;
+        }
+        let Some(work) = self.task.work.take() else { return };
+        local.executor().vacate(self.task.place);
+        drop(work);
+        self.task.end(State::Aborted);
+    }
+
+    /// True if the task has ended.
+    pub fn is_finished(&self) -> bool {
+        !self.task.is_running()
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.task.state.borrow_mut();
+        match std::mem::replace(&mut *state, State::Aborted) {
+            State::Running(_) => {
+                *state = State::Running(Some(context.waker().clone()));
+                Poll::Pending
+            }
+            State::Finished(output) => Poll::Ready(Ok((self.unbox)(output))),
+            State::Aborted => Poll::Ready(Err(JoinError)),
+        }
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle")
+            .field("task", &self.task.place)
+            .field("is_finished", &self.is_finished())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+impl<T> JoinHandle<T> {
+    /// Where the task is, or was.
+    pub(super) fn place(&self) -> u32 {
+        self.task.place
+    }
+}

@@ -1,0 +1,128 @@
+//! A task: a future of some type, what it leaves, and how it is woken.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker, ready};
+
+use super::inbox::Inbox;
+use crate::shard::local;
+
+/// A task, or what is left of one for the next in its place.
+pub(super) struct Task {
+    pub(super) place: u32,
+    /// `None` while it is being polled. After the task's end it is empty.
+    pub(super) work: Cell<Option<Pin<Box<dyn Work>>>>,
+    /// It stands in the ready queue.
+    pub(super) is_queued: Cell<bool>,
+    pub(super) waker: Waker,
+    pub(super) state: RefCell<State>,
+}
+
+/// How far a task has come, for those who hold a handle of it.
+pub(super) enum State {
+    /// With who waits for its end.
+    Running(Option<Waker>),
+    Finished(Box<dyn Any>),
+    Aborted,
+}
+
+/// Room for futures of one type, one after the other.
+pub(super) trait Work {
+    /// Polls the future, and makes room when it ends; pending if none is there.
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Box<dyn Any>>;
+
+    /// Takes the future from `next`, an `Option` of one. False if it is of another type.
+    fn refill(self: Pin<&mut Self>, next: &mut dyn Any) -> bool;
+}
+
+impl<F: Future + 'static> Work for Option<F> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Box<dyn Any>> {
+        let Some(future) = self.as_mut().as_pin_mut() else { return Poll::Pending };
+        let output = ready!(future.poll(context));
+        self.set(None);
+        Poll::Ready(Box::new(output))
+    }
+
+    fn refill(mut self: Pin<&mut Self>, next: &mut dyn Any) -> bool {
+        let Some(next) = next.downcast_mut::<Self>() else { return false };
+        self.set(next.take());
+        true
+    }
+}
+
+impl Task {
+    pub(super) fn new(place: u32, shard: u64, inbox: Arc<Inbox>) -> Task {
+        Task {
+            place,
+            work: Cell::default(),
+            is_queued: Cell::default(),
+            waker: Waker::from(Arc::new(TaskWaker { place, shard, inbox })),
+            state: RefCell::new(State::Running(None)),
+        }
+    }
+
+    /// Begins with a future, where the last one was if that was of the same type.
+    pub(super) fn take_on<F: Future + 'static>(&self, future: F) {
+        let mut next = Some(future);
+        if let Some(mut room) = self.work.take()
+            && room.as_mut().refill(&mut next)
+        {
+            self.work.set(Some(room));
+        } else {
+            self.work.set(Some(Box::pin(next)));
+        }
+    }
+
+    /// Drops the future, unless it is being polled.
+    pub(super) fn drop_work(&self) {
+        drop(self.work.take());
+        self.end(State::Aborted);
+    }
+
+    /// Settles how it ended, once, and wakes who waits for that.
+    pub(super) fn end(&self, end: State) {
+        let mut state = self.state.borrow_mut();
+        if let State::Running(waiter) = &mut *state {
+            let waiter = waiter.take();
+            *state = end;
+            drop(state);
+            if let Some(waiter) = waiter {
+                waiter.wake();
+            }
+        }
+    }
+
+    /// True until it has ended.
+    pub(super) fn is_running(&self) -> bool {
+        matches!(*self.state.borrow(), State::Running(_))
+    }
+}
+
+/// What others hold of a task.
+struct TaskWaker {
+    place: u32,
+    shard: u64,
+    inbox: Arc<Inbox>,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let is_ours = local::with_current(|current| match current {
+            Some(local) if local.shard() == self.shard => {
+                local.executor().make_ready(self.place);
+                true
+            }
+            _ => false,
+        });
+        if !is_ours {
+            self.inbox.wake(self.place);
+        }
+    }
+}
