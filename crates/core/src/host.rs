@@ -42,6 +42,7 @@ mod sockets;
 pub mod syn_cache;
 pub mod syn_cookie;
 mod tcp_input;
+mod texts;
 mod time_wait;
 mod ways;
 

@@ -42,7 +42,16 @@ impl Host {
     #[inline(never)]
     fn on_burst(&mut self, now: Instant, burst: &[RxFrame<'_>]) {
         self.read_ahead(burst);
-        burst.iter().for_each(|frame| self.on_frame(now, *frame));
+        let mut left = burst;
+        while let Some((first, others)) = left.split_first() {
+            match self.take_texts(now, left) {
+                0 => {
+                    self.on_frame(now, *first);
+                    left = others;
+                }
+                taken => left = &left[taken..],
+            }
+        }
     }
 
     #[cold]

@@ -10,7 +10,7 @@ use crate::frame::{Capabilities, Frame, Outbox, Segmentation, TxChecksum};
 use crate::tcp::pool::SMALL_BYTES;
 use crate::tcp::send::buffer::{Cursor, SendBuffer};
 use crate::tcp::{Marks, Seq};
-use crate::wire::checksum::{Sum, pseudo_header, sum};
+use crate::wire::checksum::{Sum, copy_and_sum, pseudo_header, sum};
 use crate::wire::tcp::{CHECKSUM_OFFSET, Flags, Header, PROTOCOL, checksum};
 use crate::wire::usual::{self, Envelope, Stamped, Syn, Template, Text};
 use crate::wire::{ethernet, ip};
@@ -150,6 +150,27 @@ impl UsualPath {
         self.write_stamped(frame, header, Text::NONE, &[])
     }
 
+    /// Writes one of several segments: around the next `len` bytes from where `text` is, which
+    /// moves on. False if it is too long for one.
+    #[inline(always)]
+    fn write_piece(
+        &self,
+        frame: &mut Frame,
+        header: &Stamped,
+        text: &mut Cursor<'_>,
+        len: usize,
+    ) -> bool {
+        if let Some(link) = &self.link {
+            link.emit(&mut frame.head);
+        }
+        let append = |out: &mut Vec<u8>| {
+            let mut total = Sum::ZERO;
+            text.visit(len, |piece| total = total.then(copy_and_sum(out, piece)));
+            total
+        };
+        usual::emit_around(&self.template, header, len, append, &mut frame.head)
+    }
+
     /// Writes the headers before `text`, and `body` behind them.
     #[inline(always)]
     fn write_stamped(&self, frame: &mut Frame, header: &Stamped, text: Text, body: &[u8]) -> bool {
@@ -230,15 +251,6 @@ impl Span<'_> {
     fn copy_to(mut self, out: &mut Vec<u8>) {
         self.begin.visit(self.len, |piece| out.extend_from_slice(piece));
     }
-
-    /// Takes off its first `len` bytes, or all that are left.
-    #[inline]
-    fn take(&mut self, len: usize) -> Self {
-        let first = Span { len: len.min(self.len), ..*self };
-        self.begin.visit(first.len, |_| ());
-        self.len -= first.len;
-        first
-    }
 }
 
 /// The way out for one connection in one turn.
@@ -287,21 +299,26 @@ impl Egress<'_> {
         let last_flags = header.flags.without(Flags::CWR);
         header.flags = header.flags.without(Flags::PSH | Flags::FIN);
         let usual = header.stamped().and_then(|stamped| Some((stamped, self.way.usual()?)));
-        let mut rest = text.span();
-        while rest.len > 0 {
-            let piece = rest.take(text.segment);
-            if rest.len == 0 {
+        let Span { begin: mut cursor, len: mut left } = text.span();
+        while left > 0 {
+            let len = left.min(text.segment);
+            left -= len;
+            if left == 0 {
                 header.flags = last_flags;
             }
             let (seq, flags) = (header.seq, header.flags);
             let sent = self.put(1, |frame, way| match &usual {
                 Some((stamped, path)) => {
-                    write_piece(frame, path, &Stamped { seq, flags, ..*stamped }, piece)
+                    path.write_piece(frame, &Stamped { seq, flags, ..*stamped }, &mut cursor, len)
                 }
-                None => write_complete(frame, way, &header, Some(piece)),
+                None => {
+                    let piece = Span { begin: cursor, len };
+                    cursor.visit(len, |_| ());
+                    write_complete(frame, way, &header, Some(piece))
+                }
             });
             debug_assert!(sent, "there was room for all of them");
-            header.seq += piece.len as u32;
+            header.seq += len as u32;
             header.flags = header.flags.without(Flags::CWR);
         }
         true
@@ -332,15 +349,6 @@ impl Egress<'_> {
         self.frames += 1;
         true
     }
-}
-
-/// Writes one of several segments of the usual kind.
-fn write_piece(frame: &mut Frame, path: &UsualPath, header: &Stamped, text: Span<'_>) -> bool {
-    let fits = path.write_stamped(frame, header, text.text(), &[]);
-    if fits {
-        text.copy_to(&mut frame.head);
-    }
-    fits
 }
 
 /// Writes the frame of a segment without text.

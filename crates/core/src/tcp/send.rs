@@ -259,7 +259,7 @@ impl SendHalf {
     /// RFC 9293 §3.10.7.4: only from a segment that is not older than the last one used. One that
     /// acknowledges more than any before is newer, whatever its number says: a retransmission has
     /// an old number and a new window, and moving SND.UNA under the old window would move its edge.
-    fn update_window(&mut self, seq: Seq, ack: Seq, window: u16) {
+    pub fn update_window(&mut self, seq: Seq, ack: Seq, window: u16) {
         let newer = ack.after(self.una)
             || self.wl1.before(seq)
             || (self.wl1 == seq && self.wl2.at_or_before(ack));

@@ -186,18 +186,12 @@ fn last_word(mut rest: &[u8]) -> u64 {
     value + rest.first().map_or(0, |byte| u64::from(u16::from_ne_bytes([*byte, 0])))
 }
 
-/// Bytes copied at a time by [`copy_and_sum`]: they are still in the first-level cache when they
-/// are summed, so memory is read once.
-const COPY_BLOCK_BYTES: usize = 4096;
-
-/// Appends `src` to `out`, and returns its sum, in one pass over memory.
+/// Appends `src` to `out`, and returns its sum. Of no more than a segment, so that it is summed from
+/// the first-level cache.
+#[inline]
 pub fn copy_and_sum(out: &mut Vec<u8>, src: &[u8]) -> Sum {
-    out.reserve(src.len());
-    // Blocks of an even length: no piece but the last can be odd.
-    src.chunks(COPY_BLOCK_BYTES).fold(Sum::ZERO, |total, block| {
-        out.extend_from_slice(block);
-        total.then(sum(block))
-    })
+    out.extend_from_slice(src);
+    sum(src)
 }
 
 /// The sum of the pseudo-header of TCP, UDP and ICMPv6: the addresses, the protocol and the length

@@ -245,6 +245,15 @@ impl Stamped {
             options: Options { timestamps: Some(stamps), ..Options::NONE },
         }
     }
+
+    /// The first five words, and those of the options.
+    #[inline(always)]
+    fn words(&self) -> ([u32; 5], ([u64; 1], u32)) {
+        let flags = u32::from(self.flags.0) << 16 | u32::from(self.window);
+        let [kind, value, echo] = self.stamps.words();
+        let fixed = [self.ports, self.seq.0, self.ack.0, STAMPED_OFFSET << 28 | flags, 0];
+        (fixed, ([pair(kind, value)], echo))
+    }
 }
 
 /// The TCP header of a SYN, whatever it offers.
@@ -322,11 +331,32 @@ pub fn emit_stamped(
     body: &[u8],
     out: &mut Vec<u8>,
 ) -> bool {
-    let (seq, ack) = (header.seq.0, header.ack.0);
-    let flags = u32::from(header.flags.0) << 16 | u32::from(header.window);
-    let fixed = [header.ports, seq, ack, STAMPED_OFFSET << 28 | flags, 0];
-    let [kind, value, echo] = header.stamps.words();
-    emit_words::<1, HEAD_BYTES>(around, fixed, ([pair(kind, value)], echo), (text, body), out)
+    let (fixed, options) = header.words();
+    emit_words::<1, HEAD_BYTES>(around, fixed, options, (text, body), out)
+}
+
+/// The same with all of the text, `len` bytes, which `append` appends, and says their sum.
+#[inline(always)]
+pub fn emit_around(
+    around: &Template,
+    header: &Stamped,
+    len: usize,
+    append: impl FnOnce(&mut Vec<u8>) -> Sum,
+    out: &mut Vec<u8>,
+) -> bool {
+    let start = out.len();
+    out.reserve(HEAD_BYTES + len);
+    out.extend_from_slice(&[0; HEAD_BYTES]);
+    let text = Text { len, sum: append(out) };
+    let (fixed, options) = header.words();
+    let headers = headers::<1, HEAD_BYTES>(around, fixed, options, text);
+    let place = out.get_mut(start..).and_then(<[u8]>::first_chunk_mut);
+    let (Some(headers), Some(place)) = (headers, place) else {
+        out.truncate(start);
+        return false;
+    };
+    *place = headers;
+    true
 }
 
 /// Appends the headers of the packet that carries `header` and then `text`. False, and nothing
@@ -360,17 +390,34 @@ fn pair(first: u32, second: u32) -> u64 {
     u64::from(first) << 32 | u64::from(second)
 }
 
-/// Appends headers of an odd number of words: a TCP header's first five are `fixed`, and then come
-/// its options, in pairs and a last one. Behind them comes `body`.
+/// Appends headers of an odd number of words, and behind them `body`.
 #[inline(always)]
 fn emit_words<const OPTIONS: usize, const BYTES: usize>(
     around: &Template,
-    [ports, seq, ack, flags, urgent]: [u32; 5],
-    (options, last): ([u64; OPTIONS], u32),
+    fixed: [u32; 5],
+    options: ([u64; OPTIONS], u32),
     (text, body): (Text, &[u8]),
     out: &mut Vec<u8>,
 ) -> bool {
-    let Ok(total_len) = u16::try_from(BYTES + text.len) else { return false };
+    let Some(bytes) = headers::<OPTIONS, BYTES>(around, fixed, options, text) else { return false };
+    if body.is_empty() {
+        out.extend_from_slice(&bytes);
+    } else {
+        append(out, &bytes, body);
+    }
+    true
+}
+
+/// Headers of an odd number of words: a TCP header's first five are `fixed`, and then come its
+/// options, in pairs and a last one. `None` if the packet would be too long for its length field.
+#[inline(always)]
+fn headers<const OPTIONS: usize, const BYTES: usize>(
+    around: &Template,
+    [ports, seq, ack, flags, urgent]: [u32; 5],
+    (options, last): ([u64; OPTIONS], u32),
+    text: Text,
+) -> Option<[u8; BYTES]> {
+    let total_len = u16::try_from(BYTES + text.len).ok()?;
     let ip_sum = u32::from(around.ip_sum) + u32::from(total_len);
     let total_len = u64::from(total_len);
     let mut fixed = [
@@ -390,12 +437,7 @@ fn emit_words<const OPTIONS: usize, const BYTES: usize>(
         *chunk = pair.to_be_bytes();
     }
     rest.copy_from_slice(&last.to_be_bytes());
-    if body.is_empty() {
-        out.extend_from_slice(&bytes);
-    } else {
-        append(out, &bytes, body);
-    }
-    true
+    Some(bytes)
 }
 
 /// Never inlined: where it is, the compiler has each of the two copies made elsewhere.

@@ -1,5 +1,6 @@
 //! Frames that come in bursts do what they do one by one.
 
+use alloc::format;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use proptest::collection::vec;
@@ -7,7 +8,7 @@ use proptest::prelude::*;
 
 use super::pair::{CLIENT, SERVER, config};
 use crate::event::{ConnectionId, Event, ListenerId, Readiness};
-use crate::frame::{Outbox, RxFrame};
+use crate::frame::{Medium, Outbox, RxFrame};
 use crate::host::Host;
 use crate::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ enum Step {
     Write(usize, usize),
     Close(usize),
     Abort(usize),
-    /// Frames go over; the one of this number is lost, or doubled, or cut short.
+    /// Frames go over; the one of this number is lost, or doubled, or cut short, or broken.
     Cross(usize, Fate),
     /// So many milliseconds pass.
     Wait(u16),
@@ -31,13 +32,16 @@ enum Fate {
     Lost,
     Doubled,
     Short,
+    Broken,
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let fate = prop_oneof![Just(Fate::Lost), Just(Fate::Doubled), Just(Fate::Short)];
+    let (lost, doubled) = (Just(Fate::Lost), Just(Fate::Doubled));
+    let fate = prop_oneof![lost, doubled, Just(Fate::Short), Just(Fate::Broken)];
+    let len = prop_oneof![3 => 1usize..3000, 1 => 1usize..40_000];
     prop_oneof![
         6 => (0u16..40).prop_map(Step::Open),
-        6 => (0usize..40, 1usize..3000).prop_map(|(which, len)| Step::Write(which, len)),
+        6 => (0usize..40, len).prop_map(|(which, len)| Step::Write(which, len)),
         4 => (0usize..40).prop_map(Step::Close),
         1 => (0usize..40).prop_map(Step::Abort),
         5 => (0usize..60, fate).prop_map(|(number, fate)| Step::Cross(number, fate)),
@@ -57,8 +61,12 @@ struct World {
 }
 
 impl World {
-    fn new() -> World {
-        let [client, mut server] = [CLIENT, SERVER].map(config);
+    fn new(medium: Medium) -> World {
+        let [mut client, mut server] = [CLIENT, SERVER].map(config);
+        for (config, last) in [(&mut client, 1), (&mut server, 2)] {
+            config.device.medium = medium;
+            config.hardware = [2, 0, 0, 0, 0, last];
+        }
         server.tcp.time_wait = Duration::from_secs(2);
         let mut server = Host::new(server).unwrap();
         let listener = server.listen(at(SERVER, 80), 64).unwrap();
@@ -84,7 +92,7 @@ impl World {
             }
             Step::Write(which, len) => {
                 if let Some(id) = nth(&self.open, which) {
-                    let _ = self.client.write(now, id, &[b'x'; 3000][..len]);
+                    let _ = self.client.write(now, id, &[b'x'; 40_000][..len]);
                 }
             }
             Step::Close(which) | Step::Abort(which) => {
@@ -164,6 +172,7 @@ fn hand_over(
             Fate::Lost => drop(frames.remove(number)),
             Fate::Doubled => frames.push(frames[number].clone()),
             Fate::Short => frames[number].truncate(33),
+            Fate::Broken => frames[number].iter_mut().rev().take(1).for_each(|byte| *byte ^= 1),
         },
         _ => {}
     }
@@ -180,9 +189,10 @@ proptest! {
     /// A frame may open, close or take the place of what a later one of its burst is for.
     #[test]
     fn however_frames_are_divided_they_do_the_same(
-        steps in vec(step(), 1..120), sizes in vec(1usize..70, 1..20),
+        steps in vec(step(), 1..120), sizes in vec(1usize..70, 1..20), ethernet: bool,
     ) {
-        let [mut one_by_one, mut in_bursts] = [(); 2].map(|()| World::new());
+        let medium = if ethernet { Medium::Ethernet } else { Medium::Ip };
+        let [mut one_by_one, mut in_bursts] = [(); 2].map(|()| World::new(medium));
         let (mut ones, mut sizes) = (core::iter::repeat(1), sizes.into_iter().cycle());
         for step in steps {
             one_by_one.take(step, &mut ones);
@@ -195,6 +205,31 @@ proptest! {
         {
             prop_assert_eq!(one.counters(), other.counters());
             prop_assert_eq!(one.deadline(), other.deadline());
+            let [one, other] = [one, other].map(|host| format!("{:?}", host.slots));
+            prop_assert_eq!(one, other);
         }
     }
+}
+
+#[test]
+fn texts_in_a_row_are_taken_in_together_and_what_is_broken_is_not() {
+    let mut world = World::new(Medium::Ip);
+    let mut ones = core::iter::repeat(1);
+    for step in [Step::Open(1), Step::Wait(1), Step::Wait(1)] {
+        world.take(step, &mut ones);
+    }
+    let World { now, client, server, open, .. } = &mut world;
+    let _ = client.write(*now, open[0], &[b'x'; 10_000]);
+    let mut outbox = Outbox::new(100);
+    client.emit(*now, &mut outbox);
+    let mut frames: Vec<Vec<u8>> = outbox.frames().map(|frame| frame.head.clone()).collect();
+    assert_eq!(frames.len(), 7);
+    frames[4][1000] ^= 1;
+    let burst: Vec<RxFrame<'_>> = frames.iter().map(|frame| RxFrame::plain(frame)).collect();
+    assert_eq!(server.take_texts(*now, &burst), 0, "the first acknowledges the welcome");
+    server.on_frame(*now, burst[0]);
+    assert_eq!(server.take_texts(*now, &burst[1..]), 3);
+    assert_eq!(server.take_texts(*now, &burst[4..]), 0, "its checksum is wrong");
+    assert_eq!(server.take_texts(*now, &burst[5..]), 0, "it comes too early");
+    assert_eq!(server.counters().checksum_errors, 0, "that is for whoever takes it alone");
 }

@@ -4,10 +4,13 @@
 //! with such a segment is done here without asking each of them; whatever is not of this kind goes
 //! through the steps.
 
+mod texts;
+
 use crate::event::Readiness;
 use crate::tcp::Seq;
 use crate::tcp::connection::{Connection, Context, Shape, Stamps, Synchronized};
 use crate::tcp::timers::Deadlines;
+use crate::time::Instant;
 use crate::wire::tcp::{Flags, Plain};
 
 impl Connection {
@@ -28,11 +31,7 @@ impl Connection {
             // There is nobody who wants it.
             return false;
         }
-        if let (Some(stamps), Some(stamp)) = (&mut s.stamps, segment.stamps)
-            && segment.seq.at_or_before(s.recv.ack.last_sent)
-        {
-            *stamps = Stamps::new(stamps.offset, stamp.value, cx.now);
-        }
+        note_stamp(s, segment, cx.now);
         s.note_heard(&self.options, cx.now, &mut self.deadlines);
         let acked = s.send.on_predicted_ack(cx.now, segment, s.stamps.is_some(), &mut cx.pool);
         if !segment.text.is_empty()
@@ -63,6 +62,16 @@ impl Connection {
             // Break and Continue mean the same here: the segment is done with.
             let _done = self.take_fin(cx);
         }
+    }
+}
+
+/// RFC 7323 §4.3: the timestamp to be echoed is that of what is acknowledged next.
+#[inline(always)]
+fn note_stamp(s: &mut Synchronized, segment: &Plain<'_>, now: Instant) {
+    if let (Some(stamps), Some(stamp)) = (&mut s.stamps, segment.stamps)
+        && segment.seq.at_or_before(s.recv.ack.last_sent)
+    {
+        *stamps = Stamps::new(stamps.offset, stamp.value, now);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What this module reads and writes is what the others would.
 
 use super::*;
+use crate::wire::checksum::copy_and_sum;
 use crate::wire::options::Options;
 use crate::wire::tcp::{CHECKSUM_OFFSET, checksum};
 use crate::wire::{ip, tcp};
@@ -95,6 +96,12 @@ proptest! {
         let text = Text { len: payload.len(), sum: sum(&payload) };
         let mut bytes = Vec::new();
         prop_assert!(emit_stamped(&envelope.template(), &stamped, text, &[], &mut bytes));
+        let mut around = std::vec![7];
+        let append = |out: &mut Vec<u8>| copy_and_sum(out, &payload);
+        let len = payload.len();
+        prop_assert!(emit_around(&envelope.template(), &stamped, len, append, &mut around));
+        prop_assert_eq!(&around[1..=HEAD_BYTES], &bytes);
+        prop_assert_eq!(&around[1 + HEAD_BYTES..], &payload);
         bytes.extend_from_slice(&payload);
         prop_assert_eq!(&bytes, &plain(&envelope, &header, &payload));
     }

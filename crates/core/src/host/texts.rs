@@ -1,0 +1,89 @@
+//! Texts in a row: of what arrives together much is one connection's text, each segment going on
+//! where the last one ended. Their connection is found once, and what one segment after another
+//! would change to the same is changed once.
+//!
+//! Only what is predicted is taken in here. The first segment that is not is left to whoever takes
+//! frames one by one, so that all of them do what they would have done alone.
+
+use super::Host;
+use super::settle::pass_on;
+use crate::event::ConnectionId;
+use crate::frame::{Medium, RxChecksum, RxFrame};
+use crate::time::Instant;
+use crate::wire::ethernet::{self, ethertype};
+use crate::wire::glance::is_alike;
+use crate::wire::usual::Usual;
+
+/// Bytes of a frame from which on it is worth a look whether the next one belongs to it.
+const LONG: usize = 256;
+
+impl Host {
+    /// Takes in the frames at the front of `burst` that bring a connection's next text, if there
+    /// seem to be several; how many that were.
+    #[inline(always)]
+    pub(super) fn take_texts(&mut self, now: Instant, burst: &[RxFrame<'_>]) -> usize {
+        match burst {
+            [first, second, ..] if first.bytes.len() >= LONG => {
+                let link = self.link_bytes();
+                let is_alike = is_alike(first.bytes, second.bytes, link);
+                if is_alike { self.take_texts_behind(now, burst, link) } else { 0 }
+            }
+            _ => 0,
+        }
+    }
+
+    /// Bytes of a frame's link header.
+    #[inline]
+    fn link_bytes(&self) -> usize {
+        match self.config.device.medium {
+            Medium::Ip => 0,
+            Medium::Ethernet => ethernet::HEADER_BYTES,
+        }
+    }
+
+    /// The same, behind a link header of so many bytes.
+    #[inline(never)]
+    fn take_texts_behind(&mut self, now: Instant, burst: &[RxFrame<'_>], link: usize) -> usize {
+        let Some(first) = burst.first() else { return 0 };
+        let (link, packet) = first.bytes.split_at_checked(link).unwrap_or_default();
+        let Some(usual) = Usual::parse(packet).filter(|_| self.is_ipv4_to_us(link)) else {
+            return 0;
+        };
+        let tuple = usual.tuple();
+        let Some(index) = self.demux.glance(self.hasher.hash(&tuple)) else { return 0 };
+        let Some((slot, generation)) = self.slots.named_mut(index) else { return 0 };
+        if slot.tuple != tuple || slot.to_ourselves {
+            return 0;
+        }
+        let Some(mut texts) = slot.connection_mut().texts(self.shared.at(now)) else { return 0 };
+        for frame in burst {
+            let Some(usual) = packet_behind(link, frame.bytes).and_then(Usual::parse) else {
+                break;
+            };
+            let trusted = frame.checksum == RxChecksum::Good;
+            if usual.tuple() != tuple || !texts.take(&usual, trusted, frame.segment_size) {
+                break;
+            }
+        }
+        let taken = texts.end();
+        self.shared.counters.frames_in += taken as u64;
+        // Text alone ends nothing.
+        let id = ConnectionId { index, generation };
+        let _goes_on = pass_on(slot, id, &mut self.ready, &mut self.events);
+        taken
+    }
+
+    /// True if a frame with this link header, if frames have one, holds an IPv4 packet to us alone.
+    fn is_ipv4_to_us(&self, link: &[u8]) -> bool {
+        link.is_empty()
+            || ethernet::Frame::parse(link).is_ok_and(|frame| {
+                frame.destination == self.config.hardware && frame.ethertype == ethertype::IPV4
+            })
+    }
+}
+
+/// The packet in `frame`, if that has this link header.
+#[inline(always)]
+fn packet_behind<'a>(link: &[u8], frame: &'a [u8]) -> Option<&'a [u8]> {
+    if link.is_empty() { Some(frame) } else { frame.strip_prefix(link) }
+}
