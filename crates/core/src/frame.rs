@@ -276,7 +276,9 @@ impl Outbox {
     /// The frames waiting, oldest first.
     #[inline]
     pub fn frames(&self) -> impl Iterator<Item = &Frame> {
-        (0..self.len).map(|ahead| &self.ring[self.place(ahead)])
+        // The ring's end, and then what is around it: no place is asked for by its number.
+        let (around, behind) = self.ring.split_at(self.first);
+        behind.iter().chain(around).take(self.len)
     }
 
     /// The oldest frame.
@@ -323,10 +325,8 @@ impl Outbox {
     /// Drops every frame.
     #[inline]
     pub fn clear(&mut self) {
-        for ahead in 0..self.len {
-            let place = self.place(ahead);
-            self.ring[place].reset();
-        }
+        let (around, behind) = self.ring.split_at_mut(self.first);
+        behind.iter_mut().chain(around).take(self.len).for_each(Frame::reset);
         (self.first, self.len) = (0, 0);
     }
 

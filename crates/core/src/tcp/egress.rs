@@ -138,8 +138,8 @@ impl UsualPath {
     /// Writes the frame of a segment around `text`. False if it is too long for one.
     #[inline(always)]
     pub fn write(&self, frame: &mut Frame, header: &Stamped, text: &[u8]) -> bool {
-        let summed = Text { len: text.len(), sum: sum(text) };
-        let summed = if text.is_empty() { Text::NONE } else { summed };
+        let summed =
+            if text.is_empty() { Text::NONE } else { Text { len: text.len(), sum: sum(text) } };
         // Copied from the cache, since it has just been summed.
         self.write_stamped(frame, header, summed, text)
     }

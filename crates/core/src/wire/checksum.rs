@@ -186,7 +186,7 @@ fn last_word(mut rest: &[u8]) -> u64 {
     value + rest.first().map_or(0, |byte| u64::from(u16::from_ne_bytes([*byte, 0])))
 }
 
-/// Appends `src` to `out`, and returns its sum. Of no more than a segment, so that it is summed from
+/// Appends `src` to `out`, and returns its sum. Of no more than a segment: then it is summed from
 /// the first-level cache.
 #[inline]
 pub fn copy_and_sum(out: &mut Vec<u8>, src: &[u8]) -> Sum {

@@ -62,6 +62,7 @@ impl RecvBuffer {
 
     /// Writes `data` at `offset` bytes beyond RCV.NXT. False, and nothing is written, if the pool
     /// cannot give the pages.
+    #[inline(always)]
     pub fn write(&mut self, offset: usize, data: &[u8], pool: &mut PagePool) -> bool {
         let at = self.head + self.readable + offset;
         // The usual case: it lies in one page, which is there or is the next.

@@ -228,6 +228,10 @@ impl SendBuffer {
     #[inline]
     pub fn clear(&mut self, pool: &mut PagePool) {
         self.start = self.end;
+        // Nearly always nothing is left.
+        if self.chunks.is_empty() {
+            return;
+        }
         while let Some(chunk) = self.chunks.pop_front() {
             chunk.release(pool);
         }
