@@ -1,7 +1,7 @@
 //! From a segment's addresses and ports to its connection.
 //!
 //! ```text
-//!   line, 64 bytes   │ 12 tags of 8 bits │ 12 slots of 32 │ link ─▶ line │
+//!   line, 64 bytes   │ 12 tags of 8 bits │ link ─▶ line │ 12 slots of 32 bits │
 //! ```
 //!
 //! The hash is keyed ([`TupleHasher`]), because the tuple is the attacker's to choose: with a
@@ -16,7 +16,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use lightwait_processor::prefetch;
+use lightwait_processor::{places_of, prefetch};
 
 use super::keyed::KeyedHash;
 use crate::tcp::Tuple;
@@ -96,11 +96,11 @@ const NONE: u32 = u32::MAX;
 #[repr(C, align(64))]
 struct Line {
     tags: [u8; ENTRIES],
-    slots: [u32; ENTRIES],
     link: u32,
+    slots: [u32; ENTRIES],
 }
 
-const FREE: Line = Line { tags: [0; ENTRIES], slots: [0; ENTRIES], link: NONE };
+const FREE: Line = Line { tags: [0; ENTRIES], link: NONE, slots: [0; ENTRIES] };
 
 /// Lines that never move.
 #[derive(Debug, Default)]
@@ -161,49 +161,43 @@ fn tag_of(hash: u64) -> u8 {
     ((hash >> 56) as u8).max(1)
 }
 
-/// The bytes of `word` that are this tag, a bit at the top of each one.
-#[inline]
-fn matches(word: u64, tag: u8) -> u64 {
-    const LOW: u64 = u64::from_ne_bytes([0x7f; 8]);
-    let differs = word ^ u64::from_ne_bytes([tag; 8]);
-    // Exact in each byte: no carry leaves it.
-    !(((differs & LOW) + LOW) | differs | LOW)
-}
-
 impl Line {
     /// The first place of this tag of which `is_it` says so.
     #[inline(always)]
     fn find(&self, tag: u8, mut is_it: impl FnMut(usize) -> bool) -> Option<usize> {
-        for (base, mut left) in [(0, self.first_tags(tag)), (8, self.last_tags(tag))] {
-            while left != 0 {
-                let place = base + left.trailing_zeros() as usize / 8;
-                if is_it(place) {
-                    return Some(place);
-                }
-                left &= left - 1;
+        let mut left = self.places(tag);
+        while left != 0 {
+            let place = left.trailing_zeros() as usize;
+            if is_it(place) {
+                return Some(place);
             }
+            left &= left - 1;
         }
         None
     }
 
-    /// Which of the first eight places have this tag: a bit at the top of the byte of each.
+    /// Which places have this tag: a bit for each.
     #[inline]
-    fn first_tags(&self, tag: u8) -> u64 {
-        let [a, b, c, d, e, f, g, h, ..] = self.tags;
-        matches(u64::from_le_bytes([a, b, c, d, e, f, g, h]), tag)
+    fn places(&self, tag: u8) -> u32 {
+        // With what lies behind the tags they are read in one go.
+        let mut bytes = [0; 16];
+        let (tags, link) = bytes.split_at_mut(ENTRIES);
+        tags.copy_from_slice(&self.tags);
+        link.copy_from_slice(&self.link.to_le_bytes());
+        u32::from(places_of(tag, &bytes)) & ((1 << ENTRIES) - 1)
     }
 
-    /// The same of the other four.
+    /// The first place of this tag.
     #[inline]
-    fn last_tags(&self, tag: u8) -> u64 {
-        let [.., a, b, c, d] = self.tags;
-        matches(u32::from_le_bytes([a, b, c, d]).into(), tag) & 0xffff_ffff
+    fn first(&self, tag: u8) -> Option<usize> {
+        let places = self.places(tag);
+        (places != 0).then(|| places.trailing_zeros() as usize)
     }
 
     /// Puts an entry into a free place; false if there is none.
     #[inline]
     fn put(&mut self, tag: u8, slot: u32) -> bool {
-        let Some(place) = self.find(0, |_| true) else { return false };
+        let Some(place) = self.first(0) else { return false };
         (self.tags[place], self.slots[place]) = (tag, slot);
         true
     }
@@ -249,14 +243,13 @@ impl Demux {
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let tag = tag_of(hash);
         let line = self.lines.get(self.line_of(hash))?;
-        // Nearly always the first of the tag is it, among the first places, or there is none.
-        let places = line.first_tags(tag);
-        if places != 0 {
-            let slot = line.slots[places.trailing_zeros() as usize / 8];
+        // Nearly always the first of the tag is it, or there is none.
+        if let Some(place) = line.first(tag) {
+            let slot = line.slots[place];
             if is_it(slot) {
                 return Some(slot);
             }
-        } else if line.last_tags(tag) == 0 && line.link == NONE {
+        } else if line.link == NONE {
             return None;
         }
         self.find_among_all(hash, is_it)
@@ -266,8 +259,7 @@ impl Demux {
     #[inline]
     pub fn glance(&self, hash: u64) -> Option<u32> {
         let line = self.lines.get(self.line_of(hash))?;
-        let places = line.first_tags(tag_of(hash));
-        (places != 0).then(|| line.slots[places.trailing_zeros() as usize / 8])
+        line.first(tag_of(hash)).map(|place| line.slots[place])
     }
 
     #[inline(never)]
@@ -306,11 +298,10 @@ impl Demux {
     pub fn remove(&mut self, hash: u64, slot: u32) -> bool {
         let (line, tag) = (self.line_of(hash), tag_of(hash));
         let Some(first) = self.lines.get_mut(line) else { return false };
-        let place = first.first_tags(tag).trailing_zeros() as usize / 8;
-        if first.slots[place] == slot && first.tags[place] == tag {
-            first.tags[place] = 0;
-        } else if !self.remove_behind(line, tag, slot) {
-            return false;
+        match first.first(tag) {
+            Some(place) if first.slots[place] == slot => first.tags[place] = 0,
+            _ if self.remove_behind(line, tag, slot) => {}
+            _ => return false,
         }
         self.len -= 1;
         // Of the first segment nothing would be given back.
@@ -337,11 +328,7 @@ impl Demux {
     #[inline]
     fn put(&mut self, line: u32, tag: u8, slot: u32) {
         let Some(first) = self.lines.get_mut(line) else { return };
-        let free = first.first_tags(0);
-        if free == 0 {
-            return self.put_behind(line, tag, slot);
-        }
-        let place = free.trailing_zeros() as usize / 8;
+        let Some(place) = first.first(0) else { return self.put_behind(line, tag, slot) };
         (first.tags[place], first.slots[place]) = (tag, slot);
     }
 
