@@ -18,9 +18,11 @@ const LINE_BYTES: usize = 64;
 pub fn prefetch_first<T>(place: &T, bytes: usize) {
     let bytes = bytes.min(size_of::<T>());
     let start = core::ptr::from_ref(place).cast::<u8>();
-    for offset in (0..bytes).step_by(LINE_BYTES).chain(bytes.checked_sub(1)) {
-        fetch(start.wrapping_add(offset));
+    for line in 0..bytes.div_ceil(LINE_BYTES) {
+        fetch(start.wrapping_add(line * LINE_BYTES));
     }
+    // Where it begins in the middle of a line, it ends in one more.
+    fetch(start.wrapping_add(bytes.saturating_sub(1)));
 }
 
 #[inline(always)]

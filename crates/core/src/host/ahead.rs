@@ -8,30 +8,39 @@
 //! index, from there to a slot, and from there to the connection. Frame by frame, all of them would
 //! be waited for in turn. Step by step for a whole burst, a dozen come in the time of one.
 //!
-//! It decides nothing. A frame may open, close or take the place of what a later one looks up; each
-//! is looked up when its turn comes, as if nothing had been fetched before.
+//! It decides nothing. What was found out of a frame alone is handed over with it; but a frame may
+//! open, close or take the place of what a later one looks up, so where that leads is a guess,
+//! which is checked when its turn comes.
 
 use super::Host;
 use super::slot::{Slot, TOUCHED};
-use crate::frame::{BURST, Medium, RxFrame};
+use crate::frame::{BURST, RxFrame};
 use crate::tcp::Tuple;
-use crate::wire::ethernet;
 use crate::wire::glance::{self, Glance};
+use crate::wire::usual::Usual;
 
 /// Entries of a table from which on it pays to read ahead: of fewer, the second cache holds most.
 /// Tests have no more than some.
 const MANY: usize = if cfg!(test) { 4 } else { 1 << 15 };
 
-impl Host {
-    /// Fetches what these frames will touch, [`BURST`] at most, if that is likely to lie far away.
-    #[inline]
-    pub(super) fn read_ahead(&self, frames: &[RxFrame<'_>]) {
-        if self.is_crowded() {
-            self.fetch(frames);
-        }
-    }
+/// What a frame seems to be, before it is taken in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sight<'a> {
+    /// The segment of the usual kind in it, if it is that.
+    pub(super) usual: Option<Usual<'a>>,
+    /// The hash of its tuple.
+    pub(super) hash: u64,
+    /// The slot that its connection is in, if that has not changed and no other has such a hash.
+    pub(super) slot: Option<u32>,
+}
 
-    /// True if some table is large.
+impl Sight<'_> {
+    /// Nothing that is known.
+    const NOTHING: Sight<'static> = Sight { usual: None, hash: 0, slot: None };
+}
+
+impl Host {
+    /// True if some table is so large that what frames touch is likely to lie far away.
     #[inline]
     pub(super) fn is_crowded(&self) -> bool {
         let records = self.time_wait.len().max(self.fin_wait_2.records().len());
@@ -47,38 +56,59 @@ impl Host {
         self.lingering.read_ahead(hash);
     }
 
-    #[inline(never)]
-    fn fetch(&self, frames: &[RxFrame<'_>]) {
-        let mut hashes = [0; BURST];
-        let mut len = 0;
-        for frame in frames.iter().take(BURST) {
-            let Some(Glance { tuple, turns }) = self.glance(frame) else { continue };
-            let hash = self.hasher.hash(&tuple);
-            if turns {
-                self.read_ahead_of(hash, &tuple);
-            } else {
-                self.demux.read_ahead(hash);
-            }
-            hashes[len] = hash;
-            len += 1;
-        }
-        let mut slots = [u32::MAX; BURST];
-        let found = hashes[..len].iter().filter_map(|hash| self.demux.glance(*hash));
-        for (place, slot) in slots.iter_mut().zip(found) {
-            self.slots.read_ahead(slot, TOUCHED);
-            *place = slot;
-        }
-        let connections = slots.iter().filter_map(|slot| self.slots.get(*slot));
-        connections.for_each(Slot::read_ahead);
+    /// What is in a packet.
+    #[inline(always)]
+    pub(super) fn sight<'a>(&self, packet: &'a [u8]) -> Sight<'a> {
+        let Some(usual) = Usual::parse(packet) else { return Sight::NOTHING };
+        let hash = self.hasher.hash(&usual.tuple());
+        Sight { usual: Some(usual), hash, slot: self.demux.glance(hash) }
     }
 
-    /// What seems to be in a frame.
+    /// The same of each of these frames, [`BURST`] at most; what they lead to is fetched.
+    #[inline(always)]
+    pub(super) fn sights<'a>(&self, frames: &[RxFrame<'a>]) -> [Sight<'a>; BURST] {
+        let mut sights = [Sight::NOTHING; BURST];
+        let (seen, _) = sights.split_at_mut(frames.len().min(BURST));
+        for (sight, frame) in seen.iter_mut().zip(frames) {
+            let packet = self.packet_in(frame);
+            match Usual::parse(packet) {
+                Some(usual) => {
+                    (sight.usual, sight.hash) = (Some(usual), self.hash_ahead(usual.glance()));
+                }
+                None => sight.hash = self.hash_unusual(packet),
+            }
+        }
+        for sight in seen.iter_mut() {
+            sight.slot = self.demux.glance(sight.hash);
+            if let Some(slot) = sight.slot {
+                self.slots.read_ahead(slot, TOUCHED);
+            }
+        }
+        let connections = seen.iter().filter_map(|sight| self.slots.get(sight.slot?));
+        connections.for_each(Slot::read_ahead);
+        sights
+    }
+
+    /// The hash of what seems to be in a packet; where it will be looked for is fetched.
+    #[inline(always)]
+    fn hash_ahead(&self, Glance { tuple, turns }: Glance) -> u64 {
+        let hash = self.hasher.hash(&tuple);
+        if turns {
+            self.read_ahead_of(hash, &tuple);
+        } else {
+            self.demux.read_ahead(hash);
+        }
+        hash
+    }
+
+    #[inline(never)]
+    fn hash_unusual(&self, packet: &[u8]) -> u64 {
+        glance::at(packet).map_or(0, |glance| self.hash_ahead(glance))
+    }
+
+    /// The packet in a frame.
     #[inline]
-    fn glance(&self, frame: &RxFrame<'_>) -> Option<Glance> {
-        let packet = match self.config.device.medium {
-            Medium::Ip => frame.bytes,
-            Medium::Ethernet => frame.bytes.get(ethernet::HEADER_BYTES..)?,
-        };
-        glance::at(packet)
+    fn packet_in<'a>(&self, frame: &RxFrame<'a>) -> &'a [u8] {
+        frame.bytes.get(self.link_bytes()..).unwrap_or_default()
     }
 }

@@ -1,11 +1,13 @@
 //! A TCP segment for us: to a connection, to the SYN cache, to TIME-WAIT, to a listener, or nobody.
 
 use super::Host;
+use super::ahead::Sight;
 use super::input::Origin;
 use super::isn::Beginning;
 use super::listen::Listener;
 use super::output::Reply;
 use super::settle::pass_on;
+use super::slot::Slot;
 use super::syn_cache::{Due, HalfOpen, is_entry};
 use core::net::IpAddr;
 
@@ -87,6 +89,7 @@ impl Host {
         &mut self,
         now: Instant,
         usual: &Usual<'_>,
+        sight: &Sight<'_>,
         frame: &RxFrame<'_>,
         from: Origin,
     ) -> Result<(), Option<Ends>> {
@@ -94,15 +97,13 @@ impl Host {
             // Whose it would be decides what it counts as.
             return Err(None);
         }
-        let tuple = usual.tuple();
-        let hash = self.hasher.hash(&tuple);
-        let piece = frame.segment_size;
+        let (hash, piece) = (sight.hash, frame.segment_size);
         // Nearly always the first that may be it is it.
-        let Some(index) = self.demux.glance(hash) else {
+        let Some(index) = sight.slot else {
             return self.take_usual_of_any(now, *usual, piece, hash, from);
         };
-        let Some((slot, generation)) = self.slots.named_mut(index).filter(|s| s.0.tuple == tuple)
-        else {
+        let is_it = |slot: &Slot| slot.tuple == usual.tuple() && slot.listed;
+        let Some((slot, generation)) = self.slots.named_mut(index).filter(|s| is_it(s.0)) else {
             return self.take_usual_of_any(now, *usual, piece, hash, from);
         };
         if slot.to_ourselves && from != Origin::Ourselves {

@@ -34,7 +34,7 @@ impl Host {
 
     /// Bytes of a frame's link header.
     #[inline]
-    fn link_bytes(&self) -> usize {
+    pub(super) fn link_bytes(&self) -> usize {
         match self.config.device.medium {
             Medium::Ip => 0,
             Medium::Ethernet => ethernet::HEADER_BYTES,

@@ -62,7 +62,7 @@ pub fn is_alike(one: &[u8], other: &[u8], link: usize) -> bool {
 fn glance(tcp: &Head, ours: [u64; 2], theirs: [u64; 2], ipv6: bool) -> Glance {
     let ports = u32::from_be_bytes([tcp[2], tcp[3], tcp[0], tcp[1]]);
     let tuple = Tuple::from_words(ours, theirs, ports, ipv6);
-    Glance { tuple, turns: Flags(tcp[13]).0 & (Flags::SYN | Flags::FIN).0 != 0 }
+    Glance { tuple, turns: Flags(tcp[13]).intersects(Flags::SYN | Flags::FIN) }
 }
 
 #[cfg(test)]

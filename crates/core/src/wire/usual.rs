@@ -22,6 +22,7 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 use super::checksum::{Sum, of_short_sum, of_sum, sum, sum_of, word_sum};
+use super::glance::Glance;
 use super::options::{Layout, OptionWords, Options, Timestamps};
 use super::tcp::{Flags, Header, PROTOCOL, Plain, Segment};
 use crate::tcp::{Seq, Tuple};
@@ -132,6 +133,13 @@ impl<'a> Usual<'a> {
         let [source, destination, ports] = [3, 4, 5].map(|index| self.word(index));
         let (ours, theirs) = ([0, destination.into()], [0, source.into()]);
         Tuple::from_words(ours, theirs, ports.rotate_left(16), false)
+    }
+
+    /// What it seems to be, as somebody sees it who looks no further.
+    #[inline]
+    pub fn glance(&self) -> Glance {
+        let turns = Flags((self.word(8) >> 16) as u8).intersects(Flags::SYN | Flags::FIN);
+        Glance { tuple: self.tuple(), turns }
     }
 
     /// True if the TCP checksum is right (RFC 9293 MUST-3).
