@@ -18,7 +18,7 @@ use crate::tcp::Tuple;
 const COUNTERS: usize = 1024;
 
 /// Destinations whose hash is remembered; a power of two.
-const RECENT: usize = 8;
+const RECENT: usize = 64;
 
 /// Ports tried for one open. Beyond it the open fails, and the next goes on where it stopped.
 pub const MAX_ATTEMPTS: u32 = 1024;
