@@ -1,6 +1,6 @@
 //! What a processor does better than portable code can ask for: the sum of 16-bit words, which the
-//! Internet checksum is made of, by its widest units; looking for a byte among several; and reading
-//! ahead of what is needed soon.
+//! Internet checksum is made of, by its widest units; reading ahead of what is needed soon; and
+//! looking at all entries of a line of a hash table at once.
 //!
 //! Text is summed twice on its way, where it is sent and where it arrives; done by 64-bit units
 //! this takes a third of all the time of a bulk transfer. What the compiler may assume of every
@@ -17,9 +17,11 @@
 mod avx2;
 mod bytes;
 mod prefetch;
+mod which;
 
 pub use bytes::places_of;
 pub use prefetch::{prefetch, prefetch_first};
+pub use which::which;
 
 /// Bytes that are summed together.
 pub const BLOCK_BYTES: usize = 32;

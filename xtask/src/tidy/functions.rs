@@ -24,6 +24,7 @@ const UNSAFE_PLACES: [&str; 8] = [
     "crates/processor/src/avx2",
     "crates/processor/src/bytes",
     "crates/processor/src/prefetch",
+    "crates/processor/src/which",
     "crates/lightwait/src/device/",
     "crates/lightwait/src/clock",
     "conformance/src/abi",

@@ -1,7 +1,7 @@
 //! From a segment's addresses and ports to its connection.
 //!
 //! ```text
-//!   line, 64 bytes   │ 12 tags of 8 bits │ link ─▶ line │ 12 slots of 32 bits │
+//!   line, 64 bytes   │ 12 tags of 8 bits │ link ─▶ line │ 12 slots of 32 │
 //! ```
 //!
 //! The hash is keyed ([`TupleHasher`]), because the tuple is the attacker's to choose: with a
@@ -16,7 +16,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use lightwait_processor::{places_of, prefetch};
+use lightwait_processor::{prefetch, which};
 
 use super::keyed::KeyedHash;
 use crate::tcp::Tuple;
@@ -95,12 +95,16 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct Line {
-    tags: [u8; ENTRIES],
-    link: u32,
+    /// The tags, and behind them the link.
+    head: [u8; ENTRIES + size_of::<u32>()],
     slots: [u32; ENTRIES],
 }
 
-const FREE: Line = Line { tags: [0; ENTRIES], link: NONE, slots: [0; ENTRIES] };
+/// The link [`NONE`] behind tags that are 0.
+const FREE: Line = Line {
+    head: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff],
+    slots: [0; ENTRIES],
+};
 
 /// Lines that never move.
 #[derive(Debug, Default)]
@@ -162,6 +166,31 @@ fn tag_of(hash: u64) -> u8 {
 }
 
 impl Line {
+    /// The line that lies behind.
+    #[inline]
+    fn link(&self) -> u32 {
+        let [.., a, b, c, d] = self.head;
+        u32::from_ne_bytes([a, b, c, d])
+    }
+
+    fn set_link(&mut self, link: u32) {
+        let [.., a, b, c, d] = &mut self.head;
+        [*a, *b, *c, *d] = link.to_ne_bytes();
+    }
+
+    /// The places of this tag, a bit for each.
+    #[inline(always)]
+    fn places(&self, tag: u8) -> u32 {
+        which(&self.head, |it| it == tag) & ((1 << ENTRIES) - 1)
+    }
+
+    /// The first place of this tag, and the slot there.
+    #[inline(always)]
+    fn first(&self, tag: u8) -> Option<(usize, u32)> {
+        let place = self.places(tag).trailing_zeros() as usize;
+        Some((place, *self.slots.get(place)?))
+    }
+
     /// The first place of this tag of which `is_it` says so.
     #[inline(always)]
     fn find(&self, tag: u8, mut is_it: impl FnMut(usize) -> bool) -> Option<usize> {
@@ -176,30 +205,15 @@ impl Line {
         None
     }
 
-    /// Which places have this tag: a bit for each.
-    #[inline]
-    fn places(&self, tag: u8) -> u32 {
-        // With what lies behind the tags they are read in one go.
-        let mut bytes = [0; 16];
-        let (tags, link) = bytes.split_at_mut(ENTRIES);
-        tags.copy_from_slice(&self.tags);
-        link.copy_from_slice(&self.link.to_le_bytes());
-        u32::from(places_of(tag, &bytes)) & ((1 << ENTRIES) - 1)
-    }
-
-    /// The first place of this tag.
-    #[inline]
-    fn first(&self, tag: u8) -> Option<usize> {
-        let places = self.places(tag);
-        (places != 0).then(|| places.trailing_zeros() as usize)
-    }
-
     /// Puts an entry into a free place; false if there is none.
     #[inline]
     fn put(&mut self, tag: u8, slot: u32) -> bool {
-        let Some(place) = self.first(0) else { return false };
-        (self.tags[place], self.slots[place]) = (tag, slot);
-        true
+        let place = self.places(0).trailing_zeros() as usize;
+        let has_room = place < ENTRIES;
+        if has_room {
+            (self.head[place], self.slots[place]) = (tag, slot);
+        }
+        has_room
     }
 
     /// Takes an entry out; false if it is not in.
@@ -207,7 +221,7 @@ impl Line {
     fn take(&mut self, tag: u8, slot: u32) -> bool {
         let place = self.find(tag, |place| self.slots[place] == slot);
         let Some(place) = place else { return false };
-        self.tags[place] = 0;
+        self.head[place] = 0;
         true
     }
 
@@ -221,7 +235,7 @@ impl Line {
 
     /// All that it holds.
     fn entries(&self) -> impl Iterator<Item = (u8, u32)> {
-        self.tags.into_iter().zip(self.slots).filter(|(tag, _)| *tag != 0)
+        self.head.into_iter().zip(self.slots).filter(|(tag, _)| *tag != 0)
     }
 }
 
@@ -244,22 +258,18 @@ impl Demux {
         let tag = tag_of(hash);
         let line = self.lines.get(self.line_of(hash))?;
         // Nearly always the first of the tag is it, or there is none.
-        if let Some(place) = line.first(tag) {
-            let slot = line.slots[place];
-            if is_it(slot) {
-                return Some(slot);
-            }
-        } else if line.link == NONE {
-            return None;
+        match line.first(tag) {
+            Some((_, slot)) if is_it(slot) => Some(slot),
+            None if line.link() == NONE => None,
+            _ => self.find_among_all(hash, is_it),
         }
-        self.find_among_all(hash, is_it)
     }
 
     /// The first slot that may have this hash, at first sight.
     #[inline]
     pub fn glance(&self, hash: u64) -> Option<u32> {
-        let line = self.lines.get(self.line_of(hash))?;
-        line.first(tag_of(hash)).map(|place| line.slots[place])
+        let (_, slot) = self.lines.get(self.line_of(hash))?.first(tag_of(hash))?;
+        Some(slot)
     }
 
     #[inline(never)]
@@ -270,7 +280,7 @@ impl Demux {
             if let Some(place) = line.find(tag, |place| is_it(line.slots[place])) {
                 return Some(line.slots[place]);
             }
-            line = self.spare.get(line.link)?;
+            line = self.spare.get(line.link())?;
         }
     }
 
@@ -288,9 +298,9 @@ impl Demux {
     pub fn replace(&mut self, hash: u64, old: u32, new: u32) {
         let (line, tag) = (self.line_of(hash), tag_of(hash));
         let Some(first) = self.lines.get_mut(line) else { return };
-        let (mut replaced, mut link) = (first.replace(tag, old, new), first.link);
+        let (mut replaced, mut link) = (first.replace(tag, old, new), first.link());
         while !replaced && let Some(next) = self.spare.get_mut(link) {
-            (replaced, link) = (next.replace(tag, old, new), next.link);
+            (replaced, link) = (next.replace(tag, old, new), next.link());
         }
     }
 
@@ -299,7 +309,7 @@ impl Demux {
         let (line, tag) = (self.line_of(hash), tag_of(hash));
         let Some(first) = self.lines.get_mut(line) else { return false };
         match first.first(tag) {
-            Some(place) if first.slots[place] == slot => first.tags[place] = 0,
+            Some((place, it)) if it == slot => first.head[place] = 0,
             _ if self.remove_behind(line, tag, slot) => {}
             _ => return false,
         }
@@ -316,10 +326,10 @@ impl Demux {
     #[inline(never)]
     fn remove_behind(&mut self, line: u32, tag: u8, slot: u32) -> bool {
         let Some(first) = self.lines.get_mut(line) else { return false };
-        let (mut taken, mut link) = (first.take(tag, slot), first.link);
+        let (mut taken, mut link) = (first.take(tag, slot), first.link());
         while !taken {
             let Some(next) = self.spare.get_mut(link) else { return false };
-            (taken, link) = (next.take(tag, slot), next.link);
+            (taken, link) = (next.take(tag, slot), next.link());
         }
         true
     }
@@ -328,34 +338,33 @@ impl Demux {
     #[inline]
     fn put(&mut self, line: u32, tag: u8, slot: u32) {
         let Some(first) = self.lines.get_mut(line) else { return };
-        let Some(place) = first.first(0) else { return self.put_behind(line, tag, slot) };
-        (first.tags[place], first.slots[place]) = (tag, slot);
+        if !first.put(tag, slot) {
+            self.put_behind(line, tag, slot);
+        }
     }
 
     #[inline(never)]
     fn put_behind(&mut self, line: u32, tag: u8, slot: u32) {
-        let Some(first) = self.lines.get_mut(line) else { return };
-        if first.put(tag, slot) {
-            return;
-        }
-        let (behind, mut link) = (first.link, first.link);
+        let Some(first) = self.lines.get(line) else { return };
+        let (behind, mut link) = (first.link(), first.link());
         while let Some(next) = self.spare.get_mut(link) {
             if next.put(tag, slot) {
                 return;
             }
-            link = next.link;
+            link = next.link();
         }
         let at = self.take_spare();
         if let (Some(first), Some(spare)) = (self.lines.get_mut(line), self.spare.get_mut(at)) {
-            first.link = at;
-            *spare = Line { link: behind, ..FREE };
+            first.set_link(at);
+            *spare = FREE;
+            spare.set_link(behind);
             spare.put(tag, slot);
         }
     }
 
     fn take_spare(&mut self) -> u32 {
         match self.spare.get(self.free) {
-            Some(spare) => core::mem::replace(&mut self.free, spare.link),
+            Some(spare) => core::mem::replace(&mut self.free, spare.link()),
             None => self.spare.push(),
         }
     }
@@ -392,10 +401,11 @@ impl Demux {
         let Some(first) = self.lines.get_mut(line) else { return Vec::new() };
         let first = core::mem::replace(first, FREE);
         let mut entries: Vec<(u8, u32)> = first.entries().collect();
-        let mut link = first.link;
+        let mut link = first.link();
         while let Some(spare) = self.spare.get_mut(link) {
             entries.extend(spare.entries());
-            let next = core::mem::replace(&mut spare.link, self.free);
+            let next = spare.link();
+            spare.set_link(self.free);
             self.free = core::mem::replace(&mut link, next);
         }
         entries
@@ -498,7 +508,8 @@ mod tests {
         let bytes = |lines: &Lines| lines.segments.len() * size_of::<[Line; SEGMENT]>();
         let all = bytes(&demux.lines) + bytes(&demux.spare);
         assert!(all <= 100_000 * 17, "{all} bytes");
-        let long = (0..demux.lines.len).filter(|line| demux.lines.get(*line).unwrap().link != NONE);
+        let long =
+            (0..demux.lines.len).filter(|line| demux.lines.get(*line).unwrap().link() != NONE);
         assert!(long.count() < demux.lines.len as usize / 16, "few lines overflow");
         for slot in 0..99_990 {
             assert!(demux.remove(hash(slot), slot));
@@ -512,8 +523,11 @@ mod tests {
         for tag in [0, 1, 0x7f, 0x80, 0x81, 0xff] {
             for other in [0, 1, 2, 0x7f, 0x80, 0x81, 0xfe, 0xff] {
                 for place in 0..ENTRIES {
-                    let mut line = Line { tags: [other; ENTRIES], ..FREE };
-                    line.tags[place] = tag;
+                    let mut line = FREE;
+                    line.head[..ENTRIES].fill(other);
+                    line.head[place] = tag;
+                    // A link that looks like tags.
+                    line.set_link(u32::from_ne_bytes([tag; 4]));
                     let mut found = Vec::new();
                     line.find(tag, |place| {
                         found.push(place);

@@ -18,7 +18,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use lightwait_processor::prefetch;
+use lightwait_processor::{prefetch, which};
 
 use super::halves::{HALF, Halves};
 
@@ -137,7 +137,7 @@ impl Index {
     pub(super) fn probe(&self, hash: u64) -> Probe<'_> {
         let (wanted, tag) = (self.entry(hash, 0), !self.numbers);
         let Line(line) = self.line(self.line_of(hash));
-        let matches = places(line, |entry| entry & tag == wanted);
+        let matches = entries_of(line, |entry| entry & tag == wanted);
         Probe { line, matches, link: line[LINE] }
     }
 
@@ -145,7 +145,7 @@ impl Index {
     pub(super) fn probe_half(&self, hash: u64, link: u32) -> Option<Probe<'_, { HALF + 1 }>> {
         let (wanted, tag) = (self.entry(hash, 0), !self.numbers);
         let line = self.halves.get(link)?;
-        let matches = places(line, |entry| entry & tag == wanted);
+        let matches = entries_of(line, |entry| entry & tag == wanted);
         Some(Probe { line, matches, link: line[HALF] })
     }
 
@@ -153,8 +153,7 @@ impl Index {
     #[inline(always)]
     pub(super) fn next<const N: usize>(&self, probe: &mut Probe<'_, N>, span: Span) -> Option<u32> {
         while probe.matches != 0 {
-            // The link may look like an entry: then it leads to a record of another tuple.
-            let entry = probe.line[lowest::<N>(probe.matches) % N];
+            let entry = probe.line[probe.matches.trailing_zeros() as usize % N];
             probe.matches &= probe.matches - 1;
             let number = self.number(entry, span);
             if number.is_some() {
@@ -398,28 +397,16 @@ fn put_behind(
     line[LINE] = halves.take(entry, first.wrapping_sub(1), line[LINE]);
 }
 
-/// A bit for each of the words, from bit 1 on: whether it is one. Written so that it becomes a few
-/// wide instructions, which it would not if the first were bit 0, not to be shifted, or if the link
-/// were left out: so that has its bit as well, the last.
+/// A bit for each entry of a line of that `is_it` says so: for all words but the last, the link.
 #[inline(always)]
-fn places<const N: usize>(words: &[u32; N], is_it: impl Fn(u32) -> bool) -> u32 {
-    let mut bits = 0;
-    for (place, word) in words.iter().enumerate() {
-        bits |= u32::from(is_it(*word)) << (place + 1);
-    }
-    bits
-}
-
-/// The place of the lowest bit; `N` if there is none.
-#[inline(always)]
-fn lowest<const N: usize>(bits: u32) -> usize {
-    (bits | 2 << N).trailing_zeros() as usize - 1
+fn entries_of<const N: usize>(words: &[u32; N], is_it: impl Fn(u32) -> bool) -> u32 {
+    which(words, is_it) & !(1 << (N - 1))
 }
 
 /// Writes an entry into the first stale place; false if there is none.
 #[inline(always)]
 fn put<const N: usize>(words: &mut [u32; N], entry: u32, is_stale: impl Fn(u32) -> bool) -> bool {
-    let place = lowest::<N>(places(words, is_stale));
+    let place = entries_of(words, is_stale).trailing_zeros() as usize;
     let has_room = place < N - 1;
     if has_room {
         words[place] = entry;
