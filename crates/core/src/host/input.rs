@@ -39,15 +39,31 @@ impl Host {
 
     #[inline(never)]
     fn on_burst(&mut self, now: Instant, burst: &[RxFrame<'_>]) {
-        let ahead = self.is_crowded().then(|| self.sights(burst));
-        let sights = ahead.as_ref().map_or(&[][..], |sights| sights);
-        let mut at = 0;
-        while let Some(frame) = burst.get(at) {
-            let taken = self.take_texts(now, &burst[at..]);
-            if taken == 0 {
-                self.take_frame(now, *frame, sights.get(at));
+        if self.is_crowded() {
+            let sights = self.sights(burst);
+            self.take_burst(now, burst, |place| sights.get(place));
+        } else {
+            self.take_burst(now, burst, |_| None);
+        }
+    }
+
+    /// `sight`: what was found out before of the frame at a place of the burst.
+    #[inline(always)]
+    fn take_burst<'a>(
+        &mut self,
+        now: Instant,
+        burst: &[RxFrame<'_>],
+        sight: impl Fn(usize) -> Option<&'a Sight<'a>>,
+    ) {
+        let mut left = burst;
+        while let Some((first, others)) = left.split_first() {
+            match self.take_texts(now, left) {
+                0 => {
+                    self.take_frame(now, *first, sight(burst.len() - left.len()));
+                    left = others;
+                }
+                taken => left = &left[taken..],
             }
-            at += taken.max(1);
         }
     }
 
