@@ -14,24 +14,28 @@ mod task;
 
 pub use join::{JoinError, JoinHandle};
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use inbox::Inbox;
-use task::{State, Task};
+use task::State;
+pub(crate) use task::Task;
 
 use crate::shard::local::{self, Local};
+use crate::shard::waiters::Waiter;
 
 /// The tasks of one shard.
 pub(crate) struct Executor {
     places: RefCell<Places>,
-    /// Places of tasks that are to be polled; of some the task may have ended.
-    ready: RefCell<VecDeque<u32>>,
+    /// To be polled; some may have ended.
+    ready: RefCell<VecDeque<Rc<Task>>>,
+    /// The place of the task that is being polled, or was last.
+    current: Cell<u32>,
     inbox: Arc<Inbox>,
     /// The shard that they belong to, told apart from all others of the process.
     shard: u64,
@@ -49,7 +53,8 @@ const KEPT_TASKS: usize = 256;
 
 impl Executor {
     pub(crate) fn new(shard: u64, inbox: Arc<Inbox>) -> Self {
-        Executor { places: RefCell::default(), ready: RefCell::default(), inbox, shard }
+        let (places, ready) = Default::default();
+        Executor { places, ready, current: Cell::default(), inbox, shard }
     }
 
     pub(crate) fn inbox(&self) -> &Arc<Inbox> {
@@ -60,7 +65,7 @@ impl Executor {
     fn spawn<F: Future + 'static>(&self, future: F) -> Rc<Task> {
         let task = self.occupy();
         task.take_on(future);
-        self.enqueue(&task);
+        self.enqueue(task.clone());
         task
     }
 
@@ -76,16 +81,39 @@ impl Executor {
     }
 
     /// Puts a task on the ready queue, unless it stands there.
-    fn enqueue(&self, task: &Task) {
+    #[inline]
+    pub(crate) fn enqueue(&self, task: Rc<Task>) {
         if !task.is_queued.replace(true) {
-            self.ready.borrow_mut().push_back(task.place);
+            self.ready.borrow_mut().push_back(task);
         }
     }
 
-    /// Puts the task at `place` on the ready queue, unless it stands there.
+    /// The same of the one at `place`.
     fn make_ready(&self, place: u32) {
-        if let Some(Some(task)) = self.places.borrow().tasks.get(place as usize) {
+        if let Some(task) = self.task_at(place) {
             self.enqueue(task);
+        }
+    }
+
+    #[inline]
+    fn task_at(&self, place: u32) -> Option<Rc<Task>> {
+        self.places.borrow().tasks.get(place as usize)?.clone()
+    }
+
+    /// Whom that waker wakes: the task that is being polled, in nearly all cases.
+    #[inline]
+    pub(crate) fn waiter(&self, waker: &Waker) -> Waiter {
+        match self.task_at(self.current.get()) {
+            Some(task) if task.waker.will_wake(waker) => Waiter::Task(task),
+            _ => Waiter::Other(waker.clone()),
+        }
+    }
+
+    /// Wakes, whoever it is. With nothing borrowed: a waker may call anything.
+    pub(crate) fn wake(&self, waiter: Waiter) {
+        match waiter {
+            Waiter::Task(task) => self.enqueue(task),
+            Waiter::Other(waker) => waker.wake(),
         }
     }
 
@@ -93,8 +121,8 @@ impl Executor {
     pub(crate) fn run(&self, budget: usize) -> usize {
         self.inbox.empty(|place| self.make_ready(place));
         for polled in 0..budget {
-            let Some(place) = self.ready.borrow_mut().pop_front() else { return polled };
-            self.poll(place);
+            let Some(task) = self.ready.borrow_mut().pop_front() else { return polled };
+            self.poll(&task);
         }
         budget
     }
@@ -124,33 +152,31 @@ impl Executor {
         self.ready.borrow_mut().clear();
     }
 
-    fn poll(&self, place: u32) {
-        let task = match self.places.borrow().tasks.get(place as usize) {
-            Some(Some(task)) => task.clone(),
-            _ => return,
-        };
+    fn poll(&self, task: &Task) {
         task.is_queued.set(false);
         let Some(mut work) = task.work.take() else { return };
+        self.current.set(task.place);
         let polled = work.as_mut().poll(&mut Context::from_waker(&task.waker));
         task.work.set(Some(work));
         if let Poll::Ready(output) = polled {
-            drop(task);
-            if let Some(awaited) = self.vacate(place) {
-                awaited.end(State::Finished(output));
-            }
+            self.vacate(task);
+            task.end(State::Finished(output));
         }
     }
 
-    /// Frees the place of a task that has ended, and returns the task if somebody holds it.
-    fn vacate(&self, place: u32) -> Option<Rc<Task>> {
+    /// Frees the place of a task that has ended. If somebody holds it, the next one there is
+    /// another.
+    fn vacate(&self, task: &Task) {
         let mut places = self.places.borrow_mut();
         let Places { tasks, free } = &mut *places;
-        free.push(place);
+        free.push(task.place);
+        if task.is_held() {
+            tasks[task.place as usize] = None;
+        }
         // Those on top are the next to be used.
         if let Some(deep) = free.len().checked_sub(1 + KEPT_TASKS) {
             tasks[free[deep] as usize] = None;
         }
-        tasks.get_mut(place as usize)?.take_if(|task| Rc::get_mut(task).is_none())
     }
 }
 

@@ -13,7 +13,7 @@ use crate::shard::local::Local;
 
 /// Waits for a task's end. Dropping it lets the task go on alone.
 pub struct JoinHandle<T> {
-    task: Rc<Task>,
+    pub(super) task: Rc<Task>,
     local: Weak<Local>,
     /// What the task leaves is a `T`.
     unbox: fn(Box<dyn Any>) -> T,
@@ -33,11 +33,13 @@ impl Error for JoinError {}
 
 impl<T> JoinHandle<T> {
     /// The handle of a task whose output is a `T`.
+    #[inline]
     pub(super) fn new(task: Rc<Task>, local: &Rc<Local>) -> Self
     where
         T: 'static,
     {
         let unbox = |output: Box<dyn Any>| *output.downcast().expect("the task's own output");
+        task.state.replace(State::Running(None));
         JoinHandle { task, local: Rc::downgrade(local), unbox }
     }
 
@@ -48,7 +50,7 @@ impl<T> JoinHandle<T> {
             return;
         }
         let Some(work) = self.task.work.take() else { return };
-        local.executor().vacate(self.task.place);
+        local.executor().vacate(&self.task);
         drop(work);
         self.task.end(State::Aborted);
     }
@@ -70,8 +72,17 @@ impl<T> Future for JoinHandle<T> {
                 Poll::Pending
             }
             State::Finished(output) => Poll::Ready(Ok((self.unbox)(output))),
-            State::Aborted => Poll::Ready(Err(JoinError)),
+            State::Aborted | State::Detached => Poll::Ready(Err(JoinError)),
         }
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    #[inline]
+    fn drop(&mut self) {
+        // Dropped with nothing borrowed: what a task leaves may call anything.
+        let left = self.task.state.replace(State::Detached);
+        drop(left);
     }
 }
 
@@ -81,13 +92,5 @@ impl<T> fmt::Debug for JoinHandle<T> {
             .field("task", &self.task.place)
             .field("is_finished", &self.is_finished())
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-impl<T> JoinHandle<T> {
-    /// Where the task is, or was.
-    pub(super) fn place(&self) -> u32 {
-        self.task.place
     }
 }

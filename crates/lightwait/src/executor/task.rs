@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use super::inbox::Inbox;
 use crate::shard::local;
 
 /// A task, or what is left of one for the next in its place.
-pub(super) struct Task {
+pub(crate) struct Task {
     pub(super) place: u32,
     /// `None` while it is being polled. After the task's end it is empty.
     pub(super) work: Cell<Option<Pin<Box<dyn Work>>>>,
@@ -21,9 +22,11 @@ pub(super) struct Task {
     pub(super) state: RefCell<State>,
 }
 
-/// How far a task has come, for those who hold a handle of it.
+/// What the handle of a task will find.
 pub(super) enum State {
-    /// With who waits for its end.
+    /// There is no handle, or no more.
+    Detached,
+    /// The task has not ended. With who waits for that.
     Running(Option<Waker>),
     Finished(Box<dyn Any>),
     Aborted,
@@ -60,7 +63,7 @@ impl Task {
             work: Cell::default(),
             is_queued: Cell::default(),
             waker: Waker::from(Arc::new(TaskWaker { place, shard, inbox })),
-            state: RefCell::new(State::Running(None)),
+            state: RefCell::new(State::Detached),
         }
     }
 
@@ -95,9 +98,21 @@ impl Task {
         }
     }
 
-    /// True until it has ended.
+    /// True if somebody holds its handle.
+    #[inline]
+    pub(super) fn is_held(&self) -> bool {
+        !matches!(*self.state.borrow(), State::Detached)
+    }
+
+    /// True if somebody holds its handle, and it has not ended.
     pub(super) fn is_running(&self) -> bool {
         matches!(*self.state.borrow(), State::Running(_))
+    }
+}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Task").field(&self.place).finish()
     }
 }
 

@@ -128,7 +128,7 @@ fn an_aborted_task_wakes_who_waits_for_it_and_its_place_is_used_again() {
         std::future::pending::<()>().await;
         drop(held);
     }));
-    let place = task.place();
+    let place = task.task.place;
     run(&local, 10);
     task.abort();
     assert_eq!(Rc::strong_count(&dropped), 1, "what the task held is free");
@@ -137,14 +137,14 @@ fn an_aborted_task_wakes_who_waits_for_it_and_its_place_is_used_again() {
     run(&local, 10);
     assert!(waits.is_finished());
     let next = spawn_on(&local, async {});
-    assert_eq!(next.place(), place);
+    assert_eq!(next.task.place, place);
     assert!(!next.is_finished());
 }
 
 #[test]
 fn a_waker_that_outlives_its_task_wakes_the_next_one_in_vain_and_none_that_has_ended() {
     let (local, first, second) = (local(), Gate::default(), Gate::default());
-    let place = spawn_on(&local, first.clone().pass()).place();
+    let place = spawn_on(&local, first.clone().pass()).task.place;
     run(&local, 10);
     let stale = first.0.waker.borrow().clone().unwrap();
     let _entered = local.enter();
@@ -154,7 +154,7 @@ fn a_waker_that_outlives_its_task_wakes_the_next_one_in_vain_and_none_that_has_e
     stale.wake_by_ref();
     assert_eq!(run(&local, 10), 1, "nothing is there");
     let next = spawn_on(&local, second.clone().pass());
-    assert_eq!((next.place(), run(&local, 10)), (place, 1));
+    assert_eq!((next.task.place, run(&local, 10)), (place, 1));
     stale.wake();
     run(&local, 10);
     assert_eq!((second.polls(), next.is_finished()), (2, false));
@@ -164,12 +164,46 @@ fn a_waker_that_outlives_its_task_wakes_the_next_one_in_vain_and_none_that_has_e
 }
 
 #[test]
+fn who_polls_is_known_as_a_task_or_by_a_waker_of_its_own() {
+    struct Flag(std::sync::atomic::AtomicBool);
+    impl std::task::Wake for Flag {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+    let (local, polls) = (local(), Rc::new(Cell::new(0)));
+    let listener = local.host_mut().listen("10.0.0.1:80".parse().unwrap(), 1).unwrap();
+    let flag = Arc::new(Flag(false.into()));
+    let (inside, counts, waker) = (local.clone(), polls.clone(), Waker::from(flag.clone()));
+    drop(spawn_on(&local, async move {
+        poll_fn(|context| {
+            counts.set(counts.get() + 1);
+            inside.wait_acceptable(listener, context);
+            inside.wait_acceptable(listener, &Context::from_waker(&waker));
+            Poll::<()>::Pending
+        })
+        .await;
+    }));
+    run(&local, 10);
+    let own = local.executor().task_at(0).unwrap();
+    assert_eq!(Rc::strong_count(&own), 3, "its place and the listener hold it");
+    local.wake_acceptors(listener);
+    assert_eq!((run(&local, 10), polls.get()), (1, 2));
+    assert!(flag.0.load(std::sync::atomic::Ordering::Relaxed));
+    let waker = Waker::noop();
+    assert!(
+        matches!(local.executor().waiter(waker), Waiter::Other(known) if known.will_wake(waker))
+    );
+    local.executor().clear();
+}
+
+#[test]
 fn a_handle_keeps_the_end_of_its_task_from_the_next_one_in_the_place() {
     let local = local();
     let first = spawn_on(&local, async { 1 });
     run(&local, 10);
     let second = spawn_on(&local, async { 2 });
-    assert_eq!(first.place(), second.place());
+    assert_eq!(first.task.place, second.task.place);
     first.abort();
     run(&local, 10);
     let sum = Rc::new(Cell::new(0));
@@ -177,6 +211,26 @@ fn a_handle_keeps_the_end_of_its_task_from_the_next_one_in_the_place() {
     spawn_on(&local, async move { add.set(first.await.unwrap() + second.await.unwrap()) });
     run(&local, 10);
     assert_eq!(sum.get(), 3);
+}
+
+#[test]
+fn what_a_task_leaves_is_dropped_at_once_or_with_its_handle() {
+    let (local, left) = (local(), Rc::new(()));
+    let leave = |left: &Rc<()>| {
+        let left = left.clone();
+        spawn_on(&local, async move { left })
+    };
+    drop(leave(&left));
+    let handle = leave(&left);
+    run(&local, 10);
+    assert!(handle.is_finished());
+    assert_eq!(Rc::strong_count(&left), 2);
+    // Somebody waits still on behalf of the task: in vain, and it keeps nothing.
+    let stale = handle.task.clone();
+    drop(handle);
+    assert_eq!(Rc::strong_count(&left), 1);
+    local.executor().enqueue(stale);
+    assert_eq!(run(&local, 10), 1);
 }
 
 #[test]

@@ -69,12 +69,12 @@ impl TcpListener {
                 Ok(id) => {
                     let stream = TcpStream::adopt(self.local.clone(), id);
                     // It may be over already, and have no peer any more: the next one then.
-                    if let Ok(peer) = stream.peer_addr() {
+                    if let Ok(peer) = self.local.host().peer_address(id) {
                         return Poll::Ready(Ok((stream, peer)));
                     }
                 }
                 Err(Error::WouldBlock) => {
-                    self.local.waiters().acceptors(self.id).add(context.waker());
+                    self.local.wait_acceptable(self.id, context);
                     return Poll::Pending;
                 }
                 Err(error) => return Poll::Ready(Err(io_error(error))),
@@ -93,8 +93,7 @@ impl Drop for TcpListener {
         let now = self.local.now();
         self.local.host_mut().close_listener(now, self.id);
         self.local.touch();
-        let waiters = self.local.waiters().take_acceptors(self.id);
-        waiters.wake();
+        self.local.wake_acceptors(self.id);
     }
 }
 

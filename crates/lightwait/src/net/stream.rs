@@ -87,72 +87,65 @@ impl TcpStream {
         if readiness.contains(Readiness::WRITABLE) {
             return Poll::Ready(Ok(()));
         }
-        self.local.waiters().writers(self.id).add(context.waker());
+        self.local.wait_writable(self.id, context);
         Poll::Pending
     }
 
-    /// Makes a call on the host that may leave work, and turns its error into an `io::Error`.
+    /// Makes a call on the host that may leave work.
+    #[inline]
     fn call<R>(
         &self,
         call: impl FnOnce(&mut Host, Instant, ConnectionId) -> Result<R, Error>,
-    ) -> io::Result<R> {
+    ) -> Result<R, Error> {
         let result = call(&mut self.local.host_mut(), self.local.now(), self.id);
-        match result {
-            Ok(value) => {
-                self.local.touch();
-                Ok(value)
-            }
-            Err(error) => Err(io_error(error)),
+        if result.is_ok() {
+            self.local.touch();
         }
+        result
     }
 
     /// `result`, or `Pending` with the task among the readers if it would block.
+    #[inline]
     fn or_wait_readable<R>(
         &self,
-        context: &mut Context<'_>,
-        result: io::Result<R>,
+        context: &Context<'_>,
+        result: Result<R, Error>,
     ) -> Poll<io::Result<R>> {
-        match result {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.local.waiters().readers(self.id).add(context.waker());
-                Poll::Pending
-            }
-            result => Poll::Ready(result),
+        if let Err(Error::WouldBlock) = result {
+            self.local.wait_readable(self.id, context);
+            return Poll::Pending;
         }
+        Poll::Ready(result.map_err(io_error))
     }
 
     /// `result`, or `Pending` with the task among the writers if it would block.
+    #[inline]
     fn or_wait_writable<R>(
         &self,
-        context: &mut Context<'_>,
-        result: io::Result<R>,
+        context: &Context<'_>,
+        result: Result<R, Error>,
     ) -> Poll<io::Result<R>> {
-        match result {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.local.waiters().writers(self.id).add(context.waker());
-                Poll::Pending
-            }
-            result => Poll::Ready(result),
+        if let Err(Error::WouldBlock) = result {
+            self.local.wait_writable(self.id, context);
+            return Poll::Pending;
         }
+        Poll::Ready(result.map_err(io_error))
     }
 
-    // ---- reading and writing without a mutable borrow
-
-    /// Reads what there is, or fails with `WouldBlock`. Zero bytes are the stream's end.
-    pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    #[inline]
+    fn read(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         self.call(|host, now, id| host.read(now, id, buffer))
     }
 
-    /// Writes what the send buffer takes, or fails with `WouldBlock`.
-    pub fn try_write(&self, data: &[u8]) -> io::Result<usize> {
+    #[inline]
+    fn write(&self, data: &[u8]) -> Result<usize, Error> {
         self.call(|host, now, id| host.write(now, id, data))
     }
 
-    /// As [`TcpStream::try_write`], slice after slice.
-    pub fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    fn write_slices(&self, slices: &[IoSlice<'_>]) -> Result<usize, Error> {
         let mut written = 0;
         for slice in slices.iter().filter(|slice| !slice.is_empty()) {
-            match self.try_write(slice) {
+            match self.write(slice) {
                 Ok(len) => {
                     written += len;
                     if len < slice.len() {
@@ -167,17 +160,37 @@ impl TcpStream {
         Ok(written)
     }
 
+    fn write_bytes(&self, data: &Bytes) -> Result<usize, Error> {
+        self.call(|host, now, id| host.write_bytes(now, id, data))
+    }
+
+    // ---- reading and writing without a mutable borrow
+
+    /// Reads what there is, or fails with `WouldBlock`. Zero bytes are the stream's end.
+    pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read(buffer).map_err(io_error)
+    }
+
+    /// Writes what the send buffer takes, or fails with `WouldBlock`.
+    pub fn try_write(&self, data: &[u8]) -> io::Result<usize> {
+        self.write(data).map_err(io_error)
+    }
+
+    /// As [`TcpStream::try_write`], slice after slice.
+    pub fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.write_slices(slices).map_err(io_error)
+    }
+
     /// As [`TcpStream::try_write`], but the send buffer shares the bytes instead of copying them.
     pub fn try_write_bytes(&self, data: &Bytes) -> io::Result<usize> {
-        self.call(|host, now, id| host.write_bytes(now, id, data))
+        self.write_bytes(data).map_err(io_error)
     }
 
     /// Writes all of `data`, sharing the bytes with the send buffer.
     pub async fn write_all_bytes(&self, mut data: Bytes) -> io::Result<()> {
         while !data.is_empty() {
             let written =
-                poll_fn(|context| self.or_wait_writable(context, self.try_write_bytes(&data)))
-                    .await?;
+                poll_fn(|context| self.or_wait_writable(context, self.write_bytes(&data))).await?;
             bytes::Buf::advance(&mut data, written);
         }
         Ok(())
@@ -200,7 +213,7 @@ impl TcpStream {
             if readiness.contains(wanted) || readiness.contains(Readiness::CLOSED) {
                 return Poll::Ready(Ok(()));
             }
-            let blocked: io::Result<()> = Err(io::ErrorKind::WouldBlock.into());
+            let blocked = Err(Error::WouldBlock);
             if wanted == Readiness::READABLE {
                 self.or_wait_readable(context, blocked)
             } else {
@@ -213,26 +226,28 @@ impl TcpStream {
     /// Reads without taking: the same bytes come again.
     pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         poll_fn(|context| {
-            let result = self.local.host().peek(self.id, buffer).map_err(io_error);
+            let result = self.local.host().peek(self.id, buffer);
             self.or_wait_readable(context, result)
         })
         .await
     }
 
+    #[inline]
     pub(super) fn poll_read_slice(
         &self,
         context: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        self.or_wait_readable(context, self.try_read(buffer))
+        self.or_wait_readable(context, self.read(buffer))
     }
 
+    #[inline]
     pub(super) fn poll_write_slice(
         &self,
         context: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.or_wait_writable(context, self.try_write(data))
+        self.or_wait_writable(context, self.write(data))
     }
 
     pub(super) fn poll_write_slices(
@@ -240,12 +255,12 @@ impl TcpStream {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.or_wait_writable(context, self.try_write_vectored(slices))
+        self.or_wait_writable(context, self.write_slices(slices))
     }
 
     /// Sends FIN after what was written.
     pub(crate) fn shutdown_write(&self) -> io::Result<()> {
-        self.call(Host::shutdown_write)
+        self.call(Host::shutdown_write).map_err(io_error)
     }
 
     // ---- urgent data
@@ -256,7 +271,7 @@ impl TcpStream {
     /// # Errors
     /// As those of [`TcpStream::try_write`].
     pub fn try_write_urgent(&self, data: &[u8]) -> io::Result<usize> {
-        self.call(|host, now, id| host.write_urgent(now, id, data))
+        self.call(|host, now, id| host.write_urgent(now, id, data)).map_err(io_error)
     }
 
     /// How many of the bytes next to be read lie up to and with the peer's last urgent one; `None`
@@ -265,7 +280,7 @@ impl TcpStream {
     /// # Errors
     /// If the connection is gone.
     pub fn urgent_mark(&self) -> io::Result<Option<u32>> {
-        self.call(|host, _, id| host.info(id).map(|_| host.urgent_mark(id)))
+        self.call(|host, _, id| host.info(id).map(|_| host.urgent_mark(id))).map_err(io_error)
     }
 
     // ---- halves
@@ -310,7 +325,7 @@ impl TcpStream {
 
     /// Sets every option.
     pub fn set_options(&self, options: SocketOptions) -> io::Result<()> {
-        self.call(|host, now, id| host.set_options(now, id, options))
+        self.call(|host, now, id| host.set_options(now, id, options)).map_err(io_error)
     }
 
     /// True if small segments are sent at once (Nagle's algorithm off).
@@ -338,7 +353,7 @@ impl TcpStream {
 impl Drop for TcpStream {
     fn drop(&mut self) {
         let now = self.local.now();
-        self.local.waiters().forget(self.id);
+        self.local.forget(self.id);
         self.local.host_mut().close(now, self.id);
         self.local.touch();
     }

@@ -3,13 +3,13 @@
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Waker;
+use std::task::{Context, Waker};
 use std::time::Instant as StdInstant;
 
-use lightwait_core::{Event, Host, Instant};
+use lightwait_core::{ConnectionId, Host, Instant, ListenerId};
 
 use super::timers::Timers;
-use super::waiters::WaiterTable;
+use super::waiters::{Waiter, WaiterTable};
 use crate::clock::Clock;
 use crate::executor::Executor;
 use crate::executor::inbox::Inbox;
@@ -79,10 +79,6 @@ impl Local {
         self.host.borrow_mut()
     }
 
-    pub(crate) fn waiters(&self) -> RefMut<'_, WaiterTable> {
-        self.waiters.borrow_mut()
-    }
-
     pub(crate) fn timers(&self) -> RefMut<'_, Timers> {
         self.timers.borrow_mut()
     }
@@ -131,22 +127,58 @@ impl Local {
         }
     }
 
+    /// Lets who polls with `context` wait for something to read on that connection.
+    pub(crate) fn wait_readable(&self, id: ConnectionId, context: &Context<'_>) {
+        let waiter = self.executor.waiter(context.waker());
+        self.waiters.borrow_mut().readers(id).add(waiter);
+    }
+
+    /// Lets who polls with `context` wait for room to write on that connection.
+    pub(crate) fn wait_writable(&self, id: ConnectionId, context: &Context<'_>) {
+        let waiter = self.executor.waiter(context.waker());
+        self.waiters.borrow_mut().writers(id).add(waiter);
+    }
+
+    /// Lets who polls with `context` wait for a connection to accept.
+    pub(crate) fn wait_acceptable(&self, id: ListenerId, context: &Context<'_>) {
+        let waiter = self.executor.waiter(context.waker());
+        self.waiters.borrow_mut().acceptors(id).add(waiter);
+    }
+
+    /// The user of a connection has closed it, and waits no more.
+    pub(crate) fn forget(&self, id: ConnectionId) {
+        self.waiters.borrow_mut().forget(id);
+    }
+
+    /// A listener is gone: tells those who wait for it.
+    pub(crate) fn wake_acceptors(&self, id: ListenerId) {
+        let mut acceptors = self.waiters.borrow_mut().acceptors(id).take();
+        acceptors.wake(|waiter| self.executor.wake(waiter));
+    }
+
     /// Tells the host's news to those who wait for it.
     pub(super) fn wake_waiters(&self) {
         loop {
-            let event = self.host.borrow_mut().event();
-            match event {
-                None => return,
-                Some(Event::Ready(id, readiness)) => {
-                    let taken = self.waiters.borrow_mut().take(id, readiness);
-                    taken.into_iter().for_each(super::waiters::Waiters::wake);
-                }
-                Some(Event::Acceptable(id)) => {
-                    let waiters = self.waiters.borrow_mut().take_acceptors(id);
-                    waiters.wake();
-                }
+            let others = self.ready_waiters();
+            if others.is_empty() {
+                return;
             }
+            // With nothing borrowed: they may call anything.
+            others.into_iter().for_each(Waker::wake);
         }
+    }
+
+    /// The same, but wakes tasks of this shard only, and returns the others.
+    fn ready_waiters(&self) -> Vec<Waker> {
+        let mut others = Vec::new();
+        let (mut host, mut waiters) = (self.host.borrow_mut(), self.waiters.borrow_mut());
+        while let Some(event) = host.event() {
+            waiters.wake(event, |waiter| match waiter {
+                Waiter::Task(task) => self.executor.enqueue(task),
+                Waiter::Other(waker) => others.push(waker),
+            });
+        }
+        others
     }
 
     /// Wakes whose deadline has come.

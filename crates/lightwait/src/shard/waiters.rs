@@ -1,122 +1,184 @@
 //! Who waits for a socket.
 
+use std::rc::Rc;
 use std::task::Waker;
 
-use lightwait_core::{ConnectionId, ListenerId, Readiness};
+use lightwait_core::{ConnectionId, Event, ListenerId, Readiness};
+
+use crate::executor::Task;
+
+/// Who is to be woken.
+#[derive(Clone, Debug)]
+pub(crate) enum Waiter {
+    /// A task of this shard: it needs no waker.
+    Task(Rc<Task>),
+    /// Whoever polls us by other means.
+    Other(Waker),
+}
+
+impl PartialEq for Waiter {
+    fn eq(&self, other: &Waiter) -> bool {
+        match (self, other) {
+            (Waiter::Task(a), Waiter::Task(b)) => Rc::ptr_eq(a, b),
+            (Waiter::Other(a), Waiter::Other(b)) => a.will_wake(b),
+            _ => false,
+        }
+    }
+}
 
 /// Those who wait for one thing. Nearly always one, who needs no allocation.
 #[derive(Debug, Default)]
-#[expect(clippy::box_collection, reason = "a word where nearly always nothing is")]
-pub(crate) struct Waiters {
-    first: Option<Waker>,
-    /// Not there if there are none.
-    others: Option<Box<Vec<Waker>>>,
+pub(crate) enum Waiters {
+    #[default]
+    Nobody,
+    One(Waiter),
+    Many(Vec<Waiter>),
 }
 
 impl Waiters {
     /// Adds one, unless it waits already.
-    pub(crate) fn add(&mut self, waker: &Waker) {
-        match &self.first {
-            None => self.first = Some(waker.clone()),
-            Some(first) if first.will_wake(waker) => (),
-            Some(_) => {
-                let others = self.others.get_or_insert_default();
-                if !others.iter().any(|other| other.will_wake(waker)) {
-                    others.push(waker.clone());
-                }
-            }
+    #[inline]
+    pub(crate) fn add(&mut self, waiter: Waiter) {
+        match self {
+            Waiters::Nobody => *self = Waiters::One(waiter),
+            _ => self.add_another(waiter),
         }
     }
 
-    fn take(&mut self) -> Waiters {
+    fn add_another(&mut self, waiter: Waiter) {
+        *self = match self.take() {
+            Waiters::Nobody => Waiters::One(waiter),
+            Waiters::One(first) if first == waiter => Waiters::One(first),
+            Waiters::One(first) => Waiters::Many(vec![first, waiter]),
+            Waiters::Many(mut all) => {
+                if !all.contains(&waiter) {
+                    all.push(waiter);
+                }
+                Waiters::Many(all)
+            }
+        };
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self) -> Waiters {
         std::mem::take(self)
     }
 
-    /// Wakes all. With nothing borrowed: a waker may call anything.
-    pub(crate) fn wake(self) {
-        let Waiters { first, others } = self;
-        if let Some(first) = first {
-            first.wake();
+    #[inline]
+    fn clear(&mut self) {
+        if !matches!(self, Waiters::Nobody) {
+            *self = Waiters::Nobody;
         }
-        if let Some(others) = others {
-            others.into_iter().for_each(Waker::wake);
+    }
+
+    /// Hands each to `wake`; they wait no more.
+    #[inline]
+    pub(crate) fn wake(&mut self, mut wake: impl FnMut(Waiter)) {
+        match self.take() {
+            Waiters::Nobody => (),
+            Waiters::One(waiter) => wake(waiter),
+            Waiters::Many(all) => all.into_iter().for_each(wake),
         }
     }
 }
 
-/// The waiters of all sockets of a shard, beside the engine's own table.
+/// The waiters of all sockets of a shard, beside the engine's own tables. Whoever closes a socket
+/// takes them out: nobody waits for the next one in its place.
 #[derive(Debug, Default)]
 pub(crate) struct WaiterTable {
     connections: Vec<Connection>,
-    listeners: Vec<(Option<ListenerId>, Waiters)>,
+    listeners: Vec<Waiters>,
 }
 
 #[derive(Debug, Default)]
 struct Connection {
-    id: Option<ConnectionId>,
     readers: Waiters,
     writers: Waiters,
 }
 
 impl WaiterTable {
+    #[inline]
     pub(crate) fn readers(&mut self, id: ConnectionId) -> &mut Waiters {
-        &mut self.connection(id).readers
+        &mut at(&mut self.connections, id.index()).readers
     }
 
+    #[inline]
     pub(crate) fn writers(&mut self, id: ConnectionId) -> &mut Waiters {
-        &mut self.connection(id).writers
+        &mut at(&mut self.connections, id.index()).writers
     }
 
     pub(crate) fn acceptors(&mut self, id: ListenerId) -> &mut Waiters {
-        if self.listeners.len() <= id.index() {
-            self.listeners.resize_with(id.index() + 1, Default::default);
-        }
-        let (known, waiters) = &mut self.listeners[id.index()];
-        if *known != Some(id) {
-            *known = Some(id);
-            *waiters = Waiters::default();
-        }
-        waiters
+        at(&mut self.listeners, id.index())
     }
 
-    /// Takes those whom `readiness` of the connection concerns: readers, and writers.
-    pub(crate) fn take(&mut self, id: ConnectionId, readiness: Readiness) -> [Waiters; 2] {
-        let Some(entry) = self.connections.get_mut(id.index()) else { return Default::default() };
-        if entry.id != Some(id) {
-            return Default::default();
-        }
-        let concerns = |what| readiness.contains(Readiness::CLOSED) || readiness.contains(what);
-        let take = |waiters: &mut Waiters, concerned: bool| {
-            if concerned { waiters.take() } else { Waiters::default() }
+    /// Hands those whom an event concerns to `wake`; they wait no more.
+    #[inline]
+    pub(crate) fn wake(&mut self, event: Event, mut wake: impl FnMut(Waiter)) {
+        let (id, readiness) = match event {
+            Event::Ready(id, readiness) => (id, readiness),
+            Event::Acceptable(id) => return self.acceptors(id).wake(wake),
         };
-        [
-            take(&mut entry.readers, concerns(Readiness::READABLE)),
-            take(&mut entry.writers, concerns(Readiness::WRITABLE)),
-        ]
+        let Some(waiting) = self.connections.get_mut(id.index()) else { return };
+        let concerns = |what| readiness.contains(Readiness::CLOSED) || readiness.contains(what);
+        if concerns(Readiness::READABLE) {
+            waiting.readers.wake(&mut wake);
+        }
+        if concerns(Readiness::WRITABLE) {
+            waiting.writers.wake(&mut wake);
+        }
     }
 
-    /// Takes those who wait to accept.
-    pub(crate) fn take_acceptors(&mut self, id: ListenerId) -> Waiters {
-        self.acceptors(id).take()
-    }
-
-    /// Forgets a connection that its user has closed.
+    /// Forgets those who wait for a connection that its user closes.
+    #[inline]
     pub(crate) fn forget(&mut self, id: ConnectionId) {
-        if let Some(entry) = self.connections.get_mut(id.index())
-            && entry.id == Some(id)
-        {
-            *entry = Connection::default();
+        if let Some(waiting) = self.connections.get_mut(id.index()) {
+            waiting.readers.clear();
+            waiting.writers.clear();
+        }
+    }
+}
+
+/// The entry at that index of a table that grows as far as it is asked for.
+#[inline]
+fn at<T: Default>(table: &mut Vec<T>, index: usize) -> &mut T {
+    if index >= table.len() {
+        table.resize_with(index + 1, T::default);
+    }
+    &mut table[index]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicU32);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn connection(&mut self, id: ConnectionId) -> &mut Connection {
-        if self.connections.len() <= id.index() {
-            self.connections.resize_with(id.index() + 1, Default::default);
+    #[test]
+    fn who_waits_twice_is_woken_once_and_everyone_who_waits_is() {
+        let counts: [Arc<Count>; 3] = Default::default();
+        let mut waiters = Waiters::default();
+        for number in [0, 0, 1, 0, 1, 2, 2, 0] {
+            waiters.add(Waiter::Other(Waker::from(counts[number].clone())));
         }
-        let entry = &mut self.connections[id.index()];
-        if entry.id != Some(id) {
-            *entry = Connection { id: Some(id), ..Connection::default() };
-        }
-        entry
+        let mut woken = 0;
+        waiters.wake(|waiter| {
+            let Waiter::Other(waker) = waiter else { unreachable!("no task was added") };
+            waker.wake();
+            woken += 1;
+        });
+        assert_eq!(woken, 3);
+        assert!(counts.iter().all(|count| count.0.load(Ordering::Relaxed) == 1));
+        assert!(matches!(waiters, Waiters::Nobody));
     }
 }
