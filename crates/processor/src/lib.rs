@@ -15,11 +15,9 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
-mod bytes;
 mod prefetch;
 mod which;
 
-pub use bytes::places_of;
 pub use prefetch::{prefetch, prefetch_first};
 pub use which::which;
 

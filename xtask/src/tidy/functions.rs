@@ -22,7 +22,6 @@ const UNFINISHED_MACROS: [&str; 3] = ["dbg", "todo", "unimplemented"];
 /// measured beside us.
 const UNSAFE_PLACES: [&str; 8] = [
     "crates/processor/src/avx2",
-    "crates/processor/src/bytes",
     "crates/processor/src/prefetch",
     "crates/processor/src/which",
     "crates/lightwait/src/device/",
