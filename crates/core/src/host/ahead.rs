@@ -14,7 +14,7 @@
 
 use super::Host;
 use super::slot::{Slot, TOUCHED};
-use crate::frame::{BURST, RxFrame};
+use crate::frame::RxFrame;
 use crate::tcp::Tuple;
 use crate::wire::glance::{self, Glance};
 use crate::wire::usual::Usual;
@@ -36,21 +36,34 @@ pub(super) struct Sight<'a> {
 
 impl Sight<'_> {
     /// Nothing that is known.
-    const NOTHING: Sight<'static> = Sight { usual: None, hash: 0, slot: None };
+    pub(super) const NOTHING: Sight<'static> = Sight { usual: None, hash: 0, slot: None };
 }
 
 impl Host {
     /// True if some table is so large that what frames touch is likely to lie far away.
     #[inline]
     pub(super) fn is_crowded(&self) -> bool {
+        self.demux.len() >= MANY || self.has_many_records()
+    }
+
+    /// The same of what is left of connections that are closed, or closing.
+    #[inline]
+    fn has_many_records(&self) -> bool {
         let records = self.time_wait.len().max(self.fin_wait_2.records().len());
-        self.demux.len().max(records).max(self.lingering.len()) >= MANY
+        records.max(self.lingering.len()) >= MANY
     }
 
     /// Fetches what is looked at first where a connection of `tuple` begins or ends.
     #[inline]
     pub(super) fn read_ahead_of(&self, hash: u64, tuple: &Tuple) {
         self.demux.read_ahead(hash);
+        if self.has_many_records() {
+            self.read_records_ahead(hash, tuple);
+        }
+    }
+
+    #[inline(never)]
+    fn read_records_ahead(&self, hash: u64, tuple: &Tuple) {
         self.time_wait.read_ahead(hash, tuple);
         self.fin_wait_2.records().read_ahead(hash, tuple);
         self.lingering.read_ahead(hash);
@@ -64,18 +77,18 @@ impl Host {
         Sight { usual: Some(usual), hash, slot: self.demux.glance(hash) }
     }
 
-    /// The same of each of these frames, [`BURST`] at most; what they lead to is fetched.
+    /// Notes what is in each of these frames, and fetches what they lead to.
     #[inline(always)]
-    pub(super) fn sights<'a>(&self, frames: &[RxFrame<'a>]) -> [Sight<'a>; BURST] {
-        let mut sights = [Sight::NOTHING; BURST];
-        let (seen, _) = sights.split_at_mut(frames.len().min(BURST));
+    pub(super) fn look_ahead<'a>(&self, frames: &[RxFrame<'a>], seen: &mut [Sight<'a>]) {
+        let with_records = self.has_many_records();
         for (sight, frame) in seen.iter_mut().zip(frames) {
             let packet = self.packet_in(frame);
             match Usual::parse(packet) {
                 Some(usual) => {
-                    (sight.usual, sight.hash) = (Some(usual), self.hash_ahead(usual.glance()));
+                    (sight.usual, sight.hash) =
+                        (Some(usual), self.hash_ahead(usual.glance(), with_records));
                 }
-                None => sight.hash = self.hash_unusual(packet),
+                None => sight.hash = self.hash_unusual(packet, with_records),
             }
         }
         for sight in seen.iter_mut() {
@@ -86,24 +99,22 @@ impl Host {
         }
         let connections = seen.iter().filter_map(|sight| self.slots.get(sight.slot?));
         connections.for_each(Slot::read_ahead);
-        sights
     }
 
     /// The hash of what seems to be in a packet; where it will be looked for is fetched.
     #[inline(always)]
-    fn hash_ahead(&self, Glance { tuple, turns }: Glance) -> u64 {
+    fn hash_ahead(&self, Glance { tuple, turns }: Glance, with_records: bool) -> u64 {
         let hash = self.hasher.hash(&tuple);
-        if turns {
-            self.read_ahead_of(hash, &tuple);
-        } else {
-            self.demux.read_ahead(hash);
+        self.demux.read_ahead(hash);
+        if turns && with_records {
+            self.read_records_ahead(hash, &tuple);
         }
         hash
     }
 
     #[inline(never)]
-    fn hash_unusual(&self, packet: &[u8]) -> u64 {
-        glance::at(packet).map_or(0, |glance| self.hash_ahead(glance))
+    fn hash_unusual(&self, packet: &[u8], with_records: bool) -> u64 {
+        glance::at(packet).map_or(0, |glance| self.hash_ahead(glance, with_records))
     }
 
     /// The packet in a frame.

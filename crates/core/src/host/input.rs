@@ -40,7 +40,9 @@ impl Host {
     #[inline(never)]
     fn on_burst(&mut self, now: Instant, burst: &[RxFrame<'_>]) {
         if self.is_crowded() {
-            let sights = self.sights(burst);
+            let mut sights = [Sight::NOTHING; BURST];
+            let (sights, _) = sights.split_at_mut(burst.len().min(BURST));
+            self.look_ahead(burst, sights);
             self.take_burst(now, burst, |place| sights.get(place));
         } else {
             self.take_burst(now, burst, |_| None);

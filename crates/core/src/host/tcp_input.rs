@@ -132,8 +132,7 @@ impl Host {
                 if from != Origin::Ourselves && self.routes.is_local_ipv4(usual.source()) {
                     return Err(None);
                 }
-                let facts = Facts::new(piece, usual.traffic_class());
-                self.deliver(now, index, &usual.segment(), facts);
+                self.change(now, index, |connection, cx| connection.on_usual(cx, &usual, piece));
                 Ok(())
             }
             half_open => self.take_usual_stranger(now, usual, piece, hash, half_open),
