@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 
 use super::slab::Slab;
 use crate::event::ListenerId;
@@ -30,11 +30,9 @@ impl Listener {
     }
 
     fn hears(&self, address: IpAddr) -> bool {
-        match self.local.ip() {
-            IpAddr::V6(ip) if ip == Ipv6Addr::UNSPECIFIED => true,
-            ip if ip.is_unspecified() => address.is_ipv4() == ip.is_ipv4(),
-            ip => ip == address,
-        }
+        let ip = self.local.ip();
+        let is_of_version = || ip.is_ipv6() || address.is_ipv4();
+        ip == address || ip.is_unspecified() && is_of_version()
     }
 }
 

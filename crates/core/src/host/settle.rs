@@ -78,8 +78,8 @@ impl Host {
     }
 
     /// The connection in slot `index` is over: what is left of it is found elsewhere.
-    #[inline]
-    pub(super) fn unlist(&mut self, now: Instant, index: u32) {
+    #[inline(always)]
+    fn unlist(&mut self, now: Instant, index: u32) {
         let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.listed) else { return };
         slot.listed = false;
         let (hash, tuple) = (slot.tuple_hash, slot.tuple);

@@ -115,9 +115,10 @@ impl<T, L: Copy + Default> Slab<T, L> {
             self.open = *next;
         }
         self.len += 1;
-        // It is free. Told that, the compiler keeps no value aside while it drops what was there.
+        // It is free, and so nothing is to be dropped.
         if let Content::Left(left) = slot.content {
-            slot.content = Content::Value(make(left));
+            let empty = core::mem::replace(&mut slot.content, Content::Value(make(left)));
+            core::mem::forget(empty);
         }
         ((number * CHUNK) as u32 + place, slot.generation)
     }

@@ -149,12 +149,11 @@ impl Host {
     ) -> Result<(), Option<Ends>> {
         let tuple = &usual.tuple();
         let (source, destination) = (usual.source().into(), usual.destination().into());
-        let is_plain = self.is_plain_way(now, tuple)
-            || match half_open {
-                // The rest was found out when the SYN came.
-                Some(_) => !self.is_ours(source),
-                None => self.is_plain_stranger(source, destination),
-            };
+        let is_plain = match half_open {
+            // The rest was found out when the SYN came.
+            Some(_) => !self.is_ours(source),
+            None => self.is_plain_way(now, tuple) || self.is_plain_stranger(source, destination),
+        };
         if !is_plain {
             return Err(Some(Ends { tuple: *tuple, hash }));
         }
@@ -487,7 +486,7 @@ impl Host {
         }
         self.events.push_back(Event::Acceptable(listener));
         if is_over {
-            self.unlist(now, id.index);
+            self.settle_over(now, id.index);
         }
     }
 
