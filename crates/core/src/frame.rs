@@ -287,10 +287,17 @@ impl Outbox {
         if self.is_empty() { None } else { self.ring.get(self.first) }
     }
 
-    /// The oldest frame, for a device that exchanges buffers with it instead of copying its bytes.
+    /// Hands the `count` oldest frames to `send`, and drops them: they were sent. A device may
+    /// exchange buffers with them instead of copying their bytes; what it leaves is used again.
     #[inline]
-    pub fn front_mut(&mut self) -> Option<&mut Frame> {
-        if self.is_empty() { None } else { self.ring.get_mut(self.first) }
+    pub fn drain(&mut self, count: usize, mut send: impl FnMut(&mut Frame)) {
+        let count = count.min(self.len);
+        let (around, behind) = self.ring.split_at_mut(self.first);
+        for frame in behind.iter_mut().chain(around).take(count) {
+            send(frame);
+            frame.reset();
+        }
+        self.advance(count);
     }
 
     /// Drops the oldest frame: it was sent. Its buffers are kept for reuse.
@@ -300,7 +307,7 @@ impl Outbox {
             && self.len > 0
         {
             frame.reset();
-            self.advance();
+            self.advance(1);
         }
     }
 
@@ -310,7 +317,7 @@ impl Outbox {
             return None;
         }
         let frame = core::mem::take(self.ring.get_mut(self.first)?);
-        self.advance();
+        self.advance(1);
         Some(frame)
     }
 
@@ -325,9 +332,7 @@ impl Outbox {
     /// Drops every frame.
     #[inline]
     pub fn clear(&mut self) {
-        let (around, behind) = self.ring.split_at_mut(self.first);
-        behind.iter_mut().chain(around).take(self.len).for_each(Frame::reset);
-        (self.first, self.len) = (0, 0);
+        self.drain(self.len, |_| ());
     }
 
     /// Where in the ring the frame is before which `ahead` others wait.
@@ -337,12 +342,12 @@ impl Outbox {
         if place < self.ring.len() { place } else { place - self.ring.len() }
     }
 
-    /// The oldest frame is gone. Where no other waits the next is written in the first place
-    /// again: the fewer buffers take turns, the likelier they are in the cache.
+    /// The `count` oldest frames are gone. Where no other waits the next is written in the first
+    /// place again: the fewer buffers take turns, the likelier they are in the cache.
     #[inline]
-    fn advance(&mut self) {
-        self.len -= 1;
-        self.first = if self.len == 0 { 0 } else { self.place(1) };
+    fn advance(&mut self, count: usize) {
+        self.len -= count;
+        self.first = if self.len == 0 { 0 } else { self.place(count) };
     }
 
     /// Makes a full ring larger; false if it is as large as it may be.
@@ -414,6 +419,13 @@ mod tests {
                 5 => {
                     outbox.pop();
                     waiting.pop_front();
+                }
+                6 => {
+                    let count = step as usize % 4;
+                    let mut sent = Vec::new();
+                    outbox.drain(count, |frame| sent.push(core::mem::take(&mut frame.head)));
+                    let wanted = waiting.drain(..count.min(waiting.len()));
+                    assert!(sent.into_iter().eq(wanted.map(u32::to_be_bytes)));
                 }
                 _ => match outbox.take() {
                     Some(frame) => {

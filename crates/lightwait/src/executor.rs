@@ -62,6 +62,7 @@ impl Executor {
     }
 
     /// Adds a task; it is polled in the next turn for the first time.
+    #[inline]
     fn spawn<F: Future + 'static>(&self, future: F) -> Rc<Task> {
         let task = self.occupy();
         task.take_on(future);
@@ -199,6 +200,7 @@ impl fmt::Debug for Executor {
 /// If no shard is current: outside its tasks use [`Handle::spawn_local`].
 ///
 /// [`Handle::spawn_local`]: crate::shard::Handle::spawn_local
+#[inline]
 pub fn spawn_local<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future + 'static,
@@ -206,6 +208,7 @@ where
     spawn_on(&local::current(), future)
 }
 
+#[inline]
 pub(crate) fn spawn_on<F>(local: &Rc<Local>, future: F) -> JoinHandle<F::Output>
 where
     F: Future + 'static,

@@ -77,11 +77,13 @@ impl Device for MemoryDevice {
 
     fn transmit(&mut self, _now: Instant, outbox: &mut Outbox) -> io::Result<()> {
         let mut ring = self.outgoing.borrow_mut();
-        while !ring.is_full() {
-            let Some(frame) = outbox.front_mut() else { break };
-            ring.carry(frame);
-            outbox.pop();
-        }
+        let count = outbox.len().min(ring.room());
+        let mut places = ring.push(count);
+        outbox.drain(count, |frame| {
+            if let Some(place) = places.next() {
+                place.carry(frame);
+            }
+        });
         Ok(())
     }
 
@@ -94,10 +96,8 @@ impl Wire {
     /// Hands a frame to the device. False, and nothing happens, if its ring is full.
     pub fn inject(&mut self, frame: RxFrame<'_>) -> bool {
         let mut ring = self.to_device.borrow_mut();
-        if ring.is_full() {
-            return false;
-        }
-        let place = ring.push();
+        let count = ring.room().min(1);
+        let Some(place) = ring.push(count).next() else { return false };
         place.bytes.clear();
         place.bytes.extend_from_slice(frame.bytes);
         (place.checksum, place.segment_size) = (frame.checksum, frame.segment_size);
@@ -125,6 +125,19 @@ impl MemoryFrame {
     pub fn as_rx(&self) -> RxFrame<'_> {
         RxFrame { bytes: &self.bytes, checksum: self.checksum, segment_size: self.segment_size }
     }
+
+    /// Takes the bytes out of a frame to transmit and leaves it another buffer in exchange.
+    fn carry(&mut self, frame: &mut Frame) {
+        std::mem::swap(&mut self.bytes, &mut frame.head);
+        for slice in &frame.tail {
+            self.bytes.extend_from_slice(slice);
+        }
+        self.checksum = match frame.checksum {
+            TxChecksum::Complete => RxChecksum::Unknown,
+            TxChecksum::Partial { .. } => RxChecksum::Good,
+        };
+        self.segment_size = frame.segmentation.map_or(0, |s| s.size);
+    }
 }
 
 /// One direction of a wire, with the buffers that have passed through it.
@@ -143,18 +156,18 @@ impl Ring {
         Rc::new(RefCell::new(Ring { frames: VecDeque::new(), waiting: 0, capacity }))
     }
 
-    fn is_full(&self) -> bool {
-        self.waiting >= self.capacity
+    fn room(&self) -> usize {
+        self.capacity - self.waiting
     }
 
-    /// The place of one more frame, to be written: the last one there is still in it.
-    fn push(&mut self) -> &mut MemoryFrame {
-        let place = self.waiting;
-        if place == self.frames.len() {
-            self.frames.push_back(MemoryFrame::default());
+    /// The places of `count` more frames, to be written: the last ones there are still in them.
+    fn push(&mut self, count: usize) -> impl Iterator<Item = &mut MemoryFrame> {
+        let first = self.waiting;
+        self.waiting += count;
+        if self.frames.len() < self.waiting {
+            self.frames.resize_with(self.waiting, MemoryFrame::default);
         }
-        self.waiting += 1;
-        &mut self.frames[place]
+        self.frames.range_mut(first..self.waiting)
     }
 
     /// The `count` oldest have arrived. Where no other waits the next one takes the first place
@@ -164,20 +177,6 @@ impl Ring {
         if self.waiting > 0 {
             self.frames.rotate_left(count);
         }
-    }
-
-    /// Takes the bytes out of a frame to transmit and leaves it another buffer in exchange.
-    fn carry(&mut self, frame: &mut Frame) {
-        let place = self.push();
-        std::mem::swap(&mut place.bytes, &mut frame.head);
-        for slice in &frame.tail {
-            place.bytes.extend_from_slice(slice);
-        }
-        place.checksum = match frame.checksum {
-            TxChecksum::Complete => RxChecksum::Unknown,
-            TxChecksum::Partial { .. } => RxChecksum::Good,
-        };
-        place.segment_size = frame.segmentation.map_or(0, |s| s.size);
     }
 }
 

@@ -68,6 +68,7 @@ impl Task {
     }
 
     /// Begins with a future, where the last one was if that was of the same type.
+    #[inline]
     pub(super) fn take_on<F: Future + 'static>(&self, future: F) {
         let mut next = Some(future);
         if let Some(mut room) = self.work.take()

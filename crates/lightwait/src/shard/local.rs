@@ -88,6 +88,7 @@ impl Local {
     }
 
     /// What time it is for a call that is made now.
+    #[inline]
     pub(crate) fn now(&self) -> Instant {
         if self.is_clock_driven.get() && !self.is_in_turn.get() {
             self.clock.now()
@@ -119,10 +120,15 @@ impl Local {
     }
 
     /// Something was left to do: if no turn runs now, the next one should come soon.
+    #[inline]
     pub(crate) fn touch(&self) {
-        if !self.is_in_turn.get()
-            && let Some(driver) = self.driver.borrow_mut().take()
-        {
+        if !self.is_in_turn.get() {
+            self.wake_driver();
+        }
+    }
+
+    fn wake_driver(&self) {
+        if let Some(driver) = self.driver.borrow_mut().take() {
             driver.wake();
         }
     }
