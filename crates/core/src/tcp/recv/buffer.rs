@@ -10,14 +10,60 @@
 //!
 //! A byte beyond RCV.NXT goes where it will be read from, so nothing is moved when a hole is
 //! filled. A page exists only where a byte has been written: an idle connection has none.
+//!
+//! A short text waits in a small page, as long as it is alone. (Many of them would all begin where
+//! a page begins, and of what lies at the same place of different pages, first-level caches hold
+//! eight, second-level ones some hundred.)
 
-use crate::tcp::pool::{PAGE_BYTES, Page, PagePool};
+use crate::tcp::pool::{PAGE_BYTES, Page, PagePool, SMALL_BYTES, SmallPage};
 use crate::tcp::queue::Queue;
+
+/// Memory for so much of the stream as a page holds.
+#[derive(Debug, Default)]
+enum Place {
+    /// None: no byte of it has come.
+    #[default]
+    Hole,
+    /// For its beginning: of the rest no byte has come.
+    Small(SmallPage),
+    /// For all of it.
+    Whole(Page),
+}
+
+impl Place {
+    #[inline(always)]
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Place::Hole => &[],
+            Place::Small(page) => page.bytes(),
+            Place::Whole(page) => page.bytes(),
+        }
+    }
+
+    /// A whole page in its stead, with what is in it; false if it cannot be had.
+    #[inline(never)]
+    fn widen(&mut self, pool: &mut PagePool) -> bool {
+        let Some(mut page) = pool.take() else { return false };
+        let narrow = self.bytes();
+        page.bytes_mut()[..narrow.len()].copy_from_slice(narrow);
+        core::mem::replace(self, Place::Whole(page)).release(pool);
+        true
+    }
+
+    #[inline(always)]
+    fn release(self, pool: &mut PagePool) {
+        match self {
+            Place::Hole => {}
+            Place::Small(page) => pool.put_small(page),
+            Place::Whole(page) => pool.put(page),
+        }
+    }
+}
 
 /// Bytes received and not yet read.
 #[derive(Debug, Default)]
 pub struct RecvBuffer {
-    pages: Queue<Option<Page>>,
+    pages: Queue<Place>,
     /// Where in the first page the next unread byte is.
     head: usize,
     /// Bytes that can be read: from the read position to RCV.NXT.
@@ -40,15 +86,32 @@ impl RecvBuffer {
     #[inline(always)]
     pub fn append(&mut self, data: &[u8], pool: &mut PagePool) -> bool {
         // The usual case: what came before has been read.
-        if self.pages.is_empty() && data.len() <= PAGE_BYTES {
-            debug_assert_eq!((self.head, self.readable), (0, 0));
-            let Some(mut page) = pool.take() else { return false };
-            page.bytes_mut()[..data.len()].copy_from_slice(data);
-            self.pages.push_back(Some(page));
-            self.readable = data.len();
-            return true;
+        if !self.pages.is_empty() || data.len() > PAGE_BYTES {
+            return self.append_behind(data, pool);
         }
-        self.append_behind(data, pool)
+        debug_assert_eq!((self.head, self.readable), (0, 0));
+        let is_written = self.begin(0, data, pool);
+        if is_written {
+            self.readable = data.len();
+        }
+        is_written
+    }
+
+    /// Writes what is the first, into one page, `at` bytes from its beginning.
+    #[inline(always)]
+    fn begin(&mut self, at: usize, data: &[u8], pool: &mut PagePool) -> bool {
+        let (begin, end) = (at, at + data.len());
+        let place = if end <= SMALL_BYTES {
+            let Some(mut page) = pool.take_small() else { return false };
+            page.bytes_mut()[begin..end].copy_from_slice(data);
+            Place::Small(page)
+        } else {
+            let Some(mut page) = pool.take() else { return false };
+            page.bytes_mut()[begin..end].copy_from_slice(data);
+            Place::Whole(page)
+        };
+        self.pages.push_back(place);
+        true
     }
 
     #[inline(never)]
@@ -65,13 +128,12 @@ impl RecvBuffer {
     #[inline(always)]
     pub fn write(&mut self, offset: usize, data: &[u8], pool: &mut PagePool) -> bool {
         let at = self.head + self.readable + offset;
-        // The usual case: it lies in one page, which is there or is the next.
+        // The usual case: it lies in one page, which is there.
         let (index, within) = (at / PAGE_BYTES, at % PAGE_BYTES);
-        if within + data.len() <= PAGE_BYTES
-            && !data.is_empty()
-            && let Some(page) = self.page_mut(index, pool)
+        if let Some(Place::Whole(page)) = self.pages.get_mut(index)
+            && let Some(place) = page.bytes_mut().get_mut(within..within + data.len())
         {
-            page.bytes_mut()[within..within + data.len()].copy_from_slice(data);
+            place.copy_from_slice(data);
             return true;
         }
         self.write_far(at, data, pool)
@@ -83,7 +145,17 @@ impl RecvBuffer {
         if data.is_empty() {
             return true;
         }
-        let (first, last) = (at / PAGE_BYTES, (at + data.len() - 1) / PAGE_BYTES);
+        let end = at + data.len();
+        if self.pages.is_empty() && end <= PAGE_BYTES {
+            return self.begin(at, data, pool);
+        }
+        if let Queue::One(Place::Small(page)) = &mut self.pages
+            && let Some(place) = page.bytes_mut().get_mut(at..end)
+        {
+            place.copy_from_slice(data);
+            return true;
+        }
+        let (first, last) = (at / PAGE_BYTES, (end - 1) / PAGE_BYTES);
         // The usual case: what is new goes behind what is there, and the pool has pages.
         let is_next = first <= self.pages.len() && pool.available() > last - first;
         if !is_next && !self.provide_pages(first, last, pool) {
@@ -99,33 +171,34 @@ impl RecvBuffer {
         true
     }
 
-    /// Page `index`, taken from the pool if it is not there. `None` if it cannot be had, or one
-    /// before it is not there.
-    #[inline(always)]
+    /// Page `index`, a whole one, taken from the pool if it is not there. `None` if it cannot be
+    /// had, or one before it is not there.
     fn page_mut(&mut self, index: usize, pool: &mut PagePool) -> Option<&mut Page> {
         if index == self.pages.len() {
             let page = pool.take()?;
-            self.pages.push_back(Some(page));
+            self.pages.push_back(Place::Whole(page));
         }
-        let page = self.pages.get_mut(index)?;
-        if page.is_none() {
-            *page = pool.take();
+        let place = self.pages.get_mut(index)?;
+        if !matches!(place, Place::Whole(_)) && !place.widen(pool) {
+            return None;
         }
-        page.as_mut()
+        let Place::Whole(page) = place else { return None };
+        Some(page)
     }
 
     fn provide_pages(&mut self, first: usize, last: usize, pool: &mut PagePool) -> bool {
         let wanted = last + 1 - first;
-        let present = self.pages.iter_from(first).take(wanted).filter(|p| p.is_some()).count();
+        let is_whole = |place: &&Place| matches!(place, Place::Whole(_));
+        let present = self.pages.iter_from(first).take(wanted).filter(is_whole).count();
         if pool.available() < wanted - present {
             return false;
         }
         for _ in self.pages.len()..=last {
-            self.pages.push_back(None);
+            self.pages.push_back(Place::Hole);
         }
-        for slot in self.pages.iter_mut_from(first).take(wanted) {
-            if slot.is_none() {
-                *slot = pool.take();
+        for place in self.pages.iter_mut_from(first).take(wanted) {
+            if !matches!(place, Place::Whole(_)) {
+                place.widen(pool);
             }
         }
         true
@@ -141,18 +214,17 @@ impl RecvBuffer {
         let wanted = out.len().min(self.readable);
         if wanted > 0
             && self.head + wanted <= PAGE_BYTES
-            && let Some(Some(page)) = self.pages.front()
+            && let Some(place) = self.pages.front()
         {
-            out[..wanted].copy_from_slice(&page.bytes()[self.head..self.head + wanted]);
+            out[..wanted].copy_from_slice(&place.bytes()[self.head..self.head + wanted]);
             return wanted;
         }
         let (mut at, mut done) = (self.head, 0);
         while done < wanted {
             let within = at % PAGE_BYTES;
             let n = (wanted - done).min(PAGE_BYTES - within);
-            let page = self.pages.get(at / PAGE_BYTES).and_then(Option::as_ref);
-            let page = page.expect("a readable byte has a page");
-            out[done..done + n].copy_from_slice(&page.bytes()[within..within + n]);
+            let place = self.pages.get(at / PAGE_BYTES).expect("a readable byte has a page");
+            out[done..done + n].copy_from_slice(&place.bytes()[within..within + n]);
             at += n;
             done += n;
         }
@@ -164,15 +236,15 @@ impl RecvBuffer {
     /// beyond RCV.NXT.
     #[inline]
     pub fn take_all(&mut self, out: &mut [u8], pool: &mut PagePool) -> Option<usize> {
-        let Queue::One(Some(page)) = &self.pages else { return None };
+        let Queue::One(place) = &self.pages else { return None };
         let len = self.readable;
         if len == 0 || self.head > 0 {
             return None;
         }
-        out.get_mut(..len)?.copy_from_slice(page.bytes().get(..len)?);
+        out.get_mut(..len)?.copy_from_slice(place.bytes().get(..len)?);
         self.readable = 0;
-        if let Some(Some(page)) = self.pages.take_only() {
-            pool.put(page);
+        if let Some(place) = self.pages.take_only() {
+            place.release(pool);
         }
         Some(len)
     }
@@ -193,8 +265,8 @@ impl RecvBuffer {
     pub fn truncate(&mut self, pool: &mut PagePool) {
         let kept = (self.head + self.readable).div_ceil(PAGE_BYTES);
         while self.pages.len() > kept {
-            if let Some(Some(page)) = self.pages.pop_back() {
-                pool.put(page);
+            if let Some(place) = self.pages.pop_back() {
+                place.release(pool);
             }
         }
     }
@@ -216,8 +288,8 @@ impl RecvBuffer {
     }
 
     fn release_front(&mut self, pool: &mut PagePool) {
-        if let Some(Some(page)) = self.pages.pop_front() {
-            pool.put(page);
+        if let Some(place) = self.pages.pop_front() {
+            place.release(pool);
         }
     }
 }
@@ -263,26 +335,48 @@ mod tests {
         assert_eq!(pool.in_use(), 0);
     }
 
+    #[test]
+    fn a_short_text_waits_in_a_small_page_until_more_comes() {
+        let mut pool = PagePool::new(2);
+        let mut buffers: [RecvBuffer; 5] = Default::default();
+        for buffer in &mut buffers {
+            assert!(buffer.append(&[1; 600], &mut pool));
+        }
+        assert_eq!(pool.in_use(), 2, "five quarters");
+        assert!(buffers[0].append(&[2; 424], &mut pool), "it has room");
+        assert!(!buffers[0].append(&[3], &mut pool), "no whole page is left");
+        buffers[1].clear(&mut pool);
+        assert!(buffers[0].append(&[3], &mut pool));
+        let mut out = [0; 2000];
+        assert_eq!(buffers[0].take_all(&mut out, &mut pool), Some(1025));
+        assert_eq!((out[599], out[600], out[1023], out[1024]), (1, 2, 2, 3));
+        assert_eq!(pool.in_use(), 1);
+    }
+
     proptest! {
         #[test]
         fn gives_back_what_was_written(
             chunks in proptest::collection::vec(
-                proptest::collection::vec(any::<u8>(), 1..5000), 1..20),
+                prop_oneof![1usize..900, 1usize..5000].prop_flat_map(|len| {
+                    proptest::collection::vec(any::<u8>(), len)
+                }), 1..20),
             reads in proptest::collection::vec(1usize..9000, 1..20),
         ) {
             let mut pool = PagePool::new(1000);
             let mut buffer = RecvBuffer::default();
             let (mut written, mut read) = (Vec::new(), Vec::new());
             let mut reads = reads.into_iter().cycle();
-            for pair in chunks.chunks(2) {
-                // The second chunk of each pair arrives first.
-                if let [first, second] = pair {
-                    prop_assert!(buffer.write(first.len(), second, &mut pool));
+            for group in chunks.chunks(3) {
+                prop_assert!(buffer.append(&group[0], &mut pool));
+                // The third of each group arrives before the second.
+                if let [_, second, third] = group {
+                    prop_assert!(buffer.write(second.len(), third, &mut pool));
+                    prop_assert!(buffer.write(0, second, &mut pool));
+                    buffer.advance(second.len() + third.len());
+                    written.extend(group.concat());
+                } else {
+                    written.extend_from_slice(&group[0]);
                 }
-                prop_assert!(buffer.write(0, &pair[0], &mut pool));
-                let total: usize = pair.iter().map(Vec::len).sum();
-                buffer.advance(total);
-                written.extend(pair.concat());
                 let mut out = vec![0; reads.next().unwrap_or(1)];
                 let n = buffer.peek(&mut out);
                 read.extend_from_slice(&out[..n]);
