@@ -14,7 +14,7 @@
 
 use super::Host;
 use super::slot::{Slot, TOUCHED};
-use crate::frame::RxFrame;
+use crate::frame::{BURST, RxFrame};
 use crate::tcp::Tuple;
 use crate::wire::glance::{self, Glance};
 use crate::wire::usual::Usual;
@@ -43,10 +43,16 @@ impl Host {
     /// True if some table is so large that what frames touch is likely to lie far away.
     #[inline]
     pub(super) fn is_crowded(&self) -> bool {
-        self.demux.len() >= MANY || self.has_many_records()
+        self.has_many_connections() || self.has_many_records()
     }
 
-    /// The same of what is left of connections that are closed, or closing.
+    /// The same of connections.
+    #[inline]
+    fn has_many_connections(&self) -> bool {
+        self.demux.len() >= MANY
+    }
+
+    /// The same of what is left of those that are closed, or closing.
     #[inline]
     fn has_many_records(&self) -> bool {
         let records = self.time_wait.len().max(self.fin_wait_2.records().len());
@@ -77,35 +83,38 @@ impl Host {
         Sight { usual: Some(usual), hash, slot: self.demux.glance(hash) }
     }
 
-    /// Notes what is in each of these frames, and fetches what they lead to.
+    /// Notes what is in each of these frames, [`BURST`] at most, and fetches what they lead to.
     #[inline(always)]
     pub(super) fn look_ahead<'a>(&self, frames: &[RxFrame<'a>], seen: &mut [Sight<'a>]) {
-        let with_records = self.has_many_records();
-        for (sight, frame) in seen.iter_mut().zip(frames) {
+        let (mut lines, with_records) = ([0; BURST], self.has_many_records());
+        for ((sight, line), frame) in seen.iter_mut().zip(&mut lines).zip(frames) {
             let packet = self.packet_in(frame);
             match Usual::parse(packet) {
                 Some(usual) => {
-                    (sight.usual, sight.hash) =
-                        (Some(usual), self.hash_ahead(usual.glance(), with_records));
+                    sight.usual = Some(usual);
+                    sight.hash = self.hash_ahead(usual.glance(), with_records);
                 }
                 None => sight.hash = self.hash_unusual(packet, with_records),
             }
+            *line = self.demux.read_ahead(sight.hash);
         }
-        for sight in seen.iter_mut() {
-            sight.slot = self.demux.glance(sight.hash);
-            if let Some(slot) = sight.slot {
+        let is_far = self.has_many_connections();
+        for (sight, line) in seen.iter_mut().zip(&lines) {
+            sight.slot = self.demux.glance_in(*line, sight.hash);
+            if let Some(slot) = sight.slot.filter(|_| is_far) {
                 self.slots.read_ahead(slot, TOUCHED);
             }
         }
-        let connections = seen.iter().filter_map(|sight| self.slots.get(sight.slot?));
-        connections.for_each(Slot::read_ahead);
+        if is_far {
+            let connections = seen.iter().filter_map(|sight| self.slots.get(sight.slot?));
+            connections.for_each(Slot::read_ahead);
+        }
     }
 
-    /// The hash of what seems to be in a packet; where it will be looked for is fetched.
+    /// The hash of what seems to be in a packet; what may be left of its connection is fetched.
     #[inline(always)]
     fn hash_ahead(&self, Glance { tuple, turns }: Glance, with_records: bool) -> u64 {
         let hash = self.hasher.hash(&tuple);
-        self.demux.read_ahead(hash);
         if turns && with_records {
             self.read_records_ahead(hash, &tuple);
         }

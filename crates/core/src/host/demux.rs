@@ -246,10 +246,12 @@ impl Demux {
         if line < self.lines.len { line } else { line & (self.mask >> 1) }
     }
 
-    /// Fetches what a look-up of this hash will read, without waiting for it.
+    /// Fetches the line that a look-up of this hash will read, without waiting for it; its number.
     #[inline]
-    pub fn read_ahead(&self, hash: u64) {
-        self.lines.get(self.line_of(hash)).into_iter().for_each(prefetch);
+    pub fn read_ahead(&self, hash: u64) -> u32 {
+        let line = self.line_of(hash);
+        self.lines.get(line).into_iter().for_each(prefetch);
+        line
     }
 
     /// The slot whose tuple has this `hash` and for which `is_it` says so.
@@ -268,7 +270,13 @@ impl Demux {
     /// The first slot that may have this hash, at first sight.
     #[inline]
     pub fn glance(&self, hash: u64) -> Option<u32> {
-        let (_, slot) = self.lines.get(self.line_of(hash))?.first(tag_of(hash))?;
+        self.glance_in(self.line_of(hash), hash)
+    }
+
+    /// The same, in the line that was fetched for it.
+    #[inline]
+    pub fn glance_in(&self, line: u32, hash: u64) -> Option<u32> {
+        let (_, slot) = self.lines.get(line)?.first(tag_of(hash))?;
         Some(slot)
     }
 
