@@ -155,10 +155,8 @@ impl Shard {
         if blocked && !self.device.wants_writable() {
             return Some(now);
         }
-        [host.deadline(), self.local.timers().next(), self.device.deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        let timers = self.local.timers().next();
+        earlier(earlier(host.deadline(), timers), self.device.deadline())
     }
 
     /// One pass through everything. True if there is more to do at once.
@@ -235,6 +233,14 @@ impl fmt::Debug for Shard {
             .field("outbox", &self.outbox.len())
             .field("failure", &self.failure)
             .finish_non_exhaustive()
+    }
+}
+
+/// The earlier of two instants, where there are any.
+fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        _ => one.or(other),
     }
 }
 
