@@ -55,7 +55,9 @@ impl Host {
         if slot.tuple != tuple || slot.to_ourselves {
             return 0;
         }
-        let Some(mut texts) = slot.connection_mut().texts(self.shared.at(now)) else { return 0 };
+        // One that rests is woken only by what is known to be sound.
+        let Some(connection) = slot.awake_mut() else { return 0 };
+        let Some(mut texts) = connection.texts(self.shared.at(now)) else { return 0 };
         for frame in burst {
             let Some(usual) = packet_behind(link, frame.bytes).and_then(Usual::parse) else {
                 break;

@@ -2,10 +2,12 @@
 
 use std::format;
 use std::string::String;
+use std::vec::Vec;
 
 use super::pair::{CLIENT, Pair, SERVER, Side, config};
 use crate::config::Config;
 use crate::event::ConnectionId;
+use crate::frame::{Outbox, RxFrame};
 use crate::host::slot::Slots;
 use crate::tcp::Keepalive;
 use crate::tcp::timers::Timer;
@@ -167,4 +169,20 @@ fn trouble_keeps_a_connection_awake_until_it_is_over() {
     assert_eq!(pair.server.read(now, b, &mut [0; 10]), Ok(6));
     pair.run_for(5 * REST_AFTER);
     assert_eq!((pair.client.counters().rested, pair.server.counters().rested), (1, 2));
+}
+
+#[test]
+fn what_is_broken_wakes_nobody() {
+    let (mut pair, [(_, a), (_, b)]) = conversed(|_| {});
+    pair.run_for(2 * REST_AFTER);
+    let now = pair.now;
+    pair.client.write(now, a, &[7; 5000]).unwrap();
+    let mut outbox = Outbox::new(10);
+    pair.client.emit(now, &mut outbox);
+    let mut frames: Vec<Vec<u8>> = outbox.frames().map(|frame| frame.head.clone()).collect();
+    frames.iter_mut().for_each(|frame| frame[100] ^= 1);
+    let burst: Vec<RxFrame<'_>> = frames.iter().map(|frame| RxFrame::plain(frame)).collect();
+    pair.server.on_frames(now, &burst);
+    assert_eq!(pair.server.counters().checksum_errors, frames.len() as u64);
+    assert!(pair.server.slots.get(b.index).unwrap().awake().is_none());
 }
