@@ -21,6 +21,7 @@ use crate::access::Access;
 use crate::answer::page;
 use crate::body::{Body, RequestBody};
 use crate::config::ServerConfig;
+use crate::date::Date;
 use crate::patient::{Patient, Phase};
 use crate::stop::Stop;
 use crate::{Clock, Pending};
@@ -44,6 +45,7 @@ pub struct Server<H> {
     clock: Clock,
     stop: Stop,
     on_access: Option<AccessHook>,
+    date: Date,
     http: http1::Builder,
 }
 
@@ -67,7 +69,8 @@ impl<H: Handler> Server<H> {
             .max_header_size(header_bytes)
             .max_headers(config.max_header_fields);
         let handler = Rc::new(handler);
-        Server { handler, config, clock, stop: Stop::new(), on_access: None, http }
+        let (stop, date) = (Stop::new(), Date::default());
+        Server { handler, config, clock, stop, on_access: None, date, http }
     }
 
     /// The same server, which calls `hook` once for each response when it is over.
@@ -127,7 +130,7 @@ impl<H: Handler> Exchange<H> {
     async fn run(self, request: Request<Incoming>) -> Response<Body> {
         let begin = self.server.clock.timer.now();
         self.phase.on_request(!request.body().is_end_stream());
-        let mut access = Access {
+        let mut access = self.server.on_access.is_some().then(|| Access {
             peer: self.peer,
             method: request.method().clone(),
             target: request.uri().to_string(),
@@ -135,7 +138,7 @@ impl<H: Handler> Exchange<H> {
             body_bytes: 0,
             complete: false,
             duration: std::time::Duration::ZERO,
-        };
+        });
         let mut response = if let Some(why) = bad_host(&request) {
             page(request.headers(), StatusCode::BAD_REQUEST, why)
         } else {
@@ -143,17 +146,17 @@ impl<H: Handler> Exchange<H> {
             self.server.handler.clone().respond(request).await
         };
         self.complete_head(&mut response);
-        access.status = response.status();
+        if let Some(access) = &mut access {
+            access.status = response.status();
+        }
         response.map(|body| self.follow(body, access, begin))
     }
 
     /// Fields that every response has.
     fn complete_head(&self, response: &mut Response<Body>) {
         let headers = response.headers_mut();
-        let date = httpdate::fmt_http_date((self.server.clock.wall)());
-        if let Ok(date) = HeaderValue::try_from(date) {
-            headers.entry(header::DATE).or_insert(date);
-        }
+        let date = self.server.date.at((self.server.clock.wall)());
+        headers.entry(header::DATE).or_insert(date);
         headers.entry(header::SERVER).or_insert(HeaderValue::from_static("lightwait"));
         if self.last {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -161,11 +164,11 @@ impl<H: Handler> Exchange<H> {
     }
 
     /// A body that, when over, moves the connection on and writes the record.
-    fn follow(self, body: Body, mut access: Access, begin: Instant) -> Body {
+    fn follow(self, body: Body, access: Option<Access>, begin: Instant) -> Body {
         body.reporting(move |body_bytes, complete| {
             let now = self.server.clock.timer.now();
             self.phase.on_response(now);
-            if let Some(hook) = &self.server.on_access {
+            if let (Some(hook), Some(mut access)) = (&self.server.on_access, access) {
                 access.body_bytes = body_bytes;
                 access.complete = complete;
                 access.duration = now.saturating_duration_since(begin);

@@ -18,6 +18,7 @@ mod condition;
 pub mod config;
 mod connection;
 mod content_type;
+mod date;
 pub mod files;
 mod listing;
 pub mod path;
