@@ -28,7 +28,8 @@ use std::os::fd::BorrowedFd;
 
 use lightwait_core::{Capabilities, Instant, Outbox, RxFrame};
 
-/// Who hears of frames that have arrived, some at a time, oldest first.
+/// Who hears of frames that have arrived, some at a time, oldest first. It takes them in; what it
+/// has to say in return is transmitted after [`Device::receive`] has returned.
 pub type Sink<'a> = dyn FnMut(&[RxFrame<'_>]) + 'a;
 
 /// Where frames come from and go to.

@@ -19,6 +19,9 @@ use lightwait_core::{Capabilities, Instant, Outbox, RxFrame};
 use super::{Device, Sink};
 
 /// One end of a wire in memory.
+///
+/// Frames are handed over where they lie in the ring: a [`Sink`] that calls the other end of the
+/// wire panics.
 #[derive(Debug)]
 pub struct MemoryDevice {
     capabilities: Capabilities,
