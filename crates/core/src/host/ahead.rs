@@ -23,6 +23,9 @@ use crate::wire::usual::Usual;
 /// Tests have no more than some.
 const MANY: usize = if cfg!(test) { 4 } else { 1 << 15 };
 
+/// The same for a line of the index alone: of fewer entries, the first cache holds most.
+const MANY_LINES: usize = if cfg!(test) { 1 } else { 1 << 11 };
+
 /// What a frame seems to be, before it is taken in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sight<'a> {
@@ -57,6 +60,12 @@ impl Host {
     fn has_many_records(&self) -> bool {
         let records = self.time_wait.len().max(self.fin_wait_2.records().len());
         records.max(self.lingering.len()) >= MANY
+    }
+
+    /// True if where a connection begins is likely to lie far away.
+    #[inline]
+    pub(super) fn begins_far(&self) -> bool {
+        self.demux.len() >= MANY_LINES || self.has_many_records()
     }
 
     /// Fetches what is looked at first where a connection of `tuple` begins or ends.
