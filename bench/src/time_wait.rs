@@ -255,7 +255,7 @@ fn find_alone(table: &TimeWait, tuples: &[(u64, Tuple)], now: Instant) -> usize 
     while next < tuples.len() {
         let (hash, tuple) = &tuples[next];
         let record = table.find(*hash, tuple, now);
-        let window = record.map_or(0, |record| usize::from(record.window));
+        let window = record.map_or(0, |record| usize::from(record.window()));
         found += usize::from(window == 512);
         next += black_box(window / 512).max(1);
     }

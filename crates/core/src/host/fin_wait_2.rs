@@ -106,7 +106,7 @@ impl FinWait2 {
         if self.records.is_empty() {
             return None;
         }
-        self.records.find(hash, tuple, now)
+        self.records.find(hash, tuple, now).map(|found| found.record())
     }
 
     /// True if `connection` may become a record now; if it may later, its timer is set for that.

@@ -132,7 +132,7 @@ impl Host {
     #[inline]
     pub(super) fn time_wait_record(&self, hash: u64, tuple: &Tuple) -> Option<Record> {
         if self.lingering.is_empty() {
-            return self.time_wait.get(hash, tuple);
+            return self.time_wait.get(hash, tuple).map(|found| found.record());
         }
         self.lingering_record(hash, tuple)
     }

@@ -35,7 +35,7 @@
 
 pub mod table;
 
-pub use table::{Distance, TimeWait};
+pub use table::{Distance, Found, TimeWait};
 
 use super::Seq;
 use crate::counters::Counters;

@@ -13,6 +13,7 @@
 //! and an empty table holds nothing, or a few KB where no more than a few came at a time.
 
 mod burst;
+mod found;
 mod halves;
 mod handles;
 mod index;
@@ -24,9 +25,10 @@ use crate::host::demux::TupleHasher;
 use crate::tcp::Tuple;
 use crate::tcp::connection::Residue;
 use crate::time::{Duration, Instant, as_nanos};
+pub use found::Found;
 use handles::Handles;
 use index::{Index, Probe};
-use queue::{Front, Queue, Seen};
+use queue::{Front, Queue, Seen, Spot};
 use row::{Common, Row, Row4, Row6};
 
 /// How near the peer was: a near one's segments cannot be under way for long.
@@ -177,27 +179,22 @@ impl TimeWait {
 
     /// The record of `tuple`, if its time is not over.
     #[inline]
-    pub fn find(&self, hash: u64, tuple: &Tuple, now: Instant) -> Option<Record> {
-        self.record(hash, tuple, Some(now))
+    pub fn find<'a>(&'a self, hash: u64, tuple: &'a Tuple, now: Instant) -> Option<Found<'a>> {
+        self.get(hash, tuple).filter(|found| !found.is_over(now))
     }
 
     /// The record of `tuple`, its time over or not.
     #[inline]
-    pub fn get(&self, hash: u64, tuple: &Tuple) -> Option<Record> {
-        self.record(hash, tuple, None)
-    }
-
-    #[inline(always)]
-    fn record(&self, hash: u64, tuple: &Tuple, after: Option<Instant>) -> Option<Record> {
+    pub fn get<'a>(&'a self, hash: u64, tuple: &'a Tuple) -> Option<Found<'a>> {
         if self.len == 0 {
             return None;
         }
         let [far, near @ ..] = &self.classes;
-        let found = far.record(hash, tuple, &self.handles, after);
+        let found = far.get(hash, tuple, &self.handles);
         if found.is_some() || self.near == 0 {
             return found;
         }
-        near.iter().find_map(|class| class.record(hash, tuple, &self.handles, after))
+        near.iter().find_map(|class| class.get(hash, tuple, &self.handles))
     }
 
     /// True if there is a record of `tuple`, over or not.
@@ -315,19 +312,20 @@ impl TimeWait {
 }
 
 impl Class {
-    /// The record of `tuple`, unless its time is over at `now`, if that counts.
+    /// The record of `tuple`.
     #[inline]
-    fn record(
-        &self,
-        hash: u64,
-        tuple: &Tuple,
-        handles: &Handles,
-        now: Option<Instant>,
-    ) -> Option<Record> {
+    fn get<'a>(&'a self, hash: u64, tuple: &'a Tuple, handles: &'a Handles) -> Option<Found<'a>> {
+        let (common, expires_ms) = self.locate(hash, tuple, handles)?;
+        Some(Found { tuple, common, handles, term_ms: self.v4.term_ms, expires_ms })
+    }
+
+    /// Where the record of `tuple` lies, and when it expires.
+    #[inline(never)]
+    fn locate(&self, hash: u64, tuple: &Tuple, handles: &Handles) -> Option<(&Common, u64)> {
         if tuple.is_ipv6() {
-            self.v6.record(hash, tuple, handles, now)
+            self.v6.find(hash, tuple, handles).map(Seen::told)
         } else {
-            self.v4.record(hash, tuple, handles, now)
+            self.v4.find(hash, tuple, handles).map(Seen::told)
         }
     }
 }
@@ -378,10 +376,10 @@ impl<R: Row> Shelf<R> {
     /// The record of `tuple`, where it lies.
     #[inline(always)]
     fn find(&self, hash: u64, tuple: &Tuple, handles: &Handles) -> Option<Seen<'_, R>> {
-        if self.index.is_empty() || tuple.is_ipv6() != R::IPV6 {
+        if tuple.is_ipv6() != R::IPV6 {
             return None;
         }
-        let mut probe = self.index.probe(hash);
+        let mut probe = self.index.probe(hash, self.index.line(hash)?);
         let first = self.index.next(&mut probe, self.queue.span());
         let seen = first.and_then(|number| self.see(number, tuple, handles));
         // Nearly always it is the first, or nothing has its tag and nothing lies behind the line.
@@ -423,53 +421,29 @@ impl<R: Row> Shelf<R> {
     /// The record of that number, if it is that of `tuple`.
     #[inline(always)]
     fn see(&self, number: u32, tuple: &Tuple, handles: &Handles) -> Option<Seen<'_, R>> {
-        let seen = self.queue.row(number)?;
-        if seen.row.common().ports() != tuple.ports() {
-            return None;
-        }
-        let local = handles.meaning(seen.row.common().handle()).0;
-        seen.row.is_between(tuple, local).then_some(seen)
+        self.see_at(&self.queue.spot(number)?, tuple, handles)
     }
 
-    /// The record of `tuple`, unless its time is over at `now`, if that counts.
-    #[inline(never)]
-    fn record(
+    /// The record that lies there, if it is that of `tuple`.
+    #[inline(always)]
+    fn see_at<'a>(
         &self,
-        hash: u64,
+        spot: &Spot<'a, R>,
         tuple: &Tuple,
         handles: &Handles,
-        now: Option<Instant>,
-    ) -> Option<Record> {
-        let seen = self.find(hash, tuple, handles)?;
-        self.judge(tuple, &seen, handles, now)
-    }
-
-    #[inline(always)]
-    fn judge(
-        &self,
-        tuple: &Tuple,
-        seen: &Seen<'_, R>,
-        handles: &Handles,
-        now: Option<Instant>,
-    ) -> Option<Record> {
-        let expires_ms = self.queue.expires_ms(seen);
-        if now.is_some_and(|now| Instant::from_millis(expires_ms) <= now) {
+    ) -> Option<Seen<'a, R>> {
+        let row = spot.row;
+        if row.common().ports() != tuple.ports() {
             return None;
         }
-        Some(self.tell(*tuple, seen, expires_ms, handles))
-    }
-
-    #[inline(always)]
-    fn tell(&self, tuple: Tuple, seen: &Seen<'_, R>, expires_ms: u64, handles: &Handles) -> Record {
-        let times_ms = (expires_ms.saturating_sub(self.term_ms), expires_ms);
-        let window = handles.meaning(seen.row.common().handle()).1;
-        seen.row.common().record(tuple, window, times_ms)
+        let local = handles.meaning(row.common().handle()).0;
+        if row.is_between(tuple, local) { self.queue.see(spot) } else { None }
     }
 
     fn records(&self, handles: &Handles) -> impl Iterator<Item = Record> {
-        self.queue.iter().map(|seen| {
-            let expires_ms = self.queue.expires_ms(&seen);
-            self.tell(handles.tuple(seen.row), &seen, expires_ms, handles)
+        self.queue.iter().map(|Seen { row, expires_ms, .. }| {
+            let (tuple, common, term_ms) = (&handles.tuple(row), row.common(), self.term_ms);
+            Found { tuple, common, handles, term_ms, expires_ms }.record()
         })
     }
 
@@ -484,7 +458,7 @@ impl<R: Row> Shelf<R> {
 
     fn restart(&mut self, hash: u64, tuple: &Tuple, now: Instant, handles: &Handles) {
         let Some(seen) = self.find(hash, tuple, handles) else { return };
-        let (number, over) = (seen.number, self.queue.expires_ms(&seen) <= now.as_millis());
+        let (number, over) = (seen.number, seen.expires_ms <= now.as_millis());
         let expires_ms = ceil_ms(now).saturating_add(self.term_ms);
         if !over && !self.queue.restart(number, expires_ms) {
             self.move_to_end(hash, number, expires_ms);

@@ -37,7 +37,7 @@ const LINES_KEPT: u32 = 16;
 
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-struct Line([u32; LINE + 1]);
+pub(super) struct Line([u32; LINE + 1]);
 
 /// The numbers that records have: the first, and how many.
 pub(super) type Span = (u32, u32);
@@ -111,32 +111,25 @@ impl Index {
         (self.lines, self.mask) = (lines, lines.next_power_of_two() - 1);
     }
 
+    /// The line of this hash; there is none where there are no records.
     #[inline]
-    fn line(&self, line: u32) -> &Line {
-        &self.segments[line as usize / SEGMENT][line as usize % SEGMENT]
+    pub(super) fn line(&self, hash: u64) -> Option<&Line> {
+        let line = self.line_of(hash) as usize;
+        Some(&self.segments.get(line / SEGMENT)?[line % SEGMENT])
     }
 
     /// Fetches the line of this hash, without waiting for it.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
-        let line = self.line_of(hash) as usize;
-        if let Some(segment) = self.segments.get(line / SEGMENT) {
-            prefetch(&segment[line % SEGMENT]);
+        if let Some(line) = self.line(hash) {
+            prefetch(line);
         }
     }
 
-    /// The link of the line of this hash, of which that is the last word.
-    #[inline]
-    pub(super) fn link(&self, hash: u64) -> u32 {
-        let line = self.line_of(hash) as usize;
-        self.segments.get(line / SEGMENT).map_or(0, |segment| segment[line % SEGMENT].0[LINE])
-    }
-
-    /// The entries under this hash whose tag is right, of a line.
+    /// The entries under this hash, of its line, whose tag is right.
     #[inline(always)]
-    pub(super) fn probe(&self, hash: u64) -> Probe<'_> {
+    pub(super) fn probe<'a>(&self, hash: u64, Line(line): &'a Line) -> Probe<'a> {
         let (wanted, tag) = (self.entry(hash, 0), !self.numbers);
-        let Line(line) = self.line(self.line_of(hash));
         let matches = entries_of(line, |entry| entry & tag == wanted);
         Probe { line, matches, link: line[LINE] }
     }
@@ -161,12 +154,6 @@ impl Index {
             }
         }
         None
-    }
-
-    /// True if there is nothing in it.
-    #[inline]
-    pub(super) fn is_empty(&self) -> bool {
-        self.lines == 0
     }
 
     /// Adds a record. `live`: how many there are with it. `hash_of` tells the hash of a record that

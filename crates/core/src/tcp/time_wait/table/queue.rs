@@ -14,7 +14,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::row::{Row, SPAN_MS, Scale};
+use super::row::{Common, Row, SPAN_MS, Scale};
 
 const ROW_BITS: u32 = 10;
 const ROWS: usize = 1 << ROW_BITS;
@@ -35,6 +35,14 @@ impl<R> Block<R> {
     const EMPTY: Block<R> = Block { rows: Vec::new(), base_ms: 0, live: 0 };
 }
 
+/// Where a record lies, or has lain: nothing of it has been read.
+#[derive(Debug)]
+pub(super) struct Spot<'a, R> {
+    number: u32,
+    pub(super) row: &'a R,
+    base_ms: u64,
+}
+
 /// A record where it lies.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen<'a, R> {
@@ -42,8 +50,16 @@ pub(super) struct Seen<'a, R> {
     pub(super) number: u32,
     /// The record.
     pub(super) row: &'a R,
-    /// From when on the records of its block expire.
-    pub(super) base_ms: u64,
+    /// When it expires.
+    pub(super) expires_ms: u64,
+}
+
+impl<'a, R: Row> Seen<'a, R> {
+    /// What records of both versions tell.
+    #[inline]
+    pub(super) fn told(self) -> (&'a Common, u64) {
+        (self.row.common(), self.expires_ms)
+    }
 }
 
 /// What came to the front.
@@ -185,18 +201,26 @@ impl<R: Row> Queue<R> {
         Some(&mut self.chunks.get_mut(chunk)?[block])
     }
 
+    /// Where the record of that number lies.
+    #[inline(always)]
+    pub(super) fn spot(&self, number: u32) -> Option<Spot<'_, R>> {
+        let block = self.block(number)?;
+        let row = block.rows.get(number as usize % ROWS)?;
+        Some(Spot { number, row, base_ms: block.base_ms })
+    }
+
+    /// The record that lies there, unless it is dead.
+    #[inline(always)]
+    pub(super) fn see<'a>(&self, spot: &Spot<'a, R>) -> Option<Seen<'a, R>> {
+        let Spot { number, row, base_ms } = *spot;
+        let expires_ms = row.common().expires_ms(base_ms, self.scale)?;
+        Some(Seen { number, row, expires_ms })
+    }
+
     /// The record of that number, unless it is dead.
     #[inline(always)]
     pub(super) fn row(&self, number: u32) -> Option<Seen<'_, R>> {
-        let block = self.block(number)?;
-        let row = block.rows.get(number as usize % ROWS)?;
-        (!row.common().is_dead()).then_some(Seen { number, row, base_ms: block.base_ms })
-    }
-
-    /// When a record expires, in ms.
-    #[inline]
-    pub(super) fn expires_ms(&self, seen: &Seen<'_, R>) -> u64 {
-        seen.row.common().expires_ms(seen.base_ms, self.scale)
+        self.see(&self.spot(number)?)
     }
 
     /// The record of that number, to be changed.
@@ -234,11 +258,7 @@ impl<R: Row> Queue<R> {
             return None;
         }
         let block = self.block(self.front)?;
-        let row = block.rows.get(self.front as usize % ROWS);
-        Some(
-            row.filter(|row| !row.common().is_dead())
-                .map_or(block.base_ms, |row| row.common().expires_ms(block.base_ms, self.scale)),
-        )
+        Some(self.row(self.front).map_or(block.base_ms, |seen| seen.expires_ms))
     }
 
     /// Passes the record at the front if it is due, or later than those behind it, or if `any`.
@@ -252,8 +272,7 @@ impl<R: Row> Queue<R> {
                 continue;
             };
             let common = row.common_mut();
-            if !common.is_dead() {
-                let expires_ms = common.expires_ms(block.base_ms, scale);
+            if let Some(expires_ms) = common.expires_ms(block.base_ms, scale) {
                 // One that was moved here from before keeps nobody waiting who is due.
                 let keeps_waiting = common.is_moved() && expires_ms > block.base_ms;
                 if expires_ms > now_ms && !keeps_waiting && !any {
@@ -278,8 +297,8 @@ impl<R: Row> Queue<R> {
         let (mut due, mut passed) = (0, 0);
         for row in rows {
             let common = row.common();
-            if !common.is_dead() {
-                if common.expires_ms(block.base_ms, scale) > now_ms {
+            if let Some(expires_ms) = common.expires_ms(block.base_ms, scale) {
+                if expires_ms > now_ms {
                     break;
                 }
                 look(row);

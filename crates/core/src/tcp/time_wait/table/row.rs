@@ -165,7 +165,7 @@ impl Common {
     }
 
     /// True if its record was removed.
-    pub(super) fn is_dead(&self) -> bool {
+    fn is_dead(&self) -> bool {
         self.word & DEAD == DEAD
     }
 
@@ -179,15 +179,14 @@ impl Common {
         self.word = if is_marked { self.word | MARKED } else { self.word & !MARKED };
     }
 
-    /// When it expires, in ms, in a block of that base.
+    /// When it expires, in ms, in a block of that base; `None` if it is dead.
     #[inline]
-    pub(super) fn expires_ms(&self, base_ms: u64, scale: Scale) -> u64 {
+    pub(super) fn expires_ms(&self, base_ms: u64, scale: Scale) -> Option<u64> {
         let delta = u64::from(self.word & DELTA);
-        if self.is_moved() {
-            scale.origin(base_ms) + delta * scale.step_ms
-        } else {
-            base_ms + delta
+        if !self.is_moved() {
+            return Some(base_ms + delta);
         }
+        (!self.is_dead()).then(|| scale.origin(base_ms) + delta * scale.step_ms)
     }
 
     /// Notes when it expires, in the order of its block; false if that is out of its reach.

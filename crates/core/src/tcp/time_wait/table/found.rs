@@ -1,0 +1,38 @@
+//! A record where it lies.
+
+use super::handles::Handles;
+use super::row::Common;
+use crate::tcp::Tuple;
+use crate::tcp::time_wait::Record;
+use crate::time::Instant;
+
+/// A record that was looked up: what is asked of it is read where it lies.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'a> {
+    pub(super) tuple: &'a Tuple,
+    pub(super) common: &'a Common,
+    pub(super) handles: &'a Handles,
+    pub(super) term_ms: u64,
+    pub(super) expires_ms: u64,
+}
+
+impl Found<'_> {
+    /// True if its time is over.
+    #[inline]
+    pub fn is_over(&self, now: Instant) -> bool {
+        Instant::from_millis(self.expires_ms) <= now
+    }
+
+    /// The window field of our last ACK.
+    #[inline]
+    pub fn window(&self) -> u16 {
+        self.handles.meaning(self.common.handle()).1
+    }
+
+    /// All of it.
+    #[inline]
+    pub fn record(&self) -> Record {
+        let entered_ms = self.expires_ms.saturating_sub(self.term_ms);
+        self.common.record(*self.tuple, self.window(), (entered_ms, self.expires_ms))
+    }
+}
