@@ -189,12 +189,17 @@ impl TimeWait {
         if self.len == 0 {
             return None;
         }
-        let [far, near @ ..] = &self.classes;
-        let found = far.get(hash, tuple, &self.handles);
+        let found = self.classes[0].get(hash, tuple, &self.handles);
         if found.is_some() || self.near == 0 {
             return found;
         }
-        near.iter().find_map(|class| class.get(hash, tuple, &self.handles))
+        self.get_near(hash, tuple)
+    }
+
+    /// The same, of a near peer.
+    #[inline(never)]
+    fn get_near<'a>(&'a self, hash: u64, tuple: &'a Tuple) -> Option<Found<'a>> {
+        self.classes[1..].iter().find_map(|class| class.get(hash, tuple, &self.handles))
     }
 
     /// True if there is a record of `tuple`, over or not.
@@ -224,7 +229,7 @@ impl TimeWait {
     pub fn mark(&mut self, hash: u64, tuple: &Tuple, is_marked: bool) {
         let handles = &self.handles;
         each_shelf!(&mut self.classes, shelf => {
-            if let Some(number) = shelf.find(hash, tuple, handles).map(|seen| seen.number)
+            if let Some((number, _)) = shelf.find(hash, tuple, handles)
                 && let Some(row) = shelf.queue.row_mut(number)
             {
                 row.common_mut().mark(is_marked);
@@ -313,19 +318,12 @@ impl TimeWait {
 
 impl Class {
     /// The record of `tuple`.
-    #[inline]
+    #[inline(always)]
     fn get<'a>(&'a self, hash: u64, tuple: &'a Tuple, handles: &'a Handles) -> Option<Found<'a>> {
-        let (common, expires_ms) = self.locate(hash, tuple, handles)?;
-        Some(Found { tuple, common, handles, term_ms: self.v4.term_ms, expires_ms })
-    }
-
-    /// Where the record of `tuple` lies, and when it expires.
-    #[inline(never)]
-    fn locate(&self, hash: u64, tuple: &Tuple, handles: &Handles) -> Option<(&Common, u64)> {
         if tuple.is_ipv6() {
-            self.v6.find(hash, tuple, handles).map(Seen::told)
+            self.v6.get(hash, tuple, handles)
         } else {
-            self.v4.find(hash, tuple, handles).map(Seen::told)
+            self.v4.get(hash, tuple, handles)
         }
     }
 }
@@ -373,18 +371,31 @@ impl<R: Row> Shelf<R> {
         }
     }
 
-    /// The record of `tuple`, where it lies.
+    /// The record of `tuple`.
     #[inline(always)]
-    fn find(&self, hash: u64, tuple: &Tuple, handles: &Handles) -> Option<Seen<'_, R>> {
+    fn get<'a>(&'a self, hash: u64, tuple: &'a Tuple, handles: &'a Handles) -> Option<Found<'a>> {
+        let (_, seen) = self.find(hash, tuple, handles)?;
+        Some(self.found(tuple, seen, handles))
+    }
+
+    #[inline(always)]
+    fn found<'a>(&self, tuple: &'a Tuple, seen: Seen<'a, R>, handles: &'a Handles) -> Found<'a> {
+        let (common, term_ms) = (seen.row.common(), self.term_ms);
+        Found { tuple, common, handles, term_ms, expires_ms: seen.expires_ms }
+    }
+
+    /// The record of `tuple` where it lies, and its number.
+    #[inline(always)]
+    fn find(&self, hash: u64, tuple: &Tuple, handles: &Handles) -> Option<(u32, Seen<'_, R>)> {
         if tuple.is_ipv6() != R::IPV6 {
             return None;
         }
         let mut probe = self.index.probe(hash, self.index.line(hash)?);
         let first = self.index.next(&mut probe, self.queue.span());
-        let seen = first.and_then(|number| self.see(number, tuple, handles));
+        let found = first.and_then(|number| self.see(number, tuple, handles));
         // Nearly always it is the first, or nothing has its tag and nothing lies behind the line.
-        if seen.is_some() || (probe.matches, probe.link) == (0, 0) {
-            return seen;
+        if found.is_some() || (probe.matches, probe.link) == (0, 0) {
+            return found;
         }
         self.find_beyond(probe, hash, tuple, handles)
     }
@@ -397,20 +408,20 @@ impl<R: Row> Shelf<R> {
         hash: u64,
         tuple: &Tuple,
         handles: &Handles,
-    ) -> Option<Seen<'_, R>> {
+    ) -> Option<(u32, Seen<'_, R>)> {
         let span = self.queue.span();
         while let Some(number) = self.index.next(&mut probe, span) {
-            let seen = self.see(number, tuple, handles);
-            if seen.is_some() {
-                return seen;
+            let found = self.see(number, tuple, handles);
+            if found.is_some() {
+                return found;
             }
         }
         let mut link = probe.link;
         while let Some(mut probe) = self.index.probe_half(hash, link) {
             while let Some(number) = self.index.next(&mut probe, span) {
-                let seen = self.see(number, tuple, handles);
-                if seen.is_some() {
-                    return seen;
+                let found = self.see(number, tuple, handles);
+                if found.is_some() {
+                    return found;
                 }
             }
             link = probe.link;
@@ -420,8 +431,8 @@ impl<R: Row> Shelf<R> {
 
     /// The record of that number, if it is that of `tuple`.
     #[inline(always)]
-    fn see(&self, number: u32, tuple: &Tuple, handles: &Handles) -> Option<Seen<'_, R>> {
-        self.see_at(&self.queue.spot(number)?, tuple, handles)
+    fn see(&self, number: u32, tuple: &Tuple, handles: &Handles) -> Option<(u32, Seen<'_, R>)> {
+        Some((number, self.see_at(&self.queue.spot(number)?, tuple, handles)?))
     }
 
     /// The record that lies there, if it is that of `tuple`.
@@ -441,15 +452,12 @@ impl<R: Row> Shelf<R> {
     }
 
     fn records(&self, handles: &Handles) -> impl Iterator<Item = Record> {
-        self.queue.iter().map(|Seen { row, expires_ms, .. }| {
-            let (tuple, common, term_ms) = (&handles.tuple(row), row.common(), self.term_ms);
-            Found { tuple, common, handles, term_ms, expires_ms }.record()
-        })
+        self.queue.iter().map(|seen| self.found(&handles.tuple(seen.row), seen, handles).record())
     }
 
     fn remove(&mut self, hash: u64, tuple: &Tuple, handles: &mut Handles) -> bool {
-        let Some(Seen { number, row, .. }) = self.find(hash, tuple, handles) else { return false };
-        handles.give_back(row.common().handle());
+        let Some((number, seen)) = self.find(hash, tuple, handles) else { return false };
+        handles.give_back(seen.row.common().handle());
         self.queue.kill(number);
         self.index.remove(hash, number, self.queue.span().0);
         self.live -= 1;
@@ -457,10 +465,10 @@ impl<R: Row> Shelf<R> {
     }
 
     fn restart(&mut self, hash: u64, tuple: &Tuple, now: Instant, handles: &Handles) {
-        let Some(seen) = self.find(hash, tuple, handles) else { return };
-        let (number, over) = (seen.number, seen.expires_ms <= now.as_millis());
+        let Some((number, seen)) = self.find(hash, tuple, handles) else { return };
+        let is_over = seen.expires_ms <= now.as_millis();
         let expires_ms = ceil_ms(now).saturating_add(self.term_ms);
-        if !over && !self.queue.restart(number, expires_ms) {
+        if !is_over && !self.queue.restart(number, expires_ms) {
             self.move_to_end(hash, number, expires_ms);
         }
     }

@@ -12,14 +12,12 @@ use crate::time::Instant;
 /// Look-ups that are read ahead together: about as many misses as a processor has under way.
 const BURST: usize = 32;
 
-/// Where the index leads from a hash.
-enum Lead<'a, R> {
-    /// Nowhere: no record has it.
-    Nowhere,
-    /// This may be the record.
-    At(Spot<'a, R>),
-    /// Behind the line.
-    Beyond,
+/// Where the index leads for a tuple.
+struct Lead<'a, R> {
+    /// What may be its record.
+    spot: Option<Spot<'a, R>>,
+    /// Not 0 if there may be a record elsewhere.
+    others: u32,
 }
 
 impl TimeWait {
@@ -34,7 +32,7 @@ impl TimeWait {
     }
 
     /// The records of many tuples, of which `tell` hears in their order: as [`find`](Self::find),
-    /// but memory is read for a burst of them at a time, if they are of one IP version.
+    /// but memory is read for a burst of them at a time, as far as they are of one IP version.
     #[inline]
     pub fn find_batch<'a>(
         &'a self,
@@ -43,19 +41,16 @@ impl TimeWait {
         mut tell: impl FnMut(Option<Found<'a>>),
     ) {
         let Class { v4, v6, .. } = &self.classes[0];
-        for wanted in wanted.chunk_by(|(_, one), (_, next)| one.is_ipv6() == next.is_ipv6()) {
-            let is_ipv6 = wanted.first().is_some_and(|(_, tuple)| tuple.is_ipv6());
-            for burst in wanted.chunks(BURST) {
-                if is_ipv6 {
-                    self.find_burst(v6, burst, now, &mut tell);
-                } else {
-                    self.find_burst(v4, burst, now, &mut tell);
-                }
+        for burst in wanted.chunks(BURST) {
+            if burst.first().is_some_and(|(_, tuple)| tuple.is_ipv6()) {
+                self.find_burst(v6, burst, now, &mut tell);
+            } else {
+                self.find_burst(v4, burst, now, &mut tell);
             }
         }
     }
 
-    /// The same of a burst of the version of `shelf`, where the records of far peers are.
+    /// The same of a burst, mostly of the version of `shelf`, where the records of far peers are.
     #[inline(always)]
     fn find_burst<'a, R: Row>(
         &'a self,
@@ -65,44 +60,39 @@ impl TimeWait {
         tell: &mut impl FnMut(Option<Found<'a>>),
     ) {
         let handles = &self.handles;
-        for ((hash, tuple), lead) in burst.iter().zip(shelf.leads(burst)) {
-            let seen = match &lead {
-                Lead::At(spot) => shelf.see_at(spot, tuple, handles),
-                _ => None,
-            };
-            tell(match (seen, lead) {
-                (Some(seen), _) => {
-                    let ((common, expires_ms), term_ms) = (seen.told(), shelf.term_ms);
-                    let found = Found { tuple, common, handles, term_ms, expires_ms };
-                    (!found.is_over(now)).then_some(found)
+        for (lead, (hash, tuple)) in shelf.leads(burst).iter().zip(burst) {
+            let seen = lead.spot.as_ref().and_then(|spot| shelf.see_at(spot, tuple, handles));
+            tell(match seen {
+                Some(seen) => {
+                    Some(shelf.found(tuple, seen, handles)).filter(|found| !found.is_over(now))
                 }
-                (None, Lead::Nowhere) if self.near == 0 => None,
-                _ => self.find(*hash, tuple, now),
+                None if lead.spot.is_none() && lead.others == 0 && self.near == 0 => None,
+                None => self.find(*hash, tuple, now),
             });
         }
     }
 }
 
 impl<R: Row> Shelf<R> {
-    /// Where the records of these tuples may be. First the lines of the index are fetched, and when
-    /// those are there the records that they lead to.
+    /// First the lines of the index are fetched, and when those are there the records that they
+    /// lead to.
     #[inline(always)]
     fn leads(&self, burst: &[(u64, Tuple)]) -> [Lead<'_, R>; BURST] {
         let mut lines = [None; BURST];
-        for (line, (hash, _)) in lines.iter_mut().zip(burst) {
-            *line = self.index.line(*hash);
-            line.inspect(|line| prefetch(*line));
+        for (line, (hash, tuple)) in lines.iter_mut().zip(burst) {
+            if tuple.is_ipv6() == R::IPV6 {
+                *line = self.index.line(*hash);
+                line.inspect(|line| prefetch(*line));
+            }
         }
-        let mut leads = [const { Lead::Nowhere }; BURST];
+        let mut leads = [const { Lead { spot: None, others: u32::MAX } }; BURST];
         for ((lead, line), (hash, _)) in leads.iter_mut().zip(lines).zip(burst) {
             let Some(line) = line else { continue };
             let mut probe = self.index.probe(*hash, line);
-            *lead = match self.index.next(&mut probe, self.queue.span()) {
-                Some(number) => self.queue.spot(number).map_or(Lead::Beyond, Lead::At),
-                None if probe.link == 0 => Lead::Nowhere,
-                None => Lead::Beyond,
-            };
-            if let Lead::At(spot) = lead {
+            let first = self.index.next(&mut probe, self.queue.span());
+            lead.spot = first.and_then(|number| self.queue.spot(number));
+            lead.others = probe.matches | probe.link;
+            if let Some(spot) = &lead.spot {
                 prefetch(spot.row);
             }
         }

@@ -14,7 +14,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::row::{Common, Row, SPAN_MS, Scale};
+use super::row::{Row, SPAN_MS, Scale};
 
 const ROW_BITS: u32 = 10;
 const ROWS: usize = 1 << ROW_BITS;
@@ -38,7 +38,6 @@ impl<R> Block<R> {
 /// Where a record lies, or has lain: nothing of it has been read.
 #[derive(Debug)]
 pub(super) struct Spot<'a, R> {
-    number: u32,
     pub(super) row: &'a R,
     base_ms: u64,
 }
@@ -46,20 +45,10 @@ pub(super) struct Spot<'a, R> {
 /// A record where it lies.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen<'a, R> {
-    /// Its number.
-    pub(super) number: u32,
     /// The record.
     pub(super) row: &'a R,
     /// When it expires.
     pub(super) expires_ms: u64,
-}
-
-impl<'a, R: Row> Seen<'a, R> {
-    /// What records of both versions tell.
-    #[inline]
-    pub(super) fn told(self) -> (&'a Common, u64) {
-        (self.row.common(), self.expires_ms)
-    }
 }
 
 /// What came to the front.
@@ -81,8 +70,8 @@ pub(super) enum Front {
 pub(super) struct Queue<R> {
     #[expect(clippy::vec_box, reason = "when the queue grows no block is copied")]
     chunks: Vec<Box<[Block<R>; BLOCKS]>>,
-    /// The number of the first chunk.
-    first_chunk: u16,
+    /// The number of the first record of the first chunk.
+    base: u32,
     /// The oldest record that has not been passed.
     front: u32,
     /// The number of the next record.
@@ -96,7 +85,7 @@ impl<R: Row> Queue<R> {
     /// An empty one, for records that last `term_ms`.
     pub(super) fn new(term_ms: u64) -> Self {
         let scale = Scale::new(term_ms);
-        Queue { chunks: Vec::new(), first_chunk: 0, front: 0, next: 0, rows: 0, scale }
+        Queue { chunks: Vec::new(), base: 0, front: 0, next: 0, rows: 0, scale }
     }
 
     /// The numbers that there may be: the first, and how many.
@@ -170,7 +159,7 @@ impl<R: Row> Queue<R> {
             // Nothing is left of what was.
             self.next = self.next.wrapping_add((1 << CHUNK_BITS) - 1) & !((1 << CHUNK_BITS) - 1);
             self.front = self.next;
-            self.first_chunk = (self.next >> CHUNK_BITS) as u16;
+            self.base = self.next;
         } else if was_empty {
             self.front = self.next;
             self.free_block(last);
@@ -185,8 +174,8 @@ impl<R: Row> Queue<R> {
 
     #[inline]
     fn place(&self, number: u32) -> (usize, usize) {
-        let chunk = (number >> CHUNK_BITS) as u16;
-        (chunk.wrapping_sub(self.first_chunk).into(), (number >> ROW_BITS) as usize % BLOCKS)
+        let place = number.wrapping_sub(self.base) as usize;
+        (place >> CHUNK_BITS, (place >> ROW_BITS) % BLOCKS)
     }
 
     #[inline]
@@ -206,15 +195,14 @@ impl<R: Row> Queue<R> {
     pub(super) fn spot(&self, number: u32) -> Option<Spot<'_, R>> {
         let block = self.block(number)?;
         let row = block.rows.get(number as usize % ROWS)?;
-        Some(Spot { number, row, base_ms: block.base_ms })
+        Some(Spot { row, base_ms: block.base_ms })
     }
 
     /// The record that lies there, unless it is dead.
     #[inline(always)]
     pub(super) fn see<'a>(&self, spot: &Spot<'a, R>) -> Option<Seen<'a, R>> {
-        let Spot { number, row, base_ms } = *spot;
-        let expires_ms = row.common().expires_ms(base_ms, self.scale)?;
-        Some(Seen { number, row, expires_ms })
+        let expires_ms = spot.row.common().expires_ms(spot.base_ms, self.scale)?;
+        Some(Seen { row: spot.row, expires_ms })
     }
 
     /// The record of that number, unless it is dead.
@@ -352,10 +340,10 @@ impl<R: Row> Queue<R> {
             self.rows -= freed;
         }
         if number >> CHUNK_BITS != self.front >> CHUNK_BITS {
-            debug_assert_eq!((number >> CHUNK_BITS) as u16, self.first_chunk, "freed once");
+            debug_assert_eq!(self.place(number).0, 0, "freed once");
             // A few hundred words to move, once in 65,536 records.
             self.chunks.remove(0);
-            self.first_chunk = self.first_chunk.wrapping_add(1);
+            self.base = self.base.wrapping_add(1 << CHUNK_BITS);
         }
     }
 
