@@ -22,8 +22,10 @@ pub const CONVERSATION: Duration = Duration::from_micros(60);
 const WARM_UP: usize = 2000;
 /// Conversations that are counted by callgrind, at most.
 const COUNTED: usize = 20_000;
-/// How often each of several pairs has its turn, at least, after one that does not count.
+/// How often each of several pairs has its turn, at least.
 const TURNS: usize = 12;
+/// How often such pairs are built anew: where in memory they come to lie is worth some percent.
+const BUILDS: usize = 4;
 /// The stack's time in a turn: whatever is periodic comes as often as in any other.
 const TURN: Duration = Duration::from_secs(1);
 /// What the bench is called, and the section that callgrind counts.
@@ -154,12 +156,20 @@ pub fn measure<P: Pair>(plan: &Plan) -> Outcome {
 
 /// Conversations a second under each of the plans, turn by turn. All pairs are there at once and
 /// take turns: what changes on the machine meanwhile changes for all of them, so that the ratios of
-/// a round tell more than those of the means.
+/// a round tell more than those of the means. Now and then all are built anew.
 pub fn take_turns<P: Pair>(plans: &[Plan]) -> Vec<Vec<f64>> {
-    let mut pairs: Vec<P> = plans.iter().map(warm::<P>).collect();
     let turns = plans.iter().map(|plan| plan.count.div_ceil(plan.turn())).max().unwrap_or(0);
     let mut rates = vec![Vec::new(); plans.len()];
-    for round in 0..=turns.max(TURNS) {
+    for _ in 0..BUILDS {
+        add_turns::<P>(plans, turns.max(TURNS).div_ceil(BUILDS), &mut rates);
+    }
+    rates
+}
+
+/// So many turns of new pairs, after one that does not count.
+fn add_turns<P: Pair>(plans: &[Plan], turns: usize, rates: &mut [Vec<f64>]) {
+    let mut pairs: Vec<P> = plans.iter().map(warm::<P>).collect();
+    for round in 0..=turns {
         for offset in 0..plans.len() {
             let number = (round + offset) % plans.len();
             let (begin, turn) = (processor_time(), plans[number].turn());
@@ -171,7 +181,6 @@ pub fn take_turns<P: Pair>(plans: &[Plan]) -> Vec<Vec<f64>> {
         }
     }
     pairs.iter().for_each(P::check);
-    rates
 }
 
 /// A pair of which as many conversations have ended as there are to be residents, twice.

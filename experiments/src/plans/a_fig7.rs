@@ -2,7 +2,8 @@
 //! ordered list and a timing wheel; and, which is today's scale, with a million. Client and server
 //! stand back to back in memory; the whole control block is kept in TIME-WAIT, as in the paper, but
 //! for the last line, which is what we do. All modes take turns, each of a second of the stack's
-//! time, and what is claimed of two of them is the median of the ratios of many such rounds.
+//! time, and what is claimed of two of them is the median of the ratios of many such rounds, over
+//! several builds of all of them.
 //!
 //! The paper's server served 667 connections a second, ours some 100,000: what a scan costs
 //! a second is the same whatever is served, so its share of the processor is told by the paper's
