@@ -136,7 +136,7 @@ pub struct UsualPath {
 
 impl UsualPath {
     /// Writes the frame of a segment around `text`. False if it is too long for one.
-    #[inline(always)]
+    #[inline(never)]
     pub fn write(&self, frame: &mut Frame, header: &Stamped, text: &[u8]) -> bool {
         let summed =
             if text.is_empty() { Text::NONE } else { Text { len: text.len(), sum: sum(text) } };
@@ -145,9 +145,9 @@ impl UsualPath {
     }
 
     /// The same of a segment without text.
-    #[inline(never)]
+    #[inline]
     pub fn write_bare(&self, frame: &mut Frame, header: &Stamped) -> bool {
-        self.write_stamped(frame, header, Text::NONE, &[])
+        self.write(frame, header, &[])
     }
 
     /// Writes one of several segments: around the next `len` bytes from where `text` is, which
