@@ -365,7 +365,9 @@ impl Connection {
     /// The handshake is complete: takes the synchronized shape.
     #[inline(always)]
     pub fn establish(&mut self, synchronized: Synchronized, cx: &mut Context) {
-        self.shape = Shape::Synchronized(synchronized);
+        debug_assert!(matches!(self.shape, Shape::SynSent(_) | Shape::SynReceived(_)));
+        // Those own nothing. Told that, the compiler drops nothing.
+        core::mem::forget(core::mem::replace(&mut self.shape, Shape::Synchronized(synchronized)));
         self.state.transition(State::Established);
         self.deadlines.clear();
         self.start_keepalive(cx.now);

@@ -34,13 +34,11 @@ impl Connection {
         note_stamp(s, segment, cx.now);
         s.note_heard(&self.options, cx.now, &mut self.deadlines);
         let acked = s.send.on_predicted_ack(cx.now, segment, s.stamps.is_some(), &mut cx.pool);
-        if !segment.text.is_empty()
-            && take_next_text(s, cx, segment.text, piece, &mut self.deadlines)
-        {
-            self.notices |= Readiness::READABLE;
-        }
         if acked.progress {
             self.on_progress(&acked);
+        }
+        if !segment.text.is_empty() {
+            self.take_next_text(cx, segment.text, piece);
         }
         let has_fin = segment.flags.contains(Flags::FIN);
         if acked.fin || has_fin {
@@ -48,6 +46,14 @@ impl Connection {
             self.take_predicted_fin(cx, acked.fin, fin);
         }
         true
+    }
+
+    #[inline(always)]
+    fn take_next_text(&mut self, cx: &mut Context, text: &[u8], piece: u16) {
+        let Shape::Synchronized(s) = &mut self.shape else { return };
+        if take_next_text(s, cx, text, piece, &mut self.deadlines) {
+            self.notices |= Readiness::READABLE;
+        }
     }
 
     /// Our FIN is acknowledged, or the peer's, of this number, has come, or both.

@@ -186,7 +186,8 @@ impl Rtt {
     /// segments of `mss`: [`Rtt::on_sample`], where its divisors are known beforehand.
     #[inline(always)]
     pub fn on_ack(&mut self, sent: Instant, now: Instant, flight: u32, mss: u32) {
-        let is_usual = self.measure_ns == 1 && self.srtt_ns != 0 && self.coarse.is_none();
+        // It has an SRTT only by the default estimator.
+        let is_usual = self.measure_ns == 1 && self.srtt_ns != 0;
         if !is_usual || flight > 2 * mss {
             return self.on_sample(sent, now, flight.div_ceil(mss.max(1)));
         }
@@ -257,7 +258,7 @@ impl Rtt {
     /// The timeout in force, back-off included, in ns.
     #[inline(always)]
     pub fn rto_ns(&self, bounds: &Bounds) -> u64 {
-        if self.coarse.is_some() || self.srtt_ns == 0 || self.doublings > 0 {
+        if self.srtt_ns == 0 || self.doublings > 0 {
             return self.unusual_rto_ns(bounds);
         }
         self.base_ns(bounds).min(bounds.longest_ns)
@@ -288,10 +289,15 @@ impl Rtt {
     /// Smoothed round-trip time, in ns; 0 before the first sample.
     #[inline]
     pub fn srtt_ns(&self) -> u64 {
-        match &self.coarse {
-            None => self.srtt_ns,
-            Some(coarse) => coarse.scaled.srtt_eighths().saturating_mul(coarse.tick_ns) / 8,
-        }
+        if self.srtt_ns > 0 { self.srtt_ns } else { self.coarse_srtt_ns() }
+    }
+
+    /// The same before the first sample, or by an estimator that is not the default.
+    #[inline(never)]
+    fn coarse_srtt_ns(&self) -> u64 {
+        self.coarse
+            .as_ref()
+            .map_or(0, |coarse| coarse.scaled.srtt_eighths().saturating_mul(coarse.tick_ns) / 8)
     }
 
     /// SRTT in ns, by the default estimator; 0 before the first sample, and by any other.
