@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use lightwait_core::frame::Medium;
 use lightwait_core::time::Instant;
-use lightwait_core::wire::checksum::{copy_and_sum, sum};
+use lightwait_core::wire::checksum::{append_and_sum, sum};
 use lightwait_core::wire::ip::protocol;
 use lightwait_core::wire::options::Options;
 use lightwait_core::wire::pcapng::{self, Block, Reader};
@@ -238,7 +238,7 @@ fn checksums(bytes: &[u8]) {
     let at = source.below(bytes.len() + 1);
     let (a, b) = bytes.split_at(at);
     let mut out = Vec::new();
-    let copied = copy_and_sum(&mut out, bytes);
+    let copied = append_and_sum(&mut out, bytes);
     assert_eq!(out, bytes);
     assert_eq!(copied.fold(), sum(a).then(sum(b)).fold());
     seal_packet(&mut out);

@@ -10,7 +10,7 @@ use crate::frame::{Capabilities, Frame, Outbox, Segmentation, TxChecksum};
 use crate::tcp::pool::SMALL_BYTES;
 use crate::tcp::send::buffer::{Cursor, SendBuffer};
 use crate::tcp::{Marks, Seq};
-use crate::wire::checksum::{Sum, copy_and_sum, pseudo_header, sum};
+use crate::wire::checksum::{Sum, append_and_sum, pseudo_header, sum};
 use crate::wire::tcp::{CHECKSUM_OFFSET, Flags, Header, PROTOCOL, checksum};
 use crate::wire::usual::{self, Envelope, Stamped, Syn, Template, Text};
 use crate::wire::{ethernet, ip};
@@ -165,7 +165,7 @@ impl UsualPath {
         }
         let append = |out: &mut Vec<u8>| {
             let mut total = Sum::ZERO;
-            text.visit(len, |piece| total = total.then(copy_and_sum(out, piece)));
+            text.visit(len, |piece| total = total.then(append_and_sum(out, piece)));
             total
         };
         usual::emit_around(&self.template, header, len, append, &mut frame.head)

@@ -23,6 +23,7 @@ use crate::counters::Counters;
 use crate::tcp::Seq;
 use crate::tcp::pool::PagePool;
 use crate::tcp::timers::Deadlines;
+use crate::wire::checksum::{Sum, sum};
 use crate::wire::options::{SackBlock, SackBlocks};
 
 /// Receive sequence variables and what belongs to them.
@@ -209,6 +210,26 @@ impl RecvHalf {
             self.nxt += data.len() as u32;
         }
         is_written
+    }
+
+    /// The same if `is_right` says so of the sum of `data`, which is taken while they are copied.
+    #[inline(always)]
+    pub fn on_next_text_if(
+        &mut self,
+        data: &[u8],
+        pool: &mut PagePool,
+        is_right: impl Fn(Sum) -> bool,
+    ) -> bool {
+        let Some(total) = self.buffer.write_and_sum(data, pool) else {
+            return is_right(sum(data)) && self.on_next_text(data, pool);
+        };
+        if !is_right(total) {
+            self.buffer.truncate(pool);
+            return false;
+        }
+        self.buffer.advance(data.len());
+        self.nxt += data.len() as u32;
+        true
     }
 
     /// A large segment of `len` bytes whose pieces nobody told is taken for ones of our MSS.

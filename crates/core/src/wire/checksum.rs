@@ -2,7 +2,7 @@
 //!
 //! A [`Sum`] is the one's complement sum of some bytes, together with whether their number was odd:
 //! that is all one must know to put two pieces after each other. So the payload's sum may be taken
-//! while it is copied ([`copy_and_sum`]), or cached, and the header's added later.
+//! while it is copied ([`append_and_sum`]), or cached, and the header's added later.
 //!
 //! ```
 //! use lightwait_core::wire::checksum::{Sum, sum};
@@ -15,6 +15,8 @@
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
+
+use lightwait_processor::add;
 
 /// The one's complement sum of a piece of bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,64 +84,18 @@ impl Sum {
     }
 }
 
-/// From here on, wide units are worth the call.
-const LONG_BYTES: usize = 256;
-
 /// The sum of `data`.
 #[must_use]
-pub fn sum(data: &[u8]) -> Sum {
-    if data.len() >= LONG_BYTES {
-        return sum_long(data);
-    }
-    let (value, rest) = sum_blocks::<128>(0, data);
-    let (value, rest) = sum_blocks::<32>(value, rest);
-    sum_of_both(value, rest, data)
-}
-
-#[inline(never)]
-fn sum_long(data: &[u8]) -> Sum {
-    let (blocks, rest) = data.as_chunks();
-    sum_of_both(lightwait_processor::sum(blocks), rest, data)
-}
-
-/// The sum of `data`: that of its beginning is `value`, and `rest` is what is left.
-#[inline(always)]
-fn sum_of_both(value: u64, rest: &[u8], data: &[u8]) -> Sum {
-    let (words, rest) = rest.as_chunks::<8>();
-    let value = words.iter().fold(value, |value, word| add(value, u64::from_ne_bytes(*word)));
-    let last = match data.last_chunk::<8>() {
-        // What comes before is shifted out; by 64 in two steps.
-        Some(last) => {
-            let last = u64::from_le_bytes(*last) >> (8 * (7 - rest.len() % 8)) >> 8;
-            u64::from_ne_bytes(last.to_le_bytes())
-        }
-        None => last_word(rest),
-    };
-    Sum { value: add(value, last), odd: data.len() % 2 == 1 }
-}
-
-/// `value` and the sum of all whole blocks of so many bytes, and what is left.
 #[inline]
-fn sum_blocks<const BYTES: usize>(mut value: u64, data: &[u8]) -> (u64, &[u8]) {
-    let (blocks, rest) = data.as_chunks::<BYTES>();
-    for block in blocks {
-        // Each takes in the carry of the one before: one instruction for eight bytes.
-        let mut carry = false;
-        for word in block.as_chunks::<8>().0 {
-            (value, carry) = value.carrying_add(u64::from_ne_bytes(*word), carry);
-        }
-        value = add(value, carry.into());
-    }
-    (value, rest)
+pub fn sum(data: &[u8]) -> Sum {
+    Sum { value: lightwait_processor::sum(data), odd: data.len() % 2 == 1 }
 }
 
 /// The sum of a header without options, whose length the compiler knows.
 #[must_use]
 #[inline]
 pub fn sum_of<const N: usize>(data: &[u8; N]) -> Sum {
-    let (words, rest) = data.as_chunks::<8>();
-    let sum = words.iter().fold(0, |sum, word| add(sum, u64::from_ne_bytes(*word)));
-    Sum { value: add(sum, last_word(rest)), odd: N % 2 == 1 }
+    Sum { value: lightwait_processor::sum_of(data), odd: N % 2 == 1 }
 }
 
 /// The checksum of a header given as big-endian words, few enough not to overflow 64 bits.
@@ -171,27 +127,16 @@ pub(crate) fn word_sum(words: &[u32]) -> u64 {
     words.iter().map(|word| u64::from(*word)).sum()
 }
 
-/// Seven bytes at most, in 16-bit words' sum.
+/// Appends `src` to `out`, and returns its sum.
 #[inline]
-fn last_word(mut rest: &[u8]) -> u64 {
-    let mut value = 0;
-    if let Some((word, more)) = rest.split_first_chunk::<4>() {
-        value += u64::from(u32::from_ne_bytes(*word));
-        rest = more;
-    }
-    if let Some((word, more)) = rest.split_first_chunk::<2>() {
-        value += u64::from(u16::from_ne_bytes(*word));
-        rest = more;
-    }
-    value + rest.first().map_or(0, |byte| u64::from(u16::from_ne_bytes([*byte, 0])))
+pub fn append_and_sum(out: &mut Vec<u8>, src: &[u8]) -> Sum {
+    Sum { value: lightwait_processor::append_and_sum(out, src), odd: src.len() % 2 == 1 }
 }
 
-/// Appends `src` to `out`, and returns its sum. Of no more than a segment: then it is summed from
-/// the first-level cache.
+/// Copies `src` to `out`, which must be as long, and returns its sum.
 #[inline]
-pub fn copy_and_sum(out: &mut Vec<u8>, src: &[u8]) -> Sum {
-    out.extend_from_slice(src);
-    sum(src)
+pub(crate) fn copy_and_sum(out: &mut [u8], src: &[u8]) -> Sum {
+    Sum { value: lightwait_processor::copy_and_sum(out, src), odd: src.len() % 2 == 1 }
 }
 
 /// The sum of the pseudo-header of TCP, UDP and ICMPv6: the addresses, the protocol and the length
@@ -226,12 +171,6 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
 pub(crate) fn fill(bytes: &mut [u8], start: usize, offset: usize, pseudo: Sum) {
     let checksum = pseudo.then(sum(&bytes[start..])).checksum();
     bytes[start + offset..start + offset + 2].copy_from_slice(&checksum.to_be_bytes());
-}
-
-/// Addition modulo 2^64 - 1.
-const fn add(a: u64, b: u64) -> u64 {
-    let (sum, carry) = a.overflowing_add(b);
-    sum + carry as u64
 }
 
 /// In 16 bits, one's complement: zero only if it was.
@@ -325,9 +264,11 @@ mod tests {
         #[test]
         fn the_fused_copy_copies_and_sums(data in vec(any::<u8>(), 0..10_000), kept in 0usize..4) {
             let mut out = std::vec![7; kept];
-            let fused = copy_and_sum(&mut out, &data);
+            let fused = append_and_sum(&mut out, &data);
             prop_assert_eq!(&out[kept..], &data[..]);
             prop_assert_eq!(fused.fold(), sum(&data).fold());
+            let copied = copy_and_sum(&mut out[kept..], &data);
+            prop_assert_eq!((copied.value, copied.odd), (fused.value, fused.odd));
         }
 
         #[test]

@@ -282,7 +282,7 @@ pub fn checksum(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::checksum::copy_and_sum;
+    use crate::wire::checksum::append_and_sum;
     use crate::wire::options::tests::any_options;
     use proptest::collection::vec;
     use proptest::prelude::*;
@@ -383,7 +383,7 @@ mod tests {
             prop_assert_eq!(bytes.len(), header.header_len());
             let payload_sum = {
                 let head = bytes.len();
-                let payload_sum = copy_and_sum(&mut bytes, &payload);
+                let payload_sum = append_and_sum(&mut bytes, &payload);
                 let checksum = checksum(A, B, &bytes[..head], payload_sum, payload.len());
                 bytes[CHECKSUM_OFFSET..][..2].copy_from_slice(&checksum.to_be_bytes());
                 payload_sum

@@ -145,12 +145,19 @@ impl<'a> Usual<'a> {
     /// True if the TCP checksum is right (RFC 9293 MUST-3).
     #[inline]
     pub fn verify_checksum(&self) -> bool {
+        self.is_right_with(if self.rest.is_empty() { Sum::ZERO } else { sum(self.rest) })
+    }
+
+    /// The same, if this is the sum of what follows the first 13 words: of the text, unless it is a
+    /// SYN.
+    #[inline]
+    pub fn is_right_with(&self, rest: Sum) -> bool {
         // With 16 bits of length, less the IP header's, the protocol number has room.
         let len = (self.word(0) as u16).wrapping_sub(IP_BYTES as u16);
         let from_addresses = self.head.last_chunk::<{ HEAD_BYTES - ADDRESSES_AT }>();
         let mut all = from_addresses.map_or(Sum::ZERO, sum_of);
         all = all.then_u16(len.wrapping_add(PROTOCOL.into()));
-        if self.rest.is_empty() { all } else { all.then(sum(self.rest)) }.is_valid()
+        all.then(rest).is_valid()
     }
 
     /// What a segment with timestamps alone says; `None` of a SYN.

@@ -90,16 +90,28 @@ fn take_next_text(
     piece: u16,
     deadlines: &mut Deadlines,
 ) -> bool {
-    let recv = &mut s.recv;
-    if !recv.on_next_text(text, &mut cx.pool) {
+    if !s.recv.on_next_text(text, &mut cx.pool) {
         cx.counters.receive_pool_empty += 1;
-        recv.ack.now = true;
+        s.recv.ack.now = true;
         return false;
     }
-    let piece = if piece == 0 { recv.whole_piece(text.len()) } else { piece };
-    recv.ack.on_data(text.len() as u32, piece, cx.now, &cx.config, deadlines);
-    recv.window.on_data(recv.nxt, s.send.rtt.srtt_ns(), cx.now);
+    note_text(s, cx, text.len(), piece, deadlines);
     true
+}
+
+/// So much text has been taken in.
+#[inline(always)]
+fn note_text(
+    s: &mut Synchronized,
+    cx: &mut Context,
+    len: usize,
+    piece: u16,
+    deadlines: &mut Deadlines,
+) {
+    let recv = &mut s.recv;
+    let piece = if piece == 0 { recv.whole_piece(len) } else { piece };
+    recv.ack.on_data(len as u32, piece, cx.now, &cx.config, deadlines);
+    recv.window.on_data(recv.nxt, s.send.rtt.srtt_ns(), cx.now);
 }
 
 /// Nothing but ACK, perhaps PSH or FIN, and timestamps in order.

@@ -17,7 +17,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use core::mem;
+use core::{fmt, mem};
 
 use crate::frame::Slice;
 use crate::tcp::pool::{PAGE_BYTES, PagePool, SMALL_BYTES, SharedPage, SmallPage};
@@ -33,7 +33,6 @@ pub struct SendBuffer {
     end: u64,
 }
 
-#[derive(Debug)]
 struct Chunk {
     /// Stream offset of the first byte.
     at: u64,
@@ -104,6 +103,12 @@ impl Chunk {
             Memory::Bytes(bytes) => pool.discharge(pages_of(bytes.len())),
             Memory::Passing => {}
         }
+    }
+}
+
+impl fmt::Debug for Chunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chunk").field("at", &self.at).field("bytes", &self.bytes()).finish()
     }
 }
 

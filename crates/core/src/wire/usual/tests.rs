@@ -1,7 +1,7 @@
 //! What this module reads and writes is what the others would.
 
 use super::*;
-use crate::wire::checksum::copy_and_sum;
+use crate::wire::checksum::append_and_sum;
 use crate::wire::options::Options;
 use crate::wire::tcp::{CHECKSUM_OFFSET, checksum};
 use crate::wire::{glance, ip, tcp};
@@ -97,7 +97,7 @@ proptest! {
         let mut bytes = Vec::new();
         prop_assert!(emit_stamped(&envelope.template(), &stamped, text, &[], &mut bytes));
         let mut around = std::vec![7];
-        let append = |out: &mut Vec<u8>| copy_and_sum(out, &payload);
+        let append = |out: &mut Vec<u8>| append_and_sum(out, &payload);
         let len = payload.len();
         prop_assert!(emit_around(&envelope.template(), &stamped, len, append, &mut around));
         prop_assert_eq!(&around[1..=HEAD_BYTES], &bytes);

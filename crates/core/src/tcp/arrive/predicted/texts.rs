@@ -2,7 +2,7 @@
 //! other at the same time. What each of them would change is changed as if they came one by one;
 //! what they would all change to the same is changed once, in the end.
 
-use super::{is_calm, is_next, is_plain, note_stamp, take_next_text};
+use super::{is_calm, is_next, is_plain, note_stamp, note_text};
 use crate::event::Readiness;
 use crate::tcp::connection::{Connection, Context, Shape, Synchronized};
 use crate::tcp::timers::Deadlines;
@@ -48,13 +48,18 @@ impl Texts<'_> {
         if !(is_plain(self.s, &segment) && is_next(self.s, &segment)) {
             return false;
         }
-        if !trusted && !usual.verify_checksum() {
+        let (recv, pool) = (&mut self.s.recv, &mut self.cx.pool);
+        let is_taken = if trusted {
+            recv.on_next_text(segment.text, pool)
+        } else {
+            recv.on_next_text_if(segment.text, pool, |text| usual.is_right_with(text))
+        };
+        if !is_taken {
             return false;
         }
         note_stamp(self.s, &segment, self.cx.now);
-        if take_next_text(self.s, self.cx, segment.text, piece, self.deadlines) {
-            *self.notices |= Readiness::READABLE;
-        }
+        note_text(self.s, self.cx, segment.text.len(), piece, self.deadlines);
+        *self.notices |= Readiness::READABLE;
         self.count += 1;
         self.last = (segment.seq, segment.window);
         true
