@@ -348,16 +348,15 @@ impl Host {
 
     /// Gives a new connection between the ends of `tuple` a slot and a name. `accepting`: in whose
     /// accept queue it will wait. `half_open`: the entry of the SYN cache in whose place it is
-    /// found from now on.
+    /// found from now on. `to_ourselves`: the peer's address is ours.
     #[inline]
     fn add_connection(
         &mut self,
         block: Box<Connection>,
-        tuple: &Tuple,
+        (tuple, to_ourselves): (&Tuple, bool),
         accepting: Option<ListenerId>,
         half_open: Option<u32>,
     ) -> ConnectionId {
-        let to_ourselves = self.routes.is_local(tuple.remote_ip());
         let hash = block.tuple_hash;
         let (index, generation) =
             self.slots.insert_with(|filed| Slot::new(block, tuple, accepting, filed, to_ourselves));
@@ -404,7 +403,7 @@ impl Host {
         let (tuple, slots, syn_cache) = (*tuple, &self.slots, &self.syn_cache);
         self.demux.find(hash, move |number| match slots.get(number) {
             Some(slot) => slot.tuple == tuple,
-            None => syn_cache.get(number).is_some_and(|entry| entry.tuple == tuple),
+            None => syn_cache.has(number, &tuple),
         })
     }
 

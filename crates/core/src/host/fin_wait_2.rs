@@ -170,7 +170,9 @@ impl Host {
         let connection = Connection::of_record(cx, incoming.hash, options, record, offset);
         let mut block = self.take_block();
         *block = connection;
-        let index = self.add_connection(block, &record.tuple, None, None).index;
+        let to_ourselves = self.is_ours(record.tuple.remote_ip());
+        let ends = (&record.tuple, to_ourselves);
+        let index = self.add_connection(block, ends, None, None).index;
         if let Some(slot) = self.slots.get_mut(index) {
             slot.woken = true;
         }

@@ -164,7 +164,7 @@ impl Host {
             sack: received.sack,
             timestamps: received.stamp.is_some(),
         };
-        let tuple = &incoming.tuple;
+        let tuple = incoming.tuple;
         let iss = self.cookies.encode(now, tuple, incoming.segment.seq, facts);
         let carried = facts.carried();
         let syn = SynReceived {
@@ -193,7 +193,7 @@ impl Host {
         if self.cookie_sent == Instant::ZERO || now.since(self.cookie_sent) > COOKIES_VALID {
             return false;
         }
-        let (segment, tuple) = (incoming.segment, &incoming.tuple);
+        let (segment, tuple) = (incoming.segment, incoming.tuple);
         let echo = segment.options.timestamps.map(|stamps| stamps.echo);
         let (irs, iss) = (segment.seq - 1, segment.ack - 1);
         let facts = self.cookies.check(now, tuple, irs, iss, echo);

@@ -155,22 +155,24 @@ impl Host {
     #[inline]
     fn emit_reply(&mut self, now: Instant, index: usize, outbox: &mut Outbox) {
         let changes = self.way_changes();
-        let Some(reply) = self.replies.get(index) else { return };
-        let place = match self.ways.find(&reply.ends, changes, now) {
-            Some(place) => place,
-            None => match self.find_way_of_reply(now, index, outbox) {
-                Some(place) => place,
-                None => return,
-            },
-        };
         let Host { replies, ways, loopback, shared, .. } = self;
         let Some(reply) = replies.get(index) else { return };
-        let known = ways.at(place);
-        push_reply(if known.local { loopback } else { outbox }, known, reply, &mut shared.counters);
+        let Some(place) = ways.find(&reply.ends, changes, now) else {
+            return self.emit_reply_elsewhere(now, index, outbox);
+        };
+        push_reply(ways.at(place), reply, (outbox, loopback), &mut shared.counters);
+    }
+
+    /// The same where no way is kept.
+    #[inline(never)]
+    fn emit_reply_elsewhere(&mut self, now: Instant, index: usize, outbox: &mut Outbox) {
+        let Some(place) = self.find_way_of_reply(now, index, outbox) else { return };
+        let Host { replies, ways, loopback, shared, .. } = self;
+        let Some(reply) = replies.get(index) else { return };
+        push_reply(ways.at(place), reply, (outbox, loopback), &mut shared.counters);
     }
 
     /// The way of the reply at `index`. If there is none, or none is needed, it has been seen to.
-    #[inline(never)]
     fn find_way_of_reply(
         &mut self,
         now: Instant,
@@ -214,9 +216,8 @@ impl Host {
         let changes = self.way_changes();
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.ready = false;
-        if goes_on(slot)
-            && self.ways.is_good(slot.place, &slot.tuple, changes, now)
-            && speak_predicted(slot, self.ways.at(slot.place), &mut self.shared, now, outbox)
+        if let Some(way) = self.ways.good(slot.place, &slot.tuple, changes, now)
+            && speak_predicted(slot, way, &mut self.shared, now, outbox)
         {
             return slot.rearm(&mut self.timers, index, now);
         }
@@ -242,7 +243,9 @@ impl Host {
                 let Some(place) = self.find_way_of(now, index, &ends) else { return };
                 let Some(slot) = self.slots.get_mut(index) else { return };
                 let known = self.ways.at(place);
-                if goes_on(slot) && speak_predicted(slot, known, &mut self.shared, now, outbox) {
+                if slot.place == place
+                    && speak_predicted(slot, known, &mut self.shared, now, outbox)
+                {
                     return slot.rearm(&mut self.timers, index, now);
                 }
                 (slot, place)
@@ -318,13 +321,8 @@ fn turn_budget(packets: usize, mtu: u16) -> usize {
     if packets.saturating_mul(mtu) <= TURN_BYTES { packets } else { (TURN_BYTES / mtu).max(1) }
 }
 
-/// True if there is a whole connection in `slot`, and it is not over.
-#[inline(always)]
-fn goes_on(slot: &Slot) -> bool {
-    slot.awake().is_some_and(|connection| !connection.is_over())
-}
-
-/// Lets the connection in `slot`, which goes on, say what it is predicted to, if it is that.
+/// Lets the connection in `slot`, which asks nothing of its IP headers, say what it is predicted
+/// to, if it is that.
 #[inline(always)]
 fn speak_predicted(
     slot: &mut Slot,
@@ -334,8 +332,7 @@ fn speak_predicted(
     outbox: &mut Outbox,
 ) -> bool {
     let spoken = way.usual.as_ref().zip(slot.awake_mut()).is_some_and(|(path, connection)| {
-        connection.options.asks_nothing_of_ip()
-            && connection.emit_predicted(now, &shared.config, path, outbox)
+        connection.emit_predicted(now, &shared.config, path, outbox)
     });
     if spoken {
         shared.counters.segments_out += 1;
@@ -344,8 +341,15 @@ fn speak_predicted(
     spoken
 }
 
-#[inline]
-fn push_reply(out: &mut Outbox, known: &Known, reply: &Reply, counters: &mut Counters) {
+/// Writes a reply to the outbox, or to the loopback if its way leads to ourselves.
+#[inline(always)]
+fn push_reply(
+    known: &Known,
+    reply: &Reply,
+    (outbox, loopback): (&mut Outbox, &mut Outbox),
+    counters: &mut Counters,
+) {
+    let out = if known.local { loopback } else { outbox };
     let Some(frame) = out.push() else {
         counters.replies_suppressed += 1;
         return;

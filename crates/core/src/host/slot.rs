@@ -17,6 +17,7 @@
 //! What a frame touches comes first.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::ops::Deref;
 
 use lightwait_processor::prefetch_first;
@@ -27,7 +28,7 @@ use crate::event::{ListenerId, Readiness};
 use crate::tcp::connection::Resting;
 use crate::tcp::timers::bsd::Tick;
 use crate::tcp::timers::{Filed, Linger, Timer, TimerSet, Timers};
-use crate::tcp::{Connection, State, Tuple};
+use crate::tcp::{Connection, SocketOptions, State, Tuple};
 use crate::time::Instant;
 
 /// Bytes of a slot that a segment for a connection at work touches.
@@ -55,7 +56,7 @@ pub(super) struct Slot {
     pub(super) accepting: Option<ListenerId>,
     /// Notices whose event waits to be fetched.
     pub(super) announced: Readiness,
-    /// Where its way is kept, if it is.
+    /// Where its way is kept, if it is, and if the IP headers that everybody has will do.
     pub(super) place: Place,
     /// The peer's address is ours as well.
     pub(super) to_ourselves: bool,
@@ -95,6 +96,13 @@ pub(super) fn has_tuple(slots: &Slots, tuple: &Tuple) -> impl Fn(u32) -> bool {
     |index| slots.get(index).is_some_and(|slot| slot.tuple == *tuple)
 }
 
+/// Where the way of a connection between `ends` is kept; nowhere if it asks something of its IP
+/// headers.
+#[inline]
+fn place_of(ends: &Tuple, options: &SocketOptions) -> Place {
+    if options.asks_nothing_of_ip() { Place::of(ends) } else { Place::NOWHERE }
+}
+
 impl Slot {
     /// A slot for a new connection, which is ready to be flushed. `filed`: the entry that its
     /// predecessor had among the timers. `to_ourselves`: the peer's address is ours.
@@ -107,6 +115,7 @@ impl Slot {
         to_ourselves: bool,
     ) -> Slot {
         Slot {
+            place: place_of(tuple, &connection.options),
             tuple: *tuple,
             tuple_hash: connection.tuple_hash,
             block: Some(connection),
@@ -118,9 +127,14 @@ impl Slot {
             listed: true,
             woken: false,
             announced: Readiness::EMPTY,
-            place: Place::of(tuple),
             to_ourselves,
         }
+    }
+
+    /// The connection's options are `options` from now on; what they were.
+    pub(super) fn set_options(&mut self, options: SocketOptions) -> Arc<SocketOptions> {
+        self.place = place_of(&self.tuple, &options);
+        core::mem::replace(&mut self.connection_mut().options, Arc::new(options))
     }
 
     /// The connection, if it does not rest.

@@ -173,7 +173,8 @@ impl Host {
         // What follows the handshake is due sooner than the SYN again.
         let expected = now + self.shared.config.rto_floor;
         block.open((tuple.ports(), hash), options, syn, now, expected);
-        let id = self.add_connection(block, &tuple, None, None);
+        let to_ourselves = !is_plain && self.is_ours(tuple.remote_ip());
+        let id = self.add_connection(block, (&tuple, to_ourselves), None, None);
         self.shared.counters.active_opens += 1;
         Ok(id)
     }
@@ -422,8 +423,9 @@ impl Host {
         id: ConnectionId,
         options: SocketOptions,
     ) -> Result<(), Error> {
-        let (connection, shared) = self.connection_and_shared(id)?;
-        let before = core::mem::replace(&mut connection.options, Arc::new(options));
+        let (slot, shared) = self.slot_and_shared(id)?;
+        let before = slot.set_options(options);
+        let connection = slot.connection_mut();
         let keepalive_changed = before.keepalive != options.keepalive;
         if options.nodelay
             && !before.nodelay

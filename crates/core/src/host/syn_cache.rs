@@ -194,6 +194,12 @@ impl SynCache {
         self.entries.get(!number)
     }
 
+    /// True if the entry of that number is of `tuple`.
+    #[inline]
+    pub fn has(&self, number: u32, tuple: &Tuple) -> bool {
+        self.get(number).is_some_and(|entry| entry.tuple == *tuple)
+    }
+
     /// Takes the entry of that number out; false if there is none.
     pub fn remove(&mut self, number: u32) -> bool {
         let Some(entry) = self.entries.get(!number) else { return false };

@@ -26,10 +26,12 @@ use crate::wire::usual::Usual;
 
 /// A segment with what the host has found out about it.
 pub(super) struct Incoming<'a> {
-    pub(super) tuple: Tuple,
+    pub(super) tuple: &'a Tuple,
     pub(super) hash: u64,
     pub(super) segment: &'a Segment<'a>,
     pub(super) facts: Facts,
+    /// It plainly comes from another host.
+    pub(super) is_foreign: bool,
 }
 
 /// Between whom a segment travels.
@@ -100,11 +102,11 @@ impl Host {
         let (hash, piece) = (sight.hash, frame.segment_size);
         // Nearly always the first that may be it is it.
         let Some(index) = sight.slot else {
-            return self.take_usual_of_any(now, *usual, piece, hash, from);
+            return self.take_usual_of_any(now, *usual, piece, (hash, sight.slot), from);
         };
         let is_it = |slot: &Slot| slot.tuple == usual.tuple() && slot.listed;
         let Some((slot, generation)) = self.slots.named_mut(index).filter(|s| is_it(s.0)) else {
-            return self.take_usual_of_any(now, *usual, piece, hash, from);
+            return self.take_usual_of_any(now, *usual, piece, (hash, sight.slot), from);
         };
         if slot.to_ourselves && from != Origin::Ourselves {
             return Err(None);
@@ -117,17 +119,19 @@ impl Host {
         Ok(())
     }
 
-    /// The same, wherever what it belongs to is found.
+    /// The same, wherever what it belongs to is found. `hint`: where that may be.
     #[inline(never)]
     fn take_usual_of_any(
         &mut self,
         now: Instant,
         usual: Usual<'_>,
         piece: u16,
-        hash: u64,
+        (hash, hint): (u64, Option<u32>),
         from: Origin,
     ) -> Result<(), Option<Ends>> {
-        match self.find(hash, &usual.tuple()) {
+        let tuple = &usual.tuple();
+        let half_open = hint.filter(|entry| self.syn_cache.has(*entry, tuple));
+        match half_open.or_else(|| self.find(hash, tuple)) {
             Some(index) if !is_entry(index) => {
                 if from != Origin::Ourselves && self.routes.is_local_ipv4(usual.source()) {
                     return Err(None);
@@ -135,7 +139,7 @@ impl Host {
                 self.change(now, index, |connection, cx| connection.on_usual(cx, &usual, piece));
                 Ok(())
             }
-            half_open => self.take_usual_stranger(now, usual, piece, hash, half_open),
+            half_open => self.take_usual_stranger(now, usual, piece, (hash, tuple), half_open),
         }
     }
 
@@ -144,10 +148,9 @@ impl Host {
         now: Instant,
         usual: Usual<'_>,
         piece: u16,
-        hash: u64,
+        (hash, tuple): (u64, &Tuple),
         half_open: Option<u32>,
     ) -> Result<(), Option<Ends>> {
-        let tuple = &usual.tuple();
         let (source, destination) = (usual.source().into(), usual.destination().into());
         let is_plain = match half_open {
             // The rest was found out when the SYN came.
@@ -159,7 +162,8 @@ impl Host {
         }
         let facts = Facts::new(piece, usual.traffic_class());
         let segment = &usual.segment();
-        self.dispatch(now, half_open, &Incoming { tuple: *tuple, hash, segment, facts });
+        let incoming = Incoming { tuple, hash, segment, facts, is_foreign: true };
+        self.dispatch(now, half_open, &incoming);
         Ok(())
     }
 
@@ -206,13 +210,15 @@ impl Host {
             Some(index) if !is_entry(index) => return self.deliver(now, index, segment, facts),
             half_open => half_open,
         };
-        self.dispatch(now, half_open, &Incoming { tuple, hash, segment, facts });
+        let tuple = &tuple;
+        let incoming = Incoming { tuple, hash, segment, facts, is_foreign: false };
+        self.dispatch(now, half_open, &incoming);
     }
 
     /// A segment that belongs to no connection, but perhaps to one that is half open.
     #[inline(always)]
     fn dispatch(&mut self, now: Instant, half_open: Option<u32>, incoming: &Incoming<'_>) {
-        let (hash, tuple) = (incoming.hash, &incoming.tuple);
+        let (hash, tuple) = (incoming.hash, incoming.tuple);
         if let Some(record) = self.fin_wait_2.find(now, hash, tuple) {
             return self.on_orphan(now, &record, incoming);
         }
@@ -245,7 +251,7 @@ impl Host {
         if segment.flags.contains(Flags::RST) {
             return;
         }
-        let tuple = &incoming.tuple;
+        let tuple = incoming.tuple;
         let listener = self.listeners.find(tuple.local_ip(), tuple.local_port());
         let Some((name, listener)) = listener else { return self.refuse(now, incoming) };
         if segment.flags.contains(Flags::ACK) {
@@ -306,7 +312,7 @@ impl Host {
         syn: SynReceived,
         past: Past,
     ) {
-        let (hash, tuple) = (incoming.hash, &incoming.tuple);
+        let (hash, tuple) = (incoming.hash, incoming.tuple);
         if let Past::Living(_) = past {
             self.shared.counters.time_wait_reopened += 1;
         }
@@ -357,12 +363,12 @@ impl Host {
         // An elicited RST never carries ACK with an acceptable number of its own: where the
         // segment had ACK, RST takes its number from there (and that is what TIME-WAIT ignores).
         let header = if segment.flags.contains(Flags::ACK) {
-            bare_header(&incoming.tuple, segment.ack, Seq(0), Flags::RST)
+            bare_header(incoming.tuple, segment.ack, Seq(0), Flags::RST)
         } else {
-            bare_header(&incoming.tuple, Seq(0), segment.end(), Flags::RST | Flags::ACK)
+            bare_header(incoming.tuple, Seq(0), segment.end(), Flags::RST | Flags::ACK)
         };
         self.shared.counters.resets_to_strangers += 1;
-        self.reply(Reply::segment(&incoming.tuple, header));
+        self.reply(Reply::segment(incoming.tuple, header));
     }
 
     // ---- SYN-RECEIVED, passive: RFC 9293 §3.10.7.4 for that state
@@ -454,7 +460,7 @@ impl Host {
         let known = half_open.and_then(|entry| self.syn_cache.get(entry));
         let known = known.map(|entry| (entry.answered, entry.in_time_wait));
         let (answered, in_time_wait) = known.unwrap_or((now, true));
-        let Incoming { ref tuple, hash, segment, facts } = *incoming;
+        let Incoming { tuple, hash, segment, facts, is_foreign } = *incoming;
         let window = u32::from(segment.window) << syn.peer_scale.unwrap_or(0);
         let mut block = self.take_block();
         let listening = self.listeners.get(listener);
@@ -477,7 +483,8 @@ impl Host {
             self.end_time_wait(hash, tuple);
         }
         debug_assert!(self.time_wait_record(hash, tuple).is_none(), "a SYN cache entry knows");
-        let id = self.add_connection(block, tuple, Some(listener), half_open);
+        let to_ourselves = !is_foreign && self.is_ours(tuple.remote_ip());
+        let id = self.add_connection(block, (tuple, to_ourselves), Some(listener), half_open);
         if let Some(entry) = half_open {
             self.syn_cache.remove(entry);
         }

@@ -10,18 +10,29 @@ use super::output::Reply;
 use super::route::NextHop;
 use super::tcp_input::{Incoming, Past, bare_header};
 use crate::config::TimeWaitState;
-use crate::tcp::Tuple;
 use crate::tcp::connection::{Residue, stamp_at};
 use crate::tcp::time_wait::{Distance, Record, Verdict};
+use crate::tcp::{Seq, Tuple};
 use crate::time::Instant;
 use crate::wire::options::Timestamps;
 use crate::wire::tcp::{Flags, Header};
 use crate::wire::usual::Stamped;
 
+/// What an ACK from TIME-WAIT says.
+#[derive(Clone, Copy)]
+struct LastAck {
+    seq: Seq,
+    ack: Seq,
+    window: u16,
+    /// TS.Recent, and what is added to our timestamp clock.
+    stamp: Option<u32>,
+    offset: u32,
+}
+
 impl Host {
     /// A segment has met a record: RFC 9293 §3.10.7.4 for TIME-WAIT.
     pub(super) fn on_time_wait(&mut self, now: Instant, record: &Record, incoming: &Incoming<'_>) {
-        let (hash, tuple) = (incoming.hash, &incoming.tuple);
+        let (hash, tuple) = (incoming.hash, incoming.tuple);
         let mut segment = *incoming.segment;
         if !self.shared.config.timestamps {
             // The connection to come would not use them: RFC 6191 §2 asks for that.
@@ -54,8 +65,9 @@ impl Host {
         // A repeated FIN is answered each time, as an open connection does: nothing else lets the
         // peer end, and no record sends one.
         if verdict == Verdict::Restart || self.shared.challenges.take(hash, now) {
-            let offset = self.stamp_offset(&record.tuple);
-            self.acknowledge_time_wait(now, record, offset);
+            let &Record { ref tuple, snd_nxt: seq, rcv_nxt: ack, window, stamp, .. } = record;
+            let offset = self.stamp_offset(tuple);
+            self.acknowledge_time_wait(now, tuple, LastAck { seq, ack, window, stamp, offset });
         } else {
             self.shared.counters.challenges_suppressed += 1;
         }
@@ -66,10 +78,9 @@ impl Host {
         self.listeners.find(tuple.local_ip(), tuple.local_port()).is_some()
     }
 
-    /// `offset`: what is added to the timestamp clock on connections between these ends.
-    fn acknowledge_time_wait(&mut self, now: Instant, record: &Record, offset: u32) {
-        let &Record { ref tuple, snd_nxt: seq, rcv_nxt: ack, window, .. } = record;
-        self.reply(match record.stamp {
+    fn acknowledge_time_wait(&mut self, now: Instant, tuple: &Tuple, last: LastAck) {
+        let LastAck { seq, ack, window, stamp, offset } = last;
+        self.reply(match stamp {
             Some(echo) => {
                 let stamps = Timestamps { value: stamp_at(now, offset), echo };
                 let (ports, flags) = (tuple.ports(), Flags::ACK);
@@ -110,8 +121,9 @@ impl Host {
             }
         }
         if residue.ack_due {
-            let record = Record::new(*tuple, residue, now, self.shared.config.time_wait);
-            self.acknowledge_time_wait(now, &record, residue.stamp_offset.unwrap_or(0));
+            let &Residue { snd_nxt: seq, rcv_nxt: ack, window, stamp, .. } = residue;
+            let offset = residue.stamp_offset.unwrap_or(0);
+            self.acknowledge_time_wait(now, tuple, LastAck { seq, ack, window, stamp, offset });
         }
     }
 

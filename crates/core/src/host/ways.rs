@@ -21,6 +21,9 @@ const WAYS: usize = 64;
 pub(super) struct Place(u8);
 
 impl Place {
+    /// Where no way is kept.
+    pub(super) const NOWHERE: Place = Place(WAYS as u8);
+
     /// Of the way between `ends`.
     #[inline]
     pub(super) fn of(ends: &Tuple) -> Place {
@@ -87,14 +90,22 @@ impl Ways {
     #[inline]
     pub(super) fn find(&self, ends: &Tuple, changes: u64, now: Instant) -> Option<Place> {
         let place = Place::of(ends);
-        self.is_good(place, ends, changes, now).then_some(place)
+        self.good(place, ends, changes, now).map(|_| place)
     }
 
-    /// True if the way between `ends`, whose place is `place`, is kept and good at `now`.
+    /// The way between `ends`, whose place is `place`, if it is kept and good at `now`.
     #[inline]
-    pub(super) fn is_good(&self, place: Place, ends: &Tuple, changes: u64, now: Instant) -> bool {
-        let known = self.at(place);
-        known.changes == changes && now < known.until && known.ends.has_addresses_of(ends)
+    pub(super) fn good(
+        &self,
+        place: Place,
+        ends: &Tuple,
+        changes: u64,
+        now: Instant,
+    ) -> Option<&Known> {
+        let known = self.known.get(usize::from(place.0))?;
+        let is_good =
+            known.changes == changes && now < known.until && known.ends.has_addresses_of(ends);
+        is_good.then_some(known)
     }
 
     /// The way kept at `place`.

@@ -347,6 +347,25 @@ fn a_hop_limit_of_ones_own_is_on_every_packet_from_the_syn_ack_on() {
 }
 
 #[test]
+fn a_hop_limit_that_changes_is_on_the_next_packet() {
+    let mut config = plain();
+    config.tcp.timestamps = true;
+    let mut peer = Peer::established_with(config, |say| say.stamp(500, 0));
+    let (id, now) = (peer.id(), peer.now);
+    let everybodys = SocketOptions { nodelay: true, ..peer.host.options(id).unwrap() };
+    let marks = |peer: &mut Peer, options| {
+        peer.host.set_options(now, id, options).unwrap();
+        peer.write(1);
+        assert_eq!(peer.hear().len(), 1);
+        peer.marks
+    };
+    let own = SocketOptions { hop_limit: Some(4), ..everybodys };
+    for (options, expected) in [(everybodys, (64, 0)), (own, (4, 0)), (everybodys, (64, 0))] {
+        assert_eq!(marks(&mut peer, options), expected);
+    }
+}
+
+#[test]
 fn who_reads_no_more_resets_what_comes_after_the_fin() {
     let mut peer = Peer::established(plain());
     let (id, now) = (peer.id(), peer.now);

@@ -140,13 +140,9 @@ fn predict(
 #[inline(always)]
 fn is_calm(s: &Synchronized) -> bool {
     let (send, recv) = (&s.send, &s.recv);
-    send.recovery.is_none()
-        && recv.disorder.is_none()
-        && send.urgent.is_none()
-        && !send.fin_again
-        && s.ecn.is_none()
-        && !s.probe_due
-        && !s.keepalive_due
+    // All at once: hardly ever is one of them so.
+    let is_asked = send.fin_again | s.probe_due | s.keepalive_due | send.urgent.is_some();
+    send.recovery.is_none() && recv.disorder.is_none() && s.ecn.is_none() && !is_asked
 }
 
 #[cfg(test)]
