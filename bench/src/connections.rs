@@ -24,8 +24,6 @@ const WARM_UP: usize = 2000;
 const COUNTED: usize = 20_000;
 /// How often each of several pairs has its turn, at least.
 const TURNS: usize = 12;
-/// How often such pairs are built anew: where in memory they come to lie is worth some percent.
-const BUILDS: usize = 4;
 /// The stack's time in a turn: whatever is periodic comes as often as in any other.
 const TURN: Duration = Duration::from_secs(1);
 /// What the bench is called, and the section that callgrind counts.
@@ -156,12 +154,13 @@ pub fn measure<P: Pair>(plan: &Plan) -> Outcome {
 
 /// Conversations a second under each of the plans, turn by turn. All pairs are there at once and
 /// take turns: what changes on the machine meanwhile changes for all of them, so that the ratios of
-/// a round tell more than those of the means. Now and then all are built anew.
-pub fn take_turns<P: Pair>(plans: &[Plan]) -> Vec<Vec<f64>> {
+/// a round tell more than those of the means. All are built so many times: where in memory a pair
+/// comes to lie is worth some percent to it.
+pub fn take_turns<P: Pair>(plans: &[Plan], builds: usize) -> Vec<Vec<f64>> {
     let turns = plans.iter().map(|plan| plan.count.div_ceil(plan.turn())).max().unwrap_or(0);
     let mut rates = vec![Vec::new(); plans.len()];
-    for _ in 0..BUILDS {
-        add_turns::<P>(plans, turns.max(TURNS).div_ceil(BUILDS), &mut rates);
+    for _ in 0..builds {
+        add_turns::<P>(plans, turns.max(TURNS).div_ceil(builds), &mut rates);
     }
     rates
 }

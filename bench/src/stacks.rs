@@ -144,9 +144,9 @@ impl Which {
     }
 
     /// Measures short connections of our engine alone under several plans that take turns: the
-    /// rates of each, turn by turn.
-    pub fn take_turns(plans: &[connections::Plan]) -> Vec<Vec<f64>> {
-        connections::take_turns::<raw::Short>(plans)
+    /// rates of each, turn by turn. All are built so many times.
+    pub fn take_turns(plans: &[connections::Plan], builds: usize) -> Vec<Vec<f64>> {
+        connections::take_turns::<raw::Short>(plans, builds)
     }
 
     /// Runs short connections for callgrind to count.
