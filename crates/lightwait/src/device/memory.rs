@@ -80,7 +80,13 @@ impl Device for MemoryDevice {
 
     fn transmit(&mut self, _now: Instant, outbox: &mut Outbox) -> io::Result<()> {
         let mut ring = self.outgoing.borrow_mut();
-        outbox.drain(ring.room(), |frame| ring.push().carry(frame));
+        let count = outbox.len().min(ring.room());
+        let mut places = ring.push(count);
+        outbox.drain(count, |frame| {
+            if let Some(place) = places.next() {
+                place.carry(frame);
+            }
+        });
         Ok(())
     }
 
@@ -93,10 +99,8 @@ impl Wire {
     /// Hands a frame to the device. False, and nothing happens, if its ring is full.
     pub fn inject(&mut self, frame: RxFrame<'_>) -> bool {
         let mut ring = self.to_device.borrow_mut();
-        if ring.room() == 0 {
-            return false;
-        }
-        let place = ring.push();
+        let count = ring.room().min(1);
+        let Some(place) = ring.push(count).next() else { return false };
         place.bytes.clear();
         place.bytes.extend_from_slice(frame.bytes);
         (place.checksum, place.segment_size) = (frame.checksum, frame.segment_size);
@@ -159,14 +163,14 @@ impl Ring {
         self.capacity - self.waiting
     }
 
-    /// The place of one more frame, to be written: the last one there is still in it.
-    fn push(&mut self) -> &mut MemoryFrame {
-        let place = self.waiting;
-        if place == self.frames.len() {
-            self.frames.push_back(MemoryFrame::default());
+    /// The places of as many more frames, to be written: the last ones there are still in them.
+    fn push(&mut self, count: usize) -> impl Iterator<Item = &mut MemoryFrame> {
+        let begin = self.waiting;
+        self.waiting += count;
+        if self.waiting > self.frames.len() {
+            self.frames.resize_with(self.waiting, MemoryFrame::default);
         }
-        self.waiting += 1;
-        &mut self.frames[place]
+        self.frames.range_mut(begin..self.waiting)
     }
 
     /// The `count` oldest have arrived. Where no other waits the next one takes the first place
