@@ -259,7 +259,8 @@ pub struct Limits {
     /// Connections with a control block and without a user, which still close. Those that wait for
     /// the peer's FIN become records, of which there may be as many as of TIME-WAIT.
     pub orphans: usize,
-    /// Pages of 4 KiB for send and receive buffers together; a small one of 1 KiB counts a quarter.
+    /// Pages of 4 KiB for send and receive buffers together; a small one of 1 KiB counts a quarter,
+    /// a large one of 16 KiB four.
     pub pages: usize,
     /// Bytes of receive window promised to all peers together; no more than `pages` can hold.
     pub receive_window_bytes: u64,

@@ -5,12 +5,11 @@
 //! A frame whose checksum the host must compute has its payload copied into the head; a frame whose
 //! checksum is left to the device refers to the buffers.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::ops::Deref;
 
-use crate::tcp::pool::Page;
+use crate::tcp::pool::CountedPage;
 use crate::wire::checksum::sum;
 
 /// What a device's frames start with.
@@ -130,7 +129,7 @@ pub enum Slice {
     /// Bytes `start..end` of a pool page.
     Page {
         /// The page.
-        page: Arc<Page>,
+        page: CountedPage,
         /// The first byte.
         start: u16,
         /// One past the last byte.

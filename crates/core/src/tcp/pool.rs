@@ -4,7 +4,9 @@
 //! in safe Rust. The pool keeps freed pages for reuse and counts what is out against a limit.
 //!
 //! What is short, as most requests and answers are, goes into a page of a quarter of the size: it
-//! stays until it is acknowledged, and of a great many connections each holds some.
+//! stays until it is acknowledged, and of a great many connections each holds some. Of what is
+//! long much goes into a page of four times the size: the fewer ends of pages lie within segments,
+//! the fewer of these are copied in two pieces.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -17,8 +19,14 @@ pub const PAGE_BYTES: usize = 4096;
 /// Bytes in a small page.
 pub const SMALL_BYTES: usize = 1024;
 
+/// Bytes in a large page.
+pub const LARGE_BYTES: usize = 4 * PAGE_BYTES;
+
 /// Small pages in a page.
 const SMALL: usize = PAGE_BYTES / SMALL_BYTES;
+
+/// Small pages in a large one.
+const LARGE: usize = LARGE_BYTES / SMALL_BYTES;
 
 /// Bytes in freed pages kept for reuse in any case, of each size. A buffer that fills and empties
 /// again and again should not go to the allocator each time.
@@ -29,6 +37,9 @@ pub struct Page<const BYTES: usize = PAGE_BYTES>(Box<[u8; BYTES]>);
 
 /// A small page.
 pub type SmallPage = Page<SMALL_BYTES>;
+
+/// A large page.
+pub type LargePage = Page<LARGE_BYTES>;
 
 impl<const BYTES: usize> Page<BYTES> {
     fn new() -> Self {
@@ -55,41 +66,67 @@ impl<const BYTES: usize> fmt::Debug for Page<BYTES> {
     }
 }
 
-/// A page that frames on their way to the device may share; while one does, the page can be read
-/// and not written. It counts who shares it only once somebody has: what nobody shares costs no
-/// atomic operation.
+/// A page, or a large one, that frames on their way to the device may share; while one does, the
+/// page can be read and not written. It counts who shares it only once somebody has: what nobody
+/// shares costs no atomic operation.
 #[derive(Debug)]
 pub enum SharedPage {
     /// Nobody shares it, nor did.
     Own(Page),
+    /// The same of a large one.
+    OwnLarge(LargePage),
     /// Frames may.
-    Counted(Arc<Page>),
+    Counted(CountedPage),
+}
+
+/// A page as frames hold it.
+#[derive(Clone, Debug)]
+pub enum CountedPage {
+    /// One of the usual size.
+    Page(Arc<Page>),
+    /// A large one.
+    Large(Arc<LargePage>),
 }
 
 impl SharedPage {
     /// All its bytes.
     #[inline]
-    pub fn bytes(&self) -> &[u8; PAGE_BYTES] {
+    pub fn bytes(&self) -> &[u8] {
         match self {
             SharedPage::Own(page) => page.bytes(),
+            SharedPage::OwnLarge(page) => page.bytes(),
             SharedPage::Counted(page) => page.bytes(),
         }
     }
 
     /// All its bytes to be written, or `None` while they are shared.
     #[inline]
-    pub fn bytes_mut(&mut self) -> Option<&mut [u8; PAGE_BYTES]> {
-        match self {
-            SharedPage::Own(page) => Some(page.bytes_mut()),
-            SharedPage::Counted(page) => Arc::get_mut(page).map(Page::bytes_mut),
-        }
+    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        Some(match self {
+            SharedPage::Own(page) => page.bytes_mut(),
+            SharedPage::OwnLarge(page) => page.bytes_mut(),
+            SharedPage::Counted(CountedPage::Page(page)) => Arc::get_mut(page)?.bytes_mut(),
+            SharedPage::Counted(CountedPage::Large(page)) => Arc::get_mut(page)?.bytes_mut(),
+        })
     }
 
     /// The page as frames hold it.
-    pub fn counted(self) -> Arc<Page> {
+    pub fn counted(self) -> CountedPage {
         match self {
-            SharedPage::Own(page) => Arc::new(page),
+            SharedPage::Own(page) => CountedPage::Page(Arc::new(page)),
+            SharedPage::OwnLarge(page) => CountedPage::Large(Arc::new(page)),
             SharedPage::Counted(page) => page,
+        }
+    }
+}
+
+impl CountedPage {
+    /// All its bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            CountedPage::Page(page) => page.bytes(),
+            CountedPage::Large(page) => page.bytes(),
         }
     }
 }
@@ -139,6 +176,7 @@ impl<const BYTES: usize> Freed<BYTES> {
 pub struct PagePool {
     free: Freed<PAGE_BYTES>,
     free_small: Freed<SMALL_BYTES>,
+    free_large: Freed<LARGE_BYTES>,
     /// What is out, and what may be, in small pages.
     in_use: usize,
     limit: usize,
@@ -149,7 +187,8 @@ impl PagePool {
     /// for.
     pub fn new(limit: usize) -> Self {
         let limit = limit.saturating_mul(SMALL);
-        PagePool { free: Freed::default(), free_small: Freed::default(), in_use: 0, limit }
+        let (free, free_small, free_large) = Default::default();
+        PagePool { free, free_small, free_large, in_use: 0, limit }
     }
 
     /// A page, or `None` when the limit is reached. Its content is arbitrary.
@@ -172,6 +211,16 @@ impl PagePool {
         Some(self.free_small.take())
     }
 
+    /// A large page, or `None` when the limit is reached. Its content is arbitrary.
+    #[inline]
+    pub fn take_large(&mut self) -> Option<LargePage> {
+        if self.in_use + LARGE > self.limit {
+            return None;
+        }
+        self.in_use += LARGE;
+        Some(self.free_large.take())
+    }
+
     /// Gives a page back.
     #[inline(always)]
     pub fn put(&mut self, page: Page) {
@@ -186,19 +235,33 @@ impl PagePool {
         self.free_small.put(page, self.in_use * SMALL_BYTES);
     }
 
+    /// Gives a large page back.
+    #[inline]
+    fn put_large(&mut self, page: LargePage) {
+        self.release(LARGE);
+        self.free_large.put(page, self.in_use * SMALL_BYTES);
+    }
+
     /// Gives a page back. One that a frame still shares is freed with the frame.
     pub fn put_shared(&mut self, page: SharedPage) {
         match page {
             SharedPage::Own(page) => self.put(page),
+            SharedPage::OwnLarge(page) => self.put_large(page),
             SharedPage::Counted(page) => self.put_counted(page),
         }
     }
 
     #[inline(never)]
-    fn put_counted(&mut self, page: Arc<Page>) {
-        match Arc::try_unwrap(page) {
-            Ok(page) => self.put(page),
-            Err(_) => self.discharge(1),
+    fn put_counted(&mut self, page: CountedPage) {
+        match page {
+            CountedPage::Page(page) => match Arc::try_unwrap(page) {
+                Ok(page) => self.put(page),
+                Err(_) => self.release(SMALL),
+            },
+            CountedPage::Large(page) => match Arc::try_unwrap(page) {
+                Ok(page) => self.put_large(page),
+                Err(_) => self.release(LARGE),
+            },
         }
     }
 
@@ -212,7 +275,7 @@ impl PagePool {
         fits
     }
 
-    /// Undoes [`PagePool::charge`], or accounts for a page that was dropped elsewhere.
+    /// Undoes [`PagePool::charge`].
     #[inline]
     pub fn discharge(&mut self, pages: usize) {
         self.release(pages * SMALL);
@@ -269,5 +332,18 @@ mod tests {
         assert_eq!((pool.in_use(), pool.available()), (1, 1));
         others.into_iter().for_each(|page| pool.put_small(page));
         assert_eq!((pool.in_use(), pool.available()), (0, 2));
+    }
+
+    #[test]
+    fn large_pages_count_for_four() {
+        let mut pool = PagePool::new(9);
+        let [own, counted] = [(); 2].map(|()| SharedPage::OwnLarge(pool.take_large().unwrap()));
+        assert!(pool.take_large().is_none());
+        assert_eq!((pool.in_use(), pool.available()), (8, 1));
+        pool.put_shared(own);
+        let counted = counted.counted();
+        let frames = counted.clone();
+        pool.put_shared(SharedPage::Counted(counted));
+        assert_eq!((pool.in_use(), frames.bytes().len()), (0, LARGE_BYTES));
     }
 }

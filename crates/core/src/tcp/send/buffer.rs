@@ -8,19 +8,18 @@
 //!     first                                   tail page: small writes share it
 //! ```
 //!
-//! A chunk is a pool page, a small one where no more is held, or the application's own `Bytes`;
-//! none is copied again before the frame, unless a frame should share a small one. Each chunk knows
-//! where it starts in the stream, so that any offset is found by binary search, however long the
-//! chain.
+//! A chunk is a pool page, a small one where no more is held, a large one where many bytes are, or
+//! the application's own `Bytes`; none is copied again before the frame, unless a frame should
+//! share a small one. Each chunk knows where it starts in the stream, so that any offset is found
+//! by binary search, however long the chain.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::{fmt, mem};
 
 use crate::frame::Slice;
-use crate::tcp::pool::{PAGE_BYTES, PagePool, SMALL_BYTES, SharedPage, SmallPage};
+use crate::tcp::pool::{LARGE_BYTES, PAGE_BYTES, PagePool, SMALL_BYTES, SharedPage, SmallPage};
 use crate::tcp::queue::Queue;
 
 /// Bytes in the stream, from the chain's first to its last.
@@ -72,7 +71,7 @@ impl Chunk {
         match mem::take(&mut self.memory) {
             Memory::Page(page) => {
                 let page = page.counted();
-                self.memory = Memory::Page(SharedPage::Counted(Arc::clone(&page)));
+                self.memory = Memory::Page(SharedPage::Counted(page.clone()));
                 Slice::Page { page, start: from as u16, end: to as u16 }
             }
             Memory::Small(page) => {
@@ -147,26 +146,27 @@ impl SendBuffer {
         data.len()
     }
 
-    /// Copies `data`, which a page holds, into a new one.
-    #[inline]
-    fn write_page(&mut self, data: &[u8], pool: &mut PagePool) -> usize {
-        let Some(mut page) = pool.take() else { return 0 };
-        page.bytes_mut()[..data.len()].copy_from_slice(data);
-        self.append(Memory::Page(SharedPage::Own(page)), data.len() as u32);
-        data.len()
-    }
-
+    /// Where much is waiting, or is written, that goes into large pages.
     #[inline(never)]
     fn write_pages(&mut self, data: &[u8], pool: &mut PagePool) -> usize {
-        let mut rest = &data[self.fill_tail_page(data)..];
-        while !rest.is_empty() {
-            let (here, others) = rest.split_at(rest.len().min(PAGE_BYTES));
-            if self.write_page(here, pool) == 0 {
-                break;
-            }
-            rest = others;
+        let mut done = self.fill_tail_page(data);
+        while done < data.len() {
+            let is_much = self.len().max(data.len() - done) >= LARGE_BYTES;
+            let large = if is_much { pool.take_large().map(SharedPage::OwnLarge) } else { None };
+            let Some(page) = large.or_else(|| pool.take().map(SharedPage::Own)) else { break };
+            done += self.write_page(&data[done..], page);
         }
-        data.len() - rest.len()
+        done
+    }
+
+    /// Copies what it holds of `data` into `page`, which is new; how many bytes that were.
+    #[inline]
+    fn write_page(&mut self, data: &[u8], mut page: SharedPage) -> usize {
+        let Some(bytes) = page.bytes_mut() else { return 0 };
+        let len = data.len().min(bytes.len());
+        bytes[..len].copy_from_slice(&data[..len]);
+        self.append(Memory::Page(page), len as u32);
+        len
     }
 
     #[inline]
@@ -180,7 +180,7 @@ impl SendBuffer {
     fn fill_tail_page(&mut self, data: &[u8]) -> usize {
         let Some(Chunk { len, memory, .. }) = self.chunks.back_mut() else { return 0 };
         let bytes = match memory {
-            Memory::Page(page) => page.bytes_mut().map(<[u8; PAGE_BYTES]>::as_mut_slice),
+            Memory::Page(page) => page.bytes_mut(),
             Memory::Small(page) => Some(page.bytes_mut().as_mut_slice()),
             Memory::Bytes(_) | Memory::Passing => None,
         };
@@ -242,13 +242,13 @@ impl SendBuffer {
         }
     }
 
-    /// Which chunk holds the byte at the stream offset `at`. Where all of them are full pages, that
-    /// is known without a search.
+    /// Which chunk holds the byte at the stream offset `at`. Where all of them are as long as the
+    /// first, that is known without a search.
     #[inline]
     fn index_of(&self, at: u64) -> usize {
         let holds = |chunk: &Chunk| chunk.at <= at && at < chunk.end();
-        let first = self.chunks.front().map_or(at, |chunk| chunk.at);
-        let guess = (at.saturating_sub(first) / PAGE_BYTES as u64) as usize;
+        let Some(first) = self.chunks.front() else { return 0 };
+        let guess = (at.saturating_sub(first.at) / u64::from(first.len.max(1))) as usize;
         if self.chunks.get(guess).is_some_and(holds) {
             return guess;
         }
@@ -416,12 +416,17 @@ mod tests {
         Read(usize, usize),
     }
 
+    fn many(len: usize, of: u8) -> Vec<u8> {
+        (0..len).map(|at| (at >> 3) as u8 ^ of).collect()
+    }
+
     fn op() -> impl Strategy<Value = Op> {
         prop_oneof![
             proptest::collection::vec(any::<u8>(), 0..6000).prop_map(Op::Write),
+            (0usize..40_000, any::<u8>()).prop_map(|(len, of)| Op::Write(many(len, of))),
             proptest::collection::vec(any::<u8>(), 0..6000).prop_map(Op::Push),
-            (0usize..10_000).prop_map(Op::Advance),
-            (0usize..10_000, 0usize..10_000).prop_map(|(a, b)| Op::Read(a, b)),
+            (0usize..30_000).prop_map(Op::Advance),
+            (0usize..60_000, 0usize..40_000).prop_map(|(a, b)| Op::Read(a, b)),
         ]
     }
 
