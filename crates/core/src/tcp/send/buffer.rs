@@ -396,6 +396,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_long_takes_large_pages_and_usual_ones_where_there_are_no_more() {
+        let mut pool = PagePool::new(9);
+        let mut buffer = SendBuffer::default();
+        let lens = |buffer: &SendBuffer| -> Vec<usize> {
+            buffer.chunks.iter_from(0).map(|chunk| chunk.len as usize).collect()
+        };
+        buffer.write(&vec![1; LARGE_BYTES - 1], &mut pool);
+        assert_eq!(lens(&buffer), [PAGE_BYTES, PAGE_BYTES, PAGE_BYTES, PAGE_BYTES - 1]);
+        buffer.write(&[1, 2], &mut pool);
+        assert_eq!((lens(&buffer)[4..].to_vec(), pool.in_use()), (vec![1], 8), "much waits");
+        let written = buffer.write(&vec![3; 2 * LARGE_BYTES], &mut pool);
+        assert_eq!(written, LARGE_BYTES - 1 + PAGE_BYTES);
+        assert_eq!(lens(&buffer)[4..], [LARGE_BYTES, PAGE_BYTES]);
+        buffer.clear(&mut pool);
+        assert_eq!(pool.in_use(), 0);
+    }
+
+    #[test]
     fn a_page_that_a_frame_shares_is_not_written_again() {
         let mut pool = PagePool::new(4);
         let mut buffer = SendBuffer::default();
