@@ -85,8 +85,8 @@ const LIMIT_MAX: usize = 1 << 28;
 const DEAD_MAX: u32 = 1 << 13;
 /// The same for numbers, which are spent on what lies between blocks, too.
 const NUMBERS_MAX: u32 = 1 << 16;
-/// Records queued again at most for one that enters, when the queue is made shorter.
-const MOVES: usize = 4;
+/// Records queued again at most at a time, when the queue is made shorter.
+const MOVES: usize = 16;
 /// Lines of the index joined at most at a time.
 const JOINS: u32 = 8;
 /// Does `$body` with each shelf in turn.
@@ -361,14 +361,23 @@ impl<R: Row> Shelf<R> {
     #[inline(always)]
     fn enter(&mut self, hash: u64, row: R, times: (Instant, u64), finder: Finder<'_>) {
         let (now, expires_ms) = times;
+        if self.index.is_due() {
+            self.keep_up(now, finder);
+        }
         let number = self.queue.push(row, expires_ms);
         self.live += 1;
-        let Shelf { queue, index, live, .. } = self;
-        let hash_of = |number| queue.row(number).map(|seen| finder.hash(seen.row));
-        index.insert(hash, number, *live, queue.span(), hash_of);
+        self.index.insert(hash, number, self.queue.span());
+    }
+
+    /// What is done once for some records that enter, before the next.
+    #[inline(never)]
+    fn keep_up(&mut self, now: Instant, finder: Finder<'_>) {
         if self.is_long() {
             self.shorten(now, finder);
         }
+        let Shelf { queue, index, live, .. } = self;
+        let hash_of = |number| queue.row(number).map(|seen| finder.hash(seen.row));
+        index.keep_up(*live, queue.span(), hash_of);
     }
 
     /// The record of `tuple`.
@@ -551,7 +560,6 @@ impl<R: Row> Shelf<R> {
     }
 
     /// True if there are too many dead records, or numbers of such.
-    #[inline]
     fn is_long(&self) -> bool {
         let (rows, numbers) = (self.queue.rows(), self.queue.span().1);
         // No more records live than `LIMIT_MAX`.
@@ -561,7 +569,6 @@ impl<R: Row> Shelf<R> {
 
     /// Dead records take up room until the front has passed them. If there are too many of them,
     /// some living ones at the front are queued again, so that it gets on.
-    #[inline(never)]
     fn shorten(&mut self, now: Instant, finder: Finder<'_>) {
         for _ in 0..MOVES {
             if !self.is_long() {

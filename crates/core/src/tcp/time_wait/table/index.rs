@@ -28,6 +28,9 @@ const LINE: usize = 15;
 const SPLIT: u32 = 10;
 /// Records per line below which two are joined.
 const JOIN: u32 = 6;
+/// Records that enter before it is seen to that there are as many lines as they need; fewer than
+/// those for which a line is split.
+const KEEP_UP: u32 = 8;
 /// Records that enter before one more line is tidied.
 const TIDY: u32 = 32;
 /// Lines in a segment.
@@ -64,6 +67,8 @@ pub(super) struct Index {
     numbers: u32,
     /// What is taken out of a line to be put elsewhere.
     scratch: Vec<u32>,
+    /// Records that have entered.
+    entered: u32,
     /// The next line to be tidied.
     tidied: u32,
 }
@@ -80,6 +85,7 @@ impl Index {
             halves: Halves::new(),
             numbers: (numbers.min(1 << 30) - 1) as u32,
             scratch: Vec::new(),
+            entered: 0,
             tidied: 0,
         }
     }
@@ -156,34 +162,28 @@ impl Index {
         None
     }
 
-    /// Adds a record. `live`: how many there are with it. `hash_of` tells the hash of a record that
-    /// is there.
+    /// True if it is time to [`keep_up`](Self::keep_up), before a record is added.
     #[inline(always)]
-    pub(super) fn insert(
-        &mut self,
-        hash: u64,
-        number: u32,
-        live: u32,
-        span: Span,
-        hash_of: impl Fn(u32) -> Option<u64>,
-    ) {
-        let is_full = live > SPLIT * self.lines;
-        if is_full || number.is_multiple_of(TIDY) {
-            self.keep_up(is_full, span, hash_of);
-        }
-        let line = self.line_of(hash);
-        let entry = self.entry(hash, number);
+    pub(super) fn is_due(&self) -> bool {
+        self.entered.is_multiple_of(KEEP_UP)
+    }
+
+    /// Adds a record.
+    #[inline(always)]
+    pub(super) fn insert(&mut self, hash: u64, number: u32, span: Span) {
+        self.entered = self.entered.wrapping_add(1);
+        let (line, entry) = (self.line_of(hash), self.entry(hash, number));
         self.put(line, entry, span);
     }
 
-    /// A line more, or one that is tidied.
-    #[inline(never)]
-    fn keep_up(&mut self, is_full: bool, span: Span, hash_of: impl Fn(u32) -> Option<u64>) {
+    /// A line more, or one that is tidied. `live`: how many records there are; `hash_of` tells the
+    /// hash of one that was added.
+    pub(super) fn keep_up(&mut self, live: u32, span: Span, hash_of: impl Fn(u32) -> Option<u64>) {
         if self.lines == 0 {
             self.add_line(span.0);
-        } else if is_full {
+        } else if live > SPLIT * self.lines {
             self.split(span, hash_of);
-        } else {
+        } else if self.entered.is_multiple_of(TIDY) {
             self.tidied = if self.tidied + 1 < self.lines { self.tidied + 1 } else { 0 };
             self.take_out(self.tidied, span);
             self.put_back(self.tidied, span.0);
@@ -196,8 +196,8 @@ impl Index {
         let Index { segments, halves, numbers, .. } = self;
         let Line(line) = &mut segments[line as usize / SEGMENT][line as usize % SEGMENT];
         // Both are below 2^31.
-        let (first, len, numbers) = (span.0, span.1 as i32, *numbers);
-        let is_stale = move |entry: u32| (entry.wrapping_sub(first) & numbers) as i32 >= len;
+        let (first, last, numbers) = (span.0, span.1 as i32 - 1, *numbers);
+        let is_stale = move |entry: u32| (entry.wrapping_sub(first) & numbers) as i32 > last;
         if !put(line, entry, is_stale) {
             put_behind(line, halves, entry, span.0, is_stale);
         }

@@ -103,8 +103,8 @@ impl<R: Row> Queue<R> {
     #[inline]
     pub(super) fn push(&mut self, mut row: R, expires_ms: u64) -> u32 {
         let number = self.next;
+        // A block that was begun has a row.
         if let Some(block) = self.block_mut(number)
-            && !number.is_multiple_of(ROWS as u32)
             && !block.rows.is_empty()
             && row.common_mut().expire_in_order(expires_ms, block.base_ms)
         {

@@ -191,11 +191,13 @@ impl Common {
 
     /// Notes when it expires, in the order of its block; false if that is out of its reach.
     pub(super) fn expire_in_order(&mut self, at_ms: u64, base_ms: u64) -> bool {
-        let delta = at_ms.checked_sub(base_ms).filter(|delta| *delta <= SPAN_MS);
-        if let Some(delta) = delta {
+        // What is before the base is very far behind it as well.
+        let delta = at_ms.wrapping_sub(base_ms);
+        let in_reach = delta <= SPAN_MS;
+        if in_reach {
             self.word = self.word & !DEAD | delta as u16;
         }
-        delta.is_some()
+        in_reach
     }
 
     /// Notes when it expires, whatever the order of its block; false if that is out of reach.
