@@ -62,18 +62,19 @@ impl Host {
         records.max(self.lingering.len()) >= MANY
     }
 
-    /// True if where a connection begins is likely to lie far away.
+    /// Fetches what is looked at first where a connection of the tuple `next` begins, if that is
+    /// likely to lie far away.
     #[inline]
-    pub(super) fn begins_far(&self) -> bool {
-        self.demux.len() >= MANY_LINES || self.has_many_records()
-    }
-
-    /// Fetches what is looked at first where a connection of `tuple` begins or ends.
-    #[inline]
-    pub(super) fn read_ahead_of(&self, hash: u64, tuple: &Tuple) {
+    pub(super) fn read_next_ahead(&self, next: impl FnOnce() -> Tuple) {
+        let with_records = self.has_many_records();
+        if self.demux.len() < MANY_LINES && !with_records {
+            return;
+        }
+        let tuple = next();
+        let hash = self.hasher.hash(&tuple);
         self.demux.read_ahead(hash);
-        if self.has_many_records() {
-            self.read_records_ahead(hash, tuple);
+        if with_records {
+            self.read_records_ahead(hash, &tuple);
         }
     }
 
@@ -95,9 +96,10 @@ impl Host {
     /// Notes what is in each of these frames, [`BURST`] at most, and fetches what they lead to.
     #[inline(always)]
     pub(super) fn look_ahead<'a>(&self, frames: &[RxFrame<'a>], seen: &mut [Sight<'a>]) {
-        let (mut lines, with_records) = ([0; BURST], self.has_many_records());
+        let (mut lines, with_records) = ([None; BURST], self.has_many_records());
+        let link = self.link_bytes();
         for ((sight, line), frame) in seen.iter_mut().zip(&mut lines).zip(frames) {
-            let packet = self.packet_in(frame);
+            let packet = frame.bytes.get(link..).unwrap_or_default();
             match Usual::parse(packet) {
                 Some(usual) => {
                     sight.usual = Some(usual);
@@ -108,15 +110,13 @@ impl Host {
             *line = self.demux.read_ahead(sight.hash);
         }
         let is_far = self.has_many_connections();
-        for (sight, line) in seen.iter_mut().zip(&lines) {
-            sight.slot = self.demux.glance_in(*line, sight.hash);
+        for (sight, line) in seen.iter_mut().zip(lines) {
+            sight.slot = line.and_then(|line| line.glance(sight.hash));
             if let Some(slot) = sight.slot.filter(|_| is_far) {
+                // The processor goes on to the next frames while it waits for the slot.
                 self.slots.read_ahead(slot, TOUCHED);
+                self.slots.get(slot).into_iter().for_each(Slot::read_ahead);
             }
-        }
-        if is_far {
-            let connections = seen.iter().filter_map(|sight| self.slots.get(sight.slot?));
-            connections.for_each(Slot::read_ahead);
         }
     }
 
@@ -133,11 +133,5 @@ impl Host {
     #[inline(never)]
     fn hash_unusual(&self, packet: &[u8], with_records: bool) -> u64 {
         glance::at(packet).map_or(0, |glance| self.hash_ahead(glance, with_records))
-    }
-
-    /// The packet in a frame.
-    #[inline]
-    fn packet_in<'a>(&self, frame: &RxFrame<'a>) -> &'a [u8] {
-        frame.bytes.get(self.link_bytes()..).unwrap_or_default()
     }
 }

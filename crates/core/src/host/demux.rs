@@ -94,7 +94,7 @@ const NONE: u32 = u32::MAX;
 /// Entries with tag 0 are free.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-struct Line {
+pub struct Line {
     /// The tags, and behind them the link.
     head: [u8; ENTRIES + size_of::<u32>()],
     slots: [u32; ENTRIES],
@@ -184,6 +184,13 @@ impl Line {
         which(&self.head, |it| it == tag) & ((1 << ENTRIES) - 1)
     }
 
+    /// The first slot that may have this hash, at first sight.
+    #[inline]
+    pub fn glance(&self, hash: u64) -> Option<u32> {
+        let (_, slot) = self.first(tag_of(hash))?;
+        Some(slot)
+    }
+
     /// The first place of this tag, and the slot there.
     #[inline(always)]
     fn first(&self, tag: u8) -> Option<(usize, u32)> {
@@ -246,12 +253,10 @@ impl Demux {
         if line < self.lines.len { line } else { line & (self.mask >> 1) }
     }
 
-    /// Fetches the line that a look-up of this hash will read, without waiting for it; its number.
+    /// Fetches the line that a look-up of this hash will read, without waiting for it.
     #[inline]
-    pub fn read_ahead(&self, hash: u64) -> u32 {
-        let line = self.line_of(hash);
-        self.lines.get(line).into_iter().for_each(prefetch);
-        line
+    pub fn read_ahead(&self, hash: u64) -> Option<&Line> {
+        self.lines.get(self.line_of(hash)).inspect(|line| prefetch(*line))
     }
 
     /// The slot whose tuple has this `hash` and for which `is_it` says so.
@@ -270,14 +275,7 @@ impl Demux {
     /// The first slot that may have this hash, at first sight.
     #[inline]
     pub fn glance(&self, hash: u64) -> Option<u32> {
-        self.glance_in(self.line_of(hash), hash)
-    }
-
-    /// The same, in the line that was fetched for it.
-    #[inline]
-    pub fn glance_in(&self, line: u32, hash: u64) -> Option<u32> {
-        let (_, slot) = self.lines.get(line)?.first(tag_of(hash))?;
-        Some(slot)
+        self.lines.get(self.line_of(hash))?.glance(hash)
     }
 
     #[inline(never)]

@@ -108,11 +108,8 @@ impl Host {
                 && let claimed @ Some(_) =
                     self.claim_beside(now, Claim::new(candidate, hash), record)
             {
-                if self.begins_far() {
-                    // Whoever opens a connection to somewhere mostly opens another.
-                    let next = tuple.with_local_port(self.ports.peek(&search));
-                    self.read_ahead_of(self.hasher.hash(&next), &next);
-                }
+                // Whoever opens a connection to somewhere mostly opens another.
+                self.read_next_ahead(|| tuple.with_local_port(self.ports.peek(&search)));
                 return claimed;
             }
         }
