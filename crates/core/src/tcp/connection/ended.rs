@@ -93,25 +93,32 @@ impl Connection {
         self.state.transition(to);
         self.deadlines.clear();
         self.syn_due = false;
-        let mut ended = Ended::default();
+        // What ICMP has told is a better reason than silence (RFC 1122 §4.2.3.9).
+        let error = match (error, self.soft_error()) {
+            (Some(Error::TimedOut), Some(soft)) => Some(soft),
+            (error, _) => error,
+        };
+        let mut ended = Ended { error, ..Ended::default() };
         match &mut self.shape {
             Shape::Synchronized(synchronized) => {
                 synchronized.send.buffer.clear(&mut cx.pool);
                 synchronized.recv.window.release(&mut cx.budget);
-                ended.unread = core::mem::take(&mut synchronized.recv.buffer);
+                let unread = &mut synchronized.recv.buffer;
+                if self.orphan {
+                    unread.clear(&mut cx.pool);
+                } else {
+                    ended.unread = core::mem::take(unread);
+                }
             }
-            Shape::Ended(before) => ended = core::mem::take(before),
+            Shape::Ended(before) => {
+                ended = core::mem::take(before);
+                ended.error = ended.error.or(error);
+                if self.orphan {
+                    ended.unread.clear(&mut cx.pool);
+                }
+            }
             Shape::SynSent(_) | Shape::SynReceived(_) => {}
         }
-        if self.orphan {
-            ended.unread.clear(&mut cx.pool);
-        }
-        // What ICMP has told is a better reason than silence (RFC 1122 §4.2.3.9).
-        let reason = match (error, self.soft_error()) {
-            (Some(Error::TimedOut), Some(soft)) => Some(soft),
-            (error, _) => error,
-        };
-        ended.error = ended.error.or(reason);
         self.shape = Shape::Ended(ended);
         self.notices |= Readiness::CLOSED | Readiness::READABLE | Readiness::WRITABLE;
     }
