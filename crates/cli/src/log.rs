@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 use lightwait_http::Access;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Lines that may wait for the writer.
 const WAITING_LINES: usize = 8192;
@@ -28,8 +28,8 @@ pub(crate) enum Record {
     Failed { peer: SocketAddr, error: String },
     /// Something went wrong that does not end the program.
     Trouble { text: String },
-    /// TIME-WAIT was full: so many of its oldest records went since the last such line.
-    Evicted { records: u64, held: usize },
+    /// Something about TIME-WAIT that an operator has to know.
+    TimeWait(Concern),
     /// A frame, by `--trace`.
     Frame { line: String },
     /// A stop was asked for; so many connections have to finish.
@@ -38,6 +38,19 @@ pub(crate) enum Record {
     Stopped { unfinished: usize },
     /// Lines that found no room.
     Dropped { lines: u64 },
+}
+
+/// What may be wrong with TIME-WAIT. Numbers are of the time since the last such line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Concern {
+    /// So many records are held of those that may be: there will soon be no room.
+    Filling { held: usize, limit: usize },
+    /// There was no room: so many records went before their time.
+    Full { evicted: u64, held: usize },
+    /// So many SYNs met a record that did not let them through.
+    Refused { syns: u64 },
+    /// So many connections could not be opened for want of a port.
+    NoPort { opens: u64 },
 }
 
 /// Where records go. Clones share one writer.
@@ -126,9 +139,7 @@ fn human(time: SystemTime, record: &Record) -> String {
         }
         Record::Failed { peer, error } => format!("{peer}: {error}"),
         Record::Trouble { text } => text.clone(),
-        Record::Evicted { records, held } => {
-            format!("TIME-WAIT is full: {records} records went before their time; {held} are held.")
-        }
+        Record::TimeWait(concern) => human_concern(*concern),
         Record::Frame { line } => line.clone(),
         Record::Stopping { connections: 0 } => "Stopping.".to_owned(),
         Record::Stopping { connections } => {
@@ -139,6 +150,36 @@ fn human(time: SystemTime, record: &Record) -> String {
         Record::Dropped { lines } => {
             format!("({lines} log lines were dropped: output is too slow)")
         }
+    }
+}
+
+fn human_concern(concern: Concern) -> String {
+    match concern {
+        Concern::Filling { held, limit } => {
+            format!("TIME-WAIT fills up: {held} records are held, and {limit} may be.")
+        }
+        Concern::Full { evicted, held } => {
+            format!("TIME-WAIT is full: {evicted} records went before their time; {held} are held.")
+        }
+        Concern::Refused { syns } => {
+            format!("TIME-WAIT refused {syns} SYNs: peers come back with ports used just before.")
+        }
+        Concern::NoPort { opens } => {
+            format!("{opens} connections were not opened: no port to their destination is free.")
+        }
+    }
+}
+
+fn machine_concern(concern: Concern) -> Value {
+    match concern {
+        Concern::Filling { held, limit } => {
+            json!({ "event": "time_wait_filling", "held": held, "limit": limit })
+        }
+        Concern::Full { evicted, held } => {
+            json!({ "event": "time_wait_full", "evicted": evicted, "held": held })
+        }
+        Concern::Refused { syns } => json!({ "event": "time_wait_refused", "syns": syns }),
+        Concern::NoPort { opens } => json!({ "event": "ports_exhausted", "opens": opens }),
     }
 }
 
@@ -163,9 +204,7 @@ fn machine(time: SystemTime, record: &Record) -> String {
             json!({ "event": "failed", "peer": peer.to_string(), "error": error })
         }
         Record::Trouble { text } => json!({ "event": "trouble", "text": text }),
-        Record::Evicted { records, held } => {
-            json!({ "event": "time_wait_full", "evicted": records, "held": held })
-        }
+        Record::TimeWait(concern) => machine_concern(*concern),
         Record::Frame { line } => json!({ "event": "frame", "line": line }),
         Record::Stopping { connections } => {
             json!({ "event": "stopping", "connections": connections })
@@ -234,6 +273,24 @@ mod tests {
         assert_eq!((&value["target"], &value["status"]), (&json!("/a?\"b"), &json!(200)));
         assert_eq!((&value["duration_us"], &value["time_s"]), (&json!(1500), &json!(2.0)));
         assert_eq!(value["peer"], json!("192.0.2.1:5"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_time_wait_is_told_to_both() {
+        let time = SystemTime::UNIX_EPOCH;
+        let concerns = [
+            (Concern::Filling { held: 8, limit: 10 }, "time_wait_filling"),
+            (Concern::Full { evicted: 8, held: 10 }, "time_wait_full"),
+            (Concern::Refused { syns: 8 }, "time_wait_refused"),
+            (Concern::NoPort { opens: 8 }, "ports_exhausted"),
+        ];
+        for (concern, event) in concerns {
+            let record = Record::TimeWait(concern);
+            assert!(human(time, &record).contains(" 8 ") || human(time, &record).starts_with("8 "));
+            let value: Value = serde_json::from_str(&machine(time, &record)).unwrap();
+            assert_eq!(value["event"], json!(event));
+            assert!(value.as_object().unwrap().values().any(|number| *number == json!(8)));
+        }
     }
 
     #[test]

@@ -1,27 +1,72 @@
-//! TIME-WAIT that is full: the oldest records go before their time, and an operator has to know;
-//! but not by a line for each, of which there may be a hundred thousand a second.
+//! What an operator has to know of TIME-WAIT: that it fills up, that it is full and records go before
+//! their time, that it refuses peers who come back too soon, and that there is no port left to open a
+//! connection from. But not by a line for each, of which there may be a hundred thousand a second.
 
 use std::time::Duration;
 
 use lightwait::shard::Handle;
+use lightwait_core::Host;
 
-use crate::log::{Log, Record};
+use crate::log::{Concern, Log, Record};
 
-/// A line in so long at most.
+/// A line of each kind in so long at most.
 pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Logs how many records the stack has evicted since the last line, until the task is aborted.
+/// Logs what has happened since the last time, until the task is aborted.
 pub(super) async fn watch(stack: Handle, log: Log) {
-    let mut told = 0;
+    let mut last = Look::default();
     loop {
         lightwait::rt::sleep(INTERVAL).await;
-        let look =
-            |host: &lightwait_core::Host| (host.counters().time_wait_evicted, host.time_wait_len());
-        let (all, held) = stack.with_host(look);
-        if all > told {
-            log.write(Record::Evicted { records: all - told, held });
-            told = all;
+        let look = stack.with_host(|host: &Host| Look::at(host));
+        for concern in look.concerns_since(last) {
+            log.write(Record::TimeWait(concern));
         }
+        last = look;
+    }
+}
+
+/// TIME-WAIT at a moment; events since the host began.
+#[derive(Clone, Copy, Debug, Default)]
+struct Look {
+    held: usize,
+    limit: usize,
+    evicted: u64,
+    refused: u64,
+    without_port: u64,
+}
+
+impl Look {
+    fn at(host: &Host) -> Look {
+        let (counters, limit) = (host.counters(), host.config().limits.time_wait);
+        Look {
+            held: host.time_wait_len(),
+            limit,
+            evicted: counters.time_wait_evicted,
+            refused: counters.time_wait_refused,
+            without_port: counters.ports_exhausted,
+        }
+    }
+
+    /// Four fifths of what may be.
+    fn is_high(&self) -> bool {
+        self.held > 0 && self.held.saturating_mul(5) >= self.limit.saturating_mul(4)
+    }
+
+    fn concerns_since(self, last: Look) -> impl Iterator<Item = Concern> {
+        let [evicted, syns, opens] = [
+            self.evicted - last.evicted,
+            self.refused - last.refused,
+            self.without_port - last.without_port,
+        ];
+        let Look { held, limit, .. } = self;
+        let fills = self.is_high() && !last.is_high() && evicted == 0;
+        let concerns = [
+            fills.then_some(Concern::Filling { held, limit }),
+            (evicted > 0).then_some(Concern::Full { evicted, held }),
+            (syns > 0).then_some(Concern::Refused { syns }),
+            (opens > 0).then_some(Concern::NoPort { opens }),
+        ];
+        concerns.into_iter().flatten()
     }
 }
 
@@ -96,6 +141,23 @@ mod tests {
     }
 
     #[test]
+    fn each_concern_is_told_when_it_is_new() {
+        let quiet = Look { limit: 100, held: 79, ..Look::default() };
+        let told = |look: Look, last| look.concerns_since(last).collect::<Vec<_>>();
+        assert_eq!(told(quiet, Look::default()), []);
+        let high = Look { held: 80, ..quiet };
+        assert_eq!(told(high, quiet), [Concern::Filling { held: 80, limit: 100 }]);
+        assert_eq!(told(Look { held: 90, ..high }, high), []);
+        let full = Look { held: 100, evicted: 7, ..quiet };
+        assert_eq!(told(full, quiet), [Concern::Full { evicted: 7, held: 100 }]);
+        assert_eq!(told(full, full), []);
+        let busy = Look { refused: 3, without_port: 2, ..quiet };
+        let both = [Concern::Refused { syns: 3 }, Concern::NoPort { opens: 2 }];
+        assert_eq!(told(busy, quiet), both);
+        assert_eq!(told(busy, busy), []);
+    }
+
+    #[test]
     fn records_evicted_are_one_line_an_interval_with_their_number() {
         let page = crate::log::Page::default();
         let (log, writer) = Log::start(false, page.clone()).unwrap();
@@ -117,7 +179,8 @@ mod tests {
         let text = page.text();
         let lines: Vec<&str> = text.lines().collect();
         let told = lines.iter().map(|line| line.split(' ').nth(3).unwrap_or_default());
-        assert_eq!(told.collect::<Vec<_>>(), ["8", "3"], "{text}");
-        assert!(lines[0].ends_with("before their time; 2 are held."), "{text}");
+        assert_eq!(told.collect::<Vec<_>>(), ["2", "8", "3"], "{text}");
+        assert_eq!(lines[0], "TIME-WAIT fills up: 2 records are held, and 2 may be.");
+        assert!(lines[1].ends_with("before their time; 2 are held."), "{text}");
     }
 }
