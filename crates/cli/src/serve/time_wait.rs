@@ -1,6 +1,7 @@
-//! What an operator has to know of TIME-WAIT: that it fills up, that it is full and records go before
-//! their time, that it refuses peers who come back too soon, and that there is no port left to open a
-//! connection from. But not by a line for each, of which there may be a hundred thousand a second.
+//! What an operator has to know of TIME-WAIT: that it fills up, that it is full and records go
+//! before their time, that it refuses peers who come back too soon, and that there is no port left
+//! to open a connection from. But not by a line for each, of which there may be a hundred thousand
+//! a second.
 
 use std::time::Duration;
 
