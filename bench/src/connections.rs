@@ -70,6 +70,14 @@ impl Default for Plan {
 }
 
 impl Plan {
+    /// What `stack` makes of it: it has no more idle connections than it can, and one address if it
+    /// is not ours.
+    #[must_use]
+    pub fn as_done_by(self, stack: Which) -> Plan {
+        let addresses = if stack.is_ours() { self.addresses } else { 1 };
+        Plan { idle: self.idle.min(stack.connections_most()), addresses, ..self }
+    }
+
     /// TIME-WAIT records that stand, those of the conversations measured included.
     pub fn residents(&self) -> usize {
         self.time_wait.max(self.at_once)

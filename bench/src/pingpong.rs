@@ -80,6 +80,14 @@ pub fn count(stack: Which, plan: &Plan) -> Result<Option<f64>, Uncounted> {
     stack.count(SECTION, &told)
 }
 
+impl Plan {
+    /// What `stack` makes of it: it has no more connections than it can.
+    #[must_use]
+    pub fn as_done_by(self, stack: Which) -> Plan {
+        Plan { connections: self.connections.min(stack.connections_most()), ..self }
+    }
+}
+
 impl Outcome {
     /// As a JSON object.
     pub fn json(&self, stack: Which, plan: &Plan) -> Map<String, Value> {

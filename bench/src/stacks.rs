@@ -116,6 +116,29 @@ impl Which {
         matches!(self, Lightwait | LightwaitFull | LightwaitSkip | LightwaitScan)
     }
 
+    /// True if it is ours, by hand or through sockets.
+    pub fn is_ours(self) -> bool {
+        self.is_our_engine() || self == Which::LightwaitSockets
+    }
+
+    /// True if it is lwIP.
+    pub fn is_lwip(self) -> bool {
+        #[cfg(lwip)]
+        if self == Which::Lwip {
+            return true;
+        }
+        false
+    }
+
+    /// Connections that it can have at a time.
+    pub fn connections_most(self) -> usize {
+        #[cfg(target_os = "linux")]
+        if self == Which::Linux {
+            return linux::CONNECTIONS;
+        }
+        usize::MAX
+    }
+
     /// True if what it does can be counted by callgrind: not what the kernel does.
     pub fn is_countable(self) -> bool {
         #[cfg(target_os = "linux")]

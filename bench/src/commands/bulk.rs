@@ -12,14 +12,15 @@ pub(crate) struct Bulk {
     /// Which stack.
     #[arg(long, value_enum, default_value = "lightwait")]
     stack: Which,
-    /// The largest packet, in bytes; the kernel's loopback device has its own.
+    /// The largest packet, in bytes; lwIP and the kernel's loopback device have their own.
     #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u16).range(576..))]
     mtu: u16,
     /// Bytes to send, in whole megabytes.
     #[arg(long, default_value_t = 2_000_000_000,
           value_parser = clap::value_parser!(u64).range(1_000_000..))]
     bytes: u64,
-    /// Leave checksums to the device, as with a card that computes and verifies them.
+    /// Leave checksums to the device, as with a card that computes and verifies them; lwIP does
+    /// not.
     #[arg(long)]
     no_checksum: bool,
     #[command(flatten)]
@@ -32,7 +33,8 @@ pub(crate) struct Bulk {
 impl Bulk {
     /// Measures and prints.
     pub(crate) fn run(&self) -> bool {
-        let plan = Plan { mtu: self.mtu, bytes: self.bytes, checksum: !self.no_checksum };
+        let asked = Plan { mtu: self.mtu, bytes: self.bytes, checksum: !self.no_checksum };
+        let plan = asked.as_done_by(self.stack);
         if let Some(section) = &self.section {
             instructions::choose(section);
             self.stack.count_bulk(&plan);

@@ -28,6 +28,9 @@ impl Compare {
             print!("{:<34}", "");
             stacks.iter().for_each(|stack| print!(" {:>18}", stack.name()));
             println!();
+            if stacks.contains(&Which::LightwaitSkip) {
+                println!("(lightwait-skip keeps nothing in TIME-WAIT, which is unsafe)");
+            }
         }
         let counts = if self.instructions { COUNTS } else { &[] };
         let rows = RATES.iter().chain(MEMORY).chain(counts).map(|row| self.row(row, &stacks));

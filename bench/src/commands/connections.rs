@@ -17,7 +17,7 @@ pub(crate) struct Connections {
     /// Records in TIME-WAIT besides.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=20_000_000))]
     time_wait: u32,
-    /// Idle connections besides.
+    /// Idle connections besides; the kernel has 9900 at most.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=4_000_000))]
     idle: u32,
     /// Conversations measured.
@@ -30,8 +30,8 @@ pub(crate) struct Connections {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     addresses: u32,
     /// Measure about so many seconds at most, with fewer conversations if need be.
-    #[arg(long)]
-    seconds: Option<f64>,
+    #[arg(long, value_parser = seconds)]
+    seconds: Option<Duration>,
     #[command(flatten)]
     output: Output,
     /// Let this section be counted, as `--instructions` does.
@@ -39,19 +39,28 @@ pub(crate) struct Connections {
     section: Option<String>,
 }
 
+/// A time that is not zero.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| "a number of seconds above 0 is wanted".to_owned())
+}
+
 impl Connections {
     /// Measures and prints.
     pub(crate) fn run(&self) -> bool {
-        let plan = |at_once| Plan {
+        let asked = |at_once| Plan {
             time_wait: self.time_wait as usize,
             idle: self.idle as usize,
             count: self.count as usize,
             at_once: at_once as usize,
             addresses: self.addresses as usize,
             variant: self.stack.variant(),
-            limit: self.seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+            limit: self.seconds,
             ..Plan::default()
         };
+        let plan = |at_once| asked(at_once).as_done_by(self.stack);
         if let (Some(section), Some(at_once)) = (&self.section, self.at_once) {
             instructions::choose(section);
             self.stack.count_connections(&plan(at_once));

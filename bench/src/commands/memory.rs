@@ -1,7 +1,7 @@
 //! `memory` on the command line.
 
 use lightwait_bench::memory::{Plan, State};
-use lightwait_bench::stacks::Which;
+use lightwait_bench::stacks::{Variant, Which};
 use serde_json::Value;
 
 /// What `memory` is told.
@@ -28,7 +28,12 @@ impl Memory {
         let (state, count) = (self.state, self.count as usize);
         let plan = Plan { state, count, variant: self.stack.variant() };
         let Some(outcome) = self.stack.memory(&plan) else {
-            eprintln!("{}: what it keeps cannot be told", self.stack.name());
+            let why = if self.stack.variant() == Variant::Skip {
+                "it keeps nothing of connections in TIME-WAIT"
+            } else {
+                "what it keeps cannot be told"
+            };
+            eprintln!("{}: {why}", self.stack.name());
             return false;
         };
         if self.json {

@@ -12,7 +12,7 @@ pub(crate) struct PingPong {
     /// Which stack.
     #[arg(long, value_enum, default_value = "lightwait")]
     stack: Which,
-    /// Connections, each with a request under way.
+    /// Connections, each with a request under way; the kernel has 9900 at most.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: u32,
     /// Requests measured, on all of them together.
@@ -28,11 +28,12 @@ pub(crate) struct PingPong {
 impl PingPong {
     /// Measures and prints.
     pub(crate) fn run(&self) -> bool {
-        let plan = Plan {
+        let asked = Plan {
             connections: self.connections as usize,
             requests: self.requests as usize,
             variant: self.stack.variant(),
         };
+        let plan = asked.as_done_by(self.stack);
         if let Some(section) = &self.section {
             instructions::choose(section);
             self.stack.count_pingpong(&plan);

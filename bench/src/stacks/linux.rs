@@ -22,7 +22,7 @@ use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
 /// Connections that a process may have: each is two file descriptors of 20 000, the usual limit.
-const CONNECTIONS: usize = 9_900;
+pub(super) const CONNECTIONS: usize = 9_900;
 /// The client's ports on an address.
 const PORTS: std::ops::Range<u16> = 10_000..60_000;
 

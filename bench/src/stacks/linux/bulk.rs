@@ -1,7 +1,7 @@
 //! As many bytes one way as a connection carries. The loopback device has its own MTU, of 64 KiB,
 //! and no checksum: what the plan says of both is as if it were not said.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
 
 use super::Loopback;
@@ -17,8 +17,6 @@ pub struct Bulk {
     server: TcpStream,
     data: Vec<u8>,
     buffer: Vec<u8>,
-    read: usize,
-    goal: usize,
 }
 
 impl Pair for Bulk {
@@ -28,19 +26,35 @@ impl Pair for Bulk {
             end.set_nonblocking(true).expect("a socket that need not block");
         }
         let (data, buffer) = (vec![b'd'; CHUNK], vec![0; CHUNK]);
-        Bulk { client, server, data, buffer, read: 0, goal: 0 }
+        Bulk { client, server, data, buffer }
     }
 
     fn send(&mut self, bytes: usize) {
-        self.goal += bytes;
-        while self.read < self.goal {
-            // Some of the data is as good as all of it: every byte is the same.
-            while self.client.write(&self.data).is_ok_and(|len| len == self.data.len()) {}
-            while let Ok(len @ 1..) = self.server.read(&mut self.buffer) {
-                self.read += len;
+        let [mut written, mut read] = [0; 2];
+        while read < bytes {
+            let mut has_room = written < bytes;
+            while has_room {
+                let len = moved(self.client.write(&self.data[..CHUNK.min(bytes - written)]));
+                written += len;
+                has_room = len > 0 && written < bytes;
+            }
+            while read < written {
+                let len = moved(self.server.read(&mut self.buffer));
+                if len == 0 {
+                    break;
+                }
+                read += len;
             }
         }
     }
 
     fn check(&self) {}
+}
+
+/// The bytes that a call has moved; none if it would have waited.
+fn moved(result: Result<usize>) -> usize {
+    match result {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+        other => other.expect("both ends are open"),
+    }
 }
