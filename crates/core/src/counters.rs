@@ -89,7 +89,8 @@ counters! {
     replies_suppressed,
     /// Connections given up after retransmitting in vain.
     connections_timed_out,
-    /// Orphans reset because there were too many.
+    /// Orphans reset, FIN-WAIT-2 records dropped and segments for such records left unheard
+    /// because there were too many.
     orphans_over_limit,
     /// Handshakes that wait in the SYN cache.
     syn_cache_added,
@@ -109,7 +110,7 @@ counters! {
     time_wait_entered,
     /// TIME-WAIT records that lasted their time.
     time_wait_expired,
-    /// TIME-WAIT records evicted because the table was full.
+    /// TIME-WAIT records evicted, or never kept, because the table was full.
     time_wait_evicted,
     /// Connections of which TIME-WAIT kept nothing, by configuration.
     time_wait_skipped,

@@ -225,11 +225,18 @@ fn its_fin_is_taken_even_if_its_window_is_not_known_any_more() {
 #[test]
 fn when_there_are_too_many_the_oldest_goes() {
     let mut config = full();
-    config.limits.time_wait = 0;
+    config.limits.time_wait = 1;
     let mut peer = orphan(config);
     peer.wait(QUIET);
-    assert_eq!((peer.host.counters().rested, peer.host.fin_wait_2_len()), (1, 0));
-    assert_eq!(states(&peer), [State::Listen]);
+    leave_another(&mut peer);
+    peer.hear();
+    peer.say(Say::new(A, 1, 2));
+    fetch_events(&mut peer);
+    assert_eq!(peer.host.counters().orphans_over_limit, 0);
+    peer.wait(QUIET);
+    assert_eq!((peer.host.counters().rested, peer.host.fin_wait_2_len()), (2, 1));
+    let remotes: Vec<_> = peer.host.sockets().filter_map(|(_, remote, _)| remote).collect();
+    assert_eq!(remotes, ["10.0.0.1:4001".parse().unwrap()]);
     assert_eq!(peer.host.counters().orphans_over_limit, 1);
 }
 

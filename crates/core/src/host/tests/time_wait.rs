@@ -1,6 +1,6 @@
 //! TIME-WAIT of a whole host: the same whatever it keeps of a connection, and what happens without.
 
-use super::pair::config;
+use super::pair::{Pair, config};
 use super::peer::*;
 use crate::config::{Config, TimeWaitState};
 use crate::counters::Counters;
@@ -213,6 +213,11 @@ fn an_active_open_waits_unless_timestamps_make_it_safe_whatever_is_kept() {
             peer.now = peer.now + Duration::from_millis(1);
             let again = peer.host.connect(peer.now, ends.0, ends.1);
             assert_eq!(again.is_ok(), stamps, "{state:?}");
+            if stamps {
+                let old_nxt = peer.host_isn + 2;
+                peer.hear_one();
+                assert!(peer.host_isn.since(old_nxt) >= 65_536, "a duplicate may be under way");
+            }
             assert_eq!(peer.host.time_wait_len(), usize::from(!stamps));
         }
     }
@@ -286,6 +291,76 @@ fn near_peers_wait_less_if_that_is_configured() {
             assert!(lasted >= expected && lasted <= expected + Duration::from_millis(10));
         }
     }
+}
+
+/// The twin of the one above: its segments may be under way for long.
+#[test]
+fn who_is_behind_a_gateway_waits_the_whole_time() {
+    for state in KEPT {
+        let mut config = keeping(state);
+        config.addresses = Vec::from(["10.0.0.2/31".parse().unwrap()]);
+        config.gateways = Vec::from(["10.0.0.3".parse().unwrap()]);
+        config.tcp.time_wait_on_link = Duration::from_secs(2);
+        config.tcp.time_wait_on_host = Duration::from_secs(1);
+        let lasted = lifetime(&mut waiting(config));
+        assert!(lasted >= Duration::from_secs(60), "{state:?}: {lasted:?}");
+    }
+}
+
+#[test]
+fn a_host_that_talks_to_itself_waits_the_least() {
+    for state in KEPT {
+        let mut config = keeping(state);
+        config.tcp.time_wait_on_link = Duration::from_secs(4);
+        config.tcp.time_wait_on_host = Duration::from_secs(1);
+        let mut peer = Peer::listening(config);
+        let at = "10.0.0.2:80".parse().unwrap();
+        let opened = peer.host.connect(peer.now, crate::host::any_local(&at), at).unwrap();
+        let settle = |peer: &mut Peer| {
+            while peer.host.wants_emit() {
+                peer.hear();
+            }
+        };
+        settle(&mut peer);
+        peer.accept();
+        for id in [opened, peer.id()] {
+            peer.host.close(peer.now, id);
+            settle(&mut peer);
+        }
+        assert_eq!(peer.host.time_wait_len(), 1, "{state:?}");
+        let lasted = lifetime(&mut peer);
+        assert!(lasted <= Duration::from_millis(1010), "{state:?}: {lasted:?}");
+    }
+}
+
+#[test]
+fn a_port_that_is_free_is_taken_before_one_in_time_wait() {
+    let mut client = config("10.0.0.1");
+    client.ephemeral_ports = (5000, 5001);
+    let mut pair = Pair::with(client, config("10.0.0.2"));
+    let listener = pair.server.listen("0.0.0.0:80".parse().unwrap(), 16).unwrap();
+    let ends = ("10.0.0.1:0".parse().unwrap(), "10.0.0.2:80".parse().unwrap());
+    let open = |pair: &mut Pair| {
+        let id = pair.client.connect(pair.now, ends.0, ends.1).unwrap();
+        pair.run_for(Duration::from_millis(50));
+        let theirs = pair.server.accept(pair.now, listener).unwrap();
+        (id, theirs, pair.client.local_address(id).unwrap().port())
+    };
+    let (closed, theirs, waits) = open(&mut pair);
+    pair.client.close(pair.now, closed);
+    pair.run_for(Duration::from_millis(50));
+    pair.server.close(pair.now, theirs);
+    pair.run_for(Duration::from_millis(50));
+    assert_eq!(pair.client.time_wait_len(), 1);
+    let (aborted, _, free) = open(&mut pair);
+    assert_ne!(free, waits);
+    pair.client.abort(pair.now, aborted);
+    pair.run_for(Duration::from_millis(50));
+    // It is the turn of the one in TIME-WAIT, which could be cut short; and then it is.
+    assert_eq!(open(&mut pair).2, free);
+    assert_eq!((pair.client.time_wait_len(), pair.client.counters().time_wait_reused), (1, 0));
+    assert_eq!(open(&mut pair).2, waits);
+    assert_eq!((pair.client.time_wait_len(), pair.client.counters().time_wait_reused), (0, 1));
 }
 
 #[test]

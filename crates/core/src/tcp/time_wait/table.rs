@@ -141,7 +141,8 @@ impl TimeWait {
     }
 
     /// A connection has entered TIME-WAIT, of the tuple of which there is no record: whoever opened
-    /// it has ended that. When the table is full the oldest record goes; how many were evicted.
+    /// it has ended that. When the table is full the oldest record goes; how many were evicted, or
+    /// never kept.
     pub fn enter(
         &mut self,
         hash: u64,

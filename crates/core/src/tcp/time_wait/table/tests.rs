@@ -251,6 +251,29 @@ fn a_full_table_drops_its_oldest() {
     assert_eq!((none.table.len(), none.counters.time_wait_evicted), (0, 1));
 }
 
+/// Whatever their durations and IP versions: neither the first to expire nor the first shelf.
+#[test]
+fn a_full_table_drops_what_entered_first() {
+    let shelves = |n: u32| {
+        let tuple = if n.is_multiple_of(2) { tuple(n) } else { tuple6(n) };
+        (Distance::ALL[n as usize / 2], tuple)
+    };
+    for order in [[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [2, 5, 0, 3, 4, 1]] {
+        let mut fixture = Fixture::with(NEAR, 6);
+        for number in order {
+            let (distance, tuple) = shelves(number);
+            fixture.enter_as(tuple, number, distance);
+            fixture.pass(Duration::from_millis(50));
+        }
+        for (gone, number) in order.into_iter().zip(10..) {
+            assert!(fixture.find_as(&shelves(gone).1).is_some(), "{order:?}: {gone} goes early");
+            fixture.enter(number);
+            assert!(fixture.find_as(&shelves(gone).1).is_none(), "{order:?}: {gone} stays");
+        }
+        assert_eq!((fixture.table.len(), fixture.counters.time_wait_evicted), (6, 6));
+    }
+}
+
 #[test]
 fn a_tuple_that_closes_again_has_one_record() {
     let mut fixture = Fixture::new(10);
