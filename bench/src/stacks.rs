@@ -163,6 +163,7 @@ impl Which {
 
     /// Measures short connections.
     pub fn connections(self, plan: &connections::Plan) -> connections::Outcome {
+        let plan = &plan.as_done_by(self);
         on_stack!(self, stack => connections::measure::<stack::Short>(plan))
     }
 
@@ -192,6 +193,7 @@ impl Which {
 
     /// Measures requests on connections that stay.
     pub fn pingpong(self, plan: &pingpong::Plan) -> pingpong::Outcome {
+        let plan = &plan.as_done_by(self);
         on_stack!(self, stack => pingpong::measure::<stack::PingPong>(plan))
     }
 

@@ -286,7 +286,8 @@ mod tests {
         ];
         for (concern, event) in concerns {
             let record = Record::TimeWait(concern);
-            assert!(human(time, &record).contains(" 8 ") || human(time, &record).starts_with("8 "));
+            let line = human(time, &record);
+            assert!(line.contains(" 8 ") || line.starts_with("8 "));
             let value: Value = serde_json::from_str(&machine(time, &record)).unwrap();
             assert_eq!(value["event"], json!(event));
             assert!(value.as_object().unwrap().values().any(|number| *number == json!(8)));

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use super::{CONNECTIONS, Loopback};
+use super::Loopback;
 use crate::pingpong::{Pair, Plan};
 use crate::stacks::{REQUEST, RESPONSE};
 
@@ -17,8 +17,8 @@ pub struct PingPong {
 impl Pair for PingPong {
     fn new(plan: &Plan) -> PingPong {
         let mut loopback = Loopback::new();
-        let count = plan.connections.min(CONNECTIONS);
-        PingPong { connections: (0..count).map(|_| loopback.open()).collect(), next: 0 }
+        let connections = (0..plan.connections).map(|_| loopback.open()).collect();
+        PingPong { connections, next: 0 }
     }
 
     fn exchange(&mut self, count: usize) {

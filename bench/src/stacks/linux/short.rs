@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use super::{CONNECTIONS, Loopback};
+use super::Loopback;
 use crate::connections::{Pair, Plan};
 use crate::stacks::{REQUEST, RESPONSE};
 
@@ -18,7 +18,7 @@ pub struct Short {
 impl Pair for Short {
     fn new(plan: &Plan) -> Short {
         let mut loopback = Loopback::new();
-        let idle = (0..plan.idle.min(CONNECTIONS)).map(|_| loopback.open()).collect();
+        let idle = (0..plan.idle).map(|_| loopback.open()).collect();
         Short { loopback, at_once: plan.at_once, _idle: idle }
     }
 
