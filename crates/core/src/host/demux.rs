@@ -384,37 +384,38 @@ impl Demux {
             return;
         }
         // Without its highest bit: the line in which hashes of the new one's have been.
-        let old = new & !(1 << new.ilog2());
-        for (tag, slot) in self.empty(old) {
-            self.put(self.line_of(hash_of(slot)), tag, slot);
-        }
+        let taken = self.take_line(new & !(1 << new.ilog2()));
+        self.put_again(taken, |demux, slot| demux.line_of(hash_of(slot)));
     }
 
     /// One line less: what it holds goes where it would be if there had never been that line.
     #[inline(never)]
     fn join(&mut self) {
         let last = self.lines.len - 1;
-        let entries = self.empty(last);
+        let taken = self.take_line(last);
         self.lines.pop();
         self.mask = self.lines.len.next_power_of_two() - 1;
-        for (tag, slot) in entries {
-            self.put(last & !(1 << last.ilog2()), tag, slot);
-        }
+        self.put_again(taken, |_, _| last & !(1 << last.ilog2()));
     }
 
-    /// Takes everything out of a line and what lies behind it.
-    fn empty(&mut self, line: u32) -> Vec<(u8, u32)> {
-        let Some(first) = self.lines.get_mut(line) else { return Vec::new() };
-        let first = core::mem::replace(first, FREE);
-        let mut entries: Vec<(u8, u32)> = first.entries().collect();
-        let mut link = first.link();
-        while let Some(spare) = self.spare.get_mut(link) {
-            entries.extend(spare.entries());
-            let next = spare.link();
+    /// Takes everything out of a line; what lies behind it is linked to what was taken.
+    fn take_line(&mut self, line: u32) -> Line {
+        self.lines.get_mut(line).map_or(FREE, |line| core::mem::replace(line, FREE))
+    }
+
+    /// Puts all that was taken out, and what lies behind it, into the lines that `line_of` says.
+    /// Each line is free before its entries are put, so that they may lie in it again.
+    fn put_again(&mut self, mut taken: Line, line_of: impl Fn(&Demux, u32) -> u32) {
+        loop {
+            for (tag, slot) in taken.entries() {
+                self.put(line_of(self, slot), tag, slot);
+            }
+            let next = taken.link();
+            let Some(spare) = self.spare.get_mut(next) else { return };
+            taken = *spare;
             spare.set_link(self.free);
-            self.free = core::mem::replace(&mut link, next);
+            self.free = next;
         }
-        entries
     }
 
     /// Slots in the table.
