@@ -11,6 +11,7 @@ pub(crate) mod time_wait;
 pub(crate) mod timers;
 
 use lightwait_bench::instructions::Uncounted;
+use lightwait_bench::say_line;
 use serde_json::{Map, Value, json};
 
 /// How a result is printed.
@@ -43,9 +44,9 @@ impl Output {
             object.insert(key.to_owned(), json!(count.round()));
         }
         match (self.json, count) {
-            (true, _) => println!("{}", Value::Object(object)),
-            (false, Some(count)) => println!("{words}, {count:.0} instructions"),
-            (false, None) => println!("{words}"),
+            (true, _) => say_line!("{}", Value::Object(object)),
+            (false, Some(count)) => say_line!("{words}, {count:.0} instructions"),
+            (false, None) => say_line!("{words}"),
         }
         count.is_some() || !self.instructions
     }

@@ -3,6 +3,7 @@
 //! The program runs itself once more for each section, under valgrind. The function behind
 //! [`section`] is the one at whose entry callgrind begins to collect and at whose exit it stops.
 
+use crate::say_line;
 use std::fmt;
 use std::io;
 use std::process::{Command, Stdio};
@@ -30,7 +31,7 @@ pub fn section<R>(name: &str, operations: usize, code: impl FnOnce() -> R) -> R 
     if CHOSEN.get().is_none_or(|chosen| chosen != name) {
         return code();
     }
-    println!("{MARK}{operations}");
+    say_line!("{MARK}{operations}");
     collected(code)
 }
 

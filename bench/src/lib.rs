@@ -4,6 +4,7 @@
 //! and subtracted; instructions are counted by callgrind. `BENCHMARKS.md` says how to reproduce
 //! each number.
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, reason = "a closed pipe is no fault: `output` takes care of it")]
 
 pub mod bulk;
 pub mod compare;
@@ -11,6 +12,7 @@ pub mod connections;
 pub mod golden;
 pub mod instructions;
 pub mod memory;
+pub mod output;
 pub mod pingpong;
 pub mod sample;
 pub mod stacks;

@@ -1,5 +1,6 @@
 //! `lightwait-bench`: runs one bench and prints what it found.
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, reason = "a closed pipe is no fault: `say_line!` ends the program")]
 
 mod commands;
 

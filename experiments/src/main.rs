@@ -4,6 +4,7 @@
 //! ours side by side, writes data and pictures under `target/experiments/<id>/`, and checks the
 //! paper's *claims*: the program exits with 1 when one does not hold.
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, reason = "a closed pipe is no fault: `say_line!` ends the program")]
 
 mod chart;
 mod network;
@@ -11,6 +12,7 @@ mod plan;
 mod plans;
 mod report;
 
+use lightwait_bench::say_line;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -42,7 +44,7 @@ fn main() -> ExitCode {
     }
     if id == "list" {
         for plan in PLANS {
-            println!("{:<16} {} ({})", plan.id, plan.title, plan.source);
+            say_line!("{:<16} {} ({})", plan.id, plan.title, plan.source);
         }
         return ExitCode::SUCCESS;
     }
@@ -64,7 +66,7 @@ fn main() -> ExitCode {
 
 /// Runs one experiment; true if all its claims hold.
 fn run(plan: &Plan) -> bool {
-    println!("\n{} — {}\n{}\n", plan.id, plan.title, plan.source);
+    say_line!("\n{} — {}\n{}\n", plan.id, plan.title, plan.source);
     let outcome = Report::new(plan).and_then(|mut report| {
         (plan.run)(&mut report)?;
         report.finish()

@@ -1,6 +1,7 @@
 //! What an experiment leaves: text on the terminal, tables as CSV, pictures as SVG, everything as
 //! JSON, and a verdict on each claim.
 
+use lightwait_bench::say_line;
 use std::fmt::{Display, Write};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,12 +38,12 @@ impl Report {
 
     /// A line or more for the reader.
     pub(crate) fn say(&self, text: impl Display) {
-        println!("{text}");
+        say_line!("{text}");
     }
 
     /// Prints a table, and writes it as `name.csv`.
     pub(crate) fn table(&mut self, name: &str, table: &Table) -> Result<(), Failure> {
-        println!("{}", table.text());
+        say_line!("{}", table.text());
         fs::write(self.directory.join(format!("{name}.csv")), table.csv())?;
         self.data.insert(name.to_owned(), table.json());
         Ok(())
@@ -60,7 +61,7 @@ impl Report {
 
     /// Whether a claim of the paper holds, and what was found.
     pub(crate) fn claim(&mut self, claim: &str, holds: bool, found: impl Display) {
-        println!("{} {claim}: {found}", if holds { "holds " } else { "FAILS " });
+        say_line!("{} {claim}: {found}", if holds { "holds " } else { "FAILS " });
         self.claims.push(json!({ "claim": claim, "holds": holds, "found": found.to_string() }));
         self.all_hold &= holds;
     }
@@ -70,7 +71,7 @@ impl Report {
         self.data.insert("claims".to_owned(), Value::Array(self.claims));
         let text = serde_json::to_string_pretty(&Value::Object(self.data))?;
         fs::write(self.directory.join("data.json"), text + "\n")?;
-        println!("written to {}", self.directory.display());
+        say_line!("written to {}", self.directory.display());
         Ok(self.all_hold)
     }
 }

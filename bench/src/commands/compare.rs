@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use lightwait_bench::compare::{COUNTS, MEMORY, RATES, Row};
 use lightwait_bench::stacks::Which;
+use lightwait_bench::{say, say_line};
 use serde_json::Value;
 
 /// What `compare` is told.
@@ -25,11 +26,11 @@ impl Compare {
         let all = || Which::value_variants().to_vec();
         let stacks = if self.stacks.is_empty() { all() } else { self.stacks.clone() };
         if !self.json {
-            print!("{:<34}", "");
-            stacks.iter().for_each(|stack| print!(" {:>18}", stack.name()));
-            println!();
+            say!("{:<34}", "");
+            stacks.iter().for_each(|stack| say!(" {:>18}", stack.name()));
+            say_line!();
             if stacks.contains(&Which::LightwaitSkip) {
-                println!("(lightwait-skip keeps nothing in TIME-WAIT, which is unsafe)");
+                say_line!("(lightwait-skip keeps nothing in TIME-WAIT, which is unsafe)");
             }
         }
         let counts = if self.instructions { COUNTS } else { &[] };
@@ -41,7 +42,7 @@ impl Compare {
         let measured = stacks.iter().map(|stack| (*stack, row.measure(*stack)));
         let values: Vec<_> = measured.collect();
         if self.json {
-            println!("{}", Value::Object(row.json(&values)));
+            say_line!("{}", Value::Object(row.json(&values)));
         } else {
             print(row, &values);
         }
@@ -51,7 +52,7 @@ impl Compare {
 
 fn print(row: &Row, values: &[(Which, Option<f64>)]) {
     let ours = values.first().and_then(|(_, value)| *value);
-    print!("{:<34}", row.words);
+    say!("{:<34}", row.words);
     for (number, (_, value)) in values.iter().enumerate() {
         let cell = match (value, ours) {
             (None, _) => "–".to_owned(),
@@ -60,7 +61,7 @@ fn print(row: &Row, values: &[(Which, Option<f64>)]) {
             }
             (Some(value), _) => row.in_words(*value),
         };
-        print!(" {cell:>18}");
+        say!(" {cell:>18}");
     }
-    println!();
+    say_line!();
 }

@@ -1,6 +1,7 @@
 //! `golden` on the command line.
 
 use lightwait_bench::golden;
+use lightwait_bench::say_line;
 
 /// What `golden` is told.
 #[derive(Clone, Debug, clap::Args)]
@@ -20,7 +21,7 @@ impl Golden {
                 return false;
             }
         };
-        counted.iter().for_each(|(name, count)| println!("{name}: {count:.0}"));
+        counted.iter().for_each(|(name, count)| say_line!("{name}: {count:.0}"));
         if self.bless {
             return golden::keep(&counted).inspect_err(|why| eprintln!("{why}")).is_ok();
         }

@@ -2,6 +2,7 @@
 
 use lightwait_bench::memory::{Plan, State};
 use lightwait_bench::stacks::{Variant, Which};
+use lightwait_bench::{say, say_line};
 use serde_json::Value;
 
 /// What `memory` is told.
@@ -37,16 +38,16 @@ impl Memory {
             return false;
         };
         if self.json {
-            println!("{}", Value::Object(outcome.json(self.stack, &plan)));
+            say_line!("{}", Value::Object(outcome.json(self.stack, &plan)));
             return true;
         }
         let (name, connections) = (self.stack.name(), outcome.connections);
-        print!("{name:<16} {connections} {}: {:.1} bytes each, ", state.name(), outcome.bytes);
+        say!("{name:<16} {connections} {}: {:.1} bytes each, ", state.name(), outcome.bytes);
         match outcome.client_bytes {
-            Some(bytes) => print!("{bytes:.1} at the client, "),
-            None => print!("{:.1} at most while filling, ", outcome.most),
+            Some(bytes) => say!("{bytes:.1} at the client, "),
+            None => say!("{:.1} at most while filling, ", outcome.most),
         }
-        println!("{:.1} resident", outcome.rss);
+        say_line!("{:.1} resident", outcome.rss);
         true
     }
 }

@@ -1,6 +1,7 @@
 //! `time-wait` on the command line.
 
 use lightwait_bench::{instructions, time_wait};
+use lightwait_bench::{say, say_line};
 use serde_json::Value;
 
 /// What `time-wait` is told.
@@ -39,7 +40,7 @@ impl TimeWait {
         }
         if self.json {
             let object = costs.iter().rev().flat_map(time_wait::Costs::json).collect();
-            println!("{}", Value::Object(object));
+            say_line!("{}", Value::Object(object));
         } else {
             self.print(&costs);
         }
@@ -47,16 +48,16 @@ impl TimeWait {
     }
 
     fn print(&self, costs: &[time_wait::Costs]) {
-        print!("{:<48}", format!("{} records", self.count));
-        costs.iter().for_each(|costs| print!(" {:>12}", costs.unit()));
-        println!();
+        say!("{:<48}", format!("{} records", self.count));
+        costs.iter().for_each(|costs| say!(" {:>12}", costs.unit()));
+        say_line!();
         for (name, what) in time_wait::OPERATIONS {
-            print!("{what:<48}");
+            say!("{what:<48}");
             for costs in costs {
-                print!(" {:>12.1}", costs.value(name).unwrap_or(f64::NAN));
+                say!(" {:>12.1}", costs.value(name).unwrap_or(f64::NAN));
             }
-            println!();
+            say_line!();
         }
-        println!("{:<48} {:>12.0}", "the longest that one takes to enter", costs[0].worst_ns);
+        say_line!("{:<48} {:>12.0}", "the longest that one takes to enter", costs[0].worst_ns);
     }
 }

@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use lightwait_bench::timers::{Costs, OPERATIONS, Which};
+use lightwait_bench::{say, say_line};
 use serde_json::Value;
 
 /// What `timers` is told.
@@ -58,7 +59,7 @@ fn run(scheme: Which, connections: usize, timers: &Timers, first: bool) -> bool 
     if timers.json {
         let mut object = costs[0].json();
         object.extend(costs.iter().skip(1).flat_map(Costs::json));
-        println!("{}", Value::Object(object));
+        say_line!("{}", Value::Object(object));
     } else {
         print(&costs, first);
     }
@@ -68,25 +69,25 @@ fn run(scheme: Which, connections: usize, timers: &Timers, first: bool) -> bool 
 /// A row for each unit; the head before the first.
 fn print(costs: &[Costs], first: bool) {
     if first {
-        println!("On top of touching the connection, {} connections:", costs[0].connections);
-        print!("{:<32} {:>12}", "", "");
+        say_line!("On top of touching the connection, {} connections:", costs[0].connections);
+        say!("{:<32} {:>12}", "", "");
         for (name, _) in OPERATIONS {
-            print!(" {name:>11}");
+            say!(" {name:>11}");
         }
-        println!(" {:>8}", "touch");
+        say_line!(" {:>8}", "touch");
     }
     for costs in costs {
         for unit in ["ns_per", "instructions_per"] {
             let Some(touch) = costs.value(&format!("{unit}_touch")) else { continue };
             let word = unit.trim_end_matches("_per");
-            print!("{:<32} {word:>12}", costs.scheme.name());
+            say!("{:<32} {word:>12}", costs.scheme.name());
             for (name, _) in OPERATIONS {
                 match costs.value(&format!("{unit}_{name}")) {
-                    Some(value) => print!(" {value:>11.1}"),
-                    None => print!(" {:>11}", "–"),
+                    Some(value) => say!(" {value:>11.1}"),
+                    None => say!(" {:>11}", "–"),
                 }
             }
-            println!(" {touch:>8.1}");
+            say_line!(" {touch:>8.1}");
         }
     }
 }

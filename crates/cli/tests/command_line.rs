@@ -36,6 +36,18 @@ fn every_bad_command_line_prints_one_helpful_line_and_exits_2() {
 }
 
 #[test]
+fn help_that_nobody_reads_is_no_failure() {
+    for arguments in [&["--help"][..], &["serve", "--help"], &["--version"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut program = Command::new(env!("CARGO_BIN_EXE_lightwait"));
+        let output = program.args(arguments).stdout(writer).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{arguments:?}");
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    }
+}
+
+#[test]
 fn a_directory_that_cannot_be_served_is_named() {
     let (status, text) = refusal(&["serve", "no/such/directory"]);
     assert_eq!(status, 1);
