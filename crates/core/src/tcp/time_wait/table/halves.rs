@@ -52,6 +52,13 @@ impl Halves {
         Some(&mut self.segments.get_mut(place / SEGMENT)?.halves.get_mut(place % SEGMENT)?.0)
     }
 
+    /// Behind the half line of that link lies another now.
+    pub(super) fn set_next(&mut self, link: u32, next: u32) {
+        if let Some(half) = self.get_mut(link) {
+            half[HALF] = next;
+        }
+    }
+
     /// Takes a free one, with one entry in it, the others `stale`; returns its link.
     pub(super) fn take(&mut self, entry: u32, stale: u32, next: u32) -> u32 {
         while self.segments.get(self.lowest).is_some_and(Segment::is_full) {

@@ -2,15 +2,17 @@
 //!
 //! ```text
 //!   entry      │ tag: high bits of the hash │ low bits of the record's number │
-//!   line       │ 15 entries │ link ─▶ half line │ 7 entries │ link ─▶ …
+//!   line       │ 15 entries │ turn, link ─▶ half line │ 7 entries │ link ─▶ …
 //! ```
 //!
 //! Linear hashing (Litwin 1980): the lines grow by one at a time, each insertion splits one at
 //! most, and the table never stands still to be copied. A line that is not yet its turn to be split
 //! holds more than fits; the rest lies in half lines behind it. Nobody takes entries out when
 //! records expire: numbers before the queue's front are stale, and are written over where a place
-//! is needed. A number so old that it looks new again leads to a record of another tuple, and is
-//! dropped when its line is split.
+//! is needed. Since records mostly expire in the order in which they entered, the places of a line
+//! take turns, and whose turn it is holds its oldest entry: if that is not stale, mostly none is.
+//! A number so old that it looks new again leads to a record of another tuple, and is dropped when
+//! its line is split.
 //!
 //! The hash is the host's keyed one, so that nobody outside can choose a line.
 
@@ -31,8 +33,12 @@ const JOIN: u32 = 6;
 /// Records that enter before it is seen to that there are as many lines as they need; fewer than
 /// those for which a line is split.
 const KEEP_UP: u32 = 8;
-/// Records that enter before one more line is tidied.
-const TIDY: u32 = 32;
+/// Where in a line's last word its turn begins; below it lies the link.
+const TURN_SHIFT: u32 = 28;
+/// The bits of the link.
+const LINK: u32 = (1 << TURN_SHIFT) - 1;
+/// A line's last word when each place has had its turn.
+const TURNS: u32 = (LINE as u32) << TURN_SHIFT;
 /// Lines in a segment.
 const SEGMENT: usize = 128;
 /// So many lines cost too little to be joined, or to be given back when no record is left.
@@ -67,10 +73,10 @@ pub(super) struct Index {
     numbers: u32,
     /// What is taken out of a line to be put elsewhere.
     scratch: Vec<u32>,
+    /// What of it belongs to a new line.
+    moved: Vec<u32>,
     /// Records that have entered.
     entered: u32,
-    /// The next line to be tidied.
-    tidied: u32,
 }
 
 impl Index {
@@ -85,8 +91,8 @@ impl Index {
             halves: Halves::new(),
             numbers: (numbers.min(1 << 30) - 1) as u32,
             scratch: Vec::new(),
+            moved: Vec::new(),
             entered: 0,
-            tidied: 0,
         }
     }
 
@@ -137,7 +143,7 @@ impl Index {
     pub(super) fn probe<'a>(&self, hash: u64, Line(line): &'a Line) -> Probe<'a> {
         let (wanted, tag) = (self.entry(hash, 0), !self.numbers);
         let matches = entries_of(line, |entry| entry & tag == wanted);
-        Probe { line, matches, link: line[LINE] }
+        Probe { line, matches, link: line[LINE] & LINK }
     }
 
     /// The same of the half line that follows; `None` if none does.
@@ -176,30 +182,30 @@ impl Index {
         self.put(line, entry, span);
     }
 
-    /// A line more, or one that is tidied. `live`: how many records there are; `hash_of` tells the
+    /// A line more where one is wanted. `live`: how many records there are; `hash_of` tells the
     /// hash of one that was added.
+    #[inline]
     pub(super) fn keep_up(&mut self, live: u32, span: Span, hash_of: impl Fn(u32) -> Option<u64>) {
         if self.lines == 0 {
             self.add_line(span.0);
         } else if live > SPLIT * self.lines {
             self.split(span, hash_of);
-        } else if self.entered.is_multiple_of(TIDY) {
-            self.tidied = if self.tidied + 1 < self.lines { self.tidied + 1 } else { 0 };
-            self.take_out(self.tidied, span);
-            self.put_back(self.tidied, span.0);
         }
     }
 
-    /// Puts an entry into the first stale place of a line.
+    /// Puts an entry into a line, at the place whose turn it is if that is stale.
     #[inline(always)]
     fn put(&mut self, line: u32, entry: u32, span: Span) {
         let Index { segments, halves, numbers, .. } = self;
         let Line(line) = &mut segments[line as usize / SEGMENT][line as usize % SEGMENT];
-        // Both are below 2^31.
-        let (first, last, numbers) = (span.0, span.1 as i32 - 1, *numbers);
-        let is_stale = move |entry: u32| (entry.wrapping_sub(first) & numbers) as i32 > last;
-        if !put(line, entry, is_stale) {
-            put_behind(line, halves, entry, span.0, is_stale);
+        let place = (line[LINE] >> TURN_SHIFT) as usize;
+        if line[place].wrapping_sub(span.0) & *numbers < span.1 {
+            return put_elsewhere(line, halves, entry, (span, *numbers));
+        }
+        line[place] = entry;
+        line[LINE] = line[LINE].wrapping_add(1 << TURN_SHIFT);
+        if line[LINE] >= TURNS {
+            begin_anew(line, halves, (span, *numbers));
         }
     }
 
@@ -227,7 +233,7 @@ impl Index {
             *place = new;
             return;
         }
-        let mut link = line[LINE];
+        let mut link = line[LINE] & LINK;
         while let Some(half) = halves.get_mut(link) {
             if let Some(place) = half[..HALF].iter_mut().find(|entry| **entry == old) {
                 *place = new;
@@ -253,34 +259,25 @@ impl Index {
     }
 
     /// One line more: it takes its share of the entries of another.
+    #[inline(never)]
     fn split(&mut self, span: Span, hash_of: impl Fn(u32) -> Option<u64>) {
         let new = self.lines;
         let old = new ^ (1 << new.ilog2());
         self.take_out(old, span);
         self.add_line(span.0);
-        let mut entries = core::mem::take(&mut self.scratch);
+        let mut kept = core::mem::take(&mut self.scratch);
+        let mut moved = core::mem::take(&mut self.moved);
         let home = |entry: u32| hash_of(self.number(entry, span)?).map(|hash| self.line_of(hash));
-        let mut kept = 0;
-        let mut moved = entries.len();
-        // To the front what stays, to the back what goes; what is of neither goes nowhere.
-        while kept < moved {
-            match home(entries[kept]) {
-                Some(line) if line == old => kept += 1,
-                Some(line) if line == new => {
-                    moved -= 1;
-                    entries.swap(kept, moved);
-                }
-                _ => {
-                    entries[kept] = entries[moved - 1];
-                    moved -= 1;
-                    entries.swap_remove(moved);
-                }
+        kept.retain(|entry| {
+            let home = home(*entry);
+            if home == Some(new) {
+                moved.push(*entry);
             }
-        }
-        self.scratch.extend_from_slice(&entries[moved..]);
+            home == Some(old)
+        });
+        self.scratch = moved;
         self.put_back(new, span.0);
-        entries.truncate(kept);
-        self.scratch = entries;
+        self.moved = core::mem::replace(&mut self.scratch, kept);
         self.put_back(old, span.0);
     }
 
@@ -318,8 +315,9 @@ impl Index {
         let is_live = |entry: &&u32| entry.wrapping_sub(span.0) & *numbers < span.1;
         scratch.clear();
         let Line(line) = &mut segments[line as usize / SEGMENT][line as usize % SEGMENT];
-        scratch.extend(line[..LINE].iter().filter(is_live));
-        let mut link = core::mem::take(&mut line[LINE]);
+        let (newer, older) = line[..LINE].split_at((line[LINE] >> TURN_SHIFT) as usize % LINE);
+        scratch.extend(older.iter().chain(newer).filter(is_live));
+        let mut link = core::mem::take(&mut line[LINE]) & LINK;
         while let Some(half) = halves.get(link) {
             scratch.extend(half[..HALF].iter().filter(is_live));
             let next = half[HALF];
@@ -343,6 +341,7 @@ impl Index {
             }
             line[LINE] = link;
         }
+        line[LINE] |= turn(here.len());
         scratch.clear();
     }
 
@@ -365,23 +364,53 @@ impl Index {
     }
 }
 
-/// Puts an entry behind a line that is full.
+/// The last word of a line without link whose turn `place` has; behind the last comes the first.
+fn turn(place: usize) -> u32 {
+    ((place % LINE) as u32) << TURN_SHIFT
+}
+
+/// Each place of a line has had its turn. What lies behind it and is stale is no longer needed.
 #[inline(never)]
-fn put_behind(
+fn begin_anew(line: &mut [u32; LINE + 1], halves: &mut Halves, (span, numbers): (Span, u32)) {
+    let mut link = line[LINE] & LINK;
+    line[LINE] = 0;
+    while let Some(half) = halves.get(link) {
+        let is_stale = |entry: &u32| entry.wrapping_sub(span.0) & numbers >= span.1;
+        let (is_empty, next) = (half[..HALF].iter().all(is_stale), half[HALF]);
+        if is_empty {
+            halves.give_back(link);
+        } else {
+            halves.set_next(link, line[LINE]);
+            line[LINE] = link;
+        }
+        link = next;
+    }
+}
+
+/// Puts an entry into a line whose turn has a place that is not stale, or behind it.
+#[inline(never)]
+fn put_elsewhere(
     line: &mut [u32; LINE + 1],
     halves: &mut Halves,
     entry: u32,
-    first: u32,
-    is_stale: impl Fn(u32) -> bool,
+    (span, numbers): (Span, u32),
 ) {
-    let mut link = line[LINE];
+    // Both are below 2^31.
+    let (first, last) = (span.0, span.1 as i32 - 1);
+    let is_stale = |entry: u32| (entry.wrapping_sub(first) & numbers) as i32 > last;
+    if let Some(place) = put(line, entry, is_stale) {
+        line[LINE] = line[LINE] & LINK | turn(place + 1);
+        return;
+    }
+    let mut link = line[LINE] & LINK;
     while let Some(half) = halves.get_mut(link) {
-        if put(half, entry, &is_stale) {
+        if put(half, entry, is_stale).is_some() {
             return;
         }
         link = half[HALF];
     }
-    line[LINE] = halves.take(entry, first.wrapping_sub(1), line[LINE]);
+    let link = halves.take(entry, first.wrapping_sub(1), line[LINE] & LINK);
+    line[LINE] = line[LINE] & !LINK | link;
 }
 
 /// A bit for each entry of a line of that `is_it` says so: for all words but the last, the link.
@@ -390,13 +419,17 @@ fn entries_of<const N: usize>(words: &[u32; N], is_it: impl Fn(u32) -> bool) -> 
     which(words, is_it) & !(1 << (N - 1))
 }
 
-/// Writes an entry into the first stale place; false if there is none.
+/// Writes an entry into the first stale place, and says which; `None` if there is none.
 #[inline(always)]
-fn put<const N: usize>(words: &mut [u32; N], entry: u32, is_stale: impl Fn(u32) -> bool) -> bool {
+fn put<const N: usize>(
+    words: &mut [u32; N],
+    entry: u32,
+    is_stale: impl Fn(u32) -> bool,
+) -> Option<usize> {
     let place = entries_of(words, is_stale).trailing_zeros() as usize;
     let has_room = place < N - 1;
     if has_room {
         words[place] = entry;
     }
-    has_room
+    has_room.then_some(place)
 }

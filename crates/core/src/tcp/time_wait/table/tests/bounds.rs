@@ -51,6 +51,30 @@ fn an_ipv4_record_takes_less_than_32_bytes_and_an_ipv6_record_less_than_46() {
     assert!(draining <= 2.0 * filling, "{draining} bytes while draining, {filling} before");
 }
 
+/// Where as many enter as expire, nothing that has lain behind a full line stays behind.
+#[test]
+fn what_turns_over_takes_no_more_bytes_than_what_came_first() {
+    const RESIDENT: u32 = 100_000;
+    // Most lines are not split yet, and overflow often.
+    let mut fixture = Fixture::new(2 * RESIDENT as usize);
+    let mut halves = 0;
+    for number in 0..10 * RESIDENT {
+        fixture.enter(number);
+        if number.is_multiple_of(5) {
+            fixture.pass(TERM * 5 / RESIDENT);
+        }
+        if number == 3 * RESIDENT {
+            halves = fixture.table.classes[0].v4.index.sizes().1;
+        }
+    }
+    let len = fixture.table.len();
+    assert!(len.abs_diff(RESIDENT as usize) < 1000, "{len} records");
+    let each = bytes(&fixture.table) as f64 / len as f64;
+    assert!(each <= 32.5, "{each} bytes");
+    let at_last = fixture.table.classes[0].v4.index.sizes().1;
+    assert!(at_last <= halves + 512, "{at_last} half lines, {halves} before");
+}
+
 /// Whoever knows the key can choose tuples that all lie in one line. Under any other they are
 /// spread as if nobody had chosen them.
 #[test]
