@@ -159,20 +159,15 @@ impl TimeWait {
         if self.limit == 0 {
             return 1;
         }
-        let Some(handle) = self.handles.take(tuple.local_words(), residue.window) else {
-            // So many of our addresses are in TIME-WAIT that there is no number for one more.
-            return evicted + 1;
-        };
-        let common = Common::new(residue, tuple.ports(), handle);
-        let class = &mut self.classes[distance as usize];
-        let expires_ms = ceil_ms(now).saturating_add(class.v4.term_ms);
-        self.earliest_ms = self.earliest_ms.min(expires_ms);
-        let finder = Finder { handles: &self.handles, hasher: &self.hasher };
-        if tuple.is_ipv6() {
-            class.v6.enter(hash, Row6::new(tuple, common), (now, expires_ms), finder);
+        let TimeWait { classes, handles, hasher, .. } = self;
+        let class = &mut classes[distance as usize];
+        let expires_ms = if tuple.is_ipv6() {
+            class.v6.enter(hash, tuple, residue, now, (handles, hasher))
         } else {
-            class.v4.enter(hash, Row4::new(tuple, common), (now, expires_ms), finder);
-        }
+            class.v4.enter(hash, tuple, residue, now, (handles, hasher))
+        };
+        let Some(expires_ms) = expires_ms else { return evicted + 1 };
+        self.earliest_ms = self.earliest_ms.min(expires_ms);
         self.len += 1;
         self.near += u64::from(distance != Distance::Far);
         evicted
@@ -359,15 +354,27 @@ impl<R: Row> Shelf<R> {
         Shelf { queue: Queue::new(term_ms), index: Index::new(limit), term_ms, live: 0 }
     }
 
+    /// Adds a record; says when it expires. `None` if so many of our addresses are in TIME-WAIT
+    /// that there is no number for one more.
     #[inline(always)]
-    fn enter(&mut self, hash: u64, row: R, times: (Instant, u64), finder: Finder<'_>) {
-        let (now, expires_ms) = times;
+    fn enter(
+        &mut self,
+        hash: u64,
+        tuple: &Tuple,
+        residue: &Residue,
+        now: Instant,
+        (handles, hasher): (&mut Handles, &TupleHasher),
+    ) -> Option<u64> {
         if self.index.is_due() {
-            self.keep_up(now, finder);
+            self.keep_up(now, Finder { handles, hasher });
         }
+        let handle = handles.take(R::local(tuple), residue.window)?;
+        let expires_ms = ceil_ms(now).saturating_add(self.term_ms);
+        let row = R::new(tuple, Common::new(residue, tuple.ports(), handle));
         let number = self.queue.push(row, expires_ms);
         self.live += 1;
         self.index.insert(hash, number, self.queue.span());
+        Some(expires_ms)
     }
 
     /// What is done once for some records that enter, before the next.

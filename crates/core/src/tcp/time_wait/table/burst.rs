@@ -60,7 +60,9 @@ impl TimeWait {
         tell: &mut impl FnMut(Option<Found<'a>>),
     ) {
         let handles = &self.handles;
-        for (lead, (hash, tuple)) in shelf.leads(burst).iter().zip(burst) {
+        let mut leads = [const { Lead { spot: None, others: u32::MAX } }; BURST];
+        shelf.lead(burst, &mut leads);
+        for (lead, (hash, tuple)) in leads.iter().zip(burst) {
             let seen = lead.spot.as_ref().and_then(|spot| shelf.see_at(spot, tuple, handles));
             tell(match seen {
                 Some(seen) => {
@@ -77,7 +79,7 @@ impl<R: Row> Shelf<R> {
     /// First the lines of the index are fetched, and when those are there the records that they
     /// lead to.
     #[inline(always)]
-    fn leads(&self, burst: &[(u64, Tuple)]) -> [Lead<'_, R>; BURST] {
+    fn lead<'a>(&'a self, burst: &[(u64, Tuple)], leads: &mut [Lead<'a, R>; BURST]) {
         let mut lines = [None; BURST];
         for (line, (hash, tuple)) in lines.iter_mut().zip(burst) {
             if tuple.is_ipv6() == R::IPV6 {
@@ -85,8 +87,7 @@ impl<R: Row> Shelf<R> {
                 line.inspect(|line| prefetch(*line));
             }
         }
-        let mut leads = [const { Lead { spot: None, others: u32::MAX } }; BURST];
-        for ((lead, line), (hash, _)) in leads.iter_mut().zip(lines).zip(burst) {
+        for ((lead, line), (hash, _)) in leads.iter_mut().zip(&lines).zip(burst) {
             let Some(line) = line else { continue };
             let mut probe = self.index.probe(*hash, line);
             let first = self.index.next(&mut probe, self.queue.span());
@@ -96,6 +97,5 @@ impl<R: Row> Shelf<R> {
                 prefetch(spot.row);
             }
         }
-        leads
     }
 }

@@ -11,6 +11,8 @@ const HANDLES_MAX: usize = 1 << 16;
 /// From so many on windows are no longer told apart: a record's window is then 0, which only
 /// narrows what it leaves unanswered.
 const WINDOWS_MAX: usize = 4096;
+/// Whose a handle is that is not in use: no address of ours is a group's.
+const NOBODY: Address = [u64::MAX; 2];
 /// Handles that are found without a search; a power of two.
 const RECENT: usize = 64;
 
@@ -42,16 +44,22 @@ impl Handles {
     }
 
     /// A handle for `address` and `window`, for one more record; `None` if there are too many.
+    #[inline(always)]
     pub(super) fn take(&mut self, address: Address, window: u16) -> Option<u16> {
         let place = place(address, window);
         let recent = self.recent[place];
         if let Some(entry) = self.entries.get_mut(usize::from(recent))
-            && entry.records > 0
             && (entry.address, entry.window) == (address, window)
         {
             entry.records += 1;
             return Some(recent);
         }
+        self.take_another(place, (address, window))
+    }
+
+    /// The same of one that was not found at `place` lately.
+    #[inline(never)]
+    fn take_another(&mut self, place: usize, (address, window): (Address, u16)) -> Option<u16> {
         let handle = self.search(address, window)?;
         self.entries[usize::from(handle)].records += 1;
         self.recent[place] = handle;
@@ -79,13 +87,21 @@ impl Handles {
     }
 
     /// One record fewer has this handle.
+    #[inline(always)]
     pub(super) fn give_back(&mut self, handle: u16) {
         let Some(entry) = self.entries.get_mut(usize::from(handle)) else { return };
         entry.records -= 1;
-        if entry.records > 0 {
-            return;
+        if entry.records == 0 {
+            self.release(handle);
         }
-        self.numbers.remove(&(entry.address, entry.window));
+    }
+
+    /// No record has this handle any more.
+    #[inline(never)]
+    fn release(&mut self, handle: u16) {
+        let Some(entry) = self.entries.get_mut(usize::from(handle)) else { return };
+        let address = core::mem::replace(&mut entry.address, NOBODY);
+        self.numbers.remove(&(address, entry.window));
         self.free.push(handle);
         if self.numbers.is_empty() {
             *self = Handles::new();

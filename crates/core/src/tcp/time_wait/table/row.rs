@@ -44,6 +44,8 @@ pub(super) struct Common {
 pub(super) trait Row: Copy {
     /// Whether it is of IPv6.
     const IPV6: bool;
+    /// Our address in `tuple`, which is of this version.
+    fn local(tuple: &Tuple) -> [u64; 2];
     /// The record of `tuple`, which is of this version.
     fn new(tuple: &Tuple, common: Common) -> Self;
     /// What is common.
@@ -81,8 +83,13 @@ const _: () = assert!(size_of::<Row4>() == 24 && size_of::<Row6>() == 36);
 impl Row for Row4 {
     const IPV6: bool = false;
 
+    #[inline]
+    fn local(tuple: &Tuple) -> [u64; 2] {
+        [0, tuple.first_word() >> 32]
+    }
+
     fn new(tuple: &Tuple, common: Common) -> Self {
-        Row4 { remote: tuple.remote_words()[1] as u32, common }
+        Row4 { remote: tuple.first_word() as u32, common }
     }
 
     fn common(&self) -> &Common {
@@ -106,6 +113,10 @@ impl Row for Row4 {
 
 impl Row for Row6 {
     const IPV6: bool = true;
+
+    fn local(tuple: &Tuple) -> [u64; 2] {
+        tuple.local_words()
+    }
 
     fn new(tuple: &Tuple, common: Common) -> Self {
         let [a, b] = tuple.remote_words();
