@@ -7,7 +7,7 @@ use super::Host;
 use super::autoconfigure::Autoconfigure;
 use super::neighbour::{Advertisement, Lookup, Output, Resolution};
 use super::output::{Reply, Way, write_reply};
-use super::route::NextHop;
+use super::route::{Class, NextHop};
 use super::ways::Known;
 use crate::frame::{Frame, Medium, Outbox};
 use crate::tcp::connection::Shape;
@@ -29,7 +29,6 @@ impl Host {
 
     /// True if a packet to `address` is for us: one of ours, a broadcast, or a group of ours.
     pub(super) fn is_for_us(&self, address: IpAddr) -> bool {
-        use super::route::Class;
         match self.routes.class(address) {
             Class::Ours | Class::Broadcast => true,
             Class::Multicast => self.routes.is_our_group(address),
@@ -60,16 +59,17 @@ impl Host {
         let hop_limit = self.hop_limit(destination);
         let path = Path { source, destination, link: None, mtu, dont_fragment, hop_limit, device };
         let until = Instant::FAR_FUTURE;
-        let plain = self.is_ours(source) && self.routes.is_acceptable_source(destination);
+        let class = self.routes.class(destination);
+        let plain = class == Class::Other && self.is_ours(source);
         let mut known =
             Known { ends: *ends, changes: 0, until, path, usual: None, local: false, plain };
-        if self.is_ours(destination) {
+        if class == Class::Ours {
             // To ourselves nothing is checked, and nothing is cut.
             known.path.device.checksum = true;
             known.path.device.segmentation = 65_535;
             known.local = true;
         } else if device.medium == Medium::Ethernet {
-            let to = match self.routes.next_hop(destination) {
+            let to = match self.routes.next_hop_of(class, destination) {
                 Some(NextHop::Neighbour(next_hop)) => match self.neighbours.lookup(now, next_hop) {
                     Lookup::Known(mac) => {
                         known.until = self.neighbours.trusted_until(next_hop);

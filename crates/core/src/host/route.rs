@@ -88,6 +88,8 @@ pub struct Routes {
     ranges: Vec<Cidr>,
     /// Those of IPv4 among both, as masks and what is left under them.
     ipv4: Vec<(u32, u32)>,
+    /// The broadcast addresses of their links: IPv4's limited one and the directed ones.
+    broadcasts: Vec<Ipv4Addr>,
     routes: Vec<Route>,
     /// The earliest end of a route.
     deadline: Option<Instant>,
@@ -113,6 +115,7 @@ impl Routes {
             addresses: addresses.iter().map(own).collect(),
             ranges: ranges.to_vec(),
             ipv4: Vec::new(),
+            broadcasts: Vec::new(),
             routes: on_link.chain(default).collect(),
             deadline: None,
             device_mtu,
@@ -132,6 +135,8 @@ impl Routes {
             IpAddr::V6(_) => None,
         };
         self.ipv4 = addresses.chain(ranges).filter_map(of_ipv4).collect();
+        let directed = self.addresses.iter().filter_map(|own| own.cidr.broadcast());
+        self.broadcasts = core::iter::once(Ipv4Addr::BROADCAST).chain(directed).collect();
     }
 
     /// True if the address is ours.
@@ -168,21 +173,25 @@ impl Routes {
 
     /// What kind of address it is.
     pub fn class(&self, address: IpAddr) -> Class {
-        let this_network = |v4: Ipv4Addr| v4.octets()[0] == 0;
         match address {
+            IpAddr::V4(v4) => self.class_ipv4(v4),
             _ if self.is_local(address) => Class::Ours,
-            IpAddr::V4(v4) if this_network(v4) => Class::Unspecified,
             _ if address.is_unspecified() => Class::Unspecified,
             _ if address.is_loopback() => Class::Loopback,
             _ if address.is_multicast() => Class::Multicast,
-            IpAddr::V4(v4) if self.is_broadcast(v4) => Class::Broadcast,
             _ => Class::Other,
         }
     }
 
-    fn is_broadcast(&self, address: Ipv4Addr) -> bool {
-        let directed = |own: &OwnAddress| own.cidr.broadcast() == Some(address);
-        address.is_broadcast() || self.addresses.iter().any(directed)
+    fn class_ipv4(&self, address: Ipv4Addr) -> Class {
+        match address.octets()[0] {
+            _ if self.is_local_ipv4(address) => Class::Ours,
+            0 => Class::Unspecified,
+            127 => Class::Loopback,
+            224..=239 => Class::Multicast,
+            _ if self.broadcasts.contains(&address) => Class::Broadcast,
+            _ => Class::Other,
+        }
     }
 
     /// True if a packet from the link may come from there (RFC 1122 §3.2.1.3, RFC 4291 §2.5): from
@@ -193,7 +202,12 @@ impl Routes {
 
     /// Where a packet to `destination` goes next; `None` if there is no way.
     pub fn next_hop(&self, destination: IpAddr) -> Option<NextHop> {
-        match (self.class(destination), destination) {
+        self.next_hop_of(self.class(destination), destination)
+    }
+
+    /// The same to a destination of which it is known what kind it is.
+    pub fn next_hop_of(&self, class: Class, destination: IpAddr) -> Option<NextHop> {
+        match (class, destination) {
             (Class::Ours, _) => Some(NextHop::Ourselves),
             (Class::Broadcast, _) => Some(NextHop::Group(ethernet::BROADCAST)),
             (Class::Multicast, IpAddr::V4(group)) => {
