@@ -25,6 +25,7 @@ impl Host {
     }
 
     /// The oldest event, unless it is of a connection that is gone.
+    #[inline]
     fn next_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front()?;
         let Event::Ready(id, _) = event else { return Some(event) };

@@ -380,7 +380,8 @@ impl Host {
 
     /// What is possible now.
     pub fn readiness(&self, id: ConnectionId) -> Readiness {
-        self.slot(id).map_or(Readiness::CLOSED, |slot| slot.view().readiness())
+        let Ok(slot) = self.slot(id) else { return Readiness::CLOSED };
+        slot.awake().map_or_else(|| slot.view().readiness(), Connection::readiness)
     }
 
     /// The error that ended the connection, once.
@@ -498,10 +499,8 @@ impl Host {
     }
 
     fn slot(&self, id: ConnectionId) -> Result<&Slot, Error> {
-        if !self.slots.is_current(id.index, id.generation) {
-            return Err(NO_SUCH);
-        }
-        self.slots.get(id.index).filter(|slot| !slot.is_orphan()).ok_or(NO_SUCH)
+        let (slot, generation) = self.slots.named(id.index).ok_or(NO_SUCH)?;
+        if generation == id.generation && !slot.is_orphan() { Ok(slot) } else { Err(NO_SUCH) }
     }
 
     #[inline]

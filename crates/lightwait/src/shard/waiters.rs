@@ -40,7 +40,8 @@ impl Waiters {
     #[inline]
     pub(crate) fn add(&mut self, waiter: Waiter) {
         match self {
-            Waiters::Nobody => *self = Waiters::One(waiter),
+            // Of nobody there is nothing to drop.
+            Waiters::Nobody => std::mem::forget(std::mem::replace(self, Waiters::One(waiter))),
             _ => self.add_another(waiter),
         }
     }
