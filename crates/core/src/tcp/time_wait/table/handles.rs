@@ -144,6 +144,18 @@ mod tests {
     }
 
     #[test]
+    fn a_handle_that_has_gone_is_not_found_where_it_was_found_lately() {
+        let mut handles = Handles::new();
+        let (gone, other) = (handles.take(address(1), 500), handles.take(address(1), 501));
+        handles.give_back(gone.unwrap());
+        let again = handles.take(address(1), 500).unwrap();
+        let next = handles.take(address(2), 9).unwrap();
+        assert_ne!(again, next, "each has its own");
+        assert_eq!(handles.meaning(again), (address(1), 500));
+        assert_eq!(handles.meaning(other.unwrap()), (address(1), 501));
+    }
+
+    #[test]
     fn windows_are_told_apart_up_to_a_bound_and_addresses_up_to_another() {
         let mut handles = Handles::new();
         for window in 1..=WINDOWS_MAX as u16 {
