@@ -30,7 +30,7 @@ impl<const WHICH: usize> Scheme for Ours<WHICH> {
     fn new(now: Instant) -> Self {
         let ticks = Ticks::new(TICK);
         let mut timers = Timers::new(SCHEMES[WHICH], ticks);
-        assert_eq!(timers.due(now, |_, _| TimerSet::EMPTY), None, "nothing is set");
+        assert_eq!(timers.due(now, &mut |_, _| TimerSet::EMPTY), None, "nothing is set");
         Ours { timers, ticks, due: Vec::new() }
     }
 
@@ -74,11 +74,11 @@ impl<const WHICH: usize> Scheme for Ours<WHICH> {
         }
         let tick = self.ticks.instant(self.ticks.at_or_before(now));
         loop {
-            let count = |index: u32, tick| {
+            let mut count = |index: u32, tick| {
                 let connection = &mut connections[index as usize];
                 connection.filed.count_down(tick, &connection.deadlines)
             };
-            let Some((index, fired)) = self.timers.due(now, count) else { break };
+            let Some((index, fired)) = self.timers.due(now, &mut count) else { break };
             self.due.push(index);
             if let Some(timer) = fired {
                 connections[index as usize].deadlines.set(timer, tick);

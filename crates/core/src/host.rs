@@ -54,7 +54,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use crate::config::{Config, Settings};
+use crate::config::{Config, Settings, TimeWaitState};
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::event::{ConnectionId, Event, ListenerId};
@@ -65,12 +65,12 @@ use crate::tcp::connection::Context;
 use crate::tcp::pool::PagePool;
 use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::time_wait::TimeWait;
-use crate::tcp::timers::{Scheme, Ticks, Timer, TimerSet, Timers};
+use crate::tcp::timers::{Scheme, Ticks, Timer, Timers};
 use crate::tcp::{Connection, SocketOptions, Tuple};
 use crate::time::{Duration, Instant};
 use crate::wire::Malformed;
 use autoconfigure::Autoconfigure;
-use demux::{Demux, TupleHasher};
+use demux::{Demux, SLOTS_MAX, TupleHasher};
 use fin_wait_2::FinWait2;
 use isn::IsnSource;
 use keyed::KeyedHash;
@@ -240,11 +240,7 @@ impl Host {
         let tick = self.ticks.instant(self.ticks.at_or_before(now));
         let slots = &mut self.slots;
         while due.len() < self.timers.share() {
-            let count = |index, tick| {
-                let slot: Option<&mut Slot> = slots.get_mut(index);
-                slot.map_or(TimerSet::EMPTY, |slot| slot.count_down(tick))
-            };
-            let Some((index, fired)) = self.timers.due(now, count) else { break };
+            let Some((index, fired)) = self.timers.due(now, slots) else { break };
             due.push(index);
             if let (Some(timer), Some(slot)) = (fired, slots.get_mut(index)) {
                 slot.connection_mut().deadlines.set(timer, tick);
@@ -551,6 +547,15 @@ fn validate(config: &Config) -> Result<(), Error> {
     }
     if config.limits.connections == 0 {
         return Err(Error::InvalidInput("a limit of no connections lets none begin"));
+    }
+    // Slots are numbered by 26 bits; whole blocks in TIME-WAIT have some besides.
+    let whole = config.tcp.time_wait_state == TimeWaitState::Full;
+    let in_time_wait = if whole { config.limits.time_wait } else { 0 };
+    if config.limits.connections.max(config.limits.syn_cache).max(in_time_wait) > SLOTS_MAX / 2 {
+        return Err(Error::InvalidInput(
+            "a host has no more than 33 554 432 connections, half-open ones, and control blocks in \
+             TIME-WAIT",
+        ));
     }
     if config.ephemeral_ports.0 == 0 || config.ephemeral_ports.0 > config.ephemeral_ports.1 {
         return Err(Error::InvalidInput("the range of ephemeral ports is empty"));

@@ -13,12 +13,12 @@ pub(super) fn by_scan(now: Instant, rto: Duration) -> Duration {
     let mut timers = Timers::new(Scheme::Scan, Ticks::new(Duration::from_millis(1)));
     let (mut filed, mut deadlines) = (Filed::default(), Deadlines::default());
     // Every tick until now has been, with nothing to do.
-    assert_eq!(timers.due(now, |_, _| TimerSet::EMPTY), None, "nothing is set");
+    assert_eq!(timers.due(now, &mut |_, _| TimerSet::EMPTY), None, "nothing is set");
     deadlines.set(Timer::Retransmit, now + rto);
     timers.touched(0, &mut filed, &mut deadlines, now);
     loop {
         let tick = timers.deadline().expect("the timer is set");
-        if timers.due(tick, |_, tick| filed.count_down(tick, &deadlines)).is_some() {
+        if timers.due(tick, &mut |_, tick| filed.count_down(tick, &deadlines)).is_some() {
             return tick.since(now);
         }
     }
@@ -45,13 +45,13 @@ impl Clocks {
         let mut timers = Timers::new(Scheme::Inline, schedule);
         let (mut filed, mut deadlines) = (Filed::default(), Deadlines::default());
         // Every tick until now has been, with nothing to do.
-        assert_eq!(timers.due(read(now), |_, _| TimerSet::EMPTY), None, "nothing is set");
+        assert_eq!(timers.due(read(now), &mut |_, _| TimerSet::EMPTY), None, "nothing is set");
         let due = read(now).plus_nanos((ticks + 1) * self.measure_ns);
         deadlines.set(Timer::Retransmit, due);
         timers.touched(0, &mut filed, &mut deadlines, read(now));
         loop {
             let at = timers.deadline().expect("the timer is set").plus_nanos(self.skew_ns);
-            while timers.due(read(at), |_, _| TimerSet::EMPTY).is_some() {
+            while timers.due(read(at), &mut |_, _| TimerSet::EMPTY).is_some() {
                 timers.take_out(&mut filed);
                 if deadlines.take_due(Timer::Retransmit, read(at)) {
                     return at.since(now);

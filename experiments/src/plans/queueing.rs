@@ -140,7 +140,7 @@ impl Bench {
             ack.on_sent(Seq(0), deadlines);
             timers.touched(index as u32, filed, deadlines, *now);
         }
-        while let Some((index, _)) = timers.due(*now, |_, _| TimerSet::EMPTY) {
+        while let Some((index, _)) = timers.due(*now, &mut |_, _| TimerSet::EMPTY) {
             let Connection { filed, deadlines, .. } = &mut connections[index as usize];
             timers.take_out(filed);
             deadlines.tighten();

@@ -62,15 +62,15 @@ impl Host {
         records.max(self.lingering.len()) >= MANY
     }
 
-    /// Fetches what is looked at first where a connection of the tuple `next` begins, if that is
-    /// likely to lie far away.
+    /// Fetches what is looked at first where the next connection of ours is likely to begin, if
+    /// that lies far away.
     #[inline]
-    pub(super) fn read_next_ahead(&self, next: impl FnOnce() -> Tuple) {
+    pub(super) fn read_likely_ahead(&self) {
         let with_records = self.has_many_records();
         if self.demux.len() < MANY_LINES && !with_records {
             return;
         }
-        let tuple = next();
+        let Some(tuple) = self.ports.likely() else { return };
         let hash = self.hasher.hash(&tuple);
         self.demux.read_ahead(hash);
         if with_records {

@@ -1,7 +1,8 @@
 //! From a segment's addresses and ports to its connection.
 //!
 //! ```text
-//!   line, 64 bytes   │ 12 tags of 8 bits │ link ─▶ line │ 12 slots of 32 │
+//!   line, 64 bytes   │ 12 tags of 8 bits │ link ─▶ line │ 12 entries of 32 │
+//!   entry            │ 1 of what the slot is │ 5 more bits of the tag │ 26 of the slot │
 //! ```
 //!
 //! The hash is keyed ([`TupleHasher`]), because the tuple is the attacker's to choose: with a
@@ -9,8 +10,8 @@
 //!
 //! The table grows and shrinks a line at a time (linear hashing, Litwin 1980), so that it is never
 //! copied and nobody waits for that. A line that is not yet its turn to be split may hold more than
-//! fits; the rest lies in spare lines behind it. A tag is eight more bits of the hash: where it
-//! differs, the slot is not looked at.
+//! fits; the rest lies in spare lines behind it. A tag is eight more bits of the hash, and five
+//! are in the entry: where they differ, the slot, which is far away, is not looked at.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -90,6 +91,11 @@ const JOIN: usize = 2;
 const SEGMENT: usize = 256;
 /// No line.
 const NONE: u32 = u32::MAX;
+/// What a slot's number has at most, but for the highest bit, which is set in an entry of the SYN
+/// cache.
+pub const SLOTS_MAX: usize = 1 << 26;
+/// Where an entry has bits of the hash.
+const MORE: u32 = 0x7c00_0000;
 
 /// Entries with tag 0 are free.
 #[derive(Clone, Copy, Debug)]
@@ -97,13 +103,13 @@ const NONE: u32 = u32::MAX;
 pub struct Line {
     /// The tags, and behind them the link.
     head: [u8; ENTRIES + size_of::<u32>()],
-    slots: [u32; ENTRIES],
+    entries: [u32; ENTRIES],
 }
 
 /// The link [`NONE`] behind tags that are 0.
 const FREE: Line = Line {
     head: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff],
-    slots: [0; ENTRIES],
+    entries: [0; ENTRIES],
 };
 
 /// Lines that never move.
@@ -165,6 +171,26 @@ fn tag_of(hash: u64) -> u8 {
     ((hash >> 56) as u8).max(1)
 }
 
+/// The bits of the hash that are in an entry.
+#[inline(always)]
+fn more_of(hash: u64) -> u32 {
+    (hash >> 25) as u32 & MORE
+}
+
+/// The entry of `slot` under this hash.
+#[inline(always)]
+fn entry_of(hash: u64, slot: u32) -> u32 {
+    debug_assert!(slot & MORE == 0, "slot {slot}");
+    slot | more_of(hash)
+}
+
+/// The slot of an entry, if it may be one of this hash.
+#[inline(always)]
+fn slot_of(hash: u64, entry: u32) -> Option<u32> {
+    let slot = entry ^ more_of(hash);
+    (slot & MORE == 0).then_some(slot)
+}
+
 impl Line {
     /// The line that lies behind.
     #[inline]
@@ -187,15 +213,15 @@ impl Line {
     /// The first slot that may have this hash, at first sight.
     #[inline]
     pub fn glance(&self, hash: u64) -> Option<u32> {
-        let (_, slot) = self.first(tag_of(hash))?;
-        Some(slot)
+        let (_, entry) = self.first(tag_of(hash))?;
+        slot_of(hash, entry)
     }
 
-    /// The first place of this tag, and the slot there.
+    /// The first place of this tag, and the entry there.
     #[inline(always)]
     fn first(&self, tag: u8) -> Option<(usize, u32)> {
         let place = self.places(tag).trailing_zeros() as usize;
-        Some((place, *self.slots.get(place)?))
+        Some((place, *self.entries.get(place)?))
     }
 
     /// The first place of this tag of which `is_it` says so.
@@ -214,19 +240,19 @@ impl Line {
 
     /// Puts an entry into a free place; false if there is none.
     #[inline]
-    fn put(&mut self, tag: u8, slot: u32) -> bool {
+    fn put(&mut self, tag: u8, entry: u32) -> bool {
         let place = self.places(0).trailing_zeros() as usize;
         let has_room = place < ENTRIES;
         if has_room {
-            (self.head[place], self.slots[place]) = (tag, slot);
+            (self.head[place], self.entries[place]) = (tag, entry);
         }
         has_room
     }
 
     /// Takes an entry out; false if it is not in.
     #[inline]
-    fn take(&mut self, tag: u8, slot: u32) -> bool {
-        let place = self.find(tag, |place| self.slots[place] == slot);
+    fn take(&mut self, tag: u8, entry: u32) -> bool {
+        let place = self.find(tag, |place| self.entries[place] == entry);
         let Some(place) = place else { return false };
         self.head[place] = 0;
         true
@@ -234,15 +260,15 @@ impl Line {
 
     /// Puts another entry into the place of one; false if that is not in.
     fn replace(&mut self, tag: u8, old: u32, new: u32) -> bool {
-        let place = self.find(tag, |place| self.slots[place] == old);
+        let place = self.find(tag, |place| self.entries[place] == old);
         let Some(place) = place else { return false };
-        self.slots[place] = new;
+        self.entries[place] = new;
         true
     }
 
     /// All that it holds.
     fn entries(&self) -> impl Iterator<Item = (u8, u32)> {
-        self.head.into_iter().zip(self.slots).filter(|(tag, _)| *tag != 0)
+        self.head.into_iter().zip(self.entries).filter(|(tag, _)| *tag != 0)
     }
 }
 
@@ -266,9 +292,12 @@ impl Demux {
         let line = self.lines.get(self.line_of(hash))?;
         // Nearly always the first of the tag is it, or there is none.
         match line.first(tag) {
-            Some((_, slot)) if is_it(slot) => Some(slot),
+            Some((_, entry)) => match slot_of(hash, entry).filter(|slot| is_it(*slot)) {
+                None => self.find_among_all(hash, is_it),
+                found => found,
+            },
             None if line.link() == NONE => None,
-            _ => self.find_among_all(hash, is_it),
+            None => self.find_among_all(hash, is_it),
         }
     }
 
@@ -283,8 +312,13 @@ impl Demux {
         let tag = tag_of(hash);
         let mut line = self.lines.get(self.line_of(hash))?;
         loop {
-            if let Some(place) = line.find(tag, |place| is_it(line.slots[place])) {
-                return Some(line.slots[place]);
+            let mut found = None;
+            line.find(tag, |place| {
+                found = slot_of(hash, line.entries[place]).filter(|slot| is_it(*slot));
+                found.is_some()
+            });
+            if found.is_some() {
+                return found;
             }
             line = self.spare.get(line.link())?;
         }
@@ -297,12 +331,13 @@ impl Demux {
         if self.len > lines * if lines < SEGMENT { SPLIT_EARLY } else { SPLIT } {
             self.split(hash_of);
         }
-        self.put(self.line_of(hash), tag_of(hash), slot);
+        self.put(self.line_of(hash), tag_of(hash), entry_of(hash, slot));
     }
 
     /// Puts a slot into the place of another, of the same tuple.
     pub fn replace(&mut self, hash: u64, old: u32, new: u32) {
         let (line, tag) = (self.line_of(hash), tag_of(hash));
+        let (old, new) = (entry_of(hash, old), entry_of(hash, new));
         let Some(first) = self.lines.get_mut(line) else { return };
         let (mut replaced, mut link) = (first.replace(tag, old, new), first.link());
         while !replaced && let Some(next) = self.spare.get_mut(link) {
@@ -312,11 +347,11 @@ impl Demux {
 
     /// Takes a slot out; false if it was not in.
     pub fn remove(&mut self, hash: u64, slot: u32) -> bool {
-        let (line, tag) = (self.line_of(hash), tag_of(hash));
+        let (line, tag, entry) = (self.line_of(hash), tag_of(hash), entry_of(hash, slot));
         let Some(first) = self.lines.get_mut(line) else { return false };
         match first.first(tag) {
-            Some((place, it)) if it == slot => first.head[place] = 0,
-            _ if self.remove_behind(line, tag, slot) => {}
+            Some((place, it)) if it == entry => first.head[place] = 0,
+            _ if self.remove_behind(line, tag, entry) => {}
             _ => return false,
         }
         self.len -= 1;
@@ -330,31 +365,31 @@ impl Demux {
 
     /// Takes an entry out of a line, or from behind it.
     #[inline(never)]
-    fn remove_behind(&mut self, line: u32, tag: u8, slot: u32) -> bool {
+    fn remove_behind(&mut self, line: u32, tag: u8, entry: u32) -> bool {
         let Some(first) = self.lines.get_mut(line) else { return false };
-        let (mut taken, mut link) = (first.take(tag, slot), first.link());
+        let (mut taken, mut link) = (first.take(tag, entry), first.link());
         while !taken {
             let Some(next) = self.spare.get_mut(link) else { return false };
-            (taken, link) = (next.take(tag, slot), next.link());
+            (taken, link) = (next.take(tag, entry), next.link());
         }
         true
     }
 
     /// Puts an entry into a line, or behind it.
     #[inline]
-    fn put(&mut self, line: u32, tag: u8, slot: u32) {
+    fn put(&mut self, line: u32, tag: u8, entry: u32) {
         let Some(first) = self.lines.get_mut(line) else { return };
-        if !first.put(tag, slot) {
-            self.put_behind(line, tag, slot);
+        if !first.put(tag, entry) {
+            self.put_behind(line, tag, entry);
         }
     }
 
     #[inline(never)]
-    fn put_behind(&mut self, line: u32, tag: u8, slot: u32) {
+    fn put_behind(&mut self, line: u32, tag: u8, entry: u32) {
         let Some(first) = self.lines.get(line) else { return };
         let (behind, mut link) = (first.link(), first.link());
         while let Some(next) = self.spare.get_mut(link) {
-            if next.put(tag, slot) {
+            if next.put(tag, entry) {
                 return;
             }
             link = next.link();
@@ -364,7 +399,7 @@ impl Demux {
             first.set_link(at);
             *spare = FREE;
             spare.set_link(behind);
-            spare.put(tag, slot);
+            spare.put(tag, entry);
         }
     }
 
@@ -385,7 +420,7 @@ impl Demux {
         }
         // Without its highest bit: the line in which hashes of the new one's have been.
         let taken = self.take_line(new & !(1 << new.ilog2()));
-        self.put_again(taken, |demux, slot| demux.line_of(hash_of(slot)));
+        self.put_again(taken, |demux, entry| demux.line_of(hash_of(entry & !MORE)));
     }
 
     /// One line less: what it holds goes where it would be if there had never been that line.
@@ -407,8 +442,8 @@ impl Demux {
     /// Each line is free before its entries are put, so that they may lie in it again.
     fn put_again(&mut self, mut taken: Line, line_of: impl Fn(&Demux, u32) -> u32) {
         loop {
-            for (tag, slot) in taken.entries() {
-                self.put(line_of(self, slot), tag, slot);
+            for (tag, entry) in taken.entries() {
+                self.put(line_of(self, entry), tag, entry);
             }
             let next = taken.link();
             let Some(spare) = self.spare.get_mut(next) else { return };
@@ -466,6 +501,27 @@ mod tests {
         assert!(!demux.remove(7, 2));
         assert_eq!(demux.find(7, |slot| slot == 2), None);
         assert_eq!(demux.len(), 1);
+    }
+
+    #[test]
+    fn only_slots_with_all_bits_of_the_tag_are_looked_at() {
+        let mut demux = Demux::default();
+        // Alike in their lines and in the first eight bits, and in the others not.
+        let hash = |slot: u32| 7 << 56 | u64::from(slot) << 51;
+        for slot in 0..32 {
+            demux.insert(hash(slot), slot | 1 << 31, |_| 0);
+        }
+        for slot in 0..32 {
+            let mut seen = Vec::new();
+            demux.find(hash(slot), |it| {
+                seen.push(it);
+                false
+            });
+            seen.dedup();
+            assert_eq!(seen, [slot | 1 << 31]);
+        }
+        assert_eq!(demux.glance(hash(0)), Some(1 << 31));
+        assert!(demux.remove(hash(9), 9 | 1 << 31) && demux.find(hash(9), |_| true).is_none());
     }
 
     /// A hash of few or many different values for a slot.

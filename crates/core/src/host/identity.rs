@@ -108,8 +108,7 @@ impl Host {
                 && let claimed @ Some(_) =
                     self.claim_beside(now, Claim::new(candidate, hash), record)
             {
-                // Whoever opens a connection to somewhere mostly opens another.
-                self.read_next_ahead(|| tuple.with_local_port(self.ports.peek(&search)));
+                self.read_likely_ahead();
                 return claimed;
             }
         }

@@ -32,9 +32,20 @@ pub struct Ports {
     /// Its low half is F, its high half G.
     destination: KeyedHash,
     counters: Box<[u32; COUNTERS]>,
-    /// Destinations and where the search for them begins, the last one of each place: few are
-    /// asked for in turn.
-    recent: Box<[Option<(Tuple, Search)>; RECENT]>,
+    /// The last destination of each place: few are asked for in turn.
+    recent: Box<[Option<Recent>; RECENT]>,
+    /// The place of the last one asked for.
+    last: u8,
+}
+
+/// A destination that was asked for.
+#[derive(Clone, Copy, Debug)]
+struct Recent {
+    destination: Tuple,
+    /// Where the search for it begins.
+    search: Search,
+    /// The place of the one that was asked for after it.
+    next: u8,
 }
 
 /// A search for a port.
@@ -59,6 +70,7 @@ impl Ports {
             destination: KeyedHash::new(secret, "ports"),
             counters: Box::new([0; COUNTERS]),
             recent: Box::new([None; RECENT]),
+            last: 0,
         }
     }
 
@@ -67,14 +79,28 @@ impl Ports {
     pub fn search(&mut self, tuple: &Tuple) -> Search {
         let destination = tuple.with_local_port(0);
         let ends = destination.addresses_folded() ^ u64::from(destination.ports());
-        let recent = &mut self.recent[(ends ^ ends >> 32) as usize % RECENT];
-        if let Some((known, search)) = recent
+        let place = (ends ^ ends >> 32) as u8 % RECENT as u8;
+        if let Some(before) = &mut self.recent[self.last as usize % RECENT] {
+            before.next = place;
+        }
+        self.last = place;
+        let recent = &mut self.recent[place as usize];
+        if let Some(Recent { destination: known, search, .. }) = recent
             && *known == destination
         {
             return *search;
         }
         let search = search_for(&self.destination, &destination, self.size);
-        recent.insert((destination, search)).1
+        recent.insert(Recent { destination, search, next: place }).search
+    }
+
+    /// The tuple that is likely to be tried next: whoever opens connections to some destinations
+    /// in turn goes on so, and whoever opened one mostly opens another.
+    #[inline]
+    pub fn likely(&self) -> Option<Tuple> {
+        let last = self.recent[self.last as usize % RECENT]?;
+        let Recent { destination, search, .. } = self.recent[last.next as usize % RECENT]?;
+        Some(destination.with_local_port(self.peek(&search)))
     }
 
     /// The next port to try; `None` after [`MAX_ATTEMPTS`], or when all have been tried.
@@ -88,7 +114,7 @@ impl Ports {
 
     /// The port that is tried next for the destination of `search`, by this search or another.
     #[inline]
-    pub fn peek(&self, search: &Search) -> u16 {
+    fn peek(&self, search: &Search) -> u16 {
         let offset = search.start + self.counters[search.counter % COUNTERS];
         let offset = if offset < self.size { offset } else { offset - self.size };
         // Below 2^16, as is their sum.
@@ -169,6 +195,23 @@ mod tests {
             let mut search = ports.search(&to(80));
             let expected = ports.peek(&search);
             assert_eq!(ports.next(&mut search), Some(expected));
+        }
+    }
+
+    #[test]
+    fn the_order_of_destinations_is_expected_to_come_again() {
+        let mut ports = Ports::new(1024, 65_535, &[1; 32]);
+        assert_eq!(ports.likely(), None);
+        let orders: [&[u16]; 4] = [&[80], &[80, 81], &[80, 443, 8081], &[7, 9, 13, 17, 19]];
+        for order in orders {
+            let mut likely = None;
+            for (turn, port) in (0..3).flat_map(|turn| order.iter().map(move |port| (turn, *port)))
+            {
+                let mut search = ports.search(&to(port));
+                let tuple = to(port).with_local_port(ports.next(&mut search).unwrap());
+                assert!(turn < 2 || likely == Some(tuple), "{order:?}: {likely:?}, not {tuple:?}");
+                likely = ports.likely();
+            }
         }
     }
 

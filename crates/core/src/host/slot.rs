@@ -27,7 +27,7 @@ use super::ways::Place;
 use crate::event::{ListenerId, Readiness};
 use crate::tcp::connection::Resting;
 use crate::tcp::timers::bsd::Tick;
-use crate::tcp::timers::{Filed, Linger, Timer, TimerSet, Timers};
+use crate::tcp::timers::{Blocks, Filed, Linger, Timer, TimerSet, Timers};
 use crate::tcp::{Connection, SocketOptions, State, Tuple};
 use crate::time::Instant;
 
@@ -67,6 +67,16 @@ pub(super) struct Slot {
 
 /// The slots of all connections. What is left in one is its entry among the timers.
 pub(super) type Slots = Slab<Slot, Filed>;
+
+impl Blocks for Slots {
+    fn count_down(&mut self, index: u32, tick: Tick) -> TimerSet {
+        self.get_mut(index).map_or(TimerSet::EMPTY, |slot| slot.count_down(tick))
+    }
+
+    fn read_ahead(&self, index: u32) {
+        self.read_ahead(index, TOUCHED);
+    }
+}
 
 /// A connection as it is, or as it would be if it were awake.
 pub(super) enum View<'a> {

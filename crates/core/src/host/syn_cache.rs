@@ -24,10 +24,13 @@ const ATTEMPTS_MAX: u8 = 6;
 /// No entry.
 const NONE: u32 = u32::MAX;
 
+/// What tells an entry's number from a connection's.
+const ENTRY: u32 = 1 << 31;
+
 /// True if `number` is that of an entry, and not of a connection's slot.
 #[inline]
 pub fn is_entry(number: u32) -> bool {
-    number > u32::MAX / 2
+    number & ENTRY != 0
 }
 
 /// One half-open connection.
@@ -134,7 +137,7 @@ impl SynCache {
             behind: NONE,
         });
         self.put_behind(slot, 0, before);
-        !slot
+        slot ^ ENTRY
     }
 
     /// When an entry whose SYN, ACK is sent at `now` is due if it waits for so long.
@@ -191,7 +194,7 @@ impl SynCache {
     /// The entry of that number.
     #[inline]
     pub fn get(&self, number: u32) -> Option<&HalfOpen> {
-        self.entries.get(!number)
+        self.entries.get(number ^ ENTRY)
     }
 
     /// True if the entry of that number is of `tuple`.
@@ -202,10 +205,10 @@ impl SynCache {
 
     /// Takes the entry of that number out; false if there is none.
     pub fn remove(&mut self, number: u32) -> bool {
-        let Some(entry) = self.entries.get(!number) else { return false };
+        let Some(entry) = self.entries.get(number ^ ENTRY) else { return false };
         let (sent, neighbours) = (entry.syn.attempts, (entry.before, entry.behind));
         self.unlink(sent, neighbours);
-        self.entries.remove(!number);
+        self.entries.remove(number ^ ENTRY);
         true
     }
 
@@ -222,12 +225,12 @@ impl SynCache {
         let (_, slot) = next.filter(|(due, _)| *due <= now)?;
         let entry = *self.entries.get(slot)?;
         if entry.syn.attempts >= ATTEMPTS_MAX {
-            return Some(Due::Expired(!slot));
+            return Some(Due::Expired(slot ^ ENTRY));
         }
         self.unlink(entry.syn.attempts, (entry.before, entry.behind));
         self.entries.get_mut(slot)?.syn.attempts += 1;
         self.enqueue(slot, now);
-        Some(Due::Answer(!slot))
+        Some(Due::Answer(slot ^ ENTRY))
     }
 
     /// When the next entry is due.

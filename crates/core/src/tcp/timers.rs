@@ -19,7 +19,7 @@ mod inline;
 mod slots;
 mod wheel;
 
-pub use bsd::Bsd;
+pub use bsd::{Blocks, Bsd};
 pub use inline::Inline;
 pub use wheel::Wheel;
 
@@ -431,19 +431,15 @@ impl Timers {
 
     /// A connection that has a timer due at `now`, or may have: whoever it is must be
     /// [taken out](Self::take_out) and `touched` again. With the timer, if the scheme's ticks
-    /// decide that it is due, whatever its deadline says. At such a tick `count` is called for
-    /// every connection, to have its [`Filed::count_down`].
+    /// decide that it is due, whatever its deadline says. Such a tick is brought to `blocks`, each
+    /// of which must have its [`Filed::count_down`].
     #[inline]
-    pub fn due(
-        &mut self,
-        now: Instant,
-        count: impl FnMut(u32, bsd::Tick) -> TimerSet,
-    ) -> Option<(u32, Option<Timer>)> {
+    pub fn due(&mut self, now: Instant, blocks: &mut impl Blocks) -> Option<(u32, Option<Timer>)> {
         match self {
             Timers::Inline(inline) => inline.due(now).map(|index| (index, None)),
             Timers::Wheel(wheel) => wheel.due(now).map(|index| (index, None)),
             Timers::Bsd(bsd) => {
-                let (index, fired) = bsd.due(now, count)?;
+                let (index, fired) = bsd.due(now, blocks)?;
                 // Of a control block that lingers in TIME-WAIT nothing else is left to end.
                 let timer = match fired {
                     bsd::Fired::Timer(timer) => timer,

@@ -435,6 +435,17 @@ fn a_configuration_that_could_not_work_makes_no_host() {
         crate::host::Host::new(config).is_err()
     };
     assert!(!refused(|_| {}));
+    const MOST: usize = 1 << 25;
+    assert!(
+        refused(|c| c.limits.connections = MOST + 1) && !refused(|c| c.limits.connections = MOST)
+    );
+    assert!(
+        refused(|c| c.limits.syn_cache = MOST + 1) && !refused(|c| c.limits.time_wait = MOST + 1)
+    );
+    assert!(refused(|c| {
+        c.tcp.time_wait_state = crate::config::TimeWaitState::Full;
+        c.limits.time_wait = MOST + 1;
+    }));
     assert!(refused(|c| c.hop_limit = 0) && !refused(|c| c.hop_limit = 1));
     assert!(refused(|c| c.tcp.initial_window_segments = 0));
     assert!(refused(|c| c.tcp.window_shift = Some(15)));

@@ -52,6 +52,9 @@ const NONE: u32 = u32::MAX;
 const UNLISTED: u32 = u32::MAX - 1;
 /// Links in a chunk; chunks are never moved.
 const CHUNK: usize = 256;
+/// So many blocks ahead of the one that is counted down are fetched: a far one takes as long to
+/// come as some ten take that are there.
+const AHEAD: usize = 12;
 
 /// A connection's place in the list.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +72,20 @@ pub enum Tick {
     Fast,
     /// Of 500 ms: so many have been.
     Slow(u64),
+}
+
+/// The connections' blocks, which a scan counts down one after the other.
+pub trait Blocks {
+    /// Has connection `index` count down by the tick; whose time has come.
+    fn count_down(&mut self, index: u32, tick: Tick) -> TimerSet;
+    /// Connection `index` is counted down soon: its block may be fetched from memory meanwhile.
+    fn read_ahead(&self, _index: u32) {}
+}
+
+impl<F: FnMut(u32, Tick) -> TimerSet> Blocks for F {
+    fn count_down(&mut self, index: u32, tick: Tick) -> TimerSet {
+        self(index, tick)
+    }
 }
 
 /// What is due on a connection.
@@ -198,13 +215,8 @@ impl Bsd {
         self.link(index).over_at = self.slow + slow_ticks(as_nanos(time.duration)).max(1);
     }
 
-    /// Something that is due at `now`. `count` has the connection it is told count down by the
-    /// tick, and returns whose time has come.
-    pub fn due(
-        &mut self,
-        now: Instant,
-        mut count: impl FnMut(u32, Tick) -> TimerSet,
-    ) -> Option<(u32, Fired)> {
+    /// Something that is due at `now`, after the ticks until then have been brought to `blocks`.
+    pub fn due(&mut self, now: Instant, blocks: &mut impl Blocks) -> Option<(u32, Fired)> {
         while self.due.is_empty() {
             let (fast_at, slow_at) = ((self.fast + 1) * FAST_NS, (self.slow + 1) * SLOW_NS);
             if fast_at.min(slow_at) > now.as_nanos() {
@@ -215,10 +227,10 @@ impl Bsd {
                 self.slow = now.as_nanos() / SLOW_NS;
             } else if fast_at <= slow_at {
                 self.fast += 1;
-                self.scan_fast(&mut count);
+                self.scan_fast(blocks);
             } else {
                 self.slow += 1;
-                self.scan_slow(&mut count);
+                self.scan_slow(blocks);
             }
         }
         self.due.pop_front()
@@ -244,26 +256,28 @@ impl Bsd {
     }
 
     /// The fast tick: delayed ACKs. Public so that the scan alone can be measured.
-    pub fn scan_fast(&mut self, count: &mut impl FnMut(u32, Tick) -> TimerSet) {
-        let mut index = self.head;
+    pub fn scan_fast(&mut self, blocks: &mut impl Blocks) {
+        let (mut index, mut ahead) = (self.head, self.first_ahead(blocks));
         while index != NONE {
             let Link { next, over_at, .. } = *self.link(index);
             if over_at > 0 {
                 return;
             }
-            self.fire(index, count(index, Tick::Fast));
+            ahead = self.next_ahead(ahead, blocks);
+            self.fire(index, blocks.count_down(index, Tick::Fast));
             index = next;
         }
     }
 
     /// The slow tick: everything else. Public so that the scan alone can be measured.
-    pub fn scan_slow(&mut self, count: &mut impl FnMut(u32, Tick) -> TimerSet) {
+    pub fn scan_slow(&mut self, blocks: &mut impl Blocks) {
         let tick = self.slow;
-        let mut index = self.head;
+        let (mut index, mut ahead) = (self.head, self.first_ahead(blocks));
         while index != NONE {
             let Link { next, over_at, .. } = *self.link(index);
             if over_at == 0 {
-                self.fire(index, count(index, Tick::Slow(tick)));
+                ahead = self.next_ahead(ahead, blocks);
+                self.fire(index, blocks.count_down(index, Tick::Slow(tick)));
             } else if over_at > tick {
                 return;
             } else {
@@ -272,6 +286,26 @@ impl Bsd {
             }
             index = next;
         }
+    }
+
+    /// Fetches the first blocks that a scan counts down; which one is the next to be fetched.
+    fn first_ahead(&mut self, blocks: &impl Blocks) -> u32 {
+        (0..AHEAD).fold(self.head, |ahead, _| self.next_ahead(ahead, blocks))
+    }
+
+    /// Fetches block `ahead` if a scan counts it down; the one after it. The tail, which is only
+    /// looked at in the list, is none of them.
+    #[inline]
+    fn next_ahead(&mut self, ahead: u32, blocks: &impl Blocks) -> u32 {
+        if ahead == NONE {
+            return NONE;
+        }
+        let Link { next, over_at, .. } = *self.link(ahead);
+        if over_at > 0 {
+            return NONE;
+        }
+        blocks.read_ahead(ahead);
+        next
     }
 
     #[inline]

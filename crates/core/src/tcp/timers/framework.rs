@@ -41,14 +41,14 @@ impl Case {
         let mut timers = Timers::new(self.scheme, Ticks::new(Duration::from_nanos(self.x * FINE)));
         let (mut filed, mut deadlines) = (Filed::default(), Deadlines::default());
         // Every scheduling tick till now has been.
-        assert_eq!(timers.due(read(self.at), |_, _| unreachable!()), None);
+        assert_eq!(timers.due(read(self.at), &mut |_, _| unreachable!()), None);
         let due = read(self.at).plus_nanos((self.t + 1) * FINE);
         deadlines.set(Timer::Retransmit, due);
         timers.touched(0, &mut filed, &mut deadlines, read(self.at));
         loop {
             let real = timers.deadline().expect("it is set").as_nanos() + self.skew;
             let told = read(real);
-            while timers.due(told, |_, _| unreachable!()).is_some() {
+            while timers.due(told, &mut |_, _| unreachable!()).is_some() {
                 timers.take_out(&mut filed);
                 if deadlines.take_due(Timer::Retransmit, told) {
                     return real - self.at;

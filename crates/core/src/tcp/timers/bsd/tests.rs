@@ -38,7 +38,7 @@ impl Timed {
     }
 
     fn due(&mut self, now: Instant) -> Option<(u32, Fired)> {
-        self.bsd.due(now, |index, tick| {
+        self.bsd.due(now, &mut |index, tick| {
             let (filed, deadlines) = &mut self.connections[index as usize];
             filed.count_down(tick, deadlines)
         })
@@ -241,5 +241,45 @@ fn scans_stop_at_time_wait_if_it_is_in_order_and_go_through_it_if_not() {
         } else {
             assert_eq!((fast, slow), ((0..=101).collect(), (0..=101).collect()));
         }
+    }
+}
+
+/// Blocks that note what they are asked for: `true` to read ahead.
+#[derive(Default)]
+struct Watched(core::cell::RefCell<Vec<(u32, bool)>>);
+
+impl Blocks for Watched {
+    fn count_down(&mut self, index: u32, _: Tick) -> TimerSet {
+        self.0.get_mut().push((index, false));
+        TimerSet::EMPTY
+    }
+
+    fn read_ahead(&self, index: u32) {
+        self.0.borrow_mut().push((index, true));
+    }
+}
+
+#[test]
+fn a_block_is_read_ahead_once_and_before_it_is_counted_down_and_the_tail_is_left_alone() {
+    let mut bsd = Bsd::new(true);
+    for index in 0..50 {
+        let (mut filed, mut deadlines) = Default::default();
+        if index < 40 {
+            Deadlines::set(&mut deadlines, Timer::KeepAlive, at(7_200_000));
+            bsd.touched(index, &mut filed, &mut deadlines, at(0));
+        } else {
+            let time = Linger { now: at(0), duration: Duration::from_secs(60) };
+            bsd.linger(index, &mut filed, &mut deadlines, time);
+        }
+    }
+    let scans: [fn(&mut Bsd, &mut Watched); 2] =
+        [|bsd, blocks| bsd.scan_fast(blocks), |bsd, blocks| bsd.scan_slow(blocks)];
+    for scan in scans {
+        let mut blocks = Watched::default();
+        scan(&mut bsd, &mut blocks);
+        let asked = blocks.0.into_inner();
+        let when = |index, ahead| asked.iter().position(|it| *it == (index, ahead)).unwrap();
+        assert!((0..40).all(|index| when(index, true) < when(index, false)));
+        assert_eq!(asked.len(), 80, "each once, and none of the tail");
     }
 }
