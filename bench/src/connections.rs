@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::instructions::{self, Uncounted};
-use crate::sample::{Rates, per_operation, processor_time, tenths};
+use crate::sample::{Rates, lower_quartile, per_operation, processor_time, tenths};
 use crate::stacks::{Variant, Which};
 
 /// The stack's time that each conversation takes, if the plan does not say otherwise.
@@ -22,10 +22,10 @@ pub const CONVERSATION: Duration = Duration::from_micros(60);
 const WARM_UP: usize = 2000;
 /// Conversations that are counted by callgrind, at most.
 const COUNTED: usize = 20_000;
-/// How often each of several pairs has its turn, at least.
-const TURNS: usize = 12;
 /// The stack's time in a turn: whatever is periodic comes as often as in any other.
 const TURN: Duration = Duration::from_secs(1);
+/// Conversations in a slice of a turn, at most: some 30 ms.
+const SLICE: usize = 1 << 14;
 /// What the bench is called, and the section that callgrind counts.
 const SECTION: &str = "connections";
 
@@ -160,34 +160,47 @@ pub fn measure<P: Pair>(plan: &Plan) -> Outcome {
     }
 }
 
-/// Conversations a second under each of the plans, turn by turn. All pairs are there at once and
-/// take turns: what changes on the machine meanwhile changes for all of them, so that the ratios of
-/// a round tell more than those of the means. All are built so many times: where in memory a pair
-/// comes to lie is worth some percent to it.
-pub fn take_turns<P: Pair>(plans: &[Plan], builds: usize) -> Vec<Vec<f64>> {
-    let turns = plans.iter().map(|plan| plan.count.div_ceil(plan.turn())).max().unwrap_or(0);
+/// Conversations a second under each of the plans, build by build. All pairs are there at once and
+/// take turns, so many of each, slice by slice: what changes on the machine meanwhile changes for
+/// all of them, and the ratios of a build tell more than those of the means. All are built so many
+/// times: where in memory a pair comes to lie is worth some percent to it.
+pub fn take_turns<P: Pair>(plans: &[Plan], builds: usize, turns: usize) -> Vec<Vec<f64>> {
     let mut rates = vec![Vec::new(); plans.len()];
     for _ in 0..builds {
-        add_turns::<P>(plans, turns.max(TURNS).div_ceil(builds), &mut rates);
+        for (rates, rate) in rates.iter_mut().zip(rates_of_build::<P>(plans, turns)) {
+            rates.push(rate);
+        }
     }
     rates
 }
 
-/// So many turns of new pairs, after one that does not count.
-fn add_turns<P: Pair>(plans: &[Plan], turns: usize, rates: &mut [Vec<f64>]) {
+/// The rates of new pairs in so many turns, after one that does not count.
+///
+/// Others on the machine only ever add to what a slice takes, and mostly for a while. So the lower
+/// quartile over all turns is what counts of each slice; and since every slice counts, so does what
+/// happens but once a turn.
+fn rates_of_build<P: Pair>(plans: &[Plan], turns: usize) -> Vec<f64> {
     let mut pairs: Vec<P> = plans.iter().map(warm::<P>).collect();
-    for round in 0..=turns {
-        for offset in 0..plans.len() {
-            let number = (round + offset) % plans.len();
-            let (begin, turn) = (processor_time(), plans[number].turn());
-            pairs[number].converse(turn);
-            let took = processor_time().saturating_sub(begin);
-            if round > 0 {
-                rates[number].push(turn as f64 / took.as_secs_f64());
+    let slices = plans.iter().map(|plan| plan.turn().div_ceil(SLICE)).max().unwrap_or(0);
+    let mut took = vec![Vec::with_capacity(turns); slices * plans.len()];
+    for turn in 0..=turns {
+        for slice in 0..slices {
+            for offset in 0..plans.len() {
+                let number = (slice + offset) % plans.len();
+                let until = |slice| plans[number].turn() * slice / slices;
+                let begin = processor_time();
+                pairs[number].converse(until(slice + 1) - until(slice));
+                let time = processor_time().saturating_sub(begin);
+                if turn > 0 {
+                    took[number * slices + slice].push(time.as_secs_f64());
+                }
             }
         }
     }
     pairs.iter().for_each(P::check);
+    let turn = |took: &mut [Vec<f64>]| took.iter_mut().map(|took| lower_quartile(took)).sum();
+    let turns = took.chunks_mut(slices.max(1)).map(turn);
+    plans.iter().zip(turns).map(|(plan, took): (_, f64)| plan.turn() as f64 / took).collect()
 }
 
 /// A pair of which as many conversations have ended as there are to be residents, twice.

@@ -14,6 +14,12 @@ pub fn median(values: &mut [f64]) -> f64 {
     }
 }
 
+/// What three quarters of `values` are not below; NaN if there are none.
+pub fn lower_quartile(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 4).copied().unwrap_or(f64::NAN)
+}
+
 /// What an operation takes, by its name, batch by batch.
 #[derive(Debug, Default)]
 pub struct Samples {
@@ -125,6 +131,14 @@ mod tests {
         assert_eq!(median(&mut [9.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&mut [9.0, 1.0, 2.0, 4.0]), 3.0);
         assert!(median(&mut []).is_nan());
+    }
+
+    #[test]
+    fn a_quarter_is_below_the_lower_quartile() {
+        assert_eq!(lower_quartile(&mut [9.0]), 9.0);
+        assert_eq!(lower_quartile(&mut [5.0, 9.0, 1.0, 7.0, 3.0]), 3.0);
+        assert_eq!(lower_quartile(&mut [8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0]), 3.0);
+        assert!(lower_quartile(&mut []).is_nan());
     }
 
     #[test]

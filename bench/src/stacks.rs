@@ -168,9 +168,9 @@ impl Which {
     }
 
     /// Measures short connections of our engine alone under several plans that take turns: the
-    /// rates of each, turn by turn. All are built so many times.
-    pub fn take_turns(plans: &[connections::Plan], builds: usize) -> Vec<Vec<f64>> {
-        connections::take_turns::<raw::Short>(plans, builds)
+    /// rates of each, build by build, over so many turns.
+    pub fn take_turns(plans: &[connections::Plan], builds: usize, turns: usize) -> Vec<Vec<f64>> {
+        connections::take_turns::<raw::Short>(plans, builds, turns)
     }
 
     /// Runs short connections for callgrind to count.
