@@ -250,9 +250,9 @@ impl Deref for Settings {
 /// Bounds: nothing grows past them; reaching one is counted.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections with a control block, at most.
+    /// Connections with a control block, at most; no more than 2^25.
     pub connections: usize,
-    /// Half-open passive connections kept as state; beyond it SYN cookies.
+    /// Half-open passive connections kept as state, no more than 2^25; beyond it SYN cookies.
     pub syn_cache: usize,
     /// TIME-WAIT records; beyond it the oldest goes.
     pub time_wait: usize,
