@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::instructions::{self, Uncounted};
 use crate::sample::{Rates, lower_quartile, per_operation, processor_time, tenths};
-use crate::stacks::{Variant, Which};
+use crate::stacks::{Ip, Variant, Which};
 
 /// The stack's time that each conversation takes, if the plan does not say otherwise.
 pub const CONVERSATION: Duration = Duration::from_micros(60);
@@ -44,6 +44,8 @@ pub struct Plan {
     pub at_once: usize,
     /// Addresses from which they come in turn, at least; other stacks than ours have one.
     pub addresses: usize,
+    /// What they go over; others than our own engine take no notice.
+    pub ip: Ip,
     /// How our own engine is configured; others take no notice.
     pub variant: Variant,
     /// Measure about so long at most, with fewer conversations if need be.
@@ -62,6 +64,7 @@ impl Default for Plan {
             count: 0,
             at_once: 1,
             addresses: 1,
+            ip: Ip::V4,
             variant: Variant::Default,
             limit: None,
             conversation: CONVERSATION,
@@ -117,6 +120,10 @@ pub trait Pair {
     fn into_server(self) -> impl Sized;
     /// Runs `count` conversations to their end.
     fn converse(&mut self, count: usize);
+    /// So much of the stack's time passes, in which no conversation begins; false if it cannot.
+    fn pass(&mut self, _time: Duration) -> bool {
+        false
+    }
     /// Times client and server apart from here on, or no longer; ns of each since the last call.
     fn time_apart(&mut self, apart: bool) -> Option<[u64; 2]>;
     /// Packets so far, both ways, if they can be counted.

@@ -1,24 +1,26 @@
 //! Memory of connections that stand and do nothing: established and idle, left by the server alone
-//! (FIN-WAIT-2), or ended and in TIME-WAIT. What the allocator was asked for, all in, and what the
-//! process takes.
+//! (FIN-WAIT-2), or ended and in TIME-WAIT, while they enter and while they expire. What the
+//! allocator was asked for, all in, and what the process takes.
 //!
 //! They begin by the real handshake and end by the real closing, as in [`connections`]. What does
 //! not depend on their number does not count; what the bench's own application keeps of each does
 //! not exist, but for sockets, whose task is a part of what is asked about. The program must have
 //! [`lightwait_heap::Counting`] for its allocator.
 
+use std::time::Duration;
+
 use lightwait_heap::Heap;
 use serde_json::{Map, Value, json};
 
 use crate::connections::{self, Pair};
 use crate::sample::tenths;
-use crate::stacks::{Variant, Which};
+use crate::stacks::{Ip, Variant, Which};
 
 /// Connections that end before memory counts.
 const FIRST: usize = 4096;
 /// Looks at the memory while it fills.
 const LOOKS: usize = 400;
-/// From so many records on the most that one takes is told.
+/// At this number of records, and above it, the most that one takes is told.
 const MANY: usize = 100_000;
 /// Bytes of a page of the process.
 const PAGE: f64 = 4096.0;
@@ -42,6 +44,8 @@ pub struct Plan {
     pub state: State,
     /// How many.
     pub count: usize,
+    /// What they go over.
+    pub ip: Ip,
     /// How our own engine is configured.
     pub variant: Variant,
 }
@@ -53,13 +57,25 @@ pub struct Outcome {
     pub connections: usize,
     /// Bytes asked of the allocator at the server, for each of them.
     pub bytes: f64,
-    /// The most that was at any number of them from 100,000 on, where that was looked at; without
-    /// so many, in the end.
-    pub most: f64,
+    /// The most that this was at any number of them from 100,000 on while they became more, where
+    /// that was looked at.
+    pub most: Option<f64>,
+    /// What became of it when they ended, where that was looked at.
+    pub drained: Option<Drained>,
     /// The same as `bytes` at the client, if both ends stay.
     pub client_bytes: Option<f64>,
     /// Bytes by which the process grew, for each end that stays; 0 if the system does not tell.
     pub rss: f64,
+}
+
+/// What is left of memory while records expire and no others enter.
+#[derive(Clone, Copy, Debug)]
+pub struct Drained {
+    /// The most bytes for each of those left, at any number of them down to 100,000; nothing if
+    /// there were no more.
+    pub most: Option<f64>,
+    /// Bytes that are not given back when all are gone, of all of them together.
+    pub bytes: f64,
 }
 
 /// Fills a pair of that kind.
@@ -72,6 +88,11 @@ pub fn measure<P: Pair>(plan: &Plan) -> Outcome {
 }
 
 impl Plan {
+    /// True if no other stack than our own engine can do it.
+    pub(crate) fn is_for_us_alone(&self) -> bool {
+        self.state == State::FinWait2 || self.ip == Ip::V6
+    }
+
     /// A pair with so many connections in the state.
     fn pair<P: Pair>(&self, count: usize) -> P {
         let (idle, time_wait) = match self.state {
@@ -82,6 +103,7 @@ impl Plan {
             time_wait,
             idle,
             half_closed: self.state == State::FinWait2,
+            ip: self.ip,
             variant: self.variant,
             ..connections::Plan::default()
         })
@@ -107,7 +129,7 @@ fn standing<P: Pair>(plan: &Plan) -> Outcome {
     let (server, both, grown) = ends::<P>(plan, plan.count);
     let each = |bytes: f64| bytes / (plan.count - none) as f64;
     let bytes = each(server - empty);
-    let outcome = Outcome { connections: plan.count, bytes, most: bytes, ..Outcome::default() };
+    let outcome = Outcome { connections: plan.count, bytes, ..Outcome::default() };
     if plan.state == State::TimeWait {
         return Outcome { rss: each(grown), ..outcome };
     }
@@ -115,18 +137,22 @@ fn standing<P: Pair>(plan: &Plan) -> Outcome {
     Outcome { client_bytes, rss: each(grown) / 2.0, ..outcome }
 }
 
-/// What records take that enter one after the other.
+/// What records take that enter one after the other, and then expire.
 fn filling<P: Pair>(plan: &Plan) -> Outcome {
     let (first, step) = (FIRST.min(plan.count / 8), plan.count.div_ceil(LOOKS).max(1));
-    let mut pair = P::new(&connections::Plan {
+    let conversations = connections::Plan {
         // None expires before the last has entered; and with so many source addresses no tuple
         // comes again.
         time_wait: 2 * (plan.count + first),
         at_once: 16,
+        ip: plan.ip,
         variant: plan.variant,
         ..connections::Plan::default()
-    });
+    };
+    let mut pair = P::new(&conversations);
     pair.converse(first);
+    // Those under way end a little later.
+    pair.pass(2 * conversations.time_wait_lasts());
     let (heap, before, begin) = (Heap::new(), resident(), pair.time_waits());
     let mut outcome = Outcome::default();
     // Some are still closing when their conversation is over, but not as many again.
@@ -137,14 +163,35 @@ fn filling<P: Pair>(plan: &Plan) -> Outcome {
         pair.converse(step.min(plan.count - outcome.connections));
         outcome.connections = pair.time_waits() - begin;
         outcome.bytes = heap.bytes() as f64 / outcome.connections.max(1) as f64;
-        if outcome.connections >= MANY {
-            outcome.most = outcome.most.max(outcome.bytes);
-        }
+        note(&mut outcome.most, outcome.connections, &heap);
     }
-    outcome.most = outcome.most.max(outcome.bytes);
     outcome.rss = (resident() - before) / outcome.connections.max(1) as f64;
+    outcome.drained = drain(&mut pair, &heap, conversations.time_wait_lasts());
     pair.check();
     outcome
+}
+
+/// The most that each of so many has taken.
+fn note(most: &mut Option<f64>, records: usize, heap: &Heap) {
+    if records >= MANY {
+        let bytes = heap.bytes() as f64 / records as f64;
+        *most = Some(most.map_or(bytes, |most| most.max(bytes)));
+    }
+}
+
+/// Lets all records expire, the last after `last`; `None` if the stack's time does not pass.
+fn drain<P: Pair>(pair: &mut P, heap: &Heap, last: Duration) -> Option<Drained> {
+    let mut most = None;
+    for _ in 0..2 * LOOKS {
+        if !pair.pass(last / LOOKS as u32) {
+            return None;
+        }
+        if pair.time_waits() == 0 {
+            return Some(Drained { most, bytes: heap.bytes() as f64 });
+        }
+        note(&mut most, pair.time_waits(), heap);
+    }
+    panic!("2·MSL are over for all of them");
 }
 
 /// Bytes of this process that are in memory.
@@ -166,6 +213,24 @@ impl State {
 }
 
 impl Outcome {
+    /// In words.
+    pub fn in_words(&self) -> String {
+        let told = |value: Option<f64>, what: &str| {
+            value.map_or_else(String::new, |bytes| format!(", {bytes:.1} {what}"))
+        };
+        let drained = self.drained.map_or_else(String::new, |drained| {
+            let most = told(drained.most, "at most while draining");
+            format!("{most}, {:.0} bytes in all when drained", drained.bytes)
+        });
+        format!(
+            "{:.1} bytes each{}{}, {:.1} resident{drained}",
+            self.bytes,
+            told(self.client_bytes, "at the client"),
+            told(self.most, "at most while filling"),
+            self.rss,
+        )
+    }
+
     /// As a JSON object.
     pub fn json(&self, stack: Which, plan: &Plan) -> Map<String, Value> {
         let mut object = Map::new();
@@ -173,12 +238,19 @@ impl Outcome {
         put("stack", json!(stack.name()));
         put("state", json!(plan.state.name()));
         put("count", json!(self.connections));
+        put("ip", json!(plan.ip.version()));
         put("bytes_per_connection", json!(tenths(self.bytes)));
         if let Some(client_bytes) = self.client_bytes {
             put("client_bytes_per_connection", json!(tenths(client_bytes)));
         }
-        if plan.state == State::TimeWait {
-            put("most_bytes_per_connection", json!(tenths(self.most)));
+        if let Some(most) = self.most {
+            put("most_bytes_per_connection", json!(tenths(most)));
+        }
+        if let Some(drained) = self.drained {
+            put("bytes_after_draining", json!(drained.bytes));
+            if let Some(most) = drained.most {
+                put("most_bytes_per_connection_draining", json!(tenths(most)));
+            }
         }
         put("rss_bytes_per_connection", json!(tenths(self.rss)));
         object
@@ -193,7 +265,11 @@ mod tests {
     static ALLOCATOR: lightwait_heap::Counting = lightwait_heap::Counting;
 
     fn measure(stack: Which, state: State, count: usize) -> Outcome {
-        let plan = Plan { state, count, variant: stack.variant() };
+        measure_over(Ip::V4, stack, state, count)
+    }
+
+    fn measure_over(ip: Ip, stack: Which, state: State, count: usize) -> Outcome {
+        let plan = Plan { state, count, ip, variant: stack.variant() };
         let outcome = stack.memory(&plan).unwrap();
         assert_eq!(outcome.connections, count);
         outcome
@@ -205,6 +281,43 @@ mod tests {
         let (compact, full) = (bytes(Which::Lightwait), bytes(Which::LightwaitFull));
         assert!((24.0..36.0).contains(&compact), "{compact}");
         assert!(full > 6.0 * compact, "{full} and {compact}");
+    }
+
+    #[test]
+    fn what_records_took_is_given_back_as_they_expire() {
+        for (ip, goal) in [(Ip::V4, 32.0), (Ip::V6, 46.0)] {
+            let count = 2 * MANY;
+            let outcome = measure_over(ip, Which::Lightwait, State::TimeWait, count);
+            let most = outcome.most.unwrap();
+            assert!(most <= goal && most > 0.9 * goal, "{ip:?}: {outcome:?}");
+            let drained = outcome.drained.unwrap();
+            assert!(drained.most.unwrap() <= 2.0 * goal, "{ip:?}: {outcome:?}");
+            // Some KB may be kept for the next ones.
+            assert!(drained.bytes < 20e3, "{ip:?}: {outcome:?}");
+            let [filling, draining] = ["filling", "draining"].map(|name| format!("while {name}"));
+            let words = outcome.in_words();
+            assert!(words.contains(&filling) && words.contains(&draining), "{words}");
+        }
+    }
+
+    #[test]
+    fn the_most_is_told_only_where_it_was_looked_at() {
+        let few = measure(Which::Lightwait, State::TimeWait, 20_000);
+        assert_eq!((few.most, few.drained.unwrap().most), (None, None));
+        let idle = measure(Which::Lightwait, State::Established, 1000);
+        assert!(idle.most.is_none() && idle.drained.is_none());
+        for outcome in [few, idle] {
+            assert!(!outcome.in_words().contains("at most"), "{}", outcome.in_words());
+        }
+    }
+
+    #[test]
+    fn others_are_measured_over_ipv4_alone() {
+        for stack in [Which::Smoltcp, Which::LightwaitSockets] {
+            let state = State::TimeWait;
+            let plan = Plan { state, count: 1000, ip: Ip::V6, variant: stack.variant() };
+            assert!(stack.memory(&plan).is_none());
+        }
     }
 
     #[test]

@@ -55,6 +55,25 @@ macro_rules! on_stack {
     };
 }
 
+/// A version of IP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Ip {
+    /// IPv4.
+    #[default]
+    #[value(name = "4")]
+    V4,
+    /// IPv6. Our engine alone.
+    #[value(name = "6")]
+    V6,
+}
+
+impl Ip {
+    /// 4 or 6.
+    pub fn version(self) -> u8 {
+        if self == Ip::V4 { 4 } else { 6 }
+    }
+}
+
 /// A stack to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "kebab-case")]
@@ -182,7 +201,7 @@ impl Which {
     pub fn memory(self, plan: &memory::Plan) -> Option<memory::Outcome> {
         match self {
             Which::LightwaitSkip if plan.state == memory::State::TimeWait => None,
-            _ if plan.state == memory::State::FinWait2 && !self.is_our_engine() => None,
+            _ if plan.is_for_us_alone() && !self.is_our_engine() => None,
             #[cfg(target_os = "linux")]
             Which::Linux => linux::memory(plan),
             #[cfg(lwip)]

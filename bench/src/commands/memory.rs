@@ -1,8 +1,8 @@
 //! `memory` on the command line.
 
 use lightwait_bench::memory::{Plan, State};
-use lightwait_bench::stacks::{Variant, Which};
-use lightwait_bench::{say, say_line};
+use lightwait_bench::say_line;
+use lightwait_bench::stacks::{Ip, Variant, Which};
 use serde_json::Value;
 
 /// What `memory` is told.
@@ -18,6 +18,9 @@ pub(crate) struct Memory {
     #[arg(long, default_value_t = 100_000,
           value_parser = clap::value_parser!(u32).range(1000..=20_000_000))]
     count: u32,
+    /// Over which version of IP; 6 by our own engine alone.
+    #[arg(long, value_enum, default_value = "4")]
+    ip: Ip,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -27,9 +30,11 @@ impl Memory {
     /// Measures and prints.
     pub(crate) fn run(&self) -> bool {
         let (state, count) = (self.state, self.count as usize);
-        let plan = Plan { state, count, variant: self.stack.variant() };
+        let plan = Plan { state, count, ip: self.ip, variant: self.stack.variant() };
         let Some(outcome) = self.stack.memory(&plan) else {
-            let why = if self.stack.variant() == Variant::Skip {
+            let why = if self.ip == Ip::V6 {
+                "it is measured over IPv4 alone"
+            } else if self.stack.variant() == Variant::Skip {
                 "it keeps nothing of connections in TIME-WAIT"
             } else {
                 "what it keeps cannot be told"
@@ -42,12 +47,7 @@ impl Memory {
             return true;
         }
         let (name, connections) = (self.stack.name(), outcome.connections);
-        say!("{name:<16} {connections} {}: {:.1} bytes each, ", state.name(), outcome.bytes);
-        match outcome.client_bytes {
-            Some(bytes) => say!("{bytes:.1} at the client, "),
-            None => say!("{:.1} at most while filling, ", outcome.most),
-        }
-        say_line!("{:.1} resident", outcome.rss);
+        say_line!("{name:<16} {connections} {}: {}", state.name(), outcome.in_words());
         true
     }
 }

@@ -16,14 +16,14 @@ pub use bulk::Bulk;
 pub use pingpong::PingPong;
 pub use short::Short;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use lightwait_core::config::TimeWaitState;
 use lightwait_core::tcp::timers::Scheme;
 
-use super::Variant;
 use super::watch::Watch;
+use super::{Ip, Variant};
 use crate::connections::Plan;
 use lightwait_core::frame::{RxChecksum, TxChecksum, in_bursts};
 use lightwait_core::host::address::Cidr;
@@ -40,8 +40,33 @@ const FEW: usize = 4;
 /// Where the server listens.
 pub const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 80);
 
+/// Hosts of the bench's net by their numbers.
+impl Ip {
+    /// The address of a host: 10.0.0.0 and on, or fd00:: and on.
+    fn host(self, number: u32) -> IpAddr {
+        match self {
+            Ip::V4 => Ipv4Addr::from_bits((10 << 24) + number).into(),
+            Ip::V6 => Ipv6Addr::from_bits((0xfd << 120) + u128::from(number)).into(),
+        }
+    }
+
+    /// Where the server listens.
+    fn server(self) -> SocketAddr {
+        SocketAddr::new(self.host(2), SERVER.port())
+    }
+
+    /// So many of the net's hosts, a power of two, around one of them.
+    fn hosts(self, number: u32, count: u32) -> Cidr {
+        let bits = if self == Ip::V4 { 32 } else { 128 };
+        Cidr::new(self.host(number), bits - count.ilog2() as u8).expect("fewer than all addresses")
+    }
+}
+
 /// Connections that are opened together, where it matters only that they are open.
 pub const OPENED_AT_ONCE: usize = 256;
+
+/// The first of the hosts that connections come from.
+const FIRST_SOURCE: u32 = 1 << 23;
 
 /// Ephemeral ports of an address.
 const PORTS: usize = 64_512;
@@ -156,15 +181,19 @@ impl Ends {
         self.watch.turn_over(begin, between);
     }
 
-    /// Nothing happens for so long that what is idle rests.
-    pub fn keep_quiet(&mut self, application: &mut impl Application) {
-        let until = self.now + QUIET;
+    /// So much time passes, and everything that is due in it happens when it is due.
+    pub fn pass(&mut self, application: &mut impl Application, time: Duration) {
+        while !self.client.outbox.is_empty() {
+            self.turn(application, self.now);
+        }
+        let until = self.now + time;
         loop {
             let due =
                 [&self.client, &self.server].into_iter().filter_map(|end| end.host.deadline());
             let Some(at) = due.min().filter(|at| *at <= until) else { break };
             self.turn(application, at);
         }
+        self.now = self.now.max(until);
     }
 
     /// Asserts that nothing was lost, refused or confused.
@@ -194,20 +223,22 @@ pub fn assert_sound(host: &Host) {
     assert_eq!(odd, [0; 7], "{counters:?}");
 }
 
-/// How the hosts are configured, but for what differs from bench to bench: everything at its
-/// default, on a device that does nothing for us.
-pub fn config(address: Ipv4Addr, mtu: u16, secret: u8) -> Config {
-    let cidr = Cidr::new(IpAddr::V4(address), 8).expect("a prefix of 8 bits");
+/// How a host is configured, but for what differs from bench to bench: everything at its default,
+/// on a device that does nothing for us.
+fn config(cidr: Cidr, mtu: u16, secret: u8) -> Config {
     Config::new(Capabilities::plain(Medium::Ip, mtu), cidr, [secret; 32])
 }
 
-/// Both configurations; the client has more source addresses than anybody needs.
+/// Both configurations, over IPv4.
 pub fn configs(mtu: u16) -> [Config; 2] {
-    let mut client = config(Ipv4Addr::new(10, 0, 0, 1), mtu, 1);
-    let server = config(Ipv4Addr::new(10, 0, 0, 2), mtu, 2);
-    let range = Cidr::new(IpAddr::V4(Ipv4Addr::new(10, 128, 0, 0)), 9);
-    client.ranges.push(range.expect("a prefix of 9 bits"));
-    [client, server]
+    configs_over(Ip::V4, mtu)
+}
+
+/// Both configurations; the client has more source addresses than anybody needs.
+fn configs_over(ip: Ip, mtu: u16) -> [Config; 2] {
+    let mut client = config(ip.hosts(1, 1 << 24), mtu, 1);
+    client.ranges.push(ip.hosts(FIRST_SOURCE, 1 << 23));
+    [client, config(ip.hosts(2, 1 << 24), mtu, 2)]
 }
 
 /// `config` with room for so many connections, and a whole initial window for each.
@@ -242,7 +273,8 @@ pub fn configs_for(plan: &Plan) -> [Config; 2] {
     // BSD's ticks let records stay for 500 ms longer.
     let time_waits = 2 * plan.residents() + 20_000;
     let connections = plan.idle + 4 * plan.at_once.max(OPENED_AT_ONCE);
-    let [client, mut server] = configs(1500).map(|config| room_for(config, connections));
+    let [client, mut server] =
+        configs_over(plan.ip, 1500).map(|config| room_for(config, connections));
     server.tcp.time_wait = plan.time_wait_lasts();
     server.limits.time_wait = time_waits;
     if plan.half_closed {
@@ -264,6 +296,7 @@ fn count_on(table: &mut Vec<usize>, id: ConnectionId) -> &mut usize {
 /// The source addresses of connections, in turn; the host picks the ports.
 #[derive(Debug)]
 pub struct Sources {
+    ip: Ip,
     first: u32,
     count: u32,
     next: u32,
@@ -274,7 +307,12 @@ impl Sources {
     /// which the host picks ports lets two addresses share a step.
     pub fn new(first: u32, connections: usize) -> Sources {
         let count = u32::try_from(2 * connections.div_ceil(PORTS).max(1)).unwrap_or(u32::MAX);
-        Sources { first, count, next: 0 }
+        Sources { ip: Ip::V4, first, count, next: 0 }
+    }
+
+    /// Addresses of this version.
+    pub fn over(self, ip: Ip) -> Sources {
+        Sources { ip, ..self }
     }
 
     /// So many addresses at least.
@@ -291,7 +329,6 @@ impl Sources {
     pub fn take(&mut self) -> SocketAddr {
         let number = self.next;
         self.next = if number + 1 == self.count { 0 } else { number + 1 };
-        let bits = u32::from(Ipv4Addr::new(10, 128, 0, 0)) + self.first + number;
-        SocketAddr::new(IpAddr::V4(Ipv4Addr::from(bits)), 0)
+        SocketAddr::new(self.ip.host(FIRST_SOURCE + self.first + number), 0)
     }
 }

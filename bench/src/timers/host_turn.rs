@@ -11,7 +11,9 @@ use lightwait_core::{Event, Host, Instant, Outbox, Readiness};
 
 use crate::instructions::section;
 use crate::sample::Samples;
-use crate::stacks::raw::{Application, Ends, OPENED_AT_ONCE, SERVER, Sources, configs, room_for};
+use crate::stacks::raw::{
+    Application, Ends, OPENED_AT_ONCE, QUIET, SERVER, Sources, configs, room_for,
+};
 
 /// What is measured.
 pub(super) const NAME: &str = "host_turn";
@@ -69,7 +71,7 @@ fn host(scheme: Scheme, connections: usize) -> (Host, Instant) {
         let now = ends.now;
         ends.turn(&mut opening, now);
     }
-    ends.keep_quiet(&mut opening);
+    ends.pass(&mut opening, QUIET);
     assert_eq!(ends.client.host.connections(), connections);
     (ends.client.host, ends.now)
 }

@@ -3,7 +3,7 @@
 //! connections end.
 
 use lightwait_bench::memory::{self, Plan, State};
-use lightwait_bench::stacks::{Variant, Which};
+use lightwait_bench::stacks::{Ip, Variant, Which};
 use lightwait_core::config::TimeWaitState;
 use lightwait_core::tcp::timers::Scheme;
 
@@ -17,7 +17,7 @@ const PAPER_MB: [&str; 3] = ["9", "32 → 5", "–"];
 const FULL: Variant = Variant::Keeping(Scheme::OrderedList, TimeWaitState::Full);
 
 fn bytes(which: Which, variant: Variant, count: usize) -> Result<memory::Outcome, String> {
-    let outcome = which.memory(&Plan { state: State::TimeWait, count, variant });
+    let outcome = which.memory(&Plan { state: State::TimeWait, count, ip: Ip::V4, variant });
     outcome.ok_or_else(|| format!("{}: no memory of its own", which.name()))
 }
 
@@ -53,8 +53,8 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         );
         report.claim(
             &format!("a record takes less than the paper's 40 bytes, all in ({count})"),
-            compact.most < 40.0,
-            format!("{:.1} bytes, {:.1} at most while filling", compact.bytes, compact.most),
+            compact.most.unwrap_or(compact.bytes) < 40.0,
+            compact.in_words(),
         );
     }
     report.table("memory", &table)

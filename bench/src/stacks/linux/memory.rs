@@ -39,7 +39,7 @@ pub fn memory(plan: &Plan) -> Option<Outcome> {
     let (connections, ends) = if idle > 0 { (idle, 2 * idle) } else { (records, records) };
     let each = |number: usize| (after[number] - before[number]) / ends.max(1) as f64;
     let client_bytes = (idle > 0).then(|| each(0));
-    Some(Outcome { connections, bytes: each(0), most: each(0), client_bytes, rss: each(1) })
+    Some(Outcome { connections, bytes: each(0), client_bytes, rss: each(1), ..Outcome::default() })
 }
 
 /// Bytes of objects, and of the pages that they lie in.

@@ -31,7 +31,7 @@ pub fn memory(plan: &Plan) -> Option<Outcome> {
     let bytes = each(heap_bytes(&short.ends) - empty);
     let client_bytes = (idle > 0).then_some(bytes);
     let rss = each(resident() - before);
-    Some(Outcome { connections, bytes, most: bytes, client_bytes, rss })
+    Some(Outcome { connections, bytes, client_bytes, rss, ..Outcome::default() })
 }
 
 fn heap_bytes(ends: &Ends) -> f64 {

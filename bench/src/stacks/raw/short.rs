@@ -1,10 +1,11 @@
 //! Short connections between two bare hosts: open, ask, answer, close; the server closes first.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use lightwait_core::{ConnectionId, Event, Host, Instant, ListenerId, Readiness};
 
-use super::{Application, Ends, OPENED_AT_ONCE, SERVER, Sources, configs_for, count_on};
+use super::{Application, Ends, OPENED_AT_ONCE, QUIET, Sources, configs_for, count_on};
 use crate::connections::{Pair, Plan};
 use crate::stacks::{REQUEST, RESPONSE};
 
@@ -34,6 +35,7 @@ struct Talk {
     open: usize,
     finished: usize,
     sources: Sources,
+    server: SocketAddr,
     /// Nobody asks: the connections stay as they are.
     is_mute: bool,
     /// The server closes what it has accepted.
@@ -48,8 +50,10 @@ impl Pair for Short {
     fn new(plan: &Plan) -> Short {
         let (residents, idle) = (plan.residents(), plan.idle);
         let mut ends = Ends::new(configs_for(plan));
-        ends.server.host.listen(SERVER, 4096).expect("a free port");
-        let mut mute = Talk::new(Sources::new(0, idle), OPENED_AT_ONCE);
+        let server = plan.ip.server();
+        ends.server.host.listen(server, 4096).expect("a free port");
+        let sources = Sources::new(0, idle).over(plan.ip);
+        let mut mute = Talk::new(sources, server, OPENED_AT_ONCE);
         (mute.is_mute, mute.leaves, mute.left) = (true, plan.half_closed, idle);
         let opening = if plan.half_closed { LEAVING } else { OPENING };
         let begin = ends.now;
@@ -58,10 +62,10 @@ impl Pair for Short {
             ends.turn(&mut mute, now);
         }
         if idle > 0 {
-            ends.keep_quiet(&mut mute);
+            ends.pass(&mut mute, QUIET);
         }
-        let sources = Sources::new(mute.sources.end(), residents).at_least(plan.addresses);
-        let talk = Talk::new(sources, plan.at_once);
+        let sources = Sources::new(mute.sources.end(), residents).over(plan.ip);
+        let talk = Talk::new(sources.at_least(plan.addresses), server, plan.at_once);
         let started = ends.now;
         Short { ends, talk, started, conversation: plan.conversation, goal: 0 }
     }
@@ -77,6 +81,14 @@ impl Pair for Short {
             let now = self.started + self.conversation * self.talk.finished as u32;
             self.ends.turn(&mut self.talk, now);
         }
+    }
+
+    fn pass(&mut self, time: Duration) -> bool {
+        let left = std::mem::take(&mut self.talk.left);
+        self.ends.pass(&mut self.talk, time);
+        self.talk.left = left;
+        self.started = self.ends.now - self.conversation * self.talk.finished as u32;
+        true
     }
 
     fn time_apart(&mut self, apart: bool) -> Option<[u64; 2]> {
@@ -104,13 +116,14 @@ impl Short {
 }
 
 impl Talk {
-    fn new(sources: Sources, at_once: usize) -> Talk {
+    fn new(sources: Sources, server: SocketAddr, at_once: usize) -> Talk {
         Talk {
             at_once,
             left: usize::MAX,
             open: 0,
             finished: 0,
             sources,
+            server,
             is_mute: false,
             leaves: false,
             client_read: Vec::new(),
@@ -183,7 +196,7 @@ impl Application for Talk {
 
     fn before_client(&mut self, host: &mut Host, now: Instant) {
         while self.left > 0 && self.open < self.at_once {
-            host.connect(now, self.sources.take(), SERVER).expect("a free port");
+            host.connect(now, self.sources.take(), self.server).expect("a free port");
             self.left -= 1;
             self.open += 1;
         }
