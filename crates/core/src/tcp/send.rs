@@ -24,11 +24,11 @@ use sent::SentQueue;
 
 use alloc::boxed::Box;
 
-use crate::config::TcpConfig;
+use crate::config::{Settings, TcpConfig};
 use crate::tcp::Seq;
 use crate::tcp::congestion::Congestion;
 use crate::tcp::pool::PagePool;
-use crate::time::{Instant, as_nanos};
+use crate::time::Instant;
 use crate::wire::tcp::{Plain, Segment};
 
 /// RFC 5681 §3.2: duplicate ACKs that show a loss.
@@ -473,21 +473,20 @@ impl SendHalf {
 
     /// True if nothing was sent for so long that the congestion window means nothing any more.
     #[inline(always)]
-    pub fn has_idled(&self, now: Instant, config: &TcpConfig) -> bool {
-        // The RTO is no shorter than SRTT.
-        now.nanos_since(self.last_sent) > self.rtt.smoothed_ns()
+    pub fn has_idled(&self, now: Instant, config: &Settings) -> bool {
+        now.nanos_since(self.last_sent) > config.rto_bounds.shortest_ns()
             && self.flight() == 0
             && self.has_idled_long(now, config)
     }
 
     #[inline(never)]
-    fn has_idled_long(&self, now: Instant, config: &TcpConfig) -> bool {
+    fn has_idled_long(&self, now: Instant, config: &Settings) -> bool {
         config.restart_after_idle
-            && now.nanos_since(self.last_sent) > as_nanos(self.rtt.rto(config))
+            && now.nanos_since(self.last_sent) > self.rtt.rto_ns(&config.rto_bounds)
     }
 
     /// Before new data after a silence: RFC 5681 §4.1.
-    pub fn on_restart(&mut self, now: Instant, config: &TcpConfig) {
+    pub fn on_restart(&mut self, now: Instant, config: &Settings) {
         if self.has_idled(now, config) {
             self.congestion.on_idle(config.initial_window_segments, self.mss.into());
         }

@@ -6,7 +6,7 @@
 use super::arm_in_flight;
 use super::build::on_new_sent;
 use super::decide::{STAMP_BYTES, is_small_worth_it, segment_beside};
-use crate::config::{Settings, TcpConfig};
+use crate::config::Settings;
 use crate::frame::Outbox;
 use crate::tcp::SocketOptions;
 use crate::tcp::connection::{Connection, Shape, Stamps, Synchronized, patience, stamp_at};
@@ -106,7 +106,7 @@ fn predict(
     s: &Synchronized,
     options: &SocketOptions,
     now: Instant,
-    config: &TcpConfig,
+    config: &Settings,
 ) -> Option<Predicted> {
     let stamps = s.stamps?;
     if !is_calm(s) {

@@ -56,11 +56,19 @@ pub struct Bounds {
     /// The least that is added to SRTT: the floor, or G, which is the coarser of the two clocks
     /// that take part (RFC 6298 §2.3).
     least_ns: u64,
+    /// No timeout is shorter, of whatever connection.
+    shortest_ns: u64,
     /// A tick of the measurement clock, a second at most.
     measure_ns: u32,
 }
 
 impl Bounds {
+    /// No timeout is shorter than this, in ns.
+    #[inline]
+    pub fn shortest_ns(&self) -> u64 {
+        self.shortest_ns
+    }
+
     /// The timeout of a SYN that has been sent `attempts` times (RFC 6298 §5.5), in ns.
     #[inline]
     pub fn syn_rto_ns(&self, attempts: u8) -> u64 {
@@ -72,12 +80,20 @@ impl Bounds {
     pub fn new(config: &TcpConfig) -> Self {
         let measure_ns = (1_000_000_000 / config.measure_resolution_hz.max(1)).max(1) as u32;
         let floor_ns = as_nanos(config.rto_floor);
+        let (initial_ns, longest_ns) = (as_nanos(config.initial_rto), as_nanos(config.rto_max));
+        let least_ns = floor_ns.max(as_nanos(config.tick)).max(measure_ns.into());
+        let shortest_ns = match config.rto_estimator {
+            Estimator::Rfc6298 => least_ns.min(initial_ns).min(longest_ns),
+            // What they make of a sample is not looked into.
+            _ => 0,
+        };
         Bounds {
             estimator: config.rto_estimator,
-            initial_ns: as_nanos(config.initial_rto),
+            initial_ns,
             floor_ns,
-            longest_ns: as_nanos(config.rto_max),
-            least_ns: floor_ns.max(as_nanos(config.tick)).max(measure_ns.into()),
+            longest_ns,
+            least_ns,
+            shortest_ns,
             measure_ns,
         }
     }
@@ -300,12 +316,6 @@ impl Rtt {
             .map_or(0, |coarse| coarse.scaled.srtt_eighths().saturating_mul(coarse.tick_ns) / 8)
     }
 
-    /// SRTT in ns, by the default estimator; 0 before the first sample, and by any other.
-    #[inline]
-    pub fn smoothed_ns(&self) -> u64 {
-        self.srtt_ns
-    }
-
     /// Round-trip time variation.
     pub fn rttvar(&self) -> Duration {
         Duration::from_nanos(match &self.coarse {
@@ -334,153 +344,4 @@ fn move_mean(mean: &mut u64, value: u64, weight: u64) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn config() -> TcpConfig {
-        TcpConfig::default()
-    }
-
-    fn rtt_of(config: &TcpConfig) -> Rtt {
-        Rtt::new(&Bounds::new(config))
-    }
-
-    fn sample(rtt: &mut Rtt, ms: u64, in_flight: u32) {
-        let sent = Instant::from_millis(1_000_000);
-        rtt.on_sample(sent, sent + Duration::from_millis(ms), in_flight);
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_acknowledged_gives_the_sample_of_its_segments(
-            acks in proptest::collection::vec((0u64..5000, 0u32..9000), 1..30),
-            hz in prop_oneof![4 => Just(1_000_000_000u64), 1 => Just(1000)],
-            estimator in prop_oneof![4 => Just(Estimator::Rfc6298), 1 => Just(Estimator::Bsd)],
-            mss in 0u32..2000,
-        ) {
-            let rates = TcpConfig { measure_resolution_hz: hz, ..config() };
-            let config = TcpConfig { rto_estimator: estimator, ..rates };
-            let (mut one, mut other) = (rtt_of(&config), rtt_of(&config));
-            let mut now = Instant::ZERO;
-            for (age, flight) in acks {
-                let sent = now;
-                now = now.plus_nanos(age);
-                one.on_ack(sent, now, flight, mss);
-                other.on_sample(sent, now, flight.div_ceil(mss.max(1)));
-                prop_assert_eq!(std::format!("{one:?}"), std::format!("{other:?}"));
-            }
-        }
-    }
-
-    #[test]
-    fn the_rto_is_one_second_before_a_sample_and_three_after_a_lost_syn() {
-        let mut rtt = rtt_of(&config());
-        assert_eq!(rtt.rto(&config()), Duration::from_secs(1));
-        rtt.on_syn_retransmitted();
-        assert_eq!(rtt.rto(&config()), Duration::from_secs(3));
-    }
-
-    #[test]
-    fn the_first_sample_sets_srtt_and_half_of_it_as_variation() {
-        let mut rtt = rtt_of(&config());
-        sample(&mut rtt, 100, 1);
-        assert_eq!(rtt.srtt(), Duration::from_millis(100));
-        assert_eq!(rtt.rttvar(), Duration::from_millis(50));
-        assert_eq!(rtt.rto(&config()), Duration::from_millis(300));
-    }
-
-    #[test]
-    fn a_steady_path_comes_down_to_srtt_plus_floor() {
-        let mut rtt = rtt_of(&config());
-        for _ in 0..200 {
-            sample(&mut rtt, 60, 1);
-        }
-        let rto = rtt.rto(&config());
-        assert!(rto >= Duration::from_millis(259) && rto <= Duration::from_millis(261), "{rto:?}");
-    }
-
-    #[test]
-    fn back_off_doubles_to_the_maximum_and_a_sample_ends_it() {
-        let mut rtt = rtt_of(&config());
-        rtt.back_off();
-        rtt.back_off();
-        assert_eq!(rtt.rto(&config()), Duration::from_secs(4));
-        for _ in 0..40 {
-            rtt.back_off();
-        }
-        assert_eq!(rtt.rto(&config()), Duration::from_secs(60));
-        rtt.on_progress();
-        assert_eq!((rtt.backoff(), rtt.rto(&config())), (0, Duration::from_secs(60)));
-        sample(&mut rtt, 1000, 1);
-        assert_eq!(rtt.rto(&config()), Duration::from_secs(3));
-    }
-
-    #[test]
-    fn many_samples_a_round_forget_no_faster_than_one() {
-        let (mut one, mut many) = (rtt_of(&config()), rtt_of(&config()));
-        sample(&mut one, 100, 1);
-        sample(&mut many, 100, 1);
-        sample(&mut one, 200, 1);
-        for _ in 0..10 {
-            sample(&mut many, 200, 20);
-        }
-        let difference = one.srtt().abs_diff(many.srtt());
-        assert!(difference < Duration::from_millis(2), "{difference:?}");
-    }
-
-    #[test]
-    fn a_coarse_measurement_clock_sees_its_ticks_only() {
-        let linux = TcpConfig { measure_resolution_hz: 1000, ..config() };
-        let mut rtt = rtt_of(&linux);
-        rtt.on_sample(Instant::from_nanos(1_900_000), Instant::from_nanos(2_100_000), 1);
-        assert_eq!(rtt.latest(), Duration::from_millis(1), "0.2 ms over a tick count as one");
-        rtt.on_sample(Instant::from_nanos(2_100_000), Instant::from_nanos(2_900_000), 1);
-        assert_eq!(rtt.latest(), Duration::from_nanos(1), "0.8 ms within one as none");
-    }
-
-    #[test]
-    fn the_rto_is_no_less_above_srtt_than_a_tick_of_the_coarser_clock() {
-        // Ticks of the two clocks: what is added to a tiny RTT is the longer, if above the floor.
-        for (measure_hz, tick_ms, added_ms) in
-            [(10, 1, 100), (1_000_000_000, 70, 70), (10, 130, 130), (1_000_000_000, 1, 2)]
-        {
-            let coarse = TcpConfig {
-                measure_resolution_hz: measure_hz,
-                tick: Duration::from_millis(tick_ms),
-                rto_floor: Duration::from_millis(2),
-                ..config()
-            };
-            let mut rtt = rtt_of(&coarse);
-            rtt.on_sample(Instant::from_nanos(1_000), Instant::from_nanos(1_500), 1);
-            let added = rtt.rto(&coarse) - rtt.srtt();
-            assert_eq!(added, Duration::from_millis(added_ms), "{measure_hz} Hz, {tick_ms} ms");
-        }
-    }
-
-    #[test]
-    fn the_coarse_estimators_count_ticks_between_and_not_their_length() {
-        let bsd = TcpConfig { rto_estimator: Estimator::Bsd, ..config() };
-        let rto = |sent, acked| {
-            let mut rtt = rtt_of(&bsd);
-            rtt.on_sample(Instant::from_millis(sent), Instant::from_millis(acked), 1);
-            rtt.rto(&bsd)
-        };
-        assert_eq!(rto(100, 160), Duration::from_millis(1500));
-        assert_eq!(rto(490, 550), Duration::from_millis(3000), "a tick came between");
-    }
-
-    #[test]
-    fn the_fine_estimator_has_a_floor_that_can_be_off() {
-        for (floor_ms, expected_ms) in [(200, 200), (0, 183)] {
-            let fine = TcpConfig {
-                rto_estimator: Estimator::Fine,
-                rto_floor: Duration::from_millis(floor_ms),
-                ..config()
-            };
-            let mut rtt = rtt_of(&fine);
-            sample(&mut rtt, 60, 1);
-            assert_eq!(rtt.rto(&fine), Duration::from_millis(expected_ms));
-        }
-    }
-}
+mod tests;
