@@ -25,6 +25,7 @@ mod input;
 pub mod isn;
 pub mod keyed;
 pub mod limiter;
+mod line;
 mod link;
 pub mod listen;
 mod ndp;
@@ -75,6 +76,7 @@ use fin_wait_2::FinWait2;
 use isn::IsnSource;
 use keyed::KeyedHash;
 use limiter::TokenBucket;
+use line::Line;
 use listen::Listeners;
 use neighbour::Neighbours;
 use output::Reply;
@@ -115,10 +117,10 @@ pub struct Host {
     /// Connections whose timers are being run; empty between calls.
     due: Vec<u32>,
     /// Connections to be flushed, in their order.
-    ready: VecDeque<u32>,
+    ready: Line<u32>,
     /// Answers that belong to no connection, in their order.
     replies: VecDeque<Reply>,
-    events: VecDeque<Event>,
+    events: Line<Event>,
     loopback: Outbox,
     orphans: usize,
     routes: Routes,
@@ -180,9 +182,9 @@ impl Host {
             timers: Timers::new(config.tcp.timers, ticks).with_estimator(config.tcp.rto_estimator),
             ticks,
             due: Vec::new(),
-            ready: VecDeque::new(),
+            ready: Line::default(),
             replies: VecDeque::new(),
-            events: VecDeque::new(),
+            events: Line::default(),
             loopback: Outbox::new(LOOPBACK_FRAMES),
             orphans: 0,
             routes: Routes::new(

@@ -119,11 +119,11 @@ impl Host {
     fn flush_ready(&mut self, now: Instant, outbox: &mut Outbox) {
         let (count, mut done) = (self.ready.len(), 0);
         while done < count && outbox.room() > 0 {
-            let Some(&index) = self.ready.get(done) else { break };
+            let Some(index) = self.ready.get(done) else { break };
             done += 1;
             self.flush(now, index, outbox);
         }
-        drop_first(&mut self.ready, done);
+        self.ready.drop_first(done);
     }
 
     pub(super) fn reply(&mut self, reply: Reply) {

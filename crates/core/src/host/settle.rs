@@ -1,9 +1,8 @@
 //! After every input to a connection: its user is told what has become possible, the connection is
 //! put on the list of those to be flushed, and one that is over makes room.
 
-use alloc::collections::VecDeque;
-
 use super::Host;
+use super::line::Line;
 use super::slot::Slot;
 use crate::event::{ConnectionId, Event, Readiness};
 use crate::tcp::Connection;
@@ -114,8 +113,8 @@ fn is_settled(connection: &Connection) -> bool {
 pub(super) fn pass_on(
     slot: &mut Slot,
     id: ConnectionId,
-    ready: &mut VecDeque<u32>,
-    events: &mut VecDeque<Event>,
+    ready: &mut Line<u32>,
+    events: &mut Line<Event>,
 ) -> bool {
     let connection = slot.connection_mut();
     let notices = connection.take_notices();
@@ -133,7 +132,7 @@ pub(super) fn pass_on(
 /// Tells the user of the connection in `slot`, once it is accepted, of `notices`.
 #[inline]
 pub(super) fn tell(
-    events: &mut VecDeque<Event>,
+    events: &mut Line<Event>,
     slot: &mut Slot,
     id: ConnectionId,
     notices: Readiness,
