@@ -219,8 +219,8 @@ impl Host {
         let (slot, shared) = self.slot_and_shared(id)?;
         let is_ready = slot.ready;
         let connection = slot.connection_mut();
-        let (buffer, room) = connection.writable()?;
-        let taken = buffer.write(&data[..data.len().min(room)], &mut shared.pool);
+        let (buffer, room) = connection.writable(data.len())?;
+        let taken = buffer.write(&data[..room], &mut shared.pool);
         connection.write_blocked |= taken < data.len();
         if taken == 0 && !data.is_empty() {
             return Err(Error::WouldBlock);
@@ -240,8 +240,7 @@ impl Host {
         data: &Bytes,
     ) -> Result<usize, Error> {
         let (connection, shared) = self.connection_and_shared(id)?;
-        let (buffer, room) = connection.writable()?;
-        let taken = data.len().min(room);
+        let (buffer, taken) = connection.writable(data.len())?;
         if taken == 0 && !data.is_empty() || !buffer.push(data.slice(..taken), &mut shared.pool) {
             connection.write_blocked = true;
             return Err(Error::WouldBlock);

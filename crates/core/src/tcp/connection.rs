@@ -414,14 +414,15 @@ impl Connection {
         ready
     }
 
-    /// The send buffer and its room, or why nothing may be written.
+    /// The send buffer and how many of `wanted` bytes it has room for, or why nothing may be
+    /// written.
     #[inline]
-    pub fn writable(&mut self) -> Result<(&mut SendBuffer, usize), Error> {
+    pub fn writable(&mut self, wanted: usize) -> Result<(&mut SendBuffer, usize), Error> {
         if self.synchronized().is_none() || !self.state.get().can_send() {
             return Err(self.unwritable());
         }
         let Shape::Synchronized(s) = &mut self.shape else { return Err(Error::NotConnected) };
-        let room = s.send.room(self.options.send_buffer_bytes) as usize;
+        let room = s.send.room_for(wanted, self.options.send_buffer_bytes);
         Ok((&mut s.send.buffer, room))
     }
 

@@ -176,6 +176,16 @@ impl SendHalf {
         capacity.saturating_sub(self.buffer.len() as u32)
     }
 
+    /// How many of `wanted` bytes may be written into a buffer of `limit` bytes.
+    #[inline(always)]
+    pub fn room_for(&self, wanted: usize, limit: u32) -> usize {
+        // Where nothing waits, little may always come.
+        if self.buffer.is_empty() && wanted <= QUEUED_MIN.min(limit) as usize {
+            return wanted;
+        }
+        wanted.min(self.room(limit) as usize)
+    }
+
     /// True if a third of what may wait to be sent may be written.
     pub fn has_much_room(&self, limit: u32) -> bool {
         self.room(limit) >= self.queue_limit(limit) / 3

@@ -165,3 +165,18 @@ fn an_ack_that_fills_a_hole_tells_no_rate() {
     let behind: std::vec::Vec<_> = [&spaced[..3], &duplicates, &spaced[3..]].concat();
     assert_eq!(rate_by(&behind), None);
 }
+
+#[test]
+fn as_much_may_be_written_as_there_is_room_for_however_that_is_found() {
+    for held in [0, 1, 500] {
+        let mut send = synchronized().send;
+        send.buffer.write(&[0; 500][..held], &mut PagePool::new(10));
+        for limit in [0, 1, 499, 500, 501, QUEUED_MIN - 1, QUEUED_MIN, QUEUED_MIN + 1, 1 << 20] {
+            for wanted in [0, 1, 499, 500, 501, QUEUED_MIN - 1, QUEUED_MIN, QUEUED_MIN + 1, 1 << 21]
+            {
+                let room = send.room(limit).min(wanted) as usize;
+                assert_eq!(send.room_for(wanted as usize, limit), room, "{held}, {limit}");
+            }
+        }
+    }
+}
