@@ -19,6 +19,10 @@ use crate::wire::{ethernet, ip};
 /// small pages are not made for.
 const COPY_BYTES: usize = SMALL_BYTES;
 
+/// Text from here on is summed while it is copied. Of less, two short passes cost no more, and its
+/// headers are made before there is a place for them.
+const SUM_WHILE_COPIED: usize = 256;
+
 /// The largest IP packet there is, and so the largest we hand to a device to cut.
 const PACKET_BYTES_MAX: usize = 65_535;
 
@@ -138,6 +142,9 @@ impl UsualPath {
     /// Writes the frame of a segment around `text`. False if it is too long for one.
     #[inline(never)]
     pub fn write(&self, frame: &mut Frame, header: &Stamped, text: &[u8]) -> bool {
+        if text.len() >= SUM_WHILE_COPIED {
+            return self.write_around(frame, header, text.len(), |out| append_and_sum(out, text));
+        }
         let summed =
             if text.is_empty() { Text::NONE } else { Text { len: text.len(), sum: sum(text) } };
         // Copied from the cache, since it has just been summed.
@@ -160,14 +167,25 @@ impl UsualPath {
         text: &mut Cursor<'_>,
         len: usize,
     ) -> bool {
-        if let Some(link) = &self.link {
-            link.emit(&mut frame.head);
-        }
-        let append = |out: &mut Vec<u8>| {
+        self.write_around(frame, header, len, |out| {
             let mut total = Sum::ZERO;
             text.visit(len, |piece| total = total.then(append_and_sum(out, piece)));
             total
-        };
+        })
+    }
+
+    /// Writes the headers, and behind them `len` bytes of text, which `append` appends and sums.
+    #[inline(always)]
+    fn write_around(
+        &self,
+        frame: &mut Frame,
+        header: &Stamped,
+        len: usize,
+        append: impl FnOnce(&mut Vec<u8>) -> Sum,
+    ) -> bool {
+        if let Some(link) = &self.link {
+            link.emit(&mut frame.head);
+        }
         usual::emit_around(&self.template, header, len, append, &mut frame.head)
     }
 
