@@ -141,20 +141,27 @@ struct Freed<const BYTES: usize> {
 }
 
 impl<const BYTES: usize> Freed<BYTES> {
+    /// The one that was freed last; without one, what `other` gives.
     #[inline(always)]
-    fn take(&mut self) -> Page<BYTES> {
+    fn take_or(&mut self, other: impl FnOnce() -> Page<BYTES>) -> Page<BYTES> {
         let last = self.len.wrapping_sub(1);
         let Some(page) = self.places.get_mut(last).and_then(Option::take) else {
-            return Page::new();
+            return other();
         };
         self.len = last;
         page
     }
 
+    /// One for something else if more are kept than in any case; else a new one.
+    #[inline(never)]
+    fn lend(&mut self) -> Page<BYTES> {
+        if self.is_full() { self.take_or(Page::new) } else { Page::new() }
+    }
+
     /// Keeps `page`, unless there are many, and more than are out of the pool.
     #[inline(always)]
     fn put(&mut self, page: Page<BYTES>, bytes_out: usize) {
-        if self.len >= KEPT_BYTES / BYTES && self.is_plenty(bytes_out) {
+        if self.is_full() && self.is_plenty(bytes_out) {
             return;
         }
         match self.places.get_mut(self.len) {
@@ -165,17 +172,36 @@ impl<const BYTES: usize> Freed<BYTES> {
         self.len += 1;
     }
 
+    /// As many are kept as in any case.
+    #[inline(always)]
+    fn is_full(&self) -> bool {
+        self.len >= KEPT_BYTES / BYTES
+    }
+
     #[inline(never)]
     fn is_plenty(&self, bytes_out: usize) -> bool {
         self.len * BYTES >= bytes_out
     }
 }
 
+/// What a small page is for. They are kept apart when they are free: one that text was received in
+/// has just been read, and the next text that arrives is written where the processor's caches are;
+/// one that text was sent from has waited for an acknowledgement, among those of thousands of
+/// connections, and is in none of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Text received.
+    Receive,
+    /// Text to be sent.
+    Send,
+}
+
 /// The pages of one shard.
 #[derive(Debug)]
 pub struct PagePool {
     free: Freed<PAGE_BYTES>,
-    free_small: Freed<SMALL_BYTES>,
+    /// By what they were for.
+    free_small: [Freed<SMALL_BYTES>; 2],
     free_large: Freed<LARGE_BYTES>,
     /// What is out, and what may be, in small pages.
     in_use: usize,
@@ -198,17 +224,22 @@ impl PagePool {
             return None;
         }
         self.in_use += SMALL;
-        Some(self.free.take())
+        Some(self.free.take_or(Page::new))
     }
 
     /// A small page, or `None` when the limit is reached. Its content is arbitrary.
     #[inline(always)]
-    pub fn take_small(&mut self) -> Option<SmallPage> {
+    pub fn take_small(&mut self, side: Side) -> Option<SmallPage> {
         if self.in_use >= self.limit {
             return None;
         }
         self.in_use += 1;
-        Some(self.free_small.take())
+        let [received, sent] = &mut self.free_small;
+        let (own, other) = match side {
+            Side::Receive => (received, sent),
+            Side::Send => (sent, received),
+        };
+        Some(own.take_or(|| other.lend()))
     }
 
     /// A large page, or `None` when the limit is reached. Its content is arbitrary.
@@ -218,7 +249,7 @@ impl PagePool {
             return None;
         }
         self.in_use += LARGE;
-        Some(self.free_large.take())
+        Some(self.free_large.take_or(Page::new))
     }
 
     /// Gives a page back.
@@ -230,9 +261,9 @@ impl PagePool {
 
     /// Gives a small page back.
     #[inline(always)]
-    pub fn put_small(&mut self, page: SmallPage) {
+    pub fn put_small(&mut self, side: Side, page: SmallPage) {
         self.release(1);
-        self.free_small.put(page, self.in_use * SMALL_BYTES);
+        self.free_small[side as usize].put(page, self.in_use * SMALL_BYTES);
     }
 
     /// Gives a large page back.
@@ -323,15 +354,38 @@ mod tests {
     #[test]
     fn small_pages_count_for_a_quarter() {
         let mut pool = PagePool::new(2);
-        let small: Vec<SmallPage> = (0..SMALL + 1).map(|_| pool.take_small().unwrap()).collect();
+        let small: Vec<SmallPage> =
+            (0..SMALL + 1).map(|_| pool.take_small(Side::Send).unwrap()).collect();
         assert_eq!((pool.in_use(), pool.available()), (2, 0));
         assert!(pool.take().is_none() && !pool.charge(1));
-        let others: Vec<SmallPage> = core::iter::from_fn(|| pool.take_small()).collect();
+        let others: Vec<SmallPage> =
+            core::iter::from_fn(|| pool.take_small(Side::Receive)).collect();
         assert_eq!(others.len(), SMALL - 1);
-        small.into_iter().for_each(|page| pool.put_small(page));
+        small.into_iter().for_each(|page| pool.put_small(Side::Send, page));
         assert_eq!((pool.in_use(), pool.available()), (1, 1));
-        others.into_iter().for_each(|page| pool.put_small(page));
+        others.into_iter().for_each(|page| pool.put_small(Side::Receive, page));
         assert_eq!((pool.in_use(), pool.available()), (0, 2));
+    }
+
+    #[test]
+    fn text_is_not_sent_from_what_text_was_received_in_unless_much_of_that_is_free() {
+        let place = |page: &SmallPage| core::ptr::from_ref(page.bytes()).addr();
+        let kept = KEPT_BYTES / SMALL_BYTES;
+        for (received, is_shared) in [(kept - 1, false), (kept, true)] {
+            let mut pool = PagePool::new(2 * kept);
+            let pages: Vec<SmallPage> =
+                (0..received).map(|_| pool.take_small(Side::Receive).unwrap()).collect();
+            let places: Vec<usize> = pages.iter().map(place).collect();
+            let sent = pool.take_small(Side::Send).unwrap();
+            pages.into_iter().for_each(|page| pool.put_small(Side::Receive, page));
+            let other = pool.take_small(Side::Send).unwrap();
+            assert_eq!(places.contains(&place(&other)), is_shared, "{received} are free");
+            let sent_from = place(&sent);
+            pool.put_small(Side::Send, sent);
+            let last = pool.take_small(Side::Receive).unwrap();
+            assert_ne!(place(&last), sent_from, "though that was freed last");
+            assert_eq!(place(&pool.take_small(Side::Send).unwrap()), sent_from);
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::tcp::pool::{PAGE_BYTES, Page, PagePool, SMALL_BYTES, SmallPage};
+use crate::tcp::pool::{PAGE_BYTES, Page, PagePool, SMALL_BYTES, Side, SmallPage};
 use crate::tcp::queue::Queue;
 use crate::wire::checksum::{Sum, copy_and_sum};
 
@@ -59,7 +59,7 @@ impl Place {
     fn release(self, pool: &mut PagePool) {
         match self {
             Place::Hole => {}
-            Place::Small(page) => pool.put_small(page),
+            Place::Small(page) => pool.put_small(Side::Receive, page),
             Place::Whole(page) => pool.put(page),
         }
     }
@@ -107,7 +107,7 @@ impl RecvBuffer {
     fn begin(&mut self, at: usize, data: &[u8], pool: &mut PagePool) -> bool {
         let (begin, end) = (at, at + data.len());
         let place = if end <= SMALL_BYTES {
-            let Some(mut page) = pool.take_small() else { return false };
+            let Some(mut page) = pool.take_small(Side::Receive) else { return false };
             page.bytes_mut()[begin..end].copy_from_slice(data);
             Place::Small(page)
         } else {

@@ -19,7 +19,9 @@ use bytes::Bytes;
 use core::{fmt, mem};
 
 use crate::frame::Slice;
-use crate::tcp::pool::{LARGE_BYTES, PAGE_BYTES, PagePool, SMALL_BYTES, SharedPage, SmallPage};
+use crate::tcp::pool::{
+    LARGE_BYTES, PAGE_BYTES, PagePool, SMALL_BYTES, SharedPage, Side, SmallPage,
+};
 use crate::tcp::queue::Queue;
 
 /// Bytes in the stream, from the chain's first to its last.
@@ -98,7 +100,7 @@ impl Chunk {
         match self.memory {
             Memory::Page(SharedPage::Own(page)) => pool.put(page),
             Memory::Page(page) => pool.put_shared(page),
-            Memory::Small(page) => pool.put_small(page),
+            Memory::Small(page) => pool.put_small(Side::Send, page),
             Memory::Bytes(bytes) => pool.discharge(pages_of(bytes.len())),
             Memory::Passing => {}
         }
@@ -140,7 +142,7 @@ impl SendBuffer {
     /// Copies `data`, which a small page holds, into a new one.
     #[inline(always)]
     fn write_small(&mut self, data: &[u8], pool: &mut PagePool) -> usize {
-        let Some(mut page) = pool.take_small() else { return 0 };
+        let Some(mut page) = pool.take_small(Side::Send) else { return 0 };
         page.bytes_mut()[..data.len()].copy_from_slice(data);
         self.append(Memory::Small(page), data.len() as u32);
         data.len()
@@ -215,7 +217,7 @@ impl SendBuffer {
             && let Some(Chunk { memory: Memory::Small(page), .. }) =
                 self.chunks.take_only_if(Chunk::is_small)
         {
-            return pool.put_small(page);
+            return pool.put_small(Side::Send, page);
         }
         self.release_acknowledged(pool);
     }
