@@ -92,6 +92,8 @@ counters! {
     /// Orphans reset, FIN-WAIT-2 records dropped and segments for such records left unheard
     /// because there were too many.
     orphans_over_limit,
+    /// Records of orphans in FIN-WAIT-2 that lasted their time: the peer's FIN has not come.
+    fin_wait_2_expired,
     /// Handshakes that wait in the SYN cache.
     syn_cache_added,
     /// SYN-cache entries that expired.

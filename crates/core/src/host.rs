@@ -228,7 +228,7 @@ impl Host {
         if self.time_wait.may_be_due(now) {
             self.shared.counters.time_wait_expired += self.time_wait.on_time(now);
         }
-        self.fin_wait_2.on_time(now);
+        self.shared.counters.fin_wait_2_expired += self.fin_wait_2.on_time(now);
         if self.has_link_time() {
             self.on_link_time(now);
         }

@@ -84,10 +84,10 @@ impl FinWait2 {
         self.records.remove(hash, tuple);
     }
 
-    /// The oldest are given up.
+    /// The oldest are given up; how many.
     #[inline]
-    pub(super) fn on_time(&mut self, now: Instant) {
-        self.records.on_time(now);
+    pub(super) fn on_time(&mut self, now: Instant) -> u64 {
+        self.records.on_time(now)
     }
 
     /// When one of them is given up.

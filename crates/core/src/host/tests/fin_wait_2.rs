@@ -102,6 +102,8 @@ fn its_fin_leads_to_time_wait() {
     assert_eq!(peer.exchange(stamped(Say::new(F | A, 11, 22))), [". 22:22(0) ack 12"]);
     assert_eq!(states(&peer), [State::Listen, State::TimeWait]);
     assert_eq!((peer.host.connections(), peer.host.counters().time_wait_entered), (0, 1));
+    peer.wait(Duration::from_secs(61));
+    assert_eq!(peer.host.counters().fin_wait_2_expired, 0, "its FIN came");
 }
 
 #[test]
@@ -110,7 +112,8 @@ fn it_is_given_up_as_if_it_were_whole_or_a_second_early() {
     assert_eq!(peer.wait(Duration::from_secs(59) - QUIET), []);
     peer.wait(Duration::from_secs(1));
     assert_eq!((states(&peer), peer.host.deadline()), (std::vec![State::Listen], None));
-    assert_eq!(peer.host.counters().time_wait_expired, 0, "that is of TIME-WAIT");
+    let counters = peer.host.counters();
+    assert_eq!((counters.fin_wait_2_expired, counters.time_wait_expired), (1, 0));
     let mut peer = orphan(full());
     peer.wait(Duration::from_millis(58_900));
     assert_eq!(states(&peer), [State::Listen, State::FinWait2]);

@@ -5,8 +5,11 @@ use super::peer::*;
 use crate::config::{Config, TimeWaitState};
 use crate::counters::Counters;
 use crate::error::Error;
-use crate::tcp::State;
+use crate::host::demux::TupleHasher;
+use crate::tcp::connection::Residue;
+use crate::tcp::time_wait::Distance;
 use crate::tcp::timers::Scheme;
+use crate::tcp::{Seq, State, Tuple};
 use crate::time::Duration;
 use std::vec::Vec;
 
@@ -400,4 +403,44 @@ fn a_repeated_fin_is_answered_whatever_is_challenged_besides() {
     let mut peer = waiting(config);
     assert_eq!(peer.exchange(Say::new(F | A, 1, 2)).len(), 1, "TIME-WAIT");
     assert_eq!(peer.exchange(Say::new(A, 1, 2)).len(), 0, "a challenge");
+}
+
+/// Data leaves in the same turn, whether two records expire or so many that they are dropped in
+/// several.
+#[test]
+fn a_burst_of_records_that_expires_at_once_does_not_hold_up_data() {
+    const TURN_MAX: u64 = 2048;
+    const RESIDUE: Residue = Residue {
+        snd_nxt: Seq(1),
+        rcv_nxt: Seq(2),
+        stamp: None,
+        stamp_offset: None,
+        window: 512,
+        is_holder: false,
+        ack_due: false,
+    };
+    for (records, leaves_rest) in [(2, false), (100_000, true)] {
+        let mut config = keeping(TimeWaitState::Compact);
+        config.limits.time_wait = 100_000;
+        let mut peer = Peer::established_with(config, |say| say);
+        let hasher = TupleHasher::new(&peer.host.config.secret);
+        for number in 0..records {
+            let client = ([10, 9, (number >> 15) as u8, 1].into(), (number & 0x7fff) as u16 + 1);
+            let tuple = Tuple::new(([10, 0, 0, 2].into(), 80), client);
+            let (hash, now) = (hasher.hash(&tuple), peer.now);
+            peer.host.time_wait.enter(hash, &tuple, &RESIDUE, Distance::Far, now);
+        }
+        peer.now = peer.now + Duration::from_secs(61);
+        peer.write(20);
+        let heard = peer.hear_text();
+        assert_eq!(heard.len(), 1, "{heard:?}");
+        let expired = peer.host.counters().time_wait_expired;
+        assert!(expired > 0 && expired <= TURN_MAX, "{expired}");
+        let is_due = peer.host.deadline().is_some_and(|at| at <= peer.now);
+        assert_eq!((peer.host.time_wait_len() > 0, is_due), (leaves_rest, leaves_rest));
+        while peer.host.time_wait_len() > 0 {
+            peer.hear();
+        }
+        assert_eq!(peer.host.counters().time_wait_expired, records);
+    }
 }

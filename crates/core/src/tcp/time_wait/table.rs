@@ -13,6 +13,7 @@
 //! and an empty table holds nothing, or a few KB where no more than a few came at a time.
 
 mod burst;
+mod expiry;
 mod found;
 mod halves;
 mod handles;
@@ -28,7 +29,7 @@ use crate::time::{Duration, Instant, as_nanos};
 pub use found::Found;
 use handles::Handles;
 use index::{Index, Probe};
-use queue::{Front, Queue, Seen, Spot};
+use queue::{Queue, Seen, Spot};
 use row::{Common, Row, Row4, Row6};
 
 /// How near the peer was: a near one's segments cannot be under way for long.
@@ -76,6 +77,8 @@ pub struct TimeWait {
     earliest_ms: u64,
     /// Records that have ever entered for a near peer.
     near: u64,
+    /// Records whose time was over when they made room, since the last were dropped.
+    over: u64,
 }
 
 /// More than this many records are never kept.
@@ -85,10 +88,8 @@ const LIMIT_MAX: usize = 1 << 28;
 const DEAD_MAX: u32 = 1 << 13;
 /// The same for numbers, which are spent on what lies between blocks, too.
 const NUMBERS_MAX: u32 = 1 << 16;
-/// Records queued again at most at a time, when the queue is made shorter.
-const MOVES: usize = 16;
-/// Lines of the index joined at most at a time.
-const JOINS: u32 = 8;
+/// Records that a turn drops before it leaves the rest to the next; it ends with a block of them.
+const SHARE: usize = 1024;
 /// Does `$body` with each shelf in turn.
 macro_rules! each_shelf {
     ($classes:expr, $shelf:ident => $body:expr) => {
@@ -122,6 +123,7 @@ impl TimeWait {
             len: 0,
             earliest_ms: u64::MAX,
             near: 0,
+            over: 0,
         }
     }
 
@@ -245,7 +247,8 @@ impl TimeWait {
         now.as_millis() >= self.earliest_ms
     }
 
-    /// Drops every record that is due; how many were.
+    /// Drops records that are due; how many were. Those beyond a turn's share stay due: when as
+    /// many end at once as may stand, what else there is to do does not wait for all of them.
     #[inline]
     pub fn on_time(&mut self, now: Instant) -> u64 {
         if self.may_be_due(now) { self.drop_due(now) } else { 0 }
@@ -253,13 +256,13 @@ impl TimeWait {
 
     #[inline(never)]
     fn drop_due(&mut self, now: Instant) -> u64 {
-        let before = self.len;
+        let (before, mut share) = (self.len, SHARE);
         let TimeWait { classes, handles, hasher, len, .. } = self;
         each_shelf!(classes, shelf => {
-            *len -= shelf.on_time(now, handles, hasher);
+            *len -= shelf.on_time(now, &mut share, handles, hasher);
         });
         self.earliest_ms = self.deadline_ms().unwrap_or(u64::MAX);
-        (before - self.len) as u64
+        (before - self.len) as u64 + core::mem::take(&mut self.over)
     }
 
     /// When a record is due; sometimes a little before.
@@ -285,30 +288,34 @@ impl TimeWait {
             .flat_map(move |class| class.v4.records(handles).chain(class.v6.records(handles)))
     }
 
-    /// The oldest records go until there is room for one more; returns how many went.
+    /// The oldest records go until there is room for one more; returns how many went before their
+    /// time.
     #[cold]
     #[inline(never)]
     fn make_room(&mut self, now: Instant) -> u64 {
         let mut evicted = 0;
-        while self.len >= self.limit && self.evict_oldest(now) {
-            evicted += 1;
+        while self.len >= self.limit
+            && let Some(expires_ms) = self.drop_oldest(now)
+        {
+            let is_over = expires_ms <= now.as_millis();
+            self.over += u64::from(is_over);
+            evicted += u64::from(!is_over);
         }
         evicted
     }
 
-    /// The record that entered first goes; false if there is none.
-    fn evict_oldest(&mut self, now: Instant) -> bool {
+    /// The record that entered first goes; returns when it would have expired.
+    fn drop_oldest(&mut self, now: Instant) -> Option<u64> {
         let mut oldest = u64::MAX;
         each_shelf!(&mut self.classes, shelf => oldest = oldest.min(shelf.entered_ms()));
         let TimeWait { classes, handles, len, .. } = self;
         each_shelf!(classes, shelf => {
             if shelf.live > 0 && shelf.entered_ms() == oldest {
-                shelf.drop_front(now, handles);
                 *len -= 1;
-                return true;
+                return shelf.drop_front(now, handles);
             }
         });
-        false
+        None
     }
 }
 
@@ -502,93 +509,6 @@ impl<R: Row> Shelf<R> {
     fn entered_ms(&self) -> u64 {
         let expires = self.queue.deadline_ms().filter(|_| self.live > 0);
         expires.map_or(u64::MAX, |at| at.saturating_sub(self.term_ms))
-    }
-
-    /// The record at the front goes.
-    fn drop_front(&mut self, now: Instant, handles: &mut Handles) {
-        let Front::Passed { number, .. } = self.queue.pass(now.as_millis(), true) else { return };
-        self.let_go(number, handles);
-        self.tidy(JOINS);
-    }
-
-    /// A record that was passed is no more.
-    fn let_go(&mut self, number: u32, handles: &mut Handles) {
-        if let Some(seen) = self.queue.row(number) {
-            handles.give_back(seen.row.common().handle());
-        }
-        self.live -= 1;
-        self.queue.release(number);
-    }
-
-    /// Queues again what was passed and has time left.
-    fn requeue(&mut self, number: u32, expires_ms: u64, finder: Finder<'_>) {
-        let Some(Seen { row, .. }) = self.queue.row(number) else { return };
-        let (row, hash) = (*row, finder.hash(row));
-        // First, for the new row may need a new block, and the old block may be the last.
-        self.queue.release(number);
-        let new = self.queue.push(row, expires_ms);
-        let span = self.queue.span();
-        // The old number is past now, and so that of the index's entry is found by itself.
-        self.index.replace(hash, number, new, span.0);
-    }
-
-    fn on_time(&mut self, now: Instant, handles: &mut Handles, hasher: &TupleHasher) -> usize {
-        if self.queue.is_empty() {
-            return 0;
-        }
-        let now_ms = now.as_millis();
-        let mut expired = 0;
-        loop {
-            let due = self.queue.pass_due(now_ms, |row| handles.give_back(row.common().handle()));
-            self.live -= due;
-            expired += due as usize;
-            self.tidy(JOINS + due / 4);
-            // What is due in the next block, or kept its block waiting, and is queued again.
-            let Front::Passed { number, expires_ms } = self.queue.pass(now_ms, false) else {
-                return expired;
-            };
-            if expires_ms > now_ms {
-                self.requeue(number, expires_ms, Finder { handles, hasher });
-            } else {
-                self.let_go(number, handles);
-                expired += 1;
-            }
-        }
-    }
-
-    /// The index follows what has become fewer, by so many lines at most. What is empty is kept
-    /// while it is small: where one comes as one goes, the next needs it at once.
-    fn tidy(&mut self, joins: u32) {
-        if !self.queue.is_empty() {
-            self.index.shrink(self.live, self.queue.span(), joins);
-        } else if !self.queue.is_small() || !self.index.is_small() {
-            self.queue.clear();
-            self.index.clear();
-        }
-    }
-
-    /// True if there are too many dead records, or numbers of such.
-    fn is_long(&self) -> bool {
-        let (rows, numbers) = (self.queue.rows(), self.queue.span().1);
-        // No more records live than `LIMIT_MAX`.
-        let twice = 2 * self.live;
-        rows > twice + DEAD_MAX || numbers > twice + NUMBERS_MAX
-    }
-
-    /// Dead records take up room until the front has passed them. If there are too many of them,
-    /// some living ones at the front are queued again, so that it gets on.
-    fn shorten(&mut self, now: Instant, finder: Finder<'_>) {
-        for _ in 0..MOVES {
-            if !self.is_long() {
-                return;
-            }
-            debug_assert!(self.queue.span().1 < self.index.span_max());
-            let Front::Passed { number, expires_ms } = self.queue.pass(now.as_millis(), true)
-            else {
-                return;
-            };
-            self.requeue(number, expires_ms, finder);
-        }
     }
 }
 

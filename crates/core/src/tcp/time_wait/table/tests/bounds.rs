@@ -183,3 +183,43 @@ fn the_deadline_is_the_oldest_record_s_and_is_met() {
     assert!(wakes <= 31, "{wakes}");
     assert_eq!(fixture.counters.time_wait_expired, 27);
 }
+
+/// As many as that end at once, of both versions, keep nobody waiting for all of them: a turn drops
+/// its share and a block, and says that more are due.
+#[test]
+fn a_burst_that_expires_at_once_is_dropped_in_shares_and_its_memory_with_it() {
+    let mut fixture = Fixture::new(2 * COUNT as usize);
+    for number in 0..COUNT {
+        fixture.enter(number);
+        fixture.enter_as(tuple6(number), number, Distance::Far);
+    }
+    let all = 2 * COUNT as usize;
+    let filled = bytes(&fixture.table) as f64 / all as f64;
+    fixture.now = fixture.now + TERM;
+    let mut turns = 0;
+    while let Some(deadline) = fixture.table.deadline() {
+        assert!(deadline <= fixture.now, "the rest stays due");
+        assert!(fixture.find(0).is_none() && fixture.find(COUNT - 1).is_none());
+        let dropped = fixture.table.on_time(fixture.now) as usize;
+        assert!((1..=2048).contains(&dropped), "{dropped} in turn {turns}");
+        turns += 1;
+        let (left, bytes) = (fixture.table.len(), bytes(&fixture.table) as f64);
+        assert!(bytes <= 2.0 * filled * left.max(100_000) as f64, "{bytes} of {left}");
+    }
+    assert!(turns >= all / 2048, "{turns} turns");
+    assert_eq!((fixture.table.len(), bytes(&fixture.table)), (0, 0));
+}
+
+#[test]
+fn a_record_whose_time_is_over_and_that_makes_room_has_expired_and_was_not_evicted() {
+    for (wait, evicted) in [(TERM, 0), (TERM - Duration::from_millis(1), 1)] {
+        let mut fixture = Fixture::new(3);
+        (0..3).for_each(|number| fixture.enter(number));
+        fixture.now = fixture.now + wait;
+        fixture.enter(3);
+        assert_eq!(fixture.counters.time_wait_evicted, evicted);
+        fixture.pass(Duration::from_secs(1));
+        assert_eq!(fixture.counters.time_wait_expired, 3 - evicted);
+        assert_eq!(fixture.table.len(), 1);
+    }
+}

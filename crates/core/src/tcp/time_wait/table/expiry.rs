@@ -1,0 +1,113 @@
+//! How records leave a shelf: at its front, when their time is over or to make room.
+
+use super::queue::{Front, Seen};
+use super::row::Row;
+use super::{DEAD_MAX, Finder, Handles, NUMBERS_MAX, Shelf};
+use crate::host::demux::TupleHasher;
+use crate::time::Instant;
+
+/// Records queued again at most at a time, when the queue is made shorter.
+const MOVES: usize = 16;
+/// Lines of the index joined at most at a time, and one for four records that expire.
+const JOINS: u32 = 8;
+
+impl<R: Row> Shelf<R> {
+    /// The record at the front goes; returns when it would have expired.
+    pub(super) fn drop_front(&mut self, now: Instant, handles: &mut Handles) -> Option<u64> {
+        let Front::Passed { number, expires_ms } = self.queue.pass(now.as_millis(), true) else {
+            return None;
+        };
+        self.let_go(number, handles);
+        self.tidy(JOINS);
+        Some(expires_ms)
+    }
+
+    /// A record that was passed is no more.
+    fn let_go(&mut self, number: u32, handles: &mut Handles) {
+        if let Some(seen) = self.queue.row(number) {
+            handles.give_back(seen.row.common().handle());
+        }
+        self.live -= 1;
+        self.queue.release(number);
+    }
+
+    /// Queues again what was passed and has time left.
+    fn requeue(&mut self, number: u32, expires_ms: u64, finder: Finder<'_>) {
+        let Some(Seen { row, .. }) = self.queue.row(number) else { return };
+        let (row, hash) = (*row, finder.hash(row));
+        // First, for the new row may need a new block, and the old block may be the last.
+        self.queue.release(number);
+        let new = self.queue.push(row, expires_ms);
+        let span = self.queue.span();
+        // The old number is past now, and so that of the index's entry is found by itself.
+        self.index.replace(hash, number, new, span.0);
+    }
+
+    /// Drops what is due, about `share` records at most, which it takes from that; how many.
+    pub(super) fn on_time(
+        &mut self,
+        now: Instant,
+        share: &mut usize,
+        handles: &mut Handles,
+        hasher: &TupleHasher,
+    ) -> usize {
+        if self.queue.is_empty() {
+            return 0;
+        }
+        let now_ms = now.as_millis();
+        let mut expired = 0;
+        while *share > 0 {
+            let due = self.queue.pass_due(now_ms, |row| handles.give_back(row.common().handle()));
+            self.live -= due;
+            expired += due as usize;
+            *share = share.saturating_sub(due as usize + 1);
+            self.tidy(JOINS + due / 4);
+            // What is due in the next block, or kept its block waiting, and is queued again.
+            let Front::Passed { number, expires_ms } = self.queue.pass(now_ms, false) else {
+                break;
+            };
+            if expires_ms > now_ms {
+                self.requeue(number, expires_ms, Finder { handles, hasher });
+            } else {
+                self.let_go(number, handles);
+                expired += 1;
+            }
+        }
+        expired
+    }
+
+    /// The index follows what has become fewer, by so many lines at most. What is empty is kept
+    /// while it is small: where one comes as one goes, the next needs it at once.
+    fn tidy(&mut self, joins: u32) {
+        if !self.queue.is_empty() {
+            self.index.shrink(self.live, self.queue.span(), joins);
+        } else if !self.queue.is_small() || !self.index.is_small() {
+            self.queue.clear();
+            self.index.clear();
+        }
+    }
+
+    /// True if there are too many dead records, or numbers of such.
+    pub(super) fn is_long(&self) -> bool {
+        let (rows, numbers) = (self.queue.rows(), self.queue.span().1);
+        // No more records live than `LIMIT_MAX`.
+        let twice = 2 * self.live;
+        rows > twice + DEAD_MAX || numbers > twice + NUMBERS_MAX
+    }
+
+    /// Dead records take up room until the front has passed them. If there are too many of them,
+    /// some living ones at the front are queued again, so that it gets on.
+    pub(super) fn shorten(&mut self, now: Instant, finder: Finder<'_>) {
+        for _ in 0..MOVES {
+            if !self.is_long() {
+                return;
+            }
+            debug_assert!(self.queue.span().1 < self.index.span_max());
+            let Front::Passed { number, expires_ms } = self.queue.pass(now.as_millis(), true)
+            else {
+                return;
+            };
+            self.requeue(number, expires_ms, finder);
+        }
+    }
+}
