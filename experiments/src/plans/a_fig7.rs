@@ -25,7 +25,6 @@ use lightwait_core::rng::Rng;
 use lightwait_core::tcp::timers::bsd::Tick;
 use lightwait_core::tcp::timers::{Blocks, Bsd, Deadlines, Filed, Linger, Scheme, Timer, TimerSet};
 use lightwait_core::time::{Duration, Instant};
-use lightwait_processor::prefetch;
 
 use crate::chart::{Chart, Mark, Scale};
 use crate::plan::{Failure, Outcome};
@@ -93,7 +92,7 @@ impl Blocks for Memory {
     }
 
     fn read_ahead(&self, index: u32) {
-        prefetch(&self.0[index as usize]);
+        self.0[index as usize].filed.read_ahead();
     }
 }
 

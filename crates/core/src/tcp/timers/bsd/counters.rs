@@ -4,6 +4,8 @@
 //! each is never set, so that adding 2^15 - 1 to every one of them carries into it from those that
 //! are not zero, and into none beside.
 
+use lightwait_processor::prefetch;
+
 use super::{Filed, SLOW_NS, Tick};
 use crate::tcp::timers::{COUNTED, Deadlines, Timer, TimerSet};
 use crate::time::Instant;
@@ -27,6 +29,12 @@ impl Filed {
         if let Some(counter) = self.0.get_mut(timer as usize) {
             *counter = if ticks > MOST { MOST - 1 } else { ticks } as u16;
         }
+    }
+
+    /// Fetches it from memory, without waiting for it.
+    #[inline]
+    pub fn read_ahead(&self) {
+        prefetch(self);
     }
 
     /// Counts down by a tick. Returns the timers whose time has come, and which are still set.
