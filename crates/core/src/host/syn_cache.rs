@@ -250,7 +250,7 @@ impl SynCache {
     /// The numbers of all entries that wait for `listener`.
     pub fn waiting_for(&self, listener: (u32, u32)) -> alloc::vec::Vec<u32> {
         let entries = self.entries.iter();
-        entries.filter(|entry| entry.1.listener == listener).map(|entry| !entry.0).collect()
+        entries.filter(|entry| entry.1.listener == listener).map(|entry| entry.0 ^ ENTRY).collect()
     }
 }
 
@@ -294,6 +294,7 @@ mod tests {
         let entry = cache.insert((&tuple(2), 1), syn(), (0, 0), false, Instant::ZERO);
         assert!(cache.is_full() && is_entry(entry));
         assert_eq!(cache.get(entry).map(|entry| entry.tuple), Some(tuple(2)));
+        assert!(cache.waiting_for((0, 0)).contains(&entry));
         assert!(cache.remove(entry));
         assert!(cache.get(entry).is_none() && !cache.remove(entry));
         assert!(!cache.is_full());
