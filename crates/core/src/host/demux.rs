@@ -95,7 +95,7 @@ const NONE: u32 = u32::MAX;
 /// cache.
 pub const SLOTS_MAX: usize = 1 << 26;
 /// Where an entry has bits of the hash.
-const MORE: u32 = 0x7c00_0000;
+const MORE: u32 = (1 << 31) - SLOTS_MAX as u32;
 
 /// Entries with tag 0 are free.
 #[derive(Clone, Copy, Debug)]
@@ -312,13 +312,9 @@ impl Demux {
         let tag = tag_of(hash);
         let mut line = self.lines.get(self.line_of(hash))?;
         loop {
-            let mut found = None;
-            line.find(tag, |place| {
-                found = slot_of(hash, line.entries[place]).filter(|slot| is_it(*slot));
-                found.is_some()
-            });
-            if found.is_some() {
-                return found;
+            let slot_at = |place| slot_of(hash, line.entries[place]);
+            if let Some(place) = line.find(tag, |place| slot_at(place).is_some_and(&mut is_it)) {
+                return slot_at(place);
             }
             line = self.spare.get(line.link())?;
         }
