@@ -40,6 +40,7 @@ mod settle;
 pub mod slab;
 mod slot;
 mod sockets;
+mod spares;
 pub mod syn_cache;
 pub mod syn_cookie;
 mod tcp_input;
@@ -85,6 +86,7 @@ use port::Ports;
 use reassembly::Reassembly;
 use route::Routes;
 use slot::{Slot, Slots};
+use spares::Spares;
 use syn_cache::SynCache;
 use syn_cookie::SynCookies;
 use time_wait::Lingering;
@@ -102,8 +104,7 @@ pub struct Host {
     demux: Demux,
     slots: Slots,
     /// Blocks of connections that are gone, for those to come.
-    #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
-    blocks: Vec<Box<Connection>>,
+    spares: Spares,
     listeners: Listeners,
     syn_cache: SynCache,
     time_wait: TimeWait,
@@ -169,7 +170,7 @@ impl Host {
             hasher: TupleHasher::new(&config.secret),
             demux: Demux::default(),
             slots: Slots::default(),
-            blocks: Vec::new(),
+            spares: Spares::default(),
             listeners: Listeners::default(),
             syn_cache: SynCache::new(limits.syn_cache, config.tcp.initial_rto, ticks),
             time_wait: TimeWait::new(
@@ -299,19 +300,11 @@ impl Host {
             }
         } else if now.since(moved) < after {
             connection.deadlines.set(Timer::Rest, moved + after);
-        } else if let Some(block) = slot.rest() {
+        } else if slot.rest(&mut self.spares) {
             self.shared.counters.rested += 1;
-            self.keep_block(block);
             return true;
         }
         self.slots.get_mut(index).is_none_or(|s| s.connection_mut().deadlines.tighten() > tick)
-    }
-
-    #[inline]
-    fn keep_block(&mut self, block: Box<Connection>) {
-        if self.blocks.len() < KEPT_BLOCKS {
-            self.blocks.push(block);
-        }
     }
 
     /// True if `emit` has something to do at once: the last one ran out of room or budget, or an
@@ -338,10 +331,9 @@ impl Host {
     }
 
     /// A block for a connection to begin in.
-    #[inline]
+    #[inline(always)]
     fn take_block(&mut self) -> Box<Connection> {
-        let blank = || Box::new(Connection::blank(self.default_options.clone()));
-        self.blocks.pop().unwrap_or_else(blank)
+        self.spares.take(|| Box::new(Connection::blank(self.default_options.clone())))
     }
 
     /// Gives a new connection between the ends of `tuple` a slot and a name. `accepting`: in whose
@@ -386,12 +378,9 @@ impl Host {
         if slot.is_orphan() {
             self.orphans -= 1;
         }
-        let block = slot.take_block();
+        slot.give_back(&mut self.spares);
         let Host { timers, slots, .. } = self;
         slots.leave(index, filed, |index, filed| timers.forget_left(index, filed));
-        if let Some(block) = block {
-            self.keep_block(block);
-        }
     }
 
     /// The connection of `tuple`, or the entry of the SYN cache.
@@ -508,9 +497,6 @@ impl Host {
         self.routes.addresses().collect()
     }
 }
-
-/// Blocks of connections kept for those to come: some 150 KB.
-const KEPT_BLOCKS: usize = 256;
 
 /// Frames to ourselves that wait at most; beyond it they are lost, as on any full link.
 const LOOPBACK_FRAMES: usize = 1024;

@@ -10,6 +10,7 @@
 //!          64  the listener that it waits for                   12
 //!          76  announced                                         1
 //!          77  where its way is kept, whether it leads back      2
+//!          79  whose its block is                                1
 //!          80  where the block of one at work is                 8
 //!          88  one at rest                                     184
 //! ```
@@ -23,6 +24,7 @@ use core::ops::Deref;
 use lightwait_processor::prefetch_first;
 
 use super::slab::Slab;
+use super::spares::Spares;
 use super::ways::Place;
 use crate::event::{ListenerId, Readiness};
 use crate::tcp::connection::Resting;
@@ -60,6 +62,8 @@ pub(super) struct Slot {
     pub(super) place: Place,
     /// The peer's address is ours as well.
     pub(super) to_ourselves: bool,
+    /// Its block is lent by [`Spares`], not made for it as it woke.
+    lent: bool,
     /// The connection at work. It rests if there is none.
     block: Option<Box<Connection>>,
     rest: Option<Resting>,
@@ -138,6 +142,7 @@ impl Slot {
             woken: false,
             announced: Readiness::EMPTY,
             to_ourselves,
+            lent: true,
         }
     }
 
@@ -191,6 +196,7 @@ impl Slot {
     fn wake(&mut self) {
         self.block = Some(self.awakened());
         self.rest = None;
+        self.lent = false;
     }
 
     /// True if somebody is about to ask for it.
@@ -199,15 +205,23 @@ impl Slot {
         is_listed || self.announced != Readiness::EMPTY
     }
 
-    /// Lets the connection rest, if it keeps so quiet; the block that it does not need then.
-    pub(super) fn rest(&mut self) -> Option<Box<Connection>> {
-        self.rest = Some(self.awake().filter(|_| !self.is_waited_for())?.rest()?);
-        self.block.take()
+    /// Lets the connection rest, if it keeps so quiet; its block is one of `spares` then.
+    pub(super) fn rest(&mut self, spares: &mut Spares) -> bool {
+        let Some(rest) = self.awake().filter(|_| !self.is_waited_for()).and_then(Connection::rest)
+        else {
+            return false;
+        };
+        self.rest = Some(rest);
+        self.give_back(spares);
+        true
     }
 
-    /// The block of a connection that is gone: the slot must not be used any more.
-    pub(super) fn take_block(&mut self) -> Option<Box<Connection>> {
-        self.block.take()
+    /// Gives the block back: a connection that is gone must not be used any more.
+    #[inline]
+    pub(super) fn give_back(&mut self, spares: &mut Spares) {
+        if let Some(block) = self.block.take() {
+            spares.put_back(block, self.lent);
+        }
     }
 
     /// Tells `timers` of the deadlines of this connection, which is number `index`.

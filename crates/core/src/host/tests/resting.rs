@@ -107,6 +107,13 @@ fn keepalive_probes_leave_from_rest_and_the_connection_rests_again() {
     pair.run_for(Duration::from_secs(350));
     assert_eq!(pair.client.counters().keepalive_probes, 3);
     assert_eq!((pair.client.counters().rested, pair.server.counters().rested), (4, 4));
+    // The blocks in which it woke are nobody's.
+    assert_eq!((pair.client.spares.in_use(), pair.server.spares.in_use()), (0, 0));
+    let now = pair.now;
+    pair.client.abort(now, a);
+    pair.run_for(REST_AFTER);
+    assert_eq!((pair.client.connections(), pair.server.connections()), (0, 1));
+    assert_eq!((pair.client.spares.in_use(), pair.server.spares.in_use()), (0, 0));
 }
 
 #[test]
