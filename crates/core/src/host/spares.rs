@@ -2,7 +2,8 @@
 //!
 //! A tick may end thousands of connections at once, and as many begin before the next: what they
 //! find here is warmer than what an allocator gives. Kept are no more than a share of the blocks in
-//! use, so that a burst leaves little behind, and connections at rest nothing.
+//! use, so that little stays behind when a burst is over, or its connections rest. Who wakes makes
+//! a block of its own, which is kept as any other, but never counts as in use.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -11,7 +12,7 @@ use lightwait_processor::prefetch_first;
 
 use crate::tcp::Connection;
 
-/// So many are kept in any case: some 150 KB.
+/// So many are kept in any case: some 135 KB.
 const AT_LEAST: usize = 256;
 
 /// Of so many blocks in use one is kept.
