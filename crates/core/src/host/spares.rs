@@ -47,11 +47,11 @@ impl Spares {
         }
     }
 
-    /// Takes a block; whether it was `lent` here, or made elsewhere.
+    /// Takes a block that is not needed any more. `lent`: it was taken here.
     #[inline]
     pub(super) fn put_back(&mut self, block: Box<Connection>, lent: bool) {
         self.in_use -= usize::from(lent);
-        if self.kept.len() < AT_LEAST.max(self.in_use / ONE_IN) {
+        if self.kept.len() < self.wanted() {
             self.kept.push(block);
         } else {
             self.leave_out(block);
@@ -63,9 +63,15 @@ impl Spares {
     #[cold]
     fn leave_out(&mut self, block: Box<Connection>) {
         drop(block);
-        if self.kept.len() > AT_LEAST.max(self.in_use / ONE_IN) {
+        if self.kept.len() > self.wanted() {
             self.kept.pop();
         }
+    }
+
+    /// How many are to be kept.
+    #[inline]
+    fn wanted(&self) -> usize {
+        AT_LEAST.max(self.in_use / ONE_IN)
     }
 
     /// Blocks taken and not given back.
