@@ -370,17 +370,16 @@ impl Host {
 
     /// Frees the slot of a connection that its user has left and that has nothing more to send.
     fn free_connection(&mut self, index: u32) {
-        let Some(slot) = self.slots.get_mut(index) else { return };
-        let filed = self.timers.bequeath(index, slot.filed);
-        if slot.listed {
-            self.demux.remove(slot.tuple_hash, index);
-        }
-        if slot.is_orphan() {
-            self.orphans -= 1;
-        }
-        slot.give_back(&mut self.spares);
-        let Host { timers, slots, .. } = self;
-        slots.leave(index, filed, |index, filed| timers.forget_left(index, filed));
+        let Host { slots, timers, demux, spares, orphans, .. } = self;
+        let leave = |slot: &mut Slot, timers: &mut Timers| {
+            if slot.listed {
+                demux.remove(slot.tuple_hash, index);
+            }
+            *orphans -= usize::from(slot.is_orphan());
+            slot.give_back(spares);
+            timers.bequeath(index, slot.filed)
+        };
+        slots.leave(index, timers, leave, |index, filed, timers| timers.forget_left(index, filed));
     }
 
     /// The connection of `tuple`, or the entry of the SYN cache.

@@ -41,15 +41,18 @@ impl KeyedHash {
     }
 
     /// The strong hash of a connection's two ends. Its halves are as good as two hashes.
+    #[inline(never)]
     pub fn of_tuple(&self, tuple: &Tuple) -> u64 {
-        tuple.with_bytes(|bytes| self.strong(bytes))
+        let mut hasher = self.strong_hasher();
+        tuple.write_to(&mut hasher);
+        hasher.finish()
     }
 
     /// The strong hash of a connection's two ends, and of `more`.
     pub fn of_tuple_and(&self, tuple: &Tuple, more: u64) -> u64 {
         let mut hasher = self.strong_hasher();
         hasher.write_u64(more);
-        tuple.with_bytes(|bytes| hasher.write(bytes));
+        tuple.write_to(&mut hasher);
         hasher.finish()
     }
 }
@@ -110,5 +113,18 @@ mod tests {
             assert!(all[..i].iter().all(|y| y != x), "{i}");
         }
         assert_ne!(hash.strong(b"x"), hash.quick(b"x"));
+    }
+
+    #[test]
+    fn a_tuple_is_hashed_as_the_bytes_of_its_words() {
+        let hash = KeyedHash::new(&[7; 32], "test");
+        let four: IpAddr = [10, 0, 0, 1].into();
+        let six: IpAddr = "fd00::1".parse().unwrap();
+        for (address, words) in [(four, 1), (six, 4)] {
+            let tuple = Tuple::new((address, 40_000), (address, 80));
+            let words = tuple.words()[..words].iter().flat_map(|word| word.to_le_bytes());
+            let bytes: Vec<u8> = words.chain(tuple.ports().to_le_bytes()).collect();
+            assert_eq!(hash.of_tuple(&tuple), hash.strong(&bytes));
+        }
     }
 }

@@ -101,18 +101,14 @@ impl Listeners {
 
     /// The listener of that name.
     pub fn get(&self, id: ListenerId) -> Option<&Listener> {
-        if !self.slots.is_current(id.index, id.generation) {
-            return None;
-        }
-        self.slots.get(id.index)
+        let (listener, generation) = self.slots.named(id.index)?;
+        (generation == id.generation).then_some(listener)
     }
 
     /// The listener of that name, to be changed.
     pub fn get_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
-        if !self.slots.is_current(id.index, id.generation) {
-            return None;
-        }
-        self.slots.get_mut(id.index)
+        let (listener, generation) = self.slots.named_mut(id.index)?;
+        (generation == id.generation).then_some(listener)
     }
 
     /// Takes a listener out.

@@ -68,29 +68,30 @@ impl Host {
     /// nothing is left of it here.
     #[inline(never)]
     pub(super) fn settle_over(&mut self, now: Instant, index: u32) {
-        self.unlist(now, index);
-        let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.ready) else { return };
+        let Some(mut slot) = self.slots.get_mut(index) else { return };
+        if core::mem::take(&mut slot.listed) {
+            // What is left of it is found elsewhere from here on.
+            let hash = slot.tuple_hash;
+            if core::mem::take(&mut slot.woken) {
+                self.fin_wait_2.end(hash, &slot.tuple);
+            }
+            let residue = slot.connection_mut().take_residue();
+            self.demux.remove(hash, index);
+            if let Some(residue) = residue {
+                let tuple = slot.tuple;
+                self.enter_time_wait(now, index, (hash, &tuple), &residue);
+                let Some(again) = self.slots.get_mut(index) else { return };
+                slot = again;
+            }
+        }
+        if slot.ready {
+            return;
+        }
         if slot.awake().is_some_and(Connection::is_finished) {
             return self.free_connection(index);
         }
         slot.ready = true;
         self.ready.push_back(index);
-    }
-
-    /// The connection in slot `index` is over: what is left of it is found elsewhere.
-    #[inline(always)]
-    fn unlist(&mut self, now: Instant, index: u32) {
-        let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.listed) else { return };
-        slot.listed = false;
-        let (hash, tuple) = (slot.tuple_hash, slot.tuple);
-        if core::mem::take(&mut slot.woken) {
-            self.fin_wait_2.end(hash, &tuple);
-        }
-        let residue = slot.connection_mut().take_residue();
-        self.demux.remove(hash, index);
-        if let Some(residue) = residue {
-            self.enter_time_wait(now, index, (hash, &tuple), &residue);
-        }
     }
 
     pub(super) fn make_ready(&mut self, index: u32) {

@@ -101,14 +101,17 @@ impl<T, L: Copy + Default> Slab<T, L> {
     /// As [`Slab::insert`], of a value that is made where it is to lie, of what the last one left.
     #[inline(always)]
     pub fn insert_with(&mut self, make: impl FnOnce(L) -> T) -> (u32, u32) {
-        let number = self.open;
-        if self.chunks.get(number as usize).is_none_or(Option::is_none) {
+        if !matches!(self.chunks.get(self.open as usize), Some(Some(_))) {
             self.grow();
         }
         let number = self.open as usize;
-        let Share { next, free, live, .. } = &mut self.shares[number];
+        let (Some(Some(chunk)), Some(share)) =
+            (self.chunks.get_mut(number), self.shares.get_mut(number))
+        else {
+            unreachable!("it was made if it was not there");
+        };
+        let Share { next, free, live, .. } = share;
         let place = *free;
-        let chunk = self.chunks[number].as_mut().expect("made if it was not there");
         let slot = &mut chunk[place as usize % CHUNK];
         (*free, *live) = (slot.next, *live + 1);
         if *free == NONE {
@@ -143,37 +146,50 @@ impl<T, L: Copy + Default> Slab<T, L> {
 
     /// Empties a slot; its next use is a new generation.
     pub fn take(&mut self, index: u32) -> Option<T> {
-        let left = Content::Left(L::default());
-        let content = self.empty(index, |it| core::mem::replace(it, left), |_, _| {});
-        match content {
-            Some(Content::Value(value)) => Some(value),
-            _ => None,
-        }
+        let empty = |content: &mut Content<T, L>, (): &mut ()| {
+            content.value()?;
+            match core::mem::replace(content, Content::Left(L::default())) {
+                Content::Value(value) => Some(value),
+                Content::Left(_) => None,
+            }
+        };
+        self.empty(index, &mut (), empty, |_, _, ()| {})
     }
 
     /// As [`Slab::take`], where the value is dropped.
     pub fn remove(&mut self, index: u32) {
-        self.leave(index, L::default(), |_, _| {});
+        self.leave(index, &mut (), |_, ()| L::default(), |_, _, ()| {});
     }
 
-    /// The same, where the value leaves something. `forget` hears of each slot that there is no
-    /// memory for any more, and of what was left there.
+    /// The same, where the value leaves what `leave` says. `forget` hears of each slot that there
+    /// is no memory for any more, and of what was left there. Both may change `context`.
     #[inline(always)]
-    pub fn leave(&mut self, index: u32, left: L, forget: impl FnMut(u32, L)) {
-        self.empty(index, |content| *content = Content::Left(left), forget);
-    }
-
-    #[inline(always)]
-    fn empty<R>(
+    pub fn leave<C>(
         &mut self,
         index: u32,
-        empty: impl FnOnce(&mut Content<T, L>) -> R,
-        forget: impl FnMut(u32, L),
+        context: &mut C,
+        leave: impl FnOnce(&mut T, &mut C) -> L,
+        forget: impl FnMut(u32, L, &mut C),
+    ) {
+        let empty = |content: &mut Content<T, L>, context: &mut C| {
+            let left = leave(content.value_mut()?, context);
+            *content = Content::Left(left);
+            Some(())
+        };
+        self.empty(index, context, empty, forget);
+    }
+
+    #[inline(always)]
+    fn empty<R, C>(
+        &mut self,
+        index: u32,
+        context: &mut C,
+        empty: impl FnOnce(&mut Content<T, L>, &mut C) -> Option<R>,
+        forget: impl FnMut(u32, L, &mut C),
     ) -> Option<R> {
         let (number, place) = (index as usize / CHUNK, index as usize % CHUNK);
         let slot = &mut self.chunks.get_mut(number)?.as_mut()?[place];
-        slot.content.value()?;
-        let result = empty(&mut slot.content);
+        let result = empty(&mut slot.content, context)?;
         slot.generation = slot.generation.wrapping_add(1);
         let Share { next, free, live, .. } = &mut self.shares[number];
         slot.next = core::mem::replace(free, place as u32);
@@ -183,14 +199,14 @@ impl<T, L: Copy + Default> Slab<T, L> {
         *live -= 1;
         self.len -= 1;
         if *live == 0 && self.emptied != number as u32 {
-            self.shrink(number as u32, forget);
+            self.shrink(number as u32, context, forget);
         }
         Some(result)
     }
 
     /// This chunk is empty: it is kept, and the one that was kept so far is not, if it is still so.
     #[inline(never)]
-    fn shrink(&mut self, emptied: u32, mut forget: impl FnMut(u32, L)) {
+    fn shrink<C>(&mut self, emptied: u32, context: &mut C, mut forget: impl FnMut(u32, L, &mut C)) {
         let number = core::mem::replace(&mut self.emptied, emptied) as usize;
         let Some(share) = self.shares.get_mut(number).filter(|share| share.live == 0) else {
             return;
@@ -199,7 +215,7 @@ impl<T, L: Copy + Default> Slab<T, L> {
         share.generation = chunk.iter().map(|slot| slot.generation).max().unwrap_or_default();
         for (index, slot) in ((number * CHUNK) as u32..).zip(chunk.iter()) {
             if let Content::Left(left) = slot.content {
-                forget(index, left);
+                forget(index, left, context);
             }
         }
     }
@@ -343,13 +359,14 @@ mod tests {
         for number in 0..150 {
             assert_eq!(slab.insert_with(|left| left + number).0, number);
         }
-        slab.leave(7, 1000, |_, _| panic!("its chunk is there"));
+        slab.leave(7, &mut (), |value, ()| *value + 993, |_, _, ()| panic!("its chunk is there"));
         assert!(slab.get(7).is_none() && slab.left_mut(8).is_none());
         assert_eq!(slab.left_mut(7), Some(&mut 1000));
         let (index, _) = slab.insert_with(|left| left);
         assert_eq!((index, slab.get(7)), (7, Some(&1000)));
         for index in 0..150 {
-            slab.leave(index, index + 1, |index, left| forgotten.push((index, left)));
+            let forget = |index, left, forgotten: &mut Vec<_>| forgotten.push((index, left));
+            slab.leave(index, &mut forgotten, |_, _| index + 1, forget);
         }
         assert!(forgotten.into_iter().eq((0..128).map(|index| (index, index + 1))));
         assert!(slab.left_mut(0).is_none());

@@ -8,7 +8,7 @@ use super::Host;
 use super::identity::Claim;
 use super::isn::Beginning;
 use super::route::Class;
-use super::settle::tell;
+use super::settle::{pass_on, tell};
 use super::slot::Slot;
 use crate::error::Error;
 use crate::event::{ConnectionId, ListenerId, Readiness};
@@ -81,7 +81,9 @@ impl Host {
         slot.accepting = None;
         let ready = slot.connection_mut().readiness();
         tell(&mut self.events, slot, id, ready);
-        self.settle(now, index);
+        if pass_on(slot, id, &mut self.ready, &mut self.events) {
+            self.settle_over(now, index);
+        }
         Ok(id)
     }
 
@@ -92,10 +94,10 @@ impl Host {
             self.remove_half_open(entry);
         }
         for index in listener.queue {
-            if let Some(slot) = self.slots.get_mut(index) {
+            if let Some((slot, generation)) = self.slots.named_mut(index) {
                 slot.accepting = None;
+                self.leave(now, ConnectionId { index, generation }, true);
             }
-            self.leave(now, index, true);
         }
     }
 
@@ -319,21 +321,18 @@ impl Host {
     /// The user is done with the connection: it closes in the background (with unread data, or
     /// linger zero, by RST). The name is dead afterwards.
     pub fn close(&mut self, now: Instant, id: ConnectionId) {
-        if self.slots.is_current(id.index, id.generation) {
-            self.leave(now, id.index, false);
-        }
+        self.leave(now, id, false);
     }
 
     /// Resets the connection. The name is dead afterwards.
     pub fn abort(&mut self, now: Instant, id: ConnectionId) {
-        if self.slots.is_current(id.index, id.generation) {
-            self.leave(now, id.index, true);
-        }
+        self.leave(now, id, true);
     }
 
-    fn leave(&mut self, now: Instant, index: u32, reset: bool) {
+    fn leave(&mut self, now: Instant, id: ConnectionId, reset: bool) {
         let over_limit = self.orphans - self.fin_wait_2.awake() >= self.config.limits.orphans;
-        let Some(slot) = self.slots.get_mut(index) else { return };
+        let slot = self.slots.named_mut(id.index).filter(|named| named.1 == id.generation);
+        let Some((slot, _)) = slot else { return };
         let connection = slot.connection_mut();
         connection.orphan = true;
         if connection.residue().is_none() {
@@ -353,8 +352,6 @@ impl Host {
             if let Shape::Ended(ended) = &mut connection.shape {
                 ended.unread.clear(&mut cx.pool);
             }
-            self.settle(now, index);
-            self.retire(index);
         } else {
             connection.queue_fin();
             if let Some(limit) = linger {
@@ -364,7 +361,10 @@ impl Host {
                 let limit = connection.options.fin_wait_2_timeout;
                 connection.deadlines.set(Timer::FinWait2, now + limit);
             }
-            self.settle(now, index);
+        }
+        if pass_on(slot, id, &mut self.ready, &mut self.events) {
+            self.settle_over(now, id.index);
+            self.retire(id.index);
         }
     }
 

@@ -136,7 +136,8 @@ impl Host {
                 if from != Origin::Ourselves && self.routes.is_local_ipv4(usual.source()) {
                     return Err(None);
                 }
-                self.change(now, index, |connection, cx| connection.on_usual(cx, &usual, piece));
+                let facts = Facts::new(piece, usual.traffic_class());
+                self.deliver(now, index, &usual.segment(), facts);
                 Ok(())
             }
             half_open => self.take_usual_stranger(now, usual, piece, (hash, tuple), half_open),
