@@ -19,6 +19,7 @@ mod ahead;
 pub mod autoconfigure;
 pub mod demux;
 mod fin_wait_2;
+mod half_open;
 mod icmp;
 mod identity;
 mod input;
@@ -85,7 +86,7 @@ use pmtu::PathMtus;
 use port::Ports;
 use reassembly::Reassembly;
 use route::Routes;
-use slot::{Slot, Slots};
+use slot::{Slot, Slots, take_seat};
 use spares::Spares;
 use syn_cache::SynCache;
 use syn_cookie::SynCookies;
@@ -333,29 +334,22 @@ impl Host {
     /// A block for a connection to begin in.
     #[inline(always)]
     fn take_block(&mut self) -> Box<Connection> {
-        self.spares.take(|| Box::new(Connection::blank(self.default_options.clone())))
+        self.spares.take(|| Connection::block(&self.default_options))
     }
 
-    /// Gives a new connection between the ends of `tuple` a slot and a name. `accepting`: in whose
-    /// accept queue it will wait. `half_open`: the entry of the SYN cache in whose place it is
-    /// found from now on. `to_ourselves`: the peer's address is ours.
-    #[inline]
+    /// Gives a new connection of ours between the ends of `tuple` a slot and a name, and lets it be
+    /// found. `to_ourselves`: the peer's address is ours.
+    #[inline(always)]
     fn add_connection(
         &mut self,
         block: Box<Connection>,
         (tuple, to_ourselves): (&Tuple, bool),
-        accepting: Option<ListenerId>,
-        half_open: Option<u32>,
     ) -> ConnectionId {
         let hash = block.tuple_hash;
-        let (index, generation) =
-            self.slots.insert_with(|filed| Slot::new(block, tuple, accepting, filed, to_ourselves));
-        self.ready.push_back(index);
-        match half_open {
-            Some(entry) => self.demux.replace(hash, entry, index),
-            None => self.list(hash, index),
-        }
-        ConnectionId { index, generation }
+        let seat = (tuple, to_ourselves, None);
+        let id = take_seat(&mut self.slots, &mut self.ready, block, seat);
+        self.list(hash, id.index);
+        id
     }
 
     /// Lets a connection, or one that is half open, be found by its tuple.

@@ -172,7 +172,7 @@ impl Host {
         *block = connection;
         let to_ourselves = self.is_ours(record.tuple.remote_ip());
         let ends = (&record.tuple, to_ourselves);
-        let index = self.add_connection(block, ends, None, None).index;
+        let index = self.add_connection(block, ends).index;
         if let Some(slot) = self.slots.get_mut(index) {
             slot.woken = true;
         }

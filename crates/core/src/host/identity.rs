@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
 
 use super::Host;
+use super::half_open::Begun;
 use super::isn::Beginning;
 use super::output::Reply;
 use super::syn_cookie::CookieFacts;
@@ -214,7 +215,8 @@ impl Host {
         };
         self.shared.counters.cookies_accepted += 1;
         // Where the accept queue is full the ACK is as if lost, and no RST must answer it.
-        self.establish_passive(now, incoming, &syn, listener, None);
+        let begun = Begun { entry: None, answered: now, in_time_wait: true };
+        self.establish_passive(now, &incoming.completing(), &syn, listener, begun);
         true
     }
 

@@ -23,10 +23,11 @@ use core::ops::Deref;
 
 use lightwait_processor::prefetch_first;
 
+use super::line::Line;
 use super::slab::Slab;
 use super::spares::Spares;
 use super::ways::Place;
-use crate::event::{ListenerId, Readiness};
+use crate::event::{ConnectionId, ListenerId, Readiness};
 use crate::tcp::connection::Resting;
 use crate::tcp::timers::bsd::Tick;
 use crate::tcp::timers::{Blocks, Filed, Linger, Timer, TimerSet, Timers};
@@ -115,6 +116,21 @@ pub(super) fn has_tuple(slots: &Slots, tuple: &Tuple) -> impl Fn(u32) -> bool {
 #[inline]
 fn place_of(ends: &Tuple, options: &SocketOptions) -> Place {
     if options.asks_nothing_of_ip() { Place::of(ends) } else { Place::NOWHERE }
+}
+
+/// Gives a new connection a slot and a name, and sees to it that it is flushed. `tuple`: its ends;
+/// `to_ourselves`: the peer's address is ours; `accepting`: in whose accept queue it will wait.
+#[inline(always)]
+pub(super) fn take_seat(
+    slots: &mut Slots,
+    ready: &mut Line<u32>,
+    block: Box<Connection>,
+    (tuple, to_ourselves, accepting): (&Tuple, bool, Option<ListenerId>),
+) -> ConnectionId {
+    let (index, generation) =
+        slots.insert_with(|filed| Slot::new(block, tuple, accepting, filed, to_ourselves));
+    ready.push_back(index);
+    ConnectionId { index, generation }
 }
 
 impl Slot {

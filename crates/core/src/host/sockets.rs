@@ -176,7 +176,7 @@ impl Host {
         let expected = now + self.shared.config.rto_floor;
         block.open((tuple.ports(), hash), options, syn, now, expected);
         let to_ourselves = !is_plain && self.is_ours(tuple.remote_ip());
-        let id = self.add_connection(block, (&tuple, to_ourselves), None, None);
+        let id = self.add_connection(block, (&tuple, to_ourselves));
         self.shared.counters.active_opens += 1;
         Ok(id)
     }

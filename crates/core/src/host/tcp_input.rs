@@ -4,15 +4,14 @@ use super::Host;
 use super::ahead::Sight;
 use super::input::Origin;
 use super::isn::Beginning;
-use super::listen::Listener;
 use super::output::Reply;
 use super::settle::pass_on;
 use super::slot::Slot;
-use super::syn_cache::{Due, HalfOpen, is_entry};
+use super::syn_cache::is_entry;
 use core::net::IpAddr;
 
 use crate::config::Ecn;
-use crate::event::{ConnectionId, Event, ListenerId};
+use crate::event::{ConnectionId, ListenerId};
 use crate::frame::{RxChecksum, RxFrame};
 use crate::tcp::arrive::Facts;
 use crate::tcp::arrive::syn_sent::peer_mss;
@@ -131,6 +130,11 @@ impl Host {
     ) -> Result<(), Option<Ends>> {
         let tuple = &usual.tuple();
         let half_open = hint.filter(|entry| self.syn_cache.has(*entry, tuple));
+        if let Some(entry) = half_open
+            && self.complete_usual(now, entry, &usual, piece, (hash, tuple))
+        {
+            return Ok(());
+        }
         match half_open.or_else(|| self.find(hash, tuple)) {
             Some(index) if !is_entry(index) => {
                 if from != Origin::Ourselves && self.routes.is_local_ipv4(usual.source()) {
@@ -144,6 +148,7 @@ impl Host {
         }
     }
 
+    #[inline(never)]
     fn take_usual_stranger(
         &mut self,
         now: Instant,
@@ -352,7 +357,7 @@ impl Host {
     }
 
     /// RFC 9293 §3.10.7.1: a segment for nobody is answered with RST, unless it is one.
-    fn refuse(&mut self, now: Instant, incoming: &Incoming<'_>) {
+    pub(super) fn refuse(&mut self, now: Instant, incoming: &Incoming<'_>) {
         let segment = incoming.segment;
         if segment.flags.contains(Flags::RST) {
             return;
@@ -370,149 +375,6 @@ impl Host {
         };
         self.shared.counters.resets_to_strangers += 1;
         self.reply(Reply::segment(incoming.tuple, header));
-    }
-
-    // ---- SYN-RECEIVED, passive: RFC 9293 §3.10.7.4 for that state
-
-    fn on_half_open(&mut self, now: Instant, entry: u32, incoming: &Incoming<'_>) {
-        let Some(half_open) = self.syn_cache.get(entry) else { return };
-        let &HalfOpen { syn, listener: (index, generation), .. } = half_open;
-        let segment = incoming.segment;
-        let rcv_nxt = syn.irs + 1;
-        let stale = matches!((syn.stamp, segment.options.timestamps),
-            (Some(old), Some(new)) if (new.value.wrapping_sub(old) as i32) < 0);
-        // First: sequence number, and PAWS.
-        if !segment.seq.within(rcv_nxt, syn.offer.into()) || stale {
-            if !segment.flags.contains(Flags::RST) {
-                self.answer_half_open(now, incoming, &syn);
-            }
-            return;
-        }
-        // Second: RST returns to LISTEN; RFC 5961 §3.2 wants it exactly at RCV.NXT.
-        if segment.flags.contains(Flags::RST) {
-            if segment.seq == rcv_nxt || self.shared.config.insecure_rst {
-                self.drop_half_open(entry);
-            } else {
-                self.answer_half_open(now, incoming, &syn);
-            }
-            return;
-        }
-        // Fourth: SYN. Fifth: ACK.
-        if segment.flags.contains(Flags::SYN) {
-            return self.answer_half_open(now, incoming, &syn);
-        }
-        if !segment.flags.contains(Flags::ACK) {
-            return;
-        }
-        if segment.ack != syn.iss + 1 {
-            return self.refuse(now, incoming);
-        }
-        let listener = ListenerId { index, generation };
-        self.establish_passive(now, incoming, &syn, listener, Some(entry));
-    }
-
-    /// A SYN repeated is answered as the first was; anything else that is unacceptable with an ACK,
-    /// within the limit (RFC 9293 §3.10.7.4, RFC 5961 §3.2).
-    fn answer_half_open(&mut self, now: Instant, incoming: &Incoming<'_>, syn: &SynReceived) {
-        let Incoming { tuple, segment, .. } = incoming;
-        // With ACK it is an answer, and an answer to it would be answered in turn.
-        let is_syn = segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::ACK);
-        if is_syn && segment.seq == syn.irs {
-            self.repeat_syn_ack(now, tuple, syn);
-        } else if self.shared.challenges.take(incoming.hash, now) {
-            self.acknowledge_half_open(now, tuple, syn);
-        } else {
-            self.shared.counters.challenges_suppressed += 1;
-        }
-    }
-
-    /// Forgets a handshake.
-    pub(super) fn remove_half_open(&mut self, entry: u32) -> Option<HalfOpen> {
-        let half_open = *self.syn_cache.get(entry)?;
-        self.syn_cache.remove(entry);
-        self.demux.remove(half_open.hash, entry);
-        Some(half_open)
-    }
-
-    fn drop_half_open(&mut self, entry: u32) {
-        if self.remove_half_open(entry).is_some() {
-            self.shared.counters.failed_opens += 1;
-        }
-    }
-
-    /// The handshake is complete: makes the connection and puts it into the accept queue. If that
-    /// is full, the peer's ACK is as if it had been lost. `half_open`: the handshake's entry in the
-    /// SYN cache; a cookie has none.
-    pub(super) fn establish_passive(
-        &mut self,
-        now: Instant,
-        incoming: &Incoming<'_>,
-        syn: &SynReceived,
-        listener: ListenerId,
-        half_open: Option<u32>,
-    ) {
-        let full = self.listeners.get(listener).is_none_or(Listener::is_full);
-        if full || self.connections() >= self.config.limits.connections {
-            let counters = &mut self.shared.counters;
-            counters.accept_overflows += u64::from(full);
-            counters.connections_over_limit += u64::from(!full);
-            return;
-        }
-        let known = half_open.and_then(|entry| self.syn_cache.get(entry));
-        let known = known.map(|entry| (entry.answered, entry.in_time_wait));
-        let (answered, in_time_wait) = known.unwrap_or((now, true));
-        let Incoming { tuple, hash, segment, facts, is_foreign } = *incoming;
-        let window = u32::from(segment.window) << syn.peer_scale.unwrap_or(0);
-        let mut block = self.take_block();
-        let listening = self.listeners.get(listener);
-        let options = listening.map_or(&self.default_options, |listener| &listener.options);
-        let cx = self.shared.at(now);
-        let synchronized = syn.synchronize(cx, options, window, segment.seq, segment.ack);
-        cx.counters.established += 1;
-        block.accept((tuple.ports(), hash), options, synchronized, now);
-        if syn.attempts == 1
-            && now > answered
-            && let Some(s) = block.synchronized_mut()
-        {
-            s.send.rtt.on_sample(answered, now, 1);
-        }
-        // In place of a listener's user nobody hears of it before `accept`.
-        block.on_segment(cx, segment, facts);
-        block.take_notices();
-        let is_over = block.is_over();
-        if in_time_wait {
-            self.end_time_wait(hash, tuple);
-        }
-        debug_assert!(self.time_wait_record(hash, tuple).is_none(), "a SYN cache entry knows");
-        let to_ourselves = !is_foreign && self.is_ours(tuple.remote_ip());
-        let id = self.add_connection(block, (tuple, to_ourselves), Some(listener), half_open);
-        if let Some(entry) = half_open {
-            self.syn_cache.remove(entry);
-        }
-        if let Some(listener) = self.listeners.get_mut(listener) {
-            listener.queue.push_back(id.index);
-        }
-        self.events.push_back(Event::Acceptable(listener));
-        if is_over {
-            self.settle_over(now, id.index);
-        }
-    }
-
-    #[inline(never)]
-    pub(super) fn on_syn_cache_time(&mut self, now: Instant) {
-        while let Some(due) = self.syn_cache.due(now) {
-            match due {
-                Due::Answer(slot) => {
-                    let Some(half_open) = self.syn_cache.get(slot).copied() else { continue };
-                    self.shared.counters.retransmits += 1;
-                    self.repeat_syn_ack(now, &half_open.tuple, &half_open.syn);
-                }
-                Due::Expired(entry) => {
-                    self.shared.counters.syn_cache_expired += 1;
-                    self.drop_half_open(entry);
-                }
-            }
-        }
     }
 }
 

@@ -36,7 +36,7 @@ use crate::tcp::timers::{Deadlines, Timer};
 use crate::tcp::{Seq, SocketOptions, State, ecn};
 use crate::time::Instant;
 use crate::wire::options::SackBlock;
-use crate::wire::tcp::{Flags, Segment};
+use crate::wire::tcp::{Flags, Plain, Segment};
 use crate::wire::usual::Usual;
 
 /// What is known of a segment beside what it says.
@@ -75,9 +75,25 @@ impl Connection {
     pub fn on_segment(&mut self, cx: &mut Context, segment: &Segment<'_>, facts: Facts) {
         cx.counters.segments_in += 1;
         let plain = segment.plain();
-        if !plain.is_some_and(|plain| self.take_predicted(cx, &plain, facts.piece)) {
+        if !plain.is_some_and(|plain| self.take_plain(cx, &plain, facts.piece)) {
             self.take_by_steps(cx, segment, facts);
         }
+    }
+
+    /// As [`Connection::on_usual`], of the first segment, which has completed the handshake.
+    #[inline(always)]
+    pub fn on_first_usual(&mut self, cx: &mut Context, usual: &Usual<'_>, piece: u16) {
+        cx.counters.segments_in += 1;
+        let plain = usual.plain();
+        if !plain.is_some_and(|plain| self.take_plain(cx, &plain, piece)) {
+            self.take_usual_by_steps(cx, *usual, piece);
+        }
+    }
+
+    /// As [`Connection::take_predicted`], for whoever is not on everybody's way.
+    #[inline(never)]
+    fn take_plain(&mut self, cx: &mut Context, plain: &Plain<'_>, piece: u16) -> bool {
+        self.take_predicted(cx, plain, piece)
     }
 
     /// As [`Connection::on_segment`], of one of the usual layout, whose segments joined into it

@@ -208,6 +208,12 @@ impl Connection {
         Connection::new((0, 0), options, Shape::Ended(Ended::default()))
     }
 
+    /// The same in a block of its own.
+    #[cold]
+    pub fn block(options: &Arc<SocketOptions>) -> Box<Self> {
+        Box::new(Connection::blank(options.clone()))
+    }
+
     /// A connection that is CLOSED and goes on to where `shape` belongs.
     fn new((ports, tuple_hash): (u32, u64), options: Arc<SocketOptions>, shape: Shape) -> Self {
         Connection {

@@ -17,7 +17,7 @@ use crate::tcp::send::sent::SentQueue;
 use crate::tcp::{Seq, SocketOptions};
 use crate::time::Instant;
 use crate::wire::options::{Options, Timestamps};
-use crate::wire::tcp::{Flags, Header};
+use crate::wire::tcp::{Flags, Header, Plain};
 use crate::wire::usual::Syn;
 
 /// Our SYN is out (RFC 9293 §3.10.7.3).
@@ -114,6 +114,24 @@ impl SynReceived {
             stamps: self.stamp.map(|echo| Timestamps { value, echo }),
             layout: config.syn_layout,
         }
+    }
+
+    /// True if `segment`, whose only option may be timestamps, completes the handshake: it is
+    /// acceptable and acknowledges our SYN (RFC 9293 §3.10.7.4, up to the fifth step).
+    #[inline(always)]
+    pub fn is_completed_by(&self, segment: &Plain<'_>) -> bool {
+        let flags = Flags::SYN | Flags::RST | Flags::ACK;
+        segment.flags.0 & flags.0 == Flags::ACK.0
+            && segment.seq.within(self.irs + 1, self.offer.into())
+            && segment.ack == self.iss + 1
+            && !self.is_stale(segment.stamps)
+    }
+
+    /// RFC 7323 §5.3 R1: true if a segment of these timestamps is older than what was seen.
+    #[inline]
+    pub fn is_stale(&self, stamps: Option<Timestamps>) -> bool {
+        matches!((self.stamp, stamps),
+            (Some(old), Some(new)) if (new.value.wrapping_sub(old) as i32) < 0)
     }
 
     /// Our shift count; 0 if not both ends scale.

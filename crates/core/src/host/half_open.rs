@@ -1,0 +1,230 @@
+//! SYN-RECEIVED after a passive open: RFC 9293 §3.10.7.4 for that state, whose connections are
+//! entries of the SYN cache, and the connection that the peer's ACK makes of one, or of a cookie.
+
+use super::Host;
+use super::slot::take_seat;
+use super::syn_cache::{Due, HalfOpen};
+use super::tcp_input::Incoming;
+use crate::event::{ConnectionId, Event, ListenerId};
+use crate::tcp::arrive::Facts;
+use crate::tcp::connection::SynReceived;
+use crate::tcp::{Connection, Seq, Tuple};
+use crate::time::Instant;
+use crate::wire::tcp::{Flags, Plain, Segment};
+use crate::wire::usual::Usual;
+
+/// A segment that completes a handshake, for which everything about it is found out.
+pub(super) struct Completing<'a> {
+    pub(super) tuple: &'a Tuple,
+    pub(super) hash: u64,
+    /// It plainly comes from another host.
+    pub(super) is_foreign: bool,
+    /// SEG.SEQ, SEG.ACK and SEG.WND.
+    seq: Seq,
+    ack: Seq,
+    window: u16,
+    whole: Whole<'a>,
+}
+
+/// All of it.
+enum Whole<'a> {
+    Usual(&'a Usual<'a>, u16),
+    Any(&'a Segment<'a>, Facts),
+}
+
+impl<'a> Incoming<'a> {
+    /// The same, which completes a handshake.
+    pub(super) fn completing(&self) -> Completing<'a> {
+        let &Incoming { tuple, hash, segment, facts, is_foreign } = self;
+        let &Segment { seq, ack, window, .. } = segment;
+        Completing { tuple, hash, is_foreign, seq, ack, window, whole: Whole::Any(segment, facts) }
+    }
+}
+
+/// Whence a handshake is completed.
+#[derive(Clone, Copy)]
+pub(super) struct Begun {
+    /// Its entry in the SYN cache; a cookie has none.
+    pub(super) entry: Option<u32>,
+    /// When the SYN, ACK was sent first.
+    pub(super) answered: Instant,
+    /// TIME-WAIT may have a record of its ends.
+    pub(super) in_time_wait: bool,
+}
+
+impl Host {
+    /// What is nearly always next of a connection that is half open: the ACK of our SYN, alone or
+    /// with text. If it is not that, or needs a closer look, nothing has happened.
+    #[inline(always)]
+    pub(super) fn complete_usual(
+        &mut self,
+        now: Instant,
+        entry: u32,
+        usual: &Usual<'_>,
+        piece: u16,
+        (hash, tuple): (u64, &Tuple),
+    ) -> bool {
+        let (Some(plain), Some(half_open)) = (usual.plain(), self.syn_cache.get(entry)) else {
+            return false;
+        };
+        let is_it = half_open.syn.is_completed_by(&plain);
+        if !is_it || self.routes.is_local_ipv4(usual.source()) {
+            return false;
+        }
+        debug_assert!(self.fin_wait_2.find(now, hash, tuple).is_none(), "its SYN would wake it");
+        let &HalfOpen { syn, listener: (index, generation), answered, in_time_wait, .. } =
+            half_open;
+        self.shared.counters.segments_in += 1;
+        let Plain { seq, ack, window, .. } = plain;
+        let whole = Whole::Usual(usual, piece);
+        let completing = Completing { tuple, hash, is_foreign: true, seq, ack, window, whole };
+        let begun = Begun { entry: Some(entry), answered, in_time_wait };
+        self.establish_passive(now, &completing, &syn, ListenerId { index, generation }, begun);
+        true
+    }
+
+    pub(super) fn on_half_open(&mut self, now: Instant, entry: u32, incoming: &Incoming<'_>) {
+        let Some(half_open) = self.syn_cache.get(entry) else { return };
+        let &HalfOpen { syn, listener: (index, generation), answered, in_time_wait, .. } =
+            half_open;
+        let segment = incoming.segment;
+        let rcv_nxt = syn.irs + 1;
+        // First: sequence number, and PAWS.
+        let is_next = segment.seq.within(rcv_nxt, syn.offer.into());
+        if !is_next || syn.is_stale(segment.options.timestamps) {
+            if !segment.flags.contains(Flags::RST) {
+                self.answer_half_open(now, incoming, &syn);
+            }
+            return;
+        }
+        // Second: RST returns to LISTEN; RFC 5961 §3.2 wants it exactly at RCV.NXT.
+        if segment.flags.contains(Flags::RST) {
+            if segment.seq == rcv_nxt || self.shared.config.insecure_rst {
+                self.drop_half_open(entry);
+            } else {
+                self.answer_half_open(now, incoming, &syn);
+            }
+            return;
+        }
+        // Fourth: SYN. Fifth: ACK.
+        if segment.flags.contains(Flags::SYN) {
+            return self.answer_half_open(now, incoming, &syn);
+        }
+        if !segment.flags.contains(Flags::ACK) {
+            return;
+        }
+        if segment.ack != syn.iss + 1 {
+            return self.refuse(now, incoming);
+        }
+        let listener = ListenerId { index, generation };
+        let begun = Begun { entry: Some(entry), answered, in_time_wait };
+        self.establish_passive(now, &incoming.completing(), &syn, listener, begun);
+    }
+
+    /// A SYN repeated is answered as the first was; anything else that is unacceptable with an ACK,
+    /// within the limit (RFC 9293 §3.10.7.4, RFC 5961 §3.2).
+    fn answer_half_open(&mut self, now: Instant, incoming: &Incoming<'_>, syn: &SynReceived) {
+        let Incoming { tuple, segment, .. } = incoming;
+        // With ACK it is an answer, and an answer to it would be answered in turn.
+        let is_syn = segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::ACK);
+        if is_syn && segment.seq == syn.irs {
+            self.repeat_syn_ack(now, tuple, syn);
+        } else if self.shared.challenges.take(incoming.hash, now) {
+            self.acknowledge_half_open(now, tuple, syn);
+        } else {
+            self.shared.counters.challenges_suppressed += 1;
+        }
+    }
+
+    /// Forgets a handshake.
+    pub(super) fn remove_half_open(&mut self, entry: u32) -> Option<HalfOpen> {
+        let half_open = *self.syn_cache.get(entry)?;
+        self.syn_cache.remove(entry);
+        self.demux.remove(half_open.hash, entry);
+        Some(half_open)
+    }
+
+    fn drop_half_open(&mut self, entry: u32) {
+        if self.remove_half_open(entry).is_some() {
+            self.shared.counters.failed_opens += 1;
+        }
+    }
+
+    /// The handshake is complete: makes the connection and puts it into the accept queue. If that
+    /// is full, the peer's ACK is as if it had been lost.
+    pub(super) fn establish_passive(
+        &mut self,
+        now: Instant,
+        completing: &Completing<'_>,
+        syn: &SynReceived,
+        listener: ListenerId,
+        begun: Begun,
+    ) {
+        let &Completing { tuple, hash, is_foreign, seq, ack, window, ref whole } = completing;
+        let Begun { entry, answered, in_time_wait } = begun;
+        let has_room = self.connections() < self.config.limits.connections;
+        let to_ourselves = !is_foreign && self.is_ours(tuple.remote_ip());
+        let Some(waiting) = self.listeners.get_mut(listener).filter(|it| !it.is_full()) else {
+            self.shared.counters.accept_overflows += 1;
+            return;
+        };
+        if !has_room {
+            self.shared.counters.connections_over_limit += 1;
+            return;
+        }
+        let mut block = self.spares.take(|| Connection::block(&waiting.options));
+        let cx = self.shared.at(now);
+        let window = u32::from(window) << syn.peer_scale.unwrap_or(0);
+        let synchronized = syn.synchronize(cx, &waiting.options, window, seq, ack);
+        cx.counters.established += 1;
+        block.accept((tuple.ports(), hash), &waiting.options, synchronized, now);
+        if syn.attempts == 1
+            && now > answered
+            && let Some(s) = block.synchronized_mut()
+        {
+            s.send.rtt.on_sample(answered, now, 1);
+        }
+        // In place of a listener's user nobody hears of it before `accept`.
+        match *whole {
+            Whole::Usual(usual, piece) => block.on_first_usual(cx, usual, piece),
+            Whole::Any(segment, facts) => block.on_segment(cx, segment, facts),
+        }
+        block.take_notices();
+        let is_over = block.is_over();
+        let seat = (tuple, to_ourselves, Some(listener));
+        let ConnectionId { index, .. } = take_seat(&mut self.slots, &mut self.ready, block, seat);
+        waiting.queue.push_back(index);
+        self.events.push_back(Event::Acceptable(listener));
+        match entry {
+            Some(entry) => {
+                self.demux.replace(hash, entry, index);
+                self.syn_cache.remove(entry);
+            }
+            None => self.list(hash, index),
+        }
+        if in_time_wait {
+            self.end_time_wait(hash, tuple);
+        }
+        debug_assert!(self.time_wait_record(hash, tuple).is_none(), "a SYN cache entry knows");
+        if is_over {
+            self.settle_over(now, index);
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn on_syn_cache_time(&mut self, now: Instant) {
+        while let Some(due) = self.syn_cache.due(now) {
+            match due {
+                Due::Answer(slot) => {
+                    let Some(half_open) = self.syn_cache.get(slot).copied() else { continue };
+                    self.shared.counters.retransmits += 1;
+                    self.repeat_syn_ack(now, &half_open.tuple, &half_open.syn);
+                }
+                Due::Expired(entry) => {
+                    self.shared.counters.syn_cache_expired += 1;
+                    self.drop_half_open(entry);
+                }
+            }
+        }
+    }
+}
