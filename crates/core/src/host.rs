@@ -75,6 +75,7 @@ use crate::wire::Malformed;
 use autoconfigure::Autoconfigure;
 use demux::{Demux, SLOTS_MAX, TupleHasher};
 use fin_wait_2::FinWait2;
+use identity::Terms;
 use isn::IsnSource;
 use keyed::KeyedHash;
 use limiter::TokenBucket;
@@ -99,6 +100,7 @@ pub struct Host {
     config: Config,
     /// What a new connection starts with.
     default_options: Arc<SocketOptions>,
+    default_terms: Terms,
     /// What connections share; apart from the slots, so that both can be borrowed at once.
     shared: Context,
     hasher: TupleHasher,
@@ -166,8 +168,10 @@ impl Host {
             ),
             counters: Counters::default(),
         };
+        let default_options = SocketOptions::new(&config.tcp);
         Ok(Host {
-            default_options: Arc::new(SocketOptions::new(&config.tcp)),
+            default_terms: Terms::announced(&config, &default_options),
+            default_options: Arc::new(default_options),
             hasher: TupleHasher::new(&config.secret),
             demux: Demux::default(),
             slots: Slots::default(),
@@ -371,7 +375,7 @@ impl Host {
             }
             *orphans -= usize::from(slot.is_orphan());
             slot.give_back(spares);
-            timers.bequeath(index, slot.filed)
+            Some(timers.bequeath(index, slot.filed))
         };
         slots.leave(index, timers, leave, |index, filed, timers| timers.forget_left(index, filed));
     }
@@ -379,11 +383,10 @@ impl Host {
     /// The connection of `tuple`, or the entry of the SYN cache.
     #[inline(always)]
     fn find(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
-        // Its own copy: what is not lent out may stay in registers.
-        let (tuple, slots, syn_cache) = (*tuple, &self.slots, &self.syn_cache);
+        let (slots, syn_cache) = (&self.slots, &self.syn_cache);
         self.demux.find(hash, move |number| match slots.get(number) {
-            Some(slot) => slot.tuple == tuple,
-            None => syn_cache.has(number, &tuple),
+            Some(slot) => slot.tuple == *tuple,
+            None => syn_cache.has(number, tuple),
         })
     }
 

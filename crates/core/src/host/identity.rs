@@ -1,6 +1,5 @@
 //! What the host derives from its secret and its addresses: ISNs, cookies, ports, sources, MSS.
 
-use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
 
 use super::Host;
@@ -9,6 +8,7 @@ use super::isn::Beginning;
 use super::output::Reply;
 use super::syn_cookie::CookieFacts;
 use super::tcp_input::{Incoming, bare_header};
+use crate::config::Config;
 use crate::event::ListenerId;
 use crate::tcp::connection::{SynReceived, stamp_at};
 use crate::tcp::time_wait::Record;
@@ -40,6 +40,36 @@ impl Claim {
     }
 }
 
+/// What our SYNs announce under some options: known before any is sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Terms {
+    mss_ipv4: u16,
+    mss_ipv6: u16,
+    /// Bytes that a connection would start with; the budget may allow less.
+    pub(super) window: u32,
+}
+
+impl Terms {
+    /// The MSS (RFC 9293 §3.7.1, RFC 6691) by the device's MTU, or less by choice; the window by
+    /// configuration, or by choice.
+    pub(super) fn announced(config: &Config, options: &SocketOptions) -> Terms {
+        let tcp = &config.tcp;
+        // Zero is no limit.
+        let limit = |mss: u16| if mss > 0 { mss } else { u16::MAX };
+        let most = limit(tcp.mss_max).min(limit(options.mss_max));
+        let mss = |ipv6| mss_for_mtu(config.device.mtu, ipv6).min(most);
+        let usual = tcp.initial_receive_window_bytes.min(tcp.max_receive_window_bytes);
+        let window = options.receive_buffer_bytes.unwrap_or(usual).max(1 << tcp.shift());
+        Terms { mss_ipv4: mss(false), mss_ipv6: mss(true), window }
+    }
+
+    /// The MSS.
+    #[inline]
+    pub(super) fn mss(&self, ipv6: bool) -> u16 {
+        if ipv6 { self.mss_ipv6 } else { self.mss_ipv4 }
+    }
+}
+
 impl Host {
     #[inline(always)]
     pub(super) fn begin(&self, now: Instant, tuple: &Tuple) -> Beginning {
@@ -48,14 +78,6 @@ impl Host {
 
     pub(super) fn stamp_offset(&self, tuple: &Tuple) -> u32 {
         self.isns.timestamp_offset(tuple)
-    }
-
-    /// The MSS for our SYNs (RFC 9293 §3.7.1, RFC 6691): by the device's MTU, or less by choice.
-    pub(super) fn announced_mss(&self, ipv6: bool, options: &SocketOptions) -> u16 {
-        let by_device = mss_for_mtu(self.config.device.mtu, ipv6);
-        // Zero is no limit.
-        let limit = |mss: u16| if mss > 0 { mss } else { u16::MAX };
-        by_device.min(limit(self.shared.config.mss_max)).min(limit(options.mss_max))
     }
 
     pub(super) fn may_answer_stranger(&mut self, now: Instant) -> bool {
@@ -91,11 +113,12 @@ impl Host {
 
     /// `tuple` with an ephemeral port: one that is not in TIME-WAIT, if there is any, else one
     /// whose TIME-WAIT may be cut short.
+    #[inline(always)]
     pub(super) fn pick_port(&mut self, now: Instant, tuple: &Tuple) -> Option<Claim> {
-        [false, true].into_iter().find_map(|cut_short| self.port_for(now, tuple, cut_short))
+        self.port_for(now, tuple, false).or_else(|| self.port_for(now, tuple, true))
     }
 
-    #[inline]
+    #[inline(never)]
     fn port_for(&mut self, now: Instant, tuple: &Tuple, cut_short: bool) -> Option<Claim> {
         let mut search = self.ports.search(tuple);
         loop {
@@ -153,7 +176,7 @@ impl Host {
         now: Instant,
         incoming: &Incoming<'_>,
         received: SynReceived,
-        options: &SocketOptions,
+        (window, marks): (u32, Marks),
     ) {
         let facts = CookieFacts {
             mss: received.peer_mss,
@@ -170,14 +193,14 @@ impl Host {
             sack: carried.sack,
             ecn: false,
             stamp: received.stamp.filter(|_| carried.timestamps),
-            offer: self.initial_window(options).min(65_535) as u16,
+            offer: window.min(65_535) as u16,
             ..received
         };
         let clock = stamp_at(now, syn.stamp_offset);
         self.cookie_sent = now;
         self.shared.counters.cookies_sent += 1;
         let header = syn.header_stamped(tuple.ports(), facts.stamp(clock), &self.shared.config);
-        self.reply(Reply::syn(tuple, header, options.marks()));
+        self.reply(Reply::syn(tuple, header, marks));
     }
 
     /// An ACK that belongs to nothing may bring a cookie back.
@@ -198,14 +221,14 @@ impl Host {
             self.shared.counters.cookies_rejected += 1;
             return false;
         };
-        let options = self.listener_options(listener);
+        let terms = self.listener_terms(listener);
         let syn = SynReceived {
             iss,
             irs,
             peer_mss: facts.mss.max(self.shared.config.mss_min),
-            mss: self.announced_mss(tuple.is_ipv6(), options),
+            mss: terms.mss(tuple.is_ipv6()),
             // The same as beside the cookie, whatever the budget does.
-            offer: self.initial_window(options).min(65_535) as u16,
+            offer: terms.window.min(65_535) as u16,
             peer_scale: facts.window_scale,
             sack: facts.sack,
             ecn: false,
@@ -227,6 +250,7 @@ impl Host {
         self.reply(Reply::segment(tuple, header));
     }
 
+    #[inline(always)]
     pub(super) fn reply_syn_ack(
         &mut self,
         now: Instant,
@@ -239,27 +263,15 @@ impl Host {
     }
 
     /// Again, as the listener wants it now.
+    #[cold]
     pub(super) fn repeat_syn_ack(&mut self, now: Instant, tuple: &Tuple, syn: &SynReceived) {
-        let listener = self.listeners.find(tuple.local_ip(), tuple.local_port());
+        let listener = self.listeners.find(tuple);
         let marks = listener.map(|(_, listener)| listener.options.marks());
         self.reply_syn_ack(now, tuple, syn, marks.unwrap_or_default());
     }
 
-    /// The window for our SYNs: what a connection starts with, within the budget.
-    pub(super) fn syn_offer(&self, options: &SocketOptions) -> u16 {
-        self.shared.budget.offer(self.initial_window(options))
-    }
-
-    /// Bytes that a connection would start with.
-    fn initial_window(&self, options: &SocketOptions) -> u32 {
-        let config = &self.shared.config;
-        let usual = config.initial_receive_window_bytes.min(config.max_receive_window_bytes);
-        options.receive_buffer_bytes.unwrap_or(usual).max(1 << config.shift)
-    }
-
-    /// What connections of `listener` start with.
-    pub(super) fn listener_options(&self, listener: ListenerId) -> &Arc<SocketOptions> {
-        let listener = self.listeners.get(listener);
-        listener.map_or(&self.default_options, |listener| &listener.options)
+    /// What our SYNs to `listener` announce.
+    fn listener_terms(&self, listener: ListenerId) -> Terms {
+        self.listeners.get(listener).map_or(self.default_terms, |listener| listener.terms)
     }
 }

@@ -1,13 +1,14 @@
 //! Listeners: who waits for connections on which address and port, and the queues between them.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 
+use super::identity::Terms;
 use super::slab::Slab;
 use crate::event::ListenerId;
-use crate::tcp::SocketOptions;
+use crate::tcp::{SocketOptions, Tuple};
 
 /// One listener.
 #[derive(Debug)]
@@ -19,8 +20,12 @@ pub struct Listener {
     pub backlog: usize,
     /// What its connections start with.
     pub options: Arc<SocketOptions>,
+    /// What our SYNs announce therefore.
+    pub terms: Terms,
     /// Slots of established connections not yet accepted, oldest first.
     pub queue: VecDeque<u32>,
+    /// Where it listens, as words.
+    end: Tuple,
 }
 
 impl Listener {
@@ -29,10 +34,12 @@ impl Listener {
         self.queue.len() >= self.backlog
     }
 
-    fn hears(&self, address: IpAddr) -> bool {
-        let ip = self.local.ip();
-        let is_of_version = || ip.is_ipv6() || address.is_ipv4();
-        ip == address || ip.is_unspecified() && is_of_version()
+    /// True if what comes to our end of `tuple`, which has its port, is for it.
+    #[inline]
+    fn hears(&self, tuple: &Tuple) -> bool {
+        let (end, is_ipv6) = (self.end.local_words(), self.end.is_ipv6());
+        let is_exact = end == tuple.local_words() && is_ipv6 == tuple.is_ipv6();
+        is_exact || end == [0; 2] && (is_ipv6 || !tuple.is_ipv6())
     }
 }
 
@@ -40,8 +47,9 @@ impl Listener {
 #[derive(Debug, Default)]
 pub struct Listeners {
     slots: Slab<Listener>,
-    /// Slots by port: what a SYN costs does not grow with the listeners of other ports.
-    by_port: BTreeMap<u16, Vec<u32>>,
+    /// Ports in order, each with its slots: what a SYN costs hardly grows with the listeners of
+    /// other ports.
+    by_port: Vec<(u16, Vec<u32>)>,
 }
 
 impl Listeners {
@@ -50,26 +58,43 @@ impl Listeners {
         &mut self,
         local: SocketAddr,
         backlog: usize,
-        options: Arc<SocketOptions>,
+        (options, terms): (Arc<SocketOptions>, Terms),
     ) -> Option<ListenerId> {
         if self.on_port(local.port()).any(|(_, listener)| listener.local == local) {
             return None;
         }
-        let queue = VecDeque::new();
-        let (index, generation) =
-            self.slots.insert(Listener { local, backlog: backlog.max(1), options, queue });
-        self.by_port.entry(local.port()).or_default().push(index);
+        let backlog = backlog.max(1);
+        let end = (local.ip(), local.port());
+        let (queue, end) = (VecDeque::new(), Tuple::new(end, end));
+        let listener = Listener { local, backlog, options, terms, queue, end };
+        let (index, generation) = self.slots.insert(listener);
+        match self.place_of(local.port()) {
+            Ok(place) => self.by_port[place].1.push(index),
+            Err(place) => self.by_port.insert(place, (local.port(), Vec::from([index]))),
+        }
         Some(ListenerId { index, generation })
     }
 
+    /// Where the slots of `port` are, or would be.
+    #[inline]
+    fn place_of(&self, port: u16) -> Result<usize, usize> {
+        self.by_port.binary_search_by_key(&port, |(port, _)| *port)
+    }
+
+    #[inline]
+    fn slots_of(&self, port: u16) -> &[u32] {
+        self.place_of(port).map_or(&[], |place| &self.by_port[place].1)
+    }
+
     fn on_port(&self, port: u16) -> impl Iterator<Item = (u32, &Listener)> {
-        let slots = self.by_port.get(&port).into_iter().flatten();
+        let slots = self.slots_of(port).iter();
         slots.filter_map(|index| Some((*index, self.slots.get(*index)?)))
     }
 
     /// True if some listener has `port`.
+    #[inline]
     pub fn has_port(&self, port: u16) -> bool {
-        self.by_port.contains_key(&port)
+        self.place_of(port).is_ok()
     }
 
     /// All of them.
@@ -77,23 +102,23 @@ impl Listeners {
         self.slots.iter().map(|(_, listener)| listener)
     }
 
-    /// The listener for a SYN to `address` and `port`: the exact address before any.
+    /// The listener for a SYN to our end of `tuple`: the exact address before any.
     #[inline(always)]
-    pub fn find(&self, address: IpAddr, port: u16) -> Option<(ListenerId, &Listener)> {
+    pub fn find(&self, tuple: &Tuple) -> Option<(ListenerId, &Listener)> {
         // Nearly always there is one, and it hears.
-        let [index] = self.by_port.get(&port)?[..] else { return self.find_best(address, port) };
+        let &[index] = self.slots_of(tuple.local_port()) else { return self.find_best(tuple) };
         let (listener, generation) = self.slots.named(index)?;
-        debug_assert_eq!(listener.local.port(), port);
-        listener.hears(address).then_some((ListenerId { index, generation }, listener))
+        debug_assert_eq!(listener.local.port(), tuple.local_port());
+        listener.hears(tuple).then_some((ListenerId { index, generation }, listener))
     }
 
-    /// The same among several.
+    /// The same among several, or none.
     #[cold]
-    fn find_best(&self, address: IpAddr, port: u16) -> Option<(ListenerId, &Listener)> {
-        let heard = self.on_port(port).filter(|(_, listener)| listener.hears(address));
-        let best = heard.max_by_key(|(_, listener)| {
-            let ip = listener.local.ip();
-            (!ip.is_unspecified(), ip.is_ipv4() == address.is_ipv4())
+    fn find_best(&self, tuple: &Tuple) -> Option<(ListenerId, &Listener)> {
+        let on_port = self.on_port(tuple.local_port());
+        let best = on_port.filter(|(_, listener)| listener.hears(tuple)).max_by_key(|(_, it)| {
+            let ip = it.local.ip();
+            (!ip.is_unspecified(), ip.is_ipv6() == tuple.is_ipv6())
         });
         let (index, listener) = best?;
         Some((ListenerId { index, generation: self.slots.generation(index) }, listener))
@@ -114,10 +139,11 @@ impl Listeners {
     /// Takes a listener out.
     pub fn remove(&mut self, id: ListenerId) -> Option<Listener> {
         let port = self.get(id)?.local.port();
-        if let Some(slots) = self.by_port.get_mut(&port) {
+        if let Ok(place) = self.place_of(port) {
+            let slots = &mut self.by_port[place].1;
             slots.retain(|index| *index != id.index);
             if slots.is_empty() {
-                self.by_port.remove(&port);
+                self.by_port.remove(place);
             }
         }
         self.slots.take(id.index)
@@ -129,8 +155,8 @@ mod tests {
     use super::*;
     use crate::config::TcpConfig;
 
-    fn options() -> Arc<SocketOptions> {
-        Arc::new(SocketOptions::new(&TcpConfig::default()))
+    fn options() -> (Arc<SocketOptions>, Terms) {
+        (Arc::new(SocketOptions::new(&TcpConfig::default())), Terms::default())
     }
 
     fn at(text: &str) -> SocketAddr {
@@ -143,7 +169,10 @@ mod tests {
         let any = listeners.insert(at("0.0.0.0:80"), 1, options()).unwrap();
         let both = listeners.insert(at("[::]:80"), 1, options()).unwrap();
         let exact = listeners.insert(at("10.0.0.1:80"), 1, options()).unwrap();
-        let find = |ip: &str, port| listeners.find(ip.parse().unwrap(), port).map(|found| found.0);
+        let find = |ip: &str, port| {
+            let end = (ip.parse().unwrap(), port);
+            listeners.find(&Tuple::new(end, end)).map(|found| found.0)
+        };
         assert_eq!(find("10.0.0.1", 80), Some(exact));
         assert_eq!(find("10.0.0.2", 80), Some(any));
         assert_eq!(find("fd00::1", 80), Some(both));

@@ -4,9 +4,11 @@
 use super::Host;
 use super::line::Line;
 use super::slot::Slot;
+use crate::config::TimeWaitState;
 use crate::event::{ConnectionId, Event, Readiness};
 use crate::tcp::Connection;
 use crate::tcp::connection::Context;
+use crate::tcp::timers::Timers;
 use crate::time::Instant;
 
 impl Host {
@@ -68,30 +70,43 @@ impl Host {
     /// nothing is left of it here.
     #[inline(never)]
     pub(super) fn settle_over(&mut self, now: Instant, index: u32) {
-        let Some(mut slot) = self.slots.get_mut(index) else { return };
-        if core::mem::take(&mut slot.listed) {
-            // What is left of it is found elsewhere from here on.
-            let hash = slot.tuple_hash;
-            if core::mem::take(&mut slot.woken) {
-                self.fin_wait_2.end(hash, &slot.tuple);
+        let Host { slots, timers, demux, spares, orphans, fin_wait_2, ready, shared, .. } = self;
+        let stays_whole = shared.config.time_wait_state == TimeWaitState::Full;
+        let mut remembered = None;
+        let leave = |slot: &mut Slot, timers: &mut Timers| {
+            if core::mem::take(&mut slot.listed) {
+                // What is left of it is found elsewhere from here on.
+                let hash = slot.tuple_hash;
+                if core::mem::take(&mut slot.woken) {
+                    fin_wait_2.end(hash, &slot.tuple);
+                }
+                demux.remove(hash, index);
+                if let Some(residue) = slot.connection_mut().take_residue() {
+                    remembered = Some((hash, slot.tuple, residue));
+                    if stays_whole {
+                        return None;
+                    }
+                }
             }
-            let residue = slot.connection_mut().take_residue();
-            self.demux.remove(hash, index);
-            if let Some(residue) = residue {
-                let tuple = slot.tuple;
-                self.enter_time_wait(now, index, (hash, &tuple), &residue);
-                let Some(again) = self.slots.get_mut(index) else { return };
-                slot = again;
+            if slot.ready {
+                return None;
             }
+            if !slot.awake().is_some_and(Connection::is_finished) {
+                slot.ready = true;
+                ready.push_back(index);
+                return None;
+            }
+            // It is finished only if it is an orphan.
+            *orphans -= 1;
+            slot.give_back(spares);
+            Some(timers.bequeath(index, slot.filed))
+        };
+        slots.leave(index, timers, leave, |index, filed, timers| timers.forget_left(index, filed));
+        let Some((hash, tuple, residue)) = remembered else { return };
+        self.enter_time_wait(now, index, (hash, &tuple), &residue);
+        if stays_whole {
+            self.settle_over(now, index);
         }
-        if slot.ready {
-            return;
-        }
-        if slot.awake().is_some_and(Connection::is_finished) {
-            return self.free_connection(index);
-        }
-        slot.ready = true;
-        self.ready.push_back(index);
     }
 
     pub(super) fn make_ready(&mut self, index: u32) {

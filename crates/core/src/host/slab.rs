@@ -101,14 +101,11 @@ impl<T, L: Copy + Default> Slab<T, L> {
     /// As [`Slab::insert`], of a value that is made where it is to lie, of what the last one left.
     #[inline(always)]
     pub fn insert_with(&mut self, make: impl FnOnce(L) -> T) -> (u32, u32) {
-        if !matches!(self.chunks.get(self.open as usize), Some(Some(_))) {
-            self.grow();
-        }
         let number = self.open as usize;
         let (Some(Some(chunk)), Some(share)) =
             (self.chunks.get_mut(number), self.shares.get_mut(number))
         else {
-            unreachable!("it was made if it was not there");
+            return self.insert_into_new(make);
         };
         let Share { next, free, live, .. } = share;
         let place = *free;
@@ -126,8 +123,14 @@ impl<T, L: Copy + Default> Slab<T, L> {
         ((number * CHUNK) as u32 + place, slot.generation)
     }
 
-    /// Memory for the first chunk with a free slot; a new chunk if there is none.
     #[cold]
+    #[inline(never)]
+    fn insert_into_new(&mut self, make: impl FnOnce(L) -> T) -> (u32, u32) {
+        self.grow();
+        self.insert_with(make)
+    }
+
+    /// Memory for the first chunk with a free slot; a new chunk if there is none.
     fn grow(&mut self) {
         if self.open == NONE {
             self.open = self.chunks.len() as u32;
@@ -158,21 +161,22 @@ impl<T, L: Copy + Default> Slab<T, L> {
 
     /// As [`Slab::take`], where the value is dropped.
     pub fn remove(&mut self, index: u32) {
-        self.leave(index, &mut (), |_, ()| L::default(), |_, _, ()| {});
+        self.leave(index, &mut (), |_, ()| Some(L::default()), |_, _, ()| {});
     }
 
-    /// The same, where the value leaves what `leave` says. `forget` hears of each slot that there
-    /// is no memory for any more, and of what was left there. Both may change `context`.
+    /// The same, where the value leaves what `leave` says, and stays if it says nothing. `forget`
+    /// hears of each slot that there is no memory for any more, and of what was left there. Both
+    /// may change `context`.
     #[inline(always)]
     pub fn leave<C>(
         &mut self,
         index: u32,
         context: &mut C,
-        leave: impl FnOnce(&mut T, &mut C) -> L,
+        leave: impl FnOnce(&mut T, &mut C) -> Option<L>,
         forget: impl FnMut(u32, L, &mut C),
     ) {
         let empty = |content: &mut Content<T, L>, context: &mut C| {
-            let left = leave(content.value_mut()?, context);
+            let left = leave(content.value_mut()?, context)?;
             *content = Content::Left(left);
             Some(())
         };
@@ -359,14 +363,17 @@ mod tests {
         for number in 0..150 {
             assert_eq!(slab.insert_with(|left| left + number).0, number);
         }
-        slab.leave(7, &mut (), |value, ()| *value + 993, |_, _, ()| panic!("its chunk is there"));
+        let forget = |_, _, (): &mut ()| panic!("its chunk is there");
+        slab.leave(7, &mut (), |_, ()| None, forget);
+        assert_eq!(slab.get(7), Some(&7), "it stays");
+        slab.leave(7, &mut (), |value, ()| Some(*value + 993), forget);
         assert!(slab.get(7).is_none() && slab.left_mut(8).is_none());
         assert_eq!(slab.left_mut(7), Some(&mut 1000));
         let (index, _) = slab.insert_with(|left| left);
         assert_eq!((index, slab.get(7)), (7, Some(&1000)));
         for index in 0..150 {
             let forget = |index, left, forgotten: &mut Vec<_>| forgotten.push((index, left));
-            slab.leave(index, &mut forgotten, |_, _| index + 1, forget);
+            slab.leave(index, &mut forgotten, |_, _| Some(index + 1), forget);
         }
         assert!(forgotten.into_iter().eq((0..128).map(|index| (index, index + 1))));
         assert!(slab.left_mut(0).is_none());

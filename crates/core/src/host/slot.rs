@@ -128,7 +128,7 @@ pub(super) fn take_seat(
     (tuple, to_ourselves, accepting): (&Tuple, bool, Option<ListenerId>),
 ) -> ConnectionId {
     let (index, generation) =
-        slots.insert_with(|filed| Slot::new(block, tuple, accepting, filed, to_ourselves));
+        slots.insert_with(move |filed| Slot::new(block, tuple, accepting, filed, to_ourselves));
     ready.push_back(index);
     ConnectionId { index, generation }
 }

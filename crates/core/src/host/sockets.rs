@@ -5,7 +5,7 @@ use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::Host;
-use super::identity::Claim;
+use super::identity::{Claim, Terms};
 use super::isn::Beginning;
 use super::route::Class;
 use super::settle::{pass_on, tell};
@@ -43,7 +43,9 @@ impl Host {
             port => port,
         };
         let local = SocketAddr::new(local.ip(), port);
-        self.listeners.insert(local, backlog, Arc::new(options)).ok_or(Error::AddressInUse)
+        let terms = Terms::announced(&self.config, &options);
+        let listener = (Arc::new(options), terms);
+        self.listeners.insert(local, backlog, listener).ok_or(Error::AddressInUse)
     }
 
     fn free_listening_port(&mut self) -> Result<u16, Error> {
@@ -68,6 +70,7 @@ impl Host {
         options: SocketOptions,
     ) -> Result<(), Error> {
         let listener = self.listeners.get_mut(id).ok_or(Error::InvalidInput("no such listener"))?;
+        listener.terms = Terms::announced(&self.config, &options);
         listener.options = Arc::new(options);
         Ok(())
     }
@@ -155,28 +158,31 @@ impl Host {
             }
             claim => claim?,
         };
-        let Claim { tuple, hash, isn_floor, in_time_wait } = claim;
-        let Beginning { isn, stamp_offset } = self.begin(now, &tuple);
+        let Claim { tuple, hash, isn_floor, in_time_wait } = &claim;
+        let Beginning { isn, stamp_offset } = self.begin(now, tuple);
         let iss = isn_floor.map_or(isn, |floor| isn.max(floor));
-        if in_time_wait {
-            self.end_time_wait(hash, &tuple);
+        if *in_time_wait {
+            self.end_time_wait(*hash, tuple);
         }
         let mut block = self.take_block();
-        let options = options.unwrap_or(&self.default_options);
+        let (options, terms) = match options {
+            Some(options) => (options, Terms::announced(&self.config, options)),
+            None => (&self.default_options, self.default_terms),
+        };
         let syn = SynSent {
             iss,
             stamp_offset,
             sent_at: now,
             attempts: 0,
-            mss: self.announced_mss(tuple.is_ipv6(), options),
-            offer: self.syn_offer(options),
+            mss: terms.mss(tuple.is_ipv6()),
+            offer: self.shared.budget.offer(terms.window),
             ipv6: tuple.is_ipv6(),
         };
         // What follows the handshake is due sooner than the SYN again.
         let expected = now + self.shared.config.rto_floor;
-        block.open((tuple.ports(), hash), options, syn, now, expected);
+        block.open((tuple.ports(), *hash), options, syn, now, expected);
         let to_ourselves = !is_plain && self.is_ours(tuple.remote_ip());
-        let id = self.add_connection(block, (&tuple, to_ourselves));
+        let id = self.add_connection(block, (tuple, to_ourselves));
         self.shared.counters.active_opens += 1;
         Ok(id)
     }
@@ -205,7 +211,7 @@ impl Host {
     }
 
     /// `tuple`, or with an ephemeral port of ours if it has none.
-    #[inline]
+    #[inline(always)]
     fn claim_or_pick(&mut self, now: Instant, tuple: &Tuple) -> Result<Claim, Error> {
         if tuple.local_port() == 0 {
             return self.pick_port(now, tuple).ok_or(Error::AddressNotAvailable);
@@ -349,9 +355,7 @@ impl Host {
         let linger = connection.options.linger;
         if reset || over_limit || unread || linger == Some(Duration::ZERO) || !is_live {
             connection.abort(Error::ConnectionAborted, cx);
-            if let Shape::Ended(ended) = &mut connection.shape {
-                ended.unread.clear(&mut cx.pool);
-            }
+            connection.drop_unread(&mut cx.pool);
         } else {
             connection.queue_fin();
             if let Some(limit) = linger {

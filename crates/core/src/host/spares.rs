@@ -48,8 +48,9 @@ impl Spares {
     }
 
     /// Takes a block that is not needed any more. `lent`: it was taken here.
-    #[inline]
-    pub(super) fn put_back(&mut self, block: Box<Connection>, lent: bool) {
+    #[inline(always)]
+    pub(super) fn put_back(&mut self, mut block: Box<Connection>, lent: bool) {
+        block.hollow();
         self.in_use -= usize::from(lent);
         if self.kept.len() < self.wanted() {
             self.kept.push(block);

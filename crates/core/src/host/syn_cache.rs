@@ -115,7 +115,7 @@ impl SynCache {
 
     /// Adds an entry whose SYN, ACK is about to be sent for the first time; returns its number.
     /// `in_time_wait`: see [`HalfOpen::in_time_wait`].
-    #[inline]
+    #[inline(always)]
     pub fn insert(
         &mut self,
         (tuple, hash): (&Tuple, u64),
@@ -125,7 +125,7 @@ impl SynCache {
         now: Instant,
     ) -> u32 {
         let (due, before) = (self.due_after(now, self.first_wait_ns), self.queues[0].last);
-        let (slot, _) = self.entries.insert_with(|()| HalfOpen {
+        let (slot, _) = self.entries.insert_with(move |()| HalfOpen {
             tuple: *tuple,
             hash,
             syn,
@@ -141,7 +141,7 @@ impl SynCache {
     }
 
     /// When an entry whose SYN, ACK is sent at `now` is due if it waits for so long.
-    #[inline]
+    #[inline(always)]
     fn due_after(&mut self, now: Instant, wait_ns: u64) -> Instant {
         let due = self.ticks.instant(self.ticks.at_or_after(now.plus_nanos(wait_ns)));
         self.earliest = self.earliest.min(due);

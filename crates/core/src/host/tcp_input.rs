@@ -2,6 +2,7 @@
 
 use super::Host;
 use super::ahead::Sight;
+use super::identity::Terms;
 use super::input::Origin;
 use super::isn::Beginning;
 use super::output::Reply;
@@ -16,7 +17,7 @@ use crate::frame::{RxChecksum, RxFrame};
 use crate::tcp::arrive::Facts;
 use crate::tcp::arrive::syn_sent::peer_mss;
 use crate::tcp::connection::SynReceived;
-use crate::tcp::{Marks, Seq, SocketOptions, Tuple};
+use crate::tcp::{Marks, Seq, Tuple};
 use crate::time::Instant;
 use crate::wire::ip;
 use crate::wire::options::Options;
@@ -140,15 +141,20 @@ impl Host {
                 if from != Origin::Ourselves && self.routes.is_local_ipv4(usual.source()) {
                     return Err(None);
                 }
-                let facts = Facts::new(piece, usual.traffic_class());
-                self.deliver(now, index, &usual.segment(), facts);
+                self.deliver_usual(now, index, &usual, piece);
                 Ok(())
             }
             half_open => self.take_usual_stranger(now, usual, piece, (hash, tuple), half_open),
         }
     }
 
-    #[inline(never)]
+    #[cold]
+    fn deliver_usual(&mut self, now: Instant, index: u32, usual: &Usual<'_>, piece: u16) {
+        let facts = Facts::new(piece, usual.traffic_class());
+        self.deliver(now, index, &usual.segment(), facts);
+    }
+
+    #[inline(always)]
     fn take_usual_stranger(
         &mut self,
         now: Instant,
@@ -258,7 +264,7 @@ impl Host {
             return;
         }
         let tuple = incoming.tuple;
-        let listener = self.listeners.find(tuple.local_ip(), tuple.local_port());
+        let listener = self.listeners.find(tuple);
         let Some((name, listener)) = listener else { return self.refuse(now, incoming) };
         if segment.flags.contains(Flags::ACK) {
             if !self.accept_cookie(now, incoming, name) {
@@ -282,10 +288,10 @@ impl Host {
             begin.isn = begin.isn.max(isn_floor);
         }
         let (syn, marks) =
-            (self.negotiate(incoming, begin, &listener.options), listener.options.marks());
+            (self.negotiate(incoming, begin, &listener.terms), listener.options.marks());
         if self.syn_cache.is_full() {
-            let options = listener.options.clone();
-            return self.answer_without_state(now, incoming, syn, &options, past);
+            let terms = (listener.terms.window, marks);
+            return self.answer_without_state(now, incoming, syn, terms, past);
         }
         self.answer_syn(now, incoming, (name, marks), syn, past);
     }
@@ -298,13 +304,13 @@ impl Host {
         now: Instant,
         incoming: &Incoming<'_>,
         syn: SynReceived,
-        options: &SocketOptions,
+        terms: (u32, Marks),
         past: Past,
     ) {
         if let Past::Living(_) = past {
             self.shared.counters.time_wait_refused += 1;
         } else {
-            self.send_cookie(now, incoming, syn, options);
+            self.send_cookie(now, incoming, syn, terms);
         }
     }
 
@@ -336,7 +342,7 @@ impl Host {
         &self,
         incoming: &Incoming<'_>,
         begin: Beginning,
-        wanted: &SocketOptions,
+        terms: &Terms,
     ) -> SynReceived {
         let (segment, config) = (incoming.segment, &self.shared.config);
         let options = &segment.options;
@@ -345,8 +351,8 @@ impl Host {
             iss: begin.isn,
             irs: segment.seq,
             peer_mss: peer_mss(options, ipv6, config.mss_min),
-            mss: self.announced_mss(ipv6, wanted),
-            offer: self.syn_offer(wanted),
+            mss: terms.mss(ipv6),
+            offer: self.shared.budget.offer(terms.window),
             peer_scale: options.window_scale.filter(|_| config.window_scaling).map(|s| s.min(14)),
             sack: config.sack && options.sack_permitted,
             ecn: config.ecn != Ecn::Off && segment.flags.contains(Flags::ECE | Flags::CWR),

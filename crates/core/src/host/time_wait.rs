@@ -75,22 +75,22 @@ impl Host {
 
     /// True if a listener hears what comes to our end of `tuple`.
     fn is_heard(&self, tuple: &Tuple) -> bool {
-        self.listeners.find(tuple.local_ip(), tuple.local_port()).is_some()
+        self.listeners.find(tuple).is_some()
     }
 
+    #[inline(always)]
     fn acknowledge_time_wait(&mut self, now: Instant, tuple: &Tuple, last: LastAck) {
         let LastAck { seq, ack, window, stamp, offset } = last;
-        self.reply(match stamp {
-            Some(echo) => {
-                let stamps = Timestamps { value: stamp_at(now, offset), echo };
-                let (ports, flags) = (tuple.ports(), Flags::ACK);
-                Reply::stamped(tuple, Stamped { ports, seq, ack, flags, window, stamps })
-            }
-            None => {
-                let header = bare_header(tuple, seq, ack, Flags::ACK);
-                Reply::segment(tuple, Header { window, ..header })
-            }
-        });
+        let Some(echo) = stamp else { return self.acknowledge_unstamped(tuple, last) };
+        let stamps = Timestamps { value: stamp_at(now, offset), echo };
+        let (ports, flags) = (tuple.ports(), Flags::ACK);
+        self.reply(Reply::stamped(tuple, Stamped { ports, seq, ack, flags, window, stamps }));
+    }
+
+    #[cold]
+    fn acknowledge_unstamped(&mut self, tuple: &Tuple, last: LastAck) {
+        let header = bare_header(tuple, last.seq, last.ack, Flags::ACK);
+        self.reply(Reply::segment(tuple, Header { window: last.window, ..header }));
     }
 
     /// The connection in slot `index` has entered TIME-WAIT; it is in the demultiplexing table no
@@ -127,12 +127,16 @@ impl Host {
         }
     }
 
-    /// How near the peer is.
+    /// How near the peer is, if that matters.
+    #[inline(always)]
     fn distance(&self, tuple: &Tuple) -> Distance {
         let tcp = &self.shared.config;
-        if tcp.time_wait_on_link.is_zero() && tcp.time_wait_on_host.is_zero() {
-            return Distance::Far;
-        }
+        let is_all_the_same = tcp.time_wait_on_link.is_zero() && tcp.time_wait_on_host.is_zero();
+        if is_all_the_same { Distance::Far } else { self.distance_by_route(tuple) }
+    }
+
+    #[inline(never)]
+    fn distance_by_route(&self, tuple: &Tuple) -> Distance {
         match self.routes.next_hop(tuple.remote_ip()) {
             Some(NextHop::Ourselves) => Distance::OnHost,
             Some(NextHop::Neighbour(hop)) if hop == tuple.remote_ip() => Distance::OnLink,
@@ -141,8 +145,14 @@ impl Host {
     }
 
     /// The record of `tuple`, its time over or not.
-    #[inline]
+    #[inline(always)]
     pub(super) fn time_wait_record(&self, hash: u64, tuple: &Tuple) -> Option<Record> {
+        let is_empty = self.time_wait.is_empty() && self.lingering.is_empty();
+        if is_empty { None } else { self.any_time_wait_record(hash, tuple) }
+    }
+
+    #[inline(never)]
+    fn any_time_wait_record(&self, hash: u64, tuple: &Tuple) -> Option<Record> {
         if self.lingering.is_empty() {
             return self.time_wait.get(hash, tuple).map(|found| found.record());
         }

@@ -235,12 +235,14 @@ impl Connection {
         }
     }
 
-    /// What [`Connection::new`] makes, where one lies that is gone: a block of so many bytes is not
-    /// built elsewhere and moved.
+    /// What [`Connection::new`] makes, where a [hollow](Self::hollow) one lies: a block of so many
+    /// bytes is not built elsewhere and moved.
     #[inline(always)]
     fn begin(&mut self, ends: (u32, u64), options: &Arc<SocketOptions>, shape: Shape) {
+        debug_assert!(self.is_hollow());
         let before = self;
-        before.shape = shape;
+        // Nothing is to be dropped, which the compiler does not know.
+        core::mem::forget(core::mem::replace(&mut before.shape, shape));
         (before.ports, before.tuple_hash) = ends;
         // Counting who shares them takes as long as dozens of other instructions.
         if !Arc::ptr_eq(&before.options, options) {
@@ -258,10 +260,10 @@ impl Connection {
             deaf,
             write_blocked,
             close_early,
-            reset_due,
+            reset_due: _,
             syn_due,
             answer_due,
-            trouble,
+            trouble: _,
         } = before;
         *state = StateCell::new();
         *deadlines = Deadlines::NONE;
@@ -269,11 +271,11 @@ impl Connection {
         for flag in [orphan, deaf, write_blocked, close_early, syn_due, answer_due] {
             *flag = false;
         }
-        (*reset_due, *trouble) = (None, None);
     }
 
-    /// An active open, where one lies that is gone: the SYN leaves with the next `emit`. `ends`:
-    /// both ports, and the hash. `expected`: when what follows may be due at the earliest.
+    /// An active open, where a [hollow](Self::hollow) one lies: the SYN leaves with the next
+    /// `emit`. `ends`: both ports, and the hash. `expected`: when what follows may be due at the
+    /// earliest.
     #[inline]
     pub fn open(
         &mut self,
@@ -291,8 +293,8 @@ impl Connection {
         self.deadlines.set(Timer::Lifetime, now + limit);
     }
 
-    /// A passive open that the peer's ACK has completed, where one lies that is gone. `ends`: both
-    /// ports, and the hash.
+    /// A passive open that the peer's ACK has completed, where a [hollow](Self::hollow) one lies.
+    /// `ends`: both ports, and the hash.
     #[inline(always)]
     pub fn accept(
         &mut self,

@@ -8,6 +8,7 @@ use super::{Connection, Context, Shape, Synchronized, stamp_at};
 use crate::config::TcpConfig;
 use crate::error::Error;
 use crate::event::Readiness;
+use crate::tcp::pool::PagePool;
 use crate::tcp::recv::buffer::RecvBuffer;
 use crate::tcp::{Seq, State};
 use crate::time::Instant;
@@ -98,29 +99,54 @@ impl Connection {
             (Some(Error::TimedOut), Some(soft)) => Some(soft),
             (error, _) => error,
         };
-        let mut ended = Ended { error, ..Ended::default() };
-        match &mut self.shape {
+        let unread = match &mut self.shape {
             Shape::Synchronized(synchronized) => {
                 synchronized.send.buffer.clear(&mut cx.pool);
                 synchronized.recv.window.release(&mut cx.budget);
-                let unread = &mut synchronized.recv.buffer;
-                if self.orphan {
-                    unread.clear(&mut cx.pool);
-                } else {
-                    ended.unread = core::mem::take(unread);
-                }
+                core::mem::take(&mut synchronized.recv.buffer)
             }
-            Shape::Ended(before) => {
-                ended = core::mem::take(before);
-                ended.error = ended.error.or(error);
-                if self.orphan {
-                    ended.unread.clear(&mut cx.pool);
-                }
-            }
-            Shape::SynSent(_) | Shape::SynReceived(_) => {}
+            Shape::Ended(_) | Shape::SynSent(_) | Shape::SynReceived(_) => RecvBuffer::default(),
+        };
+        match &mut self.shape {
+            Shape::Ended(before) => before.error = before.error.or(error),
+            _ => self.shape = Shape::Ended(Ended { unread, error, residue: None }),
         }
-        self.shape = Shape::Ended(ended);
+        if self.orphan {
+            self.drop_unread(&mut cx.pool);
+        }
         self.notices |= Readiness::CLOSED | Readiness::READABLE | Readiness::WRITABLE;
+    }
+
+    /// It has ended, and nobody will read what is unread.
+    #[inline]
+    pub fn drop_unread(&mut self, pool: &mut PagePool) {
+        if let Shape::Ended(ended) = &mut self.shape
+            && !ended.unread.owns_nothing()
+        {
+            ended.unread.clear(pool);
+        }
+    }
+
+    /// True if it owns nothing but its part of the options.
+    #[inline]
+    pub(super) fn is_hollow(&self) -> bool {
+        matches!(&self.shape, Shape::Ended(ended) if ended.unread.owns_nothing())
+            && self.reset_due.is_none()
+            && self.trouble.is_none()
+    }
+
+    /// It is gone: sees to it that another may begin here. Nearly always nothing is left to drop.
+    #[inline]
+    pub fn hollow(&mut self) {
+        if !self.is_hollow() {
+            self.become_hollow();
+        }
+    }
+
+    #[cold]
+    fn become_hollow(&mut self) {
+        self.shape = Shape::Ended(Ended::default());
+        (self.reset_due, self.trouble) = (None, None);
     }
 
     /// Enters TIME-WAIT: the host makes a record of the residue.

@@ -86,6 +86,12 @@ impl RecvBuffer {
         self.readable == 0
     }
 
+    /// True if it has no memory.
+    #[inline]
+    pub fn owns_nothing(&self) -> bool {
+        self.pages.is_empty()
+    }
+
     /// Writes `data` at RCV.NXT when nothing lies beyond, and moves RCV.NXT over it. False, and
     /// nothing is written, if the pool cannot give the pages.
     #[inline(always)]

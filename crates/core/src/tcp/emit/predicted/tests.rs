@@ -266,6 +266,7 @@ proptest! {
             let ipv6 = false;
             let syn = SynSent { iss, stamp_offset, sent_at: now, attempts: 0, mss, offer, ipv6 };
             let options = end.lone.connection.options.clone();
+            end.lone.connection.hollow();
             end.lone.connection.open((7, 9), &options, syn, now, now);
             if reset {
                 let reset = Reset { seq: Seq(numbers.1), ack: None, stamps: None };
