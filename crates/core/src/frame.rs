@@ -80,19 +80,23 @@ pub fn in_bursts<'a>(
     frames: impl IntoIterator<Item = RxFrame<'a>>,
     mut sink: impl FnMut(&[RxFrame<'a>]),
 ) {
-    let mut frames = frames.into_iter().peekable();
-    while let Some(first) = frames.next() {
-        if frames.peek().is_none() {
-            // No room is made for others: one by itself is frequent.
-            return sink(&[first]);
+    let mut frames = frames.into_iter();
+    let Some(first) = frames.next() else { return };
+    let Some(second) = frames.next() else {
+        // No room is made for others: one by itself is frequent.
+        return sink(&[first]);
+    };
+    let (mut burst, mut len) = ([first; BURST], 2);
+    burst[1] = second;
+    frames.for_each(|frame| {
+        if len == BURST {
+            sink(&burst);
+            len = 0;
         }
-        let (mut burst, mut len) = ([first; BURST], 1);
-        for (place, frame) in burst[1..].iter_mut().zip(&mut frames) {
-            *place = frame;
-            len += 1;
-        }
-        sink(&burst[..len]);
-    }
+        burst[len] = frame;
+        len += 1;
+    });
+    sink(&burst[..len]);
 }
 
 /// What is left to the device to do about a frame's transport checksum.
@@ -277,7 +281,8 @@ impl Outbox {
     pub fn frames(&self) -> impl Iterator<Item = &Frame> {
         // The ring's end, and then what is around it: no place is asked for by its number.
         let (around, behind) = self.ring.split_at(self.first);
-        behind.iter().chain(around).take(self.len)
+        let (first, others) = parts(self.len, behind.len());
+        behind[..first].iter().chain(&around[..others])
     }
 
     /// The oldest frame.
@@ -292,10 +297,12 @@ impl Outbox {
     pub fn drain(&mut self, count: usize, mut send: impl FnMut(&mut Frame)) {
         let count = count.min(self.len);
         let (around, behind) = self.ring.split_at_mut(self.first);
-        for frame in behind.iter_mut().chain(around).take(count) {
+        let (first, others) = parts(count, behind.len());
+        let frames = behind[..first].iter_mut().chain(&mut around[..others]);
+        frames.for_each(|frame| {
             send(frame);
             frame.reset();
-        }
+        });
         self.advance(count);
     }
 
@@ -361,6 +368,14 @@ impl Outbox {
         }
         grows
     }
+}
+
+/// Of `count` frames, how many lie before the ring's end, where there is room for `behind`, and how
+/// many around it.
+#[inline]
+fn parts(count: usize, behind: usize) -> (usize, usize) {
+    let first = count.min(behind);
+    (first, count - first)
 }
 
 #[cfg(test)]
