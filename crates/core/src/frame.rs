@@ -298,11 +298,12 @@ impl Outbox {
         let count = count.min(self.len);
         let (around, behind) = self.ring.split_at_mut(self.first);
         let (first, others) = parts(count, behind.len());
-        let frames = behind[..first].iter_mut().chain(&mut around[..others]);
-        frames.for_each(|frame| {
-            send(frame);
-            frame.reset();
-        });
+        for part in [&mut behind[..first], &mut around[..others]] {
+            for frame in part {
+                send(frame);
+                frame.reset();
+            }
+        }
         self.advance(count);
     }
 

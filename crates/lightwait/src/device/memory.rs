@@ -70,11 +70,10 @@ impl Device for MemoryDevice {
     }
 
     fn receive(&mut self, _now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
-        let ring = self.incoming.borrow();
+        let mut ring = self.incoming.borrow_mut();
         let received = ring.waiting.min(budget);
-        in_bursts(ring.frames.range(..received).map(MemoryFrame::as_rx), sink);
-        drop(ring);
-        self.incoming.borrow_mut().pop(received);
+        in_bursts(ring.in_order()[..received].iter().map(MemoryFrame::as_rx), sink);
+        ring.pop(received);
         Ok(received)
     }
 
@@ -170,7 +169,13 @@ impl Ring {
         if self.waiting > self.frames.len() {
             self.frames.resize_with(self.waiting, MemoryFrame::default);
         }
-        self.frames.range_mut(begin..self.waiting)
+        let waiting = self.waiting;
+        self.in_order()[begin..waiting].iter_mut()
+    }
+
+    /// All places, oldest first. They hardly ever lie around the deque's end, and then are moved.
+    fn in_order(&mut self) -> &mut [MemoryFrame] {
+        self.frames.make_contiguous()
     }
 
     /// The `count` oldest have arrived. Where no other waits the next one takes the first place
