@@ -17,6 +17,10 @@ use crate::{bulk, connections, pingpong};
 /// How far a count may be from what is kept, as a part of it.
 const SLACK: f64 = 0.02;
 
+/// Others that are in TIME-WAIT, or idle, beside those that are counted: so many that what has to
+/// do with many is done.
+const OTHERS: usize = 100_000;
+
 /// Counts by what they are of.
 pub type Counts = BTreeMap<String, f64>;
 
@@ -36,6 +40,15 @@ pub fn count() -> Result<Counts, Uncounted> {
     {
         let plan = connections::Plan { count: 2000, at_once, ..connections::Plan::default() };
         let name = format!("{}: connection, {at_once} at a time", stack.name());
+        put(&mut counts, name, connections::count(stack, &plan)?);
+    }
+    let plan = connections::Plan { count: 2000, at_once: 16, ..connections::Plan::default() };
+    for (plan, others) in [
+        (connections::Plan { time_wait: OTHERS, ..plan }, "in TIME-WAIT"),
+        (connections::Plan { idle: OTHERS, ..plan }, "idle"),
+    ] {
+        let stack = Which::Lightwait;
+        let name = format!("{}: connection, among {OTHERS} {others}", stack.name());
         put(&mut counts, name, connections::count(stack, &plan)?);
     }
     for connections in [1, 100] {

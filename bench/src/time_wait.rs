@@ -11,6 +11,10 @@
 //! expire, so that entering and expiring are measured among as many as there are. A batch of 32 may
 //! be read ahead before it enters, as the host does with a burst of frames; that is part of what it
 //! takes.
+//!
+//! What a look-up waits for is memory: a line of the index, and a record that only the line tells.
+//! So it is also measured what two bare reads take, of a word among as many lines and of one among
+//! as many records, where the first tells which the second is: no table so large is quicker.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};
@@ -26,7 +30,7 @@ use crate::instructions::{self, Uncounted, section};
 use crate::sample::{Samples, tenths};
 
 /// What is measured, and what it is.
-pub const OPERATIONS: [(&str, &str); 8] = [
+pub const OPERATIONS: [(&str, &str); 10] = [
     ("hash", "hash a tuple, by the key"),
     ("fill", "enter, while the table grows"),
     ("enter", "enter, while as many expire"),
@@ -35,6 +39,8 @@ pub const OPERATIONS: [(&str, &str); 8] = [
     ("find_alone", "look up, each alone"),
     ("miss", "look up what is not there, in batches of 32"),
     ("expire", "expire, while as many enter"),
+    ("read", "read two words so far apart, in batches of 32"),
+    ("read_alone", "read two words so far apart, each alone"),
 ];
 
 /// Records that are entered, or expire, in a batch.
@@ -45,6 +51,14 @@ const TOGETHER: usize = 32;
 const LOOK_UPS: usize = 1 << 20;
 /// 2·MSL.
 const TERM: Duration = Duration::from_secs(60);
+
+/// Memory as large as a table's.
+struct Memory {
+    /// A number of one of the rows, in each line.
+    lines: Vec<[u32; 16]>,
+    /// As large as a record each.
+    rows: Vec<[u32; 6]>,
+}
 
 /// What an operation takes.
 #[derive(Debug)]
@@ -148,6 +162,8 @@ impl Bench {
         }
         assert!(bench.table.len().abs_diff(count) < BATCH, "as many enter as expire");
         assert_eq!(bench.evicted, 0);
+        bench.table = TimeWait::new([TERM; 3], count, bench.hasher.clone());
+        bench.read(count);
         bench
     }
 
@@ -212,11 +228,8 @@ impl Bench {
 
     /// Looks up tuples among `count` from `first` on, in random order.
     fn look_up(&mut self, name: &'static str, first: usize, count: usize, alone: bool) {
-        let mut state = 1u64;
-        let mut draw = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            first + ((state >> 33) as usize) % count
-        };
+        let mut draw = drawn();
+        let mut draw = || first + draw() % count;
         let looked_up = LOOK_UPS.min(4 * count);
         for _ in 0..looked_up / BATCH {
             let tuples: Vec<(u64, Tuple)> = (0..BATCH.next_multiple_of(TOGETHER))
@@ -233,6 +246,31 @@ impl Bench {
         }
     }
 
+    /// Reads bare memory that is as large as a table of so many records, elsewhere each time.
+    fn read(&mut self, count: usize) {
+        let memory = Memory::new(count);
+        let mut draw = drawn();
+        for _ in 0..LOOK_UPS.min(4 * count) / BATCH {
+            self.read_with("read", Memory::read, &memory, &mut draw);
+            self.read_with("read_alone", Memory::read_alone, &memory, &mut draw);
+        }
+    }
+
+    fn read_with(
+        &mut self,
+        name: &'static str,
+        read: fn(&Memory, &[usize]) -> usize,
+        memory: &Memory,
+        draw: &mut impl FnMut() -> usize,
+    ) {
+        let count = BATCH.next_multiple_of(TOGETHER);
+        let places: Vec<usize> = (0..count).map(|_| draw() % memory.lines.len()).collect();
+        let clock = Clock::now();
+        let read = section(name, count, || read(memory, &places));
+        self.samples.add(name, clock.elapsed().as_nanos() as f64 / count as f64);
+        assert_eq!(read, count);
+    }
+
     /// Lets those expire whose time is over: about as many as have entered since.
     fn expire(&mut self) {
         let Bench { table, samples, now, .. } = self;
@@ -245,6 +283,48 @@ impl Bench {
         let expired = len - table.len();
         assert!(expired.abs_diff(BATCH) < BATCH / 2, "{expired} have expired");
         samples.add("expire", ns / expired as f64);
+    }
+}
+
+impl Memory {
+    /// As an index and its records would have, all of it written.
+    fn new(count: usize) -> Memory {
+        let mut draw = drawn();
+        let line = |_| [u32::try_from(draw() % count).unwrap_or(u32::MAX); 16];
+        Memory { lines: (0..count.div_ceil(16)).map(line).collect(), rows: vec![[1; 6]; count] }
+    }
+
+    /// How many rows were read, batch by batch.
+    #[inline(never)]
+    fn read(&self, places: &[usize]) -> usize {
+        let mut read = 0;
+        for batch in places.chunks(TOGETHER) {
+            let rows = batch.iter().map(|place| self.rows[self.lines[*place][0] as usize][0]);
+            read += rows.map(|row| row as usize).sum::<usize>();
+            black_box(read);
+        }
+        read
+    }
+
+    /// How many were read, one after the other: which line is next depends on the row.
+    #[inline(never)]
+    fn read_alone(&self, places: &[usize]) -> usize {
+        let (mut read, mut next) = (0, 0);
+        while let Some(place) = places.get(next) {
+            let row = self.rows[self.lines[*place][0] as usize][0] as usize;
+            read += row;
+            next += black_box(row).max(1);
+        }
+        read
+    }
+}
+
+/// Random numbers, the same ones each time.
+fn drawn() -> impl FnMut() -> usize {
+    let mut state = 1u64;
+    move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) as usize
     }
 }
 
