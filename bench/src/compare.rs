@@ -58,6 +58,9 @@ const CONNECTIONS: &str = "connections_per_s";
 const REQUESTS: &str = "requests_per_s";
 const GBIT: &str = "gbit_per_s";
 
+/// A million is reached in minutes or hours, if at all.
+const NOT_SO_MANY: &[&str] = &["smoltcp", "lwip", "linux"];
+
 /// Rates.
 pub const RATES: &[Row] = &[
     rate(
@@ -85,12 +88,30 @@ pub const RATES: &[Row] = &[
         CONNECTIONS,
         1e3,
     ),
+    Row {
+        left_out: NOT_SO_MANY,
+        ..rate(
+            "… 1,000,000",
+            &["connections", "--at-once=16", "--seconds=2", "--time-wait=1000000"],
+            CONNECTIONS,
+            1e3,
+        )
+    },
     rate(
         "… 9,000 idle",
         &["connections", "--at-once=16", "--seconds=2", "--idle=9000"],
         CONNECTIONS,
         1e3,
     ),
+    Row {
+        left_out: NOT_SO_MANY,
+        ..rate(
+            "… 1,000,000",
+            &["connections", "--at-once=16", "--seconds=2", "--idle=1000000"],
+            CONNECTIONS,
+            1e3,
+        )
+    },
     rate(
         "1000 requests/s, 1 connection",
         &["pingpong", "--connections=1", "--requests=500000"],
