@@ -24,8 +24,9 @@ pub struct Listener {
     pub terms: Terms,
     /// Slots of established connections not yet accepted, oldest first.
     pub queue: VecDeque<u32>,
-    /// Where it listens, as words.
-    end: Tuple,
+    /// The address, as [`Tuple::local_words`] has it, and if it is IPv6's.
+    words: [u64; 2],
+    is_ipv6: bool,
 }
 
 impl Listener {
@@ -35,11 +36,11 @@ impl Listener {
     }
 
     /// True if what comes to our end of `tuple`, which has its port, is for it.
-    #[inline]
+    #[inline(always)]
     fn hears(&self, tuple: &Tuple) -> bool {
-        let (end, is_ipv6) = (self.end.local_words(), self.end.is_ipv6());
-        let is_exact = end == tuple.local_words() && is_ipv6 == tuple.is_ipv6();
-        is_exact || end == [0; 2] && (is_ipv6 || !tuple.is_ipv6())
+        let (words, is_ipv6) = (tuple.local_words(), tuple.is_ipv6());
+        self.words == words && self.is_ipv6 == is_ipv6
+            || self.words == [0; 2] && (self.is_ipv6 || !is_ipv6)
     }
 }
 
@@ -65,8 +66,9 @@ impl Listeners {
         }
         let backlog = backlog.max(1);
         let end = (local.ip(), local.port());
-        let (queue, end) = (VecDeque::new(), Tuple::new(end, end));
-        let listener = Listener { local, backlog, options, terms, queue, end };
+        let (words, is_ipv6) = (Tuple::new(end, end).local_words(), local.is_ipv6());
+        let queue = VecDeque::new();
+        let listener = Listener { local, backlog, options, terms, queue, words, is_ipv6 };
         let (index, generation) = self.slots.insert(listener);
         match self.place_of(local.port()) {
             Ok(place) => self.by_port[place].1.push(index),

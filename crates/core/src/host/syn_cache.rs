@@ -205,10 +205,14 @@ impl SynCache {
 
     /// Takes the entry of that number out; false if there is none.
     pub fn remove(&mut self, number: u32) -> bool {
-        let Some(entry) = self.entries.get(number ^ ENTRY) else { return false };
-        let (sent, neighbours) = (entry.syn.attempts, (entry.before, entry.behind));
+        let mut link = None;
+        let leave = |entry: &mut HalfOpen, link: &mut Option<_>| {
+            *link = Some((entry.syn.attempts, (entry.before, entry.behind)));
+            Some(())
+        };
+        self.entries.leave(number ^ ENTRY, &mut link, leave, |_, (), _| {});
+        let Some((sent, neighbours)) = link else { return false };
         self.unlink(sent, neighbours);
-        self.entries.remove(number ^ ENTRY);
         true
     }
 

@@ -172,11 +172,59 @@ impl Host {
         if !is_plain {
             return Err(Some(Ends { tuple: *tuple, hash }));
         }
+        if half_open.is_some() || !self.answer_usual_syn(now, &usual.segment(), (hash, tuple)) {
+            self.dispatch_usual(now, half_open, &usual, piece, (hash, tuple));
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn dispatch_usual(
+        &mut self,
+        now: Instant,
+        half_open: Option<u32>,
+        usual: &Usual<'_>,
+        piece: u16,
+        (hash, tuple): (u64, &Tuple),
+    ) {
         let facts = Facts::new(piece, usual.traffic_class());
         let segment = &usual.segment();
         let incoming = Incoming { tuple, hash, segment, facts, is_foreign: true };
         self.dispatch(now, half_open, &incoming);
-        Ok(())
+    }
+
+    /// What nearly always comes from nobody we know: a SYN to a listener who has room, about whose
+    /// ends nothing is remembered that counts. If it is not that nothing has happened. As
+    /// [`Host::dispatch`] and [`Host::on_listen`] would take it in.
+    #[inline(always)]
+    fn answer_usual_syn(
+        &mut self,
+        now: Instant,
+        segment: &Segment<'_>,
+        (hash, tuple): (u64, &Tuple),
+    ) -> bool {
+        let asked = Flags::SYN | Flags::ACK | Flags::RST;
+        if segment.flags.0 & asked.0 != Flags::SYN.0
+            || tuple.is_loop()
+            || self.fin_wait_2.find(now, hash, tuple).is_some()
+        {
+            return false;
+        }
+        let past = match self.time_wait_record(hash, tuple) {
+            None => Past::Unknown,
+            Some(record) if record.is_over(now) => Past::Over,
+            Some(_) => return false,
+        };
+        let Some((name, listener)) = self.listeners.find(tuple) else { return false };
+        if listener.is_full() || self.syn_cache.is_full() {
+            return false;
+        }
+        let begin = self.begin(now, tuple);
+        let syn = self.negotiate(segment, tuple.is_ipv6(), begin, &listener.terms);
+        let marks = listener.options.marks();
+        self.shared.counters.segments_in += 1;
+        self.answer_syn(now, (hash, tuple), (name, marks), syn, past);
+        true
     }
 
     /// True if a packet plainly comes from another host, and is for one of our addresses.
@@ -287,13 +335,15 @@ impl Host {
         if let Past::Living(isn_floor) = past {
             begin.isn = begin.isn.max(isn_floor);
         }
-        let (syn, marks) =
-            (self.negotiate(incoming, begin, &listener.terms), listener.options.marks());
+        let (syn, marks) = (
+            self.negotiate(segment, tuple.is_ipv6(), begin, &listener.terms),
+            listener.options.marks(),
+        );
         if self.syn_cache.is_full() {
             let terms = (listener.terms.window, marks);
             return self.answer_without_state(now, incoming, syn, terms, past);
         }
-        self.answer_syn(now, incoming, (name, marks), syn, past);
+        self.answer_syn(now, (incoming.hash, tuple), (name, marks), syn, past);
     }
 
     /// State or cookie: it is decided before, and never both. A SYN that meets a TIME-WAIT record
@@ -319,12 +369,11 @@ impl Host {
     fn answer_syn(
         &mut self,
         now: Instant,
-        incoming: &Incoming<'_>,
+        (hash, tuple): (u64, &Tuple),
         (listener, marks): (ListenerId, Marks),
         syn: SynReceived,
         past: Past,
     ) {
-        let (hash, tuple) = (incoming.hash, incoming.tuple);
         if let Past::Living(_) = past {
             self.shared.counters.time_wait_reopened += 1;
         }
@@ -340,13 +389,12 @@ impl Host {
     #[inline(always)]
     pub(super) fn negotiate(
         &self,
-        incoming: &Incoming<'_>,
+        segment: &Segment<'_>,
+        ipv6: bool,
         begin: Beginning,
         terms: &Terms,
     ) -> SynReceived {
-        let (segment, config) = (incoming.segment, &self.shared.config);
-        let options = &segment.options;
-        let ipv6 = incoming.tuple.is_ipv6();
+        let (options, config) = (&segment.options, &self.shared.config);
         SynReceived {
             iss: begin.isn,
             irs: segment.seq,

@@ -109,6 +109,12 @@ impl Connection {
 
     #[inline(never)]
     fn take_usual_by_steps(&mut self, cx: &mut Context, usual: Usual<'_>, piece: u16) {
+        if let Shape::SynSent(syn) = &self.shape
+            && usual.is_bare_syn()
+        {
+            // Nothing continues at the sixth step.
+            return self.on_syn_sent(cx, *syn, &usual.segment());
+        }
         let facts = Facts::new(piece, usual.traffic_class());
         self.take_by_steps(cx, &usual.segment(), facts);
     }

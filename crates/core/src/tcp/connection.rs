@@ -363,6 +363,7 @@ impl Connection {
     }
 
     /// Arms the keepalive timer if the user wants it.
+    #[inline]
     pub fn start_keepalive(&mut self, now: Instant) {
         match self.options.keepalive {
             Some(keepalive) => self.deadlines.set(Timer::KeepAlive, now + keepalive.idle),

@@ -174,6 +174,16 @@ impl<'a> Usual<'a> {
         })
     }
 
+    /// True of a SYN that carries nothing else: no text, FIN or urgent data.
+    #[inline]
+    pub fn is_bare_syn(&self) -> bool {
+        let flags = Flags((self.word(8) >> 16) as u8);
+        !self.is_stamped()
+            && self.rest.len() == 4 * MORE_WORDS
+            && flags.contains(Flags::SYN)
+            && !flags.intersects(Flags::FIN | Flags::URG)
+    }
+
     /// The segment.
     #[inline]
     pub fn segment(&self) -> Segment<'a> {

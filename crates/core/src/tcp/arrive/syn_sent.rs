@@ -15,6 +15,7 @@ pub(crate) fn peer_mss(options: &Options, ipv6: bool, floor: u16) -> u16 {
 }
 
 impl Connection {
+    #[inline(always)]
     pub(super) fn on_syn_sent(&mut self, cx: &mut Context, syn: SynSent, s: &Segment<'_>) {
         // First: an ACK must be for our SYN.
         let acks = s.flags.contains(Flags::ACK);
@@ -46,6 +47,7 @@ impl Connection {
     }
 
     /// What both ends can do, from their SYNs (RFC 7323 §1.3, RFC 2018 §2).
+    #[inline(always)]
     fn negotiate(&self, cx: &Context, syn: &SynSent, segment: &Segment<'_>) -> SynReceived {
         let options = &segment.options;
         let config = &cx.config;
@@ -74,6 +76,7 @@ impl Connection {
     }
 
     /// SYN, ACK: the connection is established, and the ACK leaves at once.
+    #[inline(always)]
     fn complete_open(
         &mut self,
         cx: &mut Context,
@@ -92,6 +95,7 @@ impl Connection {
     }
 
     /// SYN without ACK: both ends have sent one (RFC 9293 §3.5, Figure 8).
+    #[cold]
     fn open_simultaneously(&mut self, cx: &mut Context, received: SynReceived) {
         self.shape = Shape::SynReceived(SynReceived { attempts: 0, ..received });
         self.state.transition(State::SynReceived);
