@@ -259,7 +259,7 @@ impl Host {
         marks: Marks,
     ) {
         let header = syn.header(tuple.ports(), now, &self.shared.config);
-        self.reply(Reply::syn(tuple, header, marks));
+        self.owe(Reply::syn(tuple, header, marks));
     }
 
     /// Again, as the listener wants it now.

@@ -126,7 +126,14 @@ impl Host {
         self.ready.drop_first(done);
     }
 
+    #[inline(never)]
     pub(super) fn reply(&mut self, reply: Reply) {
+        self.owe(reply);
+    }
+
+    /// The same where it is wanted for every connection.
+    #[inline(always)]
+    pub(super) fn owe(&mut self, reply: Reply) {
         if self.replies.len() < REPLIES_MAX {
             self.replies.push_back(reply);
         } else {

@@ -101,11 +101,12 @@ impl<T, L: Copy + Default> Slab<T, L> {
     /// As [`Slab::insert`], of a value that is made where it is to lie, of what the last one left.
     #[inline(always)]
     pub fn insert_with(&mut self, make: impl FnOnce(L) -> T) -> (u32, u32) {
-        let number = self.open as usize;
-        let (Some(Some(chunk)), Some(share)) =
-            (self.chunks.get_mut(number), self.shares.get_mut(number))
-        else {
-            return self.insert_into_new(make);
+        let (number, chunk, share) = loop {
+            let number = self.open as usize;
+            match (self.chunks.get_mut(number), self.shares.get_mut(number)) {
+                (Some(Some(chunk)), Some(share)) => break (number, chunk, share),
+                _ => self.grow(),
+            }
         };
         let Share { next, free, live, .. } = share;
         let place = *free;
@@ -121,13 +122,6 @@ impl<T, L: Copy + Default> Slab<T, L> {
             core::mem::forget(empty);
         }
         ((number * CHUNK) as u32 + place, slot.generation)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn insert_into_new(&mut self, make: impl FnOnce(L) -> T) -> (u32, u32) {
-        self.grow();
-        self.insert_with(make)
     }
 
     /// Memory for the first chunk with a free slot; a new chunk if there is none.

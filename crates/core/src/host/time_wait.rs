@@ -84,7 +84,7 @@ impl Host {
         let Some(echo) = stamp else { return self.acknowledge_unstamped(tuple, last) };
         let stamps = Timestamps { value: stamp_at(now, offset), echo };
         let (ports, flags) = (tuple.ports(), Flags::ACK);
-        self.reply(Reply::stamped(tuple, Stamped { ports, seq, ack, flags, window, stamps }));
+        self.owe(Reply::stamped(tuple, Stamped { ports, seq, ack, flags, window, stamps }));
     }
 
     #[cold]
