@@ -489,6 +489,7 @@ impl Connection {
     }
 
     /// Eighth step: FIN counts when everything before it has arrived.
+    #[inline(always)]
     fn take_fin(&mut self, cx: &mut Context) -> Step {
         let state = self.state();
         let recv = &mut self.parts().recv;

@@ -95,9 +95,9 @@ impl Connection {
         self.deadlines.clear();
         self.syn_due = false;
         // What ICMP has told is a better reason than silence (RFC 1122 §4.2.3.9).
-        let error = match (error, self.soft_error()) {
-            (Some(Error::TimedOut), Some(soft)) => Some(soft),
-            (error, _) => error,
+        let error = match error {
+            Some(Error::TimedOut) => self.soft_error().or(error),
+            error => error,
         };
         let unread = match &mut self.shape {
             Shape::Synchronized(synchronized) => {
