@@ -87,7 +87,7 @@ use pmtu::PathMtus;
 use port::Ports;
 use reassembly::Reassembly;
 use route::Routes;
-use slot::{Slot, Slots, take_seat};
+use slot::{Detour, Slot, Slots, take_seat};
 use spares::Spares;
 use syn_cache::SynCache;
 use syn_cookie::SynCookies;
@@ -342,15 +342,15 @@ impl Host {
     }
 
     /// Gives a new connection of ours between the ends of `tuple` a slot and a name, and lets it be
-    /// found. `to_ourselves`: the peer's address is ours.
+    /// found.
     #[inline(always)]
     fn add_connection(
         &mut self,
         block: Box<Connection>,
-        (tuple, to_ourselves): (&Tuple, bool),
+        (tuple, detour): (&Tuple, Detour),
     ) -> ConnectionId {
         let hash = block.tuple_hash;
-        let seat = (tuple, to_ourselves, None);
+        let seat = (tuple, detour, None);
         let id = take_seat(&mut self.slots, &mut self.ready, block, seat);
         self.list(hash, id.index);
         id
@@ -421,7 +421,10 @@ impl Host {
     pub fn add_address(&mut self, cidr: address::Cidr) {
         self.routes.set_address(cidr, route::Standing::Preferred);
         let Host { routes, slots, .. } = self;
-        slots.for_each(|slot| slot.to_ourselves = routes.is_local(slot.tuple.remote_ip()));
+        slots.for_each(|slot| {
+            let is_ours = routes.is_local(slot.tuple.remote_ip());
+            slot.detour = slot.detour.with(Detour::OURSELVES, is_ours);
+        });
     }
 
     /// Established connections that wait for [`Host::accept`]; none for a name that is dead.

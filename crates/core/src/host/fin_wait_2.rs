@@ -17,6 +17,7 @@
 
 use super::Host;
 use super::demux::TupleHasher;
+use super::slot::Detour;
 use super::tcp_input::Incoming;
 use crate::config::Config;
 use crate::tcp::connection::Residue;
@@ -170,8 +171,8 @@ impl Host {
         let connection = Connection::of_record(cx, incoming.hash, options, record, offset);
         let mut block = self.take_block();
         *block = connection;
-        let to_ourselves = self.is_ours(record.tuple.remote_ip());
-        let ends = (&record.tuple, to_ourselves);
+        let detour = Detour::OURSELVES.only_if(self.is_ours(record.tuple.remote_ip()));
+        let ends = (&record.tuple, detour);
         let index = self.add_connection(block, ends).index;
         if let Some(slot) = self.slots.get_mut(index) {
             slot.woken = true;

@@ -2,7 +2,7 @@
 //! entries of the SYN cache, and the connection that the peer's ACK makes of one, or of a cookie.
 
 use super::Host;
-use super::slot::take_seat;
+use super::slot::{Detour, take_seat};
 use super::syn_cache::{Due, HalfOpen};
 use super::tcp_input::Incoming;
 use crate::event::{ConnectionId, Event, ListenerId};
@@ -123,12 +123,21 @@ impl Host {
 
     /// A SYN repeated is answered as the first was; anything else that is unacceptable with an ACK,
     /// within the limit (RFC 9293 §3.10.7.4, RFC 5961 §3.2).
+    ///
+    /// While TIME-WAIT has a record of its ends, that is who answers what is no SYN: the SYN may
+    /// have been an old one, or a stranger's, and the peer of the old connection waits for the ACK
+    /// of its FIN.
     fn answer_half_open(&mut self, now: Instant, incoming: &Incoming<'_>, syn: &SynReceived) {
         let Incoming { tuple, segment, .. } = incoming;
         // With ACK it is an answer, and an answer to it would be answered in turn.
         let is_syn = segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::ACK);
         if is_syn && segment.seq == syn.irs {
             self.repeat_syn_ack(now, tuple, syn);
+        } else if !segment.flags.contains(Flags::SYN)
+            && let Some(record) = self.time_wait_record(incoming.hash, tuple)
+            && !record.is_over(now)
+        {
+            self.on_time_wait(now, &record, incoming);
         } else if self.shared.challenges.take(incoming.hash, now) {
             self.acknowledge_half_open(now, tuple, syn);
         } else {
@@ -163,7 +172,7 @@ impl Host {
         let &Completing { tuple, hash, is_foreign, seq, ack, window, ref whole } = completing;
         let Begun { entry, answered, in_time_wait } = begun;
         let has_room = self.connections() < self.config.limits.connections;
-        let to_ourselves = !is_foreign && self.is_ours(tuple.remote_ip());
+        let is_ours = !is_foreign && self.is_ours(tuple.remote_ip());
         let Some(waiting) = self.listeners.get_mut(listener).filter(|it| !it.is_full()) else {
             self.shared.counters.accept_overflows += 1;
             return;
@@ -191,7 +200,7 @@ impl Host {
         }
         block.take_notices();
         let is_over = block.is_over();
-        let seat = (tuple, to_ourselves, Some(listener));
+        let seat = (tuple, Detour::OURSELVES.only_if(is_ours), Some(listener));
         let ConnectionId { index, .. } = take_seat(&mut self.slots, &mut self.ready, block, seat);
         waiting.queue.push_back(index);
         self.events.push_back(Event::Acceptable(listener));

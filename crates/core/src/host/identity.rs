@@ -11,7 +11,7 @@ use super::tcp_input::{Incoming, bare_header};
 use crate::config::Config;
 use crate::event::ListenerId;
 use crate::tcp::connection::{SynReceived, stamp_at};
-use crate::tcp::time_wait::Record;
+use crate::tcp::time_wait::{Predecessor, Record};
 use crate::tcp::{Marks, Seq, SocketOptions, Tuple};
 use crate::time::{Duration, Instant};
 use crate::wire::options::mss_for_mtu;
@@ -28,15 +28,15 @@ const SOURCES_TRIED: u32 = 16;
 pub(super) struct Claim {
     pub(super) tuple: Tuple,
     pub(super) hash: u64,
-    /// The ISN lies at or beyond this: TIME-WAIT is cut short.
-    pub(super) isn_floor: Option<Seq>,
-    /// There is a record of it, over or not, which ends.
-    pub(super) in_time_wait: bool,
+    /// Of whom there is a record whose time is not over: TIME-WAIT is to be cut short.
+    pub(super) predecessor: Option<Predecessor>,
+    /// There is a record whose time is over, which ends.
+    pub(super) is_over: bool,
 }
 
 impl Claim {
     fn new(tuple: Tuple, hash: u64) -> Claim {
-        Claim { tuple, hash, isn_floor: None, in_time_wait: false }
+        Claim { tuple, hash, predecessor: None, is_over: false }
     }
 }
 
@@ -104,11 +104,10 @@ impl Host {
         }
         let Some(record) = record else { return Some(claim) };
         if record.is_over(now) {
-            return Some(Claim { in_time_wait: true, ..claim });
+            return Some(Claim { is_over: true, ..claim });
         }
         let may_open = self.shared.config.timestamps && record.may_open(now);
-        let isn_floor = Some(record.isn_floor());
-        may_open.then_some(Claim { isn_floor, in_time_wait: true, ..claim })
+        may_open.then(|| Claim { predecessor: Some(record.predecessor()), ..claim })
     }
 
     /// `tuple` with an ephemeral port: one that is not in TIME-WAIT, if there is any, else one

@@ -9,7 +9,7 @@
 //!          60  ready, stalled, listed, woken                     4
 //!          64  the listener that it waits for                   12
 //!          76  announced                                         1
-//!          77  where its way is kept, whether it leads back      2
+//!          77  where its way is kept, why it goes another       2
 //!          79  whose its block is                                1
 //!          80  where the block of one at work is                 8
 //!          88  one at rest                                     184
@@ -61,8 +61,8 @@ pub(super) struct Slot {
     pub(super) announced: Readiness,
     /// Where its way is kept, if it is, and if the IP headers that everybody has will do.
     pub(super) place: Place,
-    /// The peer's address is ours as well.
-    pub(super) to_ourselves: bool,
+    /// Why its segments are not taken in at once, if they are not.
+    pub(super) detour: Detour,
     /// Its block is lent by [`Spares`], not made for it as it woke.
     lent: bool,
     /// The connection at work. It rests if there is none.
@@ -80,6 +80,42 @@ impl Blocks for Slots {
 
     fn read_ahead(&self, index: u32) {
         self.read_ahead(index, TOUCHED);
+    }
+}
+
+/// What must be looked at before a connection's segment is taken in, or after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Detour(u8);
+
+impl Detour {
+    /// The peer's address is ours as well: what comes from outside is not its.
+    pub(super) const OURSELVES: Detour = Detour(1);
+    /// It is being opened in the place of one in TIME-WAIT, of which the record ends when the
+    /// handshake is complete.
+    pub(super) const REUSE: Detour = Detour(2);
+
+    /// `self` if it is so.
+    #[inline]
+    pub(super) fn only_if(self, is_so: bool) -> Detour {
+        Detour(self.0 * u8::from(is_so))
+    }
+
+    /// This, with that or without.
+    #[inline]
+    pub(super) fn with(self, that: Detour, is_so: bool) -> Detour {
+        Detour(self.0 & !that.0 | that.only_if(is_so).0)
+    }
+
+    /// True if there is anything.
+    #[inline]
+    pub(super) fn is_any(self) -> bool {
+        self.0 != 0
+    }
+
+    /// True if that is among it.
+    #[inline]
+    pub(super) fn has(self, that: Detour) -> bool {
+        self.0 & that.0 != 0
     }
 }
 
@@ -119,30 +155,30 @@ fn place_of(ends: &Tuple, options: &SocketOptions) -> Place {
 }
 
 /// Gives a new connection a slot and a name, and sees to it that it is flushed. `tuple`: its ends;
-/// `to_ourselves`: the peer's address is ours; `accepting`: in whose accept queue it will wait.
+/// `accepting`: in whose accept queue it will wait.
 #[inline(always)]
 pub(super) fn take_seat(
     slots: &mut Slots,
     ready: &mut Line<u32>,
     block: Box<Connection>,
-    (tuple, to_ourselves, accepting): (&Tuple, bool, Option<ListenerId>),
+    (tuple, detour, accepting): (&Tuple, Detour, Option<ListenerId>),
 ) -> ConnectionId {
     let (index, generation) =
-        slots.insert_with(move |filed| Slot::new(block, tuple, accepting, filed, to_ourselves));
+        slots.insert_with(move |filed| Slot::new(block, tuple, accepting, filed, detour));
     ready.push_back(index);
     ConnectionId { index, generation }
 }
 
 impl Slot {
     /// A slot for a new connection, which is ready to be flushed. `filed`: the entry that its
-    /// predecessor had among the timers. `to_ourselves`: the peer's address is ours.
+    /// predecessor had among the timers.
     #[inline(always)]
     pub(super) fn new(
         connection: Box<Connection>,
         tuple: &Tuple,
         accepting: Option<ListenerId>,
         filed: Filed,
-        to_ourselves: bool,
+        detour: Detour,
     ) -> Slot {
         Slot {
             place: place_of(tuple, &connection.options),
@@ -157,7 +193,7 @@ impl Slot {
             listed: true,
             woken: false,
             announced: Readiness::EMPTY,
-            to_ourselves,
+            detour,
             lent: true,
         }
     }

@@ -9,7 +9,7 @@ use super::identity::{Claim, Terms};
 use super::isn::Beginning;
 use super::route::Class;
 use super::settle::{pass_on, tell};
-use super::slot::Slot;
+use super::slot::{Detour, Slot};
 use crate::error::Error;
 use crate::event::{ConnectionId, ListenerId, Readiness};
 use crate::tcp::connection::{Context, Shape, SynSent};
@@ -158,10 +158,10 @@ impl Host {
             }
             claim => claim?,
         };
-        let Claim { tuple, hash, isn_floor, in_time_wait } = &claim;
+        let Claim { tuple, hash, predecessor, is_over } = &claim;
         let Beginning { isn, stamp_offset } = self.begin(now, tuple);
-        let iss = isn_floor.map_or(isn, |floor| isn.max(floor));
-        if *in_time_wait {
+        let iss = predecessor.map_or(isn, |predecessor| isn.max(predecessor.isn_floor()));
+        if *is_over {
             self.end_time_wait(*hash, tuple);
         }
         let mut block = self.take_block();
@@ -177,12 +177,15 @@ impl Host {
             mss: terms.mss(tuple.is_ipv6()),
             offer: self.shared.budget.offer(terms.window),
             ipv6: tuple.is_ipv6(),
+            predecessor: *predecessor,
         };
         // What follows the handshake is due sooner than the SYN again.
         let expected = now + self.shared.config.rto_floor;
         block.open((tuple.ports(), *hash), options, syn, now, expected);
-        let to_ourselves = !is_plain && self.is_ours(tuple.remote_ip());
-        let id = self.add_connection(block, (tuple, to_ourselves));
+        let is_ours = !is_plain && self.is_ours(tuple.remote_ip());
+        let detour = Detour::OURSELVES.only_if(is_ours);
+        let detour = detour.with(Detour::REUSE, predecessor.is_some());
+        let id = self.add_connection(block, (tuple, detour));
         self.shared.counters.active_opens += 1;
         Ok(id)
     }

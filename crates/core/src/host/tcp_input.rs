@@ -7,7 +7,7 @@ use super::input::Origin;
 use super::isn::Beginning;
 use super::output::Reply;
 use super::settle::pass_on;
-use super::slot::Slot;
+use super::slot::{Detour, Slot};
 use super::syn_cache::is_entry;
 use core::net::IpAddr;
 
@@ -108,8 +108,8 @@ impl Host {
         let Some((slot, generation)) = self.slots.named_mut(index).filter(|s| is_it(s.0)) else {
             return self.take_usual_of_any(now, *usual, piece, (hash, sight.slot), from);
         };
-        if slot.to_ourselves && from != Origin::Ourselves {
-            return Err(None);
+        if slot.detour.is_any() && (slot.detour.has(Detour::REUSE) || from != Origin::Ourselves) {
+            return self.take_usual_of_any(now, *usual, piece, (hash, sight.slot), from);
         }
         let id = ConnectionId { index, generation };
         slot.connection_mut().on_usual(self.shared.at(now), usual, piece);
@@ -302,6 +302,19 @@ impl Host {
         facts: Facts,
     ) {
         self.change(now, index, |connection, cx| connection.on_segment(cx, segment, facts));
+        self.note_opened(index);
+    }
+
+    /// If the connection in slot `index` was opened in the place of one in TIME-WAIT, and now is
+    /// open, that one's record ends.
+    fn note_opened(&mut self, index: u32) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let is_open = |slot: &Slot| slot.awake().is_some_and(|c| c.synchronized().is_some());
+        if slot.detour.has(Detour::REUSE) && is_open(slot) {
+            slot.detour = slot.detour.with(Detour::REUSE, false);
+            let (hash, tuple) = (slot.tuple_hash, slot.tuple);
+            self.end_time_wait(hash, &tuple);
+        }
     }
 
     // ---- LISTEN: RFC 9293 §3.10.7.2

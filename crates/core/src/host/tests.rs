@@ -13,6 +13,7 @@ mod peer;
 mod recovery;
 mod requirements;
 mod resting;
+mod reuse;
 mod states;
 mod stream;
 mod time_wait;

@@ -52,7 +52,7 @@ impl Host {
         let tuple = usual.tuple();
         let Some(index) = self.demux.glance(self.hasher.hash(&tuple)) else { return 0 };
         let Some((slot, generation)) = self.slots.named_mut(index) else { return 0 };
-        if slot.tuple != tuple || slot.to_ourselves {
+        if slot.tuple != tuple || slot.detour.is_any() {
             return 0;
         }
         // One that rests is woken only by what is known to be sound.

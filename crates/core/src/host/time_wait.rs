@@ -34,10 +34,11 @@ impl Host {
     pub(super) fn on_time_wait(&mut self, now: Instant, record: &Record, incoming: &Incoming<'_>) {
         let (hash, tuple) = (incoming.hash, incoming.tuple);
         let mut segment = *incoming.segment;
-        if !self.shared.config.timestamps {
+        if !self.shared.config.timestamps && segment.flags.contains(Flags::SYN) {
             // The connection to come would not use them: RFC 6191 §2 asks for that.
             segment.options.timestamps = None;
         }
+        let mut record = *record;
         let mut verdict = record.judge(&segment);
         if matches!(verdict, Verdict::Reopen(_)) && !self.is_heard(tuple) {
             // Nobody waits for a connection, so there is none to begin.
@@ -50,10 +51,17 @@ impl Host {
             Verdict::Reopen(isn_floor) => {
                 return self.on_listen(now, incoming, Past::Living(isn_floor));
             }
-            Verdict::Restart => match self.lingering_at(hash, tuple) {
-                Some(index) => self.linger_anew(now, index),
-                None => self.time_wait.restart(hash, tuple, now),
-            },
+            Verdict::Restart => {
+                // It comes at or before the last ACK sent: TS.Recent is its timestamp now (RFC 7323
+                // §4.3).
+                let stamp = segment.options.timestamps.map(|stamps| stamps.value);
+                record.stamp = record.stamp.and(stamp);
+                record.entered = now;
+                match self.lingering_at(hash, tuple) {
+                    Some(index) => self.linger_anew(now, index, stamp),
+                    None => self.time_wait.restart(hash, tuple, stamp, now),
+                }
+            }
             Verdict::End => {
                 self.remove_time_wait(hash, tuple);
             }
@@ -65,9 +73,12 @@ impl Host {
         // A repeated FIN is answered each time, as an open connection does: nothing else lets the
         // peer end, and no record sends one.
         if verdict == Verdict::Restart || self.shared.challenges.take(hash, now) {
-            let &Record { ref tuple, snd_nxt: seq, rcv_nxt: ack, window, stamp, .. } = record;
-            let offset = self.stamp_offset(tuple);
-            self.acknowledge_time_wait(now, tuple, LastAck { seq, ack, window, stamp, offset });
+            let Record { tuple, snd_nxt: seq, rcv_nxt: ack, window, stamp, entered, .. } = record;
+            let offset = self.stamp_offset(&tuple);
+            // No TSval beyond the last ACK's: that is how far those of the next connection between
+            // these ends lie ahead of it (RFC 6191 §3).
+            let last = LastAck { seq, ack, window, stamp, offset };
+            self.acknowledge_time_wait(entered.min(now), &tuple, last);
         } else {
             self.shared.counters.challenges_suppressed += 1;
         }

@@ -10,6 +10,7 @@
 //! | SYN | RFC 6191's table, below; the record stays until the new handshake completes |
 //! | FIN at RCV.NXT - 1 | the peer missed our last ACK: acknowledged, and 2·MSL start over |
 //! | of an old timestamp | an ACK (RFC 7323 §5.3) |
+//! | without a timestamp, where they were used | ignored (RFC 7323 §3.2) |
 //! | anything else in the window | ignored, unless it acknowledges what was never sent |
 //! | anything else | an ACK |
 //!
@@ -69,6 +70,36 @@ pub struct Record {
     pub entered: Instant,
     /// When it is over.
     pub expires: Instant,
+}
+
+/// What is remembered of a connection in TIME-WAIT by the one that is opened from here in its
+/// place, until its handshake is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Predecessor {
+    snd_nxt: Seq,
+    rcv_nxt: Seq,
+    stamp: Option<u32>,
+}
+
+impl Predecessor {
+    /// The least ISN of a connection that takes its place.
+    pub fn isn_floor(&self) -> Seq {
+        self.snd_nxt + ISN_STEP
+    }
+
+    /// RFC 6191 §2, of a SYN or SYN, ACK of the peer: true if what may still be under way of the
+    /// old connection can be told from the new one's segments.
+    pub fn is_followed_by(&self, syn: &Segment<'_>) -> bool {
+        let beyond_fin = syn.seq.at_or_after(self.rcv_nxt);
+        match (self.stamp, syn.options.timestamps) {
+            (Some(old), Some(new)) => match new.value.wrapping_sub(old) as i32 {
+                0 => beyond_fin,
+                newer => newer > 0,
+            },
+            (None, Some(_)) => true,
+            (_, None) => beyond_fin,
+        }
+    }
 }
 
 /// What a segment means to the record that it met.
@@ -144,7 +175,7 @@ impl Record {
         }
         if self.is_stale(segment) {
             Verdict::Stale
-        } else if self.is_ignored(segment) {
+        } else if self.lacks_stamp(segment) || self.is_ignored(segment) {
             Verdict::Ignore
         } else if self.is_repeated_fin(segment) {
             Verdict::Restart
@@ -158,29 +189,27 @@ impl Record {
         self.expires <= now
     }
 
+    /// What a connection that takes its place must know.
+    pub fn predecessor(&self) -> Predecessor {
+        Predecessor { snd_nxt: self.snd_nxt, rcv_nxt: self.rcv_nxt, stamp: self.stamp }
+    }
+
     /// The least ISN of a connection that takes its place.
     pub fn isn_floor(&self) -> Seq {
-        self.snd_nxt + ISN_STEP
+        self.predecessor().isn_floor()
     }
 
     /// True if an active open from here may take its place at `now` (RFC 6191 §3): the peer, if it
     /// remembers anything, tells the new connection's segments from the old one's by timestamps,
-    /// and our clock has moved on since the last that it saw.
+    /// and our clock has moved on since the last that it saw. Whether we can tell the peer's is
+    /// known when its SYN, ACK comes: see [`Predecessor::is_followed_by`].
     pub fn may_open(&self, now: Instant) -> bool {
         self.stamp.is_some() && now.as_millis() > self.entered.as_millis()
     }
 
     /// RFC 6191 §2.
     pub fn may_reopen(&self, syn: &Segment<'_>) -> bool {
-        let beyond_fin = syn.seq.at_or_after(self.rcv_nxt);
-        match (self.stamp, syn.options.timestamps) {
-            (Some(old), Some(new)) => match new.value.wrapping_sub(old) as i32 {
-                0 => beyond_fin,
-                newer => newer > 0,
-            },
-            (None, Some(_)) => true,
-            (_, None) => beyond_fin,
-        }
+        self.predecessor().is_followed_by(syn)
     }
 
     /// Faber, Touch & Yue 1999, §4.2: RST with ACK and both numbers exact.
@@ -195,6 +224,11 @@ impl Record {
     fn is_stale(&self, segment: &Segment<'_>) -> bool {
         matches!((self.stamp, segment.options.timestamps),
             (Some(old), Some(new)) if (new.value.wrapping_sub(old) as i32) < 0)
+    }
+
+    /// RFC 7323 §3.2: where timestamps were agreed upon, a segment without one is dropped.
+    fn lacks_stamp(&self, segment: &Segment<'_>) -> bool {
+        self.stamp.is_some() && segment.options.timestamps.is_none()
     }
 
     /// An acceptable segment tells nothing after the peer's FIN: without ACK it is dropped, its

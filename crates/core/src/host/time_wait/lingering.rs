@@ -75,15 +75,20 @@ impl Host {
             self.orphans -= 1;
             self.lingering.orphans += 1;
         }
-        self.linger_anew(now, index);
+        self.linger_anew(now, index, None);
         self.drop_stale_names();
     }
 
-    /// 2·MSL begin, or start over.
-    pub(super) fn linger_anew(&mut self, now: Instant, index: u32) {
+    /// 2·MSL begin, or start over, because of a segment of this TSval if timestamps are used.
+    pub(super) fn linger_anew(&mut self, now: Instant, index: u32, stamp: Option<u32>) {
         let Some(tuple) = self.slots.get(index).map(|slot| slot.tuple) else { return };
         let duration = self.term(&tuple);
         let Some(slot) = self.slots.get_mut(index) else { return };
+        let connection = slot.connection_mut();
+        if let Some(residue) = connection.residue().copied() {
+            let stamp = residue.stamp.and(stamp).or(residue.stamp);
+            connection.keep_residue(Some(Residue { stamp, ..residue }));
+        }
         slot.linger(&mut self.timers, index, Linger { now, duration });
     }
 

@@ -38,11 +38,27 @@ impl Connection {
         if !s.flags.contains(Flags::SYN) {
             return;
         }
+        if syn.predecessor.is_some_and(|predecessor| !predecessor.is_followed_by(s)) {
+            return self.on_unsafe_reuse(cx, acks, s);
+        }
         let received = self.negotiate(cx, &syn, s);
         if acks {
             self.complete_open(cx, received, syn.sent_at, s);
         } else {
             self.open_simultaneously(cx, received);
+        }
+    }
+
+    /// The peer's SYN does not tell the new connection from the one in TIME-WAIT whose place it was
+    /// to take. Without ACK it may be an old one. With ACK it answers ours: the ends are in use for
+    /// as long as TIME-WAIT goes on.
+    #[cold]
+    fn on_unsafe_reuse(&mut self, cx: &mut Context, acks: bool, s: &Segment<'_>) {
+        cx.counters.paws_rejected += 1;
+        if acks {
+            cx.counters.failed_opens += 1;
+            self.owe_reset(Reset { seq: s.ack, ack: None, stamps: None }, cx);
+            self.end(State::Closed, Some(Error::AddressInUse), cx);
         }
     }
 

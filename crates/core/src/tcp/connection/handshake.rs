@@ -14,6 +14,7 @@ use crate::tcp::send::buffer::SendBuffer;
 use crate::tcp::send::pair::PacketPair;
 use crate::tcp::send::rtt::Rtt;
 use crate::tcp::send::sent::SentQueue;
+use crate::tcp::time_wait::Predecessor;
 use crate::tcp::{Seq, SocketOptions};
 use crate::time::Instant;
 use crate::wire::options::{Options, Timestamps};
@@ -37,6 +38,8 @@ pub struct SynSent {
     pub offer: u16,
     /// The way is IPv6's.
     pub ipv6: bool,
+    /// Whose TIME-WAIT it cuts short.
+    pub predecessor: Option<Predecessor>,
 }
 
 /// A SYN has come and our SYN, ACK is out: what is known of the peer. A SYN-cache entry holds

@@ -235,10 +235,10 @@ impl TimeWait {
         });
     }
 
-    /// The peer has repeated its FIN: 2·MSL start over.
-    pub fn restart(&mut self, hash: u64, tuple: &Tuple, now: Instant) {
+    /// The peer has repeated its FIN, with this TSval if timestamps are used: 2·MSL start over.
+    pub fn restart(&mut self, hash: u64, tuple: &Tuple, stamp: Option<u32>, now: Instant) {
         let handles = &self.handles;
-        each_shelf!(&mut self.classes, shelf => shelf.restart(hash, tuple, now, handles));
+        each_shelf!(&mut self.classes, shelf => shelf.restart(hash, tuple, stamp, now, handles));
     }
 
     /// True if a record may be due at `now`.
@@ -488,9 +488,19 @@ impl<R: Row> Shelf<R> {
         true
     }
 
-    fn restart(&mut self, hash: u64, tuple: &Tuple, now: Instant, handles: &Handles) {
+    fn restart(
+        &mut self,
+        hash: u64,
+        tuple: &Tuple,
+        stamp: Option<u32>,
+        now: Instant,
+        handles: &Handles,
+    ) {
         let Some((number, seen)) = self.find(hash, tuple, handles) else { return };
         let is_over = seen.expires_ms <= now.as_millis();
+        if let (Some(stamp), Some(row)) = (stamp, self.queue.row_mut(number)) {
+            row.common_mut().note_stamp(stamp);
+        }
         let expires_ms = ceil_ms(now).saturating_add(self.term_ms);
         if !is_over && !self.queue.restart(number, expires_ms) {
             self.move_to_end(hash, number, expires_ms);

@@ -165,6 +165,17 @@ fn an_old_timestamp_is_answered_and_restarts_nothing() {
 }
 
 #[test]
+fn where_timestamps_are_used_nothing_without_one_is_heard_but_an_rst_or_a_syn() {
+    let record = record(Some(700));
+    let judge = |flags, seq| record.judge(&segment(flags, seq, 1000, None));
+    assert_eq!(judge(Flags::FIN | Flags::ACK, 4999), Verdict::Ignore);
+    assert_eq!(judge(Flags::ACK, 9999), Verdict::Ignore);
+    assert_eq!(judge(Flags::RST | Flags::ACK, 5000), Verdict::End);
+    assert_eq!(judge(Flags::SYN, 4999), Verdict::Refuse);
+    assert!(matches!(judge(Flags::SYN, 5000), Verdict::Reopen(_)));
+}
+
+#[test]
 fn an_active_open_takes_timestamps_and_a_clock_that_has_moved_on() {
     let entered = record(Some(1)).entered;
     assert!(!record(Some(1)).may_open(entered + Duration::from_micros(999)));

@@ -264,7 +264,9 @@ proptest! {
         for end in &mut ends {
             let (iss, stamp_offset) = (Seq(numbers.0), numbers.1);
             let ipv6 = false;
-            let syn = SynSent { iss, stamp_offset, sent_at: now, attempts: 0, mss, offer, ipv6 };
+            let (sent_at, attempts, predecessor) = (now, 0, None);
+            let syn =
+                SynSent { iss, stamp_offset, sent_at, attempts, mss, offer, ipv6, predecessor };
             let options = end.lone.connection.options.clone();
             end.lone.connection.hollow();
             end.lone.connection.open((7, 9), &options, syn, now, now);

@@ -185,6 +185,13 @@ impl Common {
         self.word |= DEAD;
     }
 
+    /// TS.Recent is this from now on, if timestamps were used.
+    pub(super) fn note_stamp(&mut self, stamp: u32) {
+        if self.word & STAMPED != 0 {
+            self.stamp = stamp;
+        }
+    }
+
     /// Marks it or takes the mark back.
     pub(super) fn mark(&mut self, is_marked: bool) {
         self.word = if is_marked { self.word | MARKED } else { self.word & !MARKED };

@@ -91,7 +91,7 @@ impl Fixture {
     }
 
     fn restart(&mut self, number: u32) {
-        self.table.restart(self.hasher.hash(&tuple(number)), &tuple(number), self.now);
+        self.table.restart(self.hasher.hash(&tuple(number)), &tuple(number), None, self.now);
     }
 
     fn pass(&mut self, time: Duration) {
