@@ -89,11 +89,15 @@ counters! {
     replies_suppressed,
     /// Connections given up after retransmitting in vain.
     connections_timed_out,
-    /// Orphans reset, FIN-WAIT-2 records dropped and segments for such records left unheard
-    /// because there were too many.
+    /// Connections reset when their user closed them, because there were too many orphans.
     orphans_over_limit,
     /// Records of orphans in FIN-WAIT-2 that lasted their time: the peer's FIN has not come.
     fin_wait_2_expired,
+    /// Records of orphans in FIN-WAIT-2 evicted, or never kept, because the table was full.
+    fin_wait_2_evicted,
+    /// Segments for such records that were not heard: there were too many connections, or too many
+    /// of the records had one already.
+    fin_wait_2_unheard,
     /// Handshakes that wait in the SYN cache.
     syn_cache_added,
     /// SYN-cache entries that expired.
@@ -104,7 +108,8 @@ counters! {
     cookies_accepted,
     /// ACKs that looked like a cookie and were none.
     cookies_rejected,
-    /// Handshakes completed while the accept queue was full; the peer's ACK was ignored.
+    /// SYNs, and ACKs that would have completed a handshake, ignored because the accept queue was
+    /// full.
     accept_overflows,
     /// Connections refused because there were too many.
     connections_over_limit,
@@ -122,7 +127,8 @@ counters! {
     time_wait_taken_over,
     /// SYNs that a TIME-WAIT record let through (RFC 6191).
     time_wait_reopened,
-    /// SYNs refused by a TIME-WAIT record.
+    /// SYNs refused because of a TIME-WAIT record: not beyond the old connection (RFC 6191), or
+    /// come when there was no room but for a cookie, which cannot promise the ISN.
     time_wait_refused,
     /// RSTs ignored by a TIME-WAIT record (RFC 1337).
     time_wait_resets_ignored,
@@ -130,7 +136,8 @@ counters! {
     time_wait_restarted,
     /// Segments that told a TIME-WAIT record nothing, and were not answered.
     time_wait_ignored,
-    /// Segments that were unacceptable to a TIME-WAIT record.
+    /// Other segments that were unacceptable to a TIME-WAIT record: SYNs with ACK, and those that
+    /// it would have let through but nobody listens for, among them.
     time_wait_challenged,
     /// Local ports passed over by active opens because they are in TIME-WAIT to that destination.
     ports_in_time_wait,

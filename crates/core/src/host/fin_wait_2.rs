@@ -151,7 +151,7 @@ impl Host {
             self.fin_wait_2.awake -= 1;
         } else {
             let evicted = self.fin_wait_2.keep((hash, tuple), &residue, sack, now);
-            self.shared.counters.orphans_over_limit += evicted;
+            self.shared.counters.fin_wait_2_evicted += evicted;
         }
         true
     }
@@ -163,7 +163,7 @@ impl Host {
         let limits = &self.config.limits;
         let is_full = self.connections() >= limits.connections;
         if is_full || self.fin_wait_2.awake >= limits.orphans {
-            self.shared.counters.orphans_over_limit += 1;
+            self.shared.counters.fin_wait_2_unheard += 1;
             return;
         }
         let (options, offset) = (self.default_options.clone(), self.stamp_offset(&record.tuple));

@@ -339,9 +339,6 @@ impl Host {
         }
         if listener.is_full() {
             self.shared.counters.accept_overflows += 1;
-            if matches!(past, Past::Living(_)) {
-                self.shared.counters.time_wait_refused += 1;
-            }
             return;
         }
         let mut begin = self.begin(now, tuple);

@@ -41,8 +41,8 @@ impl Host {
         let mut record = *record;
         let mut verdict = record.judge(&segment);
         if matches!(verdict, Verdict::Reopen(_)) && !self.is_heard(tuple) {
-            // Nobody waits for a connection, so there is none to begin.
-            verdict = Verdict::Refuse;
+            // Nobody waits for a connection, so there is none to begin; the record is not to blame.
+            verdict = Verdict::Challenge;
         }
         verdict.count(&mut self.shared.counters);
         match verdict {

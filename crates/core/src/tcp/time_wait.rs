@@ -8,6 +8,7 @@
 //! |---|---|
 //! | RST | ignored (RFC 1337 fix F1), but for one |
 //! | SYN | RFC 6191's table, below; the record stays until the new handshake completes |
+//! | SYN with ACK | an ACK |
 //! | FIN at RCV.NXT - 1 | the peer missed our last ACK: acknowledged, and 2·MSL start over |
 //! | of an old timestamp | an ACK (RFC 7323 §5.3) |
 //! | without a timestamp, where they were used | ignored (RFC 7323 §3.2) |
@@ -170,8 +171,13 @@ impl Record {
             return if self.is_taken_over(segment) { Verdict::End } else { Verdict::IgnoreReset };
         }
         if segment.flags.contains(Flags::SYN) {
-            let opens = !segment.flags.contains(Flags::ACK) && self.may_reopen(segment);
-            return if opens { Verdict::Reopen(self.isn_floor()) } else { Verdict::Refuse };
+            return if segment.flags.contains(Flags::ACK) {
+                Verdict::Challenge
+            } else if self.may_reopen(segment) {
+                Verdict::Reopen(self.isn_floor())
+            } else {
+                Verdict::Refuse
+            };
         }
         if self.is_stale(segment) {
             Verdict::Stale

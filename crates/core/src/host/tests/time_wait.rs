@@ -379,6 +379,55 @@ fn an_old_syn_with_a_timestamp_is_refused_if_we_use_none() {
     }
 }
 
+/// Those that were refused, and those that were challenged.
+fn refused_and_challenged(peer: &Peer) -> (u64, u64) {
+    let counters = peer.host.counters();
+    (counters.time_wait_refused, counters.time_wait_challenged)
+}
+
+#[test]
+fn only_a_syn_without_ack_counts_as_refused() {
+    for state in KEPT {
+        let mut peer = waiting(keeping(state));
+        for seq in [1, 2] {
+            assert_eq!(peer.exchange(Say::new(S | A, seq, 2)), [". 2:2(0) ack 2"], "{state:?}");
+        }
+        assert_eq!(refused_and_challenged(&peer), (0, 2), "{state:?}");
+        assert_eq!(peer.exchange(Say::new(S, 1, 0)), [". 2:2(0) ack 2"], "{state:?}");
+        assert_eq!(refused_and_challenged(&peer), (1, 2), "{state:?}");
+    }
+}
+
+#[test]
+fn a_syn_that_no_listener_hears_is_challenged_and_not_refused() {
+    for state in KEPT {
+        let mut peer = waiting(keeping(state));
+        let (listener, now) = (peer.listener.unwrap(), peer.now);
+        peer.host.close_listener(now, listener);
+        assert_eq!(peer.exchange(Say::new(S, 2, 0)), [". 2:2(0) ack 2"], "{state:?}");
+        assert_eq!(refused_and_challenged(&peer), (0, 1), "{state:?}");
+        // Its twin, which the record would let nobody have.
+        peer.exchange(Say::new(S, 1, 0));
+        assert_eq!(refused_and_challenged(&peer), (1, 1), "{state:?}");
+        assert_eq!((peer.host.half_open(), peer.host.time_wait_len()), (0, 1), "{state:?}");
+    }
+}
+
+#[test]
+fn a_syn_that_finds_the_accept_queue_full_is_not_refused_by_the_record() {
+    let mut peer = waiting(keeping(TimeWaitState::Compact));
+    let (listener, now) = (peer.listener.unwrap(), peer.now);
+    peer.host.close_listener(now, listener);
+    peer.host.listen("10.0.0.2:80".parse().unwrap(), 1).unwrap();
+    peer.port = 4001;
+    peer.exchange(Say::new(S, 0, 0));
+    peer.say(Say::new(A, 1, 1));
+    peer.port = 4000;
+    assert!(peer.exchange(Say::new(S, 2, 0)).is_empty());
+    assert_eq!((peer.host.counters().accept_overflows, peer.host.time_wait_len()), (1, 1));
+    assert_eq!(refused_and_challenged(&peer), (0, 0));
+}
+
 #[test]
 fn a_syn_for_which_there_is_no_room_counts_as_refused() {
     let mut config = keeping(TimeWaitState::Compact);

@@ -107,8 +107,11 @@ fn a_syn_is_judged_by_rfc_6191() {
 }
 
 #[test]
-fn a_syn_with_ack_opens_nothing() {
-    assert_eq!(judge(Flags::SYN | Flags::ACK, 9000, 1000), Verdict::Refuse);
+fn a_syn_with_ack_opens_nothing_and_is_challenged() {
+    for seq in [4999, 9000] {
+        assert_eq!(judge(Flags::SYN | Flags::ACK, seq, 1000), Verdict::Challenge);
+    }
+    assert_eq!(judge(Flags::SYN, 4999, 0), Verdict::Refuse);
     assert!(matches!(judge(Flags::SYN, 9000, 0), Verdict::Reopen(_)));
 }
 
