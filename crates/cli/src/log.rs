@@ -28,8 +28,8 @@ pub(crate) enum Record {
     Failed { peer: SocketAddr, error: String },
     /// Something went wrong that does not end the program.
     Trouble { text: String },
-    /// Something about TIME-WAIT that an operator has to know.
-    TimeWait(Concern),
+    /// Something about closed connections that an operator has to know.
+    Closed(Concern),
     /// A frame, by `--trace`.
     Frame { line: String },
     /// A stop was asked for; so many connections have to finish.
@@ -40,17 +40,40 @@ pub(crate) enum Record {
     Dropped { lines: u64 },
 }
 
-/// What may be wrong with TIME-WAIT. Numbers are of the time since the last such line.
+/// What may be wrong with what closed connections leave behind. Numbers are of the time since the
+/// last such line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Concern {
     /// So many records are held of those that may be: there will soon be no room.
-    Filling { held: usize, limit: usize },
+    Filling { kind: Kind, held: usize, limit: usize },
     /// There was no room: so many records went before their time.
-    Full { evicted: u64, held: usize },
-    /// So many SYNs met a record that did not let them through.
+    Full { kind: Kind, evicted: u64, held: usize },
+    /// So many SYNs met a TIME-WAIT record that did not let them through.
     Refused { syns: u64 },
+    /// So many ports were passed over because they are in TIME-WAIT, while so many connections were
+    /// opened: soon there will be none.
+    PortsScarce { passed: u64, opens: u64 },
     /// So many connections could not be opened for want of a port.
     NoPort { opens: u64 },
+}
+
+/// Whose records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Connections that are over.
+    TimeWait,
+    /// Those that nobody uses any more, and whose peer has not closed.
+    FinWait2,
+}
+
+impl Kind {
+    /// For people, and for programs.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Kind::TimeWait => ("TIME-WAIT", "time_wait"),
+            Kind::FinWait2 => ("FIN-WAIT-2", "fin_wait_2"),
+        }
+    }
 }
 
 /// Where records go. Clones share one writer.
@@ -139,7 +162,7 @@ fn human(time: SystemTime, record: &Record) -> String {
         }
         Record::Failed { peer, error } => format!("{peer}: {error}"),
         Record::Trouble { text } => text.clone(),
-        Record::TimeWait(concern) => human_concern(*concern),
+        Record::Closed(concern) => human_concern(*concern),
         Record::Frame { line } => line.clone(),
         Record::Stopping { connections: 0 } => "Stopping.".to_owned(),
         Record::Stopping { connections } => {
@@ -153,32 +176,47 @@ fn human(time: SystemTime, record: &Record) -> String {
     }
 }
 
+/// What to do.
+const MORE_PORTS: &str = "More source addresses have more ports: see README, \"Ports\".";
+
 fn human_concern(concern: Concern) -> String {
     match concern {
-        Concern::Filling { held, limit } => {
-            format!("TIME-WAIT fills up: {held} records are held, and {limit} may be.")
+        Concern::Filling { kind, held, limit } => {
+            let (state, _) = kind.names();
+            format!("{state} fills up: {held} records are held, and {limit} may be.")
         }
-        Concern::Full { evicted, held } => {
-            format!("TIME-WAIT is full: {evicted} records went before their time; {held} are held.")
+        Concern::Full { kind, evicted, held } => {
+            let (state, _) = kind.names();
+            format!("{state} is full: {evicted} records went before their time; {held} are held.")
         }
         Concern::Refused { syns } => {
             format!("TIME-WAIT refused {syns} SYNs: peers come back with ports used just before.")
         }
-        Concern::NoPort { opens } => {
-            format!("{opens} connections were not opened: no port to their destination is free.")
-        }
+        Concern::PortsScarce { passed, opens } => format!(
+            "Ports run out: {passed} in TIME-WAIT were passed over to open {opens} connections. \
+             {MORE_PORTS}"
+        ),
+        Concern::NoPort { opens } => format!(
+            "{opens} connections were not opened: no port to their destination is free. \
+             {MORE_PORTS}"
+        ),
     }
 }
 
 fn machine_concern(concern: Concern) -> Value {
     match concern {
-        Concern::Filling { held, limit } => {
-            json!({ "event": "time_wait_filling", "held": held, "limit": limit })
+        Concern::Filling { kind, held, limit } => {
+            let event = format!("{}_filling", kind.names().1);
+            json!({ "event": event, "held": held, "limit": limit })
         }
-        Concern::Full { evicted, held } => {
-            json!({ "event": "time_wait_full", "evicted": evicted, "held": held })
+        Concern::Full { kind, evicted, held } => {
+            let event = format!("{}_full", kind.names().1);
+            json!({ "event": event, "evicted": evicted, "held": held })
         }
         Concern::Refused { syns } => json!({ "event": "time_wait_refused", "syns": syns }),
+        Concern::PortsScarce { passed, opens } => {
+            json!({ "event": "ports_in_time_wait", "ports": passed, "opens": opens })
+        }
         Concern::NoPort { opens } => json!({ "event": "ports_exhausted", "opens": opens }),
     }
 }
@@ -204,7 +242,7 @@ fn machine(time: SystemTime, record: &Record) -> String {
             json!({ "event": "failed", "peer": peer.to_string(), "error": error })
         }
         Record::Trouble { text } => json!({ "event": "trouble", "text": text }),
-        Record::TimeWait(concern) => machine_concern(*concern),
+        Record::Closed(concern) => machine_concern(*concern),
         Record::Frame { line } => json!({ "event": "frame", "line": line }),
         Record::Stopping { connections } => {
             json!({ "event": "stopping", "connections": connections })
@@ -276,16 +314,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_time_wait_is_told_to_both() {
+    fn what_is_wrong_with_closed_connections_is_told_to_both() {
         let time = SystemTime::UNIX_EPOCH;
+        let filling = |kind| Concern::Filling { kind, held: 8, limit: 10 };
+        let full = |kind| Concern::Full { kind, evicted: 8, held: 10 };
         let concerns = [
-            (Concern::Filling { held: 8, limit: 10 }, "time_wait_filling"),
-            (Concern::Full { evicted: 8, held: 10 }, "time_wait_full"),
+            (filling(Kind::TimeWait), "time_wait_filling"),
+            (filling(Kind::FinWait2), "fin_wait_2_filling"),
+            (full(Kind::TimeWait), "time_wait_full"),
+            (full(Kind::FinWait2), "fin_wait_2_full"),
             (Concern::Refused { syns: 8 }, "time_wait_refused"),
+            (Concern::PortsScarce { passed: 8, opens: 10 }, "ports_in_time_wait"),
             (Concern::NoPort { opens: 8 }, "ports_exhausted"),
         ];
         for (concern, event) in concerns {
-            let record = Record::TimeWait(concern);
+            let record = Record::Closed(concern);
             let line = human(time, &record);
             assert!(line.contains(" 8 ") || line.starts_with("8 "));
             let value: Value = serde_json::from_str(&machine(time, &record)).unwrap();

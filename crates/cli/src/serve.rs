@@ -1,9 +1,9 @@
 //! Carries a plan out: opens what it names, serves until told to stop, and lets responses finish.
 
 mod bridge;
+mod closed;
 mod device;
 mod shutdown;
-mod time_wait;
 
 use std::io;
 use std::net::SocketAddr;
@@ -195,7 +195,7 @@ struct Stopping {
 impl Stopping {
     /// This stack's connections have to be over as well; until then it is watched.
     fn watch(&mut self, stack: &Handle) {
-        let full = time_wait::watch(stack.clone(), self.service.log.clone());
+        let full = closed::watch(stack.clone(), self.service.log.clone());
         self.tasks.push(stack.spawn_local(full));
         self.stacks.push(stack.clone());
     }

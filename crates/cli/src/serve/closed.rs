@@ -1,0 +1,104 @@
+//! What an operator has to know of closed connections: that TIME-WAIT or FIN-WAIT-2 fills up, that
+//! it is full and records go before their time, that TIME-WAIT refuses peers who come back too
+//! soon, and that ports to open connections from run out, or have. But not by a line for each, of
+//! which there may be a hundred thousand a second.
+
+use std::time::Duration;
+
+use lightwait::shard::Handle;
+use lightwait_core::Host;
+
+use crate::log::{Concern, Kind, Log, Record};
+
+/// A line of each kind in so long at most.
+pub(super) const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Logs what has happened since the last time, until the task is aborted.
+pub(super) async fn watch(stack: Handle, log: Log) {
+    let mut last = Look::default();
+    loop {
+        lightwait::rt::sleep(INTERVAL).await;
+        let look = stack.with_host(|host: &Host| Look::at(host));
+        for concern in look.concerns_since(last) {
+            log.write(Record::Closed(concern));
+        }
+        last = look;
+    }
+}
+
+/// A host at a moment; events since it began.
+#[derive(Clone, Copy, Debug, Default)]
+struct Look {
+    time_wait: Level,
+    fin_wait_2: Level,
+    refused: u64,
+    /// Ports passed over because they are in TIME-WAIT, connections opened, and not opened for want
+    /// of a port.
+    passed: u64,
+    opened: u64,
+    without_port: u64,
+}
+
+/// Records of one kind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Level {
+    held: usize,
+    limit: usize,
+    evicted: u64,
+}
+
+impl Look {
+    fn at(host: &Host) -> Look {
+        let (counters, limit) = (host.counters(), host.config().limits.time_wait);
+        let level = |held, evicted| Level { held, limit, evicted };
+        Look {
+            time_wait: level(host.time_wait_len(), counters.time_wait_evicted),
+            fin_wait_2: level(host.fin_wait_2_len(), counters.fin_wait_2_evicted),
+            refused: counters.time_wait_refused,
+            passed: counters.ports_in_time_wait,
+            opened: counters.active_opens,
+            without_port: counters.ports_exhausted,
+        }
+    }
+
+    fn concerns_since(self, last: Look) -> impl Iterator<Item = Concern> {
+        let [syns, passed, opens, unopened] = [
+            self.refused - last.refused,
+            self.passed - last.passed,
+            self.opened - last.opened,
+            self.without_port - last.without_port,
+        ];
+        // A few of many are no sign: one in five of those looked at is.
+        let are_scarce = passed > 0 && passed.saturating_mul(4) >= opens;
+        let concerns = [
+            self.time_wait.concern_since(last.time_wait, Kind::TimeWait),
+            self.fin_wait_2.concern_since(last.fin_wait_2, Kind::FinWait2),
+            (syns > 0).then_some(Concern::Refused { syns }),
+            are_scarce.then_some(Concern::PortsScarce { passed, opens }),
+            (unopened > 0).then_some(Concern::NoPort { opens: unopened }),
+        ];
+        concerns.into_iter().flatten()
+    }
+}
+
+impl Level {
+    /// Four fifths of what may be.
+    fn is_high(&self) -> bool {
+        self.held > 0 && self.held.saturating_mul(5) >= self.limit.saturating_mul(4)
+    }
+
+    fn concern_since(self, last: Level, kind: Kind) -> Option<Concern> {
+        let Level { held, limit, evicted } = self;
+        match evicted - last.evicted {
+            0 => (self.is_high() && !last.is_high()).then_some(Concern::Filling {
+                kind,
+                held,
+                limit,
+            }),
+            evicted => Some(Concern::Full { kind, evicted, held }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
