@@ -21,8 +21,11 @@ pub fn prefetch_first<T>(place: &T, bytes: usize) {
     for line in 0..bytes.div_ceil(LINE_BYTES) {
         fetch(start.wrapping_add(line * LINE_BYTES));
     }
-    // Where it begins in the middle of a line, it ends in one more.
-    fetch(start.wrapping_add(bytes.saturating_sub(1)));
+    // Where it begins in the middle of a line, it may end in one more.
+    let behind = bytes.saturating_sub(1);
+    if behind % LINE_BYTES >= align_of::<T>() {
+        fetch(start.wrapping_add(behind));
+    }
 }
 
 #[inline(always)]

@@ -13,7 +13,8 @@
 //! which is checked when its turn comes.
 
 use super::Host;
-use super::slot::{Slot, TOUCHED};
+use super::demux::{Line, NOWHERE};
+use super::slot::Slot;
 use crate::frame::{BURST, RxFrame};
 use crate::tcp::Tuple;
 use crate::wire::glance::{self, Glance};
@@ -33,13 +34,14 @@ pub(super) struct Sight<'a> {
     pub(super) usual: Option<Usual<'a>>,
     /// The hash of its tuple.
     pub(super) hash: u64,
-    /// The slot that its connection is in, if that has not changed and no other has such a hash.
-    pub(super) slot: Option<u32>,
+    /// The slot that its connection is in, if it is in any, if that has not changed, and no other
+    /// has such a hash.
+    pub(super) slot: u32,
 }
 
 impl Sight<'_> {
     /// Nothing that is known.
-    pub(super) const NOTHING: Sight<'static> = Sight { usual: None, hash: 0, slot: None };
+    pub(super) const NOTHING: Sight<'static> = Sight { usual: None, hash: 0, slot: 0 };
 }
 
 impl Host {
@@ -95,43 +97,70 @@ impl Host {
 
     /// Notes what is in each of these frames, [`BURST`] at most, and fetches what they lead to.
     #[inline(always)]
-    pub(super) fn look_ahead<'a>(&self, frames: &[RxFrame<'a>], seen: &mut [Sight<'a>]) {
-        let (mut lines, with_records) = ([None; BURST], self.has_many_records());
+    pub(super) fn look_ahead<'a>(&self, frames: &[RxFrame<'a>], seen: &mut [Sight<'a>; BURST]) {
+        let mut lines = [None; BURST];
+        if self.has_many_records() {
+            self.hash_all::<true>(frames, seen, &mut lines);
+        } else {
+            self.hash_all::<false>(frames, seen, &mut lines);
+        }
+        let seen = &mut seen[..frames.len().min(BURST)];
+        if self.has_many_connections() {
+            self.find_all::<true>(seen, &lines);
+        } else {
+            self.find_all::<false>(seen, &lines);
+        }
+    }
+
+    /// Hashes what these frames are for, and finds its lines of the index. `RECORDS`: there are
+    /// many of closed connections.
+    #[inline(always)]
+    fn hash_all<'s, 'a, const RECORDS: bool>(
+        &'s self,
+        frames: &[RxFrame<'a>],
+        seen: &mut [Sight<'a>; BURST],
+        lines: &mut [Option<&'s Line>; BURST],
+    ) {
         let link = self.link_bytes();
-        for ((sight, line), frame) in seen.iter_mut().zip(&mut lines).zip(frames) {
-            let packet = frame.bytes.get(link..).unwrap_or_default();
-            match Usual::parse(packet) {
+        for ((sight, line), frame) in seen.iter_mut().zip(lines).zip(frames) {
+            let packet = frame.bytes.get(link..);
+            match packet.and_then(Usual::parse) {
                 Some(usual) => {
                     sight.usual = Some(usual);
-                    sight.hash = self.hash_ahead(usual.glance(), with_records);
+                    sight.hash = self.hash_ahead::<RECORDS>(&usual.glance());
                 }
-                None => sight.hash = self.hash_unusual(packet, with_records),
+                None => sight.hash = self.hash_unusual::<RECORDS>(packet),
             }
             *line = self.demux.read_ahead(sight.hash);
         }
-        let is_far = self.has_many_connections();
+    }
+
+    /// Finds the connections that they are for. `FAR`: of those there are many.
+    #[inline(always)]
+    fn find_all<const FAR: bool>(&self, seen: &mut [Sight<'_>], lines: &[Option<&Line>; BURST]) {
         for (sight, line) in seen.iter_mut().zip(lines) {
-            sight.slot = line.and_then(|line| line.glance(sight.hash));
-            if let Some(slot) = sight.slot.filter(|_| is_far) {
+            sight.slot = line.map_or(NOWHERE, |line| line.glance(sight.hash));
+            if FAR {
                 // The processor goes on to the next frames while it waits for the slot.
-                self.slots.read_ahead(slot, TOUCHED);
-                self.slots.get(slot).into_iter().for_each(Slot::read_ahead);
+                self.slots.read_ahead(sight.slot, 0);
+                self.slots.get(sight.slot).into_iter().for_each(Slot::read_ahead);
             }
         }
     }
 
     /// The hash of what seems to be in a packet; what may be left of its connection is fetched.
     #[inline(always)]
-    fn hash_ahead(&self, Glance { tuple, turns }: Glance, with_records: bool) -> u64 {
-        let hash = self.hasher.hash(&tuple);
-        if turns && with_records {
-            self.read_records_ahead(hash, &tuple);
+    fn hash_ahead<const RECORDS: bool>(&self, Glance { tuple, turns }: &Glance) -> u64 {
+        let hash = self.hasher.hash(tuple);
+        if RECORDS && *turns {
+            self.read_records_ahead(hash, tuple);
         }
         hash
     }
 
     #[inline(never)]
-    fn hash_unusual(&self, packet: &[u8], with_records: bool) -> u64 {
-        glance::at(packet).map_or(0, |glance| self.hash_ahead(glance, with_records))
+    fn hash_unusual<const RECORDS: bool>(&self, packet: Option<&[u8]>) -> u64 {
+        let glance = packet.and_then(glance::at);
+        glance.map_or(0, |glance| self.hash_ahead::<RECORDS>(&glance))
     }
 }

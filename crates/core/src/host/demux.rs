@@ -1,7 +1,7 @@
 //! From a segment's addresses and ports to its connection.
 //!
 //! ```text
-//!   line, 64 bytes   │ 12 tags of 8 bits │ link ─▶ line │ 12 entries of 32 │
+//!   line, 64 bytes   │ link ─▶ line │ 12 tags of 8 bits │ 12 entries of 32 │
 //!   entry            │ 1 of what the slot is │ 5 more bits of the tag │ 26 of the slot │
 //! ```
 //!
@@ -81,6 +81,8 @@ impl fmt::Debug for TupleHasher {
 
 /// Entries of a line.
 const ENTRIES: usize = 12;
+/// Bytes of its link.
+const LINK: usize = size_of::<u32>();
 /// Slots per line from which on one is split.
 const SPLIT: usize = 4;
 /// The same while lines cost nothing: the first segment is there whether it is used or not.
@@ -94,6 +96,8 @@ const NONE: u32 = u32::MAX;
 /// What a slot's number has at most, but for the highest bit, which is set in an entry of the SYN
 /// cache.
 pub const SLOTS_MAX: usize = 1 << 26;
+/// What no slot's number is.
+pub const NOWHERE: u32 = u32::MAX;
 /// Where an entry has bits of the hash.
 const MORE: u32 = (1 << 31) - SLOTS_MAX as u32;
 
@@ -101,14 +105,14 @@ const MORE: u32 = (1 << 31) - SLOTS_MAX as u32;
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub struct Line {
-    /// The tags, and behind them the link.
-    head: [u8; ENTRIES + size_of::<u32>()],
+    /// The link, and behind it the tags.
+    head: [u8; LINK + ENTRIES],
     entries: [u32; ENTRIES],
 }
 
 /// The link [`NONE`] behind tags that are 0.
 const FREE: Line = Line {
-    head: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff],
+    head: [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
     entries: [0; ENTRIES],
 };
 
@@ -184,10 +188,16 @@ fn entry_of(hash: u64, slot: u32) -> u32 {
     slot | more_of(hash)
 }
 
+/// The slot of an entry, if it may be one of this hash; else what no slot's number is.
+#[inline(always)]
+fn number_of(hash: u64, entry: u32) -> u32 {
+    entry ^ more_of(hash)
+}
+
 /// The slot of an entry, if it may be one of this hash.
 #[inline(always)]
 fn slot_of(hash: u64, entry: u32) -> Option<u32> {
-    let slot = entry ^ more_of(hash);
+    let slot = number_of(hash, entry);
     (slot & MORE == 0).then_some(slot)
 }
 
@@ -195,33 +205,41 @@ impl Line {
     /// The line that lies behind.
     #[inline]
     fn link(&self) -> u32 {
-        let [.., a, b, c, d] = self.head;
+        let [a, b, c, d, ..] = self.head;
         u32::from_ne_bytes([a, b, c, d])
     }
 
     fn set_link(&mut self, link: u32) {
-        let [.., a, b, c, d] = &mut self.head;
+        let [a, b, c, d, ..] = &mut self.head;
         [*a, *b, *c, *d] = link.to_ne_bytes();
     }
 
     /// The places of this tag, a bit for each.
     #[inline(always)]
     fn places(&self, tag: u8) -> u32 {
-        which(&self.head, |it| it == tag) & ((1 << ENTRIES) - 1)
+        which(&self.head, |it| it == tag) >> LINK
     }
 
-    /// The first slot that may have this hash, at first sight.
-    #[inline]
-    pub fn glance(&self, hash: u64) -> Option<u32> {
-        let (_, entry) = self.first(tag_of(hash))?;
-        slot_of(hash, entry)
-    }
-
-    /// The first place of this tag, and the entry there.
+    /// The slot that may have this hash, at first sight. If there is none, some number.
     #[inline(always)]
-    fn first(&self, tag: u8) -> Option<(usize, u32)> {
-        let place = self.places(tag).trailing_zeros() as usize;
+    pub fn glance(&self, hash: u64) -> u32 {
+        // No question is asked: where the tag is not, the first place will do, and a tag that must
+        // not be 0 is not seen.
+        let places = which(&self.head, |it| it == (hash >> 56) as u8) | 1 << LINK;
+        number_of(hash, self.entries[places.ilog2() as usize - LINK])
+    }
+
+    /// The last place of this tag, where the newest mostly is, and the entry there.
+    #[inline(always)]
+    fn last(&self, tag: u8) -> Option<(usize, u32)> {
+        let place = self.places(tag).checked_ilog2()? as usize;
         Some((place, *self.entries.get(place)?))
+    }
+
+    /// The tag at a place.
+    #[inline(always)]
+    fn tag_mut(&mut self, place: usize) -> &mut u8 {
+        &mut self.head[LINK + place]
     }
 
     /// The first place of this tag of which `is_it` says so.
@@ -244,7 +262,7 @@ impl Line {
         let place = self.places(0).trailing_zeros() as usize;
         let has_room = place < ENTRIES;
         if has_room {
-            (self.head[place], self.entries[place]) = (tag, entry);
+            (*self.tag_mut(place), self.entries[place]) = (tag, entry);
         }
         has_room
     }
@@ -254,7 +272,7 @@ impl Line {
     fn take(&mut self, tag: u8, entry: u32) -> bool {
         let place = self.find(tag, |place| self.entries[place] == entry);
         let Some(place) = place else { return false };
-        self.head[place] = 0;
+        *self.tag_mut(place) = 0;
         true
     }
 
@@ -268,7 +286,7 @@ impl Line {
 
     /// All that it holds.
     fn entries(&self) -> impl Iterator<Item = (u8, u32)> {
-        self.head.into_iter().zip(self.entries).filter(|(tag, _)| *tag != 0)
+        self.head.into_iter().skip(LINK).zip(self.entries).filter(|(tag, _)| *tag != 0)
     }
 }
 
@@ -290,8 +308,8 @@ impl Demux {
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let tag = tag_of(hash);
         let line = self.lines.get(self.line_of(hash))?;
-        // Nearly always the first of the tag is it, or there is none.
-        match line.first(tag) {
+        // Nearly always the last of the tag is it, or there is none.
+        match line.last(tag) {
             Some((_, entry)) => match slot_of(hash, entry).filter(|slot| is_it(*slot)) {
                 None => self.find_among_all(hash, is_it),
                 found => found,
@@ -301,10 +319,10 @@ impl Demux {
         }
     }
 
-    /// The first slot that may have this hash, at first sight.
+    /// As [`Line::glance`].
     #[inline]
-    pub fn glance(&self, hash: u64) -> Option<u32> {
-        self.lines.get(self.line_of(hash))?.glance(hash)
+    pub fn glance(&self, hash: u64) -> u32 {
+        self.lines.get(self.line_of(hash)).map_or(NOWHERE, |line| line.glance(hash))
     }
 
     #[inline(never)]
@@ -345,8 +363,8 @@ impl Demux {
     pub fn remove(&mut self, hash: u64, slot: u32) -> bool {
         let (line, tag, entry) = (self.line_of(hash), tag_of(hash), entry_of(hash, slot));
         let Some(first) = self.lines.get_mut(line) else { return false };
-        match first.first(tag) {
-            Some((place, it)) if it == entry => first.head[place] = 0,
+        match first.last(tag) {
+            Some((place, it)) if it == entry => *first.tag_mut(place) = 0,
             _ if self.remove_behind(line, tag, entry) => {}
             _ => return false,
         }

@@ -24,7 +24,11 @@ impl Host {
     /// A frame has arrived.
     #[inline]
     pub fn on_frame(&mut self, now: Instant, frame: RxFrame<'_>) {
-        self.take_frame(now, frame, None);
+        self.shared.counters.frames_in += 1;
+        match self.config.device.medium {
+            Medium::Ip => self.take_unseen(now, &frame, Origin::Link(None)),
+            Medium::Ethernet => self.take_ethernet(now, &frame, None),
+        }
     }
 
     /// Frames have arrived, the oldest first. What they do is what they would do one by one; but
@@ -33,39 +37,47 @@ impl Host {
     pub fn on_frames(&mut self, now: Instant, frames: &[RxFrame<'_>]) {
         match frames {
             [frame] => self.on_frame(now, *frame),
-            _ => frames.chunks(BURST).for_each(|burst| self.on_burst(now, burst)),
+            _ if self.is_crowded() => {
+                frames.chunks(BURST).for_each(|burst| self.take_ahead(now, burst));
+            }
+            _ => self.take_in_turn(now, frames),
         }
     }
 
     #[inline(never)]
-    fn on_burst(&mut self, now: Instant, burst: &[RxFrame<'_>]) {
-        if self.is_crowded() {
-            let mut sights = [Sight::NOTHING; BURST];
-            let (sights, _) = sights.split_at_mut(burst.len().min(BURST));
-            self.look_ahead(burst, sights);
-            self.take_burst(now, burst, |place| sights.get(place));
-        } else {
-            self.take_burst(now, burst, |_| None);
-        }
+    fn take_in_turn(&mut self, now: Instant, frames: &[RxFrame<'_>]) {
+        self.take_each(now, frames, |_| None);
     }
 
-    /// `sight`: what was found out before of the frame at a place of the burst.
+    #[inline(never)]
+    fn take_ahead(&mut self, now: Instant, burst: &[RxFrame<'_>]) {
+        let mut sights = [Sight::NOTHING; BURST];
+        self.look_ahead(burst, &mut sights);
+        self.take_each(now, burst, |place| Some(&sights[place % BURST]));
+    }
+
+    /// `sight`: what was found out before of the frame at a place.
     #[inline(always)]
-    fn take_burst<'a>(
+    fn take_each<'a>(
         &mut self,
         now: Instant,
-        burst: &[RxFrame<'_>],
+        frames: &[RxFrame<'_>],
         sight: impl Fn(usize) -> Option<&'a Sight<'a>>,
     ) {
-        let mut left = burst;
-        while let Some((first, others)) = left.split_first() {
-            match self.take_texts(now, left) {
-                0 => {
-                    self.take_frame(now, *first, sight(burst.len() - left.len()));
-                    left = others;
-                }
-                taken => left = &left[taken..],
+        let mut left = frames;
+        while let Some((frame, others)) = left.split_first() {
+            let taken = self.take_texts(now, left);
+            if taken > 0 {
+                left = &left[taken..];
+                continue;
             }
+            self.shared.counters.frames_in += 1;
+            let sight = sight(frames.len() - left.len());
+            match self.config.device.medium {
+                Medium::Ip => self.take_packet(now, frame, Origin::Link(None), sight),
+                Medium::Ethernet => self.take_ethernet(now, frame, sight),
+            }
+            left = others;
         }
     }
 
@@ -75,18 +87,9 @@ impl Host {
         self.malformed[reason.index()] += 1;
     }
 
-    #[inline]
-    fn take_frame(&mut self, now: Instant, frame: RxFrame<'_>, sight: Option<&Sight<'_>>) {
-        self.shared.counters.frames_in += 1;
-        self.begin_autoconfigure(now);
-        match self.config.device.medium {
-            Medium::Ip => self.take_packet(now, frame, Origin::Link(None), sight),
-            Medium::Ethernet => self.take_ethernet(now, frame, sight),
-        }
-    }
-
     #[inline(never)]
-    fn take_ethernet(&mut self, now: Instant, frame: RxFrame<'_>, sight: Option<&Sight<'_>>) {
+    fn take_ethernet(&mut self, now: Instant, frame: &RxFrame<'_>, sight: Option<&Sight<'_>>) {
+        self.begin_autoconfigure(now);
         let link = match ethernet::Frame::parse(frame.bytes) {
             Ok(link) => link,
             Err(reason) => return self.note_malformed(reason),
@@ -95,7 +98,7 @@ impl Host {
             self.shared.counters.not_for_us += 1;
             return;
         }
-        let inner = RxFrame { bytes: link.payload, ..frame };
+        let inner = &RxFrame { bytes: link.payload, ..*frame };
         match link.ethertype {
             ethertype::IPV4 | ethertype::IPV6 => {
                 self.take_packet(now, inner, Origin::Link(Some(link.source)), sight);
@@ -108,37 +111,31 @@ impl Host {
         }
     }
 
-    /// `sight`: what was found out of it before, if it came in a burst.
+    /// A packet of which nothing was found out before.
+    #[inline(never)]
+    pub(super) fn take_unseen(&mut self, now: Instant, frame: &RxFrame<'_>, from: Origin) {
+        self.take_packet(now, frame, from, None);
+    }
+
+    /// One body, made wherever it is asked for: what is found out then stays in registers.
     #[inline(always)]
-    pub(super) fn take_packet(
+    fn take_packet(
         &mut self,
         now: Instant,
-        frame: RxFrame<'_>,
+        frame: &RxFrame<'_>,
         from: Origin,
         sight: Option<&Sight<'_>>,
     ) {
         match sight {
-            Some(sight) => self.take_seen(now, frame, from, sight),
-            None => self.take_unseen(now, frame, from),
+            Some(sight) => self.take_sight(now, frame, from, sight),
+            None => self.take_sight(now, frame, from, &self.sight(frame.bytes)),
         }
     }
 
-    // One body, made twice: what is found out in it then stays in registers.
-
-    #[inline(never)]
-    fn take_unseen(&mut self, now: Instant, frame: RxFrame<'_>, from: Origin) {
-        self.take_sight(now, frame, from, &self.sight(frame.bytes));
-    }
-
-    #[inline(never)]
-    fn take_seen(&mut self, now: Instant, frame: RxFrame<'_>, from: Origin, sight: &Sight<'_>) {
-        self.take_sight(now, frame, from, sight);
-    }
-
     #[inline(always)]
-    fn take_sight(&mut self, now: Instant, frame: RxFrame<'_>, from: Origin, sight: &Sight<'_>) {
+    fn take_sight(&mut self, now: Instant, frame: &RxFrame<'_>, from: Origin, sight: &Sight<'_>) {
         let stranger = match &sight.usual {
-            Some(usual) => match self.take_usual(now, usual, sight, &frame, from) {
+            Some(usual) => match self.take_usual(now, usual, sight, frame, from) {
                 Ok(()) => return,
                 Err(stranger) => stranger,
             },
@@ -152,7 +149,7 @@ impl Host {
     fn take_any_packet(
         &mut self,
         now: Instant,
-        frame: RxFrame<'_>,
+        frame: &RxFrame<'_>,
         from: Origin,
         mut stranger: Option<Ends>,
     ) {
@@ -161,12 +158,12 @@ impl Host {
             Err(reason) => return self.note_malformed(reason),
         };
         if stranger.is_none() && packet.protocol == protocol::TCP && packet.fragment.is_none() {
-            match self.take_known_tcp(now, &packet, &frame, from) {
+            match self.take_known_tcp(now, &packet, frame, from) {
                 Ok(()) => return,
                 Err(ends) => stranger = ends,
             }
         }
-        self.take_unknown_packet(now, &packet, &frame, from, stranger);
+        self.take_unknown_packet(now, &packet, frame, from, stranger);
     }
 
     /// `stranger`: the ends of a segment that is known to belong to no connection.

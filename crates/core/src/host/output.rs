@@ -305,7 +305,7 @@ impl Host {
             self.loopback.pop();
             let checksum = RxChecksum::Good;
             let frame = RxFrame { bytes: &bytes, checksum, segment_size };
-            self.take_packet(now, frame, Origin::Ourselves, None);
+            self.take_unseen(now, &frame, Origin::Ourselves);
         }
     }
 }

@@ -101,12 +101,10 @@ impl Host {
         }
         let (hash, piece) = (sight.hash, frame.segment_size);
         // Nearly always the first that may be it is it.
-        let Some(index) = sight.slot else {
-            return self.take_usual_of_any(now, *usual, piece, (hash, sight.slot), from);
-        };
+        let index = sight.slot;
         let is_it = |slot: &Slot| slot.tuple == usual.tuple() && slot.listed;
         let Some((slot, generation)) = self.slots.named_mut(index).filter(|s| is_it(s.0)) else {
-            return self.take_usual_of_any(now, *usual, piece, (hash, sight.slot), from);
+            return self.take_usual_of_any(now, *usual, piece, (hash, index), from);
         };
         if slot.detour.is_any() && (slot.detour.has(Detour::REUSE) || from != Origin::Ourselves) {
             return self.take_usual_of_any(now, *usual, piece, (hash, sight.slot), from);
@@ -126,11 +124,11 @@ impl Host {
         now: Instant,
         usual: Usual<'_>,
         piece: u16,
-        (hash, hint): (u64, Option<u32>),
+        (hash, hint): (u64, u32),
         from: Origin,
     ) -> Result<(), Option<Ends>> {
         let tuple = &usual.tuple();
-        let half_open = hint.filter(|entry| self.syn_cache.has(*entry, tuple));
+        let half_open = Some(hint).filter(|entry| self.syn_cache.has(*entry, tuple));
         if let Some(entry) = half_open
             && self.complete_usual(now, entry, &usual, piece, (hash, tuple))
         {

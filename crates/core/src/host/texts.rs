@@ -50,9 +50,9 @@ impl Host {
             return 0;
         };
         let tuple = usual.tuple();
-        let Some(index) = self.demux.glance(self.hasher.hash(&tuple)) else { return 0 };
+        let index = self.demux.glance(self.hasher.hash(&tuple));
         let Some((slot, generation)) = self.slots.named_mut(index) else { return 0 };
-        if slot.tuple != tuple || slot.detour.is_any() {
+        if slot.tuple != tuple || !slot.listed || slot.detour.is_any() {
             return 0;
         }
         // One that rests is woken only by what is known to be sound.
