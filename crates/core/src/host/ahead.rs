@@ -13,7 +13,7 @@
 //! which is checked when its turn comes.
 
 use super::Host;
-use super::demux::{Line, NOWHERE};
+use super::demux::{Line, NONE};
 use super::slot::Slot;
 use crate::frame::{BURST, RxFrame};
 use crate::tcp::Tuple;
@@ -67,13 +67,12 @@ impl Host {
     /// Fetches what is looked at first where the next connection of ours is likely to begin, if
     /// that lies far away.
     #[inline]
-    pub(super) fn read_likely_ahead(&self) {
+    pub(super) fn read_likely_ahead(&mut self) {
         let with_records = self.has_many_records();
         if self.demux.len() < MANY_LINES && !with_records {
             return;
         }
-        let Some(tuple) = self.ports.likely() else { return };
-        let hash = self.hasher.hash(&tuple);
+        let (tuple, hash) = self.ports.foresee(|tuple| self.hasher.hash(tuple));
         self.demux.read_ahead(hash);
         if with_records {
             self.read_records_ahead(hash, &tuple);
@@ -95,16 +94,17 @@ impl Host {
         Sight { usual: Some(usual), hash, slot: self.demux.glance(hash) }
     }
 
-    /// Notes what is in each of these frames, [`BURST`] at most, and fetches what they lead to.
+    /// Notes what is in each of these frames, [`BURST`] at most, and fetches what they lead to. Of
+    /// each it is noted at the place that is as many frames as come behind it.
     #[inline(always)]
     pub(super) fn look_ahead<'a>(&self, frames: &[RxFrame<'a>], seen: &mut [Sight<'a>; BURST]) {
         let mut lines = [None; BURST];
+        let seen = &mut seen[..frames.len().min(BURST)];
         if self.has_many_records() {
             self.hash_all::<true>(frames, seen, &mut lines);
         } else {
             self.hash_all::<false>(frames, seen, &mut lines);
         }
-        let seen = &mut seen[..frames.len().min(BURST)];
         if self.has_many_connections() {
             self.find_all::<true>(seen, &lines);
         } else {
@@ -118,11 +118,11 @@ impl Host {
     fn hash_all<'s, 'a, const RECORDS: bool>(
         &'s self,
         frames: &[RxFrame<'a>],
-        seen: &mut [Sight<'a>; BURST],
+        seen: &mut [Sight<'a>],
         lines: &mut [Option<&'s Line>; BURST],
     ) {
         let link = self.link_bytes();
-        for ((sight, line), frame) in seen.iter_mut().zip(lines).zip(frames) {
+        for ((sight, line), frame) in seen.iter_mut().rev().zip(lines).zip(frames) {
             let packet = frame.bytes.get(link..);
             match packet.and_then(Usual::parse) {
                 Some(usual) => {
@@ -138,8 +138,8 @@ impl Host {
     /// Finds the connections that they are for. `FAR`: of those there are many.
     #[inline(always)]
     fn find_all<const FAR: bool>(&self, seen: &mut [Sight<'_>], lines: &[Option<&Line>; BURST]) {
-        for (sight, line) in seen.iter_mut().zip(lines) {
-            sight.slot = line.map_or(NOWHERE, |line| line.glance(sight.hash));
+        for (sight, line) in seen.iter_mut().rev().zip(lines) {
+            sight.slot = line.map_or(NONE, |line| line.glance(sight.hash));
             if FAR {
                 // The processor goes on to the next frames while it waits for the slot.
                 self.slots.read_ahead(sight.slot, 0);

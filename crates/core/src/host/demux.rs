@@ -91,13 +91,11 @@ const SPLIT_EARLY: usize = 2;
 const JOIN: usize = 2;
 /// Lines in a segment.
 const SEGMENT: usize = 256;
-/// No line.
-const NONE: u32 = u32::MAX;
+/// No line, and no slot.
+pub const NONE: u32 = u32::MAX;
 /// What a slot's number has at most, but for the highest bit, which is set in an entry of the SYN
 /// cache.
 pub const SLOTS_MAX: usize = 1 << 26;
-/// What no slot's number is.
-pub const NOWHERE: u32 = u32::MAX;
 /// Where an entry has bits of the hash.
 const MORE: u32 = (1 << 31) - SLOTS_MAX as u32;
 
@@ -110,7 +108,7 @@ pub struct Line {
     entries: [u32; ENTRIES],
 }
 
-/// The link [`NONE`] behind tags that are 0.
+/// The link [`NONE`] before tags that are 0.
 const FREE: Line = Line {
     head: [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
     entries: [0; ENTRIES],
@@ -322,7 +320,7 @@ impl Demux {
     /// As [`Line::glance`].
     #[inline]
     pub fn glance(&self, hash: u64) -> u32 {
-        self.lines.get(self.line_of(hash)).map_or(NOWHERE, |line| line.glance(hash))
+        self.lines.get(self.line_of(hash)).map_or(NONE, |line| line.glance(hash))
     }
 
     #[inline(never)]

@@ -6,6 +6,7 @@ use super::Host;
 use super::half_open::Begun;
 use super::isn::Beginning;
 use super::output::Reply;
+use super::port::Candidate;
 use super::syn_cookie::CookieFacts;
 use super::tcp_input::{Incoming, bare_header};
 use crate::config::Config;
@@ -121,13 +122,13 @@ impl Host {
     fn port_for(&mut self, now: Instant, tuple: &Tuple, cut_short: bool) -> Option<Claim> {
         let mut search = self.ports.search(tuple);
         loop {
-            let local_port = self.ports.next(&mut search)?;
-            let candidate = tuple.with_local_port(local_port);
-            let hash = self.hasher.hash(&candidate);
+            let Candidate { port, hash } = self.ports.next(&mut search)?;
+            let candidate = tuple.with_local_port(port);
+            let hash = hash.unwrap_or_else(|| self.hasher.hash(&candidate));
             let record = self.time_wait_record(hash, &candidate);
             if !cut_short && record.is_some_and(|record| !record.is_over(now)) {
                 self.shared.counters.ports_in_time_wait += 1;
-            } else if !self.listeners.has_port(local_port)
+            } else if !self.listeners.has_port(port)
                 && let claimed @ Some(_) =
                     self.claim_beside(now, Claim::new(candidate, hash), record)
             {

@@ -53,10 +53,10 @@ impl Host {
     fn take_ahead(&mut self, now: Instant, burst: &[RxFrame<'_>]) {
         let mut sights = [Sight::NOTHING; BURST];
         self.look_ahead(burst, &mut sights);
-        self.take_each(now, burst, |place| Some(&sights[place % BURST]));
+        self.take_each(now, burst, |behind| Some(&sights[behind % BURST]));
     }
 
-    /// `sight`: what was found out before of the frame at a place.
+    /// `sight`: what was found out before of the frame that so many come behind.
     #[inline(always)]
     fn take_each<'a>(
         &mut self,
@@ -72,7 +72,7 @@ impl Host {
                 continue;
             }
             self.shared.counters.frames_in += 1;
-            let sight = sight(frames.len() - left.len());
+            let sight = sight(others.len());
             match self.config.device.medium {
                 Medium::Ip => self.take_packet(now, frame, Origin::Link(None), sight),
                 Medium::Ethernet => self.take_ethernet(now, frame, sight),

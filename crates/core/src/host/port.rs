@@ -33,9 +33,24 @@ pub struct Ports {
     destination: KeyedHash,
     counters: Box<[u32; COUNTERS]>,
     /// The last destination of each place: few are asked for in turn.
-    recent: Box<[Option<Recent>; RECENT]>,
+    recent: Box<[Recent; RECENT]>,
     /// The place of the last one asked for.
     last: u8,
+    /// What [`Ports::foresee`] said last.
+    foreseen: Foreseen,
+}
+
+/// A tuple that is likely to be tried, by its destination's place and its port.
+#[derive(Clone, Copy, Debug)]
+struct Foreseen {
+    place: u8,
+    port: u16,
+    hash: u64,
+}
+
+impl Foreseen {
+    /// None: no destination has that place.
+    const NOTHING: Foreseen = Foreseen { place: u8::MAX, port: 0, hash: 0 };
 }
 
 /// A destination that was asked for.
@@ -48,15 +63,34 @@ struct Recent {
     next: u8,
 }
 
+impl Recent {
+    /// Nobody asks for it.
+    const NOBODY: Recent = {
+        let search = Search { start: 0, left: 0, counter: 0, place: 0 };
+        Recent { destination: Tuple::NOBODY, search, next: 0 }
+    };
+}
+
 /// A search for a port.
 #[derive(Clone, Copy, Debug)]
 pub struct Search {
     /// F, as a distance from the first port.
     start: u32,
-    /// G's counter.
-    counter: usize,
     /// Ports that may still be tried.
-    left: u32,
+    left: u16,
+    /// G's counter.
+    counter: u16,
+    /// The place of its destination.
+    place: u8,
+}
+
+/// A port to try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The port.
+    pub port: u16,
+    /// The hash of the tuple that it makes, if [`Ports::foresee`] asked for that before.
+    pub hash: Option<u64>,
 }
 
 impl Ports {
@@ -69,8 +103,9 @@ impl Ports {
             size: u32::from(last.saturating_sub(first)) + 1,
             destination: KeyedHash::new(secret, "ports"),
             counters: Box::new([0; COUNTERS]),
-            recent: Box::new([None; RECENT]),
+            recent: Box::new([Recent::NOBODY; RECENT]),
             last: 0,
+            foreseen: Foreseen::NOTHING,
         }
     }
 
@@ -80,42 +115,47 @@ impl Ports {
         let destination = tuple.with_local_port(0);
         let ends = destination.addresses_folded() ^ u64::from(destination.ports());
         let place = (ends ^ ends >> 32) as u8 % RECENT as u8;
-        if let Some(before) = &mut self.recent[self.last as usize % RECENT] {
-            before.next = place;
-        }
+        self.recent[self.last as usize % RECENT].next = place;
         self.last = place;
-        let recent = &mut self.recent[place as usize];
-        if let Some(Recent { destination: known, search, .. }) = recent
-            && *known == destination
-        {
-            return *search;
+        let recent = &mut self.recent[place as usize % RECENT];
+        if recent.destination == destination {
+            return recent.search;
         }
-        let search = search_for(&self.destination, &destination, self.size);
-        recent.insert(Recent { destination, search, next: place }).search
+        self.foreseen = Foreseen::NOTHING;
+        let search = search_for(&self.destination, &destination, self.size, place);
+        *recent = Recent { destination, search, next: place };
+        search
     }
 
-    /// The tuple that is likely to be tried next: whoever opens connections to some destinations
-    /// in turn goes on so, and whoever opened one mostly opens another.
-    #[inline]
-    pub fn likely(&self) -> Option<Tuple> {
-        let last = self.recent[self.last as usize % RECENT]?;
-        let Recent { destination, search, .. } = self.recent[last.next as usize % RECENT]?;
-        Some(destination.with_local_port(self.peek(&search)))
+    /// The tuple that is likely to be tried next, and its hash, which `hash_of` says and the search
+    /// will: whoever opens connections to some destinations in turn goes on so, and whoever opened
+    /// one mostly opens another.
+    #[inline(always)]
+    pub fn foresee(&mut self, hash_of: impl FnOnce(&Tuple) -> u64) -> (Tuple, u64) {
+        let place = self.recent[self.last as usize % RECENT].next;
+        let Recent { destination, search, .. } = &self.recent[place as usize % RECENT];
+        let port = self.peek(search);
+        let tuple = destination.with_local_port(port);
+        let hash = hash_of(&tuple);
+        self.foreseen = Foreseen { place, port, hash };
+        (tuple, hash)
     }
 
     /// The next port to try; `None` after [`MAX_ATTEMPTS`], or when all have been tried.
-    pub fn next(&mut self, search: &mut Search) -> Option<u16> {
+    pub fn next(&mut self, search: &mut Search) -> Option<Candidate> {
         search.left = search.left.checked_sub(1)?;
         let port = self.peek(search);
-        let step = &mut self.counters[search.counter % COUNTERS];
+        let step = &mut self.counters[usize::from(search.counter) % COUNTERS];
         *step = if *step + 1 < self.size { *step + 1 } else { 0 };
-        Some(port)
+        let Foreseen { place, port: foreseen, hash } = self.foreseen;
+        let hash = ((place, foreseen) == (search.place, port)).then_some(hash);
+        Some(Candidate { port, hash })
     }
 
     /// The port that is tried next for the destination of `search`, by this search or another.
     #[inline]
     fn peek(&self, search: &Search) -> u16 {
-        let offset = search.start + self.counters[search.counter % COUNTERS];
+        let offset = search.start + self.counters[usize::from(search.counter) % COUNTERS];
         let offset = if offset < self.size { offset } else { offset - self.size };
         // Below 2^16, as is their sum.
         self.first + offset as u16
@@ -129,10 +169,10 @@ impl Ports {
 
 /// Where the search among `size` ports for `destination` begins.
 #[inline(never)]
-fn search_for(hash: &KeyedHash, destination: &Tuple, size: u32) -> Search {
+fn search_for(hash: &KeyedHash, destination: &Tuple, size: u32, place: u8) -> Search {
     let hash = hash.of_tuple(destination);
-    let (start, counter) = (hash as u32 % size, (hash >> 32) as usize % COUNTERS);
-    Search { start, counter, left: size.min(MAX_ATTEMPTS) }
+    let (start, counter) = (hash as u32 % size, (hash >> 32) as u16 % COUNTERS as u16);
+    Search { start, left: size.min(MAX_ATTEMPTS) as u16, counter, place }
 }
 
 #[cfg(test)]
@@ -145,7 +185,7 @@ mod tests {
     fn pick(ports: &mut Ports, tuple: &Tuple, mut in_use: impl FnMut(u16) -> bool) -> Option<u16> {
         let mut search = ports.search(tuple);
         loop {
-            let port = ports.next(&mut search)?;
+            let port = ports.next(&mut search)?.port;
             if !in_use(port) {
                 return Some(port);
             }
@@ -194,24 +234,45 @@ mod tests {
         for _ in 0..7 {
             let mut search = ports.search(&to(80));
             let expected = ports.peek(&search);
-            assert_eq!(ports.next(&mut search), Some(expected));
+            let Candidate { port, hash } = ports.next(&mut search).unwrap();
+            assert_eq!((port, hash), (expected, None));
         }
     }
 
     #[test]
     fn the_order_of_destinations_is_expected_to_come_again() {
         let mut ports = Ports::new(1024, 65_535, &[1; 32]);
-        assert_eq!(ports.likely(), None);
+        let (mut asked, mut likely) = (0, None);
         let orders: [&[u16]; 4] = [&[80], &[80, 81], &[80, 443, 8081], &[7, 9, 13, 17, 19]];
         for order in orders {
-            let mut likely = None;
             for (turn, port) in (0..3).flat_map(|turn| order.iter().map(move |port| (turn, *port)))
             {
                 let mut search = ports.search(&to(port));
-                let tuple = to(port).with_local_port(ports.next(&mut search).unwrap());
+                let Candidate { port: ours, hash } = ports.next(&mut search).unwrap();
+                let tuple = to(port).with_local_port(ours);
                 assert!(turn < 2 || likely == Some(tuple), "{order:?}: {likely:?}, not {tuple:?}");
-                likely = ports.likely();
+                assert_eq!(hash, likely.filter(|it| *it == tuple).map(|_| asked));
+                asked += 1;
+                likely = Some(ports.foresee(|_| asked).0);
             }
+        }
+    }
+
+    #[test]
+    fn a_hash_is_not_taken_for_that_of_another_tuple() {
+        let mut ports = Ports::new(50_000, 50_000, &[1; 32]);
+        let mut next = |port| {
+            let mut search = ports.search(&to(port));
+            let before = ports.next(&mut search).unwrap().hash;
+            (before, ports.foresee(|tuple| tuple.ports().into()).1)
+        };
+        // All have the same port of ours, and many the same place.
+        let mut foreseen = None;
+        for port in (1..=2 * RECENT as u16).flat_map(|port| [port, port + 7, port]) {
+            let (before, after) = next(port);
+            let ports = u64::from(to(port).with_local_port(50_000).ports());
+            assert!(before.is_none_or(|hash| hash == ports && foreseen == Some(hash)));
+            foreseen = Some(after);
         }
     }
 

@@ -220,7 +220,7 @@ impl Slot {
     #[inline]
     pub(super) fn read_ahead(&self) {
         if let Some(connection) = self.awake() {
-            prefetch_first(connection, size_of::<Connection>());
+            prefetch_first(connection, Connection::CALM_BYTES);
         }
     }
 

@@ -24,6 +24,11 @@
 //!         520    retransmissions, timeouts         8
 //! ```
 
+impl super::Connection {
+    /// What lies behind them is asked for only where something is sent again.
+    pub(crate) const CALM_BYTES: usize = size_of::<Self>() - 8;
+}
+
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     use super::{Connection, Synchronized};
