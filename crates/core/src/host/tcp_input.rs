@@ -107,7 +107,7 @@ impl Host {
             return self.take_usual_of_any(now, *usual, piece, (hash, index), from);
         };
         if slot.detour.is_any() && (slot.detour.has(Detour::REUSE) || from != Origin::Ourselves) {
-            return self.take_usual_of_any(now, *usual, piece, (hash, sight.slot), from);
+            return self.take_usual_of_any(now, *usual, piece, (hash, index), from);
         }
         let id = ConnectionId { index, generation };
         slot.connection_mut().on_usual(self.shared.at(now), usual, piece);
