@@ -13,10 +13,13 @@ use crate::config::TimeWaitState;
 use crate::tcp::connection::{Residue, stamp_at};
 use crate::tcp::time_wait::{Distance, Record, Verdict};
 use crate::tcp::{Seq, Tuple};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::wire::options::Timestamps;
 use crate::wire::tcp::{Flags, Header};
 use crate::wire::usual::Stamped;
+
+/// The tick of our timestamp clock.
+const TICK: Duration = Duration::from_millis(1);
 
 /// What an ACK from TIME-WAIT says.
 #[derive(Clone, Copy)]
@@ -56,7 +59,6 @@ impl Host {
                 // §4.3).
                 let stamp = segment.options.timestamps.map(|stamps| stamps.value);
                 record.stamp = record.stamp.and(stamp);
-                record.entered = now;
                 match self.lingering_at(hash, tuple) {
                     Some(index) => self.linger_anew(now, index, stamp),
                     None => self.time_wait.restart(hash, tuple, stamp, now),
@@ -73,12 +75,13 @@ impl Host {
         // A repeated FIN is answered each time, as an open connection does: nothing else lets the
         // peer end, and no record sends one.
         if verdict == Verdict::Restart || self.shared.challenges.take(hash, now) {
-            let Record { tuple, snd_nxt: seq, rcv_nxt: ack, window, stamp, entered, .. } = record;
+            let Record { tuple, snd_nxt: seq, rcv_nxt: ack, window, stamp, .. } = record;
             let offset = self.stamp_offset(&tuple);
-            // No TSval beyond the last ACK's: that is how far those of the next connection between
-            // these ends lie ahead of it (RFC 6191 §3).
+            // A tick behind, but for what begins the record's time anew: the next connection
+            // between these ends, if it is opened in this tick, has a newer TSval (RFC 6191 §3).
+            let at = if verdict == Verdict::Restart { now } else { now - TICK };
             let last = LastAck { seq, ack, window, stamp, offset };
-            self.acknowledge_time_wait(entered.min(now), &tuple, last);
+            self.acknowledge_time_wait(at, &tuple, last);
         } else {
             self.shared.counters.challenges_suppressed += 1;
         }
