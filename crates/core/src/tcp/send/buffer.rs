@@ -20,7 +20,7 @@ use core::{fmt, mem};
 
 use crate::frame::Slice;
 use crate::tcp::pool::{
-    LARGE_BYTES, PAGE_BYTES, PagePool, SMALL_BYTES, SharedPage, Side, SmallPage,
+    LARGE_BYTES, PAGE_BYTES, Page, PagePool, SMALL_BYTES, SharedPage, Side, SmallPage,
 };
 use crate::tcp::queue::Queue;
 
@@ -153,21 +153,30 @@ impl SendBuffer {
     fn write_pages(&mut self, data: &[u8], pool: &mut PagePool) -> usize {
         let mut done = self.fill_tail_page(data);
         while done < data.len() {
-            let is_much = self.len().max(data.len() - done) >= LARGE_BYTES;
-            let large = if is_much { pool.take_large().map(SharedPage::OwnLarge) } else { None };
-            let Some(page) = large.or_else(|| pool.take().map(SharedPage::Own)) else { break };
-            done += self.write_page(&data[done..], page);
+            let rest = &data[done..];
+            let is_much = self.len().max(rest.len()) >= LARGE_BYTES;
+            done += if let Some(page) = is_much.then(|| pool.take_large()).flatten() {
+                self.write_page(rest, page, SharedPage::OwnLarge)
+            } else if let Some(page) = pool.take() {
+                self.write_page(rest, page, SharedPage::Own)
+            } else {
+                break;
+            };
         }
         done
     }
 
     /// Copies what it holds of `data` into `page`, which is new; how many bytes that were.
     #[inline]
-    fn write_page(&mut self, data: &[u8], mut page: SharedPage) -> usize {
-        let Some(bytes) = page.bytes_mut() else { return 0 };
-        let len = data.len().min(bytes.len());
-        bytes[..len].copy_from_slice(&data[..len]);
-        self.append(Memory::Page(page), len as u32);
+    fn write_page<const BYTES: usize>(
+        &mut self,
+        data: &[u8],
+        mut page: Page<BYTES>,
+        own: fn(Page<BYTES>) -> SharedPage,
+    ) -> usize {
+        let len = data.len().min(BYTES);
+        page.bytes_mut()[..len].copy_from_slice(&data[..len]);
+        self.append(Memory::Page(own(page)), len as u32);
         len
     }
 
