@@ -72,6 +72,7 @@ use crate::tcp::timers::{Scheme, Ticks, Timer, Timers};
 use crate::tcp::{Connection, SocketOptions, Tuple};
 use crate::time::{Duration, Instant};
 use crate::wire::Malformed;
+use ahead::Notes;
 use autoconfigure::Autoconfigure;
 use demux::{Demux, SLOTS_MAX, TupleHasher};
 use fin_wait_2::FinWait2;
@@ -108,6 +109,8 @@ pub struct Host {
     slots: Slots,
     /// Blocks of connections that are gone, for those to come.
     spares: Spares,
+    /// Where frames that are read ahead are noted, once any were.
+    notes: Option<Box<Notes>>,
     listeners: Listeners,
     syn_cache: SynCache,
     time_wait: TimeWait,
@@ -176,6 +179,7 @@ impl Host {
             demux: Demux::default(),
             slots: Slots::default(),
             spares: Spares::default(),
+            notes: None,
             listeners: Listeners::default(),
             syn_cache: SynCache::new(limits.syn_cache, config.tcp.initial_rto, ticks),
             time_wait: TimeWait::new(
@@ -305,6 +309,7 @@ impl Host {
             }
         } else if now.since(moved) < after {
             connection.deadlines.set(Timer::Rest, moved + after);
+            slot.stay_awake(&mut self.spares);
         } else if slot.rest(&mut self.spares) {
             self.shared.counters.rested += 1;
             return true;

@@ -13,7 +13,7 @@
 //! which is checked when its turn comes.
 
 use super::Host;
-use super::demux::{Line, NONE};
+use super::demux::Line;
 use super::slot::Slot;
 use crate::frame::{BURST, RxFrame};
 use crate::tcp::Tuple;
@@ -27,11 +27,10 @@ const MANY: usize = if cfg!(test) { 4 } else { 1 << 15 };
 /// The same for a line of the index alone: of fewer entries, the first cache holds most.
 const MANY_LINES: usize = if cfg!(test) { 1 } else { 1 << 11 };
 
-/// What a frame seems to be, before it is taken in.
+/// A segment of the usual kind, and where it may belong.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sight<'a> {
-    /// The segment of the usual kind in it, if it is that.
-    pub(super) usual: Option<Usual<'a>>,
+    pub(super) usual: Usual<'a>,
     /// The hash of its tuple.
     pub(super) hash: u64,
     /// The slot that its connection is in, if it is in any, if that has not changed, and no other
@@ -39,9 +38,31 @@ pub(super) struct Sight<'a> {
     pub(super) slot: u32,
 }
 
-impl Sight<'_> {
-    /// Nothing that is known.
-    pub(super) const NOTHING: Sight<'static> = Sight { usual: None, hash: 0, slot: 0 };
+/// What is kept of the frames of a burst from when they are looked at until they are taken in: in
+/// their order, as far as there are any.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    hashes: [u64; BURST],
+    places: [Place; BURST],
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    /// As of [`Sight`].
+    slot: u32,
+    /// Bytes of the packet; 0 if it is not of the usual kind.
+    len: u32,
+}
+
+impl Notes {
+    /// What was seen in `packet`, which was the one at `place`.
+    #[inline(always)]
+    pub(super) fn sight<'a>(&self, place: usize, packet: &'a [u8]) -> Option<Sight<'a>> {
+        let place = place % BURST;
+        let Place { slot, len } = self.places[place];
+        let usual = Usual::of_parsed(packet.get(..len as usize)?)?;
+        Some(Sight { usual, hash: self.hashes[place], slot })
+    }
 }
 
 impl Host {
@@ -55,6 +76,13 @@ impl Host {
     #[inline]
     fn has_many_connections(&self) -> bool {
         self.demux.len() >= MANY
+    }
+
+    /// True if so many connections are at work that their blocks are likely to lie far away. Where
+    /// nearly all rest, those of the others are where they have just been used.
+    #[inline]
+    fn has_many_at_work(&self) -> bool {
+        self.spares.in_use() >= MANY
     }
 
     /// The same of what is left of those that are closed, or closing.
@@ -86,64 +114,63 @@ impl Host {
         self.lingering.read_ahead(hash);
     }
 
-    /// What is in a packet.
+    /// What is in a packet, if it is a segment of the usual kind.
     #[inline(always)]
-    pub(super) fn sight<'a>(&self, packet: &'a [u8]) -> Sight<'a> {
-        let Some(usual) = Usual::parse(packet) else { return Sight::NOTHING };
+    pub(super) fn sight<'a>(&self, packet: &'a [u8]) -> Option<Sight<'a>> {
+        let usual = Usual::parse(packet)?;
         let hash = self.hasher.hash(&usual.tuple());
-        Sight { usual: Some(usual), hash, slot: self.demux.glance(hash) }
+        Some(Sight { usual, hash, slot: self.demux.glance(hash) })
     }
 
-    /// Notes what is in each of these frames, [`BURST`] at most, and fetches what they lead to. Of
-    /// each it is noted at the place that is as many frames as come behind it.
+    /// Notes what is in each of these frames, [`BURST`] at most, and fetches what they lead to.
     #[inline(always)]
-    pub(super) fn look_ahead<'a>(&self, frames: &[RxFrame<'a>], seen: &mut [Sight<'a>; BURST]) {
-        let mut lines = [None; BURST];
-        let seen = &mut seen[..frames.len().min(BURST)];
+    pub(super) fn look_ahead(&self, frames: &[RxFrame<'_>], notes: &mut Notes) {
+        let mut lines = [Line::NOTHING; BURST];
+        let count = frames.len().min(BURST);
+        let (frames, lines) = (&frames[..count], &mut lines[..count]);
         if self.has_many_records() {
-            self.hash_all::<true>(frames, seen, &mut lines);
+            self.hash_all::<true>(frames, notes, lines);
         } else {
-            self.hash_all::<false>(frames, seen, &mut lines);
+            self.hash_all::<false>(frames, notes, lines);
         }
-        if self.has_many_connections() {
-            self.find_all::<true>(seen, &lines);
+        if self.has_many_at_work() {
+            self.find_all::<true>(notes, lines);
         } else {
-            self.find_all::<false>(seen, &lines);
+            self.find_all::<false>(notes, lines);
         }
     }
 
     /// Hashes what these frames are for, and finds its lines of the index. `RECORDS`: there are
     /// many of closed connections.
     #[inline(always)]
-    fn hash_all<'s, 'a, const RECORDS: bool>(
+    fn hash_all<'s, const RECORDS: bool>(
         &'s self,
-        frames: &[RxFrame<'a>],
-        seen: &mut [Sight<'a>],
-        lines: &mut [Option<&'s Line>; BURST],
+        frames: &[RxFrame<'_>],
+        notes: &mut Notes,
+        lines: &mut [&'s Line],
     ) {
         let link = self.link_bytes();
-        for ((sight, line), frame) in seen.iter_mut().rev().zip(lines).zip(frames) {
+        let noted = notes.hashes.iter_mut().zip(&mut notes.places);
+        for (((hash, place), line), frame) in noted.zip(lines).zip(frames) {
             let packet = frame.bytes.get(link..);
-            match packet.and_then(Usual::parse) {
-                Some(usual) => {
-                    sight.usual = Some(usual);
-                    sight.hash = self.hash_ahead::<RECORDS>(&usual.glance());
-                }
-                None => sight.hash = self.hash_unusual::<RECORDS>(packet),
-            }
-            *line = self.demux.read_ahead(sight.hash);
+            (*hash, place.len) = match packet.and_then(Usual::parse) {
+                Some(usual) => (self.hash_ahead::<RECORDS>(&usual.glance()), usual.packet_len()),
+                None => (self.hash_unusual::<RECORDS>(packet), 0),
+            };
+            *line = self.demux.read_ahead(*hash);
         }
     }
 
-    /// Finds the connections that they are for. `FAR`: of those there are many.
+    /// Finds the connections that they are for. `FAR`: their blocks are fetched.
     #[inline(always)]
-    fn find_all<const FAR: bool>(&self, seen: &mut [Sight<'_>], lines: &[Option<&Line>; BURST]) {
-        for (sight, line) in seen.iter_mut().rev().zip(lines) {
-            sight.slot = line.map_or(NONE, |line| line.glance(sight.hash));
+    fn find_all<const FAR: bool>(&self, notes: &mut Notes, lines: &[&Line]) {
+        let noted = notes.hashes.iter().zip(&mut notes.places);
+        for ((hash, place), line) in noted.zip(lines) {
+            place.slot = line.glance(*hash);
             if FAR {
                 // The processor goes on to the next frames while it waits for the slot.
-                self.slots.read_ahead(sight.slot, 0);
-                self.slots.get(sight.slot).into_iter().for_each(Slot::read_ahead);
+                self.slots.read_ahead(place.slot, 0);
+                self.slots.get(place.slot).into_iter().for_each(Slot::read_ahead);
             }
         }
     }

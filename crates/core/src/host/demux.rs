@@ -200,6 +200,9 @@ fn slot_of(hash: u64, entry: u32) -> Option<u32> {
 }
 
 impl Line {
+    /// One that holds nothing.
+    pub const NOTHING: &Line = &FREE;
+
     /// The line that lies behind.
     #[inline]
     fn link(&self) -> u32 {
@@ -297,8 +300,14 @@ impl Demux {
 
     /// Fetches the line that a look-up of this hash will read, without waiting for it.
     #[inline]
-    pub fn read_ahead(&self, hash: u64) -> Option<&Line> {
-        self.lines.get(self.line_of(hash)).inspect(|line| prefetch(*line))
+    pub fn read_ahead(&self, hash: u64) -> &Line {
+        match self.lines.get(self.line_of(hash)) {
+            Some(line) => {
+                prefetch(line);
+                line
+            }
+            None => Line::NOTHING,
+        }
     }
 
     /// The slot whose tuple has this `hash` and for which `is_it` says so.

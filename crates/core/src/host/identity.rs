@@ -35,10 +35,27 @@ pub(super) struct Claim {
     pub(super) is_over: bool,
 }
 
-impl Claim {
-    fn new(tuple: Tuple, hash: u64) -> Claim {
-        Claim { tuple, hash, predecessor: None, is_over: false }
+/// A port of ours that an active open may take, and what a [`Claim`] says of it.
+#[derive(Clone, Copy, Debug)]
+struct Pick {
+    port: u16,
+    hash: u64,
+    left: Left,
+}
+
+impl Pick {
+    #[inline(always)]
+    fn claim(self, tuple: &Tuple) -> Claim {
+        let Left { predecessor, is_over } = self.left;
+        Claim { tuple: tuple.with_local_port(self.port), hash: self.hash, predecessor, is_over }
     }
+}
+
+/// What is left of who had a tuple that may be taken: as of [`Claim`].
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    predecessor: Option<Predecessor>,
+    is_over: bool,
 }
 
 /// What our SYNs announce under some options: known before any is sent.
@@ -91,35 +108,45 @@ impl Host {
     /// over or may be cut short, which takes timestamps (RFC 6191 §3).
     pub(super) fn claim(&self, now: Instant, tuple: &Tuple) -> Option<Claim> {
         let hash = self.hasher.hash(tuple);
-        self.claim_beside(now, Claim::new(*tuple, hash), self.time_wait_record(hash, tuple))
+        let Left { predecessor, is_over } =
+            self.left_of(now, hash, tuple, self.time_wait_record(hash, tuple))?;
+        Some(Claim { tuple: *tuple, hash, predecessor, is_over })
     }
 
-    /// The same, beside what TIME-WAIT has of the tuple.
+    /// What is left of who had `tuple`, if that may be taken. `record`: what TIME-WAIT has of it.
     #[inline(always)]
-    fn claim_beside(&self, now: Instant, claim: Claim, record: Option<Record>) -> Option<Claim> {
-        let Claim { tuple, hash, .. } = claim;
+    fn left_of(
+        &self,
+        now: Instant,
+        hash: u64,
+        tuple: &Tuple,
+        record: Option<Record>,
+    ) -> Option<Left> {
         let is_taken =
-            self.find(hash, &tuple).is_some() || self.fin_wait_2.find(now, hash, &tuple).is_some();
+            self.find(hash, tuple).is_some() || self.fin_wait_2.find(now, hash, tuple).is_some();
         if is_taken {
             return None;
         }
-        let Some(record) = record else { return Some(claim) };
+        let Some(record) = record else {
+            return Some(Left { predecessor: None, is_over: false });
+        };
         if record.is_over(now) {
-            return Some(Claim { is_over: true, ..claim });
+            return Some(Left { predecessor: None, is_over: true });
         }
         let may_open = self.shared.config.timestamps && record.may_open(now);
-        may_open.then(|| Claim { predecessor: Some(record.predecessor()), ..claim })
+        may_open.then(|| Left { predecessor: Some(record.predecessor()), is_over: false })
     }
 
     /// `tuple` with an ephemeral port: one that is not in TIME-WAIT, if there is any, else one
     /// whose TIME-WAIT may be cut short.
     #[inline(always)]
     pub(super) fn pick_port(&mut self, now: Instant, tuple: &Tuple) -> Option<Claim> {
-        self.port_for(now, tuple, false).or_else(|| self.port_for(now, tuple, true))
+        let pick = self.port_for(now, tuple, false).or_else(|| self.port_for(now, tuple, true))?;
+        Some(pick.claim(tuple))
     }
 
     #[inline(never)]
-    fn port_for(&mut self, now: Instant, tuple: &Tuple, cut_short: bool) -> Option<Claim> {
+    fn port_for(&mut self, now: Instant, tuple: &Tuple, cut_short: bool) -> Option<Pick> {
         let mut search = self.ports.search(tuple);
         loop {
             let Candidate { port, hash } = self.ports.next(&mut search)?;
@@ -129,11 +156,10 @@ impl Host {
             if !cut_short && record.is_some_and(|record| !record.is_over(now)) {
                 self.shared.counters.ports_in_time_wait += 1;
             } else if !self.listeners.has_port(port)
-                && let claimed @ Some(_) =
-                    self.claim_beside(now, Claim::new(candidate, hash), record)
+                && let Some(left) = self.left_of(now, hash, &candidate, record)
             {
                 self.read_likely_ahead();
-                return claimed;
+                return Some(Pick { port, hash, left });
             }
         }
     }
@@ -145,9 +171,8 @@ impl Host {
         for attempt in 0..2 * tries {
             let local = self.source_for(remote.ip())?;
             let tuple = Tuple::new((local, 0), (remote.ip(), remote.port()));
-            let claim = self.port_for(now, &tuple, attempt >= tries);
-            if claim.is_some() {
-                return claim;
+            if let Some(pick) = self.port_for(now, &tuple, attempt >= tries) {
+                return Some(pick.claim(&tuple));
             }
         }
         None

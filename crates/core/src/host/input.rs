@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use super::Host;
-use super::ahead::Sight;
+use super::ahead::{Notes, Sight};
 use super::tcp_input::Ends;
 use crate::frame::{BURST, Medium, RxFrame};
 use crate::time::Instant;
@@ -51,18 +51,19 @@ impl Host {
 
     #[inline(never)]
     fn take_ahead(&mut self, now: Instant, burst: &[RxFrame<'_>]) {
-        let mut sights = [Sight::NOTHING; BURST];
-        self.look_ahead(burst, &mut sights);
-        self.take_each(now, burst, |behind| Some(&sights[behind % BURST]));
+        let mut notes = self.notes.take().unwrap_or_default();
+        self.look_ahead(burst, &mut notes);
+        self.take_each(now, burst, |ahead| Some((&*notes, ahead)));
+        self.notes = Some(notes);
     }
 
-    /// `sight`: what was found out before of the frame that so many come behind.
+    /// `note`: what was found out before of the frame at a place.
     #[inline(always)]
     fn take_each<'a>(
         &mut self,
         now: Instant,
         frames: &[RxFrame<'_>],
-        sight: impl Fn(usize) -> Option<&'a Sight<'a>>,
+        note: impl Fn(usize) -> Option<(&'a Notes, usize)>,
     ) {
         let mut left = frames;
         while let Some((frame, others)) = left.split_first() {
@@ -72,10 +73,10 @@ impl Host {
                 continue;
             }
             self.shared.counters.frames_in += 1;
-            let sight = sight(others.len());
+            let note = note(frames.len() - left.len());
             match self.config.device.medium {
-                Medium::Ip => self.take_packet(now, frame, Origin::Link(None), sight),
-                Medium::Ethernet => self.take_ethernet(now, frame, sight),
+                Medium::Ip => self.take_packet(now, frame, Origin::Link(None), note),
+                Medium::Ethernet => self.take_ethernet(now, frame, note),
             }
             left = others;
         }
@@ -88,7 +89,7 @@ impl Host {
     }
 
     #[inline(never)]
-    fn take_ethernet(&mut self, now: Instant, frame: &RxFrame<'_>, sight: Option<&Sight<'_>>) {
+    fn take_ethernet(&mut self, now: Instant, frame: &RxFrame<'_>, note: Option<(&Notes, usize)>) {
         self.begin_autoconfigure(now);
         let link = match ethernet::Frame::parse(frame.bytes) {
             Ok(link) => link,
@@ -101,7 +102,7 @@ impl Host {
         let inner = &RxFrame { bytes: link.payload, ..*frame };
         match link.ethertype {
             ethertype::IPV4 | ethertype::IPV6 => {
-                self.take_packet(now, inner, Origin::Link(Some(link.source)), sight);
+                self.take_packet(now, inner, Origin::Link(Some(link.source)), note);
             }
             ethertype::ARP => match arp::Packet::parse(link.payload) {
                 Ok(packet) => self.on_arp(now, &packet),
@@ -124,18 +125,26 @@ impl Host {
         now: Instant,
         frame: &RxFrame<'_>,
         from: Origin,
-        sight: Option<&Sight<'_>>,
+        note: Option<(&Notes, usize)>,
     ) {
-        match sight {
-            Some(sight) => self.take_sight(now, frame, from, sight),
-            None => self.take_sight(now, frame, from, &self.sight(frame.bytes)),
+        match note {
+            Some((notes, place)) => {
+                self.take_sight(now, frame, from, notes.sight(place, frame.bytes));
+            }
+            None => self.take_sight(now, frame, from, self.sight(frame.bytes)),
         }
     }
 
     #[inline(always)]
-    fn take_sight(&mut self, now: Instant, frame: &RxFrame<'_>, from: Origin, sight: &Sight<'_>) {
-        let stranger = match &sight.usual {
-            Some(usual) => match self.take_usual(now, usual, sight, frame, from) {
+    fn take_sight(
+        &mut self,
+        now: Instant,
+        frame: &RxFrame<'_>,
+        from: Origin,
+        sight: Option<Sight<'_>>,
+    ) {
+        let stranger = match &sight {
+            Some(sight) => match self.take_usual(now, sight, frame, from) {
                 Ok(()) => return,
                 Err(stranger) => stranger,
             },

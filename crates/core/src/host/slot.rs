@@ -63,7 +63,7 @@ pub(super) struct Slot {
     pub(super) place: Place,
     /// Why its segments are not taken in at once, if they are not.
     pub(super) detour: Detour,
-    /// Its block is lent by [`Spares`], not made for it as it woke.
+    /// Its block is lent by [`Spares`], or adopted; not made for it as it woke a short while ago.
     lent: bool,
     /// The connection at work. It rests if there is none.
     block: Option<Box<Connection>>,
@@ -266,6 +266,13 @@ impl Slot {
         self.rest = Some(rest);
         self.give_back(spares);
         true
+    }
+
+    /// It does not rest when it might: its block is one of those in use.
+    pub(super) fn stay_awake(&mut self, spares: &mut Spares) {
+        if !core::mem::replace(&mut self.lent, true) {
+            spares.adopt();
+        }
     }
 
     /// Gives the block back: a connection that is gone must not be used any more.

@@ -3,7 +3,7 @@
 //! A tick may end thousands of connections at once, and as many begin before the next: what they
 //! find here is warmer than what an allocator gives. Kept are no more than a share of the blocks in
 //! use, so that little stays behind when a burst is over, or its connections rest. Who wakes makes
-//! a block of its own, which is kept as any other, but never counts as in use.
+//! a block of its own, which counts as in use only when it has stayed awake for a while.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ const ONE_IN: usize = 4;
 pub(super) struct Spares {
     #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
     kept: Vec<Box<Connection>>,
-    /// Blocks taken and not given back.
+    /// Blocks taken, or adopted, and not given back.
     in_use: usize,
 }
 
@@ -47,7 +47,12 @@ impl Spares {
         }
     }
 
-    /// Takes a block that is not needed any more. `lent`: it was taken here.
+    /// A block that was not taken here is in use as if it had been.
+    pub(super) fn adopt(&mut self) {
+        self.in_use += 1;
+    }
+
+    /// Takes a block that is not needed any more. `lent`: it was taken here, or adopted.
     #[inline(always)]
     pub(super) fn put_back(&mut self, mut block: Box<Connection>, lent: bool) {
         block.hollow();
@@ -76,7 +81,7 @@ impl Spares {
     }
 
     /// Blocks taken and not given back.
-    #[cfg(test)]
+    #[inline]
     pub(super) fn in_use(&self) -> usize {
         self.in_use
     }

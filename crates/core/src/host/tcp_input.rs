@@ -90,11 +90,11 @@ impl Host {
     pub(super) fn take_usual(
         &mut self,
         now: Instant,
-        usual: &Usual<'_>,
         sight: &Sight<'_>,
         frame: &RxFrame<'_>,
         from: Origin,
     ) -> Result<(), Option<Ends>> {
+        let usual = &sight.usual;
         if frame.checksum != RxChecksum::Good && !usual.verify_checksum() {
             // Whose it would be decides what it counts as.
             return Err(None);

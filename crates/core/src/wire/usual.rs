@@ -98,6 +98,19 @@ impl<'a> Usual<'a> {
         is_sound.then_some(Usual { head, rest })
     }
 
+    /// The same of a whole packet that was parsed before.
+    #[inline(always)]
+    pub fn of_parsed(packet: &'a [u8]) -> Option<Usual<'a>> {
+        let (head, rest) = packet.split_first_chunk()?;
+        Some(Usual { head, rest })
+    }
+
+    /// Bytes of the packet, from the IP header on.
+    #[inline]
+    pub fn packet_len(&self) -> u32 {
+        self.word(0) & 0xffff
+    }
+
     /// Its only option is timestamps.
     #[inline]
     fn is_stamped(&self) -> bool {
