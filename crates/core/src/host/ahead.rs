@@ -8,6 +8,9 @@
 //! index, from there to a slot, and from there to the connection. Frame by frame, all of them would
 //! be waited for in turn. Step by step for a whole burst, a dozen come in the time of one.
 //!
+//! Where nearly all connections rest, the few at work lie where they have just been used: the walk
+//! ends at the index then.
+//!
 //! It decides nothing. What was found out of a frame alone is handed over with it; but a frame may
 //! open, close or take the place of what a later one looks up, so where that leads is a guess,
 //! which is checked when its turn comes.
@@ -20,7 +23,8 @@ use crate::tcp::Tuple;
 use crate::wire::glance::{self, Glance};
 use crate::wire::usual::Usual;
 
-/// Entries of a table from which on it pays to read ahead: of fewer, the second cache holds most.
+/// Entries of a table from which on it pays to read ahead: of fewer, the second cache holds most. A
+/// power of two.
 /// Tests have no more than some.
 const MANY: usize = if cfg!(test) { 4 } else { 1 << 15 };
 
@@ -78,8 +82,7 @@ impl Host {
         self.demux.len() >= MANY
     }
 
-    /// True if so many connections are at work that their blocks are likely to lie far away. Where
-    /// nearly all rest, those of the others are where they have just been used.
+    /// True if so many connections are at work that their blocks are likely to lie far away.
     #[inline]
     fn has_many_at_work(&self) -> bool {
         self.spares.in_use() >= MANY
@@ -88,8 +91,9 @@ impl Host {
     /// The same of what is left of those that are closed, or closing.
     #[inline]
     fn has_many_records(&self) -> bool {
-        let records = self.time_wait.len().max(self.fin_wait_2.records().len());
-        records.max(self.lingering.len()) >= MANY
+        // Numbers ORed together reach a power of two if one of them does, and only then.
+        let records = self.time_wait.len() | self.fin_wait_2.records().len();
+        (records | self.lingering.len()) >= MANY
     }
 
     /// Fetches what is looked at first where the next connection of ours is likely to begin, if

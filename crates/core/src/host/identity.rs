@@ -6,7 +6,7 @@ use super::Host;
 use super::half_open::Begun;
 use super::isn::Beginning;
 use super::output::Reply;
-use super::port::Candidate;
+use super::port::{Candidate, Search};
 use super::syn_cookie::CookieFacts;
 use super::tcp_input::{Incoming, bare_header};
 use crate::config::Config;
@@ -35,27 +35,20 @@ pub(super) struct Claim {
     pub(super) is_over: bool,
 }
 
-/// A port of ours that an active open may take, and what a [`Claim`] says of it.
+/// What a [`Claim`] says of its tuple.
 #[derive(Clone, Copy, Debug)]
-struct Pick {
-    port: u16,
+struct Finding {
     hash: u64,
-    left: Left,
-}
-
-impl Pick {
-    #[inline(always)]
-    fn claim(self, tuple: &Tuple) -> Claim {
-        let Left { predecessor, is_over } = self.left;
-        Claim { tuple: tuple.with_local_port(self.port), hash: self.hash, predecessor, is_over }
-    }
-}
-
-/// What is left of who had a tuple that may be taken: as of [`Claim`].
-#[derive(Clone, Copy, Debug)]
-struct Left {
     predecessor: Option<Predecessor>,
     is_over: bool,
+}
+
+impl Finding {
+    #[inline(always)]
+    fn claim(self, tuple: Tuple) -> Claim {
+        let Finding { hash, predecessor, is_over } = self;
+        Claim { tuple, hash, predecessor, is_over }
+    }
 }
 
 /// What our SYNs announce under some options: known before any is sent.
@@ -108,60 +101,95 @@ impl Host {
     /// over or may be cut short, which takes timestamps (RFC 6191 §3).
     pub(super) fn claim(&self, now: Instant, tuple: &Tuple) -> Option<Claim> {
         let hash = self.hasher.hash(tuple);
-        let Left { predecessor, is_over } =
-            self.left_of(now, hash, tuple, self.time_wait_record(hash, tuple))?;
-        Some(Claim { tuple: *tuple, hash, predecessor, is_over })
+        let record = self.time_wait_record(hash, tuple);
+        Some(self.find_beside(now, hash, tuple, record)?.claim(*tuple))
     }
 
-    /// What is left of who had `tuple`, if that may be taken. `record`: what TIME-WAIT has of it.
+    /// The same, beside what TIME-WAIT has of the tuple.
     #[inline(always)]
-    fn left_of(
+    fn find_beside(
         &self,
         now: Instant,
         hash: u64,
         tuple: &Tuple,
         record: Option<Record>,
-    ) -> Option<Left> {
+    ) -> Option<Finding> {
         let is_taken =
             self.find(hash, tuple).is_some() || self.fin_wait_2.find(now, hash, tuple).is_some();
         if is_taken {
             return None;
         }
-        let Some(record) = record else {
-            return Some(Left { predecessor: None, is_over: false });
-        };
+        let free = Finding { hash, predecessor: None, is_over: false };
+        let Some(record) = record else { return Some(free) };
         if record.is_over(now) {
-            return Some(Left { predecessor: None, is_over: true });
+            return Some(Finding { is_over: true, ..free });
         }
         let may_open = self.shared.config.timestamps && record.may_open(now);
-        may_open.then(|| Left { predecessor: Some(record.predecessor()), is_over: false })
+        may_open.then(|| Finding { predecessor: Some(record.predecessor()), ..free })
     }
 
     /// `tuple` with an ephemeral port: one that is not in TIME-WAIT, if there is any, else one
     /// whose TIME-WAIT may be cut short.
     #[inline(always)]
     pub(super) fn pick_port(&mut self, now: Instant, tuple: &Tuple) -> Option<Claim> {
-        let pick = self.port_for(now, tuple, false).or_else(|| self.port_for(now, tuple, true))?;
-        Some(pick.claim(tuple))
+        self.port_for(now, *tuple, false).or_else(|| self.port_for(now, *tuple, true))
     }
 
+    #[inline(always)]
+    fn port_for(&mut self, now: Instant, mut tuple: Tuple, cut_short: bool) -> Option<Claim> {
+        let finding = self.find_port(now, &mut tuple, cut_short)?;
+        Some(finding.claim(tuple))
+    }
+
+    /// Looks for a port of ours, which `tuple` has then.
     #[inline(never)]
-    fn port_for(&mut self, now: Instant, tuple: &Tuple, cut_short: bool) -> Option<Pick> {
+    fn find_port(&mut self, now: Instant, tuple: &mut Tuple, cut_short: bool) -> Option<Finding> {
         let mut search = self.ports.search(tuple);
+        // Nearly always the first will do.
+        let finding = match self.try_port(now, tuple, &mut search, cut_short)? {
+            Some(finding) => finding,
+            None => self.try_ports(now, tuple, search, cut_short)?,
+        };
+        self.read_likely_ahead();
+        Some(finding)
+    }
+
+    /// Tries one port after the other.
+    #[inline(never)]
+    fn try_ports(
+        &mut self,
+        now: Instant,
+        tuple: &mut Tuple,
+        mut search: Search,
+        cut_short: bool,
+    ) -> Option<Finding> {
         loop {
-            let Candidate { port, hash } = self.ports.next(&mut search)?;
-            let candidate = tuple.with_local_port(port);
-            let hash = hash.unwrap_or_else(|| self.hasher.hash(&candidate));
-            let record = self.time_wait_record(hash, &candidate);
-            if !cut_short && record.is_some_and(|record| !record.is_over(now)) {
-                self.shared.counters.ports_in_time_wait += 1;
-            } else if !self.listeners.has_port(port)
-                && let Some(left) = self.left_of(now, hash, &candidate, record)
-            {
-                self.read_likely_ahead();
-                return Some(Pick { port, hash, left });
+            let finding = self.try_port(now, tuple, &mut search, cut_short)?;
+            if finding.is_some() {
+                return finding;
             }
         }
+    }
+
+    /// Tries the next port of `search`; `None` if it was the last.
+    #[inline(always)]
+    fn try_port(
+        &mut self,
+        now: Instant,
+        tuple: &mut Tuple,
+        search: &mut Search,
+        cut_short: bool,
+    ) -> Option<Option<Finding>> {
+        let Candidate { port, hash } = self.ports.next(search)?;
+        *tuple = tuple.with_local_port(port);
+        let hash = hash.unwrap_or_else(|| self.hasher.hash(tuple));
+        let record = self.time_wait_record(hash, tuple);
+        if !cut_short && record.is_some_and(|record| !record.is_over(now)) {
+            self.shared.counters.ports_in_time_wait += 1;
+            return Some(None);
+        }
+        let is_listened = self.listeners.has_port(port);
+        Some(if is_listened { None } else { self.find_beside(now, hash, tuple, record) })
     }
 
     /// A tuple to `remote` from any of our addresses: of the range, if there is one, in random
@@ -171,8 +199,9 @@ impl Host {
         for attempt in 0..2 * tries {
             let local = self.source_for(remote.ip())?;
             let tuple = Tuple::new((local, 0), (remote.ip(), remote.port()));
-            if let Some(pick) = self.port_for(now, &tuple, attempt >= tries) {
-                return Some(pick.claim(&tuple));
+            let claim = self.port_for(now, tuple, attempt >= tries);
+            if claim.is_some() {
+                return claim;
             }
         }
         None

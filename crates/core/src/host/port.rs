@@ -112,6 +112,19 @@ impl Ports {
     /// Begins to look for a port of ours for `tuple`, whose own does not count.
     #[inline]
     pub fn search(&mut self, tuple: &Tuple) -> Search {
+        // Mostly it is the destination that came after the last one before.
+        let place = self.recent[self.last as usize % RECENT].next;
+        let Recent { destination, search, .. } = &self.recent[place as usize % RECENT];
+        if *destination == tuple.with_local_port(0) {
+            self.last = place;
+            return *search;
+        }
+        self.search_anew(tuple)
+    }
+
+    /// The same for any destination.
+    #[inline(never)]
+    fn search_anew(&mut self, tuple: &Tuple) -> Search {
         let destination = tuple.with_local_port(0);
         let ends = destination.addresses_folded() ^ u64::from(destination.ports());
         let place = (ends ^ ends >> 32) as u8 % RECENT as u8;
@@ -142,6 +155,7 @@ impl Ports {
     }
 
     /// The next port to try; `None` after [`MAX_ATTEMPTS`], or when all have been tried.
+    #[inline]
     pub fn next(&mut self, search: &mut Search) -> Option<Candidate> {
         search.left = search.left.checked_sub(1)?;
         let port = self.peek(search);
@@ -168,7 +182,6 @@ impl Ports {
 }
 
 /// Where the search among `size` ports for `destination` begins.
-#[inline(never)]
 fn search_for(hash: &KeyedHash, destination: &Tuple, size: u32, place: u8) -> Search {
     let hash = hash.of_tuple(destination);
     let (start, counter) = (hash as u32 % size, (hash >> 32) as u16 % COUNTERS as u16);
