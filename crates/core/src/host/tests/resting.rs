@@ -117,6 +117,26 @@ fn keepalive_probes_leave_from_rest_and_the_connection_rests_again() {
 }
 
 #[test]
+fn who_woke_and_stays_awake_is_at_work_until_he_rests_again() {
+    let (mut pair, [(_, a), (_, b)]) = conversed(|_| ());
+    let at_work = |pair: &Pair| (pair.client.spares.in_use(), pair.server.spares.in_use());
+    assert_eq!(at_work(&pair), (1, 1));
+    pair.run_for(2 * REST_AFTER);
+    assert_eq!(at_work(&pair), (0, 0));
+    for _ in 0..5 {
+        let now = pair.now;
+        pair.client.write(now, a, b"still here").unwrap();
+        pair.run_for(REST_AFTER / 2);
+        let now = pair.now;
+        assert_eq!(pair.server.read(now, b, &mut [0; 100]), Ok(10));
+    }
+    assert_eq!(at_work(&pair), (1, 1));
+    pair.run_for(2 * REST_AFTER);
+    assert_eq!(at_work(&pair), (0, 0));
+    assert_eq!((pair.client.counters().rested, pair.server.counters().rested), (2, 2));
+}
+
+#[test]
 fn what_is_not_read_keeps_a_connection_awake_until_it_is() {
     let (mut pair, [(_, a), (_, b)]) = conversed(|_| ());
     let now = pair.now;
