@@ -108,6 +108,12 @@ impl Handles {
         }
     }
 
+    /// How many are in use.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
     /// What a handle that is in use stands for.
     #[inline]
     pub(super) fn meaning(&self, handle: u16) -> (Address, u16) {

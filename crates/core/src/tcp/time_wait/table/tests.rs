@@ -6,7 +6,7 @@ use crate::tcp::Seq;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 use row::Scale;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
 mod bounds;
@@ -110,6 +110,13 @@ impl Fixture {
     fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
         self.counters.time_wait_expired += self.table.on_time(self.now);
+    }
+
+    /// Handles in use, and those that the records there are need.
+    fn handles(&self) -> (usize, usize) {
+        let records = self.table.iter();
+        let needed: BTreeSet<_> = records.map(|r| (r.tuple.local_ip(), r.window)).collect();
+        (self.table.handles.len(), needed.len())
     }
 }
 
@@ -310,6 +317,37 @@ fn more_of_our_addresses_than_handles_are_not_kept_but_counted() {
     assert_eq!((fixture.table.len(), fixture.counters.time_wait_evicted), (65_536, 464));
 }
 
+/// The twin of the one above: whichever way records go, their handles go with the last of them.
+#[test]
+fn no_handle_is_left_of_records_that_are_gone() {
+    // As many as fill some blocks, and some more.
+    const COUNT: u32 = 1000;
+    type Way = fn(&mut Fixture, u32);
+    let ways: [(&str, Way); 4] = [
+        ("expiry of all at once", |fixture, _| fixture.pass(TERM)),
+        ("removal", |fixture, number| assert!(fixture.remove(number))),
+        ("eviction", |fixture, number| fixture.enter_as(tuple6(number), 0, Distance::Far)),
+        ("expiry of those that were restarted", |fixture, number| {
+            if number == 0 {
+                fixture.pass(TERM / 2);
+                (0..COUNT).for_each(|number| fixture.restart(number));
+            }
+            fixture.pass(TERM);
+        }),
+    ];
+    for (what, way) in ways {
+        let mut fixture = Fixture::new(COUNT as usize);
+        (0..COUNT).for_each(|number| fixture.enter(number));
+        assert_eq!(fixture.handles(), (7, 7), "{what}");
+        (0..COUNT).for_each(|number| way(&mut fixture, number));
+        let left = usize::from(what == "eviction");
+        assert_eq!(fixture.handles(), (left, left), "{what}");
+        assert!(fixture.table.iter().all(|record| record.tuple.is_ipv6()), "{what}");
+        fixture.pass(2 * TERM);
+        assert_eq!((fixture.table.len(), fixture.table.handles.len()), (0, 0), "{what}");
+    }
+}
+
 // ---- a naive model
 
 /// What the table must do, in the simplest way.
@@ -364,6 +402,9 @@ fn step(tuples: u32) -> impl Strategy<Value = Step> {
         1 => (0u64..70_000).prop_map(Step::Pass),
     ]
 }
+
+/// Records the handles of which are counted after every step.
+const FEW: usize = 8;
 
 /// `sixes` in four of the tuples are of IPv6; numbers of rows begin at `start`.
 fn run(steps: &[Step], near: bool, sixes: u32, start: u32) -> Result<(), TestCaseError> {
@@ -420,12 +461,19 @@ fn run(steps: &[Step], near: bool, sixes: u32, start: u32) -> Result<(), TestCas
             }
         };
         model.check(&fixture, touched, now)?;
+        if fixture.table.len() <= FEW {
+            let (used, needed) = fixture.handles();
+            prop_assert_eq!(used, needed);
+        }
     }
+    let (used, needed) = fixture.handles();
+    prop_assert_eq!(used, needed);
     let counters = &fixture.counters;
     let gone = counters.time_wait_expired + counters.time_wait_reused;
     prop_assert!(gone + fixture.table.len() as u64 <= counters.time_wait_entered);
     fixture.pass(Duration::from_secs(121));
     prop_assert_eq!(fixture.table.len(), 0);
+    prop_assert_eq!(fixture.table.handles.len(), 0);
     Ok(())
 }
 
