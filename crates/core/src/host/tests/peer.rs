@@ -4,7 +4,7 @@
 //! its acknowledgements from the host's ISN. A scenario runs the same wherever the numbers wrap.
 
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use super::pair::config;
 use crate::config::Config;
@@ -83,6 +83,13 @@ impl Say {
         self
     }
 
+    /// With the options of a SYN in the order in which Linux writes them.
+    pub(crate) fn usual(self, stamp: u32) -> Say {
+        let mut say = self.mss(1000).sack_permitted().stamp(stamp, 0);
+        say.options.window_scale = Some(7);
+        say
+    }
+
     /// A SACK block in numbers relative to the host's ISN.
     pub(crate) fn sack(mut self, peer: &Peer, start: u32, end: u32) -> Say {
         let (start, end) = (peer.host_isn + start, peer.host_isn + end);
@@ -101,13 +108,17 @@ pub(crate) struct Peer {
     pub(crate) listener: Option<ListenerId>,
     /// Hop limit and traffic class of the last packet heard.
     pub(crate) marks: (u8, u8),
-    host_port: u16,
+    host_ip: IpAddr,
+    pub(crate) ip: IpAddr,
+    pub(crate) host_port: u16,
     pub(crate) port: u16,
     outbox: Outbox,
 }
 
 const HOST: &str = "10.0.0.2";
-const PEER: &str = "10.0.0.1";
+/// A host of each IP version.
+pub(crate) const HOSTS: [&str; 2] = [HOST, "fd00::2"];
+const PEERS: [&str; 2] = ["10.0.0.1", "fd00::1"];
 
 /// A configuration in which nothing is delayed by quick ACKs or rounded by timestamps.
 pub(crate) fn plain() -> Config {
@@ -120,7 +131,9 @@ pub(crate) fn plain() -> Config {
 }
 
 impl Peer {
+    /// The peer's address is of the version of the host's first.
     pub(crate) fn new(config: Config) -> Peer {
+        let host_ip = config.addresses[0].address();
         Peer {
             now: Instant::from_millis(100_000),
             host: Host::new(config).unwrap(),
@@ -129,6 +142,8 @@ impl Peer {
             id: None,
             listener: None,
             marks: (0, 0),
+            host_ip,
+            ip: PEERS[usize::from(host_ip.is_ipv6())].parse().unwrap(),
             host_port: 80,
             port: 4000,
             outbox: Outbox::new(256),
@@ -138,7 +153,7 @@ impl Peer {
     /// The host listens.
     pub(crate) fn listening(config: Config) -> Peer {
         let mut peer = Peer::new(config);
-        let at = SocketAddr::new(HOST.parse().unwrap(), 80);
+        let at = SocketAddr::new(peer.host_ip, 80);
         peer.listener = Some(peer.host.listen(at, 4).unwrap());
         peer
     }
@@ -146,8 +161,7 @@ impl Peer {
     /// The host has opened, and its SYN has been heard.
     pub(crate) fn opening(config: Config) -> (Peer, Heard) {
         let mut peer = Peer::new(config);
-        let local = SocketAddr::new(HOST.parse().unwrap(), peer.host_port);
-        let remote = SocketAddr::new(PEER.parse().unwrap(), peer.port);
+        let (local, remote) = peer.ends();
         let now = peer.now;
         peer.id = Some(peer.host.connect(now, local, remote).unwrap());
         let syn = peer.hear_one();
@@ -173,6 +187,11 @@ impl Peer {
         peer
     }
 
+    /// The host's end, and the peer's.
+    pub(crate) fn ends(&self) -> (SocketAddr, SocketAddr) {
+        (SocketAddr::new(self.host_ip, self.host_port), SocketAddr::new(self.ip, self.port))
+    }
+
     pub(crate) fn accept(&mut self) {
         let listener = self.listener.unwrap();
         self.id = Some(self.host.accept(self.now, listener).expect("established"));
@@ -189,6 +208,12 @@ impl Peer {
 
     /// The peer sends a segment; the host takes it in and does not speak yet.
     pub(crate) fn say(&mut self, say: Say) {
+        let bytes = self.packet(say);
+        self.host.on_frame(self.now, RxFrame::plain(&bytes));
+    }
+
+    /// The packet that carries it.
+    pub(crate) fn packet(&self, say: Say) -> Vec<u8> {
         let acks = say.flags.contains(A) || say.flags.contains(R);
         let header = Header {
             source_port: self.port,
@@ -200,7 +225,7 @@ impl Peer {
             urgent: say.urgent,
             options: say.options,
         };
-        let (source, destination) = (PEER.parse().unwrap(), HOST.parse().unwrap());
+        let (source, destination) = (self.ip, self.host_ip);
         let mut bytes = Vec::new();
         let len = header.header_len() + say.payload.len();
         let mut ip = ip::Header::new(source, destination, ip::protocol::TCP, len).unwrap();
@@ -212,7 +237,7 @@ impl Peer {
         let value = checksum(source, destination, &bytes[start..], sum, say.payload.len());
         bytes[start + CHECKSUM_OFFSET..][..2].copy_from_slice(&value.to_be_bytes());
         bytes.extend(say.payload);
-        self.host.on_frame(self.now, RxFrame::plain(&bytes));
+        bytes
     }
 
     /// Everything the host sends now.
