@@ -18,6 +18,7 @@ mod resting;
 mod reuse;
 mod states;
 mod stream;
+mod syns;
 mod time_wait;
 mod turns;
 mod windows;

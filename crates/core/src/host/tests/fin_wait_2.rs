@@ -40,16 +40,21 @@ fn fetch_events(peer: &mut Peer) {
     while peer.host.event().is_some() {}
 }
 
-fn stamped(say: Say) -> Say {
+pub(super) fn stamped(say: Say) -> Say {
     say.stamp(1001, 0)
 }
 
-fn states(peer: &Peer) -> Vec<State> {
+pub(super) fn states(peer: &Peer) -> Vec<State> {
     peer.host.sockets().map(|(_, _, state)| state).collect()
 }
 
 fn resting() -> Peer {
-    let mut peer = orphan(full());
+    resting_of(full())
+}
+
+/// An orphan that is nothing but a record.
+pub(super) fn resting_of(config: Config) -> Peer {
+    let mut peer = orphan(config);
     assert_eq!(peer.wait(QUIET), []);
     assert_eq!((peer.host.counters().rested, peer.host.slots.len()), (1, 0));
     let counts = (peer.host.connections(), peer.host.fin_wait_2_len(), peer.host.time_wait_len());
