@@ -21,5 +21,6 @@ mod stream;
 mod syns;
 mod time_wait;
 mod turns;
+mod versions;
 mod windows;
 mod wrap;
