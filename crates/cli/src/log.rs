@@ -48,6 +48,9 @@ pub(crate) enum Concern {
     Filling { kind: Kind, held: usize, limit: usize },
     /// There was no room: so many records went before their time.
     Full { kind: Kind, evicted: u64, held: usize },
+    /// So many segments for records of FIN-WAIT-2 were not heard: too many of these are spoken to at
+    /// once, or there are as many connections as may be.
+    Unheard { segments: u64 },
     /// So many SYNs met a TIME-WAIT record that did not let them through.
     Refused { syns: u64 },
     /// So many ports were passed over because they are in TIME-WAIT, while so many connections were
@@ -192,6 +195,10 @@ fn human_concern(concern: Concern) -> String {
         Concern::Refused { syns } => {
             format!("TIME-WAIT refused {syns} SYNs: peers come back with ports used just before.")
         }
+        Concern::Unheard { segments } => format!(
+            "{segments} segments for connections in FIN-WAIT-2 were not heard: there are as many \
+             connections as may be, or too many of these are spoken to at once."
+        ),
         Concern::PortsScarce { passed, opens } => format!(
             "Ports run out: {passed} in TIME-WAIT were passed over to open {opens} connections. \
              {MORE_PORTS}"
@@ -214,6 +221,9 @@ fn machine_concern(concern: Concern) -> Value {
             json!({ "event": event, "evicted": evicted, "held": held })
         }
         Concern::Refused { syns } => json!({ "event": "time_wait_refused", "syns": syns }),
+        Concern::Unheard { segments } => {
+            json!({ "event": "fin_wait_2_unheard", "segments": segments })
+        }
         Concern::PortsScarce { passed, opens } => {
             json!({ "event": "ports_in_time_wait", "ports": passed, "opens": opens })
         }
@@ -323,6 +333,7 @@ mod tests {
             (filling(Kind::FinWait2), "fin_wait_2_filling"),
             (full(Kind::TimeWait), "time_wait_full"),
             (full(Kind::FinWait2), "fin_wait_2_full"),
+            (Concern::Unheard { segments: 8 }, "fin_wait_2_unheard"),
             (Concern::Refused { syns: 8 }, "time_wait_refused"),
             (Concern::PortsScarce { passed: 8, opens: 10 }, "ports_in_time_wait"),
             (Concern::NoPort { opens: 8 }, "ports_exhausted"),

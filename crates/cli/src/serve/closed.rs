@@ -1,7 +1,7 @@
 //! What an operator has to know of closed connections: that TIME-WAIT or FIN-WAIT-2 fills up, that
-//! it is full and records go before their time, that TIME-WAIT refuses peers who come back too
-//! soon, and that ports to open connections from run out, or have. But not by a line for each, of
-//! which there may be a hundred thousand a second.
+//! it is full and records go before their time or are not heard, that TIME-WAIT refuses peers who
+//! come back too soon, and that ports to open connections from run out, or have. But not by a line
+//! for each, of which there may be a hundred thousand a second.
 
 use std::time::Duration;
 
@@ -31,6 +31,9 @@ pub(super) async fn watch(stack: Handle, log: Log) {
 struct Look {
     time_wait: Level,
     fin_wait_2: Level,
+    /// Segments for FIN-WAIT-2 that were not heard.
+    unheard: u64,
+    /// SYNs that TIME-WAIT did not let through.
     refused: u64,
     /// Ports passed over because they are in TIME-WAIT, connections opened, and not opened for want
     /// of a port.
@@ -54,6 +57,7 @@ impl Look {
         Look {
             time_wait: level(host.time_wait_len(), counters.time_wait_evicted),
             fin_wait_2: level(host.fin_wait_2_len(), counters.fin_wait_2_evicted),
+            unheard: counters.fin_wait_2_unheard,
             refused: counters.time_wait_refused,
             passed: counters.ports_in_time_wait,
             opened: counters.active_opens,
@@ -62,7 +66,8 @@ impl Look {
     }
 
     fn concerns_since(self, last: Look) -> impl Iterator<Item = Concern> {
-        let [syns, passed, opens, unopened] = [
+        let [segments, syns, passed, opens, unopened] = [
+            self.unheard - last.unheard,
             self.refused - last.refused,
             self.passed - last.passed,
             self.opened - last.opened,
@@ -73,6 +78,7 @@ impl Look {
         let concerns = [
             self.time_wait.concern_since(last.time_wait, Kind::TimeWait),
             self.fin_wait_2.concern_since(last.fin_wait_2, Kind::FinWait2),
+            (segments > 0).then_some(Concern::Unheard { segments }),
             (syns > 0).then_some(Concern::Refused { syns }),
             are_scarce.then_some(Concern::PortsScarce { passed, opens }),
             (unopened > 0).then_some(Concern::NoPort { opens: unopened }),

@@ -10,10 +10,13 @@
 //! them wait in one line. One that asks something of its IP headers stays whole. There may be as
 //! many as TIME-WAIT records, apart from them; beyond that the oldest goes.
 //!
-//! The record of one that is woken stays until that ends, and once nothing moves it is all that is
-//! left again. So nobody gains time by speaking to one. Those awake do not count among the orphans
-//! that there may be, or strangers could have others' connections reset; when there are as many of
-//! them as of these, or no room for a connection, what comes for another is not heard.
+//! The record of one that is woken stays until that ends, and once it has spoken it is all that is
+//! left again, in the same turn if nothing else is owed and nothing came out of order. So nobody
+//! gains time by speaking to one, or keeps others from being heard. Those awake do not count among the orphans that there may be,
+//! or strangers could have others' connections reset; when there are as many of them as of these,
+//! or no room for a connection, what comes for another is not heard.
+
+use alloc::vec::Vec;
 
 use super::Host;
 use super::demux::TupleHasher;
@@ -39,6 +42,8 @@ pub(super) struct FinWait2 {
     term: Option<Duration>,
     /// Those of which there is a connection as well.
     awake: usize,
+    /// The slots of those woken since the last turn's end.
+    woken: Vec<u32>,
 }
 
 impl FinWait2 {
@@ -47,7 +52,8 @@ impl FinWait2 {
         let term = tcp.fin_wait_2_timeout.checked_sub(tcp.rest_after + SLACK);
         let terms = [term.unwrap_or_default(); 3];
         let hasher = TupleHasher::new(&config.secret);
-        FinWait2 { records: TimeWait::new(terms, config.limits.time_wait, hasher), term, awake: 0 }
+        let records = TimeWait::new(terms, config.limits.time_wait, hasher);
+        FinWait2 { records, term, awake: 0, woken: Vec::new() }
     }
 
     /// Where they are found.
@@ -64,6 +70,12 @@ impl FinWait2 {
     /// Those of which there is a connection as well.
     pub(super) fn awake(&self) -> usize {
         self.awake
+    }
+
+    /// True if any were woken since the last turn's end.
+    #[inline]
+    pub(super) fn has_woken(&self) -> bool {
+        !self.woken.is_empty()
     }
 
     /// Keeps a record of the orphan of `tuple` and its hash; how many others go for want of room.
@@ -156,6 +168,25 @@ impl Host {
         true
     }
 
+    /// Those woken in this turn have spoken: whoever owes nothing becomes a record again. The others
+    /// do when nothing has moved for a while.
+    #[cold]
+    pub(super) fn put_woken_back(&mut self, now: Instant) {
+        let mut woken = core::mem::take(&mut self.fin_wait_2.woken);
+        for index in woken.drain(..) {
+            let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.woken) else { continue };
+            let deadlines = &mut slot.connection_mut().deadlines;
+            let rest = deadlines.at(Timer::Rest);
+            deadlines.cancel(Timer::Rest);
+            if !self.becomes_record(now, index)
+                && let Some(slot) = self.slots.get_mut(index)
+            {
+                slot.connection_mut().deadlines.set(Timer::Rest, rest);
+            }
+        }
+        self.fin_wait_2.woken = woken;
+    }
+
     /// A segment has come for an orphan of which a record is kept: it is made again, and takes the
     /// segment in.
     #[cold]
@@ -179,6 +210,7 @@ impl Host {
         }
         self.orphans += 1;
         self.fin_wait_2.awake += 1;
+        self.fin_wait_2.woken.push(index);
         self.deliver(now, index, incoming.segment, incoming.facts);
     }
 }

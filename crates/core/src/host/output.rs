@@ -112,6 +112,9 @@ impl Host {
             self.emit_replies(now, outbox);
         }
         self.flush_ready(now, outbox);
+        if self.fin_wait_2.has_woken() {
+            self.put_woken_back(now);
+        }
     }
 
     /// Flushes who is ready now, as far as there is room; who becomes ready meanwhile comes behind.

@@ -103,9 +103,13 @@ fn each_level_is_told_when_it_is_new() {
 fn each_event_is_told_when_it_is_new() {
     let told = |look: Look, last| look.concerns_since(last).collect::<Vec<_>>();
     let quiet = Look { opened: 1000, passed: 10, ..Look::default() };
-    let busy = Look { refused: 3, without_port: 2, ..quiet };
-    let both = [Concern::Refused { syns: 3 }, Concern::NoPort { opens: 2 }];
-    assert_eq!(told(busy, quiet), both);
+    let busy = Look { unheard: 4, refused: 3, without_port: 2, ..quiet };
+    let all = [
+        Concern::Unheard { segments: 4 },
+        Concern::Refused { syns: 3 },
+        Concern::NoPort { opens: 2 },
+    ];
+    assert_eq!(told(busy, quiet), all);
     assert_eq!(told(busy, busy), []);
     // One in five of the ports that were looked at, and one less.
     let scarce = Look { opened: 1040, passed: 20, ..quiet };
