@@ -6,7 +6,7 @@ use super::Host;
 use super::half_open::Begun;
 use super::isn::Beginning;
 use super::output::Reply;
-use super::port::{Candidate, Search};
+use super::port::{Candidate, MAX_ATTEMPTS, Search};
 use super::syn_cookie::CookieFacts;
 use super::tcp_input::{Incoming, bare_header};
 use crate::config::Config;
@@ -41,6 +41,42 @@ struct Finding {
     hash: u64,
     predecessor: Option<Predecessor>,
     is_over: bool,
+}
+
+/// What comes of trying a port.
+#[derive(Clone, Copy, Debug)]
+enum Trial {
+    /// Nobody uses it.
+    Free(Finding),
+    /// It is in TIME-WAIT; what is found if that may be cut short.
+    Waiting(Option<Finding>),
+    /// It is in use.
+    Taken,
+}
+
+/// Ports in TIME-WAIT that are passed over before one of them is taken: those to come were mostly
+/// used later, so they are hardly free.
+const PASSED_OVER_MAX: u32 = 32;
+
+/// The search for a port of any of our addresses.
+#[derive(Debug)]
+struct Hunt {
+    /// Ports that may still be tried.
+    left: u32,
+    /// Ports in TIME-WAIT that were passed over.
+    passed: u32,
+    /// What to fall back upon.
+    second_best: Option<(Claim, Search)>,
+}
+
+impl Hunt {
+    fn new(left: u32) -> Hunt {
+        Hunt { left, passed: 0, second_best: None }
+    }
+
+    fn is_time_to_fall_back(&self) -> bool {
+        self.passed >= PASSED_OVER_MAX && self.second_best.is_some()
+    }
 }
 
 impl Finding {
@@ -128,83 +164,109 @@ impl Host {
         may_open.then(|| Finding { predecessor: Some(record.predecessor()), ..free })
     }
 
-    /// `tuple` with an ephemeral port: one that is not in TIME-WAIT, if there is any, else one
-    /// whose TIME-WAIT may be cut short.
+    /// `tuple` with an ephemeral port: one that is not in TIME-WAIT, if one is soon found, else the
+    /// first of those whose TIME-WAIT may be cut short.
     #[inline(always)]
     pub(super) fn pick_port(&mut self, now: Instant, tuple: &Tuple) -> Option<Claim> {
-        self.port_for(now, *tuple, false).or_else(|| self.port_for(now, *tuple, true))
+        let mut hunt = Hunt::new(MAX_ATTEMPTS);
+        self.port_for(now, *tuple, &mut hunt).or_else(|| self.fall_back(&mut hunt))
     }
 
     #[inline(always)]
-    fn port_for(&mut self, now: Instant, mut tuple: Tuple, cut_short: bool) -> Option<Claim> {
-        let finding = self.find_port(now, &mut tuple, cut_short)?;
+    fn port_for(&mut self, now: Instant, mut tuple: Tuple, hunt: &mut Hunt) -> Option<Claim> {
+        let finding = self.find_port(now, &mut tuple, hunt)?;
         Some(finding.claim(tuple))
     }
 
     /// Looks for a port of ours, which `tuple` has then.
     #[inline(never)]
-    fn find_port(&mut self, now: Instant, tuple: &mut Tuple, cut_short: bool) -> Option<Finding> {
+    fn find_port(&mut self, now: Instant, tuple: &mut Tuple, hunt: &mut Hunt) -> Option<Finding> {
         let mut search = self.ports.search(tuple);
         // Nearly always the first will do.
-        let finding = match self.try_port(now, tuple, &mut search, cut_short)? {
-            Some(finding) => finding,
-            None => self.try_ports(now, tuple, search, cut_short)?,
+        let finding = match self.try_port(now, tuple, &mut search)? {
+            Trial::Free(finding) => finding,
+            first => self.try_ports(now, tuple, (search, first), hunt)?,
         };
         self.read_likely_ahead();
         Some(finding)
     }
 
-    /// Tries one port after the other.
+    /// Tries one port after the other, until one is free, or so many were not that it is time to
+    /// fall back.
     #[inline(never)]
     fn try_ports(
         &mut self,
         now: Instant,
         tuple: &mut Tuple,
-        mut search: Search,
-        cut_short: bool,
+        (mut search, mut trial): (Search, Trial),
+        hunt: &mut Hunt,
     ) -> Option<Finding> {
+        let mut share = hunt.left.min(search.left());
         loop {
-            let finding = self.try_port(now, tuple, &mut search, cut_short)?;
-            if finding.is_some() {
-                return finding;
+            match trial {
+                Trial::Free(finding) => return Some(finding),
+                Trial::Waiting(finding) => {
+                    self.shared.counters.ports_in_time_wait += 1;
+                    hunt.passed += 1;
+                    if let (None, Some(finding)) = (&hunt.second_best, finding) {
+                        hunt.second_best = Some((finding.claim(*tuple), search));
+                    }
+                }
+                Trial::Taken => {}
             }
+            hunt.left -= 1;
+            share -= 1;
+            if share == 0 || hunt.is_time_to_fall_back() {
+                return None;
+            }
+            trial = self.try_port(now, tuple, &mut search)?;
         }
     }
 
-    /// Tries the next port of `search`; `None` if it was the last.
+    /// The first that may be had by cutting its TIME-WAIT short: its port is the one used longest
+    /// ago. The next search goes on behind it.
+    #[cold]
+    fn fall_back(&mut self, hunt: &mut Hunt) -> Option<Claim> {
+        let (claim, search) = hunt.second_best.take()?;
+        self.ports.go_on_behind(&search, claim.tuple.local_port());
+        self.read_likely_ahead();
+        Some(claim)
+    }
+
+    /// Tries the next port of `search`; `None` if there is none.
     #[inline(always)]
-    fn try_port(
-        &mut self,
-        now: Instant,
-        tuple: &mut Tuple,
-        search: &mut Search,
-        cut_short: bool,
-    ) -> Option<Option<Finding>> {
+    fn try_port(&mut self, now: Instant, tuple: &mut Tuple, search: &mut Search) -> Option<Trial> {
         let Candidate { port, hash } = self.ports.next(search)?;
         *tuple = tuple.with_local_port(port);
         let hash = hash.unwrap_or_else(|| self.hasher.hash(tuple));
         let record = self.time_wait_record(hash, tuple);
-        if !cut_short && record.is_some_and(|record| !record.is_over(now)) {
-            self.shared.counters.ports_in_time_wait += 1;
-            return Some(None);
-        }
         let is_listened = self.listeners.has_port(port);
-        Some(if is_listened { None } else { self.find_beside(now, hash, tuple, record) })
+        let finding = if is_listened { None } else { self.find_beside(now, hash, tuple, record) };
+        Some(match (record, finding) {
+            (Some(record), finding) if !record.is_over(now) => Trial::Waiting(finding),
+            (_, Some(finding)) => Trial::Free(finding),
+            (_, None) => Trial::Taken,
+        })
     }
 
     /// A tuple to `remote` from any of our addresses: of the range, if there is one, in random
     /// order, so that all of its ports are used before any comes again.
     pub(super) fn pick_claim(&mut self, now: Instant, remote: SocketAddr) -> Option<Claim> {
-        let tries = if self.config.ranges.is_empty() { 1 } else { SOURCES_TRIED };
-        for attempt in 0..2 * tries {
+        let sources = if self.config.ranges.is_empty() { 1 } else { SOURCES_TRIED };
+        let mut hunt = Hunt::new(0);
+        for _ in 0..sources {
             let local = self.source_for(remote.ip())?;
             let tuple = Tuple::new((local, 0), (remote.ip(), remote.port()));
-            let claim = self.port_for(now, tuple, attempt >= tries);
+            hunt.left += MAX_ATTEMPTS / sources;
+            let claim = self.port_for(now, tuple, &mut hunt);
             if claim.is_some() {
                 return claim;
             }
+            if hunt.is_time_to_fall_back() {
+                break;
+            }
         }
-        None
+        self.fall_back(&mut hunt)
     }
 
     /// An address of ours to reach `remote` from.

@@ -20,7 +20,8 @@ const COUNTERS: usize = 1024;
 /// Destinations whose hash is remembered; a power of two.
 const RECENT: usize = 64;
 
-/// Ports tried for one open. Beyond it the open fails, and the next goes on where it stopped.
+/// Ports tried for one open, of all our addresses together. Beyond it the open fails, and the next
+/// goes on where it stopped.
 pub const MAX_ATTEMPTS: u32 = 1024;
 
 /// The ephemeral ports of one shard.
@@ -91,6 +92,13 @@ pub struct Candidate {
     pub port: u16,
     /// The hash of the tuple that it makes, if [`Ports::foresee`] asked for that before.
     pub hash: Option<u64>,
+}
+
+impl Search {
+    /// Ports that may still be tried, with the last one.
+    pub fn left(&self) -> u32 {
+        u32::from(self.left) + 1
+    }
 }
 
 impl Ports {
@@ -164,6 +172,13 @@ impl Ports {
         let Foreseen { place, port: foreseen, hash } = self.foreseen;
         let hash = ((place, foreseen) == (search.place, port)).then_some(hash);
         Some(Candidate { port, hash })
+    }
+
+    /// The next search goes on behind `port`, which this one has tried.
+    pub fn go_on_behind(&mut self, search: &Search, port: u16) {
+        let offset = u32::from(port - self.first);
+        let ahead = offset + self.size - search.start;
+        self.counters[usize::from(search.counter) % COUNTERS] = (ahead + 1) % self.size;
     }
 
     /// The port that is tried next for the destination of `search`, by this search or another.

@@ -12,6 +12,7 @@ mod old;
 mod options;
 mod pair;
 mod peer;
+mod ports;
 mod recovery;
 mod requirements;
 mod resting;
