@@ -379,7 +379,7 @@ impl Host {
                 demux.remove(slot.tuple_hash, index);
             }
             *orphans -= usize::from(slot.is_orphan());
-            slot.give_back(spares);
+            slot.leave(spares);
             Some(timers.bequeath(index, slot.filed))
         };
         slots.leave(index, timers, leave, |index, filed, timers| timers.forget_left(index, filed));

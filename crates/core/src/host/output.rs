@@ -137,11 +137,7 @@ impl Host {
     /// The same where it is wanted for every connection.
     #[inline(always)]
     pub(super) fn owe(&mut self, reply: Reply) {
-        if self.replies.len() < REPLIES_MAX {
-            self.replies.push_back(reply);
-        } else {
-            self.shared.counters.replies_suppressed += 1;
-        }
+        owe(&mut self.replies, reply, &mut self.shared.counters);
     }
 
     /// What is of no connection: what we have sent to ourselves is taken in first.
@@ -310,6 +306,16 @@ impl Host {
             let frame = RxFrame { bytes: &bytes, checksum, segment_size };
             self.take_unseen(now, &frame, Origin::Ourselves);
         }
+    }
+}
+
+/// Lets `reply` wait behind the others, if there are not too many.
+#[inline(always)]
+pub(super) fn owe(replies: &mut VecDeque<Reply>, reply: Reply, counters: &mut Counters) {
+    if replies.len() < REPLIES_MAX {
+        replies.push_back(reply);
+    } else {
+        counters.replies_suppressed += 1;
     }
 }
 

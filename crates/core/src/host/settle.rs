@@ -4,6 +4,7 @@
 use super::Host;
 use super::line::Line;
 use super::slot::Slot;
+use super::time_wait::Entrance;
 use crate::config::TimeWaitState;
 use crate::event::{ConnectionId, Event, Readiness};
 use crate::tcp::Connection;
@@ -70,9 +71,11 @@ impl Host {
     /// nothing is left of it here.
     #[inline(never)]
     pub(super) fn settle_over(&mut self, now: Instant, index: u32) {
-        let Host { slots, timers, demux, spares, orphans, fin_wait_2, ready, shared, .. } = self;
-        let stays_whole = shared.config.time_wait_state == TimeWaitState::Full;
-        let mut remembered = None;
+        let stays_whole = self.shared.config.time_wait_state == TimeWaitState::Full;
+        let Host { slots, timers, demux, spares, orphans, fin_wait_2, ready, .. } = self;
+        let (shared, routes, isns) = (&mut self.shared, &self.routes, &self.isns);
+        let (records, replies) = (&mut self.time_wait, &mut self.replies);
+        let mut whole = None;
         let leave = |slot: &mut Slot, timers: &mut Timers| {
             if core::mem::take(&mut slot.listed) {
                 // What is left of it is found elsewhere from here on.
@@ -81,11 +84,16 @@ impl Host {
                     fin_wait_2.end(hash, &slot.tuple);
                 }
                 demux.remove(hash, index);
-                if let Some(residue) = slot.connection_mut().take_residue() {
-                    remembered = Some((hash, slot.tuple, residue));
-                    if stays_whole {
+                if stays_whole {
+                    whole = slot.connection_mut().take_residue();
+                    if whole.is_some() {
                         return None;
                     }
+                }
+                if let Some(residue) = slot.awake().and_then(Connection::residue) {
+                    let mut entrance = Entrance { shared, routes, isns, records, replies };
+                    entrance.enter(now, (hash, &slot.tuple), residue);
+                    slot.connection_mut().keep_residue(None);
                 }
             }
             if slot.ready {
@@ -96,15 +104,14 @@ impl Host {
                 ready.push_back(index);
                 return None;
             }
+            slot.leave(spares);
             // It is finished only if it is an orphan.
             *orphans -= 1;
-            slot.give_back(spares);
             Some(timers.bequeath(index, slot.filed))
         };
         slots.leave(index, timers, leave, |index, filed, timers| timers.forget_left(index, filed));
-        let Some((hash, tuple, residue)) = remembered else { return };
-        self.enter_time_wait(now, index, (hash, &tuple), &residue);
-        if stays_whole {
+        if let Some(residue) = whole {
+            self.linger_in_time_wait(now, index, &residue);
             self.settle_over(now, index);
         }
     }

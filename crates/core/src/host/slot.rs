@@ -275,9 +275,18 @@ impl Slot {
         }
     }
 
-    /// Gives the block back: a connection that is gone must not be used any more.
-    #[inline]
-    pub(super) fn give_back(&mut self, spares: &mut Spares) {
+    /// Gives the block back, and drops what rests: a connection that is gone must not be used any
+    /// more.
+    #[inline(always)]
+    pub(super) fn leave(&mut self, spares: &mut Spares) {
+        if self.block.is_some() { self.give_back(spares) } else { self.rest = None }
+    }
+
+    #[inline(always)]
+    fn give_back(&mut self, spares: &mut Spares) {
+        if let Some(block) = &mut self.block {
+            block.hollow();
+        }
         if let Some(block) = self.block.take() {
             spares.put_back(block, self.lent);
         }

@@ -52,10 +52,10 @@ impl Spares {
         self.in_use += 1;
     }
 
-    /// Takes a block that is not needed any more. `lent`: it was taken here, or adopted.
+    /// Takes a block that is not needed any more, and is hollow. `lent`: it was taken here, or
+    /// adopted.
     #[inline(always)]
-    pub(super) fn put_back(&mut self, mut block: Box<Connection>, lent: bool) {
-        block.hollow();
+    pub(super) fn put_back(&mut self, block: Box<Connection>, lent: bool) {
         self.in_use -= usize::from(lent);
         if self.kept.len() < self.wanted() {
             self.kept.push(block);

@@ -5,13 +5,16 @@ mod lingering;
 
 pub(super) use lingering::Lingering;
 
+use alloc::collections::VecDeque;
+
 use super::Host;
-use super::output::Reply;
-use super::route::NextHop;
+use super::isn::IsnSource;
+use super::output::{self, Reply};
+use super::route::{NextHop, Routes};
 use super::tcp_input::{Incoming, Past, bare_header};
-use crate::config::TimeWaitState;
-use crate::tcp::connection::{Residue, stamp_at};
-use crate::tcp::time_wait::{Distance, Record, Verdict};
+use crate::config::{TcpConfig, TimeWaitState};
+use crate::tcp::connection::{Context, Residue, stamp_at};
+use crate::tcp::time_wait::{Distance, Record, TimeWait, Verdict};
 use crate::tcp::{Seq, Tuple};
 use crate::time::{Duration, Instant};
 use crate::wire::options::Timestamps;
@@ -32,7 +35,91 @@ struct LastAck {
     offset: u32,
 }
 
+impl LastAck {
+    /// That of what is left of a connection.
+    #[inline(always)]
+    fn of(residue: &Residue) -> LastAck {
+        let &Residue { snd_nxt: seq, rcv_nxt: ack, window, stamp, .. } = residue;
+        LastAck { seq, ack, window, stamp, offset: residue.stamp_offset.unwrap_or(0) }
+    }
+
+    #[inline(always)]
+    fn reply(self, now: Instant, tuple: &Tuple) -> Reply {
+        let LastAck { seq, ack, window, stamp, offset } = self;
+        let Some(echo) = stamp else { return self.unstamped(tuple) };
+        let stamps = Timestamps { value: stamp_at(now, offset), echo };
+        let (ports, flags) = (tuple.ports(), Flags::ACK);
+        Reply::stamped(tuple, Stamped { ports, seq, ack, flags, window, stamps })
+    }
+
+    #[cold]
+    fn unstamped(self, tuple: &Tuple) -> Reply {
+        let header = bare_header(tuple, self.seq, self.ack, Flags::ACK);
+        Reply::segment(tuple, Header { window: self.window, ..header })
+    }
+}
+
+/// What of a host a connection needs that enters TIME-WAIT from where it lies.
+pub(super) struct Entrance<'a> {
+    pub(super) shared: &'a mut Context,
+    pub(super) routes: &'a Routes,
+    pub(super) isns: &'a IsnSource,
+    pub(super) records: &'a mut TimeWait,
+    pub(super) replies: &'a mut VecDeque<Reply>,
+}
+
+impl Entrance<'_> {
+    /// A connection has entered TIME-WAIT, and no more of it stays than a record; it is in the
+    /// demultiplexing table no more.
+    #[inline(always)]
+    pub(super) fn enter(&mut self, now: Instant, (hash, tuple): (u64, &Tuple), residue: &Residue) {
+        debug_assert!(
+            residue.stamp_offset.is_none_or(|offset| offset == self.isns.timestamp_offset(tuple)),
+            "the record does not store it"
+        );
+        let Context { config, counters, .. } = &mut *self.shared;
+        counters.time_wait_entered += 1;
+        if config.time_wait_state == TimeWaitState::Skip {
+            counters.time_wait_skipped += 1;
+        } else {
+            let distance = distance(config, self.routes, tuple);
+            let evicted = self.records.enter(hash, tuple, residue, distance, now);
+            counters.time_wait_evicted += evicted;
+        }
+        if residue.ack_due {
+            output::owe(self.replies, LastAck::of(residue).reply(now, tuple), counters);
+        }
+    }
+}
+
+/// How near the peer is, if that matters.
+#[inline(always)]
+fn distance(config: &TcpConfig, routes: &Routes, tuple: &Tuple) -> Distance {
+    let is_all_the_same = config.time_wait_on_link.is_zero() && config.time_wait_on_host.is_zero();
+    if is_all_the_same { Distance::Far } else { distance_by_route(routes, tuple) }
+}
+
+#[inline(never)]
+fn distance_by_route(routes: &Routes, tuple: &Tuple) -> Distance {
+    match routes.next_hop(tuple.remote_ip()) {
+        Some(NextHop::Ourselves) => Distance::OnHost,
+        Some(NextHop::Neighbour(hop)) if hop == tuple.remote_ip() => Distance::OnLink,
+        _ => Distance::Far,
+    }
+}
+
 impl Host {
+    /// The connection in slot `index` has entered TIME-WAIT, and stays whole; it is in the
+    /// demultiplexing table no more.
+    #[cold]
+    pub(super) fn linger_in_time_wait(&mut self, now: Instant, index: u32, residue: &Residue) {
+        let Some(tuple) = self.slots.get(index).map(|slot| slot.tuple) else { return };
+        self.linger(now, index, residue);
+        if residue.ack_due {
+            self.reply(LastAck::of(residue).reply(now, &tuple));
+        }
+    }
+
     /// A segment has met a record: RFC 9293 §3.10.7.4 for TIME-WAIT.
     pub(super) fn on_time_wait(&mut self, now: Instant, record: &Record, incoming: &Incoming<'_>) {
         let (hash, tuple) = (incoming.hash, incoming.tuple);
@@ -81,7 +168,7 @@ impl Host {
             // between these ends, if it is opened in this tick, has a newer TSval (RFC 6191 §3).
             let at = if verdict == Verdict::Restart { now } else { now - TICK };
             let last = LastAck { seq, ack, window, stamp, offset };
-            self.acknowledge_time_wait(at, &tuple, last);
+            self.reply(last.reply(at, &tuple));
         } else {
             self.shared.counters.challenges_suppressed += 1;
         }
@@ -92,70 +179,9 @@ impl Host {
         self.listeners.find(tuple).is_some()
     }
 
-    #[inline(always)]
-    fn acknowledge_time_wait(&mut self, now: Instant, tuple: &Tuple, last: LastAck) {
-        let LastAck { seq, ack, window, stamp, offset } = last;
-        let Some(echo) = stamp else { return self.acknowledge_unstamped(tuple, last) };
-        let stamps = Timestamps { value: stamp_at(now, offset), echo };
-        let (ports, flags) = (tuple.ports(), Flags::ACK);
-        self.owe(Reply::stamped(tuple, Stamped { ports, seq, ack, flags, window, stamps }));
-    }
-
-    #[cold]
-    fn acknowledge_unstamped(&mut self, tuple: &Tuple, last: LastAck) {
-        let header = bare_header(tuple, last.seq, last.ack, Flags::ACK);
-        self.reply(Reply::segment(tuple, Header { window: last.window, ..header }));
-    }
-
-    /// The connection in slot `index` has entered TIME-WAIT; it is in the demultiplexing table no
-    /// more.
-    pub(super) fn enter_time_wait(
-        &mut self,
-        now: Instant,
-        index: u32,
-        (hash, tuple): (u64, &Tuple),
-        residue: &Residue,
-    ) {
-        debug_assert!(
-            residue.stamp_offset.is_none_or(|offset| offset == self.stamp_offset(tuple)),
-            "the record does not store it"
-        );
-        let distance = self.distance(tuple);
-        let counters = &mut self.shared.counters;
-        match self.shared.config.time_wait_state {
-            TimeWaitState::Compact => {
-                counters.time_wait_entered += 1;
-                counters.time_wait_evicted +=
-                    self.time_wait.enter(hash, tuple, residue, distance, now);
-            }
-            TimeWaitState::Full => self.linger(now, index, residue),
-            TimeWaitState::Skip => {
-                counters.time_wait_entered += 1;
-                counters.time_wait_skipped += 1;
-            }
-        }
-        if residue.ack_due {
-            let &Residue { snd_nxt: seq, rcv_nxt: ack, window, stamp, .. } = residue;
-            let offset = residue.stamp_offset.unwrap_or(0);
-            self.acknowledge_time_wait(now, tuple, LastAck { seq, ack, window, stamp, offset });
-        }
-    }
-
     /// How near the peer is, if that matters.
-    #[inline(always)]
     fn distance(&self, tuple: &Tuple) -> Distance {
-        let tcp = &self.shared.config;
-        let is_all_the_same = tcp.time_wait_on_link.is_zero() && tcp.time_wait_on_host.is_zero();
-        if is_all_the_same { Distance::Far } else { self.distance_by_route(tuple) }
-    }
-
-    #[inline(never)]
-    fn distance_by_route(&self, tuple: &Tuple) -> Distance {
-        match self.routes.next_hop(tuple.remote_ip()) {
-            Some(NextHop::Ourselves) => Distance::OnHost,
-            Some(NextHop::Neighbour(hop)) if hop == tuple.remote_ip() => Distance::OnLink,
-            _ => Distance::Far,
-        }
+        distance(&self.shared.config, &self.routes, tuple)
     }
 
     /// The record of `tuple`, its time over or not.

@@ -400,6 +400,7 @@ impl Connection {
     }
 
     /// Our FIN is acknowledged: FIN-WAIT-1, CLOSING and LAST-ACK move on.
+    #[inline]
     fn on_fin_acked(&mut self, cx: &mut Context) -> Step {
         match self.state() {
             State::FinWait1 => {
@@ -414,7 +415,7 @@ impl Connection {
                 Break(())
             }
             State::LastAck => {
-                self.end(State::Closed, None, cx);
+                self.close_last(cx);
                 Break(())
             }
             _ => Continue(()),

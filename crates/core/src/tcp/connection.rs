@@ -241,8 +241,7 @@ impl Connection {
     fn begin(&mut self, ends: (u32, u64), options: &Arc<SocketOptions>, shape: Shape) {
         debug_assert!(self.is_hollow());
         let before = self;
-        // Nothing is to be dropped, which the compiler does not know.
-        core::mem::forget(core::mem::replace(&mut before.shape, shape));
+        before.shape.give_way(shape);
         (before.ports, before.tuple_hash) = ends;
         // Counting who shares them takes as long as dozens of other instructions.
         if !Arc::ptr_eq(&before.options, options) {
@@ -375,8 +374,7 @@ impl Connection {
     #[inline(always)]
     pub fn establish(&mut self, synchronized: Synchronized, cx: &mut Context) {
         debug_assert!(matches!(self.shape, Shape::SynSent(_) | Shape::SynReceived(_)));
-        // Those own nothing. Told that, the compiler drops nothing.
-        core::mem::forget(core::mem::replace(&mut self.shape, Shape::Synchronized(synchronized)));
+        self.shape.give_way(Shape::Synchronized(synchronized));
         self.state.transition(State::Established);
         self.deadlines.clear();
         self.start_keepalive(cx.now);

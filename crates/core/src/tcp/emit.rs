@@ -14,7 +14,6 @@ mod predicted;
 mod timeout;
 
 use crate::config::{Settings, TcpConfig};
-use crate::tcp::State;
 use crate::tcp::connection::{Connection, Context, Reset, Shape, patience};
 use crate::tcp::egress::Egress;
 use crate::tcp::send::SendHalf;
@@ -165,10 +164,7 @@ impl Connection {
 
     /// True if the user is gone and nothing is left to do: the host forgets it.
     pub fn is_finished(&self) -> bool {
-        self.orphan
-            && self.reset_due.is_none()
-            && self.residue().is_none()
-            && matches!(self.state(), State::Closed | State::TimeWait)
+        self.orphan && self.is_silent() && self.residue().is_none()
     }
 }
 

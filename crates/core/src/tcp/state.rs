@@ -100,7 +100,7 @@ impl StateCell {
 
     /// Moves to `to`. Panics if there is no such arc: that is a fault of this engine, not of any
     /// byte from the network.
-    #[inline]
+    #[inline(always)]
     pub fn transition(&mut self, to: State) {
         assert!(self.0.may_become(to), "no arc from {:?} to {to:?}", self.0);
         self.0 = to;

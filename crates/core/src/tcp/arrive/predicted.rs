@@ -7,9 +7,9 @@
 mod texts;
 
 use crate::event::Readiness;
-use crate::tcp::Seq;
 use crate::tcp::connection::{Connection, Context, Shape, Stamps, Synchronized};
 use crate::tcp::timers::Deadlines;
+use crate::tcp::{Seq, State};
 use crate::time::Instant;
 use crate::wire::tcp::{Flags, Plain};
 
@@ -59,9 +59,15 @@ impl Connection {
     /// Our FIN is acknowledged, or the peer's, of this number, has come, or both.
     #[inline(never)]
     fn take_predicted_fin(&mut self, cx: &mut Context, is_acked: bool, fin: Option<Seq>) {
-        if is_acked && self.on_fin_acked(cx).is_break() {
-            // It is over, and so nothing else came.
-            return;
+        if is_acked {
+            let is_next = fin == Some(self.parts().recv.nxt);
+            if is_next && self.state() == State::FinWait1 {
+                // It does not wait in FIN-WAIT-2.
+                self.state.transition(State::FinWait2);
+            } else if self.on_fin_acked(cx).is_break() {
+                // It is over, and so nothing else came.
+                return;
+            }
         }
         if fin.is_some() {
             self.parts().recv.fin = fin;

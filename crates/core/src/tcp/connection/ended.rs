@@ -66,8 +66,34 @@ pub struct Residue {
     pub ack_due: bool,
 }
 
+impl Shape {
+    /// Goes on to `next`: nothing is to be dropped, since it owns nothing, which its caller knows
+    /// and the compiler does not.
+    #[inline(always)]
+    pub(super) fn give_way(&mut self, next: Shape) {
+        debug_assert!(match self {
+            Shape::SynSent(_) | Shape::SynReceived(_) => true,
+            Shape::Synchronized(s) => s.owns_nothing(),
+            Shape::Ended(ended) => ended.unread.owns_nothing(),
+        });
+        core::mem::forget(core::mem::replace(self, next));
+    }
+}
+
 impl Synchronized {
+    /// True if it has no memory beside its own.
+    #[inline]
+    fn owns_nothing(&self) -> bool {
+        let (send, recv) = (&self.send, &self.recv);
+        recv.buffer.owns_nothing()
+            && recv.disorder.is_none()
+            && send.buffer.owns_nothing()
+            && send.sent.owns_nothing()
+            && send.recovery.is_none()
+    }
+
     /// What TIME-WAIT must remember of it.
+    #[inline]
     pub(super) fn residue(&mut self) -> Residue {
         let (send, recv) = (&self.send, &mut self.recv);
         let unread = recv.buffer.len() as u32;
@@ -150,9 +176,48 @@ impl Connection {
     }
 
     /// Enters TIME-WAIT: the host makes a record of the residue.
+    #[inline(never)]
     pub fn enter_time_wait(&mut self, cx: &mut Context) {
-        let residue = self.synchronized_mut().map(Synchronized::residue);
-        self.end(State::TimeWait, None, cx);
+        self.close(State::TimeWait, |s| Some(s.residue()), cx);
+    }
+
+    /// LAST-ACK is over.
+    #[inline]
+    pub fn close_last(&mut self, cx: &mut Context) {
+        self.close(State::Closed, |_| None, cx);
+    }
+
+    /// As [`Connection::end`], of one that has closed in order: nearly always its user has read all
+    /// there was, and all that was sent is acknowledged.
+    #[inline(always)]
+    fn close(
+        &mut self,
+        to: State,
+        residue: impl FnOnce(&mut Synchronized) -> Option<Residue>,
+        cx: &mut Context,
+    ) {
+        match &mut self.shape {
+            Shape::Synchronized(s) if s.owns_nothing() => {
+                let residue = residue(s);
+                s.recv.window.release(&mut cx.budget);
+                self.shape.give_way(Shape::Ended(Ended { residue, ..Ended::default() }));
+                self.state.transition(to);
+                self.deadlines.clear();
+                self.notices |= Readiness::CLOSED | Readiness::READABLE | Readiness::WRITABLE;
+            }
+            _ => self.close_with_more(to, residue, cx),
+        }
+    }
+
+    #[cold]
+    fn close_with_more(
+        &mut self,
+        to: State,
+        residue: impl FnOnce(&mut Synchronized) -> Option<Residue>,
+        cx: &mut Context,
+    ) {
+        let residue = self.synchronized_mut().and_then(residue);
+        self.end(to, None, cx);
         self.keep_residue(residue);
     }
 
@@ -172,7 +237,8 @@ impl Connection {
         }
     }
 
-    /// What TIME-WAIT must remember is kept here.
+    /// What TIME-WAIT must remember is kept here, or nothing is.
+    #[inline]
     pub fn keep_residue(&mut self, residue: Option<Residue>) {
         if let Shape::Ended(ended) = &mut self.shape {
             ended.residue = residue;

@@ -240,6 +240,12 @@ impl SendBuffer {
         }
     }
 
+    /// True if it has no memory.
+    #[inline]
+    pub fn owns_nothing(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
     /// Frees everything.
     #[inline]
     pub fn clear(&mut self, pool: &mut PagePool) {

@@ -46,6 +46,12 @@ pub struct SentQueue {
 }
 
 impl SentQueue {
+    /// True if it has no memory: nothing is in flight.
+    #[inline]
+    pub fn owns_nothing(&self) -> bool {
+        self.records.is_empty()
+    }
+
     /// New data up to `end` was sent at `at`.
     #[inline(always)]
     pub fn on_sent(&mut self, end: Seq, at: Instant) {
