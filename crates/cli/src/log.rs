@@ -48,8 +48,8 @@ pub(crate) enum Concern {
     Filling { kind: Kind, held: usize, limit: usize },
     /// There was no room: so many records went before their time.
     Full { kind: Kind, evicted: u64, held: usize },
-    /// So many segments for records of FIN-WAIT-2 were not heard: too many of these are spoken to at
-    /// once, or there are as many connections as may be.
+    /// So many segments for records of FIN-WAIT-2 were not heard: too many of these are spoken to
+    /// at once, or there are as many connections as may be.
     Unheard { segments: u64 },
     /// So many SYNs met a TIME-WAIT record that did not let them through.
     Refused { syns: u64 },

@@ -12,9 +12,9 @@
 //!
 //! The record of one that is woken stays until that ends, and once it has spoken it is all that is
 //! left again, in the same turn if nothing else is owed and nothing came out of order. So nobody
-//! gains time by speaking to one, or keeps others from being heard. Those awake do not count among the orphans that there may be,
-//! or strangers could have others' connections reset; when there are as many of them as of these,
-//! or no room for a connection, what comes for another is not heard.
+//! gains time by speaking to one, or keeps others from being heard. Those awake do not count among
+//! the orphans that there may be, or strangers could have others' connections reset; when there are
+//! as many of them as of these, or no room for a connection, what comes for another is not heard.
 
 use alloc::vec::Vec;
 
@@ -168,8 +168,8 @@ impl Host {
         true
     }
 
-    /// Those woken in this turn have spoken: whoever owes nothing becomes a record again. The others
-    /// do when nothing has moved for a while.
+    /// Those woken in this turn have spoken: whoever owes nothing becomes a record again. The
+    /// others do when nothing has moved for a while.
     #[cold]
     pub(super) fn put_woken_back(&mut self, now: Instant) {
         let mut woken = core::mem::take(&mut self.fin_wait_2.woken);

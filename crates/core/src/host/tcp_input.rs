@@ -17,6 +17,7 @@ use crate::frame::{RxChecksum, RxFrame};
 use crate::tcp::arrive::Facts;
 use crate::tcp::arrive::syn_sent::peer_mss;
 use crate::tcp::connection::SynReceived;
+use crate::tcp::time_wait::Verdict;
 use crate::tcp::{Marks, Seq, Tuple};
 use crate::time::Instant;
 use crate::wire::ip;
@@ -299,8 +300,40 @@ impl Host {
         segment: &Segment<'_>,
         facts: Facts,
     ) {
+        if self.answer_for_predecessor(now, index, segment, facts) {
+            return;
+        }
         self.change(now, index, |connection, cx| connection.on_segment(cx, segment, facts));
         self.note_opened(index);
+    }
+
+    /// While a connection is opened in the place of one in TIME-WAIT, what is no SYN and does not
+    /// acknowledge ours is for the record. A peer that still waits for its last ACK repeats its FIN,
+    /// or challenges our SYN (RFC 5961 §4.2): either is told that all was received, which an RST
+    /// would not tell. False if `segment` is not of this kind.
+    fn answer_for_predecessor(
+        &mut self,
+        now: Instant,
+        index: u32,
+        segment: &Segment<'_>,
+        facts: Facts,
+    ) -> bool {
+        let reuse = self.slots.get(index).filter(|slot| slot.detour.has(Detour::REUSE));
+        let Some(slot) = reuse else { return false };
+        let (hash, tuple) = (slot.tuple_hash, slot.tuple);
+        let is_old = segment.flags.contains(Flags::ACK)
+            && segment.flags.0 & (Flags::SYN | Flags::RST).0 == 0
+            && slot.awake().is_some_and(|c| c.is_unanswered_by(segment.ack));
+        let record = self.time_wait_record(hash, &tuple).filter(|record| !record.is_over(now));
+        let Some(record) = record.filter(|_| is_old) else { return false };
+        self.shared.counters.segments_in += 1;
+        let incoming = Incoming { tuple: &tuple, hash, segment, facts, is_foreign: false };
+        let verdict = match record.judge(segment) {
+            Verdict::Ignore => Verdict::Challenge,
+            verdict => verdict,
+        };
+        self.do_as_judged(now, &record, &incoming, verdict);
+        true
     }
 
     /// If the connection in slot `index` was opened in the place of one in TIME-WAIT, and now is

@@ -122,18 +122,30 @@ impl Host {
 
     /// A segment has met a record: RFC 9293 §3.10.7.4 for TIME-WAIT.
     pub(super) fn on_time_wait(&mut self, now: Instant, record: &Record, incoming: &Incoming<'_>) {
-        let (hash, tuple) = (incoming.hash, incoming.tuple);
+        let tuple = incoming.tuple;
         let mut segment = *incoming.segment;
         if !self.shared.config.timestamps && segment.flags.contains(Flags::SYN) {
             // The connection to come would not use them: RFC 6191 §2 asks for that.
             segment.options.timestamps = None;
         }
-        let mut record = *record;
         let mut verdict = record.judge(&segment);
         if matches!(verdict, Verdict::Reopen(_)) && !self.is_heard(tuple) {
             // Nobody waits for a connection, so there is none to begin; the record is not to blame.
             verdict = Verdict::Challenge;
         }
+        self.do_as_judged(now, record, incoming, verdict);
+    }
+
+    /// What the `verdict` on a segment asks for.
+    pub(super) fn do_as_judged(
+        &mut self,
+        now: Instant,
+        record: &Record,
+        incoming: &Incoming<'_>,
+        verdict: Verdict,
+    ) {
+        let Incoming { hash, tuple, segment, .. } = *incoming;
+        let mut record = *record;
         verdict.count(&mut self.shared.counters);
         match verdict {
             // The record stays until the handshake is complete: if that comes to nothing, TIME-WAIT

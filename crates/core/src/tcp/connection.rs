@@ -335,6 +335,11 @@ impl Connection {
         }
     }
 
+    /// True if it waits for the answer to its SYN, and this acknowledgment number is not that.
+    pub fn is_unanswered_by(&self, ack: Seq) -> bool {
+        matches!(&self.shape, Shape::SynSent(syn) if ack != syn.iss + 1)
+    }
+
     /// How long to wait for a peer that does not answer.
     pub fn patience(&self, config: &TcpConfig) -> Duration {
         patience(&self.options, self.orphan, config)

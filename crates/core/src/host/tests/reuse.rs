@@ -196,6 +196,26 @@ fn an_old_syn_that_crosses_ours_is_not_heard_and_a_new_one_opens() {
     }
 }
 
+/// Our last ACK was lost. The peer repeats its FIN, or challenges our SYN: an RST would tell it that
+/// something was lost.
+#[test]
+fn a_peer_in_last_ack_is_told_that_all_was_received_and_the_open_goes_on() {
+    for state in KEPT {
+        let challenge = Say::new(A, 10, 2).stamp(LAST_STAMP, 0);
+        for old in [last_fin(), challenge] {
+            let mut peer = waiting(state);
+            let (id, old_isn) = reopen(&mut peer);
+            let new_isn = core::mem::replace(&mut peer.host_isn, old_isn);
+            assert_eq!(peer.exchange(old.clone()), [". 2:2(0) ack 10"], "{state:?}: {old:?}");
+            peer.host_isn = new_isn;
+            assert_eq!((peer.host.state(id), peer.host.time_wait_len()), (State::SynSent, 1));
+            let syn_ack = Say::new(S | A, 0, 1).mss(1000).stamp(LAST_STAMP + 1, 0);
+            assert_eq!(peer.exchange(syn_ack), [". 1:1(0) ack 1"], "{state:?}");
+            assert_eq!((peer.host.state(id), peer.host.time_wait_len()), (State::Established, 0));
+        }
+    }
+}
+
 #[test]
 fn an_open_right_after_an_answer_from_time_wait_has_a_newer_timestamp() {
     for state in KEPT {
