@@ -1,6 +1,6 @@
-//! Instructions that are kept: what a connection, a request and a megabyte take, in a file beside
-//! the code. Whoever makes one of them dearer by more than the slack finds out; whoever makes it
-//! cheaper writes it down, so that nobody gives it back unseen.
+//! Instructions that are kept: what a connection, a request, a megabyte and a record of TIME-WAIT
+//! take, in a file beside the code. Whoever makes one of them dearer by more than the slack finds
+//! out; whoever makes it cheaper writes it down, so that nobody gives it back unseen.
 //!
 //! Counts depend on the compiler, and a little on what the C library finds the processor to be
 //! capable of: they are kept for the toolchain and the kind of machine that CI runs on.
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::instructions::Uncounted;
 use crate::stacks::{Variant, Which};
-use crate::{bulk, connections, pingpong};
+use crate::{bulk, connections, pingpong, time_wait};
 
 /// How far a count may be from what is kept, as a part of it.
 const SLACK: f64 = 0.02;
@@ -20,6 +20,10 @@ const SLACK: f64 = 0.02;
 /// Others that are in TIME-WAIT, or idle, beside those that are counted: so many that what has to
 /// do with many is done.
 const OTHERS: usize = 100_000;
+
+/// Records of the table whose operations are counted, and which these are.
+const RECORDS: usize = 20_000;
+const OF_THE_TABLE: [&str; 5] = ["enter", "find", "find_alone", "miss", "expire"];
 
 /// Counts by what they are of.
 pub type Counts = BTreeMap<String, f64>;
@@ -62,6 +66,12 @@ pub fn count() -> Result<Counts, Uncounted> {
         let plan = bulk::Plan { mtu, bytes: 10_000_000, checksum: true };
         let name = format!("{}: megabyte, MTU {mtu}", stack.name());
         put(&mut counts, name, bulk::count(stack, &plan)?);
+    }
+    let table = time_wait::in_instructions(RECORDS)?;
+    for (name, what) in time_wait::OPERATIONS {
+        if OF_THE_TABLE.contains(&name) {
+            put(&mut counts, format!("TIME-WAIT: {what}"), table.value(name));
+        }
     }
     Ok(counts)
 }
