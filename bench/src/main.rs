@@ -36,7 +36,7 @@ enum Bench {
     TimeWait(commands::time_wait::TimeWait),
     /// All stacks beside one another, in one table.
     Compare(commands::compare::Compare),
-    /// Instructions of a connection, a request, a megabyte and a record, against those that are kept.
+    /// Instructions of a connection, a request, a megabyte and a record, and those that are kept.
     Golden(commands::golden::Golden),
 }
 

@@ -308,9 +308,9 @@ impl Host {
     }
 
     /// While a connection is opened in the place of one in TIME-WAIT, what is no SYN and does not
-    /// acknowledge ours is for the record. A peer that still waits for its last ACK repeats its FIN,
-    /// or challenges our SYN (RFC 5961 §4.2): either is told that all was received, which an RST
-    /// would not tell. False if `segment` is not of this kind.
+    /// acknowledge ours is for the record. A peer that still waits for its last ACK repeats its
+    /// FIN, or challenges our SYN (RFC 5961 §4.2): either is told that all was received, which an
+    /// RST would not tell. False if `segment` is not of this kind.
     fn answer_for_predecessor(
         &mut self,
         now: Instant,

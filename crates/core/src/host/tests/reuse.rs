@@ -196,8 +196,8 @@ fn an_old_syn_that_crosses_ours_is_not_heard_and_a_new_one_opens() {
     }
 }
 
-/// Our last ACK was lost. The peer repeats its FIN, or challenges our SYN: an RST would tell it that
-/// something was lost.
+/// Our last ACK was lost. The peer repeats its FIN, or challenges our SYN: an RST would tell it
+/// that something was lost.
 #[test]
 fn a_peer_in_last_ack_is_told_that_all_was_received_and_the_open_goes_on() {
     for state in KEPT {
