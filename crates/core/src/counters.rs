@@ -121,7 +121,8 @@ counters! {
     time_wait_evicted,
     /// Connections of which TIME-WAIT kept nothing, by configuration.
     time_wait_skipped,
-    /// TIME-WAIT records ended early because a new connection took their place.
+    /// TIME-WAIT records that ended because a new connection took their place: before their time,
+    /// or before it was seen that this was over.
     time_wait_reused,
     /// TIME-WAIT records ended because the peer has taken them over.
     time_wait_taken_over,
