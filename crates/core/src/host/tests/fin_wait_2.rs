@@ -1,11 +1,12 @@
 //! Orphans in FIN-WAIT-2 that are nothing but a record: to the peer they are as they were.
 
+use super::old::RESIDUE;
 use super::peer::*;
 use crate::config::Config;
 use crate::error::Error;
 use crate::tcp::connection::Residue;
 use crate::tcp::time_wait::ISN_STEP;
-use crate::tcp::{Seq, SocketOptions, State, Tuple};
+use crate::tcp::{SocketOptions, State, Tuple};
 use crate::time::Duration;
 use std::vec::Vec;
 
@@ -257,15 +258,7 @@ fn its_fin_is_taken_even_if_its_window_is_not_known_any_more() {
     // As many others as windows can be told apart.
     for other in 1..=4096 {
         let tuple = Tuple::new((ours, 80), (theirs, other));
-        let residue = Residue {
-            snd_nxt: Seq(1),
-            rcv_nxt: Seq(1),
-            stamp: None,
-            stamp_offset: None,
-            window: other,
-            is_holder: false,
-            ack_due: false,
-        };
+        let residue = Residue { window: other, ..RESIDUE };
         let (hash, now) = (peer.host.hasher.hash(&tuple), peer.now);
         peer.host.fin_wait_2.keep((hash, tuple), &residue, false, now);
     }

@@ -4,10 +4,11 @@
 use super::pair::config;
 use super::peer::*;
 use crate::config::{Config, TimeWaitState};
+use crate::host::Host;
 use crate::tcp::connection::Residue;
 use crate::tcp::time_wait::{Distance, Record};
 use crate::tcp::{Seq, State, Tuple};
-use crate::time::Duration;
+use crate::time::{Duration, Instant};
 use crate::wire::usual::Usual;
 use std::vec::Vec;
 
@@ -99,21 +100,29 @@ impl Old {
     }
 }
 
-fn enter_others(peer: &mut Peer, others: u32) {
-    let residue = Residue {
-        snd_nxt: Seq(1),
-        rcv_nxt: Seq(2),
-        stamp: None,
-        stamp_offset: None,
-        window: 512,
-        is_holder: false,
-        ack_due: false,
-    };
+/// What is left of a connection that nothing more is asked of.
+pub(crate) const RESIDUE: Residue = Residue {
+    snd_nxt: Seq(1),
+    rcv_nxt: Seq(2),
+    stamp: None,
+    stamp_offset: None,
+    window: 512,
+    is_holder: false,
+    ack_due: false,
+};
+
+/// A record of `tuple` enters, and no connection was before.
+pub(crate) fn enter(host: &mut Host, now: Instant, tuple: &Tuple) {
+    let hash = host.hasher.hash(tuple);
+    host.time_wait.enter(hash, tuple, &RESIDUE, Distance::Far, now);
+}
+
+/// So many do, of other peers.
+pub(crate) fn enter_others(peer: &mut Peer, others: u32) {
     for number in 0..others {
         let client = ([10, 9, (number >> 15) as u8, 1].into(), (number & 0x7fff) as u16 + 1);
         let tuple = Tuple::new(([10, 0, 0, 2].into(), 80), client);
-        let (hash, now) = (peer.host.hasher.hash(&tuple), peer.now);
-        peer.host.time_wait.enter(hash, &tuple, &residue, Distance::Far, now);
+        enter(&mut peer.host, peer.now, &tuple);
     }
 }
 

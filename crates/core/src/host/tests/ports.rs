@@ -1,11 +1,10 @@
 //! Active opens where ports run out: what they look at is bounded, and the port used longest ago
 //! comes first.
 
+use super::old::enter;
 use super::pair::{Pair, config};
 use crate::event::{ConnectionId, ListenerId};
-use crate::tcp::connection::Residue;
-use crate::tcp::time_wait::Distance;
-use crate::tcp::{Seq, State, Tuple};
+use crate::tcp::{State, Tuple};
 use crate::time::Duration;
 use std::net::SocketAddr;
 use std::vec;
@@ -79,20 +78,10 @@ fn all_addresses_of_a_range_share_what_an_open_looks_at() {
     client.ranges = vec!["10.0.0.16/28".parse().unwrap()];
     let mut pair = Pair::with(client, config("10.0.0.2"));
     let (server, now) = ("10.0.0.2".parse().unwrap(), pair.now);
-    let residue = Residue {
-        snd_nxt: Seq(1),
-        rcv_nxt: Seq(1),
-        stamp: None,
-        stamp_offset: None,
-        window: 1000,
-        is_holder: false,
-        ack_due: false,
-    };
     for host in 16..32 {
         for port in 40_000..41_000 {
             let tuple = Tuple::new(([10, 0, 0, host].into(), port), (server, 80));
-            let hash = pair.client.hasher.hash(&tuple);
-            pair.client.time_wait.enter(hash, &tuple, &residue, Distance::Far, now);
+            enter(&mut pair.client, now, &tuple);
         }
     }
     assert!(open(&mut pair).is_none());

@@ -1,15 +1,13 @@
 //! TIME-WAIT of a whole host: the same whatever it keeps of a connection, and what happens without.
 
+use super::old::enter_others;
 use super::pair::{Pair, config};
 use super::peer::*;
 use crate::config::{Config, TimeWaitState};
 use crate::counters::Counters;
 use crate::error::Error;
-use crate::host::demux::TupleHasher;
-use crate::tcp::connection::Residue;
-use crate::tcp::time_wait::Distance;
+use crate::tcp::State;
 use crate::tcp::timers::Scheme;
-use crate::tcp::{Seq, State, Tuple};
 use crate::time::Duration;
 use std::vec::Vec;
 
@@ -459,26 +457,11 @@ fn a_repeated_fin_is_answered_whatever_is_challenged_besides() {
 #[test]
 fn a_burst_of_records_that_expires_at_once_does_not_hold_up_data() {
     const TURN_MAX: u64 = 2048;
-    const RESIDUE: Residue = Residue {
-        snd_nxt: Seq(1),
-        rcv_nxt: Seq(2),
-        stamp: None,
-        stamp_offset: None,
-        window: 512,
-        is_holder: false,
-        ack_due: false,
-    };
     for (records, leaves_rest) in [(2, false), (100_000, true)] {
         let mut config = keeping(TimeWaitState::Compact);
         config.limits.time_wait = 100_000;
         let mut peer = Peer::established_with(config, |say| say);
-        let hasher = TupleHasher::new(&peer.host.config.secret);
-        for number in 0..records {
-            let client = ([10, 9, (number >> 15) as u8, 1].into(), (number & 0x7fff) as u16 + 1);
-            let tuple = Tuple::new(([10, 0, 0, 2].into(), 80), client);
-            let (hash, now) = (hasher.hash(&tuple), peer.now);
-            peer.host.time_wait.enter(hash, &tuple, &RESIDUE, Distance::Far, now);
-        }
+        enter_others(&mut peer, records);
         peer.now = peer.now + Duration::from_secs(61);
         peer.write(20);
         let heard = peer.hear_text();
@@ -490,6 +473,6 @@ fn a_burst_of_records_that_expires_at_once_does_not_hold_up_data() {
         while peer.host.time_wait_len() > 0 {
             peer.hear();
         }
-        assert_eq!(peer.host.counters().time_wait_expired, records);
+        assert_eq!(peer.host.counters().time_wait_expired, records.into());
     }
 }
