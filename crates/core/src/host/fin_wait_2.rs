@@ -174,14 +174,8 @@ impl Host {
     pub(super) fn put_woken_back(&mut self, now: Instant) {
         let mut woken = core::mem::take(&mut self.fin_wait_2.woken);
         for index in woken.drain(..) {
-            let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.woken) else { continue };
-            let deadlines = &mut slot.connection_mut().deadlines;
-            let rest = deadlines.at(Timer::Rest);
-            deadlines.cancel(Timer::Rest);
-            if !self.becomes_record(now, index)
-                && let Some(slot) = self.slots.get_mut(index)
-            {
-                slot.connection_mut().deadlines.set(Timer::Rest, rest);
+            if self.slots.get(index).is_some_and(|slot| slot.woken) {
+                self.becomes_record(now, index);
             }
         }
         self.fin_wait_2.woken = woken;

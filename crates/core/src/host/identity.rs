@@ -201,7 +201,6 @@ impl Host {
         (mut search, mut trial): (Search, Trial),
         hunt: &mut Hunt,
     ) -> Option<Finding> {
-        let mut share = hunt.left.min(search.left());
         loop {
             match trial {
                 Trial::Free(finding) => return Some(finding),
@@ -215,8 +214,7 @@ impl Host {
                 Trial::Taken => {}
             }
             hunt.left -= 1;
-            share -= 1;
-            if share == 0 || hunt.is_time_to_fall_back() {
+            if hunt.left == 0 || hunt.is_time_to_fall_back() {
                 return None;
             }
             trial = self.try_port(now, tuple, &mut search)?;

@@ -94,13 +94,6 @@ pub struct Candidate {
     pub hash: Option<u64>,
 }
 
-impl Search {
-    /// Ports that may still be tried, with the last one.
-    pub fn left(&self) -> u32 {
-        u32::from(self.left) + 1
-    }
-}
-
 impl Ports {
     /// The ports from `first` to `last`, inclusive. Port 0 is no port, and at least one is left
     /// even if `last` is before `first`.

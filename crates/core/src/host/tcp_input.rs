@@ -324,8 +324,11 @@ impl Host {
         let is_old = segment.flags.contains(Flags::ACK)
             && segment.flags.0 & (Flags::SYN | Flags::RST).0 == 0
             && slot.awake().is_some_and(|c| c.is_unanswered_by(segment.ack));
+        if !is_old {
+            return false;
+        }
         let record = self.time_wait_record(hash, &tuple).filter(|record| !record.is_over(now));
-        let Some(record) = record.filter(|_| is_old) else { return false };
+        let Some(record) = record else { return false };
         self.shared.counters.segments_in += 1;
         let incoming = Incoming { tuple: &tuple, hash, segment, facts, is_foreign: false };
         let verdict = match record.judge(segment) {

@@ -128,13 +128,14 @@ impl Connection {
         self.synchronized().map_or(Instant::ZERO, |s| s.last_heard.max(s.send.last_sent))
     }
 
-    /// True if nothing waits for anything but a timer that may be set for long.
+    /// True if nothing waits for anything but its rest, and a timer that may be set for long.
     pub(super) fn is_at_rest(&self, s: &Synchronized) -> bool {
         let is_owed = s.probe_due || s.keepalive_due || s.push_due || s.keepalive_probes > 0;
         let is_waited_for = self.write_blocked || self.close_early;
         let is_well = self.soft_error().is_none() && !self.is_unreachable();
         let long = if self.orphan { Timer::FinWait2 } else { Timer::KeepAlive };
-        let only = |timer| timer == long || !self.deadlines.is_set(timer);
+        let waits = [long, Timer::Rest];
+        let only = |timer| waits.contains(&timer) || !self.deadlines.is_set(timer);
         let ecn_is_even = s.ecn.is_none_or(|ecn| !ecn.echo && !ecn.cwr_due);
         self.is_waiting()
             && self.notices == Readiness::EMPTY
