@@ -2,6 +2,7 @@
 //! end need not meet its beginning. Nothing goes around, and what is added and taken costs a few
 //! instructions less than in a ring.
 
+use crate::hint::unlikely;
 use alloc::vec::Vec;
 
 /// First in, first out.
@@ -34,7 +35,7 @@ impl<T: Copy> Line<T> {
     /// Adds one at the end.
     #[inline(always)]
     pub(super) fn push_back(&mut self, item: T) {
-        if self.all.len() == self.all.capacity() {
+        if unlikely(self.all.len() == self.all.capacity()) {
             self.move_up();
         }
         self.all.push(item);

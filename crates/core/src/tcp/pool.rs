@@ -8,10 +8,12 @@
 //! long much goes into a page of four times the size: the fewer ends of pages lie within segments,
 //! the fewer of these are copied in two pieces.
 
+use crate::hint::unlikely;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::hint::cold_path;
 
 /// Bytes in a page.
 pub const PAGE_BYTES: usize = 4096;
@@ -146,6 +148,7 @@ impl<const BYTES: usize> Freed<BYTES> {
     fn take_or(&mut self, other: impl FnOnce() -> Page<BYTES>) -> Page<BYTES> {
         let last = self.len.wrapping_sub(1);
         let Some(page) = self.places.get_mut(last).and_then(Option::take) else {
+            cold_path();
             return other();
         };
         self.len = last;
@@ -161,13 +164,16 @@ impl<const BYTES: usize> Freed<BYTES> {
     /// Keeps `page`, unless there are many, and more than are out of the pool.
     #[inline(always)]
     fn put(&mut self, page: Page<BYTES>, bytes_out: usize) {
-        if self.is_full() && self.is_plenty(bytes_out) {
+        if unlikely(self.is_full() && self.is_plenty(bytes_out)) {
             return;
         }
         match self.places.get_mut(self.len) {
             // It is empty. Told that, the compiler drops nothing.
             Some(place) if place.is_none() => *place = Some(page),
-            _ => self.places.push(Some(page)),
+            _ => {
+                cold_path();
+                self.places.push(Some(page));
+            }
         }
         self.len += 1;
     }
