@@ -1,5 +1,6 @@
 //! Who waits for a socket.
 
+use std::hint::cold_path;
 use std::rc::Rc;
 use std::task::Waker;
 
@@ -78,7 +79,10 @@ impl Waiters {
         match self.take() {
             Waiters::Nobody => (),
             Waiters::One(waiter) => wake(waiter),
-            Waiters::Many(all) => all.into_iter().for_each(wake),
+            Waiters::Many(all) => {
+                cold_path();
+                all.into_iter().for_each(wake);
+            }
         }
     }
 }
@@ -143,6 +147,7 @@ impl WaiterTable {
 #[inline]
 fn at<T: Default>(table: &mut Vec<T>, index: usize) -> &mut T {
     if index >= table.len() {
+        cold_path();
         table.resize_with(index + 1, T::default);
     }
     &mut table[index]
