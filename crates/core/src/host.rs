@@ -395,6 +395,16 @@ impl Host {
         })
     }
 
+    /// The same where there is hardly any.
+    #[inline(always)]
+    fn find_unexpected(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
+        let (slots, syn_cache) = (&self.slots, &self.syn_cache);
+        self.demux.find_unexpected(hash, move |number| match slots.get(number) {
+            Some(slot) => slot.tuple == *tuple,
+            None => syn_cache.has(number, tuple),
+        })
+    }
+
     fn find_connection(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
         self.find(hash, tuple).filter(|number| !syn_cache::is_entry(*number))
     }

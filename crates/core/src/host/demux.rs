@@ -16,6 +16,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
+use core::hint::cold_path;
 
 use lightwait_processor::{prefetch, which};
 
@@ -326,6 +327,17 @@ impl Demux {
         }
     }
 
+    /// The same where it would be a surprise.
+    #[inline(always)]
+    pub fn find_unexpected(&self, hash: u64, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let line = self.lines.get(self.line_of(hash))?;
+        if line.places(tag_of(hash)) == 0 && line.link() == NONE {
+            return None;
+        }
+        cold_path();
+        self.find_among_all(hash, is_it)
+    }
+
     /// As [`Line::glance`].
     #[inline]
     pub fn glance(&self, hash: u64) -> u32 {
@@ -385,7 +397,7 @@ impl Demux {
     }
 
     /// Takes an entry out of a line, or from behind it.
-    #[inline(never)]
+    #[cold]
     fn remove_behind(&mut self, line: u32, tag: u8, entry: u32) -> bool {
         let Some(first) = self.lines.get_mut(line) else { return false };
         let (mut taken, mut link) = (first.take(tag, entry), first.link());
@@ -405,7 +417,7 @@ impl Demux {
         }
     }
 
-    #[inline(never)]
+    #[cold]
     fn put_behind(&mut self, line: u32, tag: u8, entry: u32) {
         let Some(first) = self.lines.get(line) else { return };
         let (behind, mut link) = (first.link(), first.link());
@@ -432,7 +444,7 @@ impl Demux {
     }
 
     /// One line more: what is there divides the line that has held it so far.
-    #[inline(never)]
+    #[cold]
     fn split(&mut self, hash_of: impl Fn(u32) -> u64) {
         let new = self.lines.push();
         self.mask = self.lines.len.next_power_of_two() - 1;
@@ -445,7 +457,7 @@ impl Demux {
     }
 
     /// One line less: what it holds goes where it would be if there had never been that line.
-    #[inline(never)]
+    #[cold]
     fn join(&mut self) {
         let last = self.lines.len - 1;
         let taken = self.take_line(last);

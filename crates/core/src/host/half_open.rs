@@ -1,11 +1,14 @@
 //! SYN-RECEIVED after a passive open: RFC 9293 §3.10.7.4 for that state, whose connections are
 //! entries of the SYN cache, and the connection that the peer's ACK makes of one, or of a cookie.
 
+use core::hint::cold_path;
+
 use super::Host;
 use super::slot::{Detour, take_seat};
 use super::syn_cache::{Due, HalfOpen};
 use super::tcp_input::Incoming;
 use crate::event::{ConnectionId, Event, ListenerId};
+use crate::hint::unlikely;
 use crate::tcp::arrive::Facts;
 use crate::tcp::connection::SynReceived;
 use crate::tcp::{Connection, Seq, Tuple};
@@ -68,7 +71,7 @@ impl Host {
             return false;
         };
         let is_it = half_open.syn.is_completed_by(&plain);
-        if !is_it || self.routes.is_local_ipv4(usual.source()) {
+        if unlikely(!is_it || self.routes.is_local_ipv4(usual.source())) {
             return false;
         }
         debug_assert!(self.fin_wait_2.find(now, hash, tuple).is_none(), "its SYN would wake it");
@@ -174,10 +177,11 @@ impl Host {
         let has_room = self.connections() < self.config.limits.connections;
         let is_ours = !is_foreign && self.is_ours(tuple.remote_ip());
         let Some(waiting) = self.listeners.get_mut(listener).filter(|it| !it.is_full()) else {
+            cold_path();
             self.shared.counters.accept_overflows += 1;
             return;
         };
-        if !has_room {
+        if unlikely(!has_room) {
             self.shared.counters.connections_over_limit += 1;
             return;
         }
@@ -209,13 +213,16 @@ impl Host {
                 self.demux.replace(hash, entry, index);
                 self.syn_cache.remove(entry);
             }
-            None => self.list(hash, index),
+            None => {
+                cold_path();
+                self.list(hash, index);
+            }
         }
         if in_time_wait {
             self.end_time_wait(hash, tuple);
         }
         debug_assert!(self.time_wait_record(hash, tuple).is_none(), "a SYN cache entry knows");
-        if is_over {
+        if unlikely(is_over) {
             self.settle_over(now, index);
         }
     }

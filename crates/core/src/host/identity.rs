@@ -11,6 +11,7 @@ use super::syn_cookie::CookieFacts;
 use super::tcp_input::{Incoming, bare_header};
 use crate::config::Config;
 use crate::event::ListenerId;
+use crate::hint::unlikely;
 use crate::tcp::connection::{SynReceived, stamp_at};
 use crate::tcp::time_wait::{Predecessor, Record};
 use crate::tcp::{Marks, Seq, SocketOptions, Tuple};
@@ -150,9 +151,9 @@ impl Host {
         tuple: &Tuple,
         record: Option<Record>,
     ) -> Option<Finding> {
-        let is_taken =
-            self.find(hash, tuple).is_some() || self.fin_wait_2.find(now, hash, tuple).is_some();
-        if is_taken {
+        let is_taken = self.find_unexpected(hash, tuple).is_some()
+            || self.fin_wait_2.find(now, hash, tuple).is_some();
+        if unlikely(is_taken) {
             return None;
         }
         let free = Finding { hash, predecessor: None, is_over: false };

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::hint::cold_path;
 use core::net::IpAddr;
 
 use super::Host;
@@ -11,6 +12,7 @@ use super::slot::Slot;
 use super::ways::{Known, Place};
 use crate::counters::Counters;
 use crate::frame::{Frame, Outbox, RxChecksum, RxFrame};
+use crate::hint::unlikely;
 use crate::tcp::connection::Context;
 use crate::tcp::egress::{self, Egress, Marked};
 use crate::tcp::emit::Flushed;
@@ -122,7 +124,10 @@ impl Host {
     fn flush_ready(&mut self, now: Instant, outbox: &mut Outbox) {
         let (count, mut done) = (self.ready.len(), 0);
         while done < count && outbox.room() > 0 {
-            let Some(index) = self.ready.get(done) else { break };
+            let Some(index) = self.ready.get(done) else {
+                cold_path();
+                break;
+            };
             done += 1;
             self.flush(now, index, outbox);
         }
@@ -220,7 +225,10 @@ impl Host {
     #[inline(always)]
     fn flush(&mut self, now: Instant, index: u32, outbox: &mut Outbox) {
         let changes = self.way_changes();
-        let Some(slot) = self.slots.get_mut(index) else { return };
+        let Some(slot) = self.slots.get_mut(index) else {
+            cold_path();
+            return;
+        };
         slot.ready = false;
         if let Some(way) = self.ways.good(slot.place, &slot.tuple, changes, now)
             && speak_predicted(slot, way, &mut self.shared, now, outbox)
@@ -312,10 +320,10 @@ impl Host {
 /// Lets `reply` wait behind the others, if there are not too many.
 #[inline(always)]
 pub(super) fn owe(replies: &mut VecDeque<Reply>, reply: Reply, counters: &mut Counters) {
-    if replies.len() < REPLIES_MAX {
-        replies.push_back(reply);
-    } else {
+    if unlikely(replies.len() >= REPLIES_MAX) {
         counters.replies_suppressed += 1;
+    } else {
+        replies.push_back(reply);
     }
 }
 
@@ -325,6 +333,7 @@ fn drop_first<T>(queue: &mut VecDeque<T>, count: usize) {
     if count == queue.len() {
         queue.clear();
     } else {
+        cold_path();
         queue.drain(..count);
     }
 }
@@ -367,6 +376,7 @@ fn push_reply(
 ) {
     let out = if known.local { loopback } else { outbox };
     let Some(frame) = out.push() else {
+        cold_path();
         counters.replies_suppressed += 1;
         return;
     };
@@ -379,6 +389,7 @@ fn push_reply(
     if is_written || write_reply(frame, &known.path.marked(reply.marks), reply) {
         counters.frames_out += 1;
     } else {
+        cold_path();
         out.unpush();
     }
 }

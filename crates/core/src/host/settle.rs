@@ -1,12 +1,15 @@
 //! After every input to a connection: its user is told what has become possible, the connection is
 //! put on the list of those to be flushed, and one that is over makes room.
 
+use core::hint::cold_path;
+
 use super::Host;
 use super::line::Line;
 use super::slot::Slot;
 use super::time_wait::Entrance;
 use crate::config::TimeWaitState;
 use crate::event::{ConnectionId, Event, Readiness};
+use crate::hint::unlikely;
 use crate::tcp::Connection;
 use crate::tcp::connection::Context;
 use crate::tcp::timers::Timers;
@@ -59,7 +62,10 @@ impl Host {
         index: u32,
         act: impl FnOnce(&mut Connection, &mut Context),
     ) {
-        let Some((slot, generation)) = self.slots.named_mut(index) else { return };
+        let Some((slot, generation)) = self.slots.named_mut(index) else {
+            cold_path();
+            return;
+        };
         let id = ConnectionId { index, generation };
         act(slot.connection_mut(), self.shared.at(now));
         if pass_on(slot, id, &mut self.ready, &mut self.events) {
@@ -84,7 +90,7 @@ impl Host {
                     fin_wait_2.end(hash, &slot.tuple);
                 }
                 demux.remove(hash, index);
-                if stays_whole {
+                if unlikely(stays_whole) {
                     whole = slot.connection_mut().take_residue();
                     if whole.is_some() {
                         return None;
@@ -111,6 +117,7 @@ impl Host {
         };
         slots.leave(index, timers, leave, |index, filed, timers| timers.forget_left(index, filed));
         if let Some(residue) = whole {
+            cold_path();
             self.linger_in_time_wait(now, index, &residue);
             self.settle_over(now, index);
         }

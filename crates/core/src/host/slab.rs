@@ -12,6 +12,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::hint::cold_path;
 use core::mem::offset_of;
 
 use lightwait_processor::prefetch_first;
@@ -120,11 +121,14 @@ impl<T, L: Copy + Default> Slab<T, L> {
         if let Content::Left(left) = slot.content {
             let empty = core::mem::replace(&mut slot.content, Content::Value(make(left)));
             core::mem::forget(empty);
+        } else {
+            cold_path();
         }
         ((number * CHUNK) as u32 + place, slot.generation)
     }
 
     /// Memory for the first chunk with a free slot; a new chunk if there is none.
+    #[cold]
     fn grow(&mut self) {
         if self.open == NONE {
             self.open = self.chunks.len() as u32;
@@ -204,6 +208,7 @@ impl<T, L: Copy + Default> Slab<T, L> {
     }
 
     /// This chunk is empty: it is kept, and the one that was kept so far is not, if it is still so.
+    #[cold]
     #[inline(never)]
     fn shrink<C>(&mut self, emptied: u32, context: &mut C, mut forget: impl FnMut(u32, L, &mut C)) {
         let number = core::mem::replace(&mut self.emptied, emptied) as usize;

@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use bytes::Bytes;
+use core::hint::cold_path;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::Host;
@@ -12,6 +13,7 @@ use super::settle::{pass_on, tell};
 use super::slot::{Detour, Slot};
 use crate::error::Error;
 use crate::event::{ConnectionId, ListenerId, Readiness};
+use crate::hint::unlikely;
 use crate::tcp::connection::{Context, Shape, SynSent};
 use crate::tcp::timers::Timer;
 use crate::tcp::{Connection, ConnectionInfo, SocketOptions, State, Tuple};
@@ -79,7 +81,10 @@ impl Host {
     pub fn accept(&mut self, now: Instant, id: ListenerId) -> Result<ConnectionId, Error> {
         let listener = self.listeners.get_mut(id).ok_or(Error::InvalidInput("no such listener"))?;
         let index = listener.queue.pop_front().ok_or(Error::WouldBlock)?;
-        let (slot, generation) = self.slots.named_mut(index).ok_or(NO_SUCH)?;
+        let Some((slot, generation)) = self.slots.named_mut(index) else {
+            cold_path();
+            return Err(NO_SUCH);
+        };
         let id = ConnectionId { index, generation };
         slot.accepting = None;
         let ready = slot.connection_mut().readiness();
@@ -140,10 +145,10 @@ impl Host {
         let ends = Tuple::new((local.ip(), local.port()), (remote.ip(), remote.port()));
         let is_plain = self.is_plain_way(now, &ends);
         let is_host = || matches!(self.routes.class(remote.ip()), Class::Ours | Class::Other);
-        if remote.port() == 0 || !(is_plain || is_host()) {
+        if unlikely(remote.port() == 0 || !(is_plain || is_host())) {
             return Err(Error::InvalidInput("the remote address names no host and port"));
         }
-        if self.connections() >= self.config.limits.connections {
+        if unlikely(self.connections() >= self.config.limits.connections) {
             return Err(Error::Limit("connections"));
         }
         let chosen = if is_plain {
@@ -153,10 +158,15 @@ impl Host {
         };
         let claim = match chosen {
             Err(Error::AddressNotAvailable) if local.port() == 0 => {
+                cold_path();
                 self.shared.counters.ports_exhausted += 1;
                 return Err(Error::AddressNotAvailable);
             }
-            claim => claim?,
+            Err(error) => {
+                cold_path();
+                return Err(error);
+            }
+            Ok(claim) => claim,
         };
         let Claim { tuple, hash, predecessor, is_over } = &claim;
         let Beginning { isn, stamp_offset } = self.begin(now, tuple);
@@ -341,17 +351,21 @@ impl Host {
     fn leave(&mut self, now: Instant, id: ConnectionId, reset: bool) {
         let over_limit = self.orphans - self.fin_wait_2.awake() >= self.config.limits.orphans;
         let slot = self.slots.named_mut(id.index).filter(|named| named.1 == id.generation);
-        let Some((slot, _)) = slot else { return };
+        let Some((slot, _)) = slot else {
+            cold_path();
+            return;
+        };
         let connection = slot.connection_mut();
         connection.orphan = true;
         if connection.residue().is_none() {
             self.orphans += 1;
         } else {
+            cold_path();
             self.lingering.on_orphan();
         }
         let cx = self.shared.at(now);
         let is_live = connection.synchronized().is_some();
-        if over_limit && is_live && !reset {
+        if unlikely(over_limit && is_live && !reset) {
             cx.counters.orphans_over_limit += 1;
         }
         let unread = connection.synchronized().is_some_and(|s| !s.recv.buffer.is_empty());
@@ -523,7 +537,10 @@ impl Host {
             Some((slot, generation)) if generation == id.generation && !slot.is_orphan() => {
                 Ok((slot, &mut self.shared))
             }
-            _ => Err(NO_SUCH),
+            _ => {
+                cold_path();
+                Err(NO_SUCH)
+            }
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::hint::cold_path;
 
 use lightwait_processor::prefetch_first;
 
@@ -36,7 +37,13 @@ impl Spares {
         if self.kept.len() > AT_LEAST {
             self.read_ahead();
         }
-        block.unwrap_or_else(make)
+        match block {
+            Some(block) => block,
+            None => {
+                cold_path();
+                make()
+            }
+        }
     }
 
     /// Of many the next one has long left the nearest cache: fetches it.

@@ -9,11 +9,13 @@ use super::output::Reply;
 use super::settle::pass_on;
 use super::slot::{Detour, Slot};
 use super::syn_cache::is_entry;
+use core::hint::cold_path;
 use core::net::IpAddr;
 
 use crate::config::Ecn;
 use crate::event::{ConnectionId, ListenerId};
 use crate::frame::{RxChecksum, RxFrame};
+use crate::hint::unlikely;
 use crate::tcp::arrive::Facts;
 use crate::tcp::arrive::syn_sent::peer_mss;
 use crate::tcp::connection::SynReceived;
@@ -96,7 +98,7 @@ impl Host {
         from: Origin,
     ) -> Result<(), Option<Ends>> {
         let usual = &sight.usual;
-        if frame.checksum != RxChecksum::Good && !usual.verify_checksum() {
+        if frame.checksum != RxChecksum::Good && unlikely(!usual.verify_checksum()) {
             // Whose it would be decides what it counts as.
             return Err(None);
         }
@@ -107,7 +109,9 @@ impl Host {
         let Some((slot, generation)) = self.slots.named_mut(index).filter(|s| is_it(s.0)) else {
             return self.take_usual_of_any(now, *usual, piece, (hash, index), from);
         };
-        if slot.detour.is_any() && (slot.detour.has(Detour::REUSE) || from != Origin::Ourselves) {
+        let is_detour =
+            slot.detour.is_any() && (slot.detour.has(Detour::REUSE) || from != Origin::Ourselves);
+        if unlikely(is_detour) {
             return self.take_usual_of_any(now, *usual, piece, (hash, index), from);
         }
         let id = ConnectionId { index, generation };
@@ -135,8 +139,9 @@ impl Host {
         {
             return Ok(());
         }
-        match half_open.or_else(|| self.find(hash, tuple)) {
+        match half_open.or_else(|| self.find_unexpected(hash, tuple)) {
             Some(index) if !is_entry(index) => {
+                cold_path();
                 if from != Origin::Ourselves && self.routes.is_local_ipv4(usual.source()) {
                     return Err(None);
                 }
@@ -168,7 +173,7 @@ impl Host {
             Some(_) => !self.is_ours(source),
             None => self.is_plain_way(now, tuple) || self.is_plain_stranger(source, destination),
         };
-        if !is_plain {
+        if unlikely(!is_plain) {
             return Err(Some(Ends { tuple: *tuple, hash }));
         }
         if half_open.is_some() || !self.answer_usual_syn(now, &usual.segment(), (hash, tuple)) {
@@ -204,8 +209,8 @@ impl Host {
     ) -> bool {
         let asked = Flags::SYN | Flags::ACK | Flags::RST;
         if segment.flags.0 & asked.0 != Flags::SYN.0
-            || tuple.is_loop()
-            || self.fin_wait_2.find(now, hash, tuple).is_some()
+            || unlikely(tuple.is_loop())
+            || unlikely(self.fin_wait_2.find(now, hash, tuple).is_some())
         {
             return false;
         }
@@ -215,7 +220,7 @@ impl Host {
             Some(_) => return false,
         };
         let Some((name, listener)) = self.listeners.find(tuple) else { return false };
-        if listener.is_full() || self.syn_cache.is_full() {
+        if unlikely(listener.is_full() || self.syn_cache.is_full()) {
             return false;
         }
         let begin = self.begin(now, tuple);

@@ -6,6 +6,7 @@ mod lingering;
 pub(super) use lingering::Lingering;
 
 use alloc::collections::VecDeque;
+use core::hint::cold_path;
 
 use super::Host;
 use super::isn::IsnSource;
@@ -208,10 +209,12 @@ impl Host {
         if self.lingering.is_empty() {
             return self.time_wait.get(hash, tuple).map(|found| found.record());
         }
+        cold_path();
         self.lingering_record(hash, tuple)
     }
 
     /// A new connection takes the place of the record of `tuple`, if there is one.
+    #[inline(never)]
     pub(super) fn end_time_wait(&mut self, hash: u64, tuple: &Tuple) {
         let ended = self.remove_time_wait(hash, tuple);
         self.shared.counters.time_wait_reused += u64::from(ended);

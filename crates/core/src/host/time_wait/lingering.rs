@@ -103,6 +103,7 @@ impl Host {
     }
 
     /// The block that lingers for `tuple`, as the rules want it.
+    #[inline(never)]
     pub(super) fn lingering_record(&self, hash: u64, tuple: &Tuple) -> Option<Record> {
         let index = self.lingering_at(hash, tuple)?;
         let connection = self.slots.get(index)?.awake()?;
