@@ -116,9 +116,11 @@ impl FinWait2 {
     /// The one of `tuple`, if there is one.
     #[inline(always)]
     pub(super) fn find(&self, now: Instant, hash: u64, tuple: &Tuple) -> Option<Record> {
-        if self.records.is_empty() {
-            return None;
-        }
+        if self.records.is_empty() { None } else { self.find_any(now, hash, tuple) }
+    }
+
+    #[inline(never)]
+    fn find_any(&self, now: Instant, hash: u64, tuple: &Tuple) -> Option<Record> {
         self.records.find(hash, tuple, now).map(|found| found.record())
     }
 

@@ -36,21 +36,21 @@ pub(super) struct Claim {
     pub(super) is_over: bool,
 }
 
-/// What a [`Claim`] says of its tuple.
-#[derive(Clone, Copy, Debug)]
-struct Finding {
-    hash: u64,
-    predecessor: Option<Predecessor>,
-    is_over: bool,
+impl Claim {
+    /// Of `tuple`, of which nothing is found out yet.
+    #[inline]
+    pub(super) fn of(tuple: Tuple) -> Claim {
+        Claim { tuple, hash: 0, predecessor: None, is_over: false }
+    }
 }
 
 /// What comes of trying a port.
 #[derive(Clone, Copy, Debug)]
 enum Trial {
     /// Nobody uses it.
-    Free(Finding),
-    /// It is in TIME-WAIT; what is found if that may be cut short.
-    Waiting(Option<Finding>),
+    Free,
+    /// It is in TIME-WAIT, which may be cut short or not.
+    Waiting(bool),
     /// It is in use.
     Taken,
 }
@@ -77,14 +77,6 @@ impl Hunt {
 
     fn is_time_to_fall_back(&self) -> bool {
         self.passed >= PASSED_OVER_MAX && self.second_best.is_some()
-    }
-}
-
-impl Finding {
-    #[inline(always)]
-    fn claim(self, tuple: Tuple) -> Claim {
-        let Finding { hash, predecessor, is_over } = self;
-        Claim { tuple, hash, predecessor, is_over }
     }
 }
 
@@ -134,62 +126,58 @@ impl Host {
 
     // ---- active opens
 
-    /// `tuple`, if an active open may take it: no connection has it, and its TIME-WAIT, if any, is
-    /// over or may be cut short, which takes timestamps (RFC 6191 §3).
-    pub(super) fn claim(&self, now: Instant, tuple: &Tuple) -> Option<Claim> {
-        let hash = self.hasher.hash(tuple);
-        let record = self.time_wait_record(hash, tuple);
-        Some(self.find_beside(now, hash, tuple, record)?.claim(*tuple))
+    /// True if an active open may take the tuple of `claim`, which says under what terms then: no
+    /// connection has it, and its TIME-WAIT, if any, is over or may be cut short, which takes
+    /// timestamps (RFC 6191 §3).
+    #[inline(never)]
+    pub(super) fn claim(&self, now: Instant, claim: &mut Claim) -> bool {
+        claim.hash = self.hasher.hash(&claim.tuple);
+        let record = self.time_wait_record(claim.hash, &claim.tuple);
+        self.find_beside(now, claim, record)
     }
 
     /// The same, beside what TIME-WAIT has of the tuple.
     #[inline(always)]
-    fn find_beside(
-        &self,
-        now: Instant,
-        hash: u64,
-        tuple: &Tuple,
-        record: Option<Record>,
-    ) -> Option<Finding> {
+    fn find_beside(&self, now: Instant, claim: &mut Claim, record: Option<Record>) -> bool {
+        let (hash, tuple) = (claim.hash, &claim.tuple);
         let is_taken = self.find_unexpected(hash, tuple).is_some()
             || self.fin_wait_2.find(now, hash, tuple).is_some();
         if unlikely(is_taken) {
-            return None;
+            return false;
         }
-        let free = Finding { hash, predecessor: None, is_over: false };
-        let Some(record) = record else { return Some(free) };
+        (claim.predecessor, claim.is_over) = (None, false);
+        let Some(record) = record else { return true };
         if record.is_over(now) {
-            return Some(Finding { is_over: true, ..free });
+            claim.is_over = true;
+            return true;
         }
         let may_open = self.shared.config.timestamps && record.may_open(now);
-        may_open.then(|| Finding { predecessor: Some(record.predecessor()), ..free })
+        claim.predecessor = may_open.then(|| record.predecessor());
+        may_open
     }
 
-    /// `tuple` with an ephemeral port: one that is not in TIME-WAIT, if one is soon found, else the
-    /// first of those whose TIME-WAIT may be cut short.
+    /// Finds an ephemeral port for `claim`: one that is not in TIME-WAIT, if one is soon found,
+    /// else the first of those whose TIME-WAIT may be cut short. False if there is none.
     #[inline(always)]
-    pub(super) fn pick_port(&mut self, now: Instant, tuple: &Tuple) -> Option<Claim> {
+    pub(super) fn pick_port(&mut self, now: Instant, claim: &mut Claim) -> bool {
         let mut hunt = Hunt::new(MAX_ATTEMPTS);
-        self.port_for(now, *tuple, &mut hunt).or_else(|| self.fall_back(&mut hunt))
+        self.find_port(now, claim, &mut hunt) || self.fall_back(claim, &mut hunt)
     }
 
-    #[inline(always)]
-    fn port_for(&mut self, now: Instant, mut tuple: Tuple, hunt: &mut Hunt) -> Option<Claim> {
-        let finding = self.find_port(now, &mut tuple, hunt)?;
-        Some(finding.claim(tuple))
-    }
-
-    /// Looks for a port of ours, which `tuple` has then.
+    /// Looks for a port of ours, which `claim` has then.
     #[inline(never)]
-    fn find_port(&mut self, now: Instant, tuple: &mut Tuple, hunt: &mut Hunt) -> Option<Finding> {
-        let mut search = self.ports.search(tuple);
+    fn find_port(&mut self, now: Instant, claim: &mut Claim, hunt: &mut Hunt) -> bool {
+        let mut search = self.ports.search(&claim.tuple);
         // Nearly always the first will do.
-        let finding = match self.try_port(now, tuple, &mut search)? {
-            Trial::Free(finding) => finding,
-            first => self.try_ports(now, tuple, (search, first), hunt)?,
+        let is_found = match self.try_port(now, claim, &mut search) {
+            Some(Trial::Free) => true,
+            Some(first) => self.try_ports(now, claim, (search, first), hunt),
+            None => false,
         };
-        self.read_likely_ahead();
-        Some(finding)
+        if is_found {
+            self.read_likely_ahead();
+        }
+        is_found
     }
 
     /// Tries one port after the other, until one is free, or so many were not that it is time to
@@ -198,74 +186,80 @@ impl Host {
     fn try_ports(
         &mut self,
         now: Instant,
-        tuple: &mut Tuple,
+        claim: &mut Claim,
         (mut search, mut trial): (Search, Trial),
         hunt: &mut Hunt,
-    ) -> Option<Finding> {
+    ) -> bool {
         loop {
             match trial {
-                Trial::Free(finding) => return Some(finding),
-                Trial::Waiting(finding) => {
+                Trial::Free => return true,
+                Trial::Waiting(may_open) => {
                     self.shared.counters.ports_in_time_wait += 1;
                     hunt.passed += 1;
-                    if let (None, Some(finding)) = (&hunt.second_best, finding) {
-                        hunt.second_best = Some((finding.claim(*tuple), search));
+                    if may_open && hunt.second_best.is_none() {
+                        hunt.second_best = Some((*claim, search));
                     }
                 }
                 Trial::Taken => {}
             }
             hunt.left -= 1;
             if hunt.left == 0 || hunt.is_time_to_fall_back() {
-                return None;
+                return false;
             }
-            trial = self.try_port(now, tuple, &mut search)?;
+            let Some(next) = self.try_port(now, claim, &mut search) else { return false };
+            trial = next;
         }
     }
 
     /// The first that may be had by cutting its TIME-WAIT short: its port is the one used longest
     /// ago. The next search goes on behind it.
     #[cold]
-    fn fall_back(&mut self, hunt: &mut Hunt) -> Option<Claim> {
-        let (claim, search) = hunt.second_best.take()?;
+    fn fall_back(&mut self, claim: &mut Claim, hunt: &mut Hunt) -> bool {
+        let Some((second_best, search)) = hunt.second_best.take() else { return false };
+        *claim = second_best;
         self.ports.go_on_behind(&search, claim.tuple.local_port());
         self.read_likely_ahead();
-        Some(claim)
+        true
     }
 
     /// Tries the next port of `search`; `None` if there is none.
     #[inline(always)]
-    fn try_port(&mut self, now: Instant, tuple: &mut Tuple, search: &mut Search) -> Option<Trial> {
+    fn try_port(&mut self, now: Instant, claim: &mut Claim, search: &mut Search) -> Option<Trial> {
         let Candidate { port, hash } = self.ports.next(search)?;
-        *tuple = tuple.with_local_port(port);
-        let hash = hash.unwrap_or_else(|| self.hasher.hash(tuple));
-        let record = self.time_wait_record(hash, tuple);
-        let is_listened = self.listeners.has_port(port);
-        let finding = if is_listened { None } else { self.find_beside(now, hash, tuple, record) };
-        Some(match (record, finding) {
-            (Some(record), finding) if !record.is_over(now) => Trial::Waiting(finding),
-            (_, Some(finding)) => Trial::Free(finding),
-            (_, None) => Trial::Taken,
+        claim.tuple = claim.tuple.with_local_port(port);
+        claim.hash = hash.unwrap_or_else(|| self.hasher.hash(&claim.tuple));
+        let record = self.time_wait_record(claim.hash, &claim.tuple);
+        let is_free = !self.listeners.has_port(port) && self.find_beside(now, claim, record);
+        Some(match record {
+            Some(record) if !record.is_over(now) => Trial::Waiting(is_free),
+            _ if is_free => Trial::Free,
+            _ => Trial::Taken,
         })
     }
 
-    /// A tuple to `remote` from any of our addresses: of the range, if there is one, in random
-    /// order, so that all of its ports are used before any comes again.
-    pub(super) fn pick_claim(&mut self, now: Instant, remote: SocketAddr) -> Option<Claim> {
+    /// Finds a tuple to `remote` from any of our addresses: of the range, if there is one, in
+    /// random order, so that all of its ports are used before any comes again. False if there is
+    /// none.
+    pub(super) fn pick_claim(
+        &mut self,
+        now: Instant,
+        remote: SocketAddr,
+        claim: &mut Claim,
+    ) -> bool {
         let sources = if self.config.ranges.is_empty() { 1 } else { SOURCES_TRIED };
         let mut hunt = Hunt::new(0);
         for _ in 0..sources {
-            let local = self.source_for(remote.ip())?;
-            let tuple = Tuple::new((local, 0), (remote.ip(), remote.port()));
+            let Some(local) = self.source_for(remote.ip()) else { return false };
+            claim.tuple = Tuple::new((local, 0), (remote.ip(), remote.port()));
             hunt.left += MAX_ATTEMPTS / sources;
-            let claim = self.port_for(now, tuple, &mut hunt);
-            if claim.is_some() {
-                return claim;
+            if self.find_port(now, claim, &mut hunt) {
+                return true;
             }
             if hunt.is_time_to_fall_back() {
                 break;
             }
         }
-        self.fall_back(&mut hunt)
+        self.fall_back(claim, &mut hunt)
     }
 
     /// An address of ours to reach `remote` from.

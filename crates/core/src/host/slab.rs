@@ -102,13 +102,9 @@ impl<T, L: Copy + Default> Slab<T, L> {
     /// As [`Slab::insert`], of a value that is made where it is to lie, of what the last one left.
     #[inline(always)]
     pub fn insert_with(&mut self, make: impl FnOnce(L) -> T) -> (u32, u32) {
-        let (number, chunk, share) = loop {
-            let number = self.open as usize;
-            match (self.chunks.get_mut(number), self.shares.get_mut(number)) {
-                (Some(Some(chunk)), Some(share)) => break (number, chunk, share),
-                _ => self.grow(),
-            }
-        };
+        let number = self.open as usize;
+        let memory = (self.chunks.get_mut(number), self.shares.get_mut(number));
+        let (Some(Some(chunk)), Some(share)) = memory else { return self.insert_grown(make) };
         let Share { next, free, live, .. } = share;
         let place = *free;
         let slot = &mut chunk[place as usize % CHUNK];
@@ -127,8 +123,15 @@ impl<T, L: Copy + Default> Slab<T, L> {
         ((number * CHUNK) as u32 + place, slot.generation)
     }
 
-    /// Memory for the first chunk with a free slot; a new chunk if there is none.
+    /// The same where there is no free slot, or no memory for it.
     #[cold]
+    #[inline(never)]
+    fn insert_grown(&mut self, make: impl FnOnce(L) -> T) -> (u32, u32) {
+        self.grow();
+        self.insert_with(make)
+    }
+
+    /// Memory for the first chunk with a free slot; a new chunk if there is none.
     fn grow(&mut self) {
         if self.open == NONE {
             self.open = self.chunks.len() as u32;

@@ -141,8 +141,14 @@ impl Host {
         remote: SocketAddr,
         options: Option<&Arc<SocketOptions>>,
     ) -> Result<ConnectionId, Error> {
+        let ends = match (local, remote) {
+            (SocketAddr::V4(local), SocketAddr::V4(remote)) => Tuple::new(
+                (IpAddr::V4(*local.ip()), local.port()),
+                (IpAddr::V4(*remote.ip()), remote.port()),
+            ),
+            _ => tuple_between(&local, &remote),
+        };
         // RFC 9293 MUST-46, RFC 1122 §3.2.1.3: no group, broadcast or loopback.
-        let ends = Tuple::new((local.ip(), local.port()), (remote.ip(), remote.port()));
         let is_plain = self.is_plain_way(now, &ends);
         let is_host = || matches!(self.routes.class(remote.ip()), Class::Ours | Class::Other);
         if unlikely(remote.port() == 0 || !(is_plain || is_host())) {
@@ -151,23 +157,19 @@ impl Host {
         if unlikely(self.connections() >= self.config.limits.connections) {
             return Err(Error::Limit("connections"));
         }
+        let mut claim = Claim::of(ends);
         let chosen = if is_plain {
-            self.claim_or_pick(now, &ends)
+            self.claim_or_pick(now, &mut claim)
         } else {
-            self.choose_tuple(now, local, remote)
+            self.choose_tuple(now, (local, remote), &mut claim)
         };
-        let claim = match chosen {
-            Err(Error::AddressNotAvailable) if local.port() == 0 => {
-                cold_path();
+        if let Err(error) = chosen {
+            cold_path();
+            if error == Error::AddressNotAvailable && local.port() == 0 {
                 self.shared.counters.ports_exhausted += 1;
-                return Err(Error::AddressNotAvailable);
             }
-            Err(error) => {
-                cold_path();
-                return Err(error);
-            }
-            Ok(claim) => claim,
-        };
+            return Err(error);
+        }
         let Claim { tuple, hash, predecessor, is_over } = &claim;
         let Beginning { isn, stamp_offset } = self.begin(now, tuple);
         let iss = predecessor.map_or(isn, |predecessor| isn.max(predecessor.isn_floor()));
@@ -200,17 +202,19 @@ impl Host {
         Ok(id)
     }
 
+    #[inline(never)]
     fn choose_tuple(
         &mut self,
         now: Instant,
-        local: SocketAddr,
-        remote: SocketAddr,
-    ) -> Result<Claim, Error> {
+        (local, remote): (SocketAddr, SocketAddr),
+        claim: &mut Claim,
+    ) -> Result<(), Error> {
         if local.is_ipv4() != remote.is_ipv4() {
             return Err(Error::InvalidInput("the two addresses are of different IP versions"));
         }
         if local.ip().is_unspecified() && local.port() == 0 {
-            return self.pick_claim(now, remote).ok_or(Error::AddressNotAvailable);
+            let is_found = self.pick_claim(now, remote, claim);
+            return if is_found { Ok(()) } else { Err(Error::AddressNotAvailable) };
         }
         let address = match local.ip() {
             ip if ip.is_unspecified() => {
@@ -219,17 +223,19 @@ impl Host {
             ip if self.is_ours(ip) => ip,
             _ => return Err(Error::AddressNotAvailable),
         };
-        let tuple = Tuple::new((address, local.port()), (remote.ip(), remote.port()));
-        self.claim_or_pick(now, &tuple)
+        claim.tuple = Tuple::new((address, local.port()), (remote.ip(), remote.port()));
+        self.claim_or_pick(now, claim)
     }
 
-    /// `tuple`, or with an ephemeral port of ours if it has none.
+    /// Claims the tuple, or with an ephemeral port of ours if it has none.
     #[inline(always)]
-    fn claim_or_pick(&mut self, now: Instant, tuple: &Tuple) -> Result<Claim, Error> {
-        if tuple.local_port() == 0 {
-            return self.pick_port(now, tuple).ok_or(Error::AddressNotAvailable);
-        }
-        self.claim(now, tuple).ok_or(Error::AddressInUse)
+    fn claim_or_pick(&mut self, now: Instant, claim: &mut Claim) -> Result<(), Error> {
+        let (is_had, error) = if claim.tuple.local_port() == 0 {
+            (self.pick_port(now, claim), Error::AddressNotAvailable)
+        } else {
+            (self.claim(now, claim), Error::AddressInUse)
+        };
+        if unlikely(!is_had) { Err(error) } else { Ok(()) }
     }
 
     // ---- data
@@ -543,6 +549,12 @@ impl Host {
             }
         }
     }
+}
+
+/// What lies between two ends of any version.
+#[inline(never)]
+fn tuple_between(local: &SocketAddr, remote: &SocketAddr) -> Tuple {
+    Tuple::new((local.ip(), local.port()), (remote.ip(), remote.port()))
 }
 
 /// The unspecified address and port of the version of `remote`: pass it to [`Host::connect`] to
