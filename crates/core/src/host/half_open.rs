@@ -200,7 +200,7 @@ impl Host {
         // In place of a listener's user nobody hears of it before `accept`.
         match *whole {
             Whole::Usual(usual, piece) => block.on_first_usual(cx, usual, piece),
-            Whole::Any(segment, facts) => block.on_segment(cx, segment, facts),
+            Whole::Any(segment, facts) => block.on_first(cx, segment, facts),
         }
         block.take_notices();
         let is_over = block.is_over();

@@ -56,6 +56,12 @@ enum Body {
 }
 
 impl Reply {
+    /// True if it is one of TCP.
+    #[inline]
+    fn is_segment(&self) -> bool {
+        matches!(self.body, Body::Stamped(_) | Body::Syn(_) | Body::Segment(_))
+    }
+
     /// A segment without payload between the ends of `tuple`.
     pub(super) fn segment(tuple: &Tuple, header: Header) -> Reply {
         let body = Body::Segment(Box::new(header));
@@ -388,6 +394,7 @@ fn push_reply(
     };
     if is_written || write_reply(frame, &known.path.marked(reply.marks), reply) {
         counters.frames_out += 1;
+        counters.segments_out += u64::from(reply.is_segment());
     } else {
         cold_path();
         out.unpush();

@@ -74,16 +74,21 @@ impl Connection {
     #[inline(never)]
     pub fn on_segment(&mut self, cx: &mut Context, segment: &Segment<'_>, facts: Facts) {
         cx.counters.segments_in += 1;
+        self.on_first(cx, segment, facts);
+    }
+
+    /// The same of the first segment, which has completed the handshake and is counted.
+    pub fn on_first(&mut self, cx: &mut Context, segment: &Segment<'_>, facts: Facts) {
         let plain = segment.plain();
         if !plain.is_some_and(|plain| self.take_plain(cx, &plain, facts.piece)) {
             self.take_by_steps(cx, segment, facts);
         }
     }
 
-    /// As [`Connection::on_usual`], of the first segment, which has completed the handshake.
+    /// As [`Connection::on_usual`], of the first segment, which has completed the handshake and is
+    /// counted.
     #[inline(always)]
     pub fn on_first_usual(&mut self, cx: &mut Context, usual: &Usual<'_>, piece: u16) {
-        cx.counters.segments_in += 1;
         let plain = usual.plain();
         if !plain.is_some_and(|plain| self.take_plain(cx, &plain, piece)) {
             self.take_usual_by_steps(cx, *usual, piece);

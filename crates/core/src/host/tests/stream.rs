@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 
-use super::pair::{Pair, Side};
+use super::pair::{CLIENT, Pair, SERVER, Side, config};
 use crate::error::Error;
 use crate::tcp::State;
 use crate::time::Duration;
@@ -104,4 +104,36 @@ fn a_connection_to_itself_comes_to_rest_even_when_its_tuple_is_used_again_at_onc
     assert_eq!(pair.client.take_error(second), Some(Error::ConnectionRefused));
     assert_eq!(pair.client.half_open(), 0);
     assert!(pair.client.counters().segments_out < 10);
+}
+
+/// Both ends have opened, asked, answered and closed.
+fn conversation(timestamps: bool, syn_cache: usize) -> Pair {
+    let with = |address| {
+        let mut config = config(address);
+        (config.tcp.timestamps, config.limits.syn_cache) = (timestamps, syn_cache);
+        config
+    };
+    let mut pair = Pair::with(with(CLIENT), with(SERVER));
+    let (_, client, server) = pair.connected();
+    pair.transfer((Side::Client, client), (Side::Server, server), 100);
+    pair.transfer((Side::Server, server), (Side::Client, client), 50_000);
+    let now = pair.now;
+    pair.server.close(now, server);
+    pair.run_for(Duration::from_secs(1));
+    let now = pair.now;
+    pair.client.close(now, client);
+    pair.run_for(Duration::from_secs(1));
+    pair
+}
+
+#[test]
+fn each_segment_is_counted_once_at_either_end() {
+    for (timestamps, syn_cache) in [(true, 16), (false, 16), (true, 0), (false, 0)] {
+        let pair = conversation(timestamps, syn_cache);
+        let (client, server) = (pair.client.counters(), pair.server.counters());
+        assert_eq!(client.segments_in, server.segments_out, "{timestamps} {syn_cache}");
+        assert_eq!(server.segments_in, client.segments_out, "{timestamps} {syn_cache}");
+        assert_eq!(client.segments_in, client.frames_in, "{timestamps} {syn_cache}");
+        assert_eq!(server.segments_in, server.frames_in, "{timestamps} {syn_cache}");
+    }
 }
