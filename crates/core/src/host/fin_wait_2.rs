@@ -119,6 +119,17 @@ impl FinWait2 {
         if self.records.is_empty() { None } else { self.find_any(now, hash, tuple) }
     }
 
+    /// True if there is one of `tuple`.
+    #[inline(always)]
+    pub(super) fn has(&self, now: Instant, hash: u64, tuple: &Tuple) -> bool {
+        !self.records.is_empty() && self.has_any(now, hash, tuple)
+    }
+
+    #[inline(never)]
+    fn has_any(&self, now: Instant, hash: u64, tuple: &Tuple) -> bool {
+        self.records.find(hash, tuple, now).is_some()
+    }
+
     #[inline(never)]
     fn find_any(&self, now: Instant, hash: u64, tuple: &Tuple) -> Option<Record> {
         self.records.find(hash, tuple, now).map(|found| found.record())

@@ -74,7 +74,7 @@ impl Host {
         if unlikely(!is_it || self.routes.is_local_ipv4(usual.source())) {
             return false;
         }
-        debug_assert!(self.fin_wait_2.find(now, hash, tuple).is_none(), "its SYN would wake it");
+        debug_assert!(!self.fin_wait_2.has(now, hash, tuple), "its SYN would wake it");
         let &HalfOpen { syn, listener: (index, generation), answered, in_time_wait, .. } =
             half_open;
         self.shared.counters.segments_in += 1;
@@ -175,7 +175,7 @@ impl Host {
         let &Completing { tuple, hash, is_foreign, seq, ack, window, ref whole } = completing;
         let Begun { entry, answered, in_time_wait } = begun;
         let has_room = self.connections() < self.config.limits.connections;
-        let is_ours = !is_foreign && self.is_ours(tuple.remote_ip());
+        let is_ours = !is_foreign && self.is_to_ourselves(tuple);
         let Some(waiting) = self.listeners.get_mut(listener).filter(|it| !it.is_full()) else {
             cold_path();
             self.shared.counters.accept_overflows += 1;

@@ -10,6 +10,7 @@ use super::port::{Candidate, MAX_ATTEMPTS, Search};
 use super::syn_cookie::CookieFacts;
 use super::tcp_input::{Incoming, bare_header};
 use crate::config::Config;
+use crate::error::Error;
 use crate::event::ListenerId;
 use crate::hint::unlikely;
 use crate::tcp::connection::{SynReceived, stamp_at};
@@ -92,6 +93,7 @@ pub struct Terms {
 impl Terms {
     /// The MSS (RFC 9293 §3.7.1, RFC 6691) by the device's MTU, or less by choice; the window by
     /// configuration, or by choice.
+    #[inline(never)]
     pub(super) fn announced(config: &Config, options: &SocketOptions) -> Terms {
         let tcp = &config.tcp;
         // Zero is no limit.
@@ -140,8 +142,8 @@ impl Host {
     #[inline(always)]
     fn find_beside(&self, now: Instant, claim: &mut Claim, record: Option<Record>) -> bool {
         let (hash, tuple) = (claim.hash, &claim.tuple);
-        let is_taken = self.find_unexpected(hash, tuple).is_some()
-            || self.fin_wait_2.find(now, hash, tuple).is_some();
+        let is_taken =
+            self.find_unexpected(hash, tuple).is_some() || self.fin_wait_2.has(now, hash, tuple);
         if unlikely(is_taken) {
             return false;
         }
@@ -157,11 +159,12 @@ impl Host {
     }
 
     /// Finds an ephemeral port for `claim`: one that is not in TIME-WAIT, if one is soon found,
-    /// else the first of those whose TIME-WAIT may be cut short. False if there is none.
+    /// else the first of those whose TIME-WAIT may be cut short.
     #[inline(always)]
-    pub(super) fn pick_port(&mut self, now: Instant, claim: &mut Claim) -> bool {
+    pub(super) fn pick_port(&mut self, now: Instant, claim: &mut Claim) -> Result<(), Error> {
         let mut hunt = Hunt::new(MAX_ATTEMPTS);
-        self.find_port(now, claim, &mut hunt) || self.fall_back(claim, &mut hunt)
+        let is_found = self.find_port(now, claim, &mut hunt) || self.fall_back(claim, &mut hunt);
+        if is_found { Ok(()) } else { Err(Error::AddressNotAvailable) }
     }
 
     /// Looks for a port of ours, which `claim` has then.

@@ -1,5 +1,6 @@
 //! A frame arrives: link header, IP, and what the IP packet carries.
 
+use core::hint::cold_path;
 use core::net::IpAddr;
 
 use super::Host;
@@ -146,7 +147,10 @@ impl Host {
         let stranger = match &sight {
             Some(sight) => match self.take_usual(now, sight, frame, from) {
                 Ok(()) => return,
-                Err(stranger) => stranger,
+                Err(stranger) => {
+                    cold_path();
+                    stranger
+                }
             },
             None => None,
         };

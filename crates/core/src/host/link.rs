@@ -27,6 +27,12 @@ impl Host {
         self.routes.is_local(address)
     }
 
+    /// True if the peer's address is ours as well.
+    #[inline(never)]
+    pub(super) fn is_to_ourselves(&self, tuple: &Tuple) -> bool {
+        self.is_ours(tuple.remote_ip())
+    }
+
     /// True if a packet to `address` is for us: one of ours, a broadcast, or a group of ours.
     pub(super) fn is_for_us(&self, address: IpAddr) -> bool {
         match self.routes.class(address) {

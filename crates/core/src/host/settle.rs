@@ -124,9 +124,8 @@ impl Host {
     }
 
     pub(super) fn make_ready(&mut self, index: u32) {
-        if let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.ready) {
-            slot.ready = true;
-            self.ready.push_back(index);
+        if let Some(slot) = self.slots.get_mut(index) {
+            make_ready(slot, index, &mut self.ready);
         }
     }
 }
@@ -152,21 +151,24 @@ pub(super) fn pass_on(
     if !is_orphan {
         tell(events, slot, id, notices);
     }
-    if !is_over && !slot.ready {
-        slot.ready = true;
-        ready.push_back(id.index);
+    if !is_over {
+        make_ready(slot, id.index, ready);
     }
     is_over
 }
 
+/// Puts the connection in `slot`, which is number `index`, among those that are to be flushed.
+#[inline(always)]
+pub(super) fn make_ready(slot: &mut Slot, index: u32, ready: &mut Line<u32>) {
+    if !slot.ready {
+        slot.ready = true;
+        ready.push_back(index);
+    }
+}
+
 /// Tells the user of the connection in `slot`, once it is accepted, of `notices`.
 #[inline]
-pub(super) fn tell(
-    events: &mut Line<Event>,
-    slot: &mut Slot,
-    id: ConnectionId,
-    notices: Readiness,
-) {
+fn tell(events: &mut Line<Event>, slot: &mut Slot, id: ConnectionId, notices: Readiness) {
     if notices.is_empty() || slot.accepting.is_some() {
         return;
     }

@@ -17,6 +17,8 @@ use core::mem::offset_of;
 
 use lightwait_processor::prefetch_first;
 
+use crate::hint::unlikely;
+
 /// Slots in a chunk.
 const CHUNK: usize = 64;
 
@@ -109,7 +111,7 @@ impl<T, L: Copy + Default> Slab<T, L> {
         let place = *free;
         let slot = &mut chunk[place as usize % CHUNK];
         (*free, *live) = (slot.next, *live + 1);
-        if *free == NONE {
+        if unlikely(*free == NONE) {
             self.open = *next;
         }
         self.len += 1;

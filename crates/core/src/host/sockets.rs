@@ -9,8 +9,8 @@ use super::Host;
 use super::identity::{Claim, Terms};
 use super::isn::Beginning;
 use super::route::Class;
-use super::settle::{pass_on, tell};
-use super::slot::{Detour, Slot};
+use super::settle::{make_ready, pass_on};
+use super::slot::{Detour, Slot, Slots};
 use crate::error::Error;
 use crate::event::{ConnectionId, ListenerId, Readiness};
 use crate::hint::unlikely;
@@ -87,8 +87,8 @@ impl Host {
         };
         let id = ConnectionId { index, generation };
         slot.accepting = None;
-        let ready = slot.connection_mut().readiness();
-        tell(&mut self.events, slot, id, ready);
+        let connection = slot.connection_mut();
+        connection.notices |= connection.readiness();
         if pass_on(slot, id, &mut self.ready, &mut self.events) {
             self.settle_over(now, index);
         }
@@ -150,16 +150,15 @@ impl Host {
         };
         // RFC 9293 MUST-46, RFC 1122 §3.2.1.3: no group, broadcast or loopback.
         let is_plain = self.is_plain_way(now, &ends);
-        let is_host = || matches!(self.routes.class(remote.ip()), Class::Ours | Class::Other);
-        if unlikely(remote.port() == 0 || !(is_plain || is_host())) {
+        if unlikely(remote.port() == 0 || !(is_plain || self.is_host(&remote))) {
             return Err(Error::InvalidInput("the remote address names no host and port"));
         }
         if unlikely(self.connections() >= self.config.limits.connections) {
             return Err(Error::Limit("connections"));
         }
         let mut claim = Claim::of(ends);
-        let chosen = if is_plain {
-            self.claim_or_pick(now, &mut claim)
+        let chosen = if is_plain && local.port() == 0 {
+            self.pick_port(now, &mut claim)
         } else {
             self.choose_tuple(now, (local, remote), &mut claim)
         };
@@ -194,12 +193,17 @@ impl Host {
         // What follows the handshake is due sooner than the SYN again.
         let expected = now + self.shared.config.rto_floor;
         block.open((tuple.ports(), *hash), options, syn, now, expected);
-        let is_ours = !is_plain && self.is_ours(tuple.remote_ip());
+        let is_ours = !is_plain && self.is_to_ourselves(tuple);
         let detour = Detour::OURSELVES.only_if(is_ours);
         let detour = detour.with(Detour::REUSE, predecessor.is_some());
         let id = self.add_connection(block, (tuple, detour));
         self.shared.counters.active_opens += 1;
         Ok(id)
+    }
+
+    #[inline(never)]
+    fn is_host(&self, remote: &SocketAddr) -> bool {
+        matches!(self.routes.class(remote.ip()), Class::Ours | Class::Other)
     }
 
     #[inline(never)]
@@ -228,14 +232,11 @@ impl Host {
     }
 
     /// Claims the tuple, or with an ephemeral port of ours if it has none.
-    #[inline(always)]
     fn claim_or_pick(&mut self, now: Instant, claim: &mut Claim) -> Result<(), Error> {
-        let (is_had, error) = if claim.tuple.local_port() == 0 {
-            (self.pick_port(now, claim), Error::AddressNotAvailable)
-        } else {
-            (self.claim(now, claim), Error::AddressInUse)
-        };
-        if unlikely(!is_had) { Err(error) } else { Ok(()) }
+        if claim.tuple.local_port() == 0 {
+            return self.pick_port(now, claim);
+        }
+        if self.claim(now, claim) { Ok(()) } else { Err(Error::AddressInUse) }
     }
 
     // ---- data
@@ -296,7 +297,9 @@ impl Host {
     /// Moves received bytes into `out` and returns how many; 0 is the end of the stream (or an
     /// empty `out`); [`Error::WouldBlock`] when there is nothing yet.
     pub fn read(&mut self, now: Instant, id: ConnectionId, out: &mut [u8]) -> Result<usize, Error> {
-        let (connection, shared) = self.connection_and_shared(id)?;
+        let Host { slots, shared, ready, .. } = self;
+        let slot = named(slots, id)?;
+        let connection = slot.connection_mut();
         let read = connection.read(out, now, &mut shared.pool, &mut shared.budget);
         let (taken, is_told) = read?;
         if taken == 0 {
@@ -304,7 +307,7 @@ impl Host {
             return error.map_or(Ok(0), Err);
         }
         if is_told || connection.may_rest(&shared.config) {
-            self.make_ready(id.index);
+            make_ready(slot, id.index, ready);
         }
         Ok(taken)
     }
@@ -389,9 +392,13 @@ impl Host {
                 connection.deadlines.set(Timer::FinWait2, now + limit);
             }
         }
-        if pass_on(slot, id, &mut self.ready, &mut self.events) {
+        // Nobody hears of it any more.
+        connection.take_notices();
+        if connection.is_over() {
             self.settle_over(now, id.index);
             self.retire(id.index);
+        } else {
+            make_ready(slot, id.index, &mut self.ready);
         }
     }
 
@@ -539,14 +546,18 @@ impl Host {
 
     #[inline]
     fn slot_and_shared(&mut self, id: ConnectionId) -> Result<(&mut Slot, &mut Context), Error> {
-        match self.slots.named_mut(id.index) {
-            Some((slot, generation)) if generation == id.generation && !slot.is_orphan() => {
-                Ok((slot, &mut self.shared))
-            }
-            _ => {
-                cold_path();
-                Err(NO_SUCH)
-            }
+        Ok((named(&mut self.slots, id)?, &mut self.shared))
+    }
+}
+
+/// The slot of that name.
+#[inline]
+fn named(slots: &mut Slots, id: ConnectionId) -> Result<&mut Slot, Error> {
+    match slots.named_mut(id.index) {
+        Some((slot, generation)) if generation == id.generation && !slot.is_orphan() => Ok(slot),
+        _ => {
+            cold_path();
+            Err(NO_SUCH)
         }
     }
 }

@@ -210,7 +210,7 @@ impl Host {
         let asked = Flags::SYN | Flags::ACK | Flags::RST;
         if segment.flags.0 & asked.0 != Flags::SYN.0
             || unlikely(tuple.is_loop())
-            || unlikely(self.fin_wait_2.find(now, hash, tuple).is_some())
+            || unlikely(self.fin_wait_2.has(now, hash, tuple))
         {
             return false;
         }
@@ -232,6 +232,7 @@ impl Host {
     }
 
     /// True if a packet plainly comes from another host, and is for one of our addresses.
+    #[inline(never)]
     fn is_plain_stranger(&self, source: IpAddr, destination: IpAddr) -> bool {
         self.is_ours(destination) && self.routes.is_acceptable_source(source)
     }

@@ -14,6 +14,7 @@ use super::output::{self, Reply};
 use super::route::{NextHop, Routes};
 use super::tcp_input::{Incoming, Past, bare_header};
 use crate::config::{TcpConfig, TimeWaitState};
+use crate::hint::unlikely;
 use crate::tcp::connection::{Context, Residue, stamp_at};
 use crate::tcp::time_wait::{Distance, Record, TimeWait, Verdict};
 use crate::tcp::{Seq, Tuple};
@@ -80,7 +81,7 @@ impl Entrance<'_> {
         );
         let Context { config, counters, .. } = &mut *self.shared;
         counters.time_wait_entered += 1;
-        if config.time_wait_state == TimeWaitState::Skip {
+        if unlikely(config.time_wait_state == TimeWaitState::Skip) {
             counters.time_wait_skipped += 1;
         } else {
             let distance = distance(config, self.routes, tuple);
