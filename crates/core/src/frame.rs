@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::ops::Deref;
 
+use crate::hint::unlikely;
 use crate::tcp::pool::CountedPage;
 use crate::wire::checksum::sum;
 
@@ -254,13 +255,13 @@ impl Outbox {
     /// Adds an empty frame at the end and returns it to be written, or `None` when full.
     #[inline(always)]
     pub fn push(&mut self) -> Option<&mut Frame> {
-        if self.len == self.ring.len() && !self.grow() {
+        if unlikely(self.len == self.ring.len()) && !self.grow() {
             return None;
         }
         let place = self.place(self.len);
         let frame = self.ring.get_mut(place)?;
         self.len += 1;
-        if frame.head.capacity() == 0
+        if unlikely(frame.head.capacity() == 0)
             && let Some(spare) = self.spare.pop()
         {
             *frame = spare;

@@ -24,6 +24,7 @@ pub use ended::{Ended, Reset, Residue, Trouble};
 pub use handshake::{SynReceived, SynSent};
 pub use resting::Resting;
 
+use crate::hint::unlikely;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::num::NonZeroU64;
@@ -370,7 +371,7 @@ impl Connection {
     #[inline]
     pub fn start_keepalive(&mut self, now: Instant) {
         match self.options.keepalive {
-            Some(keepalive) => self.deadlines.set(Timer::KeepAlive, now + keepalive.idle),
+            Some(keepalive) => self.deadlines.set_after(Timer::KeepAlive, now, keepalive.idle),
             None => self.deadlines.cancel(Timer::KeepAlive),
         }
     }
@@ -387,7 +388,7 @@ impl Connection {
         self.go_on();
         self.notices |= Readiness::WRITABLE;
         cx.counters.established += 1;
-        if self.close_early {
+        if unlikely(self.close_early) {
             self.queue_fin();
         }
     }

@@ -226,7 +226,7 @@ impl PagePool {
     /// A page, or `None` when the limit is reached. Its content is arbitrary.
     #[inline(always)]
     pub fn take(&mut self) -> Option<Page> {
-        if self.in_use + SMALL > self.limit {
+        if unlikely(self.in_use + SMALL > self.limit) {
             return None;
         }
         self.in_use += SMALL;
@@ -236,7 +236,7 @@ impl PagePool {
     /// A small page, or `None` when the limit is reached. Its content is arbitrary.
     #[inline(always)]
     pub fn take_small(&mut self, side: Side) -> Option<SmallPage> {
-        if self.in_use >= self.limit {
+        if unlikely(self.in_use >= self.limit) {
             return None;
         }
         self.in_use += 1;
@@ -251,7 +251,7 @@ impl PagePool {
     /// A large page, or `None` when the limit is reached. Its content is arbitrary.
     #[inline]
     pub fn take_large(&mut self) -> Option<LargePage> {
-        if self.in_use + LARGE > self.limit {
+        if unlikely(self.in_use + LARGE > self.limit) {
             return None;
         }
         self.in_use += LARGE;

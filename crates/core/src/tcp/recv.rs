@@ -11,6 +11,7 @@ pub mod assembler;
 pub mod buffer;
 pub mod window;
 
+use crate::hint::unlikely;
 use ack::{AckState, DUPLICATES_MAX};
 use assembler::Assembler;
 use buffer::RecvBuffer;
@@ -187,7 +188,7 @@ impl RecvHalf {
     /// Has `act` change what is out of order, if anything is, and frees it once nothing is.
     #[inline]
     fn with_disorder(&mut self, act: impl FnOnce(&mut Disorder)) {
-        if self.disorder.is_some() {
+        if unlikely(self.disorder.is_some()) {
             self.change_disorder(act);
         }
     }

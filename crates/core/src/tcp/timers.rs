@@ -23,8 +23,10 @@ pub use bsd::{Blocks, Bsd};
 pub use inline::Inline;
 pub use wheel::Wheel;
 
+use crate::hint::unlikely;
 use crate::tcp::send::rtt::Estimator;
 use crate::time::{Duration, Instant, as_nanos};
+use core::hint::cold_path;
 
 /// The timers of a connection (Aron & Druschel 1999, §2). TIME-WAIT has a table of its own; a whole
 /// block that lingers in it ([`TimeWaitState::Full`](crate::config::TimeWaitState::Full)) has
@@ -130,6 +132,12 @@ impl Deadlines {
             self.note(timer, at);
         }
         self.at[timer as usize] = at;
+    }
+
+    /// As [`Deadlines::set`], so long after `now`, for whoever seldom has that timer.
+    #[inline(never)]
+    pub fn set_after(&mut self, timer: Timer, now: Instant, after: Duration) {
+        self.set(timer, now + after);
     }
 
     /// `timer` is about to be set, earlier than the bound.
@@ -356,6 +364,7 @@ impl Timers {
         if let Timers::Inline(inline) = self {
             inline.touched(index, filed, deadlines.bound);
         } else {
+            cold_path();
             self.touched_otherwise(index, filed, deadlines, now);
         }
     }
@@ -395,7 +404,7 @@ impl Timers {
     /// early it stays, since until it is reached that one will hardly need an earlier.
     #[inline]
     pub fn bequeath(&mut self, index: u32, mut filed: Filed) -> Filed {
-        if !matches!(self, Timers::Inline(_)) {
+        if unlikely(!matches!(self, Timers::Inline(_))) {
             self.forget(index, &mut filed);
             filed = Filed::default();
         }

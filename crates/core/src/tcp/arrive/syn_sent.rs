@@ -2,6 +2,7 @@
 
 use crate::config::{Ecn, TcpConfig};
 use crate::error::Error;
+use crate::hint::unlikely;
 use crate::tcp::connection::{Connection, Context, Reset, Shape, SynReceived, SynSent};
 use crate::tcp::timers::Timer;
 use crate::tcp::{Seq, State};
@@ -19,14 +20,14 @@ impl Connection {
     pub(super) fn on_syn_sent(&mut self, cx: &mut Context, syn: SynSent, s: &Segment<'_>) {
         // First: an ACK must be for our SYN.
         let acks = s.flags.contains(Flags::ACK);
-        if acks && s.ack != syn.iss + 1 {
+        if unlikely(acks && s.ack != syn.iss + 1) {
             if !s.flags.contains(Flags::RST) {
                 self.owe_reset(Reset { seq: s.ack, ack: None, stamps: None }, cx);
             }
             return;
         }
         // Second: RST counts only with an acceptable ACK (RFC 5961 §3 leaves this rule).
-        if s.flags.contains(Flags::RST) {
+        if unlikely(s.flags.contains(Flags::RST)) {
             if acks {
                 cx.counters.resets_received += 1;
                 cx.counters.failed_opens += 1;
@@ -35,7 +36,7 @@ impl Connection {
             return;
         }
         // Fourth: SYN.
-        if !s.flags.contains(Flags::SYN) {
+        if unlikely(!s.flags.contains(Flags::SYN)) {
             return;
         }
         if syn.predecessor.is_some_and(|predecessor| !predecessor.is_followed_by(s)) {

@@ -12,7 +12,9 @@ mod scaled;
 
 pub use scaled::{Scale, Scaled};
 
+use crate::hint::unlikely;
 use alloc::boxed::Box;
+use core::hint::cold_path;
 
 use crate::config::TcpConfig;
 use crate::time::{Duration, Instant, as_nanos};
@@ -222,6 +224,7 @@ impl Rtt {
         let measured_ns = match self.measure_ns {
             1 => now.nanos_since(sent),
             tick_ns => {
+                cold_path();
                 let tick_ns = u64::from(tick_ns);
                 ticks_between(sent, now, tick_ns) * tick_ns
             }
@@ -230,6 +233,7 @@ impl Rtt {
         self.latest_ns = sample;
         self.doublings = 0;
         if let Some(coarse) = &mut self.coarse {
+            cold_path();
             return coarse.on_sample(sent, now, sample);
         }
         let Rtt { srtt_ns, rttvar_ns, .. } = self;
@@ -274,7 +278,7 @@ impl Rtt {
     /// The timeout in force, back-off included, in ns.
     #[inline(always)]
     pub fn rto_ns(&self, bounds: &Bounds) -> u64 {
-        if self.srtt_ns == 0 || self.doublings > 0 {
+        if unlikely(self.srtt_ns == 0 || self.doublings > 0) {
             return self.unusual_rto_ns(bounds);
         }
         self.base_ns(bounds).min(bounds.longest_ns)
@@ -305,7 +309,7 @@ impl Rtt {
     /// Smoothed round-trip time, in ns; 0 before the first sample.
     #[inline]
     pub fn srtt_ns(&self) -> u64 {
-        if self.srtt_ns > 0 { self.srtt_ns } else { self.coarse_srtt_ns() }
+        if unlikely(self.srtt_ns == 0) { self.coarse_srtt_ns() } else { self.srtt_ns }
     }
 
     /// The same before the first sample, or by an estimator that is not the default.

@@ -8,6 +8,7 @@
 
 use super::slots::{Place, Slots};
 use super::{Filed, Ticks};
+use crate::hint::unlikely;
 use crate::time::Instant;
 
 /// Wake-up entries of connections, by slot.
@@ -28,7 +29,7 @@ impl Inline {
     /// No deadline of connection `index` is earlier than `earliest` now.
     #[inline]
     pub fn touched(&mut self, index: u32, filed: &mut Filed, earliest: Instant) {
-        if earliest < filed.reached() {
+        if unlikely(earliest < filed.reached()) {
             self.file(index, filed, earliest);
         }
     }
