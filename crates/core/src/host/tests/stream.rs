@@ -6,6 +6,7 @@ use super::pair::{CLIENT, Pair, SERVER, Side, config};
 use crate::error::Error;
 use crate::tcp::State;
 use crate::time::Duration;
+use crate::wire::tcp::Flags;
 
 #[test]
 fn a_connection_opens_carries_data_both_ways_and_closes() {
@@ -135,5 +136,26 @@ fn each_segment_is_counted_once_at_either_end() {
         assert_eq!(server.segments_in, client.segments_out, "{timestamps} {syn_cache}");
         assert_eq!(client.segments_in, client.frames_in, "{timestamps} {syn_cache}");
         assert_eq!(server.segments_in, server.frames_in, "{timestamps} {syn_cache}");
+    }
+}
+
+#[test]
+fn each_segment_of_a_simultaneous_open_is_counted_once() {
+    // Where one SYN is lost, the other end's ACK completes it, else both ends' SYN, ACK.
+    for is_one_lost in [false, true] {
+        let mut pair = Pair::new();
+        pair.filter = Some(alloc::boxed::Box::new(move |from, segment| {
+            !(is_one_lost && from == Side::Client && segment.flags == Flags::SYN)
+        }));
+        let ends = [CLIENT, SERVER].map(|address| SocketAddr::new(address.parse().unwrap(), 80));
+        let client = pair.client.connect(pair.now, ends[0], ends[1]).unwrap();
+        let server = pair.server.connect(pair.now, ends[1], ends[0]).unwrap();
+        pair.run_for(Duration::from_millis(100));
+        assert_eq!(pair.client.state(client), State::Established);
+        assert_eq!(pair.server.state(server), State::Established);
+        let (client, server) = (pair.client.counters(), pair.server.counters());
+        assert_eq!(client.segments_in, server.segments_out, "{is_one_lost}");
+        let lost = u64::from(is_one_lost);
+        assert_eq!(server.segments_in, client.segments_out - lost, "{is_one_lost}");
     }
 }

@@ -54,7 +54,7 @@ impl Connection {
         }
         self.complete_simultaneous(cx, &syn, s, false);
         // The rest of the steps, now as an established connection.
-        self.on_segment(cx, s, facts);
+        self.on_first(cx, s, facts);
     }
 
     fn complete_simultaneous(
