@@ -17,7 +17,7 @@ use crate::tcp::{Marks, Tuple};
 use crate::time::{Duration, Instant};
 use crate::wire::arp::{self, Operation};
 use crate::wire::ethernet::{self, BROADCAST, Mac, ethertype};
-use crate::wire::{icmpv6, ndp};
+use crate::wire::{icmpv6, ip, ndp};
 
 /// A connection whose neighbour does not answer tries again after this.
 const RETRY: Duration = Duration::from_secs(1);
@@ -122,6 +122,8 @@ impl Host {
             if let Some(frame) = outbox.push() {
                 frame.head.extend_from_slice(&bytes);
                 self.shared.counters.frames_out += 1;
+                // A reply that has waited may be one.
+                self.shared.counters.segments_out += u64::from(is_segment(&bytes));
             }
         }
     }
@@ -353,4 +355,10 @@ impl Host {
             self.rearm(now, index);
         }
     }
+}
+
+/// True if a frame of ours is a segment of TCP.
+fn is_segment(frame: &[u8]) -> bool {
+    let packet = frame.get(ethernet::HEADER_BYTES..).map(ip::Packet::parse);
+    matches!(packet, Some(Ok(packet)) if packet.protocol == ip::protocol::TCP)
 }

@@ -4,6 +4,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use super::pair::config;
+use super::peer::{HOSTS, Peer, S, Say};
 use crate::config::Config;
 use crate::error::Error;
 use crate::event::ConnectionId;
@@ -224,6 +226,30 @@ fn an_established_connection_outlives_a_silent_neighbour_until_its_user_timeout(
     assert_eq!(cable.hosts[0].state(id), State::Established);
     cable.pass(Duration::from_secs(90));
     assert_eq!(cable.hosts[0].state(id), State::Closed);
+}
+
+#[test]
+fn a_reply_that_waits_for_its_neighbour_is_counted_when_it_is_sent() {
+    // From 10.0.0.1, which host 0 has to ask for, to 10.0.0.2, as of both IP versions.
+    let syns = HOSTS.map(|host| Peer::listening(config(host)).packet(Say::new(S, 0, 0)));
+    for (syn, is_listening) in syns.iter().zip([false, true]) {
+        let addresses = [["10.0.0.2/24", "fd00::2/64"], ["10.0.0.1/24", "fd00::1/64"]];
+        let mut cable = Cable::new(Vec::from([host(&addresses[0], 1), host(&addresses[1], 2)]));
+        if is_listening {
+            cable.hosts[0].listen("[::]:80".parse().unwrap(), 4).unwrap();
+        }
+        cable.inject(syn);
+        cable.settle();
+        let [host, peer] = [0, 1].map(|number| cable.hosts[number].counters());
+        assert_eq!(host.resets_to_strangers, u64::from(!is_listening));
+        assert_eq!((host.segments_out, peer.segments_in), (1, 1), "RST, or SYN and ACK");
+    }
+    // What is none is not counted as one.
+    let mut cable = Cable::two();
+    cable.icmp(&Message::EchoRequest(Echo { id: 7, seq: 1, data: b"ping" }));
+    cable.settle();
+    let counters = cable.hosts[0].counters();
+    assert_eq!((counters.echo_replies, counters.segments_out), (1, 0));
 }
 
 // ---- ICMP
