@@ -96,7 +96,7 @@ counters! {
     /// Records of orphans in FIN-WAIT-2 evicted, or never kept, because the table was full.
     fin_wait_2_evicted,
     /// Segments for such records that were not heard: there were too many connections, or too many
-    /// of the records had one already.
+    /// of the records had one already. They are not among those taken in.
     fin_wait_2_unheard,
     /// Handshakes that wait in the SYN cache.
     syn_cache_added,
