@@ -3,6 +3,7 @@
 use super::*;
 use crate::counters::Counters;
 use crate::tcp::Seq;
+use core::cell::Cell;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 use row::Scale;

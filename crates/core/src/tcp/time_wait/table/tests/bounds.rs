@@ -51,6 +51,37 @@ fn an_ipv4_record_takes_less_than_32_bytes_and_an_ipv6_record_less_than_46() {
     assert!(draining <= 2.0 * filling, "{draining} bytes while draining, {filling} before");
 }
 
+/// However many there are, one that enters moves those of a line, and asks for memory as for a few
+/// of the blocks that all of it comes in: the index is never put elsewhere as a whole.
+#[test]
+fn no_record_that_enters_moves_many_others_or_takes_much_memory_at_once() {
+    let (mut index, rehashed) = (Index::new(COUNT as usize), Cell::new(0));
+    let hash = |number: u32| u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15).swap_bytes();
+    let mut most = 0;
+    for number in 0..COUNT {
+        rehashed.set(0);
+        if index.is_due() {
+            index.keep_up(number, (0, number), |number| {
+                rehashed.set(rehashed.get() + 1);
+                Some(hash(number))
+            });
+        }
+        index.insert(hash(number), number, (0, number + 1));
+        most = most.max(rehashed.get());
+    }
+    assert!((10..=64).contains(&most), "{most} records in another line");
+
+    let mut fixture = Fixture::new(COUNT as usize);
+    let (mut before, mut most) = (0, 0);
+    for number in 0..100_000 {
+        fixture.enter(number);
+        let after = bytes(&fixture.table);
+        most = most.max(after.saturating_sub(before));
+        before = after;
+    }
+    assert!(most <= 48 << 10, "{most} bytes of {before}");
+}
+
 /// Where as many enter as expire, nothing that has lain behind a full line stays behind.
 #[test]
 fn what_turns_over_takes_no_more_bytes_than_what_came_first() {
