@@ -15,16 +15,13 @@ use super::route::{NextHop, Routes};
 use super::tcp_input::{Incoming, Past, bare_header};
 use crate::config::{TcpConfig, TimeWaitState};
 use crate::hint::unlikely;
-use crate::tcp::connection::{Context, Residue, stamp_at};
+use crate::tcp::connection::{Context, Residue, STAMP_TICK, stamp_at};
 use crate::tcp::time_wait::{Distance, Record, TimeWait, Verdict};
 use crate::tcp::{Seq, Tuple};
-use crate::time::{Duration, Instant};
+use crate::time::Instant;
 use crate::wire::options::Timestamps;
 use crate::wire::tcp::{Flags, Header};
 use crate::wire::usual::Stamped;
-
-/// The tick of our timestamp clock.
-const TICK: Duration = Duration::from_millis(1);
 
 /// What an ACK from TIME-WAIT says.
 #[derive(Clone, Copy)]
@@ -180,7 +177,7 @@ impl Host {
             let offset = self.stamp_offset(&tuple);
             // A tick behind, but for what begins the record's time anew: the next connection
             // between these ends, if it is opened in this tick, has a newer TSval (RFC 6191 §3).
-            let at = if verdict == Verdict::Restart { now } else { now - TICK };
+            let at = if verdict == Verdict::Restart { now } else { now - STAMP_TICK };
             let last = LastAck { seq, ack, window, stamp, offset };
             self.reply(last.reply(at, &tuple));
         } else {

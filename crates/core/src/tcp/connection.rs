@@ -86,9 +86,19 @@ pub struct Stamps {
 /// How long TS.Recent says something (RFC 7323 §5.5: 24 days), in nanoseconds.
 const STAMP_LIFE: NonZeroU64 = NonZeroU64::MIN.saturating_add(24 * 86_400_000_000_000 - 1);
 
-/// The millisecond timestamp clock of RFC 7323 §5.4, offset per connection.
+/// The tick of our timestamp clock (RFC 7323 §5.4).
+pub const STAMP_TICK: Duration = Duration::from_millis(1);
+
+/// What that clock says, offset per connection.
 pub fn stamp_at(now: Instant, offset: u32) -> u32 {
     (now.as_millis() as u32).wrapping_add(offset)
+}
+
+/// How far a timestamp is ahead of an earlier one, modulo 2^32; negative if it is older (RFC 7323
+/// §5.2).
+#[inline]
+pub const fn stamp_distance(stamp: u32, earlier: u32) -> i32 {
+    stamp.wrapping_sub(earlier) as i32
 }
 
 impl Stamps {
@@ -100,7 +110,7 @@ impl Stamps {
 
     /// RFC 7323 §5.3 R1: true if `value` is older than what was seen, and that still counts.
     pub fn is_old(&self, value: u32, now: Instant) -> bool {
-        (value.wrapping_sub(self.recent) as i32) < 0 && now.as_nanos() < self.void_at.get()
+        stamp_distance(value, self.recent) < 0 && now.as_nanos() < self.void_at.get()
     }
 }
 

@@ -42,7 +42,7 @@ pub use table::{Distance, Found, TimeWait};
 use super::Seq;
 use crate::counters::Counters;
 use crate::tcp::Tuple;
-use crate::tcp::connection::Residue;
+use crate::tcp::connection::{Residue, stamp_distance};
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::{Flags, Segment};
 
@@ -93,7 +93,7 @@ impl Predecessor {
     pub fn is_followed_by(&self, syn: &Segment<'_>) -> bool {
         let beyond_fin = syn.seq.at_or_after(self.rcv_nxt);
         match (self.stamp, syn.options.timestamps) {
-            (Some(old), Some(new)) => match new.value.wrapping_sub(old) as i32 {
+            (Some(old), Some(new)) => match stamp_distance(new.value, old) {
                 0 => beyond_fin,
                 newer => newer > 0,
             },
@@ -229,7 +229,7 @@ impl Record {
     /// RFC 7323 §5.3 R1. 2·MSL are far shorter than what makes TS.Recent void.
     fn is_stale(&self, segment: &Segment<'_>) -> bool {
         matches!((self.stamp, segment.options.timestamps),
-            (Some(old), Some(new)) if (new.value.wrapping_sub(old) as i32) < 0)
+            (Some(old), Some(new)) if stamp_distance(new.value, old) < 0)
     }
 
     /// RFC 7323 §3.2: where timestamps were agreed upon, a segment without one is dropped.

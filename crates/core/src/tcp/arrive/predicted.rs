@@ -7,7 +7,7 @@
 mod texts;
 
 use crate::event::Readiness;
-use crate::tcp::connection::{Connection, Context, Shape, Stamps, Synchronized};
+use crate::tcp::connection::{Connection, Context, Shape, Stamps, Synchronized, stamp_distance};
 use crate::tcp::timers::Deadlines;
 use crate::tcp::{Seq, State};
 use crate::time::Instant;
@@ -125,7 +125,7 @@ fn note_text(
 fn is_plain(s: &Synchronized, segment: &Plain<'_>) -> bool {
     segment.flags.without(Flags::PSH | Flags::FIN) == Flags::ACK
         && match (s.stamps, segment.stamps) {
-            (Some(old), Some(new)) => new.value.wrapping_sub(old.recent) as i32 >= 0,
+            (Some(old), Some(new)) => stamp_distance(new.value, old.recent) >= 0,
             (stamps, _) => stamps.is_none(),
         }
 }

@@ -5,7 +5,7 @@ use super::syn_sent::acknowledges_syn;
 use crate::error::Error;
 use crate::tcp::State;
 use crate::tcp::arrive::Facts;
-use crate::tcp::connection::{Connection, Context, Reset, SynReceived};
+use crate::tcp::connection::{Connection, Context, Reset, SynReceived, stamp_distance};
 use crate::wire::tcp::{Flags, Segment};
 
 impl Connection {
@@ -67,8 +67,7 @@ impl Connection {
         let scale = if unscaled { 0 } else { syn.peer_scale.unwrap_or(0) };
         // RFC 7323 §4.3, rule 2: its number is not beyond what we have acknowledged.
         let newer = s.options.timestamps.map(|stamps| stamps.value);
-        let newer =
-            newer.filter(|new| syn.stamp.is_some_and(|old| (new.wrapping_sub(old) as i32) > 0));
+        let newer = newer.filter(|new| syn.stamp.is_some_and(|old| stamp_distance(*new, old) > 0));
         let syn = &SynReceived { stamp: newer.or(syn.stamp), ..*syn };
         let mut synchronized =
             syn.synchronize(cx, &self.options, u32::from(s.window) << scale, s.seq, s.ack);

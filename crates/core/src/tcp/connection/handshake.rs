@@ -1,7 +1,7 @@
 //! The handshake's shapes (RFC 9293 §3.10.7.3, §3.10.7.4): what is known of a peer whose SYN has
 //! come, and the connection that its ACK makes of it.
 
-use super::{Context, Stamps, Synchronized, stamp_at};
+use super::{Context, Stamps, Synchronized, stamp_at, stamp_distance};
 use crate::config::{Ecn, Settings};
 use crate::tcp::congestion::Congestion;
 use crate::tcp::ecn::EcnState;
@@ -134,7 +134,7 @@ impl SynReceived {
     #[inline]
     pub fn is_stale(&self, stamps: Option<Timestamps>) -> bool {
         matches!((self.stamp, stamps),
-            (Some(old), Some(new)) if (new.value.wrapping_sub(old) as i32) < 0)
+            (Some(old), Some(new)) if stamp_distance(new.value, old) < 0)
     }
 
     /// Our shift count; 0 if not both ends scale.

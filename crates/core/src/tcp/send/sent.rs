@@ -3,6 +3,7 @@
 use core::mem;
 
 use crate::tcp::Seq;
+use crate::tcp::connection::stamp_distance;
 use crate::tcp::queue::Queue;
 use crate::time::Instant;
 
@@ -148,7 +149,7 @@ impl SentQueue {
             None => newest?,
             Some(sent) => {
                 let echo = echo?;
-                (echo.wrapping_sub(sent.stamp) as i32 >= 0).then_some(sent)?
+                (stamp_distance(echo, sent.stamp) >= 0).then_some(sent)?
             }
         };
         Some(sent.at)
