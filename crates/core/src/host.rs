@@ -388,21 +388,23 @@ impl Host {
     /// The connection of `tuple`, or the entry of the SYN cache.
     #[inline(always)]
     fn find(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
-        let (slots, syn_cache) = (&self.slots, &self.syn_cache);
-        self.demux.find(hash, move |number| match slots.get(number) {
-            Some(slot) => slot.tuple == *tuple,
-            None => syn_cache.has(number, tuple),
-        })
+        self.demux.find(hash, self.is_of(tuple))
     }
 
     /// The same where there is hardly any.
     #[inline(always)]
     fn find_unexpected(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
+        self.demux.find_unexpected(hash, self.is_of(tuple))
+    }
+
+    /// Says of a number whether it is that of the connection of `tuple`, or of the entry.
+    #[inline(always)]
+    fn is_of(&self, tuple: &Tuple) -> impl Fn(u32) -> bool {
         let (slots, syn_cache) = (&self.slots, &self.syn_cache);
-        self.demux.find_unexpected(hash, move |number| match slots.get(number) {
+        move |number| match slots.get(number) {
             Some(slot) => slot.tuple == *tuple,
             None => syn_cache.has(number, tuple),
-        })
+        }
     }
 
     fn find_connection(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
