@@ -122,12 +122,7 @@ impl FinWait2 {
     /// True if there is one of `tuple`.
     #[inline(always)]
     pub(super) fn has(&self, now: Instant, hash: u64, tuple: &Tuple) -> bool {
-        !self.records.is_empty() && self.has_any(now, hash, tuple)
-    }
-
-    #[inline(never)]
-    fn has_any(&self, now: Instant, hash: u64, tuple: &Tuple) -> bool {
-        self.records.find(hash, tuple, now).is_some()
+        self.find(now, hash, tuple).is_some()
     }
 
     #[inline(never)]
