@@ -149,6 +149,13 @@ impl Pair {
         (client, server)
     }
 
+    /// One end closes, and so long passes.
+    pub(crate) fn close(&mut self, (side, id): (Side, ConnectionId), time: Duration) {
+        let now = self.now;
+        self.host(side).close(now, id);
+        self.run_for(time);
+    }
+
     /// One line a packet: who, flags, payload length.
     pub(crate) fn lines(&self, from: usize) -> Vec<std::string::String> {
         let mut lines = Vec::new();

@@ -160,10 +160,8 @@ fn the_timers_of_bsd_let_nobody_rest() {
 
 #[test]
 fn an_orphan_that_waits_for_a_fin_is_a_record_and_ends_in_time() {
-    let (mut pair, [(_, a), (_, b)]) = conversed(|_| ());
-    let now = pair.now;
-    pair.client.close(now, a);
-    pair.run_for(5 * REST_AFTER);
+    let (mut pair, [a, (_, b)]) = conversed(|_| ());
+    pair.close(a, 5 * REST_AFTER);
     assert_eq!((pair.client.counters().rested, pair.server.counters().rested), (1, 0));
     assert_eq!((pair.client.fin_wait_2_len(), pair.client.sockets().count()), (1, 1));
     let state = pair.client.sockets().next().unwrap().2;
@@ -173,10 +171,8 @@ fn an_orphan_that_waits_for_a_fin_is_a_record_and_ends_in_time() {
     pair.run_for(REST_AFTER);
     assert_eq!(pair.client.sockets().count(), 0, "reset: there is nobody to read it");
 
-    let (mut pair, [(_, a), _]) = conversed(|_| ());
-    let now = pair.now;
-    pair.client.close(now, a);
-    pair.run_for(Duration::from_secs(59));
+    let (mut pair, [a, _]) = conversed(|_| ());
+    pair.close(a, Duration::from_secs(59));
     assert_eq!((pair.client.counters().rested, pair.client.fin_wait_2_len()), (1, 1));
     pair.run_for(Duration::from_secs(2));
     assert_eq!((pair.client.connections(), pair.client.fin_wait_2_len()), (0, 0));
