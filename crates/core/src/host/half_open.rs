@@ -71,7 +71,7 @@ impl Host {
             return false;
         };
         let is_it = half_open.syn.is_completed_by(&plain);
-        if unlikely(!is_it || self.routes.is_local_ipv4(usual.source())) {
+        if unlikely(!is_it) || self.routes.is_local_ipv4(usual.source()) {
             return false;
         }
         debug_assert!(!self.fin_wait_2.has(now, hash, tuple), "its SYN would wake it");

@@ -1,6 +1,5 @@
 //! A frame arrives: link header, IP, and what the IP packet carries.
 
-use core::hint::cold_path;
 use core::net::IpAddr;
 
 use super::Host;
@@ -147,10 +146,7 @@ impl Host {
         let stranger = match &sight {
             Some(sight) => match self.take_usual(now, sight, frame, from) {
                 Ok(()) => return,
-                Err(stranger) => {
-                    cold_path();
-                    stranger
-                }
+                Err(stranger) => stranger,
             },
             None => None,
         };

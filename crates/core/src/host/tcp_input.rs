@@ -173,7 +173,7 @@ impl Host {
             Some(_) => !self.is_ours(source),
             None => self.is_plain_way(now, tuple) || self.is_plain_stranger(source, destination),
         };
-        if unlikely(!is_plain) {
+        if !is_plain {
             return Err(Some(Ends { tuple: *tuple, hash }));
         }
         if half_open.is_some() || !self.answer_usual_syn(now, &usual.segment(), (hash, tuple)) {

@@ -1,7 +1,6 @@
 //! What a shard shares with its sockets and tasks, all of them on one thread.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
-use std::hint::cold_path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Waker};
@@ -171,7 +170,6 @@ impl Local {
             if others.is_empty() {
                 return;
             }
-            cold_path();
             // With nothing borrowed: they may call anything.
             others.into_iter().for_each(Waker::wake);
         }
