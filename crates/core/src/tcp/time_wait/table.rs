@@ -434,16 +434,18 @@ impl<R: Row> Shelf<R> {
         handles: &Handles,
     ) -> Option<(u32, Seen<'_, R>)> {
         let span = self.queue.span();
-        while let Some(number) = self.index.next(&mut probe, span) {
-            let found = self.see(number, tuple, handles);
+        while probe.matches != 0 {
+            let number = self.index.next(&mut probe, span);
+            let found = number.and_then(|number| self.see(number, tuple, handles));
             if found.is_some() {
                 return found;
             }
         }
         let mut link = probe.link;
         while let Some(mut probe) = self.index.probe_half(hash, link) {
-            while let Some(number) = self.index.next(&mut probe, span) {
-                let found = self.see(number, tuple, handles);
+            while probe.matches != 0 {
+                let number = self.index.next(&mut probe, span);
+                let found = number.and_then(|number| self.see(number, tuple, handles));
                 if found.is_some() {
                     return found;
                 }

@@ -154,18 +154,15 @@ impl Index {
         Some(Probe { line, matches, link: line[HALF] })
     }
 
-    /// The next number that a record may have.
+    /// The number of the next entry, if a record may have it.
     #[inline(always)]
     pub(super) fn next<const N: usize>(&self, probe: &mut Probe<'_, N>, span: Span) -> Option<u32> {
-        while probe.matches != 0 {
-            let entry = probe.line[probe.matches.trailing_zeros() as usize % N];
-            probe.matches &= probe.matches - 1;
-            let number = self.number(entry, span);
-            if number.is_some() {
-                return number;
-            }
+        if probe.matches == 0 {
+            return None;
         }
-        None
+        let entry = probe.line[probe.matches.trailing_zeros() as usize % N];
+        probe.matches &= probe.matches - 1;
+        self.number(entry, span)
     }
 
     /// True if it is time to [`keep_up`](Self::keep_up), before a record is added.
