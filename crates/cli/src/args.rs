@@ -7,6 +7,8 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use lightwait_core::host::address::Cidr;
 use lightwait_netem::LinkConfig;
 
+use crate::plan::Setting;
+
 /// A user-level TCP/IP stack, and an HTTP server on it.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "lightwait", version, max_term_width = 100)]
@@ -63,6 +65,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
 
+    /// Set a knob of the stack (through the bridge: of both) by the library's name for it, such as
+    /// time_wait=30s or limits.time_wait=4000000; may be repeated, and a wrong name lists all
+    #[arg(long, value_name = "NAME=VALUE", long_help = set_help())]
+    pub(crate) set: Vec<Setting>,
+
     /// Do not list directories that have no index
     #[arg(long, help_heading = "Files")]
     pub(crate) no_listing: bool,
@@ -98,6 +105,20 @@ pub(crate) struct ServeArgs {
     /// Do not log requests
     #[arg(short, long, conflicts_with = "verbose", help_heading = "Watching")]
     pub(crate) quiet: bool,
+}
+
+/// What `--help` says of `--set`.
+fn set_help() -> String {
+    format!(
+        "Set a knob of the stack (through the bridge: of both) by the library's name for it; may \
+         be repeated. Times have a unit: time_wait=30s, delayed_ack=40ms; other numbers none: \
+         limits.time_wait=4000000; sack=off. A value that does not fit says what would.\n\nTo \
+         begin with: time_wait, time_wait_on_link and time_wait_on_host (how long TIME-WAIT \
+         lasts, by where the peer is), limits.time_wait (records of it, and of FIN-WAIT-2), \
+         time_wait_state (compact; full and the unsafe skip to compare), fin_wait_2_timeout, \
+         limits.connections, limits.pages.\n\nAll: {}",
+        crate::plan::names_of_knobs()
+    )
 }
 
 #[cfg(test)]

@@ -1,5 +1,9 @@
 //! From what was typed to what will be done: checked as a whole, before anything is opened.
 
+mod knobs;
+
+pub(crate) use knobs::{Knobs, Setting, names as names_of_knobs};
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -16,6 +20,7 @@ pub(crate) struct Plan {
     pub(crate) directory: PathBuf,
     pub(crate) files: FilesConfig,
     pub(crate) stack: Stack,
+    pub(crate) knobs: Knobs,
     pub(crate) watch: Watch,
     pub(crate) log: LogPlan,
 }
@@ -92,7 +97,8 @@ impl Plan {
         };
         let watch = Watch { pcap: args.pcap.clone(), trace: args.trace, fault: args.fault.clone() };
         let log = LogPlan { json: args.json, requests: !args.quiet, failures: args.verbose > 0 };
-        Ok(Plan { directory: args.dir.clone(), files, stack: stack(args)?, watch, log })
+        let (stack, knobs) = (stack(args)?, Knobs::new(&args.set)?);
+        Ok(Plan { directory: args.dir.clone(), files, stack, knobs, watch, log })
     }
 }
 

@@ -77,9 +77,9 @@ struct Front {
 fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<(), Failure> {
     let shutdown = Shutdown::install().map_err(Failure::Stack)?;
     let ready = match &plan.stack {
-        Stack::Bridge { listen } => bridge::open(*listen, &plan.watch, log)?,
+        Stack::Bridge { listen } => bridge::open(*listen, plan, log)?,
         Stack::Device { device, addresses, gateways, port } => {
-            device::open(device, addresses, gateways, *port, &plan.watch, log)?
+            device::open(device, addresses, gateways, *port, plan, log)?
         }
     };
     let Ready { mut shards, handle, listener, urls, name, front } = ready;

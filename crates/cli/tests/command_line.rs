@@ -25,6 +25,9 @@ fn every_bad_command_line_prints_one_helpful_line_and_exits_2() {
         (&["serve", "--tap", "t", "--ip", "10.0.0.1/32"], "larger"),
         (&["serve", "--mtu", "1500"], "--tap NAME"),
         (&["serve", "one", "two"], "two"),
+        (&["serve", "--set", "time_wait"], "NAME=VALUE"),
+        (&["serve", "--set", "time_wiat=30s"], "time_wait, time_wait_state"),
+        (&["serve", "--set", "time_wait=30"], "--set time_wait=30: the value must be a time"),
         (&["load"], "serve"),
         (&[], "lightwait serve"),
     ] {
@@ -74,7 +77,8 @@ fn help_and_version_are_no_failures() {
     let help = lightwait(&["serve", "--help"]);
     assert!(help.status.success());
     let text = String::from_utf8(help.stdout).unwrap();
-    for flag in ["--listen", "--tap", "--af-packet", "--ip", "--port", "--pcap", "--json"] {
+    for flag in ["--listen", "--tap", "--af-packet", "--ip", "--port", "--pcap", "--json", "--set"]
+    {
         assert!(text.contains(flag), "{flag}");
     }
     assert!(lightwait(&["--version"]).status.success());

@@ -1,5 +1,6 @@
 //! Every knob of a host: its default, its unit, and where the default comes from.
 
+mod check;
 mod knob;
 
 pub use knob::KnobError;

@@ -57,7 +57,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use crate::config::{Config, Settings, TimeWaitState};
+use crate::config::{Config, Settings};
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::event::{ConnectionId, Event, ListenerId};
@@ -74,7 +74,7 @@ use crate::time::{Duration, Instant};
 use crate::wire::Malformed;
 use ahead::Notes;
 use autoconfigure::Autoconfigure;
-use demux::{Demux, SLOTS_MAX, TupleHasher};
+use demux::{Demux, TupleHasher};
 use fin_wait_2::FinWait2;
 use identity::Terms;
 use isn::IsnSource;
@@ -153,7 +153,7 @@ pub struct Host {
 impl Host {
     /// A host as configured, or why the configuration makes none.
     pub fn new(config: Config) -> Result<Host, Error> {
-        validate(&config)?;
+        config.check()?;
         let limits = &config.limits;
         let ticks = Ticks::new(config.tcp.tick);
         let mut tcp = config.tcp.clone();
@@ -519,53 +519,6 @@ const LOOPBACK_FRAMES: usize = 1024;
 
 /// Bytes of fragments that wait for the rest of their packets, all together.
 const REASSEMBLY_BYTES: usize = 256 << 10;
-
-fn validate(config: &Config) -> Result<(), Error> {
-    if config.device.mtu < 576 {
-        return Err(Error::InvalidInput("the device's MTU is below 576 bytes (RFC 791)"));
-    }
-    let has_ipv6 = config.addresses.iter().any(|cidr| cidr.address().is_ipv6());
-    if has_ipv6 && config.device.mtu < 1280 {
-        return Err(Error::InvalidInput("IPv6 needs an MTU of 1280 bytes (RFC 8200 §5)"));
-    }
-    let (least, most) = (config.tcp.delayed_ack_min, config.tcp.delayed_ack_max);
-    if config.tcp.delayed_ack.max(most) >= Duration::from_millis(500) {
-        return Err(Error::InvalidInput("an ACK is delayed for less than 500 ms (RFC 9293)"));
-    }
-    if least > most {
-        return Err(Error::InvalidInput("the least delay of an ACK is longer than the longest"));
-    }
-    if config.hop_limit == 0 {
-        return Err(Error::InvalidInput("a hop limit of 0 lets no packet leave"));
-    }
-    if config.tcp.initial_window_segments == 0 {
-        return Err(Error::InvalidInput("the initial window is one segment at least (RFC 5681)"));
-    }
-    if config.tcp.window_shift.is_some_and(|shift| shift > 14) {
-        return Err(Error::InvalidInput("a window is shifted by 14 bits at most (RFC 7323 §2.3)"));
-    }
-    if config.tcp.rto_max < config.tcp.initial_rto.max(config.tcp.rto_floor) {
-        return Err(Error::InvalidInput(
-            "the largest RTO is less than the initial one or its floor",
-        ));
-    }
-    if config.limits.connections == 0 {
-        return Err(Error::InvalidInput("a limit of no connections lets none begin"));
-    }
-    // Slots are numbered by 26 bits; whole blocks in TIME-WAIT have some besides.
-    let whole = config.tcp.time_wait_state == TimeWaitState::Full;
-    let in_time_wait = if whole { config.limits.time_wait } else { 0 };
-    if config.limits.connections.max(config.limits.syn_cache).max(in_time_wait) > SLOTS_MAX / 2 {
-        return Err(Error::InvalidInput(
-            "a host has no more than 33 554 432 connections, half-open ones, and control blocks in \
-             TIME-WAIT",
-        ));
-    }
-    if config.ephemeral_ports.0 == 0 || config.ephemeral_ports.0 > config.ephemeral_ports.1 {
-        return Err(Error::InvalidInput("the range of ephemeral ports is empty"));
-    }
-    Ok(())
-}
 
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use super::device::{random, url, watched};
 use super::{Front, Ready};
 use crate::failure::Failure;
 use crate::log::Log;
-use crate::plan::Watch;
+use crate::plan::Plan;
 
 /// The port on the server stack: the bridge alone sees it.
 const PORT: u16 = 80;
@@ -20,7 +20,7 @@ const PORT: u16 = 80;
 const BACKLOG: i32 = 4096;
 
 /// Listens on the kernel's `address`, and opens both stacks behind it.
-pub(super) fn open(address: SocketAddr, watch: &Watch, log: &Log) -> Result<Ready, Failure> {
+pub(super) fn open(address: SocketAddr, plan: &Plan, log: &Log) -> Result<Ready, Failure> {
     let refuse = |error| Failure::Listen(address, error);
     let listener = KernelListener::bind(address).map_err(refuse)?;
     // Again, for a longer queue than the standard library asks for.
@@ -28,11 +28,11 @@ pub(super) fn open(address: SocketAddr, watch: &Watch, log: &Log) -> Result<Read
     raise_descriptor_limit();
     let runtime = runtime()?;
     let (server_end, client_end) = bridge::wire();
-    let server_end = watched(Box::new(server_end), watch, log)?;
-    let server =
-        Shard::new(bridge::server_config(random()?), server_end).map_err(Failure::Stack)?;
-    let client = Shard::new(bridge::client_config(random()?), Box::new(client_end))
-        .map_err(Failure::Stack)?;
+    let server_end = watched(Box::new(server_end), &plan.watch, log)?;
+    let config = plan.knobs.on(bridge::server_config(random()?));
+    let server = Shard::new(config, server_end).map_err(Failure::Stack)?;
+    let config = plan.knobs.on(bridge::client_config(random()?));
+    let client = Shard::new(config, Box::new(client_end)).map_err(Failure::Stack)?;
     let at = SocketAddr::from((bridge::SERVER_ADDRESS, PORT));
     let stack_listener = TcpListener::bind_on(&server.handle(), at).map_err(Failure::Stack)?;
     let entered = runtime.enter();

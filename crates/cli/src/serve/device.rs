@@ -13,7 +13,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use super::Ready;
 use crate::failure::Failure;
 use crate::log::{Log, Record};
-use crate::plan::{DevicePlan, Watch};
+use crate::plan::{DevicePlan, Plan, Watch};
 
 /// Opens the device, and a host on it that listens.
 pub(super) fn open(
@@ -21,15 +21,16 @@ pub(super) fn open(
     addresses: &[Cidr],
     gateways: &[IpAddr],
     port: u16,
-    watch: &Watch,
+    plan: &Plan,
     log: &Log,
 ) -> Result<Ready, Failure> {
     let (name, opened) = open_device(device)?;
-    let mut config = Config::new(opened.capabilities(), addresses[0], random()?);
+    let config = Config::new(opened.capabilities(), addresses[0], random()?);
+    let mut config = plan.knobs.on(config);
     config.addresses = addresses.to_vec();
     config.gateways = gateways.to_vec();
     config.hardware = hardware(random()?);
-    let shard = Shard::new(config, watched(opened, watch, log)?).map_err(Failure::Stack)?;
+    let shard = Shard::new(config, watched(opened, &plan.watch, log)?).map_err(Failure::Stack)?;
     let handle = shard.handle();
     let listener = TcpListener::bind_on(&handle, any(addresses, port)).map_err(Failure::Stack)?;
     let urls = addresses.iter().map(|cidr| url(cidr.address(), port)).collect();

@@ -86,9 +86,12 @@ impl Knob for Option<u8> {
     }
 }
 
+/// No time that is configured is longer: so that sums of some of them are times.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
 impl Knob for Duration {
     fn shape(&self) -> &'static str {
-        "a time with its unit: `40ms`, `1s`, `250us`, `10ns`"
+        "a time with its unit: `40ms`, `1s`, `250us`, `10ns`; a year at most"
     }
     fn take(&mut self, text: &str) -> bool {
         let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -101,7 +104,7 @@ impl Knob for Duration {
             "ns" => Some(Duration::from_nanos(number)),
             _ => None,
         };
-        replace(self, value)
+        replace(self, value.filter(|value| *value <= LONGEST))
     }
 }
 
@@ -335,6 +338,7 @@ mod tests {
             ("limits.time_wait", "7"),
             ("time_wait_state", "full"),
             ("quick_acks", "255"),
+            ("keepalive_idle", "31536000s"),
         ] {
             assert_eq!(config.set(name, value), Ok(()), "{name}");
         }
@@ -356,6 +360,7 @@ mod tests {
         for (name, value) in [
             ("rto_floor", "30"),
             ("rto_floor", "ms"),
+            ("keepalive_idle", "31536001s"),
             ("sack", "1"),
             ("quick_acks", "256"),
             ("window_shift", "-1"),

@@ -90,8 +90,7 @@ impl Host {
             known.path.link = Some(self.link_header(to, destination.is_ipv4()));
         }
         known.changes = self.way_changes();
-        let may_send = self.config.limits.frames_per_turn > 0;
-        known.usual = known.path.marked(Marks::default()).usual().filter(|_| may_send);
+        known.usual = known.path.marked(Marks::default()).usual();
         Way::Open(self.ways.keep(known))
     }
 

@@ -448,11 +448,19 @@ fn a_configuration_that_could_not_work_makes_no_host() {
     }));
     assert!(refused(|c| c.hop_limit = 0) && !refused(|c| c.hop_limit = 1));
     assert!(refused(|c| c.tcp.initial_window_segments = 0));
+    assert!(refused(|c| c.tcp.initial_window_segments = 65_536));
+    assert!(!refused(|c| c.tcp.initial_window_segments = 65_535));
     assert!(refused(|c| c.tcp.window_shift = Some(15)));
     assert!(!refused(|c| c.tcp.window_shift = Some(14)));
     assert!(refused(|c| c.tcp.rto_max = Duration::from_millis(999)));
     assert!(!refused(|c| c.tcp.rto_max = Duration::from_secs(1)));
     assert!(refused(|c| c.limits.connections = 0));
+    assert!(refused(|c| c.limits.pages = 0) && !refused(|c| c.limits.pages = 1));
+    assert!(refused(|c| c.limits.frames_per_turn = 0));
+    assert!(!refused(|c| c.limits.frames_per_turn = 1));
+    assert!(refused(|c| c.tcp.send_buffer_bytes = 0) && !refused(|c| c.tcp.send_buffer_bytes = 1));
+    assert!(refused(|c| c.tcp.max_receive_window_bytes = 0));
+    assert!(!refused(|c| c.tcp.max_receive_window_bytes = 1));
 }
 
 #[test]

@@ -1,0 +1,143 @@
+//! `--set NAME=VALUE`: the stack's knobs, by the names that the library has for them.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::str::FromStr;
+
+use lightwait_core::config::{KnobError, Limits, TcpConfig};
+use lightwait_core::host::address::Cidr;
+use lightwait_core::{Capabilities, Config, Error, Medium};
+
+use crate::failure::Failure;
+
+/// What was typed: a name and a value, which may still be wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Setting {
+    name: String,
+    value: String,
+}
+
+impl FromStr for Setting {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Setting, Self::Err> {
+        let (name, value) = text.split_once('=').ok_or("give NAME=VALUE, as in time_wait=30s")?;
+        Ok(Setting { name: name.to_owned(), value: value.to_owned() })
+    }
+}
+
+/// How TCP behaves and what bounds there are, on every stack of ours.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Knobs {
+    tcp: TcpConfig,
+    limits: Limits,
+}
+
+impl Knobs {
+    /// The defaults with all settings; the later of two wins. Or which one is wrong, and why.
+    pub(crate) fn new(settings: &[Setting]) -> Result<Knobs, Failure> {
+        let mut config = Knobs::default().on(plain());
+        // What does not fit may be mended by a later one: the first after which nothing did.
+        let mut misfit = None;
+        for setting in settings {
+            let Setting { name, value } = setting;
+            let refuse = |why: String| Failure::Usage(format!("--set {name}={value}: {why}"));
+            config.set(name, value).map_err(|error| match error {
+                KnobError::Unknown => refuse(format!("{error}; there are {}", names())),
+                KnobError::Malformed(_) => refuse(error.to_string()),
+            })?;
+            match config.check() {
+                Ok(()) => misfit = None,
+                Err(Error::InvalidInput(why)) => {
+                    misfit = misfit.or_else(|| Some(refuse(why.to_owned())));
+                }
+                Err(error) => return Err(refuse(error.to_string())),
+            }
+        }
+        misfit.map_or(Ok(Knobs { tcp: config.tcp, limits: config.limits }), Err)
+    }
+
+    /// A configuration with these knobs.
+    pub(crate) fn on(&self, config: Config) -> Config {
+        Config { tcp: self.tcp.clone(), limits: self.limits.clone(), ..config }
+    }
+}
+
+/// A configuration that nothing is wrong with but its knobs.
+fn plain() -> Config {
+    let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let address = Cidr::new(address, 32).expect("as long as the address");
+    Config::new(Capabilities::plain(Medium::Ip, 1500), address, [0; 32])
+}
+
+/// The names of all knobs.
+pub(crate) fn names() -> String {
+    let names: Vec<String> =
+        Config::knobs().map(|(prefix, name)| format!("{prefix}{name}")).collect();
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn knobs(texts: &[&str]) -> Result<Config, String> {
+        let settings: Vec<Setting> = texts.iter().map(|text| text.parse().unwrap()).collect();
+        match Knobs::new(&settings) {
+            Ok(knobs) => Ok(knobs.on(plain())),
+            Err(Failure::Usage(text)) => Err(text),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn time_wait_is_configured_by_name() {
+        let config = knobs(&[
+            "limits.time_wait=7",
+            "time_wait=30s",
+            "time_wait_on_link=250ms",
+            "time_wait_on_host=1us",
+            "time_wait_state=full",
+            "fin_wait_2_timeout=9s",
+            "time_wait=20s",
+        ])
+        .unwrap();
+        let terms = config.tcp.time_wait_terms().map(|term| term.as_micros());
+        assert_eq!(terms, [20_000_000, 250_000, 1]);
+        assert_eq!((config.limits.time_wait, config.tcp.fin_wait_2_timeout.as_secs()), (7, 9));
+        assert!(format!("{:?}", config.tcp).contains("Full"));
+    }
+
+    #[test]
+    fn with_nothing_said_all_is_as_the_library_has_it() {
+        let config = knobs(&[]).unwrap();
+        assert_eq!(format!("{config:?}"), format!("{:?}", plain()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_the_place_and_what_would_be_right() {
+        for (text, helps) in [
+            ("time_wiat=30s", &["no knob", "time_wait,", "limits.time_wait,"][..]),
+            ("=30s", &["no knob", "time_wait"]),
+            ("time_wait=30", &["with its unit", "`1s`"]),
+            ("time_wait=-1s", &["with its unit"]),
+            ("time_wait=9999999999s", &["a year at most"]),
+            ("time_wait_state=none", &["`compact`, `full`", "`skip`"]),
+            ("limits.time_wait=many", &["a whole number"]),
+            ("sack=1", &["`on` or `off`"]),
+            ("delayed_ack=500ms", &["less than 500 ms"]),
+        ] {
+            let refusal = knobs(&[text]).unwrap_err();
+            assert!(refusal.starts_with(&format!("--set {text}: ")), "{refusal}");
+            assert!(helps.iter().all(|help| refusal.contains(help)), "{refusal}");
+        }
+        assert!("time_wait".parse::<Setting>().is_err());
+    }
+
+    #[test]
+    fn knobs_that_fit_together_may_come_in_any_order() {
+        let pair = ["delayed_ack_min=200ms", "delayed_ack_max=300ms"];
+        assert!(knobs(&pair).is_ok() && knobs(&[pair[1], pair[0]]).is_ok());
+        let refusal = knobs(&["sack=off", pair[0], "nagle=off"]).unwrap_err();
+        assert!(refusal.starts_with("--set delayed_ack_min=200ms: "), "{refusal}");
+    }
+}
