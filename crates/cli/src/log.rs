@@ -14,6 +14,8 @@ use std::time::SystemTime;
 use lightwait_http::Access;
 use serde_json::{Value, json};
 
+use crate::counts::Counts;
+
 /// Lines that may wait for the writer.
 const WAITING_LINES: usize = 8192;
 
@@ -30,6 +32,8 @@ pub(crate) enum Record {
     Trouble { text: String },
     /// Something about closed connections that an operator has to know.
     Closed(Concern),
+    /// What a stack has counted: for people a table, apart from the lines.
+    Counts(Box<Counts>),
     /// A frame, by `--trace`.
     Frame { line: String },
     /// A stop was asked for; so many connections have to finish.
@@ -91,13 +95,17 @@ pub(crate) struct Log {
 pub(crate) struct Writer(JoinHandle<()>);
 
 impl Log {
-    /// Starts a writer of lines to `out`.
-    pub(crate) fn start(json: bool, out: impl Write + Send + 'static) -> io::Result<(Log, Writer)> {
+    /// Starts a writer of lines to `out`, and of tables for people to `tables`.
+    pub(crate) fn start(
+        json: bool,
+        out: impl Write + Send + 'static,
+        tables: impl Write + Send + 'static,
+    ) -> io::Result<(Log, Writer)> {
         let (sender, receiver) = sync_channel(WAITING_LINES);
         let dropped = Arc::new(AtomicU64::new(0));
         let count = dropped.clone();
         let builder = std::thread::Builder::new().name("log".to_owned());
-        let thread = builder.spawn(move || write_all(&receiver, &count, json, out))?;
+        let thread = builder.spawn(move || write_all(&receiver, &count, json, out, tables))?;
         Ok((Log { sender, dropped }, Writer(thread)))
     }
 
@@ -122,20 +130,28 @@ fn write_all(
     dropped: &AtomicU64,
     json: bool,
     out: impl Write,
+    mut tables: impl Write,
 ) {
     let mut out = io::BufWriter::new(out);
-    let line =
-        |time, record: &Record| if json { machine(time, record) } else { human(time, record) };
+    // Who closed our output does not want to read any more; serving goes on.
+    let mut write = |out: &mut io::BufWriter<_>, time, record: &Record| {
+        let _ = match record {
+            _ if json => writeln!(out, "{}", machine(time, record)),
+            Record::Counts(counts) => {
+                out.flush().and_then(|()| tables.write_all(counts.table().as_bytes()))
+            }
+            _ => writeln!(out, "{}", human(time, record)),
+        };
+    };
     while let Ok((time, record)) = receiver.recv() {
-        // Who closed our output does not want to read any more; serving goes on.
-        let _ = writeln!(out, "{}", line(time, &record));
+        write(&mut out, time, &record);
         let mut waiting = receiver.try_iter().take(WAITING_LINES);
         for (time, record) in &mut waiting {
-            let _ = writeln!(out, "{}", line(time, &record));
+            write(&mut out, time, &record);
         }
         let lines = dropped.swap(0, Ordering::Relaxed);
         if lines > 0 {
-            let _ = writeln!(out, "{}", line(SystemTime::now(), &Record::Dropped { lines }));
+            write(&mut out, SystemTime::now(), &Record::Dropped { lines });
         }
         let _ = out.flush();
     }
@@ -166,6 +182,7 @@ fn human(time: SystemTime, record: &Record) -> String {
         Record::Failed { peer, error } => format!("{peer}: {error}"),
         Record::Trouble { text } => text.clone(),
         Record::Closed(concern) => human_concern(*concern),
+        Record::Counts(counts) => counts.table(),
         Record::Frame { line } => line.clone(),
         Record::Stopping { connections: 0 } => "Stopping.".to_owned(),
         Record::Stopping { connections } => {
@@ -253,6 +270,7 @@ fn machine(time: SystemTime, record: &Record) -> String {
         }
         Record::Trouble { text } => json!({ "event": "trouble", "text": text }),
         Record::Closed(concern) => machine_concern(*concern),
+        Record::Counts(counts) => counts.object(),
         Record::Frame { line } => json!({ "event": "frame", "line": line }),
         Record::Stopping { connections } => {
             json!({ "event": "stopping", "connections": connections })
@@ -351,7 +369,7 @@ mod tests {
     #[test]
     fn everything_is_written_before_the_end() {
         let page = Page::default();
-        let (log, writer) = Log::start(false, page.clone()).unwrap();
+        let (log, writer) = Log::start(false, page.clone(), io::sink()).unwrap();
         for _ in 0..100 {
             log.write(access(true));
         }
@@ -363,7 +381,7 @@ mod tests {
     #[test]
     fn a_writer_that_stands_still_stops_nobody_and_the_loss_is_told() {
         let page = Page::default();
-        let (log, writer) = Log::start(true, page.clone()).unwrap();
+        let (log, writer) = Log::start(true, page.clone(), io::sink()).unwrap();
         let held = page.0.lock().unwrap();
         for _ in 0..3 * WAITING_LINES {
             log.write(access(true));

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod counts;
 mod failure;
 mod log;
 mod plan;

@@ -3,7 +3,7 @@
 mod bridge;
 mod closed;
 mod device;
-mod shutdown;
+mod signals;
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,10 +20,11 @@ use lightwait_core::Host;
 use lightwait_http::{Clock, Files, Server, ServerConfig, ThreadPoolFiles};
 use tokio::runtime::Runtime;
 
+use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::log::{Log, Record};
 use crate::plan::{LogPlan, Plan, Stack};
-use shutdown::Shutdown;
+use signals::Signals;
 
 /// Threads that read files which the kernel's caches do not hold.
 const FILE_THREADS: usize = 4;
@@ -45,7 +46,8 @@ pub(crate) fn serve(plan: &Plan) -> Result<(), Failure> {
     let directory = &plan.directory;
     let files = ThreadPoolFiles::new(directory, FILE_THREADS)
         .map_err(|error| Failure::Directory(directory.clone(), error))?;
-    let (log, writer) = Log::start(plan.log.json, io::stdout()).map_err(Failure::Stack)?;
+    let (log, writer) =
+        Log::start(plan.log.json, io::stdout(), io::stderr()).map_err(Failure::Stack)?;
     let outcome = run(plan, files, &log);
     drop(log);
     writer.finish();
@@ -75,7 +77,7 @@ struct Front {
 }
 
 fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<(), Failure> {
-    let shutdown = Shutdown::install().map_err(Failure::Stack)?;
+    let signals = Signals::install().map_err(Failure::Stack)?;
     let ready = match &plan.stack {
         Stack::Bridge { listen } => bridge::open(*listen, plan, log)?,
         Stack::Device { device, addresses, gateways, port } => {
@@ -83,7 +85,7 @@ fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<(), Failure> {
         }
     };
     let Ready { mut shards, handle, listener, urls, name, front } = ready;
-    log.write(Record::Serving { directory: shown(plan), urls, stack: name });
+    log.write(Record::Serving { directory: shown(plan), urls, stack: name.clone() });
     let service = Service {
         server: Rc::new(file_server(plan, files, log)),
         peers: front.as_ref().map(|front| front.bridge.peers()),
@@ -92,12 +94,13 @@ fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<(), Failure> {
     };
     let mut stopping = Stopping {
         tasks: vec![handle.spawn_local(accept_all(listener, service.clone()))],
-        stacks: Vec::new(),
+        stacks: Stacks::default(),
         service,
     };
-    stopping.watch(&handle);
-    let signal = shutdown.requested();
+    let signal = signals.stop();
     let Some(Front { runtime, client, bridge }) = front else {
+        stopping.watch(&handle, &name);
+        handle.spawn_local(stopping.stacks.tell_whenever_asked(&signals, log));
         let stop = DriverStop::new();
         let ended = stop.clone();
         handle.spawn_local(async move {
@@ -108,7 +111,9 @@ fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<(), Failure> {
         return driver::run(&mut shards, &stop, driver::SPIN).map_err(Failure::Stack);
     };
     stopping.tasks.push(client.spawn_local(async move { match bridge.run().await {} }));
-    stopping.watch(&client);
+    stopping.watch(&handle, "the server's stack");
+    stopping.watch(&client, "the bridge's client stack");
+    handle.spawn_local(stopping.stacks.tell_whenever_asked(&signals, log));
     let stopped = handle.spawn_local(async move {
         signal.await;
         stopping.run().await;
@@ -188,16 +193,16 @@ struct Stopping {
     /// Those who take new connections, and those who watch.
     tasks: Vec<JoinHandle<()>>,
     /// The stacks whose connections have to be over.
-    stacks: Vec<Handle>,
+    stacks: Stacks,
     service: Service,
 }
 
 impl Stopping {
     /// This stack's connections have to be over as well; until then it is watched.
-    fn watch(&mut self, stack: &Handle) {
+    fn watch(&mut self, stack: &Handle, name: &str) {
         let full = closed::watch(stack.clone(), self.service.log.clone());
         self.tasks.push(stack.spawn_local(full));
-        self.stacks.push(stack.clone());
+        self.stacks.0.push((name.to_owned(), stack.clone()));
     }
 
     /// Lets responses finish, and then what was written arrive.
@@ -215,6 +220,7 @@ impl Stopping {
             Ok(()) => 0,
             Err(_) => stop.tracked().max(1),
         };
+        self.stacks.tell(log);
         log.write(Record::Stopped { unfinished });
     }
 
@@ -222,15 +228,39 @@ impl Stopping {
     /// that keep their own half open.
     async fn drained(&self) {
         let mut patience = FIN_PATIENCE;
-        while !patience.is_zero() && self.sum(Host::connections) > 0 {
+        while !patience.is_zero() && self.stacks.sum(Host::connections) > 0 {
             lightwait::rt::sleep(DRAIN_POLL).await;
-            if self.sum(Host::pages_in_use) == 0 {
+            if self.stacks.sum(Host::pages_in_use) == 0 {
                 patience = patience.saturating_sub(DRAIN_POLL);
             }
         }
     }
+}
 
+/// All stacks, each with its name.
+#[derive(Clone, Default)]
+struct Stacks(Vec<(String, Handle)>);
+
+impl Stacks {
     fn sum(&self, count: impl Fn(&Host) -> usize) -> usize {
-        self.stacks.iter().map(|stack| stack.with_host(&count)).sum()
+        self.0.iter().map(|(_, stack)| stack.with_host(&count)).sum()
+    }
+
+    /// Logs what they have counted.
+    fn tell(&self, log: &Log) {
+        for (name, stack) in &self.0 {
+            let counts = stack.with_host(|host| Counts::of(name, host));
+            log.write(Record::Counts(Box::new(counts)));
+        }
+    }
+
+    /// The same whenever a signal asks for it.
+    fn tell_whenever_asked(
+        &self,
+        signals: &Signals,
+        log: &Log,
+    ) -> impl Future<Output = ()> + use<> {
+        let (stacks, log) = (self.clone(), log.clone());
+        signals.whenever_asked(move || stacks.tell(&log))
     }
 }

@@ -17,8 +17,14 @@ struct Server {
 impl Server {
     /// Serves `directory` on a port of the kernel's choice.
     fn start(directory: &std::path::Path) -> Server {
+        Server::start_with(directory, &[])
+    }
+
+    /// The same with more flags.
+    fn start_with(directory: &std::path::Path, flags: &[&str]) -> Server {
         let mut process = Command::new(env!("CARGO_BIN_EXE_lightwait"))
             .args(["serve", "--listen", "127.0.0.1:0", "--json"])
+            .args(flags)
             .arg(directory)
             .stdout(Stdio::piped())
             .spawn()
@@ -48,6 +54,18 @@ impl Server {
         let end = reply.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
         let status = String::from_utf8_lossy(&reply[9..12]).parse().unwrap();
         (status, reply.split_off(end))
+    }
+
+    /// The next line of the log that tells of that event.
+    fn next(&mut self, event: &str) -> serde_json::Value {
+        loop {
+            let mut line = String::new();
+            assert!(self.lines.read_line(&mut line).unwrap() > 0, "no {event}");
+            let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+            if value["event"] == event {
+                return value;
+            }
+        }
     }
 
     fn signal(&self, name: &str) {
@@ -165,4 +183,53 @@ fn a_second_signal_ends_it_at_once() {
     server.signal("INT");
     let (status, _) = server.finish();
     assert_eq!(status.code(), Some(130));
+}
+
+#[test]
+fn knobs_are_set_and_what_was_counted_is_told_while_it_runs_and_when_it_stops() {
+    let site = site();
+    let knobs = ["--set", "time_wait=50s", "--set", "limits.time_wait=3"];
+    let mut server = Server::start_with(site.path(), &knobs);
+    for _ in 0..5 {
+        assert_eq!(server.get("/hello.txt").0, 200);
+    }
+    server.signal("USR1");
+    let [first, second] = ["counts"; 2].map(|event| server.next(event));
+    assert_ne!(first["stack"], second["stack"]);
+    assert_eq!(first["counters"]["passive_opens"], 5);
+    assert_eq!(first["levels"]["time_wait"]["limit"], 3);
+    server.signal("TERM");
+    let (status, log) = server.finish();
+    assert!(status.success(), "{status}");
+    let counts: Vec<_> = log.iter().filter(|line| line["event"] == "counts").collect();
+    assert_eq!(counts.len(), 2, "one for each stack");
+    let sum = |counter: &str| -> u64 {
+        counts.iter().map(|counts| counts["counters"][counter].as_u64().unwrap()).sum()
+    };
+    assert_eq!((sum("time_wait_entered"), sum("time_wait_evicted")), (5, 2));
+    let held = counts.iter().map(|counts| counts["levels"]["time_wait"]["held"].as_u64());
+    assert_eq!(held.flatten().sum::<u64>(), 3);
+}
+
+#[test]
+fn people_get_a_table_on_standard_error() {
+    let site = site();
+    let mut process = Command::new(env!("CARGO_BIN_EXE_lightwait"))
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .arg(site.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("Serving "), "{line}");
+    let id = process.id().to_string();
+    assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
+    let output = process.wait_with_output().unwrap();
+    let table = String::from_utf8(output.stderr).unwrap();
+    let heads = table.lines().filter(|line| !line.starts_with(' '));
+    assert_eq!(heads.count(), 2, "{table}");
+    assert!(table.contains("  time_wait ") && table.contains(" of 1048576"), "{table}");
+    assert!(output.status.success(), "{}", output.status);
 }

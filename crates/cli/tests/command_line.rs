@@ -77,8 +77,17 @@ fn help_and_version_are_no_failures() {
     let help = lightwait(&["serve", "--help"]);
     assert!(help.status.success());
     let text = String::from_utf8(help.stdout).unwrap();
-    for flag in ["--listen", "--tap", "--af-packet", "--ip", "--port", "--pcap", "--json", "--set"]
-    {
+    for flag in [
+        "--listen",
+        "--tap",
+        "--af-packet",
+        "--ip",
+        "--port",
+        "--pcap",
+        "--json",
+        "--set",
+        "SIGUSR1",
+    ] {
         assert!(text.contains(flag), "{flag}");
     }
     assert!(lightwait(&["--version"]).status.success());

@@ -1,0 +1,102 @@
+//! What a stack has counted, and how full it is: all of it, for whoever asks.
+
+use std::fmt::Write;
+
+use lightwait_core::Host;
+use serde_json::{Map, Value, json};
+
+/// One stack at a moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Counts {
+    stack: String,
+    /// What there is of each kind, and of how many that there may be.
+    levels: [(&'static str, u64, u64); 6],
+    /// Events since the stack began.
+    counters: Vec<(&'static str, u64)>,
+    /// Frames that made no sense, by reason.
+    malformed: Vec<(&'static str, u64)>,
+}
+
+impl Counts {
+    /// Of the stack of that name.
+    pub(crate) fn of(stack: &str, host: &Host) -> Counts {
+        let limits = &host.config().limits;
+        let level = |name, held: usize, limit: usize| (name, held as u64, limit as u64);
+        let promised = host.receive_window_promised();
+        Counts {
+            stack: stack.to_owned(),
+            levels: [
+                level("connections", host.connections(), limits.connections),
+                level("syn_cache", host.half_open(), limits.syn_cache),
+                level("time_wait", host.time_wait_len(), limits.time_wait),
+                level("fin_wait_2", host.fin_wait_2_len(), limits.time_wait),
+                level("pages", host.pages_in_use(), limits.pages),
+                ("receive_window_bytes", promised, limits.receive_window_bytes),
+            ],
+            counters: host.counters().iter().collect(),
+            malformed: host.malformed().map(|(reason, count)| (reason.text(), count)).collect(),
+        }
+    }
+
+    /// A table for people: all levels, and of events those that have happened.
+    pub(crate) fn table(&self) -> String {
+        let mut text = format!("{}:\n", self.stack);
+        for (name, held, limit) in self.levels {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "  {name:<26} {held:>14} of {limit}");
+        }
+        let malformed = self.malformed.iter().map(|(reason, count)| (*reason, *count));
+        for (name, count) in self.counters.iter().copied().chain(malformed) {
+            if count > 0 {
+                let _ = writeln!(text, "  {name:<26} {count:>14}");
+            }
+        }
+        text
+    }
+
+    /// An object for programs, with everything.
+    pub(crate) fn object(&self) -> Value {
+        let levels = self.levels.iter().map(|(name, held, limit)| {
+            ((*name).to_owned(), json!({ "held": held, "limit": limit }))
+        });
+        let numbers = |all: &[(&str, u64)]| -> Map<String, Value> {
+            all.iter().map(|(name, count)| ((*name).to_owned(), json!(count))).collect()
+        };
+        json!({
+            "event": "counts",
+            "stack": self.stack,
+            "levels": levels.collect::<Map<_, _>>(),
+            "counters": numbers(&self.counters),
+            "malformed": numbers(&self.malformed),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lightwait_core::{Capabilities, Config, Medium};
+
+    #[test]
+    fn people_read_what_happened_and_programs_everything() {
+        let device = Capabilities::plain(Medium::Ip, 1500);
+        let mut config = Config::new(device, "10.0.0.1/24".parse().unwrap(), [7; 32]);
+        config.limits.time_wait = 77;
+        let mut counts = Counts::of("TAP lw0", &Host::new(config).unwrap());
+        assert_eq!(counts.table().lines().count(), 1 + counts.levels.len());
+        counts.counters[0].1 = 5;
+        counts.malformed[0].1 = 6;
+        let table = counts.table();
+        let rows: Vec<Vec<&str>> =
+            table.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[0], ["TAP", "lw0:"]);
+        assert!(rows.contains(&vec!["time_wait", "0", "of", "77"]), "{table}");
+        assert!(rows.contains(&vec!["frames_in", "5"]), "{table}");
+        assert!(rows.last().unwrap().ends_with(&["6"]), "{table}");
+        let object = counts.object();
+        assert_eq!(object["levels"]["time_wait"], json!({ "held": 0, "limit": 77 }));
+        assert_eq!(object["counters"]["frames_in"], json!(5));
+        assert_eq!(object["counters"].as_object().unwrap().len(), counts.counters.len());
+        assert_eq!(object["malformed"].as_object().unwrap().len(), counts.malformed.len());
+    }
+}
