@@ -64,7 +64,8 @@ pub struct Outcome {
     pub drained: Option<Drained>,
     /// The same as `bytes` at the client, if both ends stay.
     pub client_bytes: Option<f64>,
-    /// Bytes by which the process grew, for each end that stays; 0 if the system does not tell.
+    /// Bytes by which the process grew, for each end that stays; 0 if the system does not tell. Too
+    /// few in a process that has had more before.
     pub rss: f64,
 }
 
@@ -215,6 +216,12 @@ impl State {
 impl Outcome {
     /// In words.
     pub fn in_words(&self) -> String {
+        format!("{}, {:.1} resident", self.heap_in_words(), self.rss)
+    }
+
+    /// What the allocator was asked for, in words: that alone is told truly by a process that has
+    /// measured before, and still holds pages of it.
+    pub fn heap_in_words(&self) -> String {
         let told = |value: Option<f64>, what: &str| {
             value.map_or_else(String::new, |bytes| format!(", {bytes:.1} {what}"))
         };
@@ -223,11 +230,10 @@ impl Outcome {
             format!("{most}, {:.0} bytes in all when drained", drained.bytes)
         });
         format!(
-            "{:.1} bytes each{}{}, {:.1} resident{drained}",
+            "{:.1} bytes each{}{}{drained}",
             self.bytes,
             told(self.client_bytes, "at the client"),
             told(self.most, "at most while filling"),
-            self.rss,
         )
     }
 

@@ -54,7 +54,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         report.claim(
             &format!("a record takes less than the paper's 40 bytes, all in ({count})"),
             compact.most.unwrap_or(compact.bytes) < 40.0,
-            compact.in_words(),
+            compact.heap_in_words(),
         );
     }
     report.table("memory", &table)
