@@ -53,7 +53,8 @@ pub struct Plan {
 /// What it took.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
-    /// Connections there were in the end.
+    /// Connections there were in the end, by which bytes are divided: those that were asked for and
+    /// a few that had begun with them, or as many as the stack can have.
     pub connections: usize,
     /// Bytes asked of the allocator at the server, for each of them.
     pub bytes: f64,
@@ -243,7 +244,8 @@ impl Outcome {
         let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
         put("stack", json!(stack.name()));
         put("state", json!(plan.state.name()));
-        put("count", json!(self.connections));
+        put("count", json!(plan.count));
+        put("connections", json!(self.connections));
         put("ip", json!(plan.ip.version()));
         put("bytes_per_connection", json!(tenths(self.bytes)));
         if let Some(client_bytes) = self.client_bytes {
@@ -315,6 +317,22 @@ mod tests {
         for outcome in [few, idle] {
             assert!(!outcome.in_words().contains("at most"), "{}", outcome.in_words());
         }
+    }
+
+    #[test]
+    fn what_was_asked_for_is_told_beside_what_there_was() {
+        let plan = Plan {
+            state: State::TimeWait,
+            count: 1000,
+            ip: Ip::V4,
+            variant: Which::Lightwait.variant(),
+        };
+        let outcome = Which::Lightwait.memory(&plan).unwrap();
+        // Sixteen are under way at a time.
+        assert!((1000..1016).contains(&outcome.connections), "{outcome:?}");
+        let object = outcome.json(Which::Lightwait, &plan);
+        let told = ["count", "connections"].map(|key| object[key].as_u64());
+        assert_eq!(told, [Some(1000), Some(outcome.connections as u64)]);
     }
 
     #[test]

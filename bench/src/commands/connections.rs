@@ -14,19 +14,21 @@ pub(crate) struct Connections {
     /// Which stack.
     #[arg(long, value_enum, default_value = "lightwait")]
     stack: Which,
-    /// Records in TIME-WAIT besides.
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=20_000_000))]
+    /// Records in TIME-WAIT besides, 0 to 20000000.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=20_000_000))]
     time_wait: u32,
-    /// Idle connections besides; the kernel has 9900 at most.
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=4_000_000))]
+    /// Idle connections besides, 0 to 4000000; the kernel has 9900 at most.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=4_000_000))]
     idle: u32,
-    /// Conversations measured.
-    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Conversations measured, 1 to 1000000000.
+    #[arg(long, default_value_t = 200_000,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
     count: u32,
-    /// Conversations at a time; 1 and 16, one after the other, if none is given.
+    /// Conversations at a time, 1 to 4096; 1 and 16, one after the other, if none is given.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     at_once: Option<u32>,
-    /// Addresses from which they come in turn, at least; stacks other than ours have but one.
+    /// Addresses from which they come in turn, at least, 1 to 1000000; stacks other than ours have
+    /// but one.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     addresses: u32,
     /// Measure about so many seconds at most, with fewer conversations if need be.

@@ -14,7 +14,7 @@ pub(crate) struct Memory {
     /// In which state its connections are.
     #[arg(long, value_enum, default_value = "time-wait")]
     state: State,
-    /// How many.
+    /// How many, 1000 to 20000000; lwIP has 10000 at most, the kernel 9900.
     #[arg(long, default_value_t = 100_000,
           value_parser = clap::value_parser!(u32).range(1000..=20_000_000))]
     count: u32,

@@ -12,11 +12,11 @@ pub(crate) struct PingPong {
     /// Which stack.
     #[arg(long, value_enum, default_value = "lightwait")]
     stack: Which,
-    /// Connections, each with a request under way; the kernel has 9900 at most.
+    /// Connections, each with a request under way, 1 to 1000000; the kernel has 9900 at most.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: u32,
-    /// Requests measured, on all of them together.
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Requests measured, on all of them together, 1 to 1000000000.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
     requests: u32,
     #[command(flatten)]
     output: Output,

@@ -7,7 +7,7 @@ use serde_json::Value;
 /// What `time-wait` is told.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct TimeWait {
-    /// Records in the table.
+    /// Records in the table, 10000 to 100000000.
     #[arg(long, default_value_t = 1_000_000,
           value_parser = clap::value_parser!(u32).range(10_000..=100_000_000))]
     count: u32,

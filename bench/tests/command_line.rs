@@ -1,0 +1,41 @@
+//! What the program says of the numbers that it takes.
+
+use std::process::Command;
+
+fn bench(arguments: &[&str]) -> [String; 2] {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_lightwait-bench"));
+    let output = program.args(arguments).output().unwrap();
+    [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap())
+}
+
+/// The flags of a page of help that take a value, each with what it says of it.
+fn flags(help: &str) -> Vec<(&str, String)> {
+    let mut flags: Vec<(&str, String)> = Vec::new();
+    for line in help.lines() {
+        let line = line.trim_start();
+        let name = line.strip_prefix("--").and_then(|flag| flag.split_once(" <"));
+        match (name, flags.last_mut()) {
+            (Some((name, text)), _) => flags.push((name, text.to_owned())),
+            (None, Some((_, text))) => *text += line,
+            (None, None) => {}
+        }
+    }
+    flags
+}
+
+#[test]
+fn help_tells_the_range_that_each_number_is_held_to() {
+    let mut held = 0;
+    for name in ["connections", "pingpong", "bulk", "memory", "time-wait", "timers"] {
+        let [help, _] = bench(&[name, "--help"]);
+        for (flag, text) in flags(&help) {
+            // More than any may be.
+            let [_, refusal] = bench(&[name, &format!("--{flag}={}", i64::MAX)]);
+            let Some((_, range)) = refusal.split_once(" is not in ") else { continue };
+            let (least, most) = range.lines().next().unwrap().split_once("..=").unwrap();
+            assert!(text.contains(&format!("{least} to {most}")), "{name} --{flag}: {text}");
+            held += 1;
+        }
+    }
+    assert_eq!(held, 12);
+}
