@@ -240,6 +240,14 @@ pub fn count(stack: Which, plan: &Plan) -> Result<Option<f64>, Uncounted> {
 }
 
 impl Outcome {
+    /// How often TIME-WAIT's length has passed while conversations were measured, if there were to
+    /// be records: a period lasts as long as that many conversations take. The kernel's is 60 s,
+    /// however long they take.
+    pub fn time_wait_periods(&self, stack: Which, plan: &Plan) -> Option<f64> {
+        let is_known = plan.time_wait > 0 && stack != Which::Linux;
+        is_known.then(|| self.rates.count as f64 / plan.residents() as f64)
+    }
+
     /// As a JSON object.
     pub fn json(&self, stack: Which, plan: &Plan) -> Map<String, Value> {
         let mut object = Map::new();
@@ -258,6 +266,9 @@ impl Outcome {
             put("server_ns_per_connection", json!(tenths(server)));
         }
         put("time_wait_records", json!(self.time_waits));
+        if let Some(periods) = self.time_wait_periods(stack, plan) {
+            put("time_wait_periods", json!(tenths(periods)));
+        }
         object
     }
 }
@@ -303,6 +314,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn periods_of_time_wait_are_told_where_they_are_known() {
+        let outcome =
+            Outcome { rates: Rates { count: 500, ..Rates::default() }, ..Outcome::default() };
+        let periods = |stack, time_wait| {
+            let object = outcome.json(stack, &plan(time_wait, 0, 16));
+            object.get("time_wait_periods").and_then(Value::as_f64)
+        };
+        assert_eq!(periods(Which::Lightwait, 200), Some(2.5));
+        assert_eq!(periods(Which::Smoltcp, 5000), Some(0.1));
+        assert_eq!((periods(Which::Lightwait, 0), periods(Which::Linux, 200)), (None, None));
     }
 
     #[test]

@@ -20,10 +20,9 @@ pub(crate) struct Connections {
     /// Idle connections besides, 0 to 4000000; the kernel has 9900 at most.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=4_000_000))]
     idle: u32,
-    /// Conversations measured, 1 to 1000000000.
-    #[arg(long, default_value_t = 200_000,
-          value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
-    count: u32,
+    /// Conversations measured, 1 to 1000000000 [default: 200000, or three periods of TIME-WAIT]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
+    count: Option<u32>,
     /// Conversations at a time, 1 to 4096; 1 and 16, one after the other, if none is given.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     at_once: Option<u32>,
@@ -41,6 +40,11 @@ pub(crate) struct Connections {
     section: Option<String>,
 }
 
+/// Conversations that are measured if nobody says how many, at least,
+const USUAL_COUNT: u32 = 200_000;
+/// and for as many periods of TIME-WAIT.
+const PERIODS: u32 = 3;
+
 /// A time that is not zero.
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -52,10 +56,11 @@ fn seconds(text: &str) -> Result<Duration, String> {
 impl Connections {
     /// Measures and prints.
     pub(crate) fn run(&self) -> bool {
+        let usual = || USUAL_COUNT.max(self.time_wait.saturating_mul(PERIODS));
         let asked = |at_once| Plan {
             time_wait: self.time_wait as usize,
             idle: self.idle as usize,
-            count: self.count as usize,
+            count: self.count.unwrap_or_else(usual) as usize,
             at_once: at_once as usize,
             addresses: self.addresses as usize,
             variant: self.stack.variant(),
@@ -86,8 +91,11 @@ fn words(stack: Which, plan: &Plan, outcome: &Outcome) -> String {
     let apart = outcome.ns.map_or_else(String::new, |[client, server]| {
         format!(", {client:.0} ns at the client and {server:.0} at the server")
     });
+    let periods = outcome
+        .time_wait_periods(stack, plan)
+        .map_or_else(String::new, |periods| format!(", {periods:.1} periods of TIME-WAIT"));
     format!(
-        "{:<16} {:>2} at a time, {} in TIME-WAIT, {} idle: {:>9.0}/s{}{apart}",
+        "{:<16} {:>2} at a time, {} in TIME-WAIT, {} idle: {:>9.0}/s{}{apart}{periods}",
         stack.name(),
         plan.at_once,
         outcome.time_waits,
