@@ -261,23 +261,23 @@ impl TimeWait {
         each_shelf!(classes, shelf => {
             *len -= shelf.on_time(now, &mut share, handles, hasher);
         });
-        self.earliest_ms = self.deadline_ms().unwrap_or(u64::MAX);
+        // Beyond a turn's share more may be due at once.
+        if share > 0 {
+            self.earliest_ms = self.front_ms();
+        }
         (before - self.len) as u64 + core::mem::take(&mut self.over)
     }
 
-    /// When a record is due; sometimes a little before.
+    /// When [`Self::on_time`] is to be called: when a record is due, or before, if the one that was
+    /// due then has gone.
     pub fn deadline(&self) -> Option<Instant> {
-        self.deadline_ms().map(Instant::from_millis)
+        (self.len > 0).then(|| Instant::from_millis(self.earliest_ms))
     }
 
-    fn deadline_ms(&self) -> Option<u64> {
-        if self.len == 0 {
-            return None;
-        }
-        let of = |class: &Class| {
-            [class.v4.queue.deadline_ms(), class.v6.queue.deadline_ms()].into_iter().flatten().min()
-        };
-        self.classes.iter().filter_map(of).min()
+    /// When the first record at the front of a queue is due, in ms.
+    fn front_ms(&self) -> u64 {
+        let of = |class: &Class| class.v4.queue.front_ms().min(class.v6.queue.front_ms());
+        self.classes.iter().map(of).min().unwrap_or(u64::MAX)
     }
 
     /// All records, in no order.
@@ -373,7 +373,7 @@ impl<R: Row> Shelf<R> {
         (handles, hasher): (&mut Handles, &TupleHasher),
     ) -> Option<u64> {
         if self.index.is_due() {
-            self.keep_up(now, Finder { handles, hasher });
+            self.keep_up(Finder { handles, hasher });
         }
         let handle = handles.take(R::local(tuple), residue.window)?;
         let expires_ms = ceil_ms(now).saturating_add(self.term_ms);
@@ -386,9 +386,9 @@ impl<R: Row> Shelf<R> {
 
     /// What is done once for some records that enter, before the next.
     #[inline(never)]
-    fn keep_up(&mut self, now: Instant, finder: Finder<'_>) {
+    fn keep_up(&mut self, finder: Finder<'_>) {
         if self.is_long() {
-            self.shorten(now, finder);
+            self.shorten(finder);
         }
         let Shelf { queue, index, live, .. } = self;
         let hash_of = |number| queue.row(number).map(|seen| finder.hash(seen.row));
@@ -519,8 +519,7 @@ impl<R: Row> Shelf<R> {
 
     /// When the record at the front entered; late if it was restarted, never if there is none.
     fn entered_ms(&self) -> u64 {
-        let expires = self.queue.deadline_ms().filter(|_| self.live > 0);
-        expires.map_or(u64::MAX, |at| at.saturating_sub(self.term_ms))
+        if self.live == 0 { u64::MAX } else { self.queue.front_ms().saturating_sub(self.term_ms) }
     }
 }
 

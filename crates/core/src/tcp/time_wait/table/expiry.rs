@@ -6,8 +6,10 @@ use super::{DEAD_MAX, Finder, Handles, NUMBERS_MAX, Shelf};
 use crate::host::demux::TupleHasher;
 use crate::time::Instant;
 
-/// Records queued again at most at a time, when the queue is made shorter.
-const MOVES: usize = 16;
+/// Records moved at most at a time, when the queue is made shorter.
+const MOVES: u32 = 16;
+/// Rows looked at for them at most.
+const LOOKS: u32 = 256;
 /// Lines of the index joined at most at a time, and one for four records that expire.
 const JOINS: u32 = 8;
 
@@ -87,27 +89,22 @@ impl<R: Row> Shelf<R> {
         }
     }
 
-    /// True if there are too many dead records, or numbers of such.
+    /// True if there are too many dead records, or numbers of such, or these are being made fewer.
     pub(super) fn is_long(&self) -> bool {
         let (rows, numbers) = (self.queue.rows(), self.queue.span().1);
         // No more records live than `LIMIT_MAX`.
         let twice = 2 * self.live;
-        rows > twice + DEAD_MAX || numbers > twice + NUMBERS_MAX
+        rows > twice + DEAD_MAX || numbers > twice + NUMBERS_MAX || self.queue.is_sweeping()
     }
 
     /// Dead records take up room until the front has passed them. If there are too many of them,
-    /// some living ones at the front are queued again, so that it gets on.
-    pub(super) fn shorten(&mut self, now: Instant, finder: Finder<'_>) {
-        for _ in 0..MOVES {
-            if !self.is_long() {
-                return;
-            }
-            debug_assert!(self.queue.span().1 < self.index.span_max());
-            let Front::Passed { number, expires_ms } = self.queue.pass(now.as_millis(), true)
-            else {
-                return;
-            };
-            self.requeue(number, expires_ms, finder);
-        }
+    /// those that live are moved together, some at a time.
+    pub(super) fn shorten(&mut self, finder: Finder<'_>) {
+        let Shelf { queue, index, .. } = self;
+        debug_assert!(queue.span().1 < index.span_max());
+        let first = queue.span().0;
+        queue.sweep(LOOKS, MOVES, |row, old, new| {
+            index.replace(finder.hash(row), old, new, first);
+        });
     }
 }

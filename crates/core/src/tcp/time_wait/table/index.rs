@@ -83,7 +83,7 @@ impl Index {
     /// An empty one for so many records at most.
     pub(super) fn new(limit: usize) -> Index {
         // Numbers are spent on records that are dead, too, until the queue is made shorter.
-        let numbers = (limit as u64 * 5 / 2 + (1 << 17)).next_power_of_two();
+        let numbers = (limit as u64 * 21 / 8 + (1 << 17)).next_power_of_two();
         Index {
             segments: Vec::new(),
             lines: 0,

@@ -10,11 +10,14 @@
 //! alone whether its record may still be there. A block is given back when the front has passed it,
 //! or when all its records are dead. A record out of order (restarted in place, so that FINs
 //! repeated by a stranger do not make the queue grow) is queued again when the front comes to it.
+//! When most are dead, a sweep from the back to the front moves those that live to the back of what
+//! the dead have left, and in their order.
 
 use alloc::boxed::Box;
+use alloc::vec;
 use alloc::vec::Vec;
 
-use super::row::{Row, SPAN_MS, Scale};
+use super::row::{Row, Scale};
 
 const ROW_BITS: u32 = 10;
 const ROWS: usize = 1 << ROW_BITS;
@@ -65,6 +68,15 @@ pub(super) enum Front {
     },
 }
 
+/// How far a sweep is. Between both numbers all records are dead.
+#[derive(Clone, Copy, Debug)]
+struct Sweep {
+    /// From here on they have been looked at.
+    read: u32,
+    /// From here on is where they have been moved to.
+    write: u32,
+}
+
 /// The queue.
 #[derive(Debug)]
 pub(super) struct Queue<R> {
@@ -78,6 +90,7 @@ pub(super) struct Queue<R> {
     next: u32,
     /// Rows that take up memory.
     rows: u32,
+    sweep: Option<Sweep>,
     scale: Scale,
 }
 
@@ -85,7 +98,7 @@ impl<R: Row> Queue<R> {
     /// An empty one, for records that last `term_ms`.
     pub(super) fn new(term_ms: u64) -> Self {
         let scale = Scale::new(term_ms);
-        Queue { chunks: Vec::new(), base: 0, front: 0, next: 0, rows: 0, scale }
+        Queue { chunks: Vec::new(), base: 0, front: 0, next: 0, rows: 0, sweep: None, scale }
     }
 
     /// The numbers that there may be: the first, and how many.
@@ -102,11 +115,11 @@ impl<R: Row> Queue<R> {
     /// Appends a record that expires then; returns its number.
     #[inline]
     pub(super) fn push(&mut self, mut row: R, expires_ms: u64) -> u32 {
-        let number = self.next;
+        let (number, scale) = (self.next, self.scale);
         // A block that was begun has a row.
         if let Some(block) = self.block_mut(number)
             && !block.rows.is_empty()
-            && row.common_mut().expire_in_order(expires_ms, block.base_ms)
+            && row.common_mut().expire_in_order(expires_ms, block.base_ms, scale)
         {
             block.rows.push(row);
             block.live += 1;
@@ -127,7 +140,7 @@ impl<R: Row> Queue<R> {
         let number = self.next;
         let Some(block) = self.block_mut(number) else { return number };
         let common = row.common_mut();
-        if !common.expire_in_order(expires_ms, block.base_ms) {
+        if !common.expire_in_order(expires_ms, block.base_ms, scale) {
             let told = common.expire_out_of_order(expires_ms, block.base_ms, scale);
             debug_assert!(told, "it lies less than 2·MSL before the newest");
         }
@@ -141,7 +154,8 @@ impl<R: Row> Queue<R> {
     /// True if the last block can tell this time.
     fn fits(&self, expires_ms: u64) -> bool {
         let last = self.block(self.next.wrapping_sub(1));
-        last.is_some_and(|block| !block.rows.is_empty() && expires_ms <= block.base_ms + SPAN_MS)
+        let reach_ms = self.scale.span_ms();
+        last.is_some_and(|block| !block.rows.is_empty() && expires_ms <= block.base_ms + reach_ms)
     }
 
     /// Begins a new block.
@@ -239,14 +253,13 @@ impl<R: Row> Queue<R> {
         }
     }
 
-    /// When the record at the front expires, in ms. Past what is dead, the front itself moves when
-    /// time passes, so it may be too early.
-    pub(super) fn deadline_ms(&self) -> Option<u64> {
-        if self.is_empty() {
-            return None;
-        }
-        let block = self.block(self.front)?;
-        Some(self.row(self.front).map_or(block.base_ms, |seen| seen.expires_ms))
+    /// When the record at the front expires, in ms; never if there is none. If it is dead, which it
+    /// is only until the front moves, this is when its block begins.
+    pub(super) fn front_ms(&self) -> u64 {
+        let Some(block) = self.block(self.front).filter(|_| !self.is_empty()) else {
+            return u64::MAX;
+        };
+        self.row(self.front).map_or(block.base_ms, |seen| seen.expires_ms)
     }
 
     /// Passes the record at the front if it is due, or later than those behind it, or if `any`.
@@ -324,6 +337,111 @@ impl<R: Row> Queue<R> {
         debug_assert!(self.is_empty());
         self.chunks = Vec::new();
         self.rows = 0;
+        self.sweep = None;
+    }
+
+    /// True if a sweep has begun and is not done.
+    pub(super) fn is_sweeping(&self) -> bool {
+        self.sweep.is_some()
+    }
+
+    /// Begins a sweep, or goes on with it: looks at so many rows and moves so many records at most.
+    /// `tell` is told of each that was moved, with the number that it had and that it has.
+    pub(super) fn sweep(&mut self, rows: u32, mut moves: u32, mut tell: impl FnMut(&R, u32, u32)) {
+        let all = Sweep { read: self.next, write: self.next };
+        let Sweep { mut read, mut write } = self.sweep.unwrap_or(all);
+        for _ in 0..rows {
+            debug_assert!(write.wrapping_sub(read) as i32 >= 0);
+            // The front may have come towards it, or gone past it.
+            if read.wrapping_sub(self.front) as i32 <= 0 {
+                self.sweep = None;
+                if write.wrapping_sub(self.front) as i32 > 0 {
+                    self.skip_to(write);
+                }
+                return;
+            }
+            let number = read.wrapping_sub(1);
+            let Some(spot) = self.spot(number) else {
+                read = self.end_of_rows(number);
+                continue;
+            };
+            let Some(Seen { row, expires_ms }) = self.see(&spot) else {
+                read = number;
+                continue;
+            };
+            if read == write {
+                (read, write) = (number, number);
+                continue;
+            }
+            if moves == 0 {
+                break;
+            }
+            let (mut row, place) = (*row, write.wrapping_sub(1));
+            let end = self.end_of_rows(place);
+            if end == place & !(ROWS as u32 - 1) {
+                self.take_back(place, row, expires_ms);
+            } else if place.wrapping_sub(end) < ROWS as u32 {
+                // No record ever had that number.
+                write = end;
+                continue;
+            }
+            if self.put(place, &mut row, expires_ms) {
+                self.kill(number);
+                tell(&row, number, place);
+                (read, write, moves) = (number, place, moves - 1);
+            } else {
+                // It stays where it is, and what is older is moved to before it.
+                (read, write) = (number, number);
+            }
+        }
+        self.sweep = Some(Sweep { read, write });
+    }
+
+    /// Rows for a block that was given back, all dead, in the order of a record that will be the
+    /// last there.
+    fn take_back(&mut self, number: u32, mut row: R, expires_ms: u64) {
+        let base_ms = expires_ms.saturating_sub(self.scale.span_ms());
+        row.common_mut().kill();
+        if let Some(block) = self.block_mut(number) {
+            *block = Block { rows: vec![row; ROWS], base_ms, live: 0 };
+            self.rows += ROWS as u32;
+        }
+    }
+
+    /// Where the rows of the block of that number end.
+    fn end_of_rows(&self, number: u32) -> u32 {
+        let rows = self.block(number).map_or(0, |block| block.rows.len() as u32);
+        (number & !(ROWS as u32 - 1)).wrapping_add(rows)
+    }
+
+    /// Puts a record in the place of one that is dead; false if it cannot tell its time there.
+    fn put(&mut self, place: u32, row: &mut R, expires_ms: u64) -> bool {
+        let scale = self.scale;
+        let Some(block) = self.block_mut(place) else { return false };
+        let (common, base_ms) = (row.common_mut(), block.base_ms);
+        let told = common.expire_in_order(expires_ms, base_ms, scale)
+            || common.expire_out_of_order(expires_ms, base_ms, scale);
+        let place = block.rows.get_mut(place as usize % ROWS).filter(|_| told);
+        let is_put = place.map(|place| *place = *row).is_some();
+        block.live += u32::from(is_put);
+        is_put
+    }
+
+    /// The front goes on to that number: all before it are dead, and their blocks given back but
+    /// for the front's own.
+    fn skip_to(&mut self, number: u32) {
+        let front = core::mem::replace(&mut self.front, number);
+        if front >> ROW_BITS == number >> ROW_BITS {
+            return;
+        }
+        if let Some(block) = self.block_mut(front) {
+            let freed = core::mem::take(&mut block.rows).len() as u32;
+            self.rows -= freed;
+        }
+        let past = self.place(number).0;
+        let mut past_blocks = self.chunks.drain(..past).flat_map(|chunk| *chunk);
+        debug_assert!(past_blocks.all(|block| block.rows.is_empty()));
+        self.base = self.base.wrapping_add((past as u32) << CHUNK_BITS);
     }
 
     /// The front goes on to the next block.

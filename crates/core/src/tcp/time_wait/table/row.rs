@@ -11,8 +11,9 @@
 //!   word     │ marked │ holder │ stamped │ moved │ 12 bits: when it expires │
 //! ```
 //!
-//! Expiry is counted from the block's base in ms; if the record was `moved`, which is out of the
-//! order of its block, in steps of a 2047th of 2·MSL from 2·MSL before the base, rounded up.
+//! Expiry is counted from the block's base in ms (in powers of two of them if records last for more
+//! than 131 s); if the record was `moved`, which is out of the order of its block, in steps of a
+//! 2047th of 2·MSL from 2·MSL before the base. Both are rounded up.
 
 use crate::tcp::Tuple;
 use crate::tcp::connection::Residue;
@@ -26,8 +27,10 @@ const MARKED: u16 = 0x8000;
 /// Its record was removed.
 const DEAD: u16 = MOVED | DELTA;
 
-/// The longest time after its base, in ms, that a record in order can tell.
-pub(super) const SPAN_MS: u64 = DELTA as u64;
+/// The most units into which 2·MSL may be divided, as records in order count them. A block tells
+/// 4095, so that fewer than 40 blocks are begun in 2·MSL however few records there are: numbers
+/// are spent on what is left over in each.
+const UNITS: u64 = 1 << 17;
 
 /// What records of both IP versions have.
 #[derive(Clone, Copy, Debug)]
@@ -202,16 +205,17 @@ impl Common {
     pub(super) fn expires_ms(&self, base_ms: u64, scale: Scale) -> Option<u64> {
         let delta = u64::from(self.word & DELTA);
         if !self.is_moved() {
-            return Some(base_ms + delta);
+            return Some(base_ms + (delta << scale.unit_shift));
         }
         (!self.is_dead()).then(|| scale.origin(base_ms) + delta * scale.step_ms)
     }
 
     /// Notes when it expires, in the order of its block; false if that is out of its reach.
-    pub(super) fn expire_in_order(&mut self, at_ms: u64, base_ms: u64) -> bool {
-        // What is before the base is very far behind it as well.
-        let delta = at_ms.wrapping_sub(base_ms);
-        let in_reach = delta <= SPAN_MS;
+    #[inline]
+    pub(super) fn expire_in_order(&mut self, at_ms: u64, base_ms: u64, scale: Scale) -> bool {
+        // What is before the base is very far behind it as well, but for what is rounded up to it.
+        let delta = scale.units(at_ms.wrapping_sub(base_ms));
+        let in_reach = delta <= u64::from(DELTA);
         if in_reach {
             self.word = self.word & !DEAD | delta as u16;
         }
@@ -247,23 +251,39 @@ impl Common {
     }
 }
 
-/// How moved records tell the time.
+/// How records tell the time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     term_ms: u64,
+    /// Those that were moved.
     step_ms: u64,
+    /// Those in order: two to this power, in ms.
+    unit_shift: u32,
 }
 
 impl Scale {
     /// For records that last `term_ms`.
     pub(super) fn new(term_ms: u64) -> Scale {
-        Scale { term_ms, step_ms: term_ms.saturating_mul(2).div_ceil(u64::from(DELTA) - 1).max(1) }
+        let step_ms = term_ms.saturating_mul(2).div_ceil(u64::from(DELTA) - 1).max(1);
+        let unit_shift = term_ms.div_ceil(UNITS).next_power_of_two().trailing_zeros();
+        Scale { term_ms, step_ms, unit_shift }
     }
 
     /// What it rounds up to, in ms.
     #[cfg(test)]
     pub(super) fn step_ms(self) -> u64 {
         self.step_ms
+    }
+
+    /// So many ms in units of those in order, rounded up.
+    #[inline]
+    fn units(self, ms: u64) -> u64 {
+        ms.wrapping_add((1 << self.unit_shift) - 1) >> self.unit_shift
+    }
+
+    /// The longest time after its base, in ms, that a record in order can tell.
+    pub(super) fn span_ms(self) -> u64 {
+        u64::from(DELTA) << self.unit_shift
     }
 
     fn origin(self, base_ms: u64) -> u64 {

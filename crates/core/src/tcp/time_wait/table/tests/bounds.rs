@@ -173,6 +173,28 @@ fn records_that_mostly_end_early_do_not_keep_the_memory_of_all() {
     assert!((0..2000).all(|number| fixture.find(300 * number).is_some()));
 }
 
+/// Most end early, so that those who stay are moved; when the table is full, the oldest of them
+/// goes all the same.
+#[test]
+fn a_full_table_drops_its_oldest_when_it_was_moved() {
+    const LIMIT: u32 = 1000;
+    let mut fixture = Fixture::new(LIMIT as usize);
+    for number in 0..5 * LIMIT {
+        fixture.pass(Duration::from_millis(40));
+        // The newest is opened and ends again and again, and leaves many behind that are dead.
+        for _ in 0..20 {
+            fixture.enter(number);
+        }
+        if number.is_multiple_of(50) {
+            let youngest = (number + 1).saturating_sub(LIMIT)..=number;
+            let mut gone = youngest.filter(|number| fixture.find(*number).is_none());
+            assert_eq!(gone.next(), None, "of {number}");
+        }
+    }
+    assert_eq!(fixture.counters.time_wait_evicted, 4 * u64::from(LIMIT));
+    assert_eq!(fixture.table.len(), LIMIT as usize);
+}
+
 /// A host on which now and then one closes does not build the table anew each time.
 #[test]
 fn what_comes_and_goes_singly_finds_the_table_as_it_was() {
@@ -213,6 +235,121 @@ fn the_deadline_is_the_oldest_record_s_and_is_met() {
     assert_eq!(fixture.table.len(), 0);
     assert!(wakes <= 31, "{wakes}");
     assert_eq!(fixture.counters.time_wait_expired, 27);
+}
+
+/// The oldest is not the one that is at the front any more, or what is at the front is dead.
+#[test]
+fn whoever_goes_early_does_not_leave_the_table_due_for_ever() {
+    for gone in 0..4 {
+        let mut fixture = Fixture::new(100);
+        for number in 0..4 {
+            fixture.enter(number);
+            fixture.now = fixture.now + Duration::from_secs(2);
+        }
+        fixture.pass(TERM - Duration::from_secs(8));
+        assert_eq!(fixture.table.len(), 3, "the first has gone by itself");
+        fixture.remove(gone);
+        let mut turns = 0;
+        while let Some(deadline) = fixture.table.deadline() {
+            fixture.now = fixture.now.max(deadline);
+            fixture.turn();
+            turns += 1;
+        }
+        assert!(turns <= 3, "{turns} turns when {gone} has gone");
+    }
+}
+
+/// All that live lie before all that are dead, whose blocks have been given back: there is no other
+/// place for them than anew where those were.
+#[test]
+fn numbers_do_not_run_out_where_the_newest_comes_and_goes() {
+    const LIMIT: u32 = 50_000;
+    let mut fixture = Fixture::new(LIMIT as usize);
+    let (mut most, mut round) = (0, 0);
+    for number in (0..LIMIT).chain([LIMIT - 1].repeat(12 * LIMIT as usize)) {
+        fixture.enter(number);
+        round += 1;
+        if round % 100 == 0 {
+            fixture.now = fixture.now + Duration::from_millis(1);
+        }
+        most = most.max(fixture.table.classes[0].v4.queue.span().1);
+    }
+    assert!(most > 2 * LIMIT + NUMBERS_MAX, "{most} numbers: nothing was moved");
+    assert!(most < LIMIT * 21 / 8 + (1 << 17), "{most} numbers");
+    assert!((0..LIMIT).all(|number| fixture.find(number).is_some()));
+}
+
+/// Records are moved while others enter, end early, are restarted and expire.
+#[test]
+fn what_is_moved_stays_what_it_was_and_lasts_its_time() {
+    const NUMBERS: u32 = 30_000;
+    let mut fixture = Fixture::new(1 << 20);
+    let mut until = std::vec![Instant::ZERO; NUMBERS as usize];
+    let (mut state, mut swept) = (1u64, 0);
+    for round in 0..300_000u32 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let number = (state >> 33) as u32 % NUMBERS;
+        let ends = &mut until[number as usize];
+        match state >> 60 {
+            0..=8 => {
+                fixture.enter(number);
+                *ends = fixture.now + TERM;
+            }
+            9..=13 => {
+                fixture.remove(number);
+                *ends = Instant::ZERO;
+            }
+            _ if *ends > fixture.now => {
+                fixture.restart(number);
+                *ends = fixture.now + TERM;
+            }
+            _ => {}
+        }
+        swept += u32::from(fixture.table.classes[0].v4.queue.is_sweeping());
+        fixture.pass(Duration::from_micros(300));
+        if round.is_multiple_of(40_000) {
+            for (number, ends) in (0..).zip(&until) {
+                let found = fixture.find(number);
+                let right = found.is_none_or(|found| {
+                    let expected = Record::new(tuple(number), &residue(number), fixture.now, TERM);
+                    let Record { entered, expires, .. } = found;
+                    Record { entered, expires, ..expected } == found && *ends > Instant::ZERO
+                });
+                assert!(right && found.is_some() >= (*ends > fixture.now), "{number}: {found:?}");
+            }
+        }
+    }
+    assert!(swept > 10_000, "{swept} rounds in which something was moved");
+    let (used, needed) = fixture.handles();
+    assert_eq!(used, needed);
+    fixture.now = fixture.now + TERM + Duration::from_secs(2);
+    while fixture.table.deadline().is_some_and(|at| at <= fixture.now) {
+        fixture.pass(Duration::ZERO);
+    }
+    assert_eq!((fixture.table.len(), bytes(&fixture.table)), (0, 0));
+}
+
+/// Numbers are spent on blocks that stay nearly empty, but not more than there are.
+#[test]
+fn few_records_of_long_terms_are_all_there() {
+    for (secs, limit) in [(131, 1), (600, 100), (3600, 1000), (7200, 10_000), (28_800, 1 << 20)] {
+        let term = Duration::from_secs(secs);
+        for between in [secs * 1000 / 900, 4200, 4 * secs] {
+            let mut fixture = Fixture::with([term; 3], limit);
+            let mut most = 0;
+            for number in 0..3 * (secs * 1000 / between) as u32 {
+                fixture.enter(number);
+                fixture.pass(Duration::from_millis(between));
+                most = most.max(fixture.table.classes[0].v4.queue.span().1);
+                if number.is_multiple_of(97) {
+                    let there = (number.saturating_sub(10_000)..=number).rev();
+                    let found = there.take_while(|number| fixture.find(*number).is_some());
+                    assert_eq!(found.count(), fixture.table.len(), "of {number}, {secs} s");
+                }
+            }
+            assert!(most <= 40 << 10, "{most} numbers at once, {secs} s, each {between} ms");
+        }
+    }
 }
 
 /// As many as that end at once, of both versions, keep nobody waiting for all of them: a turn drops
