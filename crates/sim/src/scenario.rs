@@ -41,6 +41,8 @@ pub struct Scenario {
     pub ipv6: bool,
     /// Largest IP packet on the cable, in bytes.
     pub mtu: u16,
+    /// The first and the last port that side A opens from.
+    pub client_ports: (u16, u16),
     /// What side A sends goes through the first, what side B sends through the second.
     pub links: [LinkConfig; 2],
     /// TCP at side A and at side B.
@@ -62,6 +64,10 @@ pub struct Summary {
     pub segments: u64,
     /// TIME-WAITs that there were at side A and at side B.
     pub time_waits: [u64; 2],
+    /// Those of them that a new connection between the same ends took the place of.
+    pub reuses: [u64; 2],
+    /// Orphans in FIN-WAIT-2 that were given up, at both sides.
+    pub given_up: u64,
     /// Times that a connection came to rest.
     pub rests: u64,
     /// What each conversation left its users with.
@@ -105,6 +111,8 @@ impl Scenario {
             end: world.now(),
             segments: world.cable().oracle().segments(),
             time_waits: [a.time_wait_entered, b.time_wait_entered],
+            reuses: [a.time_wait_reused, b.time_wait_reused],
+            given_up: a.fin_wait_2_expired + b.fin_wait_2_expired,
             rests: a.rested + b.rested,
             outcomes: board.borrow().outcomes.clone(),
         })
@@ -132,6 +140,9 @@ impl Scenario {
         let mut config = Config::new(capabilities, address, secret);
         config.hardware = [2, 0, 0, 0, 0, number as u8];
         config.tcp = self.tcp[side.index()].clone();
+        if side == Side::A {
+            config.ephemeral_ports = self.client_ports;
+        }
         config
     }
 

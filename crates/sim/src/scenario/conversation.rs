@@ -41,6 +41,8 @@ pub enum Ending {
     EachShutsDown,
     /// The client asks, the server answers and closes.
     ServerFirst,
+    /// The same, and the client leaves that long after it has heard the end.
+    ClientLate(Duration),
     /// The client asks, the server answers, the client closes.
     ClientFirst,
     /// The client closes in the midst of the answer, unread data or not.
@@ -171,6 +173,12 @@ async fn client(
             say(&mut writer, up, plan.up_bytes, plan).await?;
             hear_to_end(&mut reader, down, plan.down_bytes, (plan, heard)).await
         }
+        Ending::ClientLate(stay) => {
+            say(&mut writer, up, plan.up_bytes, plan).await?;
+            hear_to_end(&mut reader, down, plan.down_bytes, (plan, heard)).await?;
+            rt::sleep(stay).await;
+            Ok(())
+        }
         Ending::ClientFirst => {
             say(&mut writer, up, plan.up_bytes, plan).await?;
             hear(&mut reader, down, plan.down_bytes, (plan, heard)).await
@@ -190,10 +198,20 @@ async fn client(
 /// Attempts to connect while the network is to blame: ARP and NDP give up after three losses, and a
 /// damaged ARP packet, which has no checksum, leads a handshake astray until its time is over.
 const ATTEMPTS: usize = 20;
+/// Where all ports are taken, one is asked for that often until one is free.
+const PORT_EVERY: Duration = Duration::from_millis(100);
 
 async fn connect(server: SocketAddr) -> io::Result<TcpStream> {
     for _ in 0..ATTEMPTS {
-        match TcpStream::connect(server).await {
+        let outcome = loop {
+            match TcpStream::connect(server).await {
+                Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
+                    rt::sleep(PORT_EVERY).await;
+                }
+                outcome => break outcome,
+            }
+        };
+        match outcome {
             Err(error)
                 if matches!(
                     error.kind(),
@@ -261,6 +279,11 @@ async fn serve(
     let plan = conversations.get(named).ok_or_else(|| io::Error::other("no such conversation"))?;
     *number = Some(named);
     let (up, down) = patterns(seed, named);
+    if let Ending::ClientLate(_) = plan.ending {
+        // An orphan that is to be probed stays whole.
+        let stream = reader.as_ref();
+        stream.set_options(SocketOptions { keepalive: None, ..stream.options()? })?;
+    }
     match plan.ending {
         Ending::EachShutsDown => {
             let writing = Handle::current().spawn_local({
@@ -274,7 +297,7 @@ async fn serve(
             hear_to_end(&mut reader, up, plan.up_bytes, (plan, heard)).await?;
             writing.await.map_err(io::Error::other)?.map(drop)
         }
-        Ending::ServerFirst => {
+        Ending::ServerFirst | Ending::ClientLate(_) => {
             hear(&mut reader, up, plan.up_bytes, (plan, heard)).await?;
             say(&mut writer, down, plan.down_bytes, plan).await
         }

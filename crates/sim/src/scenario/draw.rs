@@ -29,6 +29,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         begin: Instant::from_nanos(rng.next_u64() >> 12),
         ipv6,
         mtu: mtu as u16,
+        client_ports: (1024, 65535),
         links,
         tcp,
         conversations: (0..count).map(|_| conversation(rng)).collect(),
