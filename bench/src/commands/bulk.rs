@@ -12,8 +12,10 @@ pub(crate) struct Bulk {
     /// Which stack.
     #[arg(long, value_enum, default_value = "lightwait")]
     stack: Which,
-    /// The largest packet, in bytes, 576 to 65535; lwIP and the kernel's loopback device have their own.
-    #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u16).range(576..=65_535))]
+    /// The largest packet, in bytes, 576 to 65535; lwIP and the kernel's loopback device have their
+    /// own.
+    #[arg(long, default_value_t = 1500,
+          value_parser = clap::value_parser!(u16).range(576..=65_535))]
     mtu: u16,
     /// Bytes to send, in whole megabytes, 1000000 to 1000000000000.
     #[arg(long, default_value_t = 2_000_000_000,

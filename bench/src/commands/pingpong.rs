@@ -16,7 +16,8 @@ pub(crate) struct PingPong {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: u32,
     /// Requests measured, on all of them together, 1 to 1000000000.
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
+    #[arg(long, default_value_t = 1_000_000,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
     requests: u32,
     #[command(flatten)]
     output: Output,

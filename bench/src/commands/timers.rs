@@ -12,7 +12,8 @@ pub(crate) struct Timers {
     #[arg(long, value_enum)]
     scheme: Option<Which>,
     /// Connections, each with its timer set, 1000 to 20000000.
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1000..=20_000_000))]
+    #[arg(long, default_value_t = 100_000,
+          value_parser = clap::value_parser!(u32).range(1000..=20_000_000))]
     connections: u32,
     /// Count instructions as well, by running once more under callgrind.
     #[arg(long)]
