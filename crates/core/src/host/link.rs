@@ -5,7 +5,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Host;
 use super::autoconfigure::Autoconfigure;
-use super::neighbour::{Advertisement, Lookup, Output, Resolution};
+use super::neighbour::{Advertisement, Lookup, Output, Resolution, Waiting};
 use super::output::{Reply, Way, write_reply};
 use super::route::{Class, NextHop};
 use super::ways::Known;
@@ -17,7 +17,7 @@ use crate::tcp::{Marks, Tuple};
 use crate::time::{Duration, Instant};
 use crate::wire::arp::{self, Operation};
 use crate::wire::ethernet::{self, BROADCAST, Mac, ethertype};
-use crate::wire::{icmpv6, ip, ndp};
+use crate::wire::{icmpv6, ndp};
 
 /// A connection whose neighbour does not answer tries again after this.
 const RETRY: Duration = Duration::from_secs(1);
@@ -114,15 +114,16 @@ impl Host {
     pub(super) fn emit_link(&mut self, outbox: &mut Outbox) {
         while outbox.room() > 0 {
             let Some(output) = self.neighbours.output() else { break };
-            let bytes = match output {
-                Output::Frame(bytes) => bytes,
-                Output::Solicit { target, to } => self.solicitation(target, to),
+            let Waiting { frame: bytes, is_segment } = match output {
+                Output::Frame(waiting) => waiting,
+                Output::Solicit { target, to } => {
+                    Waiting { frame: self.solicitation(target, to), is_segment: false }
+                }
             };
             if let Some(frame) = outbox.push() {
                 frame.head.extend_from_slice(&bytes);
                 self.shared.counters.frames_out += 1;
-                // A reply that has waited may be one.
-                self.shared.counters.segments_out += u64::from(is_segment(&bytes));
+                self.shared.counters.segments_out += u64::from(is_segment);
             }
         }
     }
@@ -275,7 +276,8 @@ impl Host {
         };
         let mut frame = Frame::default();
         if write_reply(&mut frame, &path.marked(Marks::default()), reply) {
-            self.neighbours.wait(next_hop, frame.head);
+            let is_segment = reply.is_segment();
+            self.neighbours.wait(next_hop, Waiting { frame: frame.head, is_segment });
         }
         self.wake_stalled(now);
     }
@@ -354,10 +356,4 @@ impl Host {
             self.rearm(now, index);
         }
     }
-}
-
-/// True if a frame of ours is a segment of TCP.
-fn is_segment(frame: &[u8]) -> bool {
-    let packet = frame.get(ethernet::HEADER_BYTES..).map(ip::Packet::parse);
-    matches!(packet, Some(Ok(packet)) if packet.protocol == ip::protocol::TCP)
 }

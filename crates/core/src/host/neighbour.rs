@@ -78,8 +78,17 @@ pub enum Output {
         /// The address to verify; `None`: ask everybody.
         to: Option<Mac>,
     },
-    /// A frame that has waited, its destination filled in.
-    Frame(Vec<u8>),
+    /// What has waited, its destination filled in.
+    Frame(Waiting),
+}
+
+/// A frame without a destination, which waits for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// The frame; the destination is its first six bytes.
+    pub frame: Vec<u8>,
+    /// It is a segment of TCP.
+    pub is_segment: bool,
 }
 
 /// A neighbour advertisement, or an ARP packet that tells an address (then `solicited` if it is a
@@ -129,8 +138,8 @@ struct Entry {
     state: State,
     /// When it is in the timers.
     timer: Option<Instant>,
-    /// Frames without a destination, oldest first; only while incomplete.
-    waiting: VecDeque<Vec<u8>>,
+    /// Oldest first; only while incomplete.
+    waiting: VecDeque<Waiting>,
     /// Looked up since the eviction's hand last passed.
     used: bool,
 }
@@ -221,9 +230,9 @@ impl Neighbours {
         self.changes
     }
 
-    /// Lets a frame wait for `next_hop`, which [`Neighbours::lookup`] called pending: its first
-    /// six bytes are filled in when the answer comes. False if it was dropped.
-    pub fn wait(&mut self, next_hop: IpAddr, frame: Vec<u8>) -> bool {
+    /// Lets a frame wait for `next_hop`, which [`Neighbours::lookup`] called pending: its
+    /// destination is filled in when the answer comes. False if it was dropped.
+    pub fn wait(&mut self, next_hop: IpAddr, waiting: Waiting) -> bool {
         let full = self.waiting >= self.waiting_limit;
         let entry = self.entries.get_mut(&next_hop);
         let Some(entry) = entry.filter(|e| matches!(e.state, State::Incomplete { .. })) else {
@@ -238,7 +247,7 @@ impl Neighbours {
             }
             self.waiting -= 1;
         }
-        entry.waiting.push_back(frame);
+        entry.waiting.push_back(waiting);
         self.waiting += 1;
         true
     }
@@ -407,13 +416,13 @@ impl Neighbours {
     /// Sends the frames that wait for `target` to `to`, or drops them.
     fn take_waiting(&mut self, target: IpAddr, to: Option<Mac>) {
         let Some(entry) = self.entries.get_mut(&target) else { return };
-        let frames = core::mem::take(&mut entry.waiting);
-        self.waiting -= frames.len();
-        for mut frame in frames {
-            match (to, frame.first_chunk_mut::<6>()) {
+        let all = core::mem::take(&mut entry.waiting);
+        self.waiting -= all.len();
+        for mut waiting in all {
+            match (to, waiting.frame.first_chunk_mut::<6>()) {
                 (Some(mac), Some(destination)) => {
                     *destination = mac;
-                    self.push_output(Output::Frame(frame));
+                    self.push_output(Output::Frame(waiting));
                 }
                 _ => self.dropped.frames += 1,
             }

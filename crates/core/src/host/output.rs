@@ -58,7 +58,7 @@ enum Body {
 impl Reply {
     /// True if it is one of TCP.
     #[inline]
-    fn is_segment(&self) -> bool {
+    pub(super) fn is_segment(&self) -> bool {
         matches!(self.body, Body::Stamped(_) | Body::Syn(_) | Body::Segment(_))
     }
 

@@ -18,6 +18,10 @@ fn cache() -> Neighbours {
     Neighbours::new(4, 6, &[1; 32])
 }
 
+fn waiting(frame: Vec<u8>) -> Waiting {
+    Waiting { frame, is_segment: false }
+}
+
 fn answer(target: IpAddr, mac: Mac) -> Advertisement {
     Advertisement { target, mac: Some(mac), solicited: true, overrides: true }
 }
@@ -55,15 +59,15 @@ fn a_new_neighbour_is_asked_for_and_its_frames_follow_the_answer() {
     let mut cache = cache();
     assert_eq!(cache.lookup(at(0), hop(1)), Lookup::Pending);
     assert_eq!(cache.output(), solicit(hop(1), None));
-    assert!(cache.wait(hop(1), vec![0; 14]));
-    assert!(cache.wait(hop(1), vec![7; 14]));
+    assert!(cache.wait(hop(1), waiting(vec![0; 14])));
+    assert!(cache.wait(hop(1), waiting(vec![7; 14])));
     assert_eq!(cache.lookup(at(0), hop(1)), Lookup::Pending);
     assert_eq!(cache.output(), None, "asked once");
     cache.on_advertisement(at(0), answer(hop(1), MAC));
     assert_eq!(cache.lookup(at(0), hop(1)), Lookup::Known(MAC));
     assert_eq!(cache.resolved(), Some((hop(1), Resolution::Resolved)));
     for filler in [0, 7] {
-        let Some(Output::Frame(frame)) = cache.output() else { panic!() };
+        let Some(Output::Frame(Waiting { frame, .. })) = cache.output() else { panic!() };
         assert_eq!((&frame[..6], &frame[6..]), (&MAC[..], &[filler; 8][..]));
     }
     assert_eq!((cache.output(), cache.resolved(), cache.deadline()), (None, None, None));
@@ -73,7 +77,7 @@ fn a_new_neighbour_is_asked_for_and_its_frames_follow_the_answer() {
 fn who_does_not_answer_three_times_has_failed_for_a_while() {
     let mut cache = cache();
     cache.lookup(at(0), hop(1));
-    cache.wait(hop(1), vec![0; 14]);
+    cache.wait(hop(1), waiting(vec![0; 14]));
     for second in 1..=3 {
         assert_eq!(cache.output(), solicit(hop(1), None));
         assert_eq!(cache.deadline(), Some(at(second)));
@@ -85,7 +89,7 @@ fn who_does_not_answer_three_times_has_failed_for_a_while() {
     assert_eq!((cache.output(), cache.deadline()), (None, None));
     assert_eq!(cache.dropped().frames, 1);
     assert_eq!(cache.lookup(at(5), hop(1)), Lookup::Failed);
-    assert!(!cache.wait(hop(1), vec![0; 14]));
+    assert!(!cache.wait(hop(1), waiting(vec![0; 14])));
     assert_eq!(cache.output(), None);
     assert_eq!(cache.lookup(at(6), hop(1)), Lookup::Pending);
     assert_eq!(cache.output(), solicit(hop(1), None));
@@ -176,7 +180,7 @@ fn who_asks_for_us_is_known_but_not_trusted() {
     let mut pending = self::cache();
     pending.lookup(at(0), hop(1));
     pending.output();
-    pending.wait(hop(1), vec![0; 14]);
+    pending.wait(hop(1), waiting(vec![0; 14]));
     pending.on_heard(at(0), hop(1), MAC);
     assert!(matches!(pending.output(), Some(Output::Frame(_))));
     assert_eq!(pending.resolved(), Some((hop(1), Resolution::Resolved)));
@@ -227,21 +231,21 @@ fn frames_that_wait_are_bounded_for_each_and_for_all() {
     each.lookup(at(0), hop(1));
     each.output();
     for n in 0..=MAX_WAITING_EACH {
-        assert!(each.wait(hop(1), vec![n as u8; 14]));
+        assert!(each.wait(hop(1), waiting(vec![n as u8; 14])));
     }
     assert_eq!(each.dropped().frames, 1);
     each.on_advertisement(at(0), answer(hop(1), MAC));
-    let Some(Output::Frame(frame)) = each.output() else { panic!() };
+    let Some(Output::Frame(Waiting { frame, .. })) = each.output() else { panic!() };
     assert_eq!(frame[13], 1, "the oldest was dropped");
 
     let mut all = cache();
     all.lookup(at(0), hop(1));
     all.lookup(at(0), hop(2));
-    assert!((0..6).all(|_| all.wait(hop(1), vec![0; 14])));
-    assert!(!all.wait(hop(2), vec![0; 14]), "none of its own to give up");
-    assert!(all.wait(hop(1), vec![9; 14]), "one of its own to give up");
+    assert!((0..6).all(|_| all.wait(hop(1), waiting(vec![0; 14]))));
+    assert!(!all.wait(hop(2), waiting(vec![0; 14])), "none of its own to give up");
+    assert!(all.wait(hop(1), waiting(vec![9; 14])), "one of its own to give up");
     assert_eq!((all.waiting, all.dropped().frames), (6, 2));
-    assert!(!all.wait(hop(3), vec![0; 14]), "never looked up");
+    assert!(!all.wait(hop(3), waiting(vec![0; 14])), "never looked up");
 }
 
 #[derive(Clone, Debug)]
@@ -276,7 +280,7 @@ fn take(cache: &mut Neighbours, now: &mut Instant, step: &Step) {
             cache.lookup(*now, hop(n));
         }
         Step::Wait(n) => {
-            cache.wait(hop(n), vec![0; usize::from(n)]);
+            cache.wait(hop(n), waiting(vec![0; usize::from(n)]));
         }
         Step::Heard(n, m) => cache.on_heard(*now, hop(n), mac(m)),
         Step::Told(n, m, solicited, overrides) => {

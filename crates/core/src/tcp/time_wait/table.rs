@@ -433,24 +433,31 @@ impl<R: Row> Shelf<R> {
         tuple: &Tuple,
         handles: &Handles,
     ) -> Option<(u32, Seen<'_, R>)> {
-        let span = self.queue.span();
+        let mut found = self.walk(&mut probe, tuple, handles);
+        let mut link = probe.link;
+        while found.is_none()
+            && let Some(mut half) = self.index.probe_half(hash, link)
+        {
+            found = self.walk(&mut half, tuple, handles);
+            link = half.link;
+        }
+        found
+    }
+
+    /// The same in what is left of one line.
+    #[inline(always)]
+    fn walk<const N: usize>(
+        &self,
+        probe: &mut Probe<'_, N>,
+        tuple: &Tuple,
+        handles: &Handles,
+    ) -> Option<(u32, Seen<'_, R>)> {
         while probe.matches != 0 {
-            let number = self.index.next(&mut probe, span);
+            let number = self.index.next(probe, self.queue.span());
             let found = number.and_then(|number| self.see(number, tuple, handles));
             if found.is_some() {
                 return found;
             }
-        }
-        let mut link = probe.link;
-        while let Some(mut probe) = self.index.probe_half(hash, link) {
-            while probe.matches != 0 {
-                let number = self.index.next(&mut probe, span);
-                let found = number.and_then(|number| self.see(number, tuple, handles));
-                if found.is_some() {
-                    return found;
-                }
-            }
-            link = probe.link;
         }
         None
     }
