@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::tcp::connection::Residue;
 use crate::tcp::time_wait::ISN_STEP;
-use crate::tcp::{SocketOptions, State, Tuple};
+use crate::tcp::{Keepalive, SocketOptions, State, Tuple};
 use crate::time::Duration;
 use std::vec::Vec;
 
@@ -287,20 +287,42 @@ fn when_there_are_too_many_the_oldest_goes() {
 
 #[test]
 fn one_that_asks_something_of_its_headers_stays_whole() {
-    let whole = |change: fn(&mut SocketOptions)| {
-        let mut peer = Peer::established(full());
-        let (id, now) = (peer.id(), peer.now);
-        let mut options = peer.host.options(id).unwrap();
-        change(&mut options);
-        peer.host.set_options(now, id, options).unwrap();
-        peer.host.close(now, id);
-        peer.hear();
-        peer.say(Say::new(A, 1, 2));
-        fetch_events(&mut peer);
-        peer.wait(QUIET);
-        peer.host.counters().rested == 0
-    };
+    let whole = |change: fn(&mut SocketOptions)| orphan_of(change).host.counters().rested == 0;
     assert!(whole(|options| options.traffic_class = 0x28));
     assert!(whole(|options| options.path_mtu_discovery = false));
     assert!(!whole(|options| options.nodelay = true));
+}
+
+/// An orphan with these options, for a while.
+fn orphan_of(change: fn(&mut SocketOptions)) -> Peer {
+    let mut peer = Peer::established(full());
+    let (id, now) = (peer.id(), peer.now);
+    let mut options = peer.host.options(id).unwrap();
+    change(&mut options);
+    peer.host.set_options(now, id, options).unwrap();
+    peer.host.close(now, id);
+    peer.hear();
+    peer.say(Say::new(A, 1, 2));
+    fetch_events(&mut peer);
+    assert_eq!(peer.wait(QUIET), []);
+    peer
+}
+
+#[test]
+fn one_whose_peer_was_to_be_kept_alive_is_a_record_and_asks_nothing() {
+    fn kept_alive(options: &mut SocketOptions, idle_ms: u64) {
+        let idle = Duration::from_millis(idle_ms);
+        options.keepalive = Some(Keepalive { idle, interval: idle, probes: 2 });
+    }
+    // Rarely, and more often than it takes to rest.
+    let changes: [fn(&mut SocketOptions); 2] =
+        [|options| kept_alive(options, 7_200_000), |options| kept_alive(options, 100)];
+    for change in changes {
+        let mut peer = orphan_of(change);
+        assert_eq!((peer.host.counters().rested, peer.host.fin_wait_2_len()), (1, 1));
+        assert_eq!(peer.wait(Duration::from_secs(50)), []);
+        assert_eq!(states(&peer), [State::Listen, State::FinWait2]);
+        peer.wait(Duration::from_secs(10));
+        assert_eq!(states(&peer), [State::Listen]);
+    }
 }

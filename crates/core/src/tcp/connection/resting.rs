@@ -133,8 +133,8 @@ impl Connection {
         let is_owed = s.probe_due || s.keepalive_due || s.push_due || s.keepalive_probes > 0;
         let is_waited_for = self.write_blocked || self.close_early;
         let is_well = self.soft_error().is_none() && !self.is_unreachable();
-        let long = if self.orphan { Timer::FinWait2 } else { Timer::KeepAlive };
-        let waits = [long, Timer::Rest];
+        // An orphan has its own time to wait, and is asked nothing.
+        let waits = [Timer::FinWait2, Timer::KeepAlive, Timer::Rest];
         let only = |timer| waits.contains(&timer) || !self.deadlines.is_set(timer);
         let ecn_is_even = s.ecn.is_none_or(|ecn| !ecn.echo && !ecn.cwr_due);
         self.is_waiting()

@@ -100,9 +100,11 @@ impl Connection {
         }
     }
 
-    /// RFC 9293 §3.8.4: an idle peer is probed; one that never answers is given up.
+    /// RFC 9293 §3.8.4: an idle peer is probed; one that never answers is given up. An orphan in
+    /// FIN-WAIT-2 waits as long as that may last, whether its peer is there or not, as in Linux.
     fn on_keepalive(&mut self, cx: &mut Context) {
-        let Some(keepalive) = self.options.keepalive else { return };
+        let is_left = self.deadlines.is_set(Timer::FinWait2);
+        let Some(keepalive) = self.options.keepalive.filter(|_| !is_left) else { return };
         let Shape::Synchronized(s) = &mut self.shape else { return };
         if s.keepalive_probes >= keepalive.probes {
             cx.counters.connections_timed_out += 1;
