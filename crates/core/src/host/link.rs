@@ -63,22 +63,20 @@ impl Host {
         let (source, destination) = (ends.local_ip(), ends.remote_ip());
         let (mtu, dont_fragment) = self.path_mtu(destination);
         let hop_limit = self.hop_limit(destination);
-        let path = Path { source, destination, link: None, mtu, dont_fragment, hop_limit, device };
-        let until = Instant::FAR_FUTURE;
+        let mut path =
+            Path { source, destination, link: None, mtu, dont_fragment, hop_limit, device };
+        let mut until = Instant::FAR_FUTURE;
         let class = self.routes.class(destination);
-        let plain = class == Class::Other && self.is_ours(source);
-        let mut known =
-            Known { ends: *ends, changes: 0, until, path, usual: None, local: false, plain };
-        if class == Class::Ours {
+        let local = class == Class::Ours;
+        if local {
             // To ourselves nothing is checked, and nothing is cut.
-            known.path.device.checksum = true;
-            known.path.device.segmentation = 65_535;
-            known.local = true;
+            path.device.checksum = true;
+            path.device.segmentation = 65_535;
         } else if device.medium == Medium::Ethernet {
             let to = match self.routes.next_hop_of(class, destination) {
                 Some(NextHop::Neighbour(next_hop)) => match self.neighbours.lookup(now, next_hop) {
                     Lookup::Known(mac) => {
-                        known.until = self.neighbours.trusted_until(next_hop);
+                        until = self.neighbours.trusted_until(next_hop);
                         mac
                     }
                     Lookup::Pending => return Way::Waiting(next_hop),
@@ -87,10 +85,12 @@ impl Host {
                 Some(NextHop::Group(mac)) => mac,
                 Some(NextHop::Ourselves) | None => return Way::Closed,
             };
-            known.path.link = Some(self.link_header(to, destination.is_ipv4()));
+            path.link = Some(self.link_header(to, destination.is_ipv4()));
         }
-        known.changes = self.way_changes();
-        known.usual = known.path.marked(Marks::default()).usual();
+        let plain = class == Class::Other && self.is_ours(source);
+        let usual = path.marked(Marks::default()).usual();
+        let changes = self.way_changes();
+        let known = Known { ends: *ends, changes, until, path, usual, local, plain };
         Way::Open(self.ways.keep(known))
     }
 

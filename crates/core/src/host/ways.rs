@@ -115,6 +115,7 @@ impl Ways {
     }
 
     /// Keeps a way; returns where.
+    #[inline(always)]
     pub(super) fn keep(&mut self, known: Known) -> Place {
         let place = Place::of(&known.ends);
         self.known[usize::from(place.0) % WAYS] = known;
