@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::instructions::{self, Uncounted};
 use crate::sample::{Rates, lower_quartile, per_operation, processor_time, tenths};
+use crate::stacks::raw::Sources;
 use crate::stacks::{Ip, Variant, Which};
 
 /// The stack's time that each conversation takes, if the plan does not say otherwise.
@@ -79,6 +80,11 @@ impl Plan {
     pub fn as_done_by(self, stack: Which) -> Plan {
         let addresses = if stack.is_ours() { self.addresses } else { 1 };
         Plan { idle: self.idle.min(stack.connections_most()), addresses, ..self }
+    }
+
+    /// Addresses from which our own stacks' conversations come.
+    fn addresses_used(&self) -> u32 {
+        Sources::new(0, self.residents()).at_least(self.addresses).count()
     }
 
     /// TIME-WAIT records that stand, those of the conversations measured included.
@@ -257,7 +263,9 @@ impl Outcome {
         put("idle", json!(plan.idle));
         put("count", json!(self.rates.count));
         put("at_once", json!(plan.at_once));
-        put("addresses", json!(plan.addresses));
+        if stack.is_ours() {
+            put("addresses", json!(plan.addresses_used()));
+        }
         put("connections_per_s", json!(self.rates.median.round()));
         put("mean_connections_per_s", json!(self.rates.mean.round()));
         put("packets_per_connection", json!(self.packets.map(tenths)));

@@ -320,6 +320,11 @@ impl Sources {
         Sources { count: self.count.max(u32::try_from(addresses).unwrap_or(u32::MAX)), ..self }
     }
 
+    /// How many.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
     /// The first address that is not one of these.
     pub fn end(&self) -> u32 {
         self.first + self.count

@@ -50,6 +50,8 @@ impl FinWait2 {
     pub(super) fn new(config: &Config) -> FinWait2 {
         let tcp = &config.tcp;
         let term = tcp.fin_wait_2_timeout.checked_sub(tcp.rest_after.saturating_add(SLACK));
+        // Where none may be kept they stay whole.
+        let term = term.filter(|_| config.limits.time_wait > 0);
         let terms = [term.unwrap_or_default(); 3];
         let hasher = TupleHasher::new(&config.secret);
         let records = TimeWait::new(terms, config.limits.time_wait, hasher);

@@ -286,6 +286,16 @@ fn when_there_are_too_many_the_oldest_goes() {
 }
 
 #[test]
+fn where_no_records_may_be_kept_orphans_stay_whole() {
+    let mut config = full();
+    config.limits.time_wait = 0;
+    let mut peer = orphan(config);
+    assert_eq!(peer.wait(QUIET), []);
+    assert_eq!((peer.host.counters().rested, over_limits(&peer)), (0, (0, 0, 0)));
+    assert_eq!(states(&peer), [State::Listen, State::FinWait2]);
+}
+
+#[test]
 fn one_that_asks_something_of_its_headers_stays_whole() {
     let whole = |change: fn(&mut SocketOptions)| orphan_of(change).host.counters().rested == 0;
     assert!(whole(|options| options.traffic_class = 0x28));

@@ -56,6 +56,9 @@ struct Shelf<R> {
     index: Index,
     term_ms: u64,
     live: u32,
+    /// Rows of dead records, beyond as many as there are living ones, before the queue is made
+    /// shorter.
+    dead_max: u32,
 }
 
 /// Records of one duration.
@@ -84,9 +87,9 @@ pub struct TimeWait {
 /// More than this many records are never kept.
 const LIMIT_MAX: usize = 1 << 28;
 
-/// Rows of dead records, beyond as many as there are living ones, before the queue is made shorter.
+/// Rows of dead records that are kept at most, if there are no more living ones.
 const DEAD_MAX: u32 = 1 << 13;
-/// The same for numbers, which are spent on what lies between blocks, too.
+/// The same of numbers, which are spent on what lies between blocks, too.
 const NUMBERS_MAX: u32 = 1 << 16;
 /// Records that a turn drops before it leaves the rest to the next; it ends with a block of them.
 const SHARE: usize = 1024;
@@ -211,12 +214,12 @@ impl TimeWait {
             return false;
         }
         let used = if self.near == 0 { 1 } else { self.classes.len() };
-        let TimeWait { classes, handles, .. } = self;
+        let TimeWait { classes, handles, hasher, .. } = self;
         let removed = classes[..used].iter_mut().any(|class| {
             if tuple.is_ipv6() {
-                class.v6.remove(hash, tuple, handles)
+                class.v6.remove(hash, tuple, (handles, hasher))
             } else {
-                class.v4.remove(hash, tuple, handles)
+                class.v4.remove(hash, tuple, (handles, hasher))
             }
         });
         self.len -= usize::from(removed);
@@ -306,13 +309,15 @@ impl TimeWait {
 
     /// The record that entered first goes; returns when it would have expired.
     fn drop_oldest(&mut self, now: Instant) -> Option<u64> {
-        let mut oldest = u64::MAX;
-        each_shelf!(&mut self.classes, shelf => oldest = oldest.min(shelf.entered_ms()));
-        let TimeWait { classes, handles, len, .. } = self;
+        let mut oldest = None;
+        each_shelf!(&mut self.classes, shelf => {
+            oldest = [oldest, shelf.entered_ms()].into_iter().flatten().min();
+        });
+        let TimeWait { classes, handles, hasher, len, .. } = self;
         each_shelf!(classes, shelf => {
             if shelf.live > 0 && shelf.entered_ms() == oldest {
                 *len -= 1;
-                return shelf.drop_front(now, handles);
+                return shelf.drop_front(now, handles, hasher);
             }
         });
         None
@@ -358,7 +363,8 @@ impl Handles {
 
 impl<R: Row> Shelf<R> {
     fn new(term_ms: u64, limit: usize) -> Self {
-        Shelf { queue: Queue::new(term_ms), index: Index::new(limit), term_ms, live: 0 }
+        let (queue, index) = (Queue::new(term_ms), Index::new(limit));
+        Shelf { queue, index, term_ms, live: 0, dead_max: DEAD_MAX }
     }
 
     /// Adds a record; says when it expires. `None` if so many of our addresses are in TIME-WAIT
@@ -488,12 +494,22 @@ impl<R: Row> Shelf<R> {
         self.queue.iter().map(|seen| self.found(&handles.tuple(seen.row), seen, handles).record())
     }
 
-    fn remove(&mut self, hash: u64, tuple: &Tuple, handles: &mut Handles) -> bool {
+    fn remove(
+        &mut self,
+        hash: u64,
+        tuple: &Tuple,
+        (handles, hasher): (&mut Handles, &TupleHasher),
+    ) -> bool {
         let Some((number, seen)) = self.find(hash, tuple, handles) else { return false };
         handles.give_back(seen.row.common().handle());
         self.queue.kill(number);
         self.index.remove(hash, number, self.queue.span().0);
         self.live -= 1;
+        if self.live == 0 {
+            // Nothing is left but what is dead.
+            self.queue.first();
+        }
+        self.tidy(1, Finder { handles, hasher });
         true
     }
 
@@ -524,9 +540,9 @@ impl<R: Row> Shelf<R> {
         self.queue.kill(number);
     }
 
-    /// When the record at the front entered; late if it was restarted, never if there is none.
-    fn entered_ms(&self) -> u64 {
-        if self.live == 0 { u64::MAX } else { self.queue.front_ms().saturating_sub(self.term_ms) }
+    /// When the first record entered, if there is one. That it was restarted since does not count.
+    fn entered_ms(&mut self) -> Option<u64> {
+        Some(self.queue.first()?.turn_ms().saturating_sub(self.term_ms))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::queue::{Front, Seen};
 use super::row::Row;
-use super::{DEAD_MAX, Finder, Handles, NUMBERS_MAX, Shelf};
+use super::{Finder, Handles, NUMBERS_MAX, Shelf};
 use crate::host::demux::TupleHasher;
 use crate::time::Instant;
 
@@ -15,12 +15,17 @@ const JOINS: u32 = 8;
 
 impl<R: Row> Shelf<R> {
     /// The record at the front goes; returns when it would have expired.
-    pub(super) fn drop_front(&mut self, now: Instant, handles: &mut Handles) -> Option<u64> {
+    pub(super) fn drop_front(
+        &mut self,
+        now: Instant,
+        handles: &mut Handles,
+        hasher: &TupleHasher,
+    ) -> Option<u64> {
         let Front::Passed { number, expires_ms } = self.queue.pass(now.as_millis(), true) else {
             return None;
         };
         self.let_go(number, handles);
-        self.tidy(JOINS);
+        self.tidy(JOINS, Finder { handles, hasher });
         Some(expires_ms)
     }
 
@@ -63,7 +68,7 @@ impl<R: Row> Shelf<R> {
             self.live -= due;
             expired += due as usize;
             *share = share.saturating_sub(due as usize + 1);
-            self.tidy(JOINS + due / 4);
+            self.tidy(JOINS + due / 4, Finder { handles, hasher });
             // What is due in the next block, or kept its block waiting, and is queued again.
             let Front::Passed { number, expires_ms } = self.queue.pass(now_ms, false) else {
                 break;
@@ -78,9 +83,12 @@ impl<R: Row> Shelf<R> {
         expired
     }
 
-    /// The index follows what has become fewer, by so many lines at most. What is empty is kept
-    /// while it is small: where one comes as one goes, the next needs it at once.
-    fn tidy(&mut self, joins: u32) {
+    /// Queue and index follow what has become fewer, the index by so many lines at most. What is
+    /// empty is kept while it is small: where one comes as one goes, the next needs it at once.
+    pub(super) fn tidy(&mut self, joins: u32, finder: Finder<'_>) {
+        if self.is_long() {
+            self.shorten(finder);
+        }
         if !self.queue.is_empty() {
             self.index.shrink(self.live, self.queue.span(), joins);
         } else if !self.queue.is_small() || !self.index.is_small() {
@@ -94,7 +102,7 @@ impl<R: Row> Shelf<R> {
         let (rows, numbers) = (self.queue.rows(), self.queue.span().1);
         // No more records live than `LIMIT_MAX`.
         let twice = 2 * self.live;
-        rows > twice + DEAD_MAX || numbers > twice + NUMBERS_MAX || self.queue.is_sweeping()
+        rows > twice + self.dead_max || numbers > twice + NUMBERS_MAX || self.queue.is_sweeping()
     }
 
     /// Dead records take up room until the front has passed them. If there are too many of them,

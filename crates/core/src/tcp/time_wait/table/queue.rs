@@ -7,11 +7,12 @@
 //! ```
 //!
 //! Records get consecutive numbers, and leave from the front: whoever has a number knows from it
-//! alone whether its record may still be there. A block is given back when the front has passed it,
-//! or when all its records are dead. A record out of order (restarted in place, so that FINs
-//! repeated by a stranger do not make the queue grow) is queued again when the front comes to it.
-//! When most are dead, a sweep from the back to the front moves those that live to the back of what
-//! the dead have left, and in their order.
+//! alone whether its record may still be there. A block is given back when the front has passed
+//! it, or when all its records are dead. A record that is late (restarted in its place, so that
+//! FINs repeated by a stranger do not make the queue grow) is queued again when the front comes to
+//! it. When most are dead, a sweep from the back to the front moves those that live to the back of
+//! what the dead have left, and in their order. Bases are in order, too: so one that is moved can
+//! tell its time wherever it comes to.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -52,6 +53,22 @@ pub(super) struct Seen<'a, R> {
     pub(super) row: &'a R,
     /// When it expires.
     pub(super) expires_ms: u64,
+}
+
+/// The first record that is not dead.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct First {
+    number: u32,
+    expires_ms: u64,
+    is_late: bool,
+    base_ms: u64,
+}
+
+impl First {
+    /// When it would expire, in ms, had it not been restarted: by its block, if it was.
+    pub(super) fn turn_ms(&self) -> u64 {
+        if self.is_late { self.expires_ms.min(self.base_ms) } else { self.expires_ms }
+    }
 }
 
 /// What came to the front.
@@ -141,7 +158,7 @@ impl<R: Row> Queue<R> {
         let Some(block) = self.block_mut(number) else { return number };
         let common = row.common_mut();
         if !common.expire_in_order(expires_ms, block.base_ms, scale) {
-            let told = common.expire_out_of_order(expires_ms, block.base_ms, scale);
+            let told = common.expire_out_of_order(expires_ms, false, block.base_ms, scale);
             debug_assert!(told, "it lies less than 2·MSL before the newest");
         }
         block.rows.push(row);
@@ -158,8 +175,11 @@ impl<R: Row> Queue<R> {
         last.is_some_and(|block| !block.rows.is_empty() && expires_ms <= block.base_ms + reach_ms)
     }
 
-    /// Begins a new block.
-    fn open(&mut self, base_ms: u64) {
+    /// Begins a new block, with a record that expires then. Bases are in order, also if the record
+    /// is queued again behind others that expire later.
+    fn open(&mut self, expires_ms: u64) {
+        let last_ms = self.block(self.next.wrapping_sub(1)).map_or(0, |last| last.base_ms);
+        let base_ms = self.scale.base(expires_ms).max(last_ms);
         if let Some(last) = self.block_mut(self.next.wrapping_sub(1)) {
             last.rows.shrink_to_fit();
             if last.live == 0 {
@@ -236,7 +256,9 @@ impl<R: Row> Queue<R> {
         let Some(block) = self.block_mut(number) else { return false };
         let base_ms = block.base_ms;
         let row = block.rows.get_mut(number as usize % ROWS);
-        row.is_some_and(|row| row.common_mut().expire_out_of_order(expires_ms, base_ms, scale))
+        row.is_some_and(|row| {
+            row.common_mut().expire_out_of_order(expires_ms, true, base_ms, scale)
+        })
     }
 
     /// Takes the record of that number out of its place.
@@ -262,30 +284,37 @@ impl<R: Row> Queue<R> {
         self.row(self.front).map_or(block.base_ms, |seen| seen.expires_ms)
     }
 
-    /// Passes the record at the front if it is due, or later than those behind it, or if `any`.
+    /// Passes the record at the front if it is due, or late, or if `any`.
     /// What is dead on the way is passed as well.
     pub(super) fn pass(&mut self, now_ms: u64, any: bool) -> Front {
+        let Some(First { number, expires_ms, is_late, .. }) = self.first() else {
+            return Front::Waiting;
+        };
+        if expires_ms > now_ms && !is_late && !any {
+            return Front::Waiting;
+        }
+        self.front = number.wrapping_add(1);
+        Front::Passed { number, expires_ms }
+    }
+
+    /// The record at the front, where what is dead has been passed; `None` if no other is left.
+    pub(super) fn first(&mut self) -> Option<First> {
         while !self.is_empty() {
-            let (front, scale) = (self.front, self.scale);
-            let Some(block) = self.block_mut(front) else { break };
-            let Some(row) = block.rows.get_mut(front as usize % ROWS) else {
+            let (number, scale) = (self.front, self.scale);
+            let block = self.block(number)?;
+            let Some(row) = block.rows.get(number as usize % ROWS) else {
                 self.leave_block();
                 continue;
             };
-            let common = row.common_mut();
-            if let Some(expires_ms) = common.expires_ms(block.base_ms, scale) {
-                // One that was moved here from before keeps nobody waiting who is due.
-                let keeps_waiting = common.is_moved() && expires_ms > block.base_ms;
-                if expires_ms > now_ms && !keeps_waiting && !any {
-                    return Front::Waiting;
-                }
-                self.front = front.wrapping_add(1);
-                return Front::Passed { number: front, expires_ms };
+            let (common, base_ms) = (row.common(), block.base_ms);
+            if let Some(expires_ms) = common.expires_ms(base_ms, scale) {
+                let is_late = common.is_late();
+                return Some(First { number, expires_ms, is_late, base_ms });
             }
-            self.front = front.wrapping_add(1);
-            self.release(front);
+            self.front = number.wrapping_add(1);
+            self.release(number);
         }
-        Front::Waiting
+        None
     }
 
     /// Passes the records at the front of which the time is over, as far as they lie in one block
@@ -365,6 +394,7 @@ impl<R: Row> Queue<R> {
                 read = self.end_of_rows(number);
                 continue;
             };
+            let base_ms = spot.base_ms;
             let Some(Seen { row, expires_ms }) = self.see(&spot) else {
                 read = number;
                 continue;
@@ -379,28 +409,23 @@ impl<R: Row> Queue<R> {
             let (mut row, place) = (*row, write.wrapping_sub(1));
             let end = self.end_of_rows(place);
             if end == place & !(ROWS as u32 - 1) {
-                self.take_back(place, row, expires_ms);
+                self.take_back(place, row, base_ms);
             } else if place.wrapping_sub(end) < ROWS as u32 {
                 // No record ever had that number.
                 write = end;
                 continue;
             }
-            if self.put(place, &mut row, expires_ms) {
-                self.kill(number);
-                tell(&row, number, place);
-                (read, write, moves) = (number, place, moves - 1);
-            } else {
-                // It stays where it is, and what is older is moved to before it.
-                (read, write) = (number, number);
-            }
+            self.put(place, &mut row, expires_ms);
+            self.kill(number);
+            tell(&row, number, place);
+            (read, write, moves) = (number, place, moves - 1);
         }
         self.sweep = Some(Sweep { read, write });
     }
 
-    /// Rows for a block that was given back, all dead, in the order of a record that will be the
-    /// last there.
-    fn take_back(&mut self, number: u32, mut row: R, expires_ms: u64) {
-        let base_ms = expires_ms.saturating_sub(self.scale.span_ms());
+    /// Rows for a block that was given back, all dead. Its base is that of the block from which
+    /// its last record comes, so that bases are in order as before.
+    fn take_back(&mut self, number: u32, mut row: R, base_ms: u64) {
         row.common_mut().kill();
         if let Some(block) = self.block_mut(number) {
             *block = Block { rows: vec![row; ROWS], base_ms, live: 0 };
@@ -414,17 +439,20 @@ impl<R: Row> Queue<R> {
         (number & !(ROWS as u32 - 1)).wrapping_add(rows)
     }
 
-    /// Puts a record in the place of one that is dead; false if it cannot tell its time there.
-    fn put(&mut self, place: u32, row: &mut R, expires_ms: u64) -> bool {
+    /// Puts a record in the place of one that is dead, in a block whose base is no earlier than
+    /// that of its own: so it can tell its time there.
+    fn put(&mut self, place: u32, row: &mut R, expires_ms: u64) {
         let scale = self.scale;
-        let Some(block) = self.block_mut(place) else { return false };
+        let Some(block) = self.block_mut(place) else { return };
         let (common, base_ms) = (row.common_mut(), block.base_ms);
-        let told = common.expire_in_order(expires_ms, base_ms, scale)
-            || common.expire_out_of_order(expires_ms, base_ms, scale);
-        let place = block.rows.get_mut(place as usize % ROWS).filter(|_| told);
-        let is_put = place.map(|place| *place = *row).is_some();
-        block.live += u32::from(is_put);
-        is_put
+        let is_late = common.is_late();
+        let told = !is_late && common.expire_in_order(expires_ms, base_ms, scale)
+            || common.expire_out_of_order(expires_ms, is_late, base_ms, scale);
+        debug_assert!(told, "{expires_ms} after {base_ms}");
+        if let Some(place) = block.rows.get_mut(place as usize % ROWS) {
+            *place = *row;
+            block.live += 1;
+        }
     }
 
     /// The front goes on to that number: all before it are dead, and their blocks given back but
@@ -476,6 +504,15 @@ impl<R: Row> Queue<R> {
     pub(super) fn capacity(&self) -> usize {
         let blocks = self.chunks.iter().flat_map(|chunk| chunk.iter());
         blocks.map(|block| block.rows.capacity()).sum()
+    }
+
+    /// Rows that there are, counted, and whether bases are in order.
+    #[cfg(test)]
+    pub(super) fn counted(&self) -> (u32, bool) {
+        let blocks = || self.chunks.iter().flat_map(|chunk| chunk.iter());
+        let rows = blocks().map(|block| block.rows.len() as u32).sum();
+        let bases = blocks().filter(|block| block.live > 0).map(|block| block.base_ms);
+        (rows, bases.is_sorted())
     }
 
     /// An empty queue whose next record is near this number.

@@ -8,12 +8,16 @@
 //!   └─────────┴───────┴───────┴─────────┴─────────┴─────────┴────────┴──────┘
 //!
 //!   handle   our address and the window: see `handles`
-//!   word     │ marked │ holder │ stamped │ moved │ 12 bits: when it expires │
+//!   word     │ marked │ holder │ stamped │    0     │ 12 bits: when it expires │
+//!            │ marked │ holder │ stamped │ 1: moved │ late │ 11 bits: the same │
 //! ```
 //!
-//! Expiry is counted from the block's base in ms (in powers of two of them if records last for more
-//! than 131 s); if the record was `moved`, which is out of the order of its block, in steps of a
-//! 2047th of 2·MSL from 2·MSL before the base. Both are rounded up.
+//! Expiry is counted from the block's base in ms (in powers of two of them if records last for
+//! more than 131 s); if the record was `moved`, which is out of the order of its block, from 2·MSL
+//! before the base, in steps of a 511th of 2·MSL at most, a power of two as well. Both are rounded
+//! up, and what they are counted from is a multiple of them: what has been rounded once stays what
+//! it is, whatever block the record comes to. One that is `late` was restarted in its place: those
+//! behind it do not wait for it.
 
 use crate::tcp::Tuple;
 use crate::tcp::connection::Residue;
@@ -21,6 +25,10 @@ use crate::tcp::time_wait::Record;
 
 const DELTA: u16 = 0x0fff;
 const MOVED: u16 = 0x1000;
+/// Of one that was moved.
+const LATE: u16 = 0x0800;
+/// The same.
+const STEPS: u16 = 0x07ff;
 const STAMPED: u16 = 0x2000;
 const HOLDER: u16 = 0x4000;
 const MARKED: u16 = 0x8000;
@@ -173,9 +181,9 @@ impl Common {
         self.handle
     }
 
-    /// True if it is out of the order of its block.
-    pub(super) fn is_moved(&self) -> bool {
-        self.word & MOVED != 0
+    /// True if it was restarted where it lies, and those behind it expire before it.
+    pub(super) fn is_late(&self) -> bool {
+        self.word & (MOVED | LATE) == MOVED | LATE
     }
 
     /// True if its record was removed.
@@ -203,18 +211,18 @@ impl Common {
     /// When it expires, in ms, in a block of that base; `None` if it is dead.
     #[inline]
     pub(super) fn expires_ms(&self, base_ms: u64, scale: Scale) -> Option<u64> {
-        let delta = u64::from(self.word & DELTA);
-        if !self.is_moved() {
-            return Some(base_ms + (delta << scale.unit_shift));
+        if self.word & MOVED == 0 {
+            return Some(base_ms + (u64::from(self.word & DELTA) << scale.unit_shift));
         }
-        (!self.is_dead()).then(|| scale.origin(base_ms) + delta * scale.step_ms)
+        let steps = u64::from(self.word & STEPS);
+        (!self.is_dead()).then(|| scale.origin(base_ms) + (steps << scale.step_shift))
     }
 
     /// Notes when it expires, in the order of its block; false if that is out of its reach.
     #[inline]
     pub(super) fn expire_in_order(&mut self, at_ms: u64, base_ms: u64, scale: Scale) -> bool {
         // What is before the base is very far behind it as well, but for what is rounded up to it.
-        let delta = scale.units(at_ms.wrapping_sub(base_ms));
+        let delta = ceil(at_ms.wrapping_sub(base_ms), scale.unit_shift);
         let in_reach = delta <= u64::from(DELTA);
         if in_reach {
             self.word = self.word & !DEAD | delta as u16;
@@ -222,12 +230,21 @@ impl Common {
         in_reach
     }
 
-    /// Notes when it expires, whatever the order of its block; false if that is out of reach.
-    pub(super) fn expire_out_of_order(&mut self, at_ms: u64, base_ms: u64, scale: Scale) -> bool {
-        let delta = at_ms.saturating_sub(scale.origin(base_ms)).div_ceil(scale.step_ms);
-        let in_reach = delta < u64::from(DELTA);
+    /// Notes when it expires, whatever the order of its block; false if that is out of reach. One
+    /// that `is_late` keeps nobody waiting.
+    pub(super) fn expire_out_of_order(
+        &mut self,
+        at_ms: u64,
+        is_late: bool,
+        base_ms: u64,
+        scale: Scale,
+    ) -> bool {
+        let after = at_ms.saturating_sub(scale.origin(base_ms));
+        let steps = ceil(after, scale.step_shift);
+        let late = if is_late { LATE } else { 0 };
+        let in_reach = steps < u64::from(STEPS);
         if in_reach {
-            self.word = self.word & !DEAD | MOVED | delta as u16;
+            self.word = self.word & !DEAD | MOVED | late | steps as u16;
         }
         in_reach
     }
@@ -255,30 +272,31 @@ impl Common {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     term_ms: u64,
-    /// Those that were moved.
-    step_ms: u64,
-    /// Those in order: two to this power, in ms.
+    /// Those that were moved: two to this power, in ms.
+    step_shift: u32,
+    /// Those in order, likewise; no more than that.
     unit_shift: u32,
 }
 
 impl Scale {
     /// For records that last `term_ms`.
     pub(super) fn new(term_ms: u64) -> Scale {
-        let step_ms = term_ms.saturating_mul(2).div_ceil(u64::from(DELTA) - 1).max(1);
-        let unit_shift = term_ms.div_ceil(UNITS).next_power_of_two().trailing_zeros();
-        Scale { term_ms, step_ms, unit_shift }
+        // Less one for each of two that are rounded, and for what the dead have.
+        let step_ms = term_ms.saturating_mul(2).div_ceil(u64::from(STEPS) - 3);
+        let shift = |ms: u64| ms.next_power_of_two().trailing_zeros();
+        let (step_shift, unit_shift) = (shift(step_ms), shift(term_ms.div_ceil(UNITS)));
+        Scale { term_ms, step_shift, unit_shift }
     }
 
     /// What it rounds up to, in ms.
     #[cfg(test)]
     pub(super) fn step_ms(self) -> u64 {
-        self.step_ms
+        1 << self.step_shift
     }
 
-    /// So many ms in units of those in order, rounded up.
-    #[inline]
-    fn units(self, ms: u64) -> u64 {
-        ms.wrapping_add((1 << self.unit_shift) - 1) >> self.unit_shift
+    /// The base of a block that begins with a record that expires then.
+    pub(super) fn base(self, expires_ms: u64) -> u64 {
+        floor(expires_ms, self.unit_shift)
     }
 
     /// The longest time after its base, in ms, that a record in order can tell.
@@ -287,6 +305,17 @@ impl Scale {
     }
 
     fn origin(self, base_ms: u64) -> u64 {
-        base_ms.saturating_sub(self.term_ms)
+        floor(base_ms.saturating_sub(self.term_ms), self.step_shift)
     }
+}
+
+/// So many times two to the power of `shift`, rounded up.
+#[inline]
+fn ceil(ms: u64, shift: u32) -> u64 {
+    ms.wrapping_add((1 << shift) - 1) >> shift
+}
+
+/// A multiple of two to the power of `shift`.
+fn floor(ms: u64, shift: u32) -> u64 {
+    ms >> shift << shift
 }

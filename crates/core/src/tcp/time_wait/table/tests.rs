@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
 mod bounds;
+mod sweeps;
 
 const TERM: Duration = Duration::from_secs(60);
 const NEAR: [Duration; 3] = [TERM, Duration::from_secs(5), Duration::from_millis(700)];
@@ -125,6 +126,24 @@ impl Fixture {
         assert!(deadline.is_none_or(|at| at > self.now), "{deadline:?} at {:?}", self.now);
     }
 
+    /// Records that have had their time and are still there.
+    fn over(&self) -> usize {
+        self.table.iter().filter(|record| record.expires <= self.now).count()
+    }
+
+    /// The queues are made shorter as soon as there are so many dead rows more than living ones.
+    fn keep_dead(&mut self, dead_max: u32) {
+        each_shelf!(&mut self.table.classes, shelf => shelf.dead_max = dead_max);
+    }
+
+    /// What the queues keep account of is so.
+    fn check_queues(&mut self) {
+        each_shelf!(&mut self.table.classes, shelf => {
+            assert_eq!((shelf.queue.rows(), true), shelf.queue.counted());
+            assert!(shelf.queue.span().1 < shelf.index.span_max());
+        });
+    }
+
     /// Handles in use, and those that the records there are need.
     fn handles(&self) -> (usize, usize) {
         let records = self.table.iter();
@@ -235,14 +254,14 @@ fn near_peers_have_their_own_durations() {
 }
 
 #[test]
-fn a_restarted_record_lasts_its_time_again_and_a_2047th_of_twice_that_at_most() {
+fn a_restarted_record_lasts_its_time_again_and_a_511th_of_it_at_most() {
     let mut fixture = Fixture::new(10);
     fixture.enter(1);
     fixture.pass(Duration::from_secs(31));
     fixture.restart(1);
     fixture.pass(Duration::from_millis(59_999));
     assert!(fixture.find(1).is_some());
-    fixture.pass(Duration::from_millis(30));
+    fixture.pass(TERM / 511);
     assert!(fixture.find(1).is_none());
     assert_eq!(fixture.table.len(), 0);
 }
@@ -419,10 +438,17 @@ fn step(tuples: u32) -> impl Strategy<Value = Step> {
 /// Records the handles of which are counted after every step.
 const FEW: usize = 8;
 
-/// `sixes` in four of the tuples are of IPv6; numbers of rows begin at `start`.
-fn run(steps: &[Step], terms: [Duration; 3], sixes: u32, start: u32) -> Result<(), TestCaseError> {
+/// `sixes` in four of the tuples are of IPv6; numbers of rows begin at `start`, and so many dead
+/// ones more than living ones are kept.
+fn run(
+    steps: &[Step],
+    terms: [Duration; 3],
+    sixes: u32,
+    (start, dead_max): (u32, u32),
+) -> Result<(), TestCaseError> {
     let tuple = |number| tuple_among(sixes, number);
     let mut fixture = Fixture::with(terms, 1 << 20);
+    fixture.keep_dead(dead_max);
     for class in &mut fixture.table.classes {
         class.v4.queue.start_at(start);
         class.v6.queue.start_at(start);
@@ -471,6 +497,7 @@ fn run(steps: &[Step], terms: [Duration; 3], sixes: u32, start: u32) -> Result<(
                     }
                 }
                 fixture.turn();
+                fixture.check_queues();
                 continue;
             }
         };
@@ -501,7 +528,7 @@ fn a_record_that_is_queued_again_in_a_new_chunk_stays() {
         let alone = [Step::Enter(0, 0), Step::Pass(4096)].repeat(blocks);
         let last = [Step::Enter(330, 0), Step::Pass(9967), Step::Restart(330), Step::Pass(45_937)];
         for sixes in [0, 4] {
-            run(&[&alone[..], &last].concat(), [TERM; 3], sixes, 0).unwrap();
+            run(&[&alone[..], &last].concat(), [TERM; 3], sixes, (0, DEAD_MAX)).unwrap();
         }
     }
 }
@@ -517,8 +544,9 @@ proptest! {
         // All of one version, or both, in shelves that run at their own pace.
         sixes in 0u32..=4,
         start in prop_oneof![Just(0u32), Just(u32::MAX - 5000), any::<u32>()],
+        dead_max in prop_oneof![Just(0u32), Just(100), Just(DEAD_MAX)],
     ) {
-        run(&few, terms, sixes, start)?;
-        run(&many, terms, sixes, start)?;
+        run(&few, terms, sixes, (start, dead_max))?;
+        run(&many, terms, sixes, (start, dead_max))?;
     }
 }

@@ -1,0 +1,149 @@
+//! What sweeps must not do: lose anything, keep anything, or put it out of its order.
+
+use super::bounds::bytes;
+use super::*;
+
+/// One that comes and goes, so many times a ms for so many ms, and whatever is due.
+fn churn(fixture: &mut Fixture, per_ms: u32, ms: u32) {
+    for _ in 0..ms {
+        for _ in 0..per_ms {
+            fixture.enter(5_000_000);
+            fixture.remove(5_000_000);
+        }
+        fixture.pass(Duration::from_millis(1));
+        // Two thousand are more than a turn's share.
+        let due = |fixture: &Fixture| fixture.table.deadline().is_some_and(|at| at <= fixture.now);
+        for _ in 0..2 {
+            if due(fixture) {
+                fixture.pass(Duration::ZERO);
+            }
+        }
+        fixture.turn();
+    }
+    fixture.check_queues();
+}
+
+/// Of 20,000 the oldest 2,000, which entered within 2 s; they are restarted after 30 s.
+fn group_restarted(limit: usize) -> Fixture {
+    let mut fixture = Fixture::new(limit);
+    fixture.keep_dead(100);
+    for number in 0..20_000 {
+        fixture.enter(number);
+        if number < 2_000 || number.is_multiple_of(2) {
+            fixture.pass(Duration::from_millis(1));
+        }
+    }
+    fixture.pass(Duration::from_secs(30));
+    (0..2_000).for_each(|number| fixture.restart(number));
+    fixture
+}
+
+fn all_are_there(fixture: &Fixture, numbers: core::ops::Range<u32>) -> bool {
+    numbers.into_iter().all(|number| fixture.find(number).is_some())
+}
+
+#[test]
+fn those_whose_fins_come_again_and_again_keep_nobody_and_are_never_lost() {
+    let mut fixture = group_restarted(30_000);
+    churn(&mut fixture, 10, 20_000);
+    assert!(all_are_there(&fixture, 0..20_000));
+    // The others' time is over, one after the other.
+    for _ in 0..3 {
+        (0..2_000).for_each(|number| fixture.restart(number));
+        churn(&mut fixture, 10, 20_000);
+        assert_eq!(fixture.over(), 0);
+        assert!(all_are_there(&fixture, 0..2_000));
+    }
+    assert_eq!(fixture.table.len(), 2_000);
+}
+
+#[test]
+fn a_full_table_lets_nobody_go_while_the_time_of_others_is_over() {
+    let fixture = group_restarted(15_000);
+    assert_eq!(fixture.counters.time_wait_evicted, 5_000, "the oldest");
+    assert!(!all_are_there(&fixture, 4_999..5_000) && all_are_there(&fixture, 5_000..20_000));
+    let mut fixture = group_restarted(30_000);
+    churn(&mut fixture, 10, 32_000);
+    (0..28_000).for_each(|number| fixture.enter(6_000_000 + number));
+    assert_eq!(fixture.counters.time_wait_evicted, 0);
+    assert!(all_are_there(&fixture, 0..2_000), "they were restarted 32 s ago");
+}
+
+/// Rounded up once, and not each time it is moved.
+#[test]
+fn however_often_one_is_moved_it_lasts_no_longer() {
+    for term in [TERM, Duration::from_secs(3600)] {
+        let mut fixture = Fixture::with([term; 3], 1 << 20);
+        fixture.keep_dead(0);
+        for number in 0..100 {
+            fixture.enter(number);
+            fixture.pass(term / 200);
+        }
+        let ends = |fixture: &Fixture| (0..100).map(|n| Some(fixture.find(n)?.expires)).collect();
+        let before: Vec<Option<Instant>> = ends(&fixture);
+        let (mut sweeps, mut was_sweeping) = (0, false);
+        for _ in 0..100 {
+            for _ in 0..1000 {
+                fixture.enter(5000);
+                fixture.remove(5000);
+                let is_sweeping = fixture.table.classes[0].v4.queue.is_sweeping();
+                sweeps += u32::from(is_sweeping && !was_sweeping);
+                was_sweeping = is_sweeping;
+            }
+            fixture.pass(term / 400);
+            fixture.turn();
+        }
+        assert!(sweeps > 100, "{sweeps} sweeps");
+        let step = Duration::from_millis(Scale::new(term.as_millis() as u64).step_ms());
+        for (before, after) in before.into_iter().zip(ends(&fixture)) {
+            let late = before.zip(after).map(|(before, after)| after.since(before));
+            assert!(late.is_some_and(|late| late <= step), "{late:?}");
+        }
+        fixture.pass(term);
+        fixture.turn();
+        assert_eq!(fixture.table.len(), 0);
+    }
+}
+
+/// Nor who is compared by when a dead one entered.
+#[test]
+fn who_goes_from_a_full_table_is_the_oldest_also_behind_the_dead() {
+    let mut fixture = Fixture::new(3);
+    fixture.enter(1);
+    for number in [2, 3] {
+        fixture.pass(Duration::from_secs(5));
+        fixture.enter_as(tuple6(number), number, Distance::Far);
+    }
+    fixture.remove(1);
+    fixture.pass(Duration::from_secs(30));
+    fixture.enter(4);
+    fixture.enter(5);
+    let sixes = [2, 3].map(|number| fixture.find_as(&tuple6(number)).is_some());
+    assert_eq!((sixes, fixture.find(4).is_some()), ([false, true], true));
+}
+
+/// As when peers reset them, and none enters or expires meanwhile.
+#[test]
+fn memory_goes_with_those_that_are_removed() {
+    for tuple in [tuple as fn(u32) -> Tuple, tuple6] {
+        let mut fixture = Fixture::new(1 << 20);
+        for number in 0..200_000 {
+            fixture.enter_as(tuple(number), number, Distance::Far);
+            if number.is_multiple_of(20) {
+                fixture.pass(Duration::from_millis(1));
+            }
+        }
+        let filled = bytes(&fixture.table) as f64 / 200_000.0;
+        let mut most = 0.0f64;
+        for number in (0..200_000).filter(|number| number % 10 != 0) {
+            assert!(fixture.remove_as(&tuple(number)));
+            let len = fixture.table.len() as f64;
+            most = most.max(bytes(&fixture.table) as f64 / len);
+        }
+        assert!(most <= 2.0 * filled + 10.0, "{most} bytes each, {filled} before");
+        fixture.check_queues();
+        assert!((0..20_000).all(|number| fixture.find_as(&tuple(10 * number)).is_some()));
+        (0..20_000).for_each(|number| assert!(fixture.remove_as(&tuple(10 * number))));
+        assert_eq!(bytes(&fixture.table), 0, "nothing is left");
+    }
+}
