@@ -336,3 +336,11 @@ fn one_whose_peer_was_to_be_kept_alive_is_a_record_and_asks_nothing() {
         assert_eq!(states(&peer), [State::Listen]);
     }
 }
+
+#[test]
+fn one_that_is_to_be_given_up_before_a_record_would_be_stays_whole() {
+    let mut peer = orphan_of(|options| options.fin_wait_2_timeout = Duration::from_secs(10));
+    assert_eq!(peer.host.counters().rested, 0);
+    peer.wait(Duration::from_secs(8));
+    assert_eq!(states(&peer), [State::Listen]);
+}

@@ -105,6 +105,38 @@ fn however_often_one_is_moved_it_lasts_no_longer() {
     }
 }
 
+/// Where whole blocks were given back, and the steps in which a restart is told reach no further
+/// than they must.
+#[test]
+fn blocks_that_are_taken_back_are_in_order_and_tell_all_times() {
+    const EACH: u32 = 1024;
+    let term = Duration::from_millis(64 * 2044 / 2);
+    let mut fixture = Fixture::with([term; 3], 1 << 20);
+    for number in 0..9 * EACH {
+        fixture.enter(number);
+        fixture.pass(Duration::from_millis(1));
+    }
+    // Each as late as it can be in its place.
+    let stays = |number: &u32| *number >= 8 * EACH || *number < 4 * EACH && number % 4 == 0;
+    for number in (0..EACH).filter(stays) {
+        fixture.pass(Duration::from_millis(1));
+        fixture.restart(number);
+    }
+    fixture.keep_dead(0);
+    for number in (0..9 * EACH).rev().filter(|number| !stays(number)) {
+        fixture.remove(number);
+        fixture.check_queues();
+    }
+    assert!(fixture.table.classes[0].v4.queue.span().1 < 6 * EACH, "it was made shorter");
+    churn(&mut fixture, 1, 100);
+    for number in (0..9 * EACH).filter(stays) {
+        let record = fixture.find(number).unwrap();
+        let expected = Record::new(tuple(number), &residue(number), record.entered, term);
+        assert_eq!(Record { expires: expected.expires, ..record }, expected);
+    }
+    assert_eq!(fixture.table.len() as u32, 2 * EACH);
+}
+
 /// Nor who is compared by when a dead one entered.
 #[test]
 fn who_goes_from_a_full_table_is_the_oldest_also_behind_the_dead() {
@@ -145,5 +177,63 @@ fn memory_goes_with_those_that_are_removed() {
         assert!((0..20_000).all(|number| fixture.find_as(&tuple(10 * number)).is_some()));
         (0..20_000).for_each(|number| assert!(fixture.remove_as(&tuple(10 * number))));
         assert_eq!(bytes(&fixture.table), 0, "nothing is left");
+    }
+}
+
+/// Within a shelf it is by its place, and so it is among shelves.
+#[test]
+fn that_one_was_restarted_does_not_make_it_younger() {
+    let mut fixture = Fixture::new(2);
+    fixture.enter(1);
+    fixture.pass(Duration::from_secs(10));
+    fixture.enter_as(tuple6(2), 2, Distance::Far);
+    fixture.pass(Duration::from_secs(20));
+    fixture.restart(1);
+    fixture.enter_as(tuple6(3), 3, Distance::Far);
+    let sixes = [2, 3].map(|number| fixture.find_as(&tuple6(number)).is_some());
+    assert_eq!((sixes, fixture.find(1).is_some()), ([true, true], false));
+}
+
+/// What was found at `base_ms` after it was told that it is `at_ms`.
+fn told(row: &mut Row4, at_ms: u64, base_ms: u64, scale: Scale, in_order: bool) -> Option<u64> {
+    let common = row.common_mut();
+    let is_told = if in_order {
+        common.expire_in_order(at_ms, base_ms, scale)
+    } else {
+        common.expire_out_of_order(at_ms, true, base_ms, scale)
+    };
+    is_told.then(|| common.expires_ms(base_ms, scale).expect("it is not dead"))
+}
+
+proptest! {
+    /// Whatever block tells it again.
+    #[test]
+    fn what_was_rounded_stays_what_it_is(
+        term_ms in prop_oneof![1u64..1000, 1000u64..200_000, 200_000u64..40_000_000_000],
+        now_ms in 0u64..1 << 40,
+        // Of the term, in 1000.
+        [first, second, third] in proptest::array::uniform3(0u64..1000),
+        [some, more] in any::<[bool; 2]>(),
+    ) {
+        let scale = Scale::new(term_ms);
+        let base = |part: u64| scale.base(now_ms + term_ms * part / 1000);
+        let mut row = Row4::new(&tuple(1), Common::new(&residue(1), tuple(1).ports(), 0));
+        let at_ms = base(first) + term_ms * third / 32_000;
+        let unit = told(&mut row, at_ms, base(first), scale, true).unwrap();
+        prop_assert!(unit >= at_ms && unit - at_ms <= scale.step_ms());
+        // Out of the order, within what a restart asks for, and in any other block.
+        let step = told(&mut row, unit, base(second), scale, false).unwrap();
+        prop_assert!(step >= unit && step - unit < scale.step_ms());
+        for steps in 0..1100 {
+            let at_ms = base(first) + term_ms + steps * scale.step_ms();
+            let is_right = told(&mut row, at_ms, base(first), scale, false);
+            prop_assert!(is_right.is_none_or(|told| told >= at_ms) && (steps > 0 || is_right.is_some()));
+        }
+        for (part, in_order) in [(first, some), (third, more), (second, some)] {
+            let again = told(&mut row, step, base(part), scale, in_order);
+            prop_assert!(again == Some(step) || in_order && again.is_none());
+            let again = told(&mut row, unit, base(part), scale, true);
+            prop_assert!(again.is_none_or(|again| again == unit));
+        }
     }
 }
