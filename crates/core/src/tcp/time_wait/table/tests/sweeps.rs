@@ -117,7 +117,8 @@ fn blocks_that_are_taken_back_are_in_order_and_tell_all_times() {
         fixture.pass(Duration::from_millis(1));
     }
     // Each as late as it can be in its place.
-    let stays = |number: &u32| *number >= 8 * EACH || *number < 4 * EACH && number % 4 == 0;
+    let stays =
+        |number: &u32| *number >= 8 * EACH || *number < 4 * EACH && number.is_multiple_of(4);
     for number in (0..EACH).filter(stays) {
         fixture.pass(Duration::from_millis(1));
         fixture.restart(number);
