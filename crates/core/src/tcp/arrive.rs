@@ -512,7 +512,10 @@ impl Connection {
                 self.state.transition(State::Closing);
                 self.parts().send.fin_again = cx.config.repeat_fin;
             }
-            State::FinWait2 => self.enter_time_wait(cx),
+            State::FinWait2 => {
+                self.parts().recv.window.pass_fin();
+                self.enter_time_wait(cx);
+            }
             _ => {}
         }
         Continue(())

@@ -130,10 +130,12 @@ impl Connection {
 
     /// True if nothing waits for anything but its rest, and a timer that may be set for long.
     pub(super) fn is_at_rest(&self, s: &Synchronized) -> bool {
-        let is_owed = s.probe_due || s.keepalive_due || s.push_due || s.keepalive_probes > 0;
+        // An orphan's peer is asked nothing any more.
+        let is_asked = s.keepalive_probes > 0 && !self.orphan;
+        let is_owed = s.probe_due || s.keepalive_due || s.push_due || is_asked;
         let is_waited_for = self.write_blocked || self.close_early;
         let is_well = self.soft_error().is_none() && !self.is_unreachable();
-        // An orphan has its own time to wait, and is asked nothing.
+        // An orphan has its own time to wait.
         let waits = [Timer::FinWait2, Timer::KeepAlive, Timer::Rest];
         let only = |timer| waits.contains(&timer) || !self.deadlines.is_set(timer);
         let ecn_is_even = s.ecn.is_none_or(|ecn| !ecn.echo && !ecn.cwr_due);

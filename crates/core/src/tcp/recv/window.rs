@@ -206,6 +206,13 @@ impl RecvWindow {
         growth >= u32::from(mss).min(half).max(1) && growth >= offered
     }
 
+    /// The peer's FIN has arrived, and nothing will any more. It takes no room in the buffer: the
+    /// window that TIME-WAIT announces is the one before it, which is all that a record knows.
+    #[inline(always)]
+    pub fn pass_fin(&mut self) {
+        self.edge += 1;
+    }
+
     /// Data up to `rcv_nxt` has arrived: measures a round trip as the time in which a window's
     /// worth of new data came. `srtt_ns` is better where the sender half has one; 0: it has none.
     #[inline(always)]

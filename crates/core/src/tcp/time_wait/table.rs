@@ -86,6 +86,8 @@ pub struct TimeWait {
 
 /// More than this many records are never kept.
 const LIMIT_MAX: usize = 1 << 28;
+/// None is kept for longer, in ms: 69 years.
+const TERM_MAX_MS: u64 = 1 << 41;
 
 /// Rows of dead records that are kept at most, if there are no more living ones.
 const DEAD_MAX: u32 = 1 << 13;
@@ -110,12 +112,12 @@ macro_rules! each_shelf {
 }
 
 impl TimeWait {
-    /// An empty table of at most `limit` records (2^28 at most), which are kept for `terms`, by
-    /// distance. `hasher` is the one by which its callers hash.
+    /// An empty table of at most `limit` records (2^28 at most), which are kept for `terms` (69 years
+    /// at most), by distance. `hasher` is the one by which its callers hash.
     pub fn new(terms: [Duration; 3], limit: usize, hasher: TupleHasher) -> Self {
         let limit = limit.min(LIMIT_MAX);
         let class = |term: Duration| {
-            let term_ms = as_nanos(term).div_ceil(1_000_000);
+            let term_ms = as_nanos(term).div_ceil(1_000_000).min(TERM_MAX_MS);
             Class { v4: Shelf::new(term_ms, limit), v6: Shelf::new(term_ms, limit) }
         };
         TimeWait {

@@ -65,7 +65,7 @@ pub(super) struct First {
 }
 
 impl First {
-    /// When it would expire, in ms, had it not been restarted: by its block, if it was.
+    /// When it would expire, in ms, had it not been restarted: about then, by its block, if it was.
     pub(super) fn turn_ms(&self) -> u64 {
         if self.is_late { self.expires_ms.min(self.base_ms) } else { self.expires_ms }
     }
@@ -455,21 +455,19 @@ impl<R: Row> Queue<R> {
         }
     }
 
-    /// The front goes on to that number: all before it are dead, and their blocks given back but
-    /// for the front's own.
+    /// The front goes on to that number: all before it are dead.
     fn skip_to(&mut self, number: u32) {
-        let front = core::mem::replace(&mut self.front, number);
-        if front >> ROW_BITS == number >> ROW_BITS {
-            return;
+        let mut past = core::mem::replace(&mut self.front, number);
+        while past >> ROW_BITS != number >> ROW_BITS {
+            if let Some(block) = self.block_mut(past) {
+                let freed = core::mem::take(&mut block.rows).len() as u32;
+                self.rows -= freed;
+            }
+            past = (past | (ROWS as u32 - 1)).wrapping_add(1);
         }
-        if let Some(block) = self.block_mut(front) {
-            let freed = core::mem::take(&mut block.rows).len() as u32;
-            self.rows -= freed;
-        }
-        let past = self.place(number).0;
-        let mut past_blocks = self.chunks.drain(..past).flat_map(|chunk| *chunk);
-        debug_assert!(past_blocks.all(|block| block.rows.is_empty()));
-        self.base = self.base.wrapping_add((past as u32) << CHUNK_BITS);
+        let chunks = self.place(number).0;
+        self.chunks.drain(..chunks);
+        self.base = self.base.wrapping_add((chunks as u32) << CHUNK_BITS);
     }
 
     /// The front goes on to the next block.

@@ -116,12 +116,14 @@ fn blocks_that_are_taken_back_are_in_order_and_tell_all_times() {
         fixture.enter(number);
         fixture.pass(Duration::from_millis(1));
     }
+    let mut ends: Vec<Instant> = (0..9 * EACH).map(|n| fixture.find(n).unwrap().expires).collect();
     // Each as late as it can be in its place.
     let stays =
         |number: &u32| *number >= 8 * EACH || *number < 4 * EACH && number.is_multiple_of(4);
     for number in (0..EACH).filter(stays) {
         fixture.pass(Duration::from_millis(1));
         fixture.restart(number);
+        ends[number as usize] = fixture.now + term;
     }
     fixture.keep_dead(0);
     for number in (0..9 * EACH).rev().filter(|number| !stays(number)) {
@@ -134,8 +136,51 @@ fn blocks_that_are_taken_back_are_in_order_and_tell_all_times() {
         let record = fixture.find(number).unwrap();
         let expected = Record::new(tuple(number), &residue(number), record.entered, term);
         assert_eq!(Record { expires: expected.expires, ..record }, expected);
+        let end = ends[number as usize];
+        assert!(record.expires >= end && record.expires.since(end) <= Duration::from_millis(64));
     }
     assert_eq!(fixture.table.len() as u32, 2 * EACH);
+}
+
+/// The last block is dead as a whole, and full, when a sweep that began there ends.
+#[test]
+fn a_sweep_leaves_nothing_behind_it() {
+    let mut fixture = Fixture::new(1 << 20);
+    const FIRST: u32 = 65_523;
+    (0..FIRST).for_each(|number| fixture.enter(number));
+    fixture.pass(Duration::from_secs(1));
+    (FIRST..FIRST + 6).for_each(|number| fixture.enter(number));
+    fixture.pass(Duration::from_millis(59_500));
+    while fixture.table.deadline().is_some_and(|at| at <= fixture.now) {
+        fixture.pass(Duration::ZERO);
+    }
+    assert_eq!(fixture.table.len(), 6);
+    for _ in 0..65_536 {
+        fixture.enter(5_000_000);
+        fixture.remove(5_000_000);
+    }
+    (FIRST + 3..FIRST + 6).for_each(|number| assert!(fixture.remove(number)));
+    fixture.check_queues();
+    fixture.pass(Duration::from_millis(500));
+    fixture.check_queues();
+    fixture.pass(Duration::from_secs(1));
+    assert!(fixture.table.is_empty() && bytes(&fixture.table) <= 1024, "a few lines");
+}
+
+/// As long as time can be told.
+#[test]
+fn a_term_without_end_is_one_of_many_years() {
+    let mut fixture = Fixture::with([Duration::MAX; 3], 10);
+    fixture.enter(1);
+    assert!(
+        fixture
+            .table
+            .deadline()
+            .is_some_and(|at| at.since(fixture.now) > 60 * 365 * 24 * 60 * TERM)
+    );
+    fixture.restart(1);
+    fixture.turn();
+    assert!(fixture.find(1).is_some());
 }
 
 /// Nor who is compared by when a dead one entered.
