@@ -112,8 +112,8 @@ macro_rules! each_shelf {
 }
 
 impl TimeWait {
-    /// An empty table of at most `limit` records (2^28 at most), which are kept for `terms` (69 years
-    /// at most), by distance. `hasher` is the one by which its callers hash.
+    /// An empty table of at most `limit` records (2^28 at most), which are kept for `terms` (69
+    /// years at most), by distance. `hasher` is the one by which its callers hash.
     pub fn new(terms: [Duration; 3], limit: usize, hasher: TupleHasher) -> Self {
         let limit = limit.min(LIMIT_MAX);
         let class = |term: Duration| {
