@@ -180,14 +180,13 @@ impl<R: Row> Queue<R> {
     fn open(&mut self, expires_ms: u64) {
         let last_ms = self.block(self.next.wrapping_sub(1)).map_or(0, |last| last.base_ms);
         let base_ms = self.scale.base(expires_ms).max(last_ms);
-        if let Some(last) = self.block_mut(self.next.wrapping_sub(1)) {
-            last.rows.shrink_to_fit();
-            if last.live == 0 {
-                let freed = core::mem::take(&mut last.rows).len() as u32;
-                self.rows -= freed;
+        let (was_empty, last) = (self.is_empty(), self.next.wrapping_sub(1));
+        if let Some(block) = self.block_mut(last) {
+            block.rows.shrink_to_fit();
+            if block.live == 0 {
+                self.free_rows(last);
             }
         }
-        let (was_empty, last) = (self.is_empty(), self.next.wrapping_sub(1));
         self.next = self.next.wrapping_add(ROWS as u32 - 1) & !(ROWS as u32 - 1);
         if self.chunks.is_empty() {
             // Nothing is left of what was.
@@ -270,8 +269,7 @@ impl<R: Row> Queue<R> {
         }
         block.live -= 1;
         if block.live == 0 && !is_last {
-            let freed = core::mem::take(&mut block.rows).len() as u32;
-            self.rows -= freed;
+            self.free_rows(number);
         }
     }
 
@@ -459,15 +457,20 @@ impl<R: Row> Queue<R> {
     fn skip_to(&mut self, number: u32) {
         let mut past = core::mem::replace(&mut self.front, number);
         while past >> ROW_BITS != number >> ROW_BITS {
-            if let Some(block) = self.block_mut(past) {
-                let freed = core::mem::take(&mut block.rows).len() as u32;
-                self.rows -= freed;
-            }
+            self.free_rows(past);
             past = (past | (ROWS as u32 - 1)).wrapping_add(1);
         }
         let chunks = self.place(number).0;
         self.chunks.drain(..chunks);
         self.base = self.base.wrapping_add((chunks as u32) << CHUNK_BITS);
+    }
+
+    /// Gives the rows of the block of that number back.
+    fn free_rows(&mut self, number: u32) {
+        if let Some(block) = self.block_mut(number) {
+            let freed = core::mem::take(&mut block.rows).len() as u32;
+            self.rows -= freed;
+        }
     }
 
     /// The front goes on to the next block.
@@ -479,10 +482,7 @@ impl<R: Row> Queue<R> {
 
     /// Frees the block of `number`, and its chunk if that was its last.
     fn free_block(&mut self, number: u32) {
-        if let Some(block) = self.block_mut(number) {
-            let freed = core::mem::take(&mut block.rows).len() as u32;
-            self.rows -= freed;
-        }
+        self.free_rows(number);
         if number >> CHUNK_BITS != self.front >> CHUNK_BITS {
             debug_assert_eq!(self.place(number).0, 0, "freed once");
             // A few hundred words to move, once in 65,536 records.
