@@ -99,6 +99,14 @@ pub struct TcpConfig {
     pub keepalive_interval: Duration,
     /// Unanswered probes after which the connection fails.
     pub keepalive_probes: u8,
+    /// How long a connection that its user has closed may hold text that the peer does not take at
+    /// [`TcpConfig::stalled_rate`]; a quarter of it where memory is scarce.
+    pub orphan_timeout: Duration,
+    /// A peer that takes fewer bytes a second than this stalls. No honest one is as slow: GPRS
+    /// carried 4 kB/s.
+    pub stalled_rate: u32,
+    /// Where buffer memory has run out, connections that have stalled for so long may be reset.
+    pub stalled_after: Duration,
     /// How long an orphan waits for the peer's FIN in FIN-WAIT-2.
     pub fin_wait_2_timeout: Duration,
     /// TIME-WAIT, 2·MSL (RFC 9293 MUST-13). RFC 9293 says MSL = 2 min; the field uses 30 s.
@@ -260,8 +268,9 @@ pub struct Limits {
     /// Connections with a control block and without a user, which still close. Those that wait for
     /// the peer's FIN become records, of which there may be as many as of TIME-WAIT.
     pub orphans: usize,
-    /// Pages of 4 KiB for send and receive buffers together; a small one of 1 KiB counts a quarter,
-    /// a large one of 16 KiB four.
+    /// Pages of 4 KiB for send and receive buffers together, and for what is charged to them
+    /// ([`Host::set_memory_elsewhere`](crate::Host::set_memory_elsewhere)); a small one of 1 KiB
+    /// counts a quarter, a large one of 16 KiB four.
     pub pages: usize,
     /// Bytes of receive window promised to all peers together; no more than `pages` can hold.
     pub receive_window_bytes: u64,
@@ -306,6 +315,9 @@ impl Default for TcpConfig {
             keepalive_idle: Duration::from_secs(7200),
             keepalive_interval: Duration::from_secs(75),
             keepalive_probes: 9,
+            orphan_timeout: Duration::from_secs(30),
+            stalled_rate: 1000,
+            stalled_after: Duration::from_secs(1),
             fin_wait_2_timeout: Duration::from_secs(60),
             time_wait: Duration::from_secs(60),
             time_wait_state: TimeWaitState::default(),

@@ -89,6 +89,18 @@ counters! {
     replies_suppressed,
     /// Connections given up after retransmitting in vain.
     connections_timed_out,
+    /// Writes that took less than the send buffer had room for, because pages were short.
+    writes_short_of_pages,
+    /// Connections reset because memory was short and the peer had kept its window closed.
+    reset_for_memory_closed_window,
+    /// Connections reset because memory was short and the peer took next to nothing of what was
+    /// left to send when the user had closed.
+    reset_for_memory_orphan,
+    /// Connections reset because memory was short and the peer took next to nothing.
+    reset_for_memory_slow,
+    /// Orphans reset because the peer took next to nothing for
+    /// [`TcpConfig::orphan_timeout`](crate::config::TcpConfig::orphan_timeout).
+    orphans_timed_out,
     /// Connections reset when their user closed them, because there were too many orphans.
     orphans_over_limit,
     /// Records of orphans in FIN-WAIT-2 that lasted their time: the peer's FIN has not come.

@@ -38,6 +38,7 @@ pub mod port;
 pub mod reassembly;
 pub mod route;
 mod settle;
+mod shortage;
 pub mod slab;
 mod slot;
 mod sockets;
@@ -65,7 +66,7 @@ use crate::frame::Outbox;
 use crate::rng::Rng;
 use crate::tcp::challenge::Challenges;
 use crate::tcp::connection::Context;
-use crate::tcp::pool::PagePool;
+use crate::tcp::pool::{Level, PagePool};
 use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::time_wait::TimeWait;
 use crate::tcp::timers::{Scheme, Ticks, Timer, Timers};
@@ -88,6 +89,7 @@ use pmtu::PathMtus;
 use port::Ports;
 use reassembly::Reassembly;
 use route::Routes;
+use shortage::Shortage;
 use slot::{Detour, Slot, Slots, take_seat};
 use spares::Spares;
 use syn_cache::SynCache;
@@ -125,6 +127,8 @@ pub struct Host {
     due: Vec<u32>,
     /// Connections to be flushed, in their order.
     ready: Line<u32>,
+    /// Who waits for pages, and who holds some and stalls.
+    shortage: Shortage,
     /// Answers that belong to no connection, in their order.
     replies: VecDeque<Reply>,
     events: Line<Event>,
@@ -193,6 +197,7 @@ impl Host {
             ticks,
             due: Vec::new(),
             ready: Line::default(),
+            shortage: Shortage::default(),
             replies: VecDeque::new(),
             events: Line::default(),
             loopback: Outbox::new(LOOPBACK_FRAMES),
@@ -284,8 +289,14 @@ impl Host {
                 continue;
             }
             let connection = slot.connection_mut();
+            if connection.has_patience_ended(tick) && self.judge_orphan(now, index) {
+                continue;
+            }
+            let Some(slot) = self.slots.get_mut(index) else { continue };
+            let connection = slot.connection_mut();
             connection.on_time(self.shared.at(now), tick);
             connection.deadlines.tighten();
+            self.note_stall(now, index);
             self.settle(now, index);
         }
         due.clear();
@@ -324,6 +335,7 @@ impl Host {
             || !self.replies.is_empty()
             || !self.loopback.is_empty()
             || self.neighbours.has_output()
+            || self.shortage.can_serve(&self.shared.pool)
     }
 
     /// When time alone may next have work; `None`: never.
@@ -334,6 +346,7 @@ impl Host {
         note(self.syn_cache.deadline());
         note(self.time_wait.deadline());
         note(self.fin_wait_2.deadline());
+        note(self.shortage_deadline());
         if self.has_link_time() || self.autoconfigure.is_some() {
             note(self.link_deadline());
         }
@@ -373,6 +386,7 @@ impl Host {
 
     /// Frees the slot of a connection that its user has left and that has nothing more to send.
     fn free_connection(&mut self, index: u32) {
+        self.forget_stall(index);
         let Host { slots, timers, demux, spares, orphans, .. } = self;
         let leave = |slot: &mut Slot, timers: &mut Timers| {
             if slot.listed {
@@ -427,6 +441,17 @@ impl Host {
     /// Pages of buffer memory in use.
     pub fn pages_in_use(&self) -> usize {
         self.shared.pool.in_use()
+    }
+
+    /// How much of the memory for buffers is used up.
+    pub fn memory_level(&self) -> Level {
+        self.shared.pool.level()
+    }
+
+    /// Memory outside the host that is charged to its budget for buffers: so many bytes are held
+    /// now, in all.
+    pub fn set_memory_elsewhere(&mut self, bytes: usize) {
+        self.shared.pool.set_elsewhere(bytes);
     }
 
     /// Bytes of receive window promised to all peers together.

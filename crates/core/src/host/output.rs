@@ -116,6 +116,9 @@ pub(super) enum Way {
 impl Host {
     /// Sends what every ready connection and every pending reply should, while `outbox` has room.
     pub fn emit(&mut self, now: Instant, outbox: &mut Outbox) {
+        if unlikely(self.shared.pool.was_refused() || !self.shortage.nobody_waits()) {
+            self.ease_shortage(now);
+        }
         if !self.replies.is_empty() || !self.loopback.is_empty() || self.neighbours.has_output() {
             self.emit_replies(now, outbox);
         }

@@ -77,6 +77,7 @@ impl Host {
     /// nothing is left of it here.
     #[inline(never)]
     pub(super) fn settle_over(&mut self, now: Instant, index: u32) {
+        self.forget_stall(index);
         let stays_whole = self.shared.config.time_wait_state == TimeWaitState::Full;
         let Host { slots, timers, demux, spares, orphans, fin_wait_2, ready, .. } = self;
         let (shared, routes, isns) = (&mut self.shared, &self.routes, &self.isns);
@@ -120,6 +121,16 @@ impl Host {
             cold_path();
             self.linger_in_time_wait(now, index, &residue);
             self.settle_over(now, index);
+        }
+    }
+
+    /// Tells the user of that connection what it has to tell, without more ado.
+    pub(super) fn tell_notices(&mut self, id: ConnectionId) {
+        let Some(slot) = self.slots.get_mut(id.index) else { return };
+        let connection = slot.connection_mut();
+        let notices = connection.take_notices();
+        if !connection.orphan {
+            tell(&mut self.events, slot, id, notices);
         }
     }
 

@@ -14,7 +14,7 @@ use super::slot::{Detour, Slot, Slots};
 use crate::error::Error;
 use crate::event::{ConnectionId, ListenerId, Readiness};
 use crate::hint::unlikely;
-use crate::tcp::connection::{Context, Shape, SynSent};
+use crate::tcp::connection::{Blocked, Context, Shape, SynSent};
 use crate::tcp::timers::Timer;
 use crate::tcp::{Connection, ConnectionInfo, SocketOptions, State, Tuple};
 use crate::time::{Duration, Instant};
@@ -247,20 +247,22 @@ impl Host {
         let (slot, shared) = self.slot_and_shared(id)?;
         let is_ready = slot.ready;
         let connection = slot.connection_mut();
+        let is_settled = is_ready && connection.notices.is_empty();
         let (buffer, room) = connection.writable(data.len())?;
-        let taken = buffer.write(&data[..room], &mut shared.pool);
-        connection.write_blocked |= taken < data.len();
-        if taken == 0 && !data.is_empty() {
-            return Err(Error::WouldBlock);
+        let mut taken = buffer.write(&data[..room], &mut shared.pool);
+        if taken < data.len() {
+            taken += self.write_rest(id, &data[taken..room]);
+            if taken == 0 {
+                return Err(Error::WouldBlock);
+            }
         }
-        if !is_ready || !connection.notices.is_empty() {
+        if !is_settled {
             self.settle_changes(now, id.index);
         }
         Ok(taken)
     }
 
-    /// As [`Host::write`], but the send buffer shares the bytes, and takes all of `data` or
-    /// nothing once there is any room.
+    /// As [`Host::write`], but the send buffer shares the bytes.
     pub fn write_bytes(
         &mut self,
         now: Instant,
@@ -268,12 +270,21 @@ impl Host {
         data: &Bytes,
     ) -> Result<usize, Error> {
         let (connection, shared) = self.connection_and_shared(id)?;
-        let (buffer, taken) = connection.writable(data.len())?;
-        if taken == 0 && !data.is_empty() || !buffer.push(data.slice(..taken), &mut shared.pool) {
-            connection.write_blocked = true;
+        let is_in_turn = connection.blocked == Blocked::InTurn;
+        let (buffer, room) = connection.writable(data.len())?;
+        let (part, pool) = (data.slice(..room), &mut shared.pool);
+        let taken = match is_in_turn {
+            true => pool.in_turn(|pool| buffer.push(part, pool)),
+            false => buffer.push(part, pool),
+        };
+        if taken < room {
+            self.wait_for_pages(id);
+        } else if taken < data.len() && connection.blocked != Blocked::ForPages {
+            connection.blocked = Blocked::ForRoom;
+        }
+        if taken == 0 && !data.is_empty() {
             return Err(Error::WouldBlock);
         }
-        connection.write_blocked |= taken < data.len();
         self.settle(now, id.index);
         Ok(taken)
     }
@@ -358,6 +369,7 @@ impl Host {
     }
 
     fn leave(&mut self, now: Instant, id: ConnectionId, reset: bool) {
+        let patience = self.orphan_patience();
         let over_limit = self.orphans - self.fin_wait_2.awake() >= self.config.limits.orphans;
         let slot = self.slots.named_mut(id.index).filter(|named| named.1 == id.generation);
         let Some((slot, _)) = slot else {
@@ -386,6 +398,8 @@ impl Host {
             connection.queue_fin();
             if let Some(limit) = linger {
                 connection.deadlines.set(Timer::Lifetime, now + limit);
+            } else if connection.synchronized().is_some_and(|s| !s.send.buffer.is_empty()) {
+                connection.deadlines.set(Timer::Lifetime, now + patience);
             }
             if connection.state() == State::FinWait2 {
                 let limit = connection.options.fin_wait_2_timeout;
@@ -519,6 +533,12 @@ impl Host {
             (local, remote, State::FinWait2)
         });
         listeners.chain(half_open).chain(live).chain(awaiting_fin).chain(ended)
+    }
+
+    /// Bytes written that the peer has not acknowledged; none for a name that is dead.
+    pub fn unacknowledged_bytes(&self, id: ConnectionId) -> usize {
+        let awake = self.slot(id).ok().and_then(Slot::awake);
+        awake.and_then(Connection::synchronized).map_or(0, |s| s.send.buffer.len())
     }
 
     /// What the connection says about itself.

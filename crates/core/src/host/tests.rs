@@ -18,6 +18,7 @@ mod recovery;
 mod requirements;
 mod resting;
 mod reuse;
+mod shortage;
 mod states;
 mod stream;
 mod syns;

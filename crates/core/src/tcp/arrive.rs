@@ -28,7 +28,7 @@ use core::ops::ControlFlow::{self, Break, Continue};
 
 use crate::error::Error;
 use crate::event::Readiness;
-use crate::tcp::connection::{Connection, Context, Shape, Stamps, Synchronized};
+use crate::tcp::connection::{Blocked, Connection, Context, Shape, Stamps, Synchronized};
 use crate::tcp::recv::Text;
 use crate::tcp::send::Acked;
 use crate::tcp::send::recovery::Mode;
@@ -390,7 +390,7 @@ impl Connection {
 
     /// Tells a blocked writer once there is much room, and not on every ACK.
     fn notify_room(&mut self, freed: usize) {
-        if freed > 0 && self.write_blocked {
+        if freed > 0 && self.blocked == Blocked::ForRoom {
             self.notify_writer();
         }
     }
@@ -399,7 +399,7 @@ impl Connection {
     fn notify_writer(&mut self) {
         let limit = self.options.send_buffer_bytes;
         if self.parts().send.has_much_room(limit) {
-            self.write_blocked = false;
+            self.blocked = Blocked::No;
             self.notices |= Readiness::WRITABLE;
         }
     }
@@ -411,6 +411,7 @@ impl Connection {
             State::FinWait1 => {
                 self.state.transition(State::FinWait2);
                 if self.orphan {
+                    self.end_patience_of_orphan();
                     self.deadlines.set(Timer::FinWait2, cx.now + self.options.fin_wait_2_timeout);
                 }
                 Continue(())

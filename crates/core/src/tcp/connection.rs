@@ -114,6 +114,19 @@ impl Stamps {
     }
 }
 
+/// What the writer of a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocked {
+    /// Nothing.
+    No,
+    /// Room in the send buffer, which acknowledgements make.
+    ForRoom,
+    /// Pages, which others hold: it waits in the host's line.
+    ForPages,
+    /// Nothing any more: it has waited for pages, and the next write may take some.
+    InTurn,
+}
+
 /// ESTABLISHED to LAST-ACK.
 #[derive(Debug)]
 #[repr(C)]
@@ -164,8 +177,8 @@ pub struct Connection {
     pub orphan: bool,
     /// Its user reads no more: data that comes once our FIN is sent resets it.
     pub deaf: bool,
-    /// A write found no room; the user waits to be told.
-    pub write_blocked: bool,
+    /// What its writer waits for.
+    pub blocked: Blocked,
     /// The user closed or shut down before the connection was synchronized.
     pub close_early: bool,
     /// A SYN, or SYN, ACK, to send.
@@ -237,7 +250,7 @@ impl Connection {
             notices: Readiness::EMPTY,
             orphan: false,
             deaf: false,
-            write_blocked: false,
+            blocked: Blocked::No,
             close_early: false,
             reset_due: None,
             syn_due: false,
@@ -268,7 +281,7 @@ impl Connection {
             notices,
             orphan,
             deaf,
-            write_blocked,
+            blocked,
             close_early,
             reset_due: _,
             syn_due,
@@ -278,7 +291,8 @@ impl Connection {
         *state = StateCell::new();
         *deadlines = Deadlines::NONE;
         *notices = Readiness::EMPTY;
-        for flag in [orphan, deaf, write_blocked, close_early, syn_due, answer_due] {
+        *blocked = Blocked::No;
+        for flag in [orphan, deaf, close_early, syn_due, answer_due] {
             *flag = false;
         }
     }
@@ -426,7 +440,8 @@ impl Connection {
                 if !s.recv.buffer.is_empty() || s.recv.is_finished() {
                     ready |= Readiness::READABLE;
                 }
-                if s.send.room(self.options.send_buffer_bytes) > 0 {
+                let has_room = s.send.room(self.options.send_buffer_bytes) > 0;
+                if has_room && self.blocked != Blocked::ForPages {
                     ready |= Readiness::WRITABLE;
                 }
                 if s.recv.urgent().is_some() {
@@ -454,7 +469,7 @@ impl Connection {
     fn unwritable(&mut self) -> Error {
         match &mut self.shape {
             Shape::SynSent(_) | Shape::SynReceived(_) => {
-                self.write_blocked = true;
+                self.blocked = Blocked::ForRoom;
                 Error::WouldBlock
             }
             Shape::Synchronized(_) => Error::BrokenPipe,

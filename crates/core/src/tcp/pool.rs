@@ -1,7 +1,19 @@
 //! Pages: the memory of send and receive buffers.
 //!
 //! A page is an owned, movable buffer on the heap, so that another thread or io_uring may fill it
-//! in safe Rust. The pool keeps freed pages for reuse and counts what is out against a limit.
+//! in safe Rust. The pool keeps freed pages for reuse and counts what is out against a limit, which
+//! is a shard's one budget for buffers: memory of others is charged to it as well.
+//!
+//! Senders cannot use all of it, or those that hold much would keep others from being served:
+//!
+//! ```text
+//!   0                          3/4        7/8     15/16    limit
+//!   ├───────────────────────────┼──────────┼─────────┼────────┤
+//!   Claim::More ───────────────────────────▶ a sender that holds pages
+//!   Claim::First ────────────────────────────────────▶ a sender that holds none
+//!   Claim::Receive ───────────────────────────────────────────▶ text received
+//!                               └ scarce: no text out of order is kept
+//! ```
 //!
 //! What is short, as most requests and answers are, goes into a page of a quarter of the size: it
 //! stays until it is acknowledged, and of a great many connections each holds some. Of what is
@@ -143,28 +155,29 @@ struct Freed<const BYTES: usize> {
 }
 
 impl<const BYTES: usize> Freed<BYTES> {
-    /// The one that was freed last; without one, what `other` gives.
+    /// The one that was freed last.
     #[inline(always)]
-    fn take_or(&mut self, other: impl FnOnce() -> Page<BYTES>) -> Page<BYTES> {
+    fn pop(&mut self) -> Option<Page<BYTES>> {
         let last = self.len.wrapping_sub(1);
-        let Some(page) = self.places.get_mut(last).and_then(Option::take) else {
-            cold_path();
-            return other();
-        };
-        self.len = last;
+        let page = self.places.get_mut(last).and_then(Option::take);
+        if page.is_some() {
+            self.len = last;
+        }
         page
     }
 
-    /// One for something else if more are kept than in any case; else a new one.
+    /// One for something else, if more are kept than in any case.
     #[inline(never)]
-    fn lend(&mut self) -> Page<BYTES> {
-        if self.is_full() { self.take_or(Page::new) } else { Page::new() }
+    fn lend(&mut self) -> Option<Page<BYTES>> {
+        if self.is_full() { self.pop() } else { None }
     }
 
-    /// Keeps `page`, unless there are many, and more than are out of the pool.
+    /// Keeps `page`, unless there are many, and more than are out of the pool. Then one that is
+    /// kept goes as well: after a burst the memory is given back, and not only no more is kept.
     #[inline(always)]
     fn put(&mut self, page: Page<BYTES>, bytes_out: usize) {
         if unlikely(self.is_full() && self.is_plenty(bytes_out)) {
+            drop(self.pop());
             return;
         }
         match self.places.get_mut(self.len) {
@@ -186,8 +199,43 @@ impl<const BYTES: usize> Freed<BYTES> {
 
     #[inline(never)]
     fn is_plenty(&self, bytes_out: usize) -> bool {
-        self.len * BYTES >= bytes_out
+        self.bytes() >= bytes_out
     }
+
+    /// Bytes that are kept.
+    fn bytes(&self) -> usize {
+        self.len * BYTES
+    }
+
+    /// Drops pages until `bytes` less are kept, or none is. Returns what is still to be dropped.
+    fn shed(&mut self, mut bytes: usize) -> usize {
+        while bytes > 0 && self.pop().is_some() {
+            bytes = bytes.saturating_sub(BYTES);
+        }
+        bytes
+    }
+}
+
+/// What a page is for, and so how much of the limit may be used up by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// Text to be sent, of a connection that holds pages for such already.
+    More,
+    /// Text to be sent, of a connection that holds none.
+    First,
+    /// Text received.
+    Receive,
+}
+
+/// How much of the limit is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Less than three quarters.
+    Plenty,
+    /// So much that nothing should be kept that is not needed now.
+    Scarce,
+    /// A connection that holds pages gets no more.
+    Full,
 }
 
 /// What a small page is for. They are kept apart when they are free: one that text was received in
@@ -209,53 +257,104 @@ pub struct PagePool {
     /// By what they were for.
     free_small: [Freed<SMALL_BYTES>; 2],
     free_large: Freed<LARGE_BYTES>,
-    /// What is out, and what may be, in small pages.
+    /// What is out, in small pages.
     in_use: usize,
     limit: usize,
+    /// What may be in use once a page is given, by [`Claim`].
+    limits: [usize; 3],
+    /// The limit of [`Claim::More`] while nobody waits in line for pages.
+    more: usize,
+    /// What others hold that is charged here, in small pages; they are in use as well.
+    elsewhere: usize,
+    /// A claim was refused, and nothing done about it yet.
+    was_refused: bool,
 }
+
+/// Pools of fewer pages than this keep no reserve: an eighth of them would be next to nothing.
+const RESERVED_FROM: usize = 64;
 
 impl PagePool {
     /// A pool that hands out at most `limit` pages at a time; it allocates them as they are asked
     /// for.
     pub fn new(limit: usize) -> Self {
+        let sixteenth = if limit < RESERVED_FROM { 0 } else { limit.saturating_mul(SMALL) / 16 };
         let limit = limit.saturating_mul(SMALL);
         let (free, free_small, free_large) = Default::default();
-        PagePool { free, free_small, free_large, in_use: 0, limit }
+        PagePool {
+            free,
+            free_small,
+            free_large,
+            in_use: 0,
+            limit,
+            limits: [limit - 2 * sixteenth, limit - sixteenth, limit],
+            more: limit - 2 * sixteenth,
+            elsewhere: 0,
+            was_refused: false,
+        }
+    }
+
+    /// Charges `small` pages to the limit of `claim`. False, and nothing is charged, beyond it.
+    #[inline(always)]
+    fn claim(&mut self, small: usize, claim: Claim) -> bool {
+        if unlikely(self.in_use + small > self.limits[claim as usize]) {
+            self.was_refused = true;
+            return false;
+        }
+        self.in_use += small;
+        true
     }
 
     /// A page, or `None` when the limit is reached. Its content is arbitrary.
     #[inline(always)]
-    pub fn take(&mut self) -> Option<Page> {
-        if unlikely(self.in_use + SMALL > self.limit) {
-            return None;
-        }
-        self.in_use += SMALL;
-        Some(self.free.take_or(Page::new))
+    pub fn take(&mut self, claim: Claim) -> Option<Page> {
+        self.claim(SMALL, claim).then(|| match self.free.pop() {
+            Some(page) => page,
+            None => self.make(),
+        })
     }
 
     /// A small page, or `None` when the limit is reached. Its content is arbitrary.
     #[inline(always)]
-    pub fn take_small(&mut self, side: Side) -> Option<SmallPage> {
-        if unlikely(self.in_use >= self.limit) {
+    pub fn take_small(&mut self, claim: Claim) -> Option<SmallPage> {
+        if !self.claim(1, claim) {
             return None;
         }
-        self.in_use += 1;
         let [received, sent] = &mut self.free_small;
-        let (own, other) = match side {
-            Side::Receive => (received, sent),
-            Side::Send => (sent, received),
+        let (own, other) = match claim {
+            Claim::Receive => (received, sent),
+            Claim::First | Claim::More => (sent, received),
         };
-        Some(own.take_or(|| other.lend()))
+        Some(match own.pop() {
+            Some(page) => page,
+            None => match other.lend() {
+                Some(page) => page,
+                None => self.make(),
+            },
+        })
     }
 
     /// A large page, or `None` when the limit is reached. Its content is arbitrary.
     #[inline]
-    pub fn take_large(&mut self) -> Option<LargePage> {
-        if unlikely(self.in_use + LARGE > self.limit) {
-            return None;
-        }
-        self.in_use += LARGE;
-        Some(self.free_large.take_or(Page::new))
+    pub fn take_large(&mut self, claim: Claim) -> Option<LargePage> {
+        self.claim(LARGE, claim).then(|| match self.free_large.pop() {
+            Some(page) => page,
+            None => self.make(),
+        })
+    }
+
+    /// A new page. What is out and what is kept are no more than the limit together: kept pages of
+    /// one size do not come on top of others that are out.
+    #[cold]
+    fn make<const BYTES: usize>(&mut self) -> Page<BYTES> {
+        let [received, sent] = &mut self.free_small;
+        let kept = self.free.bytes() + self.free_large.bytes() + received.bytes() + sent.bytes();
+        let out = self.in_use.saturating_mul(SMALL_BYTES);
+        let mut excess = (out + kept).saturating_sub(self.limit.saturating_mul(SMALL_BYTES));
+        excess = self.free_large.shed(excess.min(kept));
+        excess = self.free.shed(excess);
+        excess = received.shed(excess);
+        sent.shed(excess);
+        Page::new()
     }
 
     /// Gives a page back.
@@ -304,12 +403,16 @@ impl PagePool {
 
     /// Charges memory that is not the pool's own (an application's `Bytes`), in pages. False if
     /// that would pass the limit; then nothing is charged.
-    pub fn charge(&mut self, pages: usize) -> bool {
-        let fits = self.available() >= pages;
-        if fits {
-            self.in_use += pages * SMALL;
-        }
-        fits
+    pub fn charge(&mut self, pages: usize, claim: Claim) -> bool {
+        self.claim(pages.saturating_mul(SMALL), claim)
+    }
+
+    /// Others hold so many bytes now that count here: no claim of theirs is refused, but what they
+    /// hold the connections cannot have.
+    pub fn set_elsewhere(&mut self, bytes: usize) {
+        let small = bytes.div_ceil(SMALL_BYTES);
+        self.in_use = self.in_use - self.elsewhere + small;
+        self.elsewhere = small;
     }
 
     /// Undoes [`PagePool::charge`].
@@ -326,7 +429,48 @@ impl PagePool {
 
     /// True if less than a quarter of the pages can still be taken.
     pub fn is_scarce(&self) -> bool {
-        self.limit - self.in_use < self.limit / 4
+        self.level() > Level::Plenty
+    }
+
+    /// Some wait in line for pages, or nobody does: a sender that holds pages and has not waited
+    /// gets no more while some do.
+    pub fn keep_line(&mut self, waits: bool) {
+        self.limits[Claim::More as usize] = if waits { 0 } else { self.more };
+    }
+
+    /// Has `act` claim pages for a sender that has waited in line.
+    pub fn in_turn<R>(&mut self, act: impl FnOnce(&mut PagePool) -> R) -> R {
+        let limit = core::mem::replace(&mut self.limits[Claim::More as usize], self.more);
+        let result = act(self);
+        self.limits[Claim::More as usize] = limit;
+        result
+    }
+
+    /// Pages that can be given to senders that wait in line.
+    pub fn available_in_line(&self) -> usize {
+        self.more.saturating_sub(self.in_use) / SMALL
+    }
+
+    /// How much is used up.
+    pub fn level(&self) -> Level {
+        if self.limit.saturating_sub(self.in_use) >= self.limit / 4 {
+            Level::Plenty
+        } else if self.available_in_line() > 0 {
+            Level::Scarce
+        } else {
+            Level::Full
+        }
+    }
+
+    /// True if a claim was refused since [`PagePool::forget_refusal`].
+    #[inline]
+    pub fn was_refused(&self) -> bool {
+        self.was_refused
+    }
+
+    /// What could be done about a refusal has been.
+    pub fn forget_refusal(&mut self) {
+        self.was_refused = false;
     }
 
     /// Pages out of the pool, or charged to it; what is small counts together.
@@ -334,76 +478,21 @@ impl PagePool {
         self.in_use.div_ceil(SMALL)
     }
 
+    /// Pages that there may be.
+    pub fn limit(&self) -> usize {
+        self.limit / SMALL
+    }
+
     /// Pages that can still be taken.
     pub fn available(&self) -> usize {
-        (self.limit - self.in_use) / SMALL
+        self.available_to(Claim::Receive)
+    }
+
+    /// Pages that can still be taken for that.
+    pub fn available_to(&self, claim: Claim) -> usize {
+        self.limits[claim as usize].saturating_sub(self.in_use) / SMALL
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_pool_gives_its_limit_and_not_one_more() {
-        let mut pool = PagePool::new(2);
-        let (a, _b) = (pool.take().unwrap(), pool.take().unwrap());
-        assert!(pool.take().is_none());
-        assert!(!pool.charge(1));
-        pool.put(a);
-        assert!(pool.charge(1));
-        assert!(pool.take().is_none());
-        pool.discharge(1);
-        assert_eq!((pool.in_use(), pool.available()), (1, 1));
-    }
-
-    #[test]
-    fn small_pages_count_for_a_quarter() {
-        let mut pool = PagePool::new(2);
-        let small: Vec<SmallPage> =
-            (0..SMALL + 1).map(|_| pool.take_small(Side::Send).unwrap()).collect();
-        assert_eq!((pool.in_use(), pool.available()), (2, 0));
-        assert!(pool.take().is_none() && !pool.charge(1));
-        let others: Vec<SmallPage> =
-            core::iter::from_fn(|| pool.take_small(Side::Receive)).collect();
-        assert_eq!(others.len(), SMALL - 1);
-        small.into_iter().for_each(|page| pool.put_small(Side::Send, page));
-        assert_eq!((pool.in_use(), pool.available()), (1, 1));
-        others.into_iter().for_each(|page| pool.put_small(Side::Receive, page));
-        assert_eq!((pool.in_use(), pool.available()), (0, 2));
-    }
-
-    #[test]
-    fn text_is_not_sent_from_what_text_was_received_in_unless_much_of_that_is_free() {
-        let place = |page: &SmallPage| core::ptr::from_ref(page.bytes()).addr();
-        let kept = KEPT_BYTES / SMALL_BYTES;
-        for (received, is_shared) in [(kept - 1, false), (kept, true)] {
-            let mut pool = PagePool::new(2 * kept);
-            let pages: Vec<SmallPage> =
-                (0..received).map(|_| pool.take_small(Side::Receive).unwrap()).collect();
-            let places: Vec<usize> = pages.iter().map(place).collect();
-            let sent = pool.take_small(Side::Send).unwrap();
-            pages.into_iter().for_each(|page| pool.put_small(Side::Receive, page));
-            let other = pool.take_small(Side::Send).unwrap();
-            assert_eq!(places.contains(&place(&other)), is_shared, "{received} are free");
-            let sent_from = place(&sent);
-            pool.put_small(Side::Send, sent);
-            let last = pool.take_small(Side::Receive).unwrap();
-            assert_ne!(place(&last), sent_from, "though that was freed last");
-            assert_eq!(place(&pool.take_small(Side::Send).unwrap()), sent_from);
-        }
-    }
-
-    #[test]
-    fn large_pages_count_for_four() {
-        let mut pool = PagePool::new(9);
-        let [own, counted] = [(); 2].map(|()| SharedPage::OwnLarge(pool.take_large().unwrap()));
-        assert!(pool.take_large().is_none());
-        assert_eq!((pool.in_use(), pool.available()), (8, 1));
-        pool.put_shared(own);
-        let counted = counted.counted();
-        let frames = counted.clone();
-        pool.put_shared(SharedPage::Counted(counted));
-        assert_eq!((pool.in_use(), frames.bytes().len()), (0, LARGE_BYTES));
-    }
-}
+mod tests;

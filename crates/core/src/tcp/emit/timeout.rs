@@ -35,6 +35,20 @@ impl Connection {
         }
     }
 
+    /// True, once, if it is an orphan and the host's patience with it has ended at `tick`; a linger
+    /// is the user's, and ends it whatever moves.
+    pub fn has_patience_ended(&mut self, tick: Instant) -> bool {
+        let is_patience = self.orphan && self.options.linger.is_none();
+        is_patience && self.deadlines.take_due(Timer::Lifetime, tick)
+    }
+
+    /// All that an orphan had to send is acknowledged: how long it may hold that is no matter.
+    pub fn end_patience_of_orphan(&mut self) {
+        if self.options.linger.is_none() {
+            self.deadlines.cancel(Timer::Lifetime);
+        }
+    }
+
     /// Establishment has taken too long, or a linger is over.
     fn on_lifetime(&mut self, cx: &mut Context) {
         match &self.shape {

@@ -19,7 +19,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::tcp::pool::{PAGE_BYTES, Page, PagePool, SMALL_BYTES, Side, SmallPage};
+use crate::tcp::pool::{Claim, PAGE_BYTES, Page, PagePool, SMALL_BYTES, Side, SmallPage};
 use crate::tcp::queue::Queue;
 use crate::wire::checksum::{Sum, copy_and_sum};
 
@@ -48,7 +48,7 @@ impl Place {
     /// A whole page in its stead, with what is in it; false if it cannot be had.
     #[inline(never)]
     fn widen(&mut self, pool: &mut PagePool) -> bool {
-        let Some(mut page) = pool.take() else { return false };
+        let Some(mut page) = pool.take(Claim::Receive) else { return false };
         let narrow = self.bytes();
         page.bytes_mut()[..narrow.len()].copy_from_slice(narrow);
         core::mem::replace(self, Place::Whole(page)).release(pool);
@@ -113,11 +113,11 @@ impl RecvBuffer {
     fn begin(&mut self, at: usize, data: &[u8], pool: &mut PagePool) -> bool {
         let (begin, end) = (at, at + data.len());
         let place = if end <= SMALL_BYTES {
-            let Some(mut page) = pool.take_small(Side::Receive) else { return false };
+            let Some(mut page) = pool.take_small(Claim::Receive) else { return false };
             page.bytes_mut()[begin..end].copy_from_slice(data);
             Place::Small(page)
         } else {
-            let Some(mut page) = pool.take() else { return false };
+            let Some(mut page) = pool.take(Claim::Receive) else { return false };
             page.bytes_mut()[begin..end].copy_from_slice(data);
             Place::Whole(page)
         };
@@ -166,7 +166,7 @@ impl RecvBuffer {
         if behind.len() > PAGE_BYTES {
             return false;
         }
-        let Some(mut page) = pool.take() else { return false };
+        let Some(mut page) = pool.take(Claim::Receive) else { return false };
         copy(free, here);
         copy(&mut page.bytes_mut()[..behind.len()], behind);
         self.pages.push_back(Place::Whole(page));
@@ -225,7 +225,7 @@ impl RecvBuffer {
     /// had, or one before it is not there.
     fn page_mut(&mut self, index: usize, pool: &mut PagePool) -> Option<&mut Page> {
         if index == self.pages.len() {
-            let page = pool.take()?;
+            let page = pool.take(Claim::Receive)?;
             self.pages.push_back(Place::Whole(page));
         }
         let place = self.pages.get_mut(index)?;

@@ -20,7 +20,7 @@ use core::{fmt, mem};
 
 use crate::frame::Slice;
 use crate::tcp::pool::{
-    LARGE_BYTES, PAGE_BYTES, Page, PagePool, SMALL_BYTES, SharedPage, Side, SmallPage,
+    Claim, LARGE_BYTES, PAGE_BYTES, Page, PagePool, SMALL_BYTES, SharedPage, Side, SmallPage,
 };
 use crate::tcp::queue::Queue;
 
@@ -142,7 +142,7 @@ impl SendBuffer {
     /// Copies `data`, which a small page holds, into a new one.
     #[inline(always)]
     fn write_small(&mut self, data: &[u8], pool: &mut PagePool) -> usize {
-        let Some(mut page) = pool.take_small(Side::Send) else { return 0 };
+        let Some(mut page) = pool.take_small(Claim::First) else { return 0 };
         page.bytes_mut()[..data.len()].copy_from_slice(data);
         self.append(Memory::Small(page), data.len() as u32);
         data.len()
@@ -155,15 +155,21 @@ impl SendBuffer {
         while done < data.len() {
             let rest = &data[done..];
             let is_much = self.len().max(rest.len()) >= LARGE_BYTES;
-            done += if let Some(page) = is_much.then(|| pool.take_large()).flatten() {
+            let claim = self.claim();
+            done += if let Some(page) = is_much.then(|| pool.take_large(claim)).flatten() {
                 self.write_page(rest, page, SharedPage::OwnLarge)
-            } else if let Some(page) = pool.take() {
+            } else if let Some(page) = pool.take(claim) {
                 self.write_page(rest, page, SharedPage::Own)
             } else {
                 break;
             };
         }
         done
+    }
+
+    /// What the next page is for.
+    fn claim(&self) -> Claim {
+        if self.chunks.is_empty() { Claim::First } else { Claim::More }
     }
 
     /// Copies what it holds of `data` into `page`, which is new; how many bytes that were.
@@ -203,17 +209,25 @@ impl SendBuffer {
         room
     }
 
-    /// Puts `data` into the chain as it is, charged to the pool. False if the pool is full.
-    pub fn push(&mut self, data: Bytes, pool: &mut PagePool) -> bool {
+    /// Puts `data` into the chain as it is, charged to the pool, or as many whole pages of it as
+    /// the pool lets it. Returns how many bytes those are.
+    pub fn push(&mut self, data: Bytes, pool: &mut PagePool) -> usize {
         if data.is_empty() {
-            return true;
+            return 0;
         }
-        if !pool.charge(pages_of(data.len())) {
-            return false;
-        }
-        let len = data.len() as u32;
-        self.append(Memory::Bytes(Box::new(data)), len);
-        true
+        let claim = self.claim();
+        let taken = if pool.charge(pages_of(data.len()), claim) {
+            data
+        } else {
+            let pages = pool.available_to(claim).min(data.len() / PAGE_BYTES);
+            if pages == 0 || !pool.charge(pages, claim) {
+                return 0;
+            }
+            data.slice(..pages * PAGE_BYTES)
+        };
+        let len = taken.len();
+        self.append(Memory::Bytes(Box::new(taken)), len as u32);
+        len
     }
 
     /// The first `n` bytes were acknowledged. A chunk is freed when all of it is.
@@ -406,10 +420,10 @@ mod tests {
         let mut buffer = SendBuffer::default();
         assert_eq!(buffer.write(&vec![1; PAGE_BYTES + 1], &mut pool), PAGE_BYTES);
         assert_eq!(buffer.write(&[1], &mut pool), 0);
-        assert!(!buffer.push(Bytes::from_static(b"x"), &mut pool));
+        assert_eq!(buffer.push(Bytes::from_static(b"x"), &mut pool), 0);
         buffer.advance(PAGE_BYTES, &mut pool);
         assert_eq!((pool.in_use(), buffer.len()), (0, 0));
-        assert!(buffer.push(Bytes::from_static(b"x"), &mut pool));
+        assert_eq!(buffer.push(Bytes::from_static(b"x"), &mut pool), 1);
     }
 
     #[test]
@@ -478,7 +492,8 @@ mod tests {
                         model.extend(data);
                     }
                     Op::Push(data) => {
-                        prop_assert!(buffer.push(Bytes::from(data.clone()), &mut pool));
+                        let pushed = buffer.push(Bytes::from(data.clone()), &mut pool);
+                        prop_assert_eq!(pushed, data.len());
                         model.extend(data);
                     }
                     Op::Advance(n) => {

@@ -1,0 +1,303 @@
+//! Buffer memory that runs short: who waits, who is served, who is reset.
+
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use super::pair::{CLIENT, Pair, SERVER, Side, config};
+use crate::Error;
+use crate::config::Config;
+use crate::event::{ConnectionId, Event, ListenerId, Readiness};
+use crate::tcp::pool::PAGE_BYTES;
+use crate::tcp::{SocketOptions, State};
+use crate::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A connection: the client's name and the server's.
+type Ends = (ConnectionId, ConnectionId);
+
+/// A server of so many pages, and a client whose windows are small.
+fn short_of_pages(pages: usize) -> (Pair, ListenerId) {
+    let mut server = config(SERVER);
+    server.limits.pages = pages;
+    let mut client = config(CLIENT);
+    client.tcp.initial_receive_window_bytes = 4 * 1460;
+    client.tcp.max_receive_window_bytes = 4 * 1460;
+    listening(client, server)
+}
+
+fn listening(client: Config, server: Config) -> (Pair, ListenerId) {
+    let mut pair = Pair::with(client, server);
+    let listener = pair.server.listen("0.0.0.0:80".parse().unwrap(), 16).unwrap();
+    (pair, listener)
+}
+
+/// Has the server write until it would block; how many bytes those are.
+fn fill(pair: &mut Pair, id: ConnectionId) -> usize {
+    let mut total = 0;
+    while let Ok(taken) = pair.server.write(pair.now, id, &[7; 3000]) {
+        total += taken;
+    }
+    total
+}
+
+/// Has the client read what there is.
+fn drain(pair: &mut Pair, id: ConnectionId) -> usize {
+    let (mut buffer, mut total) = ([0; 9000], 0);
+    while let Ok(taken) = pair.client.read(pair.now, id, &mut buffer) {
+        total += taken;
+        if taken == 0 {
+            break;
+        }
+    }
+    total
+}
+
+/// The server's connections that were told they can write, in order; forgets them.
+fn told(pair: &mut Pair) -> Vec<ConnectionId> {
+    let told = pair.events.iter().filter_map(|(side, event)| match event {
+        Event::Ready(id, ready) => {
+            let is_told = *side == Side::Server && ready.contains(Readiness::WRITABLE);
+            is_told.then_some(*id)
+        }
+        _ => None,
+    });
+    let told = told.collect();
+    pair.events.clear();
+    told
+}
+
+fn resets(pair: &Pair) -> [u64; 3] {
+    let counters = pair.server.counters();
+    [
+        counters.reset_for_memory_closed_window,
+        counters.reset_for_memory_orphan,
+        counters.reset_for_memory_slow,
+    ]
+}
+
+#[test]
+fn who_found_all_pages_taken_is_told_when_they_come_back() {
+    let write = |pair: &mut Pair, id, shared: bool| {
+        let data = Bytes::from_static(&[7; 100]);
+        match shared {
+            true => pair.server.write_bytes(pair.now, id, &data),
+            false => pair.server.write(pair.now, id, &data),
+        }
+    };
+    for shared in [false, true] {
+        let (mut pair, listener) = short_of_pages(1);
+        let [a, b] = [(); 2].map(|()| pair.connect(listener).1);
+        assert_eq!(pair.server.write(pair.now, a, &[7; 3000]), Ok(3000));
+        pair.events.clear();
+        assert_eq!(write(&mut pair, b, shared), Err(Error::WouldBlock));
+        assert!(!pair.server.readiness(b).contains(Readiness::WRITABLE), "or it would ask again");
+        pair.run_for(MS * 100);
+        assert_eq!(told(&mut pair), [b]);
+        assert!(pair.server.readiness(b).contains(Readiness::WRITABLE));
+        assert_eq!(write(&mut pair, b, shared), Ok(100));
+        pair.run_for(SECOND);
+        assert_eq!(
+            (pair.server.pages_in_use(), pair.server.counters().writes_short_of_pages),
+            (0, 1)
+        );
+    }
+}
+
+#[test]
+fn bytes_that_are_more_than_there_are_pages_are_taken_by_parts() {
+    let (mut pair, listener) = short_of_pages(2);
+    let (client, server) = pair.connect(listener);
+    let data = Bytes::from(std::vec![7; 5 * PAGE_BYTES + 1]);
+    let (mut sent, mut received) = (0, 0);
+    for _ in 0..100 {
+        match pair.server.write_bytes(pair.now, server, &data.slice(sent..)) {
+            Ok(taken) => sent += taken,
+            Err(error) => assert_eq!(error, Error::WouldBlock),
+        }
+        pair.run_for(MS * 20);
+        received += drain(&mut pair, client);
+    }
+    assert_eq!((sent, received), (data.len(), data.len()));
+}
+
+/// Connections of which each has filled what it may; the last of them found too few pages.
+fn hoarders(pair: &mut Pair, listener: ListenerId) -> Vec<Ends> {
+    let mut all = Vec::new();
+    while pair.server.counters().writes_short_of_pages == 0 {
+        let ends = pair.connect(listener);
+        fill(pair, ends.1);
+        all.push(ends);
+    }
+    all
+}
+
+#[test]
+fn writers_are_served_in_the_order_in_which_they_came() {
+    let mut server = config(SERVER);
+    server.limits.pages = 35;
+    // Nobody is reset in this test.
+    server.tcp.stalled_after = Duration::from_secs(600);
+    let (mut pair, listener) = listening(config(CLIENT), server);
+    let hoarder = pair.connect(listener);
+    let waiting: Vec<Ends> = (0..3).map(|_| pair.connect(listener)).collect();
+    for (_, server) in &waiting {
+        // One page each: what follows is not their first.
+        assert_eq!(pair.server.write(pair.now, *server, &[7; PAGE_BYTES]), Ok(PAGE_BYTES));
+    }
+    pair.filter = Some(std::boxed::Box::new(|side, _| side == Side::Server));
+    while pair.server.write(pair.now, hoarder.1, &[7; 3000]).is_ok() {}
+    for (_, server) in waiting.iter().rev() {
+        assert_eq!(pair.server.write(pair.now, *server, &[7; PAGE_BYTES]), Err(Error::WouldBlock));
+    }
+    pair.filter = None;
+    pair.events.clear();
+    let mut order = Vec::new();
+    for _ in 0..2000 {
+        pair.run_for(MS * 10);
+        drain(&mut pair, hoarder.0);
+        waiting.iter().for_each(|ends| assert!(drain(&mut pair, ends.0) <= 2 * PAGE_BYTES));
+        for id in told(&mut pair) {
+            if id != hoarder.1 {
+                pair.server.write(pair.now, id, &[7; PAGE_BYTES]).unwrap();
+            }
+            order.push(id);
+        }
+    }
+    order.retain(|id| *id != hoarder.1);
+    let expected: Vec<ConnectionId> = waiting.iter().rev().map(|ends| ends.1).collect();
+    assert_eq!(order, expected);
+    assert_eq!(resets(&pair), [0; 3]);
+}
+
+#[test]
+fn those_that_have_stalled_longest_make_room_and_no_others() {
+    let (mut pair, listener) = short_of_pages(256);
+    let all = hoarders(&mut pair, listener);
+    let last = all.len() - 1;
+    assert!(last >= 5, "{last}");
+    pair.run_for(SECOND * 3);
+    let is_reset = |pair: &Pair| -> Vec<bool> {
+        all.iter().map(|(_, server)| pair.server.state(*server) == State::Closed).collect()
+    };
+    let reset = is_reset(&pair);
+    assert!(reset[0] && !reset[1] && !reset[last], "{reset:?}");
+    assert_eq!(resets(&pair), [1, 0, 0]);
+    assert_eq!(pair.client.state(all[0].0), State::Closed, "it was told by RST");
+    assert!(told(&mut pair).contains(&all[last].1));
+    // There are pages again: nobody else goes, however long they stall.
+    pair.run_for(SECOND * 100);
+    assert_eq!(is_reset(&pair), reset);
+}
+
+#[test]
+fn who_takes_data_is_kept_and_who_takes_a_little_now_and_then_is_not() {
+    let (mut pair, listener) = short_of_pages(256);
+    let [reader, trickler] = [(); 2].map(|()| pair.connect(listener));
+    fill(&mut pair, reader.1);
+    fill(&mut pair, trickler.1);
+    // Both have been seen to stall.
+    pair.run_for(SECOND * 5);
+    let mut buffer = [0; 2 * 1460];
+    for step in 0..60 {
+        drain(&mut pair, reader.0);
+        fill(&mut pair, reader.1);
+        if step % 20 == 0 {
+            pair.client.read(pair.now, trickler.0, &mut buffer).unwrap();
+        }
+        pair.run_for(SECOND);
+    }
+    let others = hoarders(&mut pair, listener);
+    assert!(others.len() > 1);
+    pair.run_for(MS * 900);
+    assert_eq!(pair.server.state(trickler.1), State::Closed);
+    assert_eq!(pair.server.state(reader.1), State::Established);
+    assert_eq!(resets(&pair).iter().sum::<u64>(), 1);
+}
+
+#[test]
+fn who_holds_nothing_is_served_while_others_hold_all_they_may() {
+    let (mut pair, listener) = short_of_pages(256);
+    let all = hoarders(&mut pair, listener);
+    assert!(!all.is_empty());
+    let (client, server) = pair.connect(listener);
+    assert_eq!(pair.server.write(pair.now, server, &[7; 500]), Ok(500));
+    assert_eq!(pair.server.write(pair.now, server, &[7; 5000]), Ok(524), "the page is filled");
+    assert_eq!(pair.client.write(pair.now, client, &[7; 20_000]), Ok(20_000));
+    pair.run_for(MS * 100);
+    assert_eq!(drain(&mut pair, client), 1024);
+    assert_eq!(pair.server.readable_bytes(server), 20_000, "what arrives has a reserve of its own");
+    assert_eq!(resets(&pair), [0; 3], "and nobody had to go for it");
+}
+
+#[test]
+fn an_orphan_whose_peer_takes_nothing_is_reset_in_time() {
+    for (is_scarce, seconds) in [(false, 30), (true, 7)] {
+        let (mut pair, listener) = short_of_pages(256);
+        let (client, server) = pair.connect(listener);
+        fill(&mut pair, server);
+        if is_scarce {
+            pair.server.set_memory_elsewhere(200 * PAGE_BYTES);
+        }
+        pair.close((Side::Server, server), SECOND * seconds);
+        assert_eq!((pair.server.connections(), pair.server.counters().orphans_timed_out), (1, 0));
+        pair.run_for(SECOND * 2);
+        assert_eq!((pair.server.connections(), pair.server.counters().orphans_timed_out), (0, 1));
+        assert_eq!(pair.client.take_error(client), Some(Error::ConnectionReset));
+        pair.server.set_memory_elsewhere(0);
+        assert_eq!(pair.server.pages_in_use(), 0);
+    }
+}
+
+#[test]
+fn an_orphan_whose_peer_reads_slowly_sends_all_it_has() {
+    let (mut pair, listener) = short_of_pages(256);
+    let (client, server) = pair.connect(listener);
+    let sent = fill(&mut pair, server);
+    pair.close((Side::Server, server), SECOND);
+    let (mut received, mut buffer) = (0, [0; 2 * 1460]);
+    // 1.46 kB/s: for 128 KiB it takes a minute and a half.
+    while received < sent {
+        pair.run_for(SECOND * 2);
+        received += pair.client.read(pair.now, client, &mut buffer).unwrap();
+        assert!(pair.now.as_millis() < 600_000);
+    }
+    assert!(pair.now.as_millis() > 60_000);
+    assert_eq!(pair.server.counters().orphans_timed_out, 0);
+}
+
+#[test]
+fn a_linger_ends_an_orphan_when_its_user_said() {
+    let (mut pair, listener) = short_of_pages(256);
+    let (_, server) = pair.connect(listener);
+    let options =
+        SocketOptions { linger: Some(SECOND * 100), ..pair.server.options(server).unwrap() };
+    pair.server.set_options(pair.now, server, options).unwrap();
+    fill(&mut pair, server);
+    pair.close((Side::Server, server), SECOND * 99);
+    assert_eq!(pair.server.connections(), 1);
+    pair.run_for(SECOND * 2);
+    assert_eq!(pair.server.connections(), 0);
+}
+
+#[test]
+fn connections_that_end_in_the_line_leave_no_trace() {
+    let (mut pair, listener) = short_of_pages(64);
+    let hoarder = pair.connect(listener);
+    fill(&mut pair, hoarder.1);
+    for _ in 0..20 {
+        let (_, server) = pair.connect(listener);
+        fill(&mut pair, server);
+        pair.server.abort(pair.now, server);
+        pair.run_for(MS * 10);
+    }
+    let (now, id) = (pair.now, hoarder.1);
+    pair.server.abort(now, id);
+    pair.run_for(SECOND);
+    let (client, server) = pair.connect(listener);
+    assert!(fill(&mut pair, server) > 100_000, "nobody is before it in line");
+    pair.run_for(MS * 50);
+    assert!(drain(&mut pair, client) > 0);
+}
