@@ -1,7 +1,7 @@
 //! Bodies of responses and requests.
 //!
 //! A file's body reads one chunk ahead of the connection: while one chunk is written, the next is
-//! being read, and never more than one. Its length is exact, so that `Content-Length` is sent; a
+//! being read, and never more than one. Where memory is scarce it reads nothing ahead, and less. Its length is exact, so that `Content-Length` is sent; a
 //! file that shrinks meanwhile fails the body, and the connection with it, rather than lie.
 
 use std::collections::VecDeque;
@@ -17,6 +17,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use crate::Pending;
+use crate::memory::{Charge, Level, Memory};
 use crate::patient::Phase;
 use crate::source::FileSource;
 
@@ -129,11 +130,22 @@ pub(crate) struct FileBody<S: FileSource> {
     pieces: VecDeque<Piece>,
     /// Bytes not yet handed over.
     left: u64,
-    /// The chunk being read, and its length.
-    reading: Option<(usize, Pending<io::Result<Vec<u8>>>)>,
+    /// The chunk being read.
+    reading: Option<Reading>,
     chunk_bytes: usize,
     buffers: Buffers,
 }
+
+/// A chunk that is being read.
+struct Reading {
+    length: usize,
+    charge: Charge,
+    outcome: Pending<io::Result<Vec<u8>>>,
+}
+
+/// Bytes read at a time where memory is scarce, and where it is full.
+const SCARCE_CHUNK_BYTES: usize = 32 << 10;
+const FULL_CHUNK_BYTES: usize = 16 << 10;
 
 impl<S: FileSource> FileBody<S> {
     /// A body of these pieces, read in chunks of at most `chunk_bytes`. The first read starts now.
@@ -153,23 +165,29 @@ impl<S: FileSource> FileBody<S> {
         let chunk_bytes = chunk_bytes.max(1);
         let mut body =
             FileBody { source, handle, pieces, left, reading: None, chunk_bytes, buffers };
-        body.read_ahead();
+        body.read_next();
         body
     }
 
-    /// Starts reading the next chunk, if the next piece is of the file.
-    fn read_ahead(&mut self) {
-        while let Some(Piece::File(range)) = self.pieces.front_mut() {
-            let length = (range.end - range.start).min(self.chunk_bytes as u64) as usize;
+    /// Starts reading the next chunk, if the next piece is of the file and none is being read.
+    fn read_next(&mut self) {
+        let most = match self.buffers.memory.level() {
+            Level::Plenty => self.chunk_bytes,
+            Level::Scarce => self.chunk_bytes.min(SCARCE_CHUNK_BYTES),
+            Level::Full => self.chunk_bytes.min(FULL_CHUNK_BYTES),
+        };
+        while self.reading.is_none()
+            && let Some(Piece::File(range)) = self.pieces.front_mut()
+        {
+            let length = (range.end - range.start).min(most as u64) as usize;
             if length == 0 {
                 self.pieces.pop_front();
                 continue;
             }
-            let buffer = self.buffers.take(length);
-            let reading = self.source.read_at(&self.handle, range.start, buffer);
+            let (buffer, charge) = self.buffers.take(length);
+            let outcome = self.source.read_at(&self.handle, range.start, buffer);
             range.start += length as u64;
-            self.reading = Some((length, reading));
-            return;
+            self.reading = Some(Reading { length, charge, outcome });
         }
     }
 }
@@ -183,23 +201,26 @@ impl<S: FileSource> HttpBody for FileBody<S> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = self.get_mut();
-        let bytes = if let Some((length, reading)) = &mut this.reading {
-            let length = *length;
-            let outcome = ready!(reading.as_mut().poll(cx));
-            this.reading = None;
-            match outcome {
-                Ok(buffer) if buffer.len() == length => this.buffers.lend(buffer),
-                Ok(_) => return Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into()))),
-                Err(e) => return Poll::Ready(Some(Err(e))),
+        this.read_next();
+        let outcome = match &mut this.reading {
+            Some(reading) => Some(ready!(reading.outcome.as_mut().poll(cx))),
+            None => None,
+        };
+        let bytes = match (outcome, this.reading.take()) {
+            (Some(Ok(buffer)), Some(reading)) if buffer.len() == reading.length => {
+                this.buffers.lend((buffer, reading.charge))
             }
-        } else {
-            match this.pieces.pop_front() {
+            (Some(Ok(_)), _) => return Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into()))),
+            (Some(Err(e)), _) => return Poll::Ready(Some(Err(e))),
+            (None, _) => match this.pieces.pop_front() {
                 Some(Piece::Text(bytes)) => bytes,
                 // Whenever the next piece is of the file, it is being read.
                 Some(Piece::File(_)) | None => return Poll::Ready(None),
-            }
+            },
         };
-        this.read_ahead();
+        if this.buffers.memory.level() == Level::Plenty {
+            this.read_next();
+        }
         this.left -= bytes.len() as u64;
         Poll::Ready(Some(Ok(Frame::data(bytes))))
     }
@@ -218,34 +239,43 @@ impl<S: FileSource> Unpin for FileBody<S> {}
 /// Chunks that come back when the connection has written them: in steady state nothing is allocated
 /// and nothing is cleared.
 #[derive(Clone, Debug)]
-pub(crate) struct Buffers(Arc<Mutex<Vec<Vec<u8>>>>);
+pub(crate) struct Buffers {
+    spare: Arc<Mutex<Vec<Vec<u8>>>>,
+    pub(crate) memory: Memory,
+}
 
 /// Chunks kept for reuse, at most.
 const SPARE_BUFFERS: usize = 64;
 
 impl Buffers {
-    pub(crate) fn new() -> Self {
-        Buffers(Arc::default())
+    pub(crate) fn new(memory: Memory) -> Self {
+        Buffers { spare: Arc::default(), memory }
     }
 
-    /// A buffer of exactly `length` bytes; what is in them is arbitrary.
-    fn take(&self, length: usize) -> Vec<u8> {
-        let spare = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut buffer = spare.unwrap_or_default();
+    /// A buffer of exactly `length` bytes, charged to the memory; what is in them is arbitrary.
+    fn take(&self, length: usize) -> (Vec<u8>, Charge) {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        // What is much longer would be charged for what it is not needed for.
+        let fits = |buffer: &Vec<u8>| buffer.capacity() / 2 <= length;
+        let mut buffer = if spare.last().is_some_and(fits) { spare.pop() } else { None }
+            .unwrap_or_else(|| Vec::with_capacity(length));
+        drop(spare);
         buffer.resize(length, 0);
-        buffer
+        let charge = self.memory.charge(buffer.capacity());
+        (buffer, charge)
     }
 
     /// The buffer as shared bytes; it comes back when the last share is dropped.
-    fn lend(&self, buffer: Vec<u8>) -> Bytes {
-        Bytes::from_owner(Lent { buffer, home: self.clone() })
+    fn lend(&self, (buffer, charge): (Vec<u8>, Charge)) -> Bytes {
+        Bytes::from_owner(Lent { buffer, spare: self.spare.clone(), _charge: charge })
     }
 }
 
 /// A buffer that goes home when dropped.
 struct Lent {
     buffer: Vec<u8>,
-    home: Buffers,
+    spare: Arc<Mutex<Vec<Vec<u8>>>>,
+    _charge: Charge,
 }
 
 impl AsRef<[u8]> for Lent {
@@ -256,7 +286,7 @@ impl AsRef<[u8]> for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        let mut spare = self.home.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         if spare.len() < SPARE_BUFFERS {
             spare.push(std::mem::take(&mut self.buffer));
         }

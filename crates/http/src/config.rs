@@ -11,8 +11,21 @@ pub struct ServerConfig {
     /// A connection without a request is closed after this long. 60 s: less than what browsers
     /// keep, so that it is ours to say when.
     pub idle_timeout: Duration,
-    /// A connection fails when its peer takes no byte of a response for this long. 30 s.
+    /// A connection is reset when its peer takes no byte of a response for this long. 30 s.
     pub write_stall_timeout: Duration,
+    /// A connection is reset when its peer takes fewer bytes of responses a second than this, over
+    /// `min_rate_window`; 0: never. 1,000: a quarter of what GPRS carried.
+    pub min_rate_bytes: u32,
+    /// See `min_rate_bytes`. 60 s.
+    pub min_rate_window: Duration,
+    /// Connections at most; others are reset. 65,536.
+    pub max_connections: usize,
+    /// Connections of one client at most (an IPv4 address, or an IPv6 network of 64 bits); others
+    /// are reset. Clients on the loopback are not counted. 32,768: a proxy or a NAT may stand
+    /// before very many.
+    pub max_client_connections: usize,
+    /// Responses in flight at most; other requests are answered with 503. 65,536.
+    pub max_responses: usize,
     /// A connection fails when a request's body brings no byte for this long. 15 s.
     pub read_stall_timeout: Duration,
     /// Bytes in a request's head, at most; beyond it 431 (RFC 6585 §5). 16 KiB, what Apache and
@@ -36,6 +49,11 @@ impl Default for ServerConfig {
             header_timeout: Duration::from_secs(15),
             idle_timeout: Duration::from_secs(60),
             write_stall_timeout: Duration::from_secs(30),
+            min_rate_bytes: 1000,
+            min_rate_window: Duration::from_secs(60),
+            max_connections: 65_536,
+            max_client_connections: 32_768,
+            max_responses: 65_536,
             read_stall_timeout: Duration::from_secs(15),
             max_header_bytes: 16 << 10,
             max_header_fields: 100,

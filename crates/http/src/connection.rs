@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Instant;
 
-use http::header::{self, HeaderValue};
+use http::header::{self, HeaderMap, HeaderValue};
 use http::{Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -18,9 +18,11 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 
 use crate::access::Access;
+use crate::admission::{Admission, Door, InFlight, Refusal, Tally};
 use crate::answer::page;
 use crate::body::{Body, RequestBody};
 use crate::config::ServerConfig;
+use crate::control::Control;
 use crate::date::Date;
 use crate::patient::{Patient, Phase};
 use crate::stop::Stop;
@@ -47,6 +49,7 @@ pub struct Server<H> {
     on_access: Option<AccessHook>,
     date: Date,
     http: http1::Builder,
+    door: Door,
 }
 
 impl<H> fmt::Debug for Server<H> {
@@ -70,7 +73,8 @@ impl<H: Handler> Server<H> {
             .max_headers(config.max_header_fields);
         let handler = Rc::new(handler);
         let (stop, date) = (Stop::new(), Date::default());
-        Server { handler, config, clock, stop, on_access: None, date, http }
+        let door = Door::new(&config);
+        Server { handler, config, clock, stop, on_access: None, date, http, door }
     }
 
     /// The same server, which calls `hook` once for each response when it is over.
@@ -84,18 +88,55 @@ impl<H: Handler> Server<H> {
         &self.stop
     }
 
-    /// Serves one connection until it is over.
+    /// Lets a connection of `peer` in, which counts against the limits while the admission lives.
     ///
     /// # Errors
-    /// What hyper says: the peer broke the protocol, a timeout, or the stream failed. Whatever
-    /// could be answered has been.
+    /// There are too many, of all or of that client: the connection should be reset. It is counted.
+    pub fn admit(&self, peer: SocketAddr) -> Result<Admission, Refusal> {
+        self.door.admit(peer.ip())
+    }
+
+    /// How many were not let in, and how many were reset because they took too little.
+    pub fn tally(&self) -> Tally {
+        self.door.tally()
+    }
+
+    /// As [`Server::serve_controlled`], over a stream of whose transport nothing is known.
+    ///
+    /// # Errors
+    /// As there.
     pub async fn serve<I>(self: Rc<Self>, io: I, peer: SocketAddr) -> Result<(), hyper::Error>
     where
         I: Read + Write + Unpin + 'static,
     {
+        self.serve_controlled(io, (), peer).await
+    }
+
+    /// Serves one connection until it is over. A peer that takes too little of what it asked for is
+    /// reset by `control`.
+    ///
+    /// # Errors
+    /// What hyper says: the peer broke the protocol, a timeout, or the stream failed. Whatever
+    /// could be answered has been.
+    pub async fn serve_controlled<I, C>(
+        self: Rc<Self>,
+        io: I,
+        control: C,
+        peer: SocketAddr,
+    ) -> Result<(), hyper::Error>
+    where
+        I: Read + Write + Unpin + 'static,
+        C: Control + Unpin,
+    {
         let _tracked = self.stop.track();
         let phase = Phase::new(self.clock.timer.now());
-        let io = Patient::new(io, self.clock.timer.clone(), phase.clone(), &self.config);
+        let io = Patient::new(
+            (io, control),
+            self.clock.timer.clone(),
+            phase.clone(),
+            &self.config,
+            self.door.clone(),
+        );
         let served = Rc::new(Cell::new(0));
         let service = service_fn(|request| {
             served.set(served.get() + 1);
@@ -139,8 +180,11 @@ impl<H: Handler> Exchange<H> {
             complete: false,
             duration: std::time::Duration::ZERO,
         });
+        let in_flight = self.server.door.begin_response();
         let mut response = if let Some(why) = bad_host(&request) {
             page(request.headers(), StatusCode::BAD_REQUEST, why)
+        } else if in_flight.is_none() {
+            too_many(request.headers())
         } else {
             let request = request.map(|body| RequestBody::new(body, self.phase.clone()));
             self.server.handler.clone().respond(request).await
@@ -149,7 +193,7 @@ impl<H: Handler> Exchange<H> {
         if let Some(access) = &mut access {
             access.status = response.status();
         }
-        response.map(|body| self.follow(body, access, begin))
+        response.map(|body| self.follow(body, access, begin, in_flight))
     }
 
     /// Fields that every response has.
@@ -164,8 +208,15 @@ impl<H: Handler> Exchange<H> {
     }
 
     /// A body that, when over, moves the connection on and writes the record.
-    fn follow(self, body: Body, access: Option<Access>, begin: Instant) -> Body {
+    fn follow(
+        self,
+        body: Body,
+        access: Option<Access>,
+        begin: Instant,
+        in_flight: Option<InFlight>,
+    ) -> Body {
         body.reporting(move |body_bytes, complete| {
+            drop(in_flight);
             let now = self.server.clock.timer.now();
             self.phase.on_response(now);
             if let (Some(hook), Some(mut access)) = (&self.server.on_access, access) {
@@ -176,6 +227,14 @@ impl<H: Handler> Exchange<H> {
             }
         })
     }
+}
+
+/// There are as many responses in flight as there may be.
+fn too_many(asked: &HeaderMap) -> Response<Body> {
+    let detail = "Too many answers are under way: try again in a moment.";
+    let mut response = page(asked, StatusCode::SERVICE_UNAVAILABLE, detail);
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }
 
 /// What is wrong with a request's `Host`: HTTP/1.1 wants exactly one (RFC 9112 §3.2).

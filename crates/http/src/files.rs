@@ -14,6 +14,7 @@ use crate::body::{Body, Buffers, FileBody, Piece, RequestBody};
 use crate::condition::{self, Validators, Verdict};
 use crate::config::FilesConfig;
 use crate::connection::Handler;
+use crate::memory::Memory;
 use crate::path::{PathError, RelativePath, Target, resolve};
 use crate::range::{self, Selection};
 use crate::source::{FileSource, Kind, OpenError, Opened};
@@ -50,7 +51,12 @@ impl<S: FileSource> Handler for Files<S> {
 impl<S: FileSource> Files<S> {
     /// Serves `source` as `config` says.
     pub fn new(source: S, config: FilesConfig, clock: Clock) -> Self {
-        Files { source: Rc::new(source), config, clock, buffers: Buffers::new() }
+        Files { source: Rc::new(source), config, clock, buffers: Buffers::new(Memory::boundless()) }
+    }
+
+    /// The same, with what responses hold charged to `memory`.
+    pub fn with_memory(self, memory: Memory) -> Self {
+        Files { buffers: Buffers::new(memory), ..self }
     }
 
     /// The response to a request, whose body plays no part.

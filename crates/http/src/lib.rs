@@ -12,17 +12,21 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+mod admission;
 pub mod answer;
 pub mod body;
 mod condition;
 pub mod config;
 mod connection;
 mod content_type;
+mod control;
 mod date;
 pub mod files;
 mod listing;
+mod memory;
 pub mod path;
 mod patient;
+mod progress;
 mod range;
 pub mod source;
 mod stop;
@@ -35,10 +39,13 @@ use std::rc::Rc;
 use std::time::SystemTime;
 
 pub use access::Access;
+pub use admission::{Admission, Refusal, Tally};
 pub use body::Body;
 pub use config::{FilesConfig, ServerConfig};
 pub use connection::{Handler, Server};
+pub use control::Control;
 pub use files::Files;
+pub use memory::{Level, Memory};
 pub use source::FileSource;
 pub use source::thread_pool::ThreadPoolFiles;
 pub use stop::{Stop, Tracked};

@@ -6,9 +6,10 @@
 //!   idle_timeout          header_timeout, in all     read_stall_timeout a byte
 //! ```
 //!
-//! Writes have a timeout of their own, renewed by every byte the peer takes. Timers are armed only
-//! when an operation has to wait, and are judged by what the phase says when they fire, so that an
-//! ordinary request arms and cancels nothing.
+//! A peer that takes no byte of what was written, or too few of them over a while, is given up and
+//! its connection reset, whether a write waits for it or all lies in the transport already. Timers
+//! are armed only when an operation has to wait, and are judged by what the phase says when they
+//! fire, so that an ordinary request arms and cancels nothing.
 //!
 //! Shutdown ends our half; if the peer still sends what nobody will read, that is read and dropped
 //! for a while, or our reset would overtake the response (RFC 9112 §9.6).
@@ -23,7 +24,10 @@ use std::time::{Duration, Instant};
 
 use hyper::rt::{Read, ReadBuf, ReadBufCursor, Sleep, Timer, Write};
 
+use crate::admission::Door;
 use crate::config::ServerConfig;
+use crate::control::Control;
+use crate::progress::{Look, Pace, Progress};
 
 /// Bytes read at a time: a request's head fits as a rule.
 const READ_BYTES: usize = 8192;
@@ -98,8 +102,10 @@ impl Alarm {
 }
 
 /// A byte stream with timeouts.
-pub(crate) struct Patient<I> {
+pub(crate) struct Patient<I, C> {
     inner: I,
+    control: C,
+    door: Door,
     timer: Rc<dyn Timer>,
     timeouts: Timeouts,
     phase: Phase,
@@ -107,8 +113,10 @@ pub(crate) struct Patient<I> {
     write_alarm: Alarm,
     /// When the last byte was read.
     last_read: Instant,
-    /// When the pending write began to wait; `None` when none waits.
-    write_waiting: Option<Instant>,
+    /// A write waits.
+    write_waits: bool,
+    /// What the peer has taken.
+    progress: Progress,
     /// The peer will send no more.
     ended: bool,
     closing: Closing,
@@ -126,30 +134,42 @@ struct Timeouts {
     header: Duration,
     idle: Duration,
     read_stall: Duration,
-    write_stall: Duration,
     linger: Duration,
     linger_bytes: usize,
 }
 
-impl<I> Patient<I> {
-    pub(crate) fn new(inner: I, timer: Rc<dyn Timer>, phase: Phase, config: &ServerConfig) -> Self {
+impl<I, C: Control> Patient<I, C> {
+    pub(crate) fn new(
+        (inner, control): (I, C),
+        timer: Rc<dyn Timer>,
+        phase: Phase,
+        config: &ServerConfig,
+        door: Door,
+    ) -> Self {
         let timeouts = Timeouts {
             header: config.header_timeout,
             idle: config.idle_timeout,
             read_stall: config.read_stall_timeout,
-            write_stall: config.write_stall_timeout,
             linger: config.linger_timeout,
             linger_bytes: config.linger_bytes,
         };
+        let pace = Pace {
+            stall: config.write_stall_timeout,
+            rate: config.min_rate_bytes,
+            window: config.min_rate_window,
+        };
         Patient {
             inner,
+            control,
+            door,
             last_read: timer.now(),
+            progress: Progress::new(pace, timer.now()),
             timer,
             timeouts,
             phase,
             read_alarm: Alarm::default(),
             write_alarm: Alarm::default(),
-            write_waiting: None,
+            write_waits: false,
             ended: false,
             closing: Closing::Open,
         }
@@ -174,29 +194,79 @@ impl<I> Patient<I> {
         }
     }
 
-    /// Judges a write that has to wait.
-    fn poll_write_stall<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
-        let since = *self.write_waiting.get_or_insert_with(|| self.timer.now());
-        let deadline = since + self.timeouts.write_stall;
-        ready!(self.write_alarm.poll(cx, &*self.timer, deadline));
-        Poll::Ready(Err(timed_out("the peer takes no data")))
+    /// Looks at what the peer has taken. If that is too little the connection is reset; else it is
+    /// to be looked at again then, if at all.
+    fn look_at_peer(&mut self) -> io::Result<Option<Instant>> {
+        let undelivered = self.control.undelivered_bytes();
+        match self.progress.look(self.timer.now(), undelivered, self.write_waits) {
+            Look::Idle => Ok(None),
+            Look::Until(next) => Ok(Some(next)),
+            Look::Stalled => {
+                self.door.count(|tally| tally.reset_stalled += 1);
+                Err(self.give_up("the peer takes no data"))
+            }
+            Look::Slow => {
+                self.door.count(|tally| tally.reset_slow += 1);
+                Err(self.give_up("the peer takes data too slowly"))
+            }
+        }
     }
 
-    /// Passes a write's outcome on, and times it if it has to wait.
-    fn judge_write<T>(
+    fn give_up(&self, why: &'static str) -> io::Error {
+        self.control.abort();
+        timed_out(why)
+    }
+
+    /// Passes a write's outcome on, and judges the peer if it has to wait.
+    fn judge_write(
         &mut self,
         cx: &mut Context<'_>,
-        outcome: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        if outcome.is_pending() {
-            return self.poll_write_stall(cx);
+        outcome: Poll<io::Result<usize>>,
+        undelivered: Option<usize>,
+    ) -> Poll<io::Result<usize>> {
+        let bytes = match outcome {
+            Poll::Ready(outcome) => outcome?,
+            Poll::Pending => return self.judge_wait(cx, Poll::Pending).map_ok(|()| 0),
+        };
+        self.progress.on_written(self.timer.now(), bytes, undelivered, self.write_waits);
+        self.write_waits = false;
+        Poll::Ready(Ok(bytes))
+    }
+
+    /// The same of a flush or a shutdown.
+    fn judge_wait(
+        &mut self,
+        cx: &mut Context<'_>,
+        outcome: Poll<io::Result<()>>,
+    ) -> Poll<io::Result<()>> {
+        self.write_waits = outcome.is_pending();
+        if !self.write_waits {
+            return outcome;
         }
-        self.write_waiting = None;
-        outcome
+        while let Some(next) = self.look_at_peer()? {
+            ready!(self.write_alarm.poll(cx, &*self.timer, next));
+        }
+        Poll::Pending
+    }
+
+    /// A read waits: has it, or the peer, waited too long?
+    fn judge_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let deadline = self.read_deadline();
+            let next = self.look_at_peer()?.map_or(deadline, |next| next.min(deadline));
+            ready!(self.read_alarm.poll(cx, &*self.timer, next));
+            if next == deadline {
+                return Poll::Ready(Err(timed_out(match self.phase.step.get() {
+                    Step::Idle(_) => "no request came",
+                    Step::Head(_) => "the request's head was not complete in time",
+                    Step::Busy => "the request's body stalled",
+                })));
+            }
+        }
     }
 }
 
-impl<I: Read + Unpin> Patient<I> {
+impl<I: Read + Unpin, C: Control> Patient<I, C> {
     /// Reads and drops until the peer ends, or has sent or waited too much.
     fn poll_linger(&mut self, cx: &mut Context<'_>, mut left: usize, until: Instant) -> Poll<()> {
         let mut bytes = [MaybeUninit::uninit(); READ_BYTES];
@@ -221,7 +291,7 @@ fn timed_out(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, what)
 }
 
-impl<I: Read + Unpin> Read for Patient<I> {
+impl<I: Read + Unpin, C: Control + Unpin> Read for Patient<I, C> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -239,40 +309,34 @@ impl<I: Read + Unpin> Read for Patient<I> {
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
-            Poll::Pending => {
-                ready!(this.read_alarm.poll(cx, &*this.timer, this.read_deadline()));
-                Poll::Ready(Err(timed_out(match this.phase.step.get() {
-                    Step::Idle(_) => "no request came",
-                    Step::Head(_) => "the request's head was not complete in time",
-                    Step::Busy => "the request's body stalled",
-                })))
-            }
+            Poll::Pending => this.judge_read(cx),
         }
     }
 }
 
-impl<I: Read + Write + Unpin> Write for Patient<I> {
+impl<I: Read + Write + Unpin, C: Control + Unpin> Write for Patient<I, C> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        let undelivered = this.control.undelivered_bytes();
         let outcome = Pin::new(&mut this.inner).poll_write(cx, bytes);
-        this.judge_write(cx, outcome)
+        this.judge_write(cx, outcome, undelivered)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.inner).poll_flush(cx);
-        this.judge_write(cx, outcome)
+        this.judge_wait(cx, outcome)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if let Closing::Open = this.closing {
             let outcome = Pin::new(&mut this.inner).poll_shutdown(cx);
-            ready!(this.judge_write(cx, outcome))?;
+            ready!(this.judge_wait(cx, outcome))?;
             // Between two requests the peer owes us nothing: no need to wait for its half.
             this.closing = if this.phase.is_owed_more() && !this.ended {
                 let until = this.timer.now() + this.timeouts.linger;
@@ -298,7 +362,8 @@ impl<I: Read + Write + Unpin> Write for Patient<I> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        let undelivered = this.control.undelivered_bytes();
         let outcome = Pin::new(&mut this.inner).poll_write_vectored(cx, slices);
-        this.judge_write(cx, outcome)
+        this.judge_write(cx, outcome, undelivered)
     }
 }

@@ -1,7 +1,7 @@
 //! What the tests of several modules share: files in memory, a fixed date, and a client that speaks
 //! raw HTTP over an in-memory pipe.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use crate::access::Access;
 use crate::path::RelativePath;
 use crate::source::{Entries, Entry, FileSource, Kind, Metadata, OpenError, Opened};
-use crate::{Clock, Files, FilesConfig, Handler, Pending, Server, ServerConfig};
+use crate::{Clock, Control, Files, FilesConfig, Handler, Pending, Server, ServerConfig};
 
 /// Sun, 09 Sep 2001 01:46:40 GMT.
 pub(crate) fn date() -> SystemTime {
@@ -146,6 +146,35 @@ pub(crate) fn connect_to<H: Handler>(
     let (stream, io) = tokio::io::duplex(pipe_bytes);
     let serving = spawn_local(server.clone().serve(TokioIo::new(io), peer()));
     (Client { stream, serving, records }, server)
+}
+
+/// A transport that the test plays: what the peer has not taken, and whether it was reset.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Transport {
+    pub(crate) undelivered: Rc<Cell<usize>>,
+    pub(crate) is_reset: Rc<Cell<bool>>,
+}
+
+impl Control for Transport {
+    fn abort(&self) {
+        self.is_reset.set(true);
+    }
+
+    fn undelivered_bytes(&self) -> Option<usize> {
+        Some(self.undelivered.get())
+    }
+}
+
+/// As [`connect`], over that transport.
+pub(crate) fn connect_over<H: Handler>(
+    transport: &Transport,
+    handler: H,
+    config: ServerConfig,
+) -> Client {
+    let server = Rc::new(Server::new(handler, config, clock()));
+    let (stream, io) = tokio::io::duplex(1 << 20);
+    let serving = server.serve_controlled(TokioIo::new(io), transport.clone(), peer());
+    Client { stream, serving: spawn_local(serving), records: Rc::default() }
 }
 
 /// Connects to a file service with every knob at its default.

@@ -17,4 +17,4 @@ pub use address::ToSocketAddrs;
 pub use error::io_error;
 pub use listener::TcpListener;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
-pub use stream::TcpStream;
+pub use stream::{Control, TcpStream};

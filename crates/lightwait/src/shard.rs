@@ -22,6 +22,8 @@ use std::future::Future;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use lightwait_core::time::Resolutions;
 use lightwait_core::{Config, Host, Instant, Outbox};
@@ -282,6 +284,13 @@ impl Handle {
     /// Looks at the host: its counters, addresses, tables.
     pub fn with_host<R>(&self, look: impl FnOnce(&Host) -> R) -> R {
         look(&self.local.host())
+    }
+
+    /// Memory outside the stack counts among what its buffers may take (`limits.pages`): as many
+    /// bytes as `held` says. It is looked at once a turn. [`Host::memory_level`] tells how much is
+    /// used up.
+    pub fn count_memory(&self, held: Arc<AtomicUsize>) {
+        self.local.count_memory(held);
     }
 
     /// Tasks that have not ended.

@@ -10,8 +10,17 @@ async fn body(
     pieces: Vec<Piece>,
     chunk_bytes: usize,
 ) -> FileBody<MemoryFiles> {
+    body_on(Memory::boundless(), source, pieces, chunk_bytes).await
+}
+
+async fn body_on(
+    memory: Memory,
+    source: MemoryFiles,
+    pieces: Vec<Piece>,
+    chunk_bytes: usize,
+) -> FileBody<MemoryFiles> {
     let opened = source.open(&resolve("/f").unwrap().path).await.unwrap();
-    FileBody::new(Rc::new(source), opened.handle, pieces, chunk_bytes, Buffers::new())
+    FileBody::new(Rc::new(source), opened.handle, pieces, chunk_bytes, Buffers::new(memory))
 }
 
 fn text(text: &'static str) -> Piece {
@@ -44,6 +53,41 @@ async fn one_chunk_is_read_ahead_and_never_two() {
 }
 
 #[tokio::test]
+async fn where_memory_is_scarce_nothing_is_read_ahead_and_less_at_a_time() {
+    let file = vec![7; 256 << 10];
+    let cases = [(Level::Plenty, 128, 128), (Level::Scarce, 32, 0), (Level::Full, 16, 0)];
+    for (level, chunk_kib, ahead_kib) in cases {
+        let memory = Memory::new(move || level);
+        let held = memory.held().clone();
+        let held_kib = || held.load(std::sync::atomic::Ordering::Relaxed) >> 10;
+        let source = MemoryFiles::new(&[("f", &file)]);
+        let mut body = body_on(memory, source, vec![Piece::File(0..256 << 10)], 128 << 10).await;
+        assert_eq!(held_kib(), chunk_kib, "{level:?}: what is being read");
+        let chunk = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(chunk.len() >> 10, chunk_kib);
+        assert_eq!(
+            held_kib(),
+            chunk_kib + ahead_kib,
+            "what was handed over, and what is read ahead"
+        );
+        drop(chunk);
+        assert_eq!(held_kib(), ahead_kib);
+        // What is left arrives whole, and nothing stays charged.
+        assert_eq!(body.collect().await.unwrap().to_bytes().len() >> 10, 256 - chunk_kib);
+        assert_eq!(held_kib(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_dropped_while_it_reads_holds_nothing() {
+    let memory = Memory::boundless();
+    let held = memory.held().clone();
+    let source = MemoryFiles::new(&[("f", &[7; 100])]);
+    drop(body_on(memory, source, vec![Piece::File(0..100)], 50).await);
+    assert_eq!(held.load(std::sync::atomic::Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
 async fn a_file_that_shrinks_fails_the_body() {
     let mut source = MemoryFiles::new(&[("f", b"0123456789")]);
     source.shrunk_to = Some(9);
@@ -64,23 +108,23 @@ async fn an_empty_file_reads_nothing() {
 
 #[test]
 fn buffers_come_home_when_the_last_share_is_dropped() {
-    let buffers = Buffers::new();
+    let buffers = Buffers::new(Memory::boundless());
     let bytes = buffers.lend(buffers.take(100));
     let share = bytes.slice(10..20);
     drop(bytes);
-    assert_eq!(buffers.0.lock().unwrap().len(), 0);
+    assert_eq!(buffers.spare.lock().unwrap().len(), 0);
     drop(share);
-    assert_eq!(buffers.0.lock().unwrap().len(), 1);
-    assert_eq!(buffers.take(50).len(), 50);
-    assert_eq!(buffers.0.lock().unwrap().len(), 0, "and are taken again");
+    assert_eq!(buffers.spare.lock().unwrap().len(), 1);
+    assert_eq!(buffers.take(50).0.len(), 50);
+    assert_eq!(buffers.spare.lock().unwrap().len(), 0, "and are taken again");
 }
 
 #[test]
 fn spare_buffers_are_kept_up_to_the_limit() {
-    let buffers = Buffers::new();
+    let buffers = Buffers::new(Memory::boundless());
     let lent: Vec<Bytes> = (0..=SPARE_BUFFERS).map(|_| buffers.lend(buffers.take(1))).collect();
     drop(lent);
-    assert_eq!(buffers.0.lock().unwrap().len(), SPARE_BUFFERS);
+    assert_eq!(buffers.spare.lock().unwrap().len(), SPARE_BUFFERS);
 }
 
 #[tokio::test]

@@ -1,7 +1,10 @@
 //! Connections: keeping, limits, timeouts, closing and the record of what happened.
 
 use super::*;
-use crate::testing::{Client, MemoryFiles, clock, connect, connect_files, connect_to, local, peer};
+use crate::testing::{
+    Client, MemoryFiles, Transport, clock, connect, connect_files, connect_over, connect_to, local,
+    peer,
+};
 use crate::{Files, FilesConfig};
 use http_body_util::BodyExt;
 use std::time::Duration;
@@ -212,6 +215,60 @@ async fn a_peer_that_takes_nothing_is_given_up() {
         assert!(format!("{error:?}").contains("TimedOut"), "{error:?}");
         let record = client.records.borrow()[0].clone();
         assert!(!record.complete && record.body_bytes < 1 << 20);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_takes_too_little_of_what_lies_in_the_transport_is_reset() {
+    // How much the peer takes in a second, and when it is reset.
+    for (taken, seconds) in [(0, Some(30)), (1, Some(60)), (900, Some(60)), (1100, None)] {
+        local(async {
+            let transport = Transport::default();
+            let idle_timeout = Duration::from_secs(1000);
+            let config = ServerConfig { idle_timeout, ..ServerConfig::default() };
+            let mut client = connect_over(&transport, files(), config);
+            transport.undelivered.set(500_000);
+            assert_eq!(client.get("/big").await.body.len(), 1 << 20);
+            let begin = Time::now();
+            while !client.serving.is_finished() && begin.elapsed() < Duration::from_secs(600) {
+                sleep(Duration::from_secs(1)).await;
+                transport.undelivered.set(transport.undelivered.get().saturating_sub(taken));
+            }
+            let error = (&mut client.serving).await.unwrap();
+            match seconds {
+                Some(seconds) => {
+                    let elapsed = begin.elapsed().as_secs();
+                    assert!((seconds..seconds + 9).contains(&elapsed), "{taken}: {elapsed}");
+                    assert!(transport.is_reset.get(), "{taken}");
+                }
+                // It asks for nothing more, and is closed in order.
+                None => assert!(!transport.is_reset.get() && error.is_ok()),
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn requests_beyond_those_in_flight_are_told_to_come_again() {
+    local(async {
+        let config = ServerConfig { max_responses: 1, ..ServerConfig::default() };
+        let (mut first, server) = connect_to(Server::new(files(), config, clock()), 1000);
+        first.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        first.stream.read_u8().await.unwrap();
+        let (mut stream, io) = tokio::io::duplex(64 << 10);
+        let _serving = tokio::task::spawn_local(
+            server.clone().serve(hyper_util::rt::TokioIo::new(io), peer()),
+        );
+        stream.write_all(b"GET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await.unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).await.unwrap();
+        assert!(
+            reply.starts_with("HTTP/1.1 503 ") && reply.contains("retry-after: 1\r\n"),
+            "{reply}"
+        );
+        assert_eq!(server.tally().refused_responses, 1);
     })
     .await;
 }

@@ -1,5 +1,6 @@
 //! A connection.
 
+mod control;
 mod io_traits;
 
 use std::fmt;
@@ -13,6 +14,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use lightwait_core::tcp::{ConnectionInfo, SocketOptions};
 use lightwait_core::{ConnectionId, Error, Host, Instant, Readiness};
+
+pub use control::Control;
 
 use super::split::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use super::{ToSocketAddrs, io_error};
@@ -261,6 +264,17 @@ impl TcpStream {
     /// Sends FIN after what was written.
     pub(crate) fn shutdown_write(&self) -> io::Result<()> {
         self.call(Host::shutdown_write).map_err(io_error)
+    }
+
+    /// Resets the connection: what was written and not yet sent is dropped, its memory is free at
+    /// once, and the peer gets an RST. As dropping the stream with linger zero.
+    pub fn abort(self) {
+        self.control().abort();
+    }
+
+    /// What can be done to the connection while something else owns the stream.
+    pub fn control(&self) -> Control {
+        Control::new(self.local.clone(), self.id)
     }
 
     // ---- urgent data

@@ -2,7 +2,8 @@
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 use std::time::Instant as StdInstant;
 
@@ -39,6 +40,8 @@ pub(crate) struct Local {
     is_in_turn: Cell<bool>,
     /// Who is to be woken when a call between two turns leaves work.
     driver: RefCell<Option<Waker>>,
+    /// Bytes that others hold and that count among the host's memory.
+    held_elsewhere: RefCell<Vec<Arc<AtomicUsize>>>,
     /// For reads whose target is not ours to fill.
     scratch: RefCell<Vec<u8>>,
 }
@@ -46,7 +49,7 @@ pub(crate) struct Local {
 impl Local {
     pub(crate) fn new(host: Host, clock: Clock) -> std::io::Result<Rc<Local>> {
         let shard = NEXT_SHARD.fetch_add(1, Ordering::Relaxed);
-        let inbox = std::sync::Arc::new(Inbox::new()?);
+        let inbox = Arc::new(Inbox::new()?);
         Ok(Rc::new(Local {
             shard,
             host: RefCell::new(host),
@@ -58,6 +61,7 @@ impl Local {
             is_clock_driven: Cell::new(false),
             is_in_turn: Cell::new(false),
             driver: RefCell::default(),
+            held_elsewhere: RefCell::default(),
             scratch: RefCell::default(),
         }))
     }
@@ -85,6 +89,20 @@ impl Local {
 
     pub(crate) fn scratch(&self) -> RefMut<'_, Vec<u8>> {
         self.scratch.borrow_mut()
+    }
+
+    /// What `held` says counts among the host's memory from here on.
+    pub(crate) fn count_memory(&self, held: Arc<AtomicUsize>) {
+        self.held_elsewhere.borrow_mut().push(held);
+    }
+
+    /// Tells the host how much others hold.
+    fn charge_memory(&self) {
+        let held = self.held_elsewhere.borrow();
+        if !held.is_empty() {
+            let bytes = held.iter().map(|held| held.load(Ordering::Relaxed)).sum();
+            self.host_mut().set_memory_elsewhere(bytes);
+        }
     }
 
     /// What time it is for a call that is made now.
@@ -209,6 +227,7 @@ impl Local {
     pub(super) fn begin_turn(&self, now: Instant) {
         self.turn_time.set(now);
         self.is_in_turn.set(true);
+        self.charge_memory();
     }
 
     /// Lets time pass without a turn.

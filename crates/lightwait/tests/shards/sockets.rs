@@ -3,13 +3,17 @@
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lightwait::bridge::SERVER_ADDRESS;
 use lightwait::net::{TcpListener, TcpStream};
 use lightwait::rt;
+use lightwait::shard::Handle;
 use lightwait_core::Host;
 use lightwait_core::tcp::State;
+use lightwait_core::tcp::pool::{Level, PAGE_BYTES};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::world::World;
@@ -174,6 +178,53 @@ fn linger_zero_resets() {
             assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
         },
     );
+}
+
+#[test]
+fn aborting_drops_what_is_not_sent_and_resets() {
+    for by_control in [false, true] {
+        converse(
+            move |mut stream| async move {
+                stream.write_all(&pattern(100_000)).await.unwrap();
+                let (control, shard) = (stream.control(), Handle::current());
+                assert_eq!(control.unacknowledged_bytes(), 100_000);
+                if by_control {
+                    control.abort();
+                    assert!(stream.write_all(b"more").await.is_err());
+                } else {
+                    stream.abort();
+                }
+                assert_eq!(
+                    (control.unacknowledged_bytes(), shard.with_host(Host::pages_in_use)),
+                    (0, 0)
+                );
+                // It does nothing to whatever comes in that place.
+                control.abort();
+            },
+            |mut stream| async move {
+                let error = stream.read_to_end(&mut Vec::new()).await.unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+            },
+        );
+    }
+}
+
+#[test]
+fn memory_of_others_counts_among_what_buffers_may_take() {
+    let mut world = World::new();
+    let held = Arc::new(AtomicUsize::new(0));
+    world.server.handle().count_memory(held.clone());
+    let shard = world.server.handle();
+    let limit = shard.with_host(|host| host.config().limits.pages) * PAGE_BYTES;
+    let mut level_at = |bytes| {
+        held.store(bytes, Ordering::Relaxed);
+        world.run_until(|_| true);
+        shard.with_host(Host::memory_level)
+    };
+    assert_eq!(level_at(limit / 2), Level::Plenty);
+    assert_eq!(level_at(limit / 16 * 13), Level::Scarce);
+    assert_eq!(level_at(limit), Level::Full);
+    assert_eq!(level_at(0), Level::Plenty);
 }
 
 #[test]

@@ -1,0 +1,20 @@
+//! What a server asks of the transport beneath a byte stream, which the stream itself cannot do.
+
+/// The transport of one connection.
+pub trait Control: 'static {
+    /// Resets the connection: drops what was written and not sent, and frees its memory at once.
+    fn abort(&self);
+
+    /// Bytes written that the peer has not acknowledged; `None` where nobody knows.
+    fn undelivered_bytes(&self) -> Option<usize>;
+}
+
+/// A transport of which nothing is known: it is closed in order, and a peer has taken what the
+/// stream has.
+impl Control for () {
+    fn abort(&self) {}
+
+    fn undelivered_bytes(&self) -> Option<usize> {
+        None
+    }
+}

@@ -1,0 +1,269 @@
+//! How fast a peer takes what is written to it.
+//!
+//! ```text
+//!   0 ────────────── delivered ───────────────── written
+//!        acknowledged    │    undelivered: in the transport
+//!                        │
+//!   stalled: nothing delivered for `stall`, though something is undelivered
+//!   slow:    less than `rate` × `window` delivered in a window, and not all that was written when
+//!            it was first looked at
+//! ```
+
+use std::time::{Duration, Instant};
+
+/// What is too slow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// A peer that takes nothing for so long stalls.
+    pub(crate) stall: Duration,
+    /// Bytes a second; 0: none is too slow.
+    pub(crate) rate: u32,
+    /// Over so long.
+    pub(crate) window: Duration,
+}
+
+/// What one connection's peer has taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    pace: Pace,
+    /// Bytes that the transport took, in all.
+    written: u64,
+    /// Bytes of them that the peer has taken, when that was last looked at.
+    delivered: u64,
+    /// Since when they are no more.
+    since: Instant,
+    window: Window,
+}
+
+/// A time over which the rate is taken.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    began: Instant,
+    /// Bytes that were delivered when it began, and written.
+    delivered: u64,
+    written: u64,
+}
+
+/// A look at the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Nothing waits for the peer.
+    Idle,
+    /// It is to be looked at again then.
+    Until(Instant),
+    /// It takes nothing.
+    Stalled,
+    /// It takes too little.
+    Slow,
+}
+
+impl Progress {
+    pub(crate) fn new(pace: Pace, now: Instant) -> Progress {
+        let window = Window { began: now, delivered: 0, written: 0 };
+        Progress { pace, written: 0, delivered: 0, since: now, window }
+    }
+
+    /// The transport took `bytes` more. `before`: what of the rest was undelivered, if that is known;
+    /// `waited`: the write had to wait.
+    pub(crate) fn on_written(
+        &mut self,
+        now: Instant,
+        bytes: usize,
+        before: Option<usize>,
+        waited: bool,
+    ) {
+        if before == Some(0) || before.is_none() && !waited {
+            // The peer had taken all there was, so that what it took until then says nothing.
+            self.begin_anew(now);
+        }
+        self.written += bytes as u64;
+        if before.is_none() {
+            (self.delivered, self.since) = (self.written, now);
+        }
+    }
+
+    fn begin_window(&mut self, now: Instant) {
+        self.window = Window { began: now, delivered: self.delivered, written: self.written };
+    }
+
+    fn begin_anew(&mut self, now: Instant) {
+        (self.delivered, self.since) = (self.written, now);
+        self.begin_window(now);
+    }
+
+    /// Judges the peer. `undelivered` bytes are in the transport, if that is known; `waits`: a write
+    /// waits for room.
+    pub(crate) fn look(&mut self, now: Instant, undelivered: Option<usize>, waits: bool) -> Look {
+        let delivered = self.written.saturating_sub(undelivered.unwrap_or(0) as u64);
+        if delivered > self.delivered {
+            (self.delivered, self.since) = (delivered, now);
+        }
+        match undelivered {
+            Some(0) => {
+                self.begin_anew(now);
+                // A write that waits all the same waits for something of ours.
+                let later = Look::Until(now + self.pace.stall);
+                return if waits { later } else { Look::Idle };
+            }
+            None if !waits => return Look::Idle,
+            _ => {}
+        }
+        if now >= self.since + self.pace.stall {
+            return Look::Stalled;
+        }
+        let has_taken_all_of_then = self.delivered >= self.window.written;
+        if undelivered.is_some() && has_taken_all_of_then {
+            self.begin_window(now);
+        }
+        let window_over = self.window.began + self.pace.window;
+        if now >= window_over {
+            let least = u128::from(self.pace.rate) * self.pace.window.as_millis() / 1000;
+            if u128::from(self.delivered - self.window.delivered) < least {
+                return Look::Slow;
+            }
+            self.begin_window(now);
+        }
+        // Often enough to tell within a quarter when it was that nothing was taken any more.
+        Look::Until((self.since + self.pace.stall).min(now + self.pace.stall / 4))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A peer of whom the test says what it has taken of what is written.
+    struct Peer {
+        begin: Instant,
+        now: Instant,
+        progress: Progress,
+        undelivered: usize,
+    }
+
+    impl Peer {
+        fn new(rate: u32) -> Peer {
+            let now = Instant::now();
+            let pace = Pace { stall: SECOND * 30, rate, window: SECOND * 60 };
+            Peer { begin: now, now, progress: Progress::new(pace, now), undelivered: 0 }
+        }
+
+        fn write(&mut self, bytes: usize) {
+            self.progress.on_written(self.now, bytes, Some(self.undelivered), false);
+            self.undelivered += bytes;
+        }
+
+        /// Takes `bytes` every `step`, while `more` is written as soon as it can be, until it is
+        /// given up; after how many seconds and why, or `None` within an hour.
+        fn take(&mut self, bytes: usize, step: Duration, more: bool) -> Option<(u64, Look)> {
+            let mut looks_at = self.now;
+            for at in 1.. {
+                let until = self.begin + step * at;
+                while looks_at < until {
+                    self.now = looks_at;
+                    match self.progress.look(self.now, Some(self.undelivered), more) {
+                        Look::Idle => looks_at = until,
+                        Look::Until(next) => looks_at = next.max(self.now + SECOND / 10),
+                        look => return Some(((self.now - self.begin).as_secs(), look)),
+                    }
+                }
+                self.now = until;
+                self.undelivered = self.undelivered.saturating_sub(bytes);
+                if more {
+                    self.write(bytes);
+                }
+                if self.now > self.begin + SECOND * 3600 {
+                    return None;
+                }
+            }
+            None
+        }
+    }
+
+    #[test]
+    fn a_peer_that_takes_nothing_stalls() {
+        let mut peer = Peer::new(1000);
+        peer.write(100_000);
+        assert_eq!(peer.take(0, SECOND, false), Some((30, Look::Stalled)));
+    }
+
+    #[test]
+    fn a_peer_that_takes_a_byte_now_and_then_is_slow() {
+        for more in [false, true] {
+            let mut peer = Peer::new(1000);
+            peer.write(100_000);
+            assert_eq!(peer.take(1, SECOND * 20, more), Some((60, Look::Slow)), "{more}");
+        }
+    }
+
+    #[test]
+    fn as_many_bytes_as_the_rate_are_enough_and_fewer_are_not() {
+        let taking = |bytes| {
+            let mut peer = Peer::new(1000);
+            peer.write(100_000);
+            peer.take(bytes, SECOND, true)
+        };
+        assert_eq!(taking(1020), None);
+        assert!(matches!(taking(980), Some((60..70, Look::Slow))), "{:?}", taking(980));
+    }
+
+    #[test]
+    fn a_rate_of_zero_lets_everybody_take_as_long_as_they_like() {
+        let mut peer = Peer::new(0);
+        peer.write(100_000);
+        assert_eq!(peer.take(1, SECOND * 20, true), None);
+    }
+
+    #[test]
+    fn a_write_that_waits_though_the_peer_has_all_is_not_the_peers_fault() {
+        let mut peer = Peer::new(1000);
+        peer.write(500);
+        for _ in 0..100 {
+            peer.now += SECOND * 10;
+            assert!(matches!(peer.progress.look(peer.now, Some(0), true), Look::Until(_)));
+        }
+    }
+
+    #[test]
+    fn where_nobody_knows_what_is_delivered_a_write_that_waits_tells() {
+        let mut peer = Peer::new(1000);
+        peer.progress.on_written(peer.now, 5000, None, false);
+        assert_eq!(peer.progress.look(peer.now + SECOND * 99, None, false), Look::Idle);
+        peer.now += SECOND * 100;
+        peer.progress.on_written(peer.now, 5000, None, false);
+        for _ in 0..2 {
+            peer.now += SECOND * 29;
+            assert!(matches!(peer.progress.look(peer.now, None, true), Look::Until(_)));
+            peer.progress.on_written(peer.now, 1, None, true);
+        }
+        peer.now += SECOND * 2;
+        assert_eq!(peer.progress.look(peer.now, None, true), Look::Slow);
+        let mut peer = Peer::new(1000);
+        peer.progress.on_written(peer.now, 5000, None, false);
+        assert_eq!(peer.progress.look(peer.now + SECOND * 30, None, true), Look::Stalled);
+    }
+
+    #[test]
+    fn small_responses_now_and_then_are_not_slow_however_late_each_is_taken() {
+        let mut peer = Peer::new(1000);
+        for _ in 0..1000 {
+            peer.write(500);
+            peer.now += SECOND * 5;
+            // Looked at while it is under way, and taken then.
+            let look = peer.progress.look(peer.now, Some(peer.undelivered), false);
+            assert!(matches!(look, Look::Until(_)), "{look:?}");
+            peer.write(500);
+            peer.undelivered -= 500;
+            peer.now += SECOND;
+            peer.progress.look(peer.now, Some(peer.undelivered), false);
+            peer.undelivered = 0;
+        }
+        peer.now += SECOND * 1000;
+        assert_eq!(peer.progress.look(peer.now, Some(0), false), Look::Idle);
+        // Nothing was taken for long since there was nothing.
+        peer.write(500);
+        peer.now += SECOND;
+        assert!(matches!(peer.progress.look(peer.now, Some(500), false), Look::Until(_)));
+    }
+}

@@ -1,0 +1,41 @@
+//! A handle on a connection whose stream something else owns.
+
+use std::fmt;
+use std::rc::Rc;
+
+use lightwait_core::ConnectionId;
+
+use crate::shard::local::Local;
+
+/// A connection, as somebody sees it who does not own its stream: a server whose HTTP library does.
+/// It keeps nothing open; once the stream is dropped it does nothing.
+#[derive(Clone)]
+pub struct Control {
+    local: Rc<Local>,
+    id: ConnectionId,
+}
+
+impl Control {
+    pub(super) fn new(local: Rc<Local>, id: ConnectionId) -> Control {
+        Control { local, id }
+    }
+
+    /// As [`TcpStream::abort`](super::TcpStream::abort). Reads and writes of the stream fail from
+    /// here on.
+    pub fn abort(&self) {
+        let now = self.local.now();
+        self.local.host_mut().abort(now, self.id);
+        self.local.touch();
+    }
+
+    /// Bytes written that the peer has not acknowledged.
+    pub fn unacknowledged_bytes(&self) -> usize {
+        self.local.host().unacknowledged_bytes(self.id)
+    }
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Control").field(&self.id).finish()
+    }
+}
