@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use lightwait_core::host::address::Cidr;
+use lightwait_http::ServerConfig;
 use lightwait_netem::LinkConfig;
 
-use crate::plan::Setting;
+use crate::plan::{Memory, Setting};
 
 /// A user-level TCP/IP stack, and an HTTP server on it.
 #[derive(Clone, Debug, Parser)]
@@ -74,6 +75,35 @@ pub(crate) struct ServeArgs {
     /// time_wait=30s or limits.time_wait=4000000; may be repeated, and a wrong name lists all
     #[arg(long, value_name = "NAME=VALUE", long_help = set_help())]
     pub(crate) set: Vec<Setting>,
+
+    /// Memory for buffers and for files under way, such as 512M or 2G; the bridge's two stacks have
+    /// half of it each. At three quarters of it nothing is read ahead; at its end connections whose
+    /// peers take no data are reset, those first that have taken none for longest [default: a
+    /// quarter of the machine's, 1G at most]
+    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
+    pub(crate) memory: Option<Memory>,
+
+    /// Connections at most; others are reset
+    #[arg(long, value_name = "N", default_value_t = ServerConfig::default().max_connections,
+        help_heading = "Limits")]
+    pub(crate) max_connections: usize,
+
+    /// Connections of one client at most: of an IPv4 address, or an IPv6 network of 64 bits; those
+    /// on the loopback are not counted
+    #[arg(long, value_name = "N", default_value_t = ServerConfig::default().max_client_connections,
+        help_heading = "Limits")]
+    pub(crate) max_client_connections: usize,
+
+    /// Responses in flight at most; other requests are answered with 503
+    #[arg(long, value_name = "N", default_value_t = ServerConfig::default().max_responses,
+        help_heading = "Limits")]
+    pub(crate) max_responses: usize,
+
+    /// Reset a connection whose peer takes fewer bytes a second than this, over a minute; 0: none.
+    /// One whose peer takes nothing for 30 s is reset in any case
+    #[arg(long, value_name = "BYTES", default_value_t = ServerConfig::default().min_rate_bytes,
+        help_heading = "Limits")]
+    pub(crate) min_rate: u32,
 
     /// Do not list directories that have no index
     #[arg(long, help_heading = "Files")]

@@ -38,6 +38,11 @@ impl Counts {
         }
     }
 
+    /// The same with counters of somebody else's.
+    pub(crate) fn add(&mut self, counters: &[(&'static str, u64)]) {
+        self.counters.extend(counters);
+    }
+
     /// A table for people: all levels, and of events those that have happened.
     pub(crate) fn table(&self) -> String {
         let mut text = format!("{}:\n", self.stack);

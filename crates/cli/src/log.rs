@@ -62,6 +62,8 @@ pub(crate) enum Concern {
     PortsScarce { passed: u64, opens: u64 },
     /// So many connections could not be opened for want of a port.
     NoPort { opens: u64 },
+    /// Memory was short: so many connections were reset whose peers took no data.
+    MemoryShort { resets: u64 },
 }
 
 /// Whose records.
@@ -224,6 +226,9 @@ fn human_concern(concern: Concern) -> String {
             "{opens} connections were not opened: no port to their destination is free. \
              {MORE_PORTS}"
         ),
+        Concern::MemoryShort { resets } => format!(
+            "Memory was short: {resets} connections were reset whose peers took no data (--memory)."
+        ),
     }
 }
 
@@ -245,6 +250,7 @@ fn machine_concern(concern: Concern) -> Value {
             json!({ "event": "ports_in_time_wait", "ports": passed, "opens": opens })
         }
         Concern::NoPort { opens } => json!({ "event": "ports_exhausted", "opens": opens }),
+        Concern::MemoryShort { resets } => json!({ "event": "memory_short", "resets": resets }),
     }
 }
 
@@ -355,6 +361,7 @@ mod tests {
             (Concern::Refused { syns: 8 }, "time_wait_refused"),
             (Concern::PortsScarce { passed: 8, opens: 10 }, "ports_in_time_wait"),
             (Concern::NoPort { opens: 8 }, "ports_exhausted"),
+            (Concern::MemoryShort { resets: 8 }, "memory_short"),
         ];
         for (concern, event) in concerns {
             let record = Record::Closed(concern);

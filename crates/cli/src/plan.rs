@@ -1,14 +1,16 @@
 //! From what was typed to what will be done: checked as a whole, before anything is opened.
 
 mod knobs;
+mod memory;
 
 pub(crate) use knobs::{Knobs, Setting, names as names_of_knobs};
+pub(crate) use memory::Memory;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use lightwait_core::host::address::Cidr;
-use lightwait_http::FilesConfig;
+use lightwait_http::{FilesConfig, ServerConfig};
 use lightwait_netem::LinkConfig;
 
 use crate::args::ServeArgs;
@@ -19,6 +21,7 @@ use crate::failure::Failure;
 pub(crate) struct Plan {
     pub(crate) directory: PathBuf,
     pub(crate) files: FilesConfig,
+    pub(crate) server: ServerConfig,
     pub(crate) stack: Stack,
     pub(crate) knobs: Knobs,
     pub(crate) watch: Watch,
@@ -97,13 +100,39 @@ impl Plan {
         };
         let watch = Watch { pcap: args.pcap.clone(), trace: args.trace, fault: args.fault.clone() };
         let log = LogPlan { json: args.json, requests: !args.quiet, failures: args.verbose > 0 };
-        let (stack, knobs) = (stack(args)?, Knobs::new(&args.set)?);
-        Ok(Plan { directory: args.dir.clone(), files, stack, knobs, watch, log })
+        let stack = stack(args)?;
+        let memory = args.memory.unwrap_or_else(Memory::of_machine).bytes();
+        let memory = if let Stack::Bridge { .. } = stack { memory / 2 } else { memory };
+        if args.memory.is_some() && args.set.iter().any(|setting| setting.is_of("limits.pages")) {
+            let text = "--memory and --set limits.pages say the same: leave one out";
+            return Err(usage(text.to_owned()));
+        }
+        let knobs = Knobs::new(memory, &args.set)?;
+        let server = server(args)?;
+        Ok(Plan { directory: args.dir.clone(), files, server, stack, knobs, watch, log })
     }
 }
 
 fn usage(text: String) -> Failure {
     Failure::Usage(text)
+}
+
+fn server(args: &ServeArgs) -> Result<ServerConfig, Failure> {
+    let limits = [
+        ("--max-connections", args.max_connections),
+        ("--max-client-connections", args.max_client_connections),
+        ("--max-responses", args.max_responses),
+    ];
+    if let Some((flag, _)) = limits.iter().find(|(_, limit)| *limit == 0) {
+        return Err(usage(format!("{flag} 0: give 1 at least, or nobody is served")));
+    }
+    Ok(ServerConfig {
+        max_connections: args.max_connections,
+        max_client_connections: args.max_client_connections,
+        max_responses: args.max_responses,
+        min_rate_bytes: args.min_rate,
+        ..ServerConfig::default()
+    })
 }
 
 fn stack(args: &ServeArgs) -> Result<Stack, Failure> {

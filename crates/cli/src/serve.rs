@@ -13,11 +13,12 @@ use std::time::{Duration, SystemTime};
 use lightwait::bridge::{Bridge, Peers};
 use lightwait::driver::{self, Stop as DriverStop};
 use lightwait::executor::JoinHandle;
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::net::{Control, TcpListener, TcpStream};
 use lightwait::rt::Timer;
 use lightwait::shard::{Handle, Shard};
 use lightwait_core::Host;
-use lightwait_http::{Clock, Files, Server, ServerConfig, ThreadPoolFiles};
+use lightwait_core::tcp::pool;
+use lightwait_http::{Admission, Clock, Files, Level, Memory, Server, Tally, ThreadPoolFiles};
 use tokio::runtime::Runtime;
 
 use crate::counts::Counts;
@@ -86,15 +87,16 @@ fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<(), Failure> {
     };
     let Ready { mut shards, handle, listener, urls, name, front } = ready;
     log.write(Record::Serving { directory: shown(plan), urls, stack: name.clone() });
+    let server = Rc::new(file_server(plan, files, log, &handle));
     let service = Service {
-        server: Rc::new(file_server(plan, files, log)),
+        server: server.clone(),
         peers: front.as_ref().map(|front| front.bridge.peers()),
         log: log.clone(),
         plan: plan.log,
     };
     let mut stopping = Stopping {
         tasks: vec![handle.spawn_local(accept_all(listener, service.clone()))],
-        stacks: Stacks::default(),
+        stacks: Stacks { all: Vec::new(), server },
         service,
     };
     let signal = signals.stop();
@@ -131,15 +133,27 @@ fn shown(plan: &Plan) -> String {
     full.as_ref().unwrap_or(&plan.directory).display().to_string()
 }
 
-fn file_server(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> FileServer {
+/// A file service whose files under way count among the memory of `stack`.
+fn file_server(plan: &Plan, files: ThreadPoolFiles, log: &Log, stack: &Handle) -> FileServer {
     let clock = Clock { timer: Rc::new(Timer), wall: Rc::new(SystemTime::now) };
-    let files = Files::new(files, plan.files.clone(), clock.clone());
-    let server = Server::new(files, ServerConfig::default(), clock);
+    let memory = memory_of(stack.clone());
+    stack.count_memory(memory.held().clone());
+    let files = Files::new(files, plan.files.clone(), clock.clone()).with_memory(memory);
+    let server = Server::new(files, plan.server.clone(), clock);
     if !plan.log.requests {
         return server;
     }
     let log = log.clone();
     server.on_access(move |access| log.write(Record::Access(access.clone())))
+}
+
+/// The memory of a stack, as the file service sees it.
+fn memory_of(stack: Handle) -> Memory {
+    Memory::new(move || match stack.with_host(Host::memory_level) {
+        pool::Level::Plenty => Level::Plenty,
+        pool::Level::Scarce => Level::Scarce,
+        pool::Level::Full => Level::Full,
+    })
 }
 
 /// What every connection needs.
@@ -157,23 +171,44 @@ async fn accept_all(listener: TcpListener, service: Service) {
     let handle = Handle::current();
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => {
-                handle.spawn_local(serve_one(stream, peer, service.clone()));
+            Ok((stream, seen)) => {
+                let behind = service.peers.as_ref().and_then(|peers| peers.peer_of(seen));
+                let peer = behind.unwrap_or(seen);
+                match service.server.admit(peer) {
+                    Ok(admission) => {
+                        handle.spawn_local(serve_one(stream, peer, admission, service.clone()));
+                    }
+                    Err(_) => stream.abort(),
+                }
             }
             Err(_) => lightwait::rt::sleep(ACCEPT_PAUSE).await,
         }
     }
 }
 
-async fn serve_one(stream: TcpStream, seen: SocketAddr, service: Service) {
-    let peer = service.peers.as_ref().and_then(|peers| peers.peer_of(seen)).unwrap_or(seen);
+/// Serves a connection that was let in.
+async fn serve_one(stream: TcpStream, peer: SocketAddr, _inside: Admission, service: Service) {
     // Nagle would hold a response's last segment back until the one before is acknowledged. It
     // fails only on a connection that is over already.
     let _ = stream.set_nodelay(true);
-    if let Err(error) = service.server.serve(stream, peer).await
+    let transport = Transport(stream.control());
+    if let Err(error) = service.server.serve_controlled(stream, transport, peer).await
         && service.plan.failures
     {
         service.log.write(Record::Failed { peer, error: describe(&error) });
+    }
+}
+
+/// A socket of ours, as the HTTP server asks for it.
+struct Transport(Control);
+
+impl lightwait_http::Control for Transport {
+    fn abort(&self) {
+        self.0.abort();
+    }
+
+    fn undelivered_bytes(&self) -> Option<usize> {
+        Some(self.0.unacknowledged_bytes())
     }
 }
 
@@ -202,7 +237,7 @@ impl Stopping {
     fn watch(&mut self, stack: &Handle, name: &str) {
         let full = closed::watch(stack.clone(), self.service.log.clone());
         self.tasks.push(stack.spawn_local(full));
-        self.stacks.0.push((name.to_owned(), stack.clone()));
+        self.stacks.all.push((name.to_owned(), stack.clone()));
     }
 
     /// Lets responses finish, and then what was written arrive.
@@ -237,19 +272,27 @@ impl Stopping {
     }
 }
 
-/// All stacks, each with its name.
-#[derive(Clone, Default)]
-struct Stacks(Vec<(String, Handle)>);
+/// All stacks, each with its name, and the server on the first.
+#[derive(Clone)]
+struct Stacks {
+    all: Vec<(String, Handle)>,
+    server: Rc<FileServer>,
+}
 
 impl Stacks {
     fn sum(&self, count: impl Fn(&Host) -> usize) -> usize {
-        self.0.iter().map(|(_, stack)| stack.with_host(&count)).sum()
+        self.all.iter().map(|(_, stack)| stack.with_host(&count)).sum()
     }
 
     /// Logs what they have counted.
     fn tell(&self, log: &Log) {
-        for (name, stack) in &self.0 {
-            let counts = stack.with_host(|host| Counts::of(name, host));
+        let mut served = Some(self.server.tally());
+        for (name, stack) in &self.all {
+            let mut counts = stack.with_host(|host| Counts::of(name, host));
+            // The first is the server's.
+            if let Some(tally) = served.take() {
+                counts.add(&served_counts(tally));
+            }
             log.write(Record::Counts(Box::new(counts)));
         }
     }
@@ -263,4 +306,15 @@ impl Stacks {
         let (stacks, log) = (self.clone(), log.clone());
         signals.whenever_asked(move || stacks.tell(&log))
     }
+}
+
+/// What the server has denied, by name.
+fn served_counts(tally: Tally) -> [(&'static str, u64); 5] {
+    [
+        ("http_refused_connections", tally.refused_connections),
+        ("http_refused_client_connections", tally.refused_client_connections),
+        ("http_refused_responses", tally.refused_responses),
+        ("http_reset_stalled", tally.reset_stalled),
+        ("http_reset_slow", tally.reset_slow),
+    ]
 }

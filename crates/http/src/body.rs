@@ -1,8 +1,9 @@
 //! Bodies of responses and requests.
 //!
 //! A file's body reads one chunk ahead of the connection: while one chunk is written, the next is
-//! being read, and never more than one. Where memory is scarce it reads nothing ahead, and less. Its length is exact, so that `Content-Length` is sent; a
-//! file that shrinks meanwhile fails the body, and the connection with it, rather than lie.
+//! being read, and never more than one. Where memory is scarce it reads less, and nothing ahead.
+//! Its length is exact, so that `Content-Length` is sent; a file that shrinks meanwhile fails the
+//! body, and the connection with it, rather than lie.
 
 use std::collections::VecDeque;
 use std::fmt;

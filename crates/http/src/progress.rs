@@ -63,7 +63,7 @@ impl Progress {
         Progress { pace, written: 0, delivered: 0, since: now, window }
     }
 
-    /// The transport took `bytes` more. `before`: what of the rest was undelivered, if that is known;
+    /// The transport took `bytes` more. `before`: what was undelivered then, if that is known;
     /// `waited`: the write had to wait.
     pub(crate) fn on_written(
         &mut self,
@@ -91,7 +91,7 @@ impl Progress {
         self.begin_window(now);
     }
 
-    /// Judges the peer. `undelivered` bytes are in the transport, if that is known; `waits`: a write
+    /// Judges the peer. `undelivered`: bytes in the transport, if that is known; `waits`: a write
     /// waits for room.
     pub(crate) fn look(&mut self, now: Instant, undelivered: Option<usize>, waits: bool) -> Look {
         let delivered = self.written.saturating_sub(undelivered.unwrap_or(0) as u64);

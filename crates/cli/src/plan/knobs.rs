@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use lightwait_core::config::{KnobError, Limits, TcpConfig};
 use lightwait_core::host::address::Cidr;
+use lightwait_core::tcp::pool::PAGE_BYTES;
 use lightwait_core::{Capabilities, Config, Error, Medium};
 
 use crate::failure::Failure;
@@ -14,6 +15,13 @@ use crate::failure::Failure;
 pub(crate) struct Setting {
     name: String,
     value: String,
+}
+
+impl Setting {
+    /// True if it is of the knob of that name.
+    pub(crate) fn is_of(&self, name: &str) -> bool {
+        self.name == name
+    }
 }
 
 impl FromStr for Setting {
@@ -33,9 +41,15 @@ pub(crate) struct Knobs {
 }
 
 impl Knobs {
-    /// The defaults with all settings; the later of two wins. Or which one is wrong, and why.
-    pub(crate) fn new(settings: &[Setting]) -> Result<Knobs, Failure> {
+    /// The defaults in `memory` bytes for buffers, with all settings; the later of two wins. Or
+    /// which one is wrong, and why.
+    pub(crate) fn new(memory: u64, settings: &[Setting]) -> Result<Knobs, Failure> {
         let mut config = Knobs::default().on(plain());
+        let pages = memory / PAGE_BYTES as u64;
+        config.limits.pages = usize::try_from(pages).unwrap_or(usize::MAX);
+        // What is promised may come; the rest is for sending.
+        let promised = &mut config.limits.receive_window_bytes;
+        *promised = (*promised).min(memory / 2);
         // What does not fit may be mended by a later one: the first after which nothing did.
         let mut misfit = None;
         for setting in settings {
@@ -82,7 +96,7 @@ mod tests {
 
     fn knobs(texts: &[&str]) -> Result<Config, String> {
         let settings: Vec<Setting> = texts.iter().map(|text| text.parse().unwrap()).collect();
-        match Knobs::new(&settings) {
+        match Knobs::new(1 << 30, &settings) {
             Ok(knobs) => Ok(knobs.on(plain())),
             Err(Failure::Usage(text)) => Err(text),
             Err(other) => panic!("{other:?}"),
@@ -110,7 +124,10 @@ mod tests {
     #[test]
     fn with_nothing_said_all_is_as_the_library_has_it() {
         let config = knobs(&[]).unwrap();
-        assert_eq!(format!("{config:?}"), format!("{:?}", plain()));
+        let mut usual = plain();
+        assert_eq!(config.limits.pages, usual.limits.pages);
+        usual.limits.receive_window_bytes = 1 << 29;
+        assert_eq!(format!("{config:?}"), format!("{usual:?}"));
     }
 
     #[test]

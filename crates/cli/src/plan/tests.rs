@@ -165,3 +165,33 @@ fn files_and_logs_follow_their_flags() {
     assert_eq!(plan.log, LogPlan { json: true, requests: true, failures: true });
     assert!(refusal("--index a/b").contains("--index"));
 }
+
+#[test]
+fn memory_is_one_budget_and_the_bridges_two_stacks_share_it() {
+    let limits_of = |line: &str| {
+        let address = "10.9.0.2/24".parse().unwrap();
+        let capabilities = lightwait_core::Capabilities::plain(lightwait_core::Medium::Ip, 1500);
+        let config = lightwait_core::Config::new(capabilities, address, [0; 32]);
+        plan(line).unwrap().knobs.on(config).limits
+    };
+    let device = limits_of("--tap t --ip 10.9.0.2/24 --memory 64M");
+    assert_eq!((device.pages, device.receive_window_bytes), ((64 << 20) / 4096, 32 << 20));
+    assert_eq!(limits_of("--memory 64M").pages, (32 << 20) / 4096);
+    assert_eq!(limits_of("--set limits.pages=77").pages, 77);
+    let twice = refusal("--memory 64M --set limits.pages=77");
+    assert!(twice.contains("leave one out"), "{twice}");
+}
+
+#[test]
+fn limits_of_the_server_are_taken_and_none_may_be_nothing() {
+    let server =
+        plan("--max-connections 5 --max-client-connections 3 --max-responses 4 --min-rate 0")
+            .unwrap()
+            .server;
+    assert_eq!((server.max_connections, server.max_client_connections), (5, 3));
+    assert_eq!((server.max_responses, server.min_rate_bytes), (4, 0));
+    for flag in ["--max-connections", "--max-client-connections", "--max-responses"] {
+        let text = refusal(&format!("{flag} 0"));
+        assert!(text.starts_with(flag) && text.contains("1 at least"), "{text}");
+    }
+}

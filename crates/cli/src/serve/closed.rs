@@ -1,7 +1,8 @@
 //! What an operator has to know of closed connections: that TIME-WAIT or FIN-WAIT-2 fills up, that
 //! it is full and records go before their time or are not heard, that TIME-WAIT refuses peers who
-//! come back too soon, and that ports to open connections from run out, or have. But not by a line
-//! for each, of which there may be a hundred thousand a second.
+//! come back too soon, that ports to open connections from run out, or have, and that connections
+//! were reset because memory was short. But not by a line for each, of which there may be a hundred
+//! thousand a second.
 
 use std::time::Duration;
 
@@ -40,6 +41,8 @@ struct Look {
     passed: u64,
     opened: u64,
     without_port: u64,
+    /// Connections reset because memory was short.
+    reset: u64,
 }
 
 /// Records of one kind.
@@ -62,16 +65,20 @@ impl Look {
             passed: counters.ports_in_time_wait,
             opened: counters.active_opens,
             without_port: counters.ports_exhausted,
+            reset: counters.reset_for_memory_closed_window
+                + counters.reset_for_memory_orphan
+                + counters.reset_for_memory_slow,
         }
     }
 
     fn concerns_since(self, last: Look) -> impl Iterator<Item = Concern> {
-        let [segments, syns, passed, opens, unopened] = [
+        let [segments, syns, passed, opens, unopened, resets] = [
             self.unheard - last.unheard,
             self.refused - last.refused,
             self.passed - last.passed,
             self.opened - last.opened,
             self.without_port - last.without_port,
+            self.reset - last.reset,
         ];
         // A few of many are no sign: one in five of those looked at is.
         let are_scarce = passed > 0 && passed.saturating_mul(4) >= opens;
@@ -82,6 +89,7 @@ impl Look {
             (syns > 0).then_some(Concern::Refused { syns }),
             are_scarce.then_some(Concern::PortsScarce { passed, opens }),
             (unopened > 0).then_some(Concern::NoPort { opens: unopened }),
+            (resets > 0).then_some(Concern::MemoryShort { resets }),
         ];
         concerns.into_iter().flatten()
     }

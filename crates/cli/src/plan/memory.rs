@@ -1,0 +1,118 @@
+//! `--memory BYTES`: how much memory buffers and files under way may take.
+
+use std::fmt;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::str::FromStr;
+
+/// With nothing said: this part of the machine's memory, and no more than that.
+const PART: u64 = 4;
+const MOST: u64 = 1 << 30;
+
+/// Less would not hold the buffers of a few connections.
+const LEAST: u64 = 4 << 20;
+
+/// An amount of memory, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Memory(u64);
+
+impl Memory {
+    /// A quarter of what the machine, or the control group that we are in, lets us have; 1 GiB at
+    /// most.
+    pub(crate) fn of_machine() -> Memory {
+        let info = rustix::system::sysinfo();
+        let machine = (info.totalram as u64).saturating_mul(info.mem_unit.into());
+        let memory = control_group_limit().map_or(machine, |limit| limit.min(machine));
+        Memory((memory / PART).clamp(LEAST, MOST))
+    }
+
+    pub(crate) fn bytes(self) -> u64 {
+        self.0
+    }
+}
+
+impl FromStr for Memory {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Memory, String> {
+        let (number, shift) = match text.char_indices().last() {
+            Some((at, 'k' | 'K')) => (&text[..at], 10),
+            Some((at, 'm' | 'M')) => (&text[..at], 20),
+            Some((at, 'g' | 'G')) => (&text[..at], 30),
+            _ => (text, 0),
+        };
+        let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+        match bytes {
+            Some(bytes) if bytes >= LEAST => Ok(Memory(bytes)),
+            Some(_) => Err(format!("too little: give {} at least", Memory(LEAST))),
+            None => Err("give bytes, such as 512M, 1G or 268435456".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            bytes if bytes % (1 << 30) == 0 => write!(f, "{}G", bytes >> 30),
+            bytes if bytes % (1 << 20) == 0 => write!(f, "{}M", bytes >> 20),
+            bytes => write!(f, "{bytes}"),
+        }
+    }
+}
+
+/// What the control group of this process may take, or one above it: the least of them. A container
+/// has less than its machine.
+fn control_group_limit() -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    limit_within(Path::new("/sys/fs/cgroup"), Path::new(group))
+}
+
+/// The least `memory.max` of `group` and those above it, in the tree at `root`.
+fn limit_within(root: &Path, group: &Path) -> Option<u64> {
+    let names = group.components().filter(|part| matches!(part, Component::Normal(_)));
+    let mut path = PathBuf::from(root);
+    let mut paths = vec![path.clone()];
+    for name in names {
+        path.push(name);
+        paths.push(path.clone());
+    }
+    let limit = |path: PathBuf| fs::read_to_string(path.join("memory.max")).ok();
+    paths.into_iter().filter_map(limit).filter_map(|text| text.trim().parse().ok()).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_have_suffixes_and_what_makes_no_sense_is_told() {
+        let bytes = |text: &str| text.parse::<Memory>().map(Memory::bytes);
+        assert_eq!(bytes("268435456"), Ok(256 << 20));
+        assert_eq!([bytes("8192k"), bytes("8M")], [Ok(8 << 20), Ok(8 << 20)]);
+        assert_eq!([bytes("2g"), bytes("4M")], [Ok(2 << 30), Ok(4 << 20)]);
+        assert!(bytes("4095K").unwrap_err().contains("4M at least"));
+        for text in ["", "M", "1.5G", "-1G", "1T", "99999999999G", "1GB"] {
+            assert!(bytes(text).unwrap_err().contains("such as 512M"), "{text}");
+        }
+    }
+
+    #[test]
+    fn with_nothing_said_it_is_a_quarter_of_the_machine_and_1_gib_at_most() {
+        let bytes = Memory::of_machine().bytes();
+        assert!((LEAST..=MOST).contains(&bytes), "{bytes}");
+    }
+
+    #[test]
+    fn a_container_has_the_least_that_a_group_above_it_allows() {
+        let root = tempfile::tempdir().unwrap();
+        let (a, b) = (root.path().join("a"), root.path().join("a/b"));
+        fs::create_dir_all(&b).unwrap();
+        fs::write(a.join("memory.max"), "1000000\n").unwrap();
+        fs::write(b.join("memory.max"), "max\n").unwrap();
+        assert_eq!(limit_within(root.path(), Path::new("/a/b")), Some(1_000_000));
+        assert_eq!(limit_within(root.path(), Path::new("/")), None);
+        fs::write(b.join("memory.max"), "5\n").unwrap();
+        assert_eq!(limit_within(root.path(), Path::new("/a/b")), Some(5));
+    }
+}
