@@ -3,6 +3,7 @@
 mod bridge;
 mod closed;
 mod device;
+mod memory;
 mod signals;
 
 use std::io;
@@ -237,6 +238,7 @@ impl Stopping {
     fn watch(&mut self, stack: &Handle, name: &str) {
         let full = closed::watch(stack.clone(), self.service.log.clone());
         self.tasks.push(stack.spawn_local(full));
+        self.tasks.push(stack.spawn_local(memory::watch(stack.clone())));
         self.stacks.all.push((name.to_owned(), stack.clone()));
     }
 

@@ -11,6 +11,7 @@
 //! Start reading at [`shard`].
 #![deny(unsafe_code)]
 
+pub mod allocator;
 #[cfg(feature = "tokio-driver")]
 pub mod bridge;
 pub mod clock;
