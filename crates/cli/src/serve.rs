@@ -9,6 +9,9 @@ mod signals;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use lightwait::bridge::{Bridge, Peers};
@@ -16,10 +19,10 @@ use lightwait::driver::{self, Stop as DriverStop};
 use lightwait::executor::JoinHandle;
 use lightwait::net::{Control, TcpListener, TcpStream};
 use lightwait::rt::Timer;
-use lightwait::shard::{Handle, Shard};
+use lightwait::shard::{self, Handle, Shard};
 use lightwait_core::Host;
-use lightwait_core::tcp::pool;
-use lightwait_http::{Admission, Clock, Files, Level, Memory, Server, Tally, ThreadPoolFiles};
+use lightwait_core::tcp::pool::Level;
+use lightwait_http::{Admission, Clock, Files, Keeper, Memory, Server, Tally, ThreadPoolFiles};
 use tokio::runtime::Runtime;
 
 use crate::counts::Counts;
@@ -137,8 +140,7 @@ fn shown(plan: &Plan) -> String {
 /// A file service whose files under way count among the memory of `stack`.
 fn file_server(plan: &Plan, files: ThreadPoolFiles, log: &Log, stack: &Handle) -> FileServer {
     let clock = Clock { timer: Rc::new(Timer), wall: Rc::new(SystemTime::now) };
-    let memory = memory_of(stack.clone());
-    stack.count_memory(memory.held().clone());
+    let memory = Memory::new(Budget(stack.memory()));
     let files = Files::new(files, plan.files.clone(), clock.clone()).with_memory(memory);
     let server = Server::new(files, plan.server.clone(), clock);
     if !plan.log.requests {
@@ -148,13 +150,21 @@ fn file_server(plan: &Plan, files: ThreadPoolFiles, log: &Log, stack: &Handle) -
     server.on_access(move |access| log.write(Record::Access(access.clone())))
 }
 
-/// The memory of a stack, as the file service sees it.
-fn memory_of(stack: Handle) -> Memory {
-    Memory::new(move || match stack.with_host(Host::memory_level) {
-        pool::Level::Plenty => Level::Plenty,
-        pool::Level::Scarce => Level::Scarce,
-        pool::Level::Full => Level::Full,
-    })
+/// A part of a stack's memory, as the file service asks for it.
+struct Budget(shard::Memory);
+
+impl Keeper for Budget {
+    fn held(&self) -> &Arc<AtomicUsize> {
+        self.0.held()
+    }
+
+    fn is_scarce(&self) -> bool {
+        self.0.level() > Level::Plenty
+    }
+
+    fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.0.poll_room(context)
+    }
 }
 
 /// What every connection needs.

@@ -448,6 +448,11 @@ impl Host {
         self.shared.pool.level()
     }
 
+    /// Pages that connections can still have for sending more.
+    pub fn pages_free(&self) -> usize {
+        self.shared.pool.available_in_line()
+    }
+
     /// Memory outside the host that is charged to its budget for buffers: so many bytes are held
     /// now, in all.
     pub fn set_memory_elsewhere(&mut self, bytes: usize) {

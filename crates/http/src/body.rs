@@ -1,9 +1,9 @@
 //! Bodies of responses and requests.
 //!
 //! A file's body reads one chunk ahead of the connection: while one chunk is written, the next is
-//! being read, and never more than one. Where memory is scarce it reads less, and nothing ahead.
-//! Its length is exact, so that `Content-Length` is sent; a file that shrinks meanwhile fails the
-//! body, and the connection with it, rather than lie.
+//! being read, and never more than one. Where memory is scarce it reads less, and nothing ahead;
+//! where none is left it waits. Its length is exact, so that `Content-Length` is sent; a file that
+//! shrinks meanwhile fails the body, and the connection with it, rather than lie.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,7 +18,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use crate::Pending;
-use crate::memory::{Charge, Level, Memory};
+use crate::memory::{Charge, Memory};
 use crate::patient::Phase;
 use crate::source::FileSource;
 
@@ -144,9 +144,8 @@ struct Reading {
     outcome: Pending<io::Result<Vec<u8>>>,
 }
 
-/// Bytes read at a time where memory is scarce, and where it is full.
-const SCARCE_CHUNK_BYTES: usize = 32 << 10;
-const FULL_CHUNK_BYTES: usize = 16 << 10;
+/// Bytes read at a time where memory is scarce.
+const SCARCE_CHUNK_BYTES: usize = 16 << 10;
 
 impl<S: FileSource> FileBody<S> {
     /// A body of these pieces, read in chunks of at most `chunk_bytes`. The first read starts now.
@@ -166,17 +165,17 @@ impl<S: FileSource> FileBody<S> {
         let chunk_bytes = chunk_bytes.max(1);
         let mut body =
             FileBody { source, handle, pieces, left, reading: None, chunk_bytes, buffers };
-        body.read_next();
+        if !body.buffers.memory.is_scarce() {
+            body.read_next();
+        }
         body
     }
 
     /// Starts reading the next chunk, if the next piece is of the file and none is being read.
     fn read_next(&mut self) {
-        let most = match self.buffers.memory.level() {
-            Level::Plenty => self.chunk_bytes,
-            Level::Scarce => self.chunk_bytes.min(SCARCE_CHUNK_BYTES),
-            Level::Full => self.chunk_bytes.min(FULL_CHUNK_BYTES),
-        };
+        let is_scarce = self.buffers.memory.is_scarce();
+        let most = if is_scarce { SCARCE_CHUNK_BYTES } else { usize::MAX };
+        let most = most.min(self.chunk_bytes);
         while self.reading.is_none()
             && let Some(Piece::File(range)) = self.pieces.front_mut()
         {
@@ -202,7 +201,10 @@ impl<S: FileSource> HttpBody for FileBody<S> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = self.get_mut();
-        this.read_next();
+        if this.reading.is_none() && matches!(this.pieces.front(), Some(Piece::File(_))) {
+            ready!(this.buffers.memory.poll_room(cx));
+            this.read_next();
+        }
         let outcome = match &mut this.reading {
             Some(reading) => Some(ready!(reading.outcome.as_mut().poll(cx))),
             None => None,
@@ -219,7 +221,7 @@ impl<S: FileSource> HttpBody for FileBody<S> {
                 Some(Piece::File(_)) | None => return Poll::Ready(None),
             },
         };
-        if this.buffers.memory.level() == Level::Plenty {
+        if !this.buffers.memory.is_scarce() {
             this.read_next();
         }
         this.left -= bytes.len() as u64;

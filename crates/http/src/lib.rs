@@ -45,7 +45,7 @@ pub use config::{FilesConfig, ServerConfig};
 pub use connection::{Handler, Server};
 pub use control::Control;
 pub use files::Files;
-pub use memory::{Level, Memory};
+pub use memory::{Keeper, Memory};
 pub use source::FileSource;
 pub use source::thread_pool::ThreadPoolFiles;
 pub use stop::{Stop, Tracked};

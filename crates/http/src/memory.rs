@@ -4,58 +4,74 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 
-/// How much of the budget is used up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// There is enough: files are read ahead.
-    Plenty,
-    /// Nothing is read before it is needed.
-    Scarce,
-    /// What is needed is read in small pieces.
-    Full,
+/// Who keeps the budget.
+pub trait Keeper: 'static {
+    /// Bytes that responses hold: counted here, on whichever thread the last of a chunk is dropped.
+    fn held(&self) -> &Arc<AtomicUsize>;
+
+    /// True if nothing should be held that is not needed now.
+    fn is_scarce(&self) -> bool;
+
+    /// Ready while there is some left; else whoever polls is woken when there is.
+    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()>;
 }
 
 /// A budget for memory. Clones share it.
 #[derive(Clone)]
-pub struct Memory {
-    held: Arc<AtomicUsize>,
-    level: Rc<dyn Fn() -> Level>,
+pub struct Memory(Rc<dyn Keeper>);
+
+/// A budget without an end.
+#[derive(Debug, Default)]
+struct Boundless(Arc<AtomicUsize>);
+
+impl Keeper for Boundless {
+    fn held(&self) -> &Arc<AtomicUsize> {
+        &self.0
+    }
+
+    fn is_scarce(&self) -> bool {
+        false
+    }
+
+    fn poll_room(&self, _cx: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
 }
 
 impl Memory {
-    /// A budget of which `level` says how much is used up. Whoever keeps it looks at
-    /// [`Memory::held`].
-    pub fn new(level: impl Fn() -> Level + 'static) -> Memory {
-        Memory { held: Arc::default(), level: Rc::new(level) }
+    /// A budget that `keeper` keeps.
+    pub fn new(keeper: impl Keeper) -> Memory {
+        Memory(Rc::new(keeper))
     }
 
     /// A budget without an end.
     pub fn boundless() -> Memory {
-        Memory::new(|| Level::Plenty)
+        Memory::new(Boundless::default())
     }
 
-    /// Bytes that responses hold, all together. Chunks come back from whichever thread drops them
-    /// last; so it is an atomic, changed twice for each chunk.
-    pub fn held(&self) -> &Arc<AtomicUsize> {
-        &self.held
+    /// True if nothing should be held that is not needed now.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.0.is_scarce()
     }
 
-    /// How much of the budget is used up.
-    pub(crate) fn level(&self) -> Level {
-        (self.level)()
+    /// Ready while there is some left.
+    pub(crate) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.poll_room(cx)
     }
 
     /// Charges `bytes`, until the charge is dropped.
     pub(crate) fn charge(&self, bytes: usize) -> Charge {
-        self.held.fetch_add(bytes, Ordering::Relaxed);
-        Charge { held: self.held.clone(), bytes }
+        let held = self.0.held().clone();
+        held.fetch_add(bytes, Ordering::Relaxed);
+        Charge { held, bytes }
     }
 }
 
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memory").field("held", &self.held).finish_non_exhaustive()
+        f.debug_struct("Memory").field("held", self.0.held()).finish_non_exhaustive()
     }
 }
 

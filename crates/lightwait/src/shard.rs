@@ -14,6 +14,7 @@
 //! [`driver`](crate::driver).
 
 pub(crate) mod local;
+mod memory;
 pub(crate) mod timers;
 pub(crate) mod waiters;
 
@@ -22,12 +23,12 @@ use std::future::Future;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use lightwait_core::time::Resolutions;
 use lightwait_core::{Config, Host, Instant, Outbox};
 use local::Local;
+
+pub use memory::Memory;
 
 use crate::clock::Clock;
 use crate::device::Device;
@@ -148,9 +149,10 @@ impl Shard {
     /// another shard on the same wire may have run.
     pub fn deadline(&self, now: Instant) -> Option<Instant> {
         let blocked = !self.outbox.is_empty();
+        let has_tasks = self.local.executor().has_ready() || self.local.owes_memory();
         let host = self.local.host();
         let can_emit = host.wants_emit() && !blocked;
-        if self.is_busy || can_emit || self.local.executor().has_ready() {
+        if self.is_busy || can_emit || has_tasks {
             return Some(now);
         }
         // A device without a descriptor to wait on takes more when its other end has run.
@@ -284,13 +286,6 @@ impl Handle {
     /// Looks at the host: its counters, addresses, tables.
     pub fn with_host<R>(&self, look: impl FnOnce(&Host) -> R) -> R {
         look(&self.local.host())
-    }
-
-    /// Memory outside the stack counts among what its buffers may take (`limits.pages`): as many
-    /// bytes as `held` says. It is looked at once a turn. [`Host::memory_level`] tells how much is
-    /// used up.
-    pub fn count_memory(&self, held: Arc<AtomicUsize>) {
-        self.local.count_memory(held);
     }
 
     /// Tasks that have not ended.

@@ -1,9 +1,12 @@
 use super::*;
+use crate::memory::Keeper;
 use crate::path::resolve;
 use crate::source::FileSource;
 use crate::testing::MemoryFiles;
 use http_body_util::BodyExt;
+use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 async fn body(
     source: MemoryFiles,
@@ -52,39 +55,77 @@ async fn one_chunk_is_read_ahead_and_never_two() {
     assert_eq!(reads.borrow().len(), 4);
 }
 
-#[tokio::test]
-async fn where_memory_is_scarce_nothing_is_read_ahead_and_less_at_a_time() {
-    let file = vec![7; 256 << 10];
-    let cases = [(Level::Plenty, 128, 128), (Level::Scarce, 32, 0), (Level::Full, 16, 0)];
-    for (level, chunk_kib, ahead_kib) in cases {
-        let memory = Memory::new(move || level);
-        let held = memory.held().clone();
-        let held_kib = || held.load(std::sync::atomic::Ordering::Relaxed) >> 10;
-        let source = MemoryFiles::new(&[("f", &file)]);
-        let mut body = body_on(memory, source, vec![Piece::File(0..256 << 10)], 128 << 10).await;
-        assert_eq!(held_kib(), chunk_kib, "{level:?}: what is being read");
-        let chunk = body.frame().await.unwrap().unwrap().into_data().unwrap();
-        assert_eq!(chunk.len() >> 10, chunk_kib);
-        assert_eq!(
-            held_kib(),
-            chunk_kib + ahead_kib,
-            "what was handed over, and what is read ahead"
-        );
-        drop(chunk);
-        assert_eq!(held_kib(), ahead_kib);
-        // What is left arrives whole, and nothing stays charged.
-        assert_eq!(body.collect().await.unwrap().to_bytes().len() >> 10, 256 - chunk_kib);
-        assert_eq!(held_kib(), 0);
+/// A budget that the test keeps.
+#[derive(Clone, Default)]
+struct Purse {
+    held: Arc<AtomicUsize>,
+    is_scarce: bool,
+    is_empty: Rc<Cell<bool>>,
+}
+
+impl Keeper for Purse {
+    fn held(&self) -> &Arc<AtomicUsize> {
+        &self.held
+    }
+
+    fn is_scarce(&self) -> bool {
+        self.is_scarce
+    }
+
+    fn poll_room(&self, _cx: &mut Context<'_>) -> Poll<()> {
+        if self.is_empty.get() { Poll::Pending } else { Poll::Ready(()) }
+    }
+}
+
+impl Purse {
+    fn held_kib(&self) -> usize {
+        self.held.load(Ordering::Relaxed) >> 10
     }
 }
 
 #[tokio::test]
+async fn where_memory_is_scarce_nothing_is_read_ahead_and_less_at_a_time() {
+    let file = vec![7; 256 << 10];
+    // What is read at once, how much in a chunk, and how much ahead of it.
+    for (is_scarce, first, chunk_kib, ahead_kib) in [(false, 128, 128, 128), (true, 0, 16, 0)] {
+        let purse = Purse { is_scarce, ..Purse::default() };
+        let source = MemoryFiles::new(&[("f", &file)]);
+        let pieces = vec![Piece::File(0..256 << 10)];
+        let mut body = body_on(Memory::new(purse.clone()), source, pieces, 128 << 10).await;
+        assert_eq!(purse.held_kib(), first);
+        let chunk = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!((chunk.len() >> 10, purse.held_kib()), (chunk_kib, chunk_kib + ahead_kib));
+        drop(chunk);
+        assert_eq!(purse.held_kib(), ahead_kib);
+        // What is left arrives whole, and nothing stays charged.
+        assert_eq!(body.collect().await.unwrap().to_bytes().len() >> 10, 256 - chunk_kib);
+        assert_eq!(purse.held_kib(), 0);
+    }
+}
+
+#[tokio::test]
+async fn where_no_memory_is_left_a_body_waits() {
+    let purse = Purse { is_scarce: true, ..Purse::default() };
+    purse.is_empty.set(true);
+    let source = MemoryFiles::new(&[("f", b"0123456789")]);
+    let reads = source.reads.clone();
+    let pieces = vec![text("<"), Piece::File(0..10), text(">")];
+    let mut body = body_on(Memory::new(purse.clone()), source, pieces, 5).await;
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "<");
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    assert!(Pin::new(&mut body).poll_frame(&mut cx).is_pending() && reads.borrow().is_empty());
+    purse.is_empty.set(false);
+    assert_eq!(body.collect().await.unwrap().to_bytes(), "0123456789>");
+}
+
+#[tokio::test]
 async fn a_body_that_is_dropped_while_it_reads_holds_nothing() {
-    let memory = Memory::boundless();
-    let held = memory.held().clone();
+    let purse = Purse::default();
     let source = MemoryFiles::new(&[("f", &[7; 100])]);
-    drop(body_on(memory, source, vec![Piece::File(0..100)], 50).await);
-    assert_eq!(held.load(std::sync::atomic::Ordering::Relaxed), 0);
+    let body = body_on(Memory::new(purse.clone()), source, vec![Piece::File(0..100)], 50).await;
+    assert!(purse.held.load(Ordering::Relaxed) >= 50);
+    drop(body);
+    assert_eq!(purse.held.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test]

@@ -3,12 +3,14 @@
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Waker};
 use std::time::Instant as StdInstant;
 
+use lightwait_core::tcp::pool::Level;
 use lightwait_core::{ConnectionId, Host, Instant, ListenerId};
 
+use super::memory::Budget;
 use super::timers::Timers;
 use super::waiters::{Waiter, WaiterTable};
 use crate::clock::Clock;
@@ -40,8 +42,7 @@ pub(crate) struct Local {
     is_in_turn: Cell<bool>,
     /// Who is to be woken when a call between two turns leaves work.
     driver: RefCell<Option<Waker>>,
-    /// Bytes that others hold and that count among the host's memory.
-    held_elsewhere: RefCell<Vec<Arc<AtomicUsize>>>,
+    memory: RefCell<Budget>,
     /// For reads whose target is not ours to fill.
     scratch: RefCell<Vec<u8>>,
 }
@@ -61,7 +62,7 @@ impl Local {
             is_clock_driven: Cell::new(false),
             is_in_turn: Cell::new(false),
             driver: RefCell::default(),
-            held_elsewhere: RefCell::default(),
+            memory: RefCell::default(),
             scratch: RefCell::default(),
         }))
     }
@@ -91,18 +92,35 @@ impl Local {
         self.scratch.borrow_mut()
     }
 
-    /// What `held` says counts among the host's memory from here on.
-    pub(crate) fn count_memory(&self, held: Arc<AtomicUsize>) {
-        self.held_elsewhere.borrow_mut().push(held);
+    pub(crate) fn memory(&self) -> RefMut<'_, Budget> {
+        self.memory.borrow_mut()
     }
 
-    /// Tells the host how much others hold.
-    fn charge_memory(&self) {
-        let held = self.held_elsewhere.borrow();
-        if !held.is_empty() {
-            let bytes = held.iter().map(|held| held.load(Ordering::Relaxed)).sum();
-            self.host_mut().set_memory_elsewhere(bytes);
+    /// How much of the memory for buffers is used up, what others hold included.
+    pub(crate) fn memory_level(&self) -> Level {
+        let mut host = self.host_mut();
+        self.memory.borrow().charge(&mut host);
+        host.memory_level()
+    }
+
+    /// True if somebody waits for memory, and there is some.
+    pub(super) fn owes_memory(&self) -> bool {
+        self.memory.borrow().is_waited_for() && self.memory_level() < Level::Full
+    }
+
+    /// Wakes those who wait for memory, as far as there is some. Returns who is no task of ours.
+    fn wake_for_memory(&self) -> Vec<Waker> {
+        let mut others = Vec::new();
+        if self.owes_memory() {
+            let host = self.host();
+            for waiter in self.memory.borrow_mut().due(&host) {
+                match waiter {
+                    Waiter::Task(task) => self.executor.enqueue(task),
+                    Waiter::Other(waker) => others.push(waker),
+                }
+            }
         }
+        others
     }
 
     /// What time it is for a call that is made now.
@@ -183,6 +201,7 @@ impl Local {
 
     /// Tells the host's news to those who wait for it.
     pub(super) fn wake_waiters(&self) {
+        self.wake_for_memory().into_iter().for_each(Waker::wake);
         loop {
             let others = self.ready_waiters();
             if others.is_empty() {
@@ -227,7 +246,7 @@ impl Local {
     pub(super) fn begin_turn(&self, now: Instant) {
         self.turn_time.set(now);
         self.is_in_turn.set(true);
-        self.charge_memory();
+        self.memory.borrow().charge(&mut self.host_mut());
     }
 
     /// Lets time pass without a turn.

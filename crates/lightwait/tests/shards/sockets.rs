@@ -1,10 +1,11 @@
 //! `TcpListener` and `TcpStream` do what tokio's do.
 
+use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lightwait::bridge::SERVER_ADDRESS;
@@ -210,21 +211,35 @@ fn aborting_drops_what_is_not_sent_and_resets() {
 }
 
 #[test]
-fn memory_of_others_counts_among_what_buffers_may_take() {
+fn memory_of_others_counts_among_what_buffers_may_take_and_is_waited_for() {
     let mut world = World::new();
-    let held = Arc::new(AtomicUsize::new(0));
-    world.server.handle().count_memory(held.clone());
     let shard = world.server.handle();
+    let (memory, other) = (shard.memory(), shard.memory());
     let limit = shard.with_host(|host| host.config().limits.pages) * PAGE_BYTES;
-    let mut level_at = |bytes| {
-        held.store(bytes, Ordering::Relaxed);
-        world.run_until(|_| true);
-        shard.with_host(Host::memory_level)
+    let level_at = |bytes| {
+        memory.held().store(bytes, Ordering::Relaxed);
+        memory.level()
     };
     assert_eq!(level_at(limit / 2), Level::Plenty);
     assert_eq!(level_at(limit / 16 * 13), Level::Scarce);
     assert_eq!(level_at(limit), Level::Full);
-    assert_eq!(level_at(0), Level::Plenty);
+    other.held().store(limit / 2, Ordering::Relaxed);
+    let order = Rc::new(RefCell::new(Vec::new()));
+    for number in 0..3 {
+        let (memory, order) = (memory.clone(), order.clone());
+        world.on_server(async move {
+            poll_fn(|context| memory.poll_room(context)).await;
+            order.borrow_mut().push(number);
+        });
+    }
+    let shut = order.clone();
+    let until = world.now() + Duration::from_secs(10);
+    world.on_server(async { rt::sleep(Duration::from_secs(11)).await });
+    world.run_until(|world| world.now() >= until);
+    assert!(shut.borrow().is_empty(), "there is none");
+    memory.held().store(limit / 4, Ordering::Relaxed);
+    world.run_until(|_| shut.borrow().len() == 3);
+    assert_eq!(*shut.borrow(), [0, 1, 2]);
 }
 
 #[test]

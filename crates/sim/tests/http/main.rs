@@ -1,103 +1,19 @@
 //! The HTTP server, unmodified, in virtual time: its disk is slow, its link loses, its clients
 //! dawdle.
 
-use std::cell::{Cell, RefCell};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::rc::Rc;
-use std::time::{Duration, UNIX_EPOCH};
+mod site;
+mod stalled_peers;
 
-use lightwait::net::{TcpListener, TcpStream};
-use lightwait::rt::{Timer, sleep};
+use std::time::Duration;
+
+use lightwait::rt::sleep;
 use lightwait::shard::Handle;
-use lightwait_core::host::address::Cidr;
-use lightwait_core::{Capabilities, Config, Host, Instant, Medium};
-use lightwait_http::{Access, Clock, Files, FilesConfig, Server, ServerConfig};
-use lightwait_netem::{LinkConfig, Loss};
-use lightwait_sim::disk::Disk;
+use lightwait_core::Host;
 use lightwait_sim::pattern::Pattern;
-use lightwait_sim::{Cable, Side, World};
+use lightwait_sim::{Side, World};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-const LARGE: u64 = 3_000_000;
-
-type FileServer = Server<Files<Disk>>;
-
-fn host(side: Side) -> IpAddr {
-    Ipv4Addr::new(10, 9, 0, side.index() as u8 + 1).into()
-}
-
-/// A client's host at A, a server's at B, and what the server logs.
-struct Site {
-    world: World,
-    server: Rc<FileServer>,
-    records: Rc<RefCell<Vec<Access>>>,
-}
-
-fn site(loss: f64, seek: Duration) -> Site {
-    let link = |seed| LinkConfig {
-        rate_bits_per_second: Some(100_000_000),
-        delay: Duration::from_millis(10),
-        loss: Loss::Uniform(loss),
-        seed,
-        ..LinkConfig::default()
-    };
-    let configs = [Side::A, Side::B].map(|side| {
-        let address = Cidr::new(host(side), 24).unwrap();
-        let capabilities = Capabilities::plain(Medium::Ethernet, 1500);
-        let mut config = Config::new(capabilities, address, [side.index() as u8; 32]);
-        config.hardware = [2, 0, 0, 0, 0, side.index() as u8 + 1];
-        config
-    });
-    let cable = Cable::new(link(1), link(2), 1500);
-    let world = World::new(Instant::from_millis(784_111_777_000), cable, configs).unwrap();
-    let disk = Disk::new(&[("small", 1000, 1), ("large", LARGE, 2)], seek, 100_000_000);
-    // The time of day is the world's, too.
-    let at = world.handle(Side::B);
-    let wall = move || UNIX_EPOCH + Duration::from_nanos(at.now().as_nanos());
-    let clock = Clock { timer: Rc::new(Timer), wall: Rc::new(wall) };
-    let records = Rc::new(RefCell::new(Vec::new()));
-    let log = records.clone();
-    let files = Files::new(disk, FilesConfig::default(), clock.clone());
-    let server = Server::new(files, ServerConfig::default(), clock)
-        .on_access(move |access| log.borrow_mut().push(access.clone()));
-    let server = Rc::new(server);
-    let listener = TcpListener::bind_on(&world.handle(Side::B), (host(Side::B), 80)).unwrap();
-    let serving = server.clone();
-    world.spawn(Side::B, async move {
-        while let Ok((stream, peer)) = listener.accept().await {
-            Handle::current().spawn_local(serving.clone().serve(stream, peer));
-        }
-    });
-    Site { world, server, records }
-}
-
-async fn connect() -> TcpStream {
-    TcpStream::connect(SocketAddr::new(host(Side::B), 80)).await.unwrap()
-}
-
-/// Asks for a file on a kept connection, and gives the head and the body.
-async fn get(stream: &mut TcpStream, target: &str) -> (String, Vec<u8>) {
-    let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(stream.read_u8().await.unwrap());
-    }
-    let head = String::from_utf8(head).unwrap();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
-    let mut body = vec![0; length.parse().unwrap()];
-    stream.read_exact(&mut body).await.unwrap();
-    (head, body)
-}
-
-/// Runs until `task` has ended, and gives what it returned.
-fn run<T: 'static>(world: &mut World, task: impl Future<Output = T> + 'static) -> T {
-    let outcome = Rc::new(Cell::new(None));
-    let note = outcome.clone();
-    let running = world.spawn(Side::A, async move { note.set(Some(task.await)) });
-    world.run_until(Duration::from_secs(3600), |_| running.is_finished()).unwrap();
-    outcome.take().expect("the task has ended")
-}
+use site::{LARGE, connect, get, run, site};
 
 #[test]
 fn files_arrive_whole_over_a_link_that_loses() {

@@ -1,0 +1,146 @@
+//! A file server on one host, and what its clients on the other do.
+
+use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::task::{Context, Poll};
+use std::time::{Duration, UNIX_EPOCH};
+
+use lightwait::net::{Control, TcpListener, TcpStream};
+use lightwait::rt::Timer;
+use lightwait::shard::{self, Handle};
+use lightwait_core::host::address::Cidr;
+use lightwait_core::tcp::pool::Level;
+use lightwait_core::{Capabilities, Config, Instant, Medium};
+use lightwait_http::{Access, Clock, Files, FilesConfig, Keeper, Memory, Server, ServerConfig};
+use lightwait_netem::{LinkConfig, Loss};
+use lightwait_sim::disk::Disk;
+use lightwait_sim::{Cable, Side, World};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+pub(crate) const LARGE: u64 = 3_000_000;
+
+pub(crate) type FileServer = Server<Files<Disk>>;
+
+pub(crate) fn host(side: Side) -> IpAddr {
+    Ipv4Addr::new(10, 9, 0, side.index() as u8 + 1).into()
+}
+
+/// A client's host at A, a server's at B, and what the server logs.
+pub(crate) struct Site {
+    pub(crate) world: World,
+    pub(crate) server: Rc<FileServer>,
+    pub(crate) records: Rc<RefCell<Vec<Access>>>,
+    /// What files under way hold.
+    pub(crate) memory: shard::Memory,
+}
+
+pub(crate) fn site(loss: f64, seek: Duration) -> Site {
+    site_with(loss, seek, |_| {})
+}
+
+/// A socket of ours, as the server asks for it.
+struct Transport(Control);
+
+impl lightwait_http::Control for Transport {
+    fn abort(&self) {
+        self.0.abort();
+    }
+
+    fn undelivered_bytes(&self) -> Option<usize> {
+        Some(self.0.unacknowledged_bytes())
+    }
+}
+
+/// A part of a stack's memory, as the file service asks for it.
+struct Budget(shard::Memory);
+
+impl Keeper for Budget {
+    fn held(&self) -> &Arc<AtomicUsize> {
+        self.0.held()
+    }
+
+    fn is_scarce(&self) -> bool {
+        self.0.level() > Level::Plenty
+    }
+
+    fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.0.poll_room(context)
+    }
+}
+
+/// As [`site`]; `configure` changes what the server's host is made of.
+pub(crate) fn site_with(loss: f64, seek: Duration, configure: impl Fn(&mut Config)) -> Site {
+    let link = |seed| LinkConfig {
+        rate_bits_per_second: Some(100_000_000),
+        delay: Duration::from_millis(10),
+        loss: Loss::Uniform(loss),
+        seed,
+        ..LinkConfig::default()
+    };
+    let configs = [Side::A, Side::B].map(|side| {
+        let address = Cidr::new(host(side), 24).unwrap();
+        let capabilities = Capabilities::plain(Medium::Ethernet, 1500);
+        let mut config = Config::new(capabilities, address, [side.index() as u8; 32]);
+        config.hardware = [2, 0, 0, 0, 0, side.index() as u8 + 1];
+        if side == Side::B {
+            configure(&mut config);
+        }
+        config
+    });
+    let cable = Cable::new(link(1), link(2), 1500);
+    let world = World::new(Instant::from_millis(784_111_777_000), cable, configs).unwrap();
+    let disk = Disk::new(&[("small", 1000, 1), ("large", LARGE, 2)], seek, 100_000_000);
+    // The time of day is the world's, too.
+    let at = world.handle(Side::B);
+    let wall = move || UNIX_EPOCH + Duration::from_nanos(at.now().as_nanos());
+    let clock = Clock { timer: Rc::new(Timer), wall: Rc::new(wall) };
+    let records = Rc::new(RefCell::new(Vec::new()));
+    let log = records.clone();
+    let memory = world.handle(Side::B).memory();
+    let files = Files::new(disk, FilesConfig::default(), clock.clone())
+        .with_memory(Memory::new(Budget(memory.clone())));
+    let server = Server::new(files, ServerConfig::default(), clock)
+        .on_access(move |access| log.borrow_mut().push(access.clone()));
+    let server = Rc::new(server);
+    let listener = TcpListener::bind_on(&world.handle(Side::B), (host(Side::B), 80)).unwrap();
+    let serving = server.clone();
+    world.spawn(Side::B, async move {
+        while let Ok((stream, peer)) = listener.accept().await {
+            let transport = Transport(stream.control());
+            let serving = serving.clone().serve_controlled(stream, transport, peer);
+            Handle::current().spawn_local(serving);
+        }
+    });
+    Site { world, server, records, memory }
+}
+
+pub(crate) async fn connect() -> TcpStream {
+    TcpStream::connect(SocketAddr::new(host(Side::B), 80)).await.unwrap()
+}
+
+/// Asks for a file on a kept connection, and gives the head and the body.
+pub(crate) async fn get(stream: &mut TcpStream, target: &str) -> (String, Vec<u8>) {
+    let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    let head = String::from_utf8(head).unwrap();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+    let mut body = vec![0; length.parse().unwrap()];
+    stream.read_exact(&mut body).await.unwrap();
+    (head, body)
+}
+
+/// Runs until `task` has ended, and gives what it returned.
+pub(crate) fn run<T: 'static>(world: &mut World, task: impl Future<Output = T> + 'static) -> T {
+    let outcome = Rc::new(Cell::new(None));
+    let note = outcome.clone();
+    let running = world.spawn(Side::A, async move { note.set(Some(task.await)) });
+    world.run_until(Duration::from_secs(3600), |_| running.is_finished()).unwrap();
+    outcome.take().expect("the task has ended")
+}
