@@ -12,6 +12,8 @@ use lightwait_core::tcp::pool::PAGE_BYTES;
 const INTERVAL: Duration = Duration::from_secs(2);
 /// Less is not worth the wait.
 const WORTH_BYTES: usize = 64 << 20;
+/// So many looks later what belonged to the connections is freed as well.
+const AGAIN_AFTER: u32 = 15;
 
 /// Looks at `stack`, until the task is aborted.
 pub(super) async fn watch(stack: Handle) {
@@ -26,17 +28,23 @@ pub(super) async fn watch(stack: Handle) {
 
 /// The most that was held since memory was given back last, in bytes.
 #[derive(Debug, Default)]
-struct Peak(usize);
+struct Peak {
+    bytes: usize,
+    /// Looks until it is given back once more; 0: it is not.
+    again_in: u32,
+}
 
 impl Peak {
     /// True if so much less is held now that the rest should be given back. It counts anew then.
     fn has_fallen(&mut self, held: usize) -> bool {
-        self.0 = self.0.max(held);
-        let has_fallen = self.0 >= WORTH_BYTES && held <= self.0 / 4;
+        self.bytes = self.bytes.max(held);
+        let has_fallen = self.bytes >= WORTH_BYTES && held <= self.bytes / 4;
+        let is_again = self.again_in == 1;
+        self.again_in = self.again_in.saturating_sub(1);
         if has_fallen {
-            self.0 = held;
+            *self = Peak { bytes: held, again_in: AGAIN_AFTER };
         }
-        has_fallen
+        has_fallen || is_again
     }
 }
 
@@ -45,13 +53,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_given_back_once_when_a_large_peak_is_over() {
+    fn memory_is_given_back_when_a_large_peak_is_over_and_once_more_when_all_is_freed() {
         let mut peak = Peak::default();
         let looks = [60, 0, 64, 17, 16, 0, 1000, 251, 250, 63, 100, 0];
-        let given = looks.map(|mib| peak.has_fallen(mib << 20));
-        let expected = [4, 8, 11];
-        for (at, given) in given.into_iter().enumerate() {
-            assert_eq!(given, expected.contains(&at), "look {at}");
-        }
+        let idle = [0; 40];
+        let given = looks.iter().chain(&idle).map(|mib| peak.has_fallen(mib << 20));
+        let given: Vec<usize> =
+            given.enumerate().filter_map(|(at, is_given)| is_given.then_some(at)).collect();
+        assert_eq!(given, [4, 8, 11, 11 + AGAIN_AFTER as usize]);
     }
 }

@@ -15,5 +15,6 @@ mod host;
 mod namespace;
 mod server;
 mod short_connections;
+mod stalled_peers;
 mod tools;
 mod upload;

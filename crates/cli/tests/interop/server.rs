@@ -106,8 +106,18 @@ impl Server {
         self.url.trim_start_matches("http://").parse().unwrap()
     }
 
+    /// The process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Stops it as a user does: nothing may be left unfinished.
-    pub(crate) fn stop(mut self) {
+    pub(crate) fn stop(self) {
+        self.stop_and_tell();
+    }
+
+    /// The same; returns what it wrote.
+    pub(crate) fn stop_and_tell(mut self) -> String {
         let id = self.process.id().to_string();
         assert!(Command::new("kill").args(["-s", "TERM", &id]).status().unwrap().success());
         let mut text = String::new();
@@ -115,6 +125,7 @@ impl Server {
         let status = self.process.wait().unwrap();
         assert!(status.success(), "{status}: {text}");
         assert!(text.contains(r#""unfinished":0"#), "{text}");
+        text
     }
 }
 
