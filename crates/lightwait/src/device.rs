@@ -11,6 +11,8 @@ mod netlink;
 #[cfg(target_os = "linux")]
 mod packet_fd;
 #[cfg(target_os = "linux")]
+mod presence;
+#[cfg(target_os = "linux")]
 mod tap;
 #[cfg(target_os = "linux")]
 mod virtio;
@@ -20,6 +22,10 @@ pub(crate) mod watch;
 #[cfg(target_os = "linux")]
 pub use af_packet::AfPacket;
 pub use memory::MemoryDevice;
+#[cfg(target_os = "linux")]
+pub use netlink::{KernelAddress, kernel_address};
+#[cfg(target_os = "linux")]
+pub use presence::LinkState;
 #[cfg(target_os = "linux")]
 pub use tap::{Tap, TapConfig};
 
