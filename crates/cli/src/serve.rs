@@ -1,8 +1,10 @@
 //! Carries a plan out: opens what it names, serves until told to stop, and lets responses finish.
 
 mod bridge;
+mod claim;
 mod closed;
 mod device;
+mod hardware;
 mod signals;
 
 use std::io;
@@ -80,11 +82,12 @@ fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<(), Failure> {
     let signals = Signals::install().map_err(Failure::Stack)?;
     let ready = match &plan.stack {
         Stack::Bridge { listen } => bridge::open(*listen, plan, log)?,
-        Stack::Device { device, addresses, gateways, port } => {
-            device::open(device, addresses, gateways, *port, plan, log)?
-        }
+        Stack::Device { .. } => device::open(plan, log)?,
     };
     let Ready { mut shards, handle, listener, urls, name, front } = ready;
+    if !claim::wait(&mut shards, &handle, &signals, log)? {
+        return Ok(());
+    }
     log.write(Record::Serving { directory: shown(plan), urls, stack: name.clone() });
     let service = Service {
         server: Rc::new(file_server(plan, files, log)),
@@ -201,7 +204,8 @@ impl Stopping {
     /// This stack's connections have to be over as well; until then it is watched.
     fn watch(&mut self, stack: &Handle, name: &str) {
         let full = closed::watch(stack.clone(), self.service.log.clone());
-        self.tasks.push(stack.spawn_local(full));
+        let conflicts = claim::watch(stack.clone(), self.service.log.clone());
+        self.tasks.extend([stack.spawn_local(full), stack.spawn_local(conflicts)]);
         self.stacks.0.push((name.to_owned(), stack.clone()));
     }
 

@@ -3,7 +3,7 @@
 mod check;
 mod knob;
 
-pub use knob::KnobError;
+pub use knob::{KnobError, parse_time};
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
