@@ -128,6 +128,20 @@ fn probes_are_in_nobodys_name_and_leave_no_trace_at_neighbours() {
 }
 
 #[test]
+fn replies_go_to_whoever_asked() {
+    let mut cable = Cable::new(Vec::from([host(&["10.0.0.1/24"], 1)]));
+    for sender in ["10.0.0.2", "0.0.0.0"] {
+        let request = arp(arp::Operation::Request, (MACS[1], sender), ([0; 6], OURS[0]), BROADCAST);
+        let now = cable.now;
+        cable.hosts[0].on_frame(now, RxFrame::plain(&request));
+        cable.settle();
+        let reply = arp(arp::Operation::Reply, (MACS[0], OURS[0]), (MACS[1], sender), MACS[1]);
+        assert_eq!(cable.seen.pop(), Some(reply));
+    }
+    assert!(cable.seen.is_empty() && conflicts(&mut cable, 0).is_empty());
+}
+
+#[test]
 fn an_address_that_another_host_has_is_refused_and_never_used() {
     for (version, address) in ["10.0.0.2/24", "fd00::2/64"].into_iter().enumerate() {
         let late = probing(&[address], 1, PROBE_LONGEST);
