@@ -182,6 +182,9 @@ impl Shard {
         let mut host = self.local.host_mut();
         let budget = self.budgets.receive_frames;
         let result = self.device.receive(now, budget, &mut |frames| host.on_frames(now, frames));
+        if self.device.take_link_up() {
+            host.on_link_up(now);
+        }
         result.unwrap_or_else(|error| {
             self.failure = Some(error);
             0

@@ -2,14 +2,19 @@
 //! them, defended, and gone with their interface.
 
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv6Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lightwait::device::{AfPacket, Device};
+use lightwait_core::Outbox;
+use lightwait_core::wire::ethernet::{Header, Mac, ethertype};
+use lightwait_core::wire::{arp, icmpv6, ndp};
+
 use crate::namespace::{self, ip};
-use crate::server::{Cable, OURS, Server, URLS};
+use crate::server::{Cable, KERNELS, OURS, Server, URLS};
 use crate::tools::{self, command, curl};
 
 /// How soon a neighbour finds us again: three tries of the kernel's to connect.
@@ -110,6 +115,21 @@ fn restart(first: &[&'static str], second: &[&'static str]) -> ([Duration; 2], [
     let after = lladdr(OURS[0]);
     server.stop();
     (times, [before, after])
+}
+
+/// Longer than announcing takes.
+const ANNOUNCED: Duration = Duration::from_secs(3);
+
+/// What announcements of our addresses look like to tshark.
+const ANNOUNCEMENTS: [&str; 2] = [
+    "arp.opcode == 1 && arp.src.proto_ipv4 == 10.77.0.2 && arp.dst.proto_ipv4 == 10.77.0.2",
+    "icmpv6.type == 136 && icmpv6.nd.na.target_address == fd77::2 && ipv6.dst == ff02::1",
+];
+
+/// The packets of a capture for which the filter holds, one a line.
+fn tshark(capture: &Path, filter: &str) -> String {
+    let mut tshark = command("tshark");
+    tools::output(tshark.arg("-n").arg("-r").arg(capture).args(["-Y", filter]))
 }
 
 const COMMANDS: [&str; 2] = ["nsenter", "unshare"];
@@ -227,7 +247,7 @@ fn a_neighbour_that_claims_an_address_of_ours_is_answered_and_told_of() {
         }
         ip("addr add 10.77.0.2/24 dev lw1");
         ip("addr add fd77::2/64 dev lw1 nodad");
-        thread::sleep(Duration::from_secs(3));
+        thread::sleep(ANNOUNCED);
         ip("link set lw1 address 02:00:00:00:00:77");
         let mut told = [server.event("address_conflict"), server.event("address_conflict")];
         told.sort_by_key(|event| event["address"].to_string());
@@ -240,16 +260,69 @@ fn a_neighbour_that_claims_an_address_of_ours_is_answered_and_told_of() {
         ip("addr del fd77::2/64 dev lw1");
         server.stop();
         // Two announcements when it began, and one in its defence.
-        let ours = "eth.src != 02:00:00:00:00:77 && ";
-        for said in [
-            "arp.opcode == 1 && arp.src.proto_ipv4 == 10.77.0.2 && arp.dst.proto_ipv4 == 10.77.0.2",
-            "icmpv6.type == 136 && icmpv6.nd.na.target_address == fd77::2 && ipv6.dst == ff02::1",
-        ] {
-            let mut tshark = command("tshark");
-            tshark.arg("-n").arg("-r").arg(&capture).args(["-Y", &format!("{ours}{said}")]);
-            let lines = tools::output(&mut tshark);
+        for said in ANNOUNCEMENTS {
+            let ours = format!("eth.src != 02:00:00:00:00:77 && {said}");
+            let lines = tshark(&capture, &ours);
             assert_eq!(lines.lines().count(), 3, "{said}:\n{lines}");
         }
+    });
+}
+
+/// Frames to a server that say its neighbour is elsewhere: an ARP reply and a neighbour
+/// advertisement that nobody has asked for.
+fn lies(server: Mac) -> [Vec<u8>; 2] {
+    let link = |ethertype| {
+        let mut frame = Vec::new();
+        Header { destination: server, source: NOWHERE, ethertype }.emit(&mut frame);
+        frame
+    };
+    let (mut over_arp, mut over_ndp) = (link(ethertype::ARP), link(ethertype::IPV6));
+    arp::Packet {
+        operation: arp::Operation::Reply,
+        sender_mac: NOWHERE,
+        sender: KERNELS[0].parse().unwrap(),
+        target_mac: server,
+        target: OURS[0].parse().unwrap(),
+    }
+    .emit(&mut over_arp);
+    let [neighbour, ours]: [Ipv6Addr; 2] = [KERNELS[1], OURS[1]].map(|ip| ip.parse().unwrap());
+    icmpv6::Message::Ndp(ndp::Message::NeighbourAdvertisement {
+        target: neighbour,
+        link_layer: Some(NOWHERE),
+        router: false,
+        solicited: true,
+        overrides: true,
+    })
+    .emit_packet(neighbour, ours, &mut over_ndp);
+    [over_arp, over_ndp]
+}
+
+/// Nobody's hardware address.
+const NOWHERE: Mac = [2, 0, 0, 0, 0, 0x66];
+
+#[test]
+fn a_neighbour_that_is_said_to_be_elsewhere_is_answered_all_the_same() {
+    let test = "addresses::a_neighbour_that_is_said_to_be_elsewhere_is_answered_all_the_same";
+    namespace::inside(test, &COMMANDS, || {
+        let directory = tools::directory();
+        let beside = Beside::new();
+        let mut serve = beside.server(&both(&["--probe", "0s", "--mac", "02:00:00:00:00:aa"]));
+        let server = Server::start(&mut serve, directory.path());
+        OURS.iter().for_each(|address| {
+            first_answer(address);
+        });
+        let mut cable = AfPacket::open("lw1", false).unwrap();
+        let mut outbox = Outbox::new(8);
+        for lie in [lies([2, 0, 0, 0, 0, 0xaa]), lies([2, 0, 0, 0, 0, 0xaa])].concat() {
+            outbox.push().unwrap().head.extend_from_slice(&lie);
+        }
+        cable.transmit(lightwait_core::Instant::ZERO, &mut outbox).unwrap();
+        assert!(outbox.is_empty() && cable.counters().transmitted == 4);
+        for address in OURS {
+            let time = first_answer(address);
+            assert!(time < Duration::from_secs(2), "{address}: {time:?}");
+        }
+        server.stop();
     });
 }
 
@@ -285,15 +358,23 @@ fn a_server_whose_interface_is_deleted_says_so() {
 #[test]
 fn a_server_whose_interface_goes_down_says_so_and_goes_on_when_it_is_up() {
     let test = "addresses::a_server_whose_interface_goes_down_says_so_and_goes_on_when_it_is_up";
-    namespace::inside(test, &["curl"], || {
+    namespace::inside(test, &["curl", "tshark"], || {
         let directory = tools::directory();
-        let mut server = Server::on(Cable::PacketSocket, directory.path(), &[]);
+        let capture = directory.path().join("capture.pcapng");
+        let flags = ["--pcap", capture.to_str().unwrap()];
+        let mut server = Server::on(Cable::PacketSocket, directory.path(), &flags);
+        thread::sleep(ANNOUNCED);
         ip("link set lw0 down");
         let told = |server: &mut Server| server.event("trouble")["text"].to_string();
         assert!(told(&mut server).contains("lw0 is down"));
         ip("link set lw0 up");
         assert!(told(&mut server).contains("lw0 is up again"));
         tools::output(&mut curl(URLS[0]));
+        thread::sleep(ANNOUNCED);
         server.stop();
+        // Twice when it began, and twice again.
+        for said in ANNOUNCEMENTS {
+            assert_eq!(tshark(&capture, said).lines().count(), 4, "{said}");
+        }
     });
 }

@@ -38,6 +38,13 @@ impl Host {
         if begins { Claimed::Pending } else { self.claims.claimed() }
     }
 
+    /// The link has come up again: announces our addresses once more, if they are announced. Who
+    /// has one of them by now objects, and is told of by [`Host::conflict`].
+    pub fn on_link_up(&mut self, now: Instant) {
+        self.claims.announce_again(now);
+        self.take_claimed();
+    }
+
     /// True if the address is ours, or is configured and still to be proved.
     pub(super) fn is_or_will_be_ours(&self, address: IpAddr) -> bool {
         let mut configured = self.config.addresses.iter();

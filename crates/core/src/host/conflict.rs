@@ -223,6 +223,17 @@ impl Claims {
         }
     }
 
+    /// Announces every address that is ours once more, if addresses are announced.
+    pub fn announce_again(&mut self, now: Instant) {
+        let first = self.first_announcement(now);
+        for claim in &mut self.claims {
+            if let Stage::Held | Stage::Announcing { .. } = claim.stage {
+                claim.stage = first;
+            }
+        }
+        self.on_time(now);
+    }
+
     /// `claimant` has turned out to have `address`, claimed here or not.
     pub fn on_lost(&mut self, address: IpAddr, claimant: Mac) {
         if let Some(claim) = self.find(address) {

@@ -116,6 +116,10 @@ impl Device for AfPacket {
         self.presence.deadline()
     }
 
+    fn take_link_up(&mut self) -> bool {
+        self.presence.take_up()
+    }
+
     fn wait_on(&self) -> Option<BorrowedFd<'_>> {
         Some(self.frames.as_fd())
     }

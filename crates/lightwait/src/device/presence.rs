@@ -34,13 +34,15 @@ pub(super) struct Presence {
     name: String,
     /// While it is down: when to look next.
     look_at: Option<Instant>,
+    /// It has come up again.
+    came_up: bool,
     listener: Option<Listener>,
 }
 
 impl Presence {
     /// Of the interface of that number, which is there and up; `name` is for people.
     pub(super) fn new(netlink: Netlink, index: u32, name: String) -> Presence {
-        Presence { netlink, index, name, look_at: None, listener: None }
+        Presence { netlink, index, name, look_at: None, came_up: false, listener: None }
     }
 
     /// Tells `listener` from now on.
@@ -57,12 +59,18 @@ impl Presence {
         let was_up = self.look_at.is_none();
         let is_up = self.netlink.is_up(self.index)?.ok_or_else(|| self.gone())?;
         self.look_at = (!is_up).then_some(now + LOOK_AGAIN);
+        self.came_up |= is_up && !was_up;
         if is_up != was_up
             && let Some(listener) = &mut self.listener
         {
             listener(if is_up { LinkState::Up } else { LinkState::Down });
         }
         Ok(())
+    }
+
+    /// True if, since the last time, it has come up again.
+    pub(super) fn take_up(&mut self) -> bool {
+        std::mem::take(&mut self.came_up)
     }
 
     /// When to look next.

@@ -163,6 +163,25 @@ fn without_probing_an_address_is_announced_at_once_and_without_announcing_it_is_
 }
 
 #[test]
+fn addresses_that_are_ours_are_announced_again_and_no_others() {
+    let mut claims = held(ours());
+    claims.begin(at(100_000), ipv6());
+    claims.announce_again(at(100_000));
+    let said: Vec<_> = run(&mut claims, at(100_000));
+    let tell = Output::Announce(ours());
+    assert_eq!(said, [(at(100_000), tell), (at(102_000), tell)]);
+    let mut probing = self::claims(PROBE_LONGEST, 1);
+    probing.begin(at(0), ours());
+    let due = probing.deadline();
+    probing.announce_again(at(0));
+    assert_eq!((probing.claimed(), probing.deadline()), (Claimed::Pending, due));
+    let mut silent = Claims::new(Duration::ZERO, false, &[1; 32]);
+    silent.begin(at(0), ours());
+    silent.announce_again(at(0));
+    assert_eq!((silent.output(), silent.deadline()), (None, None));
+}
+
+#[test]
 fn an_address_of_ipv6_waits_for_its_verification() {
     for (probe, before) in [(Duration::ZERO, Claimed::All), (PROBE_LONGEST, Claimed::Pending)] {
         let mut claims = claims(probe, 1);
