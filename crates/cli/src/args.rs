@@ -2,13 +2,15 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
+use lightwait_core::config::parse_time;
 use lightwait_core::host::address::Cidr;
 use lightwait_http::ServerConfig;
 use lightwait_netem::LinkConfig;
 
-use crate::plan::{Memory, Setting};
+use crate::plan::{Hardware, Memory, Setting};
 
 /// A user-level TCP/IP stack, and an HTTP server on it.
 #[derive(Clone, Debug, Parser)]
@@ -62,6 +64,17 @@ pub(crate) struct ServeArgs {
     /// Next hop for what is not on-link; once for each IP version
     #[arg(long, value_name = "A", help_heading = "Device")]
     pub(crate) gateway: Vec<IpAddr>,
+
+    /// Our hardware address, such as 02:00:00:00:00:01; `interface` for that of --af-packet's
+    /// interface, where no other is let through [default: made of the machine's id, the interface
+    /// and our first address, the same each time]
+    #[arg(long, value_name = "MAC", help_heading = "Device")]
+    pub(crate) mac: Option<Hardware>,
+
+    /// How long to ask, at most, whether anybody on the link has our addresses before they are
+    /// used; 0s: do not ask [default: 7s on a packet socket, as RFC 5227 has it; 0s on a TAP]
+    #[arg(long, value_name = "TIME", help_heading = "Device", value_parser = parse_time)]
+    pub(crate) probe: Option<Duration>,
 
     /// Largest IP packet on the TAP, in bytes [default: 1500]
     #[arg(long, value_name = "BYTES", help_heading = "Device")]

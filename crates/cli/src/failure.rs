@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
+use lightwait::device::KernelAddress;
+use lightwait_core::host::conflict::Conflict;
 
 /// Why the program ends without having done what it should.
 #[derive(Debug)]
@@ -19,6 +21,10 @@ pub(crate) enum Failure {
     Listen(SocketAddr, io::Error),
     /// The device cannot be opened; its own text says what to do.
     Device(String, io::Error),
+    /// The kernel's own stack has the address.
+    KernelAddress(KernelAddress),
+    /// Somebody else on the link has the address, or wants it.
+    Conflict(Conflict),
     /// A file cannot be written.
     Output(PathBuf, io::Error),
     /// The stack cannot be started, or its device failed.
@@ -58,12 +64,29 @@ impl fmt::Display for Failure {
             }
             Failure::Listen(address, error) => listen(f, *address, error),
             Failure::Device(name, error) => write!(f, "{name}: {error}"),
+            Failure::KernelAddress(KernelAddress { address, interface }) => write!(
+                f,
+                "--ip {}: the kernel itself has this address, on {interface}; choose another, or \
+                 take it from the kernel: `sudo ip addr del {address} dev {interface}`",
+                address.address(),
+            ),
+            Failure::Conflict(Conflict { address, claimant, .. }) => write!(
+                f,
+                "--ip {address}: the host with hardware address {} has this address, or asks for \
+                 it, too; choose another, or see to that host first",
+                mac(*claimant),
+            ),
             Failure::Output(path, error) => {
                 write!(f, "{}: cannot be written: {error}", path.display())
             }
             Failure::Stack(error) => write!(f, "the stack stopped: {error}"),
         }
     }
+}
+
+/// A hardware address, as `ip` shows it.
+pub(crate) fn mac(octets: [u8; 6]) -> String {
+    octets.map(|octet| format!("{octet:02x}")).join(":")
 }
 
 fn listen(f: &mut fmt::Formatter<'_>, address: SocketAddr, error: &io::Error) -> fmt::Result {
@@ -140,6 +163,21 @@ mod tests {
             (Failure::Listen(at, of(io::ErrorKind::PermissionDenied)), "--port 8080"),
             (Failure::Listen(at, of(io::ErrorKind::AddrNotAvailable)), "ip addr"),
             (Failure::Usage("--mtu 1".to_owned()), "--help"),
+            (
+                Failure::KernelAddress(KernelAddress {
+                    address: "10.9.0.2/24".parse().unwrap(),
+                    interface: "eth0".to_owned(),
+                }),
+                "`sudo ip addr del 10.9.0.2/24 dev eth0`",
+            ),
+            (
+                Failure::Conflict(Conflict {
+                    address: "10.9.0.2".parse().unwrap(),
+                    claimant: [2, 0, 0, 0, 0xab, 1],
+                    kept: false,
+                }),
+                "02:00:00:00:ab:01",
+            ),
         ] {
             let text = failure.to_string();
             assert!(text.contains(help) && !text.contains('\n'), "{text}");

@@ -4,17 +4,19 @@
 //! falls too far behind, lines are dropped, counted, and the count is logged.
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use lightwait_core::host::conflict::Conflict;
 use lightwait_http::Access;
 use serde_json::{Value, json};
 
 use crate::counts::Counts;
+use crate::failure::mac;
 
 /// Lines that may wait for the writer.
 const WAITING_LINES: usize = 8192;
@@ -22,6 +24,10 @@ const WAITING_LINES: usize = 8192;
 /// Something worth a line.
 #[derive(Clone, Debug)]
 pub(crate) enum Record {
+    /// Neighbours are asked whether they have our addresses.
+    Asking { addresses: Vec<IpAddr>, longest: Duration },
+    /// Somebody else claims an address of ours.
+    Conflict(Conflict),
     /// The server is ready.
     Serving { directory: String, urls: Vec<String>, stack: String },
     /// A response is over.
@@ -162,6 +168,22 @@ fn write_all(
 /// A line for people.
 fn human(time: SystemTime, record: &Record) -> String {
     match record {
+        Record::Asking { addresses, longest } => {
+            let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+            let (addresses, longest) = (addresses.join(" and "), longest.as_secs_f64());
+            format!("Asking whether anybody has {addresses} ({longest} s at most)…")
+        }
+        Record::Conflict(Conflict { address, claimant, kept }) => {
+            let claimant = mac(*claimant);
+            if *kept {
+                format!(
+                    "Warning: {claimant} claims our address {address}, too. We keep it and have \
+                     said so; one of the two needs another."
+                )
+            } else {
+                format!("Warning: {claimant} has the address {address}: it is not used here.")
+            }
+        }
         Record::Serving { directory, urls, stack } => {
             let urls = urls.join(" and ");
             format!("Serving {directory} at {urls} ({stack}). Ctrl-C stops.")
@@ -258,6 +280,17 @@ fn machine_concern(concern: Concern) -> Value {
 fn machine(time: SystemTime, record: &Record) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let mut object = match record {
+        Record::Asking { addresses, longest } => json!({
+            "event": "asking",
+            "addresses": addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "longest_s": longest.as_secs_f64(),
+        }),
+        Record::Conflict(Conflict { address, claimant, kept }) => json!({
+            "event": "address_conflict",
+            "address": address.to_string(),
+            "claimant": mac(*claimant),
+            "kept": kept,
+        }),
         Record::Serving { directory, urls, stack } => {
             json!({ "event": "serving", "directory": directory, "urls": urls, "stack": stack })
         }
@@ -314,7 +347,6 @@ impl Write for Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn access(complete: bool) -> Record {
         let request = "GET".parse().unwrap();
@@ -370,6 +402,21 @@ mod tests {
             let value: Value = serde_json::from_str(&machine(time, &record)).unwrap();
             assert_eq!(value["event"], json!(event));
             assert!(value.as_object().unwrap().values().any(|number| *number == json!(8)));
+        }
+    }
+
+    #[test]
+    fn a_conflict_is_told_with_whoever_has_the_address() {
+        let time = SystemTime::UNIX_EPOCH;
+        for kept in [false, true] {
+            let (address, claimant) = ("fd00::2".parse().unwrap(), [2, 0, 0, 0, 0xab, 1]);
+            let record = Record::Conflict(Conflict { address, claimant, kept });
+            let line = human(time, &record);
+            assert!(line.starts_with("Warning: 02:00:00:00:ab:01 ") && line.contains("fd00::2"));
+            assert_eq!(line.contains("We keep it"), kept);
+            let value: Value = serde_json::from_str(&machine(time, &record)).unwrap();
+            assert_eq!(value["event"], json!("address_conflict"));
+            assert_eq!((&value["address"], &value["kept"]), (&json!("fd00::2"), &json!(kept)));
         }
     }
 

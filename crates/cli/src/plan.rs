@@ -8,8 +8,11 @@ pub(crate) use memory::Memory;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
 
 use lightwait_core::host::address::Cidr;
+use lightwait_core::host::conflict::PROBE_LONGEST;
 use lightwait_http::{FilesConfig, ServerConfig};
 use lightwait_netem::LinkConfig;
 
@@ -43,8 +46,43 @@ pub(crate) enum Stack {
         addresses: Vec<Cidr>,
         /// At most one for each IP version.
         gateways: Vec<IpAddr>,
+        hardware: Hardware,
+        /// How long it may take to ask whether anybody has the addresses.
+        probe: Duration,
         port: u16,
     },
+}
+
+/// Which hardware address is ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hardware {
+    /// One that is the same each time.
+    Stable,
+    /// The interface's own.
+    Interface,
+    /// This one.
+    Given([u8; 6]),
+}
+
+impl FromStr for Hardware {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Hardware, Self::Err> {
+        if text == "interface" {
+            return Ok(Hardware::Interface);
+        }
+        let octet = |text: &str| {
+            let digits = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+            u8::from_str_radix(text, 16).ok().filter(|_| digits)
+        };
+        let octets: Option<Vec<u8>> = text.split(':').map(octet).collect();
+        match octets.and_then(|octets| <[u8; 6]>::try_from(octets).ok()) {
+            Some(octets) if octets[0] & 1 != 0 => Err("this is the address of a group"),
+            Some([0, 0, 0, 0, 0, 0]) => Err("this is nobody's address"),
+            Some(octets) => Ok(Hardware::Given(octets)),
+            None => Err("give six octets, as in 02:00:00:00:00:01, or `interface`"),
+        }
+    }
 }
 
 /// Which device.
@@ -154,7 +192,8 @@ fn stack(args: &ServeArgs) -> Result<Stack, Failure> {
         (None, Some(interface)) => af_packet(args, interface)?,
         (None, None) => return bridge(args),
     };
-    Ok(Stack::Device { device, addresses, gateways, port })
+    let (hardware, probe) = claim(args, &device)?;
+    Ok(Stack::Device { device, addresses, gateways, hardware, probe, port })
 }
 
 fn bridge(args: &ServeArgs) -> Result<Stack, Failure> {
@@ -162,6 +201,8 @@ fn bridge(args: &ServeArgs) -> Result<Stack, Failure> {
         ("--ip", !args.ip.is_empty()),
         ("--host-ip", !args.host_ip.is_empty()),
         ("--gateway", !args.gateway.is_empty()),
+        ("--mac", args.mac.is_some()),
+        ("--probe", args.probe.is_some()),
         ("--mtu", args.mtu.is_some()),
     ];
     if let Some((flag, _)) = given.iter().find(|(_, given)| *given) {
@@ -214,6 +255,23 @@ fn af_packet(args: &ServeArgs, interface: &str) -> Result<DevicePlan, Failure> {
         return Err(usage(text));
     }
     Ok(DevicePlan::AfPacket { interface: interface.to_owned() })
+}
+
+/// By which hardware address we are found, and how long we ask whether our addresses are free. On a
+/// link that others share the RFC decides. A TAP's other end is the kernel, whose addresses are
+/// known without asking.
+fn claim(args: &ServeArgs, device: &DevicePlan) -> Result<(Hardware, Duration), Failure> {
+    let hardware = args.mac.unwrap_or(Hardware::Stable);
+    let shared = match device {
+        DevicePlan::Tap { .. } if hardware == Hardware::Interface => {
+            let text = "--mac interface: on a TAP that is the kernel's end; give another";
+            return Err(usage(text.to_owned()));
+        }
+        DevicePlan::Tap { .. } => false,
+        DevicePlan::AfPacket { .. } => true,
+    };
+    let default = if shared { PROBE_LONGEST } else { Duration::ZERO };
+    Ok((hardware, args.probe.unwrap_or(default)))
 }
 
 /// Our addresses, each one a host can have.

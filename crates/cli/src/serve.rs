@@ -1,8 +1,10 @@
 //! Carries a plan out: opens what it names, serves until told to stop, and lets responses finish.
 
 mod bridge;
+mod claim;
 mod closed;
 mod device;
+mod hardware;
 mod memory;
 mod signals;
 
@@ -85,11 +87,12 @@ fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<(), Failure> {
     let signals = Signals::install().map_err(Failure::Stack)?;
     let ready = match &plan.stack {
         Stack::Bridge { listen } => bridge::open(*listen, plan, log)?,
-        Stack::Device { device, addresses, gateways, port } => {
-            device::open(device, addresses, gateways, *port, plan, log)?
-        }
+        Stack::Device { .. } => device::open(plan, log)?,
     };
     let Ready { mut shards, handle, listener, urls, name, front } = ready;
+    if !claim::wait(&mut shards, &handle, &signals, log)? {
+        return Ok(());
+    }
     log.write(Record::Serving { directory: shown(plan), urls, stack: name.clone() });
     let server = Rc::new(file_server(plan, files, log, &handle));
     let service = Service {
@@ -247,7 +250,8 @@ impl Stopping {
     /// This stack's connections have to be over as well; until then it is watched.
     fn watch(&mut self, stack: &Handle, name: &str) {
         let full = closed::watch(stack.clone(), self.service.log.clone());
-        self.tasks.push(stack.spawn_local(full));
+        let conflicts = claim::watch(stack.clone(), self.service.log.clone());
+        self.tasks.extend([stack.spawn_local(full), stack.spawn_local(conflicts)]);
         self.tasks.push(stack.spawn_local(memory::watch(stack.clone())));
         self.stacks.all.push((name.to_owned(), stack.clone()));
     }

@@ -156,6 +156,10 @@ counters! {
     ports_in_time_wait,
     /// Active opens that found no port.
     ports_exhausted,
+    /// ARP packets and neighbour advertisements by which somebody else claimed an address of ours.
+    address_conflicts,
+    /// Times that an address of ours was defended against such a claim (RFC 5227 §2.4).
+    address_defences,
     /// ICMP errors that named no segment of ours (RFC 5927).
     icmp_rejected,
     /// ICMP errors delivered to a connection.

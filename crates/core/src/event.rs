@@ -101,4 +101,7 @@ pub enum Event {
     Acceptable(ListenerId),
     /// The connection has become ready for something.
     Ready(ConnectionId, Readiness),
+    /// How it stands with our addresses has changed ([`Host::claimed`](crate::Host::claimed)), or
+    /// there is a conflict over one ([`Host::conflict`](crate::Host::conflict)).
+    Addresses,
 }

@@ -17,6 +17,8 @@
 pub mod address;
 mod ahead;
 pub mod autoconfigure;
+mod claim;
+pub mod conflict;
 pub mod demux;
 mod fin_wait_2;
 mod half_open;
@@ -75,6 +77,7 @@ use crate::time::{Duration, Instant};
 use crate::wire::Malformed;
 use ahead::Notes;
 use autoconfigure::Autoconfigure;
+use conflict::Claims;
 use demux::{Demux, TupleHasher};
 use fin_wait_2::FinWait2;
 use identity::Terms;
@@ -137,6 +140,10 @@ pub struct Host {
     routes: Routes,
     /// IPv6 addresses in the making; from the first call that tells the time.
     autoconfigure: Option<Autoconfigure>,
+    /// The configured addresses, and how far each is ours.
+    claims: Claims,
+    /// Addresses are claimed and configured since the first call that tells the time.
+    link_begun: bool,
     path_mtus: PathMtus,
     reassembly: Reassembly,
     neighbours: Neighbours,
@@ -202,13 +209,10 @@ impl Host {
             events: Line::default(),
             loopback: Outbox::new(LOOPBACK_FRAMES),
             orphans: 0,
-            routes: Routes::new(
-                &config.addresses,
-                &config.ranges,
-                &config.gateways,
-                config.device.mtu,
-            ),
+            routes: claim::routes(&config),
             autoconfigure: None,
+            claims: Claims::new(config.address_probe, config.address_announce, &config.secret),
+            link_begun: false,
             path_mtus: PathMtus::new(config.device.mtu, limits.path_mtus, &config.secret),
             reassembly: Reassembly::new(limits.reassemblies, REASSEMBLY_BYTES),
             neighbours: Neighbours::new(limits.neighbours, limits.neighbour_queue, &config.secret),
@@ -230,7 +234,7 @@ impl Host {
 
     /// Time has passed: whatever was due by `now` is marked.
     pub fn on_time(&mut self, now: Instant) {
-        self.begin_autoconfigure(now);
+        self.begin_link(now);
         if self.autoconfigure.is_some() {
             self.on_autoconfigure_time(now);
         }

@@ -11,6 +11,8 @@ mod netlink;
 #[cfg(target_os = "linux")]
 mod packet_fd;
 #[cfg(target_os = "linux")]
+mod presence;
+#[cfg(target_os = "linux")]
 mod tap;
 #[cfg(target_os = "linux")]
 mod virtio;
@@ -20,6 +22,10 @@ pub(crate) mod watch;
 #[cfg(target_os = "linux")]
 pub use af_packet::AfPacket;
 pub use memory::MemoryDevice;
+#[cfg(target_os = "linux")]
+pub use netlink::{KernelAddress, kernel_address};
+#[cfg(target_os = "linux")]
+pub use presence::LinkState;
 #[cfg(target_os = "linux")]
 pub use tap::{Tap, TapConfig};
 
@@ -54,6 +60,12 @@ pub trait Device {
         None
     }
 
+    /// True if, since the last time, the link has come up again: neighbours, and the switches
+    /// between, may have forgotten us.
+    fn take_link_up(&mut self) -> bool {
+        false
+    }
+
     /// What to wait on until frames arrive (readable), if there is such a thing.
     fn wait_on(&self) -> Option<BorrowedFd<'_>> {
         None
@@ -78,6 +90,9 @@ impl<D: Device + ?Sized> Device for Box<D> {
     }
     fn deadline(&self) -> Option<Instant> {
         (**self).deadline()
+    }
+    fn take_link_up(&mut self) -> bool {
+        (**self).take_link_up()
     }
     fn wait_on(&self) -> Option<BorrowedFd<'_>> {
         (**self).wait_on()

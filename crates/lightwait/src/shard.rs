@@ -19,11 +19,13 @@ pub(crate) mod timers;
 pub(crate) mod waiters;
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
+use std::task::Poll;
 
+use lightwait_core::host::conflict::{Claimed, Conflict};
 use lightwait_core::time::Resolutions;
 use lightwait_core::{Config, Host, Instant, Outbox};
 use local::Local;
@@ -184,6 +186,9 @@ impl Shard {
         let mut host = self.local.host_mut();
         let budget = self.budgets.receive_frames;
         let result = self.device.receive(now, budget, &mut |frames| host.on_frames(now, frames));
+        if self.device.take_link_up() {
+            host.on_link_up(now);
+        }
         result.unwrap_or_else(|error| {
             self.failure = Some(error);
             0
@@ -286,6 +291,32 @@ impl Handle {
     /// Looks at the host: its counters, addresses, tables.
     pub fn with_host<R>(&self, look: impl FnOnce(&Host) -> R) -> R {
         look(&self.local.host())
+    }
+
+    /// Waits until all configured addresses are ours: at once, unless they are to be probed
+    /// ([`Config::address_probe`]). Fails if somebody else has one.
+    pub async fn claimed(&self) -> Result<(), Conflict> {
+        poll_fn(|context| match self.local.host().claimed() {
+            Claimed::All => Poll::Ready(Ok(())),
+            Claimed::Refused(conflict) => Poll::Ready(Err(conflict)),
+            Claimed::Pending => {
+                self.local.wait_addresses(context);
+                Poll::Pending
+            }
+        })
+        .await
+    }
+
+    /// Waits for the next conflict over an address of ours: one that was lost, or defended.
+    pub async fn conflict(&self) -> Conflict {
+        poll_fn(|context| match self.local.host_mut().conflict() {
+            Some(conflict) => Poll::Ready(conflict),
+            None => {
+                self.local.wait_addresses(context);
+                Poll::Pending
+            }
+        })
+        .await
     }
 
     /// Tasks that have not ended.

@@ -76,7 +76,7 @@ impl Application for Flow {
                     self.read += len;
                 }
             }
-            Event::Ready(..) => {}
+            Event::Ready(..) | Event::Addresses => {}
         }
     }
 }

@@ -190,7 +190,7 @@ impl Application for Talk {
             Event::Ready(id, readiness) if readiness.contains(Readiness::READABLE) => {
                 self.answer(host, now, id);
             }
-            Event::Ready(..) => {}
+            Event::Ready(..) | Event::Addresses => {}
         }
     }
 

@@ -51,7 +51,14 @@ fn the_bridge_listens_where_it_is_told() {
 
 #[test]
 fn flags_of_a_device_need_one() {
-    for line in ["--ip 10.0.0.2/24", "--host-ip 10.0.0.1/24", "--gateway 10.0.0.1", "--mtu 1500"] {
+    for line in [
+        "--ip 10.0.0.2/24",
+        "--host-ip 10.0.0.1/24",
+        "--gateway 10.0.0.1",
+        "--mtu 1500",
+        "--mac 02:00:00:00:00:01",
+        "--probe 1s",
+    ] {
         let text = refusal(line);
         let flag = line.split(' ').next().unwrap();
         assert!(text.starts_with(flag) && text.contains("--tap NAME"), "{text}");
@@ -69,6 +76,8 @@ fn a_tap_gets_port_80_and_the_kernel_the_first_address_that_is_not_ours() {
         },
         addresses: cidrs(&["10.9.0.2/24", "fd00::2/64"]),
         gateways: Vec::new(),
+        hardware: Hardware::Stable,
+        probe: Duration::ZERO,
         port: 80,
     };
     assert_eq!(stack_of("--tap lw0 --ip 10.9.0.2/24 --ip fd00::2/64"), expected);
@@ -136,11 +145,39 @@ fn the_least_mtu_passes_and_one_byte_less_does_not() {
 }
 
 #[test]
+fn how_we_are_found_and_how_long_we_ask_may_be_said() {
+    let claim = |line: &str| match stack_of(&format!("{line} --ip 10.9.0.2/24")) {
+        Stack::Device { hardware, probe, .. } => (hardware, probe.as_millis()),
+        other => panic!("{other:?}"),
+    };
+    let given = Hardware::Given([2, 0xab, 0, 0, 0, 1]);
+    assert_eq!(claim("--tap t --mac 02:AB:00:00:00:01 --probe 7s"), (given, 7000));
+    let own = "--af-packet v --mac interface --probe 200ms";
+    assert_eq!(claim(own), (Hardware::Interface, 200));
+    assert_eq!(claim("--af-packet v --probe 0s"), (Hardware::Stable, 0));
+    let refused = refusal("--tap t --ip 10.9.0.2/24 --mac interface");
+    assert!(refused.starts_with("--mac interface:"), "{refused}");
+    for (text, why) in [
+        ("01:00:00:00:00:01", "a group"),
+        ("00:00:00:00:00:00", "nobody's"),
+        ("02:00:00:00:00", "six octets"),
+        ("02:00:00:00:00:01:01", "six octets"),
+        ("02:00:00:00:00:1", "six octets"),
+        ("02:00:00:00:00:+1", "six octets"),
+        ("own", "`interface`"),
+    ] {
+        assert!(Hardware::from_str(text).is_err_and(|error| error.contains(why)), "{text}");
+    }
+}
+
+#[test]
 fn a_packet_socket_takes_the_interface_as_it_is() {
     let expected = Stack::Device {
         device: DevicePlan::AfPacket { interface: "veth0".to_owned() },
         addresses: cidrs(&["10.9.0.2/24"]),
         gateways: Vec::new(),
+        hardware: Hardware::Stable,
+        probe: Duration::from_secs(7),
         port: 8000,
     };
     assert_eq!(stack_of("--af-packet veth0 --ip 10.9.0.2/24 --port 8000"), expected);

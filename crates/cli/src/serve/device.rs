@@ -1,8 +1,9 @@
 //! The stack on a device of its own.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use lightwait::device::{AfPacket, Device, Tap, TapConfig};
+use lightwait::device::{AfPacket, Device, LinkState, Tap, TapConfig};
 use lightwait::net::TcpListener;
 use lightwait::shard::Shard;
 use lightwait::wrap::{Link, Pcap, Trace};
@@ -10,34 +11,55 @@ use lightwait_core::Config;
 use lightwait_core::host::address::Cidr;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::Ready;
+use super::{Ready, claim, hardware};
 use crate::failure::Failure;
 use crate::log::{Log, Record};
-use crate::plan::{DevicePlan, Plan, Watch};
+use crate::plan::{DevicePlan, Hardware, Plan, Stack, Watch};
 
-/// Opens the device, and a host on it that listens.
-pub(super) fn open(
-    device: &DevicePlan,
-    addresses: &[Cidr],
-    gateways: &[IpAddr],
-    port: u16,
-    plan: &Plan,
-    log: &Log,
-) -> Result<Ready, Failure> {
-    let (name, opened) = open_device(device)?;
-    let config = Config::new(opened.capabilities(), addresses[0], random()?);
+/// A device, open.
+struct Opened {
+    device: Box<dyn Device>,
+    /// The interface's name.
+    interface: String,
+    /// The interface's own hardware address, if it lasts: that of a TAP is made with it.
+    own: [u8; 6],
+    /// What it is, for people.
+    name: String,
+}
+
+/// Opens the device of a plan that has one, and a host on it that listens.
+pub(super) fn open(plan: &Plan, log: &Log) -> Result<Ready, Failure> {
+    let Stack::Device { device, addresses, gateways, hardware, probe, port } = &plan.stack else {
+        unreachable!("a plan with a device")
+    };
+    let (DevicePlan::Tap { name: interface, .. } | DevicePlan::AfPacket { interface }) = device;
+    claim::refuse_kernels(interface, addresses)?;
+    let Opened { device, interface, own, name } = open_device(device, log)?;
+    let config = Config::new(device.capabilities(), addresses[0], random()?);
     let mut config = plan.knobs.on(config);
-    config.addresses = addresses.to_vec();
-    config.gateways = gateways.to_vec();
-    config.hardware = hardware(random()?);
-    let shard = Shard::new(config, watched(opened, &plan.watch, log)?).map_err(Failure::Stack)?;
+    config.addresses.clone_from(addresses);
+    config.gateways.clone_from(gateways);
+    config.hardware = match hardware {
+        Hardware::Given(address) => *address,
+        Hardware::Interface if own == [0; 6] => {
+            let text = format!("{interface} has no hardware address");
+            return Err(Failure::Device("--mac interface".to_owned(), io::Error::other(text)));
+        }
+        Hardware::Interface => own,
+        Hardware::Stable => match hardware::stable(&interface, own, addresses[0]) {
+            Some(address) => address,
+            None => hardware::local(random()?),
+        },
+    };
+    (config.address_probe, config.address_announce) = (*probe, true);
+    let shard = Shard::new(config, watched(device, &plan.watch, log)?).map_err(Failure::Stack)?;
     let handle = shard.handle();
-    let listener = TcpListener::bind_on(&handle, any(addresses, port)).map_err(Failure::Stack)?;
-    let urls = addresses.iter().map(|cidr| url(cidr.address(), port)).collect();
+    let listener = TcpListener::bind_on(&handle, any(addresses, *port)).map_err(Failure::Stack)?;
+    let urls = addresses.iter().map(|cidr| url(cidr.address(), *port)).collect();
     Ok(Ready { shards: vec![shard], handle, listener, urls, name, front: None })
 }
 
-fn open_device(plan: &DevicePlan) -> Result<(String, Box<dyn Device>), Failure> {
+fn open_device(plan: &DevicePlan, log: &Log) -> Result<Opened, Failure> {
     match plan {
         DevicePlan::Tap { name, mtu, host_addresses } => {
             let mut config = TapConfig::new(name);
@@ -45,14 +67,35 @@ fn open_device(plan: &DevicePlan) -> Result<(String, Box<dyn Device>), Failure> 
             config.host_addresses.clone_from(host_addresses);
             let flag = format!("--tap {name}");
             let tap = Tap::open(&config).map_err(|error| Failure::Device(flag, error))?;
-            Ok((format!("TAP {}", tap.name()), Box::new(tap)))
+            let interface = tap.name().to_owned();
+            let name = format!("TAP {interface}");
+            let tap = tap.on_link(log_link(&interface, log));
+            Ok(Opened { device: Box::new(tap), interface, own: [0; 6], name })
         }
         DevicePlan::AfPacket { interface } => {
             let flag = format!("--af-packet {interface}");
             let socket =
                 AfPacket::open(interface, true).map_err(|error| Failure::Device(flag, error))?;
-            Ok((format!("packet socket on {interface}"), Box::new(socket)))
+            let (interface, own) = (interface.clone(), socket.hardware());
+            let name = format!("packet socket on {interface}");
+            let socket = socket.on_link(log_link(&interface, log));
+            Ok(Opened { device: Box::new(socket), interface, own, name })
         }
+    }
+}
+
+/// Logs that the interface is down, and that it is up again.
+fn log_link(interface: &str, log: &Log) -> impl FnMut(LinkState) + Send + use<> {
+    let (interface, log) = (interface.to_owned(), log.clone());
+    move |state| {
+        let text = match state {
+            LinkState::Down => format!(
+                "{interface} is down: nothing comes or goes until it is up again (`ip link set \
+                 dev {interface} up`)."
+            ),
+            LinkState::Up => format!("{interface} is up again."),
+        };
+        log.write(Record::Trouble { text });
     }
 }
 
@@ -110,14 +153,6 @@ pub(super) fn random<const N: usize>() -> Result<[u8; N], Failure> {
     Ok(bytes)
 }
 
-/// A hardware address of our own: one station, administered locally (IEEE 802, the two low bits of
-/// the first byte).
-pub(super) fn hardware(random: [u8; 6]) -> [u8; 6] {
-    let mut address = random;
-    address[0] = address[0] & 0xfc | 0x02;
-    address
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,14 +162,6 @@ mod tests {
         let (v4, v6) = ("10.9.0.2".parse().unwrap(), "fd00::2".parse().unwrap());
         assert_eq!(url(v4, 80), "http://10.9.0.2/");
         assert_eq!(url(v6, 8080), "http://[fd00::2]:8080/");
-    }
-
-    #[test]
-    fn hardware_addresses_are_local_and_of_one_station() {
-        for first in 0..=255 {
-            let address = hardware([first, 1, 2, 3, 4, 5]);
-            assert_eq!((address[0] & 0x03, &address[1..]), (0x02, &[1, 2, 3, 4, 5][..]));
-        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! tests over a TAP; an ordinary user over a packet socket, in a user namespace. With `CI=true` a
 //! command that is missing fails the test; elsewhere the test says so and is left out.
 
+mod addresses;
 mod audit;
 mod bad_link;
 mod bridge;

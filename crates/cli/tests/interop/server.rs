@@ -4,9 +4,11 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use serde_json::Value;
 
 use crate::namespace;
 
@@ -40,10 +42,11 @@ impl Cable {
         }
     }
 
-    fn flag(self) -> &'static str {
+    /// The flags of our end. Nobody else is on a cable of the test's own: asking is short.
+    pub(crate) fn flags(self) -> &'static [&'static str] {
         match self {
-            Cable::Tap => "--tap",
-            Cable::PacketSocket => "--af-packet",
+            Cable::Tap => &["--tap", "lw0"],
+            Cable::PacketSocket => &["--af-packet", "lw0", "--probe", "100ms"],
         }
     }
 }
@@ -61,7 +64,8 @@ impl Server {
     pub(crate) fn on(cable: Cable, directory: &Path, flags: &[&str]) -> Server {
         cable.prepare();
         let mut command = Command::new(env!("CARGO_BIN_EXE_lightwait"));
-        command.args(["serve", cable.flag(), "lw0", "--ip", "10.77.0.2/24", "--ip", "fd77::2/64"]);
+        command.arg("serve").args(cable.flags());
+        command.args(["--ip", "10.77.0.2/24", "--ip", "fd77::2/64"]);
         let server = Server::start(command.args(flags), directory);
         OURS.iter().for_each(|ours| reach(ours, 80));
         server
@@ -86,7 +90,8 @@ impl Server {
         server
     }
 
-    fn start(command: &mut Command, directory: &Path) -> Server {
+    /// Starts a server by a command, and waits until it serves.
+    pub(crate) fn start(command: &mut Command, directory: &Path) -> Server {
         let mut process = command
             .args(["--json", "--quiet"])
             .arg(directory)
@@ -94,11 +99,25 @@ impl Server {
             .spawn()
             .unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let mut lines = BufReader::new(process.stdout.take().unwrap());
-        let mut line = String::new();
-        lines.read_line(&mut line).unwrap();
-        let serving: serde_json::Value = serde_json::from_str(&line).expect("it serves");
+        let serving = event(&mut lines, "serving");
         let url = serving["urls"][0].as_str().unwrap().trim_end_matches('/').to_owned();
         Server { process, url, lines }
+    }
+
+    /// Waits for the next event of that name in its log.
+    pub(crate) fn event(&mut self, name: &str) -> Value {
+        event(&mut self.lines, name)
+    }
+
+    /// Waits until it ends by itself. What it said on standard error is there if it was asked for.
+    pub(crate) fn end(mut self) -> Output {
+        let mut output =
+            Output { status: self.process.wait().unwrap(), stdout: Vec::new(), stderr: Vec::new() };
+        self.lines.read_to_end(&mut output.stdout).unwrap();
+        if let Some(stderr) = &mut self.process.stderr {
+            stderr.read_to_end(&mut output.stderr).unwrap();
+        }
+        output
     }
 
     /// Its address, if the URL has a port.
@@ -126,6 +145,19 @@ impl Server {
         assert!(status.success(), "{status}: {text}");
         assert!(text.contains(r#""unfinished":0"#), "{text}");
         text
+    }
+}
+
+/// The next event of that name in a log.
+fn event(log: &mut impl BufRead, name: &str) -> Value {
+    loop {
+        let mut line = String::new();
+        log.read_line(&mut line).unwrap();
+        let event: Value = serde_json::from_str(&line)
+            .unwrap_or_else(|error| panic!("no event `{name}`, but {line:?}: {error}"));
+        if event["event"] == name {
+            return event;
+        }
     }
 }
 

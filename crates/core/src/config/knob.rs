@@ -108,6 +108,12 @@ impl Knob for Duration {
     }
 }
 
+/// A time as knobs take it: a number and its unit, `40ms`.
+pub fn parse_time(text: &str) -> Result<Duration, KnobError> {
+    let mut time = Duration::ZERO;
+    if time.take(text) { Ok(time) } else { Err(KnobError::Malformed(time.shape())) }
+}
+
 impl Knob for Layout {
     fn shape(&self) -> &'static str {
         "`scale-last` or `scale-first`"

@@ -3,8 +3,9 @@
 //! - a link-local address, and with [`Setup::autoconfigure`] one for each prefix that a router
 //!   advertises for it (RFC 4862), with stable interface identifiers that say nothing about the
 //!   hardware (RFC 7217, keyed with this process's secret);
-//! - optimistic duplicate address detection for these and for configured ones (RFC 4429), with a
-//!   nonce against our own probes looped back (RFC 7527);
+//! - optimistic duplicate address detection for these and for configured ones (RFC 4429), or for
+//!   configured ones that of RFC 4862 §5.4, which does not use them before; with a nonce against
+//!   our own probes looped back (RFC 7527);
 //! - router solicitations with back-off until a router answers (RFC 7559);
 //! - membership in the solicited-node groups, told by MLD (RFC 3810, and RFC 2710 where a querier
 //!   speaks only that).
@@ -76,6 +77,9 @@ pub struct Setup<'a> {
     pub configured: &'a [Cidr],
     /// Ask for routers, and make addresses of the prefixes that they advertise.
     pub autoconfigure: bool,
+    /// Configured addresses are not used before nobody has objected for so long, or for [`PROBE`]
+    /// if that is shorter (RFC 4862 §5.4). Zero: they are used at once (RFC 4429).
+    pub probe: Duration,
     /// This process's secret.
     pub secret: &'a [u8; 32],
 }
@@ -128,6 +132,8 @@ pub struct Autoconfigure {
     hardware: Mac,
     hash: KeyedHash,
     autoconfigure: bool,
+    /// How long configured addresses are tentative.
+    probe: Duration,
     addresses: Vec<Own>,
     /// When the next router solicitation goes out, and how long after the last.
     solicit: Option<(Instant, Duration)>,
@@ -137,7 +143,6 @@ pub struct Autoconfigure {
     version_1_until: Instant,
     deadline: Option<Instant>,
     outputs: VecDeque<Output>,
-    duplicates: u64,
 }
 
 impl Autoconfigure {
@@ -147,13 +152,13 @@ impl Autoconfigure {
             hardware: setup.hardware,
             hash: KeyedHash::new(setup.secret, "interface identifier"),
             autoconfigure: setup.autoconfigure,
+            probe: setup.probe.min(PROBE),
             addresses: Vec::new(),
             solicit: setup.autoconfigure.then_some((now, SOLICIT_FIRST)),
             report: None,
             version_1_until: Instant::ZERO,
             deadline: None,
             outputs: VecDeque::new(),
-            duplicates: 0,
         };
         let for_ever = Instant::FAR_FUTURE;
         if let Some(link_local) = Cidr::new(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0).into(), 64) {
@@ -183,30 +188,30 @@ impl Autoconfigure {
         proved.find(|own| own.address.is_unicast_link_local()).map(|own| own.address)
     }
 
-    /// Addresses that somebody else turned out to have.
-    pub fn duplicates(&self) -> u64 {
-        self.duplicates
+    /// True if the solicited-node group of one of our addresses is `group`.
+    pub fn listens_to(&self, group: Ipv6Addr) -> bool {
+        self.addresses.iter().any(|own| solicited_node(own.address) == group)
     }
 
     /// Somebody at `source` solicits `target`. From nobody, it is a probe: two who probe the same
     /// address both leave it (RFC 4862 §5.4.3), unless the probe is our own, looped back. For an
-    /// address that is proved to be ours, the host's answer is all that is needed.
+    /// address that is proved to be ours, the host's answer is all that is needed. True if this
+    /// has cost us the address.
     pub fn on_neighbour_solicit(
         &mut self,
         now: Instant,
         source: Ipv6Addr,
         target: Ipv6Addr,
         nonce: Option<[u8; 6]>,
-    ) {
+    ) -> bool {
         let probe = source.is_unspecified() && nonce != Some(self.nonce(target));
-        if probe && self.is_optimistic(target) {
-            self.on_claim(now, target);
-        }
+        probe && self.on_claim(now, target)
     }
 
-    /// Somebody advertises `target` as theirs (RFC 4862 §5.4.4).
-    pub fn on_neighbour_advertisement(&mut self, now: Instant, target: Ipv6Addr) {
-        self.on_claim(now, target);
+    /// Somebody advertises `target` as theirs (RFC 4862 §5.4.4). True if this has cost us the
+    /// address.
+    pub fn on_neighbour_advertisement(&mut self, now: Instant, target: Ipv6Addr) -> bool {
+        self.on_claim(now, target)
     }
 
     /// A router speaks (RFC 4862 §5.5.3). Routes and the MTU are for
@@ -237,8 +242,7 @@ impl Autoconfigure {
         group: Ipv6Addr,
         max_response_ms: u32,
     ) {
-        let ours = self.addresses.iter().any(|own| solicited_node(own.address) == group);
-        if !ours && !group.is_unspecified() {
+        if !self.listens_to(group) && !group.is_unspecified() {
             return;
         }
         if version == Version::V1 {
@@ -288,12 +292,10 @@ impl Autoconfigure {
 
     /// Somebody else claims `target`. One that we have proved to be ours stays ours: a mere claim
     /// must not take it away.
-    fn on_claim(&mut self, now: Instant, target: Ipv6Addr) {
-        let Some(&own) = self.find(target) else { return };
-        self.duplicates += 1;
-        if own.probing.is_none() {
-            return;
-        }
+    fn on_claim(&mut self, now: Instant, target: Ipv6Addr) -> bool {
+        let Some(&own) = self.find(target).filter(|own| own.probing.is_some()) else {
+            return false;
+        };
         self.withdraw(now, target);
         if let Origin::Made { attempts } = own.origin
             && attempts + 1 < MAX_ATTEMPTS
@@ -302,6 +304,7 @@ impl Autoconfigure {
             self.make(now, cidr, attempts + 1, preferred_until, valid_until);
         }
         self.refresh_deadline();
+        true
     }
 
     /// A prefix to make an address of, or one that we have made one of.
@@ -335,7 +338,8 @@ impl Autoconfigure {
         }
     }
 
-    /// Takes an address for ours, optimistically, and asks whether anybody has it.
+    /// Asks whether anybody has an address; takes it for ours meanwhile, optimistically, unless it
+    /// is to be tentative.
     fn begin(
         &mut self,
         now: Instant,
@@ -348,16 +352,20 @@ impl Autoconfigure {
         if self.find(address).is_some() {
             return;
         }
+        let tentative = origin == Origin::Configured && !self.probe.is_zero();
+        let wait = if tentative { self.probe } else { PROBE };
         self.addresses.push(Own {
             cidr,
             address,
             origin,
-            probing: Some(now + PROBE),
+            probing: Some(now + wait),
             preferred_until,
             valid_until,
             standing: Standing::Reluctant,
         });
-        self.outputs.push_back(Output::Address(cidr, Standing::Reluctant));
+        if !tentative {
+            self.outputs.push_back(Output::Address(cidr, Standing::Reluctant));
+        }
         // Switches must know the group before the answer comes (RFC 4862 §5.4.2).
         self.report_groups(now, Change::Joined, &[address]);
         let nonce = Some(self.nonce(address));

@@ -9,7 +9,7 @@ use crate::frame::{BURST, Medium, RxFrame};
 use crate::time::Instant;
 use crate::wire::ethernet::{self, Mac, ethertype};
 use crate::wire::ip::{self, protocol};
-use crate::wire::{Malformed, arp};
+use crate::wire::{Malformed, arp, ndp};
 
 /// Where a packet came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl Host {
 
     #[inline(never)]
     fn take_ethernet(&mut self, now: Instant, frame: &RxFrame<'_>, note: Option<(&Notes, usize)>) {
-        self.begin_autoconfigure(now);
+        self.begin_link(now);
         let link = match ethernet::Frame::parse(frame.bytes) {
             Ok(link) => link,
             Err(reason) => return self.note_malformed(reason),
@@ -203,9 +203,12 @@ impl Host {
         stranger: Option<Ends>,
     ) {
         // RFC 1122 §3.2.1.3 and §4.2.3.10: nobody's, a group's, or our own address from outside
-        // is no source; but IPv6 asks for neighbours from the unspecified address.
+        // is no source; but IPv6 asks for neighbours from the unspecified address, and who has an
+        // address of ours discovers neighbours from it.
         let sound = from == Origin::Ourselves || self.routes.is_acceptable_source(packet.source);
-        let asking = packet.protocol == protocol::ICMPV6 && packet.source.is_unspecified();
+        let asking = packet.protocol == protocol::ICMPV6
+            && (packet.source.is_unspecified()
+                || self.is_ours(packet.source) && ndp::is_message(packet.payload));
         if !sound && !asking {
             self.shared.counters.not_for_us += 1;
             return;

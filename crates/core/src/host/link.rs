@@ -37,7 +37,9 @@ impl Host {
     pub(super) fn is_for_us(&self, address: IpAddr) -> bool {
         match self.routes.class(address) {
             Class::Ours | Class::Broadcast => true,
-            Class::Multicast => self.routes.is_our_group(address),
+            Class::Multicast => {
+                self.routes.is_our_group(address) || self.is_tentative_group(address)
+            }
             Class::Unspecified | Class::Loopback | Class::Other => false,
         }
     }
@@ -155,7 +157,7 @@ impl Host {
         }
     }
 
-    fn arp_frame(&self, packet: &arp::Packet, to: Mac, frame: &mut Vec<u8>) {
+    pub(super) fn arp_frame(&self, packet: &arp::Packet, to: Mac, frame: &mut Vec<u8>) {
         let source = self.config.hardware;
         ethernet::Header { destination: to, source, ethertype: ethertype::ARP }.emit(frame);
         packet.emit(frame);
@@ -178,8 +180,9 @@ impl Host {
     pub(super) fn on_arp(&mut self, now: Instant, packet: &arp::Packet) {
         let sender = IpAddr::V4(packet.sender);
         let for_us = self.is_ours(IpAddr::V4(packet.target));
+        self.look_for_conflict(now, packet);
         if self.is_ours(sender) {
-            // Somebody else claims an address of ours (RFC 5227): nothing is learnt from that.
+            // Nothing is learnt from who claims an address of ours.
             return;
         }
         if packet.operation == Operation::Request && for_us {
@@ -217,6 +220,7 @@ impl Host {
     pub(super) fn has_link_time(&self) -> bool {
         self.neighbours.has_deadline()
             || self.neighbours.has_resolved()
+            || self.claims.deadline().is_some()
             || self.routes.deadline().is_some()
             || self.path_mtus.deadline().is_some()
             || self.reassembly.deadline().is_some()
@@ -228,6 +232,7 @@ impl Host {
     pub(super) fn link_deadline(&self) -> Option<Instant> {
         let all = [
             self.neighbours.deadline(),
+            self.claims.deadline(),
             self.routes.deadline(),
             self.path_mtus.deadline(),
             self.autoconfigure.as_ref().and_then(Autoconfigure::deadline),
@@ -245,6 +250,9 @@ impl Host {
         }
         if self.neighbours.has_resolved() {
             self.wake_stalled(now);
+        }
+        if is_due(self.claims.deadline()) {
+            self.on_claims_time(now);
         }
         if is_due(self.routes.deadline()) {
             self.routes.on_time(now);

@@ -10,26 +10,28 @@ use super::Host;
 use super::autoconfigure::{Autoconfigure, Output, Setup};
 use super::neighbour::Advertisement;
 use super::output::Reply;
+use super::route::Standing;
 use crate::frame::Medium;
 use crate::time::Instant;
 use crate::wire::ethernet::{self, Mac};
 use crate::wire::{icmpv6, ip, mld, ndp};
 
 impl Host {
-    /// Begins to configure IPv6 at the first sign of time, on a medium that has neighbours, if an
-    /// address is configured or asked for.
+    /// Claims our addresses at the first sign of time, on a medium that has neighbours.
     #[inline]
-    pub(super) fn begin_autoconfigure(&mut self, now: Instant) {
-        if self.config.device.medium == Medium::Ethernet {
-            self.begin_autoconfigure_on_link(now);
+    pub(super) fn begin_link(&mut self, now: Instant) {
+        if !self.link_begun {
+            self.link_begun = true;
+            if self.config.device.medium == Medium::Ethernet {
+                self.begin_claims(now);
+                self.begin_autoconfigure(now);
+            }
         }
     }
 
-    #[inline(never)]
-    fn begin_autoconfigure_on_link(&mut self, now: Instant) {
-        if self.autoconfigure.is_some() {
-            return;
-        }
+    /// Begins to configure IPv6, if an address is configured or asked for.
+    #[cold]
+    fn begin_autoconfigure(&mut self, now: Instant) {
         let wanted = self.config.autoconfigure
             || self.config.addresses.iter().any(|cidr| cidr.address().is_ipv6());
         if wanted {
@@ -37,10 +39,11 @@ impl Host {
                 hardware: self.config.hardware,
                 configured: &self.config.addresses,
                 autoconfigure: self.config.autoconfigure,
+                probe: self.config.address_probe,
                 secret: &self.config.secret,
             };
             self.autoconfigure = Some(Autoconfigure::new(now, &setup));
-            self.take_autoconfigured();
+            self.take_autoconfigured(now);
         }
     }
 
@@ -50,14 +53,20 @@ impl Host {
         if let Some(own) = &mut self.autoconfigure {
             own.on_time(now);
         }
-        self.take_autoconfigured();
+        self.take_autoconfigured(now);
     }
 
     /// Does what autoconfiguration has decided.
-    pub(super) fn take_autoconfigured(&mut self) {
+    pub(super) fn take_autoconfigured(&mut self, now: Instant) {
         while let Some(output) = self.autoconfigure.as_mut().and_then(Autoconfigure::output) {
             match output {
-                Output::Address(cidr, standing) => self.routes.set_address(cidr, standing),
+                Output::Address(cidr, standing) => {
+                    self.routes.set_address(cidr, standing);
+                    if standing == Standing::Preferred {
+                        self.claims.on_verified(now, cidr.address());
+                        self.take_claimed();
+                    }
+                }
                 Output::Withdrawn(address) => self.routes.remove_address(IpAddr::V6(address)),
                 Output::Packet { destination, bytes } => {
                     let header = self.link_header(ethernet::ipv6_group(destination), false);
@@ -68,6 +77,12 @@ impl Host {
                 }
             }
         }
+    }
+
+    /// True if we listen to the group for the sake of an address that is not yet ours.
+    pub(super) fn is_tentative_group(&self, group: IpAddr) -> bool {
+        let IpAddr::V6(group) = group else { return false };
+        self.autoconfigure.as_ref().is_some_and(|own| own.listens_to(group))
     }
 
     fn is_optimistic(&self, address: Ipv6Addr) -> bool {
@@ -82,13 +97,23 @@ impl Host {
         from: Option<Mac>,
     ) {
         // A medium without hardware addresses has no neighbours to discover.
-        let (Some(_), IpAddr::V6(source)) = (from, packet.source) else { return };
+        let (Some(sender), IpAddr::V6(source)) = (from, packet.source) else { return };
+        if self.is_ours(packet.source) {
+            let (claimed, claimant) = match *message {
+                ndp::Message::NeighbourAdvertisement { target, link_layer, .. } => {
+                    (target, link_layer.unwrap_or(sender))
+                }
+                _ => (source, sender),
+            };
+            return self.on_address_advertised(now, claimed, claimant);
+        }
         match *message {
             ndp::Message::NeighbourSolicit { target, link_layer, nonce } => {
-                if let Some(own) = &mut self.autoconfigure {
-                    own.on_neighbour_solicit(now, source, target, nonce);
+                let own = self.autoconfigure.as_mut();
+                if own.is_some_and(|own| own.on_neighbour_solicit(now, source, target, nonce)) {
+                    self.on_address_duplicated(target, sender);
                 }
-                self.take_autoconfigured();
+                self.take_autoconfigured(now);
                 self.answer_solicit(now, source, target, link_layer);
             }
             ndp::Message::NeighbourAdvertisement {
@@ -98,10 +123,7 @@ impl Host {
                 overrides,
                 ..
             } => {
-                if let Some(own) = &mut self.autoconfigure {
-                    own.on_neighbour_advertisement(now, target);
-                }
-                self.take_autoconfigured();
+                self.on_address_advertised(now, target, link_layer.unwrap_or(sender));
                 let target = IpAddr::V6(target);
                 self.neighbours.on_advertisement(
                     now,
@@ -115,6 +137,21 @@ impl Host {
             ndp::Message::RouterSolicit { .. } => {}
         }
         self.wake_stalled(now);
+    }
+
+    /// Somebody says that it has `target`: of an address of ours that is news, unless it is an
+    /// echo of what we have said.
+    fn on_address_advertised(&mut self, now: Instant, target: Ipv6Addr, claimant: Mac) {
+        if claimant == self.config.hardware {
+            return;
+        }
+        let own = self.autoconfigure.as_mut();
+        if own.is_some_and(|own| own.on_neighbour_advertisement(now, target)) {
+            self.on_address_duplicated(target, claimant);
+        } else {
+            self.on_address_claimed(now, target.into(), claimant);
+        }
+        self.take_autoconfigured(now);
     }
 
     /// A router is believed only where autoconfiguration is asked for.
@@ -134,7 +171,7 @@ impl Host {
         if let Some(own) = &mut self.autoconfigure {
             own.on_router_advertisement(now, advertisement);
         }
-        self.take_autoconfigured();
+        self.take_autoconfigured(now);
     }
 
     pub(super) fn on_mld(&mut self, now: Instant, message: &mld::Message) {
@@ -142,7 +179,7 @@ impl Host {
         if let Some(own) = &mut self.autoconfigure {
             own.on_listener_query(now, version, group, max_response_ms);
         }
-        self.take_autoconfigured();
+        self.take_autoconfigured(now);
     }
 
     /// RFC 4861 §7.2.3–7.2.4; an address not yet proved unique does not override (RFC 4429 §3.3).

@@ -12,12 +12,30 @@
 //!                          ▲                     ▲                │ 5 s│
 //!                          │ 3 × 1 s             │                ▼    │
 //!                          └─────────────────────┼────────────── PROBE ┘
-//!                                    an address told, unasked
+//!                                an address told, nothing known    ▲
+//!                                                                  └─ another address told
 //! ```
 //!
-//! Everything is bounded: entries, frames that wait, notices. What arrives unasked changes what is
-//! there; it makes an entry only if it was meant for us. REACHABLE becomes STALE, and FAILED may be
-//! asked again, when somebody looks, without a timer. Entries leave only to make room for others.
+//! # What is believed
+//!
+//! Neither ARP nor NDP proves who speaks, so an answer counts only while a question is open:
+//! nothing else makes an entry REACHABLE. What is told unasked (a reply nobody asked for, a
+//! gratuitous ARP, a request from the neighbour) may be forged by one frame, or may be the only
+//! sign that a neighbour has moved to another hardware address. It is not believed and not lost; it
+//! is a reason to ask at once. The known address stays, and is asked. Its owner answers within a
+//! round trip, and a forger has gained nothing. A neighbour that has moved does not answer at the
+//! old address; soon after everybody is asked, and its answer counts.
+//!
+//! RFC 4861 §7.2.5 believes any advertisement that has the Solicited and Override flags; this is
+//! stricter. Who can hear our questions and answer before the neighbour does can still deceive us:
+//! that takes more than ARP and NDP to prevent.
+//!
+//! Everything is bounded: entries, frames that wait, notices, and two questions a second to each
+//! neighbour. What arrives unasked makes an entry only if it was meant for us. REACHABLE becomes
+//! STALE, and FAILED may be asked again, when somebody looks, without a timer. Entries leave only
+//! to make room for others.
+
+mod state;
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -27,6 +45,7 @@ use hashbrown::HashMap;
 use super::keyed::KeyedHash;
 use crate::time::{Duration, Instant};
 use crate::wire::ethernet::{Mac, is_group};
+use state::{State, Whom};
 
 /// Between two solicitations (RFC 4861 §10 RETRANS_TIMER; RFC 1122 §2.3.2.1: at most one a second).
 pub const RETRANSMIT: Duration = Duration::from_secs(1);
@@ -34,6 +53,9 @@ pub const RETRANSMIT: Duration = Duration::from_secs(1);
 pub const MAX_MULTICAST_SOLICITS: u8 = 3;
 /// Solicitations to the address known before giving it up (MAX_UNICAST_SOLICIT).
 pub const MAX_UNICAST_SOLICITS: u8 = 3;
+/// How long the owner of an address that is contradicted may take to answer before everybody is
+/// asked: much longer than a neighbour needs, and not noticed where one has moved.
+pub const OWNER_ANSWERS: Duration = Duration::from_millis(200);
 /// How long an answer is trusted (REACHABLE_TIME).
 pub const REACHABLE: Duration = Duration::from_secs(30);
 /// How long the upper layer has to confirm before we ask (DELAY_FIRST_PROBE_TIME).
@@ -105,39 +127,13 @@ pub struct Advertisement {
     pub overrides: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Asked for so often; the next time is at the timer.
-    Incomplete { asked: u8 },
-    /// It did not answer; it may be asked again from then on. No timer.
-    Failed { until: Instant },
-    /// Confirmed; doubted from then on. No timer.
-    Reachable { mac: Mac, until: Instant },
-    /// In doubt, not used since. No timer.
-    Stale { mac: Mac },
-    /// In doubt and in use; asked at the timer.
-    Delay { mac: Mac },
-    /// Asked so often; the next time is at the timer.
-    Probe { mac: Mac, asked: u8 },
-}
-
-impl State {
-    fn mac(self) -> Option<Mac> {
-        match self {
-            State::Incomplete { .. } | State::Failed { .. } => None,
-            State::Reachable { mac, .. }
-            | State::Stale { mac }
-            | State::Delay { mac }
-            | State::Probe { mac, .. } => Some(mac),
-        }
-    }
-}
-
 #[derive(Debug)]
 struct Entry {
     state: State,
     /// When it is in the timers.
     timer: Option<Instant>,
+    /// When it may be asked for again.
+    quiet_until: Instant,
     /// Oldest first; only while incomplete.
     waiting: VecDeque<Waiting>,
     /// Looked up since the eviction's hand last passed.
@@ -262,8 +258,11 @@ impl Neighbours {
             None => {
                 self.insert(source, State::Stale { mac }, None);
             }
-            Some(state) if state.mac() != Some(mac) => self.learn(now, source, mac, false),
-            Some(_) => {}
+            Some(state) => match state.mac() {
+                None => self.learn(now, source, mac, false),
+                Some(known) if known == mac => {}
+                Some(_) => self.contradict(now, source, state),
+            },
         }
     }
 
@@ -277,19 +276,16 @@ impl Neighbours {
         }
         match (state.mac(), mac) {
             (None, None) => {}
-            (None, Some(mac)) => self.learn(now, target, mac, solicited),
+            (None, Some(mac)) => self.learn(now, target, mac, solicited && state.expects(mac)),
             (Some(known), told) if told.is_none_or(|told| told == known) => {
-                if solicited {
+                if solicited && state.expects(known) {
                     self.learn(now, target, known, true);
                 }
             }
-            (Some(_), Some(mac)) if overrides => self.learn(now, target, mac, solicited),
-            (Some(_), _) => {
-                // Another address that must not replace ours only puts ours in doubt.
-                if let State::Reachable { mac, .. } = state {
-                    self.set(target, State::Stale { mac }, None);
-                }
+            (Some(_), Some(mac)) if overrides && solicited && state.expects(mac) => {
+                self.learn(now, target, mac, true);
             }
+            (Some(_), _) => self.contradict(now, target, state),
         }
     }
 
@@ -364,7 +360,60 @@ impl Neighbours {
     fn ask(&mut self, now: Instant, target: IpAddr) {
         let state = State::Incomplete { asked: 1 };
         self.insert(target, state, Some(now + RETRANSMIT));
-        self.push_output(Output::Solicit { target, to: None });
+        self.solicit(now, target, None);
+    }
+
+    /// Nobody asked, and yet `target` is said to have another address than is known: asks who is
+    /// at the known one, now or when a second has passed since the last question (RFC 1122
+    /// §2.3.2.1).
+    fn contradict(&mut self, now: Instant, target: IpAddr, state: State) {
+        match state {
+            State::Reachable { mac, .. } | State::Stale { mac } | State::Delay { mac } => {
+                let at = self.entries.get(&target).map_or(now, |entry| entry.quiet_until.max(now));
+                let state = State::Probe { mac, asked: 0, whom: Whom::Contradicted };
+                self.set(target, state, Some(at));
+                if at == now {
+                    self.on_timer(now, target);
+                }
+            }
+            State::Probe { mac, asked, whom: Whom::Known } => {
+                let state = State::Probe { mac, asked, whom: Whom::Contradicted };
+                self.set(target, state, Some(now + OWNER_ANSWERS));
+            }
+            State::Probe { .. } | State::Incomplete { .. } | State::Failed { .. } => {}
+        }
+    }
+
+    fn solicit(&mut self, now: Instant, target: IpAddr, to: Option<Mac>) {
+        if let Some(entry) = self.entries.get_mut(&target) {
+            entry.quiet_until = now + RETRANSMIT;
+        }
+        self.push_output(Output::Solicit { target, to });
+    }
+
+    /// The next question about an address in doubt, or the end of asking.
+    fn probe(&mut self, now: Instant, target: IpAddr, (mac, asked, whom): (Mac, u8, Whom)) {
+        let (asked, whom) = match whom {
+            // It has had its chance.
+            Whom::Contradicted if asked > 0 => (0, Whom::Everybody),
+            _ => (asked, whom),
+        };
+        let (most, to) = match whom {
+            Whom::Everybody => (MAX_MULTICAST_SOLICITS, None),
+            Whom::Known | Whom::Contradicted => (MAX_UNICAST_SOLICITS, Some(mac)),
+        };
+        if asked < most {
+            let state = State::Probe { mac, asked: asked + 1, whom };
+            let wait = if whom == Whom::Contradicted { OWNER_ANSWERS } else { RETRANSMIT };
+            self.set(target, state, Some(now + wait));
+            self.solicit(now, target, to);
+        } else if whom == Whom::Everybody {
+            self.set(target, State::Failed { until: now + FAILED }, None);
+            self.push_notice(target, Resolution::Failed);
+        } else {
+            // Everybody is asked as soon as somebody looks: it may have a new address.
+            self.set(target, State::Failed { until: now }, None);
+        }
     }
 
     fn on_timer(&mut self, now: Instant, target: IpAddr) {
@@ -375,23 +424,15 @@ impl Neighbours {
         match entry.state {
             State::Incomplete { asked } if asked < MAX_MULTICAST_SOLICITS => {
                 self.set(target, State::Incomplete { asked: asked + 1 }, again);
-                self.push_output(Output::Solicit { target, to: None });
+                self.solicit(now, target, None);
             }
             State::Incomplete { .. } => {
                 self.take_waiting(target, None);
                 self.set(target, State::Failed { until: now + FAILED }, None);
                 self.push_notice(target, Resolution::Failed);
             }
-            State::Delay { mac } => {
-                self.set(target, State::Probe { mac, asked: 1 }, again);
-                self.push_output(Output::Solicit { target, to: Some(mac) });
-            }
-            State::Probe { mac, asked } if asked < MAX_UNICAST_SOLICITS => {
-                self.set(target, State::Probe { mac, asked: asked + 1 }, again);
-                self.push_output(Output::Solicit { target, to: Some(mac) });
-            }
-            // Everybody is asked as soon as somebody looks: it may have a new address.
-            State::Probe { .. } => self.set(target, State::Failed { until: now }, None),
+            State::Delay { mac } => self.probe(now, target, (mac, 0, Whom::Known)),
+            State::Probe { mac, asked, whom } => self.probe(now, target, (mac, asked, whom)),
             state @ (State::Reachable { .. } | State::Stale { .. } | State::Failed { .. }) => {
                 unreachable!("{state:?} has no timer")
             }
@@ -436,7 +477,8 @@ impl Neighbours {
                 self.evict();
             }
             let waiting = VecDeque::new();
-            let entry = Entry { state, timer: None, waiting, used: false };
+            let quiet_until = Instant::ZERO;
+            let entry = Entry { state, timer: None, quiet_until, waiting, used: false };
             self.entries.insert(target, entry);
             self.order.push_back(target);
         }

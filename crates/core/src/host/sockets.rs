@@ -37,7 +37,7 @@ impl Host {
         backlog: usize,
         options: SocketOptions,
     ) -> Result<ListenerId, Error> {
-        if !local.ip().is_unspecified() && !self.is_ours(local.ip()) {
+        if !local.ip().is_unspecified() && !self.is_or_will_be_ours(local.ip()) {
             return Err(Error::AddressNotAvailable);
         }
         let port = match local.port() {

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod bursts;
+mod claims;
 mod closing;
 mod delayed_ack;
 mod echoes;

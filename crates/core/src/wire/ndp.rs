@@ -148,6 +148,12 @@ pub(super) struct Envelope {
     pub(super) hop_limit: u8,
 }
 
+/// True if the ICMPv6 message `bytes` says that it is one of these.
+pub fn is_message(bytes: &[u8]) -> bool {
+    let kinds = kind::ROUTER_SOLICIT..=kind::NEIGHBOUR_ADVERTISEMENT;
+    bytes.first().is_some_and(|kind| kinds.contains(kind))
+}
+
 impl Message {
     /// The message of type `kind` and `code` whose `body` follows the checksum; `None` if the type
     /// is not one of these.

@@ -20,12 +20,14 @@ use lightwait_core::{Capabilities, Instant, Medium, Outbox};
 
 use super::netlink::Netlink;
 use super::packet_fd::PacketFd;
-use super::{Counters, Device, LARGEST_PACKET, Sink, virtio};
+use super::presence::Presence;
+use super::{Counters, Device, LARGEST_PACKET, LinkState, Sink, virtio};
 
 /// A packet socket, open on one interface.
 #[derive(Debug)]
 pub struct AfPacket {
     frames: PacketFd,
+    presence: Presence,
     hardware: [u8; 6],
     capabilities: Capabilities,
 }
@@ -62,6 +64,7 @@ impl AfPacket {
         let header_len = if virtio_header { virtio::SHORT_HEADER_LEN } else { 0 };
         Ok(AfPacket {
             frames: PacketFd::new(socket, header_len)?,
+            presence: Presence::new(netlink, link.index, format!("the interface `{interface}`")),
             hardware: link.hardware,
             capabilities: Capabilities {
                 medium: Medium::Ethernet,
@@ -70,6 +73,14 @@ impl AfPacket {
                 segmentation: if virtio_header { LARGEST_PACKET } else { 0 },
             },
         })
+    }
+
+    /// Tells `listener` when the interface goes down, and when it is up again. That it is gone is
+    /// a failure of [`Device::receive`] and [`Device::transmit`].
+    #[must_use]
+    pub fn on_link(mut self, listener: impl FnMut(LinkState) + Send + 'static) -> AfPacket {
+        self.presence.tell(listener);
+        self
     }
 
     /// The interface's own hardware address.
@@ -88,12 +99,25 @@ impl Device for AfPacket {
         self.capabilities
     }
 
-    fn receive(&mut self, _now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
-        self.frames.receive(budget, sink)
+    fn receive(&mut self, now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
+        let received = self.frames.receive(budget, sink);
+        self.presence.look(now, self.frames.take_trouble())?;
+        received
     }
 
-    fn transmit(&mut self, _now: Instant, outbox: &mut Outbox) -> io::Result<()> {
-        self.frames.transmit(outbox)
+    fn transmit(&mut self, now: Instant, outbox: &mut Outbox) -> io::Result<()> {
+        let sent = self.frames.transmit(outbox);
+        self.presence.look(now, self.frames.take_trouble())?;
+        // The socket is bound to nothing any more.
+        sent.map_err(|error| self.presence.explain(error, &[libc::ENXIO, libc::ENODEV]))
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.presence.deadline()
+    }
+
+    fn take_link_up(&mut self) -> bool {
+        self.presence.take_up()
     }
 
     fn wait_on(&self) -> Option<BorrowedFd<'_>> {

@@ -18,6 +18,9 @@ use rustix::net::{
 
 const HEADER_LEN: usize = 16;
 const LINK_HEADER_LEN: usize = 16;
+const ADDRESS_HEADER_LEN: usize = 8;
+/// The kernel fills at most 32 KiB of what a conversation offers.
+const ANSWER_LEN: usize = 32 << 10;
 
 /// What the kernel says about an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +33,32 @@ pub(crate) struct Interface {
     pub(crate) up: bool,
     /// Its hardware address; zeros if it has none of six bytes.
     pub(crate) hardware: [u8; 6],
+}
+
+/// An address of the kernel's own IP stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelAddress {
+    /// The address, with its prefix.
+    pub address: Cidr,
+    /// The name of the interface that has it.
+    pub interface: String,
+}
+
+/// Whether the kernel's own IP stack has `address`, in this thread's network namespace. The kernel
+/// answers ARP for it on all interfaces, and keeps packets to it from leaving: no stack on
+/// `interface` can have it, too. Only a link-local address may be on another interface.
+pub fn kernel_address(interface: &str, address: IpAddr) -> io::Result<Option<KernelAddress>> {
+    let netlink = Netlink::open()?;
+    let of_link = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
+    for (index, held) in netlink.addresses()? {
+        if held.address() == address {
+            let name = netlink.name(index)?;
+            if !of_link || name == interface {
+                return Ok(Some(KernelAddress { address: held, interface: name }));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// A conversation with the kernel about this thread's network namespace.
@@ -63,6 +92,50 @@ impl Netlink {
         })?;
         parse_interface(&answer)
             .ok_or_else(|| io::Error::other("the kernel's answer about an interface is cut short"))
+    }
+
+    /// Whether the interface of that number is up; `None` if there is none.
+    pub(crate) fn is_up(&self, index: u32) -> io::Result<Option<bool>> {
+        let mut request = Request::new(libc::RTM_GETLINK, 0);
+        request.link_header(index, 0, 0);
+        match self.ask(request) {
+            Ok(answer) => Ok(parse_interface(&answer).map(|interface| interface.up)),
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The name of the interface of that number.
+    fn name(&self, index: u32) -> io::Result<String> {
+        let mut request = Request::new(libc::RTM_GETLINK, 0);
+        request.link_header(index, 0, 0);
+        let answer = self.ask(request)?;
+        let all = answer.get(HEADER_LEN + LINK_HEADER_LEN..).unwrap_or_default();
+        let name = attributes(all).find(|(kind, _)| *kind == libc::IFLA_IFNAME);
+        let name = name.and_then(|(_, value)| value).unwrap_or_default();
+        Ok(String::from_utf8_lossy(name).trim_end_matches('\0').to_owned())
+    }
+
+    /// The addresses of the kernel's own IP stack, each with the number of its interface.
+    pub(crate) fn addresses(&self) -> io::Result<Vec<(u32, Cidr)>> {
+        let mut request = Request::new(libc::RTM_GETADDR, libc::NLM_F_DUMP);
+        // `struct ifaddrmsg`: of both versions, and of every interface.
+        request.bytes.extend([0; 8]);
+        self.send(request)?;
+        let mut all = Vec::new();
+        loop {
+            let answer = self.receive()?;
+            let mut rest = &answer[..];
+            while let (Some(len), Some(kind)) = (long(rest, 0), word(rest, 4)) {
+                let message = rest.get(..len as usize).unwrap_or(rest);
+                match i32::from(kind) {
+                    libc::NLMSG_DONE => return Ok(all),
+                    libc::NLMSG_ERROR => return error_of(message).map(|()| all),
+                    _ => all.extend(parse_address(message)),
+                }
+                rest = rest.get(message.len().next_multiple_of(4)..).unwrap_or_default();
+            }
+        }
     }
 
     /// Sets the MTU.
@@ -103,19 +176,34 @@ impl Netlink {
 
     /// Sends a request and returns the kernel's answer, header included; an acknowledgement of
     /// success is an answer, one of failure an error.
-    fn ask(&self, mut request: Request) -> io::Result<Vec<u8>> {
+    fn ask(&self, request: Request) -> io::Result<Vec<u8>> {
+        self.send(request)?;
+        let answer = self.receive()?;
+        error_of(&answer).map(|()| answer)
+    }
+
+    fn send(&self, mut request: Request) -> io::Result<()> {
         let len = request.bytes.len() as u32;
         request.bytes[..4].copy_from_slice(&len.to_ne_bytes());
         send(&self.socket, &request.bytes, SendFlags::empty())?;
-        let mut answer = vec![0; 16 << 10];
+        Ok(())
+    }
+
+    fn receive(&self) -> io::Result<Vec<u8>> {
+        let mut answer = vec![0; ANSWER_LEN];
         let (_, len) = recv(&self.socket, &mut answer[..], RecvFlags::empty())?;
         answer.truncate(len);
-        match (word(&answer, 4), long(&answer, HEADER_LEN)) {
-            (Some(kind), Some(code)) if i32::from(kind) == libc::NLMSG_ERROR && code != 0 => {
-                Err(io::Error::from_raw_os_error((code as i32).wrapping_neg()))
-            }
-            _ => Ok(answer),
+        Ok(answer)
+    }
+}
+
+/// The failure that a message tells, if it tells one.
+fn error_of(message: &[u8]) -> io::Result<()> {
+    match (word(message, 4), long(message, HEADER_LEN)) {
+        (Some(kind), Some(code)) if i32::from(kind) == libc::NLMSG_ERROR && code != 0 => {
+            Err(io::Error::from_raw_os_error((code as i32).wrapping_neg()))
         }
+        _ => Ok(()),
     }
 }
 
@@ -155,17 +243,46 @@ fn parse_interface(message: &[u8]) -> Option<Interface> {
         up: long(message, HEADER_LEN + 8)? & libc::IFF_UP as u32 != 0,
         hardware: [0; 6],
     };
-    let mut rest = message.get(HEADER_LEN + LINK_HEADER_LEN..)?;
-    while let (Some(len), Some(kind)) = (word(rest, 0), word(rest, 2)) {
-        let value = rest.get(4..usize::from(len))?;
+    for (kind, value) in attributes(message.get(HEADER_LEN + LINK_HEADER_LEN..)?) {
+        let value = value?;
         match kind {
             libc::IFLA_MTU => interface.mtu = long(value, 0)?,
             libc::IFLA_ADDRESS => interface.hardware = value.try_into().unwrap_or_default(),
             _ => (),
         }
-        rest = rest.get(usize::from(len).next_multiple_of(4)..).unwrap_or_default();
     }
     Some(interface)
+}
+
+/// An address with its prefix, and the number of its interface.
+fn parse_address(message: &[u8]) -> Option<(u32, Cidr)> {
+    let prefix_len = *message.get(HEADER_LEN + 1)?;
+    let index = long(message, HEADER_LEN + 4)?;
+    let mut address = None;
+    for (kind, value) in attributes(message.get(HEADER_LEN + ADDRESS_HEADER_LEN..)?) {
+        // On a point-to-point interface `IFA_ADDRESS` is the other end's.
+        if kind == libc::IFA_LOCAL || kind == libc::IFA_ADDRESS && address.is_none() {
+            address = parse_ip(value?);
+        }
+    }
+    Some((index, Cidr::new(address?, prefix_len)?))
+}
+
+fn parse_ip(octets: &[u8]) -> Option<IpAddr> {
+    match octets.len() {
+        4 => <[u8; 4]>::try_from(octets).ok().map(IpAddr::from),
+        _ => <[u8; 16]>::try_from(octets).ok().map(IpAddr::from),
+    }
+}
+
+/// The attributes at the end of a message, each with its kind; `None` for one that is cut short.
+fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, Option<&[u8]>)> {
+    std::iter::from_fn(move || {
+        let (len, kind) = (usize::from(word(rest, 0)?), word(rest, 2)?);
+        let value = rest.get(4..len);
+        rest = rest.get(len.next_multiple_of(4).max(4)..).unwrap_or_default();
+        Some((kind, value))
+    })
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u16> {
@@ -189,6 +306,39 @@ mod tests {
         let error = netlink.interface("nosuchthing").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert!(error.to_string().contains("`nosuchthing`"));
+    }
+
+    #[test]
+    fn the_kernels_addresses_are_known_with_their_interface() {
+        let loopback = kernel_address("eth9", IpAddr::from([127, 0, 0, 1])).unwrap();
+        // Down, as in a new namespace, the loopback interface has none.
+        if let Some(loopback) = loopback {
+            assert_eq!(loopback.interface, "lo");
+            assert_eq!(loopback.address.to_string(), "127.0.0.1/8");
+        }
+        assert_eq!(kernel_address("lo", IpAddr::from([192, 0, 2, 77])).unwrap(), None);
+        assert_eq!(kernel_address("lo", "2001:db8::77".parse().unwrap()).unwrap(), None);
+    }
+
+    #[test]
+    fn an_address_message_is_read_or_refused_wherever_it_is_cut() {
+        let mut message = Request::new(libc::RTM_NEWADDR, 0);
+        message.bytes.extend([libc::AF_INET as u8, 24, 0, 0]);
+        message.bytes.extend(7u32.to_ne_bytes());
+        message.attribute(libc::IFA_ADDRESS, &[10, 0, 0, 9]);
+        message.attribute(libc::IFA_LOCAL, &[10, 0, 0, 2]);
+        let expected = (7, "10.0.0.2/24".parse().unwrap());
+        assert_eq!(parse_address(&message.bytes), Some(expected));
+        for len in 0..message.bytes.len() {
+            assert_ne!(parse_address(&message.bytes[..len]), Some(expected), "{len}");
+        }
+    }
+
+    #[test]
+    fn an_interface_that_there_is_not_is_not_up() {
+        let netlink = Netlink::open().unwrap();
+        assert!(netlink.is_up(1).unwrap().is_some());
+        assert_eq!(netlink.is_up(i32::MAX as u32).unwrap(), None);
     }
 
     #[test]

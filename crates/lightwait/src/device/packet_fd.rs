@@ -35,6 +35,8 @@ pub(super) struct PacketFd {
     arrived: Vec<Range<usize>>,
     /// The descriptor took no more: wait until it is writable.
     full: bool,
+    /// The kernel has said that the interface is down.
+    trouble: bool,
     counters: Counters,
 }
 
@@ -50,7 +52,7 @@ impl PacketFd {
         fcntl_setfl(&fd, fcntl_getfl(&fd)? | OFlags::NONBLOCK)?;
         let buffer = vec![0; BUFFER_LEN].into_boxed_slice();
         let (arrived, counters) = (Vec::with_capacity(BURST), Counters::default());
-        Ok(PacketFd { fd, header_len, buffer, arrived, full: false, counters })
+        Ok(PacketFd { fd, header_len, buffer, arrived, full: false, trouble: false, counters })
     }
 
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
@@ -59,6 +61,11 @@ impl PacketFd {
 
     pub(super) fn is_full(&self) -> bool {
         self.full
+    }
+
+    /// True if, since the last time, the kernel has said that the interface is down.
+    pub(super) fn take_trouble(&mut self) -> bool {
+        std::mem::take(&mut self.trouble)
     }
 
     pub(super) fn counters(&self) -> Counters {
@@ -89,8 +96,12 @@ impl PacketFd {
                     at = (at + len).next_multiple_of(ALIGNMENT);
                 }
                 Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(false),
                 // A packet socket tells once that its interface went down; it may come back.
-                Err(Errno::AGAIN | Errno::NETDOWN) => return Ok(false),
+                Err(Errno::NETDOWN) => {
+                    self.trouble = true;
+                    return Ok(false);
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -125,7 +136,7 @@ impl PacketFd {
         Ok(())
     }
 
-    fn send(&self, frame: &Frame) -> io::Result<Sent> {
+    fn send(&mut self, frame: &Frame) -> io::Result<Sent> {
         let header = virtio::encode(frame);
         let mut joined = Vec::new();
         let mut slices = [IoSlice::new(&[]); 16];
@@ -148,16 +159,15 @@ impl PacketFd {
         match result {
             Ok(_) => Ok(Sent::Taken),
             Err(Errno::AGAIN) => Ok(Sent::Full),
-            // The interface is down, its queue is full, or the kernel will not have this frame:
+            // The interface is down: of a TAP, or of a packet socket.
+            Err(Errno::IO | Errno::NETDOWN) => {
+                self.trouble = true;
+                Ok(Sent::Dropped)
+            }
+            // Its queue is full, or the kernel will not have this frame:
             // to TCP a lost frame, and no reason to stop the others.
             Err(
-                Errno::IO
-                | Errno::NETDOWN
-                | Errno::NOBUFS
-                | Errno::NOMEM
-                | Errno::INVAL
-                | Errno::MSGSIZE
-                | Errno::OPNOTSUPP,
+                Errno::NOBUFS | Errno::NOMEM | Errno::INVAL | Errno::MSGSIZE | Errno::OPNOTSUPP,
             ) => Ok(Sent::Dropped),
             Err(error) => Err(error.into()),
         }

@@ -18,9 +18,13 @@ use rustix::fs::{Mode, OFlags};
 
 use super::netlink::Netlink;
 use super::packet_fd::PacketFd;
-use super::{Counters, Device, LARGEST_PACKET, Sink, virtio};
+use super::presence::Presence;
+use super::{Counters, Device, LARGEST_PACKET, LinkState, Sink, virtio};
 
 const DEVICE_FILE: &str = "/dev/net/tun";
+
+/// What reading and writing fail with once the interface is deleted.
+const DETACHED: [i32; 1] = [libc::EBADFD];
 
 /// The longest name of an interface, in bytes (IFNAMSIZ without its zero).
 const NAME_LEN_MAX: usize = 15;
@@ -49,6 +53,7 @@ impl TapConfig {
 #[derive(Debug)]
 pub struct Tap {
     frames: PacketFd,
+    presence: Presence,
     name: String,
     capabilities: Capabilities,
 }
@@ -100,8 +105,11 @@ impl Tap {
         // Refused: then frames come plain, and ours may still be large.
         let _ = ioctl::set_offload(fd.as_fd(), offload && attached.has_virtio_header);
         let offload = offload && attached.has_virtio_header;
+        let netlink = Netlink::open()?;
+        let index = netlink.interface(&attached.name)?.index;
         Ok(Tap {
             frames: PacketFd::new(fd, header_len)?,
+            presence: Presence::new(netlink, index, format!("the TAP `{}`", attached.name)),
             name: attached.name,
             capabilities: Capabilities {
                 medium: Medium::Ethernet,
@@ -110,6 +118,14 @@ impl Tap {
                 segmentation: if offload { LARGEST_PACKET } else { 0 },
             },
         })
+    }
+
+    /// Tells `listener` when frames are refused because the interface is down, and when it is up
+    /// again. That it is gone is a failure of [`Device::receive`] and [`Device::transmit`].
+    #[must_use]
+    pub fn on_link(mut self, listener: impl FnMut(LinkState) + Send + 'static) -> Tap {
+        self.presence.tell(listener);
+        self
     }
 
     /// The interface's name.
@@ -128,12 +144,25 @@ impl Device for Tap {
         self.capabilities
     }
 
-    fn receive(&mut self, _now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
-        self.frames.receive(budget, sink)
+    fn receive(&mut self, now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
+        let received = self.frames.receive(budget, sink);
+        let received = received.map_err(|error| self.presence.explain(error, &DETACHED))?;
+        self.presence.look(now, self.frames.take_trouble())?;
+        Ok(received)
     }
 
-    fn transmit(&mut self, _now: Instant, outbox: &mut Outbox) -> io::Result<()> {
-        self.frames.transmit(outbox)
+    fn transmit(&mut self, now: Instant, outbox: &mut Outbox) -> io::Result<()> {
+        let sent = self.frames.transmit(outbox);
+        sent.map_err(|error| self.presence.explain(error, &DETACHED))?;
+        self.presence.look(now, self.frames.take_trouble())
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.presence.deadline()
+    }
+
+    fn take_link_up(&mut self) -> bool {
+        self.presence.take_up()
     }
 
     fn wait_on(&self) -> Option<BorrowedFd<'_>> {

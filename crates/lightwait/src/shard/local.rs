@@ -188,6 +188,12 @@ impl Local {
         self.waiters.borrow_mut().acceptors(id).add(waiter);
     }
 
+    /// Lets who polls with `context` wait for news of our addresses.
+    pub(crate) fn wait_addresses(&self, context: &Context<'_>) {
+        let waiter = self.executor.waiter(context.waker());
+        self.waiters.borrow_mut().addresses().add(waiter);
+    }
+
     /// The user of a connection has closed it, and waits no more.
     pub(crate) fn forget(&self, id: ConnectionId) {
         self.waiters.borrow_mut().forget(id);

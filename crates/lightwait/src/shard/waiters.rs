@@ -93,6 +93,8 @@ impl Waiters {
 pub(crate) struct WaiterTable {
     connections: Vec<Connection>,
     listeners: Vec<Waiters>,
+    /// Who waits for news of our addresses.
+    addresses: Waiters,
 }
 
 #[derive(Debug, Default)]
@@ -116,12 +118,17 @@ impl WaiterTable {
         at(&mut self.listeners, id.index())
     }
 
+    pub(crate) fn addresses(&mut self) -> &mut Waiters {
+        &mut self.addresses
+    }
+
     /// Hands those whom an event concerns to `wake`; they wait no more.
     #[inline]
     pub(crate) fn wake(&mut self, event: Event, mut wake: impl FnMut(Waiter)) {
         let (id, readiness) = match event {
             Event::Ready(id, readiness) => (id, readiness),
             Event::Acceptable(id) => return self.acceptors(id).wake(wake),
+            Event::Addresses => return self.addresses.wake(wake),
         };
         let Some(waiting) = self.connections.get_mut(id.index()) else { return };
         let concerns = |what| readiness.contains(Readiness::CLOSED) || readiness.contains(what);

@@ -116,6 +116,10 @@ impl<D: Device> Device for Link<D> {
         directions.into_iter().chain([waiting, self.device.deadline()]).flatten().min()
     }
 
+    fn take_link_up(&mut self) -> bool {
+        self.device.take_link_up()
+    }
+
     fn wait_on(&self) -> Option<BorrowedFd<'_>> {
         self.device.wait_on()
     }

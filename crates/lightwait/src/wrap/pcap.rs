@@ -180,6 +180,10 @@ impl<D: Device> Device for Pcap<D> {
         self.device.deadline()
     }
 
+    fn take_link_up(&mut self) -> bool {
+        self.device.take_link_up()
+    }
+
     fn wait_on(&self) -> Option<BorrowedFd<'_>> {
         self.device.wait_on()
     }

@@ -1,6 +1,7 @@
 //! Sockets between two shards, in virtual time.
 #![cfg(feature = "tokio-driver")]
 
+mod addresses;
 mod http;
 mod sockets;
 mod world;

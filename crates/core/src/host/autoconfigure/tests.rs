@@ -9,9 +9,18 @@ fn at(seconds: u64) -> Instant {
     Instant::from_millis(seconds * 1000)
 }
 
+fn setup(configured: &[Cidr]) -> Setup<'_> {
+    Setup {
+        hardware: [2, 0, 0, 0, 0, 1],
+        configured,
+        autoconfigure: false,
+        probe: Duration::ZERO,
+        secret: &[1; 32],
+    }
+}
+
 fn started(autoconfigure: bool, configured: &[Cidr]) -> Autoconfigure {
-    let setup = Setup { hardware: [2, 0, 0, 0, 0, 1], configured, autoconfigure, secret: &[1; 32] };
-    Autoconfigure::new(at(0), &setup)
+    Autoconfigure::new(at(0), &Setup { autoconfigure, ..setup(configured) })
 }
 
 /// What comes out, each output in a word.
@@ -125,10 +134,41 @@ fn configured_addresses_are_probed_too_and_not_replaced() {
     let mut auto = started(false, &[ipv4, cidr, cidr]);
     let begun = said(&mut auto);
     assert_eq!(begun[3..], [Optimistic(ours), Report { source: NOBODY }, Probe(ours)]);
-    auto.on_neighbour_advertisement(at(0), ours);
+    assert!(auto.on_neighbour_advertisement(at(0), ours));
     assert_eq!(said(&mut auto), [Withdrawn(ours), Report { source: NOBODY }]);
-    assert_eq!(auto.duplicates(), 1);
-    assert!(!auto.is_optimistic(ours));
+    assert!(!auto.is_optimistic(ours) && !auto.on_neighbour_advertisement(at(0), ours));
+}
+
+#[test]
+fn a_configured_address_that_is_to_be_probed_is_not_used_before() {
+    let cidr: Cidr = "fd00::2/64".parse().unwrap();
+    let ours: Ipv6Addr = "fd00::2".parse().unwrap();
+    for (probe_ms, wait_ms) in [(7000, 1000), (1000, 1000), (70, 70)] {
+        let probe = Duration::from_millis(probe_ms);
+        let begin = || {
+            let mut auto = Autoconfigure::new(at(0), &Setup { probe, ..setup(&[cidr]) });
+            let begun = said(&mut auto);
+            assert_eq!(begun[3..], [Report { source: NOBODY }, Probe(ours)]);
+            assert!(auto.listens_to(solicited_node(ours)));
+            auto
+        };
+        let (end, ns) = (Instant::from_millis(wait_ms), Duration::from_nanos(1));
+        let mut unharmed = begin();
+        unharmed.on_time(end - ns);
+        assert!(!said(&mut unharmed).contains(&Preferred(ours)));
+        unharmed.on_time(end);
+        assert!(said(&mut unharmed).contains(&Preferred(ours)));
+        // Both ways in which it can turn out to be somebody else's.
+        let mut had = begin();
+        assert!(had.on_neighbour_advertisement(end - ns, ours));
+        let mut wanted = begin();
+        assert!(wanted.on_neighbour_solicit(end - ns, NOBODY, ours, None));
+        for mut lost in [had, wanted] {
+            said(&mut lost);
+            lost.on_time(end);
+            assert!(!said(&mut lost).contains(&Preferred(ours)));
+        }
+    }
 }
 
 #[test]
@@ -137,16 +177,16 @@ fn a_made_address_that_is_taken_is_replaced_until_the_tries_are_over() {
     let mut address = first_address(&said(&mut auto));
     let mut seen = Vec::from([address]);
     for _ in 1..MAX_ATTEMPTS {
-        auto.on_neighbour_solicit(at(0), NOBODY, address, None);
+        assert!(auto.on_neighbour_solicit(at(0), NOBODY, address, None));
         let again = said(&mut auto);
         assert_eq!(again[..2], [Withdrawn(address), Report { source: NOBODY }]);
         address = first_address(&again[2..]);
         assert!(!seen.contains(&address));
         seen.push(address);
     }
-    auto.on_neighbour_solicit(at(0), NOBODY, address, None);
+    assert!(auto.on_neighbour_solicit(at(0), NOBODY, address, None));
     assert_eq!(said(&mut auto), [Withdrawn(address), Report { source: NOBODY }]);
-    assert_eq!((auto.deadline(), auto.duplicates()), (None, u64::from(MAX_ATTEMPTS)));
+    assert_eq!(auto.deadline(), None);
 }
 
 #[test]
@@ -155,16 +195,15 @@ fn only_a_strangers_claim_in_time_takes_an_address_away() {
     let address = first_address(&said(&mut auto));
     // Our own probe, somebody who only wants to talk, and a claim of another address.
     let own = Some(auto.nonce(address));
-    auto.on_neighbour_solicit(at(0), NOBODY, address, own);
-    auto.on_neighbour_solicit(at(0), ndp::ALL_NODES, address, None);
-    auto.on_neighbour_advertisement(at(0), ndp::ALL_NODES);
-    assert_eq!((said(&mut auto), auto.duplicates()), (Vec::new(), 0));
+    assert!(!auto.on_neighbour_solicit(at(0), NOBODY, address, own));
+    assert!(!auto.on_neighbour_solicit(at(0), ndp::ALL_NODES, address, None));
+    assert!(!auto.on_neighbour_advertisement(at(0), ndp::ALL_NODES));
+    assert_eq!(said(&mut auto), []);
     auto.on_time(at(1));
     said(&mut auto);
-    auto.on_neighbour_solicit(at(2), NOBODY, address, None);
-    assert_eq!((said(&mut auto), auto.duplicates()), (Vec::new(), 0));
-    auto.on_neighbour_advertisement(at(2), address);
-    assert_eq!((said(&mut auto), auto.duplicates()), (Vec::new(), 1));
+    assert!(!auto.on_neighbour_solicit(at(2), NOBODY, address, None));
+    assert!(!auto.on_neighbour_advertisement(at(2), address));
+    assert_eq!(said(&mut auto), []);
     assert_eq!(auto.link_local(), Some(address));
 }
 
@@ -261,8 +300,7 @@ fn nobody_on_the_link_can_end_an_address_at_once() {
 #[test]
 fn identifiers_are_stable_and_depend_on_prefix_hardware_and_secret() {
     let id = |hardware, secret, text: &str, attempts| {
-        let setup =
-            Setup { hardware, configured: &[], autoconfigure: false, secret: &[secret; 32] };
+        let setup = Setup { hardware, secret: &[secret; 32], ..setup(&[]) };
         let auto = Autoconfigure::new(at(0), &setup);
         auto.interface_id(text.parse().unwrap(), attempts)
     };
@@ -313,8 +351,8 @@ proptest! {
             auto.on_time(at(now));
             let any = auto.addresses.get(usize::from(n)).map_or(NOBODY, |own| own.address);
             match kind {
-                0 => auto.on_neighbour_solicit(at(now), NOBODY, any, None),
-                1 => auto.on_neighbour_advertisement(at(now), any),
+                0 => { auto.on_neighbour_solicit(at(now), NOBODY, any, None); },
+                1 => { auto.on_neighbour_advertisement(at(now), any); },
                 2 => auto.on_listener_query(at(now), Version::V1, NOBODY, valid_s),
                 _ => {
                     let prefix = prefix(&std::format!("2001:db8:0:{n}::"), valid_s, preferred_s);

@@ -47,6 +47,16 @@ fn delayed() -> Neighbours {
     cache
 }
 
+/// The same, and being asked since second 35.
+fn probed() -> Neighbours {
+    let mut cache = delayed();
+    cache.on_time(at(35));
+    assert_eq!(cache.output(), solicit(hop(1), Some(MAC)));
+    cache.on_time(at(36));
+    assert_eq!(cache.output(), solicit(hop(1), Some(MAC)));
+    cache
+}
+
 fn is_reachable(cache: &mut Neighbours, now: Instant) -> bool {
     let before = cache.deadline();
     cache.lookup(now, hop(1)) == Lookup::Known(MAC)
@@ -114,11 +124,10 @@ fn after_its_time_a_used_neighbour_is_verified() {
 
 #[test]
 fn an_answer_or_the_upper_layers_word_ends_the_doubt() {
+    let mut by_answer = probed();
+    by_answer.on_advertisement(at(36), answer(hop(1), MAC));
+    assert!(is_reachable(&mut by_answer, at(36 + 29)));
     for second in [31, 36] {
-        let mut by_answer = delayed();
-        by_answer.on_time(at(second));
-        by_answer.on_advertisement(at(second), answer(hop(1), MAC));
-        assert!(is_reachable(&mut by_answer, at(second + 29)));
         let mut by_word = delayed();
         by_word.on_time(at(second));
         by_word.on_confirmed(at(second), hop(1));
@@ -133,34 +142,168 @@ fn an_answer_or_the_upper_layers_word_ends_the_doubt() {
 }
 
 #[test]
-fn what_is_told_unasked_changes_what_is_there_and_makes_nothing() {
+fn an_answer_that_nobody_asked_for_proves_nothing() {
+    let mut trusted = reachable();
+    trusted.on_advertisement(at(29), answer(hop(1), MAC));
+    trusted.lookup(at(30), hop(1));
+    assert_eq!(trusted.deadline(), Some(at(35)), "its time was not made longer");
+    let mut doubted = delayed();
+    doubted.on_advertisement(at(31), answer(hop(1), MAC));
+    assert_eq!(doubted.deadline(), Some(at(35)));
+    let mut heard = cache();
+    heard.on_heard(at(0), hop(1), MAC);
+    heard.on_advertisement(at(0), answer(hop(1), MAC));
+    heard.lookup(at(0), hop(1));
+    assert_eq!(heard.deadline(), Some(at(5)), "still to be verified");
+}
+
+/// What tells another address than is known without having been asked.
+fn claims() -> [fn(&mut Neighbours, Instant); 3] {
+    [
+        |cache, now| cache.on_advertisement(now, answer(hop(1), OTHER)),
+        |cache, now| {
+            let told = Advertisement { solicited: false, ..answer(hop(1), OTHER) };
+            cache.on_advertisement(now, told);
+        },
+        |cache, now| cache.on_heard(now, hop(1), OTHER),
+    ]
+}
+
+#[test]
+fn a_forged_address_of_a_neighbour_that_is_there_changes_nothing() {
+    for forge in claims() {
+        let mut stale = cache();
+        stale.on_heard(at(0), hop(1), MAC);
+        let mut known = [reachable(), stale, delayed()].into_iter();
+        let mut cache = known.next().unwrap();
+        for second in 32..80 {
+            if second % 16 == 0 {
+                cache = known.next().unwrap_or(cache);
+            }
+            // However often it is said.
+            (0..3).for_each(|_| forge(&mut cache, at(second)));
+            assert_eq!(cache.lookup(at(second), hop(1)), Lookup::Known(MAC));
+            assert_eq!(cache.output(), solicit(hop(1), Some(MAC)), "its owner is asked");
+            assert_eq!(cache.output(), None, "once");
+            cache.on_advertisement(at(second), answer(hop(1), MAC));
+            assert!(is_reachable(&mut cache, at(second)));
+        }
+    }
+}
+
+#[test]
+fn a_neighbour_that_has_moved_is_followed_soon_after_it_has_said_so() {
+    for tell in claims() {
+        let mut stale = cache();
+        stale.on_heard(at(0), hop(1), MAC);
+        for mut cache in [reachable(), stale, delayed()] {
+            tell(&mut cache, at(31));
+            assert_eq!(cache.output(), solicit(hop(1), Some(MAC)));
+            let end = at(31) + OWNER_ANSWERS;
+            cache.on_time(end - Duration::from_nanos(1));
+            assert_eq!(cache.output(), None);
+            cache.on_time(end);
+            assert_eq!(cache.output(), solicit(hop(1), None), "the old address does not answer");
+            assert_eq!(cache.lookup(end, hop(1)), Lookup::Known(MAC));
+            cache.on_advertisement(end, answer(hop(1), OTHER));
+            assert_eq!(cache.lookup(end, hop(1)), Lookup::Known(OTHER));
+            assert_eq!(cache.deadline(), None, "reachable");
+        }
+    }
+}
+
+#[test]
+fn a_neighbour_that_is_contradicted_and_silent_fails() {
+    let mut cache = reachable();
+    claims()[1](&mut cache, at(10));
+    let mut asked = 0;
+    while let Some(deadline) = cache.deadline() {
+        assert!(deadline <= at(14));
+        cache.on_time(deadline);
+        asked += core::iter::from_fn(|| cache.output()).count();
+    }
+    assert_eq!((asked, cache.resolved()), (4, Some((hop(1), Resolution::Failed))));
+    assert_eq!((cache.lookup(at(14), hop(1)), cache.deadline()), (Lookup::Failed, None));
+}
+
+#[test]
+fn another_address_while_one_is_asked_has_everybody_asked_next() {
+    for tell in claims() {
+        let mut cache = probed();
+        tell(&mut cache, at(36));
+        assert_eq!((cache.output(), cache.deadline()), (None, Some(at(36) + OWNER_ANSWERS)));
+        assert_eq!(cache.lookup(at(36), hop(1)), Lookup::Known(MAC));
+        cache.on_time(at(37));
+        assert_eq!(cache.output(), solicit(hop(1), None));
+        // An address that was not asked for before and is told unasked changes nothing now.
+        cache.on_heard(at(37), hop(1), OTHER);
+        assert_eq!(cache.lookup(at(37), hop(1)), Lookup::Known(MAC));
+    }
+}
+
+#[test]
+fn nobody_is_asked_for_more_than_once_a_second() {
+    let mut cache = cache();
+    let mut asked_at = Vec::new();
+    // A neighbour that answers at once, and somebody who says all the time that it is elsewhere.
+    cache.lookup(at(0), hop(1));
+    for ms in (0..10_000).step_by(10) {
+        let now = Instant::from_millis(ms);
+        cache.on_time(now);
+        while let Some(output) = cache.output() {
+            let Output::Solicit { to, .. } = output else { panic!("{output:?}") };
+            assert!(to.is_none_or(|to| to == MAC));
+            asked_at.push(ms);
+            cache.on_advertisement(now, answer(hop(1), MAC));
+        }
+        claims().iter().for_each(|forge| forge(&mut cache, now));
+        assert_eq!(cache.lookup(now, hop(1)), Lookup::Known(MAC));
+    }
+    assert_eq!(asked_at, (0..10).map(|second| second * 1000).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_is_told_unasked_makes_nothing_and_may_wake_who_has_failed() {
     let told =
         |mac, overrides| Advertisement { solicited: false, overrides, ..answer(hop(1), mac) };
     let mut empty = cache();
     empty.on_advertisement(at(0), told(MAC, true));
+    empty.on_advertisement(at(0), answer(hop(1), MAC));
     assert!(empty.is_empty());
 
     let mut same = reachable();
     same.on_advertisement(at(1), told(MAC, true));
     assert!(is_reachable(&mut same, at(1)));
 
-    let mut replaced = reachable();
-    replaced.on_advertisement(at(1), told(OTHER, true));
-    assert_eq!(replaced.lookup(at(1), hop(1)), Lookup::Known(OTHER));
-    assert_eq!(replaced.deadline(), Some(at(6)), "and in doubt");
+    let mut failed = cache();
+    failed.lookup(at(0), hop(1));
+    (1..=3).for_each(|second| failed.on_time(at(second)));
+    assert_eq!(failed.lookup(at(4), hop(1)), Lookup::Failed);
+    failed.on_advertisement(at(4), answer(hop(1), MAC));
+    assert_eq!(failed.lookup(at(4), hop(1)), Lookup::Known(MAC));
+    assert_eq!(failed.deadline(), Some(at(9)), "and in doubt");
+}
 
-    let mut doubted = reachable();
-    doubted.on_advertisement(at(1), told(OTHER, false));
-    assert_eq!(doubted.lookup(at(1), hop(1)), Lookup::Known(MAC));
-    assert_eq!(doubted.deadline(), Some(at(6)));
+#[test]
+fn an_address_that_must_not_replace_another_never_does() {
+    for solicited in [false, true] {
+        let weak = Advertisement { solicited, overrides: false, ..answer(hop(1), OTHER) };
+        let mut trusted = reachable();
+        trusted.on_advertisement(at(2), weak);
+        assert_eq!(trusted.output(), solicit(hop(1), Some(MAC)));
+        trusted.on_time(at(3));
+        assert_eq!(trusted.output(), solicit(hop(1), None));
+        trusted.on_advertisement(at(3), weak);
+        assert_eq!(trusted.lookup(at(3), hop(1)), Lookup::Known(MAC));
+    }
 }
 
 #[test]
 fn an_advertisement_without_an_address_confirms_only_what_is_known() {
     let bare = Advertisement { mac: None, ..answer(hop(1), MAC) };
-    let mut known = delayed();
-    known.on_advertisement(at(31), bare);
-    assert!(is_reachable(&mut known, at(31)));
+    let mut known = probed();
+    known.on_advertisement(at(36), bare);
+    assert!(is_reachable(&mut known, at(36)));
     let mut unknown = cache();
     unknown.lookup(at(0), hop(1));
     unknown.on_advertisement(at(0), bare);

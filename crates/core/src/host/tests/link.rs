@@ -17,16 +17,16 @@ use crate::wire::icmpv4::{Echo, Message};
 use crate::wire::{arp, ethernet, icmpv6, ip};
 
 /// Hosts on one cable, and a tap that sees every frame and may swallow it.
-struct Cable {
-    now: Instant,
-    hosts: Vec<Host>,
+pub(super) struct Cable {
+    pub(super) now: Instant,
+    pub(super) hosts: Vec<Host>,
     frames: VecDeque<(usize, Vec<u8>)>,
-    seen: Vec<Vec<u8>>,
+    pub(super) seen: Vec<Vec<u8>>,
     /// The frames of this host are lost.
-    muted: Option<usize>,
+    pub(super) muted: Option<usize>,
 }
 
-fn host(addresses: &[&str], number: u8) -> Config {
+pub(super) fn host(addresses: &[&str], number: u8) -> Config {
     let device = Capabilities::plain(Medium::Ethernet, 1500);
     let mut config = Config::new(device, addresses[0].parse().unwrap(), [number; 32]);
     config.addresses = addresses.iter().map(|text| text.parse().unwrap()).collect();
@@ -35,7 +35,7 @@ fn host(addresses: &[&str], number: u8) -> Config {
 }
 
 impl Cable {
-    fn new(configs: Vec<Config>) -> Cable {
+    pub(super) fn new(configs: Vec<Config>) -> Cable {
         Cable {
             now: Instant::from_millis(1000),
             hosts: configs.into_iter().map(|config| Host::new(config).unwrap()).collect(),
@@ -45,13 +45,13 @@ impl Cable {
         }
     }
 
-    fn two() -> Cable {
+    pub(super) fn two() -> Cable {
         let a = host(&["10.0.0.1/24", "fd00::1/64"], 1);
         Cable::new(Vec::from([a, host(&["10.0.0.2/24", "fd00::2/64"], 2)]))
     }
 
     /// Lets frames pass until nobody has anything to say.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         for _ in 0..10_000 {
             let now = self.now;
             for (i, host) in self.hosts.iter_mut().enumerate() {
@@ -82,7 +82,7 @@ impl Cable {
         panic!("the cable does not come to rest");
     }
 
-    fn pass(&mut self, time: Duration) {
+    pub(super) fn pass(&mut self, time: Duration) {
         let until = self.now + time;
         self.settle();
         while let Some(at) = self.hosts.iter().filter_map(Host::deadline).min() {
@@ -96,7 +96,7 @@ impl Cable {
         self.settle();
     }
 
-    fn connect(&mut self, remote: &str) -> ConnectionId {
+    pub(super) fn connect(&mut self, remote: &str) -> ConnectionId {
         let remote: SocketAddr = remote.parse().unwrap();
         let now = self.now;
         self.hosts[0].connect(now, crate::host::any_local(&remote), remote).unwrap()

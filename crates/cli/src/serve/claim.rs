@@ -1,0 +1,71 @@
+//! Our addresses: whether the kernel has one, whether somebody on the link has, and what is said
+//! when somebody claims one later.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use lightwait::device::kernel_address;
+use lightwait::driver::{self, Stop};
+use lightwait::shard::{Handle, Shard};
+use lightwait_core::Host;
+use lightwait_core::host::address::Cidr;
+use lightwait_core::host::conflict::Claimed;
+
+use super::signals::Signals;
+use crate::failure::Failure;
+use crate::log::{Log, Record};
+
+/// Refuses addresses that the kernel's own stack has: both would answer for them.
+pub(super) fn refuse_kernels(interface: &str, addresses: &[Cidr]) -> Result<(), Failure> {
+    for cidr in addresses {
+        let held = kernel_address(interface, cidr.address()).map_err(Failure::Stack)?;
+        if let Some(held) = held {
+            return Err(Failure::KernelAddress(held));
+        }
+    }
+    Ok(())
+}
+
+/// Runs the stack until all its addresses are ours. False if a signal asked for a stop before;
+/// fails if somebody else has one.
+pub(super) fn wait(
+    shards: &mut [Shard],
+    stack: &Handle,
+    signals: &Signals,
+    log: &Log,
+) -> Result<bool, Failure> {
+    if stack.with_host(Host::claimed) == Claimed::All {
+        return Ok(true);
+    }
+    let (addresses, longest) = stack.with_host(|host| {
+        let addresses = host.config().addresses.iter();
+        (addresses.map(|cidr| cidr.address()).collect(), host.config().address_probe)
+    });
+    log.write(Record::Asking { addresses, longest });
+    let (stop, outcome) = (Stop::new(), Rc::new(Cell::new(None)));
+    let task = stack.spawn_local({
+        let (stack, stop, outcome) = (stack.clone(), stop.clone(), outcome.clone());
+        let signal = signals.stop();
+        async move {
+            outcome.set(tokio::select! {
+                claimed = stack.claimed() => Some(claimed),
+                () = signal => None,
+            });
+            stop.set();
+        }
+    });
+    driver::run(shards, &stop, driver::SPIN).map_err(Failure::Stack)?;
+    drop(task);
+    match outcome.take() {
+        Some(Ok(())) => Ok(true),
+        Some(Err(conflict)) => Err(Failure::Conflict(conflict)),
+        None => Ok(false),
+    }
+}
+
+/// Logs every conflict over an address, until the task is aborted.
+pub(super) async fn watch(stack: Handle, log: Log) {
+    loop {
+        log.write(Record::Conflict(stack.conflict().await));
+    }
+}

@@ -1,0 +1,91 @@
+//! Our hardware address: the same whenever the program starts, so that neighbours who know us go on
+//! finding us.
+
+use std::fs;
+
+use lightwait_core::host::address::Cidr;
+use lightwait_core::host::keyed::KeyedHash;
+
+/// What tells this machine from others, the best first: its id (machine-id(5)); where a container
+/// has none, that of the kernel's boot; its name.
+const IDENTITIES: [&str; 4] = [
+    "/etc/machine-id",
+    "/var/lib/dbus/machine-id",
+    "/proc/sys/kernel/random/boot_id",
+    "/proc/sys/kernel/hostname",
+];
+
+/// What systemd writes before there is an id.
+const UNINITIALIZED: &str = "uninitialized";
+
+/// A hardware address for the stack on an interface, from all that makes it one of its kind: the
+/// machine, the interface's name, the address of the interface's own (containers of one image may
+/// share the rest), and our first IP address (of several stacks on one interface). `None` if the
+/// machine cannot be told from others.
+pub(super) fn stable(interface: &str, own: [u8; 6], address: Cidr) -> Option<[u8; 6]> {
+    let texts = IDENTITIES.iter().filter_map(|path| fs::read_to_string(path).ok());
+    let identity = texts.map(|text| text.trim().to_owned()).find(|text| is_identity(text))?;
+    Some(of(&identity, interface, own, address))
+}
+
+fn is_identity(text: &str) -> bool {
+    !text.is_empty() && text != UNINITIALIZED
+}
+
+/// The id itself is not to be shown (machine-id(5)): it is the key of a hash.
+fn of(identity: &str, interface: &str, own: [u8; 6], address: Cidr) -> [u8; 6] {
+    let mut key = [0; 32];
+    for (index, byte) in identity.bytes().enumerate() {
+        key[index % 32] ^= byte;
+    }
+    let text = format!("{interface}\0{own:?}\0{}", address.address());
+    let [a, b, c, d, e, f, ..] =
+        KeyedHash::new(&key, "hardware address").strong(text.as_bytes()).to_be_bytes();
+    local([a, b, c, d, e, f])
+}
+
+/// The address of one station, administered locally (IEEE 802, the two low bits of the first byte),
+/// that has the other bits of `bits`.
+pub(super) fn local(bits: [u8; 6]) -> [u8; 6] {
+    let mut address = bits;
+    address[0] = address[0] & 0xfc | 0x02;
+    address
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn hardware_addresses_are_local_and_of_one_station() {
+        for first in 0..=255 {
+            let address = local([first, 1, 2, 3, 4, 5]);
+            assert_eq!((address[0] & 0x03, &address[1..]), (0x02, &[1, 2, 3, 4, 5][..]));
+        }
+    }
+
+    #[test]
+    fn an_address_is_the_same_each_time_and_another_where_anything_differs() {
+        let (ours, theirs) = ("10.9.0.2/24".parse().unwrap(), "10.9.0.3/24".parse().unwrap());
+        let id = "0123456789abcdef0123456789abcdef";
+        let all = [
+            of(id, "eth0", [1; 6], ours),
+            of("1123456789abcdef0123456789abcdef", "eth0", [1; 6], ours),
+            of("a-name-that-is-longer-than-the-key-is", "eth0", [1; 6], ours),
+            of(id, "eth1", [1; 6], ours),
+            of(id, "eth0", [2; 6], ours),
+            of(id, "eth0", [1; 6], theirs),
+        ];
+        assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
+        assert_eq!(all[0], of(id, "eth0", [1; 6], ours));
+        let of_machine = || stable("eth0", [1; 6], ours);
+        assert!(of_machine().is_some());
+        assert_eq!(of_machine(), of_machine());
+    }
+
+    #[test]
+    fn an_id_that_is_none_is_passed_over() {
+        assert!(!is_identity("") && !is_identity("uninitialized") && is_identity("a"));
+    }
+}

@@ -1,0 +1,151 @@
+//! Address conflict detection as it meets the host. What remembers is
+//! [`conflict`](super::conflict), and for IPv6 [`autoconfigure`](super::autoconfigure).
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::Host;
+use super::conflict::{Claimed, Conflict, Output};
+use super::output::Reply;
+use super::route::{Routes, Standing};
+use crate::config::Config;
+use crate::event::Event;
+use crate::frame::Medium;
+use crate::time::Instant;
+use crate::wire::arp::{self, Operation};
+use crate::wire::ethernet::{self, BROADCAST, Mac};
+use crate::wire::{icmpv6, ndp};
+
+/// True if the configured addresses are not ours before they were probed.
+fn is_probing(config: &Config) -> bool {
+    config.device.medium == Medium::Ethernet && !config.address_probe.is_zero()
+}
+
+/// The routes of a host that begins. Addresses that are to be probed are not ours before.
+pub(super) fn routes(config: &Config) -> Routes {
+    let Config { addresses, ranges, gateways, device, .. } = config;
+    let mut routes = Routes::new(addresses, ranges, gateways, device.mtu);
+    if is_probing(config) {
+        addresses.iter().for_each(|cidr| routes.remove_address(cidr.address()));
+    }
+    routes
+}
+
+impl Host {
+    /// How it stands with the configured addresses. [`Event::Addresses`] tells that it has changed.
+    pub fn claimed(&self) -> Claimed {
+        let begins = !self.link_begun && is_probing(&self.config);
+        if begins { Claimed::Pending } else { self.claims.claimed() }
+    }
+
+    /// The link has come up again: announces our addresses once more, if they are announced. Who
+    /// has one of them by now objects, and is told of by [`Host::conflict`].
+    pub fn on_link_up(&mut self, now: Instant) {
+        self.claims.announce_again(now);
+        self.take_claimed();
+    }
+
+    /// True if the address is ours, or is configured and still to be proved.
+    pub(super) fn is_or_will_be_ours(&self, address: IpAddr) -> bool {
+        let mut configured = self.config.addresses.iter();
+        self.is_ours(address) || configured.any(|cidr| cidr.address() == address)
+    }
+
+    /// A conflict over an address of ours that was found, the oldest first: each address that was
+    /// lost, and each time that one was defended. [`Event::Addresses`] tells that there is one.
+    pub fn conflict(&mut self) -> Option<Conflict> {
+        self.claims.conflict()
+    }
+
+    /// Claims the configured addresses.
+    pub(super) fn begin_claims(&mut self, now: Instant) {
+        for index in 0..self.config.addresses.len() {
+            self.claims.begin(now, self.config.addresses[index].address());
+        }
+        self.take_claimed();
+    }
+
+    /// Time has passed for claims.
+    #[inline(never)]
+    pub(super) fn on_claims_time(&mut self, now: Instant) {
+        self.claims.on_time(now);
+        self.take_claimed();
+    }
+
+    /// An ARP packet may say that somebody else has an address of ours, or wants it (RFC 5227
+    /// §2.1.1, §2.4). One from our own hardware address is an echo of ours.
+    pub(super) fn look_for_conflict(&mut self, now: Instant, packet: &arp::Packet) {
+        if packet.sender_mac == self.config.hardware {
+            return;
+        }
+        if packet.sender.is_unspecified() {
+            self.claims.on_probe(packet.target.into(), packet.sender_mac);
+            self.take_claimed();
+        } else {
+            self.on_address_claimed(now, packet.sender.into(), packet.sender_mac);
+        }
+    }
+
+    /// Somebody with another hardware address than ours says that it has `address`.
+    pub(super) fn on_address_claimed(&mut self, now: Instant, address: IpAddr, claimant: Mac) {
+        let counters = &mut self.shared.counters;
+        counters.address_conflicts += u64::from(self.routes.is_local(address));
+        counters.address_defences += u64::from(self.claims.on_claim(now, address, claimant));
+        self.take_claimed();
+    }
+
+    /// Duplicate address detection has found that `claimant` has `address`.
+    pub(super) fn on_address_duplicated(&mut self, address: Ipv6Addr, claimant: Mac) {
+        self.claims.on_lost(address.into(), claimant);
+        self.take_claimed();
+    }
+
+    /// Does what claims have decided.
+    pub(super) fn take_claimed(&mut self) {
+        while let Some(output) = self.claims.output() {
+            match output {
+                Output::Probe(address) => self.send_arp_claim(Ipv4Addr::UNSPECIFIED, address),
+                Output::Announce(IpAddr::V4(address)) => self.send_arp_claim(address, address),
+                Output::Announce(IpAddr::V6(address)) => self.advertise(address),
+                Output::Use(address) => {
+                    let mut all = self.config.addresses.iter();
+                    if let Some(&cidr) = all.find(|cidr| cidr.address() == address) {
+                        self.routes.set_address(cidr, Standing::Preferred);
+                    }
+                }
+            }
+        }
+        if self.claims.take_news() {
+            self.events.push_back(Event::Addresses);
+        }
+    }
+
+    /// A probe or an announcement: the same request, from nobody or from ourselves.
+    fn send_arp_claim(&mut self, sender: Ipv4Addr, target: Ipv4Addr) {
+        let packet = arp::Packet {
+            operation: Operation::Request,
+            sender_mac: self.config.hardware,
+            sender,
+            target_mac: [0; 6],
+            target,
+        };
+        let mut frame = Vec::new();
+        self.arp_frame(&packet, BROADCAST, &mut frame);
+        self.reply(Reply::frame(frame));
+    }
+
+    /// An unsolicited neighbour advertisement (RFC 4861 §7.2.6).
+    fn advertise(&mut self, address: Ipv6Addr) {
+        let message = ndp::Message::NeighbourAdvertisement {
+            target: address,
+            link_layer: Some(self.config.hardware),
+            router: false,
+            solicited: false,
+            overrides: true,
+        };
+        let mut frame = Vec::new();
+        self.link_header(ethernet::ipv6_group(ndp::ALL_NODES), false).emit(&mut frame);
+        icmpv6::Message::Ndp(message).emit_packet(address, ndp::ALL_NODES, &mut frame);
+        self.reply(Reply::frame(frame));
+    }
+}
