@@ -78,9 +78,15 @@ impl Connection {
             // CWR is told once, on one packet.
             len = len.min(segment);
         }
-        if len > segment && (len < queued || !path.device.checksum) {
-            // Whether a short one follows is another question.
-            len -= len % segment;
+        let tail = len % segment;
+        let cuts_tail = |tail| {
+            len < queued
+                || !path.device.checksum
+                || !is_small_worth_it(s, &self.options, tail, tail)
+        };
+        if len > segment && tail > 0 && cuts_tail(tail) {
+            // Whether the short one may follow is decided once they are out.
+            len -= tail;
         }
         if len == 0 || (len < segment && !is_small_worth_it(s, &self.options, len, queued)) {
             return None;
