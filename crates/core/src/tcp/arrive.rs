@@ -301,7 +301,9 @@ impl Connection {
         }
         cx.counters.resets_received += 1;
         let error = match self.state() {
-            State::Closing | State::LastAck => None,
+            // Both ends have closed, and each has all that the other sent.
+            State::Closing | State::LastAck if self.parts().send.buffer.is_empty() => None,
+            // MUST-12: what we sent may be lost.
             _ => Some(Error::ConnectionReset),
         };
         self.end(State::Closed, error, cx);

@@ -106,6 +106,44 @@ fn second_step_a_reset_counts_exactly_at_rcv_nxt() {
     }
 }
 
+/// A host that has written `text` and closed, and so has its peer, which has acknowledged as much
+/// as `acked` of the host's numbers.
+fn closing_with(state: State, text: &[u8], acked: u32) -> Peer {
+    let mut peer = Peer::established(plain());
+    let (id, now) = (peer.id(), peer.now);
+    if state == LastAck {
+        peer.exchange(Say::new(F | A, 1, 1));
+    }
+    peer.host.write(now, id, text).unwrap();
+    peer.host.shutdown_write(now, id).unwrap();
+    assert_eq!(peer.hear().len(), 1);
+    if state == Closing {
+        peer.exchange(Say::new(F | A, 1, 1));
+    }
+    peer.exchange(Say::new(A, 2, acked));
+    assert_eq!(peer.state(), state);
+    peer
+}
+
+#[test]
+fn second_step_a_reset_behind_both_fins_is_told_if_text_is_not_acknowledged() {
+    for state in [Closing, LastAck] {
+        for (acked, told) in [
+            (1, Some(Error::ConnectionReset)),
+            (4, Some(Error::ConnectionReset)),
+            // Only our FIN is missing.
+            (5, None),
+        ] {
+            let mut peer = closing_with(state, b"text", acked);
+            assert!(peer.exchange(Say::new(R, 2, 0)).is_empty());
+            assert_eq!(peer.state(), Closed);
+            let read = told.map_or(Ok(std::vec![]), Err);
+            assert_eq!(peer.read(9), read, "{state:?}, {acked}");
+            assert_eq!(peer.read(9).unwrap(), b"", "told once");
+        }
+    }
+}
+
 #[test]
 fn fourth_step_a_syn_is_challenged_wherever_it_lies() {
     for state in SYNCHRONIZED {
