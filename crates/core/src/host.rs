@@ -160,11 +160,12 @@ impl Host {
         if matches!(tcp.timers, Scheme::Scan | Scheme::OrderedList) {
             tcp.rest_after = Duration::ZERO;
         }
+        let tcp = Settings::new(tcp);
         let shared = Context {
             now: Instant::ZERO,
-            config: Settings::new(tcp),
             pool: PagePool::new(limits.pages),
-            budget: WindowBudget::new(limits.receive_window_bytes),
+            budget: WindowBudget::new(limits.receive_window_bytes, tcp.shift),
+            config: tcp,
             challenges: Challenges::new(
                 limits.challenge_acks_per_second,
                 KeyedHash::new(&config.secret, "challenges").quick(&[]),

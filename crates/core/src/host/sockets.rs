@@ -186,7 +186,7 @@ impl Host {
             sent_at: now,
             attempts: 0,
             mss: terms.mss(tuple.is_ipv6()),
-            offer: self.shared.budget.offer(terms.window),
+            offer: self.shared.budget.offer(terms.offer),
             ipv6: tuple.is_ipv6(),
             predecessor: *predecessor,
         };

@@ -431,21 +431,38 @@ fn half_open_what_is_unacceptable_is_answered_with_an_ack_and_a_repeated_syn_as_
     assert_eq!(peer.state(), Established, "none of it did any harm");
 }
 
-/// RFC 7323 §2.2: in what has no SYN the window is scaled, in SYN-RECEIVED too. Unscaled it would
-/// promise many times what was offered, and be taken back later.
+/// Windows and budgets, and what a SYN offers of them: of a budget in units of 32 bytes.
+const OFFERS: [(u32, u64, u16); 4] =
+    [(2047, 1 << 20, 2047), (65_536, 2200, 2176), (65_536, 0, 2048), (65_536, 1 << 20, 65_535)];
+
+/// RFC 7323 §2.3: in what has no SYN the window is scaled, in SYN-RECEIVED too. Its edge is not
+/// beyond that of the SYN, ACK, which comes again and would take it back.
 #[test]
-fn half_open_an_answer_scales_its_window_if_both_ends_do() {
-    for (scale, field) in [(None, 2047), (Some(3), 64)] {
-        let mut config = plain();
-        config.tcp.initial_receive_window_bytes = 2047;
-        config.tcp.window_shift = Some(5);
-        config.tcp.window_scaling = true;
-        let mut peer = Peer::listening(config);
-        let mut syn = Say::new(S, 0, 0);
-        syn.options.window_scale = scale;
-        peer.say(syn);
-        assert_eq!(peer.hear_one().window, 2047, "never scaled in a SYN");
-        peer.say(Say::new(A, 500_000, 1).data(b"far"));
-        assert_eq!(peer.hear_one().window, field, "no less than was offered");
+fn half_open_an_answer_offers_no_more_than_the_syn_did() {
+    for (window, budget, offer) in OFFERS {
+        for (scale, field) in [(None, offer), (Some(3), offer >> 5)] {
+            let mut config = plain();
+            config.tcp.initial_receive_window_bytes = window;
+            config.limits.receive_window_bytes = budget;
+            config.tcp.window_shift = Some(5);
+            config.tcp.window_scaling = true;
+            let scaled = |mut syn: Say| {
+                syn.options.window_scale = scale;
+                syn
+            };
+            let mut peer = Peer::listening(config.clone());
+            peer.say(scaled(Say::new(S, 0, 0)));
+            assert_eq!(peer.hear_one().window, offer, "never scaled in a SYN");
+            peer.say(Say::new(A, 500_000, 1).data(b"far"));
+            assert_eq!(peer.hear_one().window, field);
+            assert_eq!(peer.wait(Duration::from_secs(1))[0].window, offer, "the SYN, ACK again");
+            // Both ends open at once.
+            let (mut peer, syn) = Peer::opening(config);
+            assert_eq!(syn.window, offer);
+            peer.say(scaled(Say::new(S, 0, 0)));
+            assert_eq!(peer.hear_one().window, offer);
+            peer.say(Say::new(A, 500_000, 1).data(b"far"));
+            assert_eq!(peer.hear_one().window, field);
+        }
     }
 }

@@ -143,14 +143,15 @@ impl SynReceived {
     }
 
     /// The ACK that answers what is unacceptable, from a `header` with the ports and ACK (RFC 9293
-    /// §3.10.7.4). It has no SYN, so that its window is scaled: rounded up, to promise no less than
-    /// the SYN, ACK did.
+    /// §3.10.7.4). It has no SYN, so that its window is scaled, and what is less than a unit is not
+    /// told (RFC 7323 §2.3). Rounded up it would promise more than the SYN, ACK, which comes again
+    /// and would take that back. What was offered is accepted all the same.
     pub fn answer(&self, header: Header, now: Instant, config: &Settings) -> Header {
         let value = stamp_at(now, self.stamp_offset);
         Header {
             seq: self.iss + 1,
             ack: self.irs + 1,
-            window: self.offer.div_ceil(1 << self.shift(config)),
+            window: self.offer >> self.shift(config),
             options: Options {
                 timestamps: self.stamp.map(|echo| Timestamps { value, echo }),
                 ..Options::default()
