@@ -465,7 +465,7 @@ impl Host {
         match slot.and_then(Slot::awake).map(|connection| &connection.shape) {
             Some(Shape::Synchronized(s)) => s.recv.buffer.len(),
             Some(Shape::Ended(ended)) => ended.unread.len(),
-            Some(Shape::SynSent(_) | Shape::SynReceived(_)) | None => 0,
+            Some(Shape::SynSent(_) | Shape::SynReceived(..)) | None => 0,
         }
     }
 
@@ -479,7 +479,7 @@ impl Host {
         let awake = self.slots.get(id.index).and_then(Slot::awake);
         match awake.map(|connection| &connection.shape) {
             Some(Shape::Synchronized(s)) => s.recv.is_finished(),
-            Some(Shape::SynSent(_) | Shape::SynReceived(_)) | None => false,
+            Some(Shape::SynSent(_) | Shape::SynReceived(..)) | None => false,
             Some(Shape::Ended(_)) => true,
         }
     }

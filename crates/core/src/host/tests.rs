@@ -4,6 +4,7 @@ mod bounds;
 mod bursts;
 mod closing;
 mod delayed_ack;
+mod early;
 mod echoes;
 mod ecn;
 mod expired;

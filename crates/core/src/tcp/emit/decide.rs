@@ -15,9 +15,9 @@ impl Connection {
             return Emission::Reset(**reset);
         }
         match &self.shape {
-            Shape::SynSent(_) | Shape::SynReceived(_) if self.syn_due => Emission::Syn,
-            Shape::SynReceived(_) if self.answer_due => Emission::Ack,
-            Shape::SynSent(_) | Shape::SynReceived(_) | Shape::Ended(_) => Emission::Nothing,
+            Shape::SynSent(_) | Shape::SynReceived(..) if self.syn_due => Emission::Syn,
+            Shape::SynReceived(..) if self.answer_due => Emission::Ack,
+            Shape::SynSent(_) | Shape::SynReceived(..) | Shape::Ended(_) => Emission::Nothing,
             Shape::Synchronized(s) => self.decide_synchronized(cx, s, path, room),
         }
     }
