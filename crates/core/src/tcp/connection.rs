@@ -547,6 +547,13 @@ impl Connection {
     /// What the connection says about itself.
     pub fn info(&self, config: &TcpConfig) -> ConnectionInfo {
         let mut info = ConnectionInfo::of_state(self.state());
+        if let Shape::SynReceived(syn, _) = &self.shape {
+            // Both ends have told what they can do.
+            info.mss_bytes = syn.send_mss(&self.options);
+            info.announced_mss_bytes = syn.mss;
+            info.timestamps = syn.stamp.is_some();
+            (info.sack, info.ecn) = (syn.sack, syn.ecn);
+        }
         let Shape::Synchronized(s) = &self.shape else { return info };
         let (send, recv) = (&s.send, &s.recv);
         info.cwnd_bytes = send.congestion.window();

@@ -137,6 +137,12 @@ impl SynReceived {
             (Some(old), Some(new)) if stamp_distance(new.value, old) < 0)
     }
 
+    /// The largest payload that we send, by the peer's MSS and our user's.
+    pub fn send_mss(&self, options: &SocketOptions) -> u16 {
+        let chosen = if options.mss_max > 0 { options.mss_max } else { u16::MAX };
+        self.peer_mss.min(chosen)
+    }
+
     /// Our shift count; 0 if not both ends scale.
     fn shift(&self, config: &Settings) -> u8 {
         self.peer_scale.map_or(0, |_| config.shift)
@@ -193,8 +199,7 @@ impl SynReceived {
         window: u32,
         (wl1, wl2): (Seq, Seq),
     ) -> SendHalf {
-        let chosen = if options.mss_max > 0 { options.mss_max } else { u16::MAX };
-        let mss = self.peer_mss.min(chosen);
+        let mss = self.send_mss(options);
         let next = self.iss + 1;
         let mut congestion = Congestion::new(&cx.config, mss.into());
         let mut rtt = Rtt::new(&cx.config.rto_bounds);
