@@ -70,16 +70,16 @@ pub fn serve(door: &Arc<Door>, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Ends the threads that answer for doors that are gone, and removes their sockets.
-pub fn stop() {
+/// Ends the thread that answers for `door`, which its user has left, and removes its socket.
+pub fn stop(door: &Weak<Door>) {
     sockets().retain(|socket| {
-        let is_over = socket.door.strong_count() == 0;
-        if is_over && socket.is_there() {
-            // The thread looks for its door when somebody calls.
+        let is_it = socket.door.ptr_eq(door);
+        if is_it && socket.is_there() {
+            // The thread looks for its door when somebody calls. It may hold it until then.
             let _gone = UnixStream::connect(&socket.path);
             socket.remove();
         }
-        !is_over
+        !is_it
     });
 }
 

@@ -123,8 +123,9 @@ unsafe extern "C" fn free(userdata: *mut c_void) {
     for fd in files {
         unregister(fd);
     }
+    let left = Arc::downgrade(&door);
     drop(door);
-    state::stop();
+    state::stop(&left);
 }
 
 fn interface(userdata: *mut c_void) -> Interface {

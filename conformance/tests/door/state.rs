@@ -48,9 +48,15 @@ fn whoever_connects_is_told_the_state_of_every_socket() {
     assert!(told.lines().any(|line| line.ends_with(" 192.0.2.1:80 SYN_SENT")), "{told}");
     assert_eq!(told.lines().count(), 2, "{told}");
 
-    drop(door);
-    state::stop();
+    leave(door);
     assert!(!path.exists());
+}
+
+/// What freeing a door does.
+fn leave(door: Arc<Door>) {
+    let left = Arc::downgrade(&door);
+    drop(door);
+    state::stop(&left);
 }
 
 fn door_at(path: &std::path::Path) -> std::io::Result<Arc<Door>> {
@@ -65,11 +71,9 @@ fn a_socket_that_was_left_gives_way_and_another_file_does_not() {
     let path = directory.path().join("state");
     let first = door_at(&path).expect("a socket");
     let second = door_at(&path).expect("it takes over");
-    drop(first);
-    state::stop();
+    leave(first);
     assert_eq!(ask(&path), "", "the second answers on");
-    drop(second);
-    state::stop();
+    leave(second);
     std::fs::write(&path, "precious").expect("a file");
     assert!(door_at(&path).is_err());
     assert_eq!(std::fs::read(&path).expect("it stays"), b"precious");
