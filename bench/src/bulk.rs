@@ -24,6 +24,8 @@ pub struct Plan {
     pub bytes: u64,
     /// Checksums are computed and verified; else both are left to the device.
     pub checksum: bool,
+    /// Large segments are cut by the host; else by the device. Ours alone can do so.
+    pub cut: bool,
 }
 
 impl Plan {
@@ -31,7 +33,7 @@ impl Plan {
     /// always summed.
     #[must_use]
     pub fn as_done_by(self, stack: Which) -> Plan {
-        if stack.is_lwip() { Plan { mtu: 1500, checksum: true, ..self } } else { self }
+        if stack.is_lwip() { Plan { mtu: 1500, checksum: true, cut: true, ..self } } else { self }
     }
 
     fn megabytes(&self) -> usize {
@@ -83,12 +85,24 @@ pub fn section<P: Pair>(plan: &Plan) {
 /// # Errors
 /// If callgrind is not there, or fails.
 pub fn count(stack: Which, plan: &Plan) -> Result<Option<f64>, Uncounted> {
+    stack.count(SECTION, &told(plan))
+}
+
+/// Locked instructions of a megabyte, both ends: atomic operations that write.
+///
+/// # Errors
+/// As [`count`], and if objdump is not there, or fails.
+pub fn count_locked(stack: Which, plan: &Plan) -> Result<Option<f64>, Uncounted> {
+    stack.count_locked(SECTION, &told(plan))
+}
+
+/// The plan, as the program that is counted is told it.
+fn told(plan: &Plan) -> Vec<String> {
     let bytes = plan.megabytes().min(COUNTED) * MEGABYTE;
     let mut told = vec![format!("--mtu={}", plan.mtu), format!("--bytes={bytes}")];
-    if !plan.checksum {
-        told.push("--no-checksum".to_owned());
-    }
-    stack.count(SECTION, &told)
+    let switches = [("--no-checksum", !plan.checksum), ("--no-cut", !plan.cut)];
+    told.extend(switches.iter().filter(|it| it.1).map(|it| it.0.to_owned()));
+    told
 }
 
 impl Outcome {
@@ -121,7 +135,7 @@ mod tests {
     #[test]
     fn bytes_arrive_at_either_mtu_with_and_without_checksums() {
         for (mtu, checksum) in [(1500, true), (1500, false), (9000, true), (9000, false)] {
-            let plan = Plan { mtu, bytes: 3_000_000, checksum };
+            let plan = Plan { mtu, bytes: 3_000_000, checksum, cut: checksum || mtu > 1500 };
             for stack in Which::value_variants() {
                 let rates = stack.bulk(&plan).rates;
                 // A batch in which nothing is done would be quicker than the rest by far.

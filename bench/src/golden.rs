@@ -63,10 +63,11 @@ pub fn count() -> Result<Counts, Uncounted> {
     }
     for mtu in [1500, 9000] {
         let stack = Which::Lightwait;
-        let plan = bulk::Plan { mtu, bytes: 10_000_000, checksum: true };
+        let plan = bulk::Plan { mtu, bytes: 10_000_000, checksum: true, cut: true };
         let name = format!("{}: megabyte, MTU {mtu}", stack.name());
         put(&mut counts, name, bulk::count(stack, &plan)?);
     }
+    count_locked(&mut counts)?;
     let table = time_wait::in_instructions(RECORDS)?;
     for (name, what) in time_wait::OPERATIONS {
         if OF_THE_TABLE.contains(&name) {
@@ -74,6 +75,28 @@ pub fn count() -> Result<Counts, Uncounted> {
         }
     }
     Ok(counts)
+}
+
+/// Atomic operations on the data path: of segments whose checksum is ours, of those whose checksum
+/// is the device's, and of those that it cuts as well. (That there are some of the last shows that
+/// they are seen.)
+fn count_locked(counts: &mut Counts) -> Result<(), Uncounted> {
+    for (checksum, cut, whose) in [
+        (true, true, "checksums ours"),
+        (false, true, "checksums the device's"),
+        (false, false, "cut by the device"),
+    ] {
+        let stack = Which::Lightwait;
+        let plan = bulk::Plan { mtu: 1500, bytes: 10_000_000, checksum, cut };
+        let name = format!("{}: locked instructions of a megabyte, {whose}", stack.name());
+        put(counts, name, bulk::count_locked(stack, &plan)?);
+    }
+    for stack in [Which::Lightwait, Which::LightwaitSockets] {
+        let plan = pingpong::Plan { connections: 1, requests: 2000, variant: Variant::Default };
+        let name = format!("{}: locked instructions of a request", stack.name());
+        put(counts, name, pingpong::count_locked(stack, &plan)?);
+    }
+    Ok(())
 }
 
 fn put(counts: &mut Counts, name: String, count: Option<f64>) {

@@ -3,6 +3,8 @@
 //! The program runs itself once more for each section, under valgrind. The function behind
 //! [`section`] is the one at whose entry callgrind begins to collect and at whose exit it stops.
 
+pub mod locked;
+
 use crate::say_line;
 use std::fmt;
 use std::io;
@@ -67,10 +69,21 @@ impl std::error::Error for Uncounted {}
 /// # Errors
 /// If valgrind is not there, or the run fails.
 pub fn count(arguments: &[String]) -> Result<Option<f64>, Uncounted> {
+    let (printed, report) = run(&["--callgrind-out-file=/dev/null"], arguments)?;
+    let Some(operations) = operations(&printed) else { return Ok(None) };
+    let collected = collected_in(&report);
+    let collected = collected.ok_or_else(|| Uncounted::Failed("no count".to_owned()))?;
+    Ok(Some(collected as f64 / operations.max(1) as f64))
+}
+
+/// Runs this program with `arguments` under callgrind, which is told `how` to write what it has
+/// counted; what both printed.
+fn run(how: &[&str], arguments: &[String]) -> Result<(String, String), Uncounted> {
     let failed = |error: io::Error| Uncounted::Failed(error.to_string());
     let program = std::env::current_exe().map_err(failed)?;
     let run = Command::new("valgrind")
-        .args(["--tool=callgrind", "--collect-atstart=no", "--callgrind-out-file=/dev/null"])
+        .args(["--tool=callgrind", "--collect-atstart=no"])
+        .args(how)
         .arg(format!("--toggle-collect={COLLECTED}"))
         .arg(program)
         .args(arguments)
@@ -81,15 +94,9 @@ pub fn count(arguments: &[String]) -> Result<Option<f64>, Uncounted> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Uncounted::NoValgrind),
         run => run.map_err(failed)?,
     };
-    let (printed, report) =
-        (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
-    if !run.status.success() {
-        return Err(Uncounted::Failed(report.into_owned()));
-    }
-    let Some(operations) = operations(&printed) else { return Ok(None) };
-    let collected = collected_in(&report);
-    let collected = collected.ok_or_else(|| Uncounted::Failed("no count".to_owned()))?;
-    Ok(Some(collected as f64 / operations.max(1) as f64))
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (printed, report) = (text(&run.stdout), text(&run.stderr));
+    if run.status.success() { Ok((printed, report)) } else { Err(Uncounted::Failed(report)) }
 }
 
 /// Operations of the sections that were counted.

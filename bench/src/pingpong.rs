@@ -73,11 +73,23 @@ pub fn section<P: Pair>(plan: &Plan) {
 /// # Errors
 /// If callgrind is not there, or fails.
 pub fn count(stack: Which, plan: &Plan) -> Result<Option<f64>, Uncounted> {
-    let told = [
+    stack.count(SECTION, &told(plan))
+}
+
+/// Locked instructions of a request, both ends: atomic operations that write.
+///
+/// # Errors
+/// As [`count`], and if objdump is not there, or fails.
+pub fn count_locked(stack: Which, plan: &Plan) -> Result<Option<f64>, Uncounted> {
+    stack.count_locked(SECTION, &told(plan))
+}
+
+/// The plan, as the program that is counted is told it.
+fn told(plan: &Plan) -> [String; 2] {
+    [
         format!("--connections={}", plan.connections),
         format!("--requests={}", plan.requests.min(COUNTED)),
-    ];
-    stack.count(SECTION, &told)
+    ]
 }
 
 impl Plan {

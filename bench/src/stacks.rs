@@ -180,6 +180,18 @@ impl Which {
         instructions::count(&[&[bench.to_owned()][..], &stack, told].concat())
     }
 
+    /// As [`Which::count`], of the locked instructions among them.
+    ///
+    /// # Errors
+    /// As [`Which::count`], and if objdump is not there, or fails.
+    pub fn count_locked(self, bench: &str, told: &[String]) -> Result<Option<f64>, Uncounted> {
+        if !self.is_countable() {
+            return Ok(None);
+        }
+        let stack = [format!("--stack={}", self.name()), format!("--section={bench}")];
+        instructions::locked::count(&[&[bench.to_owned()][..], &stack, told].concat())
+    }
+
     /// Measures short connections.
     pub fn connections(self, plan: &connections::Plan) -> connections::Outcome {
         let plan = &plan.as_done_by(self);

@@ -8,6 +8,7 @@ mod getsockopt;
 mod init;
 pub mod kernel;
 mod messages;
+mod refused;
 mod sendfile;
 mod waits;
 

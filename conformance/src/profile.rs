@@ -133,6 +133,7 @@ impl Profile {
         tcp.rto_floor = Duration::from_millis(200);
         tcp.ack_delay = AckDelay::Timer;
         tcp.delayed_ack = Duration::from_millis(40);
+        tcp.quick_acks = 0;
         tcp.repeat_fin = true;
         tcp.unannounced_window = true;
         profile.calls = Calls {

@@ -139,13 +139,16 @@ impl Socket {
     /// Takes over from the engine why the connection has ended.
     pub fn refresh(&mut self, host: &mut Host) {
         let Some(id) = self.connection() else { return };
-        self.was_half_closed |= host.state(id) == State::CloseWait;
-        if self.is_over || !host.readiness(id).contains(Readiness::CLOSED) {
+        if self.is_over {
+            return;
+        }
+        if !host.readiness(id).contains(Readiness::CLOSED) {
+            self.was_half_closed = host.state(id) == State::CloseWait;
             return;
         }
         self.is_over = true;
         let reason = host.take_error(id).map(Errno::from);
-        // A reset after the peer's FIN says that nobody reads any more.
+        // A reset after the peer's FIN says that nobody reads what we could still write.
         let breaks_pipe = self.was_half_closed && self.options.reset_breaks_pipe();
         let reason = match reason {
             Some(Errno::ECONNRESET) if breaks_pipe => Some(Errno::EPIPE),
@@ -419,6 +422,7 @@ impl World {
         if write && !socket.write_shut {
             socket.write_shut = true;
             host.shutdown_write(now, id)?;
+            socket.refresh(host);
         }
         Ok(())
     }

@@ -2,26 +2,67 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use lightwait_core::tcp::State;
 
 use crate::door::Door;
 use crate::world::World;
 
+/// A socket of this process, as long as it has a place in the file system.
+#[derive(Debug)]
+struct Socket {
+    door: Weak<Door>,
+    path: PathBuf,
+    /// Device and inode: at its path may be another's by now.
+    file: (u64, u64),
+    /// A child that forks off has none.
+    process: u32,
+}
+
+static SOCKETS: Mutex<Vec<Socket>> = Mutex::new(Vec::new());
+
+impl Socket {
+    fn is_there(&self) -> bool {
+        file_at(&self.path) == Some(self.file) && self.process == std::process::id()
+    }
+
+    fn remove(&self) {
+        if self.is_there() {
+            // Who has removed it meanwhile has done what is wanted.
+            let _gone = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Device and inode of the socket at `path`.
+fn file_at(path: &Path) -> Option<(u64, u64)> {
+    let file = std::fs::symlink_metadata(path).ok().filter(|it| it.file_type().is_socket())?;
+    Some((file.dev(), file.ino()))
+}
+
+fn sockets() -> MutexGuard<'static, Vec<Socket>> {
+    SOCKETS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Answers at `path`, from a thread of its own, for as long as the door is there.
 ///
 /// # Errors
 /// Why there can be no socket at that path.
 pub fn serve(door: &Arc<Door>, path: &Path) -> io::Result<()> {
-    // A door before this one may have left its socket.
-    if path.exists() {
+    // A process before this one may have left its socket. Anything else there stays.
+    if file_at(path).is_some() {
         std::fs::remove_file(path)?;
     }
     let listener = UnixListener::bind(path)?;
     let door = Arc::downgrade(door);
+    if let Some(file) = file_at(path) {
+        let (door, path, process) = (door.clone(), path.to_owned(), std::process::id());
+        sockets().push(Socket { door, path, file, process });
+    }
     std::thread::Builder::new()
         .name("lightwait-state".to_owned())
         .stack_size(256 << 10)
@@ -29,11 +70,22 @@ pub fn serve(door: &Arc<Door>, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Ends the thread that answers at `path`, once its door is gone, and removes the socket.
-pub fn stop(path: &Path) {
-    // The thread looks for its door when somebody calls. Both fail if another door has taken over.
-    let _gone = UnixStream::connect(path);
-    let _gone = std::fs::remove_file(path);
+/// Ends the thread that answers for `door`, which its user has left, and removes its socket.
+pub fn stop(door: &Weak<Door>) {
+    sockets().retain(|socket| {
+        let is_it = socket.door.ptr_eq(door);
+        if is_it && socket.is_there() {
+            // The thread looks for its door when somebody calls. It may hold it until then.
+            let _gone = UnixStream::connect(&socket.path);
+            socket.remove();
+        }
+        !is_it
+    });
+}
+
+/// The process ends: removes the sockets of all its doors.
+pub fn remove_all() {
+    sockets().drain(..).for_each(|socket| socket.remove());
 }
 
 fn answer(listener: &UnixListener, door: &Weak<Door>) {

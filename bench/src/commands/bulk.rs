@@ -25,6 +25,9 @@ pub(crate) struct Bulk {
     /// not.
     #[arg(long)]
     no_checksum: bool,
+    /// Leave it to the device to cut large segments, too; ours alone do.
+    #[arg(long, requires = "no_checksum")]
+    no_cut: bool,
     #[command(flatten)]
     output: Output,
     /// Let this section be counted, as `--instructions` does.
@@ -35,7 +38,8 @@ pub(crate) struct Bulk {
 impl Bulk {
     /// Measures and prints.
     pub(crate) fn run(&self) -> bool {
-        let asked = Plan { mtu: self.mtu, bytes: self.bytes, checksum: !self.no_checksum };
+        let (checksum, cut) = (!self.no_checksum, !self.no_cut);
+        let asked = Plan { mtu: self.mtu, bytes: self.bytes, checksum, cut };
         let plan = asked.as_done_by(self.stack);
         if let Some(section) = &self.section {
             instructions::choose(section);
@@ -46,7 +50,8 @@ impl Bulk {
         let path = match self.stack {
             Which::Linux => "MTU and checksums of the loopback device".to_owned(),
             _ if plan.checksum => format!("MTU {}, with checksums", plan.mtu),
-            _ => format!("MTU {}, without checksums", plan.mtu),
+            _ if plan.cut => format!("MTU {}, without checksums", plan.mtu),
+            _ => format!("MTU {}, without checksums, cut by the device", plan.mtu),
         };
         let (name, rate) = (self.stack.name(), outcome.gbit_per_s());
         let words = format!("{name:<16} {path}: {rate:>6.2} Gbit/s");

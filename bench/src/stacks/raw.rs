@@ -109,13 +109,14 @@ impl End {
                 TxChecksum::Partial { .. } => RxChecksum::Good,
             };
             let mut bytes = &frame.head;
-            if !frame.tail.is_empty() {
-                // Only where checksums are left to the device, which copies them once itself.
+            if frame.checksum != TxChecksum::Complete {
+                // Where checksums are left to the device, it copies them once itself.
                 self.whole.clear();
                 frame.copy_to(&mut self.whole);
                 bytes = &self.whole;
             }
-            self.host.on_frame(now, RxFrame { bytes, checksum, segment_size: 0 });
+            let segment_size = frame.segmentation.map_or(0, |how| how.size);
+            self.host.on_frame(now, RxFrame { bytes, checksum, segment_size });
             outbox.pop();
         }
     }

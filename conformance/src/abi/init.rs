@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::RawFd;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 
-use super::{calls, messages, waits};
+use super::{calls, messages, refused, waits};
 use crate::door::Door;
 use crate::errno::Errno;
 use crate::interface::Interface;
@@ -20,7 +20,8 @@ static DOORS: Mutex<BTreeMap<RawFd, Weak<Door>>> = Mutex::new(BTreeMap::new());
 
 /// Opens a door: fills in `out` for a stack configured by `flags` (see the README).
 ///
-/// Returns 0, or -1 with errno `EINVAL` if a flag makes no sense, which standard error then names.
+/// Returns 0, or -1 with errno `EINVAL` if a flag makes no sense, which standard error then names;
+/// every function of `out` then fails with `EINVAL`, since packetdrill calls them all the same.
 ///
 /// # Safety
 /// `flags` must be null or a C string, `out` null or point to room for an [`Interface`].
@@ -47,9 +48,17 @@ pub unsafe extern "C" fn packetdrill_interface_init(
         }
         Err(why) => {
             eprintln!("lightwait: {why}");
+            // SAFETY: not null, and room for one by the caller's promise.
+            unsafe { out.write(refused::interface()) };
             super::buffers::result(Err(Errno::EINVAL))
         }
     }
+}
+
+static AT_EXIT: Once = Once::new();
+
+extern "C" fn remove_state() {
+    state::remove_all();
 }
 
 fn open(flags: &str) -> Result<Arc<Door>, String> {
@@ -60,6 +69,12 @@ fn open(flags: &str) -> Result<Arc<Door>, String> {
     if let Some(path) = door.state_path() {
         state::serve(&door, path)
             .map_err(|error| format!("LIGHTWAIT_STATE={}: {error}", path.display()))?;
+        // packetdrill frees the door of a script that passes, and exits from one that fails.
+        AT_EXIT.call_once(|| {
+            // SAFETY: a function of ours, which takes nothing and may be called at any time. If it
+            // cannot be registered a socket stays, and the next door removes it.
+            let _full = unsafe { libc::atexit(remove_state) };
+        });
     }
     Ok(door)
 }
@@ -108,11 +123,9 @@ unsafe extern "C" fn free(userdata: *mut c_void) {
     for fd in files {
         unregister(fd);
     }
-    let state_path = door.state_path().map(Path::to_owned);
+    let left = Arc::downgrade(&door);
     drop(door);
-    if let Some(path) = state_path {
-        state::stop(&path);
-    }
+    state::stop(&left);
 }
 
 fn interface(userdata: *mut c_void) -> Interface {

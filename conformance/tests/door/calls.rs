@@ -11,6 +11,16 @@ use crate::stack::{Stack, libc_close};
 use crate::{LOCAL, REMOTE, accepted, listening};
 
 #[test]
+fn who_is_refused_a_door_and_calls_all_the_same_is_told_so_each_time() {
+    let stack = Stack::unchecked("linux,nonsense=1");
+    assert_eq!(stack.clock(), Err(libc::EINVAL), "packetdrill ends here");
+    assert_eq!(stack.socket_of(libc::AF_INET, libc::SOCK_STREAM, 0), Err(libc::EINVAL));
+    assert_eq!(stack.bind_bytes(3, &[0; 16]), Err(libc::EINVAL));
+    assert_eq!(stack.listen(3, 1), Err(libc::EINVAL));
+    assert!(Stack::unchecked("linux").clock().is_ok());
+}
+
+#[test]
 fn a_connection_is_accepted_read_written_and_closed() {
     let stack = Stack::new("linux");
     let (_, fd, mut peer) = accepted(&stack);

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use lightwait_conformance::address::Family;
+use lightwait_core::wire::options::Options;
 use lightwait_core::wire::tcp::Flags;
 
 use crate::peer::Peer;
@@ -91,6 +93,34 @@ fn buffers_are_told_as_the_profile_tells_them() {
     assert_eq!(stack.get(fd, SOCKET, libc::SO_RCVBUF), Ok(65_700), "a multiple of the MSS");
     stack.set(fd, SOCKET, libc::SO_RCVBUF, 10_000).unwrap();
     assert_eq!(stack.get(fd, SOCKET, libc::SO_RCVBUF), Ok(10_000));
+}
+
+#[test]
+fn the_first_acks_are_delayed_where_the_system_delays_them() {
+    for (flags, delay_us) in [("freebsd", 40_000), ("linux", 0)] {
+        let stack = Stack::new(flags);
+        let (_, _fd, mut peer) = accepted(&stack);
+        let start = stack.time();
+        peer.text(b"first");
+        let waited = peer.expect().at - start;
+        assert!((delay_us..delay_us + 1_000).contains(&waited), "{flags}: {waited}");
+    }
+}
+
+#[test]
+fn buffers_are_rounded_as_soon_as_the_mss_is_known() {
+    let stack = Stack::new("freebsd");
+    let fd = stack.socket_of(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0).unwrap();
+    let fd = fd as i32;
+    let there = REMOTE.parse().unwrap();
+    assert_eq!(stack.connect(fd, Family::Inet, there), Err(libc::EINPROGRESS));
+    let mut peer = Peer::new(&stack, REMOTE, LOCAL);
+    peer.there = peer.expect().from;
+    assert_eq!(stack.get(fd, SOCKET, libc::SO_RCVBUF), Ok(65_536));
+    // The peer's SYN meets ours.
+    let options = Options { mss: Some(1460), ..Options::default() };
+    peer.send_at(peer.seq, Flags::SYN, options, &[]);
+    assert_eq!(stack.get(fd, SOCKET, libc::SO_RCVBUF), Ok(65_700), "in SYN-RECEIVED");
 }
 
 #[test]
@@ -275,6 +305,29 @@ fn the_readme_names_every_knob() {
     let missing: Vec<_> =
         lightwait_core::Config::knobs().filter(|(_, name)| !named(name)).collect();
     assert!(missing.is_empty(), "conformance/README.md does not name {missing:?}");
+}
+
+/// A knob that is no switch, number or time says what it takes when it is set to anything else.
+#[test]
+fn the_readme_names_every_value_of_a_knob_that_is_no_switch() {
+    let readme = include_str!("../../README.md");
+    let mut config = lightwait_conformance::profile::Profile::rfc().config;
+    let mut seen = 0;
+    for (_, name) in lightwait_core::Config::knobs() {
+        let Err(lightwait_core::config::KnobError::Malformed(shape)) = config.set(name, "?") else {
+            continue;
+        };
+        if !shape.contains('`') || shape == "`on` or `off`" || shape.contains("40ms") {
+            continue;
+        }
+        seen += 1;
+        let row = readme.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
+        let row = row.unwrap_or_else(|| panic!("no row for {name}"));
+        for value in shape.split('`').skip(1).step_by(2) {
+            assert!(row.contains(&format!("`{value}`")), "{name}: {value}");
+        }
+    }
+    assert_eq!(seen, 9);
 }
 
 #[test]

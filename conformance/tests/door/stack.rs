@@ -53,6 +53,27 @@ impl Stack {
         Ok(Stack(Arc::new(Table(unsafe { out.assume_init() }))))
     }
 
+    /// As packetdrill does it: whatever the result, the table is used.
+    pub(crate) fn unchecked(flags: &str) -> Stack {
+        let flags = CString::new(flags).expect("no zeros");
+        let mut out = std::mem::MaybeUninit::<Interface>::uninit();
+        // SAFETY: a C string, and room for the table, which is filled in in any case.
+        let table = unsafe {
+            packetdrill_interface_init(flags.as_ptr(), out.as_mut_ptr());
+            out.assume_init()
+        };
+        Stack(Arc::new(Table(table)))
+    }
+
+    /// `gettimeofday`, packetdrill's first call.
+    pub(crate) fn clock(&self) -> Outcome {
+        let mut now = libc::timeval { tv_sec: 0, tv_usec: 0 };
+        // SAFETY: room for the time.
+        let told =
+            unsafe { (self.table().gettimeofday)(self.data(), &raw mut now, ptr::null_mut()) };
+        outcome(told.into())
+    }
+
     fn table(&self) -> &Interface {
         &self.0.0
     }

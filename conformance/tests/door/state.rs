@@ -48,7 +48,60 @@ fn whoever_connects_is_told_the_state_of_every_socket() {
     assert!(told.lines().any(|line| line.ends_with(" 192.0.2.1:80 SYN_SENT")), "{told}");
     assert_eq!(told.lines().count(), 2, "{told}");
 
+    leave(door);
+    assert!(!path.exists());
+}
+
+/// What freeing a door does.
+fn leave(door: Arc<Door>) {
+    let left = Arc::downgrade(&door);
     drop(door);
-    state::stop(&path);
+    state::stop(&left);
+}
+
+fn door_at(path: &std::path::Path) -> std::io::Result<Arc<Door>> {
+    let world = World::new(Profile::parse("linux").expect("flags")).expect("a world");
+    let door = Arc::new(Door::new(world, Some(path.to_owned())));
+    state::serve(&door, path).map(|()| door)
+}
+
+#[test]
+fn a_socket_that_was_left_gives_way_and_another_file_does_not() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("state");
+    let first = door_at(&path).expect("a socket");
+    let second = door_at(&path).expect("it takes over");
+    leave(first);
+    assert_eq!(ask(&path), "", "the second answers on");
+    leave(second);
+    std::fs::write(&path, "precious").expect("a file");
+    assert!(door_at(&path).is_err());
+    assert_eq!(std::fs::read(&path).expect("it stays"), b"precious");
+}
+
+/// Names the socket of a process that opens a door and exits without freeing it.
+const EXITS: &str = "LIGHTWAIT_TEST_EXITS";
+
+#[test]
+fn the_socket_goes_when_a_process_exits_that_does_not_free_its_door() {
+    if std::env::var_os(EXITS).is_some() {
+        let stack = super::Stack::new("linux");
+        std::mem::forget(stack);
+        let path = std::env::var_os("LIGHTWAIT_STATE").expect("a path");
+        assert_eq!(ask(path.as_ref()), "");
+        std::process::exit(7);
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("state");
+    let name = "state::the_socket_goes_when_a_process_exits_that_does_not_free_its_door";
+    let status = std::process::Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", name])
+        .env(EXITS, "1")
+        .env("LIGHTWAIT_STATE", &path)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .status()
+        .expect("it runs");
+    assert_eq!(status.code(), Some(7), "it had a door that answered");
     assert!(!path.exists());
 }

@@ -20,8 +20,8 @@ const SETTINGS: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     ("sack.enable", &[("0", "sack=off")]),
-    ("tcp_ecn", &[("0", "ecn=off"), ("1", "ecn=active")]),
-    ("ecn.enable", &[("0", "ecn=off"), ("1", "ecn=active")]),
+    ("tcp_ecn", &[("0", "ecn=off"), ("1", "ecn=active"), ("2", "ecn=passive")]),
+    ("ecn.enable", &[("0", "ecn=off"), ("1", "ecn=active"), ("2", "ecn=passive")]),
     ("insecure_rst", &[("1", "insecure_rst=on")]),
     ("insecure_syn", &[("1", "insecure_syn=on")]),
 ];
@@ -32,6 +32,23 @@ const TIMES: &[(&str, &str)] = &[
     ("delacktime", "delayed_ack"),
     ("rexmit_min", "rto_floor"),
 ];
+
+/// Settings that `readme` has no row for, as it should have: name, value, flags.
+pub(crate) fn missing_from(readme: &str) -> Vec<String> {
+    let named = SETTINGS.iter().flat_map(|(name, values)| {
+        values.iter().map(move |(value, flags)| (*name, *value, (*flags).to_owned()))
+    });
+    let timed = TIMES.iter().map(|(name, knob)| (*name, "ms", format!("{knob}=…ms")));
+    let rows: Vec<&str> = readme.lines().filter(|line| line.starts_with('|')).collect();
+    named
+        .chain(timed)
+        .map(|(name, value, flags)| {
+            [format!("`{name}`"), format!("| {value} |"), format!("`{flags}`")]
+        })
+        .filter(|row| !rows.iter().any(|line| row.iter().all(|cell| line.contains(cell.as_str()))))
+        .map(|row| row.join(" "))
+        .collect()
+}
 
 /// What the commands before the first call mean, in order.
 pub(crate) fn flags(script: &Script) -> Vec<String> {

@@ -234,8 +234,11 @@ impl TcpConfig {
         [self.time_wait, or_usual(self.time_wait_on_link), or_usual(self.time_wait_on_host)]
     }
 
-    /// Our shift count (RFC 7323 §2.2).
+    /// Our shift count (RFC 7323 §2.2); 0 if we do not scale.
     pub fn shift(&self) -> u8 {
+        if !self.window_scaling {
+            return 0;
+        }
         let smallest = || RecvWindow::scale_for(self.max_receive_window_bytes);
         self.window_shift.map_or_else(smallest, |shift| shift.min(14))
     }

@@ -2,8 +2,8 @@
 //!
 //! A received frame is borrowed for the length of one call. A frame to transmit is `head`, bytes
 //! that the host wrote, followed by `tail`, slices of send buffers that are shared and not copied.
-//! A frame whose checksum the host must compute has its payload copied into the head; a frame whose
-//! checksum is left to the device refers to the buffers.
+//! A frame whose checksum the host must compute has its payload copied into the head, and so has a
+//! short one; a long one whose checksum is left to the device refers to the buffers.
 
 use alloc::vec::Vec;
 use bytes::Bytes;

@@ -171,11 +171,12 @@ impl Host {
         if matches!(tcp.timers, Scheme::Scan | Scheme::OrderedList) {
             tcp.rest_after = Duration::ZERO;
         }
+        let tcp = Settings::new(tcp);
         let shared = Context {
             now: Instant::ZERO,
-            config: Settings::new(tcp),
             pool: PagePool::new(limits.pages),
-            budget: WindowBudget::new(limits.receive_window_bytes),
+            budget: WindowBudget::new(limits.receive_window_bytes, tcp.shift),
+            config: tcp,
             challenges: Challenges::new(
                 limits.challenge_acks_per_second,
                 KeyedHash::new(&config.secret, "challenges").quick(&[]),
@@ -498,7 +499,7 @@ impl Host {
         match slot.and_then(Slot::awake).map(|connection| &connection.shape) {
             Some(Shape::Synchronized(s)) => s.recv.buffer.len(),
             Some(Shape::Ended(ended)) => ended.unread.len(),
-            Some(Shape::SynSent(_) | Shape::SynReceived(_)) | None => 0,
+            Some(Shape::SynSent(_) | Shape::SynReceived(..)) | None => 0,
         }
     }
 
@@ -512,7 +513,7 @@ impl Host {
         let awake = self.slots.get(id.index).and_then(Slot::awake);
         match awake.map(|connection| &connection.shape) {
             Some(Shape::Synchronized(s)) => s.recv.is_finished(),
-            Some(Shape::SynSent(_) | Shape::SynReceived(_)) | None => false,
+            Some(Shape::SynSent(_) | Shape::SynReceived(..)) | None => false,
             Some(Shape::Ended(_)) => true,
         }
     }

@@ -9,6 +9,8 @@ use crate::bulk::{Pair, Plan};
 
 /// The hosts' time that a turn takes: about as long as its frames take to be made and read.
 const TURN: Duration = Duration::from_micros(20);
+/// The largest packet that a device cuts.
+const LARGEST_PACKET: u32 = 65_535;
 /// Bytes that are written or read in a call.
 const CHUNK: usize = 64 << 10;
 
@@ -31,7 +33,10 @@ struct Flow {
 impl Pair for Bulk {
     fn new(plan: &Plan) -> Bulk {
         let mut configs = configs(plan.mtu);
-        configs.iter_mut().for_each(|config| config.device.checksum = !plan.checksum);
+        for config in &mut configs {
+            config.device.checksum = !plan.checksum;
+            config.device.segmentation = if plan.cut { 0 } else { LARGEST_PACKET };
+        }
         let mut ends = Ends::new(configs);
         ends.server.host.listen(SERVER, 1).expect("a free port");
         let source = Sources::new(0, 1).take();

@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::event::ListenerId;
 use crate::hint::unlikely;
 use crate::tcp::connection::{SynReceived, stamp_at};
+use crate::tcp::recv::window::offer_of;
 use crate::tcp::time_wait::{Predecessor, Record};
 use crate::tcp::{Marks, Seq, SocketOptions, Tuple};
 use crate::time::{Duration, Instant};
@@ -86,8 +87,8 @@ impl Hunt {
 pub struct Terms {
     mss_ipv4: u16,
     mss_ipv6: u16,
-    /// Bytes that a connection would start with; the budget may allow less.
-    pub(super) window: u32,
+    /// The window; the budget may allow less.
+    pub(super) offer: u16,
 }
 
 impl Terms {
@@ -101,8 +102,8 @@ impl Terms {
         let most = limit(tcp.mss_max).min(limit(options.mss_max));
         let mss = |ipv6| mss_for_mtu(config.device.mtu, ipv6).min(most);
         let usual = tcp.initial_receive_window_bytes.min(tcp.max_receive_window_bytes);
-        let window = options.receive_buffer_bytes.unwrap_or(usual).max(1 << tcp.shift());
-        Terms { mss_ipv4: mss(false), mss_ipv6: mss(true), window }
+        let offer = offer_of(options.receive_buffer_bytes.unwrap_or(usual), tcp.shift());
+        Terms { mss_ipv4: mss(false), mss_ipv6: mss(true), offer }
     }
 
     /// The MSS.
@@ -288,7 +289,7 @@ impl Host {
         now: Instant,
         incoming: &Incoming<'_>,
         received: SynReceived,
-        (window, marks): (u32, Marks),
+        (offer, marks): (u16, Marks),
     ) {
         let facts = CookieFacts {
             mss: received.peer_mss,
@@ -305,7 +306,7 @@ impl Host {
             sack: carried.sack,
             ecn: false,
             stamp: received.stamp.filter(|_| carried.timestamps),
-            offer: window.min(65_535) as u16,
+            offer,
             ..received
         };
         let clock = stamp_at(now, syn.stamp_offset);
@@ -340,7 +341,7 @@ impl Host {
             peer_mss: facts.mss.max(self.shared.config.mss_min),
             mss: terms.mss(tuple.is_ipv6()),
             // The same as beside the cookie, whatever the budget does.
-            offer: terms.window.min(65_535) as u16,
+            offer: terms.offer,
             peer_scale: facts.window_scale,
             sack: facts.sack,
             ecn: false,

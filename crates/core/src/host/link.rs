@@ -342,7 +342,7 @@ impl Host {
         let connection = slot.connection_mut();
         let cx = self.shared.at(now);
         match &connection.shape {
-            Shape::SynSent(_) | Shape::SynReceived(_) => {
+            Shape::SynSent(_) | Shape::SynReceived(..) => {
                 cx.counters.failed_opens += 1;
                 connection.end(crate::tcp::State::Closed, Some(crate::Error::HostUnreachable), cx);
             }

@@ -186,7 +186,7 @@ impl Host {
             sent_at: now,
             attempts: 0,
             mss: terms.mss(tuple.is_ipv6()),
-            offer: self.shared.budget.offer(terms.window),
+            offer: self.shared.budget.offer(terms.offer),
             ipv6: tuple.is_ipv6(),
             predecessor: *predecessor,
         };
@@ -341,7 +341,7 @@ impl Host {
     pub fn shutdown_write(&mut self, now: Instant, id: ConnectionId) -> Result<(), Error> {
         let (connection, _) = self.connection_and_shared(id)?;
         match connection.shape {
-            Shape::SynSent(_) | Shape::SynReceived(_) => connection.close_early = true,
+            Shape::SynSent(_) | Shape::SynReceived(..) => connection.close_early = true,
             Shape::Synchronized(_) => connection.queue_fin(),
             Shape::Ended(_) => return Err(Error::NotConnected),
         }

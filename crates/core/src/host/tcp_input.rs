@@ -390,7 +390,7 @@ impl Host {
             listener.options.marks(),
         );
         if self.syn_cache.is_full() {
-            let terms = (listener.terms.window, marks);
+            let terms = (listener.terms.offer, marks);
             return self.answer_without_state(now, incoming, syn, terms, past);
         }
         self.answer_syn(now, (incoming.hash, tuple), (name, marks), syn, past);
@@ -404,7 +404,7 @@ impl Host {
         now: Instant,
         incoming: &Incoming<'_>,
         syn: SynReceived,
-        terms: (u32, Marks),
+        terms: (u16, Marks),
         past: Past,
     ) {
         if let Past::Living(_) = past {
@@ -450,7 +450,7 @@ impl Host {
             irs: segment.seq,
             peer_mss: peer_mss(options, ipv6, config.mss_min),
             mss: terms.mss(ipv6),
-            offer: self.shared.budget.offer(terms.window),
+            offer: self.shared.budget.offer(terms.offer),
             peer_scale: options.window_scale.filter(|_| config.window_scaling).map(|s| s.min(14)),
             sack: config.sack && options.sack_permitted,
             ecn: config.ecn != Ecn::Off && segment.flags.contains(Flags::ECE | Flags::CWR),

@@ -5,6 +5,7 @@ mod bursts;
 mod claims;
 mod closing;
 mod delayed_ack;
+mod early;
 mod echoes;
 mod ecn;
 mod expired;

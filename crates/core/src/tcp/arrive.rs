@@ -28,7 +28,7 @@ use core::ops::ControlFlow::{self, Break, Continue};
 
 use crate::error::Error;
 use crate::event::Readiness;
-use crate::tcp::connection::{Blocked, Connection, Context, Shape, Stamps, Synchronized};
+use crate::tcp::connection::{Blocked, Connection, Context, Early, Shape, Stamps, Synchronized};
 use crate::tcp::recv::Text;
 use crate::tcp::send::Acked;
 use crate::tcp::send::recovery::Mode;
@@ -132,7 +132,7 @@ impl Connection {
                 self.on_syn_sent(cx, *syn, segment);
                 let _done = self.take_rest_of_syn(cx, segment, facts);
             }
-            Shape::SynReceived(syn) => self.on_syn_received(cx, *syn, segment, facts),
+            Shape::SynReceived(syn, _) => self.on_syn_received(cx, *syn, segment, facts),
             Shape::Synchronized(_) => {
                 let _done = self.on_synchronized(cx, segment, facts);
             }
@@ -163,15 +163,32 @@ impl Connection {
     /// RFC 9293 §3.10.7.3, fourth: what came with SYN, ACK continues at the sixth step, as if it
     /// had come behind it.
     fn take_rest_of_syn(&mut self, cx: &mut Context, syn: &Segment<'_>, facts: Facts) -> Step {
-        let Shape::Synchronized(_) = &self.shape else { return Break(()) };
+        let urgent = syn.urgent.saturating_sub(1);
         let flags = syn.flags.without(Flags::SYN);
-        if syn.payload.is_empty() && !flags.intersects(Flags::FIN | Flags::URG) {
+        self.take_rest(cx, &Segment { seq: syn.seq + 1, flags, urgent, ..*syn }, facts.piece)
+    }
+
+    /// The same: what came with the SYN of `irs`, of which `segment` completes the handshake.
+    fn take_early(&mut self, cx: &mut Context, early: Early, irs: Seq, segment: &Segment<'_>) {
+        let (text, flags, urgent) = early.take(&mut cx.pool);
+        let (seq, payload) = (irs + 1, text.as_slice());
+        let flags = flags | Flags::ACK;
+        // Break and Continue mean the same here: what is queued is done with.
+        let _done = self.take_rest(cx, &Segment { seq, flags, urgent, payload, ..*segment }, 0);
+        if let Shape::Synchronized(s) = &mut self.shape {
+            // It has waited long enough.
+            s.recv.ack.now = true;
+        }
+    }
+
+    fn take_rest(&mut self, cx: &mut Context, segment: &Segment<'_>, piece: u16) -> Step {
+        let Shape::Synchronized(s) = &self.shape else { return Break(()) };
+        let (seq, text) = (segment.seq, segment.payload);
+        if text.is_empty() && !segment.flags.intersects(Flags::FIN | Flags::URG) {
             return Break(());
         }
-        let urgent = syn.urgent.saturating_sub(1);
-        let rest = Segment { seq: syn.seq + 1, flags, urgent, ..*syn };
-        let (segment, seq, text) = (&rest, rest.seq, rest.payload);
-        let mut arrival = Arrival { segment, piece: facts.piece, seq, text, fin: false };
+        let piece = if piece == 0 { s.recv.whole_piece(text.len()) } else { piece };
+        let mut arrival = Arrival { segment, piece, seq, text, fin: false };
         self.check_sequence(cx, &mut arrival)?;
         self.check_urgent(&arrival);
         self.take_text(cx, &arrival)?;
@@ -301,7 +318,9 @@ impl Connection {
         }
         cx.counters.resets_received += 1;
         let error = match self.state() {
-            State::Closing | State::LastAck => None,
+            // Both ends have closed, and each has all that the other sent.
+            State::Closing | State::LastAck if self.parts().send.buffer.is_empty() => None,
+            // MUST-12: what we sent may be lost.
             _ => Some(Error::ConnectionReset),
         };
         self.end(State::Closed, error, cx);

@@ -13,6 +13,8 @@
 //! only what its user has not read yet.
 
 mod awaiting_fin;
+mod blocked;
+mod early;
 mod ended;
 mod handshake;
 mod layout;
@@ -20,6 +22,8 @@ mod layout;
 pub(crate) mod lone;
 mod resting;
 
+pub use blocked::Blocked;
+pub use early::Early;
 pub use ended::{Ended, Reset, Residue, Trouble};
 pub use handshake::{SynReceived, SynSent};
 pub use resting::Resting;
@@ -114,19 +118,6 @@ impl Stamps {
     }
 }
 
-/// What the writer of a connection waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Blocked {
-    /// Nothing.
-    No,
-    /// Room in the send buffer, which acknowledgements make.
-    ForRoom,
-    /// Pages, which others hold: it waits in the host's line.
-    ForPages,
-    /// Nothing any more: it has waited for pages, and the next write may take some.
-    InTurn,
-}
-
 /// ESTABLISHED to LAST-ACK.
 #[derive(Debug)]
 #[repr(C)]
@@ -157,8 +148,8 @@ pub struct Synchronized {
 pub enum Shape {
     /// SYN-SENT.
     SynSent(SynSent),
-    /// SYN-RECEIVED after a simultaneous open.
-    SynReceived(SynReceived),
+    /// SYN-RECEIVED after a simultaneous open, and what came with the peer's SYN.
+    SynReceived(SynReceived, Early),
     /// ESTABLISHED, FIN-WAIT-1, FIN-WAIT-2, CLOSE-WAIT, CLOSING, LAST-ACK.
     Synchronized(Synchronized),
     /// CLOSED or TIME-WAIT.
@@ -354,7 +345,7 @@ impl Connection {
     pub fn is_in_flight(&self, seq: Seq) -> bool {
         match &self.shape {
             Shape::SynSent(syn) => seq == syn.iss && syn.attempts > 0,
-            Shape::SynReceived(syn) => seq == syn.iss,
+            Shape::SynReceived(syn, _) => seq == syn.iss,
             Shape::Synchronized(s) => seq.at_or_after(s.send.una) && seq.before(s.send.max),
             Shape::Ended(_) => false,
         }
@@ -403,7 +394,7 @@ impl Connection {
     /// The handshake is complete: takes the synchronized shape.
     #[inline(always)]
     pub fn establish(&mut self, synchronized: Synchronized, cx: &mut Context) {
-        debug_assert!(matches!(self.shape, Shape::SynSent(_) | Shape::SynReceived(_)));
+        debug_assert!(matches!(self.shape, Shape::SynSent(_) | Shape::SynReceived(..)));
         self.shape.give_way(Shape::Synchronized(synchronized));
         self.state.transition(State::Established);
         self.deadlines.clear();
@@ -432,7 +423,7 @@ impl Connection {
     pub fn readiness(&self) -> Readiness {
         let mut ready = Readiness::EMPTY;
         match &self.shape {
-            Shape::SynSent(_) | Shape::SynReceived(_) => {}
+            Shape::SynSent(_) | Shape::SynReceived(..) => {}
             Shape::Ended(_) => {
                 ready |= Readiness::READABLE | Readiness::WRITABLE | Readiness::CLOSED;
             }
@@ -468,7 +459,7 @@ impl Connection {
     #[inline(never)]
     fn unwritable(&mut self) -> Error {
         match &mut self.shape {
-            Shape::SynSent(_) | Shape::SynReceived(_) => {
+            Shape::SynSent(_) | Shape::SynReceived(..) => {
                 self.blocked = Blocked::ForRoom;
                 Error::WouldBlock
             }
@@ -481,7 +472,7 @@ impl Connection {
     /// stream, or an empty `out`; [`Error::WouldBlock`] when there is nothing yet.
     pub fn peek(&self, out: &mut [u8]) -> Result<usize, Error> {
         match &self.shape {
-            Shape::SynSent(_) | Shape::SynReceived(_) => Err(Error::WouldBlock),
+            Shape::SynSent(_) | Shape::SynReceived(..) => Err(Error::WouldBlock),
             Shape::Ended(ended) => Ok(ended.unread.peek(out)),
             Shape::Synchronized(s) => match s.recv.buffer.peek(out) {
                 0 if !out.is_empty() && !s.recv.is_finished() => Err(Error::WouldBlock),
@@ -553,13 +544,20 @@ impl Connection {
                 s.recv.window.on_read(n as u32, now, budget);
                 s.wants_window_update()
             }
-            Shape::SynSent(_) | Shape::SynReceived(_) => false,
+            Shape::SynSent(_) | Shape::SynReceived(..) => false,
         }
     }
 
     /// What the connection says about itself.
     pub fn info(&self, config: &TcpConfig) -> ConnectionInfo {
         let mut info = ConnectionInfo::of_state(self.state());
+        if let Shape::SynReceived(syn, _) = &self.shape {
+            // Both ends have told what they can do.
+            info.mss_bytes = syn.send_mss(&self.options);
+            info.announced_mss_bytes = syn.mss;
+            info.timestamps = syn.stamp.is_some();
+            (info.sack, info.ecn) = (syn.sack, syn.ecn);
+        }
         let Shape::Synchronized(s) = &self.shape else { return info };
         let (send, recv) = (&s.send, &s.recv);
         info.cwnd_bytes = send.congestion.window();

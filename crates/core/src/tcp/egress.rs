@@ -7,7 +7,6 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use crate::frame::{Capabilities, Frame, Outbox, Segmentation, TxChecksum};
-use crate::tcp::pool::SMALL_BYTES;
 use crate::tcp::send::buffer::{Cursor, SendBuffer};
 use crate::tcp::{Marks, Seq};
 use crate::wire::checksum::{Sum, append_and_sum, pseudo_header, sum};
@@ -15,9 +14,9 @@ use crate::wire::tcp::{CHECKSUM_OFFSET, Flags, Header, PROTOCOL, checksum};
 use crate::wire::usual::{self, Envelope, Stamped, Syn, Template, Text};
 use crate::wire::{ethernet, ip};
 
-/// Payload up to here is copied even when the device does the checksum: cheaper than sharing, which
-/// small pages are not made for.
-const COPY_BYTES: usize = SMALL_BYTES;
+/// Payload up to here, a segment of Ethernet's at most, is copied even when the device does the
+/// checksum. Who shares a page is counted by atomic operations, which are for what the device cuts.
+const COPY_BYTES: usize = 1500;
 
 /// Text from here on is summed while it is copied. Of less, two short passes cost no more, and its
 /// headers are made before there is a place for them.
@@ -550,6 +549,37 @@ mod tests {
             len > 1000
         );
         outbox.len()
+    }
+
+    /// Bytes that are copied into the frame of `len` bytes of text, and slices that are shared.
+    fn copied_and_shared(len: usize, segment: usize) -> (usize, usize) {
+        let mut pool = PagePool::new(8);
+        let mut buffer = SendBuffer::default();
+        buffer.write(&[7; 20_000], &mut pool);
+        let header = Header {
+            source_port: 1,
+            destination_port: 2,
+            seq: Seq(0),
+            ack: Seq(0),
+            flags: Flags::ACK,
+            window: 0,
+            urgent: 0,
+            options: Options::default(),
+        };
+        let mut frame = Frame::default();
+        // Not from the first byte, so that no page of its own is met.
+        let payload = Payload { buffer: &mut buffer, offset: 100, len, segment };
+        assert!(write(&mut frame, &PATH.marked(Marks::default()), &header, Some(payload)));
+        assert_eq!(frame.len(), 40 + len);
+        (frame.head.len() - 40, frame.tail.len())
+    }
+
+    #[test]
+    fn a_segment_of_ethernet_shares_nothing_and_what_the_device_cuts_does() {
+        assert_eq!(copied_and_shared(1460, 1460), (1460, 0));
+        assert_eq!(copied_and_shared(1500, 1500), (1500, 0));
+        assert_eq!(copied_and_shared(1501, 1501), (0, 1), "a large MTU");
+        assert_eq!(copied_and_shared(2920, 1460), (0, 1), "cut by the device");
     }
 
     #[test]

@@ -301,15 +301,16 @@ impl RecvHalf {
         self.disorder.as_deref().is_some_and(tells)
     }
 
-    /// SACK blocks to send: a duplicate first (RFC 2883 §4), then what lies beyond RCV.NXT, the
-    /// block that `trigger` belongs to before the others.
+    /// SACK blocks to send: a duplicate first, then the block that holds it (RFC 2883 §4), then
+    /// that which `trigger` belongs to, then what else lies beyond RCV.NXT.
     pub fn sack_blocks(&self, trigger: Option<Seq>) -> SackBlocks {
         let mut blocks = SackBlocks::EMPTY;
         let Some(disorder) = &self.disorder else { return blocks };
         if let Some(duplicate) = disorder.duplicate {
             blocks.push(duplicate);
         }
-        disorder.assembler.sack_blocks(trigger, &mut blocks);
+        let holder = disorder.duplicate.map(|duplicate| duplicate.start);
+        disorder.assembler.sack_blocks([holder, trigger], &mut blocks);
         blocks
     }
 

@@ -12,6 +12,7 @@
 //! | FIN at RCV.NXT - 1 | the peer missed our last ACK: acknowledged, and 2·MSL start over |
 //! | of an old timestamp | an ACK (RFC 7323 §5.3) |
 //! | without a timestamp, where they were used | ignored (RFC 7323 §3.2) |
+//! | FIN in the window, with ACK | no FIN of this peer's: an ACK, and 2·MSL go on |
 //! | anything else in the window | ignored, unless it acknowledges what was never sent |
 //! | anything else | an ACK |
 //!
@@ -237,11 +238,16 @@ impl Record {
         self.stamp.is_some() && segment.options.timestamps.is_none()
     }
 
-    /// An acceptable segment tells nothing after the peer's FIN: without ACK it is dropped, its
-    /// text is ignored, and there is nothing left to acknowledge (RFC 9293 §3.10.7.4).
+    /// An acceptable segment tells nothing after the peer's FIN: without ACK it is dropped, and its
+    /// text is ignored (RFC 9293 §3.10.7.4). Another FIN is acknowledged (eighth step): a peer that
+    /// sends one has not heard where its stream ended.
     fn is_ignored(&self, segment: &Segment<'_>) -> bool {
-        segment.seq.within(self.rcv_nxt, u32::from(self.window).max(1))
-            && (!segment.flags.contains(Flags::ACK) || segment.ack.at_or_before(self.snd_nxt))
+        let is_acceptable = segment.seq.within(self.rcv_nxt, u32::from(self.window).max(1));
+        let tells_nothing = match segment.flags.contains(Flags::ACK) {
+            true => segment.ack.at_or_before(self.snd_nxt) && !segment.flags.contains(Flags::FIN),
+            false => true,
+        };
+        is_acceptable && tells_nothing
     }
 
     /// The peer's FIN again, and nothing that lies elsewhere.

@@ -106,6 +106,44 @@ fn second_step_a_reset_counts_exactly_at_rcv_nxt() {
     }
 }
 
+/// A host that has written `text` and closed, and so has its peer, which has acknowledged as much
+/// as `acked` of the host's numbers.
+fn closing_with(state: State, text: &[u8], acked: u32) -> Peer {
+    let mut peer = Peer::established(plain());
+    let (id, now) = (peer.id(), peer.now);
+    if state == LastAck {
+        peer.exchange(Say::new(F | A, 1, 1));
+    }
+    peer.host.write(now, id, text).unwrap();
+    peer.host.shutdown_write(now, id).unwrap();
+    assert_eq!(peer.hear().len(), 1);
+    if state == Closing {
+        peer.exchange(Say::new(F | A, 1, 1));
+    }
+    peer.exchange(Say::new(A, 2, acked));
+    assert_eq!(peer.state(), state);
+    peer
+}
+
+#[test]
+fn second_step_a_reset_behind_both_fins_is_told_if_text_is_not_acknowledged() {
+    for state in [Closing, LastAck] {
+        for (acked, told) in [
+            (1, Some(Error::ConnectionReset)),
+            (4, Some(Error::ConnectionReset)),
+            // Only our FIN is missing.
+            (5, None),
+        ] {
+            let mut peer = closing_with(state, b"text", acked);
+            assert!(peer.exchange(Say::new(R, 2, 0)).is_empty());
+            assert_eq!(peer.state(), Closed);
+            let read = told.map_or(Ok(std::vec![]), Err);
+            assert_eq!(peer.read(9), read, "{state:?}, {acked}");
+            assert_eq!(peer.read(9).unwrap(), b"", "told once");
+        }
+    }
+}
+
 #[test]
 fn fourth_step_a_syn_is_challenged_wherever_it_lies() {
     for state in SYNCHRONIZED {
@@ -244,11 +282,6 @@ fn syn_sent_fourth_step_takes_the_text_and_the_fin_that_came_with_the_answer() {
     let (now, id) = (peer.now, peer.id());
     assert_eq!(peer.host.read(now, id, &mut read), Ok(5));
     assert_eq!(&read[..5], b"hello");
-
-    // Without ACK, in a simultaneous open, it has to come again.
-    let (mut peer, _, _) = in_state(SynSent);
-    assert_eq!(peer.exchange(Say::new(S | F, 0, 0).data(b"hello")), ["S 0:0(0) ack 1"]);
-    assert_eq!(peer.state(), SynReceived);
 }
 
 #[test]
@@ -393,21 +426,38 @@ fn half_open_what_is_unacceptable_is_answered_with_an_ack_and_a_repeated_syn_as_
     assert_eq!(peer.state(), Established, "none of it did any harm");
 }
 
-/// RFC 7323 §2.2: in what has no SYN the window is scaled, in SYN-RECEIVED too. Unscaled it would
-/// promise many times what was offered, and be taken back later.
+/// Windows and budgets, and what a SYN offers of them: of a budget in units of 32 bytes.
+const OFFERS: [(u32, u64, u16); 4] =
+    [(2047, 1 << 20, 2047), (65_536, 2200, 2176), (65_536, 0, 2048), (65_536, 1 << 20, 65_535)];
+
+/// RFC 7323 §2.3: in what has no SYN the window is scaled, in SYN-RECEIVED too. Its edge is not
+/// beyond that of the SYN, ACK, which comes again and would take it back.
 #[test]
-fn half_open_an_answer_scales_its_window_if_both_ends_do() {
-    for (scale, field) in [(None, 2047), (Some(3), 64)] {
-        let mut config = plain();
-        config.tcp.initial_receive_window_bytes = 2047;
-        config.tcp.window_shift = Some(5);
-        config.tcp.window_scaling = true;
-        let mut peer = Peer::listening(config);
-        let mut syn = Say::new(S, 0, 0);
-        syn.options.window_scale = scale;
-        peer.say(syn);
-        assert_eq!(peer.hear_one().window, 2047, "never scaled in a SYN");
-        peer.say(Say::new(A, 500_000, 1).data(b"far"));
-        assert_eq!(peer.hear_one().window, field, "no less than was offered");
+fn half_open_an_answer_offers_no_more_than_the_syn_did() {
+    for (window, budget, offer) in OFFERS {
+        for (scale, field) in [(None, offer), (Some(3), offer >> 5)] {
+            let mut config = plain();
+            config.tcp.initial_receive_window_bytes = window;
+            config.limits.receive_window_bytes = budget;
+            config.tcp.window_shift = Some(5);
+            config.tcp.window_scaling = true;
+            let scaled = |mut syn: Say| {
+                syn.options.window_scale = scale;
+                syn
+            };
+            let mut peer = Peer::listening(config.clone());
+            peer.say(scaled(Say::new(S, 0, 0)));
+            assert_eq!(peer.hear_one().window, offer, "never scaled in a SYN");
+            peer.say(Say::new(A, 500_000, 1).data(b"far"));
+            assert_eq!(peer.hear_one().window, field);
+            assert_eq!(peer.wait(Duration::from_secs(1))[0].window, offer, "the SYN, ACK again");
+            // Both ends open at once.
+            let (mut peer, syn) = Peer::opening(config);
+            assert_eq!(syn.window, offer);
+            peer.say(scaled(Say::new(S, 0, 0)));
+            assert_eq!(peer.hear_one().window, offer);
+            peer.say(Say::new(A, 500_000, 1).data(b"far"));
+            assert_eq!(peer.hear_one().window, field);
+        }
     }
 }

@@ -294,6 +294,34 @@ fn near_peers_wait_less_if_that_is_configured() {
     }
 }
 
+/// Has the peer at `address` open another connection, and closes it at both ends.
+fn enter_from(peer: &mut Peer, address: &str) {
+    peer.ip = address.parse().unwrap();
+    assert_eq!(peer.exchange(Say::new(S, 0, 0)), ["S 0:0(0) ack 1"]);
+    peer.say(Say::new(A, 1, 1));
+    peer.accept();
+    close(peer);
+}
+
+#[test]
+fn a_near_peer_does_not_wait_behind_a_far_one() {
+    for scheme in SCHEMES {
+        for order in [["10.9.0.1", "10.0.0.1"], ["10.0.0.1", "10.9.0.1"]] {
+            let mut config = keeping(TimeWaitState::Full);
+            config.tcp.timers = scheme;
+            config.gateways = Vec::from(["10.0.0.3".parse().unwrap()]);
+            config.tcp.time_wait_on_link = Duration::from_secs(1);
+            let mut peer = Peer::listening(config);
+            order.iter().for_each(|address| enter_from(&mut peer, address));
+            assert_eq!(peer.host.time_wait_len(), 2);
+            peer.wait(Duration::from_millis(1010));
+            assert_eq!(peer.host.time_wait_len(), 1, "{scheme:?}, {order:?}");
+            let lasted = lifetime(&mut peer);
+            assert!(lasted >= Duration::from_millis(58_400), "{scheme:?}: {lasted:?}");
+        }
+    }
+}
+
 /// The twin of the one above: its segments may be under way for long.
 #[test]
 fn who_is_behind_a_gateway_waits_the_whole_time() {

@@ -9,6 +9,14 @@ use crate::tcp::timers::Scheme;
 use crate::time::{Duration, Instant};
 use std::vec::Vec;
 
+/// Whoever drives a host may hand it to another thread, with what it is about to send.
+#[test]
+fn a_host_and_its_frames_may_move_to_another_thread() {
+    fn is_send<T: Send>(_: &T) {}
+    is_send(&Host::new(config(CLIENT)).unwrap());
+    is_send(&Outbox::new(1));
+}
+
 /// More than two turns' share of connections.
 const OPENING: usize = 2500;
 

@@ -38,7 +38,7 @@ fn nothing_else_makes_time_wait_start_over() {
         for (what, say, answers) in [
             ("an ACK", Say::new(A, 2, 2), &[][..]),
             ("a stray ACK", Say::new(A, 900_000, 2), challenged),
-            ("a FIN beyond", Say::new(F | A, 2, 2), &[]),
+            ("a FIN beyond", Say::new(F | A, 2, 2), challenged),
             ("text", Say::new(A, 2, 2).data(b"late"), &[]),
             ("RST", Say::new(R, 2, 0), &[]),
             ("RST of another ACK", Say::new(R | A, 2, 1), &[]),

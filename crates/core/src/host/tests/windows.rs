@@ -2,6 +2,7 @@
 
 use super::pair::{Pair, Side, config};
 use super::peer::{A, F, Peer, S, Say, plain};
+use crate::config::Config;
 use crate::error::Error;
 use crate::rng::Rng;
 use crate::tcp::recv::ack::AckDelay;
@@ -163,6 +164,73 @@ fn nagle_lets_the_last_segment_go_with_fin() {
     let (id, now) = (peer.id(), peer.now);
     peer.host.shutdown_write(now, id).unwrap();
     assert_eq!(peer.hear_text(), ["FP 11:21(10) ack 1"]);
+}
+
+/// Where a large segment is cut: by the device, or by the host.
+fn cut_by_device(device: bool) -> Config {
+    let mut config = plain();
+    config.device.checksum = device;
+    config.device.segmentation = if device { 65_535 } else { 0 };
+    config
+}
+
+/// The bytes that the host sends now, from the first sequence number on.
+fn sent(peer: &mut Peer) -> Option<(u32, usize)> {
+    let heard = peer.hear();
+    heard.first().map(|first| (first.seq, heard.iter().map(|each| each.len).sum()))
+}
+
+#[test]
+fn nagle_holds_the_short_tail_of_a_large_write_whoever_cuts_it() {
+    for device in [false, true] {
+        let mut peer = Peer::established(cut_by_device(device));
+        peer.write(10);
+        assert_eq!(sent(&mut peer), Some((1, 10)));
+        peer.write(3100);
+        assert_eq!(sent(&mut peer), Some((11, 3000)), "{device}");
+        // What is short is acknowledged: nothing short is in flight any more.
+        peer.say(Say::new(A, 1, 11));
+        assert_eq!(sent(&mut peer), Some((3011, 100)), "{device}");
+    }
+}
+
+#[test]
+fn the_short_tail_of_a_large_write_leaves_with_it_while_nothing_short_is_in_flight() {
+    for device in [false, true] {
+        let mut peer = Peer::established(cut_by_device(device));
+        peer.write(3000);
+        assert_eq!(sent(&mut peer), Some((1, 3000)));
+        peer.write(3100);
+        assert_eq!(sent(&mut peer), Some((3001, 3100)), "{device}");
+        peer.write(2100);
+        assert_eq!(sent(&mut peer), Some((6101, 2000)), "its tail was short");
+    }
+}
+
+#[test]
+fn nagle_is_off_for_a_tail_as_for_any_short_segment() {
+    for device in [false, true] {
+        let mut peer = Peer::established(cut_by_device(device));
+        set(&mut peer, |options| options.nodelay = true);
+        peer.write(10);
+        assert_eq!(sent(&mut peer), Some((1, 10)));
+        peer.write(3100);
+        assert_eq!(sent(&mut peer), Some((11, 3100)), "{device}");
+    }
+}
+
+#[test]
+fn cork_holds_the_short_tail_of_a_large_write_whoever_cuts_it() {
+    for device in [false, true] {
+        let mut peer = Peer::established(cut_by_device(device));
+        set(&mut peer, |options| options.cork = true);
+        peer.write(3100);
+        assert_eq!(sent(&mut peer), Some((1, 3000)), "{device}");
+        peer.say(Say::new(A, 1, 3001));
+        assert_eq!(sent(&mut peer), None);
+        set(&mut peer, |options| options.cork = false);
+        assert_eq!(sent(&mut peer), Some((3001, 100)), "{device}");
+    }
 }
 
 #[test]

@@ -5,7 +5,9 @@ use super::syn_sent::acknowledges_syn;
 use crate::error::Error;
 use crate::tcp::State;
 use crate::tcp::arrive::Facts;
-use crate::tcp::connection::{Connection, Context, Reset, SynReceived, stamp_distance};
+use crate::tcp::connection::{
+    Connection, Context, Early, Reset, Shape, SynReceived, stamp_distance,
+};
 use crate::wire::tcp::{Flags, Segment};
 
 impl Connection {
@@ -24,6 +26,8 @@ impl Connection {
             let completes = s.flags.contains(Flags::ACK) && acknowledges_syn(s.ack, syn.iss);
             if repeats_syn && completes {
                 self.complete_simultaneous(cx, &syn, s, true);
+                // Break and Continue mean the same here: the segment is done with.
+                let _done = self.take_rest_of_syn(cx, s, facts);
             } else if !s.flags.contains(Flags::RST) {
                 self.answer_due |= cx.challenges.take(self.tuple_hash, cx.now);
             }
@@ -72,6 +76,13 @@ impl Connection {
         let mut synchronized =
             syn.synchronize(cx, &self.options, u32::from(s.window) << scale, s.seq, s.ack);
         synchronized.recv.ack.now |= unscaled;
+        let early = match &mut self.shape {
+            Shape::SynReceived(_, early) => core::mem::take(early),
+            _ => Early::default(),
+        };
         self.establish(synchronized, cx);
+        if !early.is_empty() {
+            self.take_early(cx, early, syn.irs, s);
+        }
     }
 }

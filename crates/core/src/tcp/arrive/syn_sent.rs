@@ -3,7 +3,7 @@
 use crate::config::{Ecn, TcpConfig};
 use crate::error::Error;
 use crate::hint::unlikely;
-use crate::tcp::connection::{Connection, Context, Reset, Shape, SynReceived, SynSent};
+use crate::tcp::connection::{Connection, Context, Early, Reset, Shape, SynReceived, SynSent};
 use crate::tcp::timers::Timer;
 use crate::tcp::{Seq, State};
 use crate::time::Instant;
@@ -46,7 +46,7 @@ impl Connection {
         if acks {
             self.complete_open(cx, received, syn.sent_at, s);
         } else {
-            self.open_simultaneously(cx, received);
+            self.open_simultaneously(cx, received, s);
         }
     }
 
@@ -111,10 +111,12 @@ impl Connection {
         }
     }
 
-    /// SYN without ACK: both ends have sent one (RFC 9293 §3.5, Figure 8).
+    /// SYN without ACK: both ends have sent one (RFC 9293 §3.5, Figure 8). What else it carries is
+    /// queued.
     #[cold]
-    fn open_simultaneously(&mut self, cx: &mut Context, received: SynReceived) {
-        self.shape = Shape::SynReceived(SynReceived { attempts: 0, ..received });
+    fn open_simultaneously(&mut self, cx: &mut Context, received: SynReceived, s: &Segment<'_>) {
+        let early = Early::of(s, received.offer, cx);
+        self.shape = Shape::SynReceived(SynReceived { attempts: 0, ..received }, early);
         self.state.transition(State::SynReceived);
         self.deadlines.cancel(Timer::Retransmit);
         self.syn_due = true;

@@ -72,7 +72,8 @@ impl Shape {
     #[inline(always)]
     pub(super) fn give_way(&mut self, next: Shape) {
         debug_assert!(match self {
-            Shape::SynSent(_) | Shape::SynReceived(_) => true,
+            Shape::SynSent(_) => true,
+            Shape::SynReceived(_, early) => early.owns_nothing(),
             Shape::Synchronized(s) => s.owns_nothing(),
             Shape::Ended(ended) => ended.unread.owns_nothing(),
         });
@@ -131,7 +132,11 @@ impl Connection {
                 synchronized.recv.window.release(&mut cx.budget);
                 core::mem::take(&mut synchronized.recv.buffer)
             }
-            Shape::Ended(_) | Shape::SynSent(_) | Shape::SynReceived(_) => RecvBuffer::default(),
+            Shape::SynReceived(_, early) => {
+                early.clear(&mut cx.pool);
+                RecvBuffer::default()
+            }
+            Shape::Ended(_) | Shape::SynSent(_) => RecvBuffer::default(),
         };
         match &mut self.shape {
             Shape::Ended(before) => before.error = before.error.or(error),
@@ -261,7 +266,7 @@ impl Connection {
         }
         let reset = match &self.shape {
             Shape::Synchronized(s) => Some(s.reset(cx.now)),
-            Shape::SynReceived(syn) => Some(Reset {
+            Shape::SynReceived(syn, _) => Some(Reset {
                 seq: syn.iss + 1,
                 ack: Some(syn.irs + 1),
                 stamps: syn

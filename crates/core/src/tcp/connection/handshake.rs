@@ -137,20 +137,27 @@ impl SynReceived {
             (Some(old), Some(new)) if stamp_distance(new.value, old) < 0)
     }
 
+    /// The largest payload that we send, by the peer's MSS and our user's.
+    pub fn send_mss(&self, options: &SocketOptions) -> u16 {
+        let chosen = if options.mss_max > 0 { options.mss_max } else { u16::MAX };
+        self.peer_mss.min(chosen)
+    }
+
     /// Our shift count; 0 if not both ends scale.
     fn shift(&self, config: &Settings) -> u8 {
         self.peer_scale.map_or(0, |_| config.shift)
     }
 
     /// The ACK that answers what is unacceptable, from a `header` with the ports and ACK (RFC 9293
-    /// §3.10.7.4). It has no SYN, so that its window is scaled: rounded up, to promise no less than
-    /// the SYN, ACK did.
+    /// §3.10.7.4). It has no SYN, so that its window is scaled, and what is less than a unit is not
+    /// told (RFC 7323 §2.3). Rounded up it would promise more than the SYN, ACK, which comes again
+    /// and would take that back. What was offered is accepted all the same.
     pub fn answer(&self, header: Header, now: Instant, config: &Settings) -> Header {
         let value = stamp_at(now, self.stamp_offset);
         Header {
             seq: self.iss + 1,
             ack: self.irs + 1,
-            window: self.offer.div_ceil(1 << self.shift(config)),
+            window: self.offer >> self.shift(config),
             options: Options {
                 timestamps: self.stamp.map(|echo| Timestamps { value, echo }),
                 ..Options::default()
@@ -192,8 +199,7 @@ impl SynReceived {
         window: u32,
         (wl1, wl2): (Seq, Seq),
     ) -> SendHalf {
-        let chosen = if options.mss_max > 0 { options.mss_max } else { u16::MAX };
-        let mss = self.peer_mss.min(chosen);
+        let mss = self.send_mss(options);
         let next = self.iss + 1;
         let mut congestion = Congestion::new(&cx.config, mss.into());
         let mut rtt = Rtt::new(&cx.config.rto_bounds);

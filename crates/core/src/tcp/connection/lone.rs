@@ -48,7 +48,7 @@ impl Lone {
                 now,
                 config,
                 pool: PagePool::new(64),
-                budget: WindowBudget::new(1 << 30),
+                budget: WindowBudget::new(1 << 30, 7),
                 challenges: Challenges::new(100, 1),
                 counters: Counters::default(),
             },

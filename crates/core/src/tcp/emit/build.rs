@@ -74,7 +74,7 @@ impl Connection {
     pub(super) fn syn_header(&self, now: Instant, config: &Settings) -> Option<Syn> {
         match &self.shape {
             Shape::SynSent(syn) => Some(syn.header(self.ports, now, config)),
-            Shape::SynReceived(syn) => Some(syn.header(self.ports, now, config)),
+            Shape::SynReceived(syn, _) => Some(syn.header(self.ports, now, config)),
             Shape::Synchronized(_) | Shape::Ended(_) => None,
         }
     }
@@ -90,7 +90,7 @@ impl Connection {
                 }
                 &mut syn.attempts
             }
-            Shape::SynReceived(syn) => &mut syn.attempts,
+            Shape::SynReceived(syn, _) => &mut syn.attempts,
             _ => return,
         };
         *attempts = (*attempts).max(1);
@@ -217,7 +217,7 @@ impl Connection {
 
     fn build_ack(&mut self, cx: &mut Context, egress: &mut Egress<'_>, duplicate: bool) -> bool {
         let mut header = self.header(Seq(0), Seq(0), Flags::ACK);
-        if let Shape::SynReceived(syn) = &self.shape {
+        if let Shape::SynReceived(syn, _) = &self.shape {
             let sent = egress.send(&syn.answer(header, cx.now, &cx.config), None);
             self.answer_due &= !sent;
             return sent;

@@ -15,9 +15,9 @@ impl Connection {
             return Emission::Reset(**reset);
         }
         match &self.shape {
-            Shape::SynSent(_) | Shape::SynReceived(_) if self.syn_due => Emission::Syn,
-            Shape::SynReceived(_) if self.answer_due => Emission::Ack,
-            Shape::SynSent(_) | Shape::SynReceived(_) | Shape::Ended(_) => Emission::Nothing,
+            Shape::SynSent(_) | Shape::SynReceived(..) if self.syn_due => Emission::Syn,
+            Shape::SynReceived(..) if self.answer_due => Emission::Ack,
+            Shape::SynSent(_) | Shape::SynReceived(..) | Shape::Ended(_) => Emission::Nothing,
             Shape::Synchronized(s) => self.decide_synchronized(cx, s, path, room),
         }
     }
@@ -78,9 +78,15 @@ impl Connection {
             // CWR is told once, on one packet.
             len = len.min(segment);
         }
-        if len > segment && (len < queued || !path.device.checksum) {
-            // Whether a short one follows is another question.
-            len -= len % segment;
+        let tail = len % segment;
+        let cuts_tail = |tail| {
+            len < queued
+                || !path.device.checksum
+                || !is_small_worth_it(s, &self.options, tail, tail)
+        };
+        if len > segment && tail > 0 && cuts_tail(tail) {
+            // Whether the short one may follow is decided once they are out.
+            len -= tail;
         }
         if len == 0 || (len < segment && !is_small_worth_it(s, &self.options, len, queued)) {
             return None;

@@ -53,7 +53,7 @@ impl Connection {
     fn on_lifetime(&mut self, cx: &mut Context) {
         match &self.shape {
             Shape::Synchronized(_) => self.abort(Error::TimedOut, cx),
-            Shape::SynSent(_) | Shape::SynReceived(_) => {
+            Shape::SynSent(_) | Shape::SynReceived(..) => {
                 cx.counters.failed_opens += 1;
                 self.end(State::Closed, Some(Error::TimedOut), cx);
             }
@@ -67,7 +67,7 @@ impl Connection {
         let is_unreachable = self.is_unreachable();
         match &mut self.shape {
             Shape::SynSent(SynSent { attempts, .. })
-            | Shape::SynReceived(SynReceived { attempts, .. }) => {
+            | Shape::SynReceived(SynReceived { attempts, .. }, _) => {
                 *attempts = attempts.saturating_add(1);
                 self.syn_due = true;
                 if *attempts > R1 + 1 {

@@ -104,18 +104,18 @@ impl Assembler {
         Some(SackBlock { start: range.0.max(start), end: range.1.min(end) })
     }
 
-    /// SACK blocks: the range that holds `first`, then the range changed last and so on, none twice
+    /// SACK blocks: the ranges that hold `first`, then the range changed last and so on, none twice
     /// (RFC 2018 §4).
     #[inline]
-    pub fn sack_blocks(&self, first: Option<Seq>, blocks: &mut SackBlocks) {
+    pub fn sack_blocks(&self, first: [Option<Seq>; 2], blocks: &mut SackBlocks) {
         if !self.ranges.is_empty() {
             self.push_sack_blocks(first, blocks);
         }
     }
 
-    fn push_sack_blocks(&self, first: Option<Seq>, blocks: &mut SackBlocks) {
-        let mut told = [None; 5];
-        for (i, seq) in first.iter().chain(self.recent.iter().flatten()).enumerate() {
+    fn push_sack_blocks(&self, first: [Option<Seq>; 2], blocks: &mut SackBlocks) {
+        let mut told = [None; 6];
+        for (i, seq) in first.iter().chain(&self.recent).flatten().enumerate() {
             let index = self.ranges.partition_point(|range| range.1.at_or_before(*seq));
             let range = self.ranges.get(index).filter(|range| range.0.at_or_before(*seq));
             if let Some(&(start, end)) = range.filter(|range| !told.contains(&Some(range.0))) {
@@ -150,7 +150,7 @@ mod tests {
 
     fn blocks(assembler: &Assembler) -> Vec<(u32, u32)> {
         let mut blocks = SackBlocks::default();
-        assembler.sack_blocks(None, &mut blocks);
+        assembler.sack_blocks([None; 2], &mut blocks);
         blocks.iter().map(|b| (b.start.0, b.end.0)).collect()
     }
 
@@ -181,6 +181,25 @@ mod tests {
         assert_eq!(blocks(&assembler), [(10, 20), (50, 55), (30, 35)]);
         assembler.insert(Seq(20), Seq(50));
         assert_eq!(blocks(&assembler), [(10, 55)]);
+    }
+
+    #[test]
+    fn what_is_asked_for_comes_first_and_none_comes_twice() {
+        let mut assembler = Assembler::default();
+        for start in [10u32, 30, 50] {
+            assembler.insert(Seq(start), Seq(start + 5));
+        }
+        for (first, expected) in [
+            ([None, Some(Seq(12))], [(10, 15), (50, 55), (30, 35)]),
+            ([Some(Seq(30)), Some(Seq(12))], [(30, 35), (10, 15), (50, 55)]),
+            ([Some(Seq(34)), Some(Seq(30))], [(30, 35), (50, 55), (10, 15)]),
+            ([Some(Seq(9)), Some(Seq(15))], [(50, 55), (30, 35), (10, 15)]),
+        ] {
+            let mut blocks = SackBlocks::default();
+            assembler.sack_blocks(first, &mut blocks);
+            let told: Vec<_> = blocks.iter().map(|b| (b.start.0, b.end.0)).collect();
+            assert_eq!(told, expected, "{first:?}");
+        }
     }
 
     #[test]

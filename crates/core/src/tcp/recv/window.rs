@@ -24,12 +24,20 @@ const WINDOW_MIN: u32 = 2048;
 pub struct WindowBudget {
     promised: u64,
     limit: u64,
+    /// Our shift count, if we scale.
+    shift: u8,
+}
+
+/// What a SYN offers of a window of `bytes`: as much of it as its field holds, and one unit of
+/// `shift` at least, or the window could never open.
+pub fn offer_of(bytes: u32, shift: u8) -> u16 {
+    bytes.clamp(1 << shift, u16::MAX.into()) as u16
 }
 
 impl WindowBudget {
-    /// A budget of `limit` bytes.
-    pub fn new(limit: u64) -> Self {
-        WindowBudget { promised: 0, limit }
+    /// A budget of `limit` bytes for connections that scale by `shift`.
+    pub fn new(limit: u64, shift: u8) -> Self {
+        WindowBudget { promised: 0, limit, shift }
     }
 
     /// Takes at most `wanted` bytes.
@@ -39,11 +47,16 @@ impl WindowBudget {
         granted as u32
     }
 
-    /// The window for a SYN whose connection wants `wanted` bytes: at most what is left, but never
-    /// so little that the connection could not live.
-    pub fn offer(&self, wanted: u32) -> u16 {
+    /// The window for a SYN whose connection wants to offer `wanted` bytes: at most what is left,
+    /// but never so little that the connection could not live.
+    pub fn offer(&self, wanted: u16) -> u16 {
         let left = self.limit.saturating_sub(self.promised).max(WINDOW_MIN.into());
-        u64::from(wanted.min(65_535)).min(left) as u16
+        if left < wanted.into() {
+            // Whole units: what is scaled can say the same.
+            offer_of(left as u32 >> self.shift << self.shift, self.shift)
+        } else {
+            wanted
+        }
     }
 
     /// Bytes promised now.
@@ -280,9 +293,9 @@ mod tests {
     const MSS: u16 = 1000;
 
     fn window(size: u32, size_max: u32) -> (RecvWindow, WindowBudget) {
-        let mut budget = WindowBudget::new(1 << 20);
         let scale = RecvWindow::scale_for(size_max);
-        let (offered, sizes) = (budget.offer(size), (size, size_max));
+        let mut budget = WindowBudget::new(1 << 20, scale);
+        let (offered, sizes) = (budget.offer(offer_of(size, scale)), (size, size_max));
         let window = RecvWindow::new(Seq(100), offered, sizes, scale, Instant::ZERO, &mut budget);
         (window, budget)
     }
@@ -353,9 +366,9 @@ mod tests {
 
     #[test]
     fn the_budget_bounds_all_windows_together() {
-        let mut budget = WindowBudget::new(15_000);
+        let mut budget = WindowBudget::new(15_000, 0);
         let mut open = |expected: u32| {
-            let offered = budget.offer(10_000);
+            let offered = budget.offer(offer_of(10_000, 0));
             let sizes = (10_000, 10_000);
             let w = RecvWindow::new(Seq(0), offered, sizes, 0, Instant::ZERO, &mut budget);
             assert_eq!((w.size(), w.offered(Seq(0))), (expected, expected));
@@ -367,8 +380,33 @@ mod tests {
     }
 
     #[test]
+    fn a_syn_offers_a_unit_at_least_and_no_more_than_its_field_holds() {
+        let offers = |bytes| [0, 7, 14].map(|shift| offer_of(bytes, shift));
+        assert_eq!(offers(4 << 20), [65_535; 3]);
+        assert_eq!(offers(65_534), [65_534; 3]);
+        assert_eq!(offers(2192), [2192, 2192, 1 << 14]);
+        assert_eq!(offers(0), [1, 1 << 7, 1 << 14]);
+    }
+
+    #[test]
+    fn what_the_budget_leaves_is_offered_in_whole_units() {
+        for (shift, left, expected) in [
+            (0, 5000, 5000),
+            (7, 5000, 39 << 7),
+            (7, 0, 2048),
+            (13, 0, 8192),
+            (7, 65_534, 511 << 7),
+        ] {
+            let budget = WindowBudget::new(left, shift);
+            assert_eq!(budget.offer(65_535), expected, "{shift}, {left}");
+        }
+        assert_eq!(WindowBudget::new(4096, 7).offer(4096), 4096);
+        assert_eq!(WindowBudget::new(4095, 7).offer(4096), 31 << 7);
+    }
+
+    #[test]
     fn what_the_syn_offered_stays_promised_when_the_budget_is_spent_meanwhile() {
-        let mut budget = WindowBudget::new(10_000);
+        let mut budget = WindowBudget::new(10_000, 0);
         let offered = budget.offer(10_000);
         budget.take(10_000);
         let sizes = (20_000, 20_000);

@@ -16,7 +16,7 @@ fn synchronized() -> Synchronized {
         now: Instant::from_millis(5),
         config,
         pool: PagePool::new(1),
-        budget: WindowBudget::new(1 << 30),
+        budget: WindowBudget::new(1 << 30, 7),
         challenges: Challenges::new(100, 1),
         counters: Counters::default(),
     };

@@ -121,7 +121,9 @@ fn only_the_fin_itself_restarts() {
     assert_eq!(judge(fin, 4999, 1000), Verdict::Restart);
     assert_eq!(judge(Flags::FIN, 4999, 0), Verdict::Restart, "the ACK tells nothing");
     assert_eq!(judge(fin, 4998, 1000), Verdict::Challenge);
-    assert_eq!(judge(fin, 5000, 1000), Verdict::Ignore);
+    assert_eq!(judge(fin, 5000, 1000), Verdict::Challenge, "it is another one");
+    assert_eq!(judge(fin, 5099, 900), Verdict::Challenge);
+    assert_eq!(judge(Flags::FIN, 5000, 0), Verdict::Ignore, "without ACK nothing counts");
     assert_eq!(judge(fin, 9000, 1000), Verdict::Challenge);
     let with_text = Segment { payload: b"abc", ..segment(fin, 4996, 1000, None) };
     assert_eq!(record(None).judge(&with_text), Verdict::Restart, "its last data with it");
@@ -133,7 +135,7 @@ fn only_the_fin_itself_restarts() {
 fn what_is_acceptable_is_ignored_unless_it_acknowledges_what_was_never_sent() {
     for (flags, seq, ack) in [
         (Flags::ACK, 5000, 1000),
-        (Flags::ACK | Flags::FIN, 5099, 1000),
+        (Flags::ACK | Flags::PSH, 5099, 1000),
         (Flags::EMPTY, 5000, 0),
         (Flags::PSH, 5000, 0),
     ] {

@@ -9,6 +9,9 @@
 //!                 fast scan stops at the first of them, the slow one at the first not yet due
 //! ```
 //!
+//! The papers know one length of TIME-WAIT. Where peers that are near have shorter ones, each
+//! length has a tail of its own, so that none waits behind one that lasts longer.
+//!
 //! In TIME-WAIT there are blocks only with
 //! [`TimeWaitState::Full`](crate::config::TimeWaitState::Full), as in the papers; else what is left
 //! of such a connection is a record in a table of its own, which neither tick sees.
@@ -33,6 +36,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec;
 use alloc::vec::Vec;
 
 mod counters;
@@ -46,23 +50,41 @@ const SLOW_NS: u64 = 500_000_000;
 /// TCPTV_MIN: slow ticks until a retransmission, at least.
 const RETRANSMIT_MIN: u64 = 2;
 
-/// No link.
-const NONE: u32 = u32::MAX;
+/// From here on a link is the end of a list, and tells which: beyond every connection's number.
+const END: u32 = 1 << 31;
 /// The link backwards of who is in no list.
-const UNLISTED: u32 = u32::MAX - 1;
+const UNLISTED: u32 = u32::MAX;
+/// The list of all that are not in a tail.
+const MAIN: u32 = END;
 /// Links in a chunk; chunks are never moved.
 const CHUNK: usize = 256;
 /// So many blocks ahead of the one that is counted down are fetched: a far one takes as long to
 /// come as some ten take that are there.
 const AHEAD: usize = 12;
 
-/// A connection's place in the list.
+/// A connection's place in its list.
 #[derive(Clone, Copy, Debug)]
 struct Link {
     next: u32,
     previous: u32,
-    /// In TIME-WAIT at the tail: the slow tick at which it is over; 0: not there.
+    /// In a tail: the slow tick at which TIME-WAIT is over.
     over_at: u64,
+}
+
+/// A list of connections.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    /// In a tail: slow ticks for which each of it is in TIME-WAIT.
+    ticks: u64,
+    head: u32,
+    tail: u32,
+}
+
+impl List {
+    /// The list whose end is `end`.
+    fn new(end: u32, ticks: u64) -> Self {
+        List { ticks, head: end, tail: end }
+    }
 }
 
 /// A tick that a scan brings to every connection.
@@ -97,16 +119,17 @@ pub enum Fired {
     TimeWait,
 }
 
-/// Connections in one list, and the two ticks.
+/// Connections in one list, with or without tails, and the two ticks.
 #[derive(Debug)]
 pub struct Bsd {
-    /// TIME-WAIT at the tail.
+    /// TIME-WAIT in tails.
     ordered: bool,
     /// Retransmission timeouts are times by a clock finer than the ticks.
     fine: bool,
     links: Vec<Box<[Link; CHUNK]>>,
-    head: u32,
-    tail: u32,
+    /// [`MAIN`], and a tail for each length of TIME-WAIT that there has been: the configuration
+    /// has three at most.
+    lists: Vec<List>,
     len: usize,
     /// The ticks that have been handled.
     fast: u64,
@@ -118,8 +141,9 @@ impl Bsd {
     /// No connection. `ordered`: Aron & Druschel's list; else 4.4BSD's. Timeouts are taken for
     /// counts of slow ticks.
     pub fn new(ordered: bool) -> Self {
-        let (links, due) = (Vec::new(), VecDeque::new());
-        Bsd { ordered, fine: false, links, head: NONE, tail: NONE, len: 0, fast: 0, slow: 0, due }
+        let (links, lists) = (Vec::new(), vec![List::new(MAIN, 0)]);
+        let due = VecDeque::new();
+        Bsd { ordered, fine: false, links, lists, len: 0, fast: 0, slow: 0, due }
     }
 
     /// Whether retransmission timeouts are times by a clock finer than the slow ticks: such do not
@@ -211,8 +235,22 @@ impl Bsd {
             return self.touched(index, filed, deadlines, time.now);
         }
         self.forget(index);
-        self.list_last(index);
-        self.link(index).over_at = self.slow + slow_ticks(as_nanos(time.duration)).max(1);
+        let ticks = slow_ticks(as_nanos(time.duration)).max(1);
+        let end = self.tail_of(ticks);
+        self.list_last(index, end);
+        self.link(index).over_at = self.slow + ticks;
+    }
+
+    /// The end of the tail for those that are in TIME-WAIT for so many ticks.
+    fn tail_of(&mut self, ticks: u64) -> u32 {
+        // No tail is of no tick, so that the first list is none.
+        let place = self.lists.iter().position(|list| list.ticks == ticks);
+        let place = place.unwrap_or(self.lists.len());
+        let end = END + place as u32;
+        if place == self.lists.len() {
+            self.lists.push(List::new(end, ticks));
+        }
+        end
     }
 
     /// Something that is due at `now`, after the ticks until then have been brought to `blocks`.
@@ -257,55 +295,48 @@ impl Bsd {
 
     /// The fast tick: delayed ACKs. Public so that the scan alone can be measured.
     pub fn scan_fast(&mut self, blocks: &mut impl Blocks) {
-        let (mut index, mut ahead) = (self.head, self.first_ahead(blocks));
-        while index != NONE {
-            let Link { next, over_at, .. } = *self.link(index);
-            if over_at > 0 {
-                return;
-            }
-            ahead = self.next_ahead(ahead, blocks);
-            self.fire(index, blocks.count_down(index, Tick::Fast));
-            index = next;
-        }
+        self.scan(Tick::Fast, blocks);
     }
 
     /// The slow tick: everything else. Public so that the scan alone can be measured.
     pub fn scan_slow(&mut self, blocks: &mut impl Blocks) {
         let tick = self.slow;
-        let (mut index, mut ahead) = (self.head, self.first_ahead(blocks));
-        while index != NONE {
-            let Link { next, over_at, .. } = *self.link(index);
-            if over_at == 0 {
-                ahead = self.next_ahead(ahead, blocks);
-                self.fire(index, blocks.count_down(index, Tick::Slow(tick)));
-            } else if over_at > tick {
-                return;
-            } else {
-                self.unlist(index);
-                self.due.push_back((index, Fired::TimeWait));
+        self.scan(Tick::Slow(tick), blocks);
+        for tail in 1..self.lists.len() {
+            while let first = self.lists[tail].head
+                && first < END
+                && self.link(first).over_at <= tick
+            {
+                self.unlist(first);
+                self.due.push_back((first, Fired::TimeWait));
             }
+        }
+    }
+
+    /// Brings `tick` to every connection that is in no tail.
+    fn scan(&mut self, tick: Tick, blocks: &mut impl Blocks) {
+        let (mut index, mut ahead) = (self.lists[0].head, self.first_ahead(blocks));
+        while index < END {
+            let next = self.link(index).next;
+            ahead = self.next_ahead(ahead, blocks);
+            self.fire(index, blocks.count_down(index, tick));
             index = next;
         }
     }
 
     /// Fetches the first blocks that a scan counts down; which one is the next to be fetched.
     fn first_ahead(&mut self, blocks: &impl Blocks) -> u32 {
-        (0..AHEAD).fold(self.head, |ahead, _| self.next_ahead(ahead, blocks))
+        (0..AHEAD).fold(self.lists[0].head, |ahead, _| self.next_ahead(ahead, blocks))
     }
 
-    /// Fetches block `ahead` if a scan counts it down; the one after it. The tail, which is only
-    /// looked at in the list, is none of them.
+    /// Fetches block `ahead`, if the list has not ended; the one after it.
     #[inline]
     fn next_ahead(&mut self, ahead: u32, blocks: &impl Blocks) -> u32 {
-        if ahead == NONE {
-            return NONE;
-        }
-        let Link { next, over_at, .. } = *self.link(ahead);
-        if over_at > 0 {
-            return NONE;
+        if ahead >= END {
+            return ahead;
         }
         blocks.read_ahead(ahead);
-        next
+        self.link(ahead).next
     }
 
     #[inline]
@@ -319,14 +350,16 @@ impl Bsd {
         link.is_some_and(|link| link.previous != UNLISTED)
     }
 
+    /// Connection `index` is the first of those that are in no tail.
     fn list_first(&mut self, index: u32) {
-        let head = core::mem::replace(&mut self.head, index);
-        self.list(index, NONE, head);
+        let head = self.lists[0].head;
+        self.list(index, MAIN, head);
     }
 
-    fn list_last(&mut self, index: u32) {
-        let tail = core::mem::replace(&mut self.tail, index);
-        self.list(index, tail, NONE);
+    /// Connection `index` is the last of the list that ends with `end`.
+    fn list_last(&mut self, index: u32, end: u32) {
+        let last = self.lists[(end - END) as usize].tail;
+        self.list(index, last, end);
     }
 
     fn list(&mut self, index: u32, previous: u32, next: u32) {
@@ -334,35 +367,37 @@ impl Bsd {
             self.grow();
         }
         *self.link(index) = Link { next, previous, over_at: 0 };
-        match previous {
-            NONE => self.head = index,
-            previous => self.link(previous).next = index,
-        }
-        match next {
-            NONE => self.tail = index,
-            next => self.link(next).previous = index,
-        }
+        *self.next_of(previous) = index;
+        *self.previous_of(next) = index;
         self.len += 1;
     }
 
     fn unlist(&mut self, index: u32) {
         let link = self.link(index);
         let (next, previous) = (link.next, core::mem::replace(&mut link.previous, UNLISTED));
-        match previous {
-            NONE => self.head = next,
-            previous => self.link(previous).next = next,
-        }
-        match next {
-            NONE => self.tail = previous,
-            next => self.link(next).previous = previous,
-        }
+        *self.next_of(previous) = next;
+        *self.previous_of(next) = previous;
         self.len -= 1;
+    }
+
+    /// What follows `at`, a connection or the end of a list, before which its head comes.
+    fn next_of(&mut self, at: u32) -> &mut u32 {
+        if at < END { &mut self.link(at).next } else { &mut self.lists[(at - END) as usize].head }
+    }
+
+    /// What precedes `at`, a connection or the end of a list.
+    fn previous_of(&mut self, at: u32) -> &mut u32 {
+        if at < END {
+            &mut self.link(at).previous
+        } else {
+            &mut self.lists[(at - END) as usize].tail
+        }
     }
 
     /// Apart, as it needs room on the stack.
     #[cold]
     fn grow(&mut self) {
-        let unlisted = Link { next: NONE, previous: UNLISTED, over_at: 0 };
+        let unlisted = Link { next: MAIN, previous: UNLISTED, over_at: 0 };
         self.links.push(Box::new([unlisted; CHUNK]));
     }
 

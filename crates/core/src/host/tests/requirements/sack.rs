@@ -86,6 +86,47 @@ fn while_something_is_missing_every_segment_tells_what_is_there() {
     assert_eq!((ack.ack, blocks(&ack, &peer)), (3001, Vec::new()), "nothing is missing");
 }
 
+/// RFC 2883 §4: "the following SACK block should be used to specify this larger block".
+#[test]
+fn behind_a_duplicate_comes_the_block_that_holds_it() {
+    let mut peer = with_sack();
+    for seq in [2001, 4001, 6001] {
+        peer.exchange(Say::new(A, seq, 1).data(&[1; 1000]));
+    }
+    let rest = [(6001, 7001), (4001, 5001), (2001, 3001)];
+    for (seq, len) in [(2001, 1000), (4501, 200), (6001, 1)] {
+        peer.say(Say::new(A, seq, 1).data(&[1; 1000][..len]));
+        let duplicate = (seq, seq + len as u32);
+        let holder = *rest.iter().find(|block| (block.0..block.1).contains(&seq)).unwrap();
+        let others = rest.iter().filter(|block| **block != holder);
+        let expected: Vec<_> = [duplicate, holder].iter().chain(others).copied().collect();
+        assert_eq!(blocks(&peer.hear_one(), &peer), expected);
+    }
+    // A duplicate that is part of no block is followed by the newest.
+    peer.say(Say::new(A, 1, 1).data(&[1; 1000]));
+    peer.hear();
+    peer.say(Say::new(A, 1, 1).data(&[1; 1000]));
+    let newest = [(1, 1001), (6001, 7001), (4001, 5001), (2001, 3001)];
+    assert_eq!(blocks(&peer.hear_one(), &peer), newest);
+}
+
+/// A duplicate told with the duplicate ACK of another segment has its own block behind it, and that
+/// segment's comes next.
+#[test]
+fn behind_the_block_of_a_duplicate_comes_that_of_the_segment() {
+    let mut peer = with_sack();
+    for seq in [2001, 4001] {
+        peer.exchange(Say::new(A, seq, 1).data(&[1; 1000]));
+    }
+    peer.say(Say::new(A, 6001, 1).data(&[1; 1000]));
+    peer.say(Say::new(A, 8001, 1).data(&[1; 1000]));
+    peer.say(Say::new(A, 2001, 1).data(&[1; 1000]));
+    let heard = peer.hear();
+    let told = blocks(&heard[0], &peer);
+    assert_eq!(told, [(2001, 3001), (2001, 3001), (6001, 7001), (8001, 9001)]);
+    assert_eq!(blocks(&heard[1], &peer)[0], (8001, 9001));
+}
+
 #[test]
 fn who_did_not_permit_sack_gets_none() {
     let mut config = plain();
