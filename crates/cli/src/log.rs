@@ -169,7 +169,7 @@ fn human(time: SystemTime, record: &Record) -> String {
             // `Sun, 06 Nov 1994 08:49:37 GMT`: the clock's part.
             let clock = date.get(17..25).unwrap_or(&date);
             format!(
-                "{clock} {} {} {} {} {} B {:.1} ms{}",
+                "{clock} {} {} {} {} {} B {:.3} ms{}",
                 access.peer.ip(),
                 access.method,
                 access.target,
@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn people_read_one_short_line() {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(3_661);
-        assert_eq!(human(time, &access(true)), "01:01:01 192.0.2.1 GET /a?\"b 200 12 B 1.5 ms");
+        assert_eq!(human(time, &access(true)), "01:01:01 192.0.2.1 GET /a?\"b 200 12 B 1.500 ms");
         assert!(human(time, &access(false)).ends_with("ms (cut short)"));
     }
 

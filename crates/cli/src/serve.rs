@@ -132,7 +132,11 @@ fn shown(plan: &Plan) -> String {
 }
 
 fn file_server(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> FileServer {
-    let clock = Clock { timer: Rc::new(Timer), wall: Rc::new(SystemTime::now) };
+    let clock = Clock {
+        timer: Rc::new(Timer),
+        measure: Rc::new(lightwait::rt::measure),
+        wall: Rc::new(SystemTime::now),
+    };
     let files = Files::new(files, plan.files.clone(), clock.clone());
     let server = Server::new(files, ServerConfig::default(), clock);
     if !plan.log.requests {

@@ -170,6 +170,22 @@ fn a_signal_lets_the_response_finish_and_the_log_names_the_real_client() {
 }
 
 #[test]
+fn the_log_tells_how_long_even_the_shortest_response_took() {
+    let site = site();
+    let server = Server::start(site.path());
+    for _ in 0..20 {
+        assert_eq!(server.get("/hello.txt").0, 200);
+    }
+    server.signal("TERM");
+    let (_, log) = server.finish();
+    let durations = log.iter().filter(|line| line["event"] == "access");
+    let durations: Vec<_> = durations.map(|line| line["duration_us"].as_u64().unwrap()).collect();
+    assert_eq!(durations.len(), 20);
+    // A file is opened, described and read.
+    assert!(durations.iter().all(|us| (1..1_000_000).contains(us)), "{durations:?}");
+}
+
+#[test]
 fn a_second_signal_ends_it_at_once() {
     let site = site();
     let mut server = Server::start(site.path());

@@ -20,6 +20,7 @@ pub struct Access {
     pub body_bytes: u64,
     /// True if that was the whole body.
     pub complete: bool,
-    /// From the request's arrival to the last byte handed to the connection.
+    /// From the moment at which the request's head was complete to that at which the last byte was
+    /// handed to the connection, by [`Clock::measure`](crate::Clock::measure).
     pub duration: Duration,
 }

@@ -7,7 +7,7 @@ use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::header::{self, HeaderValue};
 use http::{Request, Response, StatusCode, Version};
@@ -128,16 +128,18 @@ struct Exchange<H> {
 
 impl<H: Handler> Exchange<H> {
     async fn run(self, request: Request<Incoming>) -> Response<Body> {
-        let begin = self.server.clock.timer.now();
         self.phase.on_request(!request.body().is_end_stream());
-        let mut access = self.server.on_access.is_some().then(|| Access {
-            peer: self.peer,
-            method: request.method().clone(),
-            target: request.uri().to_string(),
-            status: StatusCode::OK,
-            body_bytes: 0,
-            complete: false,
-            duration: std::time::Duration::ZERO,
+        let mut record = self.server.on_access.is_some().then(|| Unfinished {
+            begin: (self.server.clock.measure)(),
+            access: Access {
+                peer: self.peer,
+                method: request.method().clone(),
+                target: request.uri().to_string(),
+                status: StatusCode::OK,
+                body_bytes: 0,
+                complete: false,
+                duration: Duration::ZERO,
+            },
         });
         let mut response = if let Some(why) = bad_host(&request) {
             page(request.headers(), StatusCode::BAD_REQUEST, why)
@@ -146,10 +148,10 @@ impl<H: Handler> Exchange<H> {
             self.server.handler.clone().respond(request).await
         };
         self.complete_head(&mut response);
-        if let Some(access) = &mut access {
-            access.status = response.status();
+        if let Some(record) = &mut record {
+            record.access.status = response.status();
         }
-        response.map(|body| self.follow(body, access, begin))
+        response.map(|body| self.follow(body, record))
     }
 
     /// Fields that every response has.
@@ -164,18 +166,22 @@ impl<H: Handler> Exchange<H> {
     }
 
     /// A body that, when over, moves the connection on and writes the record.
-    fn follow(self, body: Body, access: Option<Access>, begin: Instant) -> Body {
+    fn follow(self, body: Body, record: Option<Unfinished>) -> Body {
         body.reporting(move |body_bytes, complete| {
-            let now = self.server.clock.timer.now();
-            self.phase.on_response(now);
-            if let (Some(hook), Some(mut access)) = (&self.server.on_access, access) {
-                access.body_bytes = body_bytes;
-                access.complete = complete;
-                access.duration = now.saturating_duration_since(begin);
-                hook(&access);
+            self.phase.on_response(self.server.clock.timer.now());
+            if let (Some(hook), Some(record)) = (&self.server.on_access, record) {
+                let now = (self.server.clock.measure)();
+                let duration = now.saturating_duration_since(record.begin);
+                hook(&Access { body_bytes, complete, duration, ..record.access });
             }
         })
     }
+}
+
+/// The record of a response that is not over.
+struct Unfinished {
+    begin: Instant,
+    access: Access,
 }
 
 /// What is wrong with a request's `Host`: HTTP/1.1 wants exactly one (RFC 9112 §3.2).

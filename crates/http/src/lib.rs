@@ -32,7 +32,7 @@ mod testing;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 pub use access::Access;
 pub use body::Body;
@@ -46,11 +46,14 @@ pub use stop::{Stop, Tracked};
 /// A boxed future that stays on its thread.
 pub type Pending<T> = Pin<Box<dyn Future<Output = T>>>;
 
-/// The two clocks of a server.
+/// The clocks of a server.
 #[derive(Clone)]
 pub struct Clock {
-    /// Measures durations and wakes what waits for a time-out.
+    /// Wakes what waits for a time-out. Its time may stand still while a task runs.
     pub timer: Rc<dyn hyper::rt::Timer>,
+    /// Reads the time of `timer` at this very moment, for durations in the access log. It is called
+    /// twice a request, and only if there is an access hook.
+    pub measure: Rc<dyn Fn() -> Instant>,
     /// The time of day, for `Date` and `Last-Modified`.
     pub wall: Rc<dyn Fn() -> SystemTime>,
 }

@@ -24,7 +24,11 @@ pub(crate) fn date() -> SystemTime {
 
 /// A fixed date, and tokio's time (which tests may pause).
 pub(crate) fn clock() -> Clock {
-    Clock { timer: Rc::new(TokioTimer::new()), wall: Rc::new(date) }
+    Clock {
+        timer: Rc::new(TokioTimer::new()),
+        measure: Rc::new(|| tokio::time::Instant::now().into_std()),
+        wall: Rc::new(date),
+    }
 }
 
 /// Files in memory, last modified ten seconds before [`date`]. A name that ends in a slash is a

@@ -54,7 +54,11 @@ fn site(loss: f64, seek: Duration) -> Site {
     // The time of day is the world's, too.
     let at = world.handle(Side::B);
     let wall = move || UNIX_EPOCH + Duration::from_nanos(at.now().as_nanos());
-    let clock = Clock { timer: Rc::new(Timer), wall: Rc::new(wall) };
+    let clock = Clock {
+        timer: Rc::new(Timer),
+        measure: Rc::new(lightwait::rt::measure),
+        wall: Rc::new(wall),
+    };
     let records = Rc::new(RefCell::new(Vec::new()));
     let log = records.clone();
     let files = Files::new(disk, FilesConfig::default(), clock.clone());

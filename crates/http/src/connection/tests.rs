@@ -326,6 +326,40 @@ async fn each_response_leaves_a_record() {
     .await;
 }
 
+/// Reads of a clock that goes on by 3 ms whenever it is read.
+fn measured(reads: &Rc<Cell<u32>>) -> crate::Clock {
+    let (reads, begin) = (reads.clone(), Instant::now());
+    let measure = move || {
+        reads.set(reads.get() + 1);
+        begin + Duration::from_millis(3) * reads.get()
+    };
+    crate::Clock { measure: Rc::new(measure), ..clock() }
+}
+
+#[tokio::test]
+async fn durations_are_measured_by_two_reads_of_a_clock_and_by_none_without_a_hook() {
+    local(async {
+        let reads = Rc::new(Cell::new(0));
+        let server = Server::new(files(), ServerConfig::default(), measured(&reads));
+        let mut client = connect_to(server, 64 << 10).0;
+        client.get("/a").await;
+        client.get("/big").await;
+        for record in &*client.records.borrow() {
+            assert_eq!(record.duration, Duration::from_millis(3), "{}", record.target);
+        }
+        assert_eq!((client.records.borrow().len(), reads.take()), (2, 4));
+
+        let server = Rc::new(Server::new(files(), ServerConfig::default(), measured(&reads)));
+        let (mut stream, io) = tokio::io::duplex(64 << 10);
+        let serving =
+            tokio::task::spawn_local(server.serve(hyper_util::rt::TokioIo::new(io), peer()));
+        stream.write_all(b"GET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await.unwrap();
+        serving.await.unwrap().unwrap();
+        assert_eq!(reads.get(), 0);
+    })
+    .await;
+}
+
 /// Gives back what it gets.
 struct Echo;
 
