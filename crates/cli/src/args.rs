@@ -27,7 +27,7 @@ pub(crate) enum Command {
 /// Without a device the built-in bridge is used: an ordinary listening socket on 127.0.0.1:8080 is
 /// joined, through a client stack and an in-memory wire, to the server stack. No privileges.
 ///
-/// SIGINT (Ctrl-C) and SIGTERM stop it once responses are finished, and at once the second time.
+/// SIGINT (Ctrl-C) and SIGTERM stop it once responses are finished; the second time those are cut.
 /// When it stops, and on SIGUSR1 while it runs, it prints what it has counted and how full its
 /// pools are (connections, TIME-WAIT, FIN-WAIT-2, …) on standard error; with --json, as an event
 /// in the log.

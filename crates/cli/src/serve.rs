@@ -7,6 +7,7 @@ mod signals;
 
 use std::io;
 use std::net::SocketAddr;
+use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
@@ -33,6 +34,8 @@ const GRACE: Duration = Duration::from_secs(30);
 /// Wait after a failure to accept: it is a lack of memory or descriptors, which takes time to pass.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
+/// How long those may take to end who were cut: a turn or two.
+const CUT_PATIENCE: Duration = Duration::from_millis(200);
 /// How often a stop looks whether the last connections are closed.
 const DRAIN_POLL: Duration = Duration::from_millis(5);
 /// How long a stop waits for FINs once no data is on its way any more.
@@ -41,8 +44,8 @@ const FIN_PATIENCE: Duration = Duration::from_millis(500);
 /// A file service over one shard's connections.
 type FileServer = Server<Files<ThreadPoolFiles>>;
 
-/// Serves until a signal comes or the device fails.
-pub(crate) fn serve(plan: &Plan) -> Result<(), Failure> {
+/// Serves until a signal comes or the device fails. Returns the status to end with.
+pub(crate) fn serve(plan: &Plan) -> Result<ExitCode, Failure> {
     let directory = &plan.directory;
     let files = ThreadPoolFiles::new(directory, FILE_THREADS)
         .map_err(|error| Failure::Directory(directory.clone(), error))?;
@@ -76,7 +79,7 @@ struct Front {
     bridge: Bridge,
 }
 
-fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<(), Failure> {
+fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<ExitCode, Failure> {
     let signals = Signals::install().map_err(Failure::Stack)?;
     let ready = match &plan.stack {
         Stack::Bridge { listen } => bridge::open(*listen, plan, log)?,
@@ -97,7 +100,7 @@ fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<(), Failure> {
         stacks: Stacks::default(),
         service,
     };
-    let signal = signals.stop();
+    let (signal, hurry) = (signals.stop(), signals.hurry());
     let Some(Front { runtime, client, bridge }) = front else {
         stopping.watch(&handle, &name);
         handle.spawn_local(stopping.stacks.tell_whenever_asked(&signals, log));
@@ -105,10 +108,11 @@ fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<(), Failure> {
         let ended = stop.clone();
         handle.spawn_local(async move {
             signal.await;
-            stopping.run().await;
+            stopping.run(hurry).await;
             ended.set();
         });
-        return driver::run(&mut shards, &stop, driver::SPIN).map_err(Failure::Stack);
+        driver::run(&mut shards, &stop, driver::SPIN).map_err(Failure::Stack)?;
+        return Ok(signals.exit_code());
     };
     stopping.tasks.push(client.spawn_local(async move { match bridge.run().await {} }));
     stopping.watch(&handle, "the server's stack");
@@ -116,12 +120,12 @@ fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<(), Failure> {
     handle.spawn_local(stopping.stacks.tell_whenever_asked(&signals, log));
     let stopped = handle.spawn_local(async move {
         signal.await;
-        stopping.run().await;
+        stopping.run(hurry).await;
     });
     runtime.block_on(async {
         tokio::select! {
             end = driver::drive(shards) => end.map(|never| match never {}).map_err(Failure::Stack),
-            _ = stopped => Ok(()),
+            _ = stopped => Ok(signals.exit_code()),
         }
     })
 }
@@ -209,8 +213,9 @@ impl Stopping {
         self.stacks.0.push((name.to_owned(), stack.clone()));
     }
 
-    /// Lets responses finish, and then what was written arrive.
-    async fn run(self) {
+    /// Lets responses finish, and then what was written arrive; cuts both short on `hurry`. Either
+    /// way it logs what was counted, last.
+    async fn run(self, hurry: impl Future<Output = ()>) {
         // Dropping a listener resets what was not accepted.
         self.tasks.iter().for_each(JoinHandle::abort);
         let (stop, log) = (self.service.server.stop(), &self.service.log);
@@ -220,10 +225,14 @@ impl Stopping {
             stop.finished().await;
             self.drained().await;
         };
-        let unfinished = match lightwait::rt::timeout(GRACE, finished).await {
-            Ok(()) => 0,
-            Err(_) => stop.tracked().max(1),
+        let is_finished = tokio::select! {
+            within = lightwait::rt::timeout(GRACE, finished) => within.is_ok(),
+            () = hurry => false,
         };
+        let unfinished = if is_finished { 0 } else { stop.tracked().max(1) };
+        // Their records come before the last lines.
+        stop.cut();
+        let _ = lightwait::rt::timeout(CUT_PATIENCE, stop.finished()).await;
         self.stacks.tell(log);
         log.write(Record::Stopped { unfinished });
     }

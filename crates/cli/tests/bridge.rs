@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A server in a process of its own, and what it logs.
 struct Server {
@@ -186,9 +186,10 @@ fn the_log_tells_how_long_even_the_shortest_response_took() {
 }
 
 #[test]
-fn a_second_signal_ends_it_at_once() {
+fn a_second_signal_ends_it_at_once_and_in_order() {
     let site = site();
-    let mut server = Server::start(site.path());
+    let capture = site.path().join("capture.pcapng");
+    let mut server = Server::start_with(site.path(), &["--pcap", capture.to_str().unwrap()]);
     let mut stream = server.connect();
     stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
     let mut first = [0; 1000];
@@ -197,8 +198,33 @@ fn a_second_signal_ends_it_at_once() {
     thread::sleep(Duration::from_millis(100));
     assert!(server.process.try_wait().unwrap().is_none(), "it waits for the response");
     server.signal("INT");
-    let (status, _) = server.finish();
+    let (status, log) = server.finish();
     assert_eq!(status.code(), Some(130));
+    let events: Vec<_> = log.iter().map(|line| line["event"].as_str().unwrap()).collect();
+    assert_eq!(events, ["stopping", "access", "counts", "counts", "stopped"]);
+    assert_eq!((&log[1]["complete"], &log[4]["unfinished"]), (&false.into(), &1.into()));
+    let pcap = fs::read(capture).unwrap();
+    let large = pcap.windows(64).any(|bytes| bytes == &pattern(8 << 20)[..64]);
+    assert!(large, "the capture has what was sent before the signal: {} bytes", pcap.len());
+}
+
+#[test]
+fn a_third_signal_ends_it_though_nobody_reads_its_log() {
+    let site = site();
+    let mut server = Server::start_with(site.path(), &["--trace"]);
+    // A line for each frame, more than a pipe holds.
+    for _ in 0..10 {
+        server.get("/large");
+    }
+    server.signal("INT");
+    thread::sleep(Duration::from_millis(100));
+    server.signal("INT");
+    thread::sleep(Duration::from_millis(300));
+    assert!(server.process.try_wait().unwrap().is_none(), "it wants to be heard");
+    server.signal("INT");
+    let begin = Instant::now();
+    assert_eq!(server.process.wait().unwrap().code(), Some(130));
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
 }
 
 #[test]

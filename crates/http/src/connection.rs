@@ -7,6 +7,7 @@ use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use http::header::{self, HeaderValue};
@@ -79,7 +80,7 @@ impl<H: Handler> Server<H> {
         self
     }
 
-    /// The signal that stops it: connections finish what they answer, and close.
+    /// The signal that stops it: connections finish what they answer, and close; or they are cut.
     pub fn stop(&self) -> &Stop {
         &self.stop
     }
@@ -104,12 +105,17 @@ impl<H: Handler> Server<H> {
             async move { Ok::<_, Infallible>(exchange.run(request).await) }
         });
         let mut connection = pin!(self.http.serve_connection(io, service));
-        let mut stop = pin!(self.stop.requested());
+        let mut stop = pin!(self.stop.wait_requested());
         let mut stopping = false;
         poll_fn(|cx| {
-            if !stopping && stop.as_mut().poll(cx).is_ready() {
+            while stop.as_mut().poll(cx).is_ready() {
+                if stopping {
+                    // Cut short: what is unfinished goes, and says so in its record.
+                    return Poll::Ready(Ok(()));
+                }
                 stopping = true;
                 connection.as_mut().graceful_shutdown();
+                stop.set(self.stop.wait_cut());
             }
             connection.as_mut().poll(cx)
         })

@@ -310,6 +310,25 @@ async fn a_stop_lets_responses_finish_and_closes_idle_connections() {
 }
 
 #[tokio::test]
+async fn a_cut_ends_a_response_in_the_middle_and_its_record_says_so() {
+    local(async {
+        let (mut busy, server) =
+            connect_to(Server::new(files(), ServerConfig::default(), clock()), 1000);
+        busy.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        busy.stream.read_u8().await.unwrap();
+        server.stop().request();
+        tokio::task::yield_now().await;
+        assert_eq!(server.stop().tracked(), 1, "it may finish");
+        server.stop().cut();
+        server.stop().finished().await;
+        busy.serving.await.unwrap().unwrap();
+        let record = busy.records.borrow()[0].clone();
+        assert!(!record.complete && record.body_bytes < 1 << 20, "{record:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn each_response_leaves_a_record() {
     local(async {
         let mut client = client();
