@@ -7,7 +7,7 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use lightwait_core::host::address::Cidr;
 use lightwait_netem::LinkConfig;
 
-use crate::plan::Setting;
+use crate::plan::{Bytes, Setting};
 
 /// A user-level TCP/IP stack, and an HTTP server on it.
 #[derive(Clone, Debug, Parser)]
@@ -87,9 +87,20 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME", default_value = "index.html", help_heading = "Files")]
     pub(crate) index: String,
 
-    /// Write every frame of the device, or of the bridge's wire, to a pcapng file
+    /// Write every frame of the device, or of the bridge's wire, to a pcapng file, a FIFO, or with
+    /// - to standard output (the log then goes to standard error)
     #[arg(long, value_name = "FILE", help_heading = "Watching")]
     pub(crate) pcap: Option<PathBuf>,
+
+    /// Keep the capture within so many bytes (K, M, G: 2^10, 2^20, 2^30): when FILE has half of
+    /// them it becomes FILE.1, in place of the one before, and FILE begins anew
+    #[arg(long, value_name = "BYTES", help_heading = "Watching", requires = "pcap")]
+    pub(crate) pcap_limit: Option<Bytes>,
+
+    /// Capture the first so many bytes of each frame only
+    #[arg(long, value_name = "BYTES", help_heading = "Watching", requires = "pcap",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) snaplen: Option<u32>,
 
     /// Print a line for each frame
     #[arg(long, help_heading = "Watching")]

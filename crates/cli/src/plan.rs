@@ -1,7 +1,9 @@
 //! From what was typed to what will be done: checked as a whole, before anything is opened.
 
+mod capture;
 mod knobs;
 
+pub(crate) use capture::{Bytes, Capture, Target as CaptureTarget};
 pub(crate) use knobs::{Knobs, Setting, names as names_of_knobs};
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -61,7 +63,7 @@ pub(crate) enum DevicePlan {
 /// Who looks at the frames, and what happens to them.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
-    pub(crate) pcap: Option<PathBuf>,
+    pub(crate) capture: Option<Capture>,
     pub(crate) trace: bool,
     pub(crate) fault: Option<LinkConfig>,
 }
@@ -95,7 +97,8 @@ impl Plan {
             index: args.index.clone(),
             ..FilesConfig::default()
         };
-        let watch = Watch { pcap: args.pcap.clone(), trace: args.trace, fault: args.fault.clone() };
+        let capture = Capture::new(args)?;
+        let watch = Watch { capture, trace: args.trace, fault: args.fault.clone() };
         let log = LogPlan { json: args.json, requests: !args.quiet, failures: args.verbose > 0 };
         let (stack, knobs) = (stack(args)?, Knobs::new(&args.set)?);
         Ok(Plan { directory: args.dir.clone(), files, stack, knobs, watch, log })

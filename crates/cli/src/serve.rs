@@ -1,11 +1,12 @@
 //! Carries a plan out: opens what it names, serves until told to stop, and lets responses finish.
 
 mod bridge;
+mod capture;
 mod closed;
 mod device;
 mod signals;
 
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -24,7 +25,7 @@ use tokio::runtime::Runtime;
 use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::log::{Log, Record};
-use crate::plan::{LogPlan, Plan, Stack};
+use crate::plan::{Capture, LogPlan, Plan, Stack};
 use signals::Signals;
 
 /// Threads that read files which the kernel's caches do not hold.
@@ -49,8 +50,10 @@ pub(crate) fn serve(plan: &Plan) -> Result<ExitCode, Failure> {
     let directory = &plan.directory;
     let files = ThreadPoolFiles::new(directory, FILE_THREADS)
         .map_err(|error| Failure::Directory(directory.clone(), error))?;
-    let (log, writer) =
-        Log::start(plan.log.json, io::stdout(), io::stderr()).map_err(Failure::Stack)?;
+    let is_taken = plan.watch.capture.as_ref().is_some_and(Capture::takes_stdout);
+    let out: Box<dyn Write + Send> =
+        if is_taken { Box::new(io::stderr()) } else { Box::new(io::stdout()) };
+    let (log, writer) = Log::start(plan.log.json, out, io::stderr()).map_err(Failure::Stack)?;
     let outcome = run(plan, files, &log);
     drop(log);
     writer.finish();

@@ -38,7 +38,7 @@ fn with_nothing_said_the_bridge_serves_this_directory() {
     assert_eq!(plan.stack, Stack::Bridge { listen: "127.0.0.1:8080".parse().unwrap() });
     assert!(plan.files.listing && !plan.files.hidden && plan.files.index == "index.html");
     assert_eq!(plan.log, LogPlan { json: false, requests: true, failures: false });
-    assert!(plan.watch.pcap.is_none() && !plan.watch.trace && plan.watch.fault.is_none());
+    assert!(plan.watch.capture.is_none() && !plan.watch.trace && plan.watch.fault.is_none());
 }
 
 #[test]

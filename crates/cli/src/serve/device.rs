@@ -5,12 +5,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use lightwait::device::{AfPacket, Device, Tap, TapConfig};
 use lightwait::net::TcpListener;
 use lightwait::shard::Shard;
-use lightwait::wrap::{Link, Pcap, Trace};
+use lightwait::wrap::{Link, Trace};
 use lightwait_core::Config;
 use lightwait_core::host::address::Cidr;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::Ready;
+use super::{Ready, capture};
 use crate::failure::Failure;
 use crate::log::{Log, Record};
 use crate::plan::{DevicePlan, Plan, Watch};
@@ -67,13 +67,8 @@ pub(super) fn watched(
     if let Some(link) = &watch.fault {
         device = Box::new(Link::both_ways(device, link));
     }
-    if let Some(path) = &watch.pcap {
-        let pcap = Pcap::create(device, path, "lightwait")
-            .map_err(|error| Failure::Output(path.clone(), error))?;
-        let (log, path) = (log.clone(), path.display().to_string());
-        device = Box::new(pcap.on_error(move |error| {
-            log.write(Record::Trouble { text: format!("{path}: capture ended: {error}") });
-        }));
+    if let Some(capture) = &watch.capture {
+        device = Box::new(capture::captured(device, capture, log)?);
     }
     if watch.trace {
         let log = log.clone();
