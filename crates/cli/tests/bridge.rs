@@ -135,6 +135,18 @@ fn files_and_listings_arrive_whole() {
 }
 
 #[test]
+fn a_listing_shows_every_file_that_was_made_before_it_was_asked_for() {
+    let site = site();
+    let server = Server::start(site.path());
+    for number in 0..100 {
+        let name = format!("new-{number}");
+        fs::write(site.path().join(&name), "").unwrap();
+        let (_, listing) = server.get("/");
+        assert!(String::from_utf8(listing).unwrap().contains(&format!("./{name}\"")), "{name}");
+    }
+}
+
+#[test]
 fn many_clients_are_served_at_a_time() {
     let site = site();
     let server = Server::start(site.path());

@@ -20,6 +20,7 @@ mod connection;
 mod content_type;
 mod date;
 pub mod files;
+mod flight;
 mod listing;
 pub mod path;
 mod patient;

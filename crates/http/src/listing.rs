@@ -1,5 +1,7 @@
 //! The page that lists a directory: one table, no script, nothing fetched from elsewhere.
 
+pub(crate) mod shelf;
+
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -117,12 +119,15 @@ mod tests {
         Entry { name: name.as_bytes().to_vec(), metadata }
     }
 
+    fn whole() -> Entries {
+        Entries { complete: true, ..Entries::default() }
+    }
+
     #[test]
     fn directories_come_first_and_names_in_order() {
         let entries = [("b", Kind::File), ("a", Kind::File), ("z", Kind::Directory)]
             .map(|(n, k)| entry(n, k, 0));
-        let page =
-            page(&RelativePath::default(), Entries { entries: entries.into(), complete: true });
+        let page = page(&RelativePath::default(), Entries { entries: entries.into(), ..whole() });
         let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} in {page}"));
         assert!(at("./z/\"") < at("./a\"") && at("./a\"") < at("./b\""));
         assert!(!page.contains("../") && !page.contains("there are more"));
@@ -133,7 +138,7 @@ mod tests {
         let names = ["<script>", "javascript:alert(1)", "a\"b", "%2e", "?q#f"];
         let entries = names.map(|name| entry(name, Kind::File, 1)).into();
         let path = RelativePath::default().join(b"<i>").unwrap();
-        let page = page(&path, Entries { entries, complete: false });
+        let page = page(&path, Entries { entries, complete: false, ..whole() });
         assert!(!page.contains("<script") && !page.contains("<i>") && page.contains("&lt;i&gt;"));
         for link in ["./javascript%3Aalert%281%29", "./a%22b", "./%252e", "./%3Fq%23f", "../"] {
             assert!(page.contains(&format!("<a href=\"{link}\">")), "{link} in {page}");

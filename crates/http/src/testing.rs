@@ -100,7 +100,12 @@ impl FileSource for MemoryFiles {
         })
     }
 
-    fn list(&self, handle: &Vec<u8>, limit: usize) -> Pending<io::Result<Entries>> {
+    fn list<T: Send + 'static>(
+        &self,
+        handle: &Vec<u8>,
+        limit: usize,
+        make: impl FnOnce(Entries) -> T + Send + 'static,
+    ) -> Pending<io::Result<T>> {
         let mut entries: Vec<Entry> = Vec::new();
         for (name, bytes) in self.files.iter() {
             let Some(rest) = name.strip_prefix(handle.as_slice()) else { continue };
@@ -114,7 +119,8 @@ impl FileSource for MemoryFiles {
         }
         let complete = entries.len() <= limit;
         entries.truncate(limit);
-        Box::pin(std::future::ready(Ok(Entries { entries, complete })))
+        let modified = self.describe(Kind::Directory, 0).modified;
+        Box::pin(std::future::ready(Ok(make(Entries { entries, complete, modified }))))
     }
 }
 
