@@ -18,7 +18,7 @@ mod condition;
 pub mod config;
 mod connection;
 mod content_type;
-mod date;
+pub mod date;
 pub mod files;
 mod flight;
 mod listing;

@@ -59,7 +59,7 @@ pub struct Metadata {
     pub len_bytes: u64,
     /// When it was last modified, if known.
     pub modified: Option<SystemTime>,
-    /// Differs between any two files at a time (an inode number).
+    /// Differs between any two files at a time (an inode number). Never told to clients.
     pub identity: u64,
 }
 
