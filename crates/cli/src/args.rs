@@ -28,6 +28,7 @@ pub(crate) enum Command {
 /// joined, through a client stack and an in-memory wire, to the server stack. No privileges.
 ///
 /// SIGINT (Ctrl-C) and SIGTERM stop it once responses are finished; the second time those are cut.
+/// SIGHUP opens the files of the log again, after somebody has moved them.
 /// When it stops, and on SIGUSR1 while it runs, it prints what it has counted and how full its
 /// pools are (connections, TIME-WAIT, FIN-WAIT-2, …) on standard error; with --json, as an event
 /// in the log.
@@ -109,6 +110,14 @@ pub(crate) struct ServeArgs {
     /// Lose, delay, reorder, … frames both ways: loss=1%,reorder=5%,delay=30ms,rate=100Mbit,seed=7
     #[arg(long, value_name = "SPEC", help_heading = "Watching")]
     pub(crate) fault: Option<LinkConfig>,
+
+    /// Append the log to a file, which SIGHUP opens again
+    #[arg(long, value_name = "FILE", help_heading = "Watching")]
+    pub(crate) log: Option<PathBuf>,
+
+    /// Append the lines of requests to a file of their own, which SIGHUP opens again
+    #[arg(long, value_name = "FILE", help_heading = "Watching", conflicts_with = "quiet")]
+    pub(crate) access_log: Option<PathBuf>,
 
     /// Log one JSON object a line, for programs
     #[arg(long, help_heading = "Watching")]

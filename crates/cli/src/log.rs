@@ -3,15 +3,22 @@
 //! A thread of its own writes them: a terminal that stands still must not stop a shard. When it
 //! falls too far behind, lines are dropped, counted, and the count is logged.
 
-use std::io::{self, Write};
+mod outputs;
+
+pub(crate) use outputs::Outputs;
+
+use std::io;
+#[cfg(test)]
+use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 use lightwait_http::Access;
+use lightwait_http::date::Utc;
 use serde_json::{Value, json};
 
 use crate::counts::Counts;
@@ -86,8 +93,24 @@ impl Kind {
 /// Where records go. Clones share one writer.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
-    sender: SyncSender<(SystemTime, Record)>,
-    dropped: Arc<AtomicU64>,
+    sender: SyncSender<(SystemTime, Message)>,
+    shared: Arc<Shared>,
+}
+
+/// What the writer is told beside records.
+#[derive(Debug, Default)]
+struct Shared {
+    dropped: AtomicU64,
+    /// Files are to be opened again.
+    reopen: AtomicBool,
+}
+
+/// What the writer hears.
+#[derive(Debug)]
+enum Message {
+    Record(Record),
+    /// Look whether something is to be done.
+    Nudge,
 }
 
 /// The thread that writes; ends when every [`Log`] is dropped.
@@ -95,25 +118,28 @@ pub(crate) struct Log {
 pub(crate) struct Writer(JoinHandle<()>);
 
 impl Log {
-    /// Starts a writer of lines to `out`, and of tables for people to `tables`.
-    pub(crate) fn start(
-        json: bool,
-        out: impl Write + Send + 'static,
-        tables: impl Write + Send + 'static,
-    ) -> io::Result<(Log, Writer)> {
+    /// Starts a writer.
+    pub(crate) fn start(json: bool, outputs: Outputs) -> io::Result<(Log, Writer)> {
         let (sender, receiver) = sync_channel(WAITING_LINES);
-        let dropped = Arc::new(AtomicU64::new(0));
-        let count = dropped.clone();
+        let shared = Arc::new(Shared::default());
+        let ours = shared.clone();
         let builder = std::thread::Builder::new().name("log".to_owned());
-        let thread = builder.spawn(move || write_all(&receiver, &count, json, out, tables))?;
-        Ok((Log { sender, dropped }, Writer(thread)))
+        let thread = builder.spawn(move || write_all(&receiver, &ours, json, outputs))?;
+        Ok((Log { sender, shared }, Writer(thread)))
     }
 
     /// Logs a record of this moment, or counts it if the writer is too far behind.
     pub(crate) fn write(&self, record: Record) {
-        if self.sender.try_send((SystemTime::now(), record)).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+        if self.sender.try_send((SystemTime::now(), Message::Record(record))).is_err() {
+            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Opens the log's files again: somebody has moved them.
+    pub(crate) fn reopen(&self) {
+        self.shared.reopen.store(true, Ordering::Relaxed);
+        // A writer that has so much to do will look anyway.
+        let _ = self.sender.try_send((SystemTime::now(), Message::Nudge));
     }
 }
 
@@ -126,50 +152,58 @@ impl Writer {
 }
 
 fn write_all(
-    receiver: &Receiver<(SystemTime, Record)>,
-    dropped: &AtomicU64,
+    receiver: &Receiver<(SystemTime, Message)>,
+    shared: &Shared,
     json: bool,
-    out: impl Write,
-    mut tables: impl Write,
+    mut outputs: Outputs,
 ) {
-    let mut out = io::BufWriter::new(out);
-    // Who closed our output does not want to read any more; serving goes on.
-    let mut write = |out: &mut io::BufWriter<_>, time, record: &Record| {
+    let write = |outputs: &mut Outputs, time, record: &Record| {
+        let is_access = matches!(record, Record::Access(_));
+        // Who closed our output does not want to read any more; serving goes on.
         let _ = match record {
-            _ if json => writeln!(out, "{}", machine(time, record)),
-            Record::Counts(counts) => {
-                out.flush().and_then(|()| tables.write_all(counts.table().as_bytes()))
-            }
-            _ => writeln!(out, "{}", human(time, record)),
+            _ if json => outputs.line(&machine(time, record), is_access),
+            Record::Counts(counts) => outputs.table(&counts.table()),
+            _ => outputs.line(&human(time, record), is_access),
         };
     };
-    while let Ok((time, record)) = receiver.recv() {
-        write(&mut out, time, &record);
-        let mut waiting = receiver.try_iter().take(WAITING_LINES);
-        for (time, record) in &mut waiting {
-            write(&mut out, time, &record);
+    while let Ok(first) = receiver.recv() {
+        let waiting = receiver.try_iter().take(WAITING_LINES);
+        for (time, message) in std::iter::once(first).chain(waiting) {
+            if shared.reopen.swap(false, Ordering::Relaxed) {
+                for text in outputs.reopen() {
+                    write(&mut outputs, SystemTime::now(), &Record::Trouble { text });
+                }
+            }
+            if let Message::Record(record) = message {
+                write(&mut outputs, time, &record);
+            }
         }
-        let lines = dropped.swap(0, Ordering::Relaxed);
+        let lines = shared.dropped.swap(0, Ordering::Relaxed);
         if lines > 0 {
-            write(&mut out, SystemTime::now(), &Record::Dropped { lines });
+            write(&mut outputs, SystemTime::now(), &Record::Dropped { lines });
         }
-        let _ = out.flush();
+        let _ = outputs.flush();
     }
 }
 
-/// A line for people.
+/// A line for people: a date with its zone, and what happened.
 fn human(time: SystemTime, record: &Record) -> String {
+    match record {
+        // It has the shard's time.
+        Record::Frame { line } => line.clone(),
+        _ => format!("{} {}", Utc::of(time), words(record)),
+    }
+}
+
+fn words(record: &Record) -> String {
     match record {
         Record::Serving { directory, urls, stack } => {
             let urls = urls.join(" and ");
             format!("Serving {directory} at {urls} ({stack}). Ctrl-C stops.")
         }
         Record::Access(access) => {
-            let date = httpdate::fmt_http_date(time);
-            // `Sun, 06 Nov 1994 08:49:37 GMT`: the clock's part.
-            let clock = date.get(17..25).unwrap_or(&date);
             format!(
-                "{clock} {} {} {} {} {} B {:.3} ms{}",
+                "{} {} {} {} {} B {:.3} ms{}",
                 access.peer.ip(),
                 access.method,
                 access.target,
@@ -186,14 +220,22 @@ fn human(time: SystemTime, record: &Record) -> String {
         Record::Frame { line } => line.clone(),
         Record::Stopping { connections: 0 } => "Stopping.".to_owned(),
         Record::Stopping { connections } => {
-            format!("Stopping: {connections} connections may finish. Ctrl-C again stops at once.")
+            let connections = many(*connections as u64, "connection");
+            format!("Stopping: {connections} may finish. Ctrl-C again stops at once.")
         }
         Record::Stopped { unfinished: 0 } => "Stopped.".to_owned(),
-        Record::Stopped { unfinished } => format!("Stopped; {unfinished} connections were cut."),
+        Record::Stopped { unfinished } => {
+            format!("Stopped; cut short: {}.", many(*unfinished as u64, "connection"))
+        }
         Record::Dropped { lines } => {
-            format!("({lines} log lines were dropped: output is too slow)")
+            format!("(Output is too slow. Dropped: {}.)", many(*lines, "log line"))
         }
     }
+}
+
+/// A number and its noun.
+fn many(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// What to do.
@@ -203,26 +245,30 @@ fn human_concern(concern: Concern) -> String {
     match concern {
         Concern::Filling { kind, held, limit } => {
             let (state, _) = kind.names();
-            format!("{state} fills up: {held} records are held, and {limit} may be.")
+            let records = many(held as u64, "record");
+            format!("{state} fills up: it holds {records}, and may hold {limit}.")
         }
         Concern::Full { kind, evicted, held } => {
             let (state, _) = kind.names();
-            format!("{state} is full: {evicted} records went before their time; {held} are held.")
+            let records = many(evicted, "record");
+            format!("{state} is full: {records} went before their time, and it holds {held}.")
         }
         Concern::Refused { syns } => {
-            format!("TIME-WAIT refused {syns} SYNs: peers come back with ports used just before.")
+            let syns = many(syns, "SYN");
+            format!("TIME-WAIT refused {syns}: peers come back with ports used just before.")
         }
         Concern::Unheard { segments } => format!(
-            "{segments} segments for connections in FIN-WAIT-2 were not heard: there are as many \
-             connections as may be, or too many of these are spoken to at once."
+            "FIN-WAIT-2 did not hear {}: there are as many connections as may be, or too many of \
+             these are spoken to at once.",
+            many(segments, "segment")
         ),
         Concern::PortsScarce { passed, opens } => format!(
-            "Ports run out: {passed} in TIME-WAIT were passed over to open {opens} connections. \
-             {MORE_PORTS}"
+            "Ports run out: opening {} passed over {passed} in TIME-WAIT. {MORE_PORTS}",
+            many(opens, "connection")
         ),
         Concern::NoPort { opens } => format!(
-            "{opens} connections were not opened: no port to their destination is free. \
-             {MORE_PORTS}"
+            "No port to the destination is free. Not opened: {}. {MORE_PORTS}",
+            many(opens, "connection")
         ),
     }
 }
@@ -326,7 +372,8 @@ mod tests {
     #[test]
     fn people_read_one_short_line() {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(3_661);
-        assert_eq!(human(time, &access(true)), "01:01:01 192.0.2.1 GET /a?\"b 200 12 B 1.500 ms");
+        let line = "1970-01-01T01:01:01Z 192.0.2.1 GET /a?\"b 200 12 B 1.500 ms";
+        assert_eq!(human(time, &access(true)), line);
         assert!(human(time, &access(false)).ends_with("ms (cut short)"));
     }
 
@@ -359,7 +406,7 @@ mod tests {
         for (concern, event) in concerns {
             let record = Record::Closed(concern);
             let line = human(time, &record);
-            assert!(line.contains(" 8 ") || line.starts_with("8 "));
+            assert!(line.contains(" 8 "), "{line}");
             let value: Value = serde_json::from_str(&machine(time, &record)).unwrap();
             assert_eq!(value["event"], json!(event));
             assert!(value.as_object().unwrap().values().any(|number| *number == json!(8)));
@@ -367,9 +414,66 @@ mod tests {
     }
 
     #[test]
+    fn one_is_one_and_two_are_many() {
+        let line = |record| human(SystemTime::UNIX_EPOCH, &record);
+        for (connections, words) in [(1, " 1 connection may"), (2, " 2 connections may")] {
+            assert!(line(Record::Stopping { connections }).contains(words));
+        }
+        let cut = line(Record::Stopped { unfinished: 1 });
+        assert_eq!(cut, "1970-01-01T00:00:00Z Stopped; cut short: 1 connection.");
+    }
+
+    #[test]
+    fn files_that_were_moved_are_opened_again_and_nothing_is_lost() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name| directory.path().join(name);
+        let outputs = Outputs::new(io::sink(), io::sink());
+        let outputs = outputs.with_files(Some(&at("log")), Some(&at("access"))).unwrap();
+        let (log, writer) = Log::start(false, outputs).unwrap();
+        let both = |text: &str| {
+            log.write(Record::Trouble { text: text.to_owned() });
+            log.write(access(true));
+        };
+        let read = |name| std::fs::read_to_string(at(name)).unwrap_or_default();
+        both("before");
+        while !(read("log").contains("before") && read("access").contains("GET")) {
+            std::thread::yield_now();
+        }
+        for name in ["log", "access"] {
+            std::fs::rename(at(name), at(name).with_extension("1")).unwrap();
+        }
+        log.reopen();
+        both("after");
+        drop(log);
+        writer.finish();
+        for (name, words) in
+            [("log.1", "before"), ("log", "after"), ("access.1", "GET"), ("access", "GET")]
+        {
+            let text = read(name);
+            assert!(text.contains(words) && text.lines().count() == 1, "{name}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_again_is_written_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, moved) = (directory.path().join("sub/log"), directory.path().join("moved"));
+        std::fs::create_dir(path.parent().unwrap()).unwrap();
+        let outputs = Outputs::new(io::sink(), io::sink()).with_files(Some(&path), None).unwrap();
+        let (log, writer) = Log::start(false, outputs).unwrap();
+        std::fs::rename(path.parent().unwrap(), &moved).unwrap();
+        log.reopen();
+        log.write(Record::Trouble { text: "after".to_owned() });
+        drop(log);
+        writer.finish();
+        let text = std::fs::read_to_string(moved.join("log")).unwrap();
+        assert!(text.contains("cannot be opened again") && text.contains("after"), "{text}");
+    }
+
+    #[test]
     fn everything_is_written_before_the_end() {
         let page = Page::default();
-        let (log, writer) = Log::start(false, page.clone(), io::sink()).unwrap();
+        let (log, writer) = Log::start(false, Outputs::new(page.clone(), io::sink())).unwrap();
         for _ in 0..100 {
             log.write(access(true));
         }
@@ -381,7 +485,7 @@ mod tests {
     #[test]
     fn a_writer_that_stands_still_stops_nobody_and_the_loss_is_told() {
         let page = Page::default();
-        let (log, writer) = Log::start(true, page.clone(), io::sink()).unwrap();
+        let (log, writer) = Log::start(true, Outputs::new(page.clone(), io::sink())).unwrap();
         let held = page.0.lock().unwrap();
         for _ in 0..3 * WAITING_LINES {
             log.write(access(true));

@@ -69,9 +69,13 @@ pub(crate) struct Watch {
 }
 
 /// What is logged, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogPlan {
     pub(crate) json: bool,
+    /// The file, if it is not standard output.
+    pub(crate) file: Option<PathBuf>,
+    /// A file for the lines of responses alone.
+    pub(crate) access_file: Option<PathBuf>,
     /// A line for each response.
     pub(crate) requests: bool,
     /// A line for each connection that failed.
@@ -99,7 +103,13 @@ impl Plan {
         };
         let capture = Capture::new(args)?;
         let watch = Watch { capture, trace: args.trace, fault: args.fault.clone() };
-        let log = LogPlan { json: args.json, requests: !args.quiet, failures: args.verbose > 0 };
+        let log = LogPlan {
+            json: args.json,
+            file: args.log.clone(),
+            access_file: args.access_log.clone(),
+            requests: !args.quiet,
+            failures: args.verbose > 0,
+        };
         let (stack, knobs) = (stack(args)?, Knobs::new(&args.set)?);
         Ok(Plan { directory: args.dir.clone(), files, stack, knobs, watch, log })
     }

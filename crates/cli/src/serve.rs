@@ -24,8 +24,8 @@ use tokio::runtime::Runtime;
 
 use crate::counts::Counts;
 use crate::failure::Failure;
-use crate::log::{Log, Record};
-use crate::plan::{Capture, LogPlan, Plan, Stack};
+use crate::log::{Log, Outputs, Record};
+use crate::plan::{Capture, Plan, Stack};
 use signals::Signals;
 
 /// Threads that read files which the kernel's caches do not hold.
@@ -53,7 +53,9 @@ pub(crate) fn serve(plan: &Plan) -> Result<ExitCode, Failure> {
     let is_taken = plan.watch.capture.as_ref().is_some_and(Capture::takes_stdout);
     let out: Box<dyn Write + Send> =
         if is_taken { Box::new(io::stderr()) } else { Box::new(io::stdout()) };
-    let (log, writer) = Log::start(plan.log.json, out, io::stderr()).map_err(Failure::Stack)?;
+    let outputs = Outputs::new(out, io::stderr())
+        .with_files(plan.log.file.as_deref(), plan.log.access_file.as_deref())?;
+    let (log, writer) = Log::start(plan.log.json, outputs).map_err(Failure::Stack)?;
     let outcome = run(plan, files, &log);
     drop(log);
     writer.finish();
@@ -96,7 +98,7 @@ fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<ExitCode, Failu
         server: Rc::new(file_server(plan, files, log)),
         peers: front.as_ref().map(|front| front.bridge.peers()),
         log: log.clone(),
-        plan: plan.log,
+        logs_failures: plan.log.failures,
     };
     let mut stopping = Stopping {
         tasks: vec![handle.spawn_local(accept_all(listener, service.clone()))],
@@ -104,6 +106,8 @@ fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<ExitCode, Failu
         service,
     };
     let (signal, hurry) = (signals.stop(), signals.hurry());
+    let reopened = log.clone();
+    handle.spawn_local(signals.whenever_hung_up(move || reopened.reopen()));
     let Some(Front { runtime, client, bridge }) = front else {
         stopping.watch(&handle, &name);
         handle.spawn_local(stopping.stacks.tell_whenever_asked(&signals, log));
@@ -160,7 +164,7 @@ struct Service {
     /// Who is behind a bridged connection.
     peers: Option<Peers>,
     log: Log,
-    plan: LogPlan,
+    logs_failures: bool,
 }
 
 /// Accepts connections until it is aborted, each served by a task of its own.
@@ -182,7 +186,7 @@ async fn serve_one(stream: TcpStream, seen: SocketAddr, service: Service) {
     // fails only on a connection that is over already.
     let _ = stream.set_nodelay(true);
     if let Err(error) = service.server.serve(stream, peer).await
-        && service.plan.failures
+        && service.logs_failures
     {
         service.log.write(Record::Failed { peer, error: describe(&error) });
     }

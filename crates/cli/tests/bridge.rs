@@ -381,6 +381,44 @@ fn a_capture_into_a_fifo_waits_for_its_reader_and_nobody_else_does() {
 }
 
 #[test]
+fn a_hang_up_opens_the_logs_again_and_ends_nothing() {
+    let site = site();
+    let [log, access] = ["log", "access"].map(|name| site.path().join(name));
+    let process = Command::new(env!("CARGO_BIN_EXE_lightwait"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--json", "--log", log.to_str().unwrap()])
+        .args(["--access-log", access.to_str().unwrap()])
+        .arg(site.path())
+        .spawn()
+        .unwrap();
+    let begin = Instant::now();
+    let wait = |is_there: &dyn Fn() -> bool| {
+        while !is_there() {
+            assert!(begin.elapsed() < Duration::from_secs(10));
+            thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let has = |path: &std::path::Path, text: &str| {
+        fs::read_to_string(path).is_ok_and(|log| log.contains(text))
+    };
+    wait(&|| has(&log, "serving"));
+    let lines = BufReader::new(fs::File::open(&log).unwrap());
+    let server = Server::new(process, lines);
+    server.get("/hello.txt?first");
+    wait(&|| has(&access, "first"));
+    let moved = [&log, &access].map(|path| path.with_extension("1"));
+    fs::rename(&log, &moved[0]).unwrap();
+    fs::rename(&access, &moved[1]).unwrap();
+    server.signal("HUP");
+    wait(&|| log.exists() && access.exists());
+    server.get("/hello.txt?second");
+    wait(&|| has(&access, "second"));
+    server.signal("TERM");
+    wait(&|| has(&log, "stopped"));
+    assert!(!has(&moved[1], "second") && !has(&log, "serving") && !has(&log, "access"));
+    assert!(has(&moved[0], "serving") && !has(&moved[0], "stopped"));
+}
+
+#[test]
 fn people_get_a_table_on_standard_error() {
     let site = site();
     let mut process = Command::new(env!("CARGO_BIN_EXE_lightwait"))
@@ -392,7 +430,7 @@ fn people_get_a_table_on_standard_error() {
         .unwrap();
     let mut line = String::new();
     BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.starts_with("Serving "), "{line}");
+    assert!(line.contains("Z Serving "), "{line}");
     let id = process.id().to_string();
     assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
     let output = process.wait_with_output().unwrap();

@@ -1,13 +1,13 @@
 //! SIGINT and SIGTERM: the first asks for a graceful stop, the second for one that waits for
 //! nobody; if that does not end the program, the third does, or a few seconds. SIGUSR1 asks for
-//! what was counted.
+//! what was counted, SIGHUP for the log's files to be opened again.
 
 use std::io;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator;
 use tokio::sync::watch;
 
@@ -24,20 +24,28 @@ pub(crate) struct Signals {
     /// How many that ask for a stop.
     stops: watch::Receiver<u32>,
     counts: watch::Receiver<()>,
+    hangups: watch::Receiver<()>,
 }
 
 impl Signals {
     /// Takes them over, for the rest of the program's life.
     pub(crate) fn install() -> io::Result<Signals> {
-        let ((asked, stops), (asks, counts)) = (watch::channel(0), watch::channel(()));
-        let mut signals = iterator::Signals::new([SIGINT, SIGTERM, SIGUSR1])?;
+        let (asked, stops) = watch::channel(0);
+        let [(asks, counts), (hangs_up, hangups)] = [(); 2].map(watch::channel);
+        let mut signals = iterator::Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1])?;
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
             for signal in signals.forever() {
-                if signal == SIGUSR1 {
-                    asks.send_replace(());
-                    continue;
+                match signal {
+                    SIGUSR1 => {
+                        asks.send_replace(());
+                        continue;
+                    }
+                    SIGHUP => {
+                        hangs_up.send_replace(());
+                        continue;
+                    }
+                    _ => asked.send_modify(|stops| *stops += 1),
                 }
-                asked.send_modify(|stops| *stops += 1);
                 match *asked.borrow() {
                     0 | 1 => {}
                     2 => end_in(LAST_WORDS),
@@ -45,7 +53,7 @@ impl Signals {
                 }
             }
         })?;
-        Ok(Signals { stops, counts })
+        Ok(Signals { stops, counts, hangups })
     }
 
     /// Resolves with the first signal that asks for a stop.
@@ -79,12 +87,21 @@ impl Signals {
         &self,
         tell: T,
     ) -> impl Future<Output = ()> + use<T> {
-        let mut counts = self.counts.clone();
-        async move {
-            while counts.changed().await.is_ok() {
-                tell();
-            }
-        }
+        whenever(self.counts.clone(), tell)
+    }
+
+    /// Calls `reopen` whenever the log's files are to be opened again.
+    pub(crate) fn whenever_hung_up<T: Fn() + 'static>(
+        &self,
+        reopen: T,
+    ) -> impl Future<Output = ()> + use<T> {
+        whenever(self.hangups.clone(), reopen)
+    }
+}
+
+async fn whenever(mut asked: watch::Receiver<()>, call: impl Fn() + 'static) {
+    while asked.changed().await.is_ok() {
+        call();
     }
 }
 
