@@ -10,9 +10,10 @@ use http::{Method, StatusCode};
 pub struct Access {
     /// Who asked.
     pub peer: SocketAddr,
-    /// The request's method.
+    /// The request's method; `-` if its head could not be read.
     pub method: Method,
-    /// The request's target as it was sent: path and query, not decoded.
+    /// The request's target as it was sent: path and query, not decoded. Of a request that was
+    /// refused for its head (400, 414, 431) the beginning, escaped, or `-`.
     pub target: String,
     /// The response's status.
     pub status: StatusCode,

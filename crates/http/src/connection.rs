@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -24,6 +24,7 @@ use crate::body::{Body, RequestBody};
 use crate::config::ServerConfig;
 use crate::date::Date;
 use crate::patient::{Patient, Phase};
+use crate::refusal::{Owed, Refusable, Refused};
 use crate::stop::Stop;
 use crate::{Clock, Pending};
 
@@ -97,29 +98,52 @@ impl<H: Handler> Server<H> {
         let _tracked = self.stop.track();
         let phase = Phase::new(self.clock.timer.now());
         let io = Patient::new(io, self.clock.timer.clone(), phase.clone(), &self.config);
+        let owed = Owed::default();
+        let io = Refusable::new(io, owed.clone());
         let served = Rc::new(Cell::new(0));
         let service = service_fn(|request| {
             served.set(served.get() + 1);
             let last = self.config.max_requests.is_some_and(|most| served.get() >= most);
-            let exchange = Exchange { server: self.clone(), phase: phase.clone(), peer, last };
+            let (server, phase, owed) = (self.clone(), phase.clone(), owed.clone());
+            let exchange = Exchange { server, phase, owed, peer, last };
             async move { Ok::<_, Infallible>(exchange.run(request).await) }
         });
-        let mut connection = pin!(self.http.serve_connection(io, service));
+        let mut connection = self.http.serve_connection(io, service);
         let mut stop = pin!(self.stop.wait_requested());
         let mut stopping = false;
-        poll_fn(|cx| {
+        let outcome = poll_fn(|cx| {
             while stop.as_mut().poll(cx).is_ready() {
                 if stopping {
                     // Cut short: what is unfinished goes, and says so in its record.
                     return Poll::Ready(Ok(()));
                 }
                 stopping = true;
-                connection.as_mut().graceful_shutdown();
+                Pin::new(&mut connection).graceful_shutdown();
                 stop.set(self.stop.wait_cut());
             }
-            connection.as_mut().poll(cx)
+            Pin::new(&mut connection).poll(cx)
         })
-        .await
+        .await;
+        if let Some(status) = owed.refused() {
+            let parts = connection.into_parts();
+            self.refuse(parts.io, Refused::new(status, &parts.read_buf), peer).await;
+        }
+        outcome
+    }
+
+    /// Answers what hyper did not hand to the handler, and writes the record.
+    async fn refuse<I>(&self, io: Refusable<Patient<I>>, refused: Refused, peer: SocketAddr)
+    where
+        I: Read + Write + Unpin,
+    {
+        let begin = self.on_access.as_ref().map(|_| (self.clock.measure)());
+        let (mut io, date) = (io.inner, self.date.at((self.clock.wall)()));
+        let (body_bytes, complete) = refused.answer(&mut io, &date).await;
+        if let (Some(hook), Some(begin)) = (&self.on_access, begin) {
+            let duration = (self.clock.measure)().saturating_duration_since(begin);
+            let Refused { status, method, target } = refused;
+            hook(&Access { peer, method, target, status, body_bytes, complete, duration });
+        }
     }
 }
 
@@ -127,6 +151,7 @@ impl<H: Handler> Server<H> {
 struct Exchange<H> {
     server: Rc<Server<H>>,
     phase: Phase,
+    owed: Owed,
     peer: SocketAddr,
     /// No request after this one.
     last: bool,
@@ -134,6 +159,7 @@ struct Exchange<H> {
 
 impl<H: Handler> Exchange<H> {
     async fn run(self, request: Request<Incoming>) -> Response<Body> {
+        self.owed.on_request();
         self.phase.on_request(!request.body().is_end_stream());
         let mut record = self.server.on_access.is_some().then(|| Unfinished {
             begin: (self.server.clock.measure)(),
@@ -174,6 +200,7 @@ impl<H: Handler> Exchange<H> {
     /// A body that, when over, moves the connection on and writes the record.
     fn follow(self, body: Body, record: Option<Unfinished>) -> Body {
         body.reporting(move |body_bytes, complete| {
+            self.owed.on_response();
             self.phase.on_response(self.server.clock.timer.now());
             if let (Some(hook), Some(record)) = (&self.server.on_access, record) {
                 let now = (self.server.clock.measure)();

@@ -25,6 +25,7 @@ mod listing;
 pub mod path;
 mod patient;
 mod range;
+mod refusal;
 pub mod source;
 mod stop;
 #[cfg(test)]

@@ -131,6 +131,69 @@ async fn as_many_fields_as_the_limit_pass_and_one_more_does_not() {
     .await;
 }
 
+/// A head with a field of `bytes` bytes, or with a target of so many.
+fn long_head(field: bool, bytes: usize) -> String {
+    let long = "x".repeat(bytes);
+    if field {
+        format!("GET /a HTTP/1.1\r\nHost: h\r\nX: {long}\r\n\r\n")
+    } else {
+        format!("GET /{long} HTTP/1.1\r\nHost: h\r\n\r\n")
+    }
+}
+
+#[tokio::test]
+async fn what_is_refused_for_its_head_is_told_why_and_leaves_a_record() {
+    local(async {
+        let many = format!("GET /a HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(101));
+        for (status, head, method, target) in [
+            (431, long_head(true, 20_000), "GET", "/a"),
+            (431, many, "GET", "/a"),
+            (414, long_head(false, 20_000), "GET", "/xxx"),
+            (414, long_head(false, 5_000), "GET", "/xxx"),
+            (400, "GET / HTTP/9.9\r\n\r\n".to_owned(), "GET", "/"),
+            (400, "\u{16}\u{3}\u{1}\r\n".to_owned(), "-", "-"),
+        ] {
+            // Alone, and after a response.
+            for before in [0, 1] {
+                let mut client = client();
+                for _ in 0..before {
+                    client.get("/big").await;
+                }
+                client.send(&head).await;
+                let reply = client.receive(false).await;
+                assert_eq!(reply.status, status);
+                let text = String::from_utf8(reply.body.clone()).unwrap();
+                assert!(text.starts_with(&format!("{status} ")) && text.lines().count() == 2);
+                assert!(reply.field("date").is_some());
+                drop(client.stream);
+                let _ = client.serving.await.unwrap();
+                let records = client.records.borrow();
+                assert_eq!(records.len(), before + 1);
+                let record = &records[before];
+                assert_eq!((record.status.as_u16(), record.method.as_str()), (status, method));
+                assert!(record.target.starts_with(target), "{}", record.target);
+                assert_eq!(record.body_bytes, reply.body.len() as u64);
+                assert!(record.complete);
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_refused_head_behind_others_is_answered_after_them_and_ends_the_connection() {
+    local(async {
+        let mut client = client();
+        let head = "HEAD /a HTTP/1.1\r\nHost: h\r\n\r\n";
+        client.send(format!("{head}{head}NO\u{1}HTTP\r\n\r\n{head}")).await;
+        let rest = String::from_utf8(client.rest().await).unwrap();
+        let statuses: Vec<_> = rest.split("HTTP/1.1 ").skip(1).map(|reply| &reply[..3]).collect();
+        assert_eq!(statuses, ["200", "200", "400"], "{rest}");
+        assert!(rest.contains("\r\nconnection: close\r\n"), "{rest}");
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn the_last_request_of_a_connection_says_so() {
     local(async {
