@@ -10,7 +10,7 @@ use lightwait_core::host::address::Cidr;
 use lightwait_http::ServerConfig;
 use lightwait_netem::LinkConfig;
 
-use crate::plan::{Hardware, Memory, Setting};
+use crate::plan::{Bytes, Hardware, Memory, Setting};
 
 /// A user-level TCP/IP stack, and an HTTP server on it.
 #[derive(Clone, Debug, Parser)]
@@ -30,7 +30,8 @@ pub(crate) enum Command {
 /// Without a device the built-in bridge is used: an ordinary listening socket on 127.0.0.1:8080 is
 /// joined, through a client stack and an in-memory wire, to the server stack. No privileges.
 ///
-/// SIGINT (Ctrl-C) and SIGTERM stop it once responses are finished, and at once the second time.
+/// SIGINT (Ctrl-C) and SIGTERM stop it once responses are finished; the second time those are cut.
+/// SIGHUP opens the files of the log again, after somebody has moved them.
 /// When it stops, and on SIGUSR1 while it runs, it prints what it has counted and how full its
 /// pools are (connections, TIME-WAIT, FIN-WAIT-2, …) on standard error; with --json, as an event
 /// in the log.
@@ -130,9 +131,20 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME", default_value = "index.html", help_heading = "Files")]
     pub(crate) index: String,
 
-    /// Write every frame of the device, or of the bridge's wire, to a pcapng file
+    /// Write every frame of the device, or of the bridge's wire, to a pcapng file, a FIFO, or with
+    /// - to standard output (the log then goes to standard error)
     #[arg(long, value_name = "FILE", help_heading = "Watching")]
     pub(crate) pcap: Option<PathBuf>,
+
+    /// Keep the capture within so many bytes (K, M, G: 2^10, 2^20, 2^30): when FILE has half of
+    /// them it becomes FILE.1, in place of the one before, and FILE begins anew
+    #[arg(long, value_name = "BYTES", help_heading = "Watching", requires = "pcap")]
+    pub(crate) pcap_limit: Option<Bytes>,
+
+    /// Capture the first so many bytes of each frame only
+    #[arg(long, value_name = "BYTES", help_heading = "Watching", requires = "pcap",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) snaplen: Option<u32>,
 
     /// Print a line for each frame
     #[arg(long, help_heading = "Watching")]
@@ -141,6 +153,14 @@ pub(crate) struct ServeArgs {
     /// Lose, delay, reorder, … frames both ways: loss=1%,reorder=5%,delay=30ms,rate=100Mbit,seed=7
     #[arg(long, value_name = "SPEC", help_heading = "Watching")]
     pub(crate) fault: Option<LinkConfig>,
+
+    /// Append the log to a file, which SIGHUP opens again
+    #[arg(long, value_name = "FILE", help_heading = "Watching")]
+    pub(crate) log: Option<PathBuf>,
+
+    /// Append the lines of requests to a file of their own, which SIGHUP opens again
+    #[arg(long, value_name = "FILE", help_heading = "Watching", conflicts_with = "quiet")]
+    pub(crate) access_log: Option<PathBuf>,
 
     /// Log one JSON object a line, for programs
     #[arg(long, help_heading = "Watching")]

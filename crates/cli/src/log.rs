@@ -3,16 +3,23 @@
 //! A thread of its own writes them: a terminal that stands still must not stop a shard. When it
 //! falls too far behind, lines are dropped, counted, and the count is logged.
 
-use std::io::{self, Write};
+mod outputs;
+
+pub(crate) use outputs::Outputs;
+
+use std::io;
+#[cfg(test)]
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use lightwait_core::host::conflict::Conflict;
 use lightwait_http::Access;
+use lightwait_http::date::Utc;
 use serde_json::{Value, json};
 
 use crate::counts::Counts;
@@ -94,8 +101,24 @@ impl Kind {
 /// Where records go. Clones share one writer.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
-    sender: SyncSender<(SystemTime, Record)>,
-    dropped: Arc<AtomicU64>,
+    sender: SyncSender<(SystemTime, Message)>,
+    shared: Arc<Shared>,
+}
+
+/// What the writer is told beside records.
+#[derive(Debug, Default)]
+struct Shared {
+    dropped: AtomicU64,
+    /// Files are to be opened again.
+    reopen: AtomicBool,
+}
+
+/// What the writer hears.
+#[derive(Debug)]
+enum Message {
+    Record(Record),
+    /// Look whether something is to be done.
+    Nudge,
 }
 
 /// The thread that writes; ends when every [`Log`] is dropped.
@@ -103,25 +126,28 @@ pub(crate) struct Log {
 pub(crate) struct Writer(JoinHandle<()>);
 
 impl Log {
-    /// Starts a writer of lines to `out`, and of tables for people to `tables`.
-    pub(crate) fn start(
-        json: bool,
-        out: impl Write + Send + 'static,
-        tables: impl Write + Send + 'static,
-    ) -> io::Result<(Log, Writer)> {
+    /// Starts a writer.
+    pub(crate) fn start(json: bool, outputs: Outputs) -> io::Result<(Log, Writer)> {
         let (sender, receiver) = sync_channel(WAITING_LINES);
-        let dropped = Arc::new(AtomicU64::new(0));
-        let count = dropped.clone();
+        let shared = Arc::new(Shared::default());
+        let ours = shared.clone();
         let builder = std::thread::Builder::new().name("log".to_owned());
-        let thread = builder.spawn(move || write_all(&receiver, &count, json, out, tables))?;
-        Ok((Log { sender, dropped }, Writer(thread)))
+        let thread = builder.spawn(move || write_all(&receiver, &ours, json, outputs))?;
+        Ok((Log { sender, shared }, Writer(thread)))
     }
 
     /// Logs a record of this moment, or counts it if the writer is too far behind.
     pub(crate) fn write(&self, record: Record) {
-        if self.sender.try_send((SystemTime::now(), record)).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+        if self.sender.try_send((SystemTime::now(), Message::Record(record))).is_err() {
+            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Opens the log's files again: somebody has moved them.
+    pub(crate) fn reopen(&self) {
+        self.shared.reopen.store(true, Ordering::Relaxed);
+        // A writer that has so much to do will look anyway.
+        let _ = self.sender.try_send((SystemTime::now(), Message::Nudge));
     }
 }
 
@@ -134,39 +160,50 @@ impl Writer {
 }
 
 fn write_all(
-    receiver: &Receiver<(SystemTime, Record)>,
-    dropped: &AtomicU64,
+    receiver: &Receiver<(SystemTime, Message)>,
+    shared: &Shared,
     json: bool,
-    out: impl Write,
-    mut tables: impl Write,
+    mut outputs: Outputs,
 ) {
-    let mut out = io::BufWriter::new(out);
-    // Who closed our output does not want to read any more; serving goes on.
-    let mut write = |out: &mut io::BufWriter<_>, time, record: &Record| {
+    let write = |outputs: &mut Outputs, time, record: &Record| {
+        let is_access = matches!(record, Record::Access(_));
+        // Who closed our output does not want to read any more; serving goes on.
         let _ = match record {
-            _ if json => writeln!(out, "{}", machine(time, record)),
-            Record::Counts(counts) => {
-                out.flush().and_then(|()| tables.write_all(counts.table().as_bytes()))
-            }
-            _ => writeln!(out, "{}", human(time, record)),
+            _ if json => outputs.line(&machine(time, record), is_access),
+            Record::Counts(counts) => outputs.table(&counts.table()),
+            _ => outputs.line(&human(time, record), is_access),
         };
     };
-    while let Ok((time, record)) = receiver.recv() {
-        write(&mut out, time, &record);
-        let mut waiting = receiver.try_iter().take(WAITING_LINES);
-        for (time, record) in &mut waiting {
-            write(&mut out, time, &record);
+    while let Ok(first) = receiver.recv() {
+        let waiting = receiver.try_iter().take(WAITING_LINES);
+        for (time, message) in std::iter::once(first).chain(waiting) {
+            if shared.reopen.swap(false, Ordering::Relaxed) {
+                for text in outputs.reopen() {
+                    write(&mut outputs, SystemTime::now(), &Record::Trouble { text });
+                }
+            }
+            if let Message::Record(record) = message {
+                write(&mut outputs, time, &record);
+            }
         }
-        let lines = dropped.swap(0, Ordering::Relaxed);
+        let lines = shared.dropped.swap(0, Ordering::Relaxed);
         if lines > 0 {
-            write(&mut out, SystemTime::now(), &Record::Dropped { lines });
+            write(&mut outputs, SystemTime::now(), &Record::Dropped { lines });
         }
-        let _ = out.flush();
+        let _ = outputs.flush();
     }
 }
 
-/// A line for people.
+/// A line for people: a date with its zone, and what happened.
 fn human(time: SystemTime, record: &Record) -> String {
+    match record {
+        // It has the shard's time.
+        Record::Frame { line } => line.clone(),
+        _ => format!("{} {}", Utc::of(time), words(record)),
+    }
+}
+
+fn words(record: &Record) -> String {
     match record {
         Record::Asking { addresses, longest } => {
             let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
@@ -189,11 +226,8 @@ fn human(time: SystemTime, record: &Record) -> String {
             format!("Serving {directory} at {urls} ({stack}). Ctrl-C stops.")
         }
         Record::Access(access) => {
-            let date = httpdate::fmt_http_date(time);
-            // `Sun, 06 Nov 1994 08:49:37 GMT`: the clock's part.
-            let clock = date.get(17..25).unwrap_or(&date);
             format!(
-                "{clock} {} {} {} {} {} B {:.1} ms{}",
+                "{} {} {} {} {} B {:.3} ms{}",
                 access.peer.ip(),
                 access.method,
                 access.target,
@@ -210,14 +244,22 @@ fn human(time: SystemTime, record: &Record) -> String {
         Record::Frame { line } => line.clone(),
         Record::Stopping { connections: 0 } => "Stopping.".to_owned(),
         Record::Stopping { connections } => {
-            format!("Stopping: {connections} connections may finish. Ctrl-C again stops at once.")
+            let connections = many(*connections as u64, "connection");
+            format!("Stopping: {connections} may finish. Ctrl-C again stops at once.")
         }
         Record::Stopped { unfinished: 0 } => "Stopped.".to_owned(),
-        Record::Stopped { unfinished } => format!("Stopped; {unfinished} connections were cut."),
+        Record::Stopped { unfinished } => {
+            format!("Stopped; cut short: {}.", many(*unfinished as u64, "connection"))
+        }
         Record::Dropped { lines } => {
-            format!("({lines} log lines were dropped: output is too slow)")
+            format!("(Output is too slow. Dropped: {}.)", many(*lines, "log line"))
         }
     }
+}
+
+/// A number and its noun.
+fn many(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// What to do.
@@ -227,26 +269,30 @@ fn human_concern(concern: Concern) -> String {
     match concern {
         Concern::Filling { kind, held, limit } => {
             let (state, _) = kind.names();
-            format!("{state} fills up: {held} records are held, and {limit} may be.")
+            let records = many(held as u64, "record");
+            format!("{state} fills up: it holds {records}, and may hold {limit}.")
         }
         Concern::Full { kind, evicted, held } => {
             let (state, _) = kind.names();
-            format!("{state} is full: {evicted} records went before their time; {held} are held.")
+            let records = many(evicted, "record");
+            format!("{state} is full: {records} went before their time, and it holds {held}.")
         }
         Concern::Refused { syns } => {
-            format!("TIME-WAIT refused {syns} SYNs: peers come back with ports used just before.")
+            let syns = many(syns, "SYN");
+            format!("TIME-WAIT refused {syns}: peers come back with ports used just before.")
         }
         Concern::Unheard { segments } => format!(
-            "{segments} segments for connections in FIN-WAIT-2 were not heard: there are as many \
-             connections as may be, or too many of these are spoken to at once."
+            "FIN-WAIT-2 did not hear {}: there are as many connections as may be, or too many of \
+             these are spoken to at once.",
+            many(segments, "segment")
         ),
         Concern::PortsScarce { passed, opens } => format!(
-            "Ports run out: {passed} in TIME-WAIT were passed over to open {opens} connections. \
-             {MORE_PORTS}"
+            "Ports run out: opening {} passed over {passed} in TIME-WAIT. {MORE_PORTS}",
+            many(opens, "connection")
         ),
         Concern::NoPort { opens } => format!(
-            "{opens} connections were not opened: no port to their destination is free. \
-             {MORE_PORTS}"
+            "No port to the destination is free. Not opened: {}. {MORE_PORTS}",
+            many(opens, "connection")
         ),
         Concern::MemoryShort { resets } => format!(
             "Memory was short: {resets} connections were reset whose peers took no data (--memory)."
@@ -345,106 +391,4 @@ impl Write for Page {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn access(complete: bool) -> Record {
-        let request = "GET".parse().unwrap();
-        Record::Access(Access {
-            peer: "192.0.2.1:5".parse().unwrap(),
-            method: request,
-            target: "/a?\"b".to_owned(),
-            status: Default::default(),
-            body_bytes: 12,
-            complete,
-            duration: Duration::from_micros(1500),
-        })
-    }
-
-    #[test]
-    fn people_read_one_short_line() {
-        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(3_661);
-        assert_eq!(human(time, &access(true)), "01:01:01 192.0.2.1 GET /a?\"b 200 12 B 1.5 ms");
-        assert!(human(time, &access(false)).ends_with("ms (cut short)"));
-    }
-
-    #[test]
-    fn programs_read_one_object() {
-        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(2);
-        let line = machine(time, &access(true));
-        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
-        assert!(!line.contains('\n'));
-        assert_eq!((&value["target"], &value["status"]), (&json!("/a?\"b"), &json!(200)));
-        assert_eq!((&value["duration_us"], &value["time_s"]), (&json!(1500), &json!(2.0)));
-        assert_eq!(value["peer"], json!("192.0.2.1:5"));
-    }
-
-    #[test]
-    fn what_is_wrong_with_closed_connections_is_told_to_both() {
-        let time = SystemTime::UNIX_EPOCH;
-        let filling = |kind| Concern::Filling { kind, held: 8, limit: 10 };
-        let full = |kind| Concern::Full { kind, evicted: 8, held: 10 };
-        let concerns = [
-            (filling(Kind::TimeWait), "time_wait_filling"),
-            (filling(Kind::FinWait2), "fin_wait_2_filling"),
-            (full(Kind::TimeWait), "time_wait_full"),
-            (full(Kind::FinWait2), "fin_wait_2_full"),
-            (Concern::Unheard { segments: 8 }, "fin_wait_2_unheard"),
-            (Concern::Refused { syns: 8 }, "time_wait_refused"),
-            (Concern::PortsScarce { passed: 8, opens: 10 }, "ports_in_time_wait"),
-            (Concern::NoPort { opens: 8 }, "ports_exhausted"),
-            (Concern::MemoryShort { resets: 8 }, "memory_short"),
-        ];
-        for (concern, event) in concerns {
-            let record = Record::Closed(concern);
-            let line = human(time, &record);
-            assert!(line.contains(" 8 ") || line.starts_with("8 "));
-            let value: Value = serde_json::from_str(&machine(time, &record)).unwrap();
-            assert_eq!(value["event"], json!(event));
-            assert!(value.as_object().unwrap().values().any(|number| *number == json!(8)));
-        }
-    }
-
-    #[test]
-    fn a_conflict_is_told_with_whoever_has_the_address() {
-        let time = SystemTime::UNIX_EPOCH;
-        for kept in [false, true] {
-            let (address, claimant) = ("fd00::2".parse().unwrap(), [2, 0, 0, 0, 0xab, 1]);
-            let record = Record::Conflict(Conflict { address, claimant, kept });
-            let line = human(time, &record);
-            assert!(line.starts_with("Warning: 02:00:00:00:ab:01 ") && line.contains("fd00::2"));
-            assert_eq!(line.contains("We keep it"), kept);
-            let value: Value = serde_json::from_str(&machine(time, &record)).unwrap();
-            assert_eq!(value["event"], json!("address_conflict"));
-            assert_eq!((&value["address"], &value["kept"]), (&json!("fd00::2"), &json!(kept)));
-        }
-    }
-
-    #[test]
-    fn everything_is_written_before_the_end() {
-        let page = Page::default();
-        let (log, writer) = Log::start(false, page.clone(), io::sink()).unwrap();
-        for _ in 0..100 {
-            log.write(access(true));
-        }
-        drop(log);
-        writer.finish();
-        assert_eq!(page.text().lines().count(), 100);
-    }
-
-    #[test]
-    fn a_writer_that_stands_still_stops_nobody_and_the_loss_is_told() {
-        let page = Page::default();
-        let (log, writer) = Log::start(true, page.clone(), io::sink()).unwrap();
-        let held = page.0.lock().unwrap();
-        for _ in 0..3 * WAITING_LINES {
-            log.write(access(true));
-        }
-        drop(held);
-        drop(log);
-        writer.finish();
-        let text = page.text();
-        assert!(text.contains("\"event\":\"dropped\""));
-        assert!(text.lines().count() < 3 * WAITING_LINES);
-    }
-}
+mod tests;

@@ -19,7 +19,7 @@ use failure::Failure;
 
 fn main() -> ExitCode {
     match run() {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(failure) => {
             eprintln!("lightwait: {failure}");
             failure.exit_code()
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run() -> Result<(), Failure> {
+fn run() -> Result<ExitCode, Failure> {
     let line = match CommandLine::try_parse() {
         Ok(line) => line,
         Err(error)
@@ -35,7 +35,7 @@ fn run() -> Result<(), Failure> {
         {
             // A closed output is the reader's choice.
             let _ = error.print();
-            return Ok(());
+            return Ok(ExitCode::SUCCESS);
         }
         Err(error) => return Err(Failure::Usage(failure::usage_line(&error))),
     };

@@ -1,8 +1,10 @@
 //! From what was typed to what will be done: checked as a whole, before anything is opened.
 
+mod capture;
 mod knobs;
 mod memory;
 
+pub(crate) use capture::{Bytes, Capture, Target as CaptureTarget};
 pub(crate) use knobs::{Knobs, Setting, names as names_of_knobs};
 pub(crate) use memory::Memory;
 
@@ -102,15 +104,19 @@ pub(crate) enum DevicePlan {
 /// Who looks at the frames, and what happens to them.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
-    pub(crate) pcap: Option<PathBuf>,
+    pub(crate) capture: Option<Capture>,
     pub(crate) trace: bool,
     pub(crate) fault: Option<LinkConfig>,
 }
 
 /// What is logged, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogPlan {
     pub(crate) json: bool,
+    /// The file, if it is not standard output.
+    pub(crate) file: Option<PathBuf>,
+    /// A file for the lines of responses alone.
+    pub(crate) access_file: Option<PathBuf>,
     /// A line for each response.
     pub(crate) requests: bool,
     /// A line for each connection that failed.
@@ -136,8 +142,15 @@ impl Plan {
             index: args.index.clone(),
             ..FilesConfig::default()
         };
-        let watch = Watch { pcap: args.pcap.clone(), trace: args.trace, fault: args.fault.clone() };
-        let log = LogPlan { json: args.json, requests: !args.quiet, failures: args.verbose > 0 };
+        let capture = Capture::new(args)?;
+        let watch = Watch { capture, trace: args.trace, fault: args.fault.clone() };
+        let log = LogPlan {
+            json: args.json,
+            file: args.log.clone(),
+            access_file: args.access_log.clone(),
+            requests: !args.quiet,
+            failures: args.verbose > 0,
+        };
         let stack = stack(args)?;
         let memory = args.memory.unwrap_or_else(Memory::of_machine).bytes();
         let memory = if let Stack::Bridge { .. } = stack { memory / 2 } else { memory };

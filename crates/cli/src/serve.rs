@@ -1,6 +1,7 @@
 //! Carries a plan out: opens what it names, serves until told to stop, and lets responses finish.
 
 mod bridge;
+mod capture;
 mod claim;
 mod closed;
 mod device;
@@ -8,8 +9,9 @@ mod hardware;
 mod memory;
 mod signals;
 
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -29,8 +31,8 @@ use tokio::runtime::Runtime;
 
 use crate::counts::Counts;
 use crate::failure::Failure;
-use crate::log::{Log, Record};
-use crate::plan::{LogPlan, Plan, Stack};
+use crate::log::{Log, Outputs, Record};
+use crate::plan::{Capture, Plan, Stack};
 use signals::Signals;
 
 /// Threads that read files which the kernel's caches do not hold.
@@ -40,6 +42,8 @@ const GRACE: Duration = Duration::from_secs(30);
 /// Wait after a failure to accept: it is a lack of memory or descriptors, which takes time to pass.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
+/// How long those may take to end who were cut: a turn or two.
+const CUT_PATIENCE: Duration = Duration::from_millis(200);
 /// How often a stop looks whether the last connections are closed.
 const DRAIN_POLL: Duration = Duration::from_millis(5);
 /// How long a stop waits for FINs once no data is on its way any more.
@@ -48,13 +52,17 @@ const FIN_PATIENCE: Duration = Duration::from_millis(500);
 /// A file service over one shard's connections.
 type FileServer = Server<Files<ThreadPoolFiles>>;
 
-/// Serves until a signal comes or the device fails.
-pub(crate) fn serve(plan: &Plan) -> Result<(), Failure> {
+/// Serves until a signal comes or the device fails. Returns the status to end with.
+pub(crate) fn serve(plan: &Plan) -> Result<ExitCode, Failure> {
     let directory = &plan.directory;
     let files = ThreadPoolFiles::new(directory, FILE_THREADS)
         .map_err(|error| Failure::Directory(directory.clone(), error))?;
-    let (log, writer) =
-        Log::start(plan.log.json, io::stdout(), io::stderr()).map_err(Failure::Stack)?;
+    let is_taken = plan.watch.capture.as_ref().is_some_and(Capture::takes_stdout);
+    let out: Box<dyn Write + Send> =
+        if is_taken { Box::new(io::stderr()) } else { Box::new(io::stdout()) };
+    let outputs = Outputs::new(out, io::stderr())
+        .with_files(plan.log.file.as_deref(), plan.log.access_file.as_deref())?;
+    let (log, writer) = Log::start(plan.log.json, outputs).map_err(Failure::Stack)?;
     let outcome = run(plan, files, &log);
     drop(log);
     writer.finish();
@@ -83,7 +91,7 @@ struct Front {
     bridge: Bridge,
 }
 
-fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<(), Failure> {
+fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<ExitCode, Failure> {
     let signals = Signals::install().map_err(Failure::Stack)?;
     let ready = match &plan.stack {
         Stack::Bridge { listen } => bridge::open(*listen, plan, log)?,
@@ -91,7 +99,7 @@ fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<(), Failure> {
     };
     let Ready { mut shards, handle, listener, urls, name, front } = ready;
     if !claim::wait(&mut shards, &handle, &signals, log)? {
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
     log.write(Record::Serving { directory: shown(plan), urls, stack: name.clone() });
     let server = Rc::new(file_server(plan, files, log, &handle));
@@ -99,14 +107,16 @@ fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<(), Failure> {
         server: server.clone(),
         peers: front.as_ref().map(|front| front.bridge.peers()),
         log: log.clone(),
-        plan: plan.log,
+        logs_failures: plan.log.failures,
     };
     let mut stopping = Stopping {
         tasks: vec![handle.spawn_local(accept_all(listener, service.clone()))],
         stacks: Stacks { all: Vec::new(), server },
         service,
     };
-    let signal = signals.stop();
+    let (signal, hurry) = (signals.stop(), signals.hurry());
+    let reopened = log.clone();
+    handle.spawn_local(signals.whenever_hung_up(move || reopened.reopen()));
     let Some(Front { runtime, client, bridge }) = front else {
         stopping.watch(&handle, &name);
         handle.spawn_local(stopping.stacks.tell_whenever_asked(&signals, log));
@@ -114,10 +124,11 @@ fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<(), Failure> {
         let ended = stop.clone();
         handle.spawn_local(async move {
             signal.await;
-            stopping.run().await;
+            stopping.run(hurry).await;
             ended.set();
         });
-        return driver::run(&mut shards, &stop, driver::SPIN).map_err(Failure::Stack);
+        driver::run(&mut shards, &stop, driver::SPIN).map_err(Failure::Stack)?;
+        return Ok(signals.exit_code());
     };
     stopping.tasks.push(client.spawn_local(async move { match bridge.run().await {} }));
     stopping.watch(&handle, "the server's stack");
@@ -125,12 +136,12 @@ fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<(), Failure> {
     handle.spawn_local(stopping.stacks.tell_whenever_asked(&signals, log));
     let stopped = handle.spawn_local(async move {
         signal.await;
-        stopping.run().await;
+        stopping.run(hurry).await;
     });
     runtime.block_on(async {
         tokio::select! {
             end = driver::drive(shards) => end.map(|never| match never {}).map_err(Failure::Stack),
-            _ = stopped => Ok(()),
+            _ = stopped => Ok(signals.exit_code()),
         }
     })
 }
@@ -142,7 +153,11 @@ fn shown(plan: &Plan) -> String {
 
 /// A file service whose files under way count among the memory of `stack`.
 fn file_server(plan: &Plan, files: ThreadPoolFiles, log: &Log, stack: &Handle) -> FileServer {
-    let clock = Clock { timer: Rc::new(Timer), wall: Rc::new(SystemTime::now) };
+    let clock = Clock {
+        timer: Rc::new(Timer),
+        measure: Rc::new(lightwait::rt::measure),
+        wall: Rc::new(SystemTime::now),
+    };
     let memory = Memory::new(Budget(stack.memory()));
     let files = Files::new(files, plan.files.clone(), clock.clone()).with_memory(memory);
     let server = Server::new(files, plan.server.clone(), clock);
@@ -177,7 +192,7 @@ struct Service {
     /// Who is behind a bridged connection.
     peers: Option<Peers>,
     log: Log,
-    plan: LogPlan,
+    logs_failures: bool,
 }
 
 /// Accepts connections until it is aborted, each served by a task of its own.
@@ -207,13 +222,14 @@ async fn serve_one(stream: TcpStream, peer: SocketAddr, _inside: Admission, serv
     let _ = stream.set_nodelay(true);
     let transport = Transport(stream.control());
     if let Err(error) = service.server.serve_controlled(stream, transport, peer).await
-        && service.plan.failures
+        && service.logs_failures
     {
         service.log.write(Record::Failed { peer, error: describe(&error) });
     }
 }
 
 /// A socket of ours, as the HTTP server asks for it.
+#[derive(Clone)]
 struct Transport(Control);
 
 impl lightwait_http::Control for Transport {
@@ -256,8 +272,9 @@ impl Stopping {
         self.stacks.all.push((name.to_owned(), stack.clone()));
     }
 
-    /// Lets responses finish, and then what was written arrive.
-    async fn run(self) {
+    /// Lets responses finish, and then what was written arrive; cuts both short on `hurry`. Either
+    /// way it logs what was counted, last.
+    async fn run(self, hurry: impl Future<Output = ()>) {
         // Dropping a listener resets what was not accepted.
         self.tasks.iter().for_each(JoinHandle::abort);
         let (stop, log) = (self.service.server.stop(), &self.service.log);
@@ -267,10 +284,14 @@ impl Stopping {
             stop.finished().await;
             self.drained().await;
         };
-        let unfinished = match lightwait::rt::timeout(GRACE, finished).await {
-            Ok(()) => 0,
-            Err(_) => stop.tracked().max(1),
+        let is_finished = tokio::select! {
+            within = lightwait::rt::timeout(GRACE, finished) => within.is_ok(),
+            () = hurry => false,
         };
+        let unfinished = if is_finished { 0 } else { stop.tracked().max(1) };
+        // Their records come before the last lines.
+        stop.cut();
+        let _ = lightwait::rt::timeout(CUT_PATIENCE, stop.finished()).await;
         self.stacks.tell(log);
         log.write(Record::Stopped { unfinished });
     }

@@ -5,13 +5,15 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use lightwait_core::wire::pcapng::{Block, Reader};
 
 /// A server in a process of its own, and what it logs.
-struct Server {
+struct Server<L = BufReader<ChildStdout>> {
     process: Child,
     address: SocketAddr,
-    lines: BufReader<ChildStdout>,
+    lines: L,
 }
 
 impl Server {
@@ -29,7 +31,14 @@ impl Server {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut lines = BufReader::new(process.stdout.take().unwrap());
+        let lines = BufReader::new(process.stdout.take().unwrap());
+        Server::new(process, lines)
+    }
+}
+
+impl<L: BufRead> Server<L> {
+    /// A server that logs to `lines`, as soon as it is ready.
+    fn new(process: Child, mut lines: L) -> Self {
         let mut line = String::new();
         lines.read_line(&mut line).unwrap();
         let serving: serde_json::Value = serde_json::from_str(&line).unwrap();
@@ -73,6 +82,12 @@ impl Server {
         assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
     }
 
+    /// The same after a signal.
+    fn finish_after(self, signal: &str) -> (ExitStatus, Vec<serde_json::Value>) {
+        self.signal(signal);
+        self.finish()
+    }
+
     /// Waits for the end, and returns the status and the rest of the log.
     fn finish(mut self) -> (ExitStatus, Vec<serde_json::Value>) {
         let mut text = String::new();
@@ -82,7 +97,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl<L> Drop for Server<L> {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.process.kill();
@@ -117,6 +132,18 @@ fn files_and_listings_arrive_whole() {
     assert!(String::from_utf8(listing).unwrap().contains("./hello.txt"));
     assert_eq!(server.get("/../../etc/hostname").0, 400);
     assert_eq!(server.get("/none").0, 404);
+}
+
+#[test]
+fn a_listing_shows_every_file_that_was_made_before_it_was_asked_for() {
+    let site = site();
+    let server = Server::start(site.path());
+    for number in 0..100 {
+        let name = format!("new-{number}");
+        fs::write(site.path().join(&name), "").unwrap();
+        let (_, listing) = server.get("/");
+        assert!(String::from_utf8(listing).unwrap().contains(&format!("./{name}\"")), "{name}");
+    }
 }
 
 #[test]
@@ -170,9 +197,26 @@ fn a_signal_lets_the_response_finish_and_the_log_names_the_real_client() {
 }
 
 #[test]
-fn a_second_signal_ends_it_at_once() {
+fn the_log_tells_how_long_even_the_shortest_response_took() {
     let site = site();
-    let mut server = Server::start(site.path());
+    let server = Server::start(site.path());
+    for _ in 0..20 {
+        assert_eq!(server.get("/hello.txt").0, 200);
+    }
+    server.signal("TERM");
+    let (_, log) = server.finish();
+    let durations = log.iter().filter(|line| line["event"] == "access");
+    let durations: Vec<_> = durations.map(|line| line["duration_us"].as_u64().unwrap()).collect();
+    assert_eq!(durations.len(), 20);
+    // A file is opened, described and read.
+    assert!(durations.iter().all(|us| (1..1_000_000).contains(us)), "{durations:?}");
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once_and_in_order() {
+    let site = site();
+    let capture = site.path().join("capture.pcapng");
+    let mut server = Server::start_with(site.path(), &["--pcap", capture.to_str().unwrap()]);
     let mut stream = server.connect();
     stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
     let mut first = [0; 1000];
@@ -181,8 +225,33 @@ fn a_second_signal_ends_it_at_once() {
     thread::sleep(Duration::from_millis(100));
     assert!(server.process.try_wait().unwrap().is_none(), "it waits for the response");
     server.signal("INT");
-    let (status, _) = server.finish();
+    let (status, log) = server.finish();
     assert_eq!(status.code(), Some(130));
+    let events: Vec<_> = log.iter().map(|line| line["event"].as_str().unwrap()).collect();
+    assert_eq!(events, ["stopping", "access", "counts", "counts", "stopped"]);
+    assert_eq!((&log[1]["complete"], &log[4]["unfinished"]), (&false.into(), &1.into()));
+    let pcap = fs::read(capture).unwrap();
+    let large = pcap.windows(64).any(|bytes| bytes == &pattern(8 << 20)[..64]);
+    assert!(large, "the capture has what was sent before the signal: {} bytes", pcap.len());
+}
+
+#[test]
+fn a_third_signal_ends_it_though_nobody_reads_its_log() {
+    let site = site();
+    let mut server = Server::start_with(site.path(), &["--trace"]);
+    // A line for each frame, more than a pipe holds.
+    for _ in 0..10 {
+        server.get("/large");
+    }
+    server.signal("INT");
+    thread::sleep(Duration::from_millis(100));
+    server.signal("INT");
+    thread::sleep(Duration::from_millis(300));
+    assert!(server.process.try_wait().unwrap().is_none(), "it wants to be heard");
+    server.signal("INT");
+    let begin = Instant::now();
+    assert_eq!(server.process.wait().unwrap().code(), Some(130));
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
 }
 
 #[test]
@@ -211,6 +280,144 @@ fn knobs_are_set_and_what_was_counted_is_told_while_it_runs_and_when_it_stops() 
     assert_eq!(held.flatten().sum::<u64>(), 3);
 }
 
+/// The frames in a capture, by our own reader; `None` if it does not end with a whole block.
+fn frames_in(capture: &[u8]) -> Option<usize> {
+    let blocks: Result<Vec<_>, _> = Reader::new(capture).collect();
+    let is_frame = |block: &&Block<'_>| matches!(block, Block::Packet { .. });
+    blocks.ok().map(|blocks| blocks.iter().filter(is_frame).count())
+}
+
+#[test]
+fn a_capture_is_written_while_the_server_idles() {
+    let site = site();
+    let path = site.path().join("capture.pcapng");
+    let server = Server::start_with(site.path(), &["--pcap", path.to_str().unwrap()]);
+    let first = fs::read(&path).unwrap();
+    assert_eq!(frames_in(&first), Some(0), "a whole header: {} bytes", first.len());
+    assert_eq!(server.get("/hello.txt").0, 200);
+    thread::sleep(Duration::from_millis(200));
+    let capture = fs::read(&path).unwrap();
+    let frames = frames_in(&capture).unwrap();
+    // A handshake, a request, its answer, and the end of both halves.
+    assert!(frames >= 7, "{frames}");
+    assert!(capture.windows(5).any(|bytes| bytes == b"hello"));
+    assert_eq!(server.finish_after("TERM").0.code(), Some(0));
+    assert_eq!(frames_in(&fs::read(&path).unwrap()), Some(frames));
+}
+
+#[test]
+fn a_bounded_capture_keeps_the_latest_and_cut_frames_are_short() {
+    let site = site();
+    let path = site.path().join("capture.pcapng");
+    let flags = ["--pcap", path.to_str().unwrap(), "--pcap-limit", "256K"];
+    let server = Server::start_with(site.path(), &flags);
+    assert_eq!(server.get("/large").0, 200);
+    server.finish_after("TERM");
+    let [newer, older] = [path.clone(), site.path().join("capture.pcapng.1")].map(fs::read);
+    let (newer, older) = (newer.unwrap(), older.unwrap());
+    assert!(newer.len() + older.len() <= 256 << 10);
+    assert!(frames_in(&newer).unwrap() > 0 && frames_in(&older).unwrap() > 0);
+
+    let flags = ["--pcap", path.to_str().unwrap(), "--snaplen", "96"];
+    let server = Server::start_with(site.path(), &flags);
+    assert_eq!(server.get("/large").0, 200);
+    server.finish_after("TERM");
+    let capture = fs::read(&path).unwrap();
+    assert!(capture.len() < 1 << 20, "{} bytes of 8 MiB", capture.len());
+    let longest = Reader::new(&capture).filter_map(|block| match block.unwrap() {
+        Block::Packet { bytes, original_len, .. } => Some((bytes.len(), original_len)),
+        _ => None,
+    });
+    let longest = longest.fold((0, 0), |most, one| (most.0.max(one.0), most.1.max(one.1)));
+    assert!(longest.0 == 96 && longest.1 >= 1500, "{longest:?}");
+}
+
+#[test]
+fn a_capture_goes_to_standard_output_and_the_log_to_standard_error() {
+    let site = site();
+    // `/dev/stdout` is another name for it.
+    for name in ["-", "/dev/stdout"] {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_lightwait"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--json", "--pcap", name])
+            .arg(site.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut capture = process.stdout.take().unwrap();
+        let log = BufReader::new(process.stderr.take().unwrap());
+        let mut server = Server::new(process, log);
+        assert_eq!(server.get("/hello.txt").0, 200);
+        let mut bytes = vec![0; 64 << 10];
+        let mut read = 0;
+        let begin = Instant::now();
+        while frames_in(&bytes[..read]).is_none_or(|frames| frames < 7) {
+            read += capture.read(&mut bytes[read..]).unwrap();
+            assert!(begin.elapsed() < Duration::from_secs(5), "{read} bytes");
+        }
+        // Whoever reads no more ends the capture, not the service.
+        drop(capture);
+        while server.get("/hello.txt").0 == 200 && begin.elapsed() < Duration::from_secs(1) {}
+        assert!(server.next("trouble")["text"].as_str().unwrap().contains("capture ended"));
+        assert_eq!(server.get("/hello.txt").0, 200);
+    }
+}
+
+#[test]
+fn a_capture_into_a_fifo_waits_for_its_reader_and_nobody_else_does() {
+    let site = site();
+    let fifo = site.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let server = Server::start_with(site.path(), &["--pcap", fifo.to_str().unwrap()]);
+    assert_eq!(server.get("/hello.txt").0, 200, "served before anybody reads");
+    let mut reader = fs::File::open(&fifo).unwrap();
+    let reading = thread::spawn(move || {
+        let mut capture = Vec::new();
+        reader.read_to_end(&mut capture).unwrap();
+        capture
+    });
+    server.finish_after("TERM");
+    assert!(frames_in(&reading.join().unwrap()).unwrap() >= 7);
+}
+
+#[test]
+fn a_hang_up_opens_the_logs_again_and_ends_nothing() {
+    let site = site();
+    let [log, access] = ["log", "access"].map(|name| site.path().join(name));
+    let process = Command::new(env!("CARGO_BIN_EXE_lightwait"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--json", "--log", log.to_str().unwrap()])
+        .args(["--access-log", access.to_str().unwrap()])
+        .arg(site.path())
+        .spawn()
+        .unwrap();
+    let begin = Instant::now();
+    let wait = |is_there: &dyn Fn() -> bool| {
+        while !is_there() {
+            assert!(begin.elapsed() < Duration::from_secs(10));
+            thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let has = |path: &std::path::Path, text: &str| {
+        fs::read_to_string(path).is_ok_and(|log| log.contains(text))
+    };
+    wait(&|| has(&log, "serving"));
+    let lines = BufReader::new(fs::File::open(&log).unwrap());
+    let server = Server::new(process, lines);
+    server.get("/hello.txt?first");
+    wait(&|| has(&access, "first"));
+    let moved = [&log, &access].map(|path| path.with_extension("1"));
+    fs::rename(&log, &moved[0]).unwrap();
+    fs::rename(&access, &moved[1]).unwrap();
+    server.signal("HUP");
+    wait(&|| log.exists() && access.exists());
+    server.get("/hello.txt?second");
+    wait(&|| has(&access, "second"));
+    server.signal("TERM");
+    wait(&|| has(&log, "stopped"));
+    assert!(!has(&moved[1], "second") && !has(&log, "serving") && !has(&log, "access"));
+    assert!(has(&moved[0], "serving") && !has(&moved[0], "stopped"));
+}
+
 #[test]
 fn people_get_a_table_on_standard_error() {
     let site = site();
@@ -223,7 +430,7 @@ fn people_get_a_table_on_standard_error() {
         .unwrap();
     let mut line = String::new();
     BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.starts_with("Serving "), "{line}");
+    assert!(line.contains("Z Serving "), "{line}");
     let id = process.id().to_string();
     assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
     let output = process.wait_with_output().unwrap();

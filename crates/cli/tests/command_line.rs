@@ -87,6 +87,8 @@ fn help_and_version_are_no_failures() {
         "--json",
         "--set",
         "SIGUSR1",
+        "SIGHUP",
+        "--access-log",
     ] {
         assert!(text.contains(flag), "{flag}");
     }

@@ -1,8 +1,10 @@
 //! Every knob of a host: its default, its unit, and where the default comes from.
 
 mod check;
+mod hardware;
 mod knob;
 
+pub use hardware::hardware_address;
 pub use knob::{KnobError, parse_time};
 
 use alloc::vec::Vec;
@@ -23,7 +25,7 @@ use crate::wire::options::Layout;
 pub struct Config {
     /// What the device can do.
     pub device: Capabilities,
-    /// Our hardware address (ignored on a medium without one).
+    /// Our hardware address (ignored on a medium without one). One that follows from the secret.
     pub hardware: [u8; 6],
     /// Our addresses, each with the prefix that is on-link.
     pub addresses: Vec<Cidr>,
@@ -389,11 +391,12 @@ impl Default for Limits {
 }
 
 impl Config {
-    /// A host on `device` with one address, every other knob at its default.
+    /// A host on `device` with one address, every other knob at its default. The secret must be
+    /// random and no other host's: sequence numbers and the hardware address follow from it.
     pub fn new(device: Capabilities, address: Cidr, secret: [u8; 32]) -> Self {
         Config {
             device,
-            hardware: [2, 0, 0, 0, 0, 1],
+            hardware: hardware::of_secret(&secret),
             addresses: Vec::from([address]),
             ranges: Vec::new(),
             gateways: Vec::new(),

@@ -10,9 +10,10 @@ use http::{Method, StatusCode};
 pub struct Access {
     /// Who asked.
     pub peer: SocketAddr,
-    /// The request's method.
+    /// The request's method; `-` if its head could not be read.
     pub method: Method,
-    /// The request's target as it was sent: path and query, not decoded.
+    /// The request's target as it was sent: path and query, not decoded. Of a request that was
+    /// refused for its head (400, 414, 431) the beginning, escaped, or `-`.
     pub target: String,
     /// The response's status.
     pub status: StatusCode,
@@ -20,6 +21,7 @@ pub struct Access {
     pub body_bytes: u64,
     /// True if that was the whole body.
     pub complete: bool,
-    /// From the request's arrival to the last byte handed to the connection.
+    /// From the moment at which the request's head was complete to that at which the last byte was
+    /// handed to the connection, by [`Clock::measure`](crate::Clock::measure).
     pub duration: Duration,
 }

@@ -7,10 +7,13 @@ use http::{HeaderMap, HeaderValue};
 
 use crate::source::Metadata;
 
+/// So long after a file's modification another one has another second, on any file system.
+const SETTLED: Duration = Duration::from_secs(2);
+
 /// What a representation is recognised by (RFC 9110 §8.8).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Validators {
-    /// A strong entity tag, quotes included.
+    /// An entity tag, quotes included; a weak one begins with `W/`.
     pub(crate) etag: String,
     /// When it was last modified, in whole seconds, never in the future (§8.8.2.1).
     pub(crate) modified: Option<SystemTime>,
@@ -19,12 +22,21 @@ pub(crate) struct Validators {
 impl Validators {
     /// The validators of a file at the time `now`.
     ///
-    /// The tag is made of the file's identity, length and time of modification in nanoseconds: as
-    /// strong as the file system's clock.
+    /// The tag is made of what a copy on another server has, too: the length and the second of the
+    /// last modification (archives and some copies keep no more of it). A file that was modified
+    /// within that second could be modified again unseen. Until it is [`SETTLED`] its tag is weak,
+    /// and has the nanoseconds: it does not stand for what the file is later.
     pub(crate) fn of(metadata: &Metadata, now: SystemTime) -> Validators {
         let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).ok();
-        let nanos = metadata.modified.and_then(since).map_or(0, |d| d.as_nanos());
-        let etag = format!("\"{:x}-{:x}-{nanos:x}\"", metadata.identity, metadata.len_bytes);
+        let length = metadata.len_bytes;
+        let time = metadata.modified.and_then(since).unwrap_or_default();
+        let (seconds, nanos) = (time.as_secs(), time.subsec_nanos());
+        let is_settled = metadata.modified.is_some_and(|modified| modified + SETTLED <= now);
+        let etag = if is_settled {
+            format!("\"{seconds:x}-{length:x}\"")
+        } else {
+            format!("W/\"{seconds:x}-{length:x}-{nanos:x}\"")
+        };
         let modified = metadata.modified.map(|time| time.min(now)).and_then(since);
         let modified = modified.map(|d| UNIX_EPOCH + Duration::from_secs(d.as_secs()));
         Validators { etag, modified }
@@ -110,14 +122,14 @@ fn tags(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     .map(<[u8]>::trim_ascii)
 }
 
-/// Compares a tag with our own, which is strong.
+/// Compares a tag with our own.
 fn tag_matches(theirs: &[u8], ours: &str, how: Comparison) -> bool {
-    let opaque = match (theirs.strip_prefix(b"W/"), how) {
-        (Some(_), Comparison::Strong) => return false,
-        (Some(opaque), Comparison::Weak) => opaque,
-        (None, _) => theirs,
-    };
-    opaque == ours.as_bytes()
+    let opaque = |tag| <[u8]>::strip_prefix(tag, b"W/").unwrap_or(tag);
+    let is_weak = |tag: &[u8]| tag.starts_with(b"W/");
+    match how {
+        Comparison::Strong => theirs == ours.as_bytes() && !is_weak(theirs),
+        Comparison::Weak => opaque(theirs) == opaque(ours.as_bytes()),
+    }
 }
 
 /// The date in a field; `None` if it is absent, repeated or no date: then the field is ignored.

@@ -5,9 +5,10 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::time::Instant;
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Request, Response, StatusCode, Version};
@@ -25,6 +26,7 @@ use crate::config::ServerConfig;
 use crate::control::Control;
 use crate::date::Date;
 use crate::patient::{Patient, Phase};
+use crate::refusal::{Owed, Refusable, Refused};
 use crate::stop::Stop;
 use crate::{Clock, Pending};
 
@@ -83,7 +85,7 @@ impl<H: Handler> Server<H> {
         self
     }
 
-    /// The signal that stops it: connections finish what they answer, and close.
+    /// The signal that stops it: connections finish what they answer, and close; or they are cut.
     pub fn stop(&self) -> &Stop {
         &self.stop
     }
@@ -126,10 +128,11 @@ impl<H: Handler> Server<H> {
     ) -> Result<(), hyper::Error>
     where
         I: Read + Write + Unpin + 'static,
-        C: Control + Unpin,
+        C: Control + Clone + Unpin,
     {
         let _tracked = self.stop.track();
         let phase = Phase::new(self.clock.timer.now());
+        let cut = control.clone();
         let io = Patient::new(
             (io, control),
             self.clock.timer.clone(),
@@ -137,24 +140,54 @@ impl<H: Handler> Server<H> {
             &self.config,
             self.door.clone(),
         );
+        let owed = Owed::default();
+        let io = Refusable::new(io, owed.clone());
         let served = Rc::new(Cell::new(0));
         let service = service_fn(|request| {
             served.set(served.get() + 1);
             let last = self.config.max_requests.is_some_and(|most| served.get() >= most);
-            let exchange = Exchange { server: self.clone(), phase: phase.clone(), peer, last };
+            let (server, phase, owed) = (self.clone(), phase.clone(), owed.clone());
+            let exchange = Exchange { server, phase, owed, peer, last };
             async move { Ok::<_, Infallible>(exchange.run(request).await) }
         });
-        let mut connection = pin!(self.http.serve_connection(io, service));
-        let mut stop = pin!(self.stop.requested());
+        let mut connection = self.http.serve_connection(io, service);
+        let mut stop = pin!(self.stop.wait_requested());
         let mut stopping = false;
-        poll_fn(|cx| {
-            if !stopping && stop.as_mut().poll(cx).is_ready() {
+        let outcome = poll_fn(|cx| {
+            while stop.as_mut().poll(cx).is_ready() {
+                if stopping {
+                    // Cut short: what is unfinished goes, and says so in its record.
+                    cut.abort();
+                    return Poll::Ready(Ok(()));
+                }
                 stopping = true;
-                connection.as_mut().graceful_shutdown();
+                Pin::new(&mut connection).graceful_shutdown();
+                stop.set(self.stop.wait_cut());
             }
-            connection.as_mut().poll(cx)
+            Pin::new(&mut connection).poll(cx)
         })
-        .await
+        .await;
+        if let Some(status) = owed.refused() {
+            let parts = connection.into_parts();
+            self.refuse(parts.io, Refused::new(status, &parts.read_buf), peer).await;
+        }
+        outcome
+    }
+
+    /// Answers what hyper did not hand to the handler, and writes the record.
+    async fn refuse<I, C>(&self, io: Refusable<Patient<I, C>>, refused: Refused, peer: SocketAddr)
+    where
+        I: Read + Write + Unpin,
+        C: Control + Unpin,
+    {
+        let begin = self.on_access.as_ref().map(|_| (self.clock.measure)());
+        let (mut io, date) = (io.inner, self.date.at((self.clock.wall)()));
+        let (body_bytes, complete) = refused.answer(&mut io, &date).await;
+        if let (Some(hook), Some(begin)) = (&self.on_access, begin) {
+            let duration = (self.clock.measure)().saturating_duration_since(begin);
+            let Refused { status, method, target } = refused;
+            hook(&Access { peer, method, target, status, body_bytes, complete, duration });
+        }
     }
 }
 
@@ -162,6 +195,7 @@ impl<H: Handler> Server<H> {
 struct Exchange<H> {
     server: Rc<Server<H>>,
     phase: Phase,
+    owed: Owed,
     peer: SocketAddr,
     /// No request after this one.
     last: bool,
@@ -169,16 +203,19 @@ struct Exchange<H> {
 
 impl<H: Handler> Exchange<H> {
     async fn run(self, request: Request<Incoming>) -> Response<Body> {
-        let begin = self.server.clock.timer.now();
+        self.owed.on_request();
         self.phase.on_request(!request.body().is_end_stream());
-        let mut access = self.server.on_access.is_some().then(|| Access {
-            peer: self.peer,
-            method: request.method().clone(),
-            target: request.uri().to_string(),
-            status: StatusCode::OK,
-            body_bytes: 0,
-            complete: false,
-            duration: std::time::Duration::ZERO,
+        let mut record = self.server.on_access.is_some().then(|| Unfinished {
+            begin: (self.server.clock.measure)(),
+            access: Access {
+                peer: self.peer,
+                method: request.method().clone(),
+                target: request.uri().to_string(),
+                status: StatusCode::OK,
+                body_bytes: 0,
+                complete: false,
+                duration: Duration::ZERO,
+            },
         });
         let in_flight = self.server.door.begin_response();
         let mut response = if let Some(why) = bad_host(&request) {
@@ -190,10 +227,10 @@ impl<H: Handler> Exchange<H> {
             self.server.handler.clone().respond(request).await
         };
         self.complete_head(&mut response);
-        if let Some(access) = &mut access {
-            access.status = response.status();
+        if let Some(record) = &mut record {
+            record.access.status = response.status();
         }
-        response.map(|body| self.follow(body, access, begin, in_flight))
+        response.map(|body| self.follow(body, record, in_flight))
     }
 
     /// Fields that every response has.
@@ -208,22 +245,15 @@ impl<H: Handler> Exchange<H> {
     }
 
     /// A body that, when over, moves the connection on and writes the record.
-    fn follow(
-        self,
-        body: Body,
-        access: Option<Access>,
-        begin: Instant,
-        in_flight: Option<InFlight>,
-    ) -> Body {
+    fn follow(self, body: Body, record: Option<Unfinished>, in_flight: Option<InFlight>) -> Body {
         body.reporting(move |body_bytes, complete| {
             drop(in_flight);
-            let now = self.server.clock.timer.now();
-            self.phase.on_response(now);
-            if let (Some(hook), Some(mut access)) = (&self.server.on_access, access) {
-                access.body_bytes = body_bytes;
-                access.complete = complete;
-                access.duration = now.saturating_duration_since(begin);
-                hook(&access);
+            self.owed.on_response();
+            self.phase.on_response(self.server.clock.timer.now());
+            if let (Some(hook), Some(record)) = (&self.server.on_access, record) {
+                let now = (self.server.clock.measure)();
+                let duration = now.saturating_duration_since(record.begin);
+                hook(&Access { body_bytes, complete, duration, ..record.access });
             }
         })
     }
@@ -235,6 +265,12 @@ fn too_many(asked: &HeaderMap) -> Response<Body> {
     let mut response = page(asked, StatusCode::SERVICE_UNAVAILABLE, detail);
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     response
+}
+
+/// The record of a response that is not over.
+struct Unfinished {
+    begin: Instant,
+    access: Access,
 }
 
 /// What is wrong with a request's `Host`: HTTP/1.1 wants exactly one (RFC 9112 §3.2).

@@ -14,11 +14,12 @@ use crate::body::{Body, Buffers, FileBody, Piece, RequestBody};
 use crate::condition::{self, Validators, Verdict};
 use crate::config::FilesConfig;
 use crate::connection::Handler;
+use crate::listing::shelf::Shelf;
 use crate::memory::Memory;
 use crate::path::{PathError, RelativePath, Target, resolve};
 use crate::range::{self, Selection};
 use crate::source::{FileSource, Kind, OpenError, Opened};
-use crate::{Clock, Pending, content_type, listing};
+use crate::{Clock, Pending, content_type};
 
 mod multipart;
 
@@ -32,6 +33,7 @@ pub struct Files<S> {
     config: FilesConfig,
     clock: Clock,
     buffers: Buffers,
+    listings: Rc<Shelf>,
 }
 
 impl<S: FileSource> Handler for Files<S> {
@@ -51,7 +53,9 @@ impl<S: FileSource> Handler for Files<S> {
 impl<S: FileSource> Files<S> {
     /// Serves `source` as `config` says.
     pub fn new(source: S, config: FilesConfig, clock: Clock) -> Self {
-        Files { source: Rc::new(source), config, clock, buffers: Buffers::new(Memory::boundless()) }
+        let listings = Shelf::new(&config, clock.clone());
+        let buffers = Buffers::new(Memory::boundless());
+        Files { source: Rc::new(source), config, clock, buffers, listings }
     }
 
     /// The same, with what responses hold charged to `memory`.
@@ -103,7 +107,7 @@ impl<S: FileSource> Files<S> {
             // A file is not a directory, whatever the slash says.
             (Kind::File, true) => not_found(asked),
             (Kind::Directory, false) => redirect(asked, &path, head.uri.query()),
-            (Kind::Directory, true) => self.serve_directory(head, &path, &opened.handle).await,
+            (Kind::Directory, true) => self.serve_directory(head, &path, &opened).await,
         }
     }
 
@@ -112,7 +116,7 @@ impl<S: FileSource> Files<S> {
         &self,
         head: &request::Parts,
         path: &RelativePath,
-        handle: &S::Handle,
+        opened: &Opened<S::Handle>,
     ) -> Response<Body> {
         let asked = &head.headers;
         if let Some(index) = path.join(self.config.index.as_bytes()) {
@@ -127,14 +131,11 @@ impl<S: FileSource> Files<S> {
         if !self.config.listing {
             return page(asked, StatusCode::FORBIDDEN, "This directory is not listed.");
         }
-        let mut listed = match self.source.list(handle, self.config.max_listing).await {
-            Ok(listed) => listed,
-            Err(why) => return refuse(asked, &OpenError::Unavailable(why)),
+        let page = match self.listings.page(&self.source, path, opened).await {
+            Ok(page) => page,
+            Err(why) => return refuse(asked, &OpenError::Unavailable(why.into())),
         };
-        if !self.config.hidden {
-            listed.entries.retain(|e| !path.join(&e.name).is_none_or(|path| path.is_hidden()));
-        }
-        let mut response = Response::new(Body::from(Bytes::from(listing::page(path, listed))));
+        let mut response = Response::new(Body::from(page));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
         // It changes without a validator to tell.

@@ -20,14 +20,16 @@ pub mod config;
 mod connection;
 mod content_type;
 mod control;
-mod date;
+pub mod date;
 pub mod files;
+mod flight;
 mod listing;
 mod memory;
 pub mod path;
 mod patient;
 mod progress;
 mod range;
+mod refusal;
 pub mod source;
 mod stop;
 #[cfg(test)]
@@ -36,7 +38,7 @@ mod testing;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 pub use access::Access;
 pub use admission::{Admission, Refusal, Tally};
@@ -53,11 +55,14 @@ pub use stop::{Stop, Tracked};
 /// A boxed future that stays on its thread.
 pub type Pending<T> = Pin<Box<dyn Future<Output = T>>>;
 
-/// The two clocks of a server.
+/// The clocks of a server.
 #[derive(Clone)]
 pub struct Clock {
-    /// Measures durations and wakes what waits for a time-out.
+    /// Wakes what waits for a time-out. Its time may stand still while a task runs.
     pub timer: Rc<dyn hyper::rt::Timer>,
+    /// Reads the time of `timer` at this very moment, for durations in the access log. It is called
+    /// twice a request, and only if there is an access hook.
+    pub measure: Rc<dyn Fn() -> Instant>,
     /// The time of day, for `Date` and `Last-Modified`.
     pub wall: Rc<dyn Fn() -> SystemTime>,
 }

@@ -30,8 +30,15 @@ pub trait FileSource: 'static {
         buffer: Vec<u8>,
     ) -> Pending<io::Result<Vec<u8>>>;
 
-    /// At most `limit` entries of a directory, in any order: files and directories alone.
-    fn list(&self, handle: &Self::Handle, limit: usize) -> Pending<io::Result<Entries>>;
+    /// Makes something of at most `limit` entries of a directory, in any order: files and
+    /// directories alone. Reading and making take long, if there are many: a source that has
+    /// threads does both there.
+    fn list<T: Send + 'static>(
+        &self,
+        handle: &Self::Handle,
+        limit: usize,
+        make: impl FnOnce(Entries) -> T + Send + 'static,
+    ) -> Pending<io::Result<T>>;
 }
 
 /// What [`FileSource::open`] gives.
@@ -52,7 +59,7 @@ pub struct Metadata {
     pub len_bytes: u64,
     /// When it was last modified, if known.
     pub modified: Option<SystemTime>,
-    /// Differs between any two files at a time (an inode number).
+    /// Differs between any two files at a time (an inode number). Never told to clients.
     pub identity: u64,
 }
 
@@ -81,6 +88,8 @@ pub struct Entries {
     pub entries: Vec<Entry>,
     /// False if there are more.
     pub complete: bool,
+    /// When the directory was last modified, as it was before it was read.
+    pub modified: Option<SystemTime>,
 }
 
 /// Why a path cannot be opened.

@@ -1,5 +1,5 @@
 //! Graceful stop, within one shard: one asks, connections finish what they are answering, and the
-//! one who asked can wait until all have.
+//! one who asked can wait until all have, or cut those short that have not.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -14,6 +14,8 @@ pub struct Stop(Rc<RefCell<State>>);
 #[derive(Debug, Default)]
 struct State {
     requested: bool,
+    /// Nobody may finish any more.
+    cut: bool,
     tracked: usize,
     /// Those who wait, by slot; freed slots are `None` and reused.
     waiting: Vec<Option<Waker>>,
@@ -32,6 +34,12 @@ impl Stop {
         self.wake_all();
     }
 
+    /// Ends everyone at once: what they are answering stays unfinished. It is a request as well.
+    pub fn cut(&self) {
+        self.0.borrow_mut().cut = true;
+        self.request();
+    }
+
     /// True once a stop was asked for.
     pub fn is_requested(&self) -> bool {
         self.0.borrow().requested
@@ -39,7 +47,20 @@ impl Stop {
 
     /// Resolves when a stop is asked for.
     pub fn requested(&self) -> impl Future<Output = ()> + use<> {
-        Wait { stop: self.clone(), slot: None, over: |state| state.requested }
+        self.wait_requested()
+    }
+
+    pub(crate) fn wait_requested(&self) -> Wait {
+        self.wait(|state| state.requested)
+    }
+
+    /// Resolves when all are to end at once.
+    pub(crate) fn wait_cut(&self) -> Wait {
+        self.wait(|state| state.cut)
+    }
+
+    fn wait(&self, over: fn(&State) -> bool) -> Wait {
+        Wait { stop: self.clone(), slot: None, over }
     }
 
     /// Counts someone who has to finish, for as long as the guard lives.
@@ -55,7 +76,7 @@ impl Stop {
 
     /// Resolves when a stop was asked for and all have finished.
     pub fn finished(&self) -> impl Future<Output = ()> + use<> {
-        Wait { stop: self.clone(), slot: None, over: |state| state.requested && state.tracked == 0 }
+        self.wait(|state| state.requested && state.tracked == 0)
     }
 
     fn wake_all(&self) {
@@ -83,7 +104,7 @@ impl Drop for Tracked {
 }
 
 /// A wait for the state to be as it should.
-struct Wait {
+pub(crate) struct Wait {
     stop: Stop,
     slot: Option<usize>,
     over: fn(&State) -> bool,
@@ -148,6 +169,18 @@ mod tests {
         assert_eq!(stop.tracked(), 1);
         drop(second);
         assert!(is_ready(finished.as_mut()));
+    }
+
+    #[test]
+    fn a_cut_is_a_request_that_a_request_is_not() {
+        let stop = Stop::new();
+        let (mut requested, mut cut) = (pin!(stop.wait_requested()), pin!(stop.wait_cut()));
+        assert!(!is_ready(requested.as_mut()));
+        stop.request();
+        assert!(is_ready(requested.as_mut()) && !is_ready(cut.as_mut()));
+        let other = Stop::new();
+        other.cut();
+        assert!(is_ready(pin!(other.wait_cut())) && is_ready(pin!(other.requested())));
     }
 
     #[test]

@@ -24,7 +24,11 @@ pub(crate) fn date() -> SystemTime {
 
 /// A fixed date, and tokio's time (which tests may pause).
 pub(crate) fn clock() -> Clock {
-    Clock { timer: Rc::new(TokioTimer::new()), wall: Rc::new(date) }
+    Clock {
+        timer: Rc::new(TokioTimer::new()),
+        measure: Rc::new(|| tokio::time::Instant::now().into_std()),
+        wall: Rc::new(date),
+    }
 }
 
 /// Files in memory, last modified ten seconds before [`date`]. A name that ends in a slash is a
@@ -96,7 +100,12 @@ impl FileSource for MemoryFiles {
         })
     }
 
-    fn list(&self, handle: &Vec<u8>, limit: usize) -> Pending<io::Result<Entries>> {
+    fn list<T: Send + 'static>(
+        &self,
+        handle: &Vec<u8>,
+        limit: usize,
+        make: impl FnOnce(Entries) -> T + Send + 'static,
+    ) -> Pending<io::Result<T>> {
         let mut entries: Vec<Entry> = Vec::new();
         for (name, bytes) in self.files.iter() {
             let Some(rest) = name.strip_prefix(handle.as_slice()) else { continue };
@@ -110,7 +119,8 @@ impl FileSource for MemoryFiles {
         }
         let complete = entries.len() <= limit;
         entries.truncate(limit);
-        Box::pin(std::future::ready(Ok(Entries { entries, complete })))
+        let modified = self.describe(Kind::Directory, 0).modified;
+        Box::pin(std::future::ready(Ok(make(Entries { entries, complete, modified }))))
     }
 }
 

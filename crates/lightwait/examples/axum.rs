@@ -22,6 +22,7 @@ use lightwait::executor::spawn_local;
 use lightwait::net::{TcpListener, TcpStream};
 use lightwait::rt::Timer;
 use lightwait::shard::Shard;
+use lightwait::stack::secret;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 async fn hello(Path(name): Path<String>) -> String {
@@ -54,10 +55,9 @@ async fn ask(server: SocketAddr) -> io::Result<String> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> io::Result<()> {
-    // A program takes its secrets from the system; an example may have fixed ones.
     let (server_end, client_end) = bridge::wire();
-    let server = Shard::new(bridge::server_config([1; 32]), Box::new(server_end))?;
-    let client = Shard::new(bridge::client_config([2; 32]), Box::new(client_end))?;
+    let server = Shard::new(bridge::server_config(secret()?), Box::new(server_end))?;
+    let client = Shard::new(bridge::client_config(secret()?), Box::new(client_end))?;
     let at = SocketAddr::from((bridge::SERVER_ADDRESS, 80));
     let listener = TcpListener::bind_on(&server.handle(), at)?;
     let router = Router::new().route("/hello/{name}", get(hello));

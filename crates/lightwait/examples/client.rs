@@ -7,19 +7,12 @@
 //! The TAP is made with the first address, 10.9.1.1, at the kernel's end of it. Without arguments
 //! the server is a stack of ours on the other end of a wire in memory.
 
-use std::cell::RefCell;
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
-use std::rc::Rc;
 
-use lightwait::bridge;
-use lightwait::device::{Device, Tap, TapConfig};
-use lightwait::driver::{self, SPIN, Stop};
+use lightwait::Stack;
 use lightwait::net::{TcpListener, TcpStream};
-use lightwait::shard::Shard;
-use lightwait_core::Config;
-use lightwait_core::host::address::Cidr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// A server for the run without arguments: the same page for everybody.
@@ -43,48 +36,29 @@ async fn fetch(server: SocketAddr, path: &str) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// A shard on a TAP named `name`, with our address; the subnet's first one is the kernel's.
-fn on_tap(name: &str, ours: Cidr) -> io::Result<Shard> {
-    let mut tap = TapConfig::new(name);
-    tap.host_addresses = Cidr::new(ours.nth(1), ours.prefix_len()).into_iter().collect();
-    let tap = Tap::open(&tap)?;
-    // A program takes its secret and its hardware address from a random source.
-    let config = Config::new(tap.capabilities(), ours, [7; 32]);
-    Shard::new(config, Box::new(tap))
-}
-
-/// A client's and a server's shard on a wire.
-fn in_memory(server: SocketAddr) -> io::Result<Vec<Shard>> {
-    let (server_end, client_end) = bridge::wire();
-    let serving = Shard::new(bridge::server_config([1; 32]), Box::new(server_end))?;
-    let client = Shard::new(bridge::client_config([2; 32]), Box::new(client_end))?;
-    let listener = TcpListener::bind_on(&serving.handle(), server)?;
-    serving.handle().spawn_local(serve(listener));
-    Ok(vec![client, serving])
+/// A client's and a server's stack on a wire in memory; the client's is the first. And where the
+/// server listens.
+fn in_memory() -> io::Result<(Vec<Stack>, SocketAddr)> {
+    let (server, client) = Stack::memory()?;
+    let at = SocketAddr::from((server.address(), 80));
+    server.spawn_local(serve(TcpListener::bind_on(&server.handle(), at)?));
+    Ok((vec![client, server], at))
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let texts: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let (mut shards, server, path) = match texts[..] {
+    let (stacks, server, path) = match texts[..] {
         [] => {
-            let server = SocketAddr::from((bridge::SERVER_ADDRESS, 80));
-            (in_memory(server)?, server, "/".to_owned())
+            let (stacks, server) = in_memory()?;
+            (stacks, server, "/".to_owned())
         }
         [name, ours, server, path] => {
-            (vec![on_tap(name, ours.parse()?)?], server.parse()?, path.to_owned())
+            (vec![Stack::tap(name, ours)?], server.parse()?, path.to_owned())
         }
         _ => return Err("usage: client [TAP OUR-ADDRESS/PREFIX SERVER:PORT PATH]".into()),
     };
-    let stop = Stop::new();
-    let (done, page) = (stop.clone(), Rc::new(RefCell::new(None)));
-    let fetched = page.clone();
-    shards[0].handle().spawn_local(async move {
-        *fetched.borrow_mut() = Some(fetch(server, &path).await);
-        done.set();
-    });
-    driver::run(&mut shards, &stop, SPIN)?;
-    let page = page.take().ok_or("nothing was fetched")??;
+    let page = lightwait::run(stacks, async move { fetch(server, &path).await })??;
     print!("{}", String::from_utf8_lossy(&page));
     Ok(())
 }

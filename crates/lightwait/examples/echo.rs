@@ -5,11 +5,9 @@
 use std::io;
 use std::net::SocketAddr;
 
-use lightwait::bridge;
-use lightwait::driver::{self, Stop};
+use lightwait::Stack;
 use lightwait::executor::spawn_local;
 use lightwait::net::{TcpListener, TcpStream};
-use lightwait::shard::Shard;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 async fn serve(listener: TcpListener) -> io::Result<()> {
@@ -35,20 +33,9 @@ async fn talk(server: SocketAddr) -> io::Result<()> {
 }
 
 fn main() -> io::Result<()> {
-    let (server_end, client_end) = bridge::wire();
-    let server = Shard::new(bridge::server_config([1; 32]), Box::new(server_end))?;
-    let client = Shard::new(bridge::client_config([2; 32]), Box::new(client_end))?;
-    let at = SocketAddr::from((bridge::SERVER_ADDRESS, 7));
+    let (server, client) = Stack::memory()?;
+    let at = SocketAddr::from((server.address(), 7));
     let listener = TcpListener::bind_on(&server.handle(), at)?;
-    server.handle().spawn_local(serve(listener));
-
-    let stop = Stop::new();
-    let done = stop.clone();
-    client.handle().spawn_local(async move {
-        if let Err(error) = talk(at).await {
-            eprintln!("client: {error}");
-        }
-        done.set();
-    });
-    driver::run(&mut [server, client], &stop, driver::SPIN)
+    server.spawn_local(serve(listener));
+    lightwait::run([client, server], talk(at))?
 }

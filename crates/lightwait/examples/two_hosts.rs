@@ -17,6 +17,7 @@ use lightwait_core::{Config, Error, Host, Instant};
 const DELAY: Duration = Duration::from_millis(10);
 
 fn host(address: &str, secret: u8) -> Result<Host, Error> {
+    // The secrets are fixed, so that the run is the same each time; on a network they are random.
     // No link layer, and no offload: a frame is an IP packet of at most 1500 bytes.
     let device = Capabilities::plain(Medium::Ip, 1500);
     let address = address.parse().map_err(|_| Error::InvalidInput("not an address"))?;

@@ -1,5 +1,26 @@
 //! `lightwait`: user-level TCP sockets.
 //!
+//! ```
+//! use lightwait::net::{TcpListener, TcpStream};
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//!
+//! fn main() -> std::io::Result<()> {
+//!     // On a device: Stack::tap("lw0", "10.9.0.2/24")?
+//!     let (server, client) = lightwait::Stack::memory()?;
+//!     let at = (server.address(), 80);
+//!     let listener = TcpListener::bind_on(&server.handle(), at)?;
+//!     server.spawn_local(async move { listener.accept().await?.0.write_all(b"hello").await });
+//!     lightwait::run([client, server], async move {
+//!         let mut heard = String::new();
+//!         TcpStream::connect(at).await?.read_to_string(&mut heard).await?;
+//!         Ok(assert_eq!(heard, "hello"))
+//!     })?
+//! }
+//! ```
+//!
+//! [`Stack`] sets a stack up in one call, [`net`] has its sockets, [`Config`] every knob. The
+//! parts:
+//!
 //! ```text
 //!   application's tasks ── net::{TcpListener, TcpStream} ── executor, rt
 //!                                     │
@@ -21,4 +42,9 @@ pub mod executor;
 pub mod net;
 pub mod rt;
 pub mod shard;
+pub mod stack;
 pub mod wrap;
+
+pub use lightwait_core::Config;
+pub use lightwait_core::host::address::Cidr;
+pub use stack::{Stack, run};

@@ -26,6 +26,18 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
     Sleep::new(deadline)
 }
 
+/// What time it is at this very moment, by the shard's measurement clock. [`Timer`] and
+/// [`Handle::now`](crate::shard::Handle::now) tell the time at which the turn began, since that
+/// costs nothing. In made time both are the same.
+///
+/// # Panics
+///
+/// If no shard is current.
+pub fn measure() -> StdInstant {
+    let local = local::current();
+    local.to_std(local.measure())
+}
+
 /// Waits for `future`, but not longer than `duration`.
 ///
 /// # Panics

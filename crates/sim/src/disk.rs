@@ -99,17 +99,23 @@ impl FileSource for Disk {
         })
     }
 
-    fn list(&self, _handle: &String, limit: usize) -> Pending<io::Result<Entries>> {
+    fn list<T: Send + 'static>(
+        &self,
+        _handle: &String,
+        limit: usize,
+        make: impl FnOnce(Entries) -> T + Send + 'static,
+    ) -> Pending<io::Result<T>> {
         let entry = |(name, (length, _)): (&String, &(u64, Pattern))| Entry {
             name: name.clone().into_bytes(),
             metadata: Self::describe(Kind::File, *length, 0),
         };
         let entries = self.files.iter().take(limit).map(entry).collect();
-        let listed = Entries { entries, complete: self.files.len() <= limit };
+        let complete = self.files.len() <= limit;
+        let listed = Entries { entries, complete, modified: Some(date()) };
         let operation = self.operation(0);
         Box::pin(async move {
             operation.await;
-            Ok(listed)
+            Ok(make(listed))
         })
     }
 }

@@ -37,8 +37,11 @@ fn with_nothing_said_the_bridge_serves_this_directory() {
     assert_eq!(plan.directory, PathBuf::from("."));
     assert_eq!(plan.stack, Stack::Bridge { listen: "127.0.0.1:8080".parse().unwrap() });
     assert!(plan.files.listing && !plan.files.hidden && plan.files.index == "index.html");
-    assert_eq!(plan.log, LogPlan { json: false, requests: true, failures: false });
-    assert!(plan.watch.pcap.is_none() && !plan.watch.trace && plan.watch.fault.is_none());
+    assert_eq!(
+        plan.log,
+        LogPlan { json: false, file: None, access_file: None, requests: true, failures: false }
+    );
+    assert!(plan.watch.capture.is_none() && !plan.watch.trace && plan.watch.fault.is_none());
 }
 
 #[test]
@@ -199,7 +202,10 @@ fn files_and_logs_follow_their_flags() {
     let plan = plan("site --no-listing --hidden --index home.html --json -v").unwrap();
     assert_eq!(plan.directory, PathBuf::from("site"));
     assert!(!plan.files.listing && plan.files.hidden && plan.files.index == "home.html");
-    assert_eq!(plan.log, LogPlan { json: true, requests: true, failures: true });
+    assert_eq!(
+        plan.log,
+        LogPlan { json: true, file: None, access_file: None, requests: true, failures: true }
+    );
     assert!(refusal("--index a/b").contains("--index"));
 }
 

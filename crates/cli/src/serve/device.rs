@@ -6,12 +6,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use lightwait::device::{AfPacket, Device, LinkState, Tap, TapConfig};
 use lightwait::net::TcpListener;
 use lightwait::shard::Shard;
-use lightwait::wrap::{Link, Pcap, Trace};
+use lightwait::wrap::{Link, Trace};
 use lightwait_core::Config;
+use lightwait_core::config::hardware_address;
 use lightwait_core::host::address::Cidr;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::{Ready, claim, hardware};
+use super::{Ready, capture, claim, hardware};
 use crate::failure::Failure;
 use crate::log::{Log, Record};
 use crate::plan::{DevicePlan, Hardware, Plan, Stack, Watch};
@@ -48,7 +49,7 @@ pub(super) fn open(plan: &Plan, log: &Log) -> Result<Ready, Failure> {
         Hardware::Interface => own,
         Hardware::Stable => match hardware::stable(&interface, own, addresses[0]) {
             Some(address) => address,
-            None => hardware::local(random()?),
+            None => hardware_address(random()?),
         },
     };
     (config.address_probe, config.address_announce) = (*probe, true);
@@ -110,13 +111,8 @@ pub(super) fn watched(
     if let Some(link) = &watch.fault {
         device = Box::new(Link::both_ways(device, link));
     }
-    if let Some(path) = &watch.pcap {
-        let pcap = Pcap::create(device, path, "lightwait")
-            .map_err(|error| Failure::Output(path.clone(), error))?;
-        let (log, path) = (log.clone(), path.display().to_string());
-        device = Box::new(pcap.on_error(move |error| {
-            log.write(Record::Trouble { text: format!("{path}: capture ended: {error}") });
-        }));
+    if let Some(capture) = &watch.capture {
+        device = Box::new(capture::captured(device, capture, log)?);
     }
     if watch.trace {
         let log = log.clone();

@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use lightwait_core::config::hardware_address;
 use lightwait_core::host::address::Cidr;
 use lightwait_core::host::keyed::KeyedHash;
 
@@ -41,29 +42,13 @@ fn of(identity: &str, interface: &str, own: [u8; 6], address: Cidr) -> [u8; 6] {
     let text = format!("{interface}\0{own:?}\0{}", address.address());
     let [a, b, c, d, e, f, ..] =
         KeyedHash::new(&key, "hardware address").strong(text.as_bytes()).to_be_bytes();
-    local([a, b, c, d, e, f])
-}
-
-/// The address of one station, administered locally (IEEE 802, the two low bits of the first byte),
-/// that has the other bits of `bits`.
-pub(super) fn local(bits: [u8; 6]) -> [u8; 6] {
-    let mut address = bits;
-    address[0] = address[0] & 0xfc | 0x02;
-    address
+    hardware_address([a, b, c, d, e, f])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::HashSet;
-
-    #[test]
-    fn hardware_addresses_are_local_and_of_one_station() {
-        for first in 0..=255 {
-            let address = local([first, 1, 2, 3, 4, 5]);
-            assert_eq!((address[0] & 0x03, &address[1..]), (0x02, &[1, 2, 3, 4, 5][..]));
-        }
-    }
 
     #[test]
     fn an_address_is_the_same_each_time_and_another_where_anything_differs() {

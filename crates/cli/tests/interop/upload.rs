@@ -29,7 +29,11 @@ impl Handler for Echo {
 }
 
 async fn serve() {
-    let clock = Clock { timer: Rc::new(Timer), wall: Rc::new(SystemTime::now) };
+    let clock = Clock {
+        timer: Rc::new(Timer),
+        measure: Rc::new(lightwait::rt::measure),
+        wall: Rc::new(SystemTime::now),
+    };
     let server = Rc::new(Server::new(Echo, ServerConfig::default(), clock));
     let listener = TcpListener::bind(("::", 80)).await.unwrap();
     loop {

@@ -95,15 +95,28 @@ pub fn packet(
     frame: &[u8],
     out: &mut Vec<u8>,
 ) {
-    let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+    cut_packet(interface, time, direction, frame, u32::MAX, out);
+}
+
+/// As [`packet`], with the first `most` bytes of the frame only, and its whole length.
+pub fn cut_packet(
+    interface: u32,
+    time: Instant,
+    direction: Option<Direction>,
+    frame: &[u8],
+    most: u32,
+    out: &mut Vec<u8>,
+) {
+    let original = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+    let len = original.min(most);
     let ns = time.as_nanos();
     block(block::PACKET, out, |out| {
         let high_and_low = [(ns >> 32) as u32, ns as u32];
-        for field in [interface, high_and_low[0], high_and_low[1], len, len] {
+        for field in [interface, high_and_low[0], high_and_low[1], len, original] {
             out.extend_from_slice(&field.to_le_bytes());
         }
         out.extend_from_slice(&frame[..len as usize]);
-        pad(out, frame.len());
+        pad(out, len as usize);
         if let Some(direction) = direction {
             let flags: u32 = match direction {
                 Direction::Inbound => 1,

@@ -114,21 +114,43 @@ fn if_range_wants_a_strong_validator() {
     assert!(!applies("nonsense", SECOND));
 }
 
+/// Ten bytes, modified a nanosecond after [`modified`].
+fn ten_bytes() -> Metadata {
+    let modified = Some(modified() + Duration::from_nanos(1));
+    Metadata { kind: Kind::File, len_bytes: 10, modified, identity: 7 }
+}
+
 #[test]
-fn a_tag_changes_with_identity_length_and_time() {
-    let metadata = Metadata {
-        kind: Kind::File,
-        len_bytes: 10,
-        modified: Some(modified() + Duration::from_nanos(1)),
-        identity: 7,
-    };
-    let tag = |metadata: &Metadata| Validators::of(metadata, modified() + SECOND).etag;
-    let first = tag(&metadata);
-    assert_eq!(first, tag(&metadata.clone()));
+fn a_tag_changes_with_length_and_second_and_is_the_same_on_a_replica() {
+    let tag = |metadata: &Metadata| Validators::of(metadata, modified() + SECOND * 10).etag;
+    let (first, metadata) = (tag(&ten_bytes()), ten_bytes());
     assert_ne!(first, tag(&Metadata { len_bytes: 11, ..metadata.clone() }));
-    assert_ne!(first, tag(&Metadata { identity: 8, ..metadata.clone() }));
-    assert_ne!(first, tag(&Metadata { modified: Some(modified()), ..metadata.clone() }));
+    let later = Some(modified() + SECOND);
+    assert_ne!(first, tag(&Metadata { modified: later, ..metadata.clone() }));
     assert!(first.starts_with('"') && first.ends_with('"'));
+    // Another inode, and a copy that keeps seconds alone.
+    assert_eq!(first, tag(&Metadata { identity: 8, ..metadata.clone() }));
+    assert_eq!(first, tag(&Metadata { modified: Some(modified()), ..metadata }));
+}
+
+#[test]
+fn a_tag_is_weak_while_the_file_may_change_within_its_second_and_then_another() {
+    let at = |age: Duration| {
+        let modified = ten_bytes().modified.unwrap();
+        Validators::of(&ten_bytes(), modified + age)
+    };
+    let (young, settled) = (at(SETTLED - Duration::from_nanos(1)), at(SETTLED));
+    assert!(young.etag.starts_with("W/\"") && settled.etag.starts_with('"'));
+    let later = Metadata { modified: Some(modified() + SECOND / 2), ..ten_bytes() };
+    assert_ne!(young.etag, Validators::of(&later, modified() + SECOND).etag);
+    let asked = headers(&[("if-none-match", &young.etag)]);
+    assert_eq!(evaluate(&asked, &young), Verdict::NotModified);
+    assert_eq!(evaluate(&asked, &settled), Verdict::Proceed, "it may have changed meanwhile");
+    // What is weak is no promise about bytes.
+    let asked = headers(&[("if-match", &young.etag)]);
+    assert_eq!(evaluate(&asked, &young), Verdict::Failed);
+    let asked = headers(&[("if-range", &young.etag)]);
+    assert!(!range_applies(&asked, &young, modified() + SECOND));
 }
 
 #[test]

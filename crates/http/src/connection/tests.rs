@@ -134,6 +134,69 @@ async fn as_many_fields_as_the_limit_pass_and_one_more_does_not() {
     .await;
 }
 
+/// A head with a field of `bytes` bytes, or with a target of so many.
+fn long_head(field: bool, bytes: usize) -> String {
+    let long = "x".repeat(bytes);
+    if field {
+        format!("GET /a HTTP/1.1\r\nHost: h\r\nX: {long}\r\n\r\n")
+    } else {
+        format!("GET /{long} HTTP/1.1\r\nHost: h\r\n\r\n")
+    }
+}
+
+#[tokio::test]
+async fn what_is_refused_for_its_head_is_told_why_and_leaves_a_record() {
+    local(async {
+        let many = format!("GET /a HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(101));
+        for (status, head, method, target) in [
+            (431, long_head(true, 20_000), "GET", "/a"),
+            (431, many, "GET", "/a"),
+            (414, long_head(false, 20_000), "GET", "/xxx"),
+            (414, long_head(false, 5_000), "GET", "/xxx"),
+            (400, "GET / HTTP/9.9\r\n\r\n".to_owned(), "GET", "/"),
+            (400, "\u{16}\u{3}\u{1}\r\n".to_owned(), "-", "-"),
+        ] {
+            // Alone, and after a response.
+            for before in [0, 1] {
+                let mut client = client();
+                for _ in 0..before {
+                    client.get("/big").await;
+                }
+                client.send(&head).await;
+                let reply = client.receive(false).await;
+                assert_eq!(reply.status, status);
+                let text = String::from_utf8(reply.body.clone()).unwrap();
+                assert!(text.starts_with(&format!("{status} ")) && text.lines().count() == 2);
+                assert!(reply.field("date").is_some());
+                drop(client.stream);
+                let _ = client.serving.await.unwrap();
+                let records = client.records.borrow();
+                assert_eq!(records.len(), before + 1);
+                let record = &records[before];
+                assert_eq!((record.status.as_u16(), record.method.as_str()), (status, method));
+                assert!(record.target.starts_with(target), "{}", record.target);
+                assert_eq!(record.body_bytes, reply.body.len() as u64);
+                assert!(record.complete);
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_refused_head_behind_others_is_answered_after_them_and_ends_the_connection() {
+    local(async {
+        let mut client = client();
+        let head = "HEAD /a HTTP/1.1\r\nHost: h\r\n\r\n";
+        client.send(format!("{head}{head}NO\u{1}HTTP\r\n\r\n{head}")).await;
+        let rest = String::from_utf8(client.rest().await).unwrap();
+        let statuses: Vec<_> = rest.split("HTTP/1.1 ").skip(1).map(|reply| &reply[..3]).collect();
+        assert_eq!(statuses, ["200", "200", "400"], "{rest}");
+        assert!(rest.contains("\r\nconnection: close\r\n"), "{rest}");
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn the_last_request_of_a_connection_says_so() {
     local(async {
@@ -367,6 +430,25 @@ async fn a_stop_lets_responses_finish_and_closes_idle_connections() {
 }
 
 #[tokio::test]
+async fn a_cut_ends_a_response_in_the_middle_and_its_record_says_so() {
+    local(async {
+        let (mut busy, server) =
+            connect_to(Server::new(files(), ServerConfig::default(), clock()), 1000);
+        busy.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        busy.stream.read_u8().await.unwrap();
+        server.stop().request();
+        tokio::task::yield_now().await;
+        assert_eq!(server.stop().tracked(), 1, "it may finish");
+        server.stop().cut();
+        server.stop().finished().await;
+        busy.serving.await.unwrap().unwrap();
+        let record = busy.records.borrow()[0].clone();
+        assert!(!record.complete && record.body_bytes < 1 << 20, "{record:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn each_response_leaves_a_record() {
     local(async {
         let mut client = client();
@@ -379,6 +461,40 @@ async fn each_response_leaves_a_record() {
         assert!(records[0].complete && records[1].complete);
         assert_eq!((records[1].method.as_str(), records[1].status.as_u16()), ("HEAD", 404));
         assert_eq!(records[1].body_bytes, 0);
+    })
+    .await;
+}
+
+/// Reads of a clock that goes on by 3 ms whenever it is read.
+fn measured(reads: &Rc<Cell<u32>>) -> crate::Clock {
+    let (reads, begin) = (reads.clone(), Instant::now());
+    let measure = move || {
+        reads.set(reads.get() + 1);
+        begin + Duration::from_millis(3) * reads.get()
+    };
+    crate::Clock { measure: Rc::new(measure), ..clock() }
+}
+
+#[tokio::test]
+async fn durations_are_measured_by_two_reads_of_a_clock_and_by_none_without_a_hook() {
+    local(async {
+        let reads = Rc::new(Cell::new(0));
+        let server = Server::new(files(), ServerConfig::default(), measured(&reads));
+        let mut client = connect_to(server, 64 << 10).0;
+        client.get("/a").await;
+        client.get("/big").await;
+        for record in &*client.records.borrow() {
+            assert_eq!(record.duration, Duration::from_millis(3), "{}", record.target);
+        }
+        assert_eq!((client.records.borrow().len(), reads.take()), (2, 4));
+
+        let server = Rc::new(Server::new(files(), ServerConfig::default(), measured(&reads)));
+        let (mut stream, io) = tokio::io::duplex(64 << 10);
+        let serving =
+            tokio::task::spawn_local(server.serve(hyper_util::rt::TokioIo::new(io), peer()));
+        stream.write_all(b"GET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await.unwrap();
+        serving.await.unwrap().unwrap();
+        assert_eq!(reads.get(), 0);
     })
     .await;
 }

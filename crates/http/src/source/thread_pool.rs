@@ -91,9 +91,14 @@ impl FileSource for ThreadPoolFiles {
         Box::pin(async move { reading.await.unwrap_or_else(|_| Err(ended())) })
     }
 
-    fn list(&self, handle: &FileHandle, limit: usize) -> Pending<io::Result<Entries>> {
+    fn list<T: Send + 'static>(
+        &self,
+        handle: &FileHandle,
+        limit: usize,
+        make: impl FnOnce(Entries) -> T + Send + 'static,
+    ) -> Pending<io::Result<T>> {
         let (root, handle) = (self.root.clone(), handle.clone());
-        let listing = self.threads.run(move || list(&root, &handle, limit));
+        let listing = self.threads.run(move || list(&root, &handle, limit).map(make));
         Box::pin(async move { listing.await.unwrap_or_else(|_| Err(ended())) })
     }
 }
@@ -192,7 +197,8 @@ fn read_blocking(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usiz
 }
 
 fn list(root: &OwnedFd, handle: &FileHandle, limit: usize) -> io::Result<Entries> {
-    let mut listed = Entries { entries: Vec::new(), complete: true };
+    let modified = handle.file.metadata()?.modified().ok();
+    let mut listed = Entries { entries: Vec::new(), complete: true, modified };
     for entry in Dir::read_from(&handle.file)? {
         let entry = entry?;
         let name = entry.file_name().to_bytes();

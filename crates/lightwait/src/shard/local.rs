@@ -133,6 +133,11 @@ impl Local {
         }
     }
 
+    /// What time it is at this very moment, even within a turn.
+    pub(crate) fn measure(&self) -> Instant {
+        if self.is_clock_driven.get() { self.clock.now() } else { self.turn_time.get() }
+    }
+
     /// What the standard library calls that instant of this shard's time.
     pub(crate) fn to_std(&self, instant: Instant) -> StdInstant {
         self.clock.to_std(instant).unwrap_or_else(StdInstant::now)

@@ -1,15 +1,21 @@
 //! A device whose frames, both ways, are captured in a pcapng file.
 //!
 //! Frames are written whole, as the host and the device exchange them: large segments are not cut,
-//! but a checksum that one left to the other is filled in, so that a reader finds it right.
+//! but a checksum that one left to the other is filled in, so that a reader finds it right. What
+//! has gone by is in the file [`INTERVAL`] later, whether more follows or not.
 //!
-//! A capture must not stop the traffic: if the file cannot be written any more, capturing ends, and
-//! whoever asked for it ([`Pcap::on_error`]) is told.
+//! A capture must not stop the traffic: a thread writes it. Frames that it cannot keep up with are
+//! lost, and counted ([`Pcap::on_loss`]). If the file cannot be written any more, capturing ends,
+//! and [`Pcap::on_error`] is called.
+
+mod files;
+mod output;
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,12 +26,23 @@ use lightwait_core::{Capabilities, Instant, Medium, Outbox, RxFrame};
 use super::outgoing::Offered;
 use super::packets;
 use crate::device::{Device, Sink};
+use files::Rotating;
+use output::{Background, Output, Taken};
 
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// What was gathered is written after this time at the latest, if a turn comes.
-const INTERVAL: Duration = Duration::from_secs(1);
+/// A frame waits so long to be written, at most.
+pub const INTERVAL: Duration = Duration::from_millis(100);
+
+/// Least bound of a capture, in bytes: each of its two files holds the largest frame.
+pub const LEAST_LIMIT: u64 = 256 << 10;
+
+/// Bytes of a block around a frame, at most.
+const BLOCK_BYTES: usize = 64;
+
+/// Losses are told after so long.
+const LOSS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A device whose frames are captured.
 pub struct Pcap<D> {
@@ -37,13 +54,30 @@ pub struct Pcap<D> {
 /// The file, and what is yet to be written to it.
 struct Capture {
     /// `None` after an error.
-    file: Option<Box<dyn Write>>,
+    output: Option<Output>,
     on_error: Box<dyn FnMut(io::Error)>,
+    /// An error before there was anybody to be told.
+    untold: Option<io::Error>,
     medium: Medium,
     buffer: Vec<u8>,
-    written_at: Instant,
+    /// Frames in the buffer.
+    gathered: u64,
+    /// When the first of them went by.
+    since: Option<Instant>,
+    /// Bytes of the buffer, at most; a larger frame is alone in it.
+    most_gathered: usize,
+    /// Bytes of a frame, at most.
+    snaplen: u32,
+    losses: Losses,
     epoch: Epoch,
     scratch: Vec<u8>,
+}
+
+/// Frames for which there was no room.
+struct Losses {
+    frames: u64,
+    told_at: Instant,
+    tell: Box<dyn FnMut(u64)>,
 }
 
 /// What the zero of the shard's time is in the file.
@@ -56,49 +90,111 @@ enum Epoch {
 }
 
 impl<D: Device> Pcap<D> {
-    /// Captures into a new file at `path`, with wall time; the interface is called `name` in it.
+    /// Captures into a new file at `path`, with wall time; the interface is called `name` in it. A
+    /// FIFO is opened when somebody reads it; nothing waits for that.
     pub fn create(device: D, path: &Path, name: &str) -> io::Result<Pcap<D>> {
-        let file = File::create(path).map_err(|error| {
-            let text = format!("cannot write a capture to {} ({error})", path.display());
-            io::Error::new(error.kind(), text)
-        })?;
-        Ok(Pcap::with(device, Box::new(file), name, Epoch::Wall))
+        let background = if fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()) {
+            let path = path.to_owned();
+            Background::start(move || File::create(path))?
+        } else {
+            let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
+            Background::start(move || Ok(file))?
+        };
+        Ok(Pcap::with(device, Output::Thread(background), name, Epoch::Wall))
     }
 
-    /// Captures into `file`, with the shard's own time, counted from 1970.
+    /// As [`Pcap::create`], in `limit` bytes at most. When the file has half of that, it is renamed
+    /// to have `.1` at its end, in the place of the one before, and begun anew.
+    ///
+    /// # Panics
+    /// If `limit` is less than [`LEAST_LIMIT`].
+    pub fn create_within(device: D, path: &Path, name: &str, limit: u64) -> io::Result<Pcap<D>> {
+        assert!(limit >= LEAST_LIMIT, "{limit} bytes do not hold the largest frame twice");
+        let header = header(device.capabilities().medium, name);
+        let files =
+            Rotating::create(path, header, limit).map_err(|error| cannot_write(path, &error))?;
+        let background = Background::start(move || Ok(files))?;
+        let mut pcap = Pcap::with(device, Output::Thread(background), name, Epoch::Wall);
+        let most = usize::try_from(limit / 4).unwrap_or(usize::MAX);
+        pcap.capture.most_gathered = BUFFER_BYTES.min(most);
+        Ok(pcap)
+    }
+
+    /// Captures into `pipe`, with wall time.
+    pub fn stream(device: D, pipe: impl Write + Send + 'static, name: &str) -> io::Result<Pcap<D>> {
+        let background = Background::start(move || Ok(pipe))?;
+        Ok(Pcap::with(device, Output::Thread(background), name, Epoch::Wall))
+    }
+
+    /// Captures into `file`, on this thread, with the shard's own time, counted from 1970.
     pub fn new(device: D, file: impl Write + 'static, name: &str) -> Pcap<D> {
-        Pcap::with(device, Box::new(file), name, Epoch::At(Duration::ZERO))
+        Pcap::with(device, Output::Here(Box::new(file)), name, Epoch::At(Duration::ZERO))
     }
 
-    fn with(device: D, file: Box<dyn Write>, name: &str, epoch: Epoch) -> Pcap<D> {
+    fn with(device: D, output: Output, name: &str, epoch: Epoch) -> Pcap<D> {
         let medium = device.capabilities().medium;
-        let mut buffer = Vec::new();
-        pcapng::section(&mut buffer);
-        pcapng::interface(medium, name, &mut buffer);
-        let capture = Capture {
-            file: Some(file),
+        let mut capture = Capture {
+            output: Some(output),
             on_error: Box::new(drop),
+            untold: None,
             medium,
-            buffer,
-            written_at: Instant::ZERO,
+            buffer: header(medium, name),
+            gathered: 0,
+            since: None,
+            most_gathered: BUFFER_BYTES,
+            snaplen: u32::MAX,
+            losses: Losses { frames: 0, told_at: Instant::ZERO, tell: Box::new(drop) },
             epoch,
             scratch: Vec::new(),
         };
+        // A reader that is there already need not wait for the first frame.
+        capture.untold = capture.write(Instant::ZERO).err();
         Pcap { device, capture, offered: Offered::default() }
+    }
+
+    /// Captures the first `bytes` bytes of each frame only.
+    #[must_use]
+    pub fn snaplen(mut self, bytes: u32) -> Self {
+        self.capture.snaplen = bytes;
+        self
     }
 
     /// Has `tell` called when the file cannot be written and capturing ends.
     #[must_use]
-    pub fn on_error(mut self, tell: impl FnMut(io::Error) + 'static) -> Self {
+    pub fn on_error(mut self, mut tell: impl FnMut(io::Error) + 'static) -> Self {
+        if let Some(error) = self.capture.untold.take() {
+            tell(error);
+        }
         self.capture.on_error = Box::new(tell);
         self
     }
+
+    /// Has `tell` called with how many frames were lost since the last time, because the file was
+    /// not written fast enough: every ten seconds at most, and at the end.
+    #[must_use]
+    pub fn on_loss(mut self, tell: impl FnMut(u64) + 'static) -> Self {
+        self.capture.losses.tell = Box::new(tell);
+        self
+    }
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> io::Error {
+    let text = format!("cannot write a capture to {} ({error})", path.display());
+    io::Error::new(error.kind(), text)
+}
+
+/// What a capture begins with.
+fn header(medium: Medium, name: &str) -> Vec<u8> {
+    let mut header = Vec::new();
+    pcapng::section(&mut header);
+    pcapng::interface(medium, name, &mut header);
+    header
 }
 
 impl Capture {
     /// Adds the frame in `scratch`.
     fn add_scratch(&mut self, now: Instant, direction: Direction) {
-        if self.file.is_none() {
+        if self.output.is_none() {
             return;
         }
         let epoch = match self.epoch {
@@ -110,10 +206,14 @@ impl Capture {
                 epoch
             }
         };
-        pcapng::packet(0, now + epoch, Some(direction), &self.scratch, &mut self.buffer);
-        if self.buffer.len() >= BUFFER_BYTES {
-            self.write();
+        let block = self.scratch.len().min(self.snaplen as usize) + BLOCK_BYTES;
+        if self.buffer.len() + block > self.most_gathered {
+            self.write_or_end(now);
         }
+        let (time, frame, snaplen) = (now + epoch, &self.scratch, self.snaplen);
+        pcapng::cut_packet(0, time, Some(direction), frame, snaplen, &mut self.buffer);
+        self.gathered += 1;
+        self.since.get_or_insert(now);
     }
 
     fn add_received(&mut self, now: Instant, frame: &RxFrame<'_>) {
@@ -125,27 +225,63 @@ impl Capture {
         self.add_scratch(now, Direction::Inbound);
     }
 
-    fn write_at_intervals(&mut self, now: Instant) {
-        if now.since(self.written_at) >= INTERVAL {
-            self.written_at = now;
-            self.write();
+    /// When what was gathered has to be written.
+    fn due(&self) -> Option<Instant> {
+        self.since.map(|since| since + INTERVAL)
+    }
+
+    fn write_if_due(&mut self, now: Instant) {
+        if self.due().is_some_and(|due| due <= now) {
+            self.write_or_end(now);
         }
     }
 
-    fn write(&mut self) {
-        let Some(file) = &mut self.file else { return };
-        let result = file.write_all(&self.buffer).and_then(|()| file.flush());
-        self.buffer.clear();
-        if let Err(error) = result {
-            self.file = None;
+    /// Writes what was gathered. If that fails, capturing ends.
+    fn write_or_end(&mut self, now: Instant) {
+        if let Err(error) = self.write(now) {
             (self.on_error)(error);
+        }
+    }
+
+    fn write(&mut self, now: Instant) -> io::Result<()> {
+        let frames = std::mem::take(&mut self.gathered);
+        self.since = None;
+        let Some(output) = &mut self.output else { return Ok(()) };
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        match output.write(&mut self.buffer) {
+            Ok(Taken::Yes) => self.losses.tell_at_intervals(now),
+            Ok(Taken::No) => self.losses.frames += frames,
+            Err(error) => {
+                self.output = None;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Losses {
+    fn tell_at_intervals(&mut self, now: Instant) {
+        if now.since(self.told_at) >= LOSS_INTERVAL {
+            self.tell();
+            self.told_at = now;
+        }
+    }
+
+    fn tell(&mut self) {
+        match std::mem::take(&mut self.frames) {
+            0 => {}
+            frames => (self.tell)(frames),
         }
     }
 }
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        self.write();
+        self.write_or_end(Instant::ZERO);
+        self.losses.tell();
     }
 }
 
@@ -160,7 +296,7 @@ impl<D: Device> Device for Pcap<D> {
             frames.iter().for_each(|frame| capture.add_received(now, frame));
             sink(frames);
         });
-        self.capture.write_at_intervals(now);
+        self.capture.write_if_due(now);
         received
     }
 
@@ -177,7 +313,10 @@ impl<D: Device> Device for Pcap<D> {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.device.deadline()
+        match (self.device.deadline(), self.capture.due()) {
+            (Some(device), Some(capture)) => Some(device.min(capture)),
+            (device, capture) => device.or(capture),
+        }
     }
 
     fn take_link_up(&mut self) -> bool {

@@ -6,6 +6,7 @@ mod frames;
 #[cfg(feature = "tokio-driver")]
 mod kernel_tcp;
 mod namespace;
+mod one_call;
 mod presence;
 
 use std::net::{Ipv4Addr, UdpSocket};

@@ -56,6 +56,34 @@ fn a_thread_drives_shards_until_it_is_stopped() {
 }
 
 #[test]
+fn within_a_turn_the_measured_time_goes_on_and_the_turns_stands() {
+    let mut shards = shards();
+    let stop = Stop::new();
+    let inner = stop.clone();
+    let measured = shards[0].handle().spawn_local(async move {
+        let now = || (hyper::rt::Timer::now(&lightwait::rt::Timer), lightwait::rt::measure());
+        let (turn, begin) = now();
+        thread::sleep(Duration::from_millis(2));
+        let (turn_after, end) = now();
+        inner.set();
+        (begin >= turn && turn_after == turn, end - begin)
+    });
+    driver::run(&mut shards, &stop, SPIN).unwrap();
+    let (stands, passed) = now_or_never(measured);
+    assert!(stands && passed >= Duration::from_millis(2), "{passed:?}");
+}
+
+/// What a task that has ended returned.
+fn now_or_never<T>(task: lightwait::executor::JoinHandle<T>) -> T {
+    let mut task = std::pin::pin!(task);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match task.as_mut().poll(&mut context) {
+        std::task::Poll::Ready(Ok(output)) => output,
+        _ => panic!("it has not ended"),
+    }
+}
+
+#[test]
 fn a_sleeping_thread_is_roused_by_stop_and_by_wakes_from_elsewhere() {
     let stop = Stop::new();
     let (sender, receiver) = tokio::sync::oneshot::channel();

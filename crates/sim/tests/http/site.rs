@@ -42,6 +42,7 @@ pub(crate) fn site(loss: f64, seek: Duration) -> Site {
 }
 
 /// A socket of ours, as the server asks for it.
+#[derive(Clone)]
 struct Transport(Control);
 
 impl lightwait_http::Control for Transport {
@@ -96,7 +97,11 @@ pub(crate) fn site_with(loss: f64, seek: Duration, configure: impl Fn(&mut Confi
     // The time of day is the world's, too.
     let at = world.handle(Side::B);
     let wall = move || UNIX_EPOCH + Duration::from_nanos(at.now().as_nanos());
-    let clock = Clock { timer: Rc::new(Timer), wall: Rc::new(wall) };
+    let clock = Clock {
+        timer: Rc::new(Timer),
+        measure: Rc::new(lightwait::rt::measure),
+        wall: Rc::new(wall),
+    };
     let records = Rc::new(RefCell::new(Vec::new()));
     let log = records.clone();
     let memory = world.handle(Side::B).memory();

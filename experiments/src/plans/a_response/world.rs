@@ -157,7 +157,11 @@ impl Found {
 fn serve(world: &World, file_bytes: u64) -> Result<(), Failure> {
     let at = world.handle(Side::B);
     let wall = move || UNIX_EPOCH + Duration::from_nanos(at.now().as_nanos());
-    let clock = Clock { timer: Rc::new(Timer), wall: Rc::new(wall) };
+    let clock = Clock {
+        timer: Rc::new(Timer),
+        measure: Rc::new(lightwait::rt::measure),
+        wall: Rc::new(wall),
+    };
     let disk = Disk::new(&[("file", file_bytes, 1)], Duration::ZERO, u64::MAX);
     let files = Files::new(disk, FilesConfig::default(), clock.clone());
     let files = Rc::new(Server::new(files, ServerConfig::default(), clock));

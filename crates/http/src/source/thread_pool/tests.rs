@@ -81,13 +81,13 @@ async fn a_directory_is_listed_up_to_the_limit() {
     std::os::unix::fs::symlink("ten", dir.path().join("link")).unwrap();
     let root = files.open(&RelativePath::default()).await.unwrap();
     assert_eq!(root.metadata.kind, Kind::Directory);
-    let mut listed = files.list(&root.handle, 3).await.unwrap();
+    let mut listed = files.list(&root.handle, 3, |listed| listed).await.unwrap();
     listed.entries.sort_by(|a, b| a.name.cmp(&b.name));
     let names: Vec<_> = listed.entries.iter().map(|e| e.name.as_slice()).collect();
     assert_eq!(names, [&b"link"[..], b"sub", b"ten"], "a link out of the root is not listed");
-    assert!(listed.complete);
+    assert!(listed.complete && listed.modified == root.metadata.modified);
     assert_eq!(listed.entries[0].metadata.len_bytes, 10, "a link is described by its end");
-    let short = files.list(&root.handle, 2).await.unwrap();
+    let short = files.list(&root.handle, 2, |listed| listed).await.unwrap();
     assert_eq!((short.entries.len(), short.complete), (2, false));
 }
 
@@ -108,4 +108,13 @@ fn dropping_the_last_clone_ends_the_threads() {
     assert!(queue.upgrade().is_some());
     drop(clone);
     assert!(queue.upgrade().is_none(), "joined, so that no thread holds the queue");
+}
+
+#[tokio::test]
+async fn what_is_made_of_a_listing_is_made_on_a_thread_of_the_pool() {
+    let (_dir, files) = tree();
+    let root = files.open(&RelativePath::default()).await.unwrap();
+    let name = |_| std::thread::current().name().map(str::to_owned);
+    let name = files.list(&root.handle, 3, name).await.unwrap().unwrap();
+    assert!(name.starts_with("files-"), "{name}");
 }

@@ -123,16 +123,83 @@ fn a_frame_that_waits_in_the_outbox_is_captured_once() {
 }
 
 #[test]
-fn the_file_grows_at_intervals_without_waiting_for_the_end() {
+fn a_reader_finds_the_header_at_once() {
+    let file = Memory::new(usize::MAX);
+    let (_device, _wire) = captured(&file);
+    assert!(packets_in(&file).is_empty());
+}
+
+#[test]
+fn a_frame_is_in_the_file_in_time_though_nothing_follows() {
     let file = Memory::new(usize::MAX);
     let (mut device, _wire) = captured(&file);
+    assert_eq!(device.deadline(), None);
     let mut outbox = Outbox::new(1);
     push(&mut outbox, b"x", TxChecksum::Complete);
     device.transmit(Instant::from_millis(500), &mut outbox).unwrap();
-    device.receive(Instant::from_millis(999), 1, &mut |_| ()).unwrap();
-    assert!(file.bytes.borrow().is_empty());
-    device.receive(Instant::from_millis(1000), 1, &mut |_| ()).unwrap();
-    assert_eq!(packets_in(&file).len(), 1);
+    let due = Instant::from_millis(500) + INTERVAL;
+    assert_eq!(device.deadline(), Some(due), "it asks to be called");
+    device.receive(Instant::from_millis(599), 1, &mut |_| ()).unwrap();
+    assert!(packets_in(&file).is_empty());
+    device.receive(due, 1, &mut |_| ()).unwrap();
+    assert_eq!((packets_in(&file).len(), device.deadline()), (1, None));
+}
+
+#[test]
+fn a_frame_is_cut_and_its_length_is_told() {
+    let file = Memory::new(usize::MAX);
+    let (device, _wire) = captured(&file);
+    let mut device = device.snaplen(30);
+    let mut outbox = Outbox::new(2);
+    push(&mut outbox, &[7; 31], TxChecksum::Complete);
+    push(&mut outbox, &[8; 30], TxChecksum::Complete);
+    device.transmit(Instant::ZERO, &mut outbox).unwrap();
+    drop(device);
+    let bytes = file.bytes.borrow();
+    let lengths = Reader::new(&bytes).filter_map(|block| match block.unwrap() {
+        Block::Packet { original_len, bytes, .. } => Some((original_len, bytes.len())),
+        _ => None,
+    });
+    assert_eq!(lengths.collect::<Vec<_>>(), [(31, 30), (30, 30)]);
+}
+
+/// How many frames a file has, and how many bytes.
+fn frames_of(path: &Path) -> (usize, u64) {
+    let bytes = std::fs::read(path).unwrap();
+    let blocks: Vec<_> = Reader::new(&bytes).map(Result::unwrap).collect();
+    assert_eq!(blocks[..2], [Block::Section, Block::Interface { medium: Some(Medium::Ip) }]);
+    (blocks.len() - 2, bytes.len() as u64)
+}
+
+/// Captures `frames` frames of 1000 bytes within the least bound; returns how many frames, and how
+/// many bytes, each of the two files has then.
+fn within_the_least_bound(frames: u64) -> [Option<(usize, u64)>; 2] {
+    let directory = std::env::temp_dir().join(format!("pcap-{}-{frames}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let paths = ["c.pcapng", "c.pcapng.1"].map(|name| directory.join(name));
+    let (device, mut wire) = MemoryDevice::with_wire(Capabilities::plain(Medium::Ip, 1500), 2);
+    let mut device = Pcap::create_within(device, &paths[0], "test0", LEAST_LIMIT).unwrap();
+    let mut outbox = Outbox::new(1);
+    for number in 0..frames {
+        push(&mut outbox, &[number as u8; 1000], TxChecksum::Complete);
+        device.transmit(Instant::from_millis(number), &mut outbox).unwrap();
+        assert!(wire.drain().is_some());
+    }
+    drop(device);
+    let found = paths.map(|path| path.exists().then(|| frames_of(&path)));
+    std::fs::remove_dir_all(directory).unwrap();
+    found
+}
+
+#[test]
+fn a_bounded_capture_is_two_whole_files_with_the_latest_frames() {
+    let [newer, older] = within_the_least_bound(100);
+    assert_eq!((newer.unwrap().0, older), (100, None), "100,000 bytes fit in half of the bound");
+    let [newer, older] = within_the_least_bound(1000).map(Option::unwrap);
+    assert!(newer.1 + older.1 <= LEAST_LIMIT, "{newer:?} {older:?}");
+    assert!(older.1 > LEAST_LIMIT / 4, "{older:?}");
+    let [newer, older] = within_the_least_bound(150).map(Option::unwrap);
+    assert_eq!(newer.0 + older.0, 150, "nothing is lost between the two");
 }
 
 #[test]

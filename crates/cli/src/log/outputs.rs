@@ -1,0 +1,97 @@
+//! Where log lines go: streams, or files that can be opened again after somebody has moved them.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// What the log is written to.
+pub(crate) struct Outputs {
+    lines: Output,
+    /// Lines of requests, if they have a file of their own.
+    access: Option<Output>,
+    /// Tables for people.
+    tables: Box<dyn Write + Send>,
+}
+
+impl Outputs {
+    /// Lines to `lines`, tables to `tables`.
+    pub(crate) fn new(
+        lines: impl Write + Send + 'static,
+        tables: impl Write + Send + 'static,
+    ) -> Outputs {
+        let lines = Output { writer: BufWriter::new(Box::new(lines)), path: None };
+        Outputs { lines, access: None, tables: Box::new(tables) }
+    }
+
+    /// The same, with lines, and those of requests, appended to files where there is one.
+    pub(crate) fn with_files(
+        mut self,
+        lines: Option<&Path>,
+        access: Option<&Path>,
+    ) -> Result<Outputs, Failure> {
+        if let Some(path) = lines {
+            self.lines = Output::open(path)?;
+        }
+        self.access = access.map(Output::open).transpose()?;
+        Ok(self)
+    }
+
+    /// Writes a line, one of a request if `is_access`.
+    pub(super) fn line(&mut self, line: &str, is_access: bool) -> io::Result<()> {
+        let lines = &mut self.lines;
+        let output = if is_access { self.access.as_mut().unwrap_or(lines) } else { lines };
+        writeln!(output.writer, "{line}")
+    }
+
+    /// Writes a table, after the lines before it.
+    pub(super) fn table(&mut self, table: &str) -> io::Result<()> {
+        self.flush()?;
+        self.tables.write_all(table.as_bytes())
+    }
+
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        let access = self.access.as_mut().map_or(Ok(()), |access| access.writer.flush());
+        self.lines.writer.flush().and(access)
+    }
+
+    /// Opens the files again, by their names. One that cannot be opened stays as it is; returns
+    /// what is wrong with it.
+    pub(super) fn reopen(&mut self) -> Vec<String> {
+        let outputs = [Some(&mut self.lines), self.access.as_mut()];
+        outputs.into_iter().flatten().filter_map(|output| output.reopen().err()).collect()
+    }
+}
+
+/// One of them.
+struct Output {
+    writer: BufWriter<Box<dyn Write + Send>>,
+    /// Its name, if it is a file.
+    path: Option<PathBuf>,
+}
+
+impl Output {
+    fn open(path: &Path) -> Result<Output, Failure> {
+        let file = append(path).map_err(|error| Failure::Output(path.to_owned(), error))?;
+        Ok(Output { writer: BufWriter::new(Box::new(file)), path: Some(path.to_owned()) })
+    }
+
+    fn reopen(&mut self) -> Result<(), String> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let file = append(path).map_err(|error| {
+            format!(
+                "{}: cannot be opened again, the old file is written on: {error}",
+                path.display()
+            )
+        })?;
+        // What was gathered belongs to the old one; if that is full it is lost.
+        let _ = self.writer.flush();
+        self.writer = BufWriter::new(Box::new(file));
+        Ok(())
+    }
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).open(path)
+}

@@ -1,0 +1,159 @@
+use super::*;
+
+fn access(complete: bool) -> Record {
+    let request = "GET".parse().unwrap();
+    Record::Access(Access {
+        peer: "192.0.2.1:5".parse().unwrap(),
+        method: request,
+        target: "/a?\"b".to_owned(),
+        status: Default::default(),
+        body_bytes: 12,
+        complete,
+        duration: Duration::from_micros(1500),
+    })
+}
+
+#[test]
+fn people_read_one_short_line() {
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(3_661);
+    let line = "1970-01-01T01:01:01Z 192.0.2.1 GET /a?\"b 200 12 B 1.500 ms";
+    assert_eq!(human(time, &access(true)), line);
+    assert!(human(time, &access(false)).ends_with("ms (cut short)"));
+}
+
+#[test]
+fn programs_read_one_object() {
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(2);
+    let line = machine(time, &access(true));
+    let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert!(!line.contains('\n'));
+    assert_eq!((&value["target"], &value["status"]), (&json!("/a?\"b"), &json!(200)));
+    assert_eq!((&value["duration_us"], &value["time_s"]), (&json!(1500), &json!(2.0)));
+    assert_eq!(value["peer"], json!("192.0.2.1:5"));
+}
+
+#[test]
+fn what_is_wrong_with_closed_connections_is_told_to_both() {
+    let time = SystemTime::UNIX_EPOCH;
+    let filling = |kind| Concern::Filling { kind, held: 8, limit: 10 };
+    let full = |kind| Concern::Full { kind, evicted: 8, held: 10 };
+    let concerns = [
+        (filling(Kind::TimeWait), "time_wait_filling"),
+        (filling(Kind::FinWait2), "fin_wait_2_filling"),
+        (full(Kind::TimeWait), "time_wait_full"),
+        (full(Kind::FinWait2), "fin_wait_2_full"),
+        (Concern::Unheard { segments: 8 }, "fin_wait_2_unheard"),
+        (Concern::Refused { syns: 8 }, "time_wait_refused"),
+        (Concern::PortsScarce { passed: 8, opens: 10 }, "ports_in_time_wait"),
+        (Concern::NoPort { opens: 8 }, "ports_exhausted"),
+        (Concern::MemoryShort { resets: 8 }, "memory_short"),
+    ];
+    for (concern, event) in concerns {
+        let record = Record::Closed(concern);
+        let line = human(time, &record);
+        assert!(line.contains(" 8 "), "{line}");
+        let value: Value = serde_json::from_str(&machine(time, &record)).unwrap();
+        assert_eq!(value["event"], json!(event));
+        assert!(value.as_object().unwrap().values().any(|number| *number == json!(8)));
+    }
+}
+
+#[test]
+fn a_conflict_is_told_with_whoever_has_the_address() {
+    let time = SystemTime::UNIX_EPOCH;
+    for kept in [false, true] {
+        let (address, claimant) = ("fd00::2".parse().unwrap(), [2, 0, 0, 0, 0xab, 1]);
+        let record = Record::Conflict(Conflict { address, claimant, kept });
+        let line = human(time, &record);
+        assert!(line.contains(" Warning: 02:00:00:00:ab:01 ") && line.contains("fd00::2"));
+        assert_eq!(line.contains("We keep it"), kept);
+        let value: Value = serde_json::from_str(&machine(time, &record)).unwrap();
+        assert_eq!(value["event"], json!("address_conflict"));
+        assert_eq!((&value["address"], &value["kept"]), (&json!("fd00::2"), &json!(kept)));
+    }
+}
+
+#[test]
+fn one_is_one_and_two_are_many() {
+    let line = |record| human(SystemTime::UNIX_EPOCH, &record);
+    for (connections, words) in [(1, " 1 connection may"), (2, " 2 connections may")] {
+        assert!(line(Record::Stopping { connections }).contains(words));
+    }
+    let cut = line(Record::Stopped { unfinished: 1 });
+    assert_eq!(cut, "1970-01-01T00:00:00Z Stopped; cut short: 1 connection.");
+}
+
+#[test]
+fn files_that_were_moved_are_opened_again_and_nothing_is_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name| directory.path().join(name);
+    let outputs = Outputs::new(io::sink(), io::sink());
+    let outputs = outputs.with_files(Some(&at("log")), Some(&at("access"))).unwrap();
+    let (log, writer) = Log::start(false, outputs).unwrap();
+    let both = |text: &str| {
+        log.write(Record::Trouble { text: text.to_owned() });
+        log.write(access(true));
+    };
+    let read = |name| std::fs::read_to_string(at(name)).unwrap_or_default();
+    both("before");
+    while !(read("log").contains("before") && read("access").contains("GET")) {
+        std::thread::yield_now();
+    }
+    for name in ["log", "access"] {
+        std::fs::rename(at(name), at(name).with_extension("1")).unwrap();
+    }
+    log.reopen();
+    both("after");
+    drop(log);
+    writer.finish();
+    for (name, words) in
+        [("log.1", "before"), ("log", "after"), ("access.1", "GET"), ("access", "GET")]
+    {
+        let text = read(name);
+        assert!(text.contains(words) && text.lines().count() == 1, "{name}: {text}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_again_is_written_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, moved) = (directory.path().join("sub/log"), directory.path().join("moved"));
+    std::fs::create_dir(path.parent().unwrap()).unwrap();
+    let outputs = Outputs::new(io::sink(), io::sink()).with_files(Some(&path), None).unwrap();
+    let (log, writer) = Log::start(false, outputs).unwrap();
+    std::fs::rename(path.parent().unwrap(), &moved).unwrap();
+    log.reopen();
+    log.write(Record::Trouble { text: "after".to_owned() });
+    drop(log);
+    writer.finish();
+    let text = std::fs::read_to_string(moved.join("log")).unwrap();
+    assert!(text.contains("cannot be opened again") && text.contains("after"), "{text}");
+}
+
+#[test]
+fn everything_is_written_before_the_end() {
+    let page = Page::default();
+    let (log, writer) = Log::start(false, Outputs::new(page.clone(), io::sink())).unwrap();
+    for _ in 0..100 {
+        log.write(access(true));
+    }
+    drop(log);
+    writer.finish();
+    assert_eq!(page.text().lines().count(), 100);
+}
+
+#[test]
+fn a_writer_that_stands_still_stops_nobody_and_the_loss_is_told() {
+    let page = Page::default();
+    let (log, writer) = Log::start(true, Outputs::new(page.clone(), io::sink())).unwrap();
+    let held = page.0.lock().unwrap();
+    for _ in 0..3 * WAITING_LINES {
+        log.write(access(true));
+    }
+    drop(held);
+    drop(log);
+    writer.finish();
+    let text = page.text();
+    assert!(text.contains("\"event\":\"dropped\""));
+    assert!(text.lines().count() < 3 * WAITING_LINES);
+}

@@ -1,0 +1,228 @@
+//! A stack that is set up right in one call: a device, an address, a secret of the system's random
+//! source, and a hardware address that no other stack has.
+//!
+//! What else there is to choose is in [`Config`] ([`Stack::on`]); what a stack is made of is in
+//! [`shard`](crate::shard) and [`driver`].
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use lightwait_core::host::address::Cidr;
+use lightwait_core::{Capabilities, Config, Medium};
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::device::{Device, LARGEST_PACKET, MemoryDevice};
+#[cfg(target_os = "linux")]
+use crate::device::{Tap, TapConfig};
+use crate::driver::{self, SPIN, Stop};
+use crate::executor::JoinHandle;
+use crate::shard::{Handle, Shard};
+
+/// MTU of the wire in memory, and frames that it holds each way.
+const WIRE_MTU: u16 = 1500;
+const WIRE_FRAMES: usize = 256;
+
+/// One stack on this thread, not yet running: see [`run`].
+pub struct Stack {
+    shard: Shard,
+    address: IpAddr,
+}
+
+impl Stack {
+    /// A stack on the TAP of that name, which is made if there is none, with our address and its
+    /// prefix, such as `10.9.0.2/24`. The kernel's end gets the subnet's first address that is not
+    /// ours. Making a TAP needs CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    /// If `address` is none, its subnet has no other, or the TAP cannot be opened: the text says
+    /// what to do.
+    #[cfg(target_os = "linux")]
+    pub fn tap(name: &str, address: &str) -> io::Result<Stack> {
+        let ours = parse(address)?;
+        let mut config = TapConfig::new(name);
+        config.host_addresses = vec![neighbour(ours)?];
+        Stack::on(Box::new(Tap::open(&config)?), ours, |_| ())
+    }
+
+    /// Two stacks at the ends of a wire in memory: 10.0.0.1 and 10.0.0.2.
+    ///
+    /// # Errors
+    /// If the system has no randomness or no file descriptor left.
+    pub fn memory() -> io::Result<(Stack, Stack)> {
+        let plain = Capabilities::plain(Medium::Ip, WIRE_MTU);
+        let wire = Capabilities { checksum: true, segmentation: LARGEST_PACKET, ..plain };
+        let (one, other) = MemoryDevice::pair(wire, WIRE_FRAMES);
+        let on = |device, address| Stack::on(Box::new(device), parse(address)?, |_| ());
+        Ok((on(one, "10.0.0.1/24")?, on(other, "10.0.0.2/24")?))
+    }
+
+    /// A stack on any device, every knob at its default but for what `configure` sets. What it
+    /// leaves alone is right: the secret and the hardware address are random.
+    ///
+    /// # Errors
+    /// As [`Shard::new`], and if the system has no randomness.
+    pub fn on(
+        device: Box<dyn Device>,
+        address: Cidr,
+        configure: impl FnOnce(&mut Config),
+    ) -> io::Result<Stack> {
+        let mut config = Config::new(device.capabilities(), address, secret()?);
+        configure(&mut config);
+        let address = config.addresses.first().map_or(address, |first| *first).address();
+        Ok(Stack { shard: Shard::new(config, device)?, address })
+    }
+
+    /// Its first address.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// What sockets are bound to and tasks are spawned on.
+    pub fn handle(&self) -> Handle {
+        self.shard.handle()
+    }
+
+    /// Runs a future as a task of this stack, once it is driven.
+    pub fn spawn_local<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + 'static,
+    {
+        self.handle().spawn_local(future)
+    }
+
+    /// What drivers take.
+    pub fn into_shard(self) -> Shard {
+        self.shard
+    }
+}
+
+impl fmt::Debug for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stack").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// Drives the stacks on this thread until `main`, a task of the first one, is over; returns what it
+/// returned.
+///
+/// # Errors
+/// If a device fails.
+///
+/// # Panics
+/// If there is no stack, or `main` panics.
+pub fn run<F>(stacks: impl IntoIterator<Item = Stack>, main: F) -> io::Result<F::Output>
+where
+    F: Future + 'static,
+{
+    let mut shards: Vec<Shard> = stacks.into_iter().map(Stack::into_shard).collect();
+    let stop = Stop::new();
+    let (end, output) = (StopAtEnd(stop.clone()), Rc::new(RefCell::new(None)));
+    let returned = output.clone();
+    shards.first().expect("a stack to run on").handle().spawn_local(async move {
+        let _end = end;
+        *returned.borrow_mut() = Some(main.await);
+    });
+    driver::run(&mut shards, &stop, SPIN)?;
+    let output = output.take();
+    Ok(output.expect("the task that sets the switch has returned"))
+}
+
+/// Sets the switch when dropped: a panic, too, is an end.
+struct StopAtEnd(Stop);
+
+impl Drop for StopAtEnd {
+    fn drop(&mut self) {
+        self.0.set();
+    }
+}
+
+/// A secret for [`Config::new`], from the system's random source.
+///
+/// # Errors
+/// If there is none.
+pub fn secret() -> io::Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
+    }
+    Ok(bytes)
+}
+
+fn parse(address: &str) -> io::Result<Cidr> {
+    address.parse().map_err(|_| {
+        invalid(format!("`{address}` is not an address with its prefix, such as 10.9.0.2/24"))
+    })
+}
+
+/// The first address of the subnet that a host can have and that is not ours.
+fn neighbour(ours: Cidr) -> io::Result<Cidr> {
+    // Not the subnet itself and, in the last place, not the broadcast address.
+    let last = if ours.size() > 2 { ours.size() - 2 } else { ours.size() - 1 };
+    let first = if ours.size() > 2 { 1 } else { 0 };
+    (first..=last.min(first + 1))
+        .map(|index| ours.nth(index))
+        .find(|address| *address != ours.address())
+        .and_then(|address| Cidr::new(address, ours.prefix_len()))
+        .ok_or_else(|| invalid(format!("{ours}: no address is left for the kernel's end")))
+}
+
+fn invalid(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::{TcpListener, TcpStream};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[test]
+    fn two_stacks_have_secrets_and_hardware_addresses_of_their_own() {
+        let ethernet = Capabilities::plain(Medium::Ethernet, 1500);
+        let (one, other) = MemoryDevice::pair(ethernet, 4);
+        let address: Cidr = "10.9.0.2/24".parse().unwrap();
+        let of = |device| {
+            let stack = Stack::on(Box::new(device), address, |_| ()).unwrap();
+            stack.handle().with_host(|host| (host.config().hardware, host.config().secret))
+        };
+        let (one, other) = (of(one), of(other));
+        assert!(one.0 != other.0 && one.1 != other.1);
+        assert_eq!((one.0[0] & 3, other.0[0] & 3), (2, 2), "local, and of one station");
+    }
+
+    #[test]
+    fn stacks_run_until_their_task_is_over_and_its_output_comes_back() {
+        let (server, client) = Stack::memory().unwrap();
+        let at = (server.address(), 7);
+        let listener = TcpListener::bind_on(&server.handle(), at).unwrap();
+        server.spawn_local(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.write_all(b"hello").await.unwrap();
+        });
+        let heard = run([client, server], async move {
+            let mut heard = String::new();
+            TcpStream::connect(at).await?.read_to_string(&mut heard).await?;
+            Ok::<_, io::Error>(heard)
+        });
+        assert_eq!(heard.unwrap().unwrap(), "hello");
+    }
+
+    #[test]
+    fn the_kernels_end_gets_another_address_of_the_subnet() {
+        let of = |ours: &str| neighbour(ours.parse().unwrap()).map(|cidr| cidr.to_string());
+        assert_eq!(of("10.9.0.2/24").unwrap(), "10.9.0.1/24");
+        assert_eq!(of("10.9.0.1/24").unwrap(), "10.9.0.2/24");
+        assert_eq!(of("10.9.0.1/30").unwrap(), "10.9.0.2/30");
+        assert_eq!(of("10.9.0.1/31").unwrap(), "10.9.0.0/31");
+        assert_eq!(of("fd00::1/64").unwrap(), "fd00::2/64");
+        for ours in ["10.9.0.1/32", "fd00::1/128"] {
+            assert_eq!(of(ours).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{ours}");
+        }
+        assert!(parse("10.9.0.2").unwrap_err().to_string().contains("10.9.0.2/24"));
+    }
+}
