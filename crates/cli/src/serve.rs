@@ -27,6 +27,7 @@ use lightwait::shard::{self, Handle, Shard};
 use lightwait_core::Host;
 use lightwait_core::tcp::pool::Level;
 use lightwait_http::{Admission, Clock, Files, Keeper, Memory, Server, Tally, ThreadPoolFiles};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
 
 use crate::counts::Counts;
@@ -55,6 +56,7 @@ type FileServer = Server<Files<ThreadPoolFiles>>;
 /// Serves until a signal comes or the device fails. Returns the status to end with.
 pub(crate) fn serve(plan: &Plan) -> Result<ExitCode, Failure> {
     let directory = &plan.directory;
+    raise_descriptor_limit();
     let files = ThreadPoolFiles::new(directory, FILE_THREADS)
         .map_err(|error| Failure::Directory(directory.clone(), error))?;
     let is_taken = plan.watch.capture.as_ref().is_some_and(Capture::takes_stdout);
@@ -237,6 +239,10 @@ impl lightwait_http::Control for Transport {
         self.0.abort();
     }
 
+    fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
     fn undelivered_bytes(&self) -> Option<usize> {
         Some(self.0.unacknowledged_bytes())
     }
@@ -354,4 +360,11 @@ fn served_counts(tally: Tally) -> [(&'static str, u64); 5] {
         ("http_reset_stalled", tally.reset_stalled),
         ("http_reset_slow", tally.reset_slow),
     ]
+}
+
+/// Allows as many descriptors as we may have: a file under way takes one, and so does a bridged
+/// connection. Refused, the old limit holds.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }

@@ -112,7 +112,8 @@ pub struct TcpConfig {
     /// Unanswered probes after which the connection fails.
     pub keepalive_probes: u8,
     /// How long a connection that its user has closed may hold text that the peer does not take at
-    /// [`TcpConfig::stalled_rate`]; a quarter of it where memory is scarce.
+    /// [`TcpConfig::stalled_rate`]; as long as any may be silent while nobody answers; a quarter of
+    /// it where memory is scarce.
     pub orphan_timeout: Duration,
     /// A peer that takes fewer bytes a second than this stalls. No honest one is as slow: GPRS
     /// carried 4 kB/s.
@@ -332,7 +333,7 @@ impl Default for TcpConfig {
             keepalive_probes: 9,
             orphan_timeout: Duration::from_secs(30),
             stalled_rate: 1000,
-            stalled_after: Duration::from_secs(1),
+            stalled_after: Duration::from_secs(3),
             fin_wait_2_timeout: Duration::from_secs(60),
             time_wait: Duration::from_secs(60),
             time_wait_state: TimeWaitState::default(),

@@ -453,6 +453,11 @@ impl Host {
         self.shared.pool.level()
     }
 
+    /// True if others may hold more memory that is charged to the host's budget.
+    pub fn has_room_elsewhere(&self) -> bool {
+        self.shared.pool.has_room_elsewhere()
+    }
+
     /// Pages that connections can still have for sending more.
     pub fn pages_free(&self) -> usize {
         self.shared.pool.available_in_line()

@@ -135,6 +135,8 @@ pub(crate) struct FileBody<S: FileSource> {
     reading: Option<Reading>,
     chunk_bytes: usize,
     buffers: Buffers,
+    /// Something of the file was read, or is being.
+    has_begun: bool,
 }
 
 /// A chunk that is being read.
@@ -146,6 +148,10 @@ struct Reading {
 
 /// Bytes read at a time where memory is scarce.
 const SCARCE_CHUNK_BYTES: usize = 16 << 10;
+
+/// Bytes that a body reads first, whether there is memory or not: small files are served however
+/// much others hold.
+const FIRST_CHUNK_BYTES: usize = 4 << 10;
 
 impl<S: FileSource> FileBody<S> {
     /// A body of these pieces, read in chunks of at most `chunk_bytes`. The first read starts now.
@@ -163,19 +169,28 @@ impl<S: FileSource> FileBody<S> {
         };
         let left = pieces.iter().map(length).sum();
         let chunk_bytes = chunk_bytes.max(1);
-        let mut body =
-            FileBody { source, handle, pieces, left, reading: None, chunk_bytes, buffers };
+        let mut body = FileBody {
+            source,
+            handle,
+            pieces,
+            left,
+            reading: None,
+            chunk_bytes,
+            buffers,
+            has_begun: false,
+        };
         if !body.buffers.memory.is_scarce() {
-            body.read_next();
+            body.read_next(usize::MAX);
         }
         body
     }
 
-    /// Starts reading the next chunk, if the next piece is of the file and none is being read.
-    fn read_next(&mut self) {
+    /// Starts reading the next chunk, of `most` bytes, if the next piece is of the file and none is being read.
+    fn read_next(&mut self, most: usize) {
         let is_scarce = self.buffers.memory.is_scarce();
-        let most = if is_scarce { SCARCE_CHUNK_BYTES } else { usize::MAX };
+        let most = most.min(if is_scarce { SCARCE_CHUNK_BYTES } else { usize::MAX });
         let most = most.min(self.chunk_bytes);
+        self.has_begun = true;
         while self.reading.is_none()
             && let Some(Piece::File(range)) = self.pieces.front_mut()
         {
@@ -202,8 +217,11 @@ impl<S: FileSource> HttpBody for FileBody<S> {
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = self.get_mut();
         if this.reading.is_none() && matches!(this.pieces.front(), Some(Piece::File(_))) {
-            ready!(this.buffers.memory.poll_room(cx));
-            this.read_next();
+            let has_room = this.buffers.memory.poll_room(cx).is_ready();
+            if !has_room && this.has_begun {
+                return Poll::Pending;
+            }
+            this.read_next(if has_room { usize::MAX } else { FIRST_CHUNK_BYTES });
         }
         let outcome = match &mut this.reading {
             Some(reading) => Some(ready!(reading.outcome.as_mut().poll(cx))),
@@ -222,7 +240,7 @@ impl<S: FileSource> HttpBody for FileBody<S> {
             },
         };
         if !this.buffers.memory.is_scarce() {
-            this.read_next();
+            this.read_next(usize::MAX);
         }
         this.left -= bytes.len() as u64;
         Poll::Ready(Some(Ok(Frame::data(bytes))))

@@ -164,6 +164,10 @@ impl<H: Handler> Server<H> {
                 Pin::new(&mut connection).graceful_shutdown();
                 stop.set(self.stop.wait_cut());
             }
+            // Hyper does not look at a connection while it waits for a body.
+            if cut.is_closed() {
+                return Poll::Ready(Ok(()));
+            }
             Pin::new(&mut connection).poll(cx)
         })
         .await;

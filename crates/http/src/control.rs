@@ -5,6 +5,9 @@ pub trait Control: 'static {
     /// Resets the connection: drops what was written and not sent, and frees its memory at once.
     fn abort(&self);
 
+    /// True if the connection is over: nothing that is written arrives.
+    fn is_closed(&self) -> bool;
+
     /// Bytes written that the peer has not acknowledged; `None` where nobody knows.
     fn undelivered_bytes(&self) -> Option<usize>;
 }
@@ -13,6 +16,10 @@ pub trait Control: 'static {
 /// stream has.
 impl Control for () {
     fn abort(&self) {}
+
+    fn is_closed(&self) -> bool {
+        false
+    }
 
     fn undelivered_bytes(&self) -> Option<usize> {
         None

@@ -170,6 +170,10 @@ impl Control for Transport {
         self.is_reset.set(true);
     }
 
+    fn is_closed(&self) -> bool {
+        self.is_reset.get()
+    }
+
     fn undelivered_bytes(&self) -> Option<usize> {
         Some(self.undelivered.get())
     }

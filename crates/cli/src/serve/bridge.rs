@@ -5,7 +5,6 @@ use std::net::{SocketAddr, TcpListener as KernelListener};
 use lightwait::bridge::{self, Bridge};
 use lightwait::net::TcpListener;
 use lightwait::shard::Shard;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 
 use super::device::{random, url, watched};
@@ -25,7 +24,6 @@ pub(super) fn open(address: SocketAddr, plan: &Plan, log: &Log) -> Result<Ready,
     let listener = KernelListener::bind(address).map_err(refuse)?;
     // Again, for a longer queue than the standard library asks for.
     rustix::net::listen(&listener, BACKLOG).map_err(|errno| refuse(errno.into()))?;
-    raise_descriptor_limit();
     let runtime = runtime()?;
     let (server_end, client_end) = bridge::wire();
     let server_end = watched(Box::new(server_end), &plan.watch, log)?;
@@ -51,11 +49,4 @@ pub(super) fn open(address: SocketAddr, plan: &Plan, log: &Log) -> Result<Ready,
 
 fn runtime() -> Result<Runtime, Failure> {
     Builder::new_current_thread().enable_all().build().map_err(Failure::Stack)
-}
-
-/// Allows as many descriptors as we may have: a bridged connection takes one. Refused, the old
-/// limit holds, and connections beyond it wait.
-fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }

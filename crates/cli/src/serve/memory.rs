@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use lightwait::allocator;
 use lightwait::shard::Handle;
-use lightwait_core::Host;
 use lightwait_core::tcp::pool::PAGE_BYTES;
 
 /// How often is looked.
 const INTERVAL: Duration = Duration::from_secs(2);
 /// Less is not worth the wait.
-const WORTH_BYTES: usize = 64 << 20;
+const WORTH_BYTES: usize = 16 << 20;
+/// What an HTTP connection takes beside its buffers, more or less.
+const CONNECTION_BYTES: usize = 16 << 10;
 /// So many looks later what belonged to the connections is freed as well.
 const AGAIN_AFTER: u32 = 15;
 
@@ -20,7 +21,10 @@ pub(super) async fn watch(stack: Handle) {
     let mut peak = Peak::default();
     loop {
         lightwait::rt::sleep(INTERVAL).await;
-        if peak.has_fallen(stack.with_host(Host::pages_in_use) * PAGE_BYTES) {
+        let held = stack.with_host(|host| {
+            host.pages_in_use() * PAGE_BYTES + host.connections() * CONNECTION_BYTES
+        });
+        if peak.has_fallen(held) {
             allocator::give_back();
         }
     }
@@ -55,7 +59,7 @@ mod tests {
     #[test]
     fn memory_is_given_back_when_a_large_peak_is_over_and_once_more_when_all_is_freed() {
         let mut peak = Peak::default();
-        let looks = [60, 0, 64, 17, 16, 0, 1000, 251, 250, 63, 100, 0];
+        let looks = [15, 0, 16, 5, 4, 0, 1000, 251, 250, 63, 100, 0];
         let idle = [0; 40];
         let given = looks.iter().chain(&idle).map(|mib| peak.has_fallen(mib << 20));
         let given: Vec<usize> =

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A connection is *stalled* if the peer acknowledges fewer bytes than
-//! [`TcpConfig::stalled_rate`](crate::config::TcpConfig::stalled_rate) allows: a closed window, a
-//! window of a byte now and then, or no answer. Stalled connections keep what they hold until
+//! [`TcpConfig::stalled_rate`](crate::config::TcpConfig::stalled_rate) allows, and less than half of
+//! what is held for it: a closed window, a window of a byte now and then, or no answer. Stalled connections keep what they hold until
 //! others need it, but for orphans: those have
 //! [`TcpConfig::orphan_timeout`](crate::config::TcpConfig::orphan_timeout).
 
@@ -22,7 +22,7 @@ use crate::counters::Counters;
 use crate::error::Error;
 use crate::event::{ConnectionId, Readiness};
 use crate::tcp::Connection;
-use crate::tcp::connection::{Blocked, Shape};
+use crate::tcp::connection::{Blocked, Shape, Synchronized};
 use crate::tcp::pool::PagePool;
 use crate::tcp::timers::Timer;
 use crate::time::{Duration, Instant};
@@ -32,17 +32,35 @@ use stalled::{Mark, Stalled};
 /// for every page would cost more than the page is worth.
 const TURN_PAGES: usize = 16;
 
+/// Pages that were promised are kept for so long: by then their writers have come, or do not.
+const PROMISE: Duration = Duration::from_millis(10);
+
 /// Stalled connections that are judged in one turn, at most.
 const JUDGED_A_TURN: usize = 256;
+
+/// Slots that are looked at in one turn for connections that hold text and are in no list.
+const PATROLLED_A_TURN: u32 = 256;
 
 /// Places of closed connections in the line, beyond as many as there are connections.
 const STALE_MAX: usize = 1024;
 
 /// The line for pages, and those who hold pages and stall.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Shortage {
     line: VecDeque<ConnectionId>,
     stalled: Stalled,
+    /// Pages promised to those whose turn has come, and when the last of them was told.
+    promised: usize,
+    promised_at: Instant,
+    /// The next slot to look at for connections that stall and that no timer tells of.
+    patrol: u32,
+}
+
+impl Default for Shortage {
+    fn default() -> Self {
+        let (line, stalled) = Default::default();
+        Shortage { line, stalled, promised: 0, promised_at: Instant::ZERO, patrol: 0 }
+    }
 }
 
 /// How a stalled connection holds what it holds.
@@ -82,7 +100,7 @@ impl Shortage {
 
     /// True if one that waits in line can be told to go on.
     pub(super) fn can_serve(&self, pool: &PagePool) -> bool {
-        !self.line.is_empty() && pool.available_in_line() >= turn_pages(pool)
+        !self.line.is_empty() && pool.available_in_line() >= self.promised + turn_pages(pool)
     }
 }
 
@@ -105,13 +123,16 @@ impl Connection {
         })
     }
 
-    /// What to think of it: with `rate` bytes a second acknowledged since `mark` it moves.
+    /// What to think of it: with `rate` bytes a second acknowledged since `mark`, or half of what it
+    /// held, it moves.
     fn progress(&self, now: Instant, mark: Mark, rate: u32) -> Verdict {
         let Some(s) = self.synchronized().filter(|s| !s.send.buffer.is_empty()) else {
             return Verdict::Clear;
         };
         let acked = s.send.una.since(mark.una);
-        let expected = now.since(mark.since).as_millis().saturating_mul(u128::from(rate)) / 1000;
+        let at_rate = now.since(mark.since).as_millis().saturating_mul(u128::from(rate)) / 1000;
+        // Half of all is much, however little that is: what is left is soon gone.
+        let expected = at_rate.min(mark.held as u128 / 2);
         if acked > 0 && u128::from(acked) >= expected {
             Verdict::Moves
         } else if self.orphan {
@@ -141,7 +162,7 @@ impl Host {
         }
         if taken < rest.len() {
             self.wait_for_pages(id);
-        } else if connection.blocked != Blocked::ForPages {
+        } else if !connection.blocked.is_in_line() {
             connection.blocked = Blocked::ForRoom;
         }
         taken
@@ -152,7 +173,7 @@ impl Host {
     pub(super) fn wait_for_pages(&mut self, id: ConnectionId) {
         let Some(slot) = self.slots.get_mut(id.index) else { return };
         let blocked = &mut slot.connection_mut().blocked;
-        if core::mem::replace(blocked, Blocked::ForPages) == Blocked::ForPages {
+        if core::mem::replace(blocked, Blocked::ForPages).is_in_line() {
             return;
         }
         self.shared.counters.writes_short_of_pages += 1;
@@ -168,24 +189,30 @@ impl Host {
     #[cold]
     pub(super) fn ease_shortage(&mut self, now: Instant) {
         self.reset_stalled(now);
-        self.serve_line();
+        self.serve_line(now);
     }
 
     /// Tells as many as there are pages for that they can write.
-    fn serve_line(&mut self) {
-        let turn = turn_pages(&self.shared.pool);
-        let mut free = self.shared.pool.available_in_line();
-        while free >= turn
+    fn serve_line(&mut self, now: Instant) {
+        if now.since(self.shortage.promised_at) >= PROMISE {
+            self.shortage.promised = 0;
+        }
+        while self.shortage.can_serve(&self.shared.pool)
             && let Some(id) = self.shortage.line.pop_front()
         {
             let is_current = self.slots.is_current(id.index, id.generation);
             let Some(slot) = self.slots.get_mut(id.index).filter(|_| is_current) else { continue };
             let connection = slot.connection_mut();
-            if connection.blocked == Blocked::ForPages {
-                connection.blocked = Blocked::InTurn;
-                connection.notices |= Readiness::WRITABLE;
-                free -= turn;
-                self.tell_notices(id);
+            match connection.blocked {
+                Blocked::ForPages => {
+                    connection.blocked = Blocked::InTurn;
+                    connection.notices |= Readiness::WRITABLE;
+                    self.shortage.promised += turn_pages(&self.shared.pool);
+                    self.shortage.promised_at = now;
+                    self.tell_notices(id);
+                }
+                Blocked::Drained => connection.blocked = Blocked::ForRoom,
+                Blocked::No | Blocked::ForRoom | Blocked::InTurn => {}
             }
         }
         self.shared.pool.keep_line(!self.shortage.line.is_empty());
@@ -209,7 +236,8 @@ impl Host {
     fn list_stalled(&mut self, now: Instant, index: u32) {
         let connection = self.slots.get(index).and_then(Slot::awake);
         if let Some(s) = connection.and_then(Connection::synchronized) {
-            self.shortage.stalled.push(index, Mark { since: now, una: s.send.una });
+            let mark = Mark { since: now, una: s.send.una, held: s.send.buffer.len() };
+            self.shortage.stalled.push(index, mark);
         }
     }
 
@@ -242,8 +270,26 @@ impl Host {
                 }
             }
         }
+        self.patrol(now);
         if self.shortage.nobody_waits() {
             self.shared.pool.forget_refusal();
+        }
+    }
+
+    /// Adds connections to the list that hold text, though no timer of theirs has fired: a peer that
+    /// acknowledges a byte now and then keeps every timer from firing.
+    fn patrol(&mut self, now: Instant) {
+        let end = self.slots.end();
+        for _ in 0..PATROLLED_A_TURN.min(end) {
+            let index = self.shortage.patrol % end;
+            self.shortage.patrol = index + 1;
+            let connection = self.slots.get(index).and_then(Slot::awake);
+            let s = connection.and_then(Connection::synchronized);
+            if s.is_some_and(|s| !s.send.buffer.is_empty())
+                && self.shortage.stalled.mark(index).is_none()
+            {
+                self.list_stalled(now, index);
+            }
         }
     }
 
@@ -259,29 +305,65 @@ impl Host {
         self.retire(index);
     }
 
-    /// When a connection can be judged of whose pages others have need.
+    /// When a promise ends, or a connection can be judged of whose pages others have need.
     pub(super) fn shortage_deadline(&self) -> Option<Instant> {
+        let Shortage { promised, promised_at, stalled, .. } = &self.shortage;
         if self.shortage.nobody_waits() {
             return None;
         }
-        let (_, mark) = self.shortage.stalled.first()?;
-        Some(mark.since + self.shared.config.stalled_after)
+        let promise = (*promised > 0).then_some(*promised_at + PROMISE);
+        let pool = &self.shared.pool;
+        let is_short = pool.available_in_line() < pages_wanted(pool);
+        let judged = stalled.first().filter(|_| is_short);
+        let judged = judged.map(|(_, mark)| mark.since + self.shared.config.stalled_after);
+        promise.into_iter().chain(judged).min()
     }
 
     // ---- orphans
 
-    /// How long a connection without a user may go on holding text on which nothing moves.
+    /// How long a connection without a user may go on holding text that the peer does not take.
     pub(super) fn orphan_patience(&self) -> Duration {
-        let patience = self.shared.config.orphan_timeout;
+        self.if_scarce(self.shared.config.orphan_timeout)
+    }
+
+    /// The same of the connection in slot `index`. What is in flight and not acknowledged at all is
+    /// lost on the way, maybe: it has as long as any (R2 of RFC 9293 SHLD-11 is 100 s at least; 30 s are four
+    /// retransmissions on a path that loses much).
+    fn patience_with(&self, index: u32, mark: Option<Mark>) -> Duration {
+        let connection = self.slots.get(index).and_then(Slot::awake);
+        let s = connection.and_then(Connection::synchronized);
+        let has_moved = |s: &Synchronized| mark.is_some_and(|mark| mark.una != s.send.una);
+        let is_silent = s.is_some_and(|s| s.send.flight() > 0 && !has_moved(s));
+        let config = &self.shared.config;
+        self.if_scarce(if is_silent { config.user_timeout } else { config.orphan_timeout })
+    }
+
+    /// A quarter of `patience` where memory is scarce.
+    fn if_scarce(&self, patience: Duration) -> Duration {
         if self.shared.pool.is_scarce() { patience / 4 } else { patience }
+    }
+
+    /// True if as much as a segment holds was acknowledged since `mark`: half an MSS, since options
+    /// take their part.
+    fn has_acked_segment(&self, index: u32, mark: Mark) -> bool {
+        let connection = self.slots.get(index).and_then(Slot::awake);
+        let s = connection.and_then(Connection::synchronized);
+        s.is_some_and(|s| {
+            !s.send.buffer.is_empty() && s.send.una.since(mark.una) >= u32::from(s.send.mss) / 2
+        })
     }
 
     /// The patience with an orphan may be over. Returns true if it was reset.
     pub(super) fn judge_orphan(&mut self, now: Instant, index: u32) -> bool {
-        let patience = self.orphan_patience();
         let mark = self.shortage.stalled.mark(index);
+        let patience = self.patience_with(index, mark);
         // One that no timer has seen to has moved until now, or seemed to.
-        let verdict = mark.map_or(Verdict::Moves, |mark| self.verdict(now, index, mark));
+        let verdict = match mark {
+            // A segment is enough where nobody needs the memory: the path may lose most of them.
+            Some(mark) if self.has_acked_segment(index, mark) => Verdict::Moves,
+            Some(mark) => self.verdict(now, index, mark),
+            None => Verdict::Moves,
+        };
         let over_at = mark.map_or(now, |mark| mark.since) + patience;
         let again = match verdict {
             Verdict::Clear => return false,

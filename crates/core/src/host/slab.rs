@@ -307,6 +307,11 @@ impl<T, L: Copy + Default> Slab<T, L> {
         self.len as usize
     }
 
+    /// One past the highest index that a value has had.
+    pub fn end(&self) -> u32 {
+        (self.chunks.len() * CHUNK) as u32
+    }
+
     /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0

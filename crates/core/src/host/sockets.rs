@@ -279,7 +279,7 @@ impl Host {
         };
         if taken < room {
             self.wait_for_pages(id);
-        } else if taken < data.len() && connection.blocked != Blocked::ForPages {
+        } else if taken < data.len() && !connection.blocked.is_in_line() {
             connection.blocked = Blocked::ForRoom;
         }
         if taken == 0 && !data.is_empty() {

@@ -409,7 +409,7 @@ impl Connection {
 
     /// Tells a blocked writer once there is much room, and not on every ACK.
     fn notify_room(&mut self, freed: usize) {
-        if freed > 0 && self.blocked == Blocked::ForRoom {
+        if freed > 0 && self.blocked != Blocked::No {
             self.notify_writer();
         }
     }
@@ -417,10 +417,15 @@ impl Connection {
     #[inline(never)]
     fn notify_writer(&mut self) {
         let limit = self.options.send_buffer_bytes;
-        if self.parts().send.has_much_room(limit) {
-            self.blocked = Blocked::No;
-            self.notices |= Readiness::WRITABLE;
-        }
+        let send = &self.parts().send;
+        let (has_much_room, is_drained) = (send.has_much_room(limit), send.buffer.is_empty());
+        self.blocked = match self.blocked {
+            Blocked::ForRoom if has_much_room => Blocked::No,
+            Blocked::ForPages if is_drained => Blocked::Drained,
+            Blocked::Drained if has_much_room => Blocked::Drained,
+            _ => return,
+        };
+        self.notices |= Readiness::WRITABLE;
     }
 
     /// Our FIN is acknowledged: FIN-WAIT-1, CLOSING and LAST-ACK move on.

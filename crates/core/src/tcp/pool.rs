@@ -451,6 +451,14 @@ impl PagePool {
         self.more.saturating_sub(self.in_use) / SMALL
     }
 
+    /// True if others may hold more: what they hold is no more than half of the limit, and nobody
+    /// waits in line. Else it could be all that there is, and every page that comes back be taken
+    /// for what waits to be written into pages.
+    pub fn has_room_elsewhere(&self) -> bool {
+        let has_line = self.limits[Claim::More as usize] < self.more;
+        !has_line && self.elsewhere <= self.limit / 2 && self.level() < Level::Full
+    }
+
     /// How much is used up.
     pub fn level(&self) -> Level {
         if self.limit.saturating_sub(self.in_use) >= self.limit / 4 {

@@ -103,9 +103,16 @@ impl Local {
         host.memory_level()
     }
 
+    /// True if others may hold more of it.
+    pub(crate) fn has_memory(&self) -> bool {
+        let mut host = self.host_mut();
+        self.memory.borrow().charge(&mut host);
+        host.has_room_elsewhere()
+    }
+
     /// True if somebody waits for memory, and there is some.
     pub(super) fn owes_memory(&self) -> bool {
-        self.memory.borrow().is_waited_for() && self.memory_level() < Level::Full
+        self.memory.borrow().is_waited_for() && self.has_memory()
     }
 
     /// Wakes those who wait for memory, as far as there is some. Returns who is no task of ours.

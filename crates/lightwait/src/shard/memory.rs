@@ -42,10 +42,11 @@ impl Memory {
         self.local.memory_level()
     }
 
-    /// Ready while the budget is not used up. Else whoever polls with `context` is woken when there
-    /// is some again; those who came first are woken first.
+    /// Ready while more may be held: others hold no more than half of the budget, and no connection
+    /// waits for pages. Else whoever polls with `context` is woken when that is so again; those who
+    /// came first are woken first.
     pub fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
-        if self.level() < Level::Full {
+        if self.local.has_memory() {
             return Poll::Ready(());
         }
         let waiter = self.local.executor().waiter(context.waker());
@@ -90,10 +91,8 @@ impl Budget {
 
     /// Those who are to be woken, if `host` has memory for them.
     pub(super) fn due(&mut self, host: &Host) -> impl Iterator<Item = Waiter> {
-        let count = match host.memory_level() {
-            Level::Full => 0,
-            Level::Plenty | Level::Scarce => (host.pages_free() / PAGES_EACH).max(1),
-        };
+        let has_room = host.has_room_elsewhere();
+        let count = if has_room { (host.pages_free() / PAGES_EACH).max(1) } else { 0 };
         self.waiting.drain(..count.min(self.waiting.len()))
     }
 }

@@ -223,7 +223,7 @@ fn memory_of_others_counts_among_what_buffers_may_take_and_is_waited_for() {
     assert_eq!(level_at(limit / 2), Level::Plenty);
     assert_eq!(level_at(limit / 16 * 13), Level::Scarce);
     assert_eq!(level_at(limit), Level::Full);
-    other.held().store(limit / 2, Ordering::Relaxed);
+    other.held().store(limit / 4, Ordering::Relaxed);
     let order = Rc::new(RefCell::new(Vec::new()));
     for number in 0..3 {
         let (memory, order) = (memory.clone(), order.clone());
@@ -237,7 +237,7 @@ fn memory_of_others_counts_among_what_buffers_may_take_and_is_waited_for() {
     world.on_server(async { rt::sleep(Duration::from_secs(11)).await });
     world.run_until(|world| world.now() >= until);
     assert!(shut.borrow().is_empty(), "there is none");
-    memory.held().store(limit / 4, Ordering::Relaxed);
+    memory.held().store(limit / 8, Ordering::Relaxed);
     world.run_until(|_| shut.borrow().len() == 3);
     assert_eq!(*shut.borrow(), [0, 1, 2]);
 }

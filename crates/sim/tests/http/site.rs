@@ -50,6 +50,10 @@ impl lightwait_http::Control for Transport {
         self.0.abort();
     }
 
+    fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
     fn undelivered_bytes(&self) -> Option<usize> {
         Some(self.0.unacknowledged_bytes())
     }

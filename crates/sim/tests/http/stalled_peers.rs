@@ -119,3 +119,41 @@ fn those_who_take_nothing_keep_nobody_from_being_served() {
         assert!(tally.reset_stalled + tally.reset_slow > 0, "{tally:?}");
     }
 }
+
+/// Clients that all read what they ask for, and ask for more than the memory holds, keep one another
+/// from nothing: the link is the limit.
+#[test]
+fn many_downloads_in_little_memory_go_on_all_the_time() {
+    const CLIENTS: u64 = 150;
+    let mut site = small_site();
+    let longest = run(&mut site.world, async {
+        let longest = Rc::new(RefCell::new(Duration::ZERO));
+        let tasks: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                let longest = longest.clone();
+                Handle::current().spawn_local(async move {
+                    let mut stream = connect().await;
+                    stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
+                    let (mut left, mut buffer) = (LARGE as usize, vec![0; 64 << 10]);
+                    let mut last = Handle::current().now();
+                    while left > 0 {
+                        left -= stream.read(&mut buffer).await.unwrap().min(left);
+                        let now = Handle::current().now();
+                        let mut longest = longest.borrow_mut();
+                        *longest = longest.max(now.since(last));
+                        last = now;
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        longest.take()
+    });
+    // 450 MB at 100 Mbit/s.
+    let took = site.world.now().since(lightwait_core::Instant::from_millis(784_111_777_000));
+    assert!(took < Duration::from_secs(45), "{took:?}, {longest:?} without a byte");
+    site.world.run_for(SECOND).unwrap();
+    assert_eq!(held(&site), (0, 0));
+}

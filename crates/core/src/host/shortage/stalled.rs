@@ -27,6 +27,8 @@ pub(super) struct Mark {
     pub(super) since: Instant,
     /// SND.UNA then.
     pub(super) una: Seq,
+    /// Bytes that were not acknowledged then.
+    pub(super) held: usize,
 }
 
 /// Slots in order of time. It grows to the highest slot that was ever in it.
@@ -105,7 +107,7 @@ mod tests {
             let mut list = Stalled::default();
             let mut model: Vec<(u32, Mark)> = Vec::new();
             for (at, (is_added, index)) in ops.into_iter().enumerate() {
-                let mark = Mark { since: Instant::from_millis(at as u64), una: Seq(at as u32) };
+                let mark = Mark { since: Instant::from_millis(at as u64), una: Seq(at as u32), held: at };
                 model.retain(|(listed, _)| *listed != index);
                 if is_added {
                     list.push(index, mark);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::rc::Rc;
 
-use lightwait_core::ConnectionId;
+use lightwait_core::{ConnectionId, Readiness};
 
 use crate::shard::local::Local;
 
@@ -26,6 +26,11 @@ impl Control {
         let now = self.local.now();
         self.local.host_mut().abort(now, self.id);
         self.local.touch();
+    }
+
+    /// True if the connection is over, by either end's RST or in order.
+    pub fn is_closed(&self) -> bool {
+        self.local.host().readiness(self.id).contains(Readiness::CLOSED)
     }
 
     /// Bytes written that the peer has not acknowledged.
