@@ -115,7 +115,7 @@ impl End {
                 frame.copy_to(&mut self.whole);
                 bytes = &self.whole;
             }
-            self.host.on_frame(now, RxFrame { bytes, checksum, segment_size: 0 });
+            self.host.on_frame(now, RxFrame { checksum, ..RxFrame::plain(bytes) });
             outbox.pop();
         }
     }

@@ -173,6 +173,7 @@ impl Host {
         }
         let shared = Context {
             now: Instant::ZERO,
+            arrived: Instant::FAR_FUTURE,
             config: Settings::new(tcp),
             pool: PagePool::new(limits.pages),
             budget: WindowBudget::new(limits.receive_window_bytes),

@@ -6,6 +6,7 @@ mod frames;
 #[cfg(feature = "tokio-driver")]
 mod kernel_tcp;
 mod namespace;
+mod packet_pair;
 mod presence;
 
 use std::net::{Ipv4Addr, UdpSocket};
