@@ -10,6 +10,8 @@ mod scheme;
 
 use std::collections::BTreeMap;
 
+pub use host_turn::idle_host;
+
 use clap::ValueEnum;
 use lightwait_core::tcp::timers::Scheme;
 use serde_json::{Map, Value, json};

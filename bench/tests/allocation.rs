@@ -114,7 +114,7 @@ impl Bench {
         header.emit(&mut bytes);
         bytes.extend_from_slice(payload);
         self.let_it(|host, _, now| {
-            let frame = RxFrame { bytes: &bytes, checksum: RxChecksum::Good, segment_size: 0 };
+            let frame = RxFrame { checksum: RxChecksum::Good, ..RxFrame::plain(&bytes) };
             host.on_frame(now, frame);
         });
         self.bytes = bytes;

@@ -1,12 +1,16 @@
-//! `lightwait-experiments`: the papers' tables and figures, run again.
+//! `lightwait-experiments`: figures of Aron & Druschel 1999 (3, 5, 7, 9, 11, 12, 13) and of Mansley
+//! 2004 (3 and 4), run again, and what their text says besides. The figures that need a net of
+//! machines are not run.
 //!
 //! Each experiment is a plan that cites its paper and figure. It prints the paper's numbers and
-//! ours side by side, writes data and pictures under `target/experiments/<id>/`, and checks the
-//! paper's *claims*: the program exits with 1 when one does not hold.
+//! ours side by side, writes data and pictures under `target/experiments/<id>/`, and checks
+//! *claims*: the program exits with 1 when one does not hold, or when what an experiment finds in
+//! virtual time is not what is known (`expected/`).
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, reason = "a closed pipe is no fault: `say_line!` ends the program")]
 
 mod chart;
+mod expected;
 mod network;
 mod plan;
 mod plans;
@@ -30,13 +34,16 @@ static ALLOCATOR: lightwait_heap::Counting = lightwait_heap::Counting;
 struct Arguments {
     /// Which experiment; `all`, `cheap` (those that take seconds), or `list`.
     id: String,
+    /// Write what was found to `expected/`, with which later runs are compared.
+    #[arg(long)]
+    bless: bool,
     /// Run what `b-fig3` measures, and let callgrind count this section.
     #[arg(long, hide = true)]
     section: Option<String>,
 }
 
 fn main() -> ExitCode {
-    let Arguments { id, section } = Arguments::parse();
+    let Arguments { id, bless, section } = Arguments::parse();
     if let Some(section) = &section {
         lightwait_bench::instructions::choose(section);
         plans::b_fig3::sections();
@@ -56,20 +63,21 @@ fn main() -> ExitCode {
         eprintln!("there is no experiment {id}; `list` names them");
         return ExitCode::from(2);
     }
-    let failed: Vec<&str> = chosen.iter().filter(|plan| !run(plan)).map(|plan| plan.id).collect();
+    let failed: Vec<&str> =
+        chosen.iter().filter(|plan| !run(plan, bless)).map(|plan| plan.id).collect();
     if failed.is_empty() {
         return ExitCode::SUCCESS;
     }
-    eprintln!("claims that do not hold: {}", failed.join(", "));
+    eprintln!("claims that do not hold, or results that differ: {}", failed.join(", "));
     ExitCode::FAILURE
 }
 
-/// Runs one experiment; true if all its claims hold.
-fn run(plan: &Plan) -> bool {
+/// Runs one experiment; true if all its claims hold, and it finds what it is known to find.
+fn run(plan: &Plan, bless: bool) -> bool {
     say_line!("\n{} — {}\n{}\n", plan.id, plan.title, plan.source);
     let outcome = Report::new(plan).and_then(|mut report| {
         (plan.run)(&mut report)?;
-        report.finish()
+        report.finish(bless)
     });
     outcome.unwrap_or_else(|why| {
         eprintln!("{}: {why}", plan.id);

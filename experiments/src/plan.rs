@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use crate::expected::Known;
 use crate::plans;
 use crate::report::Report;
 
@@ -20,6 +21,8 @@ pub(crate) struct Plan {
     /// Takes seconds, and no claim hangs on times that a busy machine could turn round: part of
     /// every check of the project.
     pub(crate) cheap: bool,
+    /// Whether what it finds is known beforehand.
+    pub(crate) known: Known,
     pub(crate) run: fn(&mut Report) -> Outcome,
 }
 
@@ -30,13 +33,15 @@ pub(crate) const PLANS: &[Plan] = &[
         title: "How long two ticks are",
         source: "Aron & Druschel 1999, Fig. 5",
         cheap: true,
+        known: Known::Exactly,
         run: plans::a_fig5::run,
     },
     Plan {
         id: "a-fig7",
-        title: "48 048 and a million connections in TIME-WAIT, by scan, list and wheel",
+        title: "48 048 and a million in TIME-WAIT, by scan, list and wheel, at this machine's rate",
         source: "Aron & Druschel 1999, Fig. 7 and §VI-A",
         cheap: false,
+        known: Known::Nothing,
         run: plans::a_fig7::run,
     },
     Plan {
@@ -44,6 +49,7 @@ pub(crate) const PLANS: &[Plan] = &[
         title: "The memory of TIME-WAIT",
         source: "Aron & Druschel 1999, Figs. 3 and 9",
         cheap: true,
+        known: Known::Within(0.01),
         run: plans::a_fig9::run,
     },
     Plan {
@@ -51,6 +57,7 @@ pub(crate) const PLANS: &[Plan] = &[
         title: "The bounds of the timer framework",
         source: "Aron & Druschel 1999, Fig. 11",
         cheap: true,
+        known: Known::Exactly,
         run: plans::a_fig11::run,
     },
     Plan {
@@ -58,6 +65,7 @@ pub(crate) const PLANS: &[Plan] = &[
         title: "Retransmission timeouts of three estimators on the paper's RTTs",
         source: "Aron & Druschel 1999, Fig. 12 and Appendix I",
         cheap: true,
+        known: Known::Exactly,
         run: plans::a_fig12::run,
     },
     Plan {
@@ -65,6 +73,7 @@ pub(crate) const PLANS: &[Plan] = &[
         title: "A timeout of 150 ms, by the framework and by BSD",
         source: "Aron & Druschel 1999, Fig. 13",
         cheap: true,
+        known: Known::Exactly,
         run: plans::a_fig13::run,
     },
     Plan {
@@ -72,6 +81,7 @@ pub(crate) const PLANS: &[Plan] = &[
         title: "The deviation that does not decay",
         source: "Aron & Druschel 1999, §IV-B and Appendix I, after Brakmo & Peterson 1995",
         cheap: true,
+        known: Known::Exactly,
         run: plans::a_deviation::run,
     },
     Plan {
@@ -79,6 +89,7 @@ pub(crate) const PLANS: &[Plan] = &[
         title: "The bottleneck by packet pair, on a fine clock and on one of 1 ms",
         source: "Aron & Druschel 1999, §IV-B and §VI",
         cheap: true,
+        known: Known::Exactly,
         run: plans::a_packet_pair::run,
     },
     Plan {
@@ -86,6 +97,7 @@ pub(crate) const PLANS: &[Plan] = &[
         title: "Needless acknowledgements on a busy one-way stream",
         source: "Mansley 2004, §1.4 and §3.2.1",
         cheap: true,
+        known: Known::Exactly,
         run: plans::b_acks::run,
     },
     Plan {
@@ -93,6 +105,7 @@ pub(crate) const PLANS: &[Plan] = &[
         title: "Short HTTP transfers over a path that loses, under each estimator",
         source: "Aron & Druschel 1999, abstract and §VI-B",
         cheap: true,
+        known: Known::Exactly,
         run: plans::a_response::run,
     },
     Plan {
@@ -100,6 +113,7 @@ pub(crate) const PLANS: &[Plan] = &[
         title: "What queueing a delayed acknowledgement costs",
         source: "Mansley 2004, Fig. 3 and §4.1",
         cheap: true,
+        known: Known::Nothing,
         run: plans::b_fig3::run,
     },
     Plan {
@@ -107,6 +121,7 @@ pub(crate) const PLANS: &[Plan] = &[
         title: "What the periodic walk over all connections costs",
         source: "Mansley 2004, Fig. 4 and §4.2",
         cheap: false,
+        known: Known::Nothing,
         run: plans::b_fig4::run,
     },
     Plan {
@@ -114,6 +129,7 @@ pub(crate) const PLANS: &[Plan] = &[
         title: "What a lock pair costs that is not needed",
         source: "Mansley 2004, §4.3",
         cheap: true,
+        known: Known::Nothing,
         run: plans::b_locks::run,
     },
     Plan {
@@ -121,6 +137,7 @@ pub(crate) const PLANS: &[Plan] = &[
         title: "How late in-line timers fire under load",
         source: "Mansley 2004, §3.3",
         cheap: false,
+        known: Known::Nothing,
         run: plans::b_lateness::run,
     },
 ];

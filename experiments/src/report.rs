@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use crate::chart::Chart;
+use crate::expected::Known;
 use crate::plan::{Failure, Plan};
 
 /// Where the experiments' directories lie.
@@ -18,6 +19,8 @@ fn root() -> PathBuf {
 
 /// The report of one experiment.
 pub(crate) struct Report {
+    id: &'static str,
+    known: Known,
     directory: PathBuf,
     data: Map<String, Value>,
     claims: Vec<Value>,
@@ -33,7 +36,8 @@ impl Report {
         for (key, text) in [("id", plan.id), ("title", plan.title), ("source", plan.source)] {
             data.insert(key.to_owned(), json!(text));
         }
-        Ok(Report { directory, data, claims: Vec::new(), all_hold: true })
+        let (id, known) = (plan.id, plan.known);
+        Ok(Report { id, known, directory, data, claims: Vec::new(), all_hold: true })
     }
 
     /// A line or more for the reader.
@@ -66,13 +70,27 @@ impl Report {
         self.all_hold &= holds;
     }
 
-    /// Writes `data.json`; true if all claims hold.
-    pub(crate) fn finish(mut self) -> Result<bool, Failure> {
+    /// Whether a claim of the paper holds on this machine now, where that hangs on times: reported,
+    /// and no failure if it does not.
+    pub(crate) fn observe(&mut self, claim: &str, holds: bool, found: impl Display) {
+        say_line!("{} {claim}: {found}", if holds { "is so  " } else { "NOT SO " });
+        let found = found.to_string();
+        self.claims.push(json!({ "observed": claim, "is_so": holds, "found": found }));
+    }
+
+    /// Writes `data.json`, and with `bless` what is known from now on; true if all claims hold and
+    /// nothing differs from what is known.
+    pub(crate) fn finish(mut self, bless: bool) -> Result<bool, Failure> {
         self.data.insert("claims".to_owned(), Value::Array(self.claims));
-        let text = serde_json::to_string_pretty(&Value::Object(self.data))?;
+        let data = Value::Object(self.data);
+        let text = serde_json::to_string_pretty(&data)?;
         fs::write(self.directory.join("data.json"), text + "\n")?;
         say_line!("written to {}", self.directory.display());
-        Ok(self.all_hold)
+        let differences = self.known.compare(self.id, &data, bless)?;
+        for line in &differences {
+            say_line!("DIFFERS from expected/{}.json: {line}", self.id);
+        }
+        Ok(self.all_hold && differences.is_empty())
     }
 }
 

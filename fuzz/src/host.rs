@@ -224,7 +224,8 @@ impl World {
     fn arrive(&mut self, flight: &Flight) {
         self.show(if flight.to == 0 { "> 0" } else { "> 1" }, &flight.bytes);
         let Flight { bytes, checksum, segment_size, .. } = flight;
-        let frame = RxFrame { bytes, checksum: *checksum, segment_size: *segment_size };
+        let (checksum, segment_size) = (*checksum, *segment_size);
+        let frame = RxFrame { checksum, segment_size, ..RxFrame::plain(bytes) };
         self.ends[flight.to].host.on_frame(self.now, frame);
     }
 

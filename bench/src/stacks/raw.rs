@@ -116,7 +116,7 @@ impl End {
                 bytes = &self.whole;
             }
             let segment_size = frame.segmentation.map_or(0, |how| how.size);
-            self.host.on_frame(now, RxFrame { bytes, checksum, segment_size });
+            self.host.on_frame(now, RxFrame { checksum, segment_size, ..RxFrame::plain(bytes) });
             outbox.pop();
         }
     }

@@ -51,8 +51,9 @@ impl Application for Opening {
     }
 }
 
-/// A host with so many idle connections, and when they are quiet.
-fn host(scheme: Scheme, connections: usize) -> (Host, Instant) {
+/// A host with so many idle connections, each with its keepalive timer set, and when they are
+/// quiet. Who they lead to is gone.
+pub fn idle_host(scheme: Scheme, connections: usize) -> (Host, Instant) {
     let mut ends = Ends::new(configs(1500).map(|config| {
         let mut config = room_for(config, connections + OPENED_AT_ONCE);
         config.tcp.timers = scheme;
@@ -89,7 +90,7 @@ fn turns(host: &mut Host, outbox: &mut Outbox, begin: Instant) {
 
 /// Adds what a turn takes.
 pub(super) fn time(scheme: Scheme, connections: usize, repetitions: usize, samples: &mut Samples) {
-    let (mut host, begin) = host(scheme, connections);
+    let (mut host, begin) = idle_host(scheme, connections);
     let mut outbox = Outbox::new(1);
     for _ in 0..repetitions {
         let clock = Clock::now();
@@ -100,7 +101,7 @@ pub(super) fn time(scheme: Scheme, connections: usize, repetitions: usize, sampl
 
 /// A repetition, for callgrind to count.
 pub(super) fn instructions(scheme: Scheme, connections: usize) {
-    let (mut host, begin) = host(scheme, connections);
+    let (mut host, begin) = idle_host(scheme, connections);
     let mut outbox = Outbox::new(1);
     section(NAME, TURNS, || turns(&mut host, &mut outbox, begin));
 }

@@ -11,6 +11,7 @@ use core::ops::Deref;
 
 use crate::hint::unlikely;
 use crate::tcp::pool::CountedPage;
+use crate::time::Instant;
 use crate::wire::checksum::sum;
 
 /// What a device's frames start with.
@@ -62,12 +63,17 @@ pub struct RxFrame<'a> {
     /// The payload size of the TCP segments that were joined into this one; 0 if it is a single
     /// one. ACK decisions count segments of this size.
     pub segment_size: u16,
+    /// When the device got it, where it knows that for each frame; else [`Instant::FAR_FUTURE`].
+    /// Only the time between two frames counts, so that it may be off by as much for all of them.
+    /// Packet pair needs it ([`crate::tcp::send::pair`]): a turn has one time for all its frames.
+    pub arrived: Instant,
 }
 
 impl<'a> RxFrame<'a> {
     /// A frame of which nothing more is known than its bytes.
     pub fn plain(bytes: &'a [u8]) -> Self {
-        RxFrame { bytes, checksum: RxChecksum::Unknown, segment_size: 0 }
+        let (checksum, segment_size) = (RxChecksum::Unknown, 0);
+        RxFrame { bytes, checksum, segment_size, arrived: Instant::FAR_FUTURE }
     }
 }
 

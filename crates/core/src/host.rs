@@ -174,6 +174,7 @@ impl Host {
         let tcp = Settings::new(tcp);
         let shared = Context {
             now: Instant::ZERO,
+            arrived: Instant::FAR_FUTURE,
             pool: PagePool::new(limits.pages),
             budget: WindowBudget::new(limits.receive_window_bytes, tcp.shift),
             config: tcp,

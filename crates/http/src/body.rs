@@ -185,7 +185,8 @@ impl<S: FileSource> FileBody<S> {
         body
     }
 
-    /// Starts reading the next chunk, of `most` bytes, if the next piece is of the file and none is being read.
+    /// Starts reading the next chunk, of `most` bytes, if the next piece is of the file and none is
+    /// being read.
     fn read_next(&mut self, most: usize) {
         let is_scarce = self.buffers.memory.is_scarce();
         let most = most.min(if is_scarce { SCARCE_CHUNK_BYTES } else { usize::MAX });

@@ -77,7 +77,7 @@ impl Crowd {
         ip::Header::new(source, SERVER, ip::protocol::TCP, len).unwrap().emit(&mut bytes);
         header.emit(&mut bytes);
         bytes.extend_from_slice(payload);
-        let frame = RxFrame { bytes: &bytes, checksum: RxChecksum::Good, segment_size: 0 };
+        let frame = RxFrame { checksum: RxChecksum::Good, ..RxFrame::plain(&bytes) };
         assert!(self.wire.inject(frame), "a ring holds them");
     }
 

@@ -1,8 +1,12 @@
 //! Fig. 13: a timeout of 150 ms, checked every 500 ms. The framework fires at the first check after
-//! it is due; BSD, which counts in checks and takes two at least, later. The paper's words, an
-//! upper bound of 500 ms, are loose: the bound is T + X + 1.
+//! it is due; BSD, which counts in checks and takes two at least, later: after more than one
+//! check's period and two at most. How many it takes is asked of its estimator, on a path so short
+//! that the least is what it finds. The paper's words, an upper bound of 500 ms for the framework,
+//! are loose: the bound is T + X + 1.
 
 use lightwait_core::Instant;
+use lightwait_core::config::TcpConfig;
+use lightwait_core::tcp::send::rtt::{Bounds, Estimator, Rtt};
 use lightwait_core::time::Duration;
 
 use super::firing::{Clocks, SLOW_MS, by_scan};
@@ -14,18 +18,32 @@ use crate::report::{Report, Table};
 const DESIRED_MS: u64 = 150;
 const CLOCKS: Clocks =
     Clocks { measure_ns: 1_000_000, schedule_ns: SLOW_MS * 1_000_000, skew_ns: 0 };
-/// BSD's least value.
-const LEAST_TICKS: u64 = 2;
 /// Phases to the check that are tried.
 const PHASES: u64 = 2000;
+/// RTTs after which an estimator's deviation has decayed.
+const SAMPLES: u64 = 100;
+
+/// BSD's least timeout: what its estimator finds of a path of no length. With Brakmo and Peterson's
+/// fixes, as without them the deviation does not decay to where the least shows.
+fn least_timeout() -> Duration {
+    let rto_estimator = Estimator::BsdBrakmoPeterson;
+    let config = TcpConfig { rto_estimator, rto_floor: Duration::ZERO, ..TcpConfig::default() };
+    let mut rtt = Rtt::new(&Bounds::new(&config));
+    for number in 1..=SAMPLES {
+        let now = Instant::from_millis(SLOW_MS * number);
+        rtt.on_sample(now, now, 1);
+    }
+    rtt.rto(&config)
+}
 
 /// Runs it.
 pub(crate) fn run(report: &mut Report) -> Outcome {
+    let least = least_timeout();
     let phases = (0..PHASES).map(|number| {
         let into = Duration::from_nanos(SLOW_MS * 1_000_000 * number / PHASES);
         let now = Instant::from_millis(100 * SLOW_MS) + into;
         let framework = CLOCKS.fires(now, DESIRED_MS).as_secs_f64() * 1000.0;
-        let bsd = by_scan(now, Duration::from_millis(LEAST_TICKS * SLOW_MS));
+        let bsd = by_scan(now, least);
         (into.as_secs_f64() * 1000.0, framework, bsd.as_secs_f64() * 1000.0)
     });
     let all: Vec<(f64, f64, f64)> = phases.collect();
@@ -47,7 +65,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         &format!("{DESIRED_MS} to {bound}"),
     ]);
     table.row(&[
-        &"BSD, 2 ticks",
+        &format!("BSD, {} ticks", least.as_millis() as u64 / SLOW_MS),
         &cell(bsd.0),
         &cell(mean(|phase| phase.2)),
         &cell(bsd.1),
@@ -60,7 +78,13 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         DESIRED_MS as f64 <= framework.0 && framework.1 < bound,
         format!("{:.1} to {:.1} ms", framework.0, framework.1),
     );
-    report.claim("BSD takes 500 ms at least", bsd.0 >= 500.0, format!("{:.1} ms", bsd.0));
+    let (slow, phase) = (SLOW_MS as f64, SLOW_MS as f64 / PHASES as f64);
+    let meets = |found: f64, bound: f64| (found - bound).abs() <= phase;
+    report.claim(
+        "BSD takes more than 500 and at most 1000 ms, and both bounds are met",
+        slow < bsd.0 && bsd.1 <= 2.0 * slow && meets(bsd.0, slow) && meets(bsd.1, 2.0 * slow),
+        format!("{:.2} to {:.2} ms, to a phase of {phase} ms", bsd.0, bsd.1),
+    );
     let sooner = all.iter().all(|(_, framework, bsd)| framework <= bsd);
     let strictly = all.iter().filter(|(_, framework, bsd)| framework < bsd).count();
     report.claim(
@@ -74,7 +98,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         "ms",
     );
     let line = |of: fn(&(f64, f64, f64)) -> f64| all.iter().map(|p| (p.0, of(p))).collect();
-    chart.draw("BSD, 2 ticks", Mark::Line, line(|phase| phase.2));
+    chart.draw("BSD, least", Mark::Line, line(|phase| phase.2));
     chart.draw("framework", Mark::Line, line(|phase| phase.1));
     chart.draw("desired", Mark::Dashed, line(|_| DESIRED_MS as f64));
     report.picture("timeouts", &chart)

@@ -127,6 +127,7 @@ impl Host {
         from: Origin,
         note: Option<(&Notes, usize)>,
     ) {
+        self.shared.arrived = frame.arrived;
         match note {
             Some((notes, place)) => {
                 self.take_sight(now, frame, from, notes.sight(place, frame.bytes));

@@ -320,7 +320,7 @@ impl Host {
             let segment_size = frame.segmentation.map_or(0, |segmentation| segmentation.size);
             self.loopback.pop();
             let checksum = RxChecksum::Good;
-            let frame = RxFrame { bytes: &bytes, checksum, segment_size };
+            let frame = RxFrame { checksum, segment_size, ..RxFrame::plain(&bytes) };
             self.take_unseen(now, &frame, Origin::Ourselves);
         }
     }

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A connection is *stalled* if the peer acknowledges fewer bytes than
-//! [`TcpConfig::stalled_rate`](crate::config::TcpConfig::stalled_rate) allows, and less than half of
-//! what is held for it: a closed window, a window of a byte now and then, or no answer. Stalled connections keep what they hold until
-//! others need it, but for orphans: those have
+//! [`TcpConfig::stalled_rate`](crate::config::TcpConfig::stalled_rate) allows, and less than half
+//! of what is held for it: a closed window, a window of a byte now and then, or no answer. Stalled
+//! connections keep what they hold until others need it, but for orphans: those have
 //! [`TcpConfig::orphan_timeout`](crate::config::TcpConfig::orphan_timeout).
 
 mod stalled;
@@ -123,8 +123,8 @@ impl Connection {
         })
     }
 
-    /// What to think of it: with `rate` bytes a second acknowledged since `mark`, or half of what it
-    /// held, it moves.
+    /// What to think of it: with `rate` bytes a second acknowledged since `mark`, or half of what
+    /// it held, it moves.
     fn progress(&self, now: Instant, mark: Mark, rate: u32) -> Verdict {
         let Some(s) = self.synchronized().filter(|s| !s.send.buffer.is_empty()) else {
             return Verdict::Clear;
@@ -276,8 +276,8 @@ impl Host {
         }
     }
 
-    /// Adds connections to the list that hold text, though no timer of theirs has fired: a peer that
-    /// acknowledges a byte now and then keeps every timer from firing.
+    /// Adds connections to the list that hold text, though no timer of theirs has fired: a peer
+    /// that acknowledges a byte now and then keeps every timer from firing.
     fn patrol(&mut self, now: Instant) {
         let end = self.slots.end();
         for _ in 0..PATROLLED_A_TURN.min(end) {
@@ -326,9 +326,9 @@ impl Host {
         self.if_scarce(self.shared.config.orphan_timeout)
     }
 
-    /// The same of the connection in slot `index`. What is in flight and not acknowledged at all is
-    /// lost on the way, maybe: it has as long as any (R2 of RFC 9293 SHLD-11 is 100 s at least; 30 s are four
-    /// retransmissions on a path that loses much).
+    /// The same of the connection in slot `index`. What is in flight and not acknowledged at all
+    /// is lost on the way, maybe: it has as long as any. (R2 of RFC 9293 SHLD-11 is 100 s at
+    /// least; 30 s are four retransmissions on a path that loses much.)
     fn patience_with(&self, index: u32, mark: Option<Mark>) -> Duration {
         let connection = self.slots.get(index).and_then(Slot::awake);
         let s = connection.and_then(Connection::synchronized);

@@ -69,6 +69,13 @@ struct Arrival<'a> {
 
 type Step = ControlFlow<()>;
 
+/// The time of the call, and when the segment arrived: by the device if it knows, else the same.
+/// The second is to be compared with other such times alone.
+#[inline(always)]
+fn times(cx: &Context) -> (Instant, Instant) {
+    (cx.now, if cx.arrived == Instant::FAR_FUTURE { cx.now } else { cx.arrived })
+}
+
 impl Connection {
     /// Takes in one segment, verified and addressed to this connection.
     #[inline(never)]
@@ -365,7 +372,7 @@ impl Connection {
         let echo = parts.stamps.and(segment.options.timestamps).map(|stamps| stamps.echo);
         let mode = parts.send.mode();
         let (congestion, flight) = (parts.send.congestion, parts.send.flight());
-        let acked = parts.send.on_ack(cx.now, segment, echo, &mut cx.pool);
+        let acked = parts.send.on_ack(times(cx), segment, echo, &mut cx.pool);
         let recovers = ![mode, Mode::Open].contains(&parts.send.mode());
         cx.counters.fast_recoveries += u64::from(recovers);
         if let Some(ecn) = &mut parts.ecn {

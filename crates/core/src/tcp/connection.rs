@@ -55,6 +55,8 @@ use crate::wire::options::Timestamps;
 pub struct Context {
     /// The time of the call.
     pub now: Instant,
+    /// When the device got the frame that the call is about; [`Instant::FAR_FUTURE`]: not known.
+    pub arrived: Instant,
     /// The host's TCP configuration.
     pub config: Settings,
     /// Buffer memory.

@@ -196,10 +196,11 @@ impl SendHalf {
         ack.at_or_before(self.max) && self.una.distance(ack) <= self.max_window as i32
     }
 
-    /// Takes in an acceptable acknowledgement: the ESTABLISHED part of the fifth step.
+    /// Takes in an acceptable acknowledgement: the ESTABLISHED part of the fifth step. The second
+    /// of the times is when it arrived, perhaps by another clock.
     pub fn on_ack(
         &mut self,
-        now: Instant,
+        times: (Instant, Instant),
         segment: &Segment<'_>,
         echo: Option<u32>,
         pool: &mut PagePool,
@@ -211,7 +212,7 @@ impl SendHalf {
         let mut acked = Acked::default();
         if segment.ack.after(self.una) {
             let has_holes = !self.misses_nothing();
-            acked = self.on_progress((now, segment.ack, echo), flight, has_holes, pool);
+            acked = self.on_progress(times, (segment.ack, echo), flight, has_holes, pool);
         }
         if duplicate {
             let flight = self.flight();
@@ -228,7 +229,7 @@ impl SendHalf {
     #[inline(always)]
     pub fn on_predicted_ack(
         &mut self,
-        now: Instant,
+        times: (Instant, Instant),
         segment: &Plain<'_>,
         stamped: bool,
         pool: &mut PagePool,
@@ -240,7 +241,7 @@ impl SendHalf {
         let flight = self.flight();
         self.set_window(segment.seq, segment.ack, segment.window);
         let echo = segment.stamps.filter(|_| stamped).map(|stamps| stamps.echo);
-        self.on_progress((now, segment.ack, echo), flight, false, pool)
+        self.on_progress(times, (segment.ack, echo), flight, false, pool)
     }
 
     fn on_sack_blocks(&mut self, segment: &Segment<'_>) -> u32 {
@@ -289,11 +290,13 @@ impl SendHalf {
         }
     }
 
-    /// At `now` has come an `ack` beyond SND.UNA, with this `echo`, while `flight` bytes were out.
+    /// At `now` has come an `ack` beyond SND.UNA, with this `echo`, while `flight` bytes were out;
+    /// it was `heard` of when the device got it.
     #[inline(always)]
     fn on_progress(
         &mut self,
-        (now, ack, echo): (Instant, Seq, Option<u32>),
+        (now, heard): (Instant, Instant),
+        (ack, echo): (Seq, Option<u32>),
         flight: u32,
         has_holes: bool,
         pool: &mut PagePool,
@@ -308,11 +311,11 @@ impl SendHalf {
             self.rtt.on_ack(sent, now, flight, mss);
         }
         // What fills a hole acknowledges more than has passed since the ACK before.
-        if let Some(previous) = self.pair.on_ack(sent, now)
+        if let Some(previous) = self.pair.on_ack(sent, heard)
             && !has_holes
             && (total >= 2 * mss || self.sent.oldest() == sent)
         {
-            self.pair.on_spaced(total, previous, now, self.rtt.measure_ns());
+            self.pair.on_spaced(total, previous, heard, self.rtt.measure_ns());
         }
         let known = if has_holes { self.known_delivered(ack).min(total) } else { 0 };
         let delivered = total - known;

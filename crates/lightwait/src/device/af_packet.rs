@@ -9,6 +9,9 @@
 //! it does not answer, and use a hardware address other than the interface's own, so that it does
 //! not even look: the socket hears every address.
 //!
+//! Each frame comes with the kernel's receive time (SO_TIMESTAMPNS), so that packet pair finds the
+//! rate of the bottleneck however many frames a turn takes in.
+//!
 //! Needs CAP_NET_RAW in the network namespace, which `unshare -Urn` gives an ordinary user.
 
 mod socket;
@@ -19,7 +22,7 @@ use std::os::fd::BorrowedFd;
 use lightwait_core::{Capabilities, Instant, Medium, Outbox};
 
 use super::netlink::Netlink;
-use super::packet_fd::PacketFd;
+use super::packet_fd::{self, PacketFd};
 use super::presence::Presence;
 use super::{Counters, Device, LARGEST_PACKET, LinkState, Sink, virtio};
 
@@ -56,6 +59,9 @@ impl AfPacket {
             })?;
         }
         let virtio_header = offload && socket::use_virtio_header(&socket).is_ok();
+        // Without receive times nothing is wrong but what packet pair finds.
+        let is_stamped = socket::stamp_frames(&socket).is_ok();
+        let read = if is_stamped { socket::read_stamped } else { packet_fd::read };
         socket::ignore_outgoing(&socket)?;
         socket::enlarge_receive_buffer(&socket)?;
         socket::hear_every_address(&socket, link.index)?;
@@ -63,7 +69,7 @@ impl AfPacket {
         socket::bind(&socket, link.index)?;
         let header_len = if virtio_header { virtio::SHORT_HEADER_LEN } else { 0 };
         Ok(AfPacket {
-            frames: PacketFd::new(socket, header_len)?,
+            frames: PacketFd::new(socket, header_len, read)?,
             presence: Presence::new(netlink, link.index, format!("the interface `{interface}`")),
             hardware: link.hardware,
             capabilities: Capabilities {
@@ -100,7 +106,7 @@ impl Device for AfPacket {
     }
 
     fn receive(&mut self, now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
-        let received = self.frames.receive(budget, sink);
+        let received = self.frames.receive(now, budget, sink);
         self.presence.look(now, self.frames.take_trouble())?;
         received
     }

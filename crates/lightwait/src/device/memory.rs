@@ -125,7 +125,8 @@ impl Wire {
 impl MemoryFrame {
     /// The frame as a device hands it over.
     pub fn as_rx(&self) -> RxFrame<'_> {
-        RxFrame { bytes: &self.bytes, checksum: self.checksum, segment_size: self.segment_size }
+        let &MemoryFrame { checksum, segment_size, .. } = self;
+        RxFrame { checksum, segment_size, ..RxFrame::plain(&self.bytes) }
     }
 
     /// Takes the bytes out of a frame to transmit and leaves it another buffer in exchange.

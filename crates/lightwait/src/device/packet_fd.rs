@@ -5,11 +5,12 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use lightwait_core::Outbox;
 use lightwait_core::frame::{BURST, Frame, in_bursts};
+use lightwait_core::{Instant, Outbox, RxFrame};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
+use super::stamp::Stamps;
 use super::{Counters, Sink, virtio};
 
 /// Room for the largest frame: virtio header, Ethernet header with a tag, the largest IP packet.
@@ -24,15 +25,28 @@ const ALIGNMENT: usize = 64;
 /// Slices in one system call at most, header and head included (UIO_MAXIOV is 1024).
 const MAX_SLICES: usize = 1024;
 
+/// Reads a frame; its length, and when the kernel got it, in ns of the clock on the wall.
+pub(super) type Read = fn(BorrowedFd<'_>, &mut [u8]) -> rustix::io::Result<(usize, Option<u64>)>;
+
+/// As read(2) does, which tells no time.
+pub(super) fn read(
+    fd: BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> rustix::io::Result<(usize, Option<u64>)> {
+    rustix::io::read(fd, buffer).map(|len| (len, None))
+}
+
 /// A descriptor that reads and writes one frame a call.
 #[derive(Debug)]
 pub(super) struct PacketFd {
     fd: OwnedFd,
+    read: Read,
+    stamps: Stamps,
     /// Bytes of virtio header before each frame: 12, 10, or 0.
     header_len: usize,
     buffer: Box<[u8]>,
-    /// Where in it the frames are that are being handed over.
-    arrived: Vec<Range<usize>>,
+    /// Where in it the frames are that are being handed over, and when each arrived.
+    arrived: Vec<(Range<usize>, Instant)>,
     /// The descriptor took no more: wait until it is writable.
     full: bool,
     /// The kernel has said that the interface is down.
@@ -48,11 +62,12 @@ enum Sent {
 }
 
 impl PacketFd {
-    pub(super) fn new(fd: OwnedFd, header_len: usize) -> io::Result<PacketFd> {
+    pub(super) fn new(fd: OwnedFd, header_len: usize, read: Read) -> io::Result<PacketFd> {
         fcntl_setfl(&fd, fcntl_getfl(&fd)? | OFlags::NONBLOCK)?;
         let buffer = vec![0; BUFFER_LEN].into_boxed_slice();
         let (arrived, counters) = (Vec::with_capacity(BURST), Counters::default());
-        Ok(PacketFd { fd, header_len, buffer, arrived, full: false, trouble: false, counters })
+        let (stamps, full, trouble) = (Stamps::default(), false, false);
+        Ok(PacketFd { fd, read, stamps, header_len, buffer, arrived, full, trouble, counters })
     }
 
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
@@ -72,10 +87,15 @@ impl PacketFd {
         self.counters
     }
 
-    pub(super) fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
+    pub(super) fn receive(
+        &mut self,
+        now: Instant,
+        budget: usize,
+        sink: &mut Sink<'_>,
+    ) -> io::Result<usize> {
         let mut received = 0;
         while received < budget {
-            let result = self.read_burst(budget - received);
+            let result = self.read_burst(now, budget - received);
             received += self.arrived.len();
             self.hand_over(sink);
             if !result? {
@@ -86,13 +106,14 @@ impl PacketFd {
     }
 
     /// Reads as many frames as there is room for, `most` at most. True if more may wait.
-    fn read_burst(&mut self, most: usize) -> io::Result<bool> {
+    fn read_burst(&mut self, now: Instant, most: usize) -> io::Result<bool> {
         self.arrived.clear();
         let mut at = 0;
         while self.arrived.len() < most.min(BURST) && at + LARGEST_LEN <= BUFFER_LEN {
-            match rustix::io::read(&self.fd, &mut self.buffer[at..]) {
-                Ok(len) => {
-                    self.arrived.push(at..at + len);
+            match (self.read)(self.fd.as_fd(), &mut self.buffer[at..]) {
+                Ok((len, wall_ns)) => {
+                    let arrived = wall_ns.map(|ns| self.stamps.arrived(now, ns));
+                    self.arrived.push((at..at + len, arrived.unwrap_or(Instant::FAR_FUTURE)));
                     at = (at + len).next_multiple_of(ALIGNMENT);
                 }
                 Err(Errno::INTR) => {}
@@ -110,7 +131,10 @@ impl PacketFd {
 
     fn hand_over(&mut self, sink: &mut Sink<'_>) {
         let (buffer, header_len) = (&self.buffer, self.header_len);
-        let decode = |place: &Range<usize>| virtio::decode(&buffer[place.clone()], header_len);
+        let decode = |(place, arrived): &(Range<usize>, Instant)| {
+            let frame = virtio::decode(&buffer[place.clone()], header_len)?;
+            Some(RxFrame { arrived: *arrived, ..frame })
+        };
         let mut received = 0;
         in_bursts(self.arrived.iter().filter_map(decode), |frames| {
             received += frames.len() as u64;

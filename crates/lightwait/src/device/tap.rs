@@ -17,7 +17,7 @@ use lightwait_core::{Capabilities, Instant, Medium, Outbox};
 use rustix::fs::{Mode, OFlags};
 
 use super::netlink::Netlink;
-use super::packet_fd::PacketFd;
+use super::packet_fd::{self, PacketFd};
 use super::presence::Presence;
 use super::{Counters, Device, LARGEST_PACKET, LinkState, Sink, virtio};
 
@@ -108,7 +108,7 @@ impl Tap {
         let netlink = Netlink::open()?;
         let index = netlink.interface(&attached.name)?.index;
         Ok(Tap {
-            frames: PacketFd::new(fd, header_len)?,
+            frames: PacketFd::new(fd, header_len, packet_fd::read)?,
             presence: Presence::new(netlink, index, format!("the TAP `{}`", attached.name)),
             name: attached.name,
             capabilities: Capabilities {
@@ -145,7 +145,7 @@ impl Device for Tap {
     }
 
     fn receive(&mut self, now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
-        let received = self.frames.receive(budget, sink);
+        let received = self.frames.receive(now, budget, sink);
         let received = received.map_err(|error| self.presence.explain(error, &DETACHED))?;
         self.presence.look(now, self.frames.take_trouble())?;
         Ok(received)

@@ -60,7 +60,7 @@ pub(crate) fn decode(bytes: &[u8], header_len: usize) -> Option<RxFrame<'_>> {
         _ => GSO_NONE.into(),
     };
     let checksum = if known_good { RxChecksum::Good } else { RxChecksum::Unknown };
-    Some(RxFrame { bytes, checksum, segment_size })
+    Some(RxFrame { checksum, segment_size, ..RxFrame::plain(bytes) })
 }
 
 #[cfg(test)]

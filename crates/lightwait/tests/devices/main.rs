@@ -7,6 +7,7 @@ mod frames;
 mod kernel_tcp;
 mod namespace;
 mod one_call;
+mod packet_pair;
 mod presence;
 
 use std::net::{Ipv4Addr, UdpSocket};

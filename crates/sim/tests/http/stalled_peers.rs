@@ -120,8 +120,8 @@ fn those_who_take_nothing_keep_nobody_from_being_served() {
     }
 }
 
-/// Clients that all read what they ask for, and ask for more than the memory holds, keep one another
-/// from nothing: the link is the limit.
+/// Clients that all read what they ask for, and ask for more than the memory holds, do not hold
+/// one another up: the link is the limit.
 #[test]
 fn many_downloads_in_little_memory_go_on_all_the_time() {
     const CLIENTS: u64 = 150;

@@ -271,7 +271,7 @@ impl Flow {
 
 /// As a card does that has verified the checksum.
 fn hand_over(bytes: &[u8], sink: &mut Sink<'_>) {
-    sink(&[RxFrame { bytes, checksum: RxChecksum::Good, segment_size: 0 }]);
+    sink(&[RxFrame { checksum: RxChecksum::Good, ..RxFrame::plain(bytes) }]);
 }
 
 /// The shard's end.

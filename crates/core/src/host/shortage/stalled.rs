@@ -107,7 +107,8 @@ mod tests {
             let mut list = Stalled::default();
             let mut model: Vec<(u32, Mark)> = Vec::new();
             for (at, (is_added, index)) in ops.into_iter().enumerate() {
-                let mark = Mark { since: Instant::from_millis(at as u64), una: Seq(at as u32), held: at };
+                let since = Instant::from_millis(at as u64);
+                let mark = Mark { since, una: Seq(at as u32), held: at };
                 model.retain(|(listed, _)| *listed != index);
                 if is_added {
                     list.push(index, mark);

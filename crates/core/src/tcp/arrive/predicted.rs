@@ -33,7 +33,8 @@ impl Connection {
         }
         note_stamp(s, segment, cx.now);
         s.note_heard(&self.options, cx.now, &mut self.deadlines);
-        let acked = s.send.on_predicted_ack(cx.now, segment, s.stamps.is_some(), &mut cx.pool);
+        let times = super::times(cx);
+        let acked = s.send.on_predicted_ack(times, segment, s.stamps.is_some(), &mut cx.pool);
         if acked.progress {
             self.on_progress(&acked);
         }

@@ -46,6 +46,7 @@ impl Lone {
             connection: Connection::blank(options.into()),
             cx: Context {
                 now,
+                arrived: Instant::FAR_FUTURE,
                 config,
                 pool: PagePool::new(64),
                 budget: WindowBudget::new(1 << 30, 7),

@@ -49,8 +49,9 @@ impl PacketPair {
         self.rates.as_ref().is_none_or(|rates| rates.recent == [0; RECENT])
     }
 
-    /// An acknowledgement arrived at `now`, the newest of whose bytes left at `sent`, if they were
-    /// sent once. When the one before it arrived, if that was of the same burst.
+    /// An acknowledgement arrived at `now`, by the device if it knows better, the newest of whose
+    /// bytes left at `sent`, if they were sent once. When the one before it arrived, if that was of
+    /// the same burst.
     #[inline]
     pub fn on_ack(&mut self, sent: Option<Instant>, now: Instant) -> Option<Instant> {
         let previous = mem::replace(&mut self.acked_at, now);
@@ -65,7 +66,8 @@ impl PacketPair {
     #[inline(never)]
     pub fn on_spaced(&mut self, bytes: u32, previous: Instant, now: Instant, tick_ns: u64) {
         let ticks = |at: Instant| at.as_nanos() / tick_ns.max(1);
-        let spacing_ns = (ticks(now) - ticks(previous)).saturating_mul(tick_ns);
+        // A device's clock may have been set back in between.
+        let spacing_ns = ticks(now).saturating_sub(ticks(previous)).saturating_mul(tick_ns);
         if spacing_ns == 0 {
             return;
         }

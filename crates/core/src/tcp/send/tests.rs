@@ -14,6 +14,7 @@ fn synchronized() -> Synchronized {
     let options = crate::tcp::SocketOptions::new(&config);
     let mut cx = Context {
         now: Instant::from_millis(5),
+        arrived: Instant::FAR_FUTURE,
         config,
         pool: PagePool::new(1),
         budget: WindowBudget::new(1 << 30, 7),
@@ -60,17 +61,17 @@ fn what_is_kept_of_a_loss_goes_once_it_is_behind() {
     send.max = send.nxt;
     assert!(send.recovery.is_none());
     for bytes in [0, 0, 0, 8000] {
-        send.on_ack(now, &ack(send.una + bytes), None, &mut pool);
+        send.on_ack((now, now), &ack(send.una + bytes), None, &mut pool);
     }
     assert_eq!(send.mode(), Mode::Fast);
-    send.on_ack(now, &ack(send.nxt), None, &mut pool);
+    send.on_ack((now, now), &ack(send.nxt), None, &mut pool);
     let point = send.nxt;
     assert!(send.misses_nothing() && send.recovery.is_some(), "duplicates may still come");
     assert!(Recovery::after(point, send.una).is_some(), "at rest, too");
     send.buffer.write(&[0; 10], &mut pool);
     send.nxt += 10;
     send.max = send.nxt;
-    send.on_ack(now, &ack(send.nxt), None, &mut pool);
+    send.on_ack((now, now), &ack(send.nxt), None, &mut pool);
     assert!(send.recovery.is_none() && Recovery::after(point, send.una).is_none());
 }
 
@@ -84,7 +85,7 @@ fn fast_retransmit_works_after_gibibytes_without_a_loss() {
         let next = send.una + (1 << 20);
         (send.nxt, send.max) = (next, next);
         send.buffer.write(&[0; 1 << 20], &mut pool);
-        send.on_ack(now, &ack(next), None, &mut pool);
+        send.on_ack((now, now), &ack(next), None, &mut pool);
         assert_eq!(send.flight(), 0);
     }
     send.buffer.write(&[0; 10_000], &mut pool);
@@ -92,7 +93,7 @@ fn fast_retransmit_works_after_gibibytes_without_a_loss() {
     send.max = send.nxt;
     for count in 1..=3 {
         assert!(!(send.mode() != Mode::Open), "after {} duplicates", count - 1);
-        send.on_ack(now, &ack(send.una), None, &mut pool);
+        send.on_ack((now, now), &ack(send.una), None, &mut pool);
     }
     assert!((send.mode() != Mode::Open));
     assert!(send.small_end.at_or_after(send.una), "no old number seems ahead");
@@ -135,13 +136,29 @@ fn burst(segments: u32, pool: &mut PagePool) -> SendHalf {
 
 /// The rate that its ACKs tell, each at so many ms and for so many segments.
 fn rate_by(acks: &[(u64, u32)]) -> Option<u64> {
+    rate_heard(acks, |at_ms| at_ms)
+}
+
+/// The same, if the device got them then, and they are taken in by a turn at so many ms.
+fn rate_heard(acks: &[(u64, u32)], turn: fn(u64) -> u64) -> Option<u64> {
     let mut pool = PagePool::new(1000);
     let mut send = burst(8, &mut pool);
     for &(at_ms, segments) in acks {
         let ack = ack(send.una + segments * 1000);
-        send.on_ack(Instant::from_millis(at_ms), &ack, None, &mut pool);
+        let [now, heard] = [turn(at_ms), at_ms].map(Instant::from_millis);
+        send.on_ack((now, heard), &ack, None, &mut pool);
     }
     send.pair.estimate()
+}
+
+#[test]
+fn acks_of_one_turn_tell_the_rate_by_when_the_device_got_them() {
+    let spaced = [(20, 2), (21, 2), (22, 2), (23, 2)];
+    assert_eq!(rate_heard(&spaced, |_| 40), Some(2_000_000));
+    let at_once = [(20, 2); 4];
+    assert_eq!(rate_heard(&at_once, |_| 40), None, "no time lies between them");
+    let set_back = [(23, 2), (22, 2), (21, 2), (20, 2)];
+    assert_eq!(rate_heard(&set_back, |_| 40), None, "the device's clock was set back");
 }
 
 #[test]

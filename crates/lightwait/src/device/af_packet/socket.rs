@@ -4,7 +4,9 @@
 
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::io::Errno;
 
 /// Bytes of frames that may wait to be received. The kernel's default holds three large segments.
 const RECEIVE_BUFFER_BYTES: libc::c_int = 8 << 20;
@@ -65,6 +67,61 @@ pub(super) fn enlarge_receive_buffer(socket: &OwnedFd) -> io::Result<()> {
     let len = RECEIVE_BUFFER_BYTES;
     set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &len)
         .or_else(|_| set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &len))
+}
+
+/// Has the kernel tell when it got each frame, in ns.
+pub(super) fn stamp_frames(socket: &OwnedFd) -> io::Result<()> {
+    set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1)
+}
+
+/// Room for the control message of a receive time, and to spare; aligned as its header must be.
+#[repr(C, align(8))]
+struct Control([u8; 64]);
+
+/// Reads a frame; its length, and when the kernel got it by the clock on the wall, in ns, if it
+/// tells.
+pub(super) fn read_stamped(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> rustix::io::Result<(usize, Option<u64>)> {
+    let mut control = Control([0; 64]);
+    let mut slice = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: zeros are a sound `msghdr`: null pointers and no lengths.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut slice;
+    message.msg_iovlen = 1;
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = control.0.len() as _;
+    // SAFETY: the message refers to one slice, which is `buffer`, and to `control`, with their
+    // lengths; both outlive the call, and recvmsg(2) writes no more than these.
+    let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
+    let len = usize::try_from(len).map_err(|_| last_errno())?;
+    Ok((len, stamp_of(&message)))
+}
+
+/// The receive time among the control messages that recvmsg(2) has written.
+fn stamp_of(message: &libc::msghdr) -> Option<u64> {
+    // SAFETY: `message` holds a control buffer that is alive, and as much of it as the kernel has
+    // written; CMSG_FIRSTHDR returns null or a header that lies within.
+    let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !header.is_null() {
+        // SAFETY: not null, so that it is a whole header in the control buffer.
+        let (level, kind) = unsafe { ((*header).cmsg_level, (*header).cmsg_type) };
+        if (level, kind) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) {
+            // SAFETY: the data of this kind of message is one `timespec`, which the kernel has
+            // written whole; it need not be aligned.
+            let time = unsafe { libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned() };
+            let seconds = u64::try_from(time.tv_sec).ok()?;
+            return Some(seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).ok()?);
+        }
+        // SAFETY: as for the first; `header` is one of this message's.
+        header = unsafe { libc::CMSG_NXTHDR(message, header) };
+    }
+    None
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 /// Plain C data that setsockopt(2) may read.

@@ -41,7 +41,8 @@ fn packets(medium: Medium, frame: RxFrame<'_>) -> Vec<Vec<u8>> {
 
 fn check_pieces(medium: Medium, source: &str, destination: &str) {
     let bytes = large(medium, source, destination);
-    let frame = RxFrame { bytes: &bytes, checksum: RxChecksum::Good, segment_size: 1448 };
+    let frame =
+        RxFrame { checksum: RxChecksum::Good, segment_size: 1448, ..RxFrame::plain(&bytes) };
     let packets = packets(medium, frame);
     let ip_start = if medium == Medium::Ethernet { ethernet::HEADER_BYTES } else { 0 };
     let mut payload = Vec::new();
@@ -80,7 +81,11 @@ fn a_frame_that_is_complete_stays_as_it_is() {
 fn no_frame_however_cut_off_makes_it_panic() {
     let bytes = large(Medium::Ethernet, "10.0.0.1", "10.0.0.2");
     for len in 0..200 {
-        let frame = RxFrame { bytes: &bytes[..len], checksum: RxChecksum::Good, segment_size: 1 };
+        let frame = RxFrame {
+            checksum: RxChecksum::Good,
+            segment_size: 1,
+            ..RxFrame::plain(&bytes[..len])
+        };
         assert_eq!(packets(Medium::Ethernet, frame), [&bytes[..len]]);
     }
 }
@@ -94,6 +99,6 @@ fn a_data_offset_beyond_the_packet_does_not_make_it_panic() {
     let checksum = sum(&bytes[..20]).checksum();
     bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
     bytes[32] = 0xf0;
-    let frame = RxFrame { bytes: &bytes, checksum: RxChecksum::Good, segment_size: 1 };
+    let frame = RxFrame { checksum: RxChecksum::Good, segment_size: 1, ..RxFrame::plain(&bytes) };
     assert_eq!(packets(Medium::Ip, frame).len(), 1);
 }

@@ -93,8 +93,10 @@ fn a_malformed_option_drops_the_segment_and_leaves_the_connection() {
     let mut bytes = raw(&peer, &[2, 0, 1, 1], 0);
     // The payload's first four bytes become options: MSS with the length 0.
     bytes[20 + 12] = 0x60;
-    let trusted =
-        crate::RxFrame { bytes: &bytes, checksum: crate::frame::RxChecksum::Good, segment_size: 0 };
+    let trusted = crate::RxFrame {
+        checksum: crate::frame::RxChecksum::Good,
+        ..crate::RxFrame::plain(&bytes)
+    };
     peer.host.on_frame(peer.now, trusted);
     assert!(peer.hear().is_empty());
     let malformed = peer.host.malformed().find(|(_, count)| *count > 0);

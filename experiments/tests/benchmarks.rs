@@ -1,0 +1,142 @@
+//! BENCHMARKS.md says what is known of the experiments in virtual time: its rows are made here once
+//! more from `expected/`, with which each run is compared.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+/// The root of the project.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+fn known(id: &str) -> Value {
+    let path = root().join(format!("experiments/expected/{id}.json"));
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// Asserts that each of the lines is in BENCHMARKS.md.
+fn assert_said(lines: &[String]) {
+    let text = fs::read_to_string(root().join("BENCHMARKS.md")).unwrap();
+    let missing: Vec<&String> =
+        lines.iter().filter(|line| !text.lines().any(|said| said == *line)).collect();
+    assert!(!lines.is_empty() && missing.is_empty(), "not in BENCHMARKS.md: {missing:#?}");
+}
+
+/// The table's row in which these columns have these values.
+fn row<'a>(table: &'a Value, wanted: &[(&str, Value)]) -> &'a Value {
+    let fits = |row: &&Value| wanted.iter().all(|(column, value)| row[*column] == *value);
+    table.as_array().unwrap().iter().find(fits).unwrap()
+}
+
+/// A number without more digits than it has.
+fn number(value: &Value) -> String {
+    value.as_f64().unwrap().to_string()
+}
+
+/// A number with one digit behind the point.
+fn tenth(value: &Value) -> String {
+    format!("{:.1}", value.as_f64().unwrap())
+}
+
+/// A number without any.
+fn whole(value: &Value) -> String {
+    format!("{:.0}", value.as_f64().unwrap())
+}
+
+#[test]
+fn the_table_of_response_times_is_what_is_known() {
+    let response = &known("a-response")["response"];
+    let names = [
+        ("bsd", "`bsd`"),
+        ("bsd_brakmo_peterson", "`bsd_brakmo_peterson`"),
+        ("fine, 500 ms ticks", "`fine`, ticks of 500 ms"),
+        ("fine", "`fine`"),
+        ("rfc6298", "`rfc6298` (default)"),
+        ("rfc6298, 1 ms clock", "`rfc6298`, clock of 1 ms"),
+    ];
+    let lines = names.map(|(setting, name)| {
+        let at = |loss: f64, column: &str| {
+            &row(response, &[("estimator", setting.into()), ("loss %", loss.into())])[column]
+        };
+        format!(
+            "| {name} | {} ms | {} ms | {} | {} | {} | {} | {} | {} % | {} % |",
+            whole(at(1.0, "RTO ms")),
+            tenth(at(1.0, "mean ms")),
+            tenth(at(2.0, "mean ms")),
+            tenth(at(3.0, "mean ms")),
+            tenth(at(5.0, "mean ms")),
+            whole(at(1.0, "kbit/s")),
+            whole(at(5.0, "kbit/s")),
+            tenth(at(1.0, "link %")),
+            tenth(at(5.0, "link %")),
+        )
+    });
+    assert_said(&lines);
+}
+
+#[test]
+fn the_table_of_needless_retransmissions_is_what_is_known() {
+    let lone = &known("a-response")["lone"];
+    let settings = ["bsd", "fine", "rfc6298", "rfc6298, floor 1 ms", "fine, no floor"];
+    let lines = [(0.0, "no loss"), (1.0, "1 %"), (5.0, "5 %")].map(|(loss, name)| {
+        let cells = settings.map(|setting| {
+            number(
+                &row(lone, &[("estimator", setting.into()), ("loss %", loss.into())])["spurious ‰"],
+            )
+        });
+        format!("| {name} | {} |", cells.join(" | "))
+    });
+    assert_said(&lines);
+}
+
+#[test]
+fn the_table_of_timeouts_is_what_is_known() {
+    let range = |row: &Value| (number(&row["least ms"]), number(&row["most ms"]));
+    let (ticks, timeouts) = (&known("a-fig5")["timeouts"], &known("a-fig13")["timeouts"]);
+    let two = range(row(ticks, &[("ticks", 2.0.into())]));
+    let framework = range(row(timeouts, &[("", "framework".into())]));
+    let bsd = range(row(timeouts, &[("", "BSD, 2 ticks".into())]));
+    let acks = known("b-acks");
+    let ticking = acks["needless"].as_array().unwrap().iter();
+    let needless = ticking.filter_map(|row| row["needless a tick"].as_f64());
+    let (least, most) = needless.fold((f64::MAX, 0.0), |(least, most): (f64, f64), value| {
+        (least.min(value), most.max(value))
+    });
+    assert_said(&[
+        format!(
+            "| two ticks of 500 ms last (`a-fig5`) | 500 to 1000 ms | {} to {} ms |",
+            two.0, two.1
+        ),
+        format!(
+            "| 150 ms by the framework (`a-fig13`) | at most 500 ms (loose); by the bound 150 to \
+             651 | {} to {} ms |",
+            framework.0, framework.1
+        ),
+        format!("| … by BSD's least, 2 ticks | over 500, to 1000 ms | {} to {} ms |", bsd.0, bsd.1),
+        format!(
+            "| needless ACKs a tick, busy one-way stream (`b-acks`) | 0.5; buckets none | \
+             {least:.2} to {most:.2}; none |"
+        ),
+    ]);
+}
+
+#[test]
+fn the_table_of_the_bottleneck_is_what_is_known() {
+    let estimates = known("a-packet-pair");
+    let lines = estimates["estimates"].as_array().unwrap().iter().map(|row| {
+        let cell = |column: &str| match &row[column] {
+            Value::Number(value) => format!("{:.2}", value.as_f64().unwrap()),
+            none => none.as_str().unwrap().to_owned(),
+        };
+        format!(
+            "| {} | {} | {} | {} |",
+            number(&row["true Mbit/s"]),
+            cell("fine, 512 B"),
+            cell("1 ms, 1448 B"),
+            cell("1 ms, 512 B")
+        )
+    });
+    assert_said(&lines.collect::<Vec<String>>());
+}
