@@ -36,7 +36,7 @@ impl Golden {
         eprintln!("instructions are not as they were:");
         differences.iter().for_each(|line| eprintln!("  {line}"));
         eprintln!(
-            "If that is meant: cargo run --profile dist -p lightwait-bench -- golden --bless; commit"
+            "If meant: cargo run --profile dist -p lightwait-bench -- golden --bless, and commit"
         );
         false
     }
