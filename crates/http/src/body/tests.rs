@@ -104,18 +104,23 @@ async fn where_memory_is_scarce_nothing_is_read_ahead_and_less_at_a_time() {
 }
 
 #[tokio::test]
-async fn where_no_memory_is_left_a_body_waits() {
+async fn where_no_memory_is_left_a_body_reads_its_first_chunk_and_waits() {
     let purse = Purse { is_scarce: true, ..Purse::default() };
     purse.is_empty.set(true);
-    let source = MemoryFiles::new(&[("f", b"0123456789")]);
+    let file: Vec<u8> = (0..10_000).map(|i| i as u8).collect();
+    let source = MemoryFiles::new(&[("f", &file)]);
     let reads = source.reads.clone();
-    let pieces = vec![text("<"), Piece::File(0..10), text(">")];
-    let mut body = body_on(Memory::new(purse.clone()), source, pieces, 5).await;
+    let pieces = vec![text("<"), Piece::File(0..10_000), text(">")];
+    let mut body = body_on(Memory::new(purse.clone()), source, pieces, 128 << 10).await;
     assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "<");
+    let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+    assert_eq!(first, file[..FIRST_CHUNK_BYTES]);
     let mut cx = Context::from_waker(std::task::Waker::noop());
-    assert!(Pin::new(&mut body).poll_frame(&mut cx).is_pending() && reads.borrow().is_empty());
+    assert!(Pin::new(&mut body).poll_frame(&mut cx).is_pending());
+    assert_eq!(*reads.borrow(), [(0, FIRST_CHUNK_BYTES)]);
     purse.is_empty.set(false);
-    assert_eq!(body.collect().await.unwrap().to_bytes(), "0123456789>");
+    let rest = body.collect().await.unwrap().to_bytes();
+    assert_eq!(rest, [&file[FIRST_CHUNK_BYTES..], b">"].concat());
 }
 
 #[tokio::test]
