@@ -1,4 +1,5 @@
-//! The project's own checks: `cargo run -q -p lightwait-xtask -- tidy|purity|licences|specs`.
+//! The project's own checks: `cargo run -q -p lightwait-xtask -- CHECK…`, a check being `tidy`,
+//! `purity`, `licences`, `surface` or `specs`.
 //!
 //! `specs --write` makes the page of requirements anew; `specs --against DIR` compares the map with
 //! the RFCs' texts in that folder.
@@ -12,6 +13,7 @@ mod licences;
 mod purity;
 mod sources;
 mod specs;
+mod surface;
 mod tidy;
 
 use std::fmt;
@@ -45,6 +47,9 @@ impl fmt::Display for Finding {
     }
 }
 
+/// The checks, as they are called on the command line; `specs` takes the options.
+const CHECKS: [&str; 5] = ["tidy", "purity", "licences", "surface", "specs"];
+
 /// What a check gives back: its findings, or why it could not be made.
 type Outcome = Result<Vec<Finding>, String>;
 
@@ -52,7 +57,7 @@ fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     let mut names = std::env::args().skip(1).peekable();
     if names.peek().is_none() {
-        eprintln!("usage: lightwait-xtask tidy|purity|licences|specs [--write] [--against DIR] …");
+        eprintln!("usage: lightwait-xtask {} [--write] [--against DIR] …", CHECKS.join("|"));
         return ExitCode::from(2);
     }
     let mut clean = true;
@@ -61,9 +66,10 @@ fn main() -> ExitCode {
             "tidy" => tidy::check(root),
             "purity" => purity::check(root),
             "licences" => licences::check(root),
+            "surface" => surface::check(root),
             "specs" => wishes(&mut names).and_then(|wishes| specs::check(root, &wishes)),
             other => {
-                eprintln!("no check is called {other:?}; there are: tidy, purity, licences, specs");
+                eprintln!("no check is called {other:?}; there are: {}", CHECKS.join(", "));
                 return ExitCode::from(2);
             }
         };

@@ -144,6 +144,8 @@ pub struct ConnectionInfo {
     pub lost_bytes: u32,
     /// Of those, what was sent again in this recovery, bytes.
     pub resent_bytes: u32,
+    /// Segments that are acknowledged at once before ACKs are delayed.
+    pub quick_acks: u8,
     /// Why segments are being sent again.
     pub recovery: Mode,
     /// Duplicate ACKs in a row.
@@ -206,6 +208,7 @@ impl ConnectionInfo {
             sacked_bytes: 0,
             lost_bytes: 0,
             resent_bytes: 0,
+            quick_acks: 0,
             recovery: Mode::Open,
             duplicate_acks: 0,
             retransmits: 0,

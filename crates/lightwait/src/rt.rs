@@ -1,5 +1,8 @@
-//! Time for a shard's tasks: sleeps in nanoseconds on the shard's own deadlines, and the timer that
-//! hyper wants. In virtual time they sleep virtually.
+//! Time for a shard's tasks: sleeps in nanoseconds on the shard's own deadlines; with the feature
+//! `hyper` its timer as well. In virtual time they sleep virtually.
+
+#[cfg(feature = "hyper")]
+mod hyper;
 
 use std::fmt;
 use std::future::Future;
@@ -11,6 +14,9 @@ use lightwait_core::Instant;
 
 use crate::shard::local::{self, Local};
 use crate::shard::timers::TimerKey;
+
+#[cfg(feature = "hyper")]
+pub use self::hyper::Timer;
 
 /// Sleeps for that long. Nanoseconds count; how late it wakes is up to whoever drives the shard.
 ///
@@ -26,7 +32,7 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
     Sleep::new(deadline)
 }
 
-/// What time it is at this very moment, by the shard's measurement clock. [`Timer`] and
+/// What time it is at this very moment, by the shard's measurement clock. `Timer` and
 /// [`Handle::now`](crate::shard::Handle::now) tell the time at which the turn began, since that
 /// costs nothing. In made time both are the same.
 ///
@@ -141,35 +147,6 @@ impl Drop for Sleep {
             && let Some(local) = local::try_current()
         {
             self.unregister(&local);
-        }
-    }
-}
-
-impl hyper::rt::Sleep for Sleep {}
-
-/// hyper's timer, on the current shard.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Timer;
-
-impl hyper::rt::Timer for Timer {
-    fn sleep(&self, duration: Duration) -> Pin<Box<dyn hyper::rt::Sleep>> {
-        Box::pin(sleep(duration))
-    }
-
-    fn sleep_until(&self, deadline: StdInstant) -> Pin<Box<dyn hyper::rt::Sleep>> {
-        Box::pin(Sleep::new(local::current().at_std(deadline)))
-    }
-
-    fn now(&self) -> StdInstant {
-        let local = local::current();
-        local.to_std(local.now())
-    }
-
-    fn reset(&self, sleep: &mut Pin<Box<dyn hyper::rt::Sleep>>, new_deadline: StdInstant) {
-        let local = local::current();
-        if let Some(mut sleep) = sleep.as_mut().downcast_mut_pin::<Sleep>() {
-            sleep.unregister(&local);
-            sleep.deadline = local.at_std(new_deadline);
         }
     }
 }

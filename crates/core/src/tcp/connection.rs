@@ -585,6 +585,7 @@ impl Connection {
         info.mss_bytes = send.mss;
         info.announced_mss_bytes = recv.mss;
         info.peer_segment_bytes = recv.ack.full_bytes();
+        info.quick_acks = recv.ack.quick();
         info.timestamps = s.stamps.is_some();
         info.sack = send.sack;
         info.ecn = s.ecn.is_some();

@@ -3,18 +3,26 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// An address and a port, in any of the forms that tokio takes. Names are not looked up: a host
-/// name is an error of kind `InvalidInput`.
+/// Addresses with their ports, in any of the forms that tokio takes. Names are not looked up: a
+/// host name is an error of kind `InvalidInput`.
 pub trait ToSocketAddrs {
-    /// The address and the port.
-    fn to_socket_addr(&self) -> io::Result<SocketAddr>;
+    /// Goes through the addresses.
+    type Iter: Iterator<Item = SocketAddr>;
+
+    /// The addresses, in the order in which they are tried.
+    fn to_socket_addrs(&self) -> io::Result<Self::Iter>;
 }
+
+/// One address.
+type One = std::option::IntoIter<SocketAddr>;
 
 macro_rules! convertible {
     ($($kind:ty),*) => {
         $(impl ToSocketAddrs for $kind {
-            fn to_socket_addr(&self) -> io::Result<SocketAddr> {
-                Ok((*self).into())
+            type Iter = One;
+
+            fn to_socket_addrs(&self) -> io::Result<One> {
+                Ok(Some((*self).into()).into_iter())
             }
         })*
     };
@@ -30,28 +38,58 @@ convertible!(
 );
 
 impl ToSocketAddrs for str {
-    fn to_socket_addr(&self) -> io::Result<SocketAddr> {
-        self.parse().map_err(|_| not_an_address(self))
+    type Iter = One;
+
+    fn to_socket_addrs(&self) -> io::Result<One> {
+        let address: SocketAddr = self.parse().map_err(|_| not_an_address(self))?;
+        Ok(Some(address).into_iter())
     }
 }
 
 impl ToSocketAddrs for (&str, u16) {
-    fn to_socket_addr(&self) -> io::Result<SocketAddr> {
+    type Iter = One;
+
+    fn to_socket_addrs(&self) -> io::Result<One> {
         let address: IpAddr = self.0.parse().map_err(|_| not_an_address(self.0))?;
-        Ok((address, self.1).into())
+        (address, self.1).to_socket_addrs()
+    }
+}
+
+impl ToSocketAddrs for (String, u16) {
+    type Iter = One;
+
+    fn to_socket_addrs(&self) -> io::Result<One> {
+        (self.0.as_str(), self.1).to_socket_addrs()
     }
 }
 
 impl ToSocketAddrs for String {
-    fn to_socket_addr(&self) -> io::Result<SocketAddr> {
-        self.as_str().to_socket_addr()
+    type Iter = One;
+
+    fn to_socket_addrs(&self) -> io::Result<One> {
+        self.as_str().to_socket_addrs()
+    }
+}
+
+impl<'a> ToSocketAddrs for &'a [SocketAddr] {
+    type Iter = std::iter::Copied<std::slice::Iter<'a, SocketAddr>>;
+
+    fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
+        Ok(self.iter().copied())
     }
 }
 
 impl<T: ToSocketAddrs + ?Sized> ToSocketAddrs for &T {
-    fn to_socket_addr(&self) -> io::Result<SocketAddr> {
-        (**self).to_socket_addr()
+    type Iter = T::Iter;
+
+    fn to_socket_addrs(&self) -> io::Result<T::Iter> {
+        (**self).to_socket_addrs()
     }
+}
+
+/// The error where no address was given.
+pub(super) fn no_address() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "no address was given")
 }
 
 fn not_an_address(text: &str) -> io::Error {
@@ -64,18 +102,20 @@ fn not_an_address(text: &str) -> io::Error {
 mod tests {
     use super::*;
 
-    fn convert(address: impl ToSocketAddrs) -> io::Result<SocketAddr> {
-        address.to_socket_addr()
+    fn convert(address: impl ToSocketAddrs) -> io::Result<Vec<SocketAddr>> {
+        Ok(address.to_socket_addrs()?.collect())
     }
 
     #[test]
     fn every_form_gives_the_same_address() {
         let expected: SocketAddr = "10.9.0.2:80".parse().unwrap();
-        assert_eq!(convert("10.9.0.2:80").unwrap(), expected);
-        assert_eq!(convert(String::from("10.9.0.2:80")).unwrap(), expected);
-        assert_eq!(convert(("10.9.0.2", 80)).unwrap(), expected);
-        assert_eq!(convert((Ipv4Addr::new(10, 9, 0, 2), 80)).unwrap(), expected);
-        assert_eq!(convert(expected).unwrap(), expected);
+        assert_eq!(convert("10.9.0.2:80").unwrap(), [expected]);
+        assert_eq!(convert(String::from("10.9.0.2:80")).unwrap(), [expected]);
+        assert_eq!(convert(("10.9.0.2", 80)).unwrap(), [expected]);
+        assert_eq!(convert((String::from("10.9.0.2"), 80)).unwrap(), [expected]);
+        assert_eq!(convert((Ipv4Addr::new(10, 9, 0, 2), 80)).unwrap(), [expected]);
+        assert_eq!(convert(expected).unwrap(), [expected]);
+        assert_eq!(convert(&[expected; 2][..]).unwrap(), [expected; 2]);
     }
 
     #[test]

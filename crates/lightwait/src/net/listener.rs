@@ -1,5 +1,6 @@
 //! A listening socket.
 
+use std::cell::Cell;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
@@ -7,8 +8,11 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use lightwait_core::tcp::SocketOptions;
 use lightwait_core::{Error, ListenerId};
 
+use super::address::no_address;
+use super::stream::hop_limit;
 use super::{TcpStream, ToSocketAddrs, io_error};
 use crate::shard::Handle;
 use crate::shard::local::{self, Local};
@@ -20,6 +24,8 @@ const BACKLOG: usize = 4096;
 pub struct TcpListener {
     local: Rc<Local>,
     id: ListenerId,
+    /// Options that accepted connections start with.
+    options: Cell<SocketOptions>,
 }
 
 impl TcpListener {
@@ -31,12 +37,12 @@ impl TcpListener {
     /// If no shard is current.
     #[allow(clippy::unused_async, reason = "tokio's signature")]
     pub async fn bind<A: ToSocketAddrs>(address: A) -> io::Result<TcpListener> {
-        TcpListener::listen(local::current(), address.to_socket_addr()?, BACKLOG)
+        TcpListener::bind_to_first(&local::current(), address, BACKLOG)
     }
 
     /// Listens on the shard of that handle.
     pub fn bind_on<A: ToSocketAddrs>(handle: &Handle, address: A) -> io::Result<TcpListener> {
-        TcpListener::listen(handle.local.clone(), address.to_socket_addr()?, BACKLOG)
+        TcpListener::bind_to_first(&handle.local, address, BACKLOG)
     }
 
     /// As [`TcpListener::bind_on`], with room for `backlog` connections waiting to be accepted.
@@ -45,12 +51,35 @@ impl TcpListener {
         address: A,
         backlog: usize,
     ) -> io::Result<TcpListener> {
-        TcpListener::listen(handle.local.clone(), address.to_socket_addr()?, backlog)
+        TcpListener::bind_to_first(&handle.local, address, backlog)
     }
 
-    fn listen(local: Rc<Local>, address: SocketAddr, backlog: usize) -> io::Result<TcpListener> {
-        let id = local.host_mut().listen(address, backlog).map_err(io_error)?;
-        Ok(TcpListener { local, id })
+    /// Listens on the first of these addresses that can be had; the error is the last one's.
+    fn bind_to_first<A: ToSocketAddrs>(
+        shard: &Rc<Local>,
+        addresses: A,
+        backlog: usize,
+    ) -> io::Result<TcpListener> {
+        let options = shard.host().default_options();
+        let mut failure = no_address();
+        for address in addresses.to_socket_addrs()? {
+            match TcpListener::listen(shard, address, backlog, options) {
+                Ok(listener) => return Ok(listener),
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    /// Listens; accepted connections start with `options`.
+    pub(super) fn listen(
+        shard: &Rc<Local>,
+        address: SocketAddr,
+        backlog: usize,
+        options: SocketOptions,
+    ) -> io::Result<TcpListener> {
+        let id = shard.host_mut().listen_with(address, backlog, options).map_err(io_error)?;
+        Ok(TcpListener { local: shard.clone(), id, options: Cell::new(options) })
     }
 
     /// Waits for a connection, and returns it with the peer's address.
@@ -85,6 +114,34 @@ impl TcpListener {
     /// The address and port that it listens on.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.local.host().listener_address(self.id).map_err(io_error)
+    }
+
+    /// Options that accepted connections start with.
+    pub fn options(&self) -> SocketOptions {
+        self.options.get()
+    }
+
+    /// Sets the options that connections start with, those whose handshake begins from now on.
+    pub fn set_options(&self, options: SocketOptions) -> io::Result<()> {
+        self.local.host_mut().set_listener_options(self.id, options).map_err(io_error)?;
+        self.options.set(options);
+        Ok(())
+    }
+
+    /// TTL, or hop limit, of the packets of accepted connections.
+    pub fn ttl(&self) -> io::Result<u32> {
+        let host = self.local.host();
+        Ok(self.options().hop_limit.unwrap_or(host.config().hop_limit).into())
+    }
+
+    /// Sets the TTL, or hop limit, of the packets of connections accepted from now on.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` unless it is 1 to 255.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        let hop_limit = Some(hop_limit(ttl)?);
+        self.set_options(SocketOptions { hop_limit, ..self.options() })
     }
 }
 

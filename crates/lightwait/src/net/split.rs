@@ -2,13 +2,16 @@
 
 use std::error::Error;
 use std::fmt;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
+use bytes::BufMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+#[cfg(feature = "tokio-driver")]
+use tokio::io::{Interest, Ready};
 
 use super::TcpStream;
 
@@ -49,32 +52,17 @@ impl OwnedReadHalf {
         other.forget();
         Ok(Rc::into_inner(self.0).expect("a stream has two halves, and one is gone"))
     }
-
-    /// The peer's address and port.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.0.peer_addr()
-    }
-
-    /// Our address and port.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()
-    }
 }
 
 impl OwnedWriteHalf {
+    /// Puts the halves together again, if they are halves of one stream.
+    pub fn reunite(self, other: OwnedReadHalf) -> Result<TcpStream, ReuniteError> {
+        other.reunite(self)
+    }
+
     /// Drops the half without sending FIN; the other one goes on.
     pub fn forget(mut self) {
         self.shutdown_on_drop = false;
-    }
-
-    /// The peer's address and port.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.stream.peer_addr()
-    }
-
-    /// Our address and port.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.stream.local_addr()
     }
 }
 
@@ -111,9 +99,70 @@ impl AsRef<TcpStream> for OwnedWriteHalf {
     }
 }
 
+/// What both halves have of the stream.
+macro_rules! half {
+    ($($half:ty),*) => {
+        $(impl $half {
+            /// The peer's address and port.
+            pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+                self.as_ref().peer_addr()
+            }
+
+            /// Our address and port.
+            pub fn local_addr(&self) -> io::Result<SocketAddr> {
+                self.as_ref().local_addr()
+            }
+
+            /// [`TcpStream::ready`].
+            #[cfg(feature = "tokio-driver")]
+            pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+                self.as_ref().ready(interest).await
+            }
+        })*
+    };
+}
+
+half!(ReadHalf<'_>, WriteHalf<'_>, OwnedReadHalf, OwnedWriteHalf);
+
 macro_rules! reads {
     ($($half:ty),*) => {
-        $(impl AsyncRead for $half {
+        $(impl $half {
+            /// [`TcpStream::peek`].
+            pub async fn peek(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                self.as_ref().peek(buffer).await
+            }
+
+            /// [`TcpStream::poll_peek`].
+            pub fn poll_peek(
+                &mut self,
+                context: &mut Context<'_>,
+                buffer: &mut ReadBuf<'_>,
+            ) -> Poll<io::Result<usize>> {
+                self.as_ref().poll_peek(context, buffer)
+            }
+
+            /// [`TcpStream::readable`].
+            pub async fn readable(&self) -> io::Result<()> {
+                self.as_ref().readable().await
+            }
+
+            /// [`TcpStream::try_read`].
+            pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+                self.as_ref().try_read(buffer)
+            }
+
+            /// [`TcpStream::try_read_vectored`].
+            pub fn try_read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+                self.as_ref().try_read_vectored(buffers)
+            }
+
+            /// [`TcpStream::try_read_buf`].
+            pub fn try_read_buf<B: BufMut>(&self, buffer: &mut B) -> io::Result<usize> {
+                self.as_ref().try_read_buf(buffer)
+            }
+        }
+
+        impl AsyncRead for $half {
             fn poll_read(
                 self: Pin<&mut Self>,
                 context: &mut Context<'_>,
@@ -131,7 +180,24 @@ macro_rules! reads {
 
 macro_rules! writes {
     ($($half:ty),*) => {
-        $(impl AsyncWrite for $half {
+        $(impl $half {
+            /// [`TcpStream::writable`].
+            pub async fn writable(&self) -> io::Result<()> {
+                self.as_ref().writable().await
+            }
+
+            /// [`TcpStream::try_write`].
+            pub fn try_write(&self, data: &[u8]) -> io::Result<usize> {
+                self.as_ref().try_write(data)
+            }
+
+            /// [`TcpStream::try_write_vectored`].
+            pub fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+                self.as_ref().try_write_vectored(slices)
+            }
+        }
+
+        impl AsyncWrite for $half {
             fn poll_write(
                 self: Pin<&mut Self>,
                 context: &mut Context<'_>,

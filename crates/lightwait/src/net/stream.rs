@@ -1,26 +1,36 @@
 //! A connection.
 
 mod control;
+#[cfg(feature = "hyper")]
+mod hyper;
 mod io_traits;
+mod options;
+mod readiness;
 
 use std::fmt;
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes};
 use lightwait_core::tcp::{ConnectionInfo, SocketOptions};
 use lightwait_core::{ConnectionId, Error, Host, Instant, Readiness};
+use tokio::io::ReadBuf;
 
 pub use control::Control;
+pub(super) use options::hop_limit;
 
+use super::address::no_address;
 use super::split::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use super::{ToSocketAddrs, io_error};
 use crate::shard::Handle;
 use crate::shard::local::{self, Local};
+
+/// Bytes that are read at most where the caller's room is not initialised: they pass through a
+/// buffer of the shard, which stays in the cache.
+const SCRATCH_BYTES: usize = 32 << 10;
 
 /// A TCP connection. Dropping it closes it gracefully in the background: what was written is still
 /// sent, then FIN. With unread data in its receive buffer, or linger zero, it is reset instead.
@@ -36,8 +46,7 @@ impl TcpStream {
     ///
     /// If no shard is current.
     pub async fn connect<A: ToSocketAddrs>(address: A) -> io::Result<TcpStream> {
-        let remote = address.to_socket_addr()?;
-        TcpStream::open(&local::current(), any_address(remote), remote)?.established().await
+        TcpStream::connect_to_first(&local::current(), None, address).await
     }
 
     /// As [`TcpStream::connect`], on the shard of that handle.
@@ -45,8 +54,7 @@ impl TcpStream {
         handle: &Handle,
         address: A,
     ) -> io::Result<TcpStream> {
-        let remote = address.to_socket_addr()?;
-        TcpStream::open(&handle.local, any_address(remote), remote)?.established().await
+        TcpStream::connect_to_first(&handle.local, None, address).await
     }
 
     /// As [`TcpStream::connect_on`], from a local address of one's choice; a port of 0 is picked.
@@ -55,7 +63,28 @@ impl TcpStream {
         local: SocketAddr,
         address: A,
     ) -> io::Result<TcpStream> {
-        TcpStream::open(&handle.local, local, address.to_socket_addr()?)?.established().await
+        TcpStream::connect_to_first(&handle.local, Some(local), address).await
+    }
+
+    /// Connects to the first of these addresses that answers; the error is the last one's.
+    async fn connect_to_first<A: ToSocketAddrs>(
+        shard: &Rc<Local>,
+        local: Option<SocketAddr>,
+        addresses: A,
+    ) -> io::Result<TcpStream> {
+        let mut failure = no_address();
+        for remote in addresses.to_socket_addrs()? {
+            let opened = TcpStream::open(shard, local.unwrap_or(any_address(remote)), remote);
+            let connected = match opened {
+                Ok(stream) => stream.established().await,
+                Err(error) => Err(error),
+            };
+            match connected {
+                Ok(stream) => return Ok(stream),
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
     }
 
     /// Begins to open a connection: its addresses are known at once.
@@ -66,6 +95,20 @@ impl TcpStream {
     ) -> io::Result<TcpStream> {
         let now = shard.now();
         let id = shard.host_mut().connect(now, local, remote).map_err(io_error)?;
+        shard.touch();
+        Ok(TcpStream::adopt(shard.clone(), id))
+    }
+
+    /// [`TcpStream::open`] with options that hold from the SYN on.
+    pub(super) fn open_with(
+        shard: &Rc<Local>,
+        local: SocketAddr,
+        remote: SocketAddr,
+        options: SocketOptions,
+    ) -> io::Result<TcpStream> {
+        let now = shard.now();
+        let opened = shard.host_mut().connect_with(now, local, remote, options);
+        let id = opened.map_err(io_error)?;
         shard.touch();
         Ok(TcpStream::adopt(shard.clone(), id))
     }
@@ -174,6 +217,37 @@ impl TcpStream {
         self.read(buffer).map_err(io_error)
     }
 
+    /// Reads what there is into buffer after buffer, or fails with `WouldBlock`.
+    pub fn try_read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let mut read = 0;
+        for buffer in buffers.iter_mut().filter(|buffer| !buffer.is_empty()) {
+            match self.read(buffer) {
+                Ok(len) => {
+                    read += len;
+                    if len < buffer.len() {
+                        break;
+                    }
+                }
+                // What was read counts; the next call reports the error.
+                Err(_) if read > 0 => break,
+                Err(error) => return Err(io_error(error)),
+            }
+        }
+        Ok(read)
+    }
+
+    /// Reads what there is into the buffer's spare room, 32 KiB at most, or fails with
+    /// `WouldBlock`.
+    pub fn try_read_buf<B: BufMut>(&self, buffer: &mut B) -> io::Result<usize> {
+        // Spare room is not initialised, and cannot be read into without `unsafe`.
+        let mut scratch = self.local.scratch();
+        let room = buffer.chunk_mut().len().min(SCRATCH_BYTES);
+        scratch.resize(SCRATCH_BYTES, 0);
+        let len = self.try_read(&mut scratch[..room])?;
+        buffer.put_slice(&scratch[..len]);
+        Ok(len)
+    }
+
     /// Writes what the send buffer takes, or fails with `WouldBlock`.
     pub fn try_write(&self, data: &[u8]) -> io::Result<usize> {
         self.write(data).map_err(io_error)
@@ -199,40 +273,29 @@ impl TcpStream {
         Ok(())
     }
 
-    /// Waits until there is something to read, the stream's end or an error included. As with any
-    /// such promise, the read may block all the same.
-    pub async fn readable(&self) -> io::Result<()> {
-        self.ready(Readiness::READABLE).await
-    }
-
-    /// Waits until there is room to write, or an error to be told by writing.
-    pub async fn writable(&self) -> io::Result<()> {
-        self.ready(Readiness::WRITABLE).await
-    }
-
-    async fn ready(&self, wanted: Readiness) -> io::Result<()> {
-        poll_fn(|context| {
-            let readiness = self.local.host().readiness(self.id);
-            if readiness.contains(wanted) || readiness.contains(Readiness::CLOSED) {
-                return Poll::Ready(Ok(()));
-            }
-            let blocked = Err(Error::WouldBlock);
-            if wanted == Readiness::READABLE {
-                self.or_wait_readable(context, blocked)
-            } else {
-                self.or_wait_writable(context, blocked)
-            }
-        })
-        .await
-    }
-
     /// Reads without taking: the same bytes come again.
     pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        poll_fn(|context| {
-            let result = self.local.host().peek(self.id, buffer);
-            self.or_wait_readable(context, result)
-        })
-        .await
+        poll_fn(|context| self.poll_peek_slice(context, buffer)).await
+    }
+
+    /// [`TcpStream::peek`] for those who poll by hand. Returns how many bytes were read.
+    pub fn poll_peek(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let len = ready!(self.poll_peek_slice(context, buffer.initialize_unfilled()))?;
+        buffer.advance(len);
+        Poll::Ready(Ok(len))
+    }
+
+    fn poll_peek_slice(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let result = self.local.host().peek(self.id, buffer);
+        self.or_wait_readable(context, result)
     }
 
     #[inline]
@@ -310,7 +373,7 @@ impl TcpStream {
         split::into_split(self)
     }
 
-    // ---- what it is and how it behaves
+    // ---- what it is
 
     /// Our address and port.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -331,37 +394,6 @@ impl TcpStream {
     pub fn info(&self) -> io::Result<ConnectionInfo> {
         self.local.host().info(self.id).map_err(io_error)
     }
-
-    /// Every option.
-    pub fn options(&self) -> io::Result<SocketOptions> {
-        self.local.host().options(self.id).map_err(io_error)
-    }
-
-    /// Sets every option.
-    pub fn set_options(&self, options: SocketOptions) -> io::Result<()> {
-        self.call(|host, now, id| host.set_options(now, id, options)).map_err(io_error)
-    }
-
-    /// True if small segments are sent at once (Nagle's algorithm off).
-    pub fn nodelay(&self) -> io::Result<bool> {
-        Ok(self.options()?.nodelay)
-    }
-
-    /// Sends small segments at once, or not.
-    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        self.set_options(SocketOptions { nodelay, ..self.options()? })
-    }
-
-    /// What closing means for data not yet sent.
-    pub fn linger(&self) -> io::Result<Option<Duration>> {
-        Ok(self.options()?.linger)
-    }
-
-    /// `None`: data not yet sent when the stream is dropped is sent in the background; zero: it is
-    /// dropped and the connection reset; else it is sent for at most that long.
-    pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
-        self.set_options(SocketOptions { linger, ..self.options()? })
-    }
 }
 
 impl Drop for TcpStream {
@@ -380,7 +412,7 @@ impl fmt::Debug for TcpStream {
 }
 
 /// Any address of ours, of the peer's IP version, and any port.
-fn any_address(remote: SocketAddr) -> SocketAddr {
+pub(super) fn any_address(remote: SocketAddr) -> SocketAddr {
     let address = match remote {
         SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),

@@ -151,6 +151,7 @@ impl Local {
     }
 
     /// That instant in this shard's time.
+    #[cfg(feature = "hyper")]
     pub(crate) fn at_std(&self, instant: StdInstant) -> Instant {
         self.clock.at_std(instant)
     }

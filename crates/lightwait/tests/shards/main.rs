@@ -2,7 +2,10 @@
 #![cfg(feature = "tokio-driver")]
 
 mod addresses;
+#[cfg(feature = "hyper")]
 mod http;
+mod readiness;
+mod socket_options;
 mod sockets;
 mod world;
 

@@ -19,9 +19,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::world::World;
 
-const PORT: u16 = 7;
+pub(crate) const PORT: u16 = 7;
 
-fn server() -> SocketAddr {
+pub(crate) fn server() -> SocketAddr {
     (SERVER_ADDRESS, PORT).into()
 }
 
@@ -120,7 +120,7 @@ fn a_closed_port_refuses_and_a_taken_one_is_in_use() {
 }
 
 /// Runs `serve` on the accepted stream and `use_it` on the connected one, to their ends.
-fn converse<S, C, FS, FC>(serve: S, use_it: C)
+pub(crate) fn converse<S, C, FS, FC>(serve: S, use_it: C)
 where
     S: FnOnce(TcpStream) -> FS + 'static,
     C: FnOnce(TcpStream) -> FC + 'static,

@@ -112,6 +112,11 @@ impl AckState {
         self.now || self.duplicates > 0
     }
 
+    /// Segments that are acknowledged at once from now on.
+    pub fn quick(&self) -> u8 {
+        self.quick
+    }
+
     /// The next `quick` segments are acknowledged at once, and what is owed now too, if any is.
     pub fn set_quick(&mut self, quick: u8) {
         self.quick = quick;

@@ -1,17 +1,12 @@
-//! The traits by which others read and write a stream: tokio's and hyper's.
+//! tokio's traits to read and write a stream.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use hyper::rt::ReadBufCursor;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::TcpStream;
-
-/// Bytes that one read hands to hyper, at most. Its buffers cannot be written without `unsafe`, so
-/// they are filled from one of ours, which stays in the cache.
-const HYPER_READ_BYTES: usize = 32 << 10;
 
 impl AsyncRead for TcpStream {
     fn poll_read(
@@ -53,50 +48,5 @@ impl AsyncWrite for TcpStream {
 
     fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(self.shutdown_write())
-    }
-}
-
-impl hyper::rt::Read for TcpStream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        mut buffer: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        let mut scratch = self.local.scratch();
-        scratch.resize(HYPER_READ_BYTES, 0);
-        let room = buffer.remaining().min(HYPER_READ_BYTES);
-        let len = ready!(self.poll_read_slice(context, &mut scratch[..room]))?;
-        buffer.put_slice(&scratch[..len]);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl hyper::rt::Write for TcpStream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        data: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.poll_write_slice(context, data)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.poll_write_slices(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        AsyncWrite::poll_flush(self, context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        AsyncWrite::poll_shutdown(self, context)
     }
 }

@@ -1,0 +1,84 @@
+//! Options of a connection, one by one.
+
+use std::io;
+use std::time::Duration;
+
+use lightwait_core::Host;
+use lightwait_core::tcp::SocketOptions;
+
+use super::TcpStream;
+use crate::net::io_error;
+
+impl TcpStream {
+    /// Every option.
+    pub fn options(&self) -> io::Result<SocketOptions> {
+        self.local.host().options(self.id).map_err(io_error)
+    }
+
+    /// Sets every option.
+    pub fn set_options(&self, options: SocketOptions) -> io::Result<()> {
+        self.call(|host, now, id| host.set_options(now, id, options)).map_err(io_error)
+    }
+
+    /// True if small segments are sent at once (Nagle's algorithm off).
+    pub fn nodelay(&self) -> io::Result<bool> {
+        Ok(self.options()?.nodelay)
+    }
+
+    /// Sends small segments at once, or not.
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        self.set_options(SocketOptions { nodelay, ..self.options()? })
+    }
+
+    /// What closing means for data not yet sent.
+    pub fn linger(&self) -> io::Result<Option<Duration>> {
+        Ok(self.options()?.linger)
+    }
+
+    /// `None`: data not yet sent when the stream is dropped is sent in the background; zero: it is
+    /// dropped and the connection reset; else it is sent for at most that long.
+    pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
+        self.set_options(SocketOptions { linger, ..self.options()? })
+    }
+
+    /// Resets the connection when the stream is dropped: data not yet sent is dropped.
+    pub fn set_zero_linger(&self) -> io::Result<()> {
+        self.set_linger(Some(Duration::ZERO))
+    }
+
+    /// TTL, or hop limit, of our packets.
+    pub fn ttl(&self) -> io::Result<u32> {
+        let hop_limit = self.options()?.hop_limit;
+        Ok(hop_limit.unwrap_or_else(|| self.local.host().config().hop_limit).into())
+    }
+
+    /// Sets the TTL, or hop limit, of our packets.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` unless it is 1 to 255.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        let hop_limit = Some(hop_limit(ttl)?);
+        self.set_options(SocketOptions { hop_limit, ..self.options()? })
+    }
+
+    /// True if the next segment is acknowledged at once.
+    pub fn quickack(&self) -> io::Result<bool> {
+        Ok(self.info()?.quick_acks > 0)
+    }
+
+    /// Acknowledges the next segments at once, as many as the host's `quick_acks` says, or delays
+    /// ACKs from now on.
+    pub fn set_quickack(&self, quickack: bool) -> io::Result<()> {
+        self.call(|host: &mut Host, now, id| host.set_quick_ack(now, id, quickack))
+            .map_err(io_error)
+    }
+}
+
+/// The hop limit that a TTL means.
+pub(in crate::net) fn hop_limit(ttl: u32) -> io::Result<u8> {
+    match u8::try_from(ttl) {
+        Ok(hop_limit @ 1..) => Ok(hop_limit),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "a TTL is 1 to 255")),
+    }
+}

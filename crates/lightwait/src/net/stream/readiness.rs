@@ -1,0 +1,146 @@
+//! Waiting until a stream can be read or written.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
+
+use lightwait_core::Readiness;
+
+use super::TcpStream;
+
+impl TcpStream {
+    /// Waits until there is something to read, the stream's end or an error included. The read may
+    /// block all the same: another task may have been first.
+    pub async fn readable(&self) -> io::Result<()> {
+        poll_fn(|context| self.poll_read_ready(context)).await
+    }
+
+    /// Waits until there is room to write, or an error that a write reports.
+    pub async fn writable(&self) -> io::Result<()> {
+        poll_fn(|context| self.poll_write_ready(context)).await
+    }
+
+    /// [`TcpStream::readable`] for those who poll by hand.
+    pub fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_ready(context, Readiness::READABLE).map(|_| Ok(()))
+    }
+
+    /// [`TcpStream::writable`] for those who poll by hand.
+    pub fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_ready(context, Readiness::WRITABLE).map(|_| Ok(()))
+    }
+
+    /// Ready when the connection is over, or ready in one of the `wanted` ways.
+    fn poll_ready(&self, context: &mut Context<'_>, wanted: Readiness) -> Poll<Readiness> {
+        let readiness = self.local.host().readiness(self.id);
+        let can = |way| wanted.contains(way) && readiness.contains(way);
+        let is_closed = readiness.contains(Readiness::CLOSED);
+        if is_closed || can(Readiness::READABLE) || can(Readiness::WRITABLE) {
+            return Poll::Ready(readiness);
+        }
+        self.wait(context, wanted);
+        Poll::Pending
+    }
+
+    /// The task is woken by the next event of one of the `wanted` kinds.
+    fn wait(&self, context: &Context<'_>, wanted: Readiness) {
+        if wanted.contains(Readiness::READABLE) {
+            self.local.wait_readable(self.id, context);
+        }
+        if wanted.contains(Readiness::WRITABLE) {
+            self.local.wait_writable(self.id, context);
+        }
+    }
+}
+
+#[cfg(feature = "tokio-driver")]
+mod interest {
+    use std::future::poll_fn;
+    use std::io;
+    use std::task::{Poll, ready};
+
+    use lightwait_core::Readiness;
+    use tokio::io::{Interest, Ready};
+
+    use super::TcpStream;
+
+    impl TcpStream {
+        /// Waits until the stream is ready in one of the ways of `interest`, and returns in which.
+        pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+            let readiness = poll_fn(|context| self.poll_ready(context, wanted(interest))).await;
+            Ok(self.as_ready(readiness, interest))
+        }
+
+        /// Calls `call` if the stream is ready in one of the ways of `interest`.
+        ///
+        /// # Errors
+        ///
+        /// `WouldBlock` if it is not ready; else those of `call`.
+        pub fn try_io<R>(
+            &self,
+            interest: Interest,
+            call: impl FnOnce() -> io::Result<R>,
+        ) -> io::Result<R> {
+            let readiness = self.local.host().readiness(self.id);
+            if self.as_ready(readiness, interest).is_empty() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            call()
+        }
+
+        /// Calls `call` until it returns something else than `WouldBlock`; waits before each call
+        /// until the stream is ready in one of the ways of `interest`.
+        pub async fn async_io<R>(
+            &self,
+            interest: Interest,
+            mut call: impl FnMut() -> io::Result<R>,
+        ) -> io::Result<R> {
+            poll_fn(|context| {
+                ready!(self.poll_ready(context, wanted(interest)));
+                match call() {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        self.wait(context, wanted(interest));
+                        Poll::Pending
+                    }
+                    result => Poll::Ready(result),
+                }
+            })
+            .await
+        }
+
+        /// What tokio calls that readiness, as far as `interest` asks for it.
+        fn as_ready(&self, readiness: Readiness, interest: Interest) -> Ready {
+            let is_closed = readiness.contains(Readiness::CLOSED);
+            let mut ready = Ready::EMPTY;
+            if interest.is_readable() {
+                if is_closed || readiness.contains(Readiness::READABLE) {
+                    ready |= Ready::READABLE;
+                }
+                if is_closed || self.local.host().is_at_end(self.id) {
+                    ready |= Ready::READ_CLOSED;
+                }
+            }
+            if interest.is_writable() {
+                if is_closed || readiness.contains(Readiness::WRITABLE) {
+                    ready |= Ready::WRITABLE;
+                }
+                if is_closed {
+                    ready |= Ready::WRITE_CLOSED;
+                }
+            }
+            ready
+        }
+    }
+
+    /// The ways to be ready that `interest` asks for.
+    fn wanted(interest: Interest) -> Readiness {
+        let mut wanted = Readiness::EMPTY;
+        if interest.is_readable() {
+            wanted |= Readiness::READABLE;
+        }
+        if interest.is_writable() {
+            wanted |= Readiness::WRITABLE;
+        }
+        wanted
+    }
+}

@@ -1,0 +1,166 @@
+//! The sockets' surface beside tokio's: every method of tokio's TCP types is one of ours, or stands
+//! below with the reason why not.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::sources::{run, tracked};
+use crate::{Finding, Outcome};
+
+/// What tokio has and we do not, and why. A method that we have must not stand here.
+const MISSING: &[(&str, &str)] = &[
+    ("TcpStream::from_std", "there is no socket of the kernel's"),
+    ("TcpStream::into_std", "there is no socket of the kernel's"),
+    ("TcpListener::from_std", "there is no socket of the kernel's"),
+    ("TcpListener::into_std", "there is no socket of the kernel's"),
+    ("TcpSocket::from_std_stream", "there is no socket of the kernel's"),
+    ("TcpSocket::take_error", "nothing fails before it connects or listens"),
+    ("TcpSocket::reuseaddr", "TIME-WAIT never keeps a listener from its port"),
+    ("TcpSocket::set_reuseaddr", "TIME-WAIT never keeps a listener from its port"),
+    ("TcpSocket::reuseport", "one listener has a port; a stack runs on one thread"),
+    ("TcpSocket::set_reuseport", "one listener has a port; a stack runs on one thread"),
+    ("TcpSocket::device", "a stack has one device"),
+    ("TcpSocket::bind_device", "a stack has one device"),
+    ("TcpSocket::tos", "deprecated: tos_v4"),
+    ("TcpSocket::set_tos", "deprecated: set_tos_v4"),
+];
+
+/// Where tokio has its TCP types, in its package.
+const THEIRS: [&str; 5] = ["stream", "listener", "socket", "split", "split_owned"];
+
+/// Where ours are.
+const OURS: &str = "crates/lightwait/src/net";
+
+/// Every method of tokio's against ours and the list.
+pub(crate) fn check(root: &Path) -> Outcome {
+    let theirs = package_of_tokio(root)?.join("src/net/tcp");
+    let mut expected = BTreeSet::new();
+    for name in THEIRS {
+        let file = theirs.join(name).with_extension("rs");
+        let text = std::fs::read_to_string(&file).map_err(|e| format!("{name}.rs: {e}"))?;
+        expected.extend(methods(&text));
+    }
+    let sources = tracked(root, &[".rs"])?;
+    let ours = sources.iter().filter(|source| source.path.starts_with(OURS));
+    let ours: BTreeSet<String> = ours.flat_map(|source| methods(&source.text)).collect();
+    Ok(compare(&expected, &ours, MISSING))
+}
+
+/// The folder of the version of tokio that is used.
+fn package_of_tokio(root: &Path) -> Result<PathBuf, String> {
+    let metadata = run(root, "cargo", &["metadata", "--format-version", "1", "--quiet"])?;
+    let metadata: Value = serde_json::from_str(&metadata).map_err(|e| e.to_string())?;
+    let packages = metadata["packages"].as_array().ok_or("cargo metadata lists no packages")?;
+    let tokio = packages.iter().find(|package| package["name"] == "tokio");
+    let manifest = tokio.and_then(|tokio| tokio["manifest_path"].as_str());
+    let manifest = Path::new(manifest.ok_or("tokio is not among the packages")?);
+    Ok(manifest.parent().unwrap_or(manifest).to_owned())
+}
+
+fn compare(
+    theirs: &BTreeSet<String>,
+    ours: &BTreeSet<String>,
+    missing: &[(&str, &str)],
+) -> Vec<Finding> {
+    let is_excused = |method: &str| missing.iter().any(|(name, _)| *name == method);
+    let lacking = theirs.iter().filter(|method| !ours.contains(*method) && !is_excused(method));
+    let mut findings: Vec<Finding> = lacking
+        .map(|method| Finding::new(OURS, 0, format!("tokio has {method}: add it, or say why not")))
+        .collect();
+    for (method, why) in missing {
+        if ours.contains(*method) {
+            findings.push(Finding::new(OURS, 0, format!("{method} exists; excused: {why}")));
+        }
+        if !theirs.contains(*method) {
+            findings.push(Finding::new(OURS, 0, format!("{method} is excused; tokio has none")));
+        }
+    }
+    findings
+}
+
+/// The public methods of the types in a file, as `Type::method`. It reads lines, not syntax, since
+/// tokio's methods stand within macros, and some of ours for a list of types.
+fn methods(text: &str) -> Vec<String> {
+    let (mut types, mut methods) = (Vec::new(), Vec::new());
+    // A macro that is called with types implements methods for each of them.
+    let called = |name: &str| {
+        let call = text.lines().find_map(|line| line.strip_prefix(&format!("{name}!(")));
+        types_in(call.unwrap_or(""))
+    };
+    let mut of_macro = Vec::new();
+    for line in text.lines().map(str::trim_start) {
+        if let Some(name) = line.strip_prefix("macro_rules! ") {
+            of_macro = called(name.trim_end_matches(" {"));
+        } else if let Some(of) = line.trim_start_matches("$(").strip_prefix("impl") {
+            types = match of.trim_end_matches('{').trim() {
+                "$half" => of_macro.clone(),
+                of if of.contains(" for ") => Vec::new(),
+                of => types_in(of),
+            };
+        }
+        let function = ["pub fn ", "pub async fn "].iter().find_map(|it| line.strip_prefix(it));
+        if let Some(function) = function {
+            let end = function.find(|c: char| !c.is_alphanumeric() && c != '_');
+            let name = &function[..end.unwrap_or(function.len())];
+            methods.extend(types.iter().map(|it| format!("{it}::{name}")));
+        }
+    }
+    methods
+}
+
+/// The names of types in a list such as `ReadHalf<'_>, OwnedReadHalf`.
+fn types_in(list: &str) -> Vec<String> {
+    let words = list.split(|c: char| !c.is_alphanumeric());
+    words.filter(|word| word.starts_with(char::is_uppercase)).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKIO: &str = "
+impl TcpStream {
+    cfg_not_wasi! {
+        pub async fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<TcpStream> {
+        }
+    }
+    pub(crate) fn new(connected: mio::net::TcpStream) -> io::Result<TcpStream> {
+    pub fn try_read_buf<B: BufMut>(&self, buf: &mut B) -> io::Result<usize> {
+}
+impl AsRawFd for TcpStream {
+    pub fn not_of_the_type(&self) {
+";
+
+    const OURS_BY_MACRO: &str = "
+macro_rules! half {
+    ($($half:ty),*) => {
+        $(impl $half {
+            pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+            }
+        })*
+    };
+}
+half!(ReadHalf<'_>, OwnedReadHalf);
+";
+
+    #[test]
+    fn methods_are_found_within_macros() {
+        assert_eq!(methods(TOKIO), ["TcpStream::connect", "TcpStream::try_read_buf"]);
+        let ours = methods(OURS_BY_MACRO);
+        assert_eq!(ours, ["ReadHalf::peer_addr", "OwnedReadHalf::peer_addr"]);
+    }
+
+    #[test]
+    fn a_method_is_there_or_excused_and_not_both() {
+        let set = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        let findings = |theirs: &[&str], ours: &[&str], missing: &[(&str, &str)]| {
+            compare(&set(theirs), &set(ours), missing).len()
+        };
+        assert_eq!(findings(&["A::a", "A::b"], &["A::a", "A::c"], &[("A::b", "why")]), 0);
+        assert_eq!(findings(&["A::a"], &[], &[]), 1);
+        assert_eq!(findings(&["A::a"], &["A::a"], &[("A::a", "why")]), 1);
+        assert_eq!(findings(&["A::a"], &["A::a"], &[("A::b", "why")]), 1);
+    }
+}
