@@ -65,7 +65,7 @@ impl Bench {
         let capabilities = Capabilities::plain(Medium::Ip, 1500);
         let mut config = Config::new(capabilities, Cidr::new(HOST, 24).unwrap(), [3; 32]);
         config.tcp.timers = scheme;
-        config.tcp.quick_acks = 0;
+        config.tcp.ack.quick = 0;
         let mut bench = Bench {
             host: Host::new(config).unwrap(),
             outbox: Outbox::new(2 * usize::from(CONNECTIONS)),

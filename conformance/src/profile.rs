@@ -103,19 +103,19 @@ impl Profile {
         let mut profile = Profile::plain();
         profile.cut_at_device(SEGMENTATION);
         let tcp = &mut profile.config.tcp;
-        tcp.syn_layout = Layout::ScaleLast;
-        tcp.window_shift = Some(8);
-        tcp.push = Push::Burst;
-        tcp.window_probe = WindowProbe::Empty;
-        tcp.missing_timestamps = true;
-        tcp.max_receive_window_bytes = 15_728_640;
-        tcp.initial_receive_window_bytes = 65_535;
-        tcp.rto_estimator = Estimator::Rfc6298;
-        tcp.rto_floor = Duration::from_millis(200);
-        tcp.ack_delay = AckDelay::Timer;
-        tcp.delayed_ack = Duration::from_millis(40);
-        tcp.rto_max = Duration::from_secs(120);
-        tcp.syn_timeout = Duration::from_secs(127);
+        tcp.quirks.syn_layout = Layout::ScaleLast;
+        tcp.quirks.window_shift = Some(8);
+        tcp.quirks.push = Push::Burst;
+        tcp.quirks.window_probe = WindowProbe::Empty;
+        tcp.quirks.missing_timestamps = true;
+        tcp.buffers.receive_max = 15_728_640;
+        tcp.buffers.receive = 65_535;
+        tcp.rto.estimator = Estimator::Rfc6298;
+        tcp.rto.floor = Duration::from_millis(200);
+        tcp.ack.delay = AckDelay::Timer;
+        tcp.ack.timer = Duration::from_millis(40);
+        tcp.rto.max = Duration::from_secs(120);
+        tcp.timeout.open = Duration::from_secs(127);
         profile
     }
 
@@ -123,19 +123,19 @@ impl Profile {
     pub fn freebsd() -> Profile {
         let mut profile = Profile::plain();
         let tcp = &mut profile.config.tcp;
-        tcp.syn_layout = Layout::ScaleFirst;
-        tcp.window_shift = Some(6);
-        tcp.max_receive_window_bytes = 2 << 20;
-        tcp.initial_receive_window_bytes = 65_536;
-        tcp.window_in_segments = true;
-        tcp.syn_timeout = Duration::from_secs(75);
-        tcp.rto_estimator = Estimator::Rfc6298;
-        tcp.rto_floor = Duration::from_millis(200);
-        tcp.ack_delay = AckDelay::Timer;
-        tcp.delayed_ack = Duration::from_millis(40);
-        tcp.quick_acks = 0;
-        tcp.repeat_fin = true;
-        tcp.unannounced_window = true;
+        tcp.quirks.syn_layout = Layout::ScaleFirst;
+        tcp.quirks.window_shift = Some(6);
+        tcp.buffers.receive_max = 2 << 20;
+        tcp.buffers.receive = 65_536;
+        tcp.quirks.window_in_segments = true;
+        tcp.timeout.open = Duration::from_secs(75);
+        tcp.rto.estimator = Estimator::Rfc6298;
+        tcp.rto.floor = Duration::from_millis(200);
+        tcp.ack.delay = AckDelay::Timer;
+        tcp.ack.timer = Duration::from_millis(40);
+        tcp.ack.quick = 0;
+        tcp.quirks.repeat_fin = true;
+        tcp.quirks.unannounced_window = true;
         profile.calls = Calls {
             accept_inherits_nonblock: true,
             receive_buffer_bytes: 65_536,
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn a_profile_comes_first_and_changes_after_it() {
         let profile = Profile::parse("freebsd, mtu=1400 ,local=10.0.0.1,local=fd00::1").unwrap();
-        assert_eq!(profile.config.tcp.initial_receive_window_bytes, 65_536);
+        assert_eq!(profile.config.tcp.buffers.receive, 65_536);
         assert_eq!(profile.config.device.mtu, 1400);
         let addresses: Vec<String> =
             profile.config.addresses.iter().map(ToString::to_string).collect();

@@ -245,8 +245,7 @@ fn configs_over(ip: Ip, mtu: u16) -> [Config; 2] {
 /// `config` with room for so many connections, and a whole initial window for each.
 pub fn room_for(mut config: Config, connections: usize) -> Config {
     config.limits.connections = connections;
-    config.limits.receive_window_bytes =
-        connections as u64 * u64::from(config.tcp.initial_receive_window_bytes);
+    config.limits.receive_window_bytes = connections as u64 * u64::from(config.tcp.buffers.receive);
     config
 }
 
@@ -255,14 +254,14 @@ impl Variant {
     pub fn apply(self, mut config: Config) -> Config {
         match self {
             Variant::Default => {}
-            Variant::Full => config.tcp.time_wait_state = TimeWaitState::Full,
-            Variant::Skip => config.tcp.time_wait_state = TimeWaitState::Skip,
+            Variant::Full => config.tcp.time_wait.state = TimeWaitState::Full,
+            Variant::Skip => config.tcp.time_wait.state = TimeWaitState::Skip,
             Variant::Scan => {
-                config.tcp.time_wait_state = TimeWaitState::Full;
+                config.tcp.time_wait.state = TimeWaitState::Full;
                 config.tcp.timers = Scheme::Scan;
             }
             Variant::Keeping(timers, state) => {
-                (config.tcp.timers, config.tcp.time_wait_state) = (timers, state);
+                (config.tcp.timers, config.tcp.time_wait.state) = (timers, state);
             }
         }
         config
@@ -276,11 +275,11 @@ pub fn configs_for(plan: &Plan) -> [Config; 2] {
     let connections = plan.idle + 4 * plan.at_once.max(OPENED_AT_ONCE);
     let [client, mut server] =
         configs_over(plan.ip, 1500).map(|config| room_for(config, connections));
-    server.tcp.time_wait = plan.time_wait_lasts();
+    server.tcp.time_wait.length = plan.time_wait_lasts();
     server.limits.time_wait = time_waits;
     if plan.half_closed {
         // Longer than it takes until all of them are there.
-        server.tcp.fin_wait_2_timeout = Duration::from_secs(86_400);
+        server.tcp.timeout.fin_wait_2 = Duration::from_secs(86_400);
         server.limits.time_wait += plan.idle;
     }
     [client, server].map(|config| plan.variant.apply(config))

@@ -90,7 +90,7 @@ fn connect_waits_for_the_answer() {
 
 #[test]
 fn connect_is_refused_and_times_out() {
-    let stack = Stack::new("linux,syn_timeout=3s");
+    let stack = Stack::new("linux,timeout.open=3s");
     let fd = stack.socket(libc::AF_INET);
     let mut peer = Peer::new(&stack, "192.0.2.1:8080", "0.0.0.0:0");
     let to = peer.here;
@@ -111,7 +111,7 @@ fn connect_is_refused_and_times_out() {
 
 #[test]
 fn write_waits_for_room() {
-    let stack = Stack::new("linux,send_buffer_bytes=20000");
+    let stack = Stack::new("linux,buffers.send=20000");
     let (_, fd, mut peer) = accepted(&stack);
     let writing = blocked(&stack, move |stack| stack.write(fd, &[1; 30_000]));
     stack.usleep(50_000);
@@ -147,7 +147,7 @@ fn a_wait_with_a_timeout_ends_at_it() {
 
 #[test]
 fn a_timer_of_the_engine_wakes_a_sleeper() {
-    let stack = Stack::new("linux,user_timeout=2s");
+    let stack = Stack::new("linux,timeout.user=2s");
     let (_, fd, _peer) = accepted(&stack);
     stack.write(fd, b"unheard").expect("room");
     let start = stack.time();

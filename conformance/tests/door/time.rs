@@ -20,7 +20,7 @@ fn time_moves_as_it_is_asked_for() {
 
 #[test]
 fn packets_leave_at_their_own_times_however_far_time_is_moved() {
-    let stack = Stack::new("linux,delayed_ack=40ms,quick_acks=0,initial_rto=1s");
+    let stack = Stack::new("linux,ack.timer=40ms,ack.quick=0,rto.initial=1s");
     let (_, fd, mut peer) = accepted(&stack);
     let start = stack.time();
     assert_eq!(stack.write(fd, &[7; 100]), Ok(100));
@@ -54,7 +54,7 @@ fn packets_larger_than_the_mtu_come_in() {
 
 #[test]
 fn a_syn_gets_its_answer_at_once_and_again_later() {
-    let stack = Stack::new("linux,initial_rto=1s");
+    let stack = Stack::new("linux,rto.initial=1s");
     listening(&stack);
     let peer = Peer::new(&stack, REMOTE, crate::LOCAL);
     peer.send(Flags::SYN, &[]);

@@ -148,7 +148,7 @@ fn settings() -> Result<(), Failed> {
         +0 `sysctl -w net.inet.tcp.sack.enable=0`";
     let script = parse(text, &[]).map_err(|fault| fault.what)?;
     let flags = sysctl::flags(&script);
-    check(flags == ["timestamps=off", "initial_rto=1000ms"], &format!("{flags:?}"))?;
+    check(flags == ["timestamps=off", "rto.initial=1000ms"], &format!("{flags:?}"))?;
     let missing = sysctl::missing_from(include_str!("../../README.md"));
     check(missing.is_empty(), &format!("conformance/README.md has no row for {missing:?}"))
 }

@@ -22,16 +22,13 @@ const SETTINGS: &[(&str, &[(&str, &str)])] = &[
     ("sack.enable", &[("0", "sack=off")]),
     ("tcp_ecn", &[("0", "ecn=off"), ("1", "ecn=active"), ("2", "ecn=passive")]),
     ("ecn.enable", &[("0", "ecn=off"), ("1", "ecn=active"), ("2", "ecn=passive")]),
-    ("insecure_rst", &[("1", "insecure_rst=on")]),
-    ("insecure_syn", &[("1", "insecure_syn=on")]),
+    ("insecure_rst", &[("1", "quirks.insecure_rst=on")]),
+    ("insecure_syn", &[("1", "quirks.insecure_syn=on")]),
 ];
 
 /// Settings whose value is a time in milliseconds.
-const TIMES: &[(&str, &str)] = &[
-    ("rexmit_initial", "initial_rto"),
-    ("delacktime", "delayed_ack"),
-    ("rexmit_min", "rto_floor"),
-];
+const TIMES: &[(&str, &str)] =
+    &[("rexmit_initial", "rto.initial"), ("delacktime", "ack.timer"), ("rexmit_min", "rto.floor")];
 
 /// Settings that `readme` has no row for, as it should have: name, value, flags.
 pub(crate) fn missing_from(readme: &str) -> Vec<String> {

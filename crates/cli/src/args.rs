@@ -23,6 +23,15 @@ pub(crate) struct CommandLine {
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
     Serve(ServeArgs),
+    Knobs(KnobsArgs),
+}
+
+/// Print what `--set` can set: each knob with its default, what it takes, what it does, and where
+/// the default comes from.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct KnobsArgs {
+    /// A knob such as rto.floor, or a group such as time_wait [default: all]
+    pub(crate) name: Option<String>,
 }
 
 /// Serve a directory over HTTP, on our own TCP/IP stack.
@@ -85,9 +94,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
 
-    /// Set a knob of the stack (through the bridge: of both) by the library's name for it, such as
-    /// time_wait=30s or limits.time_wait=4000000; may be repeated, and a wrong name lists all
-    #[arg(long, value_name = "NAME=VALUE", long_help = set_help())]
+    /// Set a knob of the stack (through the bridge: of both), such as time_wait.length=30s; may be
+    /// repeated. `lightwait knobs` lists them
+    #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) set: Vec<Setting>,
 
     /// Memory for buffers and for files under way, such as 512M or 2G; the bridge's two stacks have
@@ -173,20 +182,6 @@ pub(crate) struct ServeArgs {
     /// Do not log requests
     #[arg(short, long, conflicts_with = "verbose", help_heading = "Watching")]
     pub(crate) quiet: bool,
-}
-
-/// What `--help` says of `--set`.
-fn set_help() -> String {
-    format!(
-        "Set a knob of the stack (through the bridge: of both) by the library's name for it; may \
-         be repeated. Times have a unit: time_wait=30s, delayed_ack=40ms; other numbers none: \
-         limits.time_wait=4000000; sack=off. A value that does not fit says what would.\n\nTo \
-         begin with: time_wait, time_wait_on_link and time_wait_on_host (how long TIME-WAIT \
-         lasts, by where the peer is), limits.time_wait (records of it, and of FIN-WAIT-2), \
-         time_wait_state (compact; full and the unsafe skip to compare), fin_wait_2_timeout, \
-         limits.connections, limits.pages.\n\nAll: {}",
-        crate::plan::names_of_knobs()
-    )
 }
 
 #[cfg(test)]

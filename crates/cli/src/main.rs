@@ -5,6 +5,7 @@
 mod args;
 mod counts;
 mod failure;
+mod knobs;
 mod log;
 mod plan;
 mod serve;
@@ -41,5 +42,6 @@ fn run() -> Result<ExitCode, Failure> {
     };
     match line.command {
         Command::Serve(args) => serve::serve(&plan::Plan::new(&args)?),
+        Command::Knobs(args) => knobs::print(args.name.as_deref()),
     }
 }

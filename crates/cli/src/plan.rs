@@ -5,7 +5,7 @@ mod knobs;
 mod memory;
 
 pub(crate) use capture::{Bytes, Capture, Target as CaptureTarget};
-pub(crate) use knobs::{Knobs, Setting, names as names_of_knobs};
+pub(crate) use knobs::{Knobs, Setting, knobs_named};
 pub(crate) use memory::Memory;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

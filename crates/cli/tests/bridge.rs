@@ -257,7 +257,7 @@ fn a_third_signal_ends_it_though_nobody_reads_its_log() {
 #[test]
 fn knobs_are_set_and_what_was_counted_is_told_while_it_runs_and_when_it_stops() {
     let site = site();
-    let knobs = ["--set", "time_wait=50s", "--set", "limits.time_wait=3"];
+    let knobs = ["--set", "time_wait.length=50s", "--set", "limits.time_wait=3"];
     let mut server = Server::start_with(site.path(), &knobs);
     for _ in 0..5 {
         assert_eq!(server.get("/hello.txt").0, 200);

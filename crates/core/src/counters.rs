@@ -47,7 +47,7 @@ counters! {
     /// Keepalive probes sent.
     keepalive_probes,
     /// Times that a connection on which nothing moved came to rest
-    /// ([`TcpConfig::rest_after`](crate::config::TcpConfig::rest_after)).
+    /// ([`TcpConfig::compact_after`](crate::config::TcpConfig::compact_after)).
     rested,
     /// Segments outside the receive window (RFC 9293 §3.10.7.4, first step).
     out_of_window,
@@ -99,7 +99,7 @@ counters! {
     /// Connections reset because memory was short and the peer took next to nothing.
     reset_for_memory_slow,
     /// Orphans reset because the peer took next to nothing for
-    /// [`TcpConfig::orphan_timeout`](crate::config::TcpConfig::orphan_timeout).
+    /// [`TimeoutConfig::orphan`](crate::config::TimeoutConfig::orphan).
     orphans_timed_out,
     /// Connections reset when their user closed them, because there were too many orphans.
     orphans_over_limit,

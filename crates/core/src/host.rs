@@ -166,10 +166,10 @@ impl Host {
     pub fn new(config: Config) -> Result<Host, Error> {
         config.check()?;
         let limits = &config.limits;
-        let ticks = Ticks::new(config.tcp.tick);
+        let ticks = Ticks::new(config.tcp.clock.tick);
         let mut tcp = config.tcp.clone();
         if matches!(tcp.timers, Scheme::Scan | Scheme::OrderedList) {
-            tcp.rest_after = Duration::ZERO;
+            tcp.compact_after = Duration::ZERO;
         }
         let tcp = Settings::new(tcp);
         let shared = Context {
@@ -194,7 +194,7 @@ impl Host {
             spares: Spares::default(),
             notes: None,
             listeners: Listeners::default(),
-            syn_cache: SynCache::new(limits.syn_cache, config.tcp.initial_rto, ticks),
+            syn_cache: SynCache::new(limits.syn_cache, config.tcp.rto.initial, ticks),
             time_wait: TimeWait::new(
                 config.tcp.time_wait_terms(),
                 limits.time_wait,
@@ -202,7 +202,7 @@ impl Host {
             ),
             fin_wait_2: FinWait2::new(&config),
             lingering: Lingering::default(),
-            timers: Timers::new(config.tcp.timers, ticks).with_estimator(config.tcp.rto_estimator),
+            timers: Timers::new(config.tcp.timers, ticks).with_estimator(config.tcp.rto.estimator),
             ticks,
             due: Vec::new(),
             ready: Line::default(),
@@ -317,7 +317,7 @@ impl Host {
         if !connection.deadlines.take_due(Timer::Rest, tick) {
             return false;
         }
-        let (moved, after) = (connection.last_moved(), self.shared.config.rest_after);
+        let (moved, after) = (connection.last_moved(), self.shared.config.compact_after);
         if !connection.is_waiting() {
             // It is on its way out.
         } else if connection.orphan {

@@ -68,15 +68,15 @@ impl SocketOptions {
             nodelay: !config.nagle,
             cork: false,
             keepalive: None,
-            open_timeout: config.syn_timeout,
-            user_timeout: config.user_timeout,
+            open_timeout: config.timeout.open,
+            user_timeout: config.timeout.user,
             linger: None,
             traffic_class: 0,
             hop_limit: None,
-            send_buffer_bytes: config.send_buffer_bytes,
+            send_buffer_bytes: config.buffers.send,
             receive_buffer_bytes: None,
             mss_max: 0,
-            fin_wait_2_timeout: config.fin_wait_2_timeout,
+            fin_wait_2_timeout: config.timeout.fin_wait_2,
             path_mtu_discovery: true,
         }
     }
@@ -184,9 +184,9 @@ impl Keepalive {
     /// For a socket that asks for probes and does not say when (RFC 9293 MUST-28).
     pub fn by_default(config: &TcpConfig) -> Self {
         Keepalive {
-            idle: config.keepalive_idle,
-            interval: config.keepalive_interval,
-            probes: config.keepalive_probes,
+            idle: config.keepalive.idle,
+            interval: config.keepalive.interval,
+            probes: config.keepalive.probes,
         }
     }
 }

@@ -351,11 +351,11 @@ mod tests {
         let (device, _) = MemoryDevice::pair(Capabilities::plain(Medium::Ip, 1500), 1);
         let mut config =
             Config::new(device.capabilities(), "10.0.0.1/24".parse().unwrap(), [7; 32]);
-        (config.tcp.measure_resolution_hz, config.tcp.tick) = (measure_hz, tick);
+        (config.tcp.clock.measure_hz, config.tcp.clock.tick) = (measure_hz, tick);
         let shard = make(config, Box::new(device)).unwrap();
         shard.handle().with_host(|host| {
             let tcp = &host.config().tcp;
-            (tcp.measure_resolution_hz, tcp.tick)
+            (tcp.clock.measure_hz, tcp.clock.tick)
         })
     }
 

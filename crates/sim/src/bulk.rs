@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lightwait::net::{TcpListener, TcpStream};
-use lightwait_core::config::TcpConfig;
+use lightwait_core::config::{BufferConfig, TcpConfig};
 use lightwait_core::host::address::Cidr;
 use lightwait_core::tcp::ConnectionInfo;
 use lightwait_core::{Capabilities, Config, Instant, Medium};
@@ -37,12 +37,12 @@ pub struct Bulk {
 impl Bulk {
     /// A transfer between two hosts with buffers of `buffer_bytes` at both ends.
     pub fn new(forth: LinkConfig, back: LinkConfig, buffer_bytes: u32) -> Bulk {
-        let tcp = TcpConfig {
-            send_buffer_bytes: buffer_bytes,
-            initial_receive_window_bytes: buffer_bytes.min(64 << 10),
-            max_receive_window_bytes: buffer_bytes,
-            ..TcpConfig::default()
+        let buffers = BufferConfig {
+            send: buffer_bytes,
+            receive: buffer_bytes.min(64 << 10),
+            receive_max: buffer_bytes,
         };
+        let tcp = TcpConfig { buffers, ..TcpConfig::default() };
         Bulk { forth, back, tcp }
     }
 

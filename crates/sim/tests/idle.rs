@@ -48,7 +48,7 @@ impl Crowd {
     fn new(scheme: Scheme) -> Crowd {
         let capabilities = Capabilities::plain(Medium::Ip, 1500);
         let mut config = Config::new(capabilities, Cidr::new(SERVER, 8).unwrap(), [1; 32]);
-        config.tcp.quick_acks = 0;
+        config.tcp.ack.quick = 0;
         config.tcp.timers = scheme;
         config.limits.connections = CONNECTIONS as usize;
         config.limits.pages = 1 << 26;

@@ -44,7 +44,7 @@ fn it_is_as_good_where_a_short_queue_drops() {
             let ratio = measured(rate * MBIT, |bulk| {
                 (bulk.forth.queue, bulk.forth.delay) = (QueueLimit::Bytes(20 << 10), delay);
                 bulk.back.delay = delay;
-                bulk.tcp.quick_acks = 0;
+                bulk.tcp.ack.quick = 0;
             });
             let ratio = ratio.unwrap_or_default();
             assert!((ratio - 1.0).abs() < 0.1, "{rate} Mbit/s, {delay:?}: {ratio:.3}");
@@ -56,7 +56,7 @@ fn it_is_as_good_where_a_short_queue_drops() {
 fn a_clock_of_a_millisecond_cannot_tell() {
     for rate in [10, 100, 1000] {
         let ratio = measured(rate * MBIT, |bulk| {
-            bulk.tcp.measure_resolution_hz = 1000;
+            bulk.tcp.clock.measure_hz = 1000;
             bulk.tcp.mss_max = 512 + 12;
         });
         assert!(ratio.is_none_or(|ratio| (ratio - 1.0).abs() > 0.2), "{rate} Mbit/s: {ratio:?}");
@@ -72,9 +72,9 @@ fn a_clock_of_a_millisecond_takes_rates_above_4_megabits_for_one_another() {
     let found = |resolution_hz, quick_acks| {
         RATES.map(|rate| {
             let mut bulk = Bulk::new(link(Some(rate)), link(None), 256 << 10);
-            bulk.tcp.measure_resolution_hz = resolution_hz;
+            bulk.tcp.clock.measure_hz = resolution_hz;
             bulk.tcp.mss_max = 512 + 12;
-            bulk.tcp.quick_acks = quick_acks;
+            bulk.tcp.ack.quick = quick_acks;
             let info = bulk.sender_after(Duration::from_millis(250)).unwrap();
             info.bottleneck_bytes_per_second.unwrap() as f64 * 8.0 * WIRE
         })

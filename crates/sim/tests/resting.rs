@@ -11,7 +11,7 @@ const WORLDS: u64 = if cfg!(debug_assertions) { 100 } else { 3_000 };
 fn run(seed: u64, rest_after: Duration) -> Summary {
     let mut scenario = Scenario::from_seed(seed);
     for tcp in &mut scenario.tcp {
-        tcp.rest_after = rest_after;
+        tcp.compact_after = rest_after;
     }
     scenario.run(false).unwrap_or_else(|why| panic!("seed {seed}, {rest_after:?}: {why}"))
 }

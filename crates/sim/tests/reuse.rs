@@ -38,7 +38,7 @@ fn world(
 ) -> Scenario {
     let mut rng = Rng::from_seed(seed);
     let rng = &mut rng;
-    let tcp = TcpConfig { time_wait: TIME_WAIT, ..TcpConfig::default() };
+    let tcp = TcpConfig::default().with(|tcp| tcp.time_wait.length = TIME_WAIT);
     let conversation = |rng: &mut Rng, number: u32| Conversation {
         start: pace * number,
         up_bytes: rng.below(5_000).into(),
@@ -136,7 +136,7 @@ fn orphans_go_in_whatever_order_their_peers_leave() {
         let mut scenario = world(seed, PORTS, (COUNT, PACE), late);
         if seed % 4 < 2 {
             // They alone are records then.
-            scenario.tcp[1].time_wait_state = TimeWaitState::Full;
+            scenario.tcp[1].time_wait.state = TimeWaitState::Full;
         }
         scenario
     };

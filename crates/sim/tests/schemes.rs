@@ -15,7 +15,7 @@ const WORLDS: u64 = if cfg!(debug_assertions) { 100 } else { 10_000 };
 fn run(seed: u64, scheme: Scheme, state: TimeWaitState) -> Result<Summary, String> {
     let mut scenario = Scenario::from_seed(seed);
     for tcp in &mut scenario.tcp {
-        (tcp.timers, tcp.time_wait_state) = (scheme, state);
+        (tcp.timers, tcp.time_wait.state) = (scheme, state);
     }
     scenario.run(false).map_err(|why| format!("{scheme:?}, {state:?}: {why}"))
 }

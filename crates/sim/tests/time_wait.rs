@@ -24,7 +24,7 @@ fn world() -> World {
         let capabilities = Capabilities::plain(Medium::Ethernet, 1500);
         let mut config = Config::new(capabilities, address, [side.index() as u8; 32]);
         config.hardware = [2, 0, 0, 0, 0, side.index() as u8 + 1];
-        config.tcp.time_wait = TIME_WAIT;
+        config.tcp.time_wait.length = TIME_WAIT;
         config
     });
     let cable = Cable::new(link.clone(), link, 1500);

@@ -64,8 +64,10 @@ struct Estimate {
 }
 
 impl Estimate {
-    fn new(rto_estimator: Estimator) -> Estimate {
-        let config = TcpConfig { rto_estimator, rto_floor: Duration::ZERO, ..TcpConfig::default() };
+    fn new(estimator: Estimator) -> Estimate {
+        let config = TcpConfig::default().with(|tcp| {
+            (tcp.rto.estimator, tcp.rto.floor) = (estimator, Duration::ZERO);
+        });
         Estimate { rtt: Rtt::new(&Bounds::new(&config)), config }
     }
 

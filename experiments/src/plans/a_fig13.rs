@@ -26,8 +26,9 @@ const SAMPLES: u64 = 100;
 /// BSD's least timeout: what its estimator finds of a path of no length. With Brakmo and Peterson's
 /// fixes, as without them the deviation does not decay to where the least shows.
 fn least_timeout() -> Duration {
-    let rto_estimator = Estimator::BsdBrakmoPeterson;
-    let config = TcpConfig { rto_estimator, rto_floor: Duration::ZERO, ..TcpConfig::default() };
+    let config = TcpConfig::default().with(|tcp| {
+        (tcp.rto.estimator, tcp.rto.floor) = (Estimator::BsdBrakmoPeterson, Duration::ZERO);
+    });
     let mut rtt = Rtt::new(&Bounds::new(&config));
     for number in 1..=SAMPLES {
         let now = Instant::from_millis(SLOW_MS * number);

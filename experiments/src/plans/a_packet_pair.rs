@@ -31,7 +31,7 @@ fn estimate(rate_mbit: u64, segment: u16, resolution_hz: u64) -> Result<Option<f
         ..LinkConfig::default()
     };
     let mut bulk = Bulk::new(link(Some(rate_mbit * 1_000_000)), link(None), 256 << 10);
-    bulk.tcp.measure_resolution_hz = resolution_hz;
+    bulk.tcp.clock.measure_hz = resolution_hz;
     // Timestamps take 12 bytes of it.
     bulk.tcp.mss_max = segment + 12;
     let info = bulk.sender_after(Duration::from_secs(2))?;

@@ -61,21 +61,23 @@ const SETTINGS: [Setting; 8] = [
     },
     Setting {
         name: "fine, 500 ms ticks",
-        change: |tcp| (tcp.rto_estimator, tcp.tick) = (Estimator::Fine, Duration::from_millis(500)),
+        change: |tcp| {
+            (tcp.rto.estimator, tcp.clock.tick) = (Estimator::Fine, Duration::from_millis(500));
+        },
     },
-    Setting { name: "fine", change: |tcp| tcp.rto_estimator = Estimator::Fine },
+    Setting { name: "fine", change: |tcp| tcp.rto.estimator = Estimator::Fine },
     Setting { name: "rfc6298", change: |_| {} },
-    Setting { name: "rfc6298, 1 ms clock", change: |tcp| tcp.measure_resolution_hz = 1000 },
-    Setting { name: "rfc6298, floor 1 ms", change: |tcp| tcp.rto_floor = Duration::from_millis(1) },
+    Setting { name: "rfc6298, 1 ms clock", change: |tcp| tcp.clock.measure_hz = 1000 },
+    Setting { name: "rfc6298, floor 1 ms", change: |tcp| tcp.rto.floor = Duration::from_millis(1) },
     Setting {
         name: "fine, no floor",
-        change: |tcp| (tcp.rto_estimator, tcp.rto_floor) = (Estimator::Fine, Duration::ZERO),
+        change: |tcp| (tcp.rto.estimator, tcp.rto.floor) = (Estimator::Fine, Duration::ZERO),
     },
 ];
 
 /// 4.4BSD's timers.
 fn scanned(tcp: &mut TcpConfig, estimator: Estimator) {
-    (tcp.timers, tcp.rto_estimator) = (Scheme::Scan, estimator);
+    (tcp.timers, tcp.rto.estimator) = (Scheme::Scan, estimator);
 }
 
 /// What was found by loss and setting.

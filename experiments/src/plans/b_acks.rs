@@ -80,8 +80,8 @@ fn stream(mean_us: f64, receiver: &TcpConfig) -> Result<Acks, Failure> {
     let link = |seed| LinkConfig { delay: Duration::from_millis(5), seed, ..LinkConfig::default() };
     let watcher: Rc<RefCell<Watcher>> = shared(Watcher::default());
     let seen = watcher.clone();
-    let sender = TcpConfig { max_receive_window_bytes: 1 << 18, ..TcpConfig::default() };
-    let receiver = TcpConfig { max_receive_window_bytes: 1 << 18, ..receiver.clone() };
+    let small = |tcp: TcpConfig| tcp.with(|tcp| tcp.buffers.receive_max = 1 << 18);
+    let (sender, receiver) = (small(TcpConfig::default()), small(receiver.clone()));
     let links = [link(1), link(2)];
     let mut world = watched(links, &[sender, receiver], move |passage, segment| {
         seen.borrow_mut().on_passage(passage, segment);
@@ -129,8 +129,10 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     ]);
     let mut points = Vec::new();
     for period_ms in PERIODS_MS {
-        let delayed_ack = Duration::from_millis(period_ms);
-        let receiver = TcpConfig { ack_delay: AckDelay::Tick, delayed_ack, ..TcpConfig::default() };
+        let receiver = TcpConfig::default().with(|tcp| {
+            tcp.ack.delay = AckDelay::Tick;
+            tcp.ack.timer = Duration::from_millis(period_ms);
+        });
         let (acks, seconds) = all_streams(&receiver)?;
         let (rate, ticks) = (acks.needless as f64 / seconds, seconds * 1000.0 / period_ms as f64);
         let a_tick = acks.needless as f64 / ticks;
@@ -146,8 +148,9 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         points.push((period_ms as f64, rate, a_tick));
     }
     let mut needless = Vec::new();
-    for (name, ack_delay) in [("timer", AckDelay::Timer), ("buckets", AckDelay::Buckets)] {
-        let (acks, seconds) = all_streams(&TcpConfig { ack_delay, ..TcpConfig::default() })?;
+    for (name, delay) in [("timer", AckDelay::Timer), ("buckets", AckDelay::Buckets)] {
+        let receiver = TcpConfig::default().with(|tcp| tcp.ack.delay = delay);
+        let (acks, seconds) = all_streams(&receiver)?;
         let per_second = |count: u64| format!("{:.2}", count as f64 / seconds);
         let (pure, wasted) = (per_second(acks.pure), per_second(acks.needless));
         table.row(&[&name, &"–", &pure, &wasted, &"–", &if name == "buckets" { "0" } else { "–" }]);

@@ -58,10 +58,10 @@ impl Measured {
 fn shard(line: Line, receive_frames: usize) -> Result<Shard, Failure> {
     let capabilities = Capabilities::plain(Medium::Ip, 1500);
     let mut config = Config::new(capabilities, Cidr::new(SERVER, 24).ok_or("24 bits")?, [1; 32]);
-    config.tcp.ack_delay = AckDelay::Timer;
-    config.tcp.delayed_ack = DELAY;
-    config.tcp.tick = TICK;
-    config.tcp.quick_acks = 0;
+    config.tcp.ack.delay = AckDelay::Timer;
+    config.tcp.ack.timer = DELAY;
+    config.tcp.clock.tick = TICK;
+    config.tcp.ack.quick = 0;
     let budgets = Budgets { receive_frames, ..Budgets::default() };
     let shard = Shard::with_budgets(config, Box::new(line), budgets)?;
     let handle = shard.handle();

@@ -100,7 +100,7 @@ impl Bench {
         let ticks = Ticks::new(Duration::from_millis(1));
         Bench {
             connections: (0..CONNECTIONS).map(connection).collect(),
-            config: TcpConfig { ack_delay, ..TcpConfig::default() },
+            config: TcpConfig::default().with(|tcp| tcp.ack.delay = ack_delay),
             timers: Timers::new(scheme, ticks),
             now: Instant::from_millis(1_000),
         }

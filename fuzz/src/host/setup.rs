@@ -83,12 +83,12 @@ fn config(side: usize, medium: Medium, mtu: u16, source: &mut Source<'_>) -> Con
     tcp.sack = !has(3);
     tcp.window_scaling = !has(4);
     tcp.nagle = !has(5);
-    tcp.quick_acks = sizes & 1;
-    tcp.initial_receive_window_bytes = [65_536, 4096, 1000, 200_000][usize::from(sizes >> 1) % 4];
-    tcp.max_receive_window_bytes = [1 << 20, 8192, 1000, 4 << 20][usize::from(sizes >> 3) % 4];
-    tcp.send_buffer_bytes = [65_536, 5000, 1][usize::from(sizes >> 5) % 3];
+    tcp.ack.quick = sizes & 1;
+    tcp.buffers.receive = [65_536, 4096, 1000, 200_000][usize::from(sizes >> 1) % 4];
+    tcp.buffers.receive_max = [1 << 20, 8192, 1000, 4 << 20][usize::from(sizes >> 3) % 4];
+    tcp.buffers.send = [65_536, 5000, 1][usize::from(sizes >> 5) % 3];
     if sizes & 0x80 != 0 {
-        tcp.time_wait = Duration::from_secs(1);
+        tcp.time_wait.length = Duration::from_secs(1);
     }
     if has(7) {
         config.limits = tight();

@@ -118,8 +118,9 @@ impl Definitions {
     }
 
     /// Names in a macro's body, whose grammar is its own: those after `fn`, `struct` and so on, and
-    /// those between an attribute and a comma, as counters are declared.
-    fn add_tokens(&mut self, tokens: TokenStream) {
+    /// those between an attribute and a comma or a colon, as counters and knobs are declared; in
+    /// braces they are members of the name before those.
+    fn add_tokens(&mut self, tokens: TokenStream, of: &str) {
         const DEFINING: [&str; 6] = ["fn", "struct", "enum", "const", "static", "type"];
         let (mut before, mut is_test) = (String::new(), false);
         let mut attributed: Option<Ident> = None;
@@ -138,12 +139,13 @@ impl Definitions {
                 }
                 TokenTree::Group(group) => {
                     is_test |= attribute && group.stream().to_string() == "test";
-                    self.add_tokens(group.stream());
+                    self.add_tokens(group.stream(), &before);
                     if attribute { "]".to_owned() } else { String::new() }
                 }
                 TokenTree::Punct(sign) => {
-                    if let Some(name) = attributed.take().filter(|_| sign.as_char() == ',') {
-                        self.add(&name);
+                    let declares = matches!(sign.as_char(), ',' | ':');
+                    if let Some(name) = attributed.take().filter(|_| declares) {
+                        self.add_member(of, &name);
                     }
                     sign.to_string()
                 }
@@ -186,7 +188,7 @@ impl<'ast> Visit<'ast> for Definitions {
     }
 
     fn visit_macro(&mut self, call: &'ast Macro) {
-        self.add_tokens(call.tokens.clone());
+        self.add_tokens(call.tokens.clone(), "");
     }
 }
 
@@ -214,6 +216,9 @@ mod tests {
             frames_in,
             /// More.
             frames_out, }
+        group! { /// Times.
+            Patience { /// Until then.
+                limit: u32 = 1, \"s\"; } }
         mod tests {
             #[test] fn windows_open() {}
             #[tokio::test] async fn windows_wait() {}
@@ -238,6 +243,8 @@ mod tests {
             "innermost",
             "frames_in",
             "frames_out",
+            "limit",
+            "Patience::limit",
             "strategy",
         ];
         for name in defined {

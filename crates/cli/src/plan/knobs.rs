@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 
-use lightwait_core::config::{KnobError, Limits, TcpConfig};
+use lightwait_core::config::{Knob, KnobError, Limits, TcpConfig};
 use lightwait_core::host::address::Cidr;
 use lightwait_core::tcp::pool::PAGE_BYTES;
 use lightwait_core::{Capabilities, Config, Error, Medium};
@@ -28,7 +28,8 @@ impl FromStr for Setting {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Setting, Self::Err> {
-        let (name, value) = text.split_once('=').ok_or("give NAME=VALUE, as in time_wait=30s")?;
+        let (name, value) =
+            text.split_once('=').ok_or("give NAME=VALUE, as in time_wait.length=30s")?;
         Ok(Setting { name: name.to_owned(), value: value.to_owned() })
     }
 }
@@ -56,7 +57,7 @@ impl Knobs {
             let Setting { name, value } = setting;
             let refuse = |why: String| Failure::Usage(format!("--set {name}={value}: {why}"));
             config.set(name, value).map_err(|error| match error {
-                KnobError::Unknown => refuse(format!("{error}; there are {}", names())),
+                KnobError::Unknown => refuse(format!("{error}; {}", nearest(name))),
                 KnobError::Malformed(_) => refuse(error.to_string()),
             })?;
             match config.check() {
@@ -83,11 +84,31 @@ fn plain() -> Config {
     Config::new(Capabilities::plain(Medium::Ip, 1500), address, [0; 32])
 }
 
-/// The names of all knobs.
-pub(crate) fn names() -> String {
-    let names: Vec<String> =
-        Config::knobs().map(|(prefix, name)| format!("{prefix}{name}")).collect();
-    names.join(", ")
+/// All knobs at their defaults, or those of one group, or one; if there is none of that name, what
+/// the nearest is called.
+pub(crate) fn knobs_named(name: Option<&str>) -> Result<Vec<Knob>, String> {
+    let knobs = plain().knobs().into_iter();
+    let Some(name) = name else { return Ok(knobs.collect()) };
+    let belongs = |knob: &Knob| match knob.name.strip_prefix(name) {
+        Some(rest) => rest.is_empty() || rest.starts_with('.'),
+        None => false,
+    };
+    let found: Vec<Knob> = knobs.filter(belongs).collect();
+    if found.is_empty() { Err(nearest(name)) } else { Ok(found) }
+}
+
+/// What might have been meant by `name`.
+fn nearest(name: &str) -> String {
+    let names = plain().knobs().into_iter().map(|knob| knob.name);
+    let group = format!("{name}.");
+    let within: Vec<String> = names.clone().filter(|knob| knob.starts_with(&group)).collect();
+    let meant = if within.is_empty() {
+        let likeness = |knob: &String| strsim::jaro(knob, name);
+        names.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).into_iter().collect()
+    } else {
+        within
+    };
+    format!("did you mean {}? `lightwait knobs` lists all", meant.join(", "))
 }
 
 #[cfg(test)]
@@ -107,17 +128,17 @@ mod tests {
     fn time_wait_is_configured_by_name() {
         let config = knobs(&[
             "limits.time_wait=7",
-            "time_wait=30s",
-            "time_wait_on_link=250ms",
-            "time_wait_on_host=1us",
-            "time_wait_state=full",
-            "fin_wait_2_timeout=9s",
-            "time_wait=20s",
+            "time_wait.length=30s",
+            "time_wait.length_on_link=250ms",
+            "time_wait.length_on_host=1us",
+            "time_wait.state=full",
+            "timeout.fin_wait_2=9s",
+            "time_wait.length=20s",
         ])
         .unwrap();
         let terms = config.tcp.time_wait_terms().map(|term| term.as_micros());
         assert_eq!(terms, [20_000_000, 250_000, 1]);
-        assert_eq!((config.limits.time_wait, config.tcp.fin_wait_2_timeout.as_secs()), (7, 9));
+        assert_eq!((config.limits.time_wait, config.tcp.timeout.fin_wait_2.as_secs()), (7, 9));
         assert!(format!("{:?}", config.tcp).contains("Full"));
     }
 
@@ -133,15 +154,16 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_the_place_and_what_would_be_right() {
         for (text, helps) in [
-            ("time_wiat=30s", &["no knob", "time_wait,", "limits.time_wait,"][..]),
-            ("=30s", &["no knob", "time_wait"]),
-            ("time_wait=30", &["with its unit", "`1s`"]),
-            ("time_wait=-1s", &["with its unit"]),
-            ("time_wait=9999999999s", &["a year at most"]),
-            ("time_wait_state=none", &["`compact`, `full`", "`skip`"]),
+            ("time_wiat.length=30s", &["no knob", "did you mean time_wait.length?"][..]),
+            ("time_wait=30s", &["no knob", "did you mean time_wait.length, time_wait.state,"]),
+            ("=30s", &["no knob", "lightwait knobs"]),
+            ("time_wait.length=30", &["with its unit", "`1s`"]),
+            ("time_wait.length=-1s", &["with its unit"]),
+            ("time_wait.length=9999999999s", &["a year at most"]),
+            ("time_wait.state=none", &["`compact`, `full`", "`skip`"]),
             ("limits.time_wait=many", &["a whole number"]),
-            ("sack=1", &["`on` or `off`"]),
-            ("delayed_ack=500ms", &["less than 500 ms"]),
+            ("sack=1", &["`on`, `off`"]),
+            ("ack.timer=500ms", &["less than 500 ms"]),
         ] {
             let refusal = knobs(&[text]).unwrap_err();
             assert!(refusal.starts_with(&format!("--set {text}: ")), "{refusal}");
@@ -151,10 +173,18 @@ mod tests {
     }
 
     #[test]
+    fn knobs_are_found_by_name_and_by_group() {
+        let count = |name| knobs_named(name).map(|knobs| knobs.len());
+        assert_eq!(count(None), Ok(plain().knobs().len()));
+        assert_eq!((count(Some("rto")), count(Some("rto.floor"))), (Ok(4), Ok(1)));
+        assert!(count(Some("rto.flor")).unwrap_err().contains("rto.floor"));
+    }
+
+    #[test]
     fn knobs_that_fit_together_may_come_in_any_order() {
-        let pair = ["delayed_ack_min=200ms", "delayed_ack_max=300ms"];
+        let pair = ["ack.bucket_min=200ms", "ack.bucket_max=300ms"];
         assert!(knobs(&pair).is_ok() && knobs(&[pair[1], pair[0]]).is_ok());
         let refusal = knobs(&["sack=off", pair[0], "nagle=off"]).unwrap_err();
-        assert!(refusal.starts_with("--set delayed_ack_min=200ms: "), "{refusal}");
+        assert!(refusal.starts_with("--set ack.bucket_min=200ms: "), "{refusal}");
     }
 }

@@ -19,39 +19,39 @@ impl Config {
         let (tcp, limits, ports) = (&self.tcp, &self.limits, self.ephemeral_ports);
         let has_ipv6 = self.addresses.iter().any(|cidr| cidr.address().is_ipv6());
         // Slots are numbered by 26 bits; whole blocks in TIME-WAIT have some besides.
-        let whole = tcp.time_wait_state == TimeWaitState::Full;
+        let whole = tcp.time_wait.state == TimeWaitState::Full;
         let blocks = if whole { limits.time_wait } else { 0 };
         let slots = limits.connections.max(limits.syn_cache).max(blocks);
         let faults = [
             (self.device.mtu < 576, "the device's MTU is below 576 bytes (RFC 791)"),
             (has_ipv6 && self.device.mtu < 1280, "IPv6 needs an MTU of 1280 bytes (RFC 8200 §5)"),
             (
-                tcp.delayed_ack.max(tcp.delayed_ack_max) >= Duration::from_millis(500),
+                tcp.ack.timer.max(tcp.ack.bucket_max) >= Duration::from_millis(500),
                 "an ACK is delayed for less than 500 ms (RFC 9293)",
             ),
             (
-                tcp.delayed_ack_min > tcp.delayed_ack_max,
+                tcp.ack.bucket_min > tcp.ack.bucket_max,
                 "the least delay of an ACK is longer than the longest",
             ),
             (self.hop_limit == 0, "a hop limit of 0 lets no packet leave"),
             (
-                tcp.initial_window_segments == 0,
+                tcp.congestion.initial_window == 0,
                 "the initial window is one segment at least (RFC 5681)",
             ),
             (
-                tcp.initial_window_segments > INITIAL_WINDOW_MAX,
+                tcp.congestion.initial_window > INITIAL_WINDOW_MAX,
                 "the initial window is 65 535 segments at most",
             ),
             (
-                tcp.window_shift.is_some_and(|shift| shift > 14),
+                tcp.quirks.window_shift.is_some_and(|shift| shift > 14),
                 "a window is shifted by 14 bits at most (RFC 7323 §2.3)",
             ),
             (
-                tcp.rto_max < tcp.initial_rto.max(tcp.rto_floor),
+                tcp.rto.max < tcp.rto.initial.max(tcp.rto.floor),
                 "the largest RTO is less than the initial one or its floor",
             ),
-            (tcp.send_buffer_bytes == 0, "a send buffer of no bytes takes none"),
-            (tcp.max_receive_window_bytes == 0, "a receive window of no bytes lets none come"),
+            (tcp.buffers.send == 0, "a send buffer of no bytes takes none"),
+            (tcp.buffers.receive_max == 0, "a receive window of no bytes lets none come"),
             (limits.pages == 0, "without a page no byte is sent or received"),
             (limits.frames_per_turn == 0, "a turn of no frames lets none leave"),
             (limits.connections == 0, "a limit of no connections lets none begin"),

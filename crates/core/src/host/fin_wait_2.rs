@@ -49,7 +49,7 @@ pub(super) struct FinWait2 {
 impl FinWait2 {
     pub(super) fn new(config: &Config) -> FinWait2 {
         let tcp = &config.tcp;
-        let term = tcp.fin_wait_2_timeout.checked_sub(tcp.rest_after.saturating_add(SLACK));
+        let term = tcp.timeout.fin_wait_2.checked_sub(tcp.compact_after.saturating_add(SLACK));
         // Where none may be kept they stay whole.
         let term = term.filter(|_| config.limits.time_wait > 0);
         let terms = [term.unwrap_or_default(); 3];

@@ -102,7 +102,7 @@ impl Host {
         }
         // Second: RST returns to LISTEN; RFC 5961 §3.2 wants it exactly at RCV.NXT.
         if segment.flags.contains(Flags::RST) {
-            if segment.seq == rcv_nxt || self.shared.config.insecure_rst {
+            if segment.seq == rcv_nxt || self.shared.config.quirks.insecure_rst {
                 self.drop_half_open(entry);
             } else {
                 self.answer_half_open(now, incoming, &syn);

@@ -101,7 +101,7 @@ impl Terms {
         let limit = |mss: u16| if mss > 0 { mss } else { u16::MAX };
         let most = limit(tcp.mss_max).min(limit(options.mss_max));
         let mss = |ipv6| mss_for_mtu(config.device.mtu, ipv6).min(most);
-        let usual = tcp.initial_receive_window_bytes.min(tcp.max_receive_window_bytes);
+        let usual = tcp.buffers.receive.min(tcp.buffers.receive_max);
         let offer = offer_of(options.receive_buffer_bytes.unwrap_or(usual), tcp.shift());
         Terms { mss_ipv4: mss(false), mss_ipv6: mss(true), offer }
     }

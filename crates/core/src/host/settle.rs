@@ -78,7 +78,7 @@ impl Host {
     #[inline(never)]
     pub(super) fn settle_over(&mut self, now: Instant, index: u32) {
         self.forget_stall(index);
-        let stays_whole = self.shared.config.time_wait_state == TimeWaitState::Full;
+        let stays_whole = self.shared.config.time_wait.state == TimeWaitState::Full;
         let Host { slots, timers, demux, spares, orphans, fin_wait_2, ready, .. } = self;
         let (shared, routes, isns) = (&mut self.shared, &self.routes, &self.isns);
         let (records, replies) = (&mut self.time_wait, &mut self.replies);

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! A connection is *stalled* if the peer acknowledges fewer bytes than
-//! [`TcpConfig::stalled_rate`](crate::config::TcpConfig::stalled_rate) allows, and less than half
+//! [`StallConfig::rate`](crate::config::StallConfig::rate) allows, and less than half
 //! of what is held for it: a closed window, a window of a byte now and then, or no answer. Stalled
 //! connections keep what they hold until others need it, but for orphans: those have
-//! [`TcpConfig::orphan_timeout`](crate::config::TcpConfig::orphan_timeout).
+//! [`TimeoutConfig::orphan`](crate::config::TimeoutConfig::orphan).
 
 mod stalled;
 
@@ -258,7 +258,7 @@ impl Host {
                 return;
             }
             let Some((index, mark)) = self.shortage.stalled.first() else { break };
-            if now.since(mark.since) < self.shared.config.stalled_after {
+            if now.since(mark.since) < self.shared.config.stall.after {
                 break;
             }
             match self.verdict(now, index, mark) {
@@ -294,7 +294,7 @@ impl Host {
     }
 
     fn verdict(&self, now: Instant, index: u32, mark: Mark) -> Verdict {
-        let rate = self.shared.config.stalled_rate;
+        let rate = self.shared.config.stall.rate;
         let connection = self.slots.get(index).and_then(Slot::awake);
         connection.map_or(Verdict::Clear, |c| c.progress(now, mark, rate))
     }
@@ -315,7 +315,7 @@ impl Host {
         let pool = &self.shared.pool;
         let is_short = pool.available_in_line() < pages_wanted(pool);
         let judged = stalled.first().filter(|_| is_short);
-        let judged = judged.map(|(_, mark)| mark.since + self.shared.config.stalled_after);
+        let judged = judged.map(|(_, mark)| mark.since + self.shared.config.stall.after);
         promise.into_iter().chain(judged).min()
     }
 
@@ -323,7 +323,7 @@ impl Host {
 
     /// How long a connection without a user may go on holding text that the peer does not take.
     pub(super) fn orphan_patience(&self) -> Duration {
-        self.if_scarce(self.shared.config.orphan_timeout)
+        self.if_scarce(self.shared.config.timeout.orphan)
     }
 
     /// The same of the connection in slot `index`. What is in flight and not acknowledged at all
@@ -335,7 +335,7 @@ impl Host {
         let has_moved = |s: &Synchronized| mark.is_some_and(|mark| mark.una != s.send.una);
         let is_silent = s.is_some_and(|s| s.send.flight() > 0 && !has_moved(s));
         let config = &self.shared.config;
-        self.if_scarce(if is_silent { config.user_timeout } else { config.orphan_timeout })
+        self.if_scarce(if is_silent { config.timeout.user } else { config.timeout.orphan })
     }
 
     /// A quarter of `patience` where memory is scarce.

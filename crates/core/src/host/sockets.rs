@@ -191,7 +191,7 @@ impl Host {
             predecessor: *predecessor,
         };
         // What follows the handshake is due sooner than the SYN again.
-        let expected = now + self.shared.config.rto_floor;
+        let expected = now + self.shared.config.rto.floor;
         block.open((tuple.ports(), *hash), options, syn, now, expected);
         let is_ours = !is_plain && self.is_to_ourselves(tuple);
         let detour = Detour::OURSELVES.only_if(is_ours);
@@ -499,7 +499,7 @@ impl Host {
     /// as if the connection's start were over.
     pub fn set_quick_ack(&mut self, now: Instant, id: ConnectionId, on: bool) -> Result<(), Error> {
         let (connection, shared) = self.connection_and_shared(id)?;
-        let quick = if on { shared.config.quick_acks.max(1) } else { 0 };
+        let quick = if on { shared.config.ack.quick.max(1) } else { 0 };
         if let Some(s) = connection.synchronized_mut() {
             s.recv.ack.set_quick(quick);
         }

@@ -86,7 +86,7 @@ pub enum Due {
 
 impl SynCache {
     /// An empty cache of at most `limit` entries, the first answers of which wait for
-    /// `initial_rto`.
+    /// `rto.initial`.
     pub fn new(limit: usize, initial_rto: Duration, ticks: Ticks) -> Self {
         SynCache {
             entries: Slab::default(),

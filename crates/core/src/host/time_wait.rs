@@ -78,7 +78,7 @@ impl Entrance<'_> {
         );
         let Context { config, counters, .. } = &mut *self.shared;
         counters.time_wait_entered += 1;
-        if unlikely(config.time_wait_state == TimeWaitState::Skip) {
+        if unlikely(config.time_wait.state == TimeWaitState::Skip) {
             counters.time_wait_skipped += 1;
         } else {
             let distance = distance(config, self.routes, tuple);
@@ -94,7 +94,8 @@ impl Entrance<'_> {
 /// How near the peer is, if that matters.
 #[inline(always)]
 fn distance(config: &TcpConfig, routes: &Routes, tuple: &Tuple) -> Distance {
-    let is_all_the_same = config.time_wait_on_link.is_zero() && config.time_wait_on_host.is_zero();
+    let is_all_the_same =
+        config.time_wait.length_on_link.is_zero() && config.time_wait.length_on_host.is_zero();
     if is_all_the_same { Distance::Far } else { distance_by_route(routes, tuple) }
 }
 

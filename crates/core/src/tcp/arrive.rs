@@ -219,7 +219,7 @@ impl Connection {
         }
         let Some(stamp) = segment.options.timestamps else {
             cx.counters.timestamp_missing += 1;
-            if cx.config.missing_timestamps {
+            if cx.config.quirks.missing_timestamps {
                 return Continue(());
             }
             // RFC 5961 §4.2: a SYN is challenged whatever it carries. It may be that of a peer that
@@ -244,7 +244,8 @@ impl Connection {
         let parts = self.parts();
         let recv = &parts.recv;
         let at_closed_window = recv.offered() == 0 && segment.seq == recv.nxt;
-        let window = if cx.config.unannounced_window { recv.possible() } else { recv.offered() };
+        let window =
+            if cx.config.quirks.unannounced_window { recv.possible() } else { recv.offered() };
         if !recv.accepts(segment.seq, segment.sequence_len(), window) && !at_closed_window {
             cx.counters.out_of_window += 1;
             if segment.flags.contains(Flags::RST) {
@@ -313,12 +314,12 @@ impl Connection {
     }
 
     /// Second step, as RFC 5961 §3.2 has it: exactly at RCV.NXT it resets; elsewhere in the window
-    /// it is challenged (`insecure_rst`: it resets, as RFC 793 had it).
+    /// it is challenged (`quirks.insecure_rst`: it resets, as RFC 793 had it).
     fn check_reset(&mut self, cx: &mut Context, segment: &Segment<'_>) -> Step {
         if !segment.flags.contains(Flags::RST) {
             return Continue(());
         }
-        if segment.seq != self.parts().recv.nxt && !cx.config.insecure_rst {
+        if segment.seq != self.parts().recv.nxt && !cx.config.quirks.insecure_rst {
             cx.counters.challenged_resets += 1;
             self.challenge(cx);
             return Break(());
@@ -334,13 +335,13 @@ impl Connection {
         Break(())
     }
 
-    /// Fourth step, as RFC 5961 §4.2 has it: a SYN is challenged wherever it lies (`insecure_syn`:
-    /// it resets the connection, as RFC 793 had it).
+    /// Fourth step, as RFC 5961 §4.2 has it: a SYN is challenged wherever it lies. With
+    /// `quirks.insecure_syn` it resets the connection, as RFC 793 had it.
     fn check_syn(&mut self, cx: &mut Context, segment: &Segment<'_>) -> Step {
         if !segment.flags.contains(Flags::SYN) {
             return Continue(());
         }
-        if cx.config.insecure_syn {
+        if cx.config.quirks.insecure_syn {
             self.abort(Error::ConnectionReset, cx);
             return Break(());
         }
@@ -542,7 +543,7 @@ impl Connection {
             State::Established => self.state.transition(State::CloseWait),
             State::FinWait1 => {
                 self.state.transition(State::Closing);
-                self.parts().send.fin_again = cx.config.repeat_fin;
+                self.parts().send.fin_again = cx.config.quirks.repeat_fin;
             }
             State::FinWait2 => {
                 self.parts().recv.window.pass_fin();

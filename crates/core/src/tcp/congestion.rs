@@ -18,7 +18,7 @@ pub enum Congestion {
 impl Congestion {
     /// At the start of a connection with segments of `mss` bytes.
     pub fn new(config: &TcpConfig, mss: u32) -> Self {
-        Congestion::Reno(Reno::new(config.initial_window_segments, mss))
+        Congestion::Reno(Reno::new(config.congestion.initial_window, mss))
     }
 
     fn reno(&self) -> &Reno {

@@ -216,7 +216,7 @@ impl Synchronized {
 #[inline(always)]
 pub fn patience(options: &SocketOptions, orphan: bool, config: &TcpConfig) -> Duration {
     let user = options.user_timeout;
-    if orphan { user.min(config.user_timeout) } else { user }
+    if orphan { user.min(config.timeout.user) } else { user }
 }
 
 impl Connection {

@@ -136,10 +136,10 @@ impl Connection {
         if !waits {
             self.deadlines.cancel(Timer::Persist);
             if self.may_rest(config) {
-                self.deadlines.set(Timer::Rest, now + config.rest_after);
+                self.deadlines.set(Timer::Rest, now + config.compact_after);
             }
         } else if !self.deadlines.is_set(Timer::Persist) {
-            let delay = self.persist_delay(s.send.rtt.rto(config), config.rto_max);
+            let delay = self.persist_delay(s.send.rtt.rto(config), config.rto.max);
             // Not later than when the user's patience ends.
             let at = (now + delay).min(s.send.silent_since + self.patience(config));
             self.deadlines.set(Timer::Persist, at);

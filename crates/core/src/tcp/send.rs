@@ -473,7 +473,7 @@ impl SendHalf {
         let is_first = self.usage.0 == 0 && self.congestion.window() > self.mss.into();
         if is_first {
             // Nothing has been sent: the window is the initial one, now of smaller segments.
-            self.congestion.on_idle(config.initial_window_segments, mss.into());
+            self.congestion.on_idle(config.congestion.initial_window, mss.into());
         } else {
             self.congestion.on_mss(self.mss.into(), mss.into());
         }
@@ -494,14 +494,14 @@ impl SendHalf {
 
     #[inline(never)]
     fn has_idled_long(&self, now: Instant, config: &Settings) -> bool {
-        config.restart_after_idle
+        config.congestion.restart_after_idle
             && now.nanos_since(self.last_sent) > self.rtt.rto_ns(&config.rto_bounds)
     }
 
     /// Before new data after a silence: RFC 5681 §4.1.
     pub fn on_restart(&mut self, now: Instant, config: &Settings) {
         if self.has_idled(now, config) {
-            self.congestion.on_idle(config.initial_window_segments, self.mss.into());
+            self.congestion.on_idle(config.congestion.initial_window, self.mss.into());
         }
     }
 }

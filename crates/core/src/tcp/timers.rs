@@ -8,7 +8,7 @@
 //! Deadlines count in whole ticks of the scheduling clock: a timer fires at the first tick at or
 //! after its deadline. That is the scheduling service of the timer framework (Aron & Druschel 1999,
 //! §3): [`Deadlines::set`] schedules an event, [`Deadlines::cancel`] cancels it, and the resolution
-//! is [`TcpConfig::tick`](crate::config::TcpConfig::tick). Set for D ticks of the measurement
+//! is [`ClockConfig::tick`](crate::config::ClockConfig::tick). Set for D ticks of the measurement
 //! clock, a timer fires after more than D - 1 of them and less than D + X, where X of them are a
 //! tick of the scheduling clock: the paper's T < actual < T + X + 1, with T = D - 1.
 

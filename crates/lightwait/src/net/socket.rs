@@ -137,7 +137,7 @@ impl TcpSocket {
 
     /// Bytes of the receive window: the one that was set, or the largest that the host grows to.
     pub fn recv_buffer_size(&self) -> io::Result<u32> {
-        let most = || self.local.host().config().tcp.max_receive_window_bytes;
+        let most = || self.local.host().config().tcp.buffers.receive_max;
         Ok(self.options().receive_buffer_bytes.unwrap_or_else(most))
     }
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use lightwait_core::Instant;
-use lightwait_core::config::{Ecn, TcpConfig, TimeWaitState};
+use lightwait_core::config::{
+    AckConfig, BufferConfig, Ecn, TcpConfig, TimeWaitConfig, TimeWaitState,
+};
 use lightwait_core::rng::Rng;
 use lightwait_core::tcp::recv::ack::AckDelay;
 use lightwait_core::tcp::send::rtt::Estimator;
@@ -46,23 +48,23 @@ fn keep_time(rng: &mut Rng, tcp: &mut TcpConfig) {
         tcp.timers = [Wheel, Scan, OrderedList][rng.below(3) as usize];
     }
     if rng.chance(0.5) {
-        tcp.rto_estimator = [Bsd, BsdBrakmoPeterson, Fine][rng.below(3) as usize];
+        tcp.rto.estimator = [Bsd, BsdBrakmoPeterson, Fine][rng.below(3) as usize];
     }
     if rng.chance(0.5) {
-        tcp.tick = micros(rng, 1, 500_000);
+        tcp.clock.tick = micros(rng, 1, 500_000);
     }
     if rng.chance(0.5) {
-        tcp.measure_resolution_hz = spread(rng, 10, 1_000_000_000);
+        tcp.clock.measure_hz = spread(rng, 10, 1_000_000_000);
     }
     if rng.chance(0.5) {
-        tcp.rto_floor = micros(rng, 1, 1_000_000);
+        tcp.rto.floor = micros(rng, 1, 1_000_000);
     }
     if rng.chance(0.5) {
-        tcp.delayed_ack_min = micros(rng, 1, 200_000);
-        tcp.delayed_ack_max = tcp.delayed_ack_min + micros(rng, 1, 200_000);
+        tcp.ack.bucket_min = micros(rng, 1, 200_000);
+        tcp.ack.bucket_max = tcp.ack.bucket_min + micros(rng, 1, 200_000);
     }
     if rng.chance(0.2) {
-        tcp.time_wait_state = TimeWaitState::Full;
+        tcp.time_wait.state = TimeWaitState::Full;
     }
 }
 
@@ -126,13 +128,21 @@ fn tcp(rng: &mut Rng) -> TcpConfig {
         sack: rng.chance(0.8),
         ecn: [Ecn::Off, Ecn::Passive, Ecn::Active][rng.below(3) as usize],
         nagle: rng.chance(0.5),
-        ack_delay: [AckDelay::Buckets, AckDelay::Timer, AckDelay::Tick][rng.below(3) as usize],
-        delayed_ack: Duration::from_millis(rng.below(200).into()),
-        quick_acks: rng.below(20) as u8,
-        send_buffer_bytes: spread(rng, 2_000, 1_000_000) as u32,
-        initial_receive_window_bytes: initial,
-        max_receive_window_bytes: spread(rng, initial.into(), 4_000_000).max(initial.into()) as u32,
-        time_wait: Duration::from_secs(between(rng, 1, 120)),
+        ack: AckConfig {
+            delay: [AckDelay::Buckets, AckDelay::Timer, AckDelay::Tick][rng.below(3) as usize],
+            timer: Duration::from_millis(rng.below(200).into()),
+            quick: rng.below(20) as u8,
+            ..AckConfig::default()
+        },
+        buffers: BufferConfig {
+            send: spread(rng, 2_000, 1_000_000) as u32,
+            receive: initial,
+            receive_max: spread(rng, initial.into(), 4_000_000).max(initial.into()) as u32,
+        },
+        time_wait: TimeWaitConfig {
+            length: Duration::from_secs(between(rng, 1, 120)),
+            ..TimeWaitConfig::default()
+        },
         ..TcpConfig::default()
     }
 }

@@ -119,7 +119,7 @@ pub(super) fn run_world(
         seed,
         ..LinkConfig::default()
     };
-    let client = TcpConfig { quick_acks: workload.quick_acks, ..TcpConfig::default() };
+    let client = TcpConfig::default().with(|tcp| tcp.ack.quick = workload.quick_acks);
     let repeats = shared(Repeats::new(DELAY * 2));
     let seen = repeats.clone();
     let links = [link(seed * 2 + 1), link(seed * 2 + 2)];

@@ -65,18 +65,18 @@ impl Case {
     fn peer(&self) -> Peer {
         let mut config = plain();
         config.tcp.timers = self.scheme;
-        config.tcp.tick = self.tick;
+        config.tcp.clock.tick = self.tick;
         if matches!(self.kind, Kind::Retransmission | Kind::Persist) {
             // Nothing has been measured when they are set.
-            config.tcp.initial_rto = self.time;
+            config.tcp.rto.initial = self.time;
         }
-        config.tcp.syn_timeout = self.time;
-        config.tcp.fin_wait_2_timeout = self.time;
-        config.tcp.time_wait = self.time;
-        config.tcp.time_wait_state = TimeWaitState::Full;
-        config.tcp.ack_delay = AckDelay::Timer;
+        config.tcp.timeout.open = self.time;
+        config.tcp.timeout.fin_wait_2 = self.time;
+        config.tcp.time_wait.length = self.time;
+        config.tcp.time_wait.state = TimeWaitState::Full;
+        config.tcp.ack.delay = AckDelay::Timer;
         if self.kind == Kind::DelayedAck {
-            config.tcp.delayed_ack = self.time;
+            config.tcp.ack.timer = self.time;
         }
         let mut peer = match self.kind {
             Kind::Establishment => Peer::new(config),

@@ -67,7 +67,7 @@ impl World {
             config.device.medium = medium;
             config.hardware = [2, 0, 0, 0, 0, last];
         }
-        server.tcp.time_wait = Duration::from_secs(2);
+        server.tcp.time_wait.length = Duration::from_secs(2);
         let mut server = Host::new(server).unwrap();
         let listener = server.listen(at(SERVER, 80), 64).unwrap();
         World {

@@ -59,13 +59,13 @@ fn delays(tcp: &TcpConfig, phase: Duration, arrivals: &[(Duration, usize)]) -> V
             waiting.on_acks(&heard, sent);
         }
     }
-    waiting.on_acks(&peer.wait(tcp.delayed_ack_max + tcp.tick), sent);
+    waiting.on_acks(&peer.wait(tcp.ack.bucket_max + tcp.clock.tick), sent);
     assert_eq!(waiting.since, None, "an ACK that never left");
     waiting.delays
 }
 
 fn is_in_time(tcp: &TcpConfig, delay: Duration) -> bool {
-    tcp.delayed_ack_min <= delay && delay < tcp.delayed_ack_max + tcp.tick
+    tcp.ack.bucket_min <= delay && delay < tcp.ack.bucket_max + tcp.clock.tick
 }
 
 #[test]
@@ -137,13 +137,12 @@ proptest! {
             1..60,
         ),
     ) {
-        let tcp = TcpConfig {
-            timers: scheme,
-            tick: Duration::from_micros(tick_us),
-            delayed_ack_min: Duration::from_micros(least_us),
-            delayed_ack_max: Duration::from_micros(least_us + spread_us),
-            ..plain().tcp
-        };
+        let tcp = plain().tcp.with(|tcp| {
+            tcp.timers = scheme;
+            tcp.clock.tick = Duration::from_micros(tick_us);
+            tcp.ack.bucket_min = Duration::from_micros(least_us);
+            tcp.ack.bucket_max = Duration::from_micros(least_us + spread_us);
+        });
         let arrivals: Vec<(Duration, usize)> =
             arrivals.into_iter().map(|(us, len)| (Duration::from_micros(us), len)).collect();
         for delay in delays(&tcp, Duration::from_micros(phase_us), &arrivals) {

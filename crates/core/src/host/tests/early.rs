@@ -76,8 +76,8 @@ fn what_comes_with_the_syn_ack_of_a_simultaneous_open_is_taken() {
 #[test]
 fn no_more_is_queued_than_was_offered() {
     let mut config = plain();
-    config.tcp.initial_receive_window_bytes = 2000;
-    config.tcp.max_receive_window_bytes = 2000;
+    config.tcp.buffers.receive = 2000;
+    config.tcp.buffers.receive_max = 2000;
     for (len, kept, fin) in [(1999, 1999, true), (2000, 2000, false), (2001, 2000, false)] {
         let text = vec![7; len];
         let mut peer = crossed(config.clone(), Say::new(S | F, 0, 0).data(&text));

@@ -48,8 +48,8 @@ impl World {
             let mut config = config(address);
             config.secret = [secret; 32];
             config.ephemeral_ports = (5000, 5000);
-            config.tcp.time_wait = TIME_WAIT;
-            config.tcp.time_wait_state = self.state;
+            config.tcp.time_wait.length = TIME_WAIT;
+            config.tcp.time_wait.state = self.state;
             config.tcp.timestamps = self.timestamps;
             config
         });

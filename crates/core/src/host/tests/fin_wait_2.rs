@@ -67,7 +67,7 @@ pub(super) fn resting_of(config: Config) -> Peer {
 #[test]
 fn what_comes_for_a_record_is_answered_as_if_it_were_whole() {
     let mut wakeful = full();
-    wakeful.tcp.rest_after = Duration::ZERO;
+    wakeful.tcp.compact_after = Duration::ZERO;
     let says = [
         ("its FIN", stamped(Say::new(F | A, 11, 22))),
         ("its FIN without its timestamp", Say::new(F | A, 11, 22)),

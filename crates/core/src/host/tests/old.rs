@@ -50,7 +50,7 @@ impl Old {
 
     pub(crate) fn config(&self) -> Config {
         let mut config = config(self.address);
-        config.tcp.time_wait_state = self.state;
+        config.tcp.time_wait.state = self.state;
         config.tcp.timestamps = self.stamped;
         config
     }

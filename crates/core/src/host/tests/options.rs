@@ -104,10 +104,10 @@ fn an_active_open_has_its_options_from_the_syn_on() {
 #[test]
 fn the_shift_count_and_the_layout_of_the_syn_can_be_chosen() {
     let mut config = config("10.0.0.2");
-    config.tcp.window_shift = Some(6);
-    config.tcp.syn_layout = Layout::ScaleFirst;
-    config.tcp.initial_receive_window_bytes = 65_700;
-    config.tcp.max_receive_window_bytes = 65_700;
+    config.tcp.quirks.window_shift = Some(6);
+    config.tcp.quirks.syn_layout = Layout::ScaleFirst;
+    config.tcp.buffers.receive = 65_700;
+    config.tcp.buffers.receive_max = 65_700;
     let (mut peer, syn) = Peer::opening(config);
     assert_eq!((syn.options.window_scale, syn.window), (Some(6), 65_535));
     let mut answer = Say::new(S | A, 0, 1).mss(1460);
@@ -120,7 +120,7 @@ fn the_shift_count_and_the_layout_of_the_syn_can_be_chosen() {
 fn push_marks_the_end_of_the_buffer_and_by_choice_what_is_handed_over_in_bulk() {
     let pushed = |push, len, large| {
         let mut config = plain();
-        config.tcp.push = push;
+        config.tcp.quirks.push = push;
         config.device.checksum = large;
         config.device.segmentation = if large { 65_535 } else { 0 };
         let mut peer = Peer::established(config);
@@ -138,7 +138,7 @@ fn push_marks_the_end_of_the_buffer_and_by_choice_what_is_handed_over_in_bulk() 
 #[test]
 fn a_closed_window_is_probed_with_nothing_by_choice() {
     let mut config = plain();
-    config.tcp.window_probe = WindowProbe::Empty;
+    config.tcp.quirks.window_probe = WindowProbe::Empty;
     let mut peer = Peer::established(config);
     peer.say(Say::new(A, 1, 1).window(0));
     peer.write(3000);
@@ -160,7 +160,7 @@ fn a_closed_window_is_probed_with_nothing_by_choice() {
 fn a_segment_without_the_agreed_timestamp_is_dropped_unless_such_are_taken() {
     for taken in [false, true] {
         let mut config = config("10.0.0.2");
-        config.tcp.missing_timestamps = taken;
+        config.tcp.quirks.missing_timestamps = taken;
         let mut peer = Peer::established_with(config, |syn| syn.mss(1000).stamp(1, 0));
         peer.say(Say::new(A, 1, 1).data(b"bare"));
         assert_eq!(peer.read(10).is_ok(), taken);
@@ -184,7 +184,7 @@ fn quick_acks_can_be_asked_for_and_refused() {
 fn a_reset_inside_the_window_is_challenged_unless_the_old_rule_is_chosen() {
     for insecure in [false, true] {
         let mut config = plain();
-        config.tcp.insecure_rst = insecure;
+        config.tcp.quirks.insecure_rst = insecure;
         let mut peer = Peer::established(config);
         let answer = peer.exchange(Say::new(R, 500, 0));
         if insecure {
@@ -200,7 +200,7 @@ fn a_reset_inside_the_window_is_challenged_unless_the_old_rule_is_chosen() {
 fn a_half_open_connection_is_reset_from_inside_the_window_by_the_old_rule_only() {
     for insecure in [false, true] {
         let mut config = plain();
-        config.tcp.insecure_rst = insecure;
+        config.tcp.quirks.insecure_rst = insecure;
         let mut peer = Peer::listening(config.clone());
         peer.say(Say::new(S, 0, 0));
         peer.hear();
@@ -223,7 +223,7 @@ fn a_half_open_connection_is_reset_from_inside_the_window_by_the_old_rule_only()
 fn a_syn_inside_the_window_is_challenged_unless_the_old_rule_is_chosen() {
     for insecure in [false, true] {
         let mut config = plain();
-        config.tcp.insecure_syn = insecure;
+        config.tcp.quirks.insecure_syn = insecure;
         let mut peer = Peer::established(config);
         let answer = peer.exchange(Say::new(S, 500, 0));
         if insecure {
@@ -282,7 +282,7 @@ fn switching_nagle_off_releases_what_waits_even_under_a_cork() {
 fn a_fin_not_acknowledged_is_repeated_with_every_ack_by_choice() {
     for repeated in [false, true] {
         let mut config = plain();
-        config.tcp.repeat_fin = repeated;
+        config.tcp.quirks.repeat_fin = repeated;
         let mut peer = Peer::established(config);
         let (id, now) = (peer.id(), peer.now);
         peer.host.shutdown_write(now, id).unwrap();
@@ -298,9 +298,9 @@ fn a_fin_not_acknowledged_is_repeated_with_every_ack_by_choice() {
 fn what_was_not_announced_is_unacceptable_unless_the_buffer_counts() {
     for lenient in [false, true] {
         let mut config = plain();
-        config.tcp.unannounced_window = lenient;
-        config.tcp.initial_receive_window_bytes = 65_700;
-        config.tcp.max_receive_window_bytes = 65_700;
+        config.tcp.quirks.unannounced_window = lenient;
+        config.tcp.buffers.receive = 65_700;
+        config.tcp.buffers.receive_max = 65_700;
         let reset_at = |peer: &mut Peer, seq| peer.exchange(Say::new(R, seq, 0)).len();
         let mut peer = Peer::established(config);
         let edge = peer.host.info(peer.id()).unwrap().receive_window_bytes;
@@ -314,8 +314,8 @@ fn what_was_not_announced_is_unacceptable_unless_the_buffer_counts() {
 #[test]
 fn a_window_at_the_largest_value_of_its_field_stays_there() {
     let mut config = plain();
-    config.tcp.initial_receive_window_bytes = 70_000;
-    config.tcp.max_receive_window_bytes = 70_000;
+    config.tcp.buffers.receive = 70_000;
+    config.tcp.buffers.receive_max = 70_000;
     let mut peer = Peer::established(config);
     let (id, now) = (peer.id(), peer.now);
     let options = peer.host.options(id).unwrap();
@@ -394,8 +394,8 @@ fn an_active_open_gives_up_after_its_own_time() {
 #[test]
 fn a_window_in_whole_segments_is_rounded_up() {
     let mut config = plain();
-    config.tcp.window_in_segments = true;
-    config.tcp.initial_receive_window_bytes = 9_500;
+    config.tcp.quirks.window_in_segments = true;
+    config.tcp.buffers.receive = 9_500;
     let peer = Peer::established(config);
     assert_eq!(peer.host.receive_window_promised(), 10_000);
 }
@@ -404,7 +404,7 @@ fn a_window_in_whole_segments_is_rounded_up() {
 fn a_restart_after_idle_can_be_switched_off() {
     for restart in [true, false] {
         let mut config = plain();
-        config.tcp.restart_after_idle = restart;
+        config.tcp.congestion.restart_after_idle = restart;
         let mut peer = Peer::established(config);
         peer.write(10_000);
         peer.hear();
@@ -443,24 +443,24 @@ fn a_configuration_that_could_not_work_makes_no_host() {
         refused(|c| c.limits.syn_cache = MOST + 1) && !refused(|c| c.limits.time_wait = MOST + 1)
     );
     assert!(refused(|c| {
-        c.tcp.time_wait_state = crate::config::TimeWaitState::Full;
+        c.tcp.time_wait.state = crate::config::TimeWaitState::Full;
         c.limits.time_wait = MOST + 1;
     }));
     assert!(refused(|c| c.hop_limit = 0) && !refused(|c| c.hop_limit = 1));
-    assert!(refused(|c| c.tcp.initial_window_segments = 0));
-    assert!(refused(|c| c.tcp.initial_window_segments = 65_536));
-    assert!(!refused(|c| c.tcp.initial_window_segments = 65_535));
-    assert!(refused(|c| c.tcp.window_shift = Some(15)));
-    assert!(!refused(|c| c.tcp.window_shift = Some(14)));
-    assert!(refused(|c| c.tcp.rto_max = Duration::from_millis(999)));
-    assert!(!refused(|c| c.tcp.rto_max = Duration::from_secs(1)));
+    assert!(refused(|c| c.tcp.congestion.initial_window = 0));
+    assert!(refused(|c| c.tcp.congestion.initial_window = 65_536));
+    assert!(!refused(|c| c.tcp.congestion.initial_window = 65_535));
+    assert!(refused(|c| c.tcp.quirks.window_shift = Some(15)));
+    assert!(!refused(|c| c.tcp.quirks.window_shift = Some(14)));
+    assert!(refused(|c| c.tcp.rto.max = Duration::from_millis(999)));
+    assert!(!refused(|c| c.tcp.rto.max = Duration::from_secs(1)));
     assert!(refused(|c| c.limits.connections = 0));
     assert!(refused(|c| c.limits.pages = 0) && !refused(|c| c.limits.pages = 1));
     assert!(refused(|c| c.limits.frames_per_turn = 0));
     assert!(!refused(|c| c.limits.frames_per_turn = 1));
-    assert!(refused(|c| c.tcp.send_buffer_bytes = 0) && !refused(|c| c.tcp.send_buffer_bytes = 1));
-    assert!(refused(|c| c.tcp.max_receive_window_bytes = 0));
-    assert!(!refused(|c| c.tcp.max_receive_window_bytes = 1));
+    assert!(refused(|c| c.tcp.buffers.send = 0) && !refused(|c| c.tcp.buffers.send = 1));
+    assert!(refused(|c| c.tcp.buffers.receive_max = 0));
+    assert!(!refused(|c| c.tcp.buffers.receive_max = 1));
 }
 
 #[test]
@@ -483,8 +483,8 @@ fn a_simultaneous_open_echoes_the_timestamp_of_the_syn_ack() {
 #[test]
 fn a_receive_buffer_made_nothing_later_still_lets_data_through() {
     let mut config = plain();
-    config.tcp.initial_receive_window_bytes = 2000;
-    config.tcp.max_receive_window_bytes = 2000;
+    config.tcp.buffers.receive = 2000;
+    config.tcp.buffers.receive_max = 2000;
     let mut peer = Peer::established(config);
     let (id, now) = (peer.id(), peer.now);
     let none = SocketOptions { receive_buffer_bytes: Some(0), ..peer.host.options(id).unwrap() };

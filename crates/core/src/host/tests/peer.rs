@@ -126,7 +126,7 @@ pub(crate) fn plain() -> Config {
     config.tcp.timestamps = false;
     config.tcp.sack = false;
     config.tcp.window_scaling = false;
-    config.tcp.quick_acks = 0;
+    config.tcp.ack.quick = 0;
     config
 }
 

@@ -1,7 +1,7 @@
 //! Retransmission: timeouts, back-off and giving up; fast retransmit and recovery.
 
 use super::peer::{A, Peer, S, Say, plain};
-use crate::config::{Config, TcpConfig};
+use crate::config::{ClockConfig, Config, TcpConfig};
 use crate::error::Error;
 use crate::tcp::State;
 use crate::tcp::send::rtt::Estimator;
@@ -366,12 +366,12 @@ fn tail_waits(change: impl Fn(&mut TcpConfig), phase: Duration) -> Duration {
 /// 1 ms; each with what a steady path of 60 ms comes to, in ms: without a floor, the integers of
 /// 4.4BSD never let the deviation go below 3.
 fn timed() -> [(&'static str, TcpConfig, u64); 4] {
-    let with = |rto_estimator, floor_ms, measure_resolution_hz| TcpConfig {
-        rto_estimator,
-        rto_floor: Duration::from_millis(floor_ms),
-        measure_resolution_hz,
-        tick: Duration::from_millis(1),
-        ..plain().tcp
+    let with = |estimator, floor_ms, measure_hz| {
+        plain().tcp.with(|tcp| {
+            tcp.rto.estimator = estimator;
+            tcp.rto.floor = Duration::from_millis(floor_ms);
+            tcp.clock = ClockConfig { measure_hz, tick: Duration::from_millis(1) };
+        })
     };
     [
         ("rfc6298", with(Estimator::Rfc6298, 200, 1_000_000_000), 260),
@@ -408,7 +408,7 @@ fn a_lost_tail_on_a_path_of_60_ms_waits_for_as_many_ticks_as_bsd_counts() {
         for phase_ms in [0, 1, 250, 499] {
             for scheme in SCHEMES {
                 let change = |config: &mut TcpConfig| {
-                    (config.rto_estimator, config.timers) = (estimator, scheme);
+                    (config.rto.estimator, config.timers) = (estimator, scheme);
                 };
                 let waited = tail_waits(change, Duration::from_millis(phase_ms)).as_millis();
                 // By BSD's own ticks a part of the first is over already.

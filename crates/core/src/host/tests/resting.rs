@@ -52,11 +52,11 @@ fn all_of(pair: &mut Pair, (side, id): (Side, ConnectionId)) -> String {
 
 #[test]
 fn a_connection_comes_back_from_rest_as_it_went() {
-    let keepalive = |config: &mut Config| config.tcp.keepalive_idle = Duration::from_secs(7200);
+    let keepalive = |config: &mut Config| config.tcp.keepalive.idle = Duration::from_secs(7200);
     let (mut resting, ids) = conversed(keepalive);
     let (mut wakeful, _) = conversed(|config| {
         keepalive(config);
-        config.tcp.rest_after = Duration::ZERO;
+        config.tcp.compact_after = Duration::ZERO;
     });
     resting.run_for(2 * REST_AFTER);
     wakeful.run_for(2 * REST_AFTER);

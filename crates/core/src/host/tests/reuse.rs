@@ -20,7 +20,7 @@ const OLD_STAMP: u32 = 1001;
 
 fn stamped(state: TimeWaitState) -> Config {
     let mut config = config("10.0.0.2");
-    config.tcp.time_wait_state = state;
+    config.tcp.time_wait.state = state;
     config
 }
 

@@ -23,8 +23,8 @@ fn short_of_pages(pages: usize) -> (Pair, ListenerId) {
     let mut server = config(SERVER);
     server.limits.pages = pages;
     let mut client = config(CLIENT);
-    client.tcp.initial_receive_window_bytes = 4 * 1460;
-    client.tcp.max_receive_window_bytes = 4 * 1460;
+    client.tcp.buffers.receive = 4 * 1460;
+    client.tcp.buffers.receive_max = 4 * 1460;
     listening(client, server)
 }
 
@@ -139,10 +139,10 @@ fn writers_are_served_in_the_order_in_which_they_came() {
     let mut server = config(SERVER);
     server.limits.pages = 35;
     // Nobody is reset in this test.
-    server.tcp.stalled_after = Duration::from_secs(600);
+    server.tcp.stall.after = Duration::from_secs(600);
     let mut client = config(CLIENT);
-    client.tcp.initial_receive_window_bytes = 2 * 1460;
-    client.tcp.max_receive_window_bytes = 2 * 1460;
+    client.tcp.buffers.receive = 2 * 1460;
+    client.tcp.buffers.receive_max = 2 * 1460;
     let (mut pair, listener) = listening(client, server);
     let hoarder = pair.connect(listener);
     let waiting: Vec<Ends> = (0..3).map(|_| pair.connect(listener)).collect();
@@ -310,8 +310,8 @@ fn an_orphan_with_little_left_is_slow_only_if_the_peer_takes_next_to_none_of_it(
     // Four bytes in five seconds are less than the rate, and in the end all of them.
     for (taken, is_reset) in [(400, false), (1, true)] {
         let mut client = config(CLIENT);
-        client.tcp.max_receive_window_bytes = 2 * 1460;
-        client.tcp.initial_receive_window_bytes = 2 * 1460;
+        client.tcp.buffers.receive_max = 2 * 1460;
+        client.tcp.buffers.receive = 2 * 1460;
         let (mut pair, listener) = listening(client, config(SERVER));
         let (client, server) = pair.connect(listener);
         fill(&mut pair, server);

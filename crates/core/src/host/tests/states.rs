@@ -437,9 +437,9 @@ fn half_open_an_answer_offers_no_more_than_the_syn_did() {
     for (window, budget, offer) in OFFERS {
         for (scale, field) in [(None, offer), (Some(3), offer >> 5)] {
             let mut config = plain();
-            config.tcp.initial_receive_window_bytes = window;
+            config.tcp.buffers.receive = window;
             config.limits.receive_window_bytes = budget;
-            config.tcp.window_shift = Some(5);
+            config.tcp.quirks.window_shift = Some(5);
             config.tcp.window_scaling = true;
             let scaled = |mut syn: Say| {
                 syn.options.window_scale = scale;

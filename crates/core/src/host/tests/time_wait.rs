@@ -17,7 +17,7 @@ const SCHEMES: [Scheme; 4] = [Scheme::Inline, Scheme::Wheel, Scheme::Scan, Schem
 /// A host that keeps this.
 fn keeping(state: TimeWaitState) -> Config {
     let mut config = plain();
-    config.tcp.time_wait_state = state;
+    config.tcp.time_wait.state = state;
     config
 }
 
@@ -198,7 +198,7 @@ fn an_active_open_waits_unless_timestamps_make_it_safe_whatever_is_kept() {
     for state in KEPT {
         for stamps in [false, true] {
             let mut config = config("10.0.0.2");
-            config.tcp.time_wait_state = state;
+            config.tcp.time_wait.state = state;
             config.tcp.timestamps = stamps;
             let mut peer = Peer::established_with(config, |syn| {
                 if stamps { syn.mss(1000).stamp(7, 0) } else { syn.mss(1000) }
@@ -286,7 +286,7 @@ fn near_peers_wait_less_if_that_is_configured() {
     for state in KEPT {
         for (on_link, lasts) in [(Duration::ZERO, 60_000), (Duration::from_secs(2), 2_000)] {
             let mut config = keeping(state);
-            config.tcp.time_wait_on_link = on_link;
+            config.tcp.time_wait.length_on_link = on_link;
             let lasted = lifetime(&mut waiting(config));
             let expected = Duration::from_millis(lasts);
             assert!(lasted >= expected && lasted <= expected + Duration::from_millis(10));
@@ -310,7 +310,7 @@ fn a_near_peer_does_not_wait_behind_a_far_one() {
             let mut config = keeping(TimeWaitState::Full);
             config.tcp.timers = scheme;
             config.gateways = Vec::from(["10.0.0.3".parse().unwrap()]);
-            config.tcp.time_wait_on_link = Duration::from_secs(1);
+            config.tcp.time_wait.length_on_link = Duration::from_secs(1);
             let mut peer = Peer::listening(config);
             order.iter().for_each(|address| enter_from(&mut peer, address));
             assert_eq!(peer.host.time_wait_len(), 2);
@@ -329,8 +329,8 @@ fn who_is_behind_a_gateway_waits_the_whole_time() {
         let mut config = keeping(state);
         config.addresses = Vec::from(["10.0.0.2/31".parse().unwrap()]);
         config.gateways = Vec::from(["10.0.0.3".parse().unwrap()]);
-        config.tcp.time_wait_on_link = Duration::from_secs(2);
-        config.tcp.time_wait_on_host = Duration::from_secs(1);
+        config.tcp.time_wait.length_on_link = Duration::from_secs(2);
+        config.tcp.time_wait.length_on_host = Duration::from_secs(1);
         let lasted = lifetime(&mut waiting(config));
         assert!(lasted >= Duration::from_secs(60), "{state:?}: {lasted:?}");
     }
@@ -340,8 +340,8 @@ fn who_is_behind_a_gateway_waits_the_whole_time() {
 fn a_host_that_talks_to_itself_waits_the_least() {
     for state in KEPT {
         let mut config = keeping(state);
-        config.tcp.time_wait_on_link = Duration::from_secs(4);
-        config.tcp.time_wait_on_host = Duration::from_secs(1);
+        config.tcp.time_wait.length_on_link = Duration::from_secs(4);
+        config.tcp.time_wait.length_on_host = Duration::from_secs(1);
         let mut peer = Peer::listening(config);
         let at = "10.0.0.2:80".parse().unwrap();
         let opened = peer.host.connect(peer.now, crate::host::any_local(&at), at).unwrap();

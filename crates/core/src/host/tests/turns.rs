@@ -24,7 +24,7 @@ const OPENING: usize = 2500;
 /// and what time it is.
 fn opening(scheme: Scheme, initial_rto: Duration) -> (Host, Instant) {
     let mut config = config(CLIENT);
-    (config.tcp.timers, config.tcp.initial_rto) = (scheme, initial_rto);
+    (config.tcp.timers, config.tcp.rto.initial) = (scheme, initial_rto);
     let (mut host, now) = (Host::new(config).unwrap(), Instant::from_millis(1000));
     let to = SocketAddr::new(SERVER.parse().unwrap(), 80);
     let from = SocketAddr::new(CLIENT.parse().unwrap(), 0);
@@ -65,7 +65,7 @@ fn a_turn_runs_its_share_of_what_is_due_and_the_rest_stays_due() {
         // An entry is filed for the first deadline to be expected after the handshake.
         let mut early = host.deadline().unwrap();
         if scheme == Scheme::Inline {
-            assert_eq!(early, begin + host.config().tcp.rto_floor);
+            assert_eq!(early, begin + host.config().tcp.rto.floor);
             assert_eq!(turns(&mut host, early), [0; 3]);
             early = host.deadline().unwrap();
         }

@@ -254,8 +254,8 @@ fn cork_holds_all_but_full_segments_for_200_ms() {
 #[test]
 fn the_receiver_closes_its_window_drops_what_is_beyond_and_opens_it_at_once() {
     let mut config = plain();
-    config.tcp.initial_receive_window_bytes = 4000;
-    config.tcp.max_receive_window_bytes = 4000;
+    config.tcp.buffers.receive = 4000;
+    config.tcp.buffers.receive_max = 4000;
     let mut peer = Peer::established(config);
     for i in 0..4 {
         peer.say(Say::new(A, 1 + 1000 * i, 1).data(&[7; 1000]));
@@ -275,8 +275,8 @@ fn the_receiver_closes_its_window_drops_what_is_beyond_and_opens_it_at_once() {
 #[test]
 fn a_segment_partly_beyond_the_window_is_cut() {
     let mut config = plain();
-    config.tcp.initial_receive_window_bytes = 2000;
-    config.tcp.max_receive_window_bytes = 2000;
+    config.tcp.buffers.receive = 2000;
+    config.tcp.buffers.receive_max = 2000;
     let mut peer = Peer::established(config);
     peer.say(Say::new(A | F, 1, 1).data(&[7; 2500]));
     assert_eq!(peer.hear_one().ack, 2001);
@@ -302,8 +302,8 @@ fn acks_are_delayed_unless_every_second_segment() {
 /// each was sent only because a tick came between a segment and the next.
 fn needless_acks(ack_delay: AckDelay, period_ms: u64, segments: u32) -> usize {
     let mut config = plain();
-    config.tcp.ack_delay = ack_delay;
-    config.tcp.delayed_ack = Duration::from_millis(period_ms);
+    config.tcp.ack.delay = ack_delay;
+    config.tcp.ack.timer = Duration::from_millis(period_ms);
     let mut peer = Peer::established(config);
     let mut rng = Rng::from_seed(1);
     let (mut acked, mut needless) = (1, 0);
@@ -335,7 +335,7 @@ fn ticks_acknowledge_needlessly_about_every_other_time_and_buckets_never() {
 #[test]
 fn quick_acks_answer_the_first_segments_at_once() {
     let mut config = plain();
-    config.tcp.quick_acks = 2;
+    config.tcp.ack.quick = 2;
     let mut peer = Peer::established(config);
     for i in 0..2 {
         peer.say(Say::new(A, 1 + 1000 * i, 1).data(&[1; 1000]));
@@ -440,7 +440,7 @@ fn urgent_data_stays_in_line_and_its_mark_is_told() {
 fn a_huge_window_update_neither_floods_the_outbox_nor_starves_another_connection() {
     let mut server = config("10.0.0.2");
     server.limits.frames_per_turn = 8;
-    server.tcp.initial_window_segments = 1000;
+    server.tcp.congestion.initial_window = 1000;
     let mut pair = Pair::with(config("10.0.0.1"), server);
     let (listener, _, first) = pair.connected();
     let (_, second) = pair.connect(listener);
@@ -476,7 +476,7 @@ fn syn_options_follow_the_configuration() {
     configured.tcp.window_scaling = true;
     configured.tcp.sack = true;
     configured.tcp.timestamps = true;
-    configured.tcp.max_receive_window_bytes = 1 << 20;
+    configured.tcp.buffers.receive_max = 1 << 20;
     let (_, syn) = Peer::opening(configured.clone());
     assert_eq!(syn.options.mss, Some(1460));
     assert_eq!(syn.options.window_scale, Some(5));

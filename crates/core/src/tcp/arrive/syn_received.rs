@@ -35,7 +35,7 @@ impl Connection {
         }
         // Second: RST, by RFC 5961 §3.2 only at RCV.NXT.
         if s.flags.contains(Flags::RST) {
-            if s.seq == rcv_nxt || cx.config.insecure_rst {
+            if s.seq == rcv_nxt || cx.config.quirks.insecure_rst {
                 cx.counters.resets_received += 1;
                 cx.counters.failed_opens += 1;
                 self.end(State::Closed, Some(Error::ConnectionRefused), cx);

@@ -88,7 +88,7 @@ impl SynSent {
             scale: config.window_scaling.then_some(config.shift),
             sack: config.sack,
             stamps: config.timestamps.then(stamps),
-            layout: config.syn_layout,
+            layout: config.quirks.syn_layout,
         }
     }
 }
@@ -115,7 +115,7 @@ impl SynReceived {
             scale: self.peer_scale.map(|_| config.shift),
             sack: self.sack,
             stamps: self.stamp.map(|echo| Timestamps { value, echo }),
-            layout: config.syn_layout,
+            layout: config.quirks.syn_layout,
         }
     }
 
@@ -242,13 +242,13 @@ impl SynReceived {
         let next = self.irs + 1;
         let config = &cx.config;
         let scaled = self.peer_scale.is_some();
-        let largest = options.receive_buffer_bytes.unwrap_or(config.max_receive_window_bytes);
-        let whole = scaled || config.unannounced_window;
+        let largest = options.receive_buffer_bytes.unwrap_or(config.buffers.receive_max);
+        let whole = scaled || config.quirks.unannounced_window;
         let size_max = if whole { largest } else { largest.min(65_535) };
-        let first = options.receive_buffer_bytes.unwrap_or(config.initial_receive_window_bytes);
+        let first = options.receive_buffer_bytes.unwrap_or(config.buffers.receive);
         let segment = u32::from(self.mss.min(self.peer_mss)).max(1);
         let rounded = |size: u32| {
-            if config.window_in_segments { size.next_multiple_of(segment) } else { size }
+            if config.quirks.window_in_segments { size.next_multiple_of(segment) } else { size }
         };
         let sizes = (rounded(first.min(size_max)), rounded(size_max));
         RecvHalf {
@@ -263,7 +263,7 @@ impl SynReceived {
                 cx.now,
                 &mut cx.budget,
             ),
-            ack: AckState::new(config.quick_acks, next, self.stamp_offset),
+            ack: AckState::new(config.ack.quick, next, self.stamp_offset),
             mss: self.mss,
             fin: None,
         }

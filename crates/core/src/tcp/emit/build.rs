@@ -120,7 +120,7 @@ impl Connection {
         }
         let segment = segment_bytes(s);
         let burst = len > segment && egress.way.path.device.checksum;
-        let pushes = end == s.send.data_end() || (cx.config.push == Push::Burst && burst);
+        let pushes = end == s.send.data_end() || (cx.config.quirks.push == Push::Burst && burst);
         if len > 0 && pushes {
             header.flags |= Flags::PSH;
         }

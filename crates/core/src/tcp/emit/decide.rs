@@ -100,7 +100,7 @@ impl Connection {
     fn congestion_room(&self, cx: &Context, send: &SendHalf, segment: u32) -> u32 {
         let mut window = send.congestion.window();
         if send.has_idled(cx.now, &cx.config) {
-            window = window.min(cx.config.initial_window_segments * u32::from(send.mss));
+            window = window.min(cx.config.congestion.initial_window * u32::from(send.mss));
         }
         let pipe = send.pipe();
         let room = window.saturating_sub(pipe);
@@ -203,7 +203,7 @@ fn speculative_text(send: &SendHalf, segment: u32) -> Option<Emission> {
 }
 
 fn probe(cx: &Context, s: &Synchronized) -> Option<Emission> {
-    if s.probe_due && cx.config.window_probe == WindowProbe::Byte {
+    if s.probe_due && cx.config.quirks.window_probe == WindowProbe::Byte {
         return Some(text(&s.send, s.send.nxt, 1, Why::Probe));
     }
     (s.probe_due || s.keepalive_due).then_some(Emission::EmptyProbe)

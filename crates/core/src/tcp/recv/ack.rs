@@ -6,7 +6,7 @@
 //! Otherwise after a delay, of which there are three kinds ([`AckDelay`]).
 //!
 //! Buckets (Mansley 2004, §5): requests fall into the bucket of the present interval of a grid, and
-//! each bucket is emptied `delayed_ack_min` after its interval has ended.
+//! each bucket is emptied `ack.bucket_min` after its interval has ended.
 //!
 //! ```text
 //!   grid     │   interval k   │   interval k+1 │           an interval: max - min
@@ -32,12 +32,12 @@ pub const DUPLICATES_MAX: u8 = 64;
 /// How long an ACK is delayed that need not leave at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum AckDelay {
-    /// From `delayed_ack_min` to `delayed_ack_max`, by a grid (Mansley 2004).
+    /// From `ack.bucket_min` to `ack.bucket_max`, by a grid (Mansley 2004).
     #[default]
     Buckets,
-    /// `delayed_ack`, by a timer per connection, as FreeBSD.
+    /// `ack.timer`, by a timer per connection, as FreeBSD.
     Timer,
-    /// Until the next tick, for all connections the same, of a clock with the period `delayed_ack`,
+    /// Until the next tick, for all connections the same, of a clock with the period `ack.timer`,
     /// as 4.4BSD (200 ms): an ACK asked for just before a tick is hardly delayed at all.
     Tick,
 }
@@ -162,11 +162,11 @@ impl AckState {
     /// The first request in an interval of the grid; and every one, without a grid.
     #[cold]
     fn request_first(&mut self, now: Instant, config: &TcpConfig, deadlines: &mut Deadlines) {
-        let at = match config.ack_delay {
-            AckDelay::Buckets => self.switch(now, config) + config.delayed_ack_min,
-            AckDelay::Timer => now + config.delayed_ack,
+        let at = match config.ack.delay {
+            AckDelay::Buckets => self.switch(now, config) + config.ack.bucket_min,
+            AckDelay::Timer => now + config.ack.timer,
             AckDelay::Tick => {
-                let period = as_nanos(config.delayed_ack).max(1);
+                let period = as_nanos(config.ack.timer).max(1);
                 Instant::from_nanos((now.as_nanos() / period + 1).saturating_mul(period))
             }
         };
@@ -179,12 +179,12 @@ impl AckState {
 
     /// Finds the interval of the grid that `now` lies in; returns when it ends.
     fn switch(&mut self, now: Instant, config: &TcpConfig) -> Instant {
-        let length = as_nanos(config.delayed_ack_max.saturating_sub(config.delayed_ack_min)).max(1);
+        let length = as_nanos(config.ack.bucket_max.saturating_sub(config.ack.bucket_min)).max(1);
         let phase = ((u128::from(self.phase) * u128::from(length)) >> 32) as u64;
         let into = (now.as_nanos() + (length - phase)) % length;
         let end = Instant::from_nanos(now.as_nanos() + (length - into));
         // Four seconds fit. Longer delays are found anew for each request.
-        if let Ok(after_ns) = u32::try_from(as_nanos(config.delayed_ack_min)) {
+        if let Ok(after_ns) = u32::try_from(as_nanos(config.ack.bucket_min)) {
             (self.interval_end, self.emptied_after_ns) = (end, after_ns);
         }
         end
@@ -237,8 +237,8 @@ mod tests {
         due
     }
 
-    fn config(ack_delay: AckDelay) -> TcpConfig {
-        TcpConfig { ack_delay, ..TcpConfig::default() }
+    fn config(delay: AckDelay) -> TcpConfig {
+        TcpConfig::default().with(|tcp| tcp.ack.delay = delay)
     }
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
         let mut ack = AckState::new(0, Seq(1), 7);
         let timer = config(AckDelay::Timer);
         assert_eq!(due(&mut ack, Instant::from_millis(130), &timer), Instant::from_millis(230));
-        let tick = TcpConfig { delayed_ack: Duration::from_millis(200), ..config(AckDelay::Tick) };
+        let tick = config(AckDelay::Tick).with(|tcp| tcp.ack.timer = Duration::from_millis(200));
         for (asked, leaves) in [(1, 200), (199, 200), (200, 400), (201, 400)] {
             let due = due(&mut ack, Instant::from_millis(asked), &tick);
             assert_eq!(due, Instant::from_millis(leaves));
@@ -300,11 +300,9 @@ mod tests {
             gaps in proptest::collection::vec(0u64..1_000_000_000, 1..50),
         ) {
             let (min, max) = (Duration::from_millis(least), Duration::from_millis(least + spread));
-            let config = TcpConfig {
-                delayed_ack_min: min,
-                delayed_ack_max: max,
-                ..config(AckDelay::Buckets)
-            };
+            let config = config(AckDelay::Buckets).with(|tcp| {
+                (tcp.ack.bucket_min, tcp.ack.bucket_max) = (min, max);
+            });
             let mut ack = AckState::new(0, Seq(1), phase);
             let mut now = Instant::ZERO;
             for gap in gaps {

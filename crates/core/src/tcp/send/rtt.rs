@@ -80,17 +80,17 @@ impl Bounds {
 
     /// As configured.
     pub fn new(config: &TcpConfig) -> Self {
-        let measure_ns = (1_000_000_000 / config.measure_resolution_hz.max(1)).max(1) as u32;
-        let floor_ns = as_nanos(config.rto_floor);
-        let (initial_ns, longest_ns) = (as_nanos(config.initial_rto), as_nanos(config.rto_max));
-        let least_ns = floor_ns.max(as_nanos(config.tick)).max(measure_ns.into());
-        let shortest_ns = match config.rto_estimator {
+        let measure_ns = (1_000_000_000 / config.clock.measure_hz.max(1)).max(1) as u32;
+        let floor_ns = as_nanos(config.rto.floor);
+        let (initial_ns, longest_ns) = (as_nanos(config.rto.initial), as_nanos(config.rto.max));
+        let least_ns = floor_ns.max(as_nanos(config.clock.tick)).max(measure_ns.into());
+        let shortest_ns = match config.rto.estimator {
             Estimator::Rfc6298 => least_ns.min(initial_ns).min(longest_ns),
             // What they make of a sample is not looked into.
             _ => 0,
         };
         Bounds {
-            estimator: config.rto_estimator,
+            estimator: config.rto.estimator,
             initial_ns,
             floor_ns,
             longest_ns,

@@ -67,7 +67,7 @@ impl TcpStream {
         Ok(self.info()?.quick_acks > 0)
     }
 
-    /// Acknowledges the next segments at once, as many as the host's `quick_acks` says, or delays
+    /// Acknowledges the next segments at once, as many as the host's `ack.quick` says, or delays
     /// ACKs from now on.
     pub fn set_quickack(&self, quickack: bool) -> io::Result<()> {
         self.call(|host: &mut Host, now, id| host.set_quick_ack(now, id, quickack))

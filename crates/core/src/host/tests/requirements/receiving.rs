@@ -12,8 +12,8 @@ use std::vec::Vec;
 /// A connection whose receive window is full.
 fn with_closed_window() -> Peer {
     let mut config = plain();
-    config.tcp.initial_receive_window_bytes = 2000;
-    config.tcp.max_receive_window_bytes = 2000;
+    config.tcp.buffers.receive = 2000;
+    config.tcp.buffers.receive_max = 2000;
     let mut peer = Peer::established(config);
     peer.say(Say::new(A, 1, 1).data(&[7; 1000]));
     peer.say(Say::new(A, 1001, 1).data(&[7; 1000]));
@@ -113,9 +113,9 @@ fn urgent_data_has_any_length() {
 fn an_ack_is_delayed_for_less_than_half_a_second_whatever_is_configured() {
     let with = |delay: AckDelay, ms: u64| {
         let mut config = plain();
-        config.tcp.ack_delay = delay;
-        config.tcp.delayed_ack = Duration::from_millis(ms);
-        config.tcp.delayed_ack_max = Duration::from_millis(ms);
+        config.tcp.ack.delay = delay;
+        config.tcp.ack.timer = Duration::from_millis(ms);
+        config.tcp.ack.bucket_max = Duration::from_millis(ms);
         config
     };
     for delay in [AckDelay::Buckets, AckDelay::Timer, AckDelay::Tick] {

@@ -151,7 +151,7 @@ fn loss_in_two_windows_lowers_it_twice_and_avoidance_follows() {
 #[test]
 fn no_segment_gets_more_than_one_ack() {
     let mut config = plain();
-    config.tcp.quick_acks = 16;
+    config.tcp.ack.quick = 16;
     let mut peer = Peer::established(config);
     for seq in [1, 501, 2001, 1001, 1001, 3001, 2501, 1501] {
         let heard = peer.exchange(Say::new(A, seq, 1).data(&[1; 500]));
@@ -171,7 +171,7 @@ fn sample(rtt: &mut Rtt, age: Duration) {
 
 #[test]
 fn the_variation_is_updated_before_the_mean_with_gains_of_a_quarter_and_an_eighth() {
-    let config = TcpConfig { rto_floor: ms(0), ..TcpConfig::default() };
+    let config = TcpConfig::default().with(|tcp| tcp.rto.floor = ms(0));
     let mut rtt = Rtt::new(&Bounds::new(&config));
     sample(&mut rtt, ms(100));
     assert_eq!((rtt.srtt(), rtt.rttvar()), (ms(100), ms(50)));
@@ -183,7 +183,7 @@ fn the_variation_is_updated_before_the_mean_with_gains_of_a_quarter_and_an_eight
 
 #[test]
 fn a_variation_of_nothing_counts_as_the_clock_s_grain() {
-    let config = TcpConfig { rto_floor: ms(0), ..TcpConfig::default() };
+    let config = TcpConfig::default().with(|tcp| tcp.rto.floor = ms(0));
     let mut rtt = Rtt::new(&Bounds::new(&config));
     for _ in 0..1000 {
         sample(&mut rtt, ms(100));

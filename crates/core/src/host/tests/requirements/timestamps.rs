@@ -22,8 +22,8 @@ fn established() -> Peer {
 fn scaled(largest: u32) -> Config {
     let mut config = plain();
     config.tcp.window_scaling = true;
-    config.tcp.initial_receive_window_bytes = largest.min(65_535);
-    config.tcp.max_receive_window_bytes = largest;
+    config.tcp.buffers.receive = largest.min(65_535);
+    config.tcp.buffers.receive_max = largest;
     config
 }
 

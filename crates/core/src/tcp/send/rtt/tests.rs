@@ -1,4 +1,5 @@
 use super::*;
+use crate::config::{ClockConfig, RtoConfig};
 use proptest::prelude::*;
 
 fn config() -> TcpConfig {
@@ -22,8 +23,9 @@ proptest! {
         estimator in prop_oneof![4 => Just(Estimator::Rfc6298), 1 => Just(Estimator::Bsd)],
         mss in 0u32..2000,
     ) {
-        let rates = TcpConfig { measure_resolution_hz: hz, ..config() };
-        let config = TcpConfig { rto_estimator: estimator, ..rates };
+        let config = config().with(|tcp| {
+            (tcp.clock.measure_hz, tcp.rto.estimator) = (hz, estimator);
+        });
         let (mut one, mut other) = (rtt_of(&config), rtt_of(&config));
         let mut now = Instant::ZERO;
         for (age, flight) in acks {
@@ -43,9 +45,9 @@ proptest! {
         estimator in prop_oneof![4 => Just(Estimator::Rfc6298), 1 => Just(Estimator::Fine)],
     ) {
         let ms = Duration::from_millis;
-        let (initial_rto, rto_floor) = (ms(initial_ms), ms(floor_ms));
-        let times = TcpConfig { initial_rto, rto_floor, rto_max: ms(longest_ms), ..config() };
-        let config = TcpConfig { rto_estimator: estimator, ..times };
+        let (initial, floor, max) = (ms(initial_ms), ms(floor_ms), ms(longest_ms));
+        let rto = RtoConfig { initial, estimator, floor, max };
+        let config = TcpConfig { rto, ..config() };
         let (bounds, mut rtt) = (Bounds::new(&config), rtt_of(&config));
         for sample_ns in samples_ns {
             rtt.on_ack(Instant::ZERO, Instant::from_nanos(sample_ns), 100, 1000);
@@ -114,7 +116,7 @@ fn many_samples_a_round_forget_no_faster_than_one() {
 
 #[test]
 fn a_coarse_measurement_clock_sees_its_ticks_only() {
-    let linux = TcpConfig { measure_resolution_hz: 1000, ..config() };
+    let linux = config().with(|tcp| tcp.clock.measure_hz = 1000);
     let mut rtt = rtt_of(&linux);
     rtt.on_sample(Instant::from_nanos(1_900_000), Instant::from_nanos(2_100_000), 1);
     assert_eq!(rtt.latest(), Duration::from_millis(1), "0.2 ms over a tick count as one");
@@ -128,12 +130,9 @@ fn the_rto_is_no_less_above_srtt_than_a_tick_of_the_coarser_clock() {
     for (measure_hz, tick_ms, added_ms) in
         [(10, 1, 100), (1_000_000_000, 70, 70), (10, 130, 130), (1_000_000_000, 1, 2)]
     {
-        let coarse = TcpConfig {
-            measure_resolution_hz: measure_hz,
-            tick: Duration::from_millis(tick_ms),
-            rto_floor: Duration::from_millis(2),
-            ..config()
-        };
+        let clock = ClockConfig { measure_hz, tick: Duration::from_millis(tick_ms) };
+        let coarse = TcpConfig { clock, ..config() };
+        let coarse = coarse.with(|tcp| tcp.rto.floor = Duration::from_millis(2));
         let mut rtt = rtt_of(&coarse);
         rtt.on_sample(Instant::from_nanos(1_000), Instant::from_nanos(1_500), 1);
         let added = rtt.rto(&coarse) - rtt.srtt();
@@ -143,7 +142,7 @@ fn the_rto_is_no_less_above_srtt_than_a_tick_of_the_coarser_clock() {
 
 #[test]
 fn the_coarse_estimators_count_ticks_between_and_not_their_length() {
-    let bsd = TcpConfig { rto_estimator: Estimator::Bsd, ..config() };
+    let bsd = config().with(|tcp| tcp.rto.estimator = Estimator::Bsd);
     let rto = |sent, acked| {
         let mut rtt = rtt_of(&bsd);
         rtt.on_sample(Instant::from_millis(sent), Instant::from_millis(acked), 1);
@@ -156,11 +155,10 @@ fn the_coarse_estimators_count_ticks_between_and_not_their_length() {
 #[test]
 fn the_fine_estimator_has_a_floor_that_can_be_off() {
     for (floor_ms, expected_ms) in [(200, 200), (0, 183)] {
-        let fine = TcpConfig {
-            rto_estimator: Estimator::Fine,
-            rto_floor: Duration::from_millis(floor_ms),
-            ..config()
-        };
+        let fine = config().with(|tcp| {
+            tcp.rto.estimator = Estimator::Fine;
+            tcp.rto.floor = Duration::from_millis(floor_ms);
+        });
         let mut rtt = rtt_of(&fine);
         sample(&mut rtt, 60, 1);
         assert_eq!(rtt.rto(&fine), Duration::from_millis(expected_ms));

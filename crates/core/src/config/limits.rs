@@ -1,0 +1,38 @@
+//! Bounds on memory and on work.
+
+use super::group::group;
+
+group! {
+    /// Bounds: nothing grows past them; reaching one is counted.
+    Limits {
+        /// Connections with a control block, at most; no more than 2^25.
+        connections: usize = 1 << 20, "connections", "ours";
+        /// Half-open passive connections kept as state, no more than 2^25; beyond it SYN cookies.
+        syn_cache: usize = 4096, "connections", "ours";
+        /// TIME-WAIT records; beyond it the oldest goes.
+        time_wait: usize = 1 << 20, "records", "ours";
+        /// Connections with a control block and without a user, which still close. Those that wait
+        /// for the peer's FIN become records, of which there may be as many as of TIME-WAIT.
+        orphans: usize = 65_536, "connections", "ours";
+        /// Pages of 4 KiB for send and receive buffers together, and for what is charged to them; a
+        /// small one of 1 KiB counts a quarter, a large one of 16 KiB four.
+        pages: usize = 1 << 18, "pages", "ours";
+        /// Receive window promised to all peers together; no more than pages can hold.
+        receive_window_bytes: u64 = 1 << 30, "bytes", "ours";
+        /// Packets one connection may emit before the others have their turn, if they are no more
+        /// than 128 KiB; those counted that the device cuts out of a large segment.
+        frames_per_turn: usize = 64, "packets", "ours";
+        /// Answers to strangers (RST, ICMP errors).
+        replies_per_second: u32 = 1000, "packets a second", "Linux (icmp_msgs_per_sec)";
+        /// Challenge ACKs, all connections together.
+        challenge_acks_per_second: u32 = 1000, "ACKs a second", "RFC 5961 §7; Linux";
+        /// Entries in the neighbour cache.
+        neighbours: usize = 4096, "entries", "ours";
+        /// Frames waiting for neighbours, all together.
+        neighbour_queue: usize = 256, "frames", "ours";
+        /// Packets being reassembled from fragments.
+        reassemblies: usize = 16, "packets", "ours";
+        /// Path MTUs remembered.
+        path_mtus: usize = 1024, "entries", "ours";
+    }
+}

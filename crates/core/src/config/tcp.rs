@@ -1,0 +1,317 @@
+//! How TCP behaves: groups of knobs, and the words for their values.
+
+use core::ops::Deref;
+
+use super::group::group;
+use crate::tcp::recv::ack::AckDelay;
+use crate::tcp::recv::window::RecvWindow;
+use crate::tcp::send::rtt::{Bounds, Estimator};
+use crate::tcp::timers::Scheme;
+use crate::time::{Duration, Resolutions};
+use crate::wire::options::Layout;
+
+group! {
+    /// How TCP behaves; per-connection values are the initial ones of its sockets.
+    TcpConfig {
+        /// Offer and use window scaling.
+        window_scaling: bool = true, "", "RFC 7323 §2";
+        /// Offer and use timestamps.
+        timestamps: bool = true, "", "RFC 7323 §3";
+        /// Offer and use selective acknowledgements.
+        sack: bool = true, "", "RFC 2018";
+        /// Explicit congestion notification: if the peer asks, asked for by our SYNs, or never.
+        ecn: Ecn = Ecn::Passive, "", "RFC 3168, RFC 9293 SHLD-8";
+        /// Nagle's algorithm, unless a socket turns it off.
+        nagle: bool = true, "", "RFC 9293 SHLD-7";
+        /// MSS announced at most; 0: whatever the device's MTU gives.
+        mss_max: u16 = 0, "bytes", "ours";
+        /// Least MSS accepted from a peer: a smaller announcement is raised to it.
+        mss_min: u16 = 88, "bytes", "Linux (TCP_MIN_MSS)";
+        /// A connection on which nothing has moved for so long (established, or without a user and
+        /// in FIN-WAIT-2) is kept in a compact form until something does; 0s: never. Not with the
+        /// timers of 4.4BSD, which keep every control block whole.
+        compact_after: Duration = Duration::from_secs(2), "", "ours";
+        /// How timers are looked after: by one entry a connection, by one entry a timer, or as
+        /// 4.4BSD's lists, to compare with.
+        timers: Scheme = Scheme::Inline, "", "ours; Aron & Druschel 1999 §2";
+    }
+    groups {
+        /// The congestion window.
+        congestion: CongestionConfig;
+        /// The retransmission timeout.
+        rto: RtoConfig;
+        /// Acknowledgements.
+        ack: AckConfig;
+        /// Keepalive probes.
+        keepalive: KeepaliveConfig;
+        /// How long something may take.
+        timeout: TimeoutConfig;
+        /// Peers that take nothing, or too little.
+        stall: StallConfig;
+        /// TIME-WAIT.
+        time_wait: TimeWaitConfig;
+        /// Send and receive buffers.
+        buffers: BufferConfig;
+        /// The two clocks.
+        clock: ClockConfig;
+        /// What other systems do and the RFCs do not ask for.
+        quirks: Quirks;
+    }
+}
+
+group! {
+    /// The congestion window.
+    CongestionConfig {
+        /// Initial congestion window.
+        initial_window: u32 = 10, "segments", "RFC 6928";
+        /// Begin again with the initial window after an idle RTO.
+        restart_after_idle: bool = true, "", "RFC 5681 §4.1";
+    }
+}
+
+group! {
+    /// The retransmission timeout: SRTT + max(G, 4·RTTVAR, floor).
+    RtoConfig {
+        /// RTO before any measurement.
+        initial: Duration = Duration::from_secs(1), "", "RFC 6298 §2.1";
+        /// How the RTO is found.
+        estimator: Estimator = Estimator::Rfc6298, "", "RFC 6298; Aron & Druschel 1999 §4";
+        /// Least variance term of the RTO. 200 ms covers a receiver's delayed ACK.
+        floor: Duration = Duration::from_millis(200), "", "Aron & Druschel 1999 §4; Linux";
+        /// Largest RTO after back-off.
+        max: Duration = Duration::from_secs(60), "", "RFC 6298 §2.5";
+    }
+}
+
+group! {
+    /// Acknowledgements.
+    AckConfig {
+        /// How an ACK is delayed: in buckets, by a timer, or until the next tick.
+        delay: AckDelay = AckDelay::Buckets, "", "Mansley 2004";
+        /// The delay by a timer, or the period of the ticks; below 500 ms.
+        timer: Duration = Duration::from_millis(100), "", "RFC 9293 MUST-40";
+        /// Least delay in buckets. Where all peers are near, less is better.
+        bucket_min: Duration = Duration::from_millis(50), "", "Mansley 2004";
+        /// Longest delay in buckets; below 500 ms.
+        bucket_max: Duration = Duration::from_millis(150), "", "Mansley 2004";
+        /// Segments acknowledged at once at a connection's start, before delaying begins.
+        quick: u8 = 16, "segments", "Linux (TCP_MAX_QUICKACKS)";
+    }
+}
+
+group! {
+    /// Keepalive probes, for sockets that ask for them.
+    KeepaliveConfig {
+        /// Idle time before the first probe.
+        idle: Duration = Duration::from_secs(7200), "", "RFC 9293 MUST-28";
+        /// Time between probes.
+        interval: Duration = Duration::from_secs(75), "", "4.4BSD, Linux";
+        /// Unanswered probes after which the connection fails.
+        probes: u8 = 9, "probes", "Linux";
+    }
+}
+
+group! {
+    /// How long something may take before we give up.
+    TimeoutConfig {
+        /// Opening a connection.
+        open: Duration = Duration::from_secs(180), "", "RFC 9293 MUST-23";
+        /// Data that stays unacknowledged; a socket may set its own.
+        user: Duration = Duration::from_secs(300), "", "RFC 9293 MUST-20, SHLD-11; RFC 5482";
+        /// An orphan that waits for the peer's FIN in FIN-WAIT-2.
+        fin_wait_2: Duration = Duration::from_secs(60), "", "Linux (tcp_fin_timeout)";
+        /// An orphan whose text the peer takes more slowly than stall.rate; as long as any may be
+        /// silent while nobody answers; a quarter of it where memory is scarce.
+        orphan: Duration = Duration::from_secs(30), "", "ours";
+    }
+}
+
+group! {
+    /// Peers that take nothing, or too little.
+    StallConfig {
+        /// A peer that takes less stalls. No honest one is as slow: GPRS carried 4 kB/s.
+        rate: u32 = 1000, "bytes a second", "ours";
+        /// Where buffer memory has run out, connections that have stalled for so long may be
+        /// reset.
+        after: Duration = Duration::from_secs(3), "", "ours";
+    }
+}
+
+group! {
+    /// TIME-WAIT.
+    TimeWaitConfig {
+        /// How long it lasts, 2·MSL. RFC 9293 says MSL = 2 min; the field uses 30 s.
+        length: Duration = Duration::from_secs(60), "", "RFC 9293 MUST-13; Linux";
+        /// What is kept of a connection: a record, the whole control block, or, which is unsafe,
+        /// nothing. The latter two are to compare with.
+        state: TimeWaitState = TimeWaitState::Compact, "", "ours; 4.4BSD; mTCP";
+        /// How long it lasts where the peer is on a link of ours; 0s: as all others. What was sent
+        /// there is not under way for minutes.
+        length_on_link: Duration = Duration::ZERO, "", "NetBSD (MSL truncation)";
+        /// How long it lasts where the peer is this host itself; 0s: as all others.
+        length_on_host: Duration = Duration::ZERO, "", "NetBSD (MSL truncation)";
+    }
+}
+
+group! {
+    /// Send and receive buffers of a socket.
+    BufferConfig {
+        /// Send buffer, at most.
+        send: u32 = 1 << 20, "bytes", "ours";
+        /// Receive window at the start.
+        receive: u32 = 64 << 10, "bytes", "Linux (tcp_rmem)";
+        /// Largest receive window right-sizing may grow to; decides the scale at the SYN.
+        receive_max: u32 = 4 << 20, "bytes", "Linux (tcp_rmem)";
+    }
+}
+
+group! {
+    /// The two clocks. What is configured finer than the platform's becomes as coarse as they are.
+    ClockConfig {
+        /// Resolution of the measurement clock, by which RTTs are taken.
+        measure_hz: u64 = 1_000_000_000, "Hz", "ours; Aron & Druschel 1999 §3";
+        /// The tick of the scheduling clock: timers fire at the first one at or after their
+        /// deadline. It and the tick of the measurement clock are the RTO's granularity (RFC 6298's
+        /// G).
+        tick: Duration = Duration::from_millis(1), "", "ours";
+    }
+}
+
+group! {
+    /// What other systems do and the RFCs do not ask for: to compare with them, and to run scripts
+    /// written for them.
+    Quirks {
+        /// Receive windows are rounded up to whole segments.
+        window_in_segments: bool = false, "", "the BSDs have it on";
+        /// Our shift count, 14 at most; auto: the smallest that expresses the largest window.
+        window_shift: Option<u8> = None, "", "RFC 7323 §2.2";
+        /// The order of the options on our SYNs.
+        syn_layout: Layout = Layout::ScaleLast, "", "Linux; the BSDs have scale-first";
+        /// When a segment with text carries PSH: where it empties the send buffer, or at the end of
+        /// a burst that the device cuts as well.
+        push: Push = Push::Emptied, "", "RFC 9293 MUST-61; Linux has burst";
+        /// What asks a peer for its closed window: the next byte, or nothing at a number that was
+        /// acknowledged already.
+        window_probe: WindowProbe = WindowProbe::Byte, "", "RFC 9293 §3.8.6.1; Linux has empty";
+        /// Segments without a timestamp are taken where timestamps were agreed on.
+        missing_timestamps: bool = false, "", "RFC 7323 §3.2; Linux has it on";
+        /// The ACK of the peer's FIN repeats ours if that is not acknowledged.
+        repeat_fin: bool = false, "", "RFC 9293 §3.10.7.4; the BSDs have it on";
+        /// Segments are acceptable up to what the buffer could take, not only up to what was
+        /// announced: without scaling, the field says 65,535 at most.
+        unannounced_window: bool = false, "", "RFC 9293 §3.10.7.4; the BSDs have it on";
+        /// RST is believed anywhere in the window, and not only at RCV.NXT.
+        insecure_rst: bool = false, "", "RFC 5961 §3.2; RFC 793 has it on";
+        /// SYN inside the window resets the connection, and is not only challenged.
+        insecure_syn: bool = false, "", "RFC 5961 §4.2; RFC 793 has it on";
+    }
+}
+
+/// When a segment with text carries PSH (RFC 9293 §3.9.1.2: a matter of implementation where there
+/// is no PUSH call).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Push {
+    /// It empties the send buffer (RFC 9293 MUST-61).
+    #[default]
+    Emptied,
+    /// It empties the send buffer, or is handed to the device as several segments at once, whose
+    /// last one then has it: the receiver need not wait for more before it passes the burst up.
+    Burst,
+}
+
+/// Whether congestion may be told of by marks instead of losses (RFC 3168, RFC 9293 SHLD-8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Ecn {
+    /// Never.
+    Off,
+    /// If the peer asks for it: some networks still drop SYNs that ask.
+    #[default]
+    Passive,
+    /// Ask for it, and again without if the SYN is lost (RFC 3168 §6.1.1.1).
+    Active,
+}
+
+/// What TIME-WAIT keeps of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum TimeWaitState {
+    /// A record of tens of bytes, in a table of its own.
+    #[default]
+    Compact,
+    /// The whole control block, as 4.4BSD, in the structure of whichever scheme there is: in the
+    /// lists of [`Scheme::Scan`] and [`Scheme::OrderedList`], or with a deadline under the other
+    /// schemes. To compare with.
+    Full,
+    /// *Unsafe.* Nothing: old duplicates may be taken for a later connection's data, and the peer
+    /// that lost our last ACK is reset. What mTCP and Seastar do; to compare with.
+    Skip,
+}
+
+/// What a zero-window probe carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum WindowProbe {
+    /// The next byte (RFC 9293 §3.8.6.1: at least one octet of new data).
+    #[default]
+    Byte,
+    /// Nothing, at a number that was acknowledged already: the answer tells the window as well, and
+    /// a receiver that drops what it has no room for drops nothing. As Linux.
+    Empty,
+}
+
+impl TcpConfig {
+    /// These settings, but for what `change` changes.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    /// How long TIME-WAIT lasts, by [`Distance`](crate::tcp::time_wait::Distance).
+    pub fn time_wait_terms(&self) -> [Duration; 3] {
+        let or_usual = |term: Duration| if term.is_zero() { self.time_wait.length } else { term };
+        let TimeWaitConfig { length, length_on_link, length_on_host, .. } = self.time_wait;
+        [length, or_usual(length_on_link), or_usual(length_on_host)]
+    }
+
+    /// Our shift count (RFC 7323 §2.2); 0 if we do not scale.
+    pub fn shift(&self) -> u8 {
+        if !self.window_scaling {
+            return 0;
+        }
+        let smallest = || RecvWindow::scale_for(self.buffers.receive_max);
+        self.quirks.window_shift.map_or_else(smallest, |shift| shift.min(14))
+    }
+}
+
+/// How TCP behaves, and what of it is wanted in ns for nearly every segment.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    tcp: TcpConfig,
+    /// Of the retransmission timeouts.
+    pub(crate) rto_bounds: Bounds,
+    /// [`TcpConfig::shift`].
+    pub(crate) shift: u8,
+}
+
+impl Settings {
+    /// From what is configured.
+    pub fn new(tcp: TcpConfig) -> Self {
+        Settings { rto_bounds: Bounds::new(&tcp), shift: tcp.shift(), tcp }
+    }
+}
+
+impl Deref for Settings {
+    type Target = TcpConfig;
+
+    fn deref(&self) -> &TcpConfig {
+        &self.tcp
+    }
+}
+
+impl TcpConfig {
+    /// For a platform of these resolutions: what is configured finer becomes as coarse as they are.
+    pub fn coarsen(&mut self, platform: Resolutions) {
+        let tick = Duration::from_nanos(1_000_000_000_u64.div_ceil(platform.schedule_hz.max(1)));
+        self.clock.measure_hz = self.clock.measure_hz.min(platform.measure_hz);
+        self.clock.tick = self.clock.tick.max(tick);
+    }
+}
