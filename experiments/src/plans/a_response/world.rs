@@ -120,7 +120,7 @@ pub(super) fn run_world(
         ..LinkConfig::default()
     };
     let client = TcpConfig { quick_acks: workload.quick_acks, ..TcpConfig::default() };
-    let repeats = shared(Repeats::new(DELAY * 2));
+    let repeats = shared(Repeats::default());
     let seen = repeats.clone();
     let links = [link(seed * 2 + 1), link(seed * 2 + 2)];
     let mut world = watched(links, &[client, tcp], move |passage, segment| {
