@@ -38,10 +38,11 @@ impl Host {
         if begins { Claimed::Pending } else { self.claims.claimed() }
     }
 
-    /// The link has come up again: announces our addresses once more, if they are announced. Who
-    /// has one of them by now objects, and is told of by [`Host::conflict`].
+    /// The link has come up again: probes our IPv4 addresses once more, if they are probed, while
+    /// they stay in use (RFC 5227 §2.1), and then announces ours, if they are announced. Who has one
+    /// of them by now objects, and is told of by [`Host::conflict`].
     pub fn on_link_up(&mut self, now: Instant) {
-        self.claims.announce_again(now);
+        self.claims.on_link_up(now);
         self.take_claimed();
     }
 
