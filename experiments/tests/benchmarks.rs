@@ -77,6 +77,20 @@ fn the_table_of_response_times_is_what_is_known() {
 }
 
 #[test]
+fn the_table_of_lost_acknowledgements_is_what_is_known() {
+    let response = &known("a-response")["response"];
+    let lines = [(1.0, "1 % loss"), (5.0, "5 % loss")].map(|(loss, name)| {
+        let cells = ["bsd", "fine", "rfc6298"].map(|setting| {
+            let found = row(response, &[("estimator", setting.into()), ("loss %", loss.into())]);
+            assert_eq!(found["in vain ‰"], found["ACK lost ‰"]);
+            number(&found["ACK lost ‰"])
+        });
+        format!("| {name} | {} |", cells.join(" | "))
+    });
+    assert_said(&lines);
+}
+
+#[test]
 fn the_table_of_needless_retransmissions_is_what_is_known() {
     let lone = &known("a-response")["lone"];
     let settings = ["bsd", "fine", "rfc6298", "rfc6298, floor 1 ms", "fine, no floor"];

@@ -22,7 +22,7 @@ pub(crate) struct CommandLine {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     Knobs(KnobsArgs),
 }
 

@@ -15,6 +15,8 @@ use lightwait_core::host::conflict::Conflict;
 pub(crate) enum Failure {
     /// The command line is wrong; the text is one line.
     Usage(String),
+    /// There is no such knob; the text says what is nearest.
+    Knob(String),
     /// The directory cannot be served.
     Directory(PathBuf, io::Error),
     /// The kernel does not let us listen there.
@@ -35,7 +37,7 @@ impl Failure {
     /// 2 for a bad command line, 1 for everything else.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Failure::Usage(_) => ExitCode::from(2),
+            Failure::Usage(_) | Failure::Knob(_) => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
     }
@@ -47,6 +49,7 @@ impl fmt::Display for Failure {
             Failure::Usage(text) => {
                 write!(f, "{text} (see `lightwait serve --help`)")
             }
+            Failure::Knob(nearest) => write!(f, "there is no knob of that name; {nearest}"),
             Failure::Directory(path, error) => {
                 let path = path.display();
                 match error.kind() {

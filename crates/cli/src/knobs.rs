@@ -14,8 +14,7 @@ const INDENT: &str = "    ";
 
 /// Prints all knobs, those of a group, or one.
 pub(crate) fn print(name: Option<&str>) -> Result<ExitCode, Failure> {
-    let unknown = |nearest| format!("there is no knob of that name; {nearest}");
-    let knobs = knobs_named(name).map_err(|nearest| Failure::Usage(unknown(nearest)))?;
+    let knobs = knobs_named(name).map_err(Failure::Knob)?;
     let text: Vec<String> = knobs.iter().map(describe).collect();
     // A closed output is the reader's choice.
     let _ = std::io::stdout().write_all(text.join("\n").as_bytes());

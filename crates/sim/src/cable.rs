@@ -49,6 +49,8 @@ pub struct Passage {
     pub side: Side,
     /// Whether it comes out of the cable there; else it goes in.
     pub arrives: bool,
+    /// Whether the cable loses it: it goes in and never comes out.
+    pub is_lost: bool,
 }
 
 /// What the two ends of a cable share.
@@ -133,8 +135,11 @@ impl Cable {
             }
             self.digest = fold(fold(self.digest, &now.as_nanos().to_le_bytes()), &self.scratch);
             self.oracle.on_sent(now, side, &self.scratch);
-            (self.watcher.0)(Passage { now, side, arrives: false }, &self.scratch);
-            self.links[side.index()].push(now, &self.scratch);
+            let link = &mut self.links[side.index()];
+            let before = link.in_flight();
+            link.push(now, &self.scratch);
+            let is_lost = link.in_flight() == before;
+            (self.watcher.0)(Passage { now, side, arrives: false, is_lost }, &self.scratch);
         }
     }
 
@@ -142,7 +147,7 @@ impl Cable {
     fn take(&mut self, now: Instant, side: Side) -> Option<Vec<u8>> {
         let packet = self.links[side.other().index()].pop(now)?;
         self.oracle.on_delivered(side, &packet);
-        (self.watcher.0)(Passage { now, side, arrives: true }, &packet);
+        (self.watcher.0)(Passage { now, side, arrives: true, is_lost: false }, &packet);
         Some(packet)
     }
 }

@@ -22,6 +22,7 @@ pub mod oracle;
 pub mod pattern;
 pub mod scenario;
 pub mod swarm;
+pub mod web;
 pub mod world;
 
 pub use bulk::Bulk;

@@ -22,7 +22,7 @@ fn run(seed: u64, scheme: Scheme, state: TimeWaitState) -> Result<Summary, Strin
 
 /// As [`run`], with whatever TIME-WAIT the seed has.
 fn run_under(seed: u64, scheme: Scheme) -> Result<Summary, String> {
-    run(seed, scheme, Scenario::from_seed(seed).tcp[0].time_wait_state)
+    run(seed, scheme, Scenario::from_seed(seed).tcp[0].time_wait.state)
 }
 
 fn check<T: PartialEq + std::fmt::Debug>(what: &str, one: &T, other: &T) -> Result<(), String> {

@@ -55,7 +55,7 @@ struct Watcher {
 
 impl Watcher {
     fn on_passage(&mut self, passage: Passage, segment: &Segment<'_>) {
-        let Passage { now, side, arrives } = passage;
+        let Passage { now, side, arrives, .. } = passage;
         if arrives {
             return;
         }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use lightwait_core::Instant;
 use lightwait_core::tcp::Seq;
-use lightwait_core::time::Duration;
 use lightwait_core::wire::tcp::{Flags, Segment};
 use lightwait_sim::{Passage, Side};
 
@@ -14,22 +13,19 @@ struct Flow {
     first: Option<Seq>,
     /// Bytes that side A has, as ranges in order with gaps between.
     arrived: Vec<(u32, u32)>,
-    /// When side A first sent each acknowledgement.
-    acked: BTreeMap<u32, Instant>,
+    /// Whether the first acknowledgement of each number is lost, by the number.
+    acked: BTreeMap<u32, bool>,
+    /// The highest acknowledgement that has come to side B.
+    told: u32,
     /// When each segment was last sent, by where it ends.
     sent: BTreeMap<u32, Instant>,
-    /// Segments that were repeated: where they end, and when they left.
-    repeated: Vec<(u32, Instant)>,
+    /// Where segments end that were repeated before side A had sent an acknowledgement of them.
+    awaited: Vec<u32>,
 }
 
 impl Flow {
     fn has(&self, begin: u32, end: u32) -> bool {
         self.arrived.iter().any(|(from, to)| *from <= begin && end <= *to)
-    }
-
-    /// When side A first sent an acknowledgement of what ends there.
-    fn answered(&self, end: u32) -> Option<Instant> {
-        self.acked.range(end..).map(|(_, at)| *at).min()
     }
 
     fn add(&mut self, begin: u32, end: u32) {
@@ -46,10 +42,8 @@ impl Flow {
 }
 
 /// Counts segments of side B that were sent again in vain.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Repeats {
-    /// How long a segment is on its way at most; what comes later was sent again.
-    longest_way: Duration,
     flows: BTreeMap<u16, Flow>,
     /// Milliseconds from a segment's sending to when it was sent again.
     pub(super) sent_again_ms: Vec<f64>,
@@ -61,22 +55,11 @@ pub(super) struct Repeats {
     pub(super) unanswered: u64,
     /// Or none could be sent, since something before it is missing.
     pub(super) held: u64,
+    /// Or an acknowledgement had come already: nothing explains it.
+    pub(super) needless: u64,
 }
 
 impl Repeats {
-    /// Over a path on which an acknowledgement is on its way so long at most.
-    pub(super) fn new(longest_way: Duration) -> Repeats {
-        Repeats {
-            longest_way,
-            flows: BTreeMap::new(),
-            sent_again_ms: Vec::new(),
-            repeated: 0,
-            spurious: 0,
-            unanswered: 0,
-            held: 0,
-        }
-    }
-
     /// A segment goes in or comes out.
     pub(super) fn on_passage(&mut self, passage: Passage, segment: &Segment<'_>) {
         let from_b = (passage.side == Side::B) != passage.arrives;
@@ -100,14 +83,25 @@ impl Repeats {
         }
         let again = flow.sent.insert(end, passage.now);
         self.sent_again_ms.extend(again.map(|at| passage.now.since(at).as_secs_f64() * 1000.0));
-        if flow.has(begin, end) {
-            self.repeated += 1;
-            flow.repeated.push((end, passage.now));
-            let answered = flow.answered(end);
-            let lost = answered.is_some_and(|at| passage.now.since(at) > self.longest_way);
-            self.unanswered += u64::from(lost);
-            self.held += u64::from(!flow.has(1, end));
+        if !flow.has(begin, end) {
+            return;
         }
+        self.repeated += 1;
+        if flow.told >= end {
+            self.needless += 1;
+        } else if !flow.has(1, end) {
+            self.held += 1;
+        } else if let Some((_, &is_lost)) = flow.acked.range(end..).next() {
+            self.on_acked(is_lost);
+        } else {
+            flow.awaited.push(end);
+        }
+    }
+
+    /// A repeat is explained by what became of the first acknowledgement.
+    fn on_acked(&mut self, is_lost: bool) {
+        self.unanswered += u64::from(is_lost);
+        self.spurious += u64::from(!is_lost);
     }
 
     fn on_ack(&mut self, passage: Passage, segment: &Segment<'_>) {
@@ -120,18 +114,16 @@ impl Repeats {
         let Some(flow) = self.flows.get_mut(&segment.source_port) else { return };
         let Some(first) = flow.first else { return };
         let acked = segment.ack.since(first);
-        if !passage.arrives {
-            flow.acked.entry(acked).or_insert(passage.now);
+        if passage.arrives {
+            flow.told = flow.told.max(acked);
             return;
         }
-        let Flow { acked: sent, repeated, .. } = flow;
-        let before = repeated.len();
-        repeated.retain(|(end, left)| {
-            let first = sent.range(end..).map(|(_, at)| *at).min();
-            let is_first = first.is_some_and(|at| passage.now.since(at) <= self.longest_way);
-            !(*end <= acked && is_first && *left < passage.now)
-        });
-        self.spurious += (before - flow.repeated.len()) as u64;
+        flow.acked.entry(acked).or_insert(passage.is_lost);
+        let before = flow.awaited.len();
+        flow.awaited.retain(|end| *end > acked);
+        for _ in flow.awaited.len()..before {
+            self.on_acked(passage.is_lost);
+        }
     }
 }
 
@@ -140,6 +132,11 @@ mod tests {
     use super::*;
     use lightwait_core::wire::options::Options;
 
+    const GOES_IN: Passage =
+        Passage { now: Instant::ZERO, side: Side::A, arrives: false, is_lost: false };
+    const COMES_OUT: Passage = Passage { arrives: true, ..GOES_IN };
+    const LOST: Passage = Passage { is_lost: true, ..GOES_IN };
+
     /// One connection, passage by passage.
     struct Story {
         repeats: Repeats,
@@ -147,15 +144,18 @@ mod tests {
 
     impl Story {
         fn new() -> Story {
-            let mut story = Story { repeats: Repeats::new(Duration::from_millis(40)) };
-            story.pass(0, Side::A, false, Flags::SYN, 0, 0);
-            story.pass(0, Side::B, false, Flags::SYN | Flags::ACK, 0, 0);
+            let mut story = Story { repeats: Repeats::default() };
+            story.pass(0, Side::A, GOES_IN, Flags::SYN, 0, 0);
+            story.pass(0, Side::B, GOES_IN, Flags::SYN | Flags::ACK, 0, 0);
             story
         }
 
-        fn pass(&mut self, ms: u64, side: Side, arrives: bool, flags: Flags, at: u32, len: usize) {
-            let passage = Passage { now: Instant::from_millis(ms), side, arrives };
-            let from_b = (side == Side::B) != arrives;
+        /// A segment that `from` sends; `at` is its number if side B does, else what it
+        /// acknowledges.
+        fn pass(&mut self, ms: u64, from: Side, how: Passage, flags: Flags, at: u32, len: usize) {
+            let side = if how.arrives { from.other() } else { from };
+            let passage = Passage { now: Instant::from_millis(ms), side, ..how };
+            let from_b = from == Side::B;
             let (source_port, destination_port) = if from_b { (80, 9) } else { (9, 80) };
             let segment = Segment {
                 source_port,
@@ -171,78 +171,98 @@ mod tests {
             self.repeats.on_passage(passage, &segment);
         }
 
-        fn data(&mut self, ms: u64, arrives: bool) {
-            let side = if arrives { Side::A } else { Side::B };
-            self.pass(ms, side, arrives, Flags::ACK, 1, 1000);
+        fn data(&mut self, ms: u64, how: Passage) {
+            self.pass(ms, Side::B, how, Flags::ACK, 1, 1000);
         }
 
-        fn ack(&mut self, ms: u64, arrives: bool) {
-            let side = if arrives { Side::B } else { Side::A };
-            self.pass(ms, side, arrives, Flags::ACK, 1001, 0);
+        fn ack(&mut self, ms: u64, how: Passage) {
+            self.pass(ms, Side::A, how, Flags::ACK, 1001, 0);
         }
 
-        fn found(&self) -> (u64, u64) {
-            (self.repeats.repeated, self.repeats.spurious)
+        /// Repeated; spurious, unanswered, held and needless ones among them.
+        fn found(&self) -> (u64, [u64; 4]) {
+            let Repeats { repeated, spurious, unanswered, held, needless, .. } = self.repeats;
+            (repeated, [spurious, unanswered, held, needless])
         }
     }
 
     #[test]
-    fn sending_lost_data_again_is_neither() {
+    fn sending_lost_data_again_is_not_in_vain() {
         let mut story = Story::new();
-        story.data(1, false);
-        story.data(300, false);
-        story.data(330, true);
-        assert_eq!(story.found(), (0, 0));
+        story.data(1, LOST);
+        story.data(300, GOES_IN);
+        story.data(330, COMES_OUT);
+        assert_eq!(story.found(), (0, [0; 4]));
         assert_eq!(story.repeats.sent_again_ms, [299.0]);
     }
 
     #[test]
     fn sending_again_while_the_acknowledgement_is_on_its_way_is_spurious() {
         let mut story = Story::new();
-        story.data(1, false);
-        story.data(31, true);
-        story.ack(180, false);
-        story.data(200, false);
-        story.ack(210, true);
-        assert_eq!(story.found(), (1, 1));
-        assert_eq!((story.repeats.unanswered, story.repeats.held), (0, 0));
+        story.data(1, GOES_IN);
+        story.data(31, COMES_OUT);
+        story.ack(180, GOES_IN);
+        story.data(200, GOES_IN);
+        story.ack(210, COMES_OUT);
+        assert_eq!(story.found(), (1, [1, 0, 0, 0]));
     }
 
     #[test]
     fn sending_again_because_the_acknowledgement_was_lost_is_not() {
         let mut story = Story::new();
-        story.data(1, false);
-        story.data(31, true);
-        story.ack(31, false);
-        story.data(200, false);
-        story.data(230, true);
-        story.ack(230, false);
-        story.ack(260, true);
-        assert_eq!(story.found(), (1, 0));
-        assert_eq!((story.repeats.unanswered, story.repeats.held), (1, 0));
+        story.data(1, GOES_IN);
+        story.data(31, COMES_OUT);
+        story.ack(31, LOST);
+        story.data(200, GOES_IN);
+        story.data(230, COMES_OUT);
+        story.ack(230, GOES_IN);
+        story.ack(260, COMES_OUT);
+        assert_eq!(story.found(), (1, [0, 1, 0, 0]));
     }
 
     #[test]
-    fn sending_again_while_the_acknowledgement_is_delayed_is_spurious_when_it_comes() {
+    fn an_acknowledgement_that_is_lost_as_late_as_it_could_still_be_on_its_way_is_lost() {
         let mut story = Story::new();
-        story.data(1, false);
-        story.data(31, true);
-        story.data(150, false);
-        story.ack(180, false);
-        story.ack(210, true);
-        assert_eq!(story.found(), (1, 1));
-        assert_eq!((story.repeats.unanswered, story.repeats.held), (0, 0));
+        story.data(1, GOES_IN);
+        story.data(31, COMES_OUT);
+        story.ack(180, LOST);
+        story.data(190, GOES_IN);
+        assert_eq!(story.found(), (1, [0, 1, 0, 0]));
+    }
+
+    #[test]
+    fn sending_again_while_the_acknowledgement_is_delayed_is_judged_by_what_becomes_of_it() {
+        for (how, kinds) in [(GOES_IN, [1, 0, 0, 0]), (LOST, [0, 1, 0, 0])] {
+            let mut story = Story::new();
+            story.data(1, GOES_IN);
+            story.data(31, COMES_OUT);
+            story.data(150, GOES_IN);
+            assert_eq!(story.found(), (1, [0; 4]));
+            story.ack(180, how);
+            story.ack(200, GOES_IN);
+            assert_eq!(story.found(), (1, kinds));
+        }
     }
 
     #[test]
     fn what_lies_behind_a_hole_is_held_and_nothing_can_acknowledge_it() {
         let mut story = Story::new();
-        for (ms, arrives) in [(1, false), (31, true), (300, false)] {
-            let side = if arrives { Side::A } else { Side::B };
-            story.pass(ms, side, arrives, Flags::ACK, 1001, 1000);
+        for (ms, how) in [(1, GOES_IN), (31, COMES_OUT), (300, GOES_IN)] {
+            story.pass(ms, Side::B, how, Flags::ACK, 1001, 1000);
         }
-        assert_eq!(story.found(), (1, 0));
-        assert_eq!((story.repeats.unanswered, story.repeats.held), (0, 1));
+        assert_eq!(story.found(), (1, [0, 0, 1, 0]));
+    }
+
+    #[test]
+    fn sending_again_what_was_acknowledged_is_explained_by_nothing() {
+        let mut story = Story::new();
+        story.data(1, GOES_IN);
+        story.data(31, COMES_OUT);
+        story.ack(31, LOST);
+        story.ack(100, GOES_IN);
+        story.ack(130, COMES_OUT);
+        story.data(200, GOES_IN);
+        assert_eq!(story.found(), (1, [0, 0, 0, 1]));
     }
 
     #[test]

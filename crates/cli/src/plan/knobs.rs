@@ -103,8 +103,10 @@ fn nearest(name: &str) -> String {
     let group = format!("{name}.");
     let within: Vec<String> = names.clone().filter(|knob| knob.starts_with(&group)).collect();
     let meant = if within.is_empty() {
+        let groups = names.clone().filter_map(|knob| Some(knob.split_once('.')?.0.to_owned()));
         let likeness = |knob: &String| strsim::jaro(knob, name);
-        names.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).into_iter().collect()
+        let all = names.chain(groups);
+        all.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).into_iter().collect()
     } else {
         within
     };

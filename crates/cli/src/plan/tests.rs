@@ -4,8 +4,10 @@ use clap::Parser;
 
 fn plan(line: &str) -> Result<Plan, Failure> {
     let words = ["lightwait", "serve"].into_iter().chain(line.split_whitespace());
-    let Command::Serve(args) = CommandLine::try_parse_from(words).expect(line).command;
-    Plan::new(&args)
+    match CommandLine::try_parse_from(words).expect(line).command {
+        Command::Serve(args) => Plan::new(&args),
+        Command::Knobs(_) => unreachable!("it begins with serve"),
+    }
 }
 
 fn stack_of(line: &str) -> Stack {

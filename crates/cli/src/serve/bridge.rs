@@ -5,9 +5,10 @@ use std::net::{SocketAddr, TcpListener as KernelListener};
 use lightwait::bridge::{self, Bridge};
 use lightwait::net::TcpListener;
 use lightwait::shard::Shard;
+use lightwait::stack::secret;
 use tokio::runtime::{Builder, Runtime};
 
-use super::device::{random, url, watched};
+use super::device::{url, watched};
 use super::{Front, Ready};
 use crate::failure::Failure;
 use crate::log::Log;
@@ -27,9 +28,9 @@ pub(super) fn open(address: SocketAddr, plan: &Plan, log: &Log) -> Result<Ready,
     let runtime = runtime()?;
     let (server_end, client_end) = bridge::wire();
     let server_end = watched(Box::new(server_end), &plan.watch, log)?;
-    let config = plan.knobs.on(bridge::server_config(random()?));
+    let config = plan.knobs.on(bridge::server_config(secret().map_err(Failure::Stack)?));
     let server = Shard::new(config, server_end).map_err(Failure::Stack)?;
-    let config = plan.knobs.on(bridge::client_config(random()?));
+    let config = plan.knobs.on(bridge::client_config(secret().map_err(Failure::Stack)?));
     let client = Shard::new(config, Box::new(client_end)).map_err(Failure::Stack)?;
     let at = SocketAddr::from((bridge::SERVER_ADDRESS, PORT));
     let stack_listener = TcpListener::bind_on(&server.handle(), at).map_err(Failure::Stack)?;

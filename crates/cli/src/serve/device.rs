@@ -6,11 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use lightwait::device::{AfPacket, Device, LinkState, Tap, TapConfig};
 use lightwait::net::TcpListener;
 use lightwait::shard::Shard;
+use lightwait::stack::secret;
 use lightwait::wrap::{Link, Trace};
 use lightwait_core::Config;
-use lightwait_core::config::hardware_address;
 use lightwait_core::host::address::Cidr;
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::{Ready, capture, claim, hardware};
 use crate::failure::Failure;
@@ -36,7 +35,8 @@ pub(super) fn open(plan: &Plan, log: &Log) -> Result<Ready, Failure> {
     let (DevicePlan::Tap { name: interface, .. } | DevicePlan::AfPacket { interface }) = device;
     claim::refuse_kernels(interface, addresses)?;
     let Opened { device, interface, own, name } = open_device(device, log)?;
-    let config = Config::new(device.capabilities(), addresses[0], random()?);
+    let config =
+        Config::new(device.capabilities(), addresses[0], secret().map_err(Failure::Stack)?);
     let mut config = plan.knobs.on(config);
     config.addresses.clone_from(addresses);
     config.gateways.clone_from(gateways);
@@ -47,10 +47,10 @@ pub(super) fn open(plan: &Plan, log: &Log) -> Result<Ready, Failure> {
             return Err(Failure::Device("--mac interface".to_owned(), io::Error::other(text)));
         }
         Hardware::Interface => own,
-        Hardware::Stable => match hardware::stable(&interface, own, addresses[0]) {
-            Some(address) => address,
-            None => hardware_address(random()?),
-        },
+        // If there is none it is the secret's, which is another each time.
+        Hardware::Stable => {
+            hardware::stable(&interface, own, addresses[0]).unwrap_or(config.hardware)
+        }
     };
     (config.address_probe, config.address_announce) = (*probe, true);
     let shard = Shard::new(config, watched(device, &plan.watch, log)?).map_err(Failure::Stack)?;
@@ -138,17 +138,6 @@ pub(super) fn url(address: IpAddr, port: u16) -> String {
     if port == 80 { format!("http://{host}/") } else { format!("http://{host}:{port}/") }
 }
 
-/// Secret bytes, from the kernel.
-pub(super) fn random<const N: usize>() -> Result<[u8; N], Failure> {
-    let mut bytes = [0; N];
-    let mut filled = 0;
-    while filled < N {
-        let more = getrandom(&mut bytes[filled..], GetRandomFlags::empty());
-        filled += more.map_err(|errno| Failure::Stack(errno.into()))?;
-    }
-    Ok(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,10 +147,5 @@ mod tests {
         let (v4, v6) = ("10.9.0.2".parse().unwrap(), "fd00::2".parse().unwrap());
         assert_eq!(url(v4, 80), "http://10.9.0.2/");
         assert_eq!(url(v6, 8080), "http://[fd00::2]:8080/");
-    }
-
-    #[test]
-    fn two_secrets_differ() {
-        assert_ne!(random::<32>().unwrap(), random::<32>().unwrap());
     }
 }

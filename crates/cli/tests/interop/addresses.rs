@@ -372,6 +372,9 @@ fn a_server_whose_interface_goes_down_says_so_and_goes_on_when_it_is_up() {
         tools::output(&mut curl(URLS[0]));
         thread::sleep(ANNOUNCED);
         server.stop();
+        // Thrice when it began, and thrice again.
+        let probes = "arp.opcode == 1 && arp.src.proto_ipv4 == 0.0.0.0";
+        assert_eq!(tshark(&capture, probes).lines().count(), 6);
         // Twice when it began, and twice again.
         for said in ANNOUNCEMENTS {
             assert_eq!(tshark(&capture, said).lines().count(), 4, "{said}");

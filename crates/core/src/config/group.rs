@@ -83,8 +83,8 @@ macro_rules! group {
                     source: $source,
                 });)*
                 $($(
-                    let prefix = alloc::format!("{prefix}{}.", stringify!($within));
-                    self.$within.list(&prefix, list);
+                    let within = alloc::format!("{prefix}{}.", stringify!($within));
+                    self.$within.list(&within, list);
                 )*)?
             }
 

@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::event::Event;
 use crate::frame::Medium;
 use crate::time::Instant;
-use crate::wire::arp::{self, Operation};
+use crate::wire::arp;
 use crate::wire::ethernet::{self, BROADCAST, Mac};
 use crate::wire::{icmpv6, ndp};
 
@@ -38,10 +38,11 @@ impl Host {
         if begins { Claimed::Pending } else { self.claims.claimed() }
     }
 
-    /// The link has come up again: announces our addresses once more, if they are announced. Who
-    /// has one of them by now objects, and is told of by [`Host::conflict`].
+    /// The link has come up again: probes our IPv4 addresses once more, if they are probed, while
+    /// they stay in use (RFC 5227 §2.1), and then announces ours, if they are announced. Who has
+    /// one of them by now objects, and is told of by [`Host::conflict`].
     pub fn on_link_up(&mut self, now: Instant) {
-        self.claims.announce_again(now);
+        self.claims.on_link_up(now);
         self.take_claimed();
     }
 
@@ -104,8 +105,9 @@ impl Host {
     pub(super) fn take_claimed(&mut self) {
         while let Some(output) = self.claims.output() {
             match output {
-                Output::Probe(address) => self.send_arp_claim(Ipv4Addr::UNSPECIFIED, address),
-                Output::Announce(IpAddr::V4(address)) => self.send_arp_claim(address, address),
+                // The same question, in nobody's name or in our own.
+                Output::Probe(address) => self.ask_all(Ipv4Addr::UNSPECIFIED, address),
+                Output::Announce(IpAddr::V4(address)) => self.ask_all(address, address),
                 Output::Announce(IpAddr::V6(address)) => self.advertise(address),
                 Output::Use(address) => {
                     let mut all = self.config.addresses.iter();
@@ -120,17 +122,10 @@ impl Host {
         }
     }
 
-    /// A probe or an announcement: the same request, from nobody or from ourselves.
-    fn send_arp_claim(&mut self, sender: Ipv4Addr, target: Ipv4Addr) {
-        let packet = arp::Packet {
-            operation: Operation::Request,
-            sender_mac: self.config.hardware,
-            sender,
-            target_mac: [0; 6],
-            target,
-        };
+    /// Broadcasts an ARP request.
+    fn ask_all(&mut self, sender: Ipv4Addr, target: Ipv4Addr) {
         let mut frame = Vec::new();
-        self.arp_frame(&packet, BROADCAST, &mut frame);
+        self.arp_request(sender, target, BROADCAST, &mut frame);
         self.reply(Reply::frame(frame));
     }
 

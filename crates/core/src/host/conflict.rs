@@ -9,6 +9,11 @@
 //!    LOST ◀──────────────────────────────── VERIFYING (IPv6)                  in 10 s at most
 //! ```
 //!
+//! When the link has come up again, somebody may have taken an address meanwhile. So it is probed
+//! again before it is announced: an announcement would draw the other's packets to us. It stays in
+//! use, since connections outlive a cable that was pulled; an objection is a claim on an address in
+//! use.
+//!
 //! An IPv6 address is verified by duplicate address detection (RFC 4862), which
 //! [`autoconfigure`](super::autoconfigure) does; from there on both versions are treated alike. An
 //! IPv6 address is announced by unsolicited neighbour advertisements (RFC 4861 §7.2.6).
@@ -88,8 +93,9 @@ pub enum Claimed {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Asked so often; the next probe is due then, or the end of the wait.
-    Probing { asked: u8, at: Instant },
+    /// Asked so often; the next probe is due then, or the end of the wait. It is in use since
+    /// before the link was down, or not yet.
+    Probing { asked: u8, at: Instant, in_use: bool },
     /// Duplicate address detection is under way.
     Verifying,
     /// Told so often; the next announcement is due then.
@@ -149,7 +155,7 @@ impl Claims {
         } else if self.probe.is_zero() {
             self.first_announcement(now)
         } else {
-            Stage::Probing { asked: 0, at: now + self.random(Duration::ZERO, PROBE_WAIT) }
+            self.first_probe(now, false)
         };
         self.claims.push(Claim { address, stage, quiet_until: Instant::ZERO });
         self.on_time(now);
@@ -180,10 +186,13 @@ impl Claims {
                     let address = claim.address;
                     return Claimed::Refused(Conflict { address, claimant, kept: false });
                 }
-                Stage::Probing { .. } => claimed = Claimed::Pending,
+                Stage::Probing { in_use: false, .. } => claimed = Claimed::Pending,
                 // Unasked it is used meanwhile (RFC 4429).
                 Stage::Verifying if !self.probe.is_zero() => claimed = Claimed::Pending,
-                Stage::Verifying | Stage::Announcing { .. } | Stage::Held => {}
+                Stage::Probing { in_use: true, .. }
+                | Stage::Verifying
+                | Stage::Announcing { .. }
+                | Stage::Held => {}
             }
         }
         claimed
@@ -193,14 +202,20 @@ impl Claims {
     pub fn on_claim(&mut self, now: Instant, address: IpAddr, claimant: Mac) -> bool {
         let Some(claim) = self.find(address) else { return false };
         match claim.stage {
-            Stage::Probing { .. } => self.on_lost(address, claimant),
-            Stage::Announcing { .. } | Stage::Held if claim.quiet_until <= now => {
+            Stage::Probing { in_use: false, .. } => self.on_lost(address, claimant),
+            Stage::Probing { .. } | Stage::Announcing { .. } | Stage::Held
+                if claim.quiet_until <= now =>
+            {
                 claim.quiet_until = now + DEFEND_INTERVAL;
                 self.outputs.push_back(Output::Announce(address));
                 self.tell(Conflict { address, claimant, kept: true });
                 return true;
             }
-            Stage::Verifying | Stage::Announcing { .. } | Stage::Held | Stage::Lost { .. } => {}
+            Stage::Probing { .. }
+            | Stage::Verifying
+            | Stage::Announcing { .. }
+            | Stage::Held
+            | Stage::Lost { .. } => {}
         }
         false
     }
@@ -208,7 +223,8 @@ impl Claims {
     /// `claimant` asks whether anybody has `address`, because it wants it: if we want it, too,
     /// neither may have it (RFC 5227 §2.1.1). If we have it, the host's answer is enough.
     pub fn on_probe(&mut self, address: IpAddr, claimant: Mac) {
-        if let Some(Claim { stage: Stage::Probing { .. }, .. }) = self.find(address) {
+        if let Some(Claim { stage: Stage::Probing { in_use: false, .. }, .. }) = self.find(address)
+        {
             self.on_lost(address, claimant);
         }
     }
@@ -223,12 +239,21 @@ impl Claims {
         }
     }
 
-    /// Announces every address that is ours once more, if addresses are announced.
-    pub fn announce_again(&mut self, now: Instant) {
-        let first = self.first_announcement(now);
-        for claim in &mut self.claims {
-            if let Stage::Held | Stage::Announcing { .. } = claim.stage {
-                claim.stage = first;
+    /// The link has come up again: every address that is ours is announced once more, if addresses
+    /// are announced, and one of IPv4 is probed before, if any is (RFC 5227 §2.1).
+    pub fn on_link_up(&mut self, now: Instant) {
+        for index in 0..self.claims.len() {
+            let Claim { address, stage, .. } = self.claims[index];
+            match stage {
+                Stage::Probing { in_use: true, .. } | Stage::Announcing { .. } | Stage::Held => {
+                    let is_probed = address.is_ipv4() && !self.probe.is_zero();
+                    self.claims[index].stage = if is_probed {
+                        self.first_probe(now, true)
+                    } else {
+                        self.first_announcement(now)
+                    };
+                }
+                Stage::Probing { in_use: false, .. } | Stage::Verifying | Stage::Lost { .. } => {}
             }
         }
         self.on_time(now);
@@ -266,7 +291,7 @@ impl Claims {
     /// What becomes of a claim for which something is due.
     fn next_stage(&mut self, now: Instant, claim: Claim) -> Stage {
         match (claim.stage, claim.address) {
-            (Stage::Probing { asked, .. }, IpAddr::V4(address)) if asked < PROBE_NUM => {
+            (Stage::Probing { asked, in_use, .. }, IpAddr::V4(address)) if asked < PROBE_NUM => {
                 self.outputs.push_back(Output::Probe(address));
                 let last = asked + 1 == PROBE_NUM;
                 let pause = if last {
@@ -274,11 +299,13 @@ impl Claims {
                 } else {
                     self.random(PROBE_MIN, PROBE_MAX)
                 };
-                Stage::Probing { asked: asked + 1, at: now + pause }
+                Stage::Probing { asked: asked + 1, at: now + pause, in_use }
             }
-            (Stage::Probing { .. }, IpAddr::V4(address)) => {
-                self.outputs.push_back(Output::Use(address));
-                self.news = true;
+            (Stage::Probing { in_use, .. }, IpAddr::V4(address)) => {
+                if !in_use {
+                    self.outputs.push_back(Output::Use(address));
+                    self.news = true;
+                }
                 self.first_announcement(now)
             }
             (Stage::Announcing { told, .. }, address) => {
@@ -289,6 +316,11 @@ impl Claims {
             }
             (stage, address) => unreachable!("{address}: nothing is due in {stage:?}"),
         }
+    }
+
+    fn first_probe(&mut self, now: Instant, in_use: bool) -> Stage {
+        let at = now + self.random(Duration::ZERO, PROBE_WAIT);
+        Stage::Probing { asked: 0, at, in_use }
     }
 
     fn first_announcement(&self, now: Instant) -> Stage {

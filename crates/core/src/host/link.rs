@@ -136,14 +136,7 @@ impl Host {
         match target {
             IpAddr::V4(target) => {
                 let sender = self.address_for(target);
-                let packet = arp::Packet {
-                    operation: Operation::Request,
-                    sender_mac: self.config.hardware,
-                    sender,
-                    target_mac: [0; 6],
-                    target,
-                };
-                self.arp_frame(&packet, to.unwrap_or(BROADCAST), &mut frame);
+                self.arp_request(sender, target, to.unwrap_or(BROADCAST), &mut frame);
             }
             IpAddr::V6(target) => self.neighbour_solicitation(target, to, &mut frame),
         }
@@ -157,7 +150,25 @@ impl Host {
         }
     }
 
-    pub(super) fn arp_frame(&self, packet: &arp::Packet, to: Mac, frame: &mut Vec<u8>) {
+    /// The frame that asks `to` in the name of `sender` who has `target`.
+    pub(super) fn arp_request(
+        &self,
+        sender: Ipv4Addr,
+        target: Ipv4Addr,
+        to: Mac,
+        frame: &mut Vec<u8>,
+    ) {
+        let packet = arp::Packet {
+            operation: Operation::Request,
+            sender_mac: self.config.hardware,
+            sender,
+            target_mac: [0; 6],
+            target,
+        };
+        self.arp_frame(&packet, to, frame);
+    }
+
+    fn arp_frame(&self, packet: &arp::Packet, to: Mac, frame: &mut Vec<u8>) {
         let source = self.config.hardware;
         ethernet::Header { destination: to, source, ethertype: ethertype::ARP }.emit(frame);
         packet.emit(frame);

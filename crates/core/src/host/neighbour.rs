@@ -7,8 +7,8 @@
 //!              lookup                answer
 //!     (none) ────────▶ INCOMPLETE ──────────▶ REACHABLE ◀─────────────┐
 //!                       ▲  │ 3 × 1 s             │ 30 s               │
-//!          lookup, later │  ▼                     ▼       lookup       │ an answer, or the
-//!                       FAILED                 STALE ─────────▶ DELAY ─┤ upper layer's word
+//!          lookup, later │  ▼                     ▼       lookup       │ an answer
+//!                       FAILED                 STALE ─────────▶ DELAY ─┤
 //!                          ▲                     ▲                │ 5 s│
 //!                          │ 3 × 1 s             │                ▼    │
 //!                          └─────────────────────┼────────────── PROBE ┘
@@ -29,6 +29,9 @@
 //! RFC 4861 §7.2.5 believes any advertisement that has the Solicited and Override flags; this is
 //! stricter. Who can hear our questions and answer before the neighbour does can still deceive us:
 //! that takes more than ARP and NDP to prevent.
+//!
+//! TCP tells nothing of its progress (RFC 4861 §7.3.1 would have it): it would look up a neighbour
+//! for each ACK, and save one question to a neighbour in 35 seconds.
 //!
 //! Everything is bounded: entries, frames that wait, notices, and two questions a second to each
 //! neighbour. What arrives unasked makes an entry only if it was meant for us. REACHABLE becomes
@@ -58,7 +61,7 @@ pub const MAX_UNICAST_SOLICITS: u8 = 3;
 pub const OWNER_ANSWERS: Duration = Duration::from_millis(200);
 /// How long an answer is trusted (REACHABLE_TIME).
 pub const REACHABLE: Duration = Duration::from_secs(30);
-/// How long the upper layer has to confirm before we ask (DELAY_FIRST_PROBE_TIME).
+/// How long a neighbour is doubted before it is asked (DELAY_FIRST_PROBE_TIME).
 pub const DELAY: Duration = Duration::from_secs(5);
 /// How long a neighbour that did not answer is not asked again.
 pub const FAILED: Duration = Duration::from_secs(3);
@@ -286,15 +289,6 @@ impl Neighbours {
                 self.learn(now, target, mac, true);
             }
             (Some(_), _) => self.contradict(now, target, state),
-        }
-    }
-
-    /// The upper layer has heard from beyond `next_hop` in answer to what it sent: it is reachable
-    /// (RFC 4861 §7.3.1).
-    pub fn on_confirmed(&mut self, now: Instant, next_hop: IpAddr) {
-        let Some(entry) = self.entries.get(&next_hop) else { return };
-        if let Some(mac) = entry.state.mac() {
-            self.set(next_hop, State::Reachable { mac, until: now + REACHABLE }, None);
         }
     }
 

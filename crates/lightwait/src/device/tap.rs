@@ -3,6 +3,11 @@
 //! With the virtio header the kernel hands over TCP segments up to 64 KiB with their checksums
 //! undone, and takes such from us; where it refuses the header, frames are plain.
 //!
+//! The kernel tells no receive times of frames on a TAP, and the clock is not read for each: that
+//! would tell when a frame was read from the queue, not when it came. Packet pair goes by the time
+//! of the turn, which is right where each frame wakes the stack; where it looks seldom, a packet
+//! socket ([`AfPacket`](super::AfPacket)) is the device to take.
+//!
 //! Making an interface and setting it up needs CAP_NET_ADMIN. An interface that somebody entitled
 //! made for a user (`ip tuntap add dev NAME mode tap user USER`) needs none, if it is already as
 //! configured; nor does a descriptor that somebody entitled hands over ([`Tap::from_fd`]).

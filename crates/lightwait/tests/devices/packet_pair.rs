@@ -1,5 +1,6 @@
-//! Packet pair over a packet socket and a link of a known rate, by a stack that looks at its device
-//! so seldom that a turn takes in many acknowledgements at once: their spacing is the kernel's.
+//! Packet pair over devices and a link of a known rate. A stack that looks at its device so seldom
+//! that a turn takes in many acknowledgements at once needs the kernel's receive times, which a
+//! packet socket tells and a TAP does not.
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener as KernelListener};
@@ -7,10 +8,12 @@ use std::thread;
 use std::time::{Duration, Instant as Moment};
 
 use lightwait::clock::Clock;
-use lightwait::device::{AfPacket, Device};
+use lightwait::device::{AfPacket, Device, Tap, TapConfig};
 use lightwait_core::{
     Capabilities, Config, ConnectionId, Event, Host, Instant, Medium, Outbox, RxFrame,
 };
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::frames::OUR_MAC;
 use crate::namespace;
@@ -20,36 +23,62 @@ const RATE_MBIT: f64 = 20.0;
 const TURN: Duration = Duration::from_millis(20);
 /// What the link carries of a full segment with timestamps, and the payload in it, in bytes.
 const WIRE: f64 = 1514.0 / 1448.0;
+/// How long an estimate may take.
+const LONG: Duration = Duration::from_secs(4);
+
+/// When a turn follows on the one before.
+#[derive(Clone, Copy)]
+enum Next {
+    /// After [`TURN`], whatever comes meanwhile.
+    Late,
+    /// As soon as a frame has come.
+    Woken,
+}
+
+/// What a frame is said to have come at.
+#[derive(Clone, Copy)]
+enum Arrival {
+    /// What the device tells.
+    Told,
+    /// The turn's time.
+    Turn,
+    /// When it was read: frames are read one by one, and the clock once for each.
+    Read,
+}
 
 /// A sender of bulk data that is driven by hand.
 struct Sender {
     host: Host,
-    device: AfPacket,
+    device: Box<dyn Device>,
     outbox: Outbox,
     clock: Clock,
     id: ConnectionId,
 }
 
 impl Sender {
-    fn new(to: SocketAddr) -> Sender {
+    fn new(device: Box<dyn Device>, to: SocketAddr) -> Sender {
         let plain = Capabilities::plain(Medium::Ethernet, 1500);
         let config = Config::new(plain, "10.77.0.2/24".parse().unwrap(), [3; 32]);
         let mut host = Host::new(Config { hardware: OUR_MAC, ..config }).unwrap();
-        let device = AfPacket::open("lw0", false).unwrap();
         let (clock, outbox) = (Clock::new(), Outbox::new(256));
         let id = host.connect(clock.now(), "10.77.0.2:0".parse().unwrap(), to).unwrap();
         Sender { host, device, outbox, clock, id }
     }
 
-    /// A turn; frames go to the host as `seen` makes them.
-    fn turn(&mut self, seen: fn(&RxFrame<'_>) -> Instant) {
+    fn turn(&mut self, arrival: Arrival) {
         let Sender { host, device, outbox, clock, id } = self;
         let now = clock.now();
+        let seen = |frame: &RxFrame<'_>| match arrival {
+            Arrival::Told => frame.arrived,
+            Arrival::Turn => Instant::FAR_FUTURE,
+            Arrival::Read => clock.now(),
+        };
         let mut sink = |frames: &[RxFrame<'_>]| {
             let frames = frames.iter().map(|frame| RxFrame { arrived: seen(frame), ..*frame });
             host.on_frames(now, &frames.collect::<Vec<_>>());
         };
-        device.receive(now, 1024, &mut sink).unwrap();
+        let budget = if matches!(arrival, Arrival::Read) { 1 } else { 1024 };
+        while device.receive(now, budget, &mut sink).unwrap() == budget {}
         host.on_time(now);
         while let Some(event) = host.event() {
             assert!(matches!(event, Event::Ready(..) | Event::Addresses), "{event:?}");
@@ -59,16 +88,39 @@ impl Sender {
         device.transmit(now, outbox).unwrap();
     }
 
-    /// Mbit/s on the wire by packet pair, after so long.
-    fn estimate(mut self, long: Duration, seen: fn(&RxFrame<'_>) -> Instant) -> Option<f64> {
-        let end = Moment::now() + long;
+    fn wait(&self, next: Next) {
+        match next {
+            Next::Late => thread::sleep(TURN),
+            Next::Woken => {
+                let fd = self.device.wait_on().unwrap();
+                let timeout = Timespec { tv_sec: 0, tv_nsec: TURN.subsec_nanos().into() };
+                poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)).unwrap();
+            }
+        }
+    }
+
+    /// Mbit/s on the wire by packet pair.
+    fn estimate(mut self, next: Next, arrival: Arrival) -> Option<f64> {
+        let end = Moment::now() + LONG;
         while Moment::now() < end {
-            self.turn(seen);
-            thread::sleep(TURN);
+            self.turn(arrival);
+            self.wait(next);
         }
         let rate = self.host.info(self.id).unwrap().bottleneck_bytes_per_second;
         rate.map(|bytes| bytes as f64 * 8.0 * WIRE / 1e6)
     }
+}
+
+/// Whether an estimate is there, and off by less than that part.
+fn is_within(part: f64, mbit: Option<f64>) -> bool {
+    mbit.is_some_and(|mbit| (mbit / RATE_MBIT - 1.0).abs() < part)
+}
+
+/// Holds what leaves by this interface to the rate.
+fn limit_rate(interface: &str) {
+    let limit =
+        format!("qdisc add dev {interface} root tbf rate {RATE_MBIT}mbit burst 1600 limit 200k");
+    namespace::run("tc", &limit);
 }
 
 /// Takes in what comes, on connection after connection.
@@ -90,18 +142,63 @@ fn packet_pair_finds_the_rate_of_a_link_by_the_kernel_s_receive_times() {
     namespace::inside(test, || {
         crate::veth();
         namespace::run("ethtool", "-K lw1 tx off tso off gso off gro off");
-        let limit =
-            format!("qdisc add dev lw0 root tbf rate {RATE_MBIT}mbit burst 1600 limit 200k");
-        namespace::run("tc", &limit);
+        limit_rate("lw0");
         let server = listener();
-        let long = Duration::from_secs(4);
-        let found = Sender::new(server).estimate(long, |frame| frame.arrived);
-        let error = found.map(|mbit| (mbit / RATE_MBIT - 1.0).abs());
-        assert!(error.is_some_and(|error| error < 0.2), "{found:?} Mbit/s");
+        let estimate = |arrival| {
+            let device = Box::new(AfPacket::open("lw0", false).unwrap());
+            Sender::new(device, server).estimate(Next::Late, arrival)
+        };
+        let found = estimate(Arrival::Told);
+        assert!(is_within(0.2, found), "{found:?} Mbit/s");
         // By the turn's time alone it cannot be found: so the above is shown by the stamps.
-        let blind = Sender::new(server).estimate(long, |_| Instant::FAR_FUTURE);
-        let error = blind.map(|mbit| (mbit / RATE_MBIT - 1.0).abs());
-        assert!(error.is_none_or(|error| error > 0.2), "{blind:?} Mbit/s by turns");
+        let blind = estimate(Arrival::Turn);
+        assert!(!is_within(0.2, blind), "{blind:?} Mbit/s by turns");
         eprintln!("{found:.2?} Mbit/s of {RATE_MBIT}; by turns {blind:.2?}");
+    });
+}
+
+/// A TAP, open, on a bridge with one end of a veth; the kernel listens at the other, behind a link
+/// that is held to the rate.
+fn bridged_tap() -> Tap {
+    let tap = Tap::open(&TapConfig { offload: false, ..TapConfig::new("lw0") }).unwrap();
+    namespace::ip("link add br0 type bridge");
+    namespace::ip("link add lw1 type veth peer name lw2");
+    // The bridge hears the same questions, and the listener's address is not its own.
+    std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1").unwrap();
+    namespace::ip("addr add 10.77.0.1/24 dev lw2");
+    for interface in ["lw1", "lw2"] {
+        namespace::run("ethtool", &format!("-K {interface} tx off tso off gso off gro off"));
+    }
+    for change in ["lw0 master br0", "lw1 master br0", "lw1 up", "lw2 up", "br0 up"] {
+        namespace::ip(&format!("link set {change}"));
+    }
+    limit_rate("lw1");
+    tap
+}
+
+#[test]
+fn on_a_tap_only_a_stack_that_each_frame_wakes_finds_the_rate() {
+    let test = "packet_pair::on_a_tap_only_a_stack_that_each_frame_wakes_finds_the_rate";
+    namespace::inside(test, || {
+        if !namespace::can_make_tap() {
+            return;
+        }
+        let tap = bridged_tap();
+        let server = listener();
+        let estimate = |next, arrival| {
+            let fd = tap.wait_on().unwrap().try_clone_to_owned().unwrap();
+            Sender::new(Box::new(Tap::from_fd(fd).unwrap()), server).estimate(next, arrival)
+        };
+        let woken = estimate(Next::Woken, Arrival::Told);
+        assert!(is_within(0.5, woken), "{woken:?} Mbit/s");
+        // A TAP tells no times: a turn has one for all of its frames.
+        let late = estimate(Next::Late, Arrival::Told);
+        assert!(!is_within(0.5, late), "{late:?} Mbit/s by turns");
+        // To read the clock for each frame tells how fast they are read from the queue.
+        let read = estimate(Next::Late, Arrival::Read);
+        assert!(!is_within(0.5, read), "{read:?} Mbit/s by the time of reading");
+        eprintln!(
+            "woken {woken:.2?} Mbit/s of {RATE_MBIT}; late {late:.2?}; by reading {read:.2?}"
+        );
     });
 }

@@ -3,26 +3,20 @@
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use std::task::{Context, Poll};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
-use lightwait::net::{Control, TcpListener, TcpStream};
-use lightwait::rt::Timer;
-use lightwait::shard::{self, Handle};
+use lightwait::net::TcpStream;
+use lightwait::shard;
 use lightwait_core::host::address::Cidr;
-use lightwait_core::tcp::pool::Level;
 use lightwait_core::{Capabilities, Config, Instant, Medium};
-use lightwait_http::{Access, Clock, Files, FilesConfig, Keeper, Memory, Server, ServerConfig};
+use lightwait_http::{Access, Files, FilesConfig, Server, ServerConfig};
 use lightwait_netem::{LinkConfig, Loss};
 use lightwait_sim::disk::Disk;
+use lightwait_sim::web::{self, FileServer};
 use lightwait_sim::{Cable, Side, World};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 pub(crate) const LARGE: u64 = 3_000_000;
-
-pub(crate) type FileServer = Server<Files<Disk>>;
 
 pub(crate) fn host(side: Side) -> IpAddr {
     Ipv4Addr::new(10, 9, 0, side.index() as u8 + 1).into()
@@ -39,41 +33,6 @@ pub(crate) struct Site {
 
 pub(crate) fn site(loss: f64, seek: Duration) -> Site {
     site_with(loss, seek, |_| {})
-}
-
-/// A socket of ours, as the server asks for it.
-#[derive(Clone)]
-struct Transport(Control);
-
-impl lightwait_http::Control for Transport {
-    fn abort(&self) {
-        self.0.abort();
-    }
-
-    fn is_closed(&self) -> bool {
-        self.0.is_closed()
-    }
-
-    fn undelivered_bytes(&self) -> Option<usize> {
-        Some(self.0.unacknowledged_bytes())
-    }
-}
-
-/// A part of a stack's memory, as the file service asks for it.
-struct Budget(shard::Memory);
-
-impl Keeper for Budget {
-    fn held(&self) -> &Arc<AtomicUsize> {
-        self.0.held()
-    }
-
-    fn is_scarce(&self) -> bool {
-        self.0.level() > Level::Plenty
-    }
-
-    fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
-        self.0.poll_room(context)
-    }
 }
 
 /// As [`site`]; `configure` changes what the server's host is made of.
@@ -98,31 +57,16 @@ pub(crate) fn site_with(loss: f64, seek: Duration, configure: impl Fn(&mut Confi
     let cable = Cable::new(link(1), link(2), 1500);
     let world = World::new(Instant::from_millis(784_111_777_000), cable, configs).unwrap();
     let disk = Disk::new(&[("small", 1000, 1), ("large", LARGE, 2)], seek, 100_000_000);
-    // The time of day is the world's, too.
-    let at = world.handle(Side::B);
-    let wall = move || UNIX_EPOCH + Duration::from_nanos(at.now().as_nanos());
-    let clock = Clock {
-        timer: Rc::new(Timer),
-        measure: Rc::new(lightwait::rt::measure),
-        wall: Rc::new(wall),
-    };
+    let clock = web::clock(&world, Side::B);
     let records = Rc::new(RefCell::new(Vec::new()));
     let log = records.clone();
-    let memory = world.handle(Side::B).memory();
     let files = Files::new(disk, FilesConfig::default(), clock.clone())
-        .with_memory(Memory::new(Budget(memory.clone())));
+        .with_memory(web::memory(&world, Side::B));
     let server = Server::new(files, ServerConfig::default(), clock)
         .on_access(move |access| log.borrow_mut().push(access.clone()));
     let server = Rc::new(server);
-    let listener = TcpListener::bind_on(&world.handle(Side::B), (host(Side::B), 80)).unwrap();
-    let serving = server.clone();
-    world.spawn(Side::B, async move {
-        while let Ok((stream, peer)) = listener.accept().await {
-            let transport = Transport(stream.control());
-            let serving = serving.clone().serve_controlled(stream, transport, peer);
-            Handle::current().spawn_local(serving);
-        }
-    });
+    web::serve(&world, Side::B, (host(Side::B), 80).into(), &server).unwrap();
+    let memory = world.handle(Side::B).memory();
     Site { world, server, records, memory }
 }
 

@@ -3,18 +3,17 @@
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
-use std::time::UNIX_EPOCH;
 
-use lightwait::net::{TcpListener, TcpStream};
-use lightwait::rt::{self, Timer};
+use lightwait::net::TcpStream;
+use lightwait::rt;
 use lightwait::shard::Handle;
 use lightwait_bench::sample::median;
 use lightwait_core::config::TcpConfig;
 use lightwait_core::time::Duration;
-use lightwait_http::{Clock, Files, FilesConfig, Server, ServerConfig};
+use lightwait_http::{Files, FilesConfig, Server, ServerConfig};
 use lightwait_netem::{LinkConfig, Loss, QueueLimit};
 use lightwait_sim::disk::Disk;
-use lightwait_sim::{Side, World};
+use lightwait_sim::{Side, World, web};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::network::{server, shared, watched};
@@ -120,7 +119,7 @@ pub(super) fn run_world(
         ..LinkConfig::default()
     };
     let client = TcpConfig::default().with(|tcp| tcp.ack.quick = workload.quick_acks);
-    let repeats = shared(Repeats::new(DELAY * 2));
+    let repeats = shared(Repeats::default());
     let seen = repeats.clone();
     let links = [link(seed * 2 + 1), link(seed * 2 + 2)];
     let mut world = watched(links, &[client, tcp], move |passage, segment| {
@@ -155,23 +154,11 @@ impl Found {
 
 /// Our HTTP server, unmodified; its disk takes no time.
 fn serve(world: &World, file_bytes: u64) -> Result<(), Failure> {
-    let at = world.handle(Side::B);
-    let wall = move || UNIX_EPOCH + Duration::from_nanos(at.now().as_nanos());
-    let clock = Clock {
-        timer: Rc::new(Timer),
-        measure: Rc::new(lightwait::rt::measure),
-        wall: Rc::new(wall),
-    };
+    let clock = web::clock(world, Side::B);
     let disk = Disk::new(&[("file", file_bytes, 1)], Duration::ZERO, u64::MAX);
     let files = Files::new(disk, FilesConfig::default(), clock.clone());
     let files = Rc::new(Server::new(files, ServerConfig::default(), clock));
-    let listener = TcpListener::bind_on(&world.handle(Side::B), server())?;
-    world.spawn(Side::B, async move {
-        while let Ok((stream, peer)) = listener.accept().await {
-            Handle::current().spawn_local(files.clone().serve(stream, peer));
-        }
-    });
-    Ok(())
+    Ok(web::serve(world, Side::B, server(), &files)?)
 }
 
 /// Asks on one connection after the other.

@@ -166,19 +166,53 @@ fn without_probing_an_address_is_announced_at_once_and_without_announcing_it_is_
 fn addresses_that_are_ours_are_announced_again_and_no_others() {
     let mut claims = held(ours());
     claims.begin(at(100_000), ipv6());
-    claims.announce_again(at(100_000));
+    claims.on_link_up(at(100_000));
     let said: Vec<_> = run(&mut claims, at(100_000));
     let tell = Output::Announce(ours());
     assert_eq!(said, [(at(100_000), tell), (at(102_000), tell)]);
     let mut probing = self::claims(PROBE_LONGEST, 1);
     probing.begin(at(0), ours());
     let due = probing.deadline();
-    probing.announce_again(at(0));
+    probing.on_link_up(at(0));
     assert_eq!((probing.claimed(), probing.deadline()), (Claimed::Pending, due));
     let mut silent = Claims::new(Duration::ZERO, false, &[1; 32]);
     silent.begin(at(0), ours());
-    silent.announce_again(at(0));
+    silent.on_link_up(at(0));
     assert_eq!((silent.output(), silent.deadline()), (None, None));
+}
+
+/// Claims that probe, and hold an address when the link comes up again at `at(20_000)`.
+fn reconnected() -> Claims {
+    let mut claims = claims(MS * 70, 1);
+    claims.begin(at(0), ours());
+    run(&mut claims, at(0));
+    while claims.take_news() {}
+    claims.on_link_up(at(20_000));
+    claims
+}
+
+#[test]
+fn when_the_link_is_up_again_an_address_is_probed_while_it_is_used_and_then_announced() {
+    let mut claims = reconnected();
+    assert_eq!(claims.claimed(), Claimed::All);
+    let outputs: Vec<_> = run(&mut claims, at(20_000)).into_iter().map(|(_, said)| said).collect();
+    let (probe_it, tell) = (Output::Probe(v4(2)), Output::Announce(ours()));
+    assert_eq!(outputs, [probe_it, probe_it, probe_it, tell, tell]);
+    assert_eq!((claims.claimed(), claims.take_news()), (Claimed::All, false));
+}
+
+#[test]
+fn who_objects_to_the_probe_of_an_address_in_use_claims_it_and_who_probes_it_does_not() {
+    let mut claims = reconnected();
+    claims.on_time(at(20_020));
+    claims.on_probe(ours(), THEIRS);
+    assert_eq!((claims.conflict(), claims.claimed()), (None, Claimed::All));
+    said(&mut claims);
+    assert!(claims.on_claim(at(20_021), ours(), THEIRS));
+    assert_eq!(said(&mut claims), [Output::Announce(ours())], "it is defended");
+    let kept = Conflict { address: ours(), claimant: THEIRS, kept: true };
+    assert_eq!((claims.conflict(), claims.claimed()), (Some(kept), Claimed::All));
+    assert!(!claims.on_claim(at(20_022), ours(), THEIRS), "once in ten seconds");
 }
 
 #[test]
@@ -205,10 +239,10 @@ proptest! {
     #[test]
     fn whatever_is_said_the_books_balance(
         probe_ms in 0u64..8000,
-        steps in vec((0u8..6, 0u8..4, 0u64..4000), 0..80),
+        steps in vec((0u8..7, 0u8..4, 0u64..4000), 0..80),
     ) {
         let mut claims = claims(MS * probe_ms as u32, 3);
-        let (mut now, mut used, mut told) = (0, Vec::new(), 0);
+        let (mut now, mut used, mut told, mut ups) = (0, Vec::new(), 0, 0);
         for (kind, n, pass) in steps {
             now += pass;
             let address = if n == 3 { ipv6() } else { v4(n).into() };
@@ -217,6 +251,10 @@ proptest! {
                 0 => claims.begin(at(now), address),
                 1 => claims.on_probe(address, THEIRS),
                 2 => claims.on_verified(at(now), address),
+                3 => {
+                    ups += 1;
+                    claims.on_link_up(at(now));
+                }
                 _ => { claims.on_claim(at(now), address, THEIRS); }
             }
             for output in said(&mut claims) {
@@ -225,7 +263,7 @@ proptest! {
                         prop_assert!(!used.contains(&address), "used twice");
                         used.push(address);
                     }
-                    Output::Probe(address) => prop_assert!(!used.contains(&address)),
+                    Output::Probe(address) => prop_assert!(ups > 0 || !used.contains(&address)),
                     Output::Announce(address) => {
                         told += 1;
                         let of_ipv4 = match address { IpAddr::V4(v4) => Some(v4), _ => None };
@@ -237,7 +275,7 @@ proptest! {
             prop_assert!(claims.conflicts.len() <= CONFLICTS_MAX);
             prop_assert!(claims.deadline().is_none_or(|deadline| deadline > at(now)));
         }
-        // Two announcements of each, and a defence of each in ten seconds.
-        prop_assert!(told <= 4 * (2 + 1 + now / 10_000), "{}", told);
+        // Two announcements of each whenever the link comes up, and a defence in ten seconds.
+        prop_assert!(told <= 4 * (2 + 2 * ups + 1 + now / 10_000), "{}", told);
     }
 }

@@ -123,22 +123,10 @@ fn after_its_time_a_used_neighbour_is_verified() {
 }
 
 #[test]
-fn an_answer_or_the_upper_layers_word_ends_the_doubt() {
-    let mut by_answer = probed();
-    by_answer.on_advertisement(at(36), answer(hop(1), MAC));
-    assert!(is_reachable(&mut by_answer, at(36 + 29)));
-    for second in [31, 36] {
-        let mut by_word = delayed();
-        by_word.on_time(at(second));
-        by_word.on_confirmed(at(second), hop(1));
-        assert!(is_reachable(&mut by_word, at(second + 29)));
-    }
-    let mut cache = cache();
-    cache.on_confirmed(at(0), hop(1));
-    assert!(cache.is_empty());
-    cache.lookup(at(0), hop(1));
-    cache.on_confirmed(at(0), hop(1));
-    assert_eq!(cache.lookup(at(0), hop(1)), Lookup::Pending, "there is no address to confirm");
+fn an_answer_ends_the_doubt() {
+    let mut cache = probed();
+    cache.on_advertisement(at(36), answer(hop(1), MAC));
+    assert!(is_reachable(&mut cache, at(36 + 29)));
 }
 
 #[test]
@@ -397,7 +385,6 @@ enum Step {
     Wait(u8),
     Heard(u8, u8),
     Told(u8, u8, bool, bool),
-    Confirmed(u8),
     Pass(u16),
     Drain,
 }
@@ -408,9 +395,8 @@ fn any_step() -> impl Strategy<Value = Step> {
         n.clone().prop_map(Step::Lookup),
         n.clone().prop_map(Step::Wait),
         (n.clone(), 0u8..4).prop_map(|(n, mac)| Step::Heard(n, mac)),
-        (n.clone(), 0u8..4, any::<bool>(), any::<bool>())
+        (n, 0u8..4, any::<bool>(), any::<bool>())
             .prop_map(|(n, mac, solicited, overrides)| Step::Told(n, mac, solicited, overrides)),
-        n.prop_map(Step::Confirmed),
         (0u16..5000).prop_map(Step::Pass),
         Just(Step::Drain),
     ]
@@ -431,7 +417,6 @@ fn take(cache: &mut Neighbours, now: &mut Instant, step: &Step) {
             let told = Advertisement { target: hop(n), mac, solicited, overrides };
             cache.on_advertisement(*now, told);
         }
-        Step::Confirmed(n) => cache.on_confirmed(*now, hop(n)),
         Step::Pass(ms) => *now = *now + Duration::from_millis(ms.into()),
         Step::Drain => {
             while cache.output().is_some() {}

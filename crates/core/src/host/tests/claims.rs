@@ -202,6 +202,25 @@ fn a_claim_on_an_address_in_use_is_told_and_answered_once_in_ten_seconds() {
 }
 
 #[test]
+fn an_address_that_another_host_took_while_the_link_was_down_is_found_by_a_probe() {
+    let ours = probing(&["10.0.0.1/24"], 1, PROBE_LONGEST);
+    let mut cable = Cable::new(Vec::from([ours, host(&["10.0.0.2/24"], 2)]));
+    cable.pass(SECOND * 10);
+    cable.hosts[1] = crate::host::Host::new(host(&["10.0.0.1/24"], 2)).unwrap();
+    cable.seen.clear();
+    let now = cable.now;
+    cable.hosts[0].on_link_up(now);
+    cable.pass(SECOND * 2);
+    let probe = arp(arp::Operation::Request, (MACS[0], "0.0.0.0"), ([0; 6], OURS[0]), BROADCAST);
+    assert_eq!(cable.seen.first(), Some(&probe));
+    let address = OURS[0].parse().unwrap();
+    let conflict = Conflict { address, claimant: MACS[1], kept: true };
+    assert_eq!(conflicts(&mut cable, 0), [conflict]);
+    assert_eq!(announced(&cable, MACS[0], OURS[0]), 1, "it is defended");
+    assert!(cable.hosts[0].addresses().contains(&address));
+}
+
+#[test]
 fn who_speaks_from_our_address_claims_it() {
     let mut cable = Cable::two();
     cable.pass(SECOND * 2);

@@ -31,7 +31,7 @@ fn neighbouring_addresses_lie_apart_at_either_end() {
 enum Step {
     /// A packet is to leave.
     Look(usize),
-    /// A neighbour shows or tells its address, or the upper layer hears of it.
+    /// A neighbour shows or tells its address.
     Heard(usize, u8),
     Told {
         who: usize,
@@ -39,7 +39,6 @@ enum Step {
         solicited: bool,
         overrides: bool,
     },
-    Confirmed(usize),
     /// A router on the way, or on the link.
     TooBig(usize, u16),
     Advertised {
@@ -82,7 +81,6 @@ fn any_step() -> impl Strategy<Value = Step> {
             .prop_map(|(who, mac, solicited, overrides)| {
                 Step::Told { who, mac, solicited, overrides }
             }),
-        2 => who().prop_map(Step::Confirmed),
         2 => (who(), 500u16..1500).prop_map(|(who, mtu)| Step::TooBig(who, mtu)),
         1 => (0u16..40, 1200u32..1600, 0u8..3, 0u32..40).prop_map(
             |(lifetime_s, mtu, hop_limit, valid_s)| {
@@ -126,7 +124,6 @@ fn act(host: &mut Host, now: Instant, step: &Step) -> String {
             let told = Advertisement { target, mac: Some([2 * mac; 6]), solicited, overrides };
             host.neighbours.on_advertisement(now, told);
         }
-        Step::Confirmed(who) => host.neighbours.on_confirmed(now, address(who)),
         Step::TooBig(who, mtu) => {
             host.lower_path_mtu(now, address(who), mtu.into(), 1500);
         }

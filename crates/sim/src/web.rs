@@ -1,0 +1,91 @@
+//! Our HTTP server, unmodified, in a world: its clocks are the world's, its sockets and its memory
+//! those of the host on one side.
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::task::{Context, Poll};
+use std::time::{Duration, UNIX_EPOCH};
+
+use lightwait::net::{Control, TcpListener};
+use lightwait::rt::Timer;
+use lightwait::shard::{self, Handle};
+use lightwait_core::tcp::pool::Level;
+use lightwait_http::{Clock, Files, Keeper, Memory, Server};
+
+use crate::disk::Disk;
+use crate::{Side, World};
+
+/// A server of files on a disk of the world.
+pub type FileServer = Server<Files<Disk>>;
+
+/// The clocks of a server on that side. The time of day is the world's, too.
+pub fn clock(world: &World, side: Side) -> Clock {
+    let at = world.handle(side);
+    let wall = move || UNIX_EPOCH + Duration::from_nanos(at.now().as_nanos());
+    Clock { timer: Rc::new(Timer), measure: Rc::new(lightwait::rt::measure), wall: Rc::new(wall) }
+}
+
+/// A part of the memory of the host on that side, as the file service asks for it.
+pub fn memory(world: &World, side: Side) -> Memory {
+    Memory::new(Budget(world.handle(side).memory()))
+}
+
+/// Serves each connection to `address` on that side by a task of its own.
+///
+/// # Errors
+/// As [`TcpListener::bind_on`].
+pub fn serve(
+    world: &World,
+    side: Side,
+    address: SocketAddr,
+    server: &Rc<FileServer>,
+) -> io::Result<()> {
+    let listener = TcpListener::bind_on(&world.handle(side), address)?;
+    let server = server.clone();
+    world.spawn(side, async move {
+        while let Ok((stream, peer)) = listener.accept().await {
+            let transport = Transport(stream.control());
+            let serving = server.clone().serve_controlled(stream, transport, peer);
+            Handle::current().spawn_local(serving);
+        }
+    });
+    Ok(())
+}
+
+/// A socket of ours, as the server asks for it.
+#[derive(Clone)]
+struct Transport(Control);
+
+impl lightwait_http::Control for Transport {
+    fn abort(&self) {
+        self.0.abort();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    fn undelivered_bytes(&self) -> Option<usize> {
+        Some(self.0.unacknowledged_bytes())
+    }
+}
+
+/// A part of a stack's memory.
+struct Budget(shard::Memory);
+
+impl Keeper for Budget {
+    fn held(&self) -> &Arc<AtomicUsize> {
+        self.0.held()
+    }
+
+    fn is_scarce(&self) -> bool {
+        self.0.level() > Level::Plenty
+    }
+
+    fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.0.poll_room(context)
+    }
+}
