@@ -1,20 +1,24 @@
 //! A file server on one host, and what its clients on the other do.
 
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::task::{Context, Poll};
+use std::task::Context;
 use std::time::{Duration, UNIX_EPOCH};
 
 use lightwait::net::{Control, TcpListener, TcpStream};
 use lightwait::rt::Timer;
 use lightwait::shard::{self, Handle};
 use lightwait_core::host::address::Cidr;
-use lightwait_core::tcp::pool::Level;
+use lightwait_core::tcp::pool::{self, Level};
 use lightwait_core::{Capabilities, Config, Instant, Medium};
-use lightwait_http::{Access, Clock, Files, FilesConfig, Keeper, Memory, Server, ServerConfig};
+use lightwait_http::{
+    Access, Clock, ConnectionRoom, Files, FilesConfig, Keeper, Memory, Pending, Server,
+    ServerConfig,
+};
 use lightwait_netem::{LinkConfig, Loss};
 use lightwait_sim::disk::Disk;
 use lightwait_sim::{Cable, Side, World};
@@ -54,6 +58,10 @@ impl lightwait_http::Control for Transport {
         self.0.is_closed()
     }
 
+    fn wake_when_closed(&self, context: &Context<'_>) {
+        self.0.wake_when_closed(context);
+    }
+
     fn undelivered_bytes(&self) -> Option<usize> {
         Some(self.0.unacknowledged_bytes())
     }
@@ -67,12 +75,28 @@ impl Keeper for Budget {
         self.0.held()
     }
 
+    fn by_connections(&self) -> &Arc<AtomicUsize> {
+        self.0.by_connections()
+    }
+
     fn is_scarce(&self) -> bool {
         self.0.level() > Level::Plenty
     }
 
-    fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
-        self.0.poll_room(context)
+    fn has_room(&self) -> bool {
+        self.0.has_room()
+    }
+
+    fn room(&self) -> Pending<()> {
+        Box::pin(self.0.room())
+    }
+
+    fn room_for_connection(&self, bytes: usize) -> ConnectionRoom {
+        match self.0.room_for_connection(bytes) {
+            pool::ConnectionRoom::Enough => ConnectionRoom::Enough,
+            pool::ConnectionRoom::Little => ConnectionRoom::Little,
+            pool::ConnectionRoom::None => ConnectionRoom::None,
+        }
     }
 }
 
@@ -109,9 +133,10 @@ pub(crate) fn site_with(loss: f64, seek: Duration, configure: impl Fn(&mut Confi
     let records = Rc::new(RefCell::new(Vec::new()));
     let log = records.clone();
     let memory = world.handle(Side::B).memory();
-    let files = Files::new(disk, FilesConfig::default(), clock.clone())
-        .with_memory(Memory::new(Budget(memory.clone())));
+    let budget = Memory::new(Budget(memory.clone()));
+    let files = Files::new(disk, FilesConfig::default(), clock.clone()).with_memory(budget.clone());
     let server = Server::new(files, ServerConfig::default(), clock)
+        .with_memory(budget)
         .on_access(move |access| log.borrow_mut().push(access.clone()));
     let server = Rc::new(server);
     let listener = TcpListener::bind_on(&world.handle(Side::B), (host(Side::B), 80)).unwrap();
@@ -119,30 +144,46 @@ pub(crate) fn site_with(loss: f64, seek: Duration, configure: impl Fn(&mut Confi
     world.spawn(Side::B, async move {
         while let Ok((stream, peer)) = listener.accept().await {
             let transport = Transport(stream.control());
-            let serving = serving.clone().serve_controlled(stream, transport, peer);
-            Handle::current().spawn_local(serving);
+            let Ok(admission) = serving.admit(peer) else {
+                stream.abort();
+                continue;
+            };
+            let serving = serving.clone();
+            Handle::current().spawn_local(async move {
+                let _inside = admission;
+                let _ = serving.serve_controlled(stream, transport, peer).await;
+            });
         }
     });
     Site { world, server, records, memory }
 }
 
+pub(crate) async fn try_connect() -> io::Result<TcpStream> {
+    TcpStream::connect(SocketAddr::new(host(Side::B), 80)).await
+}
+
 pub(crate) async fn connect() -> TcpStream {
-    TcpStream::connect(SocketAddr::new(host(Side::B), 80)).await.unwrap()
+    try_connect().await.unwrap()
 }
 
 /// Asks for a file on a kept connection, and gives the head and the body.
-pub(crate) async fn get(stream: &mut TcpStream, target: &str) -> (String, Vec<u8>) {
+pub(crate) async fn try_get(stream: &mut TcpStream, target: &str) -> io::Result<(String, Vec<u8>)> {
     let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
+    stream.write_all(request.as_bytes()).await?;
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
-        head.push(stream.read_u8().await.unwrap());
+        head.push(stream.read_u8().await?);
     }
     let head = String::from_utf8(head).unwrap();
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
     let mut body = vec![0; length.parse().unwrap()];
-    stream.read_exact(&mut body).await.unwrap();
-    (head, body)
+    stream.read_exact(&mut body).await?;
+    Ok((head, body))
+}
+
+/// As [`try_get`], where it cannot fail.
+pub(crate) async fn get(stream: &mut TcpStream, target: &str) -> (String, Vec<u8>) {
+    try_get(stream, target).await.unwrap()
 }
 
 /// Runs until `task` has ended, and gives what it returned.
