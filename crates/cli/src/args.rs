@@ -45,6 +45,8 @@ pub(crate) struct KnobsArgs {
 /// pools are (connections, TIME-WAIT, FIN-WAIT-2, …) on standard error; with --json, as an event
 /// in the log.
 #[derive(Clone, Debug, Args)]
+// Or `--min-rate -1` would be told to write `-- -1`.
+#[command(allow_negative_numbers = true)]
 pub(crate) struct ServeArgs {
     /// The directory to serve
     #[arg(default_value = ".")]
@@ -99,10 +101,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) set: Vec<Setting>,
 
-    /// Memory for buffers and for files under way, such as 512M or 2G; the bridge's two stacks have
-    /// half of it each. At three quarters of it nothing is read ahead; at its end connections whose
-    /// peers take no data are reset, those first that have taken none for longest [default: a
-    /// quarter of the machine's, 1G at most]
+    /// Memory for connections, their buffers and files under way, such as 512M or 2G, 4M at least;
+    /// the bridge's two stacks have half of it each. At three quarters of it nothing is read ahead;
+    /// at its end connections whose peers take no data are reset, those first that have taken none
+    /// for longest, and those closed that wait for a request [default: a quarter of the machine's,
+    /// 1G at most]
     #[arg(long, value_name = "BYTES", help_heading = "Limits")]
     pub(crate) memory: Option<Memory>,
 
@@ -145,8 +148,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", help_heading = "Watching")]
     pub(crate) pcap: Option<PathBuf>,
 
-    /// Keep the capture within so many bytes (K, M, G: 2^10, 2^20, 2^30): when FILE has half of
-    /// them it becomes FILE.1, in place of the one before, and FILE begins anew
+    /// Keep the capture within so many bytes (K, M, G: 2^10, 2^20, 2^30), 256K at least: when FILE
+    /// has half of them it becomes FILE.1, in place of the one before, and FILE begins anew
     #[arg(long, value_name = "BYTES", help_heading = "Watching", requires = "pcap")]
     pub(crate) pcap_limit: Option<Bytes>,
 
@@ -192,5 +195,17 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_names_the_least_amounts() {
+        let mut command = CommandLine::command();
+        let serve = command.find_subcommand_mut("serve").unwrap();
+        let help = serve.render_long_help().to_string();
+        let words: Vec<&str> = help.split_whitespace().collect();
+        let help = words.join(" ");
+        let least = lightwait::wrap::pcap::LEAST_LIMIT >> 10;
+        assert!(help.contains("512M or 2G, 4M at least") && "4M".parse::<Memory>().is_ok());
+        assert!(help.contains(&format!("2^30), {least}K at least")), "{help}");
     }
 }

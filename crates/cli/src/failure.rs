@@ -145,6 +145,7 @@ mod tests {
             ("serve --fault loss=2", "loss=2"),
             ("serve --tap a --af-packet b", "cannot be used with"),
             ("serve --port 70000", "65535"),
+            ("serve --min-rate -1", "invalid value '-1' for '--min-rate"),
             ("serve a b", "unexpected argument 'b'"),
             ("server", "serve"),
             ("", "serve"),

@@ -75,8 +75,9 @@ pub(crate) enum Concern {
     PortsScarce { passed: u64, opens: u64 },
     /// So many connections could not be opened for want of a port.
     NoPort { opens: u64 },
-    /// Memory was short: so many connections were reset whose peers took no data.
-    MemoryShort { resets: u64 },
+    /// Memory was short: so many connections were reset whose peers took no data, or too little, so
+    /// many closed that waited for a request, and so many refused.
+    MemoryShort { resets: u64, slow: u64, closed: u64, refused: u64 },
 }
 
 /// Whose records.
@@ -294,9 +295,19 @@ fn human_concern(concern: Concern) -> String {
             "No port to the destination is free. Not opened: {}. {MORE_PORTS}",
             many(opens, "connection")
         ),
-        Concern::MemoryShort { resets } => format!(
-            "Memory was short: {resets} connections were reset whose peers took no data (--memory)."
-        ),
+        Concern::MemoryShort { resets, slow, closed, refused } => {
+            let causes = [
+                (resets, "reset whose peers took no data"),
+                (slow, "reset whose peers took too little"),
+                (closed, "closed that waited for a request"),
+                (refused, "refused"),
+            ];
+            let told = causes.iter().filter(|(connections, _)| *connections > 0);
+            let told: Vec<String> = told
+                .map(|(count, what)| format!("{} {what}", many(*count, "connection")))
+                .collect();
+            format!("Memory was short (--memory): {}.", told.join(", "))
+        }
     }
 }
 
@@ -318,7 +329,13 @@ fn machine_concern(concern: Concern) -> Value {
             json!({ "event": "ports_in_time_wait", "ports": passed, "opens": opens })
         }
         Concern::NoPort { opens } => json!({ "event": "ports_exhausted", "opens": opens }),
-        Concern::MemoryShort { resets } => json!({ "event": "memory_short", "resets": resets }),
+        Concern::MemoryShort { resets, slow, closed, refused } => json!({
+            "event": "memory_short",
+            "resets": resets,
+            "slow": slow,
+            "closed": closed,
+            "refused": refused,
+        }),
     }
 }
 

@@ -152,6 +152,9 @@ impl Plan {
             failures: args.verbose > 0,
         };
         let stack = stack(args)?;
+        if let Some(text) = args.memory.and_then(Memory::excess) {
+            return Err(usage(text));
+        }
         let memory = args.memory.unwrap_or_else(Memory::of_machine).bytes();
         let memory = if let Stack::Bridge { .. } = stack { memory / 2 } else { memory };
         if args.memory.is_some() && args.set.iter().any(|setting| setting.is_of("limits.pages")) {

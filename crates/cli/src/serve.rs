@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::task::{Context, Poll};
+use std::task::Context;
 use std::time::{Duration, SystemTime};
 
 use lightwait::bridge::{Bridge, Peers};
@@ -25,8 +25,11 @@ use lightwait::net::{Control, TcpListener, TcpStream};
 use lightwait::rt::Timer;
 use lightwait::shard::{self, Handle, Shard};
 use lightwait_core::Host;
-use lightwait_core::tcp::pool::Level;
-use lightwait_http::{Admission, Clock, Files, Keeper, Memory, Server, Tally, ThreadPoolFiles};
+use lightwait_core::tcp::pool::{self, Level};
+use lightwait_http::{
+    Admission, Clock, ConnectionRoom, Files, Keeper, Memory, Pending, Server, Tally,
+    ThreadPoolFiles,
+};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
 
@@ -161,8 +164,8 @@ fn file_server(plan: &Plan, files: ThreadPoolFiles, log: &Log, stack: &Handle) -
         wall: Rc::new(SystemTime::now),
     };
     let memory = Memory::new(Budget(stack.memory()));
-    let files = Files::new(files, plan.files.clone(), clock.clone()).with_memory(memory);
-    let server = Server::new(files, plan.server.clone(), clock);
+    let files = Files::new(files, plan.files.clone(), clock.clone()).with_memory(memory.clone());
+    let server = Server::new(files, plan.server.clone(), clock).with_memory(memory);
     if !plan.log.requests {
         return server;
     }
@@ -178,12 +181,28 @@ impl Keeper for Budget {
         self.0.held()
     }
 
+    fn by_connections(&self) -> &Arc<AtomicUsize> {
+        self.0.by_connections()
+    }
+
     fn is_scarce(&self) -> bool {
         self.0.level() > Level::Plenty
     }
 
-    fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
-        self.0.poll_room(context)
+    fn has_room(&self) -> bool {
+        self.0.has_room()
+    }
+
+    fn room(&self) -> Pending<()> {
+        Box::pin(self.0.room())
+    }
+
+    fn room_for_connection(&self, bytes: usize) -> ConnectionRoom {
+        match self.0.room_for_connection(bytes) {
+            pool::ConnectionRoom::Enough => ConnectionRoom::Enough,
+            pool::ConnectionRoom::Little => ConnectionRoom::Little,
+            pool::ConnectionRoom::None => ConnectionRoom::None,
+        }
     }
 }
 
@@ -243,6 +262,10 @@ impl lightwait_http::Control for Transport {
         self.0.is_closed()
     }
 
+    fn wake_when_closed(&self, context: &Context<'_>) {
+        self.0.wake_when_closed(context);
+    }
+
     fn undelivered_bytes(&self) -> Option<usize> {
         Some(self.0.unacknowledged_bytes())
     }
@@ -271,7 +294,10 @@ struct Stopping {
 impl Stopping {
     /// This stack's connections have to be over as well; until then it is watched.
     fn watch(&mut self, stack: &Handle, name: &str) {
-        let full = closed::watch(stack.clone(), self.service.log.clone());
+        // The first is the server's.
+        let server = self.stacks.all.is_empty().then(|| self.service.server.clone());
+        let tally = move || server.as_ref().map_or_else(Tally::default, |server| server.tally());
+        let full = closed::watch(stack.clone(), tally, self.service.log.clone());
         let conflicts = claim::watch(stack.clone(), self.service.log.clone());
         self.tasks.extend([stack.spawn_local(full), stack.spawn_local(conflicts)]);
         self.tasks.push(stack.spawn_local(memory::watch(stack.clone())));
@@ -352,8 +378,10 @@ impl Stacks {
 }
 
 /// What the server has denied, by name.
-fn served_counts(tally: Tally) -> [(&'static str, u64); 5] {
+fn served_counts(tally: Tally) -> [(&'static str, u64); 7] {
     [
+        ("http_refused_for_memory", tally.refused_for_memory),
+        ("http_closed_for_memory", tally.closed_for_memory),
         ("http_refused_connections", tally.refused_connections),
         ("http_refused_client_connections", tally.refused_client_connections),
         ("http_refused_responses", tally.refused_responses),

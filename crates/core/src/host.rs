@@ -68,7 +68,7 @@ use crate::frame::Outbox;
 use crate::rng::Rng;
 use crate::tcp::challenge::Challenges;
 use crate::tcp::connection::Context;
-use crate::tcp::pool::{Level, PagePool};
+use crate::tcp::pool::{ConnectionRoom, Level, PagePool};
 use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::time_wait::TimeWait;
 use crate::tcp::timers::{Scheme, Ticks, Timer, Timers};
@@ -468,6 +468,18 @@ impl Host {
     /// now, in all.
     pub fn set_memory_elsewhere(&mut self, bytes: usize) {
         self.shared.pool.set_elsewhere(bytes);
+    }
+
+    /// Bytes that users of connections take as long as these live, beside their buffers: part of
+    /// the same budget. They are bounded by three quarters of it.
+    pub fn set_memory_by_connections(&mut self, bytes: usize) {
+        self.shared.pool.set_by_connections(bytes);
+    }
+
+    /// Whether the budget has room for one connection more, whose user will take `bytes` for it.
+    /// Where it has little, connections that stall, or are slow, are reset in this turn.
+    pub fn room_for_connection(&mut self, bytes: usize) -> ConnectionRoom {
+        self.shared.pool.room_for_connection(bytes)
     }
 
     /// Bytes of receive window promised to all peers together.

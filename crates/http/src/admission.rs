@@ -4,8 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::time::Instant;
 
 use crate::config::ServerConfig;
+use crate::memory::{Charge, ConnectionRoom, Memory};
+use crate::patient::Phase;
+use crate::waiting::{Seat, WaitingRoom};
 
 /// Bits of an IPv6 address that tell one client from another: whoever has one address has a /64
 /// (RFC 6177), and could use a new one for each connection.
@@ -18,6 +22,8 @@ pub enum Refusal {
     Connections,
     /// That client has as many as one may have.
     Client,
+    /// There is no memory for more, and no connection waits for its peer.
+    Memory,
 }
 
 /// What was denied since the server began.
@@ -27,6 +33,10 @@ pub struct Tally {
     pub refused_connections: u64,
     /// Connections refused, because there were too many of one client.
     pub refused_client_connections: u64,
+    /// Connections refused, because there was no memory for them.
+    pub refused_for_memory: u64,
+    /// Connections closed that waited for their peers, because others needed the memory.
+    pub closed_for_memory: u64,
     /// Requests answered with 503, because too many responses were in flight.
     pub refused_responses: u64,
     /// Connections reset, because the peer took nothing of what was written.
@@ -35,6 +45,11 @@ pub struct Tally {
     pub reset_slow: u64,
 }
 
+/// What a connection takes as long as it lives, beside its buffers: hyper's two of 8 KiB, the task
+/// (2 KiB), the request that is being answered (1 KiB), and what the stack holds (1 KiB). Asked of
+/// the allocator, by heaptrack; two thirds of it are resident until all has been written once.
+const CONNECTION_BYTES: usize = 21 << 10;
+
 /// What is let in.
 #[derive(Debug, Default)]
 struct Inside {
@@ -42,6 +57,7 @@ struct Inside {
     clients: RefCell<HashMap<IpAddr, usize>>,
     responses: Cell<usize>,
     tally: Cell<Tally>,
+    waiting: WaitingRoom,
 }
 
 /// The doorkeeper of a server. Clones share it.
@@ -51,24 +67,30 @@ pub(crate) struct Door {
     max_connections: usize,
     max_client_connections: usize,
     max_responses: usize,
+    memory: Memory,
 }
 
 impl Door {
-    pub(crate) fn new(config: &ServerConfig) -> Door {
+    pub(crate) fn new(config: &ServerConfig, memory: Memory) -> Door {
         Door {
             inside: Rc::default(),
             max_connections: config.max_connections,
             max_client_connections: config.max_client_connections,
             max_responses: config.max_responses,
+            memory,
         }
     }
 
     /// Lets a connection of `peer` in, for as long as the guard lives.
-    pub(crate) fn admit(&self, peer: IpAddr) -> Result<Admission, Refusal> {
+    pub(crate) fn admit(&self, peer: IpAddr, now: Instant) -> Result<Admission, Refusal> {
         let inside = &self.inside;
         if inside.connections.get() >= self.max_connections {
             self.count(|tally| tally.refused_connections += 1);
             return Err(Refusal::Connections);
+        }
+        if !self.has_memory(now) {
+            self.count(|tally| tally.refused_for_memory += 1);
+            return Err(Refusal::Memory);
         }
         let client = client_of(peer);
         if let Some(client) = client {
@@ -81,7 +103,34 @@ impl Door {
             *connections += 1;
         }
         inside.connections.set(inside.connections.get() + 1);
-        Ok(Admission { inside: inside.clone(), client })
+        let charge = self.charge_connection(CONNECTION_BYTES);
+        Ok(Admission { inside: inside.clone(), client, _charge: charge })
+    }
+
+    /// True if there is memory for one connection more. Where there is little, one that waits for
+    /// its peer goes for it.
+    fn has_memory(&self, now: Instant) -> bool {
+        let room = self.memory.room_for_connection(CONNECTION_BYTES);
+        if room == ConnectionRoom::Enough {
+            return true;
+        }
+        let makes_room = self.send_one_away(now);
+        room == ConnectionRoom::Little || makes_room
+    }
+
+    /// Has a connection go that waits for its peer. False if there is none.
+    pub(crate) fn send_one_away(&self, now: Instant) -> bool {
+        self.inside.waiting.send_one_away(now)
+    }
+
+    /// Charges bytes that a connection takes from now on until it is over.
+    pub(crate) fn charge_connection(&self, bytes: usize) -> Charge {
+        self.memory.charge_connection(bytes)
+    }
+
+    /// A place for a connection, which is to go when that is wanted.
+    pub(crate) fn seat(&self, phase: Phase, now: Instant) -> Seat {
+        self.inside.waiting.enter(phase, now)
     }
 
     /// Lets a response begin, for as long as the guard lives; `None` if too many are in flight.
@@ -123,6 +172,7 @@ fn client_of(peer: IpAddr) -> Option<IpAddr> {
 pub struct Admission {
     inside: Rc<Inside>,
     client: Option<IpAddr>,
+    _charge: Charge,
 }
 
 impl Drop for Admission {
@@ -153,6 +203,66 @@ impl Drop for InFlight {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Pending;
+    use crate::memory::Keeper;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Waker};
+
+    /// A budget with that much room for connections.
+    struct Purse {
+        by_connections: Arc<AtomicUsize>,
+        room: Rc<Cell<ConnectionRoom>>,
+    }
+
+    impl Keeper for Purse {
+        fn held(&self) -> &Arc<AtomicUsize> {
+            &self.by_connections
+        }
+
+        fn by_connections(&self) -> &Arc<AtomicUsize> {
+            &self.by_connections
+        }
+
+        fn is_scarce(&self) -> bool {
+            true
+        }
+
+        fn has_room(&self) -> bool {
+            false
+        }
+
+        fn room(&self) -> Pending<()> {
+            Box::pin(std::future::pending())
+        }
+
+        fn room_for_connection(&self, _bytes: usize) -> ConnectionRoom {
+            self.room.get()
+        }
+    }
+
+    #[test]
+    fn a_connection_is_charged_while_it_is_in_and_one_that_waits_goes_for_it() {
+        let (by_connections, room) = (Arc::default(), Rc::new(Cell::new(ConnectionRoom::Enough)));
+        let purse = Purse { by_connections: Arc::clone(&by_connections), room: room.clone() };
+        let door = Door::new(&ServerConfig::default(), Memory::new(purse));
+        let now = Instant::now();
+        let first = door.admit(ip("192.0.2.1"), now).unwrap();
+        assert_eq!(by_connections.load(Ordering::Relaxed), CONNECTION_BYTES);
+        drop(first);
+        assert_eq!(by_connections.load(Ordering::Relaxed), 0);
+        // With little room somebody goes, if there is one; with none nobody comes in else.
+        room.set(ConnectionRoom::Little);
+        assert!(door.admit(ip("192.0.2.1"), now).is_ok());
+        room.set(ConnectionRoom::None);
+        assert_eq!(door.admit(ip("192.0.2.1"), now).err(), Some(Refusal::Memory));
+        let phase = Phase::new(now);
+        let seat = door.seat(phase, now);
+        assert!(door.admit(ip("192.0.2.1"), now).is_ok());
+        assert!(seat.is_wanted(&Context::from_waker(Waker::noop())));
+        assert_eq!(door.admit(ip("192.0.2.1"), now).err(), Some(Refusal::Memory));
+        assert_eq!(door.tally().refused_for_memory, 2);
+    }
 
     fn door() -> Door {
         let limits = ServerConfig {
@@ -161,7 +271,7 @@ mod tests {
             max_responses: 2,
             ..ServerConfig::default()
         };
-        Door::new(&limits)
+        Door::new(&limits, Memory::boundless())
     }
 
     fn ip(text: &str) -> IpAddr {
@@ -172,12 +282,14 @@ mod tests {
     fn as_many_as_the_limit_come_in_and_one_more_when_one_has_left() {
         let door = door();
         let [a, b, c] = ["192.0.2.1", "192.0.2.2", "192.0.2.3"].map(ip);
-        let mut inside: Vec<Admission> =
-            [a, b, a, b].into_iter().map(|peer| door.admit(peer).unwrap()).collect();
-        assert_eq!(door.admit(c).err(), Some(Refusal::Connections));
+        let mut inside: Vec<Admission> = [a, b, a, b]
+            .into_iter()
+            .map(|peer| door.admit(peer, Instant::now()).unwrap())
+            .collect();
+        assert_eq!(door.admit(c, Instant::now()).err(), Some(Refusal::Connections));
         inside.pop();
-        assert_eq!(door.admit(a).err(), Some(Refusal::Client));
-        inside.push(door.admit(c).unwrap());
+        assert_eq!(door.admit(a, Instant::now()).err(), Some(Refusal::Client));
+        inside.push(door.admit(c, Instant::now()).unwrap());
         let refused = (door.tally().refused_connections, door.tally().refused_client_connections);
         assert_eq!(refused, (1, 1));
         inside.clear();
@@ -187,14 +299,17 @@ mod tests {
     #[test]
     fn a_client_is_an_ipv4_address_or_a_network_of_64_bits_and_nobody_on_the_loopback() {
         let door = door();
-        let inside = ["2001:db8::1", "2001:db8::ffff:2"].map(|peer| door.admit(ip(peer)).unwrap());
-        assert_eq!(door.admit(ip("2001:db8::3")).err(), Some(Refusal::Client));
-        assert!(door.admit(ip("2001:db8:0:1::3")).is_ok());
+        let inside = ["2001:db8::1", "2001:db8::ffff:2"]
+            .map(|peer| door.admit(ip(peer), Instant::now()).unwrap());
+        assert_eq!(door.admit(ip("2001:db8::3"), Instant::now()).err(), Some(Refusal::Client));
+        assert!(door.admit(ip("2001:db8:0:1::3"), Instant::now()).is_ok());
         drop(inside);
-        let mapped = ["::ffff:192.0.2.1", "192.0.2.1"].map(|peer| door.admit(ip(peer)).unwrap());
-        assert_eq!(door.admit(ip("192.0.2.1")).err(), Some(Refusal::Client));
+        let mapped = ["::ffff:192.0.2.1", "192.0.2.1"]
+            .map(|peer| door.admit(ip(peer), Instant::now()).unwrap());
+        assert_eq!(door.admit(ip("192.0.2.1"), Instant::now()).err(), Some(Refusal::Client));
         drop(mapped);
-        let local = ["127.0.0.1", "127.0.0.1", "::1", "127.0.0.1"].map(|p| door.admit(ip(p)));
+        let local = ["127.0.0.1", "127.0.0.1", "::1", "127.0.0.1"]
+            .map(|p| door.admit(ip(p), Instant::now()));
         assert!(local.iter().all(Result::is_ok));
     }
 

@@ -135,6 +135,8 @@ pub(crate) struct FileBody<S: FileSource> {
     reading: Option<Reading>,
     chunk_bytes: usize,
     buffers: Buffers,
+    /// It waits for memory.
+    waiting: Option<Pending<()>>,
     /// Something of the file was read, or is being.
     has_begun: bool,
 }
@@ -177,6 +179,7 @@ impl<S: FileSource> FileBody<S> {
             reading: None,
             chunk_bytes,
             buffers,
+            waiting: None,
             has_begun: false,
         };
         if !body.buffers.memory.is_scarce() {
@@ -218,7 +221,7 @@ impl<S: FileSource> HttpBody for FileBody<S> {
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = self.get_mut();
         if this.reading.is_none() && matches!(this.pieces.front(), Some(Piece::File(_))) {
-            let has_room = this.buffers.memory.poll_room(cx).is_ready();
+            let has_room = this.buffers.memory.poll_room(cx, &mut this.waiting).is_ready();
             if !has_room && this.has_begun {
                 return Poll::Pending;
             }
@@ -269,6 +272,9 @@ pub(crate) struct Buffers {
 /// Chunks kept for reuse, at most.
 const SPARE_BUFFERS: usize = 64;
 
+/// Bytes of chunks kept in any case; beyond that no more than responses hold.
+const SPARE_BYTES: usize = 1 << 20;
+
 impl Buffers {
     pub(crate) fn new(memory: Memory) -> Self {
         Buffers { spare: Arc::default(), memory }
@@ -289,7 +295,7 @@ impl Buffers {
 
     /// The buffer as shared bytes; it comes back when the last share is dropped.
     fn lend(&self, (buffer, charge): (Vec<u8>, Charge)) -> Bytes {
-        Bytes::from_owner(Lent { buffer, spare: self.spare.clone(), _charge: charge })
+        Bytes::from_owner(Lent { buffer, spare: self.spare.clone(), charge })
     }
 }
 
@@ -297,7 +303,7 @@ impl Buffers {
 struct Lent {
     buffer: Vec<u8>,
     spare: Arc<Mutex<Vec<Vec<u8>>>>,
-    _charge: Charge,
+    charge: Charge,
 }
 
 impl AsRef<[u8]> for Lent {
@@ -311,6 +317,13 @@ impl Drop for Lent {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         if spare.len() < SPARE_BUFFERS {
             spare.push(std::mem::take(&mut self.buffer));
+        }
+        let most = self.charge.total().max(SPARE_BYTES);
+        let mut kept: usize = spare.iter().map(Vec::capacity).sum();
+        while kept > most
+            && let Some(buffer) = spare.pop()
+        {
+            kept -= buffer.capacity();
         }
     }
 }

@@ -25,6 +25,7 @@ use crate::body::{Body, RequestBody};
 use crate::config::ServerConfig;
 use crate::control::Control;
 use crate::date::Date;
+use crate::memory::Memory;
 use crate::patient::{Patient, Phase};
 use crate::refusal::{Owed, Refusable, Refused};
 use crate::stop::Stop;
@@ -75,7 +76,7 @@ impl<H: Handler> Server<H> {
             .max_headers(config.max_header_fields);
         let handler = Rc::new(handler);
         let (stop, date) = (Stop::new(), Date::default());
-        let door = Door::new(&config);
+        let door = Door::new(&config, Memory::boundless());
         Server { handler, config, clock, stop, on_access: None, date, http, door }
     }
 
@@ -83,6 +84,12 @@ impl<H: Handler> Server<H> {
     pub fn on_access(mut self, hook: impl Fn(&Access) + 'static) -> Self {
         self.on_access = Some(Rc::new(hook));
         self
+    }
+
+    /// The same server, whose connections are charged to `memory`, and refused where there is none.
+    pub fn with_memory(self, memory: Memory) -> Self {
+        let door = Door::new(&self.config, memory);
+        Server { door, ..self }
     }
 
     /// The signal that stops it: connections finish what they answer, and close; or they are cut.
@@ -93,9 +100,10 @@ impl<H: Handler> Server<H> {
     /// Lets a connection of `peer` in, which counts against the limits while the admission lives.
     ///
     /// # Errors
-    /// There are too many, of all or of that client: the connection should be reset. It is counted.
+    /// There are too many, of all or of that client, or for the memory: the connection should be
+    /// reset. It is counted.
     pub fn admit(&self, peer: SocketAddr) -> Result<Admission, Refusal> {
-        self.door.admit(peer.ip())
+        self.door.admit(peer.ip(), self.clock.timer.now())
     }
 
     /// How many were not let in, and how many were reset because they took too little.
@@ -131,7 +139,9 @@ impl<H: Handler> Server<H> {
         C: Control + Clone + Unpin,
     {
         let _tracked = self.stop.track();
-        let phase = Phase::new(self.clock.timer.now());
+        let now = self.clock.timer.now();
+        let phase = Phase::new(now);
+        let seat = self.door.seat(phase.clone(), now);
         let cut = control.clone();
         let io = Patient::new(
             (io, control),
@@ -168,14 +178,33 @@ impl<H: Handler> Server<H> {
             if cut.is_closed() {
                 return Poll::Ready(Ok(()));
             }
-            Pin::new(&mut connection).poll(cx)
+            let outcome = Pin::new(&mut connection).poll(cx);
+            if outcome.is_pending() && seat.is_wanted(cx) {
+                self.leave(&cut);
+                return Poll::Ready(Ok(()));
+            }
+            if phase.is_busy() {
+                cut.wake_when_closed(cx);
+            }
+            outcome
         })
         .await;
         if let Some(status) = owed.refused() {
             let parts = connection.into_parts();
-            self.refuse(parts.io, Refused::new(status, &parts.read_buf), peer).await;
+            let refused = Refused::new(status, &parts.read_buf);
+            // Boxed: it is rare, and every connection would have room for it.
+            Box::pin(self.refuse(parts.io, refused, peer)).await;
         }
         outcome
+    }
+
+    /// A connection that waits for its peer goes, because others need its memory.
+    fn leave(&self, control: &impl Control) {
+        self.door.count(|tally| tally.closed_for_memory += 1);
+        // What the peer has not taken of an answer would go on waiting for it.
+        if control.undelivered_bytes().is_some_and(|bytes| bytes > 0) {
+            control.abort();
+        }
     }
 
     /// Answers what hyper did not hand to the handler, and writes the record.
@@ -208,7 +237,7 @@ struct Exchange<H> {
 impl<H: Handler> Exchange<H> {
     async fn run(self, request: Request<Incoming>) -> Response<Body> {
         self.owed.on_request();
-        self.phase.on_request(!request.body().is_end_stream());
+        self.phase.on_request(self.server.clock.timer.now(), !request.body().is_end_stream());
         let mut record = self.server.on_access.is_some().then(|| Unfinished {
             begin: (self.server.clock.measure)(),
             access: Access {

@@ -34,6 +34,7 @@ pub mod source;
 mod stop;
 #[cfg(test)]
 mod testing;
+mod waiting;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -47,7 +48,7 @@ pub use config::{FilesConfig, ServerConfig};
 pub use connection::{Handler, Server};
 pub use control::Control;
 pub use files::Files;
-pub use memory::{Keeper, Memory};
+pub use memory::{ConnectionRoom, Keeper, Memory};
 pub use source::FileSource;
 pub use source::thread_pool::ThreadPoolFiles;
 pub use stop::{Stop, Tracked};

@@ -4,18 +4,40 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+
+use crate::Pending;
 
 /// Who keeps the budget.
 pub trait Keeper: 'static {
     /// Bytes that responses hold: counted here, on whichever thread the last of a chunk is dropped.
     fn held(&self) -> &Arc<AtomicUsize>;
 
+    /// Bytes that connections take as long as they live.
+    fn by_connections(&self) -> &Arc<AtomicUsize>;
+
     /// True if nothing should be held that is not needed now.
     fn is_scarce(&self) -> bool;
 
-    /// Ready while there is some left; else whoever polls is woken when there is.
-    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()>;
+    /// True while responses may hold more.
+    fn has_room(&self) -> bool;
+
+    /// Resolves when responses may hold more. Whoever drops it waits no longer.
+    fn room(&self) -> Pending<()>;
+
+    /// Whether a connection more can be had, that takes `bytes` as long as it lives.
+    fn room_for_connection(&self, bytes: usize) -> ConnectionRoom;
+}
+
+/// Whether a connection more can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionRoom {
+    /// Yes.
+    Enough,
+    /// Yes, but one that waits for its peer should go.
+    Little,
+    /// No, unless one goes.
+    None,
 }
 
 /// A budget for memory. Clones share it.
@@ -24,19 +46,34 @@ pub struct Memory(Rc<dyn Keeper>);
 
 /// A budget without an end.
 #[derive(Debug, Default)]
-struct Boundless(Arc<AtomicUsize>);
+struct Boundless {
+    held: Arc<AtomicUsize>,
+    by_connections: Arc<AtomicUsize>,
+}
 
 impl Keeper for Boundless {
     fn held(&self) -> &Arc<AtomicUsize> {
-        &self.0
+        &self.held
+    }
+
+    fn by_connections(&self) -> &Arc<AtomicUsize> {
+        &self.by_connections
     }
 
     fn is_scarce(&self) -> bool {
         false
     }
 
-    fn poll_room(&self, _cx: &mut Context<'_>) -> Poll<()> {
-        Poll::Ready(())
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn room(&self) -> Pending<()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn room_for_connection(&self, _bytes: usize) -> ConnectionRoom {
+        ConnectionRoom::Enough
     }
 }
 
@@ -56,16 +93,33 @@ impl Memory {
         self.0.is_scarce()
     }
 
-    /// Ready while there is some left.
-    pub(crate) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.0.poll_room(cx)
+    /// Ready while responses may hold more. Else `waiting` is who waits for that.
+    pub(crate) fn poll_room(
+        &self,
+        cx: &mut Context<'_>,
+        waiting: &mut Option<Pending<()>>,
+    ) -> Poll<()> {
+        if waiting.is_none() && self.0.has_room() {
+            return Poll::Ready(());
+        }
+        ready!(waiting.get_or_insert_with(|| self.0.room()).as_mut().poll(cx));
+        *waiting = None;
+        Poll::Ready(())
     }
 
-    /// Charges `bytes`, until the charge is dropped.
+    /// Whether a connection more can be had, that takes `bytes` as long as it lives.
+    pub(crate) fn room_for_connection(&self, bytes: usize) -> ConnectionRoom {
+        self.0.room_for_connection(bytes)
+    }
+
+    /// Charges `bytes` that a response holds, until the charge is dropped.
     pub(crate) fn charge(&self, bytes: usize) -> Charge {
-        let held = self.0.held().clone();
-        held.fetch_add(bytes, Ordering::Relaxed);
-        Charge { held, bytes }
+        Charge::new(self.0.held(), bytes)
+    }
+
+    /// The same of bytes that a connection takes as long as it lives.
+    pub(crate) fn charge_connection(&self, bytes: usize) -> Charge {
+        Charge::new(self.0.by_connections(), bytes)
     }
 }
 
@@ -80,6 +134,18 @@ impl fmt::Debug for Memory {
 pub(crate) struct Charge {
     held: Arc<AtomicUsize>,
     bytes: usize,
+}
+
+impl Charge {
+    fn new(held: &Arc<AtomicUsize>, bytes: usize) -> Charge {
+        held.fetch_add(bytes, Ordering::Relaxed);
+        Charge { held: held.clone(), bytes }
+    }
+
+    /// Bytes that are charged in all, to the same.
+    pub(crate) fn total(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
 }
 
 impl Drop for Charge {

@@ -27,6 +27,7 @@ use hyper::rt::{Read, ReadBuf, ReadBufCursor, Sleep, Timer, Write};
 use crate::admission::Door;
 use crate::config::ServerConfig;
 use crate::control::Control;
+use crate::memory::Charge;
 use crate::progress::{Look, Pace, Progress};
 
 /// Bytes read at a time: a request's head fits as a rule.
@@ -46,8 +47,8 @@ enum Step {
     Idle(Instant),
     /// A request's first byte came then.
     Head(Instant),
-    /// A request is being answered.
-    Busy,
+    /// A request came then, and is being answered.
+    Busy(Instant),
 }
 
 impl Phase {
@@ -56,8 +57,8 @@ impl Phase {
     }
 
     /// A request's head is complete; `has_body`: more of it follows.
-    pub(crate) fn on_request(&self, has_body: bool) {
-        self.step.set(Step::Busy);
+    pub(crate) fn on_request(&self, now: Instant, has_body: bool) {
+        self.step.set(Step::Busy(now));
         self.unread.set(has_body);
     }
 
@@ -69,6 +70,19 @@ impl Phase {
     /// The response is with the connection.
     pub(crate) fn on_response(&self, now: Instant) {
         self.step.set(Step::Idle(now));
+    }
+
+    /// Since when the connection waits for a request, or for the rest of one.
+    pub(crate) fn waits_since(&self) -> Option<Instant> {
+        match self.step.get() {
+            Step::Idle(since) | Step::Head(since) => Some(since),
+            Step::Busy(since) => self.unread.get().then_some(since),
+        }
+    }
+
+    /// True while a request is being answered.
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(self.step.get(), Step::Busy(_))
     }
 
     /// True if the peer may still be sending what belongs to a request.
@@ -107,12 +121,16 @@ pub(crate) struct Patient<I, C> {
     control: C,
     door: Door,
     timer: Rc<dyn Timer>,
-    timeouts: Timeouts,
+    bounds: Bounds,
     phase: Phase,
     read_alarm: Alarm,
     write_alarm: Alarm,
     /// When the last byte was read.
     last_read: Instant,
+    /// Bytes of the request that is being read.
+    request_bytes: usize,
+    /// What hyper's buffer has grown by, once a request was longer than its first one.
+    growth: Option<Charge>,
     /// A write waits.
     write_waits: bool,
     /// What the peer has taken.
@@ -130,12 +148,13 @@ enum Closing {
     Closed,
 }
 
-struct Timeouts {
+struct Bounds {
     header: Duration,
     idle: Duration,
     read_stall: Duration,
     linger: Duration,
     linger_bytes: usize,
+    header_bytes: usize,
 }
 
 impl<I, C: Control> Patient<I, C> {
@@ -146,12 +165,13 @@ impl<I, C: Control> Patient<I, C> {
         config: &ServerConfig,
         door: Door,
     ) -> Self {
-        let timeouts = Timeouts {
+        let bounds = Bounds {
             header: config.header_timeout,
             idle: config.idle_timeout,
             read_stall: config.read_stall_timeout,
             linger: config.linger_timeout,
             linger_bytes: config.linger_bytes,
+            header_bytes: config.max_header_bytes,
         };
         let pace = Pace {
             stall: config.write_stall_timeout,
@@ -163,9 +183,11 @@ impl<I, C: Control> Patient<I, C> {
             control,
             door,
             last_read: timer.now(),
+            request_bytes: 0,
+            growth: None,
             progress: Progress::new(pace, timer.now()),
             timer,
-            timeouts,
+            bounds,
             phase,
             read_alarm: Alarm::default(),
             write_alarm: Alarm::default(),
@@ -178,9 +200,9 @@ impl<I, C: Control> Patient<I, C> {
     /// When a read that waits now has waited too long.
     fn read_deadline(&self) -> Instant {
         match self.phase.step.get() {
-            Step::Idle(since) => since + self.timeouts.idle,
-            Step::Head(since) => since + self.timeouts.header,
-            Step::Busy => self.last_read + self.timeouts.read_stall,
+            Step::Idle(since) => since + self.bounds.idle,
+            Step::Head(since) => since + self.bounds.header,
+            Step::Busy(_) => self.last_read + self.bounds.read_stall,
         }
     }
 
@@ -191,6 +213,12 @@ impl<I, C: Control> Patient<I, C> {
             && bytes > 0
         {
             self.phase.step.set(Step::Head(self.last_read));
+            self.request_bytes = 0;
+        }
+        self.request_bytes += bytes;
+        if self.request_bytes >= READ_BYTES && self.growth.is_none() {
+            let most = self.bounds.header_bytes;
+            self.growth = Some(self.door.charge_connection(most.saturating_sub(READ_BYTES)));
         }
     }
 
@@ -259,7 +287,7 @@ impl<I, C: Control> Patient<I, C> {
                 return Poll::Ready(Err(timed_out(match self.phase.step.get() {
                     Step::Idle(_) => "no request came",
                     Step::Head(_) => "the request's head was not complete in time",
-                    Step::Busy => "the request's body stalled",
+                    Step::Busy(_) => "the request's body stalled",
                 })));
             }
         }
@@ -339,8 +367,8 @@ impl<I: Read + Write + Unpin, C: Control + Unpin> Write for Patient<I, C> {
             ready!(this.judge_wait(cx, outcome))?;
             // Between two requests the peer owes us nothing: no need to wait for its half.
             this.closing = if this.phase.is_owed_more() && !this.ended {
-                let until = this.timer.now() + this.timeouts.linger;
-                Closing::Lingering(this.timeouts.linger_bytes, until)
+                let until = this.timer.now() + this.bounds.linger;
+                Closing::Lingering(this.bounds.linger_bytes, until)
             } else {
                 Closing::Closed
             };

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::task::{Context, Waker};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -163,6 +164,8 @@ pub(crate) fn connect_to<H: Handler>(
 pub(crate) struct Transport {
     pub(crate) undelivered: Rc<Cell<usize>>,
     pub(crate) is_reset: Rc<Cell<bool>>,
+    /// Who is to be woken when the peer resets it.
+    pub(crate) task: Rc<RefCell<Option<Waker>>>,
 }
 
 impl Control for Transport {
@@ -172,6 +175,10 @@ impl Control for Transport {
 
     fn is_closed(&self) -> bool {
         self.is_reset.get()
+    }
+
+    fn wake_when_closed(&self, cx: &Context<'_>) {
+        *self.task.borrow_mut() = Some(cx.waker().clone());
     }
 
     fn undelivered_bytes(&self) -> Option<usize> {

@@ -30,7 +30,7 @@ use lightwait_core::time::Resolutions;
 use lightwait_core::{Config, Host, Instant, Outbox};
 use local::Local;
 
-pub use memory::Memory;
+pub use memory::{Memory, Room};
 
 use crate::clock::Clock;
 use crate::device::Device;

@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::task::{Context, Poll};
+use std::task::Context;
 use std::time::{Duration, UNIX_EPOCH};
 
 use lightwait::net::{Control, TcpListener};
 use lightwait::rt::Timer;
 use lightwait::shard::{self, Handle};
-use lightwait_core::tcp::pool::Level;
-use lightwait_http::{Clock, Files, Keeper, Memory, Server};
+use lightwait_core::tcp::pool::{self, Level};
+use lightwait_http::{Clock, ConnectionRoom, Files, Keeper, Memory, Pending, Server};
 
 use crate::disk::Disk;
 use crate::{Side, World};
@@ -48,8 +48,15 @@ pub fn serve(
     world.spawn(side, async move {
         while let Ok((stream, peer)) = listener.accept().await {
             let transport = Transport(stream.control());
-            let serving = server.clone().serve_controlled(stream, transport, peer);
-            Handle::current().spawn_local(serving);
+            let Ok(admission) = server.admit(peer) else {
+                stream.abort();
+                continue;
+            };
+            let serving = server.clone();
+            Handle::current().spawn_local(async move {
+                let _inside = admission;
+                let _ = serving.serve_controlled(stream, transport, peer).await;
+            });
         }
     });
     Ok(())
@@ -66,6 +73,10 @@ impl lightwait_http::Control for Transport {
 
     fn is_closed(&self) -> bool {
         self.0.is_closed()
+    }
+
+    fn wake_when_closed(&self, context: &Context<'_>) {
+        self.0.wake_when_closed(context);
     }
 
     fn undelivered_bytes(&self) -> Option<usize> {
@@ -85,7 +96,23 @@ impl Keeper for Budget {
         self.0.level() > Level::Plenty
     }
 
-    fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
-        self.0.poll_room(context)
+    fn by_connections(&self) -> &Arc<AtomicUsize> {
+        self.0.by_connections()
+    }
+
+    fn has_room(&self) -> bool {
+        self.0.has_room()
+    }
+
+    fn room(&self) -> Pending<()> {
+        Box::pin(self.0.room())
+    }
+
+    fn room_for_connection(&self, bytes: usize) -> ConnectionRoom {
+        match self.0.room_for_connection(bytes) {
+            pool::ConnectionRoom::Enough => ConnectionRoom::Enough,
+            pool::ConnectionRoom::Little => ConnectionRoom::Little,
+            pool::ConnectionRoom::None => ConnectionRoom::None,
+        }
     }
 }

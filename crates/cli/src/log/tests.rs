@@ -46,7 +46,7 @@ fn what_is_wrong_with_closed_connections_is_told_to_both() {
         (Concern::Refused { syns: 8 }, "time_wait_refused"),
         (Concern::PortsScarce { passed: 8, opens: 10 }, "ports_in_time_wait"),
         (Concern::NoPort { opens: 8 }, "ports_exhausted"),
-        (Concern::MemoryShort { resets: 8 }, "memory_short"),
+        (Concern::MemoryShort { resets: 8, slow: 0, closed: 0, refused: 0 }, "memory_short"),
     ];
     for (concern, event) in concerns {
         let record = Record::Closed(concern);
@@ -56,6 +56,21 @@ fn what_is_wrong_with_closed_connections_is_told_to_both() {
         assert_eq!(value["event"], json!(event));
         assert!(value.as_object().unwrap().values().any(|number| *number == json!(8)));
     }
+}
+
+#[test]
+fn why_memory_was_short_is_told_by_cause() {
+    let short = |[resets, slow, closed, refused]: [u64; 4]| {
+        let concern = Concern::MemoryShort { resets, slow, closed, refused };
+        human(SystemTime::UNIX_EPOCH, &Record::Closed(concern))
+    };
+    let line = short([0, 3, 0, 0]);
+    assert!(line.contains("3 connections reset whose peers took too little"), "{line}");
+    assert!(!line.contains("no data") && !line.contains("refused"), "{line}");
+    let line = short([1, 0, 2, 4]);
+    assert!(line.contains("1 connection reset whose peers took no data"), "{line}");
+    let rest = "2 connections closed that waited for a request, 4 connections refused.";
+    assert!(line.ends_with(rest), "{line}");
 }
 
 #[test]

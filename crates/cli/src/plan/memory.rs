@@ -22,10 +22,17 @@ impl Memory {
     /// A quarter of what the machine, or the control group that we are in, lets us have; 1 GiB at
     /// most.
     pub(crate) fn of_machine() -> Memory {
-        let info = rustix::system::sysinfo();
-        let machine = (info.totalram as u64).saturating_mul(info.mem_unit.into());
-        let memory = control_group_limit().map_or(machine, |limit| limit.min(machine));
-        Memory((memory / PART).clamp(LEAST, MOST))
+        Memory((machine_bytes() / PART).clamp(LEAST, MOST))
+    }
+
+    /// What is wrong with it, if this machine has less.
+    pub(crate) fn excess(self) -> Option<String> {
+        self.excess_of(machine_bytes())
+    }
+
+    fn excess_of(self, machine: u64) -> Option<String> {
+        let has = Memory(machine >> 20 << 20);
+        (self.0 > machine).then(|| format!("--memory {self}: more than the {has} that we can have"))
     }
 
     pub(crate) fn bytes(self) -> u64 {
@@ -52,6 +59,13 @@ impl fmt::Display for Memory {
             bytes => write!(f, "{bytes}"),
         }
     }
+}
+
+/// What the machine, or the control group that we are in, lets us have.
+fn machine_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    let machine = (info.totalram as u64).saturating_mul(info.mem_unit.into());
+    control_group_limit().map_or(machine, |limit| limit.min(machine))
 }
 
 /// What the control group of this process may take, or one above it: the least of them. A container
@@ -89,6 +103,14 @@ mod tests {
         for text in ["", "1GB"] {
             assert!(bytes(text).unwrap_err().contains("such as 100M"), "{text}");
         }
+    }
+
+    #[test]
+    fn more_than_the_machine_has_is_told_with_both_numbers() {
+        assert_eq!(Memory(4 << 30).excess_of(4 << 30), None);
+        let text = Memory(100 << 30).excess_of((4 << 30) + 5).unwrap();
+        assert!(text.contains("--memory 100G") && text.contains(" 4G "), "{text}");
+        assert!(Memory(u64::MAX).excess().is_some() && Memory::of_machine().excess().is_none());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use lightwait::shard::Handle;
 use lightwait_core::Host;
+use lightwait_http::Tally;
 
 use crate::log::{Concern, Kind, Log, Record};
 
@@ -15,11 +16,18 @@ use crate::log::{Concern, Kind, Log, Record};
 pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Logs what has happened since the last time, until the task is aborted.
-pub(super) async fn watch(stack: Handle, log: Log) {
+///
+/// `tally` tells what the server on that stack has denied; nothing where there is none.
+pub(super) async fn watch(stack: Handle, tally: impl Fn() -> Tally, log: Log) {
     let mut last = Look::default();
     loop {
         lightwait::rt::sleep(INTERVAL).await;
-        let look = stack.with_host(|host: &Host| Look::at(host));
+        let tally = tally();
+        let look = stack.with_host(|host: &Host| Look {
+            closed: tally.closed_for_memory,
+            refused_for_memory: tally.refused_for_memory,
+            ..Look::at(host)
+        });
         for concern in look.concerns_since(last) {
             log.write(Record::Closed(concern));
         }
@@ -41,8 +49,12 @@ struct Look {
     passed: u64,
     opened: u64,
     without_port: u64,
-    /// Connections reset because memory was short.
+    /// Connections reset because memory was short: of peers that took nothing, or too little.
     reset: u64,
+    slow: u64,
+    /// The same closed, and not let in.
+    closed: u64,
+    refused_for_memory: u64,
 }
 
 /// Records of one kind.
@@ -65,20 +77,20 @@ impl Look {
             passed: counters.ports_in_time_wait,
             opened: counters.active_opens,
             without_port: counters.ports_exhausted,
-            reset: counters.reset_for_memory_closed_window
-                + counters.reset_for_memory_orphan
-                + counters.reset_for_memory_slow,
+            reset: counters.reset_for_memory_closed_window + counters.reset_for_memory_orphan,
+            slow: counters.reset_for_memory_slow,
+            closed: 0,
+            refused_for_memory: 0,
         }
     }
 
     fn concerns_since(self, last: Look) -> impl Iterator<Item = Concern> {
-        let [segments, syns, passed, opens, unopened, resets] = [
+        let [segments, syns, passed, opens, unopened] = [
             self.unheard - last.unheard,
             self.refused - last.refused,
             self.passed - last.passed,
             self.opened - last.opened,
             self.without_port - last.without_port,
-            self.reset - last.reset,
         ];
         // A few of many are no sign: one in five of those looked at is.
         let are_scarce = passed > 0 && passed.saturating_mul(4) >= opens;
@@ -89,9 +101,20 @@ impl Look {
             (syns > 0).then_some(Concern::Refused { syns }),
             are_scarce.then_some(Concern::PortsScarce { passed, opens }),
             (unopened > 0).then_some(Concern::NoPort { opens: unopened }),
-            (resets > 0).then_some(Concern::MemoryShort { resets }),
+            self.shortage_since(last),
         ];
         concerns.into_iter().flatten()
+    }
+
+    fn shortage_since(self, last: Look) -> Option<Concern> {
+        let [resets, slow, closed, refused] = [
+            self.reset - last.reset,
+            self.slow - last.slow,
+            self.closed - last.closed,
+            self.refused_for_memory - last.refused_for_memory,
+        ];
+        let is_short = resets + slow + closed + refused > 0;
+        is_short.then_some(Concern::MemoryShort { resets, slow, closed, refused })
     }
 }
 

@@ -11,8 +11,6 @@ use lightwait_core::tcp::pool::PAGE_BYTES;
 const INTERVAL: Duration = Duration::from_secs(2);
 /// Less is not worth the wait.
 const WORTH_BYTES: usize = 16 << 20;
-/// What an HTTP connection takes beside its buffers, more or less.
-const CONNECTION_BYTES: usize = 16 << 10;
 /// So many looks later what belonged to the connections is freed as well.
 const AGAIN_AFTER: u32 = 15;
 
@@ -21,9 +19,7 @@ pub(super) async fn watch(stack: Handle) {
     let mut peak = Peak::default();
     loop {
         lightwait::rt::sleep(INTERVAL).await;
-        let held = stack.with_host(|host| {
-            host.pages_in_use() * PAGE_BYTES + host.connections() * CONNECTION_BYTES
-        });
+        let held = stack.with_host(|host| host.pages_in_use() * PAGE_BYTES);
         if peak.has_fallen(held) {
             allocator::give_back();
         }

@@ -11,6 +11,9 @@
 //! of what is held for it: a closed window, a window of a byte now and then, or no answer. Stalled
 //! connections keep what they hold until others need it, but for orphans: those have
 //! [`TimeoutConfig::orphan`](crate::config::TimeoutConfig::orphan).
+//!
+//! Where there is no room for more connections, a peer must take sixteen times as much: else those
+//! just above the rate, as many as there is memory for, would keep all others out.
 
 mod stalled;
 
@@ -34,6 +37,14 @@ const TURN_PAGES: usize = 16;
 
 /// Pages that were promised are kept for so long: by then their writers have come, or do not.
 const PROMISE: Duration = Duration::from_millis(10);
+
+/// How much more a peer must take where there is no room for more connections: 16,000 bytes a
+/// second by default, which any link has that people read pages over.
+const CROWDED: u32 = 16;
+
+/// Where there is no room for more, one whose peer's window is closed is stalled after so small a
+/// part of `stalled_after`: three quarters of a second.
+const CROWDED_PATIENCE: u32 = 4;
 
 /// Stalled connections that are judged in one turn, at most.
 const JUDGED_A_TURN: usize = 256;
@@ -79,6 +90,14 @@ impl Cause {
             Cause::Slow => &mut counters.reset_for_memory_slow,
         }
     }
+
+    /// What the connection's user is told.
+    fn text(self) -> &'static str {
+        match self {
+            Cause::ClosedWindow | Cause::Orphan => "memory: the peer takes no data",
+            Cause::Slow => "memory: the peer takes too little data",
+        }
+    }
 }
 
 /// What is to be thought of a connection in the list of stalled ones.
@@ -114,6 +133,18 @@ fn pages_wanted(pool: &PagePool) -> usize {
     (pool.limit() / 32).max(turn_pages(pool))
 }
 
+/// True if connections that stall should go.
+fn is_short(pool: &PagePool) -> bool {
+    pool.available_in_line() < pages_wanted(pool) || pool.is_short_for_connections()
+}
+
+impl Synchronized {
+    /// True if it holds text, and the peer allows none of it.
+    fn has_closed_window(&self) -> bool {
+        self.send.window == 0 && !self.send.buffer.is_empty()
+    }
+}
+
 impl Connection {
     /// True if it holds text that was sent, or could not be, and a timer had to see to it.
     fn seems_stalled(&self) -> bool {
@@ -124,15 +155,18 @@ impl Connection {
     }
 
     /// What to think of it: with `rate` bytes a second acknowledged since `mark`, or half of what
-    /// it held, it moves.
-    fn progress(&self, now: Instant, mark: Mark, rate: u32) -> Verdict {
+    /// it held, it moves. Where it is `crowded`, one that has been given more since has to keep the
+    /// rate.
+    fn progress(&self, now: Instant, mark: Mark, rate: u32, crowded: bool) -> Verdict {
         let Some(s) = self.synchronized().filter(|s| !s.send.buffer.is_empty()) else {
             return Verdict::Clear;
         };
         let acked = s.send.una.since(mark.una);
         let at_rate = now.since(mark.since).as_millis().saturating_mul(u128::from(rate)) / 1000;
         // Half of all is much, however little that is: what is left is soon gone.
-        let expected = at_rate.min(mark.held as u128 / 2);
+        let is_refilled = acked as usize >= mark.held;
+        let expected =
+            if crowded && is_refilled { at_rate } else { at_rate.min(mark.held as u128 / 2) };
         if acked > 0 && u128::from(acked) >= expected {
             Verdict::Moves
         } else if self.orphan {
@@ -251,9 +285,8 @@ impl Host {
 
     /// Resets connections, those that have stalled longest first, until enough pages are free.
     fn reset_stalled(&mut self, now: Instant) {
-        let wanted = pages_wanted(&self.shared.pool);
         for _ in 0..JUDGED_A_TURN {
-            if self.shared.pool.available_in_line() >= wanted {
+            if !is_short(&self.shared.pool) {
                 self.shared.pool.forget_refusal();
                 return;
             }
@@ -266,13 +299,39 @@ impl Host {
                 Verdict::Moves => self.list_stalled(now, index),
                 Verdict::Stalled(cause) => {
                     *cause.counter(&mut self.shared.counters) += 1;
-                    self.reset(now, index, Error::Limit("memory: the peer takes no data"));
+                    self.reset(now, index, Error::Limit(cause.text()));
                 }
             }
         }
         self.patrol(now);
+        self.reset_closed(now);
         if self.shortage.nobody_waits() {
             self.shared.pool.forget_refusal();
+        }
+    }
+
+    /// Resets connections whose windows are closed though they have stalled for a short time only,
+    /// as long as there is no room for new connections: else as many peers as come within
+    /// `stalled_after` would keep all others out.
+    fn reset_closed(&mut self, now: Instant) {
+        let patience = self.shared.config.stall.after / CROWDED_PATIENCE;
+        let mut next = self.shortage.stalled.first();
+        for _ in 0..JUDGED_A_TURN {
+            let Some((index, mark)) = next.filter(|(_, mark)| now.since(mark.since) >= patience)
+            else {
+                return;
+            };
+            if !self.shared.pool.is_short_for_connections() {
+                return;
+            }
+            next = self.shortage.stalled.after(index);
+            let connection = self.slots.get(index).and_then(Slot::awake);
+            let s = connection.and_then(Connection::synchronized);
+            let is_closed = s.is_some_and(Synchronized::has_closed_window);
+            if is_closed && !self.has_acked_segment(index, mark) {
+                self.shared.counters.reset_for_memory_closed_window += 1;
+                self.reset(now, index, Error::Limit(Cause::ClosedWindow.text()));
+            }
         }
     }
 
@@ -294,13 +353,16 @@ impl Host {
     }
 
     fn verdict(&self, now: Instant, index: u32, mark: Mark) -> Verdict {
+        let crowded = self.shared.pool.is_short_for_connections();
         let rate = self.shared.config.stall.rate;
+        let rate = if crowded { rate.saturating_mul(CROWDED) } else { rate };
         let connection = self.slots.get(index).and_then(Slot::awake);
-        connection.map_or(Verdict::Clear, |c| c.progress(now, mark, rate))
+        connection.map_or(Verdict::Clear, |c| c.progress(now, mark, rate, crowded))
     }
 
     fn reset(&mut self, now: Instant, index: u32, error: Error) {
         self.shortage.stalled.remove(index);
+        self.shared.pool.expect_end_of_connection(self.slots.len());
         self.change(now, index, |connection, cx| connection.abort(error, cx));
         self.retire(index);
     }
@@ -313,8 +375,7 @@ impl Host {
         }
         let promise = (*promised > 0).then_some(*promised_at + PROMISE);
         let pool = &self.shared.pool;
-        let is_short = pool.available_in_line() < pages_wanted(pool);
-        let judged = stalled.first().filter(|_| is_short);
+        let judged = stalled.first().filter(|_| is_short(pool));
         let judged = judged.map(|(_, mark)| mark.since + self.shared.config.stall.after);
         promise.into_iter().chain(judged).min()
     }

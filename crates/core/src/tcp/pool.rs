@@ -12,6 +12,7 @@
 //!   Claim::More ───────────────────────────▶ a sender that holds pages
 //!   Claim::First ────────────────────────────────────▶ a sender that holds none
 //!   Claim::Receive ───────────────────────────────────────────▶ text received
+//!   what lasts as long as a connection ▶ and new connections beyond that are refused
 //!                               └ scarce: no text out of order is kept
 //! ```
 //!
@@ -238,6 +239,17 @@ pub enum Level {
     Full,
 }
 
+/// Whether there is room for one connection more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionRoom {
+    /// Yes.
+    Enough,
+    /// Yes, but somebody who needs none should go.
+    Little,
+    /// No, unless somebody goes.
+    None,
+}
+
 /// What a small page is for. They are kept apart when they are free: one that text was received in
 /// has just been read, and the next text that arrives is written where the processor's caches are;
 /// one that text was sent from has waited for an acknowledgement, among those of thousands of
@@ -260,12 +272,17 @@ pub struct PagePool {
     /// What is out, in small pages.
     in_use: usize,
     limit: usize,
-    /// What may be in use once a page is given, by [`Claim`].
+    /// What may be in use once a page is given, by [`Claim`], if connections took nothing.
+    shares: [usize; 3],
+    /// The same with what is set aside for connections.
     limits: [usize; 3],
     /// The limit of [`Claim::More`] while nobody waits in line for pages.
     more: usize,
     /// What others hold that is charged here, in small pages; they are in use as well.
     elsewhere: usize,
+    /// What lasts as long as a connection; it is not in use, but set aside.
+    by_connections: usize,
+    set_aside: usize,
     /// A claim was refused, and nothing done about it yet.
     was_refused: bool,
 }
@@ -286,9 +303,12 @@ impl PagePool {
             free_large,
             in_use: 0,
             limit,
+            shares: [limit - 2 * sixteenth, limit - sixteenth, limit],
             limits: [limit - 2 * sixteenth, limit - sixteenth, limit],
             more: limit - 2 * sixteenth,
             elsewhere: 0,
+            by_connections: 0,
+            set_aside: 0,
             was_refused: false,
         }
     }
@@ -342,19 +362,24 @@ impl PagePool {
         })
     }
 
-    /// A new page. What is out and what is kept are no more than the limit together: kept pages of
-    /// one size do not come on top of others that are out.
+    /// A new page.
     #[cold]
     fn make<const BYTES: usize>(&mut self) -> Page<BYTES> {
+        self.shed_excess();
+        Page::new()
+    }
+
+    /// What is out and what is kept are no more than the limit together: kept pages of one size do
+    /// not come on top of others that are out, or of what others hold.
+    fn shed_excess(&mut self) {
         let [received, sent] = &mut self.free_small;
         let kept = self.free.bytes() + self.free_large.bytes() + received.bytes() + sent.bytes();
-        let out = self.in_use.saturating_mul(SMALL_BYTES);
+        let out = (self.in_use + self.by_connections).saturating_mul(SMALL_BYTES);
         let mut excess = (out + kept).saturating_sub(self.limit.saturating_mul(SMALL_BYTES));
         excess = self.free_large.shed(excess.min(kept));
         excess = self.free.shed(excess);
         excess = received.shed(excess);
         sent.shed(excess);
-        Page::new()
     }
 
     /// Gives a page back.
@@ -411,8 +436,70 @@ impl PagePool {
     /// hold the connections cannot have.
     pub fn set_elsewhere(&mut self, bytes: usize) {
         let small = bytes.div_ceil(SMALL_BYTES);
+        let has_grown = small > self.elsewhere;
         self.in_use = self.in_use - self.elsewhere + small;
         self.elsewhere = small;
+        if has_grown {
+            self.shed_excess();
+        }
+    }
+
+    /// Connections take so many bytes now for as long as they live, and pages cannot have them. If
+    /// there are any, a quarter of the limit is set aside for more: those that fill pages must not
+    /// keep others out until they have been seen to stall.
+    pub fn set_by_connections(&mut self, bytes: usize) {
+        let small = bytes.div_ceil(SMALL_BYTES);
+        if small == self.by_connections {
+            return;
+        }
+        let has_grown = small > self.by_connections;
+        self.by_connections = small;
+        self.set_aside = if small == 0 { 0 } else { small.max(self.limit / 4) };
+        let waits = self.has_line();
+        self.limits = self.shares.map(|share| share.saturating_sub(self.set_aside));
+        self.more = self.limits[Claim::More as usize];
+        self.keep_line(waits);
+        if has_grown {
+            self.shed_excess();
+        }
+    }
+
+    /// One of so many connections is about to go: what it takes is as good as free until
+    /// [`PagePool::set_by_connections`] tells what there is.
+    pub fn expect_end_of_connection(&mut self, connections: usize) {
+        let each = self.by_connections / connections.max(1);
+        self.set_by_connections((self.by_connections - each) * SMALL_BYTES);
+    }
+
+    /// Small pages that connections can still take for as long as they live. Three quarters of the
+    /// limit are theirs, so that an eighth is left for what they send, however many they are; and
+    /// whoever is let in must find a first page.
+    fn left_for_connections(&self) -> usize {
+        let share = self.limit / 4 * 3;
+        let unused = self.shares[Claim::First as usize].saturating_sub(self.in_use);
+        share.min(unused).saturating_sub(self.by_connections)
+    }
+
+    /// Whether there is room for one connection more, that takes `bytes` as long as it lives.
+    /// Little room counts as a refusal: others should go.
+    pub fn room_for_connection(&mut self, bytes: usize) -> ConnectionRoom {
+        let left = self.left_for_connections();
+        if left >= self.limit / 32 {
+            return ConnectionRoom::Enough;
+        }
+        self.was_refused = true;
+        if left < bytes.div_ceil(SMALL_BYTES) {
+            ConnectionRoom::None
+        } else if left < self.limit / 64 {
+            ConnectionRoom::Little
+        } else {
+            ConnectionRoom::Enough
+        }
+    }
+
+    /// True if there is little room for more connections.
+    pub fn is_short_for_connections(&self) -> bool {
+        self.by_connections > 0 && self.left_for_connections() < self.limit / 32
     }
 
     /// Undoes [`PagePool::charge`].
@@ -438,6 +525,11 @@ impl PagePool {
         self.limits[Claim::More as usize] = if waits { 0 } else { self.more };
     }
 
+    /// True if some wait in line, and pages could be had else.
+    fn has_line(&self) -> bool {
+        self.limits[Claim::More as usize] < self.more
+    }
+
     /// Has `act` claim pages for a sender that has waited in line.
     pub fn in_turn<R>(&mut self, act: impl FnOnce(&mut PagePool) -> R) -> R {
         let limit = core::mem::replace(&mut self.limits[Claim::More as usize], self.more);
@@ -455,13 +547,12 @@ impl PagePool {
     /// waits in line. Else it could be all that there is, and every page that comes back be taken
     /// for what waits to be written into pages.
     pub fn has_room_elsewhere(&self) -> bool {
-        let has_line = self.limits[Claim::More as usize] < self.more;
-        !has_line && self.elsewhere <= self.limit / 2 && self.level() < Level::Full
+        !self.has_line() && self.elsewhere <= self.limit / 2 && self.level() < Level::Full
     }
 
     /// How much is used up.
     pub fn level(&self) -> Level {
-        if self.limit.saturating_sub(self.in_use) >= self.limit / 4 {
+        if self.limit.saturating_sub(self.in_use + self.set_aside) >= self.limit / 4 {
             Level::Plenty
         } else if self.available_in_line() > 0 {
             Level::Scarce
@@ -483,7 +574,7 @@ impl PagePool {
 
     /// Pages out of the pool, or charged to it; what is small counts together.
     pub fn in_use(&self) -> usize {
-        self.in_use.div_ceil(SMALL)
+        (self.in_use + self.by_connections).div_ceil(SMALL)
     }
 
     /// Pages that there may be.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::memory::Keeper;
+use crate::memory::{ConnectionRoom, Keeper};
 use crate::path::resolve;
 use crate::source::FileSource;
 use crate::testing::MemoryFiles;
@@ -72,8 +72,24 @@ impl Keeper for Purse {
         self.is_scarce
     }
 
-    fn poll_room(&self, _cx: &mut Context<'_>) -> Poll<()> {
-        if self.is_empty.get() { Poll::Pending } else { Poll::Ready(()) }
+    fn by_connections(&self) -> &Arc<AtomicUsize> {
+        &self.held
+    }
+
+    fn has_room(&self) -> bool {
+        !self.is_empty.get()
+    }
+
+    fn room(&self) -> Pending<()> {
+        let is_empty = self.is_empty.clone();
+        Box::pin(std::future::poll_fn(move |_| match is_empty.get() {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
+        }))
+    }
+
+    fn room_for_connection(&self, _bytes: usize) -> ConnectionRoom {
+        ConnectionRoom::Enough
     }
 }
 

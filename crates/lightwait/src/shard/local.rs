@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Waker};
 use std::time::Instant as StdInstant;
 
-use lightwait_core::tcp::pool::Level;
+use lightwait_core::tcp::pool::{ConnectionRoom, Level};
 use lightwait_core::{ConnectionId, Host, Instant, ListenerId};
 
 use super::memory::Budget;
@@ -110,6 +110,13 @@ impl Local {
         host.has_room_elsewhere()
     }
 
+    /// Whether there is room for a connection more.
+    pub(crate) fn room_for_connection(&self, bytes: usize) -> ConnectionRoom {
+        let mut host = self.host_mut();
+        self.memory.borrow().charge(&mut host);
+        host.room_for_connection(bytes)
+    }
+
     /// True if somebody waits for memory, and there is some.
     pub(super) fn owes_memory(&self) -> bool {
         self.memory.borrow().is_waited_for() && self.has_memory()
@@ -120,7 +127,8 @@ impl Local {
         let mut others = Vec::new();
         if self.owes_memory() {
             let host = self.host();
-            for waiter in self.memory.borrow_mut().due(&host) {
+            let due: Vec<Waiter> = self.memory.borrow_mut().due(&host).collect();
+            for waiter in due {
                 match waiter {
                     Waiter::Task(task) => self.executor.enqueue(task),
                     Waiter::Other(waker) => others.push(waker),

@@ -1,14 +1,16 @@
 //! The budget of a shard's memory, for those who hold some of it beside the stack.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use lightwait_core::Host;
-use lightwait_core::tcp::pool::Level;
+use lightwait_core::tcp::pool::{ConnectionRoom, Level};
 
 use super::Handle;
 use super::local::Local;
@@ -23,13 +25,29 @@ const PAGES_EACH: usize = 8;
 pub struct Memory {
     local: Rc<Local>,
     held: Arc<AtomicUsize>,
+    by_connections: Arc<AtomicUsize>,
 }
 
 impl Memory {
     pub(super) fn new(local: Rc<Local>) -> Memory {
-        let held = Arc::default();
-        local.memory().held.push(Arc::clone(&held));
-        Memory { local, held }
+        let (held, by_connections) = (Arc::default(), Arc::default());
+        let mut budget = local.memory();
+        budget.held.push(Arc::clone(&held));
+        budget.by_connections.push(Arc::clone(&by_connections));
+        drop(budget);
+        Memory { local, held, by_connections }
+    }
+
+    /// Bytes that connections of its user take as long as they live: counted like those held, but
+    /// no part of the half that others may hold.
+    pub fn by_connections(&self) -> &Arc<AtomicUsize> {
+        &self.by_connections
+    }
+
+    /// Whether there is room for one connection more, that will take `bytes` so. Where there is
+    /// little, connections whose peers stall or are slow are reset in the next turn.
+    pub fn room_for_connection(&self, bytes: usize) -> ConnectionRoom {
+        self.local.room_for_connection(bytes)
     }
 
     /// Bytes that are held: its user counts them, on whichever thread.
@@ -42,16 +60,57 @@ impl Memory {
         self.local.memory_level()
     }
 
-    /// Ready while more may be held: others hold no more than half of the budget, and no connection
-    /// waits for pages. Else whoever polls with `context` is woken when that is so again; those who
-    /// came first are woken first.
-    pub fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
+    /// True while more may be held: others hold no more than half of the budget, and no connection
+    /// waits for pages.
+    pub fn has_room(&self) -> bool {
+        self.local.has_memory()
+    }
+
+    /// How many wait until more may be held.
+    pub fn waiting(&self) -> usize {
+        self.local.memory().waiting.len()
+    }
+
+    /// Resolves when more may be held. Those who were polled first are woken first; one that is
+    /// dropped has left the queue.
+    pub fn room(&self) -> Room {
+        Room { local: self.local.clone(), number: None }
+    }
+}
+
+/// Waits until more memory may be held.
+pub struct Room {
+    local: Rc<Local>,
+    /// Its place among those who wait, once it does.
+    number: Option<u64>,
+}
+
+impl Future for Room {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         if self.local.has_memory() {
             return Poll::Ready(());
         }
         let waiter = self.local.executor().waiter(context.waker());
-        self.local.memory().waiting.push_back(waiter);
+        let (number, before) = self.local.memory().wait(self.number, waiter);
+        self.number = Some(number);
+        drop(before);
         Poll::Pending
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        // Dropped with nothing borrowed: a waker may call anything.
+        let waiter = self.number.and_then(|number| self.local.memory().waiting.remove(&number));
+        drop(waiter);
+    }
+}
+
+impl fmt::Debug for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Room").field("number", &self.number).finish_non_exhaustive()
     }
 }
 
@@ -72,16 +131,29 @@ impl Handle {
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     held: Vec<Arc<AtomicUsize>>,
-    waiting: VecDeque<Waiter>,
+    by_connections: Vec<Arc<AtomicUsize>>,
+    /// By the number that each drew when it came.
+    waiting: BTreeMap<u64, Waiter>,
+    next_number: u64,
 }
 
 impl Budget {
     /// Tells `host` how much others hold.
     pub(super) fn charge(&self, host: &mut Host) {
         if !self.held.is_empty() {
-            let bytes = self.held.iter().map(|held| held.load(Ordering::Relaxed)).sum();
-            host.set_memory_elsewhere(bytes);
+            let sum =
+                |all: &[Arc<AtomicUsize>]| all.iter().map(|a| a.load(Ordering::Relaxed)).sum();
+            host.set_memory_elsewhere(sum(&self.held));
+            host.set_memory_by_connections(sum(&self.by_connections));
         }
+    }
+
+    /// Lets `waiter` wait, in the place that `number` had before. Returns its number, and whoever
+    /// waited there.
+    fn wait(&mut self, number: Option<u64>, waiter: Waiter) -> (u64, Option<Waiter>) {
+        let number = number.unwrap_or(self.next_number);
+        self.next_number = self.next_number.max(number + 1);
+        (number, self.waiting.insert(number, waiter))
     }
 
     /// True if somebody waits.
@@ -93,6 +165,6 @@ impl Budget {
     pub(super) fn due(&mut self, host: &Host) -> impl Iterator<Item = Waiter> {
         let has_room = host.has_room_elsewhere();
         let count = if has_room { (host.pages_free() / PAGES_EACH).max(1) } else { 0 };
-        self.waiting.drain(..count.min(self.waiting.len()))
+        std::iter::from_fn(|| self.waiting.pop_first().map(|(_, waiter)| waiter)).take(count)
     }
 }

@@ -1,7 +1,6 @@
 //! `TcpListener` and `TcpStream` do what tokio's do.
 
 use std::cell::RefCell;
-use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -228,18 +227,31 @@ fn memory_of_others_counts_among_what_buffers_may_take_and_is_waited_for() {
     for number in 0..3 {
         let (memory, order) = (memory.clone(), order.clone());
         world.on_server(async move {
-            poll_fn(|context| memory.poll_room(context)).await;
+            memory.room().await;
             order.borrow_mut().push(number);
         });
     }
     let shut = order.clone();
+    // One that is dropped, or polled again and again, has no place more for it.
+    let (once, twice) = (memory.clone(), order.clone());
+    world.on_server(async move {
+        let _ = rt::timeout(Duration::from_secs(1), once.room()).await;
+        let mut again = Box::pin(once.room());
+        for _ in 0..10 {
+            let _ = rt::timeout(Duration::from_millis(1), again.as_mut()).await;
+        }
+        assert_eq!(once.waiting(), 4);
+        again.await;
+        twice.borrow_mut().push(3);
+    });
     let until = world.now() + Duration::from_secs(10);
     world.on_server(async { rt::sleep(Duration::from_secs(11)).await });
     world.run_until(|world| world.now() >= until);
     assert!(shut.borrow().is_empty(), "there is none");
     memory.held().store(limit / 8, Ordering::Relaxed);
-    world.run_until(|_| shut.borrow().len() == 3);
-    assert_eq!(*shut.borrow(), [0, 1, 2]);
+    world.run_until(|_| shut.borrow().len() == 4);
+    assert_eq!(*shut.borrow(), [0, 1, 2, 3]);
+    assert_eq!(memory.waiting(), 0);
 }
 
 #[test]

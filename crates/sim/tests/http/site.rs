@@ -1,6 +1,7 @@
 //! A file server on one host, and what its clients on the other do.
 
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
@@ -60,9 +61,10 @@ pub(crate) fn site_with(loss: f64, seek: Duration, configure: impl Fn(&mut Confi
     let clock = web::clock(&world, Side::B);
     let records = Rc::new(RefCell::new(Vec::new()));
     let log = records.clone();
-    let files = Files::new(disk, FilesConfig::default(), clock.clone())
-        .with_memory(web::memory(&world, Side::B));
+    let budget = web::memory(&world, Side::B);
+    let files = Files::new(disk, FilesConfig::default(), clock.clone()).with_memory(budget.clone());
     let server = Server::new(files, ServerConfig::default(), clock)
+        .with_memory(budget)
         .on_access(move |access| log.borrow_mut().push(access.clone()));
     let server = Rc::new(server);
     web::serve(&world, Side::B, (host(Side::B), 80).into(), &server).unwrap();
@@ -70,23 +72,32 @@ pub(crate) fn site_with(loss: f64, seek: Duration, configure: impl Fn(&mut Confi
     Site { world, server, records, memory }
 }
 
+pub(crate) async fn try_connect() -> io::Result<TcpStream> {
+    TcpStream::connect(SocketAddr::new(host(Side::B), 80)).await
+}
+
 pub(crate) async fn connect() -> TcpStream {
-    TcpStream::connect(SocketAddr::new(host(Side::B), 80)).await.unwrap()
+    try_connect().await.unwrap()
 }
 
 /// Asks for a file on a kept connection, and gives the head and the body.
-pub(crate) async fn get(stream: &mut TcpStream, target: &str) -> (String, Vec<u8>) {
+pub(crate) async fn try_get(stream: &mut TcpStream, target: &str) -> io::Result<(String, Vec<u8>)> {
     let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
+    stream.write_all(request.as_bytes()).await?;
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
-        head.push(stream.read_u8().await.unwrap());
+        head.push(stream.read_u8().await?);
     }
     let head = String::from_utf8(head).unwrap();
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
     let mut body = vec![0; length.parse().unwrap()];
-    stream.read_exact(&mut body).await.unwrap();
-    (head, body)
+    stream.read_exact(&mut body).await?;
+    Ok((head, body))
+}
+
+/// As [`try_get`], where it cannot fail.
+pub(crate) async fn get(stream: &mut TcpStream, target: &str) -> (String, Vec<u8>) {
+    try_get(stream, target).await.unwrap()
 }
 
 /// Runs until `task` has ended, and gives what it returned.

@@ -1,6 +1,6 @@
 //! Peers that ask for much and take nothing of it, or next to nothing, and one that behaves well.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use lightwait_core::Host;
 use lightwait_sim::Side;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::site::{LARGE, Site, connect, get, run, site_with};
+use crate::site::{LARGE, Site, connect, get, run, site_with, try_connect, try_get};
 
-/// 4 MiB: what some twenty of the peers would hold.
-const PAGES: usize = 1024;
+/// 8 MiB: what some thirty of the peers would hold, and what all would take without buffers.
+const PAGES: usize = 2048;
 const PEERS: usize = 300;
 const PEERS_A_SECOND: u64 = 30;
 /// How long the attack lasts, from the first peer on.
@@ -22,21 +22,62 @@ const ATTACK: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
 
 fn small_site() -> Site {
+    site_of(PAGES)
+}
+
+fn site_of(pages: usize) -> Site {
     site_with(0.0, Duration::ZERO, |config| {
-        config.limits.pages = PAGES;
-        config.limits.receive_window_bytes = (PAGES as u64 * 4096) / 2;
+        config.limits.pages = pages;
+        config.limits.receive_window_bytes = (pages as u64 * 4096) / 2;
     })
 }
 
-/// Asks for the large file and takes a byte of it every `step`, or nothing, until the attack ends.
-async fn stall(step: Option<Duration>, ends: lightwait_core::Instant) {
-    let mut stream = connect().await;
-    let _ = stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await;
-    while Handle::current().now() < ends {
-        sleep(step.unwrap_or(SECOND)).await;
-        if step.is_some() && stream.read_u8().await.is_err() {
-            return;
+/// What a peer does with its connection, besides wasting it.
+#[derive(Clone, Copy, Debug)]
+enum Waste {
+    /// Asks for the large file, and takes nothing of it.
+    Nothing,
+    /// Takes so many bytes of it in each step.
+    Little(usize, Duration),
+    /// Sends a head a byte a second, without an end.
+    Head,
+    /// Sends a head, and then a body a byte a second.
+    Body,
+    /// Sends nothing.
+    Silence,
+}
+
+impl Waste {
+    fn request(self) -> &'static [u8] {
+        match self {
+            Waste::Nothing | Waste::Little(..) => b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n",
+            Waste::Head => b"GET /large HTTP/1.1\r\nX: ",
+            Waste::Body => b"POST /large HTTP/1.1\r\nHost: h\r\nContent-Length: 9999\r\n\r\n",
+            Waste::Silence => b"",
         }
+    }
+}
+
+/// Wastes a connection until the attack ends, or the server has enough of it.
+async fn waste(what: Waste, ends: lightwait_core::Instant) {
+    let Ok(mut stream) = try_connect().await else { return };
+    let mut goes_on = stream.write_all(what.request()).await.is_ok();
+    while goes_on && Handle::current().now() < ends {
+        goes_on = match what {
+            Waste::Little(bytes, step) => {
+                sleep(step).await;
+                stream.read_exact(&mut vec![0; bytes]).await.is_ok()
+            }
+            Waste::Head | Waste::Body => {
+                sleep(SECOND).await;
+                stream.write_all(b"x").await.is_ok()
+            }
+            // Asked whether it is over, it reads nothing.
+            Waste::Nothing | Waste::Silence => {
+                sleep(SECOND).await;
+                stream.take_error().is_ok_and(|error| error.is_none())
+            }
+        };
     }
     // It vanishes: nobody closes what it had.
     std::mem::forget(stream);
@@ -51,11 +92,12 @@ async fn ask(ends: lightwait_core::Instant) -> Vec<(u64, bool)> {
         Handle::current().spawn_local(async move {
             let second = Handle::current().now().since(begin).as_secs();
             let asked = async {
-                let (head, body) = get(&mut connect().await, "/small").await;
-                head.starts_with("HTTP/1.1 200") && body.len() == 1000
+                let mut stream = try_connect().await.ok()?;
+                let (head, body) = try_get(&mut stream, "/small").await.ok()?;
+                (head.starts_with("HTTP/1.1 200") && body.len() == 1000).then_some(())
             };
             let answer = timeout(SECOND * 3, asked).await;
-            note.borrow_mut().push((second, answer.is_ok_and(|whole| whole)));
+            note.borrow_mut().push((second, matches!(answer, Ok(Some(())))));
         });
         sleep(SECOND / 10).await;
     }
@@ -76,12 +118,12 @@ async fn download(ends: lightwait_core::Instant) -> u64 {
 
 /// How many of the well-behaved client's requests were answered in each second, and how many bytes
 /// it fetched, beside so many stalling peers.
-fn attack(site: &mut Site, peers: usize, step: Option<Duration>) -> (Vec<(u64, bool)>, u64) {
+fn attack(site: &mut Site, peers: usize, what: Waste) -> (Vec<(u64, bool)>, u64) {
     run(&mut site.world, async move {
         let ends = Handle::current().now() + ATTACK;
         Handle::current().spawn_local(async move {
             for _ in 0..peers {
-                Handle::current().spawn_local(stall(step, ends));
+                Handle::current().spawn_local(waste(what, ends));
                 sleep(SECOND / PEERS_A_SECOND as u32).await;
             }
         });
@@ -94,29 +136,56 @@ fn held(site: &Site) -> (usize, usize) {
     (site.world.host(Side::B, Host::pages_in_use), held)
 }
 
-#[test]
-fn those_who_take_nothing_keep_nobody_from_being_served() {
-    let (_, undisturbed) = attack(&mut small_site(), 0, None);
-    for step in [None, Some(SECOND * 20)] {
-        let mut site = small_site();
-        let (answers, fetched) = attack(&mut site, PEERS, step);
-        let resets =
-            site.world.host(Side::B, |host| host.counters().reset_for_memory_closed_window);
-        assert!(resets as usize > PEERS / 2, "{resets}: memory was short");
-        let total = answers.len();
-        let answered = answers.iter().filter(|(_, whole)| *whole).count();
-        assert!(answered * 100 >= total * 99, "{step:?}: {answered} of {total}");
-        for second in 0..ATTACK.as_secs() {
-            let of_then = answers.iter().filter(|(at, _)| *at == second);
-            let whole = of_then.clone().filter(|(_, whole)| *whole).count();
-            assert!(whole * 10 >= of_then.count() * 9, "{step:?}: second {second}: {whole}");
+/// At least 99 % of the answers came, and 90 % in each second.
+fn assert_answered(answers: &[(u64, bool)], what: &str) {
+    let count = |all: &[(u64, bool)]| (all.len(), all.iter().filter(|(_, whole)| *whole).count());
+    let (total, answered) = count(answers);
+    assert!(answered * 100 >= total * 99, "{what}: {answered} of {total}");
+    for second in 0..ATTACK.as_secs() {
+        let of_then: Vec<_> = answers.iter().filter(|(at, _)| *at == second).copied().collect();
+        let (total, answered) = count(&of_then);
+        assert!(answered * 10 >= total * 9, "{what}: second {second}: {answered}");
+    }
+}
+
+/// What the server held at most while `act` ran, in pages.
+fn attack_and_watch(site: &mut Site, peers: usize, what: Waste) -> (Vec<(u64, bool)>, u64, usize) {
+    let (most, handle) = (Rc::new(Cell::new(0)), site.world.handle(Side::B));
+    let (note, watched) = (most.clone(), handle.clone());
+    let watcher = handle.spawn_local(async move {
+        loop {
+            note.set(note.get().max(watched.with_host(Host::pages_in_use)));
+            sleep(SECOND / 20).await;
         }
-        assert!(fetched * 2 >= undisturbed, "{step:?}: {fetched} of {undisturbed} bytes");
-        // They are silent from here on, and hold nothing a minute later.
-        site.world.run_for(SECOND * 60).unwrap();
-        assert_eq!(held(&site), (0, 0), "{step:?}");
+    });
+    let (answers, fetched) = attack(site, peers, what);
+    watcher.abort();
+    (answers, fetched, most.get())
+}
+
+#[test]
+fn peers_that_waste_their_connections_keep_nobody_from_being_served() {
+    let (_, undisturbed) = attack(&mut small_site(), 0, Waste::Nothing);
+    let wastes = [
+        Waste::Nothing,
+        Waste::Little(1, SECOND * 20),
+        Waste::Little(32, SECOND * 3),
+        // Just above the rate below which a peer is reset anyway.
+        Waste::Little(1100, SECOND),
+        Waste::Head,
+        Waste::Body,
+        Waste::Silence,
+    ];
+    for waste in wastes {
+        let (mut site, what) = (small_site(), format!("{waste:?}"));
+        let (answers, fetched, most) = attack_and_watch(&mut site, PEERS, waste);
+        assert_answered(&answers, &what);
+        assert!(fetched * 2 >= undisturbed, "{what}: {fetched} of {undisturbed} bytes");
         let tally = site.server.tally();
-        assert!(tally.reset_stalled + tally.reset_slow > 0, "{tally:?}");
+        assert!(most > PAGES / 2 && most <= PAGES, "{what}: {most} pages; {tally:?}");
+        // They are silent from here on, and hold nothing a minute later.
+        site.world.run_for(SECOND * 61).unwrap();
+        assert_eq!(held(&site), (0, 0), "{what}: {tally:?}");
     }
 }
 
@@ -125,7 +194,8 @@ fn those_who_take_nothing_keep_nobody_from_being_served() {
 #[test]
 fn many_downloads_in_little_memory_go_on_all_the_time() {
     const CLIENTS: u64 = 150;
-    let mut site = small_site();
+    // Half of it is what the connections take without their buffers.
+    let mut site = site_of(PAGES / 4 * 3);
     let longest = run(&mut site.world, async {
         let longest = Rc::new(RefCell::new(Duration::ZERO));
         let tasks: Vec<_> = (0..CLIENTS)

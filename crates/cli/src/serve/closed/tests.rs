@@ -170,7 +170,7 @@ fn records_evicted_are_one_line_an_interval_with_their_number() {
         Log::start(false, crate::log::Outputs::new(page.clone(), std::io::sink())).unwrap();
     let mut fixture = Fixture::new();
     let server = fixture.shards[1].handle();
-    server.spawn_local(watch(server.clone(), log));
+    server.spawn_local(watch(server.clone(), Tally::default, log));
     fixture.pass(Duration::ZERO);
     // Two fit; then eight too many, in one interval; none in the next two; three; none again.
     fixture.talk(2);

@@ -57,6 +57,12 @@ impl Stalled {
         Some((self.first, self.mark(self.first)?))
     }
 
+    /// The slot that was added after that one, and its mark.
+    pub(super) fn after(&self, index: u32) -> Option<(u32, Mark)> {
+        let next = self.links.get(index as usize)?.next;
+        Some((next, self.mark(next)?))
+    }
+
     /// The mark of that slot, if it is in the list.
     pub(super) fn mark(&self, index: u32) -> Option<Mark> {
         self.links.get(index as usize)?.mark

@@ -5,10 +5,11 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use super::pair::{CLIENT, Pair, SERVER, Side, config};
+use super::peer::{A, Peer, Say, plain};
 use crate::Error;
 use crate::config::Config;
 use crate::event::{ConnectionId, Event, ListenerId, Readiness};
-use crate::tcp::pool::PAGE_BYTES;
+use crate::tcp::pool::{ConnectionRoom, PAGE_BYTES};
 use crate::tcp::{SocketOptions, State};
 use crate::time::Duration;
 
@@ -363,4 +364,89 @@ fn connections_that_end_in_the_line_leave_no_trace() {
     assert!(fill(&mut pair, server) > 100_000, "nobody is before it in line");
     pair.run_for(MS * 50);
     assert!(drain(&mut pair, client) > 0);
+}
+
+/// The window of such a peer never closes, and each acknowledgement starts the timer anew: only a
+/// look at all connections finds it.
+#[test]
+fn who_acknowledges_a_byte_before_each_timer_fires_is_found_all_the_same() {
+    let mut config = plain();
+    config.limits.pages = 24;
+    let mut peer = Peer::established(config);
+    let id = peer.id();
+    while peer.host.write(peer.now, id, &[7; 3000]).is_ok() {}
+    assert_eq!(peer.host.counters().writes_short_of_pages, 1);
+    peer.hear();
+    let mut acked = 1;
+    while peer.state() == State::Established && acked < 100 {
+        peer.wait(MS * 150);
+        acked += 1;
+        peer.say(Say::new(A, 1, acked));
+        peer.hear();
+    }
+    let counters = peer.host.counters();
+    assert_eq!((counters.reset_for_memory_slow, counters.retransmits), (1, 0));
+    assert!((20..40).contains(&acked), "{acked}");
+}
+
+/// What 16 connections of such a kind take is the whole share of them.
+const CONNECTION_BYTES: usize = 12 * PAGE_BYTES;
+
+/// A server of 256 pages, 16 connections that all hold text, and what they take beside.
+fn crowd() -> (Pair, ListenerId, Vec<Ends>) {
+    let (mut pair, listener) = short_of_pages(256);
+    let all: Vec<Ends> = (0..16).map(|_| pair.connect(listener)).collect();
+    for (_, server) in &all {
+        pair.server.write(pair.now, *server, &[7; 16_000]).unwrap();
+    }
+    pair.server.set_memory_by_connections(all.len() * CONNECTION_BYTES);
+    (pair, listener, all)
+}
+
+#[test]
+fn where_there_is_no_room_for_more_connections_one_that_has_just_stalled_goes() {
+    let (mut pair, _, all) = crowd();
+    // Where there is room nobody goes, however long they stall.
+    pair.server.set_memory_by_connections(all.len() * PAGE_BYTES);
+    assert_eq!(pair.server.room_for_connection(CONNECTION_BYTES), ConnectionRoom::Enough);
+    pair.run_for(SECOND);
+    assert_eq!(resets(&pair), [0; 3]);
+    pair.server.set_memory_by_connections(all.len() * CONNECTION_BYTES);
+    assert_eq!(pair.server.room_for_connection(CONNECTION_BYTES), ConnectionRoom::None);
+    pair.run_for(MS * 300);
+    // One is enough.
+    assert_eq!(resets(&pair), [1, 0, 0]);
+    pair.server.set_memory_by_connections(15 * CONNECTION_BYTES);
+    assert_eq!(pair.server.room_for_connection(CONNECTION_BYTES), ConnectionRoom::Enough);
+}
+
+#[test]
+fn where_there_is_no_room_for_more_connections_the_slow_go_and_the_fast_stay() {
+    for is_crowded in [false, true] {
+        let (mut pair, _, all) = crowd();
+        let mut buffer = [0; 60_000];
+        let mut room = ConnectionRoom::Enough;
+        for step in 0..80 {
+            for (number, (client, server)) in all.iter().enumerate() {
+                // The first takes all there is, the others 2,900 bytes a second.
+                let most = if number == 0 { 60_000 } else { 1450 };
+                if number == 0 || step % 5 == 0 {
+                    let _ = pair.client.read(pair.now, *client, &mut buffer[..most]);
+                }
+                if pair.server.unacknowledged_bytes(*server) < 8000 {
+                    let _ = pair.server.write(pair.now, *server, &[7; 3000]);
+                }
+            }
+            let living = all.iter().filter(|a| pair.server.state(a.1) == State::Established);
+            let each = if is_crowded { CONNECTION_BYTES } else { PAGE_BYTES };
+            pair.server.set_memory_by_connections(living.count() * each);
+            room = pair.server.room_for_connection(CONNECTION_BYTES);
+            pair.run_for(MS * 100);
+        }
+        assert_eq!(room, ConnectionRoom::Enough);
+        let gone: u64 = resets(&pair).iter().sum();
+        assert_eq!(gone > 0, is_crowded, "{gone}");
+        assert!(gone < 5, "{gone}: no more than it takes");
+        assert_eq!(pair.server.state(all[0].1), State::Established);
+    }
 }

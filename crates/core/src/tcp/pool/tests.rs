@@ -130,3 +130,51 @@ fn large_pages_count_for_four() {
     pool.put_shared(SharedPage::Counted(counted));
     assert_eq!((pool.in_use(), frames.bytes().len()), (0, LARGE_BYTES));
 }
+
+#[test]
+fn connections_have_three_quarters_and_leave_an_eighth_to_what_they_send() {
+    const EACH: usize = 8 * PAGE_BYTES;
+    let mut pool = PagePool::new(256);
+    let room_of = |pool: &mut PagePool, pages: usize| {
+        pool.set_by_connections(pages * PAGE_BYTES);
+        pool.room_for_connection(EACH)
+    };
+    assert_eq!(room_of(&mut pool, 184), ConnectionRoom::Enough);
+    assert!(!pool.was_refused() && !pool.is_short_for_connections());
+    assert_eq!(room_of(&mut pool, 185), ConnectionRoom::None);
+    assert!(pool.was_refused() && pool.is_short_for_connections());
+    assert_eq!(pool.room_for_connection(4 * PAGE_BYTES), ConnectionRoom::Enough);
+    assert_eq!(room_of(&mut pool, 189), ConnectionRoom::None);
+    assert_eq!(pool.room_for_connection(3 * PAGE_BYTES), ConnectionRoom::Little);
+    pool.set_by_connections(192 * PAGE_BYTES);
+    assert_eq!(core::iter::from_fn(|| pool.take(Claim::More)).count(), 256 / 8);
+    assert_eq!(pool.in_use(), 192 + 256 / 8);
+}
+
+#[test]
+fn pages_leave_a_quarter_to_connections_once_there_are_some() {
+    let mut pool = PagePool::new(256);
+    pool.set_by_connections(1);
+    let pages: Vec<Page> = core::iter::from_fn(|| pool.take(Claim::First)).collect();
+    assert_eq!(pages.len(), 256 / 16 * 11);
+    // What is set aside is counted once it is taken.
+    assert_eq!((pool.in_use(), pool.level()), (pages.len() + 1, Level::Full));
+    pool.set_by_connections(61 * PAGE_BYTES);
+    assert_eq!(pool.room_for_connection(3 * PAGE_BYTES), ConnectionRoom::Little);
+    pages.into_iter().for_each(|page| pool.put(page));
+    pool.set_by_connections(0);
+    assert_eq!((pool.in_use(), pool.level()), (0, Level::Plenty));
+    assert_eq!(core::iter::from_fn(|| pool.take(Claim::First)).count(), 240);
+}
+
+#[test]
+fn pages_that_are_kept_give_way_to_connections_and_to_what_others_hold() {
+    let mut pool = PagePool::new(4096);
+    let mut pages: Vec<Page> = core::iter::from_fn(|| pool.take(Claim::Receive)).collect();
+    pages.drain(..2048).for_each(|page| pool.put(page));
+    assert_eq!(pool.free.bytes(), 2048 * PAGE_BYTES);
+    pool.set_by_connections(1024 * PAGE_BYTES);
+    assert_eq!(pool.free.bytes(), 1024 * PAGE_BYTES);
+    pool.set_elsewhere(512 * PAGE_BYTES);
+    assert_eq!(pool.free.bytes(), 512 * PAGE_BYTES);
+}

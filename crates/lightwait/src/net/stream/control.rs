@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::rc::Rc;
+use std::task::Context;
 
 use lightwait_core::{ConnectionId, Readiness};
 
@@ -31,6 +32,12 @@ impl Control {
     /// True if the connection is over, by either end's RST or in order.
     pub fn is_closed(&self) -> bool {
         self.local.host().readiness(self.id).contains(Readiness::CLOSED)
+    }
+
+    /// Has whoever polls with `context` woken when the connection is over, or something has come:
+    /// for those who neither read nor write, and yet want to know.
+    pub fn wake_when_closed(&self, context: &Context<'_>) {
+        self.local.wait_readable(self.id, context);
     }
 
     /// Bytes written that the peer has not acknowledged.
