@@ -61,14 +61,14 @@ impl TcpListener {
         backlog: usize,
     ) -> io::Result<TcpListener> {
         let options = shard.host().default_options();
-        let mut failure = no_address();
+        let mut failure = None;
         for address in addresses.to_socket_addrs()? {
             match TcpListener::listen(shard, address, backlog, options) {
                 Ok(listener) => return Ok(listener),
-                Err(error) => failure = error,
+                Err(error) => failure = Some(error),
             }
         }
-        Err(failure)
+        Err(failure.unwrap_or_else(no_address))
     }
 
     /// Listens; accepted connections start with `options`.

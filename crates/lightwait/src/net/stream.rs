@@ -72,7 +72,7 @@ impl TcpStream {
         local: Option<SocketAddr>,
         addresses: A,
     ) -> io::Result<TcpStream> {
-        let mut failure = no_address();
+        let mut failure = None;
         for remote in addresses.to_socket_addrs()? {
             let opened = TcpStream::open(shard, local.unwrap_or(any_address(remote)), remote);
             let connected = match opened {
@@ -81,10 +81,10 @@ impl TcpStream {
             };
             match connected {
                 Ok(stream) => return Ok(stream),
-                Err(error) => failure = error,
+                Err(error) => failure = Some(error),
             }
         }
-        Err(failure)
+        Err(failure.unwrap_or_else(no_address))
     }
 
     /// Begins to open a connection: its addresses are known at once.
