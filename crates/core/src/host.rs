@@ -257,7 +257,6 @@ impl Host {
 
     /// Runs every timer that is due, connections in order of slots: what leaves must not depend
     /// on the order in which a scheme finds them. Those beyond a turn's share stay due.
-    #[inline(never)]
     fn on_timers(&mut self, now: Instant) {
         let mut due = core::mem::take(&mut self.due);
         let tick = self.ticks.instant(self.ticks.at_or_before(now));
@@ -360,14 +359,12 @@ impl Host {
     }
 
     /// A block for a connection to begin in.
-    #[inline(always)]
     fn take_block(&mut self) -> Box<Connection> {
         self.spares.take(|| Connection::block(&self.default_options))
     }
 
     /// Gives a new connection of ours between the ends of `tuple` a slot and a name, and lets it be
     /// found.
-    #[inline(always)]
     fn add_connection(
         &mut self,
         block: Box<Connection>,
@@ -381,7 +378,6 @@ impl Host {
     }
 
     /// Lets a connection, or one that is half open, be found by its tuple.
-    #[inline]
     fn list(&mut self, hash: u64, number: u32) {
         let Host { demux, slots, syn_cache, .. } = self;
         demux.insert(hash, number, |number| match slots.get(number) {
@@ -406,19 +402,16 @@ impl Host {
     }
 
     /// The connection of `tuple`, or the entry of the SYN cache.
-    #[inline(always)]
     fn find(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
         self.demux.find(hash, self.is_of(tuple))
     }
 
     /// The same where there is hardly any.
-    #[inline(always)]
     fn find_unexpected(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
         self.demux.find_unexpected(hash, self.is_of(tuple))
     }
 
     /// Says of a number whether it is that of the connection of `tuple`, or of the entry.
-    #[inline(always)]
     fn is_of(&self, tuple: &Tuple) -> impl Fn(u32) -> bool {
         let (slots, syn_cache) = (&self.slots, &self.syn_cache);
         move |number| match slots.get(number) {

@@ -22,7 +22,6 @@ pub(super) enum Origin {
 
 impl Host {
     /// A frame has arrived.
-    #[inline]
     pub fn on_frame(&mut self, now: Instant, frame: RxFrame<'_>) {
         self.shared.counters.frames_in += 1;
         match self.config.device.medium {
@@ -33,7 +32,6 @@ impl Host {
 
     /// Frames have arrived, the oldest first. What they do is what they would do one by one; but
     /// where there is much to look among, the memory that they lead to is waited for together.
-    #[inline]
     pub fn on_frames(&mut self, now: Instant, frames: &[RxFrame<'_>]) {
         match frames {
             [frame] => self.on_frame(now, *frame),
@@ -44,12 +42,10 @@ impl Host {
         }
     }
 
-    #[inline(never)]
     fn take_in_turn(&mut self, now: Instant, frames: &[RxFrame<'_>]) {
         self.take_each(now, frames, |_| None);
     }
 
-    #[inline(never)]
     fn take_ahead(&mut self, now: Instant, burst: &[RxFrame<'_>]) {
         let mut notes = self.notes.take().unwrap_or_default();
         self.look_ahead(burst, &mut notes);
@@ -58,7 +54,6 @@ impl Host {
     }
 
     /// `note`: what was found out before of the frame at a place.
-    #[inline(always)]
     fn take_each<'a>(
         &mut self,
         now: Instant,
@@ -82,13 +77,11 @@ impl Host {
         }
     }
 
-    #[cold]
     pub(super) fn note_malformed(&mut self, reason: Malformed) {
         self.shared.counters.frames_malformed += 1;
         self.malformed[reason.index()] += 1;
     }
 
-    #[inline(never)]
     fn take_ethernet(&mut self, now: Instant, frame: &RxFrame<'_>, note: Option<(&Notes, usize)>) {
         self.begin_link(now);
         let link = match ethernet::Frame::parse(frame.bytes) {
@@ -113,13 +106,11 @@ impl Host {
     }
 
     /// A packet of which nothing was found out before.
-    #[inline(never)]
     pub(super) fn take_unseen(&mut self, now: Instant, frame: &RxFrame<'_>, from: Origin) {
         self.take_packet(now, frame, from, None);
     }
 
     /// One body, made wherever it is asked for: what is found out then stays in registers.
-    #[inline(always)]
     fn take_packet(
         &mut self,
         now: Instant,
@@ -136,7 +127,6 @@ impl Host {
         }
     }
 
-    #[inline(always)]
     fn take_sight(
         &mut self,
         now: Instant,
@@ -155,7 +145,6 @@ impl Host {
     }
 
     /// `stranger`: the ends of a segment that is known to belong to no connection.
-    #[inline(never)]
     fn take_any_packet(
         &mut self,
         now: Instant,

@@ -7,7 +7,6 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::hint::cold_path;
 
 use lightwait_processor::prefetch_first;
 
@@ -30,7 +29,6 @@ pub(super) struct Spares {
 
 impl Spares {
     /// A block for a connection to begin in; `make` makes one if none is left.
-    #[inline(always)]
     pub(super) fn take(&mut self, make: impl FnOnce() -> Box<Connection>) -> Box<Connection> {
         self.in_use += 1;
         let block = self.kept.pop();
@@ -39,15 +37,11 @@ impl Spares {
         }
         match block {
             Some(block) => block,
-            None => {
-                cold_path();
-                make()
-            }
+            None => make(),
         }
     }
 
     /// Of many the next one has long left the nearest cache: fetches it.
-    #[inline(never)]
     fn read_ahead(&self) {
         if let Some(next) = self.kept.last() {
             prefetch_first::<Connection>(next, size_of::<Connection>());
@@ -61,7 +55,6 @@ impl Spares {
 
     /// Takes a block that is not needed any more, and is hollow. `lent`: it was taken here, or
     /// adopted.
-    #[inline(always)]
     pub(super) fn put_back(&mut self, block: Box<Connection>, lent: bool) {
         self.in_use -= usize::from(lent);
         if self.kept.len() < self.wanted() {
@@ -73,7 +66,6 @@ impl Spares {
 
     /// There are enough. If there is one too many, that goes as well: of however many were in use,
     /// `AT_LEAST` are left when all are back.
-    #[cold]
     fn leave_out(&mut self, block: Box<Connection>) {
         drop(block);
         if self.kept.len() > self.wanted() {
@@ -82,13 +74,11 @@ impl Spares {
     }
 
     /// How many are to be kept.
-    #[inline]
     fn wanted(&self) -> usize {
         AT_LEAST.max(self.in_use / ONE_IN)
     }
 
     /// Blocks taken and not given back.
-    #[inline]
     pub(super) fn in_use(&self) -> usize {
         self.in_use
     }

@@ -28,7 +28,6 @@ const NONE: u32 = u32::MAX;
 const ENTRY: u32 = 1 << 31;
 
 /// True if `number` is that of an entry, and not of a connection's slot.
-#[inline]
 pub fn is_entry(number: u32) -> bool {
     number & ENTRY != 0
 }
@@ -115,7 +114,6 @@ impl SynCache {
 
     /// Adds an entry whose SYN, ACK is about to be sent for the first time; returns its number.
     /// `in_time_wait`: see [`HalfOpen::in_time_wait`].
-    #[inline(always)]
     pub fn insert(
         &mut self,
         (tuple, hash): (&Tuple, u64),
@@ -141,7 +139,6 @@ impl SynCache {
     }
 
     /// When an entry whose SYN, ACK is sent at `now` is due if it waits for so long.
-    #[inline(always)]
     fn due_after(&mut self, now: Instant, wait_ns: u64) -> Instant {
         let due = self.ticks.instant(self.ticks.at_or_after(now.plus_nanos(wait_ns)));
         self.earliest = self.earliest.min(due);
@@ -150,7 +147,6 @@ impl SynCache {
 
     /// An entry whose SYN, ACK has been sent `sent` times more is the last of its queue, behind
     /// `before`.
-    #[inline]
     fn put_behind(&mut self, slot: u32, sent: u8, before: u32) {
         let queue = &mut self.queues[usize::from(sent)];
         queue.last = slot;
@@ -192,13 +188,11 @@ impl SynCache {
     }
 
     /// The entry of that number.
-    #[inline]
     pub fn get(&self, number: u32) -> Option<&HalfOpen> {
         self.entries.get(number ^ ENTRY)
     }
 
     /// True if the entry of that number is of `tuple`.
-    #[inline]
     pub fn has(&self, number: u32, tuple: &Tuple) -> bool {
         self.get(number).is_some_and(|entry| entry.tuple == *tuple)
     }
@@ -217,7 +211,6 @@ impl SynCache {
     }
 
     /// True if [`SynCache::due`] may have an entry at `now`.
-    #[inline]
     pub fn may_be_due(&self, now: Instant) -> bool {
         self.earliest <= now
     }

@@ -71,14 +71,12 @@ type Step = ControlFlow<()>;
 
 /// The time of the call, and when the segment arrived: by the device if it knows, else the same.
 /// The second is to be compared with other such times alone.
-#[inline(always)]
 fn times(cx: &Context) -> (Instant, Instant) {
     (cx.now, if cx.arrived == Instant::FAR_FUTURE { cx.now } else { cx.arrived })
 }
 
 impl Connection {
     /// Takes in one segment, verified and addressed to this connection.
-    #[inline(never)]
     pub fn on_segment(&mut self, cx: &mut Context, segment: &Segment<'_>, facts: Facts) {
         cx.counters.segments_in += 1;
         self.on_first(cx, segment, facts);
@@ -94,7 +92,6 @@ impl Connection {
 
     /// As [`Connection::on_usual`], of the first segment, which has completed the handshake and is
     /// counted.
-    #[inline(always)]
     pub fn on_first_usual(&mut self, cx: &mut Context, usual: &Usual<'_>, piece: u16) {
         let plain = usual.plain();
         if !plain.is_some_and(|plain| self.take_plain(cx, &plain, piece)) {
@@ -103,14 +100,12 @@ impl Connection {
     }
 
     /// As [`Connection::take_predicted`], for whoever is not on everybody's way.
-    #[inline(never)]
     fn take_plain(&mut self, cx: &mut Context, plain: &Plain<'_>, piece: u16) -> bool {
         self.take_predicted(cx, plain, piece)
     }
 
     /// As [`Connection::on_segment`], of one of the usual layout, whose segments joined into it
     /// have `piece` bytes each.
-    #[inline(always)]
     pub fn on_usual(&mut self, cx: &mut Context, usual: &Usual<'_>, piece: u16) {
         cx.counters.segments_in += 1;
         let plain = usual.plain();
@@ -119,7 +114,6 @@ impl Connection {
         }
     }
 
-    #[inline(never)]
     fn take_usual_by_steps(&mut self, cx: &mut Context, usual: Usual<'_>, piece: u16) {
         if let Shape::SynSent(syn) = &self.shape
             && usual.is_bare_syn()
@@ -131,7 +125,6 @@ impl Connection {
         self.take_by_steps(cx, &usual.segment(), facts);
     }
 
-    #[inline(never)]
     fn take_by_steps(&mut self, cx: &mut Context, segment: &Segment<'_>, facts: Facts) {
         match &self.shape {
             // Break and Continue mean the same here: the segment is done with.
@@ -147,7 +140,6 @@ impl Connection {
         }
     }
 
-    #[inline(never)]
     fn on_synchronized(&mut self, cx: &mut Context, segment: &Segment<'_>, facts: Facts) -> Step {
         let whole = self.parts().recv.whole_piece(segment.payload.len());
         let piece = if facts.piece == 0 { whole } else { facts.piece };
@@ -407,7 +399,6 @@ impl Connection {
     }
 
     /// SND.UNA has moved.
-    #[inline]
     fn on_progress(&mut self, acked: &Acked) {
         self.go_on();
         self.deadlines.cancel(Timer::Retransmit);
@@ -421,7 +412,6 @@ impl Connection {
         }
     }
 
-    #[inline(never)]
     fn notify_writer(&mut self) {
         let limit = self.options.send_buffer_bytes;
         let send = &self.parts().send;
@@ -436,7 +426,6 @@ impl Connection {
     }
 
     /// Our FIN is acknowledged: FIN-WAIT-1, CLOSING and LAST-ACK move on.
-    #[inline]
     fn on_fin_acked(&mut self, cx: &mut Context) -> Step {
         match self.state() {
             State::FinWait1 => {
@@ -527,7 +516,6 @@ impl Connection {
     }
 
     /// Eighth step: FIN counts when everything before it has arrived.
-    #[inline(always)]
     fn take_fin(&mut self, cx: &mut Context) -> Step {
         let state = self.state();
         let recv = &mut self.parts().recv;
@@ -556,7 +544,6 @@ impl Connection {
 
 impl Synchronized {
     /// The peer is alive: keepalive starts over.
-    #[inline(always)]
     fn note_heard(&mut self, options: &SocketOptions, now: Instant, deadlines: &mut Deadlines) {
         self.last_heard = now;
         self.keepalive_probes = 0;

@@ -20,12 +20,10 @@
 //! long much goes into a page of four times the size: the fewer ends of pages lie within segments,
 //! the fewer of these are copied in two pieces.
 
-use crate::hint::unlikely;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::hint::cold_path;
 
 /// Bytes in a page.
 pub const PAGE_BYTES: usize = 4096;
@@ -61,13 +59,11 @@ impl<const BYTES: usize> Page<BYTES> {
     }
 
     /// All its bytes.
-    #[inline]
     pub fn bytes(&self) -> &[u8; BYTES] {
         &self.0
     }
 
     /// All its bytes, to be written.
-    #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8; BYTES] {
         &mut self.0
     }
@@ -104,7 +100,6 @@ pub enum CountedPage {
 
 impl SharedPage {
     /// All its bytes.
-    #[inline]
     pub fn bytes(&self) -> &[u8] {
         match self {
             SharedPage::Own(page) => page.bytes(),
@@ -114,7 +109,6 @@ impl SharedPage {
     }
 
     /// All its bytes to be written, or `None` while they are shared.
-    #[inline]
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         Some(match self {
             SharedPage::Own(page) => page.bytes_mut(),
@@ -136,7 +130,6 @@ impl SharedPage {
 
 impl CountedPage {
     /// All its bytes.
-    #[inline]
     pub fn bytes(&self) -> &[u8] {
         match self {
             CountedPage::Page(page) => page.bytes(),
@@ -156,7 +149,6 @@ struct Freed<const BYTES: usize> {
 
 impl<const BYTES: usize> Freed<BYTES> {
     /// The one that was freed last.
-    #[inline(always)]
     fn pop(&mut self) -> Option<Page<BYTES>> {
         let last = self.len.wrapping_sub(1);
         let page = self.places.get_mut(last).and_then(Option::take);
@@ -167,16 +159,14 @@ impl<const BYTES: usize> Freed<BYTES> {
     }
 
     /// One for something else, if more are kept than in any case.
-    #[inline(never)]
     fn lend(&mut self) -> Option<Page<BYTES>> {
         if self.is_full() { self.pop() } else { None }
     }
 
     /// Keeps `page`, unless there are many, and more than are out of the pool. Then one that is
     /// kept goes as well: after a burst the memory is given back, and not only no more is kept.
-    #[inline(always)]
     fn put(&mut self, page: Page<BYTES>, bytes_out: usize) {
-        if unlikely(self.is_full() && self.is_plenty(bytes_out)) {
+        if self.is_full() && self.is_plenty(bytes_out) {
             drop(self.pop());
             return;
         }
@@ -184,7 +174,6 @@ impl<const BYTES: usize> Freed<BYTES> {
             // It is empty. Told that, the compiler drops nothing.
             Some(place) if place.is_none() => *place = Some(page),
             _ => {
-                cold_path();
                 self.places.push(Some(page));
             }
         }
@@ -192,12 +181,10 @@ impl<const BYTES: usize> Freed<BYTES> {
     }
 
     /// As many are kept as in any case.
-    #[inline(always)]
     fn is_full(&self) -> bool {
         self.len >= KEPT_BYTES / BYTES
     }
 
-    #[inline(never)]
     fn is_plenty(&self, bytes_out: usize) -> bool {
         self.bytes() >= bytes_out
     }
@@ -294,9 +281,8 @@ impl PagePool {
     }
 
     /// Charges `small` pages to the limit of `claim`. False, and nothing is charged, beyond it.
-    #[inline(always)]
     fn claim(&mut self, small: usize, claim: Claim) -> bool {
-        if unlikely(self.in_use + small > self.limits[claim as usize]) {
+        if self.in_use + small > self.limits[claim as usize] {
             self.was_refused = true;
             return false;
         }
@@ -305,7 +291,6 @@ impl PagePool {
     }
 
     /// A page, or `None` when the limit is reached. Its content is arbitrary.
-    #[inline(always)]
     pub fn take(&mut self, claim: Claim) -> Option<Page> {
         self.claim(SMALL, claim).then(|| match self.free.pop() {
             Some(page) => page,
@@ -314,7 +299,6 @@ impl PagePool {
     }
 
     /// A small page, or `None` when the limit is reached. Its content is arbitrary.
-    #[inline(always)]
     pub fn take_small(&mut self, claim: Claim) -> Option<SmallPage> {
         if !self.claim(1, claim) {
             return None;
@@ -334,7 +318,6 @@ impl PagePool {
     }
 
     /// A large page, or `None` when the limit is reached. Its content is arbitrary.
-    #[inline]
     pub fn take_large(&mut self, claim: Claim) -> Option<LargePage> {
         self.claim(LARGE, claim).then(|| match self.free_large.pop() {
             Some(page) => page,
@@ -344,7 +327,6 @@ impl PagePool {
 
     /// A new page. What is out and what is kept are no more than the limit together: kept pages of
     /// one size do not come on top of others that are out.
-    #[cold]
     fn make<const BYTES: usize>(&mut self) -> Page<BYTES> {
         let [received, sent] = &mut self.free_small;
         let kept = self.free.bytes() + self.free_large.bytes() + received.bytes() + sent.bytes();
@@ -358,21 +340,18 @@ impl PagePool {
     }
 
     /// Gives a page back.
-    #[inline(always)]
     pub fn put(&mut self, page: Page) {
         self.discharge(1);
         self.free.put(page, self.in_use * SMALL_BYTES);
     }
 
     /// Gives a small page back.
-    #[inline(always)]
     pub fn put_small(&mut self, side: Side, page: SmallPage) {
         self.release(1);
         self.free_small[side as usize].put(page, self.in_use * SMALL_BYTES);
     }
 
     /// Gives a large page back.
-    #[inline]
     fn put_large(&mut self, page: LargePage) {
         self.release(LARGE);
         self.free_large.put(page, self.in_use * SMALL_BYTES);
@@ -387,7 +366,6 @@ impl PagePool {
         }
     }
 
-    #[inline(never)]
     fn put_counted(&mut self, page: CountedPage) {
         match page {
             CountedPage::Page(page) => match Arc::try_unwrap(page) {
@@ -416,12 +394,10 @@ impl PagePool {
     }
 
     /// Undoes [`PagePool::charge`].
-    #[inline]
     pub fn discharge(&mut self, pages: usize) {
         self.release(pages * SMALL);
     }
 
-    #[inline]
     fn release(&mut self, small: usize) {
         assert!(self.in_use >= small, "more pages given back than taken");
         self.in_use -= small;
@@ -471,7 +447,6 @@ impl PagePool {
     }
 
     /// True if a claim was refused since [`PagePool::forget_refusal`].
-    #[inline]
     pub fn was_refused(&self) -> bool {
         self.was_refused
     }

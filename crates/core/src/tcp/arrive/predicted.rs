@@ -16,7 +16,6 @@ use crate::wire::tcp::{Flags, Plain};
 impl Connection {
     /// Takes `segment` in if it is the one predicted; else nothing has happened, and it is false.
     /// `piece`: payload size of the segments joined into it; 0 if it is a single one.
-    #[inline(always)]
     pub(super) fn take_predicted(
         &mut self,
         cx: &mut Context,
@@ -49,7 +48,6 @@ impl Connection {
         true
     }
 
-    #[inline(always)]
     fn take_next_text(&mut self, cx: &mut Context, text: &[u8], piece: u16) {
         let Shape::Synchronized(s) = &mut self.shape else { return };
         if take_next_text(s, cx, text, piece, &mut self.deadlines) {
@@ -58,7 +56,6 @@ impl Connection {
     }
 
     /// Our FIN is acknowledged, or the peer's, of this number, has come, or both.
-    #[inline(never)]
     fn take_predicted_fin(&mut self, cx: &mut Context, is_acked: bool, fin: Option<Seq>) {
         if is_acked {
             let is_next = fin == Some(self.parts().recv.nxt);
@@ -79,7 +76,6 @@ impl Connection {
 }
 
 /// RFC 7323 §4.3: the timestamp to be echoed is that of what is acknowledged next.
-#[inline(always)]
 fn note_stamp(s: &mut Synchronized, segment: &Plain<'_>, now: Instant) {
     if let (Some(stamps), Some(stamp)) = (&mut s.stamps, segment.stamps)
         && segment.seq.at_or_before(s.recv.ack.last_sent)
@@ -89,7 +85,6 @@ fn note_stamp(s: &mut Synchronized, segment: &Plain<'_>, now: Instant) {
 }
 
 /// Text has come, at RCV.NXT, with nothing beyond it.
-#[inline(always)]
 fn take_next_text(
     s: &mut Synchronized,
     cx: &mut Context,
@@ -107,7 +102,6 @@ fn take_next_text(
 }
 
 /// So much text has been taken in.
-#[inline(always)]
 fn note_text(
     s: &mut Synchronized,
     cx: &mut Context,
@@ -122,7 +116,6 @@ fn note_text(
 }
 
 /// Nothing but ACK, perhaps PSH or FIN, and timestamps in order.
-#[inline(always)]
 fn is_plain(s: &Synchronized, segment: &Plain<'_>) -> bool {
     segment.flags.without(Flags::PSH | Flags::FIN) == Flags::ACK
         && match (s.stamps, segment.stamps) {
@@ -132,7 +125,6 @@ fn is_plain(s: &Synchronized, segment: &Plain<'_>) -> bool {
 }
 
 /// It goes on where the last one ended, and brings something, or acknowledges something.
-#[inline(always)]
 fn is_next(s: &Synchronized, segment: &Plain<'_>) -> bool {
     let (send, recv) = (&s.send, &s.recv);
     let numbers = segment.text.len() as u32 + u32::from(segment.flags.contains(Flags::FIN));
@@ -148,7 +140,6 @@ fn is_next(s: &Synchronized, segment: &Plain<'_>) -> bool {
 }
 
 /// Nothing is missing on either side, and nothing else is going on.
-#[inline(always)]
 fn is_calm(s: &Synchronized) -> bool {
     let (send, recv) = (&s.send, &s.recv);
     send.recovery.is_none() && send.window > 0 && recv.disorder.is_none() && s.ecn.is_none()

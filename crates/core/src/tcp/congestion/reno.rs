@@ -26,14 +26,12 @@ impl Reno {
         Reno { window: initial_window(initial_segments, mss), threshold: u32::MAX, acked: 0 }
     }
 
-    #[inline(always)]
     pub(super) fn on_ack(&mut self, acked: u32, limited: bool, after_timeout: bool, mss: u32) {
         if limited {
             self.grow(acked, after_timeout, mss);
         }
     }
 
-    #[inline(never)]
     fn grow(&mut self, acked: u32, after_timeout: bool, mss: u32) {
         if self.window < self.threshold {
             let counted = if after_timeout { acked.min(mss) } else { acked };

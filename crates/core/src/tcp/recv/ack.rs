@@ -107,7 +107,6 @@ impl AckState {
     }
 
     /// True if an ACK must leave in this turn.
-    #[inline]
     pub fn is_due(&self) -> bool {
         self.now || self.duplicates > 0
     }
@@ -119,7 +118,6 @@ impl AckState {
     }
 
     /// In-order data of `len` bytes, in segments of `segment` bytes, has arrived.
-    #[inline(always)]
     pub fn on_data(
         &mut self,
         len: u32,
@@ -141,7 +139,6 @@ impl AckState {
     }
 
     /// An ACK may wait: it leaves with the first segment that does, or when its delay is over.
-    #[inline(always)]
     pub fn request(&mut self, now: Instant, config: &TcpConfig, deadlines: &mut Deadlines) {
         if deadlines.is_set(Timer::DelayedAck) {
             return;
@@ -155,7 +152,6 @@ impl AckState {
     }
 
     /// The first request in an interval of the grid; and every one, without a grid.
-    #[cold]
     fn request_first(&mut self, now: Instant, config: &TcpConfig, deadlines: &mut Deadlines) {
         let at = match config.ack_delay {
             AckDelay::Buckets => self.switch(now, config) + config.delayed_ack_min,

@@ -48,13 +48,11 @@ pub struct SentQueue {
 
 impl SentQueue {
     /// True if it has no memory: nothing is in flight.
-    #[inline]
     pub fn owns_nothing(&self) -> bool {
         self.records.is_empty()
     }
 
     /// New data up to `end` was sent at `at`.
-    #[inline(always)]
     pub fn on_sent(&mut self, end: Seq, at: Instant) {
         if self.records.is_empty() {
             self.records.push_back(Sent::one(end, at));
@@ -64,7 +62,6 @@ impl SentQueue {
     }
 
     /// The same, behind others.
-    #[inline(never)]
     fn on_sent_behind(&mut self, end: Seq, at: Instant) {
         self.push(Sent::one(end, at));
     }
@@ -120,7 +117,6 @@ impl SentQueue {
     /// Everything before `ack` is acknowledged by a segment that echoes the timestamp `echo`.
     /// Returns when the newest of it was sent, if that tells the RTT: it was sent once, or the echo
     /// shows that it was the last transmission that arrived (RFC 6298 §3).
-    #[inline(always)]
     pub fn on_ack(&mut self, ack: Seq, echo: Option<u32>) -> Option<Instant> {
         // The usual case: all that is in flight left together, once.
         if let Queue::One(Sent { end, again: false, .. }) = self.records
@@ -131,7 +127,6 @@ impl SentQueue {
         self.take_before(ack, echo)
     }
 
-    #[inline(never)]
     fn take_before(&mut self, ack: Seq, echo: Option<u32>) -> Option<Instant> {
         let mut newest = None;
         let mut again: Option<Sent> = None;

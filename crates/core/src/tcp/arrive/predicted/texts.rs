@@ -24,7 +24,6 @@ pub struct Texts<'a> {
 
 impl Connection {
     /// The connection, if it may take in texts in a row.
-    #[inline]
     pub fn texts<'a>(&'a mut self, cx: &'a mut Context) -> Option<Texts<'a>> {
         if self.orphan || self.deaf {
             return None;
@@ -40,7 +39,6 @@ impl Texts<'_> {
     /// Takes in `usual` if it brings the next text, and nothing else; else nothing has happened,
     /// and it is false. `trusted`: its checksum is known to be right. `piece`: payload size of the
     /// segments joined into it; 0 if it is a single one.
-    #[inline(always)]
     pub fn take(&mut self, usual: &Usual<'_>, trusted: bool, piece: u16) -> bool {
         let Some(segment) = usual.plain().filter(|segment| is_text_alone(self.s, segment)) else {
             return false;
@@ -66,7 +64,6 @@ impl Texts<'_> {
     }
 
     /// No more of them; how many there were.
-    #[inline]
     pub fn end(self) -> usize {
         let Texts { cx, s, deadlines, options, count, last: (seq, window), .. } = self;
         if count > 0 {
@@ -79,7 +76,6 @@ impl Texts<'_> {
 }
 
 /// It brings text and no FIN, acknowledges nothing new, and leaves the peer's window as it is.
-#[inline(always)]
 fn is_text_alone(s: &Synchronized, segment: &Plain<'_>) -> bool {
     let send = &s.send;
     !segment.text.is_empty()
