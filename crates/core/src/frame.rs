@@ -254,6 +254,7 @@ impl Outbox {
     }
 
     /// Adds an empty frame at the end and returns it to be written, or `None` when full.
+    #[inline(always)]
     pub fn push(&mut self) -> Option<&mut Frame> {
         if self.len == self.ring.len() && !self.grow() {
             return None;

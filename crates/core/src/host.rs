@@ -359,12 +359,14 @@ impl Host {
     }
 
     /// A block for a connection to begin in.
+    #[inline(always)]
     fn take_block(&mut self) -> Box<Connection> {
         self.spares.take(|| Connection::block(&self.default_options))
     }
 
     /// Gives a new connection of ours between the ends of `tuple` a slot and a name, and lets it be
     /// found.
+    #[inline(always)]
     fn add_connection(
         &mut self,
         block: Box<Connection>,
@@ -378,6 +380,7 @@ impl Host {
     }
 
     /// Lets a connection, or one that is half open, be found by its tuple.
+    #[inline(always)]
     fn list(&mut self, hash: u64, number: u32) {
         let Host { demux, slots, syn_cache, .. } = self;
         demux.insert(hash, number, |number| match slots.get(number) {
@@ -407,6 +410,7 @@ impl Host {
     }
 
     /// The same where there is hardly any.
+    #[inline(always)]
     fn find_unexpected(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
         self.demux.find_unexpected(hash, self.is_of(tuple))
     }

@@ -60,6 +60,7 @@ struct Place {
 
 impl Notes {
     /// What was seen in `packet`, which was the one at `place`.
+    #[inline(always)]
     pub(super) fn sight<'a>(&self, place: usize, packet: &'a [u8]) -> Option<Sight<'a>> {
         let place = place % BURST;
         let Place { slot, len } = self.places[place];
@@ -112,6 +113,7 @@ impl Host {
     }
 
     /// What is in a packet, if it is a segment of the usual kind.
+    #[inline(always)]
     pub(super) fn sight<'a>(&self, packet: &'a [u8]) -> Option<Sight<'a>> {
         let usual = Usual::parse(packet)?;
         let hash = self.hasher.hash(&usual.tuple());

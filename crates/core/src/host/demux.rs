@@ -243,6 +243,7 @@ impl Line {
     }
 
     /// Puts an entry into a free place; false if there is none.
+    #[inline(always)]
     fn put(&mut self, tag: u8, entry: u32) -> bool {
         let place = self.places(0).trailing_zeros() as usize;
         let has_room = place < ENTRIES;
@@ -307,6 +308,7 @@ impl Demux {
     }
 
     /// The same where it would be a surprise.
+    #[inline(always)]
     pub fn find_unexpected(&self, hash: u64, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let line = self.lines.get(self.line_of(hash))?;
         if line.places(tag_of(hash)) == 0 && line.link() == NONE {
@@ -383,6 +385,7 @@ impl Demux {
     }
 
     /// Puts an entry into a line, or behind it.
+    #[inline(always)]
     fn put(&mut self, line: u32, tag: u8, entry: u32) {
         let Some(first) = self.lines.get_mut(line) else { return };
         if !first.put(tag, entry) {

@@ -113,17 +113,17 @@ impl FinWait2 {
     }
 
     /// The one of `tuple`, if there is one.
+    #[inline(always)]
     pub(super) fn find(&self, now: Instant, hash: u64, tuple: &Tuple) -> Option<Record> {
-        if self.records.is_empty() { None } else { self.find_any(now, hash, tuple) }
+        if self.records.is_empty() {
+            return None;
+        }
+        self.records.find(hash, tuple, now).map(|found| found.record())
     }
 
     /// True if there is one of `tuple`.
     pub(super) fn has(&self, now: Instant, hash: u64, tuple: &Tuple) -> bool {
         self.find(now, hash, tuple).is_some()
-    }
-
-    fn find_any(&self, now: Instant, hash: u64, tuple: &Tuple) -> Option<Record> {
-        self.records.find(hash, tuple, now).map(|found| found.record())
     }
 
     /// True if `connection` may become a record now; if it may later, its timer is set for that.

@@ -134,6 +134,7 @@ impl Host {
     }
 
     /// The same, beside what TIME-WAIT has of the tuple.
+    #[inline(always)]
     fn find_beside(&self, now: Instant, claim: &mut Claim, record: Option<Record>) -> bool {
         let (hash, tuple) = (claim.hash, &claim.tuple);
         let is_taken =
@@ -216,6 +217,7 @@ impl Host {
     }
 
     /// Tries the next port of `search`; `None` if there is none.
+    #[inline(always)]
     fn try_port(&mut self, now: Instant, claim: &mut Claim, search: &mut Search) -> Option<Trial> {
         let Candidate { port, hash } = self.ports.next(search)?;
         claim.tuple = claim.tuple.with_local_port(port);
@@ -350,6 +352,7 @@ impl Host {
         self.reply(Reply::segment(tuple, header));
     }
 
+    #[inline(always)]
     pub(super) fn reply_syn_ack(
         &mut self,
         now: Instant,
@@ -358,7 +361,7 @@ impl Host {
         marks: Marks,
     ) {
         let header = syn.header(tuple.ports(), now, &self.shared.config);
-        self.owe(Reply::syn(tuple, header, marks));
+        self.reply(Reply::syn(tuple, header, marks));
     }
 
     /// Again, as the listener wants it now.

@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use super::Host;
-use super::ahead::{Notes, Sight};
+use super::ahead::Notes;
 use super::tcp_input::Ends;
 use crate::frame::{BURST, Medium, RxFrame};
 use crate::time::Instant;
@@ -25,7 +25,7 @@ impl Host {
     pub fn on_frame(&mut self, now: Instant, frame: RxFrame<'_>) {
         self.shared.counters.frames_in += 1;
         match self.config.device.medium {
-            Medium::Ip => self.take_unseen(now, &frame, Origin::Link(None)),
+            Medium::Ip => self.take_packet(now, &frame, Origin::Link(None), None),
             Medium::Ethernet => self.take_ethernet(now, &frame, None),
         }
     }
@@ -38,28 +38,20 @@ impl Host {
             _ if self.is_crowded() => {
                 frames.chunks(BURST).for_each(|burst| self.take_ahead(now, burst));
             }
-            _ => self.take_in_turn(now, frames),
+            _ => self.take_each(now, frames, None),
         }
-    }
-
-    fn take_in_turn(&mut self, now: Instant, frames: &[RxFrame<'_>]) {
-        self.take_each(now, frames, |_| None);
     }
 
     fn take_ahead(&mut self, now: Instant, burst: &[RxFrame<'_>]) {
         let mut notes = self.notes.take().unwrap_or_default();
         self.look_ahead(burst, &mut notes);
-        self.take_each(now, burst, |ahead| Some((&*notes, ahead)));
+        self.take_each(now, burst, Some(&notes));
         self.notes = Some(notes);
     }
 
-    /// `note`: what was found out before of the frame at a place.
-    fn take_each<'a>(
-        &mut self,
-        now: Instant,
-        frames: &[RxFrame<'_>],
-        note: impl Fn(usize) -> Option<(&'a Notes, usize)>,
-    ) {
+    /// `notes`: what was found out before of these frames.
+    #[inline(always)]
+    fn take_each(&mut self, now: Instant, frames: &[RxFrame<'_>], notes: Option<&Notes>) {
         let mut left = frames;
         while let Some((frame, others)) = left.split_first() {
             let taken = self.take_texts(now, left);
@@ -68,7 +60,7 @@ impl Host {
                 continue;
             }
             self.shared.counters.frames_in += 1;
-            let note = note(frames.len() - left.len());
+            let note = notes.map(|notes| (notes, frames.len() - left.len()));
             match self.config.device.medium {
                 Medium::Ip => self.take_packet(now, frame, Origin::Link(None), note),
                 Medium::Ethernet => self.take_ethernet(now, frame, note),
@@ -105,13 +97,9 @@ impl Host {
         }
     }
 
-    /// A packet of which nothing was found out before.
-    pub(super) fn take_unseen(&mut self, now: Instant, frame: &RxFrame<'_>, from: Origin) {
-        self.take_packet(now, frame, from, None);
-    }
-
-    /// One body, made wherever it is asked for: what is found out then stays in registers.
-    fn take_packet(
+    /// `note`: what was found out before of the frame, and its place there.
+    #[inline(always)]
+    pub(super) fn take_packet(
         &mut self,
         now: Instant,
         frame: &RxFrame<'_>,
@@ -119,21 +107,10 @@ impl Host {
         note: Option<(&Notes, usize)>,
     ) {
         self.shared.arrived = frame.arrived;
-        match note {
-            Some((notes, place)) => {
-                self.take_sight(now, frame, from, notes.sight(place, frame.bytes));
-            }
-            None => self.take_sight(now, frame, from, self.sight(frame.bytes)),
-        }
-    }
-
-    fn take_sight(
-        &mut self,
-        now: Instant,
-        frame: &RxFrame<'_>,
-        from: Origin,
-        sight: Option<Sight<'_>>,
-    ) {
+        let sight = match note {
+            Some((notes, place)) => notes.sight(place, frame.bytes),
+            None => self.sight(frame.bytes),
+        };
         let stranger = match &sight {
             Some(sight) => match self.take_usual(now, sight, frame, from) {
                 Ok(()) => return,

@@ -30,6 +30,7 @@ impl<T: Copy> Line<T> {
     }
 
     /// Adds one at the end.
+    #[inline(always)]
     pub(super) fn push_back(&mut self, item: T) {
         if self.all.len() == self.all.capacity() {
             self.move_up();

@@ -101,6 +101,7 @@ impl Listeners {
     }
 
     /// The listener for a SYN to our end of `tuple`: the exact address before any.
+    #[inline(always)]
     pub fn find(&self, tuple: &Tuple) -> Option<(ListenerId, &Listener)> {
         // Nearly always there is one, and it hears.
         let &[index] = self.slots_of(tuple.local_port()) else { return self.find_best(tuple) };

@@ -18,6 +18,7 @@ use crate::wire::{icmpv6, ip, mld, ndp};
 
 impl Host {
     /// Claims our addresses at the first sign of time, on a medium that has neighbours.
+    #[inline(always)]
     pub(super) fn begin_link(&mut self, now: Instant) {
         if !self.link_begun {
             self.link_begun = true;

@@ -137,12 +137,8 @@ impl Host {
         self.ready.drop_first(done);
     }
 
+    #[inline(always)]
     pub(super) fn reply(&mut self, reply: Reply) {
-        self.owe(reply);
-    }
-
-    /// The same where it is wanted for every connection.
-    pub(super) fn owe(&mut self, reply: Reply) {
         owe(&mut self.replies, reply, &mut self.shared.counters);
     }
 
@@ -303,12 +299,13 @@ impl Host {
             self.loopback.pop();
             let checksum = RxChecksum::Good;
             let frame = RxFrame { checksum, segment_size, ..RxFrame::plain(&bytes) };
-            self.take_unseen(now, &frame, Origin::Ourselves);
+            self.take_packet(now, &frame, Origin::Ourselves, None);
         }
     }
 }
 
 /// Lets `reply` wait behind the others, if there are not too many.
+#[inline(always)]
 pub(super) fn owe(replies: &mut VecDeque<Reply>, reply: Reply, counters: &mut Counters) {
     if replies.len() >= REPLIES_MAX {
         counters.replies_suppressed += 1;
@@ -353,6 +350,7 @@ fn speak_predicted(
 }
 
 /// Writes a reply to the outbox, or to the loopback if its way leads to ourselves.
+#[inline(always)]
 fn push_reply(
     known: &Known,
     reply: &Reply,

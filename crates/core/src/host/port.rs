@@ -142,6 +142,7 @@ impl Ports {
     /// The tuple that is likely to be tried next, and its hash, which `hash_of` says and the search
     /// will: whoever opens connections to some destinations in turn goes on so, and whoever opened
     /// one mostly opens another.
+    #[inline(always)]
     pub fn foresee(&mut self, hash_of: impl FnOnce(&Tuple) -> u64) -> (Tuple, u64) {
         let place = self.recent[self.last as usize % RECENT].next;
         let Recent { destination, search, .. } = &self.recent[place as usize % RECENT];

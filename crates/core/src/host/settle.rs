@@ -137,6 +137,7 @@ fn is_settled(connection: &Connection) -> bool {
 
 /// Passes on what comes of a change to the connection in `slot`, and sees to it that it is flushed.
 /// True if it is over: then that is for [`Host::settle_over`].
+#[inline(always)]
 pub(super) fn pass_on(
     slot: &mut Slot,
     id: ConnectionId,
@@ -164,6 +165,7 @@ pub(super) fn make_ready(slot: &mut Slot, index: u32, ready: &mut Line<u32>) {
 }
 
 /// Tells the user of the connection in `slot`, once it is accepted, of `notices`.
+#[inline(always)]
 fn tell(events: &mut Line<Event>, slot: &mut Slot, id: ConnectionId, notices: Readiness) {
     if notices.is_empty() || slot.accepting.is_some() {
         return;

@@ -96,6 +96,7 @@ impl<T, L: Copy + Default> Slab<T, L> {
     }
 
     /// As [`Slab::insert`], of a value that is made where it is to lie, of what the last one left.
+    #[inline(always)]
     pub fn insert_with(&mut self, make: impl FnOnce(L) -> T) -> (u32, u32) {
         let number = self.open as usize;
         let memory = (self.chunks.get_mut(number), self.shares.get_mut(number));

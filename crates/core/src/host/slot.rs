@@ -150,6 +150,7 @@ fn place_of(ends: &Tuple, options: &SocketOptions) -> Place {
 
 /// Gives a new connection a slot and a name, and sees to it that it is flushed. `tuple`: its ends;
 /// `accepting`: in whose accept queue it will wait.
+#[inline(always)]
 pub(super) fn take_seat(
     slots: &mut Slots,
     ready: &mut Line<u32>,
@@ -225,6 +226,7 @@ impl Slot {
     }
 
     /// The connection, to be changed: it rests no more.
+    #[inline(always)]
     pub(super) fn connection_mut(&mut self) -> &mut Connection {
         if self.block.is_none() {
             self.wake();
@@ -264,10 +266,12 @@ impl Slot {
 
     /// Gives the block back, and drops what rests: a connection that is gone must not be used any
     /// more.
+    #[inline(always)]
     pub(super) fn leave(&mut self, spares: &mut Spares) {
         if self.block.is_some() { self.give_back(spares) } else { self.rest = None }
     }
 
+    #[inline(always)]
     fn give_back(&mut self, spares: &mut Spares) {
         if let Some(block) = &mut self.block {
             block.hollow();
@@ -278,6 +282,7 @@ impl Slot {
     }
 
     /// Tells `timers` of the deadlines of this connection, which is number `index`.
+    #[inline(always)]
     pub(super) fn rearm(&mut self, timers: &mut Timers, index: u32, now: Instant) {
         match &mut self.block {
             Some(block) => timers.touched(index, &mut self.filed, &mut block.deadlines, now),

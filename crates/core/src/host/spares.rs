@@ -29,6 +29,7 @@ pub(super) struct Spares {
 
 impl Spares {
     /// A block for a connection to begin in; `make` makes one if none is left.
+    #[inline(always)]
     pub(super) fn take(&mut self, make: impl FnOnce() -> Box<Connection>) -> Box<Connection> {
         self.in_use += 1;
         let block = self.kept.pop();
@@ -55,18 +56,15 @@ impl Spares {
 
     /// Takes a block that is not needed any more, and is hollow. `lent`: it was taken here, or
     /// adopted.
+    #[inline(always)]
     pub(super) fn put_back(&mut self, block: Box<Connection>, lent: bool) {
         self.in_use -= usize::from(lent);
         if self.kept.len() < self.wanted() {
             self.kept.push(block);
-        } else {
-            self.leave_out(block);
+            return;
         }
-    }
-
-    /// There are enough. If there is one too many, that goes as well: of however many were in use,
-    /// `AT_LEAST` are left when all are back.
-    fn leave_out(&mut self, block: Box<Connection>) {
+        // There are enough. If there is one too many, that goes as well: of however many were in
+        // use, `AT_LEAST` are left when all are back.
         drop(block);
         if self.kept.len() > self.wanted() {
             self.kept.pop();

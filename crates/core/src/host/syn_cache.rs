@@ -114,6 +114,7 @@ impl SynCache {
 
     /// Adds an entry whose SYN, ACK is about to be sent for the first time; returns its number.
     /// `in_time_wait`: see [`HalfOpen::in_time_wait`].
+    #[inline(always)]
     pub fn insert(
         &mut self,
         (tuple, hash): (&Tuple, u64),
@@ -139,6 +140,7 @@ impl SynCache {
     }
 
     /// When an entry whose SYN, ACK is sent at `now` is due if it waits for so long.
+    #[inline(always)]
     fn due_after(&mut self, now: Instant, wait_ns: u64) -> Instant {
         let due = self.ticks.instant(self.ticks.at_or_after(now.plus_nanos(wait_ns)));
         self.earliest = self.earliest.min(due);

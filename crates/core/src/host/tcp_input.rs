@@ -86,6 +86,7 @@ impl Host {
 
     /// Any segment of the usual layout. As [`Host::take_known_tcp`]; but one that belongs to no
     /// connection is taken in as well, if it plainly comes from somebody else and is for us.
+    #[inline(always)]
     pub(super) fn take_usual(
         &mut self,
         now: Instant,
@@ -139,16 +140,12 @@ impl Host {
                 if from != Origin::Ourselves && self.routes.is_local_ipv4(usual.source()) {
                     return Err(None);
                 }
-                self.deliver_usual(now, index, &usual, piece);
+                let facts = Facts::new(piece, usual.traffic_class());
+                self.deliver(now, index, &usual.segment(), facts);
                 Ok(())
             }
             half_open => self.take_usual_stranger(now, usual, piece, (hash, tuple), half_open),
         }
-    }
-
-    fn deliver_usual(&mut self, now: Instant, index: u32, usual: &Usual<'_>, piece: u16) {
-        let facts = Facts::new(piece, usual.traffic_class());
-        self.deliver(now, index, &usual.segment(), facts);
     }
 
     fn take_usual_stranger(
@@ -401,6 +398,7 @@ impl Host {
     }
 
     /// With state: the handshake has an entry in the SYN cache.
+    #[inline(always)]
     fn answer_syn(
         &mut self,
         now: Instant,
@@ -421,6 +419,7 @@ impl Host {
         self.reply_syn_ack(now, tuple, &syn, marks);
     }
 
+    #[inline(always)]
     pub(super) fn negotiate(
         &self,
         segment: &Segment<'_>,

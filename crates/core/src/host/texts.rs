@@ -20,6 +20,7 @@ const LONG: usize = 256;
 impl Host {
     /// Takes in the frames at the front of `burst` that bring a connection's next text, if there
     /// seem to be several; how many that were.
+    #[inline(always)]
     pub(super) fn take_texts(&mut self, now: Instant, burst: &[RxFrame<'_>]) -> usize {
         match burst {
             [first, second, ..] if first.bytes.len() >= LONG => {

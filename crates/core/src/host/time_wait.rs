@@ -86,12 +86,12 @@ impl Entrance<'_> {
 }
 
 /// How near the peer is, if that matters.
+#[inline(always)]
 fn distance(config: &TcpConfig, routes: &Routes, tuple: &Tuple) -> Distance {
     let is_all_the_same = config.time_wait_on_link.is_zero() && config.time_wait_on_host.is_zero();
-    if is_all_the_same { Distance::Far } else { distance_by_route(routes, tuple) }
-}
-
-fn distance_by_route(routes: &Routes, tuple: &Tuple) -> Distance {
+    if is_all_the_same {
+        return Distance::Far;
+    }
     match routes.next_hop(tuple.remote_ip()) {
         Some(NextHop::Ourselves) => Distance::OnHost,
         Some(NextHop::Neighbour(hop)) if hop == tuple.remote_ip() => Distance::OnLink,
@@ -187,16 +187,15 @@ impl Host {
     }
 
     /// The record of `tuple`, its time over or not.
+    #[inline(always)]
     pub(super) fn time_wait_record(&self, hash: u64, tuple: &Tuple) -> Option<Record> {
-        let is_empty = self.time_wait.is_empty() && self.lingering.is_empty();
-        if is_empty { None } else { self.any_time_wait_record(hash, tuple) }
-    }
-
-    fn any_time_wait_record(&self, hash: u64, tuple: &Tuple) -> Option<Record> {
-        if self.lingering.is_empty() {
-            return self.time_wait.get(hash, tuple).map(|found| found.record());
+        if !self.lingering.is_empty() {
+            return self.lingering_record(hash, tuple);
         }
-        self.lingering_record(hash, tuple)
+        if self.time_wait.is_empty() {
+            return None;
+        }
+        self.time_wait.get(hash, tuple).map(|found| found.record())
     }
 
     /// A new connection takes the place of the record of `tuple`, if there is one.

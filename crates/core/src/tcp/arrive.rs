@@ -106,6 +106,7 @@ impl Connection {
 
     /// As [`Connection::on_segment`], of one of the usual layout, whose segments joined into it
     /// have `piece` bytes each.
+    #[inline(always)]
     pub fn on_usual(&mut self, cx: &mut Context, usual: &Usual<'_>, piece: u16) {
         cx.counters.segments_in += 1;
         let plain = usual.plain();
@@ -399,6 +400,7 @@ impl Connection {
     }
 
     /// SND.UNA has moved.
+    #[inline(always)]
     fn on_progress(&mut self, acked: &Acked) {
         self.go_on();
         self.deadlines.cancel(Timer::Retransmit);
@@ -406,13 +408,11 @@ impl Connection {
     }
 
     /// Tells a blocked writer once there is much room, and not on every ACK.
+    #[inline(always)]
     fn notify_room(&mut self, freed: usize) {
-        if freed > 0 && self.blocked != Blocked::No {
-            self.notify_writer();
+        if freed == 0 || self.blocked == Blocked::No {
+            return;
         }
-    }
-
-    fn notify_writer(&mut self) {
         let limit = self.options.send_buffer_bytes;
         let send = &self.parts().send;
         let (has_much_room, is_drained) = (send.has_much_room(limit), send.buffer.is_empty());
@@ -516,6 +516,7 @@ impl Connection {
     }
 
     /// Eighth step: FIN counts when everything before it has arrived.
+    #[inline(always)]
     fn take_fin(&mut self, cx: &mut Context) -> Step {
         let state = self.state();
         let recv = &mut self.parts().recv;
@@ -544,6 +545,7 @@ impl Connection {
 
 impl Synchronized {
     /// The peer is alive: keepalive starts over.
+    #[inline(always)]
     fn note_heard(&mut self, options: &SocketOptions, now: Instant, deadlines: &mut Deadlines) {
         self.last_heard = now;
         self.keepalive_probes = 0;

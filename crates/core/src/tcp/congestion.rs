@@ -44,6 +44,7 @@ impl Congestion {
     /// `acked` new bytes were acknowledged outside fast recovery; `limited` says that the window,
     /// and nothing else, was what held the sender back (RFC 7661's concern: an unused window must
     /// not grow).
+    #[inline(always)]
     pub fn on_ack(&mut self, acked: u32, limited: bool, after_timeout: bool, mss: u32) {
         self.reno_mut().on_ack(acked, limited, after_timeout, mss);
     }

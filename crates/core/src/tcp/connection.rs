@@ -383,6 +383,7 @@ impl Connection {
     }
 
     /// The handshake is complete: takes the synchronized shape.
+    #[inline(always)]
     pub fn establish(&mut self, synchronized: Synchronized, cx: &mut Context) {
         debug_assert!(matches!(self.shape, Shape::SynSent(_) | Shape::SynReceived(..)));
         self.shape.give_way(Shape::Synchronized(synchronized));

@@ -182,6 +182,7 @@ impl UsualPath {
     }
 
     /// Writes the headers before `text`, and `body` behind them.
+    #[inline(always)]
     fn write_stamped(&self, frame: &mut Frame, header: &Stamped, text: Text, body: &[u8]) -> bool {
         if let Some(link) = &self.link {
             link.emit(&mut frame.head);

@@ -165,6 +165,7 @@ impl<const BYTES: usize> Freed<BYTES> {
 
     /// Keeps `page`, unless there are many, and more than are out of the pool. Then one that is
     /// kept goes as well: after a burst the memory is given back, and not only no more is kept.
+    #[inline(always)]
     fn put(&mut self, page: Page<BYTES>, bytes_out: usize) {
         if self.is_full() && self.is_plenty(bytes_out) {
             drop(self.pop());
@@ -299,6 +300,7 @@ impl PagePool {
     }
 
     /// A small page, or `None` when the limit is reached. Its content is arbitrary.
+    #[inline(always)]
     pub fn take_small(&mut self, claim: Claim) -> Option<SmallPage> {
         if !self.claim(1, claim) {
             return None;
@@ -346,6 +348,7 @@ impl PagePool {
     }
 
     /// Gives a small page back.
+    #[inline(always)]
     pub fn put_small(&mut self, side: Side, page: SmallPage) {
         self.release(1);
         self.free_small[side as usize].put(page, self.in_use * SMALL_BYTES);

@@ -72,18 +72,17 @@ impl<T> Queue<T> {
     }
 
     /// Adds one at the end.
+    #[inline(always)]
     pub fn push_back(&mut self, value: T) {
         match self {
-            Queue::Empty => *self = Queue::One(value),
-            Queue::One(_) | Queue::More(_) => self.push_behind(value),
-        }
-    }
-
-    /// Adds one behind others.
-    fn push_behind(&mut self, value: T) {
-        match self {
+            Queue::Empty => {
+                // Empty, it has nothing to drop: the assertion costs no instruction, a drop does.
+                let empty = mem::replace(self, Queue::One(value));
+                assert!(matches!(empty, Queue::Empty));
+                mem::forget(empty);
+            }
+            Queue::One(_) => self.become_more(value),
             Queue::More(all) => all.push_back(value),
-            Queue::Empty | Queue::One(_) => self.become_more(value),
         }
     }
 
@@ -95,6 +94,7 @@ impl<T> Queue<T> {
     }
 
     /// The only element of a queue that has not held more; it is empty then.
+    #[inline(always)]
     fn take_one(&mut self) -> Option<T> {
         match mem::take(self) {
             Queue::One(one) => Some(one),
@@ -109,6 +109,7 @@ impl<T> Queue<T> {
     }
 
     /// The same, if it is one that `is_it` says so of.
+    #[inline(always)]
     pub fn take_only_if(&mut self, is_it: impl FnOnce(&T) -> bool) -> Option<T> {
         if matches!(self, Queue::One(one) if is_it(one)) { self.take_one() } else { None }
     }

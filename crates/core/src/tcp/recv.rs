@@ -183,12 +183,6 @@ impl RecvHalf {
 
     /// Has `act` change what is out of order, if anything is, and frees it once nothing is.
     fn with_disorder(&mut self, act: impl FnOnce(&mut Disorder)) {
-        if self.disorder.is_some() {
-            self.change_disorder(act);
-        }
-    }
-
-    fn change_disorder(&mut self, act: impl FnOnce(&mut Disorder)) {
         let Some(disorder) = &mut self.disorder else { return };
         act(disorder);
         if disorder.is_over() {
@@ -198,6 +192,7 @@ impl RecvHalf {
 
     /// Takes in the bytes `data` at RCV.NXT when nothing is held beyond. False, and nothing has
     /// happened, if there is no memory for them.
+    #[inline(always)]
     pub fn on_next_text(&mut self, data: &[u8], pool: &mut PagePool) -> bool {
         let is_written = self.buffer.append(data, pool);
         if is_written {
@@ -207,6 +202,7 @@ impl RecvHalf {
     }
 
     /// The same if `is_right` says so of the sum of `data`, which is taken while they are copied.
+    #[inline(always)]
     pub fn on_next_text_if(
         &mut self,
         data: &[u8],
@@ -259,6 +255,7 @@ impl RecvHalf {
     }
 
     /// RCV.NXT has moved: duplicate ACKs owed for the hole are owed no more.
+    #[inline(always)]
     pub fn on_advance(&mut self) {
         self.ack.on_advance();
         self.with_disorder(|disorder| disorder.triggers = VecDeque::new());

@@ -223,6 +223,7 @@ impl SendHalf {
     }
 
     /// As [`SendHalf::on_ack`], where nothing is lost or sacked and the ACK is no duplicate.
+    #[inline(always)]
     pub fn on_predicted_ack(
         &mut self,
         times: (Instant, Instant),
@@ -287,6 +288,7 @@ impl SendHalf {
 
     /// At `now` has come an `ack` beyond SND.UNA, with this `echo`, while `flight` bytes were out;
     /// it was `heard` of when the device got it.
+    #[inline(always)]
     fn on_progress(
         &mut self,
         (now, heard): (Instant, Instant),
@@ -375,6 +377,7 @@ impl SendHalf {
     }
 
     /// The congestion window grows by `delivered` bytes, if it was used.
+    #[inline(always)]
     fn widen(&mut self, delivered: u32, flight: u32, after_timeout: bool) {
         let mss = u32::from(self.mss);
         let window = self.congestion.window();
@@ -475,14 +478,11 @@ impl SendHalf {
     }
 
     /// True if nothing was sent for so long that the congestion window means nothing any more.
+    #[inline(always)]
     pub fn has_idled(&self, now: Instant, config: &Settings) -> bool {
         now.nanos_since(self.last_sent) > config.rto_bounds.shortest_ns()
             && self.flight() == 0
-            && self.has_idled_long(now, config)
-    }
-
-    fn has_idled_long(&self, now: Instant, config: &Settings) -> bool {
-        config.restart_after_idle
+            && config.restart_after_idle
             && now.nanos_since(self.last_sent) > self.rtt.rto_ns(&config.rto_bounds)
     }
 

@@ -332,6 +332,7 @@ impl Timers {
     }
 
     /// Connection `index` was flushed at `now`, and has these deadlines.
+    #[inline(always)]
     pub fn touched(
         &mut self,
         index: u32,
@@ -339,23 +340,8 @@ impl Timers {
         deadlines: &mut Deadlines,
         now: Instant,
     ) {
-        // The default first, by a single comparison.
-        if let Timers::Inline(inline) = self {
-            inline.touched(index, filed, deadlines.bound);
-        } else {
-            self.touched_otherwise(index, filed, deadlines, now);
-        }
-    }
-
-    fn touched_otherwise(
-        &mut self,
-        index: u32,
-        filed: &mut Filed,
-        deadlines: &mut Deadlines,
-        now: Instant,
-    ) {
         match self {
-            Timers::Inline(_) => {}
+            Timers::Inline(inline) => inline.touched(index, filed, deadlines.bound),
             Timers::Wheel(wheel) => wheel.touched(index, deadlines),
             Timers::Bsd(bsd) => bsd.touched(index, filed, deadlines, now),
         }

@@ -113,11 +113,8 @@ impl Tuple {
     pub fn has_addresses_of(&self, other: &Tuple) -> bool {
         // Both versions in one comparison: IPv4's is 0.
         let versions = (self.ports | other.ports) >> 32;
-        self.words[0] == other.words[0] && (versions == 0 || self.has_addresses_of_ipv6(other))
-    }
-
-    fn has_addresses_of_ipv6(&self, other: &Tuple) -> bool {
-        self.is_ipv6() == other.is_ipv6() && self.words == other.words
+        let is_right = || self.is_ipv6() == other.is_ipv6() && self.words == other.words;
+        self.words[0] == other.words[0] && (versions == 0 || is_right())
     }
 
     /// A number that differs from address to address, mostly.
@@ -177,6 +174,7 @@ impl Tuple {
 
     /// Writes what differs between connections, both addresses and both ports, to `hasher`: 12
     /// bytes of IPv4, 36 of IPv6, as words, which it need not put together.
+    #[inline(always)]
     pub fn write_to(&self, hasher: &mut impl Hasher) {
         hasher.write_u64(self.words[0]);
         if self.is_ipv6() {

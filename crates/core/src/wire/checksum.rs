@@ -120,6 +120,7 @@ pub(crate) fn word_sum(words: &[u32]) -> u64 {
 }
 
 /// Appends `src` to `out`, and returns its sum.
+#[inline(always)]
 pub fn append_and_sum(out: &mut Vec<u8>, src: &[u8]) -> Sum {
     Sum { value: lightwait_processor::append_and_sum(out, src), odd: src.len() % 2 == 1 }
 }

@@ -76,6 +76,7 @@ pub struct Envelope {
 
 impl<'a> Usual<'a> {
     /// The segment in the IP packet `bytes`, if it is of these kinds and sound so far.
+    #[inline(always)]
     pub fn parse(bytes: &'a [u8]) -> Option<Usual<'a>> {
         let head = bytes.first_chunk::<HEAD_BYTES>()?;
         let word = |index| word_of(head, index);
@@ -326,6 +327,7 @@ impl Syn {
 }
 
 /// As [`emit`], of a SYN that carries nothing.
+#[inline(always)]
 pub fn emit_syn(around: &Template, header: &Syn, out: &mut Vec<u8>) -> bool {
     let (true, Layout::ScaleLast, Some(scale), Some(stamps)) =
         (header.sack, header.layout, header.scale, header.stamps)
@@ -342,6 +344,7 @@ pub fn emit_syn(around: &Template, header: &Syn, out: &mut Vec<u8>) -> bool {
 
 /// As [`emit`], of a header of this kind. `body`: as much of the text as lies in one piece, from
 /// its beginning, is appended as well.
+#[inline(always)]
 pub fn emit_stamped(
     around: &Template,
     header: &Stamped,
@@ -406,6 +409,7 @@ fn pair(first: u32, second: u32) -> u64 {
 }
 
 /// Appends headers of an odd number of words, and behind them `body`.
+#[inline(always)]
 fn emit_words<const OPTIONS: usize, const BYTES: usize>(
     around: &Template,
     fixed: [u32; 5],
@@ -422,6 +426,7 @@ fn emit_words<const OPTIONS: usize, const BYTES: usize>(
 
 /// Headers of an odd number of words: a TCP header's first five are `fixed`, and then come its
 /// options, in pairs and a last one. `None` if the packet would be too long for its length field.
+#[inline(always)]
 fn headers<const OPTIONS: usize, const BYTES: usize>(
     around: &Template,
     [ports, seq, ack, flags, urgent]: [u32; 5],

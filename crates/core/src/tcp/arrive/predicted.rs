@@ -16,6 +16,7 @@ use crate::wire::tcp::{Flags, Plain};
 impl Connection {
     /// Takes `segment` in if it is the one predicted; else nothing has happened, and it is false.
     /// `piece`: payload size of the segments joined into it; 0 if it is a single one.
+    #[inline(always)]
     pub(super) fn take_predicted(
         &mut self,
         cx: &mut Context,
@@ -48,6 +49,7 @@ impl Connection {
         true
     }
 
+    #[inline(always)]
     fn take_next_text(&mut self, cx: &mut Context, text: &[u8], piece: u16) {
         let Shape::Synchronized(s) = &mut self.shape else { return };
         if take_next_text(s, cx, text, piece, &mut self.deadlines) {
@@ -85,6 +87,7 @@ fn note_stamp(s: &mut Synchronized, segment: &Plain<'_>, now: Instant) {
 }
 
 /// Text has come, at RCV.NXT, with nothing beyond it.
+#[inline(always)]
 fn take_next_text(
     s: &mut Synchronized,
     cx: &mut Context,
@@ -102,6 +105,7 @@ fn take_next_text(
 }
 
 /// So much text has been taken in.
+#[inline(always)]
 fn note_text(
     s: &mut Synchronized,
     cx: &mut Context,
@@ -125,6 +129,7 @@ fn is_plain(s: &Synchronized, segment: &Plain<'_>) -> bool {
 }
 
 /// It goes on where the last one ended, and brings something, or acknowledges something.
+#[inline(always)]
 fn is_next(s: &Synchronized, segment: &Plain<'_>) -> bool {
     let (send, recv) = (&s.send, &s.recv);
     let numbers = segment.text.len() as u32 + u32::from(segment.flags.contains(Flags::FIN));

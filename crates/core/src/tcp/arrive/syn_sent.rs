@@ -15,6 +15,7 @@ pub(crate) fn peer_mss(options: &Options, ipv6: bool, floor: u16) -> u16 {
 }
 
 impl Connection {
+    #[inline(always)]
     pub(super) fn on_syn_sent(&mut self, cx: &mut Context, syn: SynSent, s: &Segment<'_>) {
         // First: an ACK must be for our SYN.
         let acks = s.flags.contains(Flags::ACK);
@@ -89,6 +90,7 @@ impl Connection {
     }
 
     /// SYN, ACK: the connection is established, and the ACK leaves at once.
+    #[inline(always)]
     fn complete_open(
         &mut self,
         cx: &mut Context,

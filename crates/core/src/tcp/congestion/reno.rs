@@ -26,6 +26,7 @@ impl Reno {
         Reno { window: initial_window(initial_segments, mss), threshold: u32::MAX, acked: 0 }
     }
 
+    #[inline(always)]
     pub(super) fn on_ack(&mut self, acked: u32, limited: bool, after_timeout: bool, mss: u32) {
         if limited {
             self.grow(acked, after_timeout, mss);

@@ -67,7 +67,7 @@ pub struct Residue {
 }
 
 impl Shape {
-    /// Goes on to `next`. Its caller has given back to the pool what it owned.
+    /// Goes on to `next`. Its caller has given back to the pool the pages it owned.
     pub(super) fn give_way(&mut self, next: Shape) {
         debug_assert!(match self {
             Shape::SynSent(_) => true,
@@ -80,7 +80,7 @@ impl Shape {
 }
 
 impl Synchronized {
-    /// True if it has no memory beside its own.
+    /// True if it has no memory beside its own: there is nothing to drop.
     fn owns_nothing(&self) -> bool {
         let (send, recv) = (&self.send, &self.recv);
         recv.buffer.owns_nothing()
@@ -88,6 +88,8 @@ impl Synchronized {
             && send.buffer.owns_nothing()
             && send.sent.owns_nothing()
             && send.recovery.is_none()
+            && send.rtt.owns_nothing()
+            && send.pair.owns_nothing()
     }
 
     /// What TIME-WAIT must remember of it.
@@ -161,6 +163,7 @@ impl Connection {
     }
 
     /// It is gone: sees to it that another may begin here. Nearly always nothing is left to drop.
+    #[inline(always)]
     pub fn hollow(&mut self) {
         if !self.is_hollow() {
             self.become_hollow();
@@ -178,6 +181,7 @@ impl Connection {
     }
 
     /// LAST-ACK is over.
+    #[inline(always)]
     pub fn close_last(&mut self, cx: &mut Context) {
         self.close(State::Closed, |_| None, cx);
     }
@@ -194,7 +198,9 @@ impl Connection {
             Shape::Synchronized(s) if s.owns_nothing() => {
                 let residue = residue(s);
                 s.recv.window.release(&mut cx.budget);
-                self.shape.give_way(Shape::Ended(Ended { residue, ..Ended::default() }));
+                let ended = Shape::Ended(Ended { residue, ..Ended::default() });
+                // It owns nothing, as was asked above.
+                core::mem::forget(core::mem::replace(&mut self.shape, ended));
                 self.state.transition(to);
                 self.deadlines.clear();
                 self.notices |= Readiness::CLOSED | Readiness::READABLE | Readiness::WRITABLE;

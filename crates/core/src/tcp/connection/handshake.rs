@@ -163,6 +163,7 @@ impl SynReceived {
 
     /// The synchronized connection that the peer's ACK makes of it. `window` is the peer's window
     /// in bytes, and `segment_seq`, `segment_ack` are those of the segment that told it.
+    #[inline(always)]
     pub fn synchronize(
         &self,
         cx: &mut Context,
@@ -185,6 +186,7 @@ impl SynReceived {
         }
     }
 
+    #[inline(always)]
     fn send_half(
         &self,
         cx: &Context,

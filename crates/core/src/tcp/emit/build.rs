@@ -274,6 +274,7 @@ fn on_window_probed(s: &mut Synchronized, cx: &mut Context, deadlines: &mut Dead
 }
 
 /// What is new up to `end`, FIN included, has left, in segments of `segment` bytes.
+#[inline(always)]
 pub(super) fn on_new_sent(s: &mut Synchronized, end: Seq, segment: u32, now: Instant) {
     let send = &mut s.send;
     let len = end.since(send.nxt);

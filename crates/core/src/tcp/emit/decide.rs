@@ -115,6 +115,7 @@ impl Connection {
 }
 
 /// RFC 9293 §3.8.6.2.1: when less than a full segment may leave. `len` bytes could, of `queued`.
+#[inline(always)]
 pub(super) fn is_small_worth_it(
     s: &Synchronized,
     options: &SocketOptions,

@@ -118,6 +118,7 @@ impl AckState {
     }
 
     /// In-order data of `len` bytes, in segments of `segment` bytes, has arrived.
+    #[inline(always)]
     pub fn on_data(
         &mut self,
         len: u32,
@@ -139,6 +140,7 @@ impl AckState {
     }
 
     /// An ACK may wait: it leaves with the first segment that does, or when its delay is over.
+    #[inline(always)]
     pub fn request(&mut self, now: Instant, config: &TcpConfig, deadlines: &mut Deadlines) {
         if deadlines.is_set(Timer::DelayedAck) {
             return;

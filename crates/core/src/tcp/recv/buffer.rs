@@ -53,6 +53,7 @@ impl Place {
         true
     }
 
+    #[inline(always)]
     fn release(self, pool: &mut PagePool) {
         match self {
             Place::Hole => {}
@@ -90,6 +91,7 @@ impl RecvBuffer {
 
     /// Writes `data` at RCV.NXT when nothing lies beyond, and moves RCV.NXT over it. False, and
     /// nothing is written, if the pool cannot give the pages.
+    #[inline(always)]
     pub fn append(&mut self, data: &[u8], pool: &mut PagePool) -> bool {
         // The usual case: what came before has been read.
         if !self.pages.is_empty() || data.len() > PAGE_BYTES {
@@ -104,6 +106,7 @@ impl RecvBuffer {
     }
 
     /// Writes what is the first, into one page, `at` bytes from its beginning.
+    #[inline(always)]
     fn begin(&mut self, at: usize, data: &[u8], pool: &mut PagePool) -> bool {
         let (begin, end) = (at, at + data.len());
         let place = if end <= SMALL_BYTES {

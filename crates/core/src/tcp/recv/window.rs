@@ -226,6 +226,7 @@ impl RecvWindow {
 
     /// Data up to `rcv_nxt` has arrived: measures a round trip as the time in which a window's
     /// worth of new data came. `srtt_ns` is better where the sender half has one; 0: it has none.
+    #[inline(always)]
     pub fn on_data(&mut self, rcv_nxt: Seq, srtt_ns: u64, now: Instant) {
         if srtt_ns > 0 {
             self.rtt_ns = srtt_ns;

@@ -126,6 +126,7 @@ impl SendBuffer {
 
     /// Copies `data` behind the last byte, into the tail page first, while the pool has pages;
     /// returns how many bytes it took.
+    #[inline(always)]
     pub fn write(&mut self, data: &[u8], pool: &mut PagePool) -> usize {
         // Nearly always nothing waits, and a small page holds all.
         if self.chunks.is_empty() && !data.is_empty() && data.len() <= SMALL_BYTES {
@@ -135,6 +136,7 @@ impl SendBuffer {
     }
 
     /// Copies `data`, which a small page holds, into a new one.
+    #[inline(always)]
     fn write_small(&mut self, data: &[u8], pool: &mut PagePool) -> usize {
         let Some(mut page) = pool.take_small(Claim::First) else { return 0 };
         page.bytes_mut()[..data.len()].copy_from_slice(data);
@@ -178,6 +180,7 @@ impl SendBuffer {
         len
     }
 
+    #[inline(always)]
     fn append(&mut self, memory: Memory, len: u32) {
         self.chunks.push_back(Chunk { at: self.end, len, memory });
         self.end += u64::from(len);
@@ -221,6 +224,7 @@ impl SendBuffer {
     }
 
     /// The first `n` bytes were acknowledged. A chunk is freed when all of it is.
+    #[inline(always)]
     pub fn advance(&mut self, n: usize, pool: &mut PagePool) {
         self.start += n as u64;
         debug_assert!(self.start <= self.end);
@@ -231,10 +235,6 @@ impl SendBuffer {
         {
             return pool.put_small(Side::Send, page);
         }
-        self.release_acknowledged(pool);
-    }
-
-    fn release_acknowledged(&mut self, pool: &mut PagePool) {
         while self.chunks.front().is_some_and(|chunk| chunk.end() <= self.start) {
             if let Some(chunk) = self.chunks.pop_front() {
                 chunk.release(pool);
@@ -292,10 +292,6 @@ impl SendBuffer {
             let within = offset + (self.start - at) as usize;
             return page.bytes().get(within..within + len);
         }
-        self.whole_of_any(offset, len)
-    }
-
-    fn whole_of_any(&self, offset: usize, len: usize) -> Option<&[u8]> {
         let front = self.chunks.front()?;
         let within = offset + (self.start - front.at) as usize;
         front.bytes().get(within..within + len)

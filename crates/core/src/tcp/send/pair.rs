@@ -44,6 +44,11 @@ impl Default for PacketPair {
 }
 
 impl PacketPair {
+    /// True if it has no memory beside its own.
+    pub fn owns_nothing(&self) -> bool {
+        self.rates.is_none()
+    }
+
     /// True if no rate has been seen yet.
     pub fn is_blank(&self) -> bool {
         self.rates.as_ref().is_none_or(|rates| rates.recent == [0; RECENT])

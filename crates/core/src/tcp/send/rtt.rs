@@ -164,6 +164,11 @@ impl Coarse {
 }
 
 impl Rtt {
+    /// True if it has no memory beside its own.
+    pub fn owns_nothing(&self) -> bool {
+        self.coarse.is_none()
+    }
+
     /// What must be kept between samples; `None` for one that has backed off, or is not the
     /// default.
     pub fn at_rest(&self) -> Option<AtRest> {
@@ -196,6 +201,7 @@ impl Rtt {
 
     /// A segment sent once, at `sent`, was acknowledged at `now`, while `flight` bytes were out, in
     /// segments of `mss`: [`Rtt::on_sample`], where its divisors are known beforehand.
+    #[inline(always)]
     pub fn on_ack(&mut self, sent: Instant, now: Instant, flight: u32, mss: u32) {
         // It has an SRTT only by the default estimator.
         let is_usual = self.measure_ns == 1 && self.srtt_ns != 0;
@@ -295,11 +301,10 @@ impl Rtt {
 
     /// Smoothed round-trip time, in ns; 0 before the first sample.
     pub fn srtt_ns(&self) -> u64 {
-        if self.srtt_ns == 0 { self.coarse_srtt_ns() } else { self.srtt_ns }
-    }
-
-    /// The same before the first sample, or by an estimator that is not the default.
-    fn coarse_srtt_ns(&self) -> u64 {
+        if self.srtt_ns != 0 {
+            return self.srtt_ns;
+        }
+        // Before the first sample, or by an estimator that is not the default.
         self.coarse
             .as_ref()
             .map_or(0, |coarse| coarse.scaled.srtt_eighths().saturating_mul(coarse.tick_ns) / 8)

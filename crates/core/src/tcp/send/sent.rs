@@ -53,17 +53,13 @@ impl SentQueue {
     }
 
     /// New data up to `end` was sent at `at`.
+    #[inline(always)]
     pub fn on_sent(&mut self, end: Seq, at: Instant) {
         if self.records.is_empty() {
             self.records.push_back(Sent::one(end, at));
         } else {
-            self.on_sent_behind(end, at);
+            self.push(Sent::one(end, at));
         }
-    }
-
-    /// The same, behind others.
-    fn on_sent_behind(&mut self, end: Seq, at: Instant) {
-        self.push(Sent::one(end, at));
     }
 
     /// So many segments of new data from `start` on, of `segment` bytes each, were sent at `at`.
@@ -117,6 +113,7 @@ impl SentQueue {
     /// Everything before `ack` is acknowledged by a segment that echoes the timestamp `echo`.
     /// Returns when the newest of it was sent, if that tells the RTT: it was sent once, or the echo
     /// shows that it was the last transmission that arrived (RFC 6298 §3).
+    #[inline(always)]
     pub fn on_ack(&mut self, ack: Seq, echo: Option<u32>) -> Option<Instant> {
         // The usual case: all that is in flight left together, once.
         if let Queue::One(Sent { end, again: false, .. }) = self.records

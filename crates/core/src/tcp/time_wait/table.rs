@@ -186,6 +186,7 @@ impl TimeWait {
     }
 
     /// The record of `tuple`, its time over or not.
+    #[inline(always)]
     pub fn get<'a>(&'a self, hash: u64, tuple: &'a Tuple) -> Option<Found<'a>> {
         if self.len == 0 {
             return None;
@@ -250,6 +251,7 @@ impl TimeWait {
 
     /// Drops records that are due; how many were. Those beyond a turn's share stay due: when as
     /// many end at once as may stand, what else there is to do does not wait for all of them.
+    #[inline(always)]
     pub fn on_time(&mut self, now: Instant) -> u64 {
         if self.may_be_due(now) { self.drop_due(now) } else { 0 }
     }
@@ -320,6 +322,7 @@ impl TimeWait {
 
 impl Class {
     /// The record of `tuple`.
+    #[inline(always)]
     fn get<'a>(&'a self, hash: u64, tuple: &'a Tuple, handles: &'a Handles) -> Option<Found<'a>> {
         if tuple.is_ipv6() {
             self.v6.get(hash, tuple, handles)
@@ -393,6 +396,7 @@ impl<R: Row> Shelf<R> {
     }
 
     /// The record of `tuple`.
+    #[inline(always)]
     fn get<'a>(&'a self, hash: u64, tuple: &'a Tuple, handles: &'a Handles) -> Option<Found<'a>> {
         let (_, seen) = self.find(hash, tuple, handles)?;
         Some(self.found(tuple, seen, handles))
@@ -404,6 +408,7 @@ impl<R: Row> Shelf<R> {
     }
 
     /// The record of `tuple` where it lies, and its number.
+    #[inline(always)]
     fn find(&self, hash: u64, tuple: &Tuple, handles: &Handles) -> Option<(u32, Seen<'_, R>)> {
         if tuple.is_ipv6() != R::IPV6 {
             return None;

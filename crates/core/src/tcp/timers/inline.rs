@@ -32,7 +32,6 @@ impl Inline {
         }
     }
 
-    /// Never inlined: what happens for every segment is the comparison.
     fn file(&mut self, index: u32, filed: &mut Filed, earliest: Instant) {
         let place = filed.place();
         if place != Place::NOWHERE {

@@ -39,6 +39,7 @@ impl Texts<'_> {
     /// Takes in `usual` if it brings the next text, and nothing else; else nothing has happened,
     /// and it is false. `trusted`: its checksum is known to be right. `piece`: payload size of the
     /// segments joined into it; 0 if it is a single one.
+    #[inline(always)]
     pub fn take(&mut self, usual: &Usual<'_>, trusted: bool, piece: u16) -> bool {
         let Some(segment) = usual.plain().filter(|segment| is_text_alone(self.s, segment)) else {
             return false;

@@ -85,6 +85,7 @@ impl Handles {
     }
 
     /// One record fewer has this handle.
+    #[inline(always)]
     pub(super) fn give_back(&mut self, handle: u16) {
         let Some(entry) = self.entries.get_mut(usize::from(handle)) else { return };
         entry.records -= 1;

@@ -165,6 +165,7 @@ impl Index {
     }
 
     /// Adds a record.
+    #[inline(always)]
     pub(super) fn insert(&mut self, hash: u64, number: u32, span: Span) {
         self.entered = self.entered.wrapping_add(1);
         let (line, entry) = (self.line_of(hash), self.entry(hash, number));
@@ -182,6 +183,7 @@ impl Index {
     }
 
     /// Puts an entry into a line, at the place whose turn it is if that is stale.
+    #[inline(always)]
     fn put(&mut self, line: u32, entry: u32, span: Span) {
         let Index { segments, halves, numbers, .. } = self;
         let Line(line) = &mut segments[line as usize / SEGMENT][line as usize % SEGMENT];

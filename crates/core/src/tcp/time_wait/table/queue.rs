@@ -129,6 +129,7 @@ impl<R: Row> Queue<R> {
     }
 
     /// Appends a record that expires then; returns its number.
+    #[inline(always)]
     pub(super) fn push(&mut self, mut row: R, expires_ms: u64) -> u32 {
         let (number, scale) = (self.next, self.scale);
         // A block that was begun has a row.
