@@ -6,14 +6,18 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use lightwait_core::config::TcpConfig;
 use lightwait_core::frame::RxChecksum;
 use lightwait_core::host::address::Cidr;
+use lightwait_core::tcp::send::rtt::Estimator;
 use lightwait_core::tcp::timers::Scheme;
 use lightwait_core::tcp::{Keepalive, Seq};
 use lightwait_core::wire::ip::{self, Packet};
 use lightwait_core::wire::options::Options;
 use lightwait_core::wire::tcp::{Flags, Header, Segment};
-use lightwait_core::{Capabilities, Config, ConnectionId, Host, Instant, Medium, Outbox, RxFrame};
+use lightwait_core::{
+    Capabilities, Config, ConnectionId, Host, Instant, ListenerId, Medium, Outbox, RxFrame,
+};
 use lightwait_heap::Heap;
 
 #[global_allocator]
@@ -29,6 +33,9 @@ const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const KEEPALIVE: Keepalive =
     Keepalive { idle: Duration::from_secs(7200), interval: Duration::from_secs(75), probes: 9 };
 const ASKED: &[u8] = &[b'?'; 10];
+/// Three full segments without options, to a peer that named no segment size.
+const BURST_SEGMENTS: usize = 3;
+const BURST_BYTES: usize = 536 * BURST_SEGMENTS;
 const ANSWER: &[u8] = &[b'!'; 100];
 
 /// The peer's end of a connection.
@@ -47,6 +54,7 @@ struct End {
 /// of the allocator is counted.
 struct Bench {
     host: Host,
+    listener: ListenerId,
     outbox: Outbox,
     now: Instant,
     ends: Vec<End>,
@@ -62,29 +70,42 @@ impl Bench {
     }
 
     fn with(scheme: Scheme, connections: u16) -> Bench {
+        let mut bench = Bench::of(connections, |config| config.timers = scheme);
+        for number in 0..connections {
+            bench.begin(number);
+        }
+        bench
+    }
+
+    /// No connection yet.
+    fn of(connections: u16, set: impl FnOnce(&mut TcpConfig)) -> Bench {
         let capabilities = Capabilities::plain(Medium::Ip, 1500);
         let mut config = Config::new(capabilities, Cidr::new(HOST, 24).unwrap(), [3; 32]);
-        config.tcp.timers = scheme;
         config.tcp.ack.quick = 0;
-        let mut bench = Bench {
-            host: Host::new(config).unwrap(),
+        set(&mut config.tcp);
+        let mut host = Host::new(config).unwrap();
+        let listener = host.listen(SocketAddr::new(HOST, 80), connections.into()).unwrap();
+        Bench {
+            host,
+            listener,
             outbox: Outbox::new(2 * usize::from(CONNECTIONS)),
             now: Instant::from_millis(1_000_000),
             ends: Vec::new(),
             allocations: 0,
             held: 0,
             bytes: Vec::new(),
-        };
-        let listener = bench.host.listen(SocketAddr::new(HOST, 80), connections.into()).unwrap();
-        for number in 0..connections {
-            let isn = bench.open(number);
-            let id = bench.host.accept(bench.now, listener).expect("it is open");
-            let mut options = bench.host.options(id).unwrap();
-            options.keepalive = Some(KEEPALIVE);
-            bench.let_it(|host, _, now| host.set_options(now, id, options)).unwrap();
-            bench.ends.push(End { id, seq: Seq(1), ack: isn + 1, heard: (0, 0) });
         }
-        bench
+    }
+
+    /// One more connection.
+    fn begin(&mut self, number: u16) {
+        let isn = self.open(number);
+        let (now, listener) = (self.now, self.listener);
+        let id = self.let_it(|host, _, _| host.accept(now, listener)).expect("it is open");
+        let mut options = self.host.options(id).unwrap();
+        options.keepalive = Some(KEEPALIVE);
+        self.let_it(|host, _, now| host.set_options(now, id, options)).unwrap();
+        self.ends.push(End { id, seq: Seq(1), ack: isn + 1, heard: (0, 0) });
     }
 
     /// What the host does, and how often it allocates.
@@ -203,6 +224,33 @@ impl Bench {
         }
     }
 
+    /// Connections that send a burst of segments, each acknowledged a while after the one before,
+    /// and close in order, the peer first; returns what the host holds then.
+    fn pass(&mut self) -> isize {
+        (0..CONNECTIONS).for_each(|number| self.begin(number));
+        self.each(|bench, number| {
+            let id = bench.ends[usize::from(number)].id;
+            let written = bench.let_it(|host, _, now| host.write(now, id, &[0; BURST_BYTES]));
+            assert_eq!(written, Ok(BURST_BYTES));
+        });
+        for _ in 0..BURST_SEGMENTS {
+            self.now = self.now + Duration::from_millis(1);
+            self.acknowledge(BURST_BYTES / BURST_SEGMENTS);
+        }
+        self.each(|bench, number| {
+            let End { id, seq, ack, .. } = bench.ends[usize::from(number)];
+            bench.say(number, Flags::FIN | Flags::ACK, (seq, ack), &[]);
+            bench.let_it(|host, _, now| host.close(now, id));
+        });
+        self.each(|bench, number| {
+            let End { seq, ack, .. } = bench.ends[usize::from(number)];
+            bench.say(number, Flags::ACK, (seq + 1, ack + 1), &[]);
+        });
+        self.ends.clear();
+        assert_eq!(self.host.connections(), 0);
+        self.held
+    }
+
     /// Every kind of thing that happens to timers, on each connection; returns how often the host
     /// allocated.
     fn round(&mut self) -> usize {
@@ -256,6 +304,17 @@ fn what_a_burst_of_connections_took_is_given_back() {
     }
     assert_eq!(bench.host.connections(), 0);
     assert!(bench.held < peak / 20, "{} bytes of {peak} are still held", bench.held);
+}
+
+/// Neither what another estimator of the RTT keeps nor the rates that a burst told.
+#[test]
+fn connections_that_close_in_order_leave_no_memory_behind() {
+    for estimator in [Estimator::Rfc6298, Estimator::Bsd] {
+        let mut bench = Bench::of(CONNECTIONS, |config| config.rto.estimator = estimator);
+        (0..FIRST_ROUNDS).for_each(|_| _ = bench.pass());
+        let held = bench.held;
+        (0..10).for_each(|_| assert_eq!(bench.pass(), held, "{estimator:?}"));
+    }
 }
 
 /// Were timers kept in a tree, as a shard keeps its tasks' sleeps.

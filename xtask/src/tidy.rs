@@ -1,7 +1,9 @@
-//! The house rules that a machine can keep: lengths, widths, names, and the map's arrows.
+//! The house rules that a machine can keep: lengths, widths, names, hints, and the map's
+//! arrows.
 
 mod arrows;
 mod functions;
+mod hints;
 mod lines;
 
 use std::path::Path;
@@ -12,9 +14,11 @@ use crate::{Finding, Outcome};
 /// Every rule over every tracked file.
 pub(crate) fn check(root: &Path) -> Outcome {
     let mut findings = Vec::new();
-    for source in tracked(root, &[".rs"])? {
-        findings.extend(check_rust(&source));
+    let rust = tracked(root, &[".rs"])?;
+    for source in &rust {
+        findings.extend(check_rust(source));
     }
+    findings.extend(hints::check(&rust));
     for source in tracked(root, &[".md", ".toml", ".ci/run", ".sh"])? {
         findings.extend(lines::check_words(&source));
     }

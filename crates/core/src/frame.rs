@@ -9,7 +9,6 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::ops::Deref;
 
-use crate::hint::unlikely;
 use crate::tcp::pool::CountedPage;
 use crate::time::Instant;
 use crate::wire::checksum::sum;
@@ -82,7 +81,6 @@ impl<'a> RxFrame<'a> {
 pub const BURST: usize = 32;
 
 /// Hands `frames` to `sink` in their order, [`BURST`] at a time.
-#[inline]
 pub fn in_bursts<'a>(
     frames: impl IntoIterator<Item = RxFrame<'a>>,
     mut sink: impl FnMut(&[RxFrame<'a>]),
@@ -208,7 +206,6 @@ impl Frame {
         }
     }
 
-    #[inline]
     fn reset(&mut self) {
         self.head.clear();
         if !self.tail.is_empty() {
@@ -242,7 +239,6 @@ impl Outbox {
     }
 
     /// How many more frames it takes.
-    #[inline]
     pub fn room(&self) -> usize {
         self.capacity - self.len
     }
@@ -253,7 +249,6 @@ impl Outbox {
     }
 
     /// True if no frame waits.
-    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -261,13 +256,13 @@ impl Outbox {
     /// Adds an empty frame at the end and returns it to be written, or `None` when full.
     #[inline(always)]
     pub fn push(&mut self) -> Option<&mut Frame> {
-        if unlikely(self.len == self.ring.len()) && !self.grow() {
+        if self.len == self.ring.len() && !self.grow() {
             return None;
         }
         let place = self.place(self.len);
         let frame = self.ring.get_mut(place)?;
         self.len += 1;
-        if unlikely(frame.head.capacity() == 0)
+        if frame.head.capacity() == 0
             && let Some(spare) = self.spare.pop()
         {
             *frame = spare;
@@ -284,7 +279,6 @@ impl Outbox {
     }
 
     /// The frames waiting, oldest first.
-    #[inline]
     pub fn frames(&self) -> impl Iterator<Item = &Frame> {
         // The ring's end, and then what is around it: no place is asked for by its number.
         let (around, behind) = self.ring.split_at(self.first);
@@ -293,14 +287,12 @@ impl Outbox {
     }
 
     /// The oldest frame.
-    #[inline]
     pub fn front(&self) -> Option<&Frame> {
         if self.is_empty() { None } else { self.ring.get(self.first) }
     }
 
     /// Hands the `count` oldest frames to `send`, and drops them: they were sent. A device may
     /// exchange buffers with them instead of copying their bytes; what it leaves is used again.
-    #[inline]
     pub fn drain(&mut self, count: usize, mut send: impl FnMut(&mut Frame)) {
         let count = count.min(self.len);
         let (around, behind) = self.ring.split_at_mut(self.first);
@@ -315,7 +307,6 @@ impl Outbox {
     }
 
     /// Drops the oldest frame: it was sent. Its buffers are kept for reuse.
-    #[inline]
     pub fn pop(&mut self) {
         if let Some(frame) = self.ring.get_mut(self.first)
             && self.len > 0
@@ -344,13 +335,11 @@ impl Outbox {
     }
 
     /// Drops every frame.
-    #[inline]
     pub fn clear(&mut self) {
         self.drain(self.len, |_| ());
     }
 
     /// Where in the ring the frame is before which `ahead` others wait.
-    #[inline]
     fn place(&self, ahead: usize) -> usize {
         let place = self.first + ahead;
         if place < self.ring.len() { place } else { place - self.ring.len() }
@@ -358,14 +347,12 @@ impl Outbox {
 
     /// The `count` oldest frames are gone. Where no other waits the next is written in the first
     /// place again: the fewer buffers take turns, the likelier they are in the cache.
-    #[inline]
     fn advance(&mut self, count: usize) {
         self.len -= count;
         self.first = if self.len == 0 { 0 } else { self.place(count) };
     }
 
     /// Makes a full ring larger; false if it is as large as it may be.
-    #[cold]
     fn grow(&mut self) -> bool {
         let len = (2 * self.ring.len()).clamp(1, self.capacity);
         let grows = len > self.ring.len();
@@ -380,7 +367,6 @@ impl Outbox {
 
 /// Of `count` frames, how many lie before the ring's end, where there is room for `behind`, and how
 /// many around it.
-#[inline]
 fn parts(count: usize, behind: usize) -> (usize, usize) {
     let first = count.min(behind);
     (first, count - first)

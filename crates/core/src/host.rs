@@ -257,7 +257,6 @@ impl Host {
 
     /// Runs every timer that is due, connections in order of slots: what leaves must not depend
     /// on the order in which a scheme finds them. Those beyond a turn's share stay due.
-    #[inline(never)]
     fn on_timers(&mut self, now: Instant) {
         let mut due = core::mem::take(&mut self.due);
         let tick = self.ticks.instant(self.ticks.at_or_before(now));
@@ -381,7 +380,7 @@ impl Host {
     }
 
     /// Lets a connection, or one that is half open, be found by its tuple.
-    #[inline]
+    #[inline(always)]
     fn list(&mut self, hash: u64, number: u32) {
         let Host { demux, slots, syn_cache, .. } = self;
         demux.insert(hash, number, |number| match slots.get(number) {
@@ -406,7 +405,6 @@ impl Host {
     }
 
     /// The connection of `tuple`, or the entry of the SYN cache.
-    #[inline(always)]
     fn find(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
         self.demux.find(hash, self.is_of(tuple))
     }
@@ -418,7 +416,6 @@ impl Host {
     }
 
     /// Says of a number whether it is that of the connection of `tuple`, or of the entry.
-    #[inline(always)]
     fn is_of(&self, tuple: &Tuple) -> impl Fn(u32) -> bool {
         let (slots, syn_cache) = (&self.slots, &self.syn_cache);
         move |number| match slots.get(number) {

@@ -23,7 +23,6 @@ pub mod counters;
 pub mod error;
 pub mod event;
 pub mod frame;
-mod hint;
 pub mod host;
 pub mod rng;
 pub mod tcp;

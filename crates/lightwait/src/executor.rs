@@ -18,7 +18,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
-use std::hint::cold_path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -75,14 +74,10 @@ impl Executor {
     fn occupy(&self) -> Rc<Task> {
         let mut places = self.places.borrow_mut();
         let place = places.free.pop().unwrap_or_else(|| {
-            cold_path();
             places.tasks.push(None);
             u32::try_from(places.tasks.len() - 1).expect("fewer than 2^32 tasks")
         });
-        let new = || {
-            cold_path();
-            Rc::new(Task::new(place, self.shard, self.inbox.clone()))
-        };
+        let new = || Rc::new(Task::new(place, self.shard, self.inbox.clone()));
         places.tasks[place as usize].get_or_insert_with(new).clone()
     }
 

@@ -16,7 +16,7 @@ const PAPER_INSTRUCTIONS: u32 = 28;
 /// Requests a second at 1 Gbit/s: one for each 1460 bytes, as the paper counts.
 pub(super) const REQUESTS: f64 = 1e9 / 8.0 / 1460.0;
 /// What we allow ourselves.
-const INSTRUCTIONS: f64 = 10.0;
+const INSTRUCTIONS: f64 = 12.0;
 
 /// Runs it for callgrind.
 pub(crate) fn sections() {
@@ -65,7 +65,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
             report.value("buckets_more_instructions", more);
             report.claim("buckets cost more than a flag", more > 0.0, format!("{more:.1} more"));
             report.claim(
-                "but no more than 10 instructions",
+                "but no more than 12 instructions",
                 more <= INSTRUCTIONS,
                 format!("{more:.1} instructions"),
             );

@@ -71,25 +71,21 @@ impl Notes {
 
 impl Host {
     /// True if some table is so large that what frames touch is likely to lie far away.
-    #[inline]
     pub(super) fn is_crowded(&self) -> bool {
         self.has_many_connections() || self.has_many_records()
     }
 
     /// The same of connections.
-    #[inline]
     fn has_many_connections(&self) -> bool {
         self.demux.len() >= MANY
     }
 
     /// True if so many connections are at work that their blocks are likely to lie far away.
-    #[inline]
     fn has_many_at_work(&self) -> bool {
         self.spares.in_use() >= MANY
     }
 
     /// The same of what is left of those that are closed, or closing.
-    #[inline]
     fn has_many_records(&self) -> bool {
         // Numbers ORed together reach a power of two if one of them does, and only then.
         let records = self.time_wait.len() | self.fin_wait_2.records().len();
@@ -98,7 +94,6 @@ impl Host {
 
     /// Fetches what is looked at first where the next connection of ours is likely to begin, if
     /// that lies far away.
-    #[inline]
     pub(super) fn read_likely_ahead(&mut self) {
         let with_records = self.has_many_records();
         if self.demux.len() < MANY_LINES && !with_records {
@@ -111,7 +106,6 @@ impl Host {
         }
     }
 
-    #[inline(never)]
     fn read_records_ahead(&self, hash: u64, tuple: &Tuple) {
         self.time_wait.read_ahead(hash, tuple);
         self.fin_wait_2.records().read_ahead(hash, tuple);
@@ -127,7 +121,6 @@ impl Host {
     }
 
     /// Notes what is in each of these frames, [`BURST`] at most, and fetches what they lead to.
-    #[inline(always)]
     pub(super) fn look_ahead(&self, frames: &[RxFrame<'_>], notes: &mut Notes) {
         let mut lines = [Line::NOTHING; BURST];
         let count = frames.len().min(BURST);
@@ -146,7 +139,6 @@ impl Host {
 
     /// Hashes what these frames are for, and finds its lines of the index. `RECORDS`: there are
     /// many of closed connections.
-    #[inline(always)]
     fn hash_all<'s, const RECORDS: bool>(
         &'s self,
         frames: &[RxFrame<'_>],
@@ -166,7 +158,6 @@ impl Host {
     }
 
     /// Finds the connections that they are for. `FAR`: their blocks are fetched.
-    #[inline(always)]
     fn find_all<const FAR: bool>(&self, notes: &mut Notes, lines: &[&Line]) {
         let noted = notes.hashes.iter().zip(&mut notes.places);
         for ((hash, place), line) in noted.zip(lines) {
@@ -180,7 +171,6 @@ impl Host {
     }
 
     /// The hash of what seems to be in a packet; what may be left of its connection is fetched.
-    #[inline(always)]
     fn hash_ahead<const RECORDS: bool>(&self, Glance { tuple, turns }: &Glance) -> u64 {
         let hash = self.hasher.hash(tuple);
         if RECORDS && *turns {
@@ -189,7 +179,6 @@ impl Host {
         hash
     }
 
-    #[inline(never)]
     fn hash_unusual<const RECORDS: bool>(&self, packet: Option<&[u8]>) -> u64 {
         let glance = packet.and_then(glance::at);
         glance.map_or(0, |glance| self.hash_ahead::<RECORDS>(&glance))

@@ -67,7 +67,6 @@ impl Host {
     }
 
     /// Time has passed for claims.
-    #[inline(never)]
     pub(super) fn on_claims_time(&mut self, now: Instant) {
         self.claims.on_time(now);
         self.take_claimed();

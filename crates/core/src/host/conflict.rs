@@ -279,7 +279,6 @@ impl Claims {
     }
 
     /// When [`Claims::on_time`] next has something to do.
-    #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }

@@ -16,7 +16,6 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
-use core::hint::cold_path;
 
 use lightwait_processor::{prefetch, which};
 
@@ -44,7 +43,6 @@ pub struct TupleHasher {
 const HASH_KEYS: usize = 8;
 
 /// A pair of words under a pair of keys.
-#[inline]
 fn nh(words: (u64, u64), keys: (u64, u64)) -> u128 {
     let sum = |word: u64, key| u128::from(word.wrapping_add(key));
     sum(words.0, keys.0) * sum(words.1, keys.1)
@@ -58,7 +56,6 @@ impl TupleHasher {
     }
 
     /// The hash of `tuple`.
-    #[inline]
     pub fn hash(&self, tuple: &Tuple) -> u64 {
         let keys = &self.keys;
         let &[first, second, third, fourth] = tuple.words();
@@ -123,12 +120,10 @@ struct Lines {
 }
 
 impl Lines {
-    #[inline]
     fn get(&self, line: u32) -> Option<&Line> {
         Some(&self.segments.get(line as usize / SEGMENT)?[line as usize % SEGMENT])
     }
 
-    #[inline]
     fn get_mut(&mut self, line: u32) -> Option<&mut Line> {
         Some(&mut self.segments.get_mut(line as usize / SEGMENT)?[line as usize % SEGMENT])
     }
@@ -169,32 +164,27 @@ impl Default for Demux {
 }
 
 /// Never 0: those of 0 are 1 as well.
-#[inline]
 fn tag_of(hash: u64) -> u8 {
     ((hash >> 56) as u8).max(1)
 }
 
 /// The bits of the hash that are in an entry.
-#[inline(always)]
 fn more_of(hash: u64) -> u32 {
     (hash >> 25) as u32 & MORE
 }
 
 /// The entry of `slot` under this hash.
-#[inline(always)]
 fn entry_of(hash: u64, slot: u32) -> u32 {
     debug_assert!(slot & MORE == 0, "slot {slot}");
     slot | more_of(hash)
 }
 
 /// The slot of an entry, if it may be one of this hash; else what no slot's number is.
-#[inline(always)]
 fn number_of(hash: u64, entry: u32) -> u32 {
     entry ^ more_of(hash)
 }
 
 /// The slot of an entry, if it may be one of this hash.
-#[inline(always)]
 fn slot_of(hash: u64, entry: u32) -> Option<u32> {
     let slot = number_of(hash, entry);
     (slot & MORE == 0).then_some(slot)
@@ -205,7 +195,6 @@ impl Line {
     pub const NOTHING: &Line = &FREE;
 
     /// The line that lies behind.
-    #[inline]
     fn link(&self) -> u32 {
         let [a, b, c, d, ..] = self.head;
         u32::from_ne_bytes([a, b, c, d])
@@ -217,13 +206,11 @@ impl Line {
     }
 
     /// The places of this tag, a bit for each.
-    #[inline(always)]
     fn places(&self, tag: u8) -> u32 {
         which(&self.head, |it| it == tag) >> LINK
     }
 
     /// The slot that may have this hash, at first sight. If there is none, some number.
-    #[inline(always)]
     pub fn glance(&self, hash: u64) -> u32 {
         // No question is asked: where the tag is not, the first place will do, and a tag that must
         // not be 0 is not seen.
@@ -232,20 +219,17 @@ impl Line {
     }
 
     /// The last place of this tag, where the newest mostly is, and the entry there.
-    #[inline(always)]
     fn last(&self, tag: u8) -> Option<(usize, u32)> {
         let place = self.places(tag).checked_ilog2()? as usize;
         Some((place, *self.entries.get(place)?))
     }
 
     /// The tag at a place.
-    #[inline(always)]
     fn tag_mut(&mut self, place: usize) -> &mut u8 {
         &mut self.head[LINK + place]
     }
 
     /// The first place of this tag of which `is_it` says so.
-    #[inline(always)]
     fn find(&self, tag: u8, mut is_it: impl FnMut(usize) -> bool) -> Option<usize> {
         let mut left = self.places(tag);
         while left != 0 {
@@ -259,7 +243,7 @@ impl Line {
     }
 
     /// Puts an entry into a free place; false if there is none.
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, tag: u8, entry: u32) -> bool {
         let place = self.places(0).trailing_zeros() as usize;
         let has_room = place < ENTRIES;
@@ -270,7 +254,6 @@ impl Line {
     }
 
     /// Takes an entry out; false if it is not in.
-    #[inline]
     fn take(&mut self, tag: u8, entry: u32) -> bool {
         let place = self.find(tag, |place| self.entries[place] == entry);
         let Some(place) = place else { return false };
@@ -293,14 +276,12 @@ impl Line {
 }
 
 impl Demux {
-    #[inline]
     fn line_of(&self, hash: u64) -> u32 {
         let line = hash as u32 & self.mask;
         if line < self.lines.len { line } else { line & (self.mask >> 1) }
     }
 
     /// Fetches the line that a look-up of this hash will read, without waiting for it.
-    #[inline]
     pub fn read_ahead(&self, hash: u64) -> &Line {
         match self.lines.get(self.line_of(hash)) {
             Some(line) => {
@@ -312,7 +293,6 @@ impl Demux {
     }
 
     /// The slot whose tuple has this `hash` and for which `is_it` says so.
-    #[inline(always)]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let tag = tag_of(hash);
         let line = self.lines.get(self.line_of(hash))?;
@@ -334,17 +314,14 @@ impl Demux {
         if line.places(tag_of(hash)) == 0 && line.link() == NONE {
             return None;
         }
-        cold_path();
         self.find_among_all(hash, is_it)
     }
 
     /// As [`Line::glance`].
-    #[inline]
     pub fn glance(&self, hash: u64) -> u32 {
         self.lines.get(self.line_of(hash)).map_or(NONE, |line| line.glance(hash))
     }
 
-    #[inline(never)]
     fn find_among_all(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let tag = tag_of(hash);
         let mut line = self.lines.get(self.line_of(hash))?;
@@ -397,7 +374,6 @@ impl Demux {
     }
 
     /// Takes an entry out of a line, or from behind it.
-    #[cold]
     fn remove_behind(&mut self, line: u32, tag: u8, entry: u32) -> bool {
         let Some(first) = self.lines.get_mut(line) else { return false };
         let (mut taken, mut link) = (first.take(tag, entry), first.link());
@@ -409,7 +385,7 @@ impl Demux {
     }
 
     /// Puts an entry into a line, or behind it.
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, line: u32, tag: u8, entry: u32) {
         let Some(first) = self.lines.get_mut(line) else { return };
         if !first.put(tag, entry) {
@@ -417,7 +393,6 @@ impl Demux {
         }
     }
 
-    #[cold]
     fn put_behind(&mut self, line: u32, tag: u8, entry: u32) {
         let Some(first) = self.lines.get(line) else { return };
         let (behind, mut link) = (first.link(), first.link());
@@ -444,7 +419,6 @@ impl Demux {
     }
 
     /// One line more: what is there divides the line that has held it so far.
-    #[cold]
     fn split(&mut self, hash_of: impl Fn(u32) -> u64) {
         let new = self.lines.push();
         self.mask = self.lines.len.next_power_of_two() - 1;
@@ -457,7 +431,6 @@ impl Demux {
     }
 
     /// One line less: what it holds goes where it would be if there had never been that line.
-    #[cold]
     fn join(&mut self) {
         let last = self.lines.len - 1;
         let taken = self.take_line(last);

@@ -59,7 +59,6 @@ impl FinWait2 {
     }
 
     /// Where they are found.
-    #[inline]
     pub(super) fn records(&self) -> &TimeWait {
         &self.records
     }
@@ -75,7 +74,6 @@ impl FinWait2 {
     }
 
     /// True if any were woken since the last turn's end.
-    #[inline]
     pub(super) fn has_woken(&self) -> bool {
         !self.woken.is_empty()
     }
@@ -100,7 +98,6 @@ impl FinWait2 {
     }
 
     /// The oldest are given up; how many.
-    #[inline]
     pub(super) fn on_time(&mut self, now: Instant) -> u64 {
         self.records.on_time(now)
     }
@@ -118,18 +115,15 @@ impl FinWait2 {
     /// The one of `tuple`, if there is one.
     #[inline(always)]
     pub(super) fn find(&self, now: Instant, hash: u64, tuple: &Tuple) -> Option<Record> {
-        if self.records.is_empty() { None } else { self.find_any(now, hash, tuple) }
+        if self.records.is_empty() {
+            return None;
+        }
+        self.records.find(hash, tuple, now).map(|found| found.record())
     }
 
     /// True if there is one of `tuple`.
-    #[inline(always)]
     pub(super) fn has(&self, now: Instant, hash: u64, tuple: &Tuple) -> bool {
         self.find(now, hash, tuple).is_some()
-    }
-
-    #[inline(never)]
-    fn find_any(&self, now: Instant, hash: u64, tuple: &Tuple) -> Option<Record> {
-        self.records.find(hash, tuple, now).map(|found| found.record())
     }
 
     /// True if `connection` may become a record now; if it may later, its timer is set for that.
@@ -180,7 +174,6 @@ impl Host {
 
     /// Those woken in this turn have spoken: whoever owes nothing becomes a record again. The
     /// others do when nothing has moved for a while.
-    #[cold]
     pub(super) fn put_woken_back(&mut self, now: Instant) {
         let mut woken = core::mem::take(&mut self.fin_wait_2.woken);
         for index in woken.drain(..) {
@@ -193,7 +186,6 @@ impl Host {
 
     /// A segment has come for an orphan of which a record is kept: it is made again, and takes the
     /// segment in.
-    #[cold]
     pub(super) fn on_orphan(&mut self, now: Instant, record: &Record, incoming: &Incoming<'_>) {
         let limits = &self.config.limits;
         let is_full = self.connections() >= limits.connections;

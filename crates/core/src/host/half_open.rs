@@ -1,14 +1,11 @@
 //! SYN-RECEIVED after a passive open: RFC 9293 §3.10.7.4 for that state, whose connections are
 //! entries of the SYN cache, and the connection that the peer's ACK makes of one, or of a cookie.
 
-use core::hint::cold_path;
-
 use super::Host;
 use super::slot::{Detour, take_seat};
 use super::syn_cache::{Due, HalfOpen};
 use super::tcp_input::Incoming;
 use crate::event::{ConnectionId, Event, ListenerId};
-use crate::hint::unlikely;
 use crate::tcp::arrive::Facts;
 use crate::tcp::connection::SynReceived;
 use crate::tcp::{Connection, Seq, Tuple};
@@ -58,7 +55,6 @@ pub(super) struct Begun {
 impl Host {
     /// What is nearly always next of a connection that is half open: the ACK of our SYN, alone or
     /// with text. If it is not that, or needs a closer look, nothing has happened.
-    #[inline(always)]
     pub(super) fn complete_usual(
         &mut self,
         now: Instant,
@@ -71,7 +67,7 @@ impl Host {
             return false;
         };
         let is_it = half_open.syn.is_completed_by(&plain);
-        if unlikely(!is_it) || self.routes.is_local_ipv4(usual.source()) {
+        if !is_it || self.routes.is_local_ipv4(usual.source()) {
             return false;
         }
         debug_assert!(!self.fin_wait_2.has(now, hash, tuple), "its SYN would wake it");
@@ -177,11 +173,10 @@ impl Host {
         let has_room = self.connections() < self.config.limits.connections;
         let is_ours = !is_foreign && self.is_to_ourselves(tuple);
         let Some(waiting) = self.listeners.get_mut(listener).filter(|it| !it.is_full()) else {
-            cold_path();
             self.shared.counters.accept_overflows += 1;
             return;
         };
-        if unlikely(!has_room) {
+        if !has_room {
             self.shared.counters.connections_over_limit += 1;
             return;
         }
@@ -214,7 +209,6 @@ impl Host {
                 self.syn_cache.remove(entry);
             }
             None => {
-                cold_path();
                 self.list(hash, index);
             }
         }
@@ -222,12 +216,11 @@ impl Host {
             self.end_time_wait(hash, tuple);
         }
         debug_assert!(self.time_wait_record(hash, tuple).is_none(), "a SYN cache entry knows");
-        if unlikely(is_over) {
+        if is_over {
             self.settle_over(now, index);
         }
     }
 
-    #[inline(never)]
     pub(super) fn on_syn_cache_time(&mut self, now: Instant) {
         while let Some(due) = self.syn_cache.due(now) {
             match due {

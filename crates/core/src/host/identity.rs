@@ -12,7 +12,6 @@ use super::tcp_input::{Incoming, bare_header};
 use crate::config::Config;
 use crate::error::Error;
 use crate::event::ListenerId;
-use crate::hint::unlikely;
 use crate::tcp::connection::{SynReceived, stamp_at};
 use crate::tcp::recv::window::offer_of;
 use crate::tcp::time_wait::{Predecessor, Record};
@@ -40,7 +39,6 @@ pub(super) struct Claim {
 
 impl Claim {
     /// Of `tuple`, of which nothing is found out yet.
-    #[inline]
     pub(super) fn of(tuple: Tuple) -> Claim {
         Claim { tuple, hash: 0, predecessor: None, is_over: false }
     }
@@ -94,7 +92,6 @@ pub struct Terms {
 impl Terms {
     /// The MSS (RFC 9293 §3.7.1, RFC 6691) by the device's MTU, or less by choice; the window by
     /// configuration, or by choice.
-    #[inline(never)]
     pub(super) fn announced(config: &Config, options: &SocketOptions) -> Terms {
         let tcp = &config.tcp;
         // Zero is no limit.
@@ -107,14 +104,12 @@ impl Terms {
     }
 
     /// The MSS.
-    #[inline]
     pub(super) fn mss(&self, ipv6: bool) -> u16 {
         if ipv6 { self.mss_ipv6 } else { self.mss_ipv4 }
     }
 }
 
 impl Host {
-    #[inline(always)]
     pub(super) fn begin(&self, now: Instant, tuple: &Tuple) -> Beginning {
         self.isns.begin(now, tuple)
     }
@@ -132,7 +127,6 @@ impl Host {
     /// True if an active open may take the tuple of `claim`, which says under what terms then: no
     /// connection has it, and its TIME-WAIT, if any, is over or may be cut short, which takes
     /// timestamps (RFC 6191 §3).
-    #[inline(never)]
     pub(super) fn claim(&self, now: Instant, claim: &mut Claim) -> bool {
         claim.hash = self.hasher.hash(&claim.tuple);
         let record = self.time_wait_record(claim.hash, &claim.tuple);
@@ -145,7 +139,7 @@ impl Host {
         let (hash, tuple) = (claim.hash, &claim.tuple);
         let is_taken =
             self.find_unexpected(hash, tuple).is_some() || self.fin_wait_2.has(now, hash, tuple);
-        if unlikely(is_taken) {
+        if is_taken {
             return false;
         }
         (claim.predecessor, claim.is_over) = (None, false);
@@ -161,7 +155,6 @@ impl Host {
 
     /// Finds an ephemeral port for `claim`: one that is not in TIME-WAIT, if one is soon found,
     /// else the first of those whose TIME-WAIT may be cut short.
-    #[inline(always)]
     pub(super) fn pick_port(&mut self, now: Instant, claim: &mut Claim) -> Result<(), Error> {
         let mut hunt = Hunt::new(MAX_ATTEMPTS);
         let is_found = self.find_port(now, claim, &mut hunt) || self.fall_back(claim, &mut hunt);
@@ -169,7 +162,6 @@ impl Host {
     }
 
     /// Looks for a port of ours, which `claim` has then.
-    #[inline(never)]
     fn find_port(&mut self, now: Instant, claim: &mut Claim, hunt: &mut Hunt) -> bool {
         let mut search = self.ports.search(&claim.tuple);
         // Nearly always the first will do.
@@ -186,7 +178,6 @@ impl Host {
 
     /// Tries one port after the other, until one is free, or so many were not that it is time to
     /// fall back.
-    #[inline(never)]
     fn try_ports(
         &mut self,
         now: Instant,
@@ -217,7 +208,6 @@ impl Host {
 
     /// The first that may be had by cutting its TIME-WAIT short: its port is the one used longest
     /// ago. The next search goes on behind it.
-    #[cold]
     fn fall_back(&mut self, claim: &mut Claim, hunt: &mut Hunt) -> bool {
         let Some((second_best, search)) = hunt.second_best.take() else { return false };
         *claim = second_best;
@@ -283,7 +273,6 @@ impl Host {
     // ---- SYN cookies
 
     /// Answers a SYN without remembering it (RFC 4987 §3.6).
-    #[cold]
     pub(super) fn send_cookie(
         &mut self,
         now: Instant,
@@ -372,11 +361,10 @@ impl Host {
         marks: Marks,
     ) {
         let header = syn.header(tuple.ports(), now, &self.shared.config);
-        self.owe(Reply::syn(tuple, header, marks));
+        self.reply(Reply::syn(tuple, header, marks));
     }
 
     /// Again, as the listener wants it now.
-    #[cold]
     pub(super) fn repeat_syn_ack(&mut self, now: Instant, tuple: &Tuple, syn: &SynReceived) {
         let listener = self.listeners.find(tuple);
         let marks = listener.map(|(_, listener)| listener.options.marks());

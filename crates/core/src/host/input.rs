@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use super::Host;
-use super::ahead::{Notes, Sight};
+use super::ahead::Notes;
 use super::tcp_input::Ends;
 use crate::frame::{BURST, Medium, RxFrame};
 use crate::time::Instant;
@@ -22,49 +22,36 @@ pub(super) enum Origin {
 
 impl Host {
     /// A frame has arrived.
-    #[inline]
     pub fn on_frame(&mut self, now: Instant, frame: RxFrame<'_>) {
         self.shared.counters.frames_in += 1;
         match self.config.device.medium {
-            Medium::Ip => self.take_unseen(now, &frame, Origin::Link(None)),
+            Medium::Ip => self.take_packet(now, &frame, Origin::Link(None), None),
             Medium::Ethernet => self.take_ethernet(now, &frame, None),
         }
     }
 
     /// Frames have arrived, the oldest first. What they do is what they would do one by one; but
     /// where there is much to look among, the memory that they lead to is waited for together.
-    #[inline]
     pub fn on_frames(&mut self, now: Instant, frames: &[RxFrame<'_>]) {
         match frames {
             [frame] => self.on_frame(now, *frame),
             _ if self.is_crowded() => {
                 frames.chunks(BURST).for_each(|burst| self.take_ahead(now, burst));
             }
-            _ => self.take_in_turn(now, frames),
+            _ => self.take_each(now, frames, None),
         }
     }
 
-    #[inline(never)]
-    fn take_in_turn(&mut self, now: Instant, frames: &[RxFrame<'_>]) {
-        self.take_each(now, frames, |_| None);
-    }
-
-    #[inline(never)]
     fn take_ahead(&mut self, now: Instant, burst: &[RxFrame<'_>]) {
         let mut notes = self.notes.take().unwrap_or_default();
         self.look_ahead(burst, &mut notes);
-        self.take_each(now, burst, |ahead| Some((&*notes, ahead)));
+        self.take_each(now, burst, Some(&notes));
         self.notes = Some(notes);
     }
 
-    /// `note`: what was found out before of the frame at a place.
+    /// `notes`: what was found out before of these frames.
     #[inline(always)]
-    fn take_each<'a>(
-        &mut self,
-        now: Instant,
-        frames: &[RxFrame<'_>],
-        note: impl Fn(usize) -> Option<(&'a Notes, usize)>,
-    ) {
+    fn take_each(&mut self, now: Instant, frames: &[RxFrame<'_>], notes: Option<&Notes>) {
         let mut left = frames;
         while let Some((frame, others)) = left.split_first() {
             let taken = self.take_texts(now, left);
@@ -73,7 +60,7 @@ impl Host {
                 continue;
             }
             self.shared.counters.frames_in += 1;
-            let note = note(frames.len() - left.len());
+            let note = notes.map(|notes| (notes, frames.len() - left.len()));
             match self.config.device.medium {
                 Medium::Ip => self.take_packet(now, frame, Origin::Link(None), note),
                 Medium::Ethernet => self.take_ethernet(now, frame, note),
@@ -82,13 +69,11 @@ impl Host {
         }
     }
 
-    #[cold]
     pub(super) fn note_malformed(&mut self, reason: Malformed) {
         self.shared.counters.frames_malformed += 1;
         self.malformed[reason.index()] += 1;
     }
 
-    #[inline(never)]
     fn take_ethernet(&mut self, now: Instant, frame: &RxFrame<'_>, note: Option<(&Notes, usize)>) {
         self.begin_link(now);
         let link = match ethernet::Frame::parse(frame.bytes) {
@@ -112,15 +97,9 @@ impl Host {
         }
     }
 
-    /// A packet of which nothing was found out before.
-    #[inline(never)]
-    pub(super) fn take_unseen(&mut self, now: Instant, frame: &RxFrame<'_>, from: Origin) {
-        self.take_packet(now, frame, from, None);
-    }
-
-    /// One body, made wherever it is asked for: what is found out then stays in registers.
+    /// `note`: what was found out before of the frame, and its place there.
     #[inline(always)]
-    fn take_packet(
+    pub(super) fn take_packet(
         &mut self,
         now: Instant,
         frame: &RxFrame<'_>,
@@ -128,22 +107,10 @@ impl Host {
         note: Option<(&Notes, usize)>,
     ) {
         self.shared.arrived = frame.arrived;
-        match note {
-            Some((notes, place)) => {
-                self.take_sight(now, frame, from, notes.sight(place, frame.bytes));
-            }
-            None => self.take_sight(now, frame, from, self.sight(frame.bytes)),
-        }
-    }
-
-    #[inline(always)]
-    fn take_sight(
-        &mut self,
-        now: Instant,
-        frame: &RxFrame<'_>,
-        from: Origin,
-        sight: Option<Sight<'_>>,
-    ) {
+        let sight = match note {
+            Some((notes, place)) => notes.sight(place, frame.bytes),
+            None => self.sight(frame.bytes),
+        };
         let stranger = match &sight {
             Some(sight) => match self.take_usual(now, sight, frame, from) {
                 Ok(()) => return,
@@ -155,7 +122,6 @@ impl Host {
     }
 
     /// `stranger`: the ends of a segment that is known to belong to no connection.
-    #[inline(never)]
     fn take_any_packet(
         &mut self,
         now: Instant,

@@ -38,7 +38,6 @@ impl IsnSource {
     }
 
     /// What a connection between these ends that begins now begins with.
-    #[inline]
     pub fn begin(&self, now: Instant, tuple: &Tuple) -> Beginning {
         let ticks = (now.as_nanos() / TICK_NS) as u32;
         let ends = self.ends.of_tuple(tuple);

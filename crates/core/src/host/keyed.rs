@@ -24,13 +24,11 @@ impl KeyedHash {
         KeyedHash { key: (half(0).hash(purpose.as_bytes()), half(16).hash(purpose.as_bytes())) }
     }
 
-    #[inline]
     fn strong_hasher(&self) -> SipHasher24 {
         SipHasher24::new_with_keys(self.key.0, self.key.1)
     }
 
     /// SipHash-2-4 of `bytes`: for what a stranger sees.
-    #[inline]
     pub fn strong(&self, bytes: &[u8]) -> u64 {
         self.strong_hasher().hash(bytes)
     }
@@ -41,7 +39,6 @@ impl KeyedHash {
     }
 
     /// The strong hash of a connection's two ends. Its halves are as good as two hashes.
-    #[inline(never)]
     pub fn of_tuple(&self, tuple: &Tuple) -> u64 {
         let mut hasher = self.strong_hasher();
         tuple.write_to(&mut hasher);

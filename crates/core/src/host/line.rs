@@ -2,7 +2,6 @@
 //! end need not meet its beginning. Nothing goes around, and what is added and taken costs a few
 //! instructions less than in a ring.
 
-use crate::hint::unlikely;
 use alloc::vec::Vec;
 
 /// First in, first out.
@@ -21,13 +20,11 @@ impl<T> Default for Line<T> {
 
 impl<T: Copy> Line<T> {
     /// How many wait.
-    #[inline]
     pub(super) fn len(&self) -> usize {
         self.all.len() - self.gone
     }
 
     /// True if nobody waits.
-    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
@@ -35,7 +32,7 @@ impl<T: Copy> Line<T> {
     /// Adds one at the end.
     #[inline(always)]
     pub(super) fn push_back(&mut self, item: T) {
-        if unlikely(self.all.len() == self.all.capacity()) {
+        if self.all.len() == self.all.capacity() {
             self.move_up();
         }
         self.all.push(item);
@@ -43,7 +40,6 @@ impl<T: Copy> Line<T> {
 
     /// Makes room at the end, if at least half of all are gone: so each is moved once at most for
     /// one that has gone. Else the line becomes longer.
-    #[inline(never)]
     fn move_up(&mut self) {
         if self.gone >= self.all.len().div_ceil(2) {
             self.all.drain(..self.gone);
@@ -52,13 +48,11 @@ impl<T: Copy> Line<T> {
     }
 
     /// The one before whom `ahead` others wait.
-    #[inline]
     pub(super) fn get(&self, ahead: usize) -> Option<T> {
         self.all.get(self.gone + ahead).copied()
     }
 
     /// Takes out the oldest.
-    #[inline(always)]
     pub(super) fn pop_front(&mut self) -> Option<T> {
         let front = self.get(0)?;
         self.drop_first(1);
@@ -66,7 +60,6 @@ impl<T: Copy> Line<T> {
     }
 
     /// The `count` oldest, no more than wait, are gone.
-    #[inline(always)]
     pub(super) fn drop_first(&mut self, count: usize) {
         self.gone += count;
         if self.gone >= self.all.len() {

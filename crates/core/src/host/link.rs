@@ -28,7 +28,6 @@ impl Host {
     }
 
     /// True if the peer's address is ours as well.
-    #[inline(never)]
     pub(super) fn is_to_ourselves(&self, tuple: &Tuple) -> bool {
         self.is_ours(tuple.remote_ip())
     }
@@ -46,20 +45,17 @@ impl Host {
 
     /// True if the addresses of `ends` are known for one of ours and that of a single other host:
     /// something has lately gone there. If not they may be all the same.
-    #[inline]
     pub(super) fn is_plain_way(&self, now: Instant, ends: &Tuple) -> bool {
         let place = self.ways.find(ends, self.way_changes(), now);
         place.is_some_and(|place| self.ways.at(place).plain)
     }
 
     /// How often what decides on ways has changed.
-    #[inline]
     pub(super) fn way_changes(&self) -> u64 {
         self.routes.changes() + self.neighbours.changes() + self.path_mtus.changes()
     }
 
     /// How a packet between `ends` leaves, where no way is kept.
-    #[inline(never)]
     pub(super) fn find_way(&mut self, now: Instant, ends: &Tuple) -> Way {
         let device = self.config.device;
         let (source, destination) = (ends.local_ip(), ends.remote_ip());
@@ -112,7 +108,6 @@ impl Host {
     // ---- what the link itself has to say
 
     /// Sends what the neighbour cache wants sent.
-    #[inline(never)]
     pub(super) fn emit_link(&mut self, outbox: &mut Outbox) {
         while outbox.room() > 0 {
             let Some(output) = self.neighbours.output() else { break };
@@ -227,7 +222,6 @@ impl Host {
     // ---- time
 
     /// True if something of the link or the network has a deadline.
-    #[inline]
     pub(super) fn has_link_time(&self) -> bool {
         self.neighbours.has_deadline()
             || self.neighbours.has_resolved()
@@ -239,7 +233,6 @@ impl Host {
     }
 
     /// When the first of those is due, or what configures our addresses.
-    #[inline(never)]
     pub(super) fn link_deadline(&self) -> Option<Instant> {
         let all = [
             self.neighbours.deadline(),
@@ -253,7 +246,6 @@ impl Host {
     }
 
     /// Time has passed for those.
-    #[inline(never)]
     pub(super) fn on_link_time(&mut self, now: Instant) {
         let is_due = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
         if is_due(self.neighbours.deadline()) {
@@ -313,7 +305,6 @@ impl Host {
 
     /// Neighbours have answered, or have not: who waited for them is ready again. Asking may push
     /// another neighbour out of the cache, so this follows every question, too.
-    #[inline(never)]
     pub(super) fn wake_stalled(&mut self, now: Instant) {
         while let Some((next_hop, resolution)) = self.neighbours.resolved() {
             if resolution == Resolution::Failed {

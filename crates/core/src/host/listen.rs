@@ -36,7 +36,6 @@ impl Listener {
     }
 
     /// True if what comes to our end of `tuple`, which has its port, is for it.
-    #[inline(always)]
     fn hears(&self, tuple: &Tuple) -> bool {
         let (words, is_ipv6) = (tuple.local_words(), tuple.is_ipv6());
         self.words == words && self.is_ipv6 == is_ipv6
@@ -78,12 +77,10 @@ impl Listeners {
     }
 
     /// Where the slots of `port` are, or would be.
-    #[inline]
     fn place_of(&self, port: u16) -> Result<usize, usize> {
         self.by_port.binary_search_by_key(&port, |(port, _)| *port)
     }
 
-    #[inline]
     fn slots_of(&self, port: u16) -> &[u32] {
         self.place_of(port).map_or(&[], |place| &self.by_port[place].1)
     }
@@ -94,7 +91,6 @@ impl Listeners {
     }
 
     /// True if some listener has `port`.
-    #[inline]
     pub fn has_port(&self, port: u16) -> bool {
         self.place_of(port).is_ok()
     }
@@ -115,7 +111,6 @@ impl Listeners {
     }
 
     /// The same among several, or none.
-    #[cold]
     fn find_best(&self, tuple: &Tuple) -> Option<(ListenerId, &Listener)> {
         let on_port = self.on_port(tuple.local_port());
         let best = on_port.filter(|(_, listener)| listener.hears(tuple)).max_by_key(|(_, it)| {

@@ -18,7 +18,7 @@ use crate::wire::{icmpv6, ip, mld, ndp};
 
 impl Host {
     /// Claims our addresses at the first sign of time, on a medium that has neighbours.
-    #[inline]
+    #[inline(always)]
     pub(super) fn begin_link(&mut self, now: Instant) {
         if !self.link_begun {
             self.link_begun = true;
@@ -30,7 +30,6 @@ impl Host {
     }
 
     /// Begins to configure IPv6, if an address is configured or asked for.
-    #[cold]
     fn begin_autoconfigure(&mut self, now: Instant) {
         let wanted = self.config.autoconfigure
             || self.config.addresses.iter().any(|cidr| cidr.address().is_ipv6());
@@ -48,7 +47,6 @@ impl Host {
     }
 
     /// Time has passed for what autoconfigures, if anything does.
-    #[inline(never)]
     pub(super) fn on_autoconfigure_time(&mut self, now: Instant) {
         if let Some(own) = &mut self.autoconfigure {
             own.on_time(now);

@@ -224,7 +224,6 @@ impl Neighbours {
     }
 
     /// How often what is known may have changed.
-    #[inline]
     pub fn changes(&self) -> u64 {
         self.changes
     }
@@ -303,13 +302,11 @@ impl Neighbours {
     }
 
     /// When [`Neighbours::on_time`] next has something to do.
-    #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         self.timers.first().map(|(at, _)| *at)
     }
 
     /// True if there is a [`Neighbours::deadline`].
-    #[inline]
     pub fn has_deadline(&self) -> bool {
         !self.timers.is_empty()
     }
@@ -325,7 +322,6 @@ impl Neighbours {
     }
 
     /// True if [`Neighbours::resolved`] has something.
-    #[inline]
     pub fn has_resolved(&self) -> bool {
         !self.notices.is_empty()
     }

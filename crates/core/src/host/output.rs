@@ -3,7 +3,6 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::hint::cold_path;
 use core::net::IpAddr;
 
 use super::Host;
@@ -12,7 +11,6 @@ use super::slot::Slot;
 use super::ways::{Known, Place};
 use crate::counters::Counters;
 use crate::frame::{Frame, Outbox, RxChecksum, RxFrame};
-use crate::hint::unlikely;
 use crate::tcp::connection::Context;
 use crate::tcp::egress::{self, Egress, Marked};
 use crate::tcp::emit::Flushed;
@@ -57,7 +55,6 @@ enum Body {
 
 impl Reply {
     /// True if it is one of TCP.
-    #[inline]
     pub(super) fn is_segment(&self) -> bool {
         matches!(self.body, Body::Stamped(_) | Body::Syn(_) | Body::Segment(_))
     }
@@ -74,7 +71,6 @@ impl Reply {
     }
 
     /// A SYN, ACK, in a packet of these marks.
-    #[inline]
     pub(super) fn syn(tuple: &Tuple, header: Syn, marks: Marks) -> Reply {
         Reply { ends: *tuple, marks, body: Body::Syn(header) }
     }
@@ -116,7 +112,7 @@ pub(super) enum Way {
 impl Host {
     /// Sends what every ready connection and every pending reply should, while `outbox` has room.
     pub fn emit(&mut self, now: Instant, outbox: &mut Outbox) {
-        if unlikely(self.shared.pool.was_refused() || !self.shortage.nobody_waits()) {
+        if self.shared.pool.was_refused() || !self.shortage.nobody_waits() {
             self.ease_shortage(now);
         }
         if !self.replies.is_empty() || !self.loopback.is_empty() || self.neighbours.has_output() {
@@ -129,12 +125,10 @@ impl Host {
     }
 
     /// Flushes who is ready now, as far as there is room; who becomes ready meanwhile comes behind.
-    #[inline]
     fn flush_ready(&mut self, now: Instant, outbox: &mut Outbox) {
         let (count, mut done) = (self.ready.len(), 0);
         while done < count && outbox.room() > 0 {
             let Some(index) = self.ready.get(done) else {
-                cold_path();
                 break;
             };
             done += 1;
@@ -143,19 +137,12 @@ impl Host {
         self.ready.drop_first(done);
     }
 
-    #[inline(never)]
-    pub(super) fn reply(&mut self, reply: Reply) {
-        self.owe(reply);
-    }
-
-    /// The same where it is wanted for every connection.
     #[inline(always)]
-    pub(super) fn owe(&mut self, reply: Reply) {
+    pub(super) fn reply(&mut self, reply: Reply) {
         owe(&mut self.replies, reply, &mut self.shared.counters);
     }
 
     /// What is of no connection: what we have sent to ourselves is taken in first.
-    #[inline(never)]
     fn emit_replies(&mut self, now: Instant, outbox: &mut Outbox) {
         if !self.loopback.is_empty() {
             self.take_loopback(now);
@@ -172,7 +159,6 @@ impl Host {
     }
 
     /// Sends the reply at `index`, or lets it wait for its neighbour.
-    #[inline]
     fn emit_reply(&mut self, now: Instant, index: usize, outbox: &mut Outbox) {
         let changes = self.way_changes();
         let Host { replies, ways, loopback, shared, .. } = self;
@@ -184,7 +170,6 @@ impl Host {
     }
 
     /// The same where no way is kept.
-    #[inline(never)]
     fn emit_reply_elsewhere(&mut self, now: Instant, index: usize, outbox: &mut Outbox) {
         let Some(place) = self.find_way_of_reply(now, index, outbox) else { return };
         let Host { replies, ways, loopback, shared, .. } = self;
@@ -213,7 +198,6 @@ impl Host {
         None
     }
 
-    #[cold]
     fn emit_frame(&mut self, index: usize, outbox: &mut Outbox) {
         if let Some(Reply { body: Body::Frame(bytes), .. }) = self.replies.get(index)
             && let Some(frame) = outbox.push()
@@ -223,7 +207,6 @@ impl Host {
         }
     }
 
-    #[cold]
     fn delay_reply(&mut self, now: Instant, next_hop: IpAddr, index: usize) {
         let Some(place) = self.replies.get_mut(index) else { return };
         let reply = core::mem::replace(place, Reply::frame(Vec::new()));
@@ -231,11 +214,9 @@ impl Host {
     }
 
     /// Lets one connection speak.
-    #[inline(always)]
     fn flush(&mut self, now: Instant, index: u32, outbox: &mut Outbox) {
         let changes = self.way_changes();
         let Some(slot) = self.slots.get_mut(index) else {
-            cold_path();
             return;
         };
         slot.ready = false;
@@ -248,7 +229,6 @@ impl Host {
     }
 
     /// The same, whatever is to be said.
-    #[inline(never)]
     fn flush_by_steps(&mut self, now: Instant, index: u32, outbox: &mut Outbox) {
         let changes = self.way_changes();
         let Some(slot) = self.slots.get_mut(index) else { return };
@@ -293,7 +273,6 @@ impl Host {
     }
 
     /// Finds the way of a connection between `ends`. While there is none it has been seen to.
-    #[cold]
     fn find_way_of(&mut self, now: Instant, index: u32, ends: &Tuple) -> Option<Place> {
         match self.find_way(now, ends) {
             Way::Open(place) => return Some(place),
@@ -311,7 +290,6 @@ impl Host {
     }
 
     /// Takes in what we have sent to ourselves.
-    #[inline(never)]
     fn take_loopback(&mut self, now: Instant) {
         for _ in 0..self.loopback.len() {
             let Some(frame) = self.loopback.front() else { return };
@@ -321,7 +299,7 @@ impl Host {
             self.loopback.pop();
             let checksum = RxChecksum::Good;
             let frame = RxFrame { checksum, segment_size, ..RxFrame::plain(&bytes) };
-            self.take_unseen(now, &frame, Origin::Ourselves);
+            self.take_packet(now, &frame, Origin::Ourselves, None);
         }
     }
 }
@@ -329,7 +307,7 @@ impl Host {
 /// Lets `reply` wait behind the others, if there are not too many.
 #[inline(always)]
 pub(super) fn owe(replies: &mut VecDeque<Reply>, reply: Reply, counters: &mut Counters) {
-    if unlikely(replies.len() >= REPLIES_MAX) {
+    if replies.len() >= REPLIES_MAX {
         counters.replies_suppressed += 1;
     } else {
         replies.push_back(reply);
@@ -337,18 +315,15 @@ pub(super) fn owe(replies: &mut VecDeque<Reply>, reply: Reply, counters: &mut Co
 }
 
 /// The first `count` of a queue, mostly all of it, are done with.
-#[inline]
 fn drop_first<T>(queue: &mut VecDeque<T>, count: usize) {
     if count == queue.len() {
         queue.clear();
     } else {
-        cold_path();
         queue.drain(..count);
     }
 }
 
 /// So many packets of `mtu` bytes, or as many as there are in [`TURN_BYTES`].
-#[inline]
 fn turn_budget(packets: usize, mtu: u16) -> usize {
     let mtu = usize::from(mtu);
     // Nearly always fewer: nothing is divided.
@@ -357,7 +332,6 @@ fn turn_budget(packets: usize, mtu: u16) -> usize {
 
 /// Lets the connection in `slot`, which asks nothing of its IP headers, say what it is predicted
 /// to, if it is that.
-#[inline(always)]
 fn speak_predicted(
     slot: &mut Slot,
     way: &Known,
@@ -385,7 +359,6 @@ fn push_reply(
 ) {
     let out = if known.local { loopback } else { outbox };
     let Some(frame) = out.push() else {
-        cold_path();
         counters.replies_suppressed += 1;
         return;
     };
@@ -399,7 +372,6 @@ fn push_reply(
         counters.frames_out += 1;
         counters.segments_out += u64::from(reply.is_segment());
     } else {
-        cold_path();
         out.unpush();
     }
 }

@@ -59,7 +59,6 @@ impl Host {
 
     /// Gives up packets whose fragments did not all arrive, and tells their senders (RFC 1122
     /// §3.3.2, RFC 8200 §4.5).
-    #[inline(never)]
     pub(super) fn on_reassembly_time(&mut self, now: Instant) {
         self.reassembly.on_time(now);
         while let Some(expired) = self.reassembly.expired() {

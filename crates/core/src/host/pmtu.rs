@@ -72,7 +72,6 @@ impl PathMtus {
     }
 
     /// How often an answer of [`PathMtus::path`] may have changed.
-    #[inline]
     pub fn changes(&self) -> u64 {
         self.changes
     }
@@ -130,7 +129,6 @@ impl PathMtus {
     }
 
     /// When [`PathMtus::on_time`] next has something to do.
-    #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         self.order.front().map(|(at, _)| *at)
     }

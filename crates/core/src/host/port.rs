@@ -111,7 +111,6 @@ impl Ports {
     }
 
     /// Begins to look for a port of ours for `tuple`, whose own does not count.
-    #[inline]
     pub fn search(&mut self, tuple: &Tuple) -> Search {
         // Mostly it is the destination that came after the last one before.
         let place = self.recent[self.last as usize % RECENT].next;
@@ -124,7 +123,6 @@ impl Ports {
     }
 
     /// The same for any destination.
-    #[inline(never)]
     fn search_anew(&mut self, tuple: &Tuple) -> Search {
         let destination = tuple.with_local_port(0);
         let ends = destination.addresses_folded() ^ u64::from(destination.ports());
@@ -156,7 +154,6 @@ impl Ports {
     }
 
     /// The next port to try; `None` after [`MAX_ATTEMPTS`], or when all have been tried.
-    #[inline]
     pub fn next(&mut self, search: &mut Search) -> Option<Candidate> {
         search.left = search.left.checked_sub(1)?;
         let port = self.peek(search);
@@ -175,7 +172,6 @@ impl Ports {
     }
 
     /// The port that is tried next for the destination of `search`, by this search or another.
-    #[inline]
     fn peek(&self, search: &Search) -> u16 {
         let offset = search.start + self.counters[usize::from(search.counter) % COUNTERS];
         let offset = if offset < self.size { offset } else { offset - self.size };

@@ -205,13 +205,11 @@ impl Reassembly {
     }
 
     /// When [`Reassembly::on_time`] next has something to do.
-    #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         self.assemblies.front().map(|assembly| assembly.until)
     }
 
     /// True if [`Reassembly::expired`] has something.
-    #[inline]
     pub fn has_expired(&self) -> bool {
         !self.expired.is_empty()
     }

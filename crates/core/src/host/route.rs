@@ -151,7 +151,6 @@ impl Routes {
     }
 
     /// The same of an IPv4 address: most segments' source is looked at.
-    #[inline]
     pub fn is_local_ipv4(&self, address: Ipv4Addr) -> bool {
         self.ipv4.iter().any(|(mask, prefix)| address.to_bits() & mask == *prefix)
     }
@@ -231,7 +230,6 @@ impl Routes {
     }
 
     /// How often an answer that is given here may have changed.
-    #[inline]
     pub fn changes(&self) -> u64 {
         self.changes
     }
@@ -335,7 +333,6 @@ impl Routes {
     }
 
     /// When [`Routes::on_time`] next has something to do.
-    #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }

@@ -1,15 +1,12 @@
 //! After every input to a connection: its user is told what has become possible, the connection is
 //! put on the list of those to be flushed, and one that is over makes room.
 
-use core::hint::cold_path;
-
 use super::Host;
 use super::line::Line;
 use super::slot::Slot;
 use super::time_wait::Entrance;
 use crate::config::TimeWaitState;
 use crate::event::{ConnectionId, Event, Readiness};
-use crate::hint::unlikely;
 use crate::tcp::Connection;
 use crate::tcp::connection::Context;
 use crate::tcp::timers::Timers;
@@ -18,7 +15,6 @@ use crate::time::Instant;
 impl Host {
     /// The next thing the shard should know, oldest first. What becomes ready on one connection
     /// before it is asked for comes as one event.
-    #[inline]
     pub fn event(&mut self) -> Option<Event> {
         while !self.events.is_empty() {
             let event = self.next_event();
@@ -30,7 +26,6 @@ impl Host {
     }
 
     /// The oldest event, unless it is of a connection that is gone.
-    #[inline]
     fn next_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front()?;
         let Event::Ready(id, _) = event else { return Some(event) };
@@ -40,7 +35,6 @@ impl Host {
     }
 
     /// A connection was touched: passes on what it has to tell, and sees to it that it is flushed.
-    #[inline]
     pub(super) fn settle(&mut self, now: Instant, index: u32) {
         let slot = self.slots.get(index);
         if !slot.is_some_and(|slot| slot.ready && slot.awake().is_some_and(is_settled)) {
@@ -49,13 +43,11 @@ impl Host {
     }
 
     /// The same of one that is not settled.
-    #[inline(never)]
     pub(super) fn settle_changes(&mut self, now: Instant, index: u32) {
         self.change(now, index, |_, _| {});
     }
 
     /// Lets `act` change a connection, and settles what comes of it.
-    #[inline(always)]
     pub(super) fn change(
         &mut self,
         now: Instant,
@@ -63,7 +55,6 @@ impl Host {
         act: impl FnOnce(&mut Connection, &mut Context),
     ) {
         let Some((slot, generation)) = self.slots.named_mut(index) else {
-            cold_path();
             return;
         };
         let id = ConnectionId { index, generation };
@@ -75,7 +66,6 @@ impl Host {
 
     /// As [`Host::settle`], of one that is over, and that goes at once if nothing waits for it and
     /// nothing is left of it here.
-    #[inline(never)]
     pub(super) fn settle_over(&mut self, now: Instant, index: u32) {
         self.forget_stall(index);
         let stays_whole = self.shared.config.time_wait.state == TimeWaitState::Full;
@@ -91,7 +81,7 @@ impl Host {
                     fin_wait_2.end(hash, &slot.tuple);
                 }
                 demux.remove(hash, index);
-                if unlikely(stays_whole) {
+                if stays_whole {
                     whole = slot.connection_mut().take_residue();
                     if whole.is_some() {
                         return None;
@@ -118,7 +108,6 @@ impl Host {
         };
         slots.leave(index, timers, leave, |index, filed, timers| timers.forget_left(index, filed));
         if let Some(residue) = whole {
-            cold_path();
             self.linger_in_time_wait(now, index, &residue);
             self.settle_over(now, index);
         }
@@ -142,7 +131,6 @@ impl Host {
 }
 
 /// True if there is nothing to be told of it, and it goes on.
-#[inline]
 fn is_settled(connection: &Connection) -> bool {
     connection.notices.is_empty() && !connection.is_over()
 }
@@ -169,7 +157,6 @@ pub(super) fn pass_on(
 }
 
 /// Puts the connection in `slot`, which is number `index`, among those that are to be flushed.
-#[inline(always)]
 pub(super) fn make_ready(slot: &mut Slot, index: u32, ready: &mut Line<u32>) {
     if !slot.ready {
         slot.ready = true;
@@ -178,7 +165,7 @@ pub(super) fn make_ready(slot: &mut Slot, index: u32, ready: &mut Line<u32>) {
 }
 
 /// Tells the user of the connection in `slot`, once it is accepted, of `notices`.
-#[inline]
+#[inline(always)]
 fn tell(events: &mut Line<Event>, slot: &mut Slot, id: ConnectionId, notices: Readiness) {
     if notices.is_empty() || slot.accepting.is_some() {
         return;

@@ -112,7 +112,6 @@ enum Verdict {
 
 impl Shortage {
     /// True if nobody waits in line.
-    #[inline]
     pub(super) fn nobody_waits(&self) -> bool {
         self.line.is_empty()
     }
@@ -185,7 +184,6 @@ impl Host {
     /// A write took less than there was room for: `rest` is what the pool did not take. If the
     /// writer's turn has come it takes more now; else it waits in line. Returns how many bytes were
     /// taken.
-    #[cold]
     pub(super) fn write_rest(&mut self, id: ConnectionId, rest: &[u8]) -> usize {
         let Some(slot) = self.slots.get_mut(id.index) else { return 0 };
         let (connection, pool) = (slot.connection_mut(), &mut self.shared.pool);
@@ -203,7 +201,6 @@ impl Host {
     }
 
     /// The writer of that connection waits in line.
-    #[cold]
     pub(super) fn wait_for_pages(&mut self, id: ConnectionId) {
         let Some(slot) = self.slots.get_mut(id.index) else { return };
         let blocked = &mut slot.connection_mut().blocked;
@@ -220,7 +217,6 @@ impl Host {
     }
 
     /// Pages were short: makes some free, and tells those at the front of the line.
-    #[cold]
     pub(super) fn ease_shortage(&mut self, now: Instant) {
         self.reset_stalled(now);
         self.serve_line(now);
@@ -255,7 +251,6 @@ impl Host {
     // ---- those who stall
 
     /// A timer of the connection in slot `index` has fired: it may be one that stalls.
-    #[inline]
     pub(super) fn note_stall(&mut self, now: Instant, index: u32) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         if slot.awake().is_some_and(Connection::seems_stalled)
@@ -266,7 +261,6 @@ impl Host {
     }
 
     /// Its progress counts from now on.
-    #[cold]
     fn list_stalled(&mut self, now: Instant, index: u32) {
         let connection = self.slots.get(index).and_then(Slot::awake);
         if let Some(s) = connection.and_then(Connection::synchronized) {
@@ -276,7 +270,6 @@ impl Host {
     }
 
     /// The connection in slot `index` is over.
-    #[inline]
     pub(super) fn forget_stall(&mut self, index: u32) {
         if !self.shortage.stalled.is_empty() {
             self.shortage.stalled.remove(index);

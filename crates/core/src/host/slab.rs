@@ -12,12 +12,9 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::hint::cold_path;
 use core::mem::offset_of;
 
 use lightwait_processor::prefetch_first;
-
-use crate::hint::unlikely;
 
 /// Slots in a chunk.
 const CHUNK: usize = 64;
@@ -58,7 +55,6 @@ enum Content<T, L> {
 }
 
 impl<T, L> Content<T, L> {
-    #[inline]
     fn value(&self) -> Option<&T> {
         match self {
             Content::Value(value) => Some(value),
@@ -66,7 +62,6 @@ impl<T, L> Content<T, L> {
         }
     }
 
-    #[inline]
     fn value_mut(&mut self) -> Option<&mut T> {
         match self {
             Content::Value(value) => Some(value),
@@ -96,7 +91,6 @@ impl<T, L> Default for Slab<T, L> {
 
 impl<T, L: Copy + Default> Slab<T, L> {
     /// Puts `value` into a free slot; returns its index and generation.
-    #[inline(always)]
     pub fn insert(&mut self, value: T) -> (u32, u32) {
         self.insert_with(|_| value)
     }
@@ -111,23 +105,17 @@ impl<T, L: Copy + Default> Slab<T, L> {
         let place = *free;
         let slot = &mut chunk[place as usize % CHUNK];
         (*free, *live) = (slot.next, *live + 1);
-        if unlikely(*free == NONE) {
+        if *free == NONE {
             self.open = *next;
         }
         self.len += 1;
-        // It is free, and so nothing is to be dropped.
         if let Content::Left(left) = slot.content {
-            let empty = core::mem::replace(&mut slot.content, Content::Value(make(left)));
-            core::mem::forget(empty);
-        } else {
-            cold_path();
+            slot.content = Content::Value(make(left));
         }
         ((number * CHUNK) as u32 + place, slot.generation)
     }
 
     /// The same where there is no free slot, or no memory for it.
-    #[cold]
-    #[inline(never)]
     fn insert_grown(&mut self, make: impl FnOnce(L) -> T) -> (u32, u32) {
         self.grow();
         self.insert_with(make)
@@ -167,11 +155,9 @@ impl<T, L: Copy + Default> Slab<T, L> {
         self.take(index);
     }
 
-    /// The same, where the value leaves what `leave` says, and stays if it says nothing. What the
-    /// value owns `leave` has taken out: it is not dropped, since to ask costs more than the rest.
-    /// `forget` hears of each slot that there is no memory for any more, and of what was left
-    /// there. Both may change `context`.
-    #[inline(always)]
+    /// The same, where the value leaves what `leave` says, and stays if it says nothing. `forget`
+    /// hears of each slot that there is no memory for any more, and of what was left there. Both
+    /// may change `context`.
     pub fn leave<C>(
         &mut self,
         index: u32,
@@ -181,13 +167,12 @@ impl<T, L: Copy + Default> Slab<T, L> {
     ) {
         let empty = |content: &mut Content<T, L>, context: &mut C| {
             let left = leave(content.value_mut()?, context)?;
-            core::mem::forget(core::mem::replace(content, Content::Left(left)));
+            *content = Content::Left(left);
             Some(())
         };
         self.empty(index, context, empty, forget);
     }
 
-    #[inline(always)]
     fn empty<R, C>(
         &mut self,
         index: u32,
@@ -213,8 +198,6 @@ impl<T, L: Copy + Default> Slab<T, L> {
     }
 
     /// This chunk is empty: it is kept, and the one that was kept so far is not, if it is still so.
-    #[cold]
-    #[inline(never)]
     fn shrink<C>(&mut self, emptied: u32, context: &mut C, mut forget: impl FnMut(u32, L, &mut C)) {
         let number = core::mem::replace(&mut self.emptied, emptied) as usize;
         let Some(share) = self.shares.get_mut(number).filter(|share| share.live == 0) else {
@@ -237,20 +220,17 @@ impl<T, L: Copy + Default> Slab<T, L> {
         }
     }
 
-    #[inline]
     fn slot(&self, index: u32) -> Option<&Slot<T, L>> {
         let chunk = self.chunks.get(index as usize / CHUNK)?.as_ref()?;
         Some(&chunk[index as usize % CHUNK])
     }
 
-    #[inline]
     fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<T, L>> {
         let chunk = self.chunks.get_mut(index as usize / CHUNK)?.as_mut()?;
         Some(&mut chunk[index as usize % CHUNK])
     }
 
     /// Fetches the first `bytes` of the value in slot `index`, without waiting for them.
-    #[inline]
     pub fn read_ahead(&self, index: u32, bytes: usize) {
         if let Some(slot) = self.slot(index) {
             prefetch_first(slot, offset_of!(Slot<T, L>, content) + bytes);
@@ -258,40 +238,34 @@ impl<T, L: Copy + Default> Slab<T, L> {
     }
 
     /// The value in slot `index`.
-    #[inline]
     pub fn get(&self, index: u32) -> Option<&T> {
         self.slot(index)?.content.value()
     }
 
     /// The value in slot `index`, to be changed.
-    #[inline]
     pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         self.slot_mut(index)?.content.value_mut()
     }
 
     /// The value in slot `index`, and its generation.
-    #[inline]
     pub fn named(&self, index: u32) -> Option<(&T, u32)> {
         let slot = self.slot(index)?;
         Some((slot.content.value()?, slot.generation))
     }
 
     /// The value in slot `index`, to be changed, and its generation.
-    #[inline]
     pub fn named_mut(&mut self, index: u32) -> Option<(&mut T, u32)> {
         let slot = self.slot_mut(index)?;
         Some((slot.content.value_mut()?, slot.generation))
     }
 
     /// True if slot `index` holds a value of this generation.
-    #[inline]
     pub fn is_current(&self, index: u32, generation: u32) -> bool {
         self.slot(index)
             .is_some_and(|slot| slot.generation == generation && slot.content.value().is_some())
     }
 
     /// The generation of slot `index`.
-    #[inline]
     pub fn generation(&self, index: u32) -> u32 {
         self.slot(index).map_or(0, |slot| slot.generation)
     }

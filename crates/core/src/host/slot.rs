@@ -95,25 +95,21 @@ impl Detour {
     pub(super) const REUSE: Detour = Detour(2);
 
     /// `self` if it is so.
-    #[inline]
     pub(super) fn only_if(self, is_so: bool) -> Detour {
         Detour(self.0 * u8::from(is_so))
     }
 
     /// This, with that or without.
-    #[inline]
     pub(super) fn with(self, that: Detour, is_so: bool) -> Detour {
         Detour(self.0 & !that.0 | that.only_if(is_so).0)
     }
 
     /// True if there is anything.
-    #[inline]
     pub(super) fn is_any(self) -> bool {
         self.0 != 0
     }
 
     /// True if that is among it.
-    #[inline]
     pub(super) fn has(self, that: Detour) -> bool {
         self.0 & that.0 != 0
     }
@@ -142,14 +138,12 @@ pub(super) fn hash_in(slots: &Slots) -> impl Fn(u32) -> u64 {
 }
 
 /// Whether a slot's tuple is `tuple`.
-#[inline]
 pub(super) fn has_tuple(slots: &Slots, tuple: &Tuple) -> impl Fn(u32) -> bool {
     |index| slots.get(index).is_some_and(|slot| slot.tuple == *tuple)
 }
 
 /// Where the way of a connection between `ends` is kept; nowhere if it asks something of its IP
 /// headers.
-#[inline]
 fn place_of(ends: &Tuple, options: &SocketOptions) -> Place {
     if options.asks_nothing_of_ip() { Place::of(ends) } else { Place::NOWHERE }
 }
@@ -172,7 +166,6 @@ pub(super) fn take_seat(
 impl Slot {
     /// A slot for a new connection, which is ready to be flushed. `filed`: the entry that its
     /// predecessor had among the timers.
-    #[inline(always)]
     pub(super) fn new(
         connection: Box<Connection>,
         tuple: &Tuple,
@@ -205,19 +198,16 @@ impl Slot {
     }
 
     /// The connection, if it does not rest.
-    #[inline]
     pub(super) fn awake(&self) -> Option<&Connection> {
         self.block.as_deref()
     }
 
     /// The same, to be changed.
-    #[inline]
     pub(super) fn awake_mut(&mut self) -> Option<&mut Connection> {
         self.block.as_deref_mut()
     }
 
     /// Fetches the connection, if it does not rest, without waiting for it.
-    #[inline]
     pub(super) fn read_ahead(&self) {
         if let Some(connection) = self.awake() {
             prefetch_first(connection, Connection::CALM_BYTES);
@@ -236,7 +226,7 @@ impl Slot {
     }
 
     /// The connection, to be changed: it rests no more.
-    #[inline]
+    #[inline(always)]
     pub(super) fn connection_mut(&mut self) -> &mut Connection {
         if self.block.is_none() {
             self.wake();
@@ -244,7 +234,6 @@ impl Slot {
         self.block.as_deref_mut().expect("it was woken")
     }
 
-    #[cold]
     fn wake(&mut self) {
         self.block = Some(self.awakened());
         self.rest = None;
@@ -301,7 +290,6 @@ impl Slot {
         }
     }
 
-    #[cold]
     fn rearm_resting(&mut self, timers: &mut Timers, index: u32, now: Instant) {
         if let Some(rest) = &self.rest {
             timers.touched(index, &mut self.filed, &mut rest.deadlines(), now);
@@ -340,7 +328,6 @@ impl Slot {
     }
 
     /// True if its user has left it.
-    #[inline]
     pub(super) fn is_orphan(&self) -> bool {
         self.awake().is_some_and(|block| block.orphan)
     }

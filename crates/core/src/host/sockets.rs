@@ -2,7 +2,6 @@
 
 use alloc::sync::Arc;
 use bytes::Bytes;
-use core::hint::cold_path;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::Host;
@@ -13,7 +12,6 @@ use super::settle::{make_ready, pass_on};
 use super::slot::{Detour, Slot, Slots};
 use crate::error::Error;
 use crate::event::{ConnectionId, ListenerId, Readiness};
-use crate::hint::unlikely;
 use crate::tcp::connection::{Blocked, Context, Shape, SynSent};
 use crate::tcp::timers::Timer;
 use crate::tcp::{Connection, ConnectionInfo, SocketOptions, State, Tuple};
@@ -82,7 +80,6 @@ impl Host {
         let listener = self.listeners.get_mut(id).ok_or(Error::InvalidInput("no such listener"))?;
         let index = listener.queue.pop_front().ok_or(Error::WouldBlock)?;
         let Some((slot, generation)) = self.slots.named_mut(index) else {
-            cold_path();
             return Err(NO_SUCH);
         };
         let id = ConnectionId { index, generation };
@@ -150,10 +147,10 @@ impl Host {
         };
         // RFC 9293 MUST-46, RFC 1122 §3.2.1.3: no group, broadcast or loopback.
         let is_plain = self.is_plain_way(now, &ends);
-        if unlikely(remote.port() == 0 || !(is_plain || self.is_host(&remote))) {
+        if remote.port() == 0 || !(is_plain || self.is_host(&remote)) {
             return Err(Error::InvalidInput("the remote address names no host and port"));
         }
-        if unlikely(self.connections() >= self.config.limits.connections) {
+        if self.connections() >= self.config.limits.connections {
             return Err(Error::Limit("connections"));
         }
         let mut claim = Claim::of(ends);
@@ -163,7 +160,6 @@ impl Host {
             self.choose_tuple(now, (local, remote), &mut claim)
         };
         if let Err(error) = chosen {
-            cold_path();
             if error == Error::AddressNotAvailable && local.port() == 0 {
                 self.shared.counters.ports_exhausted += 1;
             }
@@ -201,12 +197,10 @@ impl Host {
         Ok(id)
     }
 
-    #[inline(never)]
     fn is_host(&self, remote: &SocketAddr) -> bool {
         matches!(self.routes.class(remote.ip()), Class::Ours | Class::Other)
     }
 
-    #[inline(never)]
     fn choose_tuple(
         &mut self,
         now: Instant,
@@ -373,7 +367,6 @@ impl Host {
         let over_limit = self.orphans - self.fin_wait_2.awake() >= self.config.limits.orphans;
         let slot = self.slots.named_mut(id.index).filter(|named| named.1 == id.generation);
         let Some((slot, _)) = slot else {
-            cold_path();
             return;
         };
         let connection = slot.connection_mut();
@@ -381,12 +374,11 @@ impl Host {
         if connection.residue().is_none() {
             self.orphans += 1;
         } else {
-            cold_path();
             self.lingering.on_orphan();
         }
         let cx = self.shared.at(now);
         let is_live = connection.synchronized().is_some();
-        if unlikely(over_limit && is_live && !reset) {
+        if over_limit && is_live && !reset {
             cx.counters.orphans_over_limit += 1;
         }
         let unread = connection.synchronized().is_some_and(|s| !s.recv.buffer.is_empty());
@@ -556,7 +548,6 @@ impl Host {
         if generation == id.generation && !slot.is_orphan() { Ok(slot) } else { Err(NO_SUCH) }
     }
 
-    #[inline]
     fn connection_and_shared(
         &mut self,
         id: ConnectionId,
@@ -564,26 +555,20 @@ impl Host {
         self.slot_and_shared(id).map(|(slot, shared)| (slot.connection_mut(), shared))
     }
 
-    #[inline]
     fn slot_and_shared(&mut self, id: ConnectionId) -> Result<(&mut Slot, &mut Context), Error> {
         Ok((named(&mut self.slots, id)?, &mut self.shared))
     }
 }
 
 /// The slot of that name.
-#[inline]
 fn named(slots: &mut Slots, id: ConnectionId) -> Result<&mut Slot, Error> {
     match slots.named_mut(id.index) {
         Some((slot, generation)) if generation == id.generation && !slot.is_orphan() => Ok(slot),
-        _ => {
-            cold_path();
-            Err(NO_SUCH)
-        }
+        _ => Err(NO_SUCH),
     }
 }
 
 /// What lies between two ends of any version.
-#[inline(never)]
 fn tuple_between(local: &SocketAddr, remote: &SocketAddr) -> Tuple {
     Tuple::new((local.ip(), local.port()), (remote.ip(), remote.port()))
 }

@@ -7,7 +7,6 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::hint::cold_path;
 
 use lightwait_processor::prefetch_first;
 
@@ -39,15 +38,11 @@ impl Spares {
         }
         match block {
             Some(block) => block,
-            None => {
-                cold_path();
-                make()
-            }
+            None => make(),
         }
     }
 
     /// Of many the next one has long left the nearest cache: fetches it.
-    #[inline(never)]
     fn read_ahead(&self) {
         if let Some(next) = self.kept.last() {
             prefetch_first::<Connection>(next, size_of::<Connection>());
@@ -66,15 +61,10 @@ impl Spares {
         self.in_use -= usize::from(lent);
         if self.kept.len() < self.wanted() {
             self.kept.push(block);
-        } else {
-            self.leave_out(block);
+            return;
         }
-    }
-
-    /// There are enough. If there is one too many, that goes as well: of however many were in use,
-    /// `AT_LEAST` are left when all are back.
-    #[cold]
-    fn leave_out(&mut self, block: Box<Connection>) {
+        // There are enough. If there is one too many, that goes as well: of however many were in
+        // use, `AT_LEAST` are left when all are back.
         drop(block);
         if self.kept.len() > self.wanted() {
             self.kept.pop();
@@ -82,13 +72,11 @@ impl Spares {
     }
 
     /// How many are to be kept.
-    #[inline]
     fn wanted(&self) -> usize {
         AT_LEAST.max(self.in_use / ONE_IN)
     }
 
     /// Blocks taken and not given back.
-    #[inline]
     pub(super) fn in_use(&self) -> usize {
         self.in_use
     }

@@ -28,7 +28,6 @@ const NONE: u32 = u32::MAX;
 const ENTRY: u32 = 1 << 31;
 
 /// True if `number` is that of an entry, and not of a connection's slot.
-#[inline]
 pub fn is_entry(number: u32) -> bool {
     number & ENTRY != 0
 }
@@ -150,7 +149,6 @@ impl SynCache {
 
     /// An entry whose SYN, ACK has been sent `sent` times more is the last of its queue, behind
     /// `before`.
-    #[inline]
     fn put_behind(&mut self, slot: u32, sent: u8, before: u32) {
         let queue = &mut self.queues[usize::from(sent)];
         queue.last = slot;
@@ -192,13 +190,11 @@ impl SynCache {
     }
 
     /// The entry of that number.
-    #[inline]
     pub fn get(&self, number: u32) -> Option<&HalfOpen> {
         self.entries.get(number ^ ENTRY)
     }
 
     /// True if the entry of that number is of `tuple`.
-    #[inline]
     pub fn has(&self, number: u32, tuple: &Tuple) -> bool {
         self.get(number).is_some_and(|entry| entry.tuple == *tuple)
     }
@@ -217,7 +213,6 @@ impl SynCache {
     }
 
     /// True if [`SynCache::due`] may have an entry at `now`.
-    #[inline]
     pub fn may_be_due(&self, now: Instant) -> bool {
         self.earliest <= now
     }

@@ -9,13 +9,11 @@ use super::output::Reply;
 use super::settle::pass_on;
 use super::slot::{Detour, Slot};
 use super::syn_cache::is_entry;
-use core::hint::cold_path;
 use core::net::IpAddr;
 
 use crate::config::Ecn;
 use crate::event::{ConnectionId, ListenerId};
 use crate::frame::{RxChecksum, RxFrame};
-use crate::hint::unlikely;
 use crate::tcp::arrive::Facts;
 use crate::tcp::arrive::syn_sent::peer_mss;
 use crate::tcp::connection::SynReceived;
@@ -66,7 +64,6 @@ impl Host {
     /// A whole TCP packet of a connection that we have. That its addresses are ours and the
     /// peer's was found out when the connection began, so they are not judged again. If it belongs
     /// to none nothing has happened, and its ends are returned.
-    #[inline]
     pub(super) fn take_known_tcp(
         &mut self,
         now: Instant,
@@ -98,7 +95,7 @@ impl Host {
         from: Origin,
     ) -> Result<(), Option<Ends>> {
         let usual = &sight.usual;
-        if frame.checksum != RxChecksum::Good && unlikely(!usual.verify_checksum()) {
+        if frame.checksum != RxChecksum::Good && !usual.verify_checksum() {
             // Whose it would be decides what it counts as.
             return Err(None);
         }
@@ -111,7 +108,7 @@ impl Host {
         };
         let is_detour =
             slot.detour.is_any() && (slot.detour.has(Detour::REUSE) || from != Origin::Ourselves);
-        if unlikely(is_detour) {
+        if is_detour {
             return self.take_usual_of_any(now, *usual, piece, (hash, index), from);
         }
         let id = ConnectionId { index, generation };
@@ -123,7 +120,6 @@ impl Host {
     }
 
     /// The same, wherever what it belongs to is found. `hint`: where that may be.
-    #[inline(never)]
     fn take_usual_of_any(
         &mut self,
         now: Instant,
@@ -141,24 +137,17 @@ impl Host {
         }
         match half_open.or_else(|| self.find_unexpected(hash, tuple)) {
             Some(index) if !is_entry(index) => {
-                cold_path();
                 if from != Origin::Ourselves && self.routes.is_local_ipv4(usual.source()) {
                     return Err(None);
                 }
-                self.deliver_usual(now, index, &usual, piece);
+                let facts = Facts::new(piece, usual.traffic_class());
+                self.deliver(now, index, &usual.segment(), facts);
                 Ok(())
             }
             half_open => self.take_usual_stranger(now, usual, piece, (hash, tuple), half_open),
         }
     }
 
-    #[cold]
-    fn deliver_usual(&mut self, now: Instant, index: u32, usual: &Usual<'_>, piece: u16) {
-        let facts = Facts::new(piece, usual.traffic_class());
-        self.deliver(now, index, &usual.segment(), facts);
-    }
-
-    #[inline(always)]
     fn take_usual_stranger(
         &mut self,
         now: Instant,
@@ -182,7 +171,6 @@ impl Host {
         Ok(())
     }
 
-    #[inline(never)]
     fn dispatch_usual(
         &mut self,
         now: Instant,
@@ -200,7 +188,6 @@ impl Host {
     /// What nearly always comes from nobody we know: a SYN to a listener who has room, about whose
     /// ends nothing is remembered that counts. If it is not that nothing has happened. As
     /// [`Host::dispatch`] and [`Host::on_listen`] would take it in.
-    #[inline(always)]
     fn answer_usual_syn(
         &mut self,
         now: Instant,
@@ -209,8 +196,8 @@ impl Host {
     ) -> bool {
         let asked = Flags::SYN | Flags::ACK | Flags::RST;
         if segment.flags.0 & asked.0 != Flags::SYN.0
-            || unlikely(tuple.is_loop())
-            || unlikely(self.fin_wait_2.has(now, hash, tuple))
+            || tuple.is_loop()
+            || self.fin_wait_2.has(now, hash, tuple)
         {
             return false;
         }
@@ -220,7 +207,7 @@ impl Host {
             Some(_) => return false,
         };
         let Some((name, listener)) = self.listeners.find(tuple) else { return false };
-        if unlikely(listener.is_full() || self.syn_cache.is_full()) {
+        if listener.is_full() || self.syn_cache.is_full() {
             return false;
         }
         let begin = self.begin(now, tuple);
@@ -232,13 +219,11 @@ impl Host {
     }
 
     /// True if a packet plainly comes from another host, and is for one of our addresses.
-    #[inline(never)]
     fn is_plain_stranger(&self, source: IpAddr, destination: IpAddr) -> bool {
         self.is_ours(destination) && self.routes.is_acceptable_source(source)
     }
 
     /// The segment, if it is sound; else it has been counted.
-    #[inline]
     fn parse_segment<'a>(
         &mut self,
         packet: &ip::Packet<'a>,
@@ -281,7 +266,6 @@ impl Host {
     }
 
     /// A segment that belongs to no connection, but perhaps to one that is half open.
-    #[inline(always)]
     fn dispatch(&mut self, now: Instant, half_open: Option<u32>, incoming: &Incoming<'_>) {
         let (hash, tuple) = (incoming.hash, incoming.tuple);
         if let Some(record) = self.fin_wait_2.find(now, hash, tuple) {
@@ -398,7 +382,6 @@ impl Host {
 
     /// State or cookie: it is decided before, and never both. A SYN that meets a TIME-WAIT record
     /// needs an ISN that a cookie cannot promise, so it gets state or nothing.
-    #[cold]
     fn answer_without_state(
         &mut self,
         now: Instant,

@@ -33,7 +33,6 @@ impl Host {
     }
 
     /// Bytes of a frame's link header.
-    #[inline]
     pub(super) fn link_bytes(&self) -> usize {
         match self.config.device.medium {
             Medium::Ip => 0,
@@ -42,7 +41,6 @@ impl Host {
     }
 
     /// The same, behind a link header of so many bytes.
-    #[inline(never)]
     fn take_texts_behind(&mut self, now: Instant, burst: &[RxFrame<'_>], link: usize) -> usize {
         let Some(first) = burst.first() else { return 0 };
         let (link, packet) = first.bytes.split_at_checked(link).unwrap_or_default();
@@ -85,7 +83,6 @@ impl Host {
 }
 
 /// The packet in `frame`, if that has this link header.
-#[inline(always)]
 fn packet_behind<'a>(link: &[u8], frame: &'a [u8]) -> Option<&'a [u8]> {
     if link.is_empty() { Some(frame) } else { frame.strip_prefix(link) }
 }

@@ -6,7 +6,6 @@ mod lingering;
 pub(super) use lingering::Lingering;
 
 use alloc::collections::VecDeque;
-use core::hint::cold_path;
 
 use super::Host;
 use super::isn::IsnSource;
@@ -14,7 +13,6 @@ use super::output::{self, Reply};
 use super::route::{NextHop, Routes};
 use super::tcp_input::{Incoming, Past, bare_header};
 use crate::config::{TcpConfig, TimeWaitState};
-use crate::hint::unlikely;
 use crate::tcp::connection::{Context, Residue, STAMP_TICK, stamp_at};
 use crate::tcp::time_wait::{Distance, Record, TimeWait, Verdict};
 use crate::tcp::{Seq, Tuple};
@@ -36,13 +34,11 @@ struct LastAck {
 
 impl LastAck {
     /// That of what is left of a connection.
-    #[inline(always)]
     fn of(residue: &Residue) -> LastAck {
         let &Residue { snd_nxt: seq, rcv_nxt: ack, window, stamp, .. } = residue;
         LastAck { seq, ack, window, stamp, offset: residue.stamp_offset.unwrap_or(0) }
     }
 
-    #[inline(always)]
     fn reply(self, now: Instant, tuple: &Tuple) -> Reply {
         let LastAck { seq, ack, window, stamp, offset } = self;
         let Some(echo) = stamp else { return self.unstamped(tuple) };
@@ -51,7 +47,6 @@ impl LastAck {
         Reply::stamped(tuple, Stamped { ports, seq, ack, flags, window, stamps })
     }
 
-    #[cold]
     fn unstamped(self, tuple: &Tuple) -> Reply {
         let header = bare_header(tuple, self.seq, self.ack, Flags::ACK);
         Reply::segment(tuple, Header { window: self.window, ..header })
@@ -70,7 +65,6 @@ pub(super) struct Entrance<'a> {
 impl Entrance<'_> {
     /// A connection has entered TIME-WAIT, and no more of it stays than a record; it is in the
     /// demultiplexing table no more.
-    #[inline(always)]
     pub(super) fn enter(&mut self, now: Instant, (hash, tuple): (u64, &Tuple), residue: &Residue) {
         debug_assert!(
             residue.stamp_offset.is_none_or(|offset| offset == self.isns.timestamp_offset(tuple)),
@@ -78,7 +72,7 @@ impl Entrance<'_> {
         );
         let Context { config, counters, .. } = &mut *self.shared;
         counters.time_wait_entered += 1;
-        if unlikely(config.time_wait.state == TimeWaitState::Skip) {
+        if config.time_wait.state == TimeWaitState::Skip {
             counters.time_wait_skipped += 1;
         } else {
             let distance = distance(config, self.routes, tuple);
@@ -96,11 +90,9 @@ impl Entrance<'_> {
 fn distance(config: &TcpConfig, routes: &Routes, tuple: &Tuple) -> Distance {
     let is_all_the_same =
         config.time_wait.length_on_link.is_zero() && config.time_wait.length_on_host.is_zero();
-    if is_all_the_same { Distance::Far } else { distance_by_route(routes, tuple) }
-}
-
-#[inline(never)]
-fn distance_by_route(routes: &Routes, tuple: &Tuple) -> Distance {
+    if is_all_the_same {
+        return Distance::Far;
+    }
     match routes.next_hop(tuple.remote_ip()) {
         Some(NextHop::Ourselves) => Distance::OnHost,
         Some(NextHop::Neighbour(hop)) if hop == tuple.remote_ip() => Distance::OnLink,
@@ -111,7 +103,6 @@ fn distance_by_route(routes: &Routes, tuple: &Tuple) -> Distance {
 impl Host {
     /// The connection in slot `index` has entered TIME-WAIT, and stays whole; it is in the
     /// demultiplexing table no more.
-    #[cold]
     pub(super) fn linger_in_time_wait(&mut self, now: Instant, index: u32, residue: &Residue) {
         let Some(tuple) = self.slots.get(index).map(|slot| slot.tuple) else { return };
         self.linger(now, index, residue);
@@ -199,21 +190,16 @@ impl Host {
     /// The record of `tuple`, its time over or not.
     #[inline(always)]
     pub(super) fn time_wait_record(&self, hash: u64, tuple: &Tuple) -> Option<Record> {
-        let is_empty = self.time_wait.is_empty() && self.lingering.is_empty();
-        if is_empty { None } else { self.any_time_wait_record(hash, tuple) }
-    }
-
-    #[inline(never)]
-    fn any_time_wait_record(&self, hash: u64, tuple: &Tuple) -> Option<Record> {
-        if self.lingering.is_empty() {
-            return self.time_wait.get(hash, tuple).map(|found| found.record());
+        if !self.lingering.is_empty() {
+            return self.lingering_record(hash, tuple);
         }
-        cold_path();
-        self.lingering_record(hash, tuple)
+        if self.time_wait.is_empty() {
+            return None;
+        }
+        self.time_wait.get(hash, tuple).map(|found| found.record())
     }
 
     /// A new connection takes the place of the record of `tuple`, if there is one.
-    #[inline(never)]
     pub(super) fn end_time_wait(&mut self, hash: u64, tuple: &Tuple) {
         let ended = self.remove_time_wait(hash, tuple);
         self.shared.counters.time_wait_reused += u64::from(ended);

@@ -25,7 +25,6 @@ impl Place {
     pub(super) const NOWHERE: Place = Place(WAYS as u8);
 
     /// Of the way between `ends`.
-    #[inline]
     pub(super) fn of(ends: &Tuple) -> Place {
         let folded = ends.addresses_folded();
         // Whichever of the addresses differ: of IPv4, either half holds one of them.
@@ -87,14 +86,12 @@ impl Default for Ways {
 impl Ways {
     /// Where the way between `ends` is kept, if it is good at `now`, when there have been so many
     /// `changes`.
-    #[inline]
     pub(super) fn find(&self, ends: &Tuple, changes: u64, now: Instant) -> Option<Place> {
         let place = Place::of(ends);
         self.good(place, ends, changes, now).map(|_| place)
     }
 
     /// The way between `ends`, whose place is `place`, if it is kept and good at `now`.
-    #[inline]
     pub(super) fn good(
         &self,
         place: Place,
@@ -109,13 +106,11 @@ impl Ways {
     }
 
     /// The way kept at `place`.
-    #[inline]
     pub(super) fn at(&self, place: Place) -> &Known {
         &self.known[usize::from(place.0) % WAYS]
     }
 
     /// Keeps a way; returns where.
-    #[inline(always)]
     pub(super) fn keep(&mut self, known: Known) -> Place {
         let place = Place::of(&known.ends);
         self.known[usize::from(place.0) % WAYS] = known;

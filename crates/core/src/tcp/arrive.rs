@@ -71,14 +71,12 @@ type Step = ControlFlow<()>;
 
 /// The time of the call, and when the segment arrived: by the device if it knows, else the same.
 /// The second is to be compared with other such times alone.
-#[inline(always)]
 fn times(cx: &Context) -> (Instant, Instant) {
     (cx.now, if cx.arrived == Instant::FAR_FUTURE { cx.now } else { cx.arrived })
 }
 
 impl Connection {
     /// Takes in one segment, verified and addressed to this connection.
-    #[inline(never)]
     pub fn on_segment(&mut self, cx: &mut Context, segment: &Segment<'_>, facts: Facts) {
         cx.counters.segments_in += 1;
         self.on_first(cx, segment, facts);
@@ -94,7 +92,6 @@ impl Connection {
 
     /// As [`Connection::on_usual`], of the first segment, which has completed the handshake and is
     /// counted.
-    #[inline(always)]
     pub fn on_first_usual(&mut self, cx: &mut Context, usual: &Usual<'_>, piece: u16) {
         let plain = usual.plain();
         if !plain.is_some_and(|plain| self.take_plain(cx, &plain, piece)) {
@@ -103,7 +100,6 @@ impl Connection {
     }
 
     /// As [`Connection::take_predicted`], for whoever is not on everybody's way.
-    #[inline(never)]
     fn take_plain(&mut self, cx: &mut Context, plain: &Plain<'_>, piece: u16) -> bool {
         self.take_predicted(cx, plain, piece)
     }
@@ -119,7 +115,6 @@ impl Connection {
         }
     }
 
-    #[inline(never)]
     fn take_usual_by_steps(&mut self, cx: &mut Context, usual: Usual<'_>, piece: u16) {
         if let Shape::SynSent(syn) = &self.shape
             && usual.is_bare_syn()
@@ -131,7 +126,6 @@ impl Connection {
         self.take_by_steps(cx, &usual.segment(), facts);
     }
 
-    #[inline(never)]
     fn take_by_steps(&mut self, cx: &mut Context, segment: &Segment<'_>, facts: Facts) {
         match &self.shape {
             // Break and Continue mean the same here: the segment is done with.
@@ -147,7 +141,6 @@ impl Connection {
         }
     }
 
-    #[inline(never)]
     fn on_synchronized(&mut self, cx: &mut Context, segment: &Segment<'_>, facts: Facts) -> Step {
         let whole = self.parts().recv.whole_piece(segment.payload.len());
         let piece = if facts.piece == 0 { whole } else { facts.piece };
@@ -408,7 +401,7 @@ impl Connection {
     }
 
     /// SND.UNA has moved.
-    #[inline]
+    #[inline(always)]
     fn on_progress(&mut self, acked: &Acked) {
         self.go_on();
         self.deadlines.cancel(Timer::Retransmit);
@@ -416,14 +409,11 @@ impl Connection {
     }
 
     /// Tells a blocked writer once there is much room, and not on every ACK.
+    #[inline(always)]
     fn notify_room(&mut self, freed: usize) {
-        if freed > 0 && self.blocked != Blocked::No {
-            self.notify_writer();
+        if freed == 0 || self.blocked == Blocked::No {
+            return;
         }
-    }
-
-    #[inline(never)]
-    fn notify_writer(&mut self) {
         let limit = self.options.send_buffer_bytes;
         let send = &self.parts().send;
         let (has_much_room, is_drained) = (send.has_much_room(limit), send.buffer.is_empty());
@@ -437,7 +427,6 @@ impl Connection {
     }
 
     /// Our FIN is acknowledged: FIN-WAIT-1, CLOSING and LAST-ACK move on.
-    #[inline]
     fn on_fin_acked(&mut self, cx: &mut Context) -> Step {
         match self.state() {
             State::FinWait1 => {

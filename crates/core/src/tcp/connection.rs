@@ -28,7 +28,6 @@ pub use ended::{Ended, Reset, Residue, Trouble};
 pub use handshake::{SynReceived, SynSent};
 pub use resting::Resting;
 
-use crate::hint::unlikely;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::num::NonZeroU64;
@@ -71,7 +70,6 @@ pub struct Context {
 
 impl Context {
     /// The same for a call at `now`.
-    #[inline(always)]
     pub fn at(&mut self, now: Instant) -> &mut Context {
         self.now = now;
         self
@@ -102,14 +100,12 @@ pub fn stamp_at(now: Instant, offset: u32) -> u32 {
 
 /// How far a timestamp is ahead of an earlier one, modulo 2^32; negative if it is older (RFC 7323
 /// §5.2).
-#[inline]
 pub const fn stamp_distance(stamp: u32, earlier: u32) -> i32 {
     stamp.wrapping_sub(earlier) as i32
 }
 
 impl Stamps {
     /// TS.Recent is `recent`, as of `now`.
-    #[inline]
     pub fn new(offset: u32, recent: u32, now: Instant) -> Self {
         Stamps { offset, recent, void_at: STAMP_LIFE.saturating_add(now.as_nanos()) }
     }
@@ -196,7 +192,6 @@ pub struct Connection {
 
 impl Synchronized {
     /// The application has read so much that the peer should hear of it.
-    #[inline]
     pub fn wants_window_update(&self) -> bool {
         let recv = &self.recv;
         recv.window.wants_update(recv.nxt, recv.buffer.len() as u32, recv.mss)
@@ -213,7 +208,6 @@ impl Synchronized {
 
 /// How long to wait for a peer that does not answer: the user's patience; for an orphan not more
 /// than the host's, so that nobody can keep it for ever.
-#[inline(always)]
 pub fn patience(options: &SocketOptions, orphan: bool, config: &TcpConfig) -> Duration {
     let user = options.user_timeout;
     if orphan { user.min(config.timeout.user) } else { user }
@@ -226,7 +220,6 @@ impl Connection {
     }
 
     /// The same in a block of its own.
-    #[cold]
     pub fn block(options: &Arc<SocketOptions>) -> Box<Self> {
         Box::new(Connection::blank(options.clone()))
     }
@@ -254,7 +247,6 @@ impl Connection {
 
     /// What [`Connection::new`] makes, where a [hollow](Self::hollow) one lies: a block of so many
     /// bytes is not built elsewhere and moved.
-    #[inline(always)]
     fn begin(&mut self, ends: (u32, u64), options: &Arc<SocketOptions>, shape: Shape) {
         debug_assert!(self.is_hollow());
         let before = self;
@@ -293,7 +285,6 @@ impl Connection {
     /// An active open, where a [hollow](Self::hollow) one lies: the SYN leaves with the next
     /// `emit`. `ends`: both ports, and the hash. `expected`: when what follows may be due at the
     /// earliest.
-    #[inline]
     pub fn open(
         &mut self,
         ends: (u32, u64),
@@ -312,7 +303,6 @@ impl Connection {
 
     /// A passive open that the peer's ACK has completed, where a [hollow](Self::hollow) one lies.
     /// `ends`: both ports, and the hash.
-    #[inline(always)]
     pub fn accept(
         &mut self,
         ends: (u32, u64),
@@ -385,7 +375,6 @@ impl Connection {
     }
 
     /// Arms the keepalive timer if the user wants it.
-    #[inline]
     pub fn start_keepalive(&mut self, now: Instant) {
         match self.options.keepalive {
             Some(keepalive) => self.deadlines.set_after(Timer::KeepAlive, now, keepalive.idle),
@@ -405,7 +394,7 @@ impl Connection {
         self.go_on();
         self.notices |= Readiness::WRITABLE;
         cx.counters.established += 1;
-        if unlikely(self.close_early) {
+        if self.close_early {
             self.queue_fin();
         }
     }
@@ -447,7 +436,6 @@ impl Connection {
 
     /// The send buffer and how many of `wanted` bytes it has room for, or why nothing may be
     /// written.
-    #[inline]
     pub fn writable(&mut self, wanted: usize) -> Result<(&mut SendBuffer, usize), Error> {
         if self.synchronized().is_none() || !self.state.get().can_send() {
             return Err(self.unwritable());
@@ -458,7 +446,6 @@ impl Connection {
     }
 
     /// Why nothing may be written.
-    #[inline(never)]
     fn unwritable(&mut self) -> Error {
         match &mut self.shape {
             Shape::SynSent(_) | Shape::SynReceived(..) => {
@@ -486,7 +473,6 @@ impl Connection {
     /// Moves the first bytes that can be read to `out`: what [`Connection::peek`] and
     /// [`Connection::consume`] do together. How many they are, and true if the peer should hear of
     /// the room.
-    #[inline]
     pub fn read(
         &mut self,
         out: &mut [u8],
@@ -504,7 +490,6 @@ impl Connection {
         self.read_some(out, now, pool, budget)
     }
 
-    #[inline(never)]
     fn read_some(
         &mut self,
         out: &mut [u8],

@@ -52,7 +52,6 @@ impl Path {
     }
 
     /// The same for packets with `marks`.
-    #[inline]
     #[must_use]
     pub fn marked(&self, marks: Marks) -> Marked<'_> {
         Marked {
@@ -91,7 +90,6 @@ pub struct Marked<'a> {
 impl Marked<'_> {
     /// The same if its packets are of the usual kind, and alike: IPv4 that nobody cuts, with
     /// checksums of our own.
-    #[inline]
     pub fn usual(&self) -> Option<UsualPath> {
         if self.dont_fragment { self.numbered(0) } else { None }
     }
@@ -120,7 +118,6 @@ impl Marked<'_> {
 
     /// What tells fragments of a segment that begins at `seq`, from `port`, from others': 0 if
     /// there are none.
-    #[inline]
     fn identification(&self, seq: Seq, port: u16) -> u16 {
         if self.dont_fragment { 0 } else { identification(seq, port) }
     }
@@ -139,7 +136,6 @@ pub struct UsualPath {
 
 impl UsualPath {
     /// Writes the frame of a segment around `text`. False if it is too long for one.
-    #[inline(never)]
     pub fn write(&self, frame: &mut Frame, header: &Stamped, text: &[u8]) -> bool {
         if text.len() >= SUM_WHILE_COPIED {
             return self.write_around(frame, header, text.len(), |out| append_and_sum(out, text));
@@ -151,14 +147,12 @@ impl UsualPath {
     }
 
     /// The same of a segment without text.
-    #[inline]
     pub fn write_bare(&self, frame: &mut Frame, header: &Stamped) -> bool {
         self.write(frame, header, &[])
     }
 
     /// Writes one of several segments: around the next `len` bytes from where `text` is, which
     /// moves on. False if it is too long for one.
-    #[inline(always)]
     fn write_piece(
         &self,
         frame: &mut Frame,
@@ -174,7 +168,6 @@ impl UsualPath {
     }
 
     /// Writes the headers, and behind them `len` bytes of text, which `append` appends and sums.
-    #[inline(always)]
     fn write_around(
         &self,
         frame: &mut Frame,
@@ -198,7 +191,6 @@ impl UsualPath {
     }
 
     /// Writes the frame of a SYN, if its options are all the usual ones; else nothing.
-    #[inline(never)]
     pub fn write_syn(&self, frame: &mut Frame, header: &Syn) -> bool {
         if let Some(link) = &self.link {
             link.emit(&mut frame.head);
@@ -212,7 +204,6 @@ impl UsualPath {
 
     /// Writes the headers of a segment before `text`, if its options are usual ones, and it is not
     /// too long; else nothing.
-    #[inline(never)]
     pub fn write_any(&self, frame: &mut Frame, header: &Header, text: Text) -> bool {
         if let Some(link) = &self.link {
             link.emit(&mut frame.head);
@@ -240,7 +231,6 @@ pub struct Payload<'a> {
 
 impl Payload<'_> {
     /// The bytes.
-    #[inline]
     fn span(&self) -> Span<'_> {
         debug_assert!(self.offset + self.len <= self.buffer.len());
         Span { begin: self.buffer.cursor(self.offset), len: self.len }
@@ -256,7 +246,6 @@ struct Span<'a> {
 
 impl Span<'_> {
     /// Its length and sum.
-    #[inline]
     fn text(mut self) -> Text {
         let mut total = Sum::ZERO;
         self.begin.visit(self.len, |piece| total = total.then(sum(piece)));
@@ -264,7 +253,6 @@ impl Span<'_> {
     }
 
     /// Appends the bytes to `out`.
-    #[inline]
     fn copy_to(mut self, out: &mut Vec<u8>) {
         self.begin.visit(self.len, |piece| out.extend_from_slice(piece));
     }
@@ -286,7 +274,6 @@ pub struct Egress<'a> {
 
 impl Egress<'_> {
     /// Frames that may still leave.
-    #[inline]
     pub fn room(&self) -> usize {
         self.budget.min(self.outbox.room())
     }
@@ -298,7 +285,6 @@ impl Egress<'_> {
 
     /// Sends text as one segment after the other, where the device does not cut it: PSH and FIN go
     /// with the last, CWR with the first. False, and nothing has happened, if there is no room.
-    #[inline]
     pub fn send_text(&mut self, header: &Header, payload: Option<Payload<'_>>) -> bool {
         match payload {
             Some(text) if text.len > text.segment && !self.way.path.device.checksum => {
@@ -342,7 +328,6 @@ impl Egress<'_> {
     }
 
     /// Sends one segment. False, and nothing has happened, if there is no room.
-    #[inline]
     pub fn send(&mut self, header: &Header, payload: Option<Payload<'_>>) -> bool {
         let packets = match &payload {
             Some(payload) if payload.len > payload.segment => {
@@ -355,7 +340,6 @@ impl Egress<'_> {
 
     /// Sends the frame that `write` writes, of so many packets; nothing if that says no, or if the
     /// outbox is full.
-    #[inline(always)]
     fn put(&mut self, packets: usize, write: impl FnOnce(&mut Frame, &Marked<'_>) -> bool) -> bool {
         let Some(frame) = self.outbox.push() else { return false };
         if !write(frame, &self.way) {
@@ -415,7 +399,6 @@ fn write_usual(frame: &mut Frame, way: &Marked<'_>, header: &Header, text: Text)
 }
 
 /// Writes the headers before `text`.
-#[inline(never)]
 fn write_any(frame: &mut Frame, way: &Marked<'_>, header: &Header, text: Text) -> bool {
     let path = way.path;
     let Some(start) = write_headers(frame, way, header, text.len) else { return false };
@@ -426,7 +409,6 @@ fn write_any(frame: &mut Frame, way: &Marked<'_>, header: &Header, text: Text) -
 }
 
 /// Writes a frame whose checksum the device completes.
-#[inline(never)]
 fn write_partial(
     frame: &mut Frame,
     way: &Marked<'_>,

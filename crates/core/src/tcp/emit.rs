@@ -99,7 +99,6 @@ impl Connection {
     }
 
     /// True if it plainly has nothing to send; else [`Connection::decide`] finds out.
-    #[inline]
     fn is_quiet(&self) -> bool {
         let Shape::Synchronized(s) = &self.shape else { return false };
         let has_text = s.send.queued_end() != s.send.nxt || s.send.mode() != Mode::Open;
@@ -117,7 +116,6 @@ impl Connection {
     }
 
     /// Sets the timers that what was sent, or could not be, calls for.
-    #[inline(never)]
     fn arm(&mut self, now: Instant, config: &Settings) {
         let Shape::Synchronized(s) = &self.shape else { return };
         if s.send.flight() > 0 {
@@ -169,7 +167,6 @@ impl Connection {
 }
 
 /// Sets the timers that what is in flight calls for. `patience`: how long to wait for an answer.
-#[inline(always)]
 fn arm_in_flight(
     send: &SendHalf,
     deadlines: &mut Deadlines,

@@ -21,12 +21,10 @@
 //! long much goes into a page of four times the size: the fewer ends of pages lie within segments,
 //! the fewer of these are copied in two pieces.
 
-use crate::hint::unlikely;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::hint::cold_path;
 
 /// Bytes in a page.
 pub const PAGE_BYTES: usize = 4096;
@@ -62,13 +60,11 @@ impl<const BYTES: usize> Page<BYTES> {
     }
 
     /// All its bytes.
-    #[inline]
     pub fn bytes(&self) -> &[u8; BYTES] {
         &self.0
     }
 
     /// All its bytes, to be written.
-    #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8; BYTES] {
         &mut self.0
     }
@@ -105,7 +101,6 @@ pub enum CountedPage {
 
 impl SharedPage {
     /// All its bytes.
-    #[inline]
     pub fn bytes(&self) -> &[u8] {
         match self {
             SharedPage::Own(page) => page.bytes(),
@@ -115,7 +110,6 @@ impl SharedPage {
     }
 
     /// All its bytes to be written, or `None` while they are shared.
-    #[inline]
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         Some(match self {
             SharedPage::Own(page) => page.bytes_mut(),
@@ -137,7 +131,6 @@ impl SharedPage {
 
 impl CountedPage {
     /// All its bytes.
-    #[inline]
     pub fn bytes(&self) -> &[u8] {
         match self {
             CountedPage::Page(page) => page.bytes(),
@@ -157,7 +150,6 @@ struct Freed<const BYTES: usize> {
 
 impl<const BYTES: usize> Freed<BYTES> {
     /// The one that was freed last.
-    #[inline(always)]
     fn pop(&mut self) -> Option<Page<BYTES>> {
         let last = self.len.wrapping_sub(1);
         let page = self.places.get_mut(last).and_then(Option::take);
@@ -168,7 +160,6 @@ impl<const BYTES: usize> Freed<BYTES> {
     }
 
     /// One for something else, if more are kept than in any case.
-    #[inline(never)]
     fn lend(&mut self) -> Option<Page<BYTES>> {
         if self.is_full() { self.pop() } else { None }
     }
@@ -177,7 +168,7 @@ impl<const BYTES: usize> Freed<BYTES> {
     /// kept goes as well: after a burst the memory is given back, and not only no more is kept.
     #[inline(always)]
     fn put(&mut self, page: Page<BYTES>, bytes_out: usize) {
-        if unlikely(self.is_full() && self.is_plenty(bytes_out)) {
+        if self.is_full() && self.is_plenty(bytes_out) {
             drop(self.pop());
             return;
         }
@@ -185,7 +176,6 @@ impl<const BYTES: usize> Freed<BYTES> {
             // It is empty. Told that, the compiler drops nothing.
             Some(place) if place.is_none() => *place = Some(page),
             _ => {
-                cold_path();
                 self.places.push(Some(page));
             }
         }
@@ -193,12 +183,10 @@ impl<const BYTES: usize> Freed<BYTES> {
     }
 
     /// As many are kept as in any case.
-    #[inline(always)]
     fn is_full(&self) -> bool {
         self.len >= KEPT_BYTES / BYTES
     }
 
-    #[inline(never)]
     fn is_plenty(&self, bytes_out: usize) -> bool {
         self.bytes() >= bytes_out
     }
@@ -314,9 +302,8 @@ impl PagePool {
     }
 
     /// Charges `small` pages to the limit of `claim`. False, and nothing is charged, beyond it.
-    #[inline(always)]
     fn claim(&mut self, small: usize, claim: Claim) -> bool {
-        if unlikely(self.in_use + small > self.limits[claim as usize]) {
+        if self.in_use + small > self.limits[claim as usize] {
             self.was_refused = true;
             return false;
         }
@@ -325,7 +312,6 @@ impl PagePool {
     }
 
     /// A page, or `None` when the limit is reached. Its content is arbitrary.
-    #[inline(always)]
     pub fn take(&mut self, claim: Claim) -> Option<Page> {
         self.claim(SMALL, claim).then(|| match self.free.pop() {
             Some(page) => page,
@@ -354,7 +340,6 @@ impl PagePool {
     }
 
     /// A large page, or `None` when the limit is reached. Its content is arbitrary.
-    #[inline]
     pub fn take_large(&mut self, claim: Claim) -> Option<LargePage> {
         self.claim(LARGE, claim).then(|| match self.free_large.pop() {
             Some(page) => page,
@@ -363,7 +348,6 @@ impl PagePool {
     }
 
     /// A new page.
-    #[cold]
     fn make<const BYTES: usize>(&mut self) -> Page<BYTES> {
         self.shed_excess();
         Page::new()
@@ -383,7 +367,6 @@ impl PagePool {
     }
 
     /// Gives a page back.
-    #[inline(always)]
     pub fn put(&mut self, page: Page) {
         self.discharge(1);
         self.free.put(page, self.in_use * SMALL_BYTES);
@@ -397,7 +380,6 @@ impl PagePool {
     }
 
     /// Gives a large page back.
-    #[inline]
     fn put_large(&mut self, page: LargePage) {
         self.release(LARGE);
         self.free_large.put(page, self.in_use * SMALL_BYTES);
@@ -412,7 +394,6 @@ impl PagePool {
         }
     }
 
-    #[inline(never)]
     fn put_counted(&mut self, page: CountedPage) {
         match page {
             CountedPage::Page(page) => match Arc::try_unwrap(page) {
@@ -503,12 +484,10 @@ impl PagePool {
     }
 
     /// Undoes [`PagePool::charge`].
-    #[inline]
     pub fn discharge(&mut self, pages: usize) {
         self.release(pages * SMALL);
     }
 
-    #[inline]
     fn release(&mut self, small: usize) {
         assert!(self.in_use >= small, "more pages given back than taken");
         self.in_use -= small;
@@ -562,7 +541,6 @@ impl PagePool {
     }
 
     /// True if a claim was refused since [`PagePool::forget_refusal`].
-    #[inline]
     pub fn was_refused(&self) -> bool {
         self.was_refused
     }

@@ -11,7 +11,6 @@ pub mod assembler;
 pub mod buffer;
 pub mod window;
 
-use crate::hint::unlikely;
 use ack::{AckState, DUPLICATES_MAX};
 use assembler::Assembler;
 use buffer::RecvBuffer;
@@ -158,7 +157,6 @@ impl RecvHalf {
     }
 
     /// True if there is something beyond RCV.NXT.
-    #[inline]
     pub fn has_holes(&self) -> bool {
         self.assembler().is_some_and(|held| !held.is_empty())
     }
@@ -169,7 +167,6 @@ impl RecvHalf {
     }
 
     /// RCV.UP: one past the peer's last urgent byte, while it is not read.
-    #[inline]
     pub fn urgent(&self) -> Option<Seq> {
         self.disorder.as_ref()?.urgent
     }
@@ -180,21 +177,12 @@ impl RecvHalf {
     }
 
     /// Everything before `read_to` has been read, urgent or not.
-    #[inline]
     pub fn forget_urgent(&mut self, read_to: Seq) {
         self.with_disorder(|held| held.urgent = held.urgent.filter(|up| up.after(read_to)));
     }
 
     /// Has `act` change what is out of order, if anything is, and frees it once nothing is.
-    #[inline]
     fn with_disorder(&mut self, act: impl FnOnce(&mut Disorder)) {
-        if unlikely(self.disorder.is_some()) {
-            self.change_disorder(act);
-        }
-    }
-
-    #[inline(never)]
-    fn change_disorder(&mut self, act: impl FnOnce(&mut Disorder)) {
         let Some(disorder) = &mut self.disorder else { return };
         act(disorder);
         if disorder.is_over() {
@@ -234,7 +222,6 @@ impl RecvHalf {
     }
 
     /// A large segment of `len` bytes whose pieces nobody told is taken for ones of our MSS.
-    #[inline]
     pub fn whole_piece(&self, len: usize) -> u16 {
         len.min(self.mss.into()) as u16
     }
@@ -268,7 +255,7 @@ impl RecvHalf {
     }
 
     /// RCV.NXT has moved: duplicate ACKs owed for the hole are owed no more.
-    #[inline]
+    #[inline(always)]
     pub fn on_advance(&mut self) {
         self.ack.on_advance();
         self.with_disorder(|disorder| disorder.triggers = VecDeque::new());
@@ -288,14 +275,12 @@ impl RecvHalf {
     }
 
     /// An ACK has left with a segment.
-    #[inline]
     pub fn on_acknowledged(&mut self, deadlines: &mut Deadlines) {
         self.with_disorder(|disorder| disorder.duplicate = None);
         self.ack.on_sent(self.nxt, deadlines);
     }
 
     /// True if there are SACK blocks to send.
-    #[inline]
     pub fn has_sack_blocks(&self) -> bool {
         let tells = |held: &Disorder| held.duplicate.is_some() || !held.assembler.is_empty();
         self.disorder.as_deref().is_some_and(tells)

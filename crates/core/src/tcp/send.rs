@@ -111,13 +111,11 @@ pub struct Acked {
 
 impl SendHalf {
     /// True if nothing is lost, nor seems to be.
-    #[inline]
     pub fn misses_nothing(&self) -> bool {
         self.recovery.as_ref().is_none_or(|recovery| recovery.misses_nothing())
     }
 
     /// Why segments are being sent again.
-    #[inline]
     pub fn mode(&self) -> Mode {
         self.recovery.as_ref().map_or(Mode::Open, |recovery| recovery.mode)
     }
@@ -177,7 +175,6 @@ impl SendHalf {
     }
 
     /// How many of `wanted` bytes may be written into a buffer of `limit` bytes.
-    #[inline(always)]
     pub fn room_for(&self, wanted: usize, limit: u32) -> usize {
         // Where nothing waits, little may always come.
         if self.buffer.is_empty() && wanted <= QUEUED_MIN.min(limit) as usize {
@@ -279,7 +276,6 @@ impl SendHalf {
         }
     }
 
-    #[inline(always)]
     fn set_window(&mut self, seq: Seq, ack: Seq, window: u16) {
         self.window = u32::from(window) << self.scale;
         self.max_window = self.max_window.max(self.window);
@@ -403,7 +399,6 @@ impl SendHalf {
     }
 
     /// Something that is sent at `now` waits for an answer; since when something does.
-    #[inline]
     pub fn wait_from(&mut self, now: Instant) -> Instant {
         if self.silent_since == Instant::FAR_FUTURE {
             self.silent_since = now;
@@ -460,7 +455,6 @@ impl SendHalf {
     }
 
     /// The path takes segments of `mss` bytes.
-    #[inline]
     pub fn on_path(&mut self, mss: u16, config: &TcpConfig) {
         if mss < self.mss {
             self.on_smaller_path(mss, config);
@@ -468,7 +462,6 @@ impl SendHalf {
     }
 
     /// The path takes smaller packets than thought (RFC 1191 §6.5): send what is out again.
-    #[cold]
     fn on_smaller_path(&mut self, mss: u16, config: &TcpConfig) {
         let is_first = self.usage.0 == 0 && self.congestion.window() > self.mss.into();
         if is_first {
@@ -489,12 +482,7 @@ impl SendHalf {
     pub fn has_idled(&self, now: Instant, config: &Settings) -> bool {
         now.nanos_since(self.last_sent) > config.rto_bounds.shortest_ns()
             && self.flight() == 0
-            && self.has_idled_long(now, config)
-    }
-
-    #[inline(never)]
-    fn has_idled_long(&self, now: Instant, config: &Settings) -> bool {
-        config.congestion.restart_after_idle
+            && config.congestion.restart_after_idle
             && now.nanos_since(self.last_sent) > self.rtt.rto_ns(&config.rto_bounds)
     }
 

@@ -67,7 +67,6 @@ const FOLLOWERS: [u16; TimeWait as usize + 1] = {
 
 impl State {
     /// True if Figure 5 has an arc from here to `to`.
-    #[inline]
     pub const fn may_become(self, to: State) -> bool {
         FOLLOWERS[self as usize] >> to as u32 & 1 == 1
     }
@@ -100,7 +99,6 @@ impl StateCell {
 
     /// Moves to `to`. Panics if there is no such arc: that is a fault of this engine, not of any
     /// byte from the network.
-    #[inline(always)]
     pub fn transition(&mut self, to: State) {
         assert!(self.0.may_become(to), "no arc from {:?} to {to:?}", self.0);
         self.0 = to;

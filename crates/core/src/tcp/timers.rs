@@ -23,10 +23,8 @@ pub use bsd::{Blocks, Bsd};
 pub use inline::Inline;
 pub use wheel::Wheel;
 
-use crate::hint::unlikely;
 use crate::tcp::send::rtt::Estimator;
 use crate::time::{Duration, Instant, as_nanos};
-use core::hint::cold_path;
 
 /// The timers of a connection (Aron & Druschel 1999, §2). TIME-WAIT has a table of its own; a whole
 /// block that lingers in it ([`TimeWaitState::Full`](crate::config::TimeWaitState::Full)) has
@@ -88,7 +86,6 @@ impl TimerSet {
 impl Iterator for TimerSet {
     type Item = Timer;
 
-    #[inline]
     fn next(&mut self) -> Option<Timer> {
         let timer = Timer::ALL.get(self.0.trailing_zeros() as usize)?;
         self.0 &= self.0 - 1;
@@ -125,7 +122,6 @@ impl Deadlines {
         Deadlines { at: [Instant::FAR_FUTURE; TIMERS], bound: Instant::FAR_FUTURE };
 
     /// Sets `timer` to fire at `at`.
-    #[inline]
     pub fn set(&mut self, timer: Timer, at: Instant) {
         // Rarely: a deadline that moves with every segment moves later.
         if at < self.bound {
@@ -135,14 +131,11 @@ impl Deadlines {
     }
 
     /// As [`Deadlines::set`], so long after `now`, for whoever seldom has that timer.
-    #[inline(never)]
     pub fn set_after(&mut self, timer: Timer, now: Instant, after: Duration) {
         self.set(timer, now + after);
     }
 
     /// `timer` is about to be set, earlier than the bound.
-    #[cold]
-    #[inline(never)]
     fn note(&mut self, timer: Timer, at: Instant) {
         let Some(mut news) = self.news() else {
             self.bound = at;
@@ -157,7 +150,6 @@ impl Deadlines {
 
     /// Deadlines are about to follow that may be as early as `at`. A scheme that files one entry
     /// files it for then, and need not file another for each of them.
-    #[inline]
     pub fn expect(&mut self, at: Instant) {
         if self.news().is_none() {
             self.bound = self.bound.min(at);
@@ -166,7 +158,6 @@ impl Deadlines {
 
     /// Which timers were set to another time since [`take_news`](Self::take_news); `None` before
     /// that is kept.
-    #[inline]
     fn news(&self) -> Option<TimerSet> {
         let news = self.bound.as_nanos() ^ NEWS;
         (news <= u64::from(TimerSet::ALL.0)).then_some(TimerSet(news as u32))
@@ -174,7 +165,6 @@ impl Deadlines {
 
     /// Which timers were set to another time since this was last asked; they may have been
     /// cancelled after that. `None` the first time: from then on it is kept.
-    #[inline]
     fn take_news(&mut self) -> Option<TimerSet> {
         let news = self.news();
         self.bound = Instant::from_nanos(NEWS);
@@ -182,7 +172,6 @@ impl Deadlines {
     }
 
     /// Cancels `timer`.
-    #[inline]
     pub fn cancel(&mut self, timer: Timer) {
         self.at[timer as usize] = Instant::FAR_FUTURE;
     }
@@ -193,19 +182,16 @@ impl Deadlines {
     }
 
     /// True if `timer` is set.
-    #[inline]
     pub fn is_set(&self, timer: Timer) -> bool {
         self.at[timer as usize] != Instant::FAR_FUTURE
     }
 
     /// When `timer` is due; [`Instant::FAR_FUTURE`] if it is not set.
-    #[inline]
     pub fn at(&self, timer: Timer) -> Instant {
         self.at[timer as usize]
     }
 
     /// If `timer` is due at `tick`, cancels it and returns true.
-    #[inline]
     pub fn take_due(&mut self, timer: Timer, tick: Instant) -> bool {
         let due = self.at[timer as usize] <= tick;
         if due {
@@ -215,7 +201,6 @@ impl Deadlines {
     }
 
     /// True if a timer may be due at `tick`: certainly, once [tightened](Self::tighten).
-    #[inline]
     pub fn may_be_due(&self, tick: Instant) -> bool {
         match self.news() {
             None => self.bound <= tick,
@@ -224,7 +209,6 @@ impl Deadlines {
     }
 
     /// Makes the bound exact, if there is one, and returns the earliest deadline.
-    #[inline]
     pub fn tighten(&mut self) -> Instant {
         let earliest = self.earliest();
         if self.news().is_none() {
@@ -234,7 +218,6 @@ impl Deadlines {
     }
 
     /// The earliest deadline; [`Instant::FAR_FUTURE`] if none is set.
-    #[inline]
     pub fn earliest(&self) -> Instant {
         self.at.into_iter().fold(Instant::FAR_FUTURE, Instant::min)
     }
@@ -256,7 +239,6 @@ impl Ticks {
     }
 
     /// The last tick at or before `at`.
-    #[inline]
     pub fn at_or_before(self, at: Instant) -> u64 {
         let ns = at.as_nanos();
         // The reciprocal is less than one too small: the quotient is right or one too small.
@@ -265,14 +247,12 @@ impl Ticks {
     }
 
     /// The first tick at or after `at`.
-    #[inline]
     pub fn at_or_after(self, at: Instant) -> u64 {
         let tick = self.at_or_before(at);
         tick + u64::from(tick * self.ns != at.as_nanos())
     }
 
     /// When `tick` is.
-    #[inline]
     pub fn instant(self, tick: u64) -> Instant {
         Instant::from_nanos(tick.saturating_mul(self.ns))
     }
@@ -352,7 +332,7 @@ impl Timers {
     }
 
     /// Connection `index` was flushed at `now`, and has these deadlines.
-    #[inline]
+    #[inline(always)]
     pub fn touched(
         &mut self,
         index: u32,
@@ -360,25 +340,8 @@ impl Timers {
         deadlines: &mut Deadlines,
         now: Instant,
     ) {
-        // The default first, by a single comparison.
-        if let Timers::Inline(inline) = self {
-            inline.touched(index, filed, deadlines.bound);
-        } else {
-            cold_path();
-            self.touched_otherwise(index, filed, deadlines, now);
-        }
-    }
-
-    #[inline(never)]
-    fn touched_otherwise(
-        &mut self,
-        index: u32,
-        filed: &mut Filed,
-        deadlines: &mut Deadlines,
-        now: Instant,
-    ) {
         match self {
-            Timers::Inline(_) => {}
+            Timers::Inline(inline) => inline.touched(index, filed, deadlines.bound),
             Timers::Wheel(wheel) => wheel.touched(index, deadlines),
             Timers::Bsd(bsd) => bsd.touched(index, filed, deadlines, now),
         }
@@ -402,9 +365,8 @@ impl Timers {
 
     /// Connection `index` is gone. What the next of that number begins with: where an entry may be
     /// early it stays, since until it is reached that one will hardly need an earlier.
-    #[inline]
     pub fn bequeath(&mut self, index: u32, mut filed: Filed) -> Filed {
-        if unlikely(!matches!(self, Timers::Inline(_))) {
+        if !matches!(self, Timers::Inline(_)) {
             self.forget(index, &mut filed);
             filed = Filed::default();
         }
@@ -421,7 +383,6 @@ impl Timers {
     }
 
     /// There will be no connection of number `index` for now: what the last one left is forgotten.
-    #[cold]
     pub fn forget_left(&mut self, index: u32, mut filed: Filed) {
         if filed != Filed::default() {
             self.forget(index, &mut filed);
@@ -430,7 +391,6 @@ impl Timers {
 
     /// True if [`Timers::due`] may have somebody to tell of at `now`. (The default tells it by a
     /// comparison, since that is what most turns ask.)
-    #[inline]
     pub fn has_due(&mut self, now: Instant) -> bool {
         match self {
             Timers::Inline(inline) => inline.has_due(now),
@@ -442,7 +402,6 @@ impl Timers {
     /// [taken out](Self::take_out) and `touched` again. With the timer, if the scheme's ticks
     /// decide that it is due, whatever its deadline says. Such a tick is brought to `blocks`, each
     /// of which must have its [`Filed::count_down`].
-    #[inline]
     pub fn due(&mut self, now: Instant, blocks: &mut impl Blocks) -> Option<(u32, Option<Timer>)> {
         match self {
             Timers::Inline(inline) => inline.due(now).map(|index| (index, None)),
@@ -462,13 +421,11 @@ impl Timers {
     /// How many of them are to be run in a turn, so that whoever has data is not kept waiting for
     /// a million that have none: a coarse slot holds as many, and is reached at once. The ticks of
     /// 4.4BSD do all they find, as they did.
-    #[inline]
     pub fn share(&self) -> usize {
         if matches!(self, Timers::Bsd(_)) { usize::MAX } else { DUE_PER_TURN }
     }
 
     /// The connection was handed out as due: it has no entry now.
-    #[inline]
     pub fn take_out(&self, filed: &mut Filed) {
         if let Timers::Inline(_) = self {
             *filed = Filed::default();
@@ -476,7 +433,6 @@ impl Timers {
     }
 
     /// When there will be such a connection.
-    #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         match self {
             Timers::Inline(inline) => inline.deadline(),

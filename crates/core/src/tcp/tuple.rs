@@ -23,7 +23,6 @@ const IPV6: u64 = 1 << 32;
 
 impl PartialEq for Tuple {
     /// Beside the ports lies of which version it is, and of IPv4 all words but the first are zero.
-    #[inline]
     fn eq(&self, other: &Tuple) -> bool {
         (self.ports, self.words[0]) == (other.ports, other.words[0])
             && (!self.is_ipv6() || self.words == other.words)
@@ -51,7 +50,6 @@ impl Tuple {
 
     /// The ends of a connection between these sockets. Of two versions, which no packet joins, the
     /// IPv4 one is taken for its IPv6-mapped address.
-    #[inline]
     pub fn new(local: (IpAddr, u16), remote: (IpAddr, u16)) -> Self {
         let ports = u64::from(local.1) << 16 | u64::from(remote.1);
         match (local.0, remote.0) {
@@ -74,7 +72,6 @@ impl Tuple {
     }
 
     /// Our address.
-    #[inline]
     pub fn local_ip(&self) -> IpAddr {
         let [a, b, ..] = self.words;
         if self.is_ipv6() {
@@ -84,7 +81,6 @@ impl Tuple {
     }
 
     /// The peer's address.
-    #[inline]
     pub fn remote_ip(&self) -> IpAddr {
         let [a, _, c, d] = self.words;
         if self.is_ipv6() {
@@ -94,77 +90,62 @@ impl Tuple {
     }
 
     /// Our port.
-    #[inline]
     pub fn local_port(&self) -> u16 {
         (self.ports >> 16) as u16
     }
 
     /// The peer's port.
-    #[inline]
     pub fn remote_port(&self) -> u16 {
         self.ports as u16
     }
 
     /// True if both ends are the same.
-    #[inline]
     pub fn is_loop(&self) -> bool {
         self.local_port() == self.remote_port() && self.local_words() == self.remote_words()
     }
 
     /// True if the addresses are IPv6's.
-    #[inline]
     pub fn is_ipv6(&self) -> bool {
         self.ports & IPV6 != 0
     }
 
     /// True if the addresses are those of `other`.
-    #[inline]
     pub fn has_addresses_of(&self, other: &Tuple) -> bool {
         // Both versions in one comparison: IPv4's is 0.
         let versions = (self.ports | other.ports) >> 32;
-        self.words[0] == other.words[0] && (versions == 0 || self.has_addresses_of_ipv6(other))
-    }
-
-    #[cold]
-    fn has_addresses_of_ipv6(&self, other: &Tuple) -> bool {
-        self.is_ipv6() == other.is_ipv6() && self.words == other.words
+        let is_right = || self.is_ipv6() == other.is_ipv6() && self.words == other.words;
+        self.words[0] == other.words[0] && (versions == 0 || is_right())
     }
 
     /// A number that differs from address to address, mostly.
-    #[inline]
     pub fn addresses_folded(&self) -> u64 {
         let [a, b, c, d] = self.words;
         if self.is_ipv6() { a ^ b.rotate_left(32) ^ c ^ d } else { a }
     }
 
     /// Both ports: ours in the high half.
-    #[inline]
     pub fn ports(&self) -> u32 {
         self.ports as u32
     }
 
     /// Both addresses, ours first: of IPv4 in the halves of the first word, and zeros; of IPv6 in
     /// two words each.
-    #[inline]
     pub fn words(&self) -> &[u64; 4] {
         &self.words
     }
 
     /// The first word: of IPv4 both addresses, ours in the high half.
-    #[inline]
     pub fn first_word(&self) -> u64 {
         self.words[0]
     }
 
     /// Our address as two words, the high half first; IPv4's is the last 32 bits.
-    #[inline]
     pub fn local_words(&self) -> [u64; 2] {
         let [a, b, ..] = self.words;
         if self.is_ipv6() { [a, b] } else { [0, a >> 32] }
     }
 
     /// The peer's address as two words.
-    #[inline]
     pub fn remote_words(&self) -> [u64; 2] {
         let [a, _, c, d] = self.words;
         if self.is_ipv6() { [c, d] } else { [0, a & 0xffff_ffff] }
@@ -172,7 +153,6 @@ impl Tuple {
 
     /// The tuple of these words, as [`local_words`](Self::local_words),
     /// [`remote_words`](Self::remote_words) and [`ports`](Self::ports) give them.
-    #[inline]
     pub fn from_words(local: [u64; 2], remote: [u64; 2], ports: u32, ipv6: bool) -> Self {
         let words = if ipv6 {
             [local[0], local[1], remote[0], remote[1]]

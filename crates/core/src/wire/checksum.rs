@@ -34,14 +34,12 @@ impl Sum {
 
     /// The sum of big-endian words that were added as numbers, without overflow.
     #[must_use]
-    #[inline]
     pub const fn of_big_endian(sum: u64) -> Sum {
         Sum { value: sum.to_be(), odd: false }
     }
 
     /// The sum of pairs of big-endian words, each pair a number.
     #[must_use]
-    #[inline]
     pub(crate) fn of_pairs(pairs: &[u64]) -> Sum {
         Sum::of_big_endian(pairs.iter().fold(0, |sum, pair| add(sum, *pair)))
     }
@@ -86,35 +84,30 @@ impl Sum {
 
 /// The sum of `data`.
 #[must_use]
-#[inline]
 pub fn sum(data: &[u8]) -> Sum {
     Sum { value: lightwait_processor::sum(data), odd: data.len() % 2 == 1 }
 }
 
 /// The sum of a header without options, whose length the compiler knows.
 #[must_use]
-#[inline]
 pub fn sum_of<const N: usize>(data: &[u8; N]) -> Sum {
     Sum { value: lightwait_processor::sum_of(data), odd: N % 2 == 1 }
 }
 
 /// The checksum of a header given as big-endian words, few enough not to overflow 64 bits.
 #[must_use]
-#[inline]
 pub fn of_words(words: &[u32]) -> u16 {
     of_sum(word_sum(words))
 }
 
 /// The checksum of a header of which this is the [`word_sum`].
 #[must_use]
-#[inline]
 pub(crate) const fn of_sum(word_sum: u64) -> u16 {
     !fold(word_sum)
 }
 
 /// The same of a header whose sum is that of two 16-bit numbers.
 #[must_use]
-#[inline]
 pub(crate) const fn of_short_sum(sum: u32) -> u16 {
     !((sum & 0xffff) + (sum >> 16)) as u16
 }
@@ -122,19 +115,17 @@ pub(crate) const fn of_short_sum(sum: u32) -> u16 {
 /// Big-endian words added as numbers, few enough not to overflow 64 bits: for
 /// [`of_sum`], and [`Sum::of_big_endian`].
 #[must_use]
-#[inline]
 pub(crate) fn word_sum(words: &[u32]) -> u64 {
     words.iter().map(|word| u64::from(*word)).sum()
 }
 
 /// Appends `src` to `out`, and returns its sum.
-#[inline]
+#[inline(always)]
 pub fn append_and_sum(out: &mut Vec<u8>, src: &[u8]) -> Sum {
     Sum { value: lightwait_processor::append_and_sum(out, src), odd: src.len() % 2 == 1 }
 }
 
 /// Copies `src` to `out`, which must be as long, and returns its sum.
-#[inline]
 pub(crate) fn copy_and_sum(out: &mut [u8], src: &[u8]) -> Sum {
     Sum { value: lightwait_processor::copy_and_sum(out, src), odd: src.len() % 2 == 1 }
 }
@@ -174,7 +165,6 @@ pub(crate) fn fill(bytes: &mut [u8], start: usize, offset: usize, pseudo: Sum) {
 }
 
 /// In 16 bits, one's complement: zero only if it was.
-#[inline]
 const fn fold(value: u64) -> u16 {
     let (sum, carry) = (value as u32).overflowing_add((value >> 32) as u32);
     let sum = sum + carry as u32;

@@ -65,7 +65,6 @@ pub struct Header {
 
 impl Header {
     /// Appends the header, [`HEADER_BYTES`] long.
-    #[inline]
     pub fn emit(&self, out: &mut Vec<u8>) {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..6].copy_from_slice(&self.destination);

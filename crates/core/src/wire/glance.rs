@@ -21,7 +21,6 @@ const IPV6_BYTES: usize = 40;
 type Head = [u8; 14];
 
 /// The segment in `packet`, unless it is behind options.
-#[inline]
 pub fn at(packet: &[u8]) -> Option<Glance> {
     match packet.first()? {
         0x45 => {
@@ -51,14 +50,12 @@ pub fn at(packet: &[u8]) -> Option<Glance> {
 
 /// True if both frames, behind link headers of so many bytes, seem to carry segments between the
 /// same ports which acknowledge the same, as those do that bring one connection's text.
-#[inline(always)]
 pub fn is_alike(one: &[u8], other: &[u8], link: usize) -> bool {
     let word =
         |frame: &[u8], at: usize| frame.get(link + IPV4_BYTES + at..)?.first_chunk::<4>().copied();
     word(one, 0) == word(other, 0) && word(one, 8) == word(other, 8)
 }
 
-#[inline]
 fn glance(tcp: &Head, ours: [u64; 2], theirs: [u64; 2], ipv6: bool) -> Glance {
     let ports = u32::from_be_bytes([tcp[2], tcp[3], tcp[0], tcp[1]]);
     let tuple = Tuple::from_words(ours, theirs, ports, ipv6);

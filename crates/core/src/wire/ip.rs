@@ -77,7 +77,6 @@ const MAX_BYTES: usize = 0xffff;
 
 impl<'a> Packet<'a> {
     /// The packet that `bytes` begin with.
-    #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, Malformed> {
         match bytes.first().map(|first| first >> 4) {
             Some(4) => ipv4::parse(bytes),

@@ -19,7 +19,6 @@ const MF: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
 
 /// The packet that `bytes` begin with: lengths and header checksum are right (RFC 1122 §3.2.1.2).
-#[inline]
 pub fn parse(bytes: &[u8]) -> Result<Packet<'_>, Malformed> {
     let fixed = bytes.first_chunk::<MIN_HEADER_BYTES>().ok_or(Malformed::Ipv4Length)?;
     if fixed[0] >> 4 != 4 {

@@ -52,20 +52,17 @@ impl OptionWords {
     const SCALE: u32 = u32::from_be_bytes([kind::NOP, kind::WINDOW_SCALE, 3, 0]);
 
     /// All that a SYN offers.
-    #[inline]
     pub(crate) fn of_syn(mss: u16, scale: u8, Timestamps { value, echo }: Timestamps) -> [u32; 5] {
         let (mss, scale) = (Self::MSS | u32::from(mss), Self::SCALE | u32::from(scale));
         [mss, Self::PERMITTED, value, echo, scale]
     }
 
     /// True if options that begin like this, in three words, are timestamps alone.
-    #[inline]
     pub(crate) fn are_stamps(first: u32) -> bool {
         first == Self::STAMPS
     }
 
     /// True if words that have arrived are such options.
-    #[inline]
     pub(crate) fn are_sound(&self) -> bool {
         match self {
             OptionWords::Stamped([first, ..]) => Self::are_stamps(*first),
@@ -78,7 +75,6 @@ impl OptionWords {
     }
 
     /// The options.
-    #[inline]
     pub(crate) fn options(&self) -> Options {
         match *self {
             OptionWords::Stamped([_, value, echo]) => {
@@ -141,7 +137,6 @@ impl Timestamps {
     }
 
     /// As the only option of a header.
-    #[inline]
     pub(crate) fn words(self) -> [u32; 3] {
         [OptionWords::STAMPS, self.value, self.echo]
     }
@@ -170,7 +165,6 @@ impl Options {
     /// counted, does not let a stranger's forgery do that. An option of another length than its
     /// kind's is taken for one that we do not know and ignored (MUST-6). Of an option that comes
     /// twice the last counts.
-    #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Options, Malformed> {
         // What nearly every segment carries, as RFC 7323 Appendix A recommends to lay it out.
         if let &[kind::NOP, kind::NOP, kind::TIMESTAMPS, 10, ref stamps @ ..] = bytes
@@ -223,13 +217,11 @@ impl Options {
     }
 
     /// Bytes that [`Options::emit`] appends: a multiple of 4, at most [`MAX_OPTIONS_BYTES`].
-    #[inline]
     pub fn len(&self) -> usize {
         if self.lone_timestamps().is_some() { 12 } else { self.len_of_all() }
     }
 
     /// The timestamps, if there is nothing else: what nearly every segment carries.
-    #[inline]
     pub(crate) fn lone_timestamps(&self) -> Option<Timestamps> {
         let others = self.mss.is_some()
             || self.window_scale.is_some()
@@ -240,7 +232,6 @@ impl Options {
     }
 
     /// The options as words, if they are of those kinds.
-    #[inline]
     pub(crate) fn words(&self) -> Option<OptionWords> {
         let stamps = self.timestamps?;
         if !self.sack.is_empty() || !self.experimental.is_empty() {

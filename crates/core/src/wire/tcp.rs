@@ -152,7 +152,6 @@ pub struct Plain<'a> {
 impl<'a> Segment<'a> {
     /// What it says, where nothing is said but by the fields of a plain one: without SACK blocks.
     /// Options that only a SYN may have mean nothing where a plain segment is waited for.
-    #[inline]
     pub fn plain(&self) -> Option<Plain<'a>> {
         let Segment { seq, ack, flags, window, ref options, payload: text, .. } = *self;
         let stamps = options.timestamps;
@@ -162,7 +161,6 @@ impl<'a> Segment<'a> {
 
     /// The segment that `bytes`, an IP packet's whole payload, hold. The checksum is not looked at:
     /// see [`verify_checksum`].
-    #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Segment<'a>, Malformed> {
         let header = bytes.first_chunk::<MIN_HEADER_BYTES>().ok_or(Malformed::TcpLength)?;
         let header_len = usize::from(header[12] >> 4) * 4;
@@ -200,7 +198,6 @@ impl<'a> Segment<'a> {
 }
 
 /// True if the checksum of `bytes`, an IP packet's whole payload, is right (RFC 9293 MUST-3).
-#[inline]
 pub fn verify_checksum(bytes: &[u8], source: IpAddr, destination: IpAddr) -> bool {
     pseudo_header(source, destination, PROTOCOL, bytes.len() as u32).then(sum(bytes)).is_valid()
 }
@@ -234,7 +231,6 @@ impl Header {
 
     /// The header without options, as big-endian words, of which it says to be `len` long; the
     /// checksum is zero.
-    #[inline]
     pub(crate) fn fixed_words(&self, len: u32) -> [u32; 5] {
         [
             u32::from(self.source_port) << 16 | u32::from(self.destination_port),

@@ -99,49 +99,41 @@ impl<'a> Usual<'a> {
     }
 
     /// The same of a whole packet that was parsed before.
-    #[inline(always)]
     pub fn of_parsed(packet: &'a [u8]) -> Option<Usual<'a>> {
         let (head, rest) = packet.split_first_chunk()?;
         Some(Usual { head, rest })
     }
 
     /// Bytes of the packet, from the IP header on.
-    #[inline]
     pub fn packet_len(&self) -> u32 {
         self.word(0) & 0xffff
     }
 
     /// Its only option is timestamps.
-    #[inline]
     fn is_stamped(&self) -> bool {
         self.word(8) >> 28 == STAMPED_OFFSET
     }
 
-    #[inline]
     fn word(&self, index: usize) -> u32 {
         word_of(self.head, index)
     }
 
     /// The sender's address.
-    #[inline]
     pub fn source(&self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.word(3))
     }
 
     /// The receiver's address.
-    #[inline]
     pub fn destination(&self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.word(4))
     }
 
     /// DSCP and ECN.
-    #[inline]
     pub fn traffic_class(&self) -> u8 {
         (self.word(0) >> 16) as u8
     }
 
     /// Sender and receiver, as the receiver sees them.
-    #[inline]
     pub fn tuple(&self) -> Tuple {
         let [source, destination, ports] = [3, 4, 5].map(|index| self.word(index));
         let (ours, theirs) = ([0, destination.into()], [0, source.into()]);
@@ -149,21 +141,18 @@ impl<'a> Usual<'a> {
     }
 
     /// What it seems to be, as somebody sees it who looks no further.
-    #[inline]
     pub fn glance(&self) -> Glance {
         let turns = Flags((self.word(8) >> 16) as u8).intersects(Flags::SYN | Flags::FIN);
         Glance { tuple: self.tuple(), turns }
     }
 
     /// True if the TCP checksum is right (RFC 9293 MUST-3).
-    #[inline]
     pub fn verify_checksum(&self) -> bool {
         self.is_right_with(if self.rest.is_empty() { Sum::ZERO } else { sum(self.rest) })
     }
 
     /// The same, if this is the sum of what follows the first 13 words: of the text, unless it is a
     /// SYN.
-    #[inline]
     pub fn is_right_with(&self, rest: Sum) -> bool {
         // With 16 bits of length, less the IP header's, the protocol number has room.
         let len = (self.word(0) as u16).wrapping_sub(IP_BYTES as u16);
@@ -174,7 +163,6 @@ impl<'a> Usual<'a> {
     }
 
     /// What a segment with timestamps alone says; `None` of a SYN.
-    #[inline]
     pub fn plain(&self) -> Option<Plain<'a>> {
         let stamps = Timestamps { value: self.word(11), echo: self.word(12) };
         self.is_stamped().then(|| Plain {
@@ -188,7 +176,6 @@ impl<'a> Usual<'a> {
     }
 
     /// True of a SYN that carries nothing else: no text, FIN or urgent data.
-    #[inline]
     pub fn is_bare_syn(&self) -> bool {
         let flags = Flags((self.word(8) >> 16) as u8);
         !self.is_stamped()
@@ -198,7 +185,6 @@ impl<'a> Usual<'a> {
     }
 
     /// The segment.
-    #[inline]
     pub fn segment(&self) -> Segment<'a> {
         let stamps = || OptionWords::Stamped([10, 11, 12].map(|index| self.word(index)));
         let of_syn = || options_of_syn(self.head, self.rest);
@@ -222,7 +208,6 @@ impl<'a> Usual<'a> {
 }
 
 /// The words of the options behind a header of the length of a SYN's.
-#[inline]
 fn options_of_syn(head: &[u8; HEAD_BYTES], rest: &[u8]) -> Option<OptionWords> {
     let is_as_long = word_of(head, 8) >> 28 == SYN_OFFSET;
     let more = rest.first_chunk::<{ 4 * MORE_WORDS }>().filter(|_| is_as_long)?;
@@ -232,7 +217,6 @@ fn options_of_syn(head: &[u8; HEAD_BYTES], rest: &[u8]) -> Option<OptionWords> {
 }
 
 /// The `index`th big-endian word of a header.
-#[inline(always)]
 fn word_of<const N: usize>(header: &[u8; N], index: usize) -> u32 {
     u32::from_be_bytes(header.as_chunks::<4>().0[index])
 }
@@ -285,7 +269,6 @@ impl Stamped {
     }
 
     /// The first five words, and those of the options.
-    #[inline(always)]
     fn words(&self) -> ([u32; 5], ([u64; 1], u32)) {
         let flags = u32::from(self.flags.0) << 16 | u32::from(self.window);
         let [kind, value, echo] = self.stamps.words();
@@ -374,7 +357,6 @@ pub fn emit_stamped(
 }
 
 /// The same with all of the text, `len` bytes, which `append` appends, and says their sum.
-#[inline(always)]
 pub fn emit_around(
     around: &Template,
     header: &Stamped,
@@ -400,7 +382,6 @@ pub fn emit_around(
 /// Appends the headers of the packet that carries `header` and then `text`. False, and nothing
 /// appended, if its options are not of this kind, or the packet would be too long for its length
 /// field.
-#[inline]
 pub fn emit(around: &Template, header: &Header, text: Text, out: &mut Vec<u8>) -> bool {
     match header.options.words() {
         Some(OptionWords::Stamped([kind, value, echo])) => {
@@ -423,7 +404,6 @@ pub fn emit(around: &Template, header: &Header, text: Text, out: &mut Vec<u8>) -
 }
 
 /// Two words, one after the other.
-#[inline]
 fn pair(first: u32, second: u32) -> u64 {
     u64::from(first) << 32 | u64::from(second)
 }
@@ -494,7 +474,6 @@ pub struct Template {
 
 impl Envelope {
     /// What packets in it have in common.
-    #[inline]
     pub fn template(&self) -> Template {
         let (source, destination) = (self.source.to_bits(), self.destination.to_bits());
         let first = VERSION << 24 | u32::from(self.traffic_class) << 16;

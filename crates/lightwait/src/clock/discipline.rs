@@ -101,7 +101,6 @@ impl Discipline {
     }
 
     /// The time now, by a comparison.
-    #[cold]
     fn check(&self, sources: &impl Sources) -> u64 {
         if let Some(told) = self.given_up.get() {
             return self.tell_system(told, sources.system_ns());

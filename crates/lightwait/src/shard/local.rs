@@ -184,7 +184,6 @@ impl Local {
         }
     }
 
-    #[inline(never)]
     fn wake_driver(&self) {
         if let Some(driver) = self.driver.borrow_mut().take() {
             driver.wake();

@@ -1,6 +1,5 @@
 //! Who waits for a socket.
 
-use std::hint::cold_path;
 use std::rc::Rc;
 use std::task::Waker;
 
@@ -41,8 +40,7 @@ impl Waiters {
     #[inline]
     pub(crate) fn add(&mut self, waiter: Waiter) {
         match self {
-            // Of nobody there is nothing to drop.
-            Waiters::Nobody => std::mem::forget(std::mem::replace(self, Waiters::One(waiter))),
+            Waiters::Nobody => *self = Waiters::One(waiter),
             _ => self.add_another(waiter),
         }
     }
@@ -80,7 +78,6 @@ impl Waiters {
             Waiters::Nobody => (),
             Waiters::One(waiter) => wake(waiter),
             Waiters::Many(all) => {
-                cold_path();
                 all.into_iter().for_each(wake);
             }
         }
@@ -154,7 +151,6 @@ impl WaiterTable {
 #[inline]
 fn at<T: Default>(table: &mut Vec<T>, index: usize) -> &mut T {
     if index >= table.len() {
-        cold_path();
         table.resize_with(index + 1, T::default);
     }
     &mut table[index]

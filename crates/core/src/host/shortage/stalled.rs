@@ -47,7 +47,6 @@ impl Default for Stalled {
 
 impl Stalled {
     /// True if none is listed.
-    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.first == NONE
     }

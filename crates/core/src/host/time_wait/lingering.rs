@@ -32,13 +32,11 @@ impl Lingering {
     }
 
     /// True if none does.
-    #[inline]
     pub(in crate::host) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
     /// Fetches what a look-up of this hash reads first, without waiting for it.
-    #[inline]
     pub(in crate::host) fn read_ahead(&self, hash: u64) {
         self.blocks.read_ahead(hash);
     }
@@ -103,7 +101,6 @@ impl Host {
     }
 
     /// The block that lingers for `tuple`, as the rules want it.
-    #[inline(never)]
     pub(super) fn lingering_record(&self, hash: u64, tuple: &Tuple) -> Option<Record> {
         let index = self.lingering_at(hash, tuple)?;
         let connection = self.slots.get(index)?.awake()?;

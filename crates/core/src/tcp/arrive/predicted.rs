@@ -58,7 +58,6 @@ impl Connection {
     }
 
     /// Our FIN is acknowledged, or the peer's, of this number, has come, or both.
-    #[inline(never)]
     fn take_predicted_fin(&mut self, cx: &mut Context, is_acked: bool, fin: Option<Seq>) {
         if is_acked {
             let is_next = fin == Some(self.parts().recv.nxt);
@@ -79,7 +78,6 @@ impl Connection {
 }
 
 /// RFC 7323 §4.3: the timestamp to be echoed is that of what is acknowledged next.
-#[inline(always)]
 fn note_stamp(s: &mut Synchronized, segment: &Plain<'_>, now: Instant) {
     if let (Some(stamps), Some(stamp)) = (&mut s.stamps, segment.stamps)
         && segment.seq.at_or_before(s.recv.ack.last_sent)
@@ -122,7 +120,6 @@ fn note_text(
 }
 
 /// Nothing but ACK, perhaps PSH or FIN, and timestamps in order.
-#[inline(always)]
 fn is_plain(s: &Synchronized, segment: &Plain<'_>) -> bool {
     segment.flags.without(Flags::PSH | Flags::FIN) == Flags::ACK
         && match (s.stamps, segment.stamps) {
@@ -148,7 +145,6 @@ fn is_next(s: &Synchronized, segment: &Plain<'_>) -> bool {
 }
 
 /// Nothing is missing on either side, and nothing else is going on.
-#[inline(always)]
 fn is_calm(s: &Synchronized) -> bool {
     let (send, recv) = (&s.send, &s.recv);
     send.recovery.is_none() && send.window > 0 && recv.disorder.is_none() && s.ecn.is_none()

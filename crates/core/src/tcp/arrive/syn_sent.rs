@@ -2,7 +2,6 @@
 
 use crate::config::{Ecn, TcpConfig};
 use crate::error::Error;
-use crate::hint::unlikely;
 use crate::tcp::connection::{Connection, Context, Early, Reset, Shape, SynReceived, SynSent};
 use crate::tcp::timers::Timer;
 use crate::tcp::{Seq, State};
@@ -20,14 +19,14 @@ impl Connection {
     pub(super) fn on_syn_sent(&mut self, cx: &mut Context, syn: SynSent, s: &Segment<'_>) {
         // First: an ACK must be for our SYN.
         let acks = s.flags.contains(Flags::ACK);
-        if unlikely(acks && s.ack != syn.iss + 1) {
+        if acks && s.ack != syn.iss + 1 {
             if !s.flags.contains(Flags::RST) {
                 self.owe_reset(Reset { seq: s.ack, ack: None, stamps: None }, cx);
             }
             return;
         }
         // Second: RST counts only with an acceptable ACK (RFC 5961 §3 leaves this rule).
-        if unlikely(s.flags.contains(Flags::RST)) {
+        if s.flags.contains(Flags::RST) {
             if acks {
                 cx.counters.resets_received += 1;
                 cx.counters.failed_opens += 1;
@@ -36,7 +35,7 @@ impl Connection {
             return;
         }
         // Fourth: SYN.
-        if unlikely(!s.flags.contains(Flags::SYN)) {
+        if !s.flags.contains(Flags::SYN) {
             return;
         }
         if syn.predecessor.is_some_and(|predecessor| !predecessor.is_followed_by(s)) {
@@ -53,7 +52,6 @@ impl Connection {
     /// The peer's SYN does not tell the new connection from the one in TIME-WAIT whose place it was
     /// to take. Without ACK it may be an old one. With ACK it answers ours: the ends are in use for
     /// as long as TIME-WAIT goes on.
-    #[cold]
     fn on_unsafe_reuse(&mut self, cx: &mut Context, acks: bool, s: &Segment<'_>) {
         cx.counters.paws_rejected += 1;
         if acks {
@@ -64,7 +62,6 @@ impl Connection {
     }
 
     /// What both ends can do, from their SYNs (RFC 7323 §1.3, RFC 2018 §2).
-    #[inline(always)]
     fn negotiate(&self, cx: &Context, syn: &SynSent, segment: &Segment<'_>) -> SynReceived {
         let options = &segment.options;
         let config = &cx.config;
@@ -113,7 +110,6 @@ impl Connection {
 
     /// SYN without ACK: both ends have sent one (RFC 9293 §3.5, Figure 8). What else it carries is
     /// queued.
-    #[cold]
     fn open_simultaneously(&mut self, cx: &mut Context, received: SynReceived, s: &Segment<'_>) {
         let early = Early::of(s, received.offer, cx);
         self.shape = Shape::SynReceived(SynReceived { attempts: 0, ..received }, early);

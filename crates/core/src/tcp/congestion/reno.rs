@@ -33,7 +33,6 @@ impl Reno {
         }
     }
 
-    #[inline(never)]
     fn grow(&mut self, acked: u32, after_timeout: bool, mss: u32) {
         if self.window < self.threshold {
             let counted = if after_timeout { acked.min(mss) } else { acked };

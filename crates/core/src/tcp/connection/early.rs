@@ -25,7 +25,6 @@ pub struct Early {
 impl Early {
     /// What `syn` carries, as far as it lies in a window of `offer` bytes. Nothing of it if the
     /// pool is scarce.
-    #[cold]
     pub fn of(syn: &Segment<'_>, offer: u16, cx: &mut Context) -> Early {
         let mut early = Early::default();
         let text = &syn.payload[..syn.payload.len().min(offer.into())];
@@ -56,7 +55,6 @@ impl Early {
     }
 
     /// The text, FIN and URG, and the urgent pointer. Its pages go back to the pool.
-    #[cold]
     pub fn take(mut self, pool: &mut PagePool) -> (Vec<u8>, Flags, u16) {
         let mut text = vec![0; self.text.len()];
         self.text.peek(&mut text);

@@ -67,9 +67,7 @@ pub struct Residue {
 }
 
 impl Shape {
-    /// Goes on to `next`: nothing is to be dropped, since it owns nothing, which its caller knows
-    /// and the compiler does not.
-    #[inline(always)]
+    /// Goes on to `next`. Its caller has given back to the pool the pages it owned.
     pub(super) fn give_way(&mut self, next: Shape) {
         debug_assert!(match self {
             Shape::SynSent(_) => true,
@@ -77,13 +75,12 @@ impl Shape {
             Shape::Synchronized(s) => s.owns_nothing(),
             Shape::Ended(ended) => ended.unread.owns_nothing(),
         });
-        core::mem::forget(core::mem::replace(self, next));
+        *self = next;
     }
 }
 
 impl Synchronized {
-    /// True if it has no memory beside its own.
-    #[inline]
+    /// True if it has no memory beside its own: there is nothing to drop.
     fn owns_nothing(&self) -> bool {
         let (send, recv) = (&self.send, &self.recv);
         recv.buffer.owns_nothing()
@@ -91,10 +88,11 @@ impl Synchronized {
             && send.buffer.owns_nothing()
             && send.sent.owns_nothing()
             && send.recovery.is_none()
+            && send.rtt.owns_nothing()
+            && send.pair.owns_nothing()
     }
 
     /// What TIME-WAIT must remember of it.
-    #[inline]
     pub(super) fn residue(&mut self) -> Residue {
         let (send, recv) = (&self.send, &mut self.recv);
         let unread = recv.buffer.len() as u32;
@@ -149,7 +147,6 @@ impl Connection {
     }
 
     /// It has ended, and nobody will read what is unread.
-    #[inline]
     pub fn drop_unread(&mut self, pool: &mut PagePool) {
         if let Shape::Ended(ended) = &mut self.shape
             && !ended.unread.owns_nothing()
@@ -159,7 +156,6 @@ impl Connection {
     }
 
     /// True if it owns nothing but its part of the options.
-    #[inline]
     pub(super) fn is_hollow(&self) -> bool {
         matches!(&self.shape, Shape::Ended(ended) if ended.unread.owns_nothing())
             && self.reset_due.is_none()
@@ -167,34 +163,31 @@ impl Connection {
     }
 
     /// It is gone: sees to it that another may begin here. Nearly always nothing is left to drop.
-    #[inline]
+    #[inline(always)]
     pub fn hollow(&mut self) {
         if !self.is_hollow() {
             self.become_hollow();
         }
     }
 
-    #[cold]
     fn become_hollow(&mut self) {
         self.shape = Shape::Ended(Ended::default());
         (self.reset_due, self.trouble) = (None, None);
     }
 
     /// Enters TIME-WAIT: the host makes a record of the residue.
-    #[inline(never)]
     pub fn enter_time_wait(&mut self, cx: &mut Context) {
         self.close(State::TimeWait, |s| Some(s.residue()), cx);
     }
 
     /// LAST-ACK is over.
-    #[inline]
+    #[inline(always)]
     pub fn close_last(&mut self, cx: &mut Context) {
         self.close(State::Closed, |_| None, cx);
     }
 
     /// As [`Connection::end`], of one that has closed in order: nearly always its user has read all
     /// there was, and all that was sent is acknowledged.
-    #[inline(always)]
     fn close(
         &mut self,
         to: State,
@@ -205,7 +198,9 @@ impl Connection {
             Shape::Synchronized(s) if s.owns_nothing() => {
                 let residue = residue(s);
                 s.recv.window.release(&mut cx.budget);
-                self.shape.give_way(Shape::Ended(Ended { residue, ..Ended::default() }));
+                let ended = Shape::Ended(Ended { residue, ..Ended::default() });
+                // It owns nothing, as was asked above.
+                core::mem::forget(core::mem::replace(&mut self.shape, ended));
                 self.state.transition(to);
                 self.deadlines.clear();
                 self.notices |= Readiness::CLOSED | Readiness::READABLE | Readiness::WRITABLE;
@@ -214,7 +209,6 @@ impl Connection {
         }
     }
 
-    #[cold]
     fn close_with_more(
         &mut self,
         to: State,
@@ -243,7 +237,6 @@ impl Connection {
     }
 
     /// What TIME-WAIT must remember is kept here, or nothing is.
-    #[inline]
     pub fn keep_residue(&mut self, residue: Option<Residue>) {
         if let Shape::Ended(ended) = &mut self.shape {
             ended.residue = residue;
@@ -305,7 +298,6 @@ impl Connection {
     }
 
     /// The peer has been heard: what kept the connection from going on is over.
-    #[inline]
     pub fn go_on(&mut self) {
         if let Some(trouble) = &mut self.trouble {
             trouble.soft_error = None;
@@ -313,7 +305,6 @@ impl Connection {
     }
 
     /// There is a way to the peer.
-    #[inline]
     pub fn note_way(&mut self) {
         if let Some(trouble) = &mut self.trouble {
             trouble.unreachable_since = None;

@@ -72,7 +72,6 @@ pub struct SynReceived {
 
 impl SynSent {
     /// Our SYN that leaves at `now`. `ports`: both, ours in the high half.
-    #[inline]
     pub fn header(&self, ports: u32, now: Instant, config: &Settings) -> Syn {
         // Asked for once: what drops a SYN that asks shall pass the next.
         let asks = config.ecn == Ecn::Active && self.attempts <= 1;
@@ -95,13 +94,11 @@ impl SynSent {
 
 impl SynReceived {
     /// Our SYN, ACK that leaves at `now`. `ports`: both, ours in the high half.
-    #[inline]
     pub fn header(&self, ports: u32, now: Instant, config: &Settings) -> Syn {
         self.header_stamped(ports, stamp_at(now, self.stamp_offset), config)
     }
 
     /// The same with `value` for our timestamp, if there is any.
-    #[inline]
     pub fn header_stamped(&self, ports: u32, value: u32, config: &Settings) -> Syn {
         // RFC 3168 §6.1.1: with ECE if ECN is agreed on.
         let ecn = if self.ecn { Flags::ECE } else { Flags::default() };
@@ -121,7 +118,6 @@ impl SynReceived {
 
     /// True if `segment`, whose only option may be timestamps, completes the handshake: it is
     /// acceptable and acknowledges our SYN (RFC 9293 §3.10.7.4, up to the fifth step).
-    #[inline(always)]
     pub fn is_completed_by(&self, segment: &Plain<'_>) -> bool {
         let flags = Flags::SYN | Flags::RST | Flags::ACK;
         segment.flags.0 & flags.0 == Flags::ACK.0
@@ -131,7 +127,6 @@ impl SynReceived {
     }
 
     /// RFC 7323 §5.3 R1: true if a segment of these timestamps is older than what was seen.
-    #[inline]
     pub fn is_stale(&self, stamps: Option<Timestamps>) -> bool {
         matches!((self.stamp, stamps),
             (Some(old), Some(new)) if stamp_distance(new.value, old) < 0)
@@ -237,7 +232,6 @@ impl SynReceived {
         }
     }
 
-    #[inline(always)]
     fn recv_half(&self, cx: &mut Context, options: &SocketOptions) -> RecvHalf {
         let next = self.irs + 1;
         let config = &cx.config;

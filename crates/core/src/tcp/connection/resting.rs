@@ -107,14 +107,12 @@ impl RecvHalf {
 
 impl Connection {
     /// True if it shall rest when nothing moves for a while, and nobody will see to that yet.
-    #[inline]
     pub fn may_rest(&self, config: &TcpConfig) -> bool {
         !self.deadlines.is_set(Timer::Rest) && self.is_waiting() && !config.compact_after.is_zero()
     }
 
     /// True if it may be long until something moves: established, or left by its user and waiting
     /// for the peer's FIN.
-    #[inline]
     pub fn is_waiting(&self) -> bool {
         match self.state() {
             State::Established => !self.orphan,

@@ -70,7 +70,6 @@ impl Connection {
     }
 
     /// The header of a SYN, in the handshake.
-    #[inline]
     pub(super) fn syn_header(&self, now: Instant, config: &Settings) -> Option<Syn> {
         match &self.shape {
             Shape::SynSent(syn) => Some(syn.header(self.ports, now, config)),
@@ -80,7 +79,6 @@ impl Connection {
     }
 
     /// A SYN has left.
-    #[inline]
     pub(super) fn on_syn_built(&mut self, now: Instant, config: &Settings) {
         self.syn_due = false;
         let attempts = match &mut self.shape {

@@ -49,7 +49,6 @@ impl Connection {
     }
 
     /// New data and FIN, within the peer's window and the congestion window, and worth sending.
-    #[inline]
     fn new_text(
         &self,
         cx: &Context,
@@ -96,7 +95,6 @@ impl Connection {
     }
 
     /// Bytes that the congestion window has room for: whole segments, unless nothing is out.
-    #[inline]
     fn congestion_room(&self, cx: &Context, send: &SendHalf, segment: u32) -> u32 {
         let mut window = send.congestion.window();
         if send.has_idled(cx.now, &cx.config) {
@@ -176,7 +174,6 @@ pub(super) fn segment_bytes(s: &Synchronized) -> u32 {
 }
 
 /// The same with so many bytes of options.
-#[inline(always)]
 pub(super) fn segment_beside(s: &Synchronized, options: usize) -> u32 {
     u32::from(s.send.mss).saturating_sub(options as u32).max(1)
 }

@@ -33,7 +33,6 @@ impl Connection {
     /// Sends the one segment that is predicted, after which nothing is left to send, and sets the
     /// timers that it calls for. False if another is due, or none, or if there is no room; then
     /// [`Connection::emit`] does what is to be done.
-    #[inline(never)]
     pub fn emit_predicted(
         &mut self,
         now: Instant,
@@ -78,7 +77,6 @@ impl Connection {
     }
 
     /// The same in SYN-SENT: a SYN.
-    #[inline(never)]
     fn emit_predicted_syn(
         &mut self,
         now: Instant,
@@ -101,7 +99,6 @@ impl Connection {
     }
 }
 
-#[inline(always)]
 fn predict(
     s: &Synchronized,
     options: &SocketOptions,
@@ -137,7 +134,6 @@ fn predict(
 }
 
 /// True if nothing is lost, out of order, urgent, marked or probed.
-#[inline(always)]
 fn is_calm(s: &Synchronized) -> bool {
     let (send, recv) = (&s.send, &s.recv);
     // All at once: hardly ever is one of them so.

@@ -107,7 +107,6 @@ impl AckState {
     }
 
     /// True if an ACK must leave in this turn.
-    #[inline]
     pub fn is_due(&self) -> bool {
         self.now || self.duplicates > 0
     }
@@ -160,7 +159,6 @@ impl AckState {
     }
 
     /// The first request in an interval of the grid; and every one, without a grid.
-    #[cold]
     fn request_first(&mut self, now: Instant, config: &TcpConfig, deadlines: &mut Deadlines) {
         let at = match config.ack.delay {
             AckDelay::Buckets => self.switch(now, config) + config.ack.bucket_min,

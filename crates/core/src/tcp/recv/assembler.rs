@@ -67,7 +67,6 @@ impl Assembler {
 
     /// RCV.NXT has come to `next`: takes out the range that it meets, and returns that range's end
     /// (or `next`).
-    #[inline]
     pub fn advance(&mut self, next: Seq) -> Seq {
         if self.is_empty() { next } else { self.take_out(next) }
     }
@@ -106,7 +105,6 @@ impl Assembler {
 
     /// SACK blocks: the ranges that hold `first`, then the range changed last and so on, none twice
     /// (RFC 2018 §4).
-    #[inline]
     pub fn sack_blocks(&self, first: [Option<Seq>; 2], blocks: &mut SackBlocks) {
         if !self.ranges.is_empty() {
             self.push_sack_blocks(first, blocks);

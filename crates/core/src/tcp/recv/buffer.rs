@@ -36,7 +36,6 @@ enum Place {
 }
 
 impl Place {
-    #[inline(always)]
     fn bytes(&self) -> &[u8] {
         match self {
             Place::Hole => &[],
@@ -46,7 +45,6 @@ impl Place {
     }
 
     /// A whole page in its stead, with what is in it; false if it cannot be had.
-    #[inline(never)]
     fn widen(&mut self, pool: &mut PagePool) -> bool {
         let Some(mut page) = pool.take(Claim::Receive) else { return false };
         let narrow = self.bytes();
@@ -87,7 +85,6 @@ impl RecvBuffer {
     }
 
     /// True if it has no memory.
-    #[inline]
     pub fn owns_nothing(&self) -> bool {
         self.pages.is_empty()
     }
@@ -125,7 +122,6 @@ impl RecvBuffer {
         true
     }
 
-    #[inline(never)]
     fn append_behind(&mut self, data: &[u8], pool: &mut PagePool) -> bool {
         let is_written =
             self.write_next(data, pool, <[u8]>::copy_from_slice) || self.write(0, data, pool);
@@ -138,7 +134,6 @@ impl RecvBuffer {
     /// Writes `data` at RCV.NXT, which stays, when nothing lies beyond, and sums it on the way.
     /// What is then found wrong, [`RecvBuffer::truncate`] drops. `None`, and nothing is written, if
     /// it would not begin in a whole page and end there or in another that can be had.
-    #[inline(never)]
     pub fn write_and_sum(&mut self, data: &[u8], pool: &mut PagePool) -> Option<Sum> {
         let mut total = Sum::ZERO;
         let copy = |to: &mut [u8], from: &[u8]| total = total.then(copy_and_sum(to, from));
@@ -147,7 +142,6 @@ impl RecvBuffer {
 
     /// Writes `data` at RCV.NXT by `copy`, when nothing lies beyond, if the last page is a whole
     /// one and one more is enough. False, and nothing is written, if not.
-    #[inline(always)]
     fn write_next(
         &mut self,
         data: &[u8],
@@ -175,7 +169,6 @@ impl RecvBuffer {
 
     /// Writes `data` at `offset` bytes beyond RCV.NXT. False, and nothing is written, if the pool
     /// cannot give the pages.
-    #[inline(always)]
     pub fn write(&mut self, offset: usize, data: &[u8], pool: &mut PagePool) -> bool {
         let at = self.head + self.readable + offset;
         // The usual case: it lies in one page, which is there.
@@ -190,7 +183,6 @@ impl RecvBuffer {
     }
 
     /// Writes `data` at `at` bytes from the start of the first page.
-    #[inline(never)]
     fn write_far(&mut self, at: usize, mut data: &[u8], pool: &mut PagePool) -> bool {
         if data.is_empty() {
             return true;
@@ -284,7 +276,6 @@ impl RecvBuffer {
     /// Moves all that can be read to `out` and returns how many bytes that were, if they lie in one
     /// page, from its beginning, and are wanted all; else nothing has happened. Nothing may lie
     /// beyond RCV.NXT.
-    #[inline]
     pub fn take_all(&mut self, out: &mut [u8], pool: &mut PagePool) -> Option<usize> {
         let Queue::One(place) = &self.pages else { return None };
         let len = self.readable;
@@ -300,7 +291,6 @@ impl RecvBuffer {
     }
 
     /// Drops the first `n` readable bytes, and the pages that are read to their end.
-    #[inline]
     pub fn consume(&mut self, n: usize, pool: &mut PagePool) {
         debug_assert!(n <= self.readable);
         self.readable -= n;

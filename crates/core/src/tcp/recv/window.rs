@@ -190,7 +190,6 @@ impl RecvWindow {
     /// Moves the edge if the step is worth it (a segment, or half the buffer; the first one always,
     /// from what a SYN could say; and any while the field is at its largest, since that is no silly
     /// window), and returns the value of the window field.
-    #[inline(always)]
     pub fn announce(&mut self, rcv_nxt: Seq, unread: u32, mss: u16) -> u16 {
         let (size, unit) = (self.size(), 1u32 << self.scale);
         // From RCV.NXT, which may have passed the edge.
@@ -221,7 +220,6 @@ impl RecvWindow {
 
     /// The peer's FIN has arrived, and nothing will any more. It takes no room in the buffer: the
     /// window that TIME-WAIT announces is the one before it, which is all that a record knows.
-    #[inline(always)]
     pub fn pass_fin(&mut self) {
         self.edge += 1;
     }
@@ -237,7 +235,6 @@ impl RecvWindow {
         }
     }
 
-    #[inline(never)]
     fn measure(&mut self, rcv_nxt: Seq, now: Instant) {
         if self.promised_at != Instant::FAR_FUTURE {
             if rcv_nxt.before(self.promised_to) {

@@ -53,7 +53,6 @@ enum Memory {
 }
 
 impl Chunk {
-    #[inline(always)]
     fn bytes(&self) -> &[u8] {
         match &self.memory {
             Memory::Page(page) => &page.bytes()[..self.len as usize],
@@ -63,7 +62,6 @@ impl Chunk {
         }
     }
 
-    #[inline]
     fn end(&self) -> u64 {
         self.at + u64::from(self.len)
     }
@@ -90,12 +88,10 @@ impl Chunk {
         }
     }
 
-    #[inline(always)]
     fn is_small(&self) -> bool {
         matches!(self.memory, Memory::Small(_))
     }
 
-    #[inline(always)]
     fn release(self, pool: &mut PagePool) {
         match self.memory {
             Memory::Page(SharedPage::Own(page)) => pool.put(page),
@@ -130,7 +126,7 @@ impl SendBuffer {
 
     /// Copies `data` behind the last byte, into the tail page first, while the pool has pages;
     /// returns how many bytes it took.
-    #[inline]
+    #[inline(always)]
     pub fn write(&mut self, data: &[u8], pool: &mut PagePool) -> usize {
         // Nearly always nothing waits, and a small page holds all.
         if self.chunks.is_empty() && !data.is_empty() && data.len() <= SMALL_BYTES {
@@ -149,7 +145,6 @@ impl SendBuffer {
     }
 
     /// Where much is waiting, or is written, that goes into large pages.
-    #[inline(never)]
     fn write_pages(&mut self, data: &[u8], pool: &mut PagePool) -> usize {
         let mut done = self.fill_tail_page(data);
         while done < data.len() {
@@ -173,7 +168,6 @@ impl SendBuffer {
     }
 
     /// Copies what it holds of `data` into `page`, which is new; how many bytes that were.
-    #[inline]
     fn write_page<const BYTES: usize>(
         &mut self,
         data: &[u8],
@@ -186,14 +180,13 @@ impl SendBuffer {
         len
     }
 
-    #[inline]
+    #[inline(always)]
     fn append(&mut self, memory: Memory, len: u32) {
         self.chunks.push_back(Chunk { at: self.end, len, memory });
         self.end += u64::from(len);
     }
 
     /// Fills what is left of the tail page, unless a frame still shares it.
-    #[inline]
     fn fill_tail_page(&mut self, data: &[u8]) -> usize {
         let Some(Chunk { len, memory, .. }) = self.chunks.back_mut() else { return 0 };
         let bytes = match memory {
@@ -242,11 +235,6 @@ impl SendBuffer {
         {
             return pool.put_small(Side::Send, page);
         }
-        self.release_acknowledged(pool);
-    }
-
-    #[inline(never)]
-    fn release_acknowledged(&mut self, pool: &mut PagePool) {
         while self.chunks.front().is_some_and(|chunk| chunk.end() <= self.start) {
             if let Some(chunk) = self.chunks.pop_front() {
                 chunk.release(pool);
@@ -255,13 +243,11 @@ impl SendBuffer {
     }
 
     /// True if it has no memory.
-    #[inline]
     pub fn owns_nothing(&self) -> bool {
         self.chunks.is_empty()
     }
 
     /// Frees everything.
-    #[inline]
     pub fn clear(&mut self, pool: &mut PagePool) {
         self.start = self.end;
         // Nearly always nothing is left.
@@ -275,7 +261,6 @@ impl SendBuffer {
 
     /// Which chunk holds the byte at the stream offset `at`. Where all of them are as long as the
     /// first, that is known without a search.
-    #[inline]
     fn index_of(&self, at: u64) -> usize {
         let holds = |chunk: &Chunk| chunk.at <= at && at < chunk.end();
         let Some(first) = self.chunks.front() else { return 0 };
@@ -287,7 +272,6 @@ impl SendBuffer {
     }
 
     /// The place of the byte `offset`, counted from the first byte held.
-    #[inline]
     pub fn cursor(&self, offset: usize) -> Cursor<'_> {
         let at = self.start + offset as u64;
         let index = self.index_of(at);
@@ -298,7 +282,6 @@ impl SendBuffer {
 
     /// The bytes `offset..offset + len`, counted from the first byte held, which are there, if they
     /// lie in the first chunk, as those of nearly every short answer do.
-    #[inline(always)]
     pub fn whole(&self, offset: usize, len: usize) -> Option<&[u8]> {
         if len == 0 {
             return Some(&[]);
@@ -309,11 +292,6 @@ impl SendBuffer {
             let within = offset + (self.start - at) as usize;
             return page.bytes().get(within..within + len);
         }
-        self.whole_of_any(offset, len)
-    }
-
-    #[inline(never)]
-    fn whole_of_any(&self, offset: usize, len: usize) -> Option<&[u8]> {
         let front = self.chunks.front()?;
         let within = offset + (self.start - front.at) as usize;
         front.bytes().get(within..within + len)
@@ -354,7 +332,6 @@ pub struct Cursor<'a> {
 
 impl Cursor<'_> {
     /// Moves on by `len` bytes, which are there, and visits them in pieces.
-    #[inline(always)]
     pub fn visit(&mut self, mut len: usize, mut visit: impl FnMut(&[u8])) {
         while let Some(more) = len.checked_sub(self.rest.len()).filter(|more| *more > 0) {
             visit(self.rest);

@@ -44,6 +44,11 @@ impl Default for PacketPair {
 }
 
 impl PacketPair {
+    /// True if it has no memory beside its own.
+    pub fn owns_nothing(&self) -> bool {
+        self.rates.is_none()
+    }
+
     /// True if no rate has been seen yet.
     pub fn is_blank(&self) -> bool {
         self.rates.as_ref().is_none_or(|rates| rates.recent == [0; RECENT])
@@ -52,7 +57,6 @@ impl PacketPair {
     /// An acknowledgement arrived at `now`, by the device if it knows better, the newest of whose
     /// bytes left at `sent`, if they were sent once. When the one before it arrived, if that was of
     /// the same burst.
-    #[inline]
     pub fn on_ack(&mut self, sent: Option<Instant>, now: Instant) -> Option<Instant> {
         let previous = mem::replace(&mut self.acked_at, now);
         let burst = mem::replace(&mut self.burst, sent.unwrap_or(Instant::FAR_FUTURE));
@@ -63,7 +67,6 @@ impl PacketPair {
     /// with ticks of `tick_ns`. To be told only of an ACK that was not delayed, and that covers all
     /// that has passed since the one before: more of the same burst is in flight, or two full
     /// segments were acknowledged, and nothing is missing.
-    #[inline(never)]
     pub fn on_spaced(&mut self, bytes: u32, previous: Instant, now: Instant, tick_ns: u64) {
         let ticks = |at: Instant| at.as_nanos() / tick_ns.max(1);
         // A device's clock may have been set back in between.

@@ -77,7 +77,6 @@ impl Recovery {
     }
 
     /// True if nothing is missing, by what the receiver has told.
-    #[inline]
     pub fn misses_nothing(&self) -> bool {
         self.mode == Mode::Open && self.board.is_empty() && self.dup_acks == 0
     }

@@ -12,9 +12,7 @@ mod scaled;
 
 pub use scaled::{Scale, Scaled};
 
-use crate::hint::unlikely;
 use alloc::boxed::Box;
-use core::hint::cold_path;
 
 use crate::config::TcpConfig;
 use crate::time::{Duration, Instant, as_nanos};
@@ -66,13 +64,11 @@ pub struct Bounds {
 
 impl Bounds {
     /// No timeout is shorter than this, in ns.
-    #[inline]
     pub fn shortest_ns(&self) -> u64 {
         self.shortest_ns
     }
 
     /// The timeout of a SYN that has been sent `attempts` times (RFC 6298 §5.5), in ns.
-    #[inline]
     pub fn syn_rto_ns(&self, attempts: u8) -> u64 {
         let doublings = attempts.saturating_sub(1).min(16);
         self.initial_ns.saturating_mul(1 << doublings).min(self.longest_ns)
@@ -141,7 +137,6 @@ impl AtRest {
 
 impl Coarse {
     /// None for the default.
-    #[cold]
     fn boxed(estimator: Estimator) -> Option<Box<Self>> {
         let (scale, tick_ns, min_ticks) = match estimator {
             Estimator::Rfc6298 => return None,
@@ -152,7 +147,6 @@ impl Coarse {
         Some(Box::new(Coarse { scaled: Scaled::new(scale), tick_ns, min_ticks }))
     }
 
-    #[inline(never)]
     fn on_sample(&mut self, sent: Instant, now: Instant, sample_ns: u64) {
         let tick_ns = self.tick_ns;
         // A coarse clock counts its ticks between the two, wherever in one they lie.
@@ -170,6 +164,11 @@ impl Coarse {
 }
 
 impl Rtt {
+    /// True if it has no memory beside its own.
+    pub fn owns_nothing(&self) -> bool {
+        self.coarse.is_none()
+    }
+
     /// What must be kept between samples; `None` for one that has backed off, or is not the
     /// default.
     pub fn at_rest(&self) -> Option<AtRest> {
@@ -219,12 +218,10 @@ impl Rtt {
 
     /// A segment sent once, at `sent`, was acknowledged at `now`, while `in_flight_segments` were
     /// out.
-    #[inline(never)]
     pub fn on_sample(&mut self, sent: Instant, now: Instant, in_flight_segments: u32) {
         let measured_ns = match self.measure_ns {
             1 => now.nanos_since(sent),
             tick_ns => {
-                cold_path();
                 let tick_ns = u64::from(tick_ns);
                 ticks_between(sent, now, tick_ns) * tick_ns
             }
@@ -233,7 +230,6 @@ impl Rtt {
         self.latest_ns = sample;
         self.doublings = 0;
         if let Some(coarse) = &mut self.coarse {
-            cold_path();
             return coarse.on_sample(sent, now, sample);
         }
         let Rtt { srtt_ns, rttvar_ns, .. } = self;
@@ -276,22 +272,19 @@ impl Rtt {
     }
 
     /// The timeout in force, back-off included, in ns.
-    #[inline(always)]
     pub fn rto_ns(&self, bounds: &Bounds) -> u64 {
-        if unlikely(self.srtt_ns == 0 || self.doublings > 0) {
+        if self.srtt_ns == 0 || self.doublings > 0 {
             return self.unusual_rto_ns(bounds);
         }
         self.base_ns(bounds).min(bounds.longest_ns)
     }
 
     /// SRTT, and what is added to it.
-    #[inline]
     fn base_ns(&self, bounds: &Bounds) -> u64 {
         self.srtt_ns.saturating_add((4 * self.rttvar_ns).max(bounds.least_ns))
     }
 
     /// The timeout before a sample, backed off, or by an estimator that is not the default.
-    #[inline(never)]
     fn unusual_rto_ns(&self, bounds: &Bounds) -> u64 {
         let base = match self.coarse.as_ref().and_then(|coarse| coarse.rto_ns(bounds.floor_ns)) {
             Some(coarse) => coarse,
@@ -307,14 +300,11 @@ impl Rtt {
     }
 
     /// Smoothed round-trip time, in ns; 0 before the first sample.
-    #[inline]
     pub fn srtt_ns(&self) -> u64 {
-        if unlikely(self.srtt_ns == 0) { self.coarse_srtt_ns() } else { self.srtt_ns }
-    }
-
-    /// The same before the first sample, or by an estimator that is not the default.
-    #[inline(never)]
-    fn coarse_srtt_ns(&self) -> u64 {
+        if self.srtt_ns != 0 {
+            return self.srtt_ns;
+        }
+        // Before the first sample, or by an estimator that is not the default.
         self.coarse
             .as_ref()
             .map_or(0, |coarse| coarse.scaled.srtt_eighths().saturating_mul(coarse.tick_ns) / 8)
@@ -336,13 +326,11 @@ impl Rtt {
 }
 
 /// Ticks of a clock from one instant to another: those that lie between them.
-#[inline]
 fn ticks_between(from: Instant, to: Instant, tick_ns: u64) -> u64 {
     (to.as_nanos() / tick_ns).saturating_sub(from.as_nanos() / tick_ns)
 }
 
 /// Takes one more value into a mean, in which it weighs 1/`weight`.
-#[inline]
 fn move_mean(mean: &mut u64, value: u64, weight: u64) {
     *mean = *mean - *mean / weight + value / weight;
 }

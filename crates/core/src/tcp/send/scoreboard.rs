@@ -73,7 +73,6 @@ impl Scoreboard {
     }
 
     /// Everything before `una` is acknowledged.
-    #[inline]
     pub fn advance(&mut self, una: Seq) {
         if !self.ranges.is_empty() {
             self.drop_before(una);

@@ -48,7 +48,6 @@ pub struct SentQueue {
 
 impl SentQueue {
     /// True if it has no memory: nothing is in flight.
-    #[inline]
     pub fn owns_nothing(&self) -> bool {
         self.records.is_empty()
     }
@@ -59,14 +58,8 @@ impl SentQueue {
         if self.records.is_empty() {
             self.records.push_back(Sent::one(end, at));
         } else {
-            self.on_sent_behind(end, at);
+            self.push(Sent::one(end, at));
         }
-    }
-
-    /// The same, behind others.
-    #[inline(never)]
-    fn on_sent_behind(&mut self, end: Seq, at: Instant) {
-        self.push(Sent::one(end, at));
     }
 
     /// So many segments of new data from `start` on, of `segment` bytes each, were sent at `at`.
@@ -131,7 +124,6 @@ impl SentQueue {
         self.take_before(ack, echo)
     }
 
-    #[inline(never)]
     fn take_before(&mut self, ack: Seq, echo: Option<u32>) -> Option<Instant> {
         let mut newest = None;
         let mut again: Option<Sent> = None;

@@ -181,13 +181,12 @@ impl TimeWait {
     }
 
     /// The record of `tuple`, if its time is not over.
-    #[inline]
     pub fn find<'a>(&'a self, hash: u64, tuple: &'a Tuple, now: Instant) -> Option<Found<'a>> {
         self.get(hash, tuple).filter(|found| !found.is_over(now))
     }
 
     /// The record of `tuple`, its time over or not.
-    #[inline]
+    #[inline(always)]
     pub fn get<'a>(&'a self, hash: u64, tuple: &'a Tuple) -> Option<Found<'a>> {
         if self.len == 0 {
             return None;
@@ -200,7 +199,6 @@ impl TimeWait {
     }
 
     /// The same, of a near peer.
-    #[inline(never)]
     fn get_near<'a>(&'a self, hash: u64, tuple: &'a Tuple) -> Option<Found<'a>> {
         self.classes[1..].iter().find_map(|class| class.get(hash, tuple, &self.handles))
     }
@@ -247,19 +245,17 @@ impl TimeWait {
     }
 
     /// True if a record may be due at `now`.
-    #[inline]
     pub fn may_be_due(&self, now: Instant) -> bool {
         now.as_millis() >= self.earliest_ms
     }
 
     /// Drops records that are due; how many were. Those beyond a turn's share stay due: when as
     /// many end at once as may stand, what else there is to do does not wait for all of them.
-    #[inline]
+    #[inline(always)]
     pub fn on_time(&mut self, now: Instant) -> u64 {
         if self.may_be_due(now) { self.drop_due(now) } else { 0 }
     }
 
-    #[inline(never)]
     fn drop_due(&mut self, now: Instant) -> u64 {
         let (before, mut share) = (self.len, SHARE);
         let TimeWait { classes, handles, hasher, len, .. } = self;
@@ -295,8 +291,6 @@ impl TimeWait {
 
     /// The oldest records go until there is room for one more; returns how many went before their
     /// time.
-    #[cold]
-    #[inline(never)]
     fn make_room(&mut self, now: Instant) -> u64 {
         let mut evicted = 0;
         while self.len >= self.limit
@@ -371,7 +365,6 @@ impl<R: Row> Shelf<R> {
 
     /// Adds a record; says when it expires. `None` if so many of our addresses are in TIME-WAIT
     /// that there is no number for one more.
-    #[inline(always)]
     fn enter(
         &mut self,
         hash: u64,
@@ -393,7 +386,6 @@ impl<R: Row> Shelf<R> {
     }
 
     /// What is done once for some records that enter, before the next.
-    #[inline(never)]
     fn keep_up(&mut self, finder: Finder<'_>) {
         if self.is_long() {
             self.shorten(finder);
@@ -410,7 +402,6 @@ impl<R: Row> Shelf<R> {
         Some(self.found(tuple, seen, handles))
     }
 
-    #[inline(always)]
     fn found<'a>(&self, tuple: &'a Tuple, seen: Seen<'a, R>, handles: &'a Handles) -> Found<'a> {
         let (common, term_ms) = (seen.row.common(), self.term_ms);
         Found { tuple, common, handles, term_ms, expires_ms: seen.expires_ms }
@@ -433,7 +424,6 @@ impl<R: Row> Shelf<R> {
     }
 
     /// The same in what is left of the line, and behind it.
-    #[inline(never)]
     fn find_beyond(
         &self,
         mut probe: Probe<'_>,
@@ -453,7 +443,6 @@ impl<R: Row> Shelf<R> {
     }
 
     /// The same in what is left of one line.
-    #[inline(always)]
     fn walk<const N: usize>(
         &self,
         probe: &mut Probe<'_, N>,
@@ -471,13 +460,11 @@ impl<R: Row> Shelf<R> {
     }
 
     /// The record of that number, if it is that of `tuple`.
-    #[inline(always)]
     fn see(&self, number: u32, tuple: &Tuple, handles: &Handles) -> Option<(u32, Seen<'_, R>)> {
         Some((number, self.see_at(&self.queue.spot(number)?, tuple, handles)?))
     }
 
     /// The record that lies there, if it is that of `tuple`.
-    #[inline(always)]
     fn see_at<'a>(
         &self,
         spot: &Spot<'a, R>,

@@ -171,7 +171,6 @@ impl Bsd {
 
     /// A connection that has not been counted for, or not since its deadlines were cleared: lists
     /// it, and returns which timers it has. One that has none need not be listed yet.
-    #[cold]
     fn begin(&mut self, index: u32, filed: &mut Filed, deadlines: &mut Deadlines) -> TimerSet {
         filed.clear_counters();
         let mut set = TimerSet::EMPTY;
@@ -187,7 +186,6 @@ impl Bsd {
     }
 
     /// Ticks from `now` on until `timer`, set for `at`, fires; 0 if it is not set.
-    #[inline]
     fn count(&self, timer: Timer, at: Instant, now: Instant) -> u64 {
         match timer {
             _ if at == Instant::FAR_FUTURE => 0,
@@ -197,7 +195,6 @@ impl Bsd {
     }
 
     /// Slow ticks from `now` on until `timer`, set for `at`, fires.
-    #[inline]
     fn ticks_until(&self, timer: Timer, at: Instant, now: Instant) -> u64 {
         let wait = at.nanos_since(now);
         let ticks = slow_ticks(wait);
@@ -330,7 +327,6 @@ impl Bsd {
     }
 
     /// Fetches block `ahead`, if the list has not ended; the one after it.
-    #[inline]
     fn next_ahead(&mut self, ahead: u32, blocks: &impl Blocks) -> u32 {
         if ahead >= END {
             return ahead;
@@ -339,7 +335,6 @@ impl Bsd {
         self.link(ahead).next
     }
 
-    #[inline]
     fn fire(&mut self, index: u32, timers: TimerSet) {
         self.due.extend(timers.map(|timer| (index, Fired::Timer(timer))));
     }
@@ -395,20 +390,17 @@ impl Bsd {
     }
 
     /// Apart, as it needs room on the stack.
-    #[cold]
     fn grow(&mut self) {
         let unlisted = Link { next: MAIN, previous: UNLISTED, over_at: 0 };
         self.links.push(Box::new([unlisted; CHUNK]));
     }
 
-    #[inline]
     fn link(&mut self, index: u32) -> &mut Link {
         &mut self.links[index as usize / CHUNK][index as usize % CHUNK]
     }
 }
 
 /// A time in slow ticks, the last one begun.
-#[inline]
 fn slow_ticks(ns: u64) -> u64 {
     ns.saturating_add(SLOW_NS - 1) / SLOW_NS
 }

@@ -8,7 +8,6 @@
 
 use super::slots::{Place, Slots};
 use super::{Filed, Ticks};
-use crate::hint::unlikely;
 use crate::time::Instant;
 
 /// Wake-up entries of connections, by slot.
@@ -27,15 +26,12 @@ impl Inline {
     }
 
     /// No deadline of connection `index` is earlier than `earliest` now.
-    #[inline]
     pub fn touched(&mut self, index: u32, filed: &mut Filed, earliest: Instant) {
-        if unlikely(earliest < filed.reached()) {
+        if earliest < filed.reached() {
             self.file(index, filed, earliest);
         }
     }
 
-    /// Never inlined: what happens for every segment is the comparison.
-    #[inline(never)]
     fn file(&mut self, index: u32, filed: &mut Filed, earliest: Instant) {
         let place = filed.place();
         if place != Place::NOWHERE {
@@ -58,18 +54,15 @@ impl Inline {
     }
 
     /// A connection whose slot is reached at `now`; it is filed no more.
-    #[inline]
     pub fn due(&mut self, now: Instant) -> Option<u32> {
         if self.has_due(now) { self.slots.pop() } else { None }
     }
 
     /// True if a slot is reached at `now`.
-    #[inline]
     pub fn has_due(&mut self, now: Instant) -> bool {
         now >= self.quiet_until && self.is_reached(now)
     }
 
-    #[inline(never)]
     fn is_reached(&mut self, now: Instant) -> bool {
         let tick = self.ticks.at_or_before(now);
         let is_reached = self.slots.next().is_some_and(|next| next <= tick);
@@ -81,7 +74,6 @@ impl Inline {
     }
 
     /// When the next slot is reached.
-    #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         self.slots.next().map(|tick| self.ticks.instant(tick))
     }
@@ -118,13 +110,11 @@ impl Filed {
     }
 
     /// A deadline before this needs an earlier entry.
-    #[inline]
     fn reached(&self) -> Instant {
         let [a, b, c, d, ..] = self.0.map(u64::from);
         Instant::from_nanos(a | b << 16 | c << 32 | d << 48)
     }
 
-    #[inline]
     fn place(&self) -> Place {
         let [.., a, b] = self.0.map(u32::from);
         Place::from_bits(a | b << 16)

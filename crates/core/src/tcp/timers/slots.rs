@@ -132,14 +132,12 @@ impl Slots {
     }
 
     /// The tick at which the next slot is reached that holds an entry.
-    #[inline]
     pub(super) fn next(&self) -> Option<u64> {
         (self.next != u64::MAX).then_some(self.next)
     }
 
     /// Files `entry` under `tick`; one that is past counts as the present. Returns where, and the
     /// tick at which its slot is reached: `tick`, or earlier.
-    #[inline(always)]
     pub(super) fn insert(&mut self, entry: u32, tick: u64) -> (Place, u64) {
         let (slot, at) = self.slot_of(tick);
         self.len += 1;
@@ -175,7 +173,6 @@ impl Slots {
     }
 
     /// In which slot `tick` is filed, and when that is reached.
-    #[inline]
     fn slot_of(&self, tick: u64) -> (usize, u64) {
         let ahead = tick.saturating_sub(self.now);
         if ahead < SLOTS as u64 {
@@ -232,7 +229,6 @@ impl Slots {
     }
 
     /// The entry in the head of `slot` is gone.
-    #[inline]
     fn empty_head(&mut self, slot: usize) {
         let head = &mut self.heads[slot];
         head.entry = NONE;
@@ -250,7 +246,6 @@ impl Slots {
     }
 
     /// Puts a block with no entry before the others of `slot`, which is not empty.
-    #[inline(never)]
     fn open(&mut self, slot: usize) -> u32 {
         if self.free == NONE {
             self.grow();
@@ -268,7 +263,6 @@ impl Slots {
     }
 
     /// Frees a block whose entries are all gone.
-    #[inline(never)]
     fn close(&mut self, number: u32) {
         let free = core::mem::replace(&mut self.free, number);
         let block = self.block(number);
@@ -305,7 +299,6 @@ impl Slots {
     }
 
     /// One more chunk of blocks, all free.
-    #[cold]
     fn grow(&mut self) {
         let first = (self.blocks.len() * CHUNK) as u32;
         let block = Block { next: NONE, previous: NONE, slot: 0, live: 0, entries: [0; ENTRIES] };
@@ -317,7 +310,6 @@ impl Slots {
         self.free = first;
     }
 
-    #[inline]
     fn block(&mut self, number: u32) -> &mut Block {
         &mut self.blocks[number as usize / CHUNK][number as usize % CHUNK]
     }

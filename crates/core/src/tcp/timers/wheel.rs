@@ -61,7 +61,6 @@ impl Wheel {
     }
 
     /// Apart, as it needs room on the stack.
-    #[cold]
     fn grow(&mut self) {
         self.filings.push(Box::new([UNFILED; CHUNK]));
     }
@@ -92,7 +91,6 @@ impl Wheel {
     }
 
     /// When the next slot is reached.
-    #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         self.slots.next().map(|tick| self.ticks.instant(tick))
     }

@@ -24,7 +24,6 @@ pub struct Texts<'a> {
 
 impl Connection {
     /// The connection, if it may take in texts in a row.
-    #[inline]
     pub fn texts<'a>(&'a mut self, cx: &'a mut Context) -> Option<Texts<'a>> {
         if self.orphan || self.deaf {
             return None;
@@ -66,7 +65,6 @@ impl Texts<'_> {
     }
 
     /// No more of them; how many there were.
-    #[inline]
     pub fn end(self) -> usize {
         let Texts { cx, s, deadlines, options, count, last: (seq, window), .. } = self;
         if count > 0 {
@@ -79,7 +77,6 @@ impl Texts<'_> {
 }
 
 /// It brings text and no FIN, acknowledges nothing new, and leaves the peer's window as it is.
-#[inline(always)]
 fn is_text_alone(s: &Synchronized, segment: &Plain<'_>) -> bool {
     let send = &s.send;
     !segment.text.is_empty()

@@ -23,7 +23,6 @@ struct Lead<'a, R> {
 impl TimeWait {
     /// Fetches what a look-up of `tuple` will read first, or its entering write, without waiting
     /// for it.
-    #[inline]
     pub fn read_ahead(&self, hash: u64, tuple: &Tuple) {
         if self.len > 0 {
             let Class { v4, v6, .. } = &self.classes[0];
@@ -33,7 +32,6 @@ impl TimeWait {
 
     /// The records of many tuples, of which `tell` hears in their order: as [`find`](Self::find),
     /// but memory is read for a burst of them at a time, as far as they are of one IP version.
-    #[inline]
     pub fn find_batch<'a>(
         &'a self,
         wanted: &'a [(u64, Tuple)],
@@ -51,7 +49,6 @@ impl TimeWait {
     }
 
     /// The same of a burst, mostly of the version of `shelf`, where the records of far peers are.
-    #[inline(always)]
     fn find_burst<'a, R: Row>(
         &'a self,
         shelf: &'a Shelf<R>,
@@ -78,7 +75,6 @@ impl TimeWait {
 impl<R: Row> Shelf<R> {
     /// First the lines of the index are fetched, and when those are there the records that they
     /// lead to.
-    #[inline(always)]
     fn lead<'a>(&'a self, burst: &[(u64, Tuple)], leads: &mut [Lead<'a, R>; BURST]) {
         let mut lines = [None; BURST];
         for (line, (hash, tuple)) in lines.iter_mut().zip(burst) {

@@ -18,19 +18,16 @@ pub struct Found<'a> {
 
 impl Found<'_> {
     /// True if its time is over.
-    #[inline]
     pub fn is_over(&self, now: Instant) -> bool {
         Instant::from_millis(self.expires_ms) <= now
     }
 
     /// The window field of our last ACK.
-    #[inline]
     pub fn window(&self) -> u16 {
         self.handles.meaning(self.common.handle()).1
     }
 
     /// All of it.
-    #[inline]
     pub fn record(&self) -> Record {
         let entered_ms = self.expires_ms.saturating_sub(self.term_ms);
         self.common.record(*self.tuple, self.window(), (entered_ms, self.expires_ms))

@@ -40,7 +40,6 @@ impl Halves {
     }
 
     /// The half line of that link.
-    #[inline]
     pub(super) fn get(&self, link: u32) -> Option<&Half> {
         let place = link.checked_sub(1)? as usize;
         Some(&self.segments.get(place / SEGMENT)?.halves.get(place % SEGMENT)?.0)

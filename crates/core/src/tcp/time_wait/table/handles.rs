@@ -44,7 +44,6 @@ impl Handles {
     }
 
     /// A handle for `address` and `window`, for one more record; `None` if there are too many.
-    #[inline(always)]
     pub(super) fn take(&mut self, address: Address, window: u16) -> Option<u16> {
         let place = place(address, window);
         let recent = self.recent[place];
@@ -58,7 +57,6 @@ impl Handles {
     }
 
     /// The same of one that was not found at `place` lately.
-    #[inline(never)]
     fn take_another(&mut self, place: usize, (address, window): (Address, u16)) -> Option<u16> {
         let handle = self.search(address, window)?;
         self.entries[usize::from(handle)].records += 1;
@@ -97,7 +95,6 @@ impl Handles {
     }
 
     /// No record has this handle any more.
-    #[inline(never)]
     fn release(&mut self, handle: u16) {
         let Some(entry) = self.entries.get_mut(usize::from(handle)) else { return };
         let address = core::mem::replace(&mut entry.address, NOBODY);
@@ -115,7 +112,6 @@ impl Handles {
     }
 
     /// What a handle that is in use stands for.
-    #[inline]
     pub(super) fn meaning(&self, handle: u16) -> (Address, u16) {
         let entry = self.entries.get(usize::from(handle));
         entry.map_or(([0; 2], 0), |entry| (entry.address, entry.window))

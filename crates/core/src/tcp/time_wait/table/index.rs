@@ -106,13 +106,11 @@ impl Index {
     }
 
     /// The number that an entry means, and whether a record may have it.
-    #[inline]
     fn number(&self, entry: u32, (first, len): Span) -> Option<u32> {
         let offset = entry.wrapping_sub(first) & self.numbers;
         (offset < len).then(|| first.wrapping_add(offset))
     }
 
-    #[inline]
     fn line_of(&self, hash: u64) -> u32 {
         let line = hash as u32 & self.mask;
         if line < self.lines { line } else { line & (self.mask >> 1) }
@@ -124,14 +122,12 @@ impl Index {
     }
 
     /// The line of this hash; there is none where there are no records.
-    #[inline]
     pub(super) fn line(&self, hash: u64) -> Option<&Line> {
         let line = self.line_of(hash) as usize;
         Some(&self.segments.get(line / SEGMENT)?[line % SEGMENT])
     }
 
     /// Fetches the line of this hash, without waiting for it.
-    #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         if let Some(line) = self.line(hash) {
             prefetch(line);
@@ -139,7 +135,6 @@ impl Index {
     }
 
     /// The entries under this hash, of its line, whose tag is right.
-    #[inline(always)]
     pub(super) fn probe<'a>(&self, hash: u64, Line(line): &'a Line) -> Probe<'a> {
         let (wanted, tag) = (self.entry(hash, 0), !self.numbers);
         let matches = entries_of(line, |entry| entry & tag == wanted);
@@ -155,7 +150,6 @@ impl Index {
     }
 
     /// The number of the next entry, if a record may have it.
-    #[inline(always)]
     pub(super) fn next<const N: usize>(&self, probe: &mut Probe<'_, N>, span: Span) -> Option<u32> {
         if probe.matches == 0 {
             return None;
@@ -166,7 +160,6 @@ impl Index {
     }
 
     /// True if it is time to [`keep_up`](Self::keep_up), before a record is added.
-    #[inline(always)]
     pub(super) fn is_due(&self) -> bool {
         self.entered.is_multiple_of(KEEP_UP)
     }
@@ -181,7 +174,6 @@ impl Index {
 
     /// A line more where one is wanted. `live`: how many records there are; `hash_of` tells the
     /// hash of one that was added.
-    #[inline]
     pub(super) fn keep_up(&mut self, live: u32, span: Span, hash_of: impl Fn(u32) -> Option<u64>) {
         if self.lines == 0 {
             self.add_line(span.0);
@@ -256,7 +248,6 @@ impl Index {
     }
 
     /// One line more: it takes its share of the entries of another.
-    #[inline(never)]
     fn split(&mut self, span: Span, hash_of: impl Fn(u32) -> Option<u64>) {
         let new = self.lines;
         let old = new ^ (1 << new.ilog2());
@@ -367,7 +358,6 @@ fn turn(place: usize) -> u32 {
 }
 
 /// Each place of a line has had its turn. What lies behind it and is stale is no longer needed.
-#[inline(never)]
 fn begin_anew(line: &mut [u32; LINE + 1], halves: &mut Halves, (span, numbers): (Span, u32)) {
     let mut link = line[LINE] & LINK;
     line[LINE] = 0;
@@ -385,7 +375,6 @@ fn begin_anew(line: &mut [u32; LINE + 1], halves: &mut Halves, (span, numbers): 
 }
 
 /// Puts an entry into a line whose turn has a place that is not stale, or behind it.
-#[inline(never)]
 fn put_elsewhere(
     line: &mut [u32; LINE + 1],
     halves: &mut Halves,
@@ -411,13 +400,11 @@ fn put_elsewhere(
 }
 
 /// A bit for each entry of a line of that `is_it` says so: for all words but the last, the link.
-#[inline(always)]
 fn entries_of<const N: usize>(words: &[u32; N], is_it: impl Fn(u32) -> bool) -> u32 {
     which(words, is_it) & !(1 << (N - 1))
 }
 
 /// Writes an entry into the first stale place, and says which; `None` if there is none.
-#[inline(always)]
 fn put<const N: usize>(
     words: &mut [u32; N],
     entry: u32,

@@ -119,7 +119,6 @@ impl<R: Row> Queue<R> {
     }
 
     /// The numbers that there may be: the first, and how many.
-    #[inline]
     pub(super) fn span(&self) -> (u32, u32) {
         (self.front, self.next.wrapping_sub(self.front))
     }
@@ -130,7 +129,7 @@ impl<R: Row> Queue<R> {
     }
 
     /// Appends a record that expires then; returns its number.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, mut row: R, expires_ms: u64) -> u32 {
         let (number, scale) = (self.next, self.scale);
         // A block that was begun has a row.
@@ -148,7 +147,6 @@ impl<R: Row> Queue<R> {
     }
 
     /// The same where there is no block for it yet, or it is out of the last one's order.
-    #[inline(never)]
     fn push_elsewhere(&mut self, mut row: R, expires_ms: u64) -> u32 {
         let scale = self.scale;
         if self.next.is_multiple_of(ROWS as u32) || !self.fits(expires_ms) {
@@ -205,26 +203,22 @@ impl<R: Row> Queue<R> {
         }
     }
 
-    #[inline]
     fn place(&self, number: u32) -> (usize, usize) {
         let place = number.wrapping_sub(self.base) as usize;
         (place >> CHUNK_BITS, (place >> ROW_BITS) % BLOCKS)
     }
 
-    #[inline]
     fn block(&self, number: u32) -> Option<&Block<R>> {
         let (chunk, block) = self.place(number);
         Some(&self.chunks.get(chunk)?[block])
     }
 
-    #[inline]
     fn block_mut(&mut self, number: u32) -> Option<&mut Block<R>> {
         let (chunk, block) = self.place(number);
         Some(&mut self.chunks.get_mut(chunk)?[block])
     }
 
     /// Where the record of that number lies.
-    #[inline(always)]
     pub(super) fn spot(&self, number: u32) -> Option<Spot<'_, R>> {
         let block = self.block(number)?;
         let row = block.rows.get(number as usize % ROWS)?;
@@ -232,14 +226,12 @@ impl<R: Row> Queue<R> {
     }
 
     /// The record that lies there, unless it is dead.
-    #[inline(always)]
     pub(super) fn see<'a>(&self, spot: &Spot<'a, R>) -> Option<Seen<'a, R>> {
         let expires_ms = spot.row.common().expires_ms(spot.base_ms, self.scale)?;
         Some(Seen { row: spot.row, expires_ms })
     }
 
     /// The record of that number, unless it is dead.
-    #[inline(always)]
     pub(super) fn row(&self, number: u32) -> Option<Seen<'_, R>> {
         self.see(&self.spot(number)?)
     }
@@ -317,7 +309,6 @@ impl<R: Row> Queue<R> {
 
     /// Passes the records at the front of which the time is over, as far as they lie in one block
     /// in their order, and shows them to `look`; returns how many there were.
-    #[inline]
     pub(super) fn pass_due(&mut self, now_ms: u64, mut look: impl FnMut(&R)) -> u32 {
         let (front, scale) = (self.front, self.scale);
         let Some(block) = self.block(front) else { return 0 };
@@ -349,7 +340,6 @@ impl<R: Row> Queue<R> {
     }
 
     /// True if no record is left.
-    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.front == self.next
     }

@@ -94,7 +94,6 @@ const _: () = assert!(size_of::<Row4>() == 24 && size_of::<Row6>() == 36);
 impl Row for Row4 {
     const IPV6: bool = false;
 
-    #[inline]
     fn local(tuple: &Tuple) -> [u64; 2] {
         [0, tuple.first_word() >> 32]
     }
@@ -111,12 +110,10 @@ impl Row for Row4 {
         &mut self.common
     }
 
-    #[inline]
     fn remote(&self) -> [u64; 2] {
         [0, u64::from(self.remote)]
     }
 
-    #[inline]
     fn is_between(&self, tuple: &Tuple, local: [u64; 2]) -> bool {
         local[1] << 32 | u64::from(self.remote) == tuple.first_word()
     }
@@ -142,13 +139,11 @@ impl Row for Row6 {
         &mut self.common
     }
 
-    #[inline]
     fn remote(&self) -> [u64; 2] {
         let [a, b, c, d] = self.remote.map(u64::from);
         [a << 32 | b, c << 32 | d]
     }
 
-    #[inline]
     fn is_between(&self, tuple: &Tuple, local: [u64; 2]) -> bool {
         self.remote() == tuple.remote_words() && local == tuple.local_words()
     }
@@ -157,7 +152,6 @@ impl Row for Row6 {
 impl Common {
     /// What `residue` of a connection with these ports needs; `handle` stands for our address and
     /// the window. When it expires is told when it gets its place.
-    #[inline]
     pub(super) fn new(residue: &Residue, ports: u32, handle: u16) -> Common {
         let stamped = if residue.stamp.is_some() { STAMPED } else { 0 };
         let holder = if residue.is_holder { HOLDER } else { 0 };
@@ -209,7 +203,6 @@ impl Common {
     }
 
     /// When it expires, in ms, in a block of that base; `None` if it is dead.
-    #[inline]
     pub(super) fn expires_ms(&self, base_ms: u64, scale: Scale) -> Option<u64> {
         if self.word & MOVED == 0 {
             return Some(base_ms + (u64::from(self.word & DELTA) << scale.unit_shift));
@@ -219,7 +212,6 @@ impl Common {
     }
 
     /// Notes when it expires, in the order of its block; false if that is out of its reach.
-    #[inline]
     pub(super) fn expire_in_order(&mut self, at_ms: u64, base_ms: u64, scale: Scale) -> bool {
         // What is before the base is very far behind it as well, but for what is rounded up to it.
         let delta = ceil(at_ms.wrapping_sub(base_ms), scale.unit_shift);
@@ -250,7 +242,6 @@ impl Common {
     }
 
     /// The record, between the ends of `tuple`; when it entered and expires, in ms.
-    #[inline]
     pub(super) fn record(&self, tuple: Tuple, window: u16, times_ms: (u64, u64)) -> Record {
         use crate::tcp::Seq;
         use crate::time::Instant;
@@ -310,7 +301,6 @@ impl Scale {
 }
 
 /// So many times two to the power of `shift`, rounded up.
-#[inline]
 fn ceil(ms: u64, shift: u32) -> u64 {
     ms.wrapping_add((1 << shift) - 1) >> shift
 }

@@ -23,7 +23,6 @@ impl Filed {
     }
 
     /// Counts so many ticks until `timer` fires; 0: it does not.
-    #[inline]
     pub(super) fn set_counter(&mut self, timer: Timer, ticks: u64) {
         // Of what is more, two ticks are left at least when the counter runs out.
         if let Some(counter) = self.0.get_mut(timer as usize) {
@@ -32,13 +31,11 @@ impl Filed {
     }
 
     /// Fetches it from memory, without waiting for it.
-    #[inline]
     pub fn read_ahead(&self) {
         prefetch(self);
     }
 
     /// Counts down by a tick. Returns the timers whose time has come, and which are still set.
-    #[inline]
     pub fn count_down(&mut self, tick: Tick, deadlines: &Deadlines) -> TimerSet {
         const ACK: usize = Timer::DelayedAck as usize;
         let mut fired = TimerSet::EMPTY;
@@ -63,7 +60,6 @@ impl Filed {
     }
 
     /// Of the counters that stood at one, the timers that fire.
-    #[cold]
     fn run_out(&mut self, from: [u16; COUNTED], tick: u64, deadlines: &Deadlines) -> TimerSet {
         let mut fired = TimerSet::EMPTY;
         for timer in TimerSet::COUNTED.filter(|timer| from[*timer as usize] == 1) {
@@ -81,7 +77,6 @@ impl Filed {
 }
 
 /// All counters that are not zero less one; true if that makes one zero.
-#[inline]
 fn count_down(counters: [u16; 4]) -> ([u16; 4], bool) {
     let [a, b, c, d] = counters.map(u64::from);
     let word = a | b << 16 | c << 32 | d << 48;

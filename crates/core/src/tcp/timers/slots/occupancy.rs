@@ -25,14 +25,12 @@ impl Default for Occupancy {
 
 impl Occupancy {
     /// `slot` holds an entry.
-    #[inline]
     pub(super) fn insert(&mut self, slot: usize) {
         self.slots[slot / WORD] |= 1 << (slot % WORD);
         self.words |= 1 << (slot / WORD);
     }
 
     /// `slot` holds none any more.
-    #[inline]
     pub(super) fn remove(&mut self, slot: usize) {
         let word = &mut self.slots[slot / WORD];
         *word &= !(1 << (slot % WORD));
@@ -42,7 +40,6 @@ impl Occupancy {
     }
 
     /// The first slot that holds an entry, from `slot` on and round the ring.
-    #[inline]
     pub(super) fn first_from(&self, slot: usize) -> Option<usize> {
         if self.words == 0 {
             return None;
