@@ -19,10 +19,10 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};
 
-use lightwait_core::host::demux::TupleHasher;
+use lightwait_core::flow::{Seq, Tuple};
 use lightwait_core::tcp::connection::Residue;
+use lightwait_core::tcp::demux::TupleHasher;
 use lightwait_core::tcp::time_wait::{Distance, TimeWait};
-use lightwait_core::tcp::{Seq, Tuple};
 use lightwait_core::time::Instant;
 use serde_json::{Map, Value, json};
 

@@ -4,7 +4,7 @@
 use lightwait_bench::connections::{Pair, Plan};
 use lightwait_bench::stacks::Variant;
 use lightwait_bench::stacks::raw::Short;
-use lightwait_core::host::demux::Demux;
+use lightwait_core::tcp::demux::Demux;
 use lightwait_heap::Heap;
 
 #[global_allocator]

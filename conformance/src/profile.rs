@@ -8,8 +8,8 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
+use lightwait_core::address::Cidr;
 use lightwait_core::config::{Push, WindowProbe};
-use lightwait_core::host::address::Cidr;
 use lightwait_core::tcp::recv::ack::AckDelay;
 use lightwait_core::tcp::send::rtt::Estimator;
 use lightwait_core::wire::options::Layout;

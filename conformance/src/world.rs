@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 
+use lightwait_core::address::Cidr;
 use lightwait_core::frame::RxFrame;
-use lightwait_core::host::address::Cidr;
 use lightwait_core::wire::ip;
 use lightwait_core::{ConnectionId, Event, Host, Instant, Outbox, Readiness};
 

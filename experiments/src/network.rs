@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 
+use lightwait_core::address::Cidr;
 use lightwait_core::config::TcpConfig;
-use lightwait_core::host::address::Cidr;
 use lightwait_core::wire::ethernet;
 use lightwait_core::wire::ip::{Packet, protocol};
 use lightwait_core::wire::tcp::Segment;

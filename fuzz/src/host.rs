@@ -19,9 +19,9 @@ mod setup;
 
 use std::collections::VecDeque;
 
+use lightwait_core::capture::pretty::Line;
 use lightwait_core::frame::{Medium, RxChecksum, RxFrame};
 use lightwait_core::time::{Duration, Instant};
-use lightwait_core::wire::pretty::Line;
 
 use crate::source::Source;
 use end::End;

@@ -5,13 +5,13 @@
 
 use std::net::IpAddr;
 
+use lightwait_core::capture::pcapng::{self, Block, Reader};
+use lightwait_core::capture::pretty::Line;
 use lightwait_core::frame::Medium;
 use lightwait_core::time::Instant;
 use lightwait_core::wire::checksum::{append_and_sum, sum};
 use lightwait_core::wire::ip::protocol;
 use lightwait_core::wire::options::Options;
-use lightwait_core::wire::pcapng::{self, Block, Reader};
-use lightwait_core::wire::pretty::Line;
 use lightwait_core::wire::quoted::Quoted;
 use lightwait_core::wire::tcp::{Header, Segment};
 use lightwait_core::wire::{arp, ethernet, icmpv4, icmpv6, ip, ipv6, tcp};

@@ -25,8 +25,8 @@ use lightwait_core::tcp::timers::Scheme;
 use super::watch::Watch;
 use super::{Ip, Variant};
 use crate::connections::Plan;
+use lightwait_core::address::Cidr;
 use lightwait_core::frame::{RxChecksum, TxChecksum, in_bursts};
-use lightwait_core::host::address::Cidr;
 use lightwait_core::{
     Capabilities, Config, ConnectionId, Event, Host, Instant, Medium, Outbox, RxFrame,
 };

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use lightwait_core::tcp::Seq;
+use lightwait_core::flow::Seq;
 use lightwait_core::wire::ip::{self, protocol};
 use lightwait_core::wire::options::Options;
 use lightwait_core::wire::tcp::{Flags, Header, Segment, checksum};

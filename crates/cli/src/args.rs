@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
+use lightwait_core::address::Cidr;
 use lightwait_core::config::parse_time;
-use lightwait_core::host::address::Cidr;
 use lightwait_http::ServerConfig;
 use lightwait_netem::LinkConfig;
 

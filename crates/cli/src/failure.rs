@@ -1,14 +1,13 @@
 //! What can go wrong, as a person should read it: what, where, and what to do about it.
 
-use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::{fmt, io};
 
 use clap::error::ErrorKind;
 use lightwait::device::KernelAddress;
-use lightwait_core::host::conflict::Conflict;
+use lightwait_core::ip::conflict::Conflict;
 
 /// Why the program ends without having done what it should.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use lightwait_core::host::conflict::Conflict;
+use lightwait_core::ip::conflict::Conflict;
 use lightwait_http::Access;
 use lightwait_http::date::Utc;
 use serde_json::{Value, json};

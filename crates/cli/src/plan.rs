@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use lightwait_core::host::address::Cidr;
-use lightwait_core::host::conflict::PROBE_LONGEST;
+use lightwait_core::address::Cidr;
+use lightwait_core::ip::conflict::PROBE_LONGEST;
 use lightwait_http::{FilesConfig, ServerConfig};
 use lightwait_netem::LinkConfig;
 

@@ -25,7 +25,7 @@ use lightwait::net::{Control, TcpListener, TcpStream};
 use lightwait::rt::Timer;
 use lightwait::shard::{self, Handle, Shard};
 use lightwait_core::Host;
-use lightwait_core::tcp::pool::{self, Level};
+use lightwait_core::buffer::{self, Level};
 use lightwait_http::{
     Admission, Clock, ConnectionRoom, Files, Keeper, Memory, Pending, Server, Tally,
     ThreadPoolFiles,
@@ -199,9 +199,9 @@ impl Keeper for Budget {
 
     fn room_for_connection(&self, bytes: usize) -> ConnectionRoom {
         match self.0.room_for_connection(bytes) {
-            pool::ConnectionRoom::Enough => ConnectionRoom::Enough,
-            pool::ConnectionRoom::Little => ConnectionRoom::Little,
-            pool::ConnectionRoom::None => ConnectionRoom::None,
+            buffer::ConnectionRoom::Enough => ConnectionRoom::Enough,
+            buffer::ConnectionRoom::Little => ConnectionRoom::Little,
+            buffer::ConnectionRoom::None => ConnectionRoom::None,
         }
     }
 }

@@ -1,13 +1,12 @@
 //! `lightwait serve` through the bridge: an ordinary client on 127.0.0.1, the whole stack between.
 
-use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
-use lightwait_core::wire::pcapng::{Block, Reader};
+use lightwait_core::capture::pcapng::{Block, Reader};
 
 /// A server in a process of its own, and what it logs.
 struct Server<L = BufReader<ChildStdout>> {

@@ -21,8 +21,8 @@ pub use tcp::{
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
+use crate::address::Cidr;
 use crate::frame::Capabilities;
-use crate::host::address::Cidr;
 use crate::time::Duration;
 
 /// The configuration of one host (one shard has one).
@@ -43,7 +43,7 @@ pub struct Config {
     pub autoconfigure: bool,
     /// How long it may take to ask, on a medium with neighbours, whether anybody has our
     /// `addresses` before they are used; [`Host::claimed`](crate::Host::claimed) tells when all are
-    /// ours. RFC 5227 §1.1 gives IPv4 [7 s](crate::host::conflict::PROBE_LONGEST), RFC 4862 §5.4
+    /// ours. RFC 5227 §1.1 gives IPv4 [7 s](crate::ip::conflict::PROBE_LONGEST), RFC 4862 §5.4
     /// IPv6 1 s. In a shorter time the probes keep the RFC's proportions: its constants are for any
     /// link of IEEE 802, and neighbours mostly answer within a millisecond. Zero: nobody is asked
     /// about IPv4, and IPv6 addresses are used while it is asked about them (RFC 4429).

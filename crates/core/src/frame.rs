@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::ops::Deref;
 
-use crate::tcp::pool::CountedPage;
+use crate::buffer::CountedPage;
 use crate::time::Instant;
 use crate::wire::checksum::sum;
 

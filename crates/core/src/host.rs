@@ -14,43 +14,23 @@
 //! Inputs mark and never send; `emit` sends. A connection that could not finish stays on the ready
 //! list, behind the others.
 
-pub mod address;
 mod ahead;
-pub mod autoconfigure;
 mod claim;
-pub mod conflict;
-pub mod demux;
 mod fin_wait_2;
 mod half_open;
 mod icmp;
 mod identity;
 mod input;
-pub mod isn;
-pub mod keyed;
-pub mod limiter;
-mod line;
 mod link;
-pub mod listen;
 mod ndp;
-pub mod neighbour;
 mod output;
 mod paths;
-pub mod pmtu;
-pub mod port;
-pub mod reassembly;
-pub mod route;
 mod settle;
 mod shortage;
-pub mod slab;
-mod slot;
 mod sockets;
-mod spares;
-pub mod syn_cache;
-pub mod syn_cookie;
 mod tcp_input;
 mod texts;
 mod time_wait;
-mod ways;
 
 pub use sockets::any_local;
 
@@ -60,45 +40,46 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
+use crate::buffer::{ConnectionRoom, Level, PagePool};
 use crate::config::{Config, Settings};
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::event::{ConnectionId, Event, ListenerId};
+use crate::flow::Tuple;
+use crate::flow::keyed::KeyedHash;
 use crate::frame::Outbox;
+use crate::ip::autoconfigure::Autoconfigure;
+use crate::ip::conflict::Claims;
+use crate::ip::limiter::TokenBucket;
+use crate::ip::neighbour::Neighbours;
+use crate::ip::pmtu::PathMtus;
+use crate::ip::reassembly::Reassembly;
+use crate::ip::route::Routes;
 use crate::rng::Rng;
 use crate::tcp::challenge::Challenges;
 use crate::tcp::connection::Context;
-use crate::tcp::pool::{ConnectionRoom, Level, PagePool};
+use crate::tcp::demux::{Demux, TupleHasher};
+use crate::tcp::isn::IsnSource;
+use crate::tcp::line::Line;
+use crate::tcp::listen::Listeners;
+use crate::tcp::port::Ports;
 use crate::tcp::recv::window::WindowBudget;
+use crate::tcp::slot::{Detour, Slot, Slots, take_seat};
+use crate::tcp::spares::Spares;
+use crate::tcp::syn_cache::SynCache;
+use crate::tcp::syn_cookie::SynCookies;
+use crate::tcp::terms::Terms;
 use crate::tcp::time_wait::TimeWait;
 use crate::tcp::timers::{Scheme, Ticks, Timer, Timers};
-use crate::tcp::{Connection, SocketOptions, Tuple};
+use crate::tcp::ways::Ways;
+use crate::tcp::{Connection, SocketOptions};
 use crate::time::{Duration, Instant};
 use crate::wire::Malformed;
 use ahead::Notes;
-use autoconfigure::Autoconfigure;
-use conflict::Claims;
-use demux::{Demux, TupleHasher};
 use fin_wait_2::FinWait2;
-use identity::Terms;
-use isn::IsnSource;
-use keyed::KeyedHash;
-use limiter::TokenBucket;
-use line::Line;
-use listen::Listeners;
-use neighbour::Neighbours;
 use output::Reply;
-use pmtu::PathMtus;
-use port::Ports;
-use reassembly::Reassembly;
-use route::Routes;
 use shortage::Shortage;
-use slot::{Detour, Slot, Slots, take_seat};
-use spares::Spares;
-use syn_cache::SynCache;
-use syn_cookie::SynCookies;
 use time_wait::Lingering;
-use ways::Ways;
 
 /// A whole host.
 #[derive(Debug)]
@@ -425,7 +406,7 @@ impl Host {
     }
 
     fn find_connection(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
-        self.find(hash, tuple).filter(|number| !syn_cache::is_entry(*number))
+        self.find(hash, tuple).filter(|number| !crate::tcp::syn_cache::is_entry(*number))
     }
 
     // ---- what the host says about itself
@@ -485,8 +466,8 @@ impl Host {
     }
 
     /// Makes `cidr`'s address ours, as if it had been configured.
-    pub fn add_address(&mut self, cidr: address::Cidr) {
-        self.routes.set_address(cidr, route::Standing::Preferred);
+    pub fn add_address(&mut self, cidr: crate::address::Cidr) {
+        self.routes.set_address(cidr, crate::ip::route::Standing::Preferred);
         let Host { routes, slots, .. } = self;
         slots.for_each(|slot| {
             let is_ours = routes.is_local(slot.tuple.remote_ip());

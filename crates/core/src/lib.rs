@@ -18,12 +18,17 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod address;
+pub mod buffer;
+pub mod capture;
 pub mod config;
 pub mod counters;
 pub mod error;
 pub mod event;
+pub mod flow;
 pub mod frame;
 pub mod host;
+pub mod ip;
 pub mod rng;
 pub mod tcp;
 pub mod time;

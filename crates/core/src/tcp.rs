@@ -4,23 +4,32 @@ pub mod arrive;
 pub mod challenge;
 pub mod congestion;
 pub mod connection;
+pub mod demux;
 pub mod ecn;
 pub mod egress;
 pub mod emit;
-pub mod pool;
+pub mod isn;
+pub(crate) mod line;
+pub mod listen;
+pub mod port;
 pub mod queue;
 pub mod recv;
 pub mod send;
-pub mod seq;
+pub mod slab;
+pub(crate) mod slot;
+pub(crate) mod spares;
 pub mod state;
+pub mod syn_cache;
+pub mod syn_cookie;
+pub(crate) mod terms;
 pub mod time_wait;
 pub mod timers;
-pub mod tuple;
+pub(crate) mod ways;
 
 pub use connection::Connection;
-pub use seq::Seq;
 pub use state::State;
-pub use tuple::Tuple;
+
+pub use crate::flow::{Seq, Tuple};
 
 use crate::config::TcpConfig;
 use crate::time::Duration;

@@ -26,8 +26,6 @@ pub mod ipv6;
 pub mod mld;
 pub mod ndp;
 pub mod options;
-pub mod pcapng;
-pub mod pretty;
 pub mod quoted;
 pub mod tcp;
 pub mod usual;

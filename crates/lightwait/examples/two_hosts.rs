@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use lightwait_core::capture::pretty::Line;
 use lightwait_core::frame::{Capabilities, Medium, Outbox, RxFrame};
-use lightwait_core::wire::pretty::Line;
 use lightwait_core::{Config, Error, Host, Instant};
 
 /// How long a frame is under way.

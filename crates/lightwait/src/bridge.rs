@@ -23,7 +23,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use lightwait_core::host::address::Cidr;
+use lightwait_core::address::Cidr;
 use lightwait_core::{Capabilities, Config, Medium};
 
 use crate::device::{LARGEST_PACKET, MemoryDevice};

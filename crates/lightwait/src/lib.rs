@@ -46,5 +46,5 @@ pub mod stack;
 pub mod wrap;
 
 pub use lightwait_core::Config;
-pub use lightwait_core::host::address::Cidr;
+pub use lightwait_core::address::Cidr;
 pub use stack::{Stack, run};

@@ -18,14 +18,13 @@ mod memory;
 pub(crate) mod timers;
 pub(crate) mod waiters;
 
-use std::fmt;
 use std::future::{Future, poll_fn};
-use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::task::Poll;
+use std::{fmt, io};
 
-use lightwait_core::host::conflict::{Claimed, Conflict};
+use lightwait_core::ip::conflict::{Claimed, Conflict};
 use lightwait_core::time::Resolutions;
 use lightwait_core::{Config, Host, Instant, Outbox};
 use local::Local;

@@ -5,13 +5,12 @@
 //! [`shard`](crate::shard) and [`driver`].
 
 use std::cell::RefCell;
-use std::fmt;
 use std::future::Future;
-use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::{fmt, io};
 
-use lightwait_core::host::address::Cidr;
+use lightwait_core::address::Cidr;
 use lightwait_core::{Capabilities, Config, Medium};
 use rustix::rand::{GetRandomFlags, getrandom};
 

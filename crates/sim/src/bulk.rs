@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lightwait::net::{TcpListener, TcpStream};
+use lightwait_core::address::Cidr;
 use lightwait_core::config::{BufferConfig, TcpConfig};
-use lightwait_core::host::address::Cidr;
 use lightwait_core::tcp::ConnectionInfo;
 use lightwait_core::{Capabilities, Config, Instant, Medium};
 use lightwait_netem::LinkConfig;

@@ -1,13 +1,12 @@
 //! A cable between two hosts: an emulated link each way, and an oracle that sees both ends.
 
 use std::cell::RefCell;
-use std::fmt;
-use std::io;
 use std::rc::Rc;
+use std::{fmt, io};
 
 use lightwait::device::{Device, Sink};
+use lightwait_core::capture::pretty::Line;
 use lightwait_core::frame::in_bursts;
-use lightwait_core::wire::pretty::Line;
 use lightwait_core::{Capabilities, Instant, Medium, Outbox, RxFrame};
 use lightwait_netem::{Link, LinkConfig, Packet};
 

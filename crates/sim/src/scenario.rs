@@ -12,8 +12,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use lightwait::net::TcpListener;
+use lightwait_core::address::Cidr;
 use lightwait_core::config::TcpConfig;
-use lightwait_core::host::address::Cidr;
 use lightwait_core::{Capabilities, Config, Host, Instant, Medium};
 use lightwait_netem::LinkConfig;
 

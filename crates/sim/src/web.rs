@@ -12,7 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use lightwait::net::{Control, TcpListener};
 use lightwait::rt::Timer;
 use lightwait::shard::{self, Handle};
-use lightwait_core::tcp::pool::{self, Level};
+use lightwait_core::buffer::{self, Level};
 use lightwait_http::{Clock, ConnectionRoom, Files, Keeper, Memory, Pending, Server};
 
 use crate::disk::Disk;
@@ -110,9 +110,9 @@ impl Keeper for Budget {
 
     fn room_for_connection(&self, bytes: usize) -> ConnectionRoom {
         match self.0.room_for_connection(bytes) {
-            pool::ConnectionRoom::Enough => ConnectionRoom::Enough,
-            pool::ConnectionRoom::Little => ConnectionRoom::Little,
-            pool::ConnectionRoom::None => ConnectionRoom::None,
+            buffer::ConnectionRoom::Enough => ConnectionRoom::Enough,
+            buffer::ConnectionRoom::Little => ConnectionRoom::Little,
+            buffer::ConnectionRoom::None => ConnectionRoom::None,
         }
     }
 }

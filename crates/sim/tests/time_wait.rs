@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use lightwait::net::{TcpListener, TcpStream};
-use lightwait_core::host::address::Cidr;
+use lightwait_core::address::Cidr;
 use lightwait_core::{Capabilities, Config, Host, Instant, Medium};
 use lightwait_netem::LinkConfig;
 use lightwait_sim::{Cable, Side, World};

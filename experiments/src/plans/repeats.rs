@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use lightwait_core::Instant;
-use lightwait_core::tcp::Seq;
+use lightwait_core::flow::Seq;
 use lightwait_core::wire::tcp::{Flags, Segment};
 use lightwait_sim::{Passage, Side};
 

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
+use lightwait_core::flow::Seq;
 use lightwait_core::frame::Medium;
-use lightwait_core::tcp::Seq;
 use lightwait_core::wire::ethernet::{self, ethertype};
 use lightwait_core::wire::ip::{Packet, protocol};
 use lightwait_core::wire::options::{Options, SackBlock, Timestamps};

@@ -3,9 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use lightwait_core::Config;
+use lightwait_core::address::Cidr;
 use lightwait_core::config::Limits;
 use lightwait_core::frame::{Capabilities, Medium};
-use lightwait_core::host::address::Cidr;
 use lightwait_core::time::Duration;
 
 use crate::source::Source;

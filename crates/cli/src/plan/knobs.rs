@@ -3,9 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 
+use lightwait_core::address::Cidr;
+use lightwait_core::buffer::PAGE_BYTES;
 use lightwait_core::config::{Knob, KnobError, Limits, TcpConfig};
-use lightwait_core::host::address::Cidr;
-use lightwait_core::tcp::pool::PAGE_BYTES;
 use lightwait_core::{Capabilities, Config, Error, Medium};
 
 use crate::failure::Failure;

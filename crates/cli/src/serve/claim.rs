@@ -8,8 +8,8 @@ use lightwait::device::kernel_address;
 use lightwait::driver::{self, Stop};
 use lightwait::shard::{Handle, Shard};
 use lightwait_core::Host;
-use lightwait_core::host::address::Cidr;
-use lightwait_core::host::conflict::Claimed;
+use lightwait_core::address::Cidr;
+use lightwait_core::ip::conflict::Claimed;
 
 use super::signals::Signals;
 use crate::failure::Failure;

@@ -9,7 +9,7 @@ use lightwait::shard::Shard;
 use lightwait::stack::secret;
 use lightwait::wrap::{Link, Trace};
 use lightwait_core::Config;
-use lightwait_core::host::address::Cidr;
+use lightwait_core::address::Cidr;
 
 use super::{Ready, capture, claim, hardware};
 use crate::failure::Failure;

@@ -3,9 +3,9 @@
 
 use std::fs;
 
+use lightwait_core::address::Cidr;
 use lightwait_core::config::hardware_address;
-use lightwait_core::host::address::Cidr;
-use lightwait_core::host::keyed::KeyedHash;
+use lightwait_core::flow::keyed::KeyedHash;
 
 /// What tells this machine from others, the best first: its id (machine-id(5)); where a container
 /// has none, that of the kernel's boot; its name.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lightwait::allocator;
 use lightwait::shard::Handle;
-use lightwait_core::tcp::pool::PAGE_BYTES;
+use lightwait_core::buffer::PAGE_BYTES;
 
 /// How often is looked.
 const INTERVAL: Duration = Duration::from_secs(2);

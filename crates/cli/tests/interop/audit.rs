@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 use lightwait_core::Medium;
-use lightwait_core::tcp::Seq;
-use lightwait_core::wire::pcapng::{Block, Direction, Reader};
+use lightwait_core::capture::pcapng::{Block, Direction, Reader};
+use lightwait_core::flow::Seq;
 use lightwait_core::wire::tcp::{self, Flags, Segment};
 use lightwait_core::wire::{ethernet, ip};
 

@@ -16,10 +16,10 @@
 //! which is checked when its turn comes.
 
 use super::Host;
-use super::demux::Line;
-use super::slot::Slot;
+use crate::flow::Tuple;
 use crate::frame::{BURST, RxFrame};
-use crate::tcp::Tuple;
+use crate::tcp::demux::Line;
+use crate::tcp::slot::Slot;
 use crate::wire::glance::{self, Glance};
 use crate::wire::usual::Usual;
 

@@ -5,16 +5,15 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Host;
-use super::conflict::{Claimed, Conflict, Output};
 use super::output::Reply;
-use super::route::{Routes, Standing};
 use crate::config::Config;
 use crate::event::Event;
 use crate::frame::Medium;
+use crate::ip::conflict::{Claimed, Conflict, Output};
+use crate::ip::route::{Routes, Standing};
 use crate::time::Instant;
-use crate::wire::arp;
 use crate::wire::ethernet::{self, BROADCAST, Mac};
-use crate::wire::{icmpv6, ndp};
+use crate::wire::{arp, icmpv6, ndp};
 
 /// True if the configured addresses are not ours before they were probed.
 fn is_probing(config: &Config) -> bool {

@@ -19,14 +19,15 @@
 use alloc::vec::Vec;
 
 use super::Host;
-use super::demux::TupleHasher;
-use super::slot::Detour;
 use super::tcp_input::Incoming;
 use crate::config::Config;
+use crate::flow::Tuple;
+use crate::tcp::Connection;
 use crate::tcp::connection::Residue;
+use crate::tcp::demux::TupleHasher;
+use crate::tcp::slot::Detour;
 use crate::tcp::time_wait::{Distance, Record, TimeWait};
 use crate::tcp::timers::Timer;
-use crate::tcp::{Connection, Tuple};
 use crate::time::{Duration, Instant, as_nanos};
 
 /// How much too early such an orphan may be given up: timers are late by a tick, and by many turns

@@ -2,13 +2,14 @@
 //! entries of the SYN cache, and the connection that the peer's ACK makes of one, or of a cookie.
 
 use super::Host;
-use super::slot::{Detour, take_seat};
-use super::syn_cache::{Due, HalfOpen};
 use super::tcp_input::Incoming;
 use crate::event::{ConnectionId, Event, ListenerId};
+use crate::flow::{Seq, Tuple};
+use crate::tcp::Connection;
 use crate::tcp::arrive::Facts;
 use crate::tcp::connection::SynReceived;
-use crate::tcp::{Connection, Seq, Tuple};
+use crate::tcp::slot::{Detour, take_seat};
+use crate::tcp::syn_cache::{Due, HalfOpen};
 use crate::time::Instant;
 use crate::wire::tcp::{Flags, Plain, Segment};
 use crate::wire::usual::Usual;

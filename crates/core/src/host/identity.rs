@@ -4,20 +4,19 @@ use core::net::{IpAddr, SocketAddr};
 
 use super::Host;
 use super::half_open::Begun;
-use super::isn::Beginning;
 use super::output::Reply;
-use super::port::{Candidate, MAX_ATTEMPTS, Search};
-use super::syn_cookie::CookieFacts;
 use super::tcp_input::{Incoming, bare_header};
-use crate::config::Config;
 use crate::error::Error;
 use crate::event::ListenerId;
+use crate::flow::{Seq, Tuple};
+use crate::tcp::Marks;
 use crate::tcp::connection::{SynReceived, stamp_at};
-use crate::tcp::recv::window::offer_of;
+use crate::tcp::isn::Beginning;
+use crate::tcp::port::{Candidate, MAX_ATTEMPTS, Search};
+use crate::tcp::syn_cookie::CookieFacts;
+use crate::tcp::terms::Terms;
 use crate::tcp::time_wait::{Predecessor, Record};
-use crate::tcp::{Marks, Seq, SocketOptions, Tuple};
 use crate::time::{Duration, Instant};
-use crate::wire::options::mss_for_mtu;
 use crate::wire::tcp::Flags;
 
 /// A cookie is believed only this long after one was sent (two steps of its clock).
@@ -77,35 +76,6 @@ impl Hunt {
 
     fn is_time_to_fall_back(&self) -> bool {
         self.passed >= PASSED_OVER_MAX && self.second_best.is_some()
-    }
-}
-
-/// What our SYNs announce under some options: known before any is sent.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Terms {
-    mss_ipv4: u16,
-    mss_ipv6: u16,
-    /// The window; the budget may allow less.
-    pub(super) offer: u16,
-}
-
-impl Terms {
-    /// The MSS (RFC 9293 §3.7.1, RFC 6691) by the device's MTU, or less by choice; the window by
-    /// configuration, or by choice.
-    pub(super) fn announced(config: &Config, options: &SocketOptions) -> Terms {
-        let tcp = &config.tcp;
-        // Zero is no limit.
-        let limit = |mss: u16| if mss > 0 { mss } else { u16::MAX };
-        let most = limit(tcp.mss_max).min(limit(options.mss_max));
-        let mss = |ipv6| mss_for_mtu(config.device.mtu, ipv6).min(most);
-        let usual = tcp.buffers.receive.min(tcp.buffers.receive_max);
-        let offer = offer_of(options.receive_buffer_bytes.unwrap_or(usual), tcp.shift());
-        Terms { mss_ipv4: mss(false), mss_ipv6: mss(true), offer }
-    }
-
-    /// The MSS.
-    pub(super) fn mss(&self, ipv6: bool) -> u16 {
-        if ipv6 { self.mss_ipv6 } else { self.mss_ipv4 }
     }
 }
 
@@ -259,7 +229,7 @@ impl Host {
     /// An address of ours to reach `remote` from.
     pub(super) fn source_for(&mut self, remote: IpAddr) -> Option<IpAddr> {
         let of_version =
-            |cidr: &&super::address::Cidr| cidr.address().is_ipv4() == remote.is_ipv4();
+            |cidr: &&crate::address::Cidr| cidr.address().is_ipv4() == remote.is_ipv4();
         if let Some(range) = self.config.ranges.iter().find(of_version) {
             // The first and last of an IPv4 range may be taken for broadcasts.
             let size = range.size();

@@ -7,11 +7,11 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 
 use super::Host;
-use super::autoconfigure::{Autoconfigure, Output, Setup};
-use super::neighbour::Advertisement;
 use super::output::Reply;
-use super::route::Standing;
 use crate::frame::Medium;
+use crate::ip::autoconfigure::{Autoconfigure, Output, Setup};
+use crate::ip::neighbour::Advertisement;
+use crate::ip::route::Standing;
 use crate::time::Instant;
 use crate::wire::ethernet::{self, Mac};
 use crate::wire::{icmpv6, ip, mld, ndp};

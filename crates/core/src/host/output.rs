@@ -7,14 +7,15 @@ use core::net::IpAddr;
 
 use super::Host;
 use super::input::Origin;
-use super::slot::Slot;
-use super::ways::{Known, Place};
 use crate::counters::Counters;
+use crate::flow::Tuple;
 use crate::frame::{Frame, Outbox, RxChecksum, RxFrame};
+use crate::tcp::Marks;
 use crate::tcp::connection::Context;
 use crate::tcp::egress::{self, Egress, Marked};
 use crate::tcp::emit::Flushed;
-use crate::tcp::{Marks, Tuple};
+use crate::tcp::slot::Slot;
+use crate::tcp::ways::{Known, Place};
 use crate::time::Instant;
 use crate::wire::ip;
 use crate::wire::tcp::Header;

@@ -6,8 +6,8 @@ use core::net::IpAddr;
 use super::Host;
 use super::input::Origin;
 use super::output::Reply;
-use super::reassembly::{Outcome, Reason};
 use crate::frame::RxFrame;
+use crate::ip::reassembly::{Outcome, Reason};
 use crate::time::Instant;
 use crate::wire::{icmpv4, icmpv6, ip};
 

@@ -2,13 +2,13 @@
 //! put on the list of those to be flushed, and one that is over makes room.
 
 use super::Host;
-use super::line::Line;
-use super::slot::Slot;
 use super::time_wait::Entrance;
 use crate::config::TimeWaitState;
 use crate::event::{ConnectionId, Event, Readiness};
 use crate::tcp::Connection;
 use crate::tcp::connection::Context;
+use crate::tcp::line::Line;
+use crate::tcp::slot::Slot;
 use crate::tcp::timers::Timers;
 use crate::time::Instant;
 

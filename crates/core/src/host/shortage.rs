@@ -20,13 +20,13 @@ mod stalled;
 use alloc::collections::VecDeque;
 
 use super::Host;
-use super::slot::Slot;
+use crate::buffer::PagePool;
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::event::{ConnectionId, Readiness};
 use crate::tcp::Connection;
 use crate::tcp::connection::{Blocked, Shape, Synchronized};
-use crate::tcp::pool::PagePool;
+use crate::tcp::slot::Slot;
 use crate::tcp::timers::Timer;
 use crate::time::{Duration, Instant};
 use stalled::{Mark, Stalled};

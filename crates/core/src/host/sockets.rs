@@ -5,16 +5,18 @@ use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::Host;
-use super::identity::{Claim, Terms};
-use super::isn::Beginning;
-use super::route::Class;
+use super::identity::Claim;
 use super::settle::{make_ready, pass_on};
-use super::slot::{Detour, Slot, Slots};
 use crate::error::Error;
 use crate::event::{ConnectionId, ListenerId, Readiness};
+use crate::flow::Tuple;
+use crate::ip::route::Class;
 use crate::tcp::connection::{Blocked, Context, Shape, SynSent};
+use crate::tcp::isn::Beginning;
+use crate::tcp::slot::{Detour, Slot, Slots};
+use crate::tcp::terms::Terms;
 use crate::tcp::timers::Timer;
-use crate::tcp::{Connection, ConnectionInfo, SocketOptions, State, Tuple};
+use crate::tcp::{Connection, ConnectionInfo, SocketOptions, State};
 use crate::time::{Duration, Instant};
 
 const NO_SUCH: Error = Error::InvalidInput("no such connection");

@@ -2,23 +2,24 @@
 
 use super::Host;
 use super::ahead::Sight;
-use super::identity::Terms;
 use super::input::Origin;
-use super::isn::Beginning;
 use super::output::Reply;
 use super::settle::pass_on;
-use super::slot::{Detour, Slot};
-use super::syn_cache::is_entry;
+use crate::tcp::isn::Beginning;
+use crate::tcp::slot::{Detour, Slot};
+use crate::tcp::syn_cache::is_entry;
+use crate::tcp::terms::Terms;
 use core::net::IpAddr;
 
 use crate::config::Ecn;
 use crate::event::{ConnectionId, ListenerId};
+use crate::flow::{Seq, Tuple};
 use crate::frame::{RxChecksum, RxFrame};
+use crate::tcp::Marks;
 use crate::tcp::arrive::Facts;
 use crate::tcp::arrive::syn_sent::peer_mss;
 use crate::tcp::connection::SynReceived;
 use crate::tcp::time_wait::Verdict;
-use crate::tcp::{Marks, Seq, Tuple};
 use crate::time::Instant;
 use crate::wire::ip;
 use crate::wire::options::Options;

@@ -27,5 +27,6 @@ mod syns;
 mod time_wait;
 mod turns;
 mod versions;
+mod ways;
 mod windows;
 mod wrap;

@@ -8,14 +8,14 @@ pub(super) use lingering::Lingering;
 use alloc::collections::VecDeque;
 
 use super::Host;
-use super::isn::IsnSource;
 use super::output::{self, Reply};
-use super::route::{NextHop, Routes};
 use super::tcp_input::{Incoming, Past, bare_header};
 use crate::config::{TcpConfig, TimeWaitState};
+use crate::flow::{Seq, Tuple};
+use crate::ip::route::{NextHop, Routes};
 use crate::tcp::connection::{Context, Residue, STAMP_TICK, stamp_at};
+use crate::tcp::isn::IsnSource;
 use crate::tcp::time_wait::{Distance, Record, TimeWait, Verdict};
-use crate::tcp::{Seq, Tuple};
 use crate::time::Instant;
 use crate::wire::options::Timestamps;
 use crate::wire::tcp::{Flags, Header};

@@ -28,12 +28,13 @@ use core::ops::ControlFlow::{self, Break, Continue};
 
 use crate::error::Error;
 use crate::event::Readiness;
+use crate::flow::Seq;
 use crate::tcp::connection::{Blocked, Connection, Context, Early, Shape, Stamps, Synchronized};
 use crate::tcp::recv::Text;
 use crate::tcp::send::Acked;
 use crate::tcp::send::recovery::Mode;
 use crate::tcp::timers::{Deadlines, Timer};
-use crate::tcp::{Seq, SocketOptions, State, ecn};
+use crate::tcp::{SocketOptions, State, ecn};
 use crate::time::Instant;
 use crate::wire::options::SackBlock;
 use crate::wire::tcp::{Flags, Plain, Segment};

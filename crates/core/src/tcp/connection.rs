@@ -32,20 +32,21 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::num::NonZeroU64;
 
+use crate::buffer::PagePool;
 use crate::config::{Settings, TcpConfig};
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::event::Readiness;
+use crate::flow::Seq;
 use crate::tcp::challenge::Challenges;
 use crate::tcp::ecn::EcnState;
-use crate::tcp::pool::PagePool;
 use crate::tcp::recv::RecvHalf;
 use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::send::SendHalf;
 use crate::tcp::send::buffer::SendBuffer;
 use crate::tcp::state::StateCell;
 use crate::tcp::timers::{Deadlines, Timer};
-use crate::tcp::{ConnectionInfo, Seq, SocketOptions, State};
+use crate::tcp::{ConnectionInfo, SocketOptions, State};
 use crate::time::{Duration, Instant};
 use crate::wire::options::Timestamps;
 

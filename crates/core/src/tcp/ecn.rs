@@ -6,7 +6,7 @@
 //!      └── the next new data carries CWR ─▶ receiver   owes ECE no more
 //! ```
 
-use crate::tcp::Seq;
+use crate::flow::Seq;
 use crate::wire::tcp::Flags;
 
 /// The codepoint of data that may be marked: ECT(0).

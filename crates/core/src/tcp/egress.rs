@@ -6,9 +6,10 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
+use crate::flow::Seq;
 use crate::frame::{Capabilities, Frame, Outbox, Segmentation, TxChecksum};
+use crate::tcp::Marks;
 use crate::tcp::send::buffer::{Cursor, SendBuffer};
-use crate::tcp::{Marks, Seq};
 use crate::wire::checksum::{Sum, append_and_sum, pseudo_header, sum};
 use crate::wire::tcp::{CHECKSUM_OFFSET, Flags, Header, PROTOCOL, checksum};
 use crate::wire::usual::{self, Envelope, Stamped, Syn, Template, Text};
@@ -481,8 +482,8 @@ fn share(frame: &mut Frame, path: &Path, payload: Option<Payload<'_>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffer::PagePool;
     use crate::frame::Medium;
-    use crate::tcp::pool::PagePool;
     use crate::wire::options::Options;
     use crate::wire::tcp::Flags;
     use core::net::Ipv4Addr;

@@ -14,11 +14,11 @@ mod predicted;
 mod timeout;
 
 use crate::config::{Settings, TcpConfig};
+use crate::flow::seq::Seq;
 use crate::tcp::connection::{Connection, Context, Reset, Shape, patience};
 use crate::tcp::egress::Egress;
 use crate::tcp::send::SendHalf;
 use crate::tcp::send::recovery::Mode;
-use crate::tcp::seq::Seq;
 use crate::tcp::timers::{Deadlines, Timer};
 use crate::time::{Duration, Instant};
 

@@ -19,9 +19,9 @@ use window::RecvWindow;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
+use crate::buffer::PagePool;
 use crate::counters::Counters;
-use crate::tcp::Seq;
-use crate::tcp::pool::PagePool;
+use crate::flow::Seq;
 use crate::tcp::timers::Deadlines;
 use crate::wire::checksum::{Sum, sum};
 use crate::wire::options::{SackBlock, SackBlocks};

@@ -24,10 +24,10 @@ use sent::SentQueue;
 
 use alloc::boxed::Box;
 
+use crate::buffer::PagePool;
 use crate::config::{Settings, TcpConfig};
-use crate::tcp::Seq;
+use crate::flow::Seq;
 use crate::tcp::congestion::Congestion;
-use crate::tcp::pool::PagePool;
 use crate::time::Instant;
 use crate::wire::tcp::{Plain, Segment};
 

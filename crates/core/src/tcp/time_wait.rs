@@ -40,9 +40,8 @@ pub mod table;
 
 pub use table::{Distance, Found, TimeWait};
 
-use super::Seq;
 use crate::counters::Counters;
-use crate::tcp::Tuple;
+use crate::flow::{Seq, Tuple};
 use crate::tcp::connection::{Residue, stamp_distance};
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::{Flags, Segment};

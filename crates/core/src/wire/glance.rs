@@ -2,7 +2,7 @@
 //! for nothing else. Nothing is checked.
 
 use super::tcp::{Flags, PROTOCOL};
-use crate::tcp::Tuple;
+use crate::flow::Tuple;
 
 /// What seems to be a TCP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

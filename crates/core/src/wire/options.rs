@@ -13,7 +13,7 @@
 use alloc::vec::Vec;
 
 use super::{Malformed, u32_at};
-use crate::tcp::Seq;
+use crate::flow::Seq;
 
 /// Bytes of options that a header holds at most (RFC 9293 §3.1: data offset 15).
 pub const MAX_OPTIONS_BYTES: usize = 40;

@@ -5,7 +5,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Malformed, ipv4, ipv6, u16_at, u32_at};
-use crate::tcp::Seq;
+use crate::flow::Seq;
 
 /// The beginning of a packet of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use super::Malformed;
 use super::checksum::{Sum, pseudo_header, sum};
 use super::options::{Options, Timestamps};
 use super::usual::Stamped;
-use crate::tcp::Seq;
+use crate::flow::Seq;
 
 /// TCP's number in the IP header.
 pub const PROTOCOL: u8 = 6;

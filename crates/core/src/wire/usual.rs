@@ -25,7 +25,7 @@ use super::checksum::{Sum, of_short_sum, of_sum, sum, sum_of, word_sum};
 use super::glance::Glance;
 use super::options::{Layout, OptionWords, Options, Timestamps};
 use super::tcp::{Flags, Header, PROTOCOL, Plain, Segment};
-use crate::tcp::{Seq, Tuple};
+use crate::flow::{Seq, Tuple};
 
 /// Bytes of an IP header.
 const IP_BYTES: usize = 20;

@@ -17,7 +17,7 @@ mod ioctl;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use lightwait_core::host::address::Cidr;
+use lightwait_core::address::Cidr;
 use lightwait_core::{Capabilities, Instant, Medium, Outbox};
 use rustix::fs::{Mode, OFlags};
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Waker};
 use std::time::Instant as StdInstant;
 
-use lightwait_core::tcp::pool::{ConnectionRoom, Level};
+use lightwait_core::buffer::{ConnectionRoom, Level};
 use lightwait_core::{ConnectionId, Host, Instant, ListenerId};
 
 use super::memory::Budget;

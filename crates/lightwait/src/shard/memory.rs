@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use lightwait_core::Host;
-use lightwait_core::tcp::pool::{ConnectionRoom, Level};
+use lightwait_core::buffer::{ConnectionRoom, Level};
 
 use super::Handle;
 use super::local::Local;

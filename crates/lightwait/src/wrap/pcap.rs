@@ -19,8 +19,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use lightwait_core::capture::pcapng::{self, Direction};
 use lightwait_core::frame::RxChecksum;
-use lightwait_core::wire::pcapng::{self, Direction};
 use lightwait_core::{Capabilities, Instant, Medium, Outbox, RxFrame};
 
 use super::outgoing::Offered;

@@ -5,12 +5,11 @@
 //! 0.001377 in  10.9.0.1:41500 > 10.9.0.2:80: . ack 2 win 502
 //! ```
 
-use std::fmt;
 use std::fmt::Write;
-use std::io;
 use std::os::fd::BorrowedFd;
+use std::{fmt, io};
 
-use lightwait_core::wire::pretty::Line;
+use lightwait_core::capture::pretty::Line;
 use lightwait_core::{Capabilities, Instant, Outbox};
 
 use super::outgoing::Offered;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lightwait::device::MemoryDevice;
 use lightwait::shard::Shard;
-use lightwait_core::host::conflict::{Conflict, PROBE_LONGEST};
+use lightwait_core::ip::conflict::{Conflict, PROBE_LONGEST};
 use lightwait_core::{Capabilities, Config, Instant, Medium};
 
 const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];

@@ -12,8 +12,8 @@ use lightwait::net::{TcpListener, TcpStream};
 use lightwait::rt;
 use lightwait::shard::Handle;
 use lightwait_core::Host;
+use lightwait_core::buffer::{Level, PAGE_BYTES};
 use lightwait_core::tcp::State;
-use lightwait_core::tcp::pool::{Level, PAGE_BYTES};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::world::World;

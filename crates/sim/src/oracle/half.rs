@@ -7,7 +7,7 @@
 //!                   (sent) next ─────────▲ never beyond `limit`, never with a hole
 //! ```
 
-use lightwait_core::tcp::Seq;
+use lightwait_core::flow::Seq;
 use lightwait_core::wire::tcp::{Flags, Segment};
 
 /// RFC 7323 §2.3: a larger shift counts as this.

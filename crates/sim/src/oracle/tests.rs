@@ -1,7 +1,7 @@
 //! Each rule: a conversation that keeps it, and its twin that breaks it.
 
 use super::*;
-use lightwait_core::tcp::Seq;
+use lightwait_core::flow::Seq;
 use lightwait_core::wire::options::Options;
 use lightwait_core::wire::{checksum, ethernet, ip, tcp};
 use std::net::{IpAddr, Ipv4Addr};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lightwait::net::TcpStream;
 use lightwait::shard;
-use lightwait_core::host::address::Cidr;
+use lightwait_core::address::Cidr;
 use lightwait_core::{Capabilities, Config, Instant, Medium};
 use lightwait_http::{Access, Files, FilesConfig, Server, ServerConfig};
 use lightwait_netem::{LinkConfig, Loss};

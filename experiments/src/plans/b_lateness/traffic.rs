@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 
 use lightwait::device::{Device, Sink};
+use lightwait_core::flow::Seq;
 use lightwait_core::frame::RxChecksum;
-use lightwait_core::tcp::Seq;
 use lightwait_core::time::Duration;
 use lightwait_core::wire::ip::{self, Packet};
 use lightwait_core::wire::options::Options;

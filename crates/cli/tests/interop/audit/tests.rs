@@ -2,9 +2,9 @@
 
 use super::*;
 use lightwait_core::Instant;
+use lightwait_core::capture::pcapng;
 use lightwait_core::wire::checksum::sum;
 use lightwait_core::wire::options::Options;
-use lightwait_core::wire::pcapng;
 
 const US: &str = "10.0.0.2:80";
 const PEER: &str = "10.0.0.1:4000";

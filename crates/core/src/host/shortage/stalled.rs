@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use crate::tcp::Seq;
+use crate::flow::Seq;
 use crate::time::Instant;
 
 /// No link.

@@ -7,7 +7,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::link::{Cable, host};
 use crate::config::Config;
 use crate::frame::RxFrame;
-use crate::host::conflict::{Claimed, Conflict, PROBE_LONGEST};
+use crate::ip::conflict::{Claimed, Conflict, PROBE_LONGEST};
 use crate::tcp::State;
 use crate::time::Duration;
 use crate::wire::ethernet::{self, BROADCAST, Mac};

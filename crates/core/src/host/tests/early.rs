@@ -2,10 +2,10 @@
 //! §3.10.7.3), dropped where we listen.
 
 use super::peer::{A, F, Peer, R, S, Say, plain};
+use crate::buffer::PAGE_BYTES;
 use crate::config::Config;
 use crate::error::Error;
 use crate::tcp::State;
-use crate::tcp::pool::PAGE_BYTES;
 use crate::time::Duration;
 use crate::wire::tcp::Flags;
 use std::vec;

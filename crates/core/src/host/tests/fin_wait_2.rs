@@ -4,9 +4,10 @@ use super::old::RESIDUE;
 use super::peer::*;
 use crate::config::Config;
 use crate::error::Error;
+use crate::flow::Tuple;
 use crate::tcp::connection::Residue;
 use crate::tcp::time_wait::ISN_STEP;
-use crate::tcp::{Keepalive, SocketOptions, State, Tuple};
+use crate::tcp::{Keepalive, SocketOptions, State};
 use crate::time::Duration;
 use std::vec::Vec;
 

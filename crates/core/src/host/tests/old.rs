@@ -4,10 +4,11 @@
 use super::pair::config;
 use super::peer::*;
 use crate::config::{Config, TimeWaitState};
+use crate::flow::{Seq, Tuple};
 use crate::host::Host;
+use crate::tcp::State;
 use crate::tcp::connection::Residue;
 use crate::tcp::time_wait::{Distance, Record};
-use crate::tcp::{Seq, State, Tuple};
 use crate::time::{Duration, Instant};
 use crate::wire::usual::Usual;
 use std::vec::Vec;

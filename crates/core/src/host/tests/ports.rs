@@ -4,7 +4,8 @@
 use super::old::enter;
 use super::pair::{Pair, config};
 use crate::event::{ConnectionId, ListenerId};
-use crate::tcp::{State, Tuple};
+use crate::flow::Tuple;
+use crate::tcp::State;
 use crate::time::Duration;
 use std::net::SocketAddr;
 use std::vec;

@@ -8,8 +8,8 @@ use super::pair::{CLIENT, Pair, SERVER, Side, config};
 use crate::config::Config;
 use crate::event::ConnectionId;
 use crate::frame::{Outbox, RxFrame};
-use crate::host::slot::Slots;
 use crate::tcp::Keepalive;
+use crate::tcp::slot::Slots;
 use crate::tcp::timers::Timer;
 use crate::time::Duration;
 

@@ -7,7 +7,8 @@ use super::peer::*;
 use crate::config::{Config, TimeWaitState};
 use crate::error::Error;
 use crate::event::ConnectionId;
-use crate::tcp::{Seq, State};
+use crate::flow::Seq;
+use crate::tcp::State;
 use crate::time::Duration;
 use std::vec::Vec;
 

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use super::pair::{CLIENT, Pair, SERVER, Side, config};
 use super::peer::{A, Peer, Say, plain};
 use crate::Error;
+use crate::buffer::{ConnectionRoom, PAGE_BYTES};
 use crate::config::Config;
 use crate::event::{ConnectionId, Event, ListenerId, Readiness};
-use crate::tcp::pool::{ConnectionRoom, PAGE_BYTES};
 use crate::tcp::{SocketOptions, State};
 use crate::time::Duration;
 

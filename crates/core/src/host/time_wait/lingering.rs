@@ -4,10 +4,10 @@
 use alloc::collections::VecDeque;
 
 use super::super::Host;
-use super::super::demux::Demux;
-use super::super::slot::{self, Slot};
-use crate::tcp::Tuple;
+use crate::flow::Tuple;
 use crate::tcp::connection::Residue;
+use crate::tcp::demux::Demux;
+use crate::tcp::slot::{self, Slot};
 use crate::tcp::time_wait::Record;
 use crate::tcp::timers::{Linger, Timer};
 use crate::time::{Duration, Instant};

@@ -7,9 +7,10 @@
 mod texts;
 
 use crate::event::Readiness;
+use crate::flow::Seq;
+use crate::tcp::State;
 use crate::tcp::connection::{Connection, Context, Shape, Stamps, Synchronized, stamp_distance};
 use crate::tcp::timers::Deadlines;
-use crate::tcp::{Seq, State};
 use crate::time::Instant;
 use crate::wire::tcp::{Flags, Plain};
 

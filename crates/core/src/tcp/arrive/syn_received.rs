@@ -1,5 +1,5 @@
 //! SYN-RECEIVED after a simultaneous open: RFC 9293 §3.10.7.4 for that state. (The passive
-//! SYN-RECEIVED is an entry of the SYN cache, in [`host::listen`](crate::host::listen).)
+//! SYN-RECEIVED is an entry of the SYN cache, in [`host::listen`](crate::tcp::listen).)
 
 use super::syn_sent::acknowledges_syn;
 use crate::error::Error;

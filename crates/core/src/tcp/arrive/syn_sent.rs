@@ -2,9 +2,10 @@
 
 use crate::config::{Ecn, TcpConfig};
 use crate::error::Error;
+use crate::flow::Seq;
+use crate::tcp::State;
 use crate::tcp::connection::{Connection, Context, Early, Reset, Shape, SynReceived, SynSent};
 use crate::tcp::timers::Timer;
-use crate::tcp::{Seq, State};
 use crate::time::Instant;
 use crate::wire::options::Options;
 use crate::wire::tcp::{Flags, Segment};

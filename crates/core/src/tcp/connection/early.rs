@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::Context;
-use crate::tcp::pool::PagePool;
+use crate::buffer::PagePool;
 use crate::tcp::recv::buffer::RecvBuffer;
 use crate::wire::tcp::{Flags, Segment};
 
@@ -71,8 +71,8 @@ impl Early {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffer::Claim;
     use crate::tcp::connection::lone::Lone;
-    use crate::tcp::pool::Claim;
     use crate::tcp::{Seq, Tuple};
     use crate::time::Instant;
     use crate::wire::options::Options;

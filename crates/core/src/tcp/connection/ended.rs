@@ -5,12 +5,13 @@
 use alloc::boxed::Box;
 
 use super::{Connection, Context, Shape, Synchronized, stamp_at};
+use crate::buffer::PagePool;
 use crate::config::TcpConfig;
 use crate::error::Error;
 use crate::event::Readiness;
-use crate::tcp::pool::PagePool;
+use crate::flow::Seq;
+use crate::tcp::State;
 use crate::tcp::recv::buffer::RecvBuffer;
-use crate::tcp::{Seq, State};
 use crate::time::Instant;
 use crate::wire::options::Timestamps;
 

@@ -3,6 +3,8 @@
 
 use super::{Context, Stamps, Synchronized, stamp_at, stamp_distance};
 use crate::config::{Ecn, Settings};
+use crate::flow::Seq;
+use crate::tcp::SocketOptions;
 use crate::tcp::congestion::Congestion;
 use crate::tcp::ecn::EcnState;
 use crate::tcp::recv::RecvHalf;
@@ -15,7 +17,6 @@ use crate::tcp::send::pair::PacketPair;
 use crate::tcp::send::rtt::Rtt;
 use crate::tcp::send::sent::SentQueue;
 use crate::tcp::time_wait::Predecessor;
-use crate::tcp::{Seq, SocketOptions};
 use crate::time::Instant;
 use crate::wire::options::{Options, Timestamps};
 use crate::wire::tcp::{Flags, Header, Plain};

@@ -4,12 +4,13 @@ use alloc::format;
 use alloc::string::String;
 
 use super::{Connection, Context, SynReceived};
+use crate::buffer::PagePool;
 use crate::config::{Settings, TcpConfig};
 use crate::counters::Counters;
+use crate::flow::{Seq, Tuple};
+use crate::tcp::SocketOptions;
 use crate::tcp::challenge::Challenges;
-use crate::tcp::pool::PagePool;
 use crate::tcp::recv::window::WindowBudget;
-use crate::tcp::{Seq, SocketOptions, Tuple};
 use crate::time::Instant;
 
 /// A connection and what a host would lend it.

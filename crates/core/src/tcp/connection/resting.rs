@@ -25,6 +25,7 @@ use alloc::sync::Arc;
 use super::{Blocked, Connection, Stamps, Synchronized};
 use crate::config::TcpConfig;
 use crate::event::Readiness;
+use crate::flow::Seq;
 use crate::tcp::congestion::Congestion;
 use crate::tcp::ecn::EcnState;
 use crate::tcp::recv::buffer::RecvBuffer;
@@ -35,7 +36,7 @@ use crate::tcp::send::recovery::Recovery;
 use crate::tcp::send::sent::SentQueue;
 use crate::tcp::send::{SendHalf, rtt};
 use crate::tcp::timers::{Deadlines, Timer};
-use crate::tcp::{Seq, SocketOptions, State};
+use crate::tcp::{SocketOptions, State};
 use crate::time::Instant;
 
 /// A connection at rest. 184 bytes.

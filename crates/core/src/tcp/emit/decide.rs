@@ -3,11 +3,12 @@
 
 use super::{Emission, Why};
 use crate::config::WindowProbe;
+use crate::flow::Seq;
+use crate::tcp::SocketOptions;
 use crate::tcp::connection::{Connection, Context, Shape, Synchronized};
 use crate::tcp::egress::Path;
 use crate::tcp::send::SendHalf;
 use crate::tcp::send::recovery::Mode;
-use crate::tcp::{Seq, SocketOptions};
 
 impl Connection {
     pub(super) fn decide(&self, cx: &Context, path: &Path, room: usize) -> Emission {

@@ -22,7 +22,7 @@
 //! lockstep.
 
 use crate::config::TcpConfig;
-use crate::tcp::Seq;
+use crate::flow::Seq;
 use crate::tcp::timers::{Deadlines, Timer};
 use crate::time::{Instant, as_nanos};
 

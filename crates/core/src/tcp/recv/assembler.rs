@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use crate::tcp::Seq;
+use crate::flow::Seq;
 use crate::wire::options::{SackBlock, SackBlocks};
 
 /// Out-of-order ranges kept at most; a segment that would make one more is dropped.

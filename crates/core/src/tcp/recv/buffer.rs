@@ -19,7 +19,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::tcp::pool::{Claim, PAGE_BYTES, Page, PagePool, SMALL_BYTES, Side, SmallPage};
+use crate::buffer::{Claim, PAGE_BYTES, Page, PagePool, SMALL_BYTES, Side, SmallPage};
 use crate::tcp::queue::Queue;
 use crate::wire::checksum::{Sum, copy_and_sum};
 

@@ -13,7 +13,7 @@
 //! moving the edge in steps of a segment or half the buffer (§3.8.6.2.2). All windows of a shard
 //! together are bounded by a [`WindowBudget`].
 
-use crate::tcp::Seq;
+use crate::flow::Seq;
 use crate::time::Instant;
 
 /// The least window that a SYN offers when the budget is spent, in bytes.

@@ -18,10 +18,10 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::{fmt, mem};
 
-use crate::frame::Slice;
-use crate::tcp::pool::{
+use crate::buffer::{
     Claim, LARGE_BYTES, PAGE_BYTES, Page, PagePool, SMALL_BYTES, SharedPage, Side, SmallPage,
 };
+use crate::frame::Slice;
 use crate::tcp::queue::Queue;
 
 /// Bytes in the stream, from the chain's first to its last.

@@ -16,7 +16,7 @@
 use alloc::boxed::Box;
 
 use super::scoreboard::Scoreboard;
-use crate::tcp::Seq;
+use crate::flow::Seq;
 
 /// Why segments are being sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@
 
 use alloc::vec::Vec;
 
-use crate::tcp::Seq;
+use crate::flow::Seq;
 use crate::wire::options::SackBlock;
 
 /// Ranges kept at most. A loss pattern that makes more is retransmitted a little too eagerly.

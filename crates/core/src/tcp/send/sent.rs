@@ -2,7 +2,7 @@
 
 use core::mem;
 
-use crate::tcp::Seq;
+use crate::flow::Seq;
 use crate::tcp::connection::stamp_distance;
 use crate::tcp::queue::Queue;
 use crate::time::Instant;

@@ -22,9 +22,9 @@ mod queue;
 mod row;
 
 use super::Record;
-use crate::host::demux::TupleHasher;
-use crate::tcp::Tuple;
+use crate::flow::Tuple;
 use crate::tcp::connection::Residue;
+use crate::tcp::demux::TupleHasher;
 use crate::time::{Duration, Instant, as_nanos};
 pub use found::Found;
 use handles::Handles;

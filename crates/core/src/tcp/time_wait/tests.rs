@@ -1,7 +1,7 @@
 //! The rules of TIME-WAIT, each with its twin one step beyond it.
 
 use super::*;
-use crate::tcp::Tuple;
+use crate::flow::Tuple;
 use crate::tcp::connection::Residue;
 use crate::time::Duration;
 use crate::wire::options::{Options, Timestamps};

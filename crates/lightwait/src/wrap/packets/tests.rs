@@ -1,5 +1,5 @@
 use super::*;
-use lightwait_core::tcp::Seq;
+use lightwait_core::flow::Seq;
 use lightwait_core::wire::options::Options;
 use lightwait_core::wire::tcp::{Flags, Segment, verify_checksum};
 

@@ -1,9 +1,9 @@
 use super::*;
 use crate::device::MemoryDevice;
 use crate::device::memory::Wire;
+use lightwait_core::capture::pcapng::{Block, Reader};
 use lightwait_core::frame::TxChecksum;
 use lightwait_core::wire::checksum::pseudo_header;
-use lightwait_core::wire::pcapng::{Block, Reader};
 use lightwait_core::wire::{ip, tcp};
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -2,11 +2,12 @@
 //! same, one of them without prediction, and are compared to the last field.
 
 use super::*;
+use crate::flow::Tuple;
 use crate::frame::{Capabilities, Medium, Outbox};
+use crate::tcp::Marks;
 use crate::tcp::arrive::Facts;
 use crate::tcp::connection::lone::Lone;
 use crate::tcp::egress::{Egress, Path};
-use crate::tcp::{Marks, Tuple};
 use crate::time::Instant;
 use crate::wire::options::{Options, SackBlock, Timestamps};
 use crate::wire::tcp::Segment;

@@ -4,9 +4,10 @@
 
 use super::{is_calm, is_next, is_plain, note_stamp, note_text};
 use crate::event::Readiness;
+use crate::flow::Seq;
+use crate::tcp::SocketOptions;
 use crate::tcp::connection::{Connection, Context, Shape, Synchronized};
 use crate::tcp::timers::Deadlines;
-use crate::tcp::{Seq, SocketOptions};
 use crate::wire::tcp::{Flags, Plain};
 use crate::wire::usual::Usual;
 

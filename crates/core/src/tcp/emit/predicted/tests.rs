@@ -2,12 +2,13 @@
 //! same, one of them without prediction, and are compared to the last field and byte.
 
 use super::*;
+use crate::flow::{Seq, Tuple};
 use crate::frame::{Capabilities, Medium, Outbox};
+use crate::tcp::Marks;
 use crate::tcp::connection::lone::Lone;
 use crate::tcp::connection::{Reset, SynSent};
 use crate::tcp::egress::{Egress, Path};
 use crate::tcp::emit::Flushed;
-use crate::tcp::{Marks, Seq, Tuple};
 use crate::time::Instant;
 use crate::wire::ethernet;
 use crate::wire::options::{Options, SackBlock};

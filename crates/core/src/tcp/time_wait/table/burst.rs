@@ -6,7 +6,7 @@ use super::found::Found;
 use super::queue::Spot;
 use super::row::Row;
 use super::{Class, Shelf, TimeWait};
-use crate::tcp::Tuple;
+use crate::flow::Tuple;
 use crate::time::Instant;
 
 /// Look-ups that are read ahead together: about as many misses as a processor has under way.

@@ -2,7 +2,7 @@
 
 use super::handles::Handles;
 use super::row::Common;
-use crate::tcp::Tuple;
+use crate::flow::Tuple;
 use crate::tcp::time_wait::Record;
 use crate::time::Instant;
 

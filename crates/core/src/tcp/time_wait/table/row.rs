@@ -19,7 +19,7 @@
 //! it is, whatever block the record comes to. One that is `late` was restarted in its place: those
 //! behind it do not wait for it.
 
-use crate::tcp::Tuple;
+use crate::flow::Tuple;
 use crate::tcp::connection::Residue;
 use crate::tcp::time_wait::Record;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::counters::Counters;
-use crate::tcp::Seq;
+use crate::flow::Seq;
 use core::cell::Cell;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;

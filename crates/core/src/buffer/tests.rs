@@ -1,0 +1,180 @@
+use crate::buffer::*;
+
+#[test]
+fn the_pool_gives_its_limit_and_not_one_more() {
+    let mut pool = PagePool::new(2);
+    let (a, _b) = (pool.take(Claim::Receive).unwrap(), pool.take(Claim::Receive).unwrap());
+    assert!(pool.take(Claim::Receive).is_none());
+    assert!(!pool.charge(1, Claim::More));
+    pool.put(a);
+    assert!(pool.charge(1, Claim::More));
+    assert!(pool.take(Claim::Receive).is_none());
+    pool.discharge(1);
+    assert_eq!((pool.in_use(), pool.available()), (1, 1));
+}
+
+#[test]
+fn a_sender_that_holds_pages_leaves_some_to_others_and_all_leave_some_to_receivers() {
+    let mut pool = PagePool::new(RESERVED_FROM);
+    let mut all = |claim: Claim| -> Vec<usize> {
+        let pages: Vec<Page> = core::iter::from_fn(|| pool.take(claim)).collect();
+        let counts = std::vec![pages.len(), pool.level() as usize];
+        pages.into_iter().for_each(|page| pool.put(page));
+        counts
+    };
+    let full = Level::Full as usize;
+    assert_eq!(all(Claim::More), [56, full]);
+    assert_eq!(all(Claim::First), [60, full]);
+    assert_eq!(all(Claim::Receive), [64, full]);
+    let mut small = PagePool::new(RESERVED_FROM - 1);
+    assert_eq!(core::iter::from_fn(|| small.take(Claim::More)).count(), RESERVED_FROM - 1);
+}
+
+#[test]
+fn while_some_wait_in_line_only_those_whose_turn_it_is_get_more() {
+    let mut pool = PagePool::new(64);
+    pool.keep_line(true);
+    assert!(!pool.was_refused() && pool.take(Claim::More).is_none() && pool.was_refused());
+    assert_eq!((pool.available_in_line(), pool.available_to(Claim::More)), (56, 0));
+    let first = pool.take(Claim::First);
+    assert!(first.is_some() && pool.in_turn(|pool| pool.take(Claim::More)).is_some());
+    assert!(pool.take(Claim::More).is_none());
+    pool.keep_line(false);
+    assert!(pool.take(Claim::More).is_some());
+}
+
+#[test]
+fn what_others_hold_counts_and_refuses_them_nothing() {
+    let mut pool = PagePool::new(64);
+    assert_eq!(pool.level(), Level::Plenty);
+    pool.set_elsewhere(48 * PAGE_BYTES + 1);
+    assert_eq!((pool.in_use(), pool.level()), (49, Level::Scarce));
+    assert_eq!(core::iter::from_fn(|| pool.take(Claim::More)).count(), 7);
+    pool.set_elsewhere(1000 * PAGE_BYTES);
+    assert_eq!((pool.available(), pool.level()), (0, Level::Full));
+    assert!(pool.take(Claim::Receive).is_none());
+    pool.set_elsewhere(0);
+    assert_eq!((pool.in_use(), pool.level()), (7, Level::Plenty));
+}
+
+#[test]
+fn pages_that_are_kept_do_not_come_on_top_of_those_that_are_out() {
+    let (limit, large) = (4096, 4096 / (LARGE_BYTES / PAGE_BYTES));
+    let mut pool = PagePool::new(limit);
+    let kept = |pool: &PagePool| pool.free_large.bytes() + pool.free.bytes();
+    let taken: Vec<LargePage> = core::iter::from_fn(|| pool.take_large(Claim::Receive)).collect();
+    assert_eq!(taken.len(), large);
+    // Half come back and are kept; then pages of another size go out.
+    for page in taken.into_iter().take(large / 2) {
+        pool.put_shared(SharedPage::OwnLarge(page));
+    }
+    assert_eq!(kept(&pool), limit * PAGE_BYTES / 2);
+    let small: Vec<Page> = core::iter::from_fn(|| pool.take(Claim::Receive)).collect();
+    assert_eq!((small.len(), kept(&pool)), (limit / 2, 0));
+}
+
+#[test]
+fn after_a_burst_no_more_is_kept_than_in_any_case() {
+    let mut pool = PagePool::new(16 * KEPT_BYTES / PAGE_BYTES);
+    let pages: Vec<Page> = core::iter::from_fn(|| pool.take(Claim::Receive)).collect();
+    pages.into_iter().for_each(|page| pool.put(page));
+    assert!(pool.free.bytes() <= KEPT_BYTES, "{}", pool.free.bytes());
+}
+
+#[test]
+fn small_pages_count_for_a_quarter() {
+    let mut pool = PagePool::new(2);
+    let small: Vec<SmallPage> =
+        (0..SMALL + 1).map(|_| pool.take_small(Claim::First).unwrap()).collect();
+    assert_eq!((pool.in_use(), pool.available()), (2, 0));
+    assert!(pool.take(Claim::Receive).is_none() && !pool.charge(1, Claim::More));
+    let others: Vec<SmallPage> = core::iter::from_fn(|| pool.take_small(Claim::Receive)).collect();
+    assert_eq!(others.len(), SMALL - 1);
+    small.into_iter().for_each(|page| pool.put_small(Side::Send, page));
+    assert_eq!((pool.in_use(), pool.available()), (1, 1));
+    others.into_iter().for_each(|page| pool.put_small(Side::Receive, page));
+    assert_eq!((pool.in_use(), pool.available()), (0, 2));
+}
+
+#[test]
+fn text_is_not_sent_from_what_text_was_received_in_unless_much_of_that_is_free() {
+    let place = |page: &SmallPage| core::ptr::from_ref(page.bytes()).addr();
+    let kept = KEPT_BYTES / SMALL_BYTES;
+    for (received, is_shared) in [(kept - 1, false), (kept, true)] {
+        let mut pool = PagePool::new(2 * kept);
+        let pages: Vec<SmallPage> =
+            (0..received).map(|_| pool.take_small(Claim::Receive).unwrap()).collect();
+        let places: Vec<usize> = pages.iter().map(place).collect();
+        let sent = pool.take_small(Claim::First).unwrap();
+        pages.into_iter().for_each(|page| pool.put_small(Side::Receive, page));
+        let other = pool.take_small(Claim::First).unwrap();
+        assert_eq!(places.contains(&place(&other)), is_shared, "{received} are free");
+        let sent_from = place(&sent);
+        pool.put_small(Side::Send, sent);
+        let last = pool.take_small(Claim::Receive).unwrap();
+        assert_ne!(place(&last), sent_from, "though that was freed last");
+        assert_eq!(place(&pool.take_small(Claim::First).unwrap()), sent_from);
+    }
+}
+
+#[test]
+fn large_pages_count_for_four() {
+    let mut pool = PagePool::new(9);
+    let [own, counted] =
+        [(); 2].map(|()| SharedPage::OwnLarge(pool.take_large(Claim::First).unwrap()));
+    assert!(pool.take_large(Claim::First).is_none());
+    assert_eq!((pool.in_use(), pool.available()), (8, 1));
+    pool.put_shared(own);
+    let counted = counted.counted();
+    let frames = counted.clone();
+    pool.put_shared(SharedPage::Counted(counted));
+    assert_eq!((pool.in_use(), frames.bytes().len()), (0, LARGE_BYTES));
+}
+
+#[test]
+fn connections_have_three_quarters_and_leave_an_eighth_to_what_they_send() {
+    const EACH: usize = 8 * PAGE_BYTES;
+    let mut pool = PagePool::new(256);
+    let room_of = |pool: &mut PagePool, pages: usize| {
+        pool.set_by_connections(pages * PAGE_BYTES);
+        pool.room_for_connection(EACH)
+    };
+    assert_eq!(room_of(&mut pool, 184), ConnectionRoom::Enough);
+    assert!(!pool.was_refused() && !pool.is_short_for_connections());
+    assert_eq!(room_of(&mut pool, 185), ConnectionRoom::None);
+    assert!(pool.was_refused() && pool.is_short_for_connections());
+    assert_eq!(pool.room_for_connection(4 * PAGE_BYTES), ConnectionRoom::Enough);
+    assert_eq!(room_of(&mut pool, 189), ConnectionRoom::None);
+    assert_eq!(pool.room_for_connection(3 * PAGE_BYTES), ConnectionRoom::Little);
+    pool.set_by_connections(192 * PAGE_BYTES);
+    assert_eq!(core::iter::from_fn(|| pool.take(Claim::More)).count(), 256 / 8);
+    assert_eq!(pool.in_use(), 192 + 256 / 8);
+}
+
+#[test]
+fn pages_leave_a_quarter_to_connections_once_there_are_some() {
+    let mut pool = PagePool::new(256);
+    pool.set_by_connections(1);
+    let pages: Vec<Page> = core::iter::from_fn(|| pool.take(Claim::First)).collect();
+    assert_eq!(pages.len(), 256 / 16 * 11);
+    // What is set aside is counted once it is taken.
+    assert_eq!((pool.in_use(), pool.level()), (pages.len() + 1, Level::Full));
+    pool.set_by_connections(61 * PAGE_BYTES);
+    assert_eq!(pool.room_for_connection(3 * PAGE_BYTES), ConnectionRoom::Little);
+    pages.into_iter().for_each(|page| pool.put(page));
+    pool.set_by_connections(0);
+    assert_eq!((pool.in_use(), pool.level()), (0, Level::Plenty));
+    assert_eq!(core::iter::from_fn(|| pool.take(Claim::First)).count(), 240);
+}
+
+#[test]
+fn pages_that_are_kept_give_way_to_connections_and_to_what_others_hold() {
+    let mut pool = PagePool::new(4096);
+    let mut pages: Vec<Page> = core::iter::from_fn(|| pool.take(Claim::Receive)).collect();
+    pages.drain(..2048).for_each(|page| pool.put(page));
+    assert_eq!(pool.free.bytes(), 2048 * PAGE_BYTES);
+    pool.set_by_connections(1024 * PAGE_BYTES);
+    assert_eq!(pool.free.bytes(), 1024 * PAGE_BYTES);
+    pool.set_elsewhere(512 * PAGE_BYTES);
+    assert_eq!(pool.free.bytes(), 512 * PAGE_BYTES);
+}

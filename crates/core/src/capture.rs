@@ -1,0 +1,4 @@
+//! Frames as others read them: pcapng blocks, and a line of text each.
+
+pub mod pcapng;
+pub mod pretty;

@@ -1,0 +1,9 @@
+//! What wire, IP and TCP share: sequence numbers, the two ends of a connection, hashes under this
+//! process's secret.
+
+pub mod keyed;
+pub mod seq;
+pub mod tuple;
+
+pub use seq::Seq;
+pub use tuple::Tuple;

@@ -1,0 +1,288 @@
+//! Path MTUs that ICMP has told (RFC 1191, RFC 8201), for those destinations whose path is narrower
+//! than the link.
+//!
+//! What is told is hearsay: the caller checks it against a connection first (RFC 5927 §7). An entry
+//! ends ten minutes after it was last lowered, and the link's MTU is tried again (RFC 1191 §6.3).
+//!
+//! IPv4 allows paths down to 68 bytes, where a few forged messages would make us send hundreds of
+//! packets for one. We go no lower than [`IPV4_FLOOR`], and send packets of that size without DF
+//! when a path is said to be narrower still: routers may fragment them. IPv6 promises 1,280, and
+//! less is not believed (RFC 8201 §4).
+
+use alloc::collections::VecDeque;
+use core::net::IpAddr;
+use hashbrown::HashMap;
+
+use crate::flow::keyed::KeyedHash;
+use crate::time::{Duration, Instant};
+use crate::wire::ipv6;
+
+/// The least IPv4 path MTU that we take, in bytes: 512 of payload and 40 of headers.
+pub const IPV4_FLOOR: u16 = 552;
+
+/// How long an estimate lasts (RFC 1191 §6.3, RFC 8201 §4).
+pub const LIFETIME: Duration = Duration::from_secs(600);
+
+/// What paths are likely to carry, for routers that do not say (RFC 1191 §7.1).
+const PLATEAUS: [u16; 9] = [65535, 32000, 17914, 8166, 4352, 2002, 1492, 1006, IPV4_FLOOR];
+
+/// What a path carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathMtu {
+    /// The largest packet, in bytes.
+    pub mtu: u16,
+    /// Send with DF: false only on an IPv4 path narrower than we care to go.
+    pub dont_fragment: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    path: PathMtu,
+    until: Instant,
+}
+
+/// The path MTUs of one host.
+#[derive(Debug)]
+pub struct PathMtus {
+    link_mtu: u16,
+    limit: usize,
+    entries: HashMap<IpAddr, Entry, KeyedHash>,
+    /// Every entry once, by a time at or before its end.
+    order: VecDeque<(Instant, IpAddr)>,
+    /// How often the entries have changed.
+    changes: u64,
+}
+
+impl PathMtus {
+    /// At most `limit` estimates below `link_mtu`, the link's own.
+    pub fn new(link_mtu: u16, limit: usize, secret: &[u8; 32]) -> Self {
+        PathMtus {
+            link_mtu,
+            limit: limit.max(1),
+            entries: HashMap::with_hasher(KeyedHash::new(secret, "path mtus")),
+            order: VecDeque::new(),
+            changes: 0,
+        }
+    }
+
+    /// What the path to `destination` carries.
+    pub fn path(&self, destination: IpAddr) -> PathMtu {
+        let link = PathMtu { mtu: self.link_mtu, dont_fragment: true };
+        self.entries.get(&destination).map_or(link, |entry| entry.path)
+    }
+
+    /// How often an answer of [`PathMtus::path`] may have changed.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// A router says that a packet of ours, `packet_len` bytes long, was too large for its next
+    /// link, which carries `next_hop_mtu` bytes (0: it does not say how many). Returns what the
+    /// path carries now if that is less than before.
+    pub fn on_too_big(
+        &mut self,
+        now: Instant,
+        destination: IpAddr,
+        next_hop_mtu: u32,
+        packet_len: u32,
+    ) -> Option<PathMtu> {
+        let before = self.path(destination);
+        let path = estimate(destination, next_hop_mtu, packet_len)?;
+        let gives_up_df = before.dont_fragment && !path.dont_fragment && path.mtu == before.mtu;
+        if path.mtu >= before.mtu && !gives_up_df {
+            return None;
+        }
+        self.changes += 1;
+        let entry = Entry { path, until: now + LIFETIME };
+        if let Some(known) = self.entries.get_mut(&destination) {
+            *known = entry;
+        } else {
+            while self.entries.len() >= self.limit {
+                self.evict();
+            }
+            self.entries.insert(destination, entry);
+            self.order.push_back((entry.until, destination));
+        }
+        Some(path)
+    }
+
+    /// Forgets the estimates that have ended by `now`, and tells each: packets of the link's MTU
+    /// may be tried again.
+    pub fn on_time(&mut self, now: Instant, mut ended: impl FnMut(IpAddr)) {
+        while let Some(&(at, destination)) = self.order.front() {
+            if at > now {
+                break;
+            }
+            self.order.pop_front();
+            match self.entries.get(&destination) {
+                // Lowered again since it was filed.
+                Some(entry) if entry.until > now => {
+                    self.order.push_back((entry.until, destination));
+                }
+                _ => {
+                    self.changes += 1;
+                    self.entries.remove(&destination);
+                    ended(destination);
+                }
+            }
+        }
+    }
+
+    /// When [`PathMtus::on_time`] next has something to do.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.order.front().map(|(at, _)| *at)
+    }
+
+    /// How many estimates there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The one filed longest ago goes: packets to it will be found too large once more.
+    fn evict(&mut self) {
+        if let Some((_, destination)) = self.order.pop_front() {
+            self.entries.remove(&destination);
+        }
+    }
+}
+
+/// What the path to `destination` carries by a router's word; `None` if that cannot be true.
+fn estimate(destination: IpAddr, next_hop_mtu: u32, packet_len: u32) -> Option<PathMtu> {
+    let told = u16::try_from(next_hop_mtu).ok()?;
+    if u32::from(told) >= packet_len {
+        return None; // It would have fitted.
+    }
+    if destination.is_ipv6() {
+        return (told >= ipv6::MIN_MTU).then_some(PathMtu { mtu: told, dont_fragment: true });
+    }
+    let mtu = match told {
+        0 => *PLATEAUS.iter().find(|plateau| u32::from(**plateau) < packet_len).unwrap_or(&0),
+        told => told,
+    };
+    Some(PathMtu { mtu: mtu.max(IPV4_FLOOR), dont_fragment: mtu >= IPV4_FLOOR })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    const FOUR: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(10, 0, 0, 1));
+    const SIX: IpAddr = IpAddr::V6(core::net::Ipv6Addr::LOCALHOST);
+
+    fn at(seconds: u64) -> Instant {
+        Instant::from_millis(seconds * 1000)
+    }
+
+    fn cache() -> PathMtus {
+        PathMtus::new(9000, 2, &[1; 32])
+    }
+
+    fn whole(mtu: u16) -> Option<PathMtu> {
+        Some(PathMtu { mtu, dont_fragment: true })
+    }
+
+    #[test]
+    fn a_path_is_as_wide_as_the_link_until_told_otherwise() {
+        let mut cache = cache();
+        assert_eq!(Some(cache.path(FOUR)), whole(9000));
+        assert_eq!(cache.on_too_big(at(0), FOUR, 1400, 9000), whole(1400));
+        assert_eq!(Some(cache.path(FOUR)), whole(1400));
+        assert_eq!(Some(cache.path(SIX)), whole(9000));
+        // Wider than known, as wide as known, and wide enough for the packet: not believed.
+        for (told, packet_len) in [(1401, 9000), (1400, 9000), (1300, 1300)] {
+            assert_eq!(cache.on_too_big(at(0), FOUR, told, packet_len), None);
+        }
+        assert_eq!(cache.on_too_big(at(0), FOUR, 1399, 1400), whole(1399));
+        assert_eq!(cache.on_too_big(at(0), SIX, 9001, 9500), None, "wider than the link");
+        assert_eq!(cache.on_too_big(at(0), SIX, 0x1_0500, 0x2_0000), None);
+    }
+
+    #[test]
+    fn a_router_that_does_not_say_means_the_next_plateau() {
+        let mut cache = cache();
+        for (packet_len, mtu) in [(9000, 8166), (8166, 4352), (1500, 1492), (1492, 1006)] {
+            assert_eq!(cache.on_too_big(at(0), FOUR, 0, packet_len), whole(mtu));
+        }
+        assert_eq!(cache.on_too_big(at(0), FOUR, 0, 1006), whole(IPV4_FLOOR));
+        let fragmented = PathMtu { mtu: IPV4_FLOOR, dont_fragment: false };
+        assert_eq!(cache.on_too_big(at(0), FOUR, 0, IPV4_FLOOR.into()), Some(fragmented));
+        assert_eq!(cache.on_too_big(at(0), SIX, 0, 9000), None, "IPv6 routers do say");
+    }
+
+    #[test]
+    fn no_path_is_taken_for_narrower_than_the_floor() {
+        let mut cache = cache();
+        assert_eq!(cache.on_too_big(at(0), FOUR, IPV4_FLOOR.into(), 1500), whole(IPV4_FLOOR));
+        let fragmented = PathMtu { mtu: IPV4_FLOOR, dont_fragment: false };
+        assert_eq!(cache.on_too_big(at(0), FOUR, 551, 1500), Some(fragmented));
+        assert_eq!(cache.on_too_big(at(0), FOUR, 68, 1500), None, "nothing changes");
+        assert_eq!(cache.on_too_big(at(0), FOUR, IPV4_FLOOR.into(), 1500), None, "nor back");
+        assert_eq!(cache.on_too_big(at(0), SIX, 1279, 1500), None);
+        assert_eq!(cache.on_too_big(at(0), SIX, 1280, 1500), whole(1280));
+    }
+
+    #[test]
+    fn an_estimate_ends_ten_minutes_after_it_was_lowered() {
+        let mut cache = cache();
+        cache.on_too_big(at(0), FOUR, 1400, 9000);
+        cache.on_too_big(at(100), FOUR, 1300, 9000);
+        cache.on_too_big(at(50), SIX, 1300, 9000);
+        let mut ended = std::vec::Vec::new();
+        cache.on_time(at(650) - Duration::from_nanos(1), |destination| ended.push(destination));
+        assert!(ended.is_empty());
+        cache.on_time(at(650), |destination| ended.push(destination));
+        assert_eq!(ended, [SIX]);
+        assert_eq!(cache.deadline(), Some(at(700)));
+        cache.on_time(at(700), |destination| ended.push(destination));
+        assert_eq!(ended, [SIX, FOUR]);
+        assert_eq!((Some(cache.path(FOUR)), cache.deadline()), (whole(9000), None));
+        assert!(cache.is_empty());
+    }
+
+    #[test]
+    fn the_estimate_beyond_the_limit_replaces_the_oldest() {
+        let mut cache = cache();
+        let third: IpAddr = "10.0.0.3".parse().unwrap();
+        for (second, destination) in [(0, FOUR), (1, SIX), (2, third)] {
+            cache.on_too_big(at(second), destination, 1400, 9000);
+        }
+        assert_eq!(cache.len(), 2);
+        assert_eq!(cache.path(FOUR).mtu, 9000);
+        assert_eq!((cache.path(SIX).mtu, cache.path(third).mtu), (1400, 1400));
+    }
+
+    proptest! {
+        #[test]
+        fn estimates_only_shrink_stay_in_bounds_and_end(
+            told in vec((0u8..4, any::<bool>(), 0u32..10_000, 0u32..10_000, 0u64..300), 0..50),
+        ) {
+            let mut cache = cache();
+            let mut now = Instant::ZERO;
+            for (n, six, mtu, packet_len, pass) in told {
+                let four = IpAddr::from([10, 0, 0, n]);
+                let destination = if six { SIX } else { four };
+                let before = cache.path(destination);
+                let after = cache.on_too_big(now, destination, mtu, packet_len);
+                let floor = if six { 1280 } else { IPV4_FLOOR };
+                if let Some(path) = after {
+                    prop_assert!(path.mtu <= before.mtu && path.mtu >= floor);
+                    prop_assert_eq!(cache.path(destination), path);
+                }
+                prop_assert!(cache.len() <= 2 && cache.len() == cache.order.len());
+                now = now + Duration::from_secs(pass);
+                cache.on_time(now, |_| {});
+                prop_assert!(cache.deadline().is_none_or(|deadline| deadline > now));
+            }
+            cache.on_time(now + LIFETIME, |_| {});
+            cache.on_time(now + LIFETIME, |_| {});
+            prop_assert!(cache.is_empty());
+        }
+    }
+}

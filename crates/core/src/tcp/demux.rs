@@ -1,0 +1,474 @@
+//! From a segment's addresses and ports to its connection.
+//!
+//! ```text
+//!   line, 64 bytes   │ link ─▶ line │ 12 tags of 8 bits │ 12 entries of 32 │
+//!   entry            │ 1 of what the slot is │ 5 more bits of the tag │ 26 of the slot │
+//! ```
+//!
+//! The hash is keyed ([`TupleHasher`]), because the tuple is the attacker's to choose: with a
+//! public hash he could put every connection into one chain.
+//!
+//! The table grows and shrinks a line at a time (linear hashing, Litwin 1980), so that it is never
+//! copied and nobody waits for that. A line that is not yet its turn to be split may hold more than
+//! fits; the rest lies in spare lines behind it. A tag is eight more bits of the hash, and five
+//! are in the entry: where they differ, the slot, which is far away, is not looked at.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+use lightwait_processor::{prefetch, which};
+
+use crate::flow::Tuple;
+use crate::flow::keyed::KeyedHash;
+
+/// The keyed hash of tuples, by which tables find connections and what is left of them.
+///
+/// NH (Black, Halevi, Krawczyk, Krovetz & Rogaway 1999) of the tuple's words gives 128 bits; NH of
+/// these as two words, under other keys, 128 again; their halves are put together. What that is
+/// worth: any two tuples chosen without knowledge of the keys meet in the 128 bits with a
+/// probability of 2^-63 at most, however they are chosen. That is proven. Of the last step, which
+/// makes 64 bits of them, it is not; but behind a second multiplication no difference of tuples is
+/// worth more to an attacker than another. Whoever could watch where his tuples go would learn the
+/// keys sooner than SipHash's. So no output is shown: whatever a stranger sees is hashed by
+/// [`KeyedHash`]. What he may find out, with patience, is which of his tuples share a bucket of
+/// challenge ACKs, and, by nanoseconds, which share a line.
+#[derive(Clone)]
+pub struct TupleHasher {
+    keys: [u64; HASH_KEYS],
+}
+
+/// Keys of the hash: a word of the tuple each, with one for whoever has no partner, and two for
+/// what becomes of them.
+const HASH_KEYS: usize = 8;
+
+/// A pair of words under a pair of keys.
+fn nh(words: (u64, u64), keys: (u64, u64)) -> u128 {
+    let sum = |word: u64, key| u128::from(word.wrapping_add(key));
+    sum(words.0, keys.0) * sum(words.1, keys.1)
+}
+
+impl TupleHasher {
+    /// The hash that belongs to this secret.
+    pub fn new(secret: &[u8; 32]) -> Self {
+        let key = KeyedHash::new(secret, "tuples");
+        TupleHasher { keys: core::array::from_fn(|index| key.strong(&[index as u8])) }
+    }
+
+    /// The hash of `tuple`.
+    pub fn hash(&self, tuple: &Tuple) -> u64 {
+        let keys = &self.keys;
+        let &[first, second, third, fourth] = tuple.words();
+        let mut state = nh((first, tuple.ports().into()), (keys[0], keys[1]));
+        if tuple.is_ipv6() {
+            let others =
+                [nh((second, third), (keys[2], keys[3])), nh((fourth, 0), (keys[4], keys[5]))];
+            state = state.wrapping_add(others[0]).wrapping_add(others[1]);
+        }
+        let mixed = nh((state as u64, (state >> 64) as u64), (keys[6], keys[7]));
+        mixed as u64 ^ (mixed >> 64) as u64
+    }
+}
+
+/// The keys do not belong in a log.
+impl fmt::Debug for TupleHasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TupleHasher")
+    }
+}
+
+/// Entries of a line.
+const ENTRIES: usize = 12;
+/// Bytes of its link.
+const LINK: usize = size_of::<u32>();
+/// Slots per line from which on one is split.
+const SPLIT: usize = 4;
+/// The same while lines cost nothing: the first segment is there whether it is used or not.
+const SPLIT_EARLY: usize = 2;
+/// Slots per line below which two are joined.
+const JOIN: usize = 2;
+/// Lines in a segment.
+const SEGMENT: usize = 256;
+/// No line, and no slot.
+pub const NONE: u32 = u32::MAX;
+/// What a slot's number has at most, but for the highest bit, which is set in an entry of the SYN
+/// cache.
+pub const SLOTS_MAX: usize = 1 << 26;
+/// Where an entry has bits of the hash.
+const MORE: u32 = (1 << 31) - SLOTS_MAX as u32;
+
+/// Entries with tag 0 are free.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub struct Line {
+    /// The link, and behind it the tags.
+    head: [u8; LINK + ENTRIES],
+    entries: [u32; ENTRIES],
+}
+
+/// The link [`NONE`] before tags that are 0.
+const FREE: Line = Line {
+    head: [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+    entries: [0; ENTRIES],
+};
+
+/// Lines that never move.
+#[derive(Debug, Default)]
+struct Lines {
+    segments: Vec<Box<[Line; SEGMENT]>>,
+    len: u32,
+}
+
+impl Lines {
+    fn get(&self, line: u32) -> Option<&Line> {
+        Some(&self.segments.get(line as usize / SEGMENT)?[line as usize % SEGMENT])
+    }
+
+    fn get_mut(&mut self, line: u32) -> Option<&mut Line> {
+        Some(&mut self.segments.get_mut(line as usize / SEGMENT)?[line as usize % SEGMENT])
+    }
+
+    /// One more, at the end; its number.
+    fn push(&mut self) -> u32 {
+        let line = self.len;
+        if line as usize == self.segments.len() * SEGMENT {
+            self.segments.push(Box::new([FREE; SEGMENT]));
+        }
+        self.len += 1;
+        line
+    }
+
+    /// The last one goes, and its segment with it if that is empty.
+    fn pop(&mut self) {
+        self.len -= 1;
+        self.segments.truncate((self.len as usize).div_ceil(SEGMENT));
+    }
+}
+
+/// Slots by tuple. The slots themselves hold the tuple and its hash.
+#[derive(Debug)]
+pub struct Demux {
+    lines: Lines,
+    spare: Lines,
+    /// The first spare line that is free.
+    free: u32,
+    len: usize,
+    /// The number of lines rounded up to a power of two, less 1.
+    mask: u32,
+}
+
+impl Default for Demux {
+    fn default() -> Self {
+        Demux { lines: Lines::default(), spare: Lines::default(), free: NONE, len: 0, mask: 0 }
+    }
+}
+
+/// Never 0: those of 0 are 1 as well.
+fn tag_of(hash: u64) -> u8 {
+    ((hash >> 56) as u8).max(1)
+}
+
+/// The bits of the hash that are in an entry.
+fn more_of(hash: u64) -> u32 {
+    (hash >> 25) as u32 & MORE
+}
+
+/// The entry of `slot` under this hash.
+fn entry_of(hash: u64, slot: u32) -> u32 {
+    debug_assert!(slot & MORE == 0, "slot {slot}");
+    slot | more_of(hash)
+}
+
+/// The slot of an entry, if it may be one of this hash; else what no slot's number is.
+fn number_of(hash: u64, entry: u32) -> u32 {
+    entry ^ more_of(hash)
+}
+
+/// The slot of an entry, if it may be one of this hash.
+fn slot_of(hash: u64, entry: u32) -> Option<u32> {
+    let slot = number_of(hash, entry);
+    (slot & MORE == 0).then_some(slot)
+}
+
+impl Line {
+    /// One that holds nothing.
+    pub const NOTHING: &Line = &FREE;
+
+    /// The line that lies behind.
+    fn link(&self) -> u32 {
+        let [a, b, c, d, ..] = self.head;
+        u32::from_ne_bytes([a, b, c, d])
+    }
+
+    fn set_link(&mut self, link: u32) {
+        let [a, b, c, d, ..] = &mut self.head;
+        [*a, *b, *c, *d] = link.to_ne_bytes();
+    }
+
+    /// The places of this tag, a bit for each.
+    fn places(&self, tag: u8) -> u32 {
+        which(&self.head, |it| it == tag) >> LINK
+    }
+
+    /// The slot that may have this hash, at first sight. If there is none, some number.
+    pub fn glance(&self, hash: u64) -> u32 {
+        // No question is asked: where the tag is not, the first place will do, and a tag that must
+        // not be 0 is not seen.
+        let places = which(&self.head, |it| it == (hash >> 56) as u8) | 1 << LINK;
+        number_of(hash, self.entries[places.ilog2() as usize - LINK])
+    }
+
+    /// The last place of this tag, where the newest mostly is, and the entry there.
+    fn last(&self, tag: u8) -> Option<(usize, u32)> {
+        let place = self.places(tag).checked_ilog2()? as usize;
+        Some((place, *self.entries.get(place)?))
+    }
+
+    /// The tag at a place.
+    fn tag_mut(&mut self, place: usize) -> &mut u8 {
+        &mut self.head[LINK + place]
+    }
+
+    /// The first place of this tag of which `is_it` says so.
+    fn find(&self, tag: u8, mut is_it: impl FnMut(usize) -> bool) -> Option<usize> {
+        let mut left = self.places(tag);
+        while left != 0 {
+            let place = left.trailing_zeros() as usize;
+            if is_it(place) {
+                return Some(place);
+            }
+            left &= left - 1;
+        }
+        None
+    }
+
+    /// Puts an entry into a free place; false if there is none.
+    #[inline(always)]
+    fn put(&mut self, tag: u8, entry: u32) -> bool {
+        let place = self.places(0).trailing_zeros() as usize;
+        let has_room = place < ENTRIES;
+        if has_room {
+            (*self.tag_mut(place), self.entries[place]) = (tag, entry);
+        }
+        has_room
+    }
+
+    /// Takes an entry out; false if it is not in.
+    fn take(&mut self, tag: u8, entry: u32) -> bool {
+        let place = self.find(tag, |place| self.entries[place] == entry);
+        let Some(place) = place else { return false };
+        *self.tag_mut(place) = 0;
+        true
+    }
+
+    /// Puts another entry into the place of one; false if that is not in.
+    fn replace(&mut self, tag: u8, old: u32, new: u32) -> bool {
+        let place = self.find(tag, |place| self.entries[place] == old);
+        let Some(place) = place else { return false };
+        self.entries[place] = new;
+        true
+    }
+
+    /// All that it holds.
+    fn entries(&self) -> impl Iterator<Item = (u8, u32)> {
+        self.head.into_iter().skip(LINK).zip(self.entries).filter(|(tag, _)| *tag != 0)
+    }
+}
+
+impl Demux {
+    fn line_of(&self, hash: u64) -> u32 {
+        let line = hash as u32 & self.mask;
+        if line < self.lines.len { line } else { line & (self.mask >> 1) }
+    }
+
+    /// Fetches the line that a look-up of this hash will read, without waiting for it.
+    pub fn read_ahead(&self, hash: u64) -> &Line {
+        match self.lines.get(self.line_of(hash)) {
+            Some(line) => {
+                prefetch(line);
+                line
+            }
+            None => Line::NOTHING,
+        }
+    }
+
+    /// The slot whose tuple has this `hash` and for which `is_it` says so.
+    pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let tag = tag_of(hash);
+        let line = self.lines.get(self.line_of(hash))?;
+        // Nearly always the last of the tag is it, or there is none.
+        match line.last(tag) {
+            Some((_, entry)) => match slot_of(hash, entry).filter(|slot| is_it(*slot)) {
+                None => self.find_among_all(hash, is_it),
+                found => found,
+            },
+            None if line.link() == NONE => None,
+            None => self.find_among_all(hash, is_it),
+        }
+    }
+
+    /// The same where it would be a surprise.
+    #[inline(always)]
+    pub fn find_unexpected(&self, hash: u64, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let line = self.lines.get(self.line_of(hash))?;
+        if line.places(tag_of(hash)) == 0 && line.link() == NONE {
+            return None;
+        }
+        self.find_among_all(hash, is_it)
+    }
+
+    /// As [`Line::glance`].
+    pub fn glance(&self, hash: u64) -> u32 {
+        self.lines.get(self.line_of(hash)).map_or(NONE, |line| line.glance(hash))
+    }
+
+    fn find_among_all(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let tag = tag_of(hash);
+        let mut line = self.lines.get(self.line_of(hash))?;
+        loop {
+            let slot_at = |place| slot_of(hash, line.entries[place]);
+            if let Some(place) = line.find(tag, |place| slot_at(place).is_some_and(&mut is_it)) {
+                return slot_at(place);
+            }
+            line = self.spare.get(line.link())?;
+        }
+    }
+
+    /// Adds a slot under its tuple's hash. `hash_of`: the hash of the tuple of a slot that is in.
+    pub fn insert(&mut self, hash: u64, slot: u32, hash_of: impl Fn(u32) -> u64) {
+        self.len += 1;
+        let lines = self.lines.len as usize;
+        if self.len > lines * if lines < SEGMENT { SPLIT_EARLY } else { SPLIT } {
+            self.split(hash_of);
+        }
+        self.put(self.line_of(hash), tag_of(hash), entry_of(hash, slot));
+    }
+
+    /// Puts a slot into the place of another, of the same tuple.
+    pub fn replace(&mut self, hash: u64, old: u32, new: u32) {
+        let (line, tag) = (self.line_of(hash), tag_of(hash));
+        let (old, new) = (entry_of(hash, old), entry_of(hash, new));
+        let Some(first) = self.lines.get_mut(line) else { return };
+        let (mut replaced, mut link) = (first.replace(tag, old, new), first.link());
+        while !replaced && let Some(next) = self.spare.get_mut(link) {
+            (replaced, link) = (next.replace(tag, old, new), next.link());
+        }
+    }
+
+    /// Takes a slot out; false if it was not in.
+    pub fn remove(&mut self, hash: u64, slot: u32) -> bool {
+        let (line, tag, entry) = (self.line_of(hash), tag_of(hash), entry_of(hash, slot));
+        let Some(first) = self.lines.get_mut(line) else { return false };
+        match first.last(tag) {
+            Some((place, it)) if it == entry => *first.tag_mut(place) = 0,
+            _ if self.remove_behind(line, tag, entry) => {}
+            _ => return false,
+        }
+        self.len -= 1;
+        // Of the first segment nothing would be given back.
+        let lines = self.lines.len as usize;
+        if lines > SEGMENT && self.len < JOIN * (lines - 1) {
+            self.join();
+        }
+        true
+    }
+
+    /// Takes an entry out of a line, or from behind it.
+    fn remove_behind(&mut self, line: u32, tag: u8, entry: u32) -> bool {
+        let Some(first) = self.lines.get_mut(line) else { return false };
+        let (mut taken, mut link) = (first.take(tag, entry), first.link());
+        while !taken {
+            let Some(next) = self.spare.get_mut(link) else { return false };
+            (taken, link) = (next.take(tag, entry), next.link());
+        }
+        true
+    }
+
+    /// Puts an entry into a line, or behind it.
+    #[inline(always)]
+    fn put(&mut self, line: u32, tag: u8, entry: u32) {
+        let Some(first) = self.lines.get_mut(line) else { return };
+        if !first.put(tag, entry) {
+            self.put_behind(line, tag, entry);
+        }
+    }
+
+    fn put_behind(&mut self, line: u32, tag: u8, entry: u32) {
+        let Some(first) = self.lines.get(line) else { return };
+        let (behind, mut link) = (first.link(), first.link());
+        while let Some(next) = self.spare.get_mut(link) {
+            if next.put(tag, entry) {
+                return;
+            }
+            link = next.link();
+        }
+        let at = self.take_spare();
+        if let (Some(first), Some(spare)) = (self.lines.get_mut(line), self.spare.get_mut(at)) {
+            first.set_link(at);
+            *spare = FREE;
+            spare.set_link(behind);
+            spare.put(tag, entry);
+        }
+    }
+
+    fn take_spare(&mut self) -> u32 {
+        match self.spare.get(self.free) {
+            Some(spare) => core::mem::replace(&mut self.free, spare.link()),
+            None => self.spare.push(),
+        }
+    }
+
+    /// One line more: what is there divides the line that has held it so far.
+    fn split(&mut self, hash_of: impl Fn(u32) -> u64) {
+        let new = self.lines.push();
+        self.mask = self.lines.len.next_power_of_two() - 1;
+        if new == 0 {
+            return;
+        }
+        // Without its highest bit: the line in which hashes of the new one's have been.
+        let taken = self.take_line(new & !(1 << new.ilog2()));
+        self.put_again(taken, |demux, entry| demux.line_of(hash_of(entry & !MORE)));
+    }
+
+    /// One line less: what it holds goes where it would be if there had never been that line.
+    fn join(&mut self) {
+        let last = self.lines.len - 1;
+        let taken = self.take_line(last);
+        self.lines.pop();
+        self.mask = self.lines.len.next_power_of_two() - 1;
+        self.put_again(taken, |_, _| last & !(1 << last.ilog2()));
+    }
+
+    /// Takes everything out of a line; what lies behind it is linked to what was taken.
+    fn take_line(&mut self, line: u32) -> Line {
+        self.lines.get_mut(line).map_or(FREE, |line| core::mem::replace(line, FREE))
+    }
+
+    /// Puts all that was taken out, and what lies behind it, into the lines that `line_of` says.
+    /// Each line is free before its entries are put, so that they may lie in it again.
+    fn put_again(&mut self, mut taken: Line, line_of: impl Fn(&Demux, u32) -> u32) {
+        loop {
+            for (tag, entry) in taken.entries() {
+                self.put(line_of(self, entry), tag, entry);
+            }
+            let next = taken.link();
+            let Some(spare) = self.spare.get_mut(next) else { return };
+            taken = *spare;
+            spare.set_link(self.free);
+            self.free = next;
+        }
+    }
+
+    /// Slots in the table.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+#[cfg(test)]
+mod tests;

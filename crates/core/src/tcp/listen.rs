@@ -1,0 +1,190 @@
+//! Listeners: who waits for connections on which address and port, and the queues between them.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use crate::event::ListenerId;
+use crate::flow::Tuple;
+use crate::tcp::SocketOptions;
+use crate::tcp::slab::Slab;
+use crate::tcp::terms::Terms;
+
+/// One listener.
+#[derive(Debug)]
+pub struct Listener {
+    /// Where it listens; the unspecified address stands for all of ours of its version, `[::]` for
+    /// both versions.
+    pub local: SocketAddr,
+    /// Established connections not yet accepted: the most there may be.
+    pub backlog: usize,
+    /// What its connections start with.
+    pub options: Arc<SocketOptions>,
+    /// What our SYNs announce therefore.
+    pub terms: Terms,
+    /// Slots of established connections not yet accepted, oldest first.
+    pub queue: VecDeque<u32>,
+    /// The address, as [`Tuple::local_words`] has it, and if it is IPv6's.
+    words: [u64; 2],
+    is_ipv6: bool,
+}
+
+impl Listener {
+    /// True if a further connection cannot wait: the peer's ACK, or SYN, is ignored.
+    pub fn is_full(&self) -> bool {
+        self.queue.len() >= self.backlog
+    }
+
+    /// True if what comes to our end of `tuple`, which has its port, is for it.
+    fn hears(&self, tuple: &Tuple) -> bool {
+        let (words, is_ipv6) = (tuple.local_words(), tuple.is_ipv6());
+        self.words == words && self.is_ipv6 == is_ipv6
+            || self.words == [0; 2] && (self.is_ipv6 || !is_ipv6)
+    }
+}
+
+/// All listeners of a host.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    slots: Slab<Listener>,
+    /// Ports in order, each with its slots: what a SYN costs hardly grows with the listeners of
+    /// other ports.
+    by_port: Vec<(u16, Vec<u32>)>,
+}
+
+impl Listeners {
+    /// Adds a listener; `None` if another has exactly that address and port.
+    pub fn insert(
+        &mut self,
+        local: SocketAddr,
+        backlog: usize,
+        (options, terms): (Arc<SocketOptions>, Terms),
+    ) -> Option<ListenerId> {
+        if self.on_port(local.port()).any(|(_, listener)| listener.local == local) {
+            return None;
+        }
+        let backlog = backlog.max(1);
+        let end = (local.ip(), local.port());
+        let (words, is_ipv6) = (Tuple::new(end, end).local_words(), local.is_ipv6());
+        let queue = VecDeque::new();
+        let listener = Listener { local, backlog, options, terms, queue, words, is_ipv6 };
+        let (index, generation) = self.slots.insert(listener);
+        match self.place_of(local.port()) {
+            Ok(place) => self.by_port[place].1.push(index),
+            Err(place) => self.by_port.insert(place, (local.port(), Vec::from([index]))),
+        }
+        Some(ListenerId { index, generation })
+    }
+
+    /// Where the slots of `port` are, or would be.
+    fn place_of(&self, port: u16) -> Result<usize, usize> {
+        self.by_port.binary_search_by_key(&port, |(port, _)| *port)
+    }
+
+    fn slots_of(&self, port: u16) -> &[u32] {
+        self.place_of(port).map_or(&[], |place| &self.by_port[place].1)
+    }
+
+    fn on_port(&self, port: u16) -> impl Iterator<Item = (u32, &Listener)> {
+        let slots = self.slots_of(port).iter();
+        slots.filter_map(|index| Some((*index, self.slots.get(*index)?)))
+    }
+
+    /// True if some listener has `port`.
+    pub fn has_port(&self, port: u16) -> bool {
+        self.place_of(port).is_ok()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Listener> {
+        self.slots.iter().map(|(_, listener)| listener)
+    }
+
+    /// The listener for a SYN to our end of `tuple`: the exact address before any.
+    #[inline(always)]
+    pub fn find(&self, tuple: &Tuple) -> Option<(ListenerId, &Listener)> {
+        // Nearly always there is one, and it hears.
+        let &[index] = self.slots_of(tuple.local_port()) else { return self.find_best(tuple) };
+        let (listener, generation) = self.slots.named(index)?;
+        debug_assert_eq!(listener.local.port(), tuple.local_port());
+        listener.hears(tuple).then_some((ListenerId { index, generation }, listener))
+    }
+
+    /// The same among several, or none.
+    fn find_best(&self, tuple: &Tuple) -> Option<(ListenerId, &Listener)> {
+        let on_port = self.on_port(tuple.local_port());
+        let best = on_port.filter(|(_, listener)| listener.hears(tuple)).max_by_key(|(_, it)| {
+            let ip = it.local.ip();
+            (!ip.is_unspecified(), ip.is_ipv6() == tuple.is_ipv6())
+        });
+        let (index, listener) = best?;
+        Some((ListenerId { index, generation: self.slots.generation(index) }, listener))
+    }
+
+    /// The listener of that name.
+    pub fn get(&self, id: ListenerId) -> Option<&Listener> {
+        let (listener, generation) = self.slots.named(id.index)?;
+        (generation == id.generation).then_some(listener)
+    }
+
+    /// The listener of that name, to be changed.
+    pub fn get_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
+        let (listener, generation) = self.slots.named_mut(id.index)?;
+        (generation == id.generation).then_some(listener)
+    }
+
+    /// Takes a listener out.
+    pub fn remove(&mut self, id: ListenerId) -> Option<Listener> {
+        let port = self.get(id)?.local.port();
+        if let Ok(place) = self.place_of(port) {
+            let slots = &mut self.by_port[place].1;
+            slots.retain(|index| *index != id.index);
+            if slots.is_empty() {
+                self.by_port.remove(place);
+            }
+        }
+        self.slots.take(id.index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::TcpConfig;
+
+    fn options() -> (Arc<SocketOptions>, Terms) {
+        (Arc::new(SocketOptions::new(&TcpConfig::default())), Terms::default())
+    }
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_exact_address_comes_before_any() {
+        let mut listeners = Listeners::default();
+        let any = listeners.insert(at("0.0.0.0:80"), 1, options()).unwrap();
+        let both = listeners.insert(at("[::]:80"), 1, options()).unwrap();
+        let exact = listeners.insert(at("10.0.0.1:80"), 1, options()).unwrap();
+        let find = |ip: &str, port| {
+            let end = (ip.parse().unwrap(), port);
+            listeners.find(&Tuple::new(end, end)).map(|found| found.0)
+        };
+        assert_eq!(find("10.0.0.1", 80), Some(exact));
+        assert_eq!(find("10.0.0.2", 80), Some(any));
+        assert_eq!(find("fd00::1", 80), Some(both));
+        assert_eq!(find("10.0.0.1", 81), None);
+    }
+
+    #[test]
+    fn an_address_is_taken_once_and_free_when_its_listener_is_gone() {
+        let mut listeners = Listeners::default();
+        let id = listeners.insert(at("0.0.0.0:80"), 1, options()).unwrap();
+        assert!(listeners.insert(at("0.0.0.0:80"), 1, options()).is_none());
+        assert!(listeners.remove(id).is_some());
+        assert!(listeners.remove(id).is_none());
+        assert!(listeners.insert(at("0.0.0.0:80"), 1, options()).is_some());
+        assert!(listeners.get(id).is_none(), "the old name is dead");
+    }
+}

@@ -1,0 +1,348 @@
+//! One connection, and what the host knows of it.
+//!
+//! A connection at work is a block of its own; one at rest lies in its slot, in a third of the
+//! bytes. Whoever wants to change one that rests wakes it.
+//!
+//! ```text
+//!   bytes   0  tuple, its hash                                  48
+//!          48  filed (its entry among the timers)               12
+//!          60  ready, stalled, listed, woken                     4
+//!          64  the listener that it waits for                   12
+//!          76  announced                                         1
+//!          77  where its way is kept, why it goes another       2
+//!          79  whose its block is                                1
+//!          80  where the block of one at work is                 8
+//!          88  one at rest                                     184
+//! ```
+//!
+//! What a frame touches comes first.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::ops::Deref;
+
+use lightwait_processor::prefetch_first;
+
+use crate::event::{ConnectionId, ListenerId, Readiness};
+use crate::flow::Tuple;
+use crate::tcp::connection::Resting;
+use crate::tcp::line::Line;
+use crate::tcp::slab::Slab;
+use crate::tcp::spares::Spares;
+use crate::tcp::timers::bsd::Tick;
+use crate::tcp::timers::{Blocks, Filed, Linger, Timer, TimerSet, Timers};
+use crate::tcp::ways::Place;
+use crate::tcp::{Connection, SocketOptions, State};
+use crate::time::Instant;
+
+/// Bytes of a slot that a segment for a connection at work touches.
+pub(crate) const TOUCHED: usize = 88;
+
+/// One connection and what the host knows of it. 272 bytes.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Slot {
+    /// Who is connected.
+    pub(crate) tuple: Tuple,
+    /// The tuple under the host's keyed hash.
+    pub(crate) tuple_hash: u64,
+    /// Its entry among the timers.
+    pub(crate) filed: Filed,
+    /// On the ready list.
+    pub(crate) ready: bool,
+    /// Waits for a neighbour.
+    pub(crate) stalled: bool,
+    /// In the demultiplexing table.
+    pub(crate) listed: bool,
+    /// An orphan of which there is a record as well.
+    pub(crate) woken: bool,
+    /// The listener in whose accept queue it waits.
+    pub(crate) accepting: Option<ListenerId>,
+    /// Notices whose event waits to be fetched.
+    pub(crate) announced: Readiness,
+    /// Where its way is kept, if it is, and if the IP headers that everybody has will do.
+    pub(crate) place: Place,
+    /// Why its segments are not taken in at once, if they are not.
+    pub(crate) detour: Detour,
+    /// Its block is lent by [`Spares`], or adopted; not made for it as it woke a short while ago.
+    lent: bool,
+    /// The connection at work. It rests if there is none.
+    block: Option<Box<Connection>>,
+    rest: Option<Resting>,
+}
+
+/// The slots of all connections. What is left in one is its entry among the timers.
+pub(crate) type Slots = Slab<Slot, Filed>;
+
+impl Blocks for Slots {
+    fn count_down(&mut self, index: u32, tick: Tick) -> TimerSet {
+        self.get_mut(index).map_or(TimerSet::EMPTY, |slot| slot.count_down(tick))
+    }
+
+    fn read_ahead(&self, index: u32) {
+        self.read_ahead(index, TOUCHED);
+    }
+}
+
+/// What must be looked at before a connection's segment is taken in, or after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Detour(u8);
+
+impl Detour {
+    /// The peer's address is ours as well: what comes from outside is not its.
+    pub(crate) const OURSELVES: Detour = Detour(1);
+    /// It is being opened in the place of one in TIME-WAIT, of which the record ends when the
+    /// handshake is complete.
+    pub(crate) const REUSE: Detour = Detour(2);
+
+    /// `self` if it is so.
+    pub(crate) fn only_if(self, is_so: bool) -> Detour {
+        Detour(self.0 * u8::from(is_so))
+    }
+
+    /// This, with that or without.
+    pub(crate) fn with(self, that: Detour, is_so: bool) -> Detour {
+        Detour(self.0 & !that.0 | that.only_if(is_so).0)
+    }
+
+    /// True if there is anything.
+    pub(crate) fn is_any(self) -> bool {
+        self.0 != 0
+    }
+
+    /// True if that is among it.
+    pub(crate) fn has(self, that: Detour) -> bool {
+        self.0 & that.0 != 0
+    }
+}
+
+/// A connection as it is, or as it would be if it were awake.
+pub(crate) enum View<'a> {
+    Awake(&'a Connection),
+    Resting(Box<Connection>),
+}
+
+impl Deref for View<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        match self {
+            View::Awake(connection) => connection,
+            View::Resting(connection) => connection,
+        }
+    }
+}
+
+/// The hash of the tuple in a slot that is used, as a table by that hash asks for it.
+pub(crate) fn hash_in(slots: &Slots) -> impl Fn(u32) -> u64 {
+    |index| slots.get(index).map_or(0, |slot| slot.tuple_hash)
+}
+
+/// Whether a slot's tuple is `tuple`.
+pub(crate) fn has_tuple(slots: &Slots, tuple: &Tuple) -> impl Fn(u32) -> bool {
+    |index| slots.get(index).is_some_and(|slot| slot.tuple == *tuple)
+}
+
+/// Where the way of a connection between `ends` is kept; nowhere if it asks something of its IP
+/// headers.
+fn place_of(ends: &Tuple, options: &SocketOptions) -> Place {
+    if options.asks_nothing_of_ip() { Place::of(ends) } else { Place::NOWHERE }
+}
+
+/// Gives a new connection a slot and a name, and sees to it that it is flushed. `tuple`: its ends;
+/// `accepting`: in whose accept queue it will wait.
+#[inline(always)]
+pub(crate) fn take_seat(
+    slots: &mut Slots,
+    ready: &mut Line<u32>,
+    block: Box<Connection>,
+    (tuple, detour, accepting): (&Tuple, Detour, Option<ListenerId>),
+) -> ConnectionId {
+    let (index, generation) =
+        slots.insert_with(move |filed| Slot::new(block, tuple, accepting, filed, detour));
+    ready.push_back(index);
+    ConnectionId { index, generation }
+}
+
+impl Slot {
+    /// A slot for a new connection, which is ready to be flushed. `filed`: the entry that its
+    /// predecessor had among the timers.
+    pub(crate) fn new(
+        connection: Box<Connection>,
+        tuple: &Tuple,
+        accepting: Option<ListenerId>,
+        filed: Filed,
+        detour: Detour,
+    ) -> Slot {
+        Slot {
+            place: place_of(tuple, &connection.options),
+            tuple: *tuple,
+            tuple_hash: connection.tuple_hash,
+            block: Some(connection),
+            rest: None,
+            filed,
+            accepting,
+            ready: true,
+            stalled: false,
+            listed: true,
+            woken: false,
+            announced: Readiness::EMPTY,
+            detour,
+            lent: true,
+        }
+    }
+
+    /// The connection's options are `options` from now on; what they were.
+    pub(crate) fn set_options(&mut self, options: SocketOptions) -> Arc<SocketOptions> {
+        self.place = place_of(&self.tuple, &options);
+        core::mem::replace(&mut self.connection_mut().options, Arc::new(options))
+    }
+
+    /// The connection, if it does not rest.
+    pub(crate) fn awake(&self) -> Option<&Connection> {
+        self.block.as_deref()
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn awake_mut(&mut self) -> Option<&mut Connection> {
+        self.block.as_deref_mut()
+    }
+
+    /// Fetches the connection, if it does not rest, without waiting for it.
+    pub(crate) fn read_ahead(&self) {
+        if let Some(connection) = self.awake() {
+            prefetch_first(connection, Connection::CALM_BYTES);
+        }
+    }
+
+    /// The connection, to be asked.
+    pub(crate) fn view(&self) -> View<'_> {
+        self.awake().map_or_else(|| View::Resting(self.awakened()), View::Awake)
+    }
+
+    /// The connection, which rests, as it would be if it were awake.
+    fn awakened(&self) -> Box<Connection> {
+        let rest = self.rest.as_ref().expect("a connection rests or has a block");
+        Box::new(rest.wake((self.tuple.ports(), self.tuple_hash)))
+    }
+
+    /// The connection, to be changed: it rests no more.
+    #[inline(always)]
+    pub(crate) fn connection_mut(&mut self) -> &mut Connection {
+        if self.block.is_none() {
+            self.wake();
+        }
+        self.block.as_deref_mut().expect("it was woken")
+    }
+
+    fn wake(&mut self) {
+        self.block = Some(self.awakened());
+        self.rest = None;
+        self.lent = false;
+    }
+
+    /// True if somebody is about to ask for it.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        let is_listed = self.ready || self.stalled || self.accepting.is_some();
+        is_listed || self.announced != Readiness::EMPTY
+    }
+
+    /// Lets the connection rest, if it keeps so quiet; its block is one of `spares` then.
+    pub(crate) fn rest(&mut self, spares: &mut Spares) -> bool {
+        let Some(rest) = self.awake().filter(|_| !self.is_waited_for()).and_then(Connection::rest)
+        else {
+            return false;
+        };
+        self.rest = Some(rest);
+        self.give_back(spares);
+        true
+    }
+
+    /// It does not rest when it might: its block is one of those in use.
+    pub(crate) fn stay_awake(&mut self, spares: &mut Spares) {
+        if !core::mem::replace(&mut self.lent, true) {
+            spares.adopt();
+        }
+    }
+
+    /// Gives the block back, and drops what rests: a connection that is gone must not be used any
+    /// more.
+    #[inline(always)]
+    pub(crate) fn leave(&mut self, spares: &mut Spares) {
+        if self.block.is_some() { self.give_back(spares) } else { self.rest = None }
+    }
+
+    #[inline(always)]
+    fn give_back(&mut self, spares: &mut Spares) {
+        if let Some(block) = &mut self.block {
+            block.hollow();
+        }
+        if let Some(block) = self.block.take() {
+            spares.put_back(block, self.lent);
+        }
+    }
+
+    /// Tells `timers` of the deadlines of this connection, which is number `index`.
+    #[inline(always)]
+    pub(crate) fn rearm(&mut self, timers: &mut Timers, index: u32, now: Instant) {
+        match &mut self.block {
+            Some(block) => timers.touched(index, &mut self.filed, &mut block.deadlines, now),
+            None => self.rearm_resting(timers, index, now),
+        }
+    }
+
+    fn rearm_resting(&mut self, timers: &mut Timers, index: u32, now: Instant) {
+        if let Some(rest) = &self.rest {
+            timers.touched(index, &mut self.filed, &mut rest.deadlines(), now);
+        }
+    }
+
+    /// Counts its timers down by a tick of 4.4BSD's; whose time has come.
+    pub(crate) fn count_down(&mut self, tick: Tick) -> TimerSet {
+        match &self.block {
+            Some(block) => self.filed.count_down(tick, &block.deadlines),
+            None => TimerSet::EMPTY,
+        }
+    }
+
+    /// Tells `timers` that this control block lingers in TIME-WAIT.
+    pub(crate) fn linger(&mut self, timers: &mut Timers, index: u32, time: Linger) {
+        if let Some(block) = &mut self.block {
+            block.deadlines.set(Timer::Lifetime, time.now + time.duration);
+            timers.linger(index, &mut self.filed, &mut block.deadlines, time);
+        }
+    }
+
+    /// True if its tuple is a connection's, or what is left of one.
+    pub(crate) fn is_known(&self) -> bool {
+        self.listed || self.lingers()
+    }
+
+    /// True if it is a whole control block in TIME-WAIT.
+    pub(crate) fn lingers(&self) -> bool {
+        self.awake().is_some_and(|connection| connection.residue().is_some())
+    }
+
+    /// The connection's state.
+    pub(crate) fn state(&self) -> State {
+        self.awake().map_or(State::Established, Connection::state)
+    }
+
+    /// True if its user has left it.
+    pub(crate) fn is_orphan(&self) -> bool {
+        self.awake().is_some_and(|block| block.orphan)
+    }
+}
+
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    use core::mem::offset_of;
+
+    assert!(size_of::<Slot>() == 272);
+    assert!(offset_of!(Slot, filed) == 48);
+    assert!(offset_of!(Slot, ready) == 60);
+    assert!(offset_of!(Slot, accepting) == 64);
+    assert!(offset_of!(Slot, announced) == 76);
+    assert!(offset_of!(Slot, block) == 80);
+    assert!(offset_of!(Slot, rest) == TOUCHED);
+};

@@ -1,0 +1,139 @@
+//! Blocks of connections that are gone, for those to come.
+//!
+//! A tick may end thousands of connections at once, and as many begin before the next: what they
+//! find here is warmer than what an allocator gives. Kept are no more than a share of the blocks in
+//! use, so that little stays behind when a burst is over, or its connections rest. Who wakes makes
+//! a block of its own, which counts as in use only when it has stayed awake for a while.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use lightwait_processor::prefetch_first;
+
+use crate::tcp::Connection;
+
+/// So many are kept in any case: some 135 KB.
+const AT_LEAST: usize = 256;
+
+/// Of so many blocks in use one is kept.
+const ONE_IN: usize = 4;
+
+/// Blocks that no connection is in.
+#[derive(Debug, Default)]
+pub(crate) struct Spares {
+    #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
+    kept: Vec<Box<Connection>>,
+    /// Blocks taken, or adopted, and not given back.
+    in_use: usize,
+}
+
+impl Spares {
+    /// A block for a connection to begin in; `make` makes one if none is left.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, make: impl FnOnce() -> Box<Connection>) -> Box<Connection> {
+        self.in_use += 1;
+        let block = self.kept.pop();
+        if self.kept.len() > AT_LEAST {
+            self.read_ahead();
+        }
+        match block {
+            Some(block) => block,
+            None => make(),
+        }
+    }
+
+    /// Of many the next one has long left the nearest cache: fetches it.
+    fn read_ahead(&self) {
+        if let Some(next) = self.kept.last() {
+            prefetch_first::<Connection>(next, size_of::<Connection>());
+        }
+    }
+
+    /// A block that was not taken here is in use as if it had been.
+    pub(crate) fn adopt(&mut self) {
+        self.in_use += 1;
+    }
+
+    /// Takes a block that is not needed any more, and is hollow. `lent`: it was taken here, or
+    /// adopted.
+    #[inline(always)]
+    pub(crate) fn put_back(&mut self, block: Box<Connection>, lent: bool) {
+        self.in_use -= usize::from(lent);
+        if self.kept.len() < self.wanted() {
+            self.kept.push(block);
+            return;
+        }
+        // There are enough. If there is one too many, that goes as well: of however many were in
+        // use, `AT_LEAST` are left when all are back.
+        drop(block);
+        if self.kept.len() > self.wanted() {
+            self.kept.pop();
+        }
+    }
+
+    /// How many are to be kept.
+    fn wanted(&self) -> usize {
+        AT_LEAST.max(self.in_use / ONE_IN)
+    }
+
+    /// Blocks taken and not given back.
+    pub(crate) fn in_use(&self) -> usize {
+        self.in_use
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::config::TcpConfig;
+    use crate::tcp::SocketOptions;
+
+    fn blank() -> Box<Connection> {
+        Box::new(Connection::blank(Arc::new(SocketOptions::new(&TcpConfig::default()))))
+    }
+
+    #[test]
+    fn what_ends_at_once_is_found_again_as_far_as_a_quarter_of_the_rest() {
+        let mut spares = Spares::default();
+        let mut taken: Vec<_> = (0..5000).map(|_| spares.take(blank)).collect();
+        taken.drain(..1000).for_each(|block| spares.put_back(block, true));
+        let found = (0..1000).filter(|_| {
+            let mut is_found = true;
+            taken.push(spares.take(|| {
+                is_found = false;
+                blank()
+            }));
+            is_found
+        });
+        assert_eq!(found.count(), 1000);
+        taken.drain(..).for_each(|block| spares.put_back(block, true));
+        assert_eq!((spares.kept.len(), spares.in_use()), (AT_LEAST, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_kept_is_bounded_by_what_is_in_use(
+            steps in prop::collection::vec((any::<bool>(), 0_usize..3000), 1..20),
+        ) {
+            let mut spares = Spares::default();
+            let mut taken = Vec::new();
+            for (takes, count) in steps {
+                for _ in 0..count {
+                    if takes {
+                        taken.push(spares.take(blank));
+                    } else if let Some(block) = taken.pop() {
+                        spares.put_back(block, true);
+                    } else {
+                        spares.put_back(blank(), false);
+                    }
+                    prop_assert_eq!(spares.in_use(), taken.len());
+                    prop_assert!(spares.kept.len() <= AT_LEAST.max(taken.len() / ONE_IN));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Half-open passive connections: SYN-RECEIVED in a few tens of bytes (RFC 4987 §3.3).
+//!
+//! An entry is made when a SYN is answered, and ends when the peer's ACK makes a connection of it,
+//! when the peer resets it, or when its SYN, ACK has been sent in vain for too long. The cache is
+//! bounded; what comes beyond the bound gets a SYN cookie, and no entry.
+//!
+//! ```text
+//!   SYN, ACK sent   1 ─▶ entry ⇄ entry ⇄ entry      each queue waits for as long, so that its
+//!                   2 ─▶ entry ⇄ entry              first is due first
+//!                   …
+//! ```
+//!
+//! An entry's number is one that no connection's slot has: they are found by the same index.
+
+use crate::flow::Tuple;
+use crate::tcp::connection::SynReceived;
+use crate::tcp::slab::Slab;
+use crate::tcp::timers::Ticks;
+use crate::time::{Duration, Instant, as_nanos};
+
+/// SYN, ACKs sent at most: with an initial RTO of 1 s the entry lives for 63 s.
+const ATTEMPTS_MAX: u8 = 6;
+
+/// No entry.
+const NONE: u32 = u32::MAX;
+
+/// What tells an entry's number from a connection's.
+const ENTRY: u32 = 1 << 31;
+
+/// True if `number` is that of an entry, and not of a connection's slot.
+pub fn is_entry(number: u32) -> bool {
+    number & ENTRY != 0
+}
+
+/// One half-open connection.
+#[derive(Clone, Copy, Debug)]
+pub struct HalfOpen {
+    /// The two ends.
+    pub tuple: Tuple,
+    /// The tuple's keyed hash.
+    pub hash: u64,
+    /// What is known of the peer.
+    pub syn: SynReceived,
+    /// The slot of the listener, and its generation.
+    pub listener: (u32, u32),
+    /// When the SYN, ACK was sent first, for an RTT sample.
+    pub answered: Instant,
+    /// TIME-WAIT had a record of these ends when the SYN came, over or not.
+    pub in_time_wait: bool,
+    /// A whole tick.
+    due: Instant,
+    /// Its neighbours in the queue.
+    before: u32,
+    behind: u32,
+}
+
+/// Entries as many of whose SYN, ACKs have been sent, in the order in which they are due.
+#[derive(Clone, Copy, Debug)]
+struct Queue {
+    first: u32,
+    last: u32,
+}
+
+/// All half-open connections of a host.
+#[derive(Debug)]
+pub struct SynCache {
+    entries: Slab<HalfOpen>,
+    queues: [Queue; ATTEMPTS_MAX as usize],
+    /// No entry is due before this.
+    earliest: Instant,
+    /// How long the first SYN, ACK waits for an answer.
+    first_wait_ns: u64,
+    ticks: Ticks,
+    limit: usize,
+}
+
+/// What a due entry wants.
+#[derive(Clone, Copy, Debug)]
+pub enum Due {
+    /// Its SYN, ACK again.
+    Answer(u32),
+    /// Nothing more: it is to be removed.
+    Expired(u32),
+}
+
+impl SynCache {
+    /// An empty cache of at most `limit` entries, the first answers of which wait for
+    /// `rto.initial`.
+    pub fn new(limit: usize, initial_rto: Duration, ticks: Ticks) -> Self {
+        SynCache {
+            entries: Slab::default(),
+            queues: [Queue { first: NONE, last: NONE }; ATTEMPTS_MAX as usize],
+            earliest: Instant::FAR_FUTURE,
+            first_wait_ns: as_nanos(initial_rto),
+            ticks,
+            limit,
+        }
+    }
+
+    /// Entries held.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// True if a new SYN must get a cookie.
+    pub fn is_full(&self) -> bool {
+        self.len() >= self.limit
+    }
+
+    /// Adds an entry whose SYN, ACK is about to be sent for the first time; returns its number.
+    /// `in_time_wait`: see [`HalfOpen::in_time_wait`].
+    #[inline(always)]
+    pub fn insert(
+        &mut self,
+        (tuple, hash): (&Tuple, u64),
+        syn: SynReceived,
+        listener: (u32, u32),
+        in_time_wait: bool,
+        now: Instant,
+    ) -> u32 {
+        let (due, before) = (self.due_after(now, self.first_wait_ns), self.queues[0].last);
+        let (slot, _) = self.entries.insert_with(move |()| HalfOpen {
+            tuple: *tuple,
+            hash,
+            syn,
+            listener,
+            answered: now,
+            in_time_wait,
+            due,
+            before,
+            behind: NONE,
+        });
+        self.put_behind(slot, 0, before);
+        slot ^ ENTRY
+    }
+
+    /// When an entry whose SYN, ACK is sent at `now` is due if it waits for so long.
+    #[inline(always)]
+    fn due_after(&mut self, now: Instant, wait_ns: u64) -> Instant {
+        let due = self.ticks.instant(self.ticks.at_or_after(now.plus_nanos(wait_ns)));
+        self.earliest = self.earliest.min(due);
+        due
+    }
+
+    /// An entry whose SYN, ACK has been sent `sent` times more is the last of its queue, behind
+    /// `before`.
+    fn put_behind(&mut self, slot: u32, sent: u8, before: u32) {
+        let queue = &mut self.queues[usize::from(sent)];
+        queue.last = slot;
+        match self.entries.get_mut(before) {
+            Some(before) => before.behind = slot,
+            None => queue.first = slot,
+        }
+    }
+
+    /// Its SYN, ACK is sent again at `now`: it waits in the queue of those sent as often.
+    fn enqueue(&mut self, slot: u32, now: Instant) {
+        let Some(entry) = self.entries.get(slot) else { return };
+        let sent = entry.syn.attempts.clamp(1, ATTEMPTS_MAX) - 1;
+        let due = self.due_after(now, self.first_wait_ns.saturating_mul(1 << sent));
+        let before = self.queues[usize::from(sent)].last;
+        if let Some(entry) = self.entries.get_mut(slot) {
+            (entry.due, entry.before, entry.behind) = (due, before, NONE);
+        }
+        self.put_behind(slot, sent, before);
+    }
+
+    /// Takes an entry, which was sent so often, from between its neighbours.
+    fn unlink(&mut self, attempts: u8, (before, behind): (u32, u32)) {
+        let sent = attempts.clamp(1, ATTEMPTS_MAX) - 1;
+        let queue = &mut self.queues[usize::from(sent)];
+        match self.entries.get_mut(before) {
+            Some(before) => before.behind = behind,
+            None => queue.first = behind,
+        }
+        match self.entries.get_mut(behind) {
+            Some(behind) => behind.before = before,
+            None => queue.last = before,
+        }
+    }
+
+    /// All entries.
+    pub fn iter(&self) -> impl Iterator<Item = &HalfOpen> {
+        self.entries.iter().map(|(_, entry)| entry)
+    }
+
+    /// The entry of that number.
+    pub fn get(&self, number: u32) -> Option<&HalfOpen> {
+        self.entries.get(number ^ ENTRY)
+    }
+
+    /// True if the entry of that number is of `tuple`.
+    pub fn has(&self, number: u32, tuple: &Tuple) -> bool {
+        self.get(number).is_some_and(|entry| entry.tuple == *tuple)
+    }
+
+    /// Takes the entry of that number out; false if there is none.
+    pub fn remove(&mut self, number: u32) -> bool {
+        let mut link = None;
+        let leave = |entry: &mut HalfOpen, link: &mut Option<_>| {
+            *link = Some((entry.syn.attempts, (entry.before, entry.behind)));
+            Some(())
+        };
+        self.entries.leave(number ^ ENTRY, &mut link, leave, |_, (), _| {});
+        let Some((sent, neighbours)) = link else { return false };
+        self.unlink(sent, neighbours);
+        true
+    }
+
+    /// True if [`SynCache::due`] may have an entry at `now`.
+    pub fn may_be_due(&self, now: Instant) -> bool {
+        self.earliest <= now
+    }
+
+    /// The next entry that is due at `now`.
+    pub fn due(&mut self, now: Instant) -> Option<Due> {
+        let next = self.next();
+        self.earliest = next.map_or(Instant::FAR_FUTURE, |(due, _)| due);
+        let (_, slot) = next.filter(|(due, _)| *due <= now)?;
+        let entry = *self.entries.get(slot)?;
+        if entry.syn.attempts >= ATTEMPTS_MAX {
+            return Some(Due::Expired(slot ^ ENTRY));
+        }
+        self.unlink(entry.syn.attempts, (entry.before, entry.behind));
+        self.entries.get_mut(slot)?.syn.attempts += 1;
+        self.enqueue(slot, now);
+        Some(Due::Answer(slot ^ ENTRY))
+    }
+
+    /// When the next entry is due.
+    pub fn deadline(&self) -> Option<Instant> {
+        if self.is_empty() {
+            return None;
+        }
+        self.next().map(|(due, _)| due)
+    }
+
+    /// The next entry that is due, and when.
+    fn next(&self) -> Option<(Instant, u32)> {
+        let due = |queue: &Queue| Some((self.entries.get(queue.first)?.due, queue.first));
+        self.queues.iter().filter_map(due).min_by_key(|(due, _)| *due)
+    }
+
+    /// The numbers of all entries that wait for `listener`.
+    pub fn waiting_for(&self, listener: (u32, u32)) -> alloc::vec::Vec<u32> {
+        let entries = self.entries.iter();
+        entries.filter(|entry| entry.1.listener == listener).map(|entry| entry.0 ^ ENTRY).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::Seq;
+
+    const RTO: Duration = Duration::from_secs(1);
+
+    fn ticks() -> Ticks {
+        Ticks::new(Duration::from_millis(1))
+    }
+
+    fn tuple(port: u16) -> Tuple {
+        let address = "10.0.0.1".parse().unwrap();
+        Tuple::new((address, 80), (address, port))
+    }
+
+    fn syn() -> SynReceived {
+        SynReceived {
+            iss: Seq(1),
+            irs: Seq(2),
+            peer_mss: 1460,
+            mss: 1460,
+            offer: 100,
+            peer_scale: None,
+            sack: false,
+            ecn: false,
+            stamp: None,
+            stamp_offset: 0,
+            attempts: 1,
+        }
+    }
+
+    #[test]
+    fn the_bound_is_reached_with_its_last_entry() {
+        let mut cache = SynCache::new(2, RTO, ticks());
+        cache.insert((&tuple(1), 1), syn(), (0, 0), false, Instant::ZERO);
+        assert!(!cache.is_full());
+        let entry = cache.insert((&tuple(2), 1), syn(), (0, 0), false, Instant::ZERO);
+        assert!(cache.is_full() && is_entry(entry));
+        assert_eq!(cache.get(entry).map(|entry| entry.tuple), Some(tuple(2)));
+        assert!(cache.waiting_for((0, 0)).contains(&entry));
+        assert!(cache.remove(entry));
+        assert!(cache.get(entry).is_none() && !cache.remove(entry));
+        assert!(!cache.is_full());
+    }
+
+    #[test]
+    fn what_is_due_first_comes_first_whichever_were_removed() {
+        let mut cache = SynCache::new(9, RTO, ticks());
+        let at = |ms| Instant::from_millis(ms);
+        let slots: std::vec::Vec<u32> = (0..6u16)
+            .map(|i| cache.insert((&tuple(i), 1), syn(), (0, 0), false, at(u64::from(i) * 600)))
+            .collect();
+        // The first has its second answer out, which waits for longer.
+        assert!(matches!(cache.due(at(1000)), Some(Due::Answer(slot)) if slot == slots[0]));
+        assert!(cache.due(at(1000)).is_none());
+        for gone in [1, 3, 5] {
+            assert!(cache.remove(slots[gone]));
+        }
+        let mut order = std::vec::Vec::new();
+        while let Some(due) = cache.due(at(3600)) {
+            let Due::Answer(slot) = due else { panic!("none has been answered so often") };
+            order.push(slot);
+        }
+        assert_eq!(order, [slots[2], slots[0], slots[4]]);
+    }
+
+    #[test]
+    fn answers_back_off_and_the_entry_goes_after_the_last() {
+        let mut cache = SynCache::new(2, RTO, ticks());
+        cache.insert((&tuple(1), 1), syn(), (0, 0), false, Instant::ZERO);
+        let (mut times, mut expired) = (std::vec::Vec::new(), None);
+        while let Some(at) = cache.deadline() {
+            match cache.due(at) {
+                Some(Due::Answer(_)) => times.push(at.as_millis() / 1000),
+                Some(Due::Expired(entry)) => {
+                    expired = Some(at.as_millis() / 1000);
+                    cache.remove(entry);
+                }
+                None => {}
+            }
+        }
+        assert_eq!(times, [1, 3, 7, 15, 31]);
+        assert_eq!(expired, Some(63));
+        assert!(cache.is_empty());
+    }
+}

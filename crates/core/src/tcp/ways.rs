@@ -1,0 +1,122 @@
+//! Ways that were found lately. Most packets go where others have just gone, so the way of each,
+//! once it is found among routes, neighbours and path MTUs, is kept until one of these changes.
+//!
+//! Each of them counts its changes; a way is good while their sum is what it was. So it never
+//! differs from what a search would find, and a neighbour is doubted, asked and thrown out when it
+//! would be otherwise.
+
+use alloc::boxed::Box;
+use core::net::{IpAddr, Ipv4Addr};
+
+use crate::flow::Tuple;
+use crate::frame::{Capabilities, Medium};
+use crate::tcp::egress::{Path, UsualPath};
+use crate::time::Instant;
+
+/// Ways kept. Two that share a place push each other out, which costs a search each time.
+pub(crate) const WAYS: usize = 64;
+
+/// Where a way is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place(pub(crate) u8);
+
+impl Place {
+    /// Where no way is kept.
+    pub(crate) const NOWHERE: Place = Place(WAYS as u8);
+
+    /// Of the way between `ends`.
+    pub(crate) fn of(ends: &Tuple) -> Place {
+        let folded = ends.addresses_folded();
+        // Whichever of the addresses differ: of IPv4, either half holds one of them.
+        let short = (folded ^ folded >> 32) as u32;
+        Place((short.wrapping_mul(SPREAD) >> (u32::BITS - WAYS.ilog2())) as u8)
+    }
+}
+
+/// A way that is open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    /// Between these addresses; of any ports.
+    pub(crate) ends: Tuple,
+    /// Good while the changes that were counted are so many, and before this time: after it the
+    /// neighbour is in doubt.
+    pub(crate) changes: u64,
+    pub(crate) until: Instant,
+    /// The way of a packet without marks of its own.
+    pub(crate) path: Path,
+    /// The same if packets on it are of the usual kind, and connections may send them.
+    pub(crate) usual: Option<UsualPath>,
+    /// It leads to ourselves.
+    pub(crate) local: bool,
+    /// It leads from one of our addresses to a single other host.
+    pub(crate) plain: bool,
+}
+
+/// Nobody's, and never good.
+const NOWHERE: Known = Known {
+    ends: Tuple::NOBODY,
+    changes: u64::MAX,
+    until: Instant::ZERO,
+    path: Path {
+        source: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        destination: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        link: None,
+        mtu: 0,
+        dont_fragment: true,
+        hop_limit: 0,
+        device: Capabilities::plain(Medium::Ip, 0),
+    },
+    usual: None,
+    local: false,
+    plain: false,
+};
+
+/// Ways, each at a place by its addresses.
+#[derive(Debug)]
+pub(crate) struct Ways {
+    known: Box<[Known; WAYS]>,
+}
+
+impl Default for Ways {
+    fn default() -> Self {
+        Ways { known: Box::new([NOWHERE; WAYS]) }
+    }
+}
+
+impl Ways {
+    /// Where the way between `ends` is kept, if it is good at `now`, when there have been so many
+    /// `changes`.
+    pub(crate) fn find(&self, ends: &Tuple, changes: u64, now: Instant) -> Option<Place> {
+        let place = Place::of(ends);
+        self.good(place, ends, changes, now).map(|_| place)
+    }
+
+    /// The way between `ends`, whose place is `place`, if it is kept and good at `now`.
+    pub(crate) fn good(
+        &self,
+        place: Place,
+        ends: &Tuple,
+        changes: u64,
+        now: Instant,
+    ) -> Option<&Known> {
+        let known = self.known.get(usize::from(place.0))?;
+        let is_good =
+            known.changes == changes && now < known.until && known.ends.has_addresses_of(ends);
+        is_good.then_some(known)
+    }
+
+    /// The way kept at `place`.
+    pub(crate) fn at(&self, place: Place) -> &Known {
+        &self.known[usize::from(place.0) % WAYS]
+    }
+
+    /// Keeps a way; returns where.
+    pub(crate) fn keep(&mut self, known: Known) -> Place {
+        let place = Place::of(&known.ends);
+        self.known[usize::from(place.0) % WAYS] = known;
+        place
+    }
+}
+
+/// 2^32 by the golden ratio: multiplied by it, neighbouring addresses lie apart.
+const SPREAD: u32 = 0x9e37_79b9;
