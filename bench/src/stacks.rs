@@ -16,8 +16,7 @@ pub const RESPONSE: usize = 500;
 
 use clap::ValueEnum;
 
-use lightwait_core::config::TimeWaitState;
-use lightwait_core::tcp::timers::Scheme;
+use lightwait_core::config::{Scheme, TimeWaitState};
 
 use crate::instructions::{self, Uncounted};
 use crate::{bulk, connections, memory, pingpong};

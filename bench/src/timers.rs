@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub use host_turn::idle_host;
 
 use clap::ValueEnum;
-use lightwait_core::tcp::timers::Scheme;
+use lightwait_core::config::Scheme;
 use serde_json::{Map, Value, json};
 
 use crate::instructions::{self, Uncounted};

@@ -7,12 +7,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use lightwait_core::address::Cidr;
-use lightwait_core::config::TcpConfig;
+use lightwait_core::config::{Estimator, Scheme, TcpConfig};
 use lightwait_core::flow::Seq;
 use lightwait_core::frame::RxChecksum;
 use lightwait_core::tcp::Keepalive;
-use lightwait_core::tcp::send::rtt::Estimator;
-use lightwait_core::tcp::timers::Scheme;
 use lightwait_core::wire::ip::{self, Packet};
 use lightwait_core::wire::options::Options;
 use lightwait_core::wire::tcp::{Flags, Header, Segment};

@@ -9,9 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use lightwait_core::address::Cidr;
-use lightwait_core::config::{Push, WindowProbe};
-use lightwait_core::tcp::recv::ack::AckDelay;
-use lightwait_core::tcp::send::rtt::Estimator;
+use lightwait_core::config::{AckDelay, Estimator, Push, WindowProbe};
 use lightwait_core::wire::options::Layout;
 use lightwait_core::{Capabilities, Config, Medium};
 

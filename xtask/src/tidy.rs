@@ -1,9 +1,10 @@
-//! The house rules that a machine can keep: lengths, widths, names, hints, and the map's
-//! arrows.
+//! The house rules that a machine can keep: lengths, widths, names, hints, the map's
+//! arrows, layers and circles.
 
 mod arrows;
 mod functions;
 mod hints;
+mod layers;
 mod lines;
 
 use std::path::Path;
@@ -19,9 +20,9 @@ pub(crate) fn check(root: &Path) -> Outcome {
         findings.extend(check_rust(source));
     }
     findings.extend(hints::check(&rust));
-    for source in tracked(root, &[".md", ".toml", ".ci/run", ".sh"])? {
-        findings.extend(lines::check_words(&source));
-    }
+    let pages = tracked(root, &[".md", ".toml", ".ci/run", ".sh"])?;
+    findings.extend(pages.iter().flat_map(lines::check_words));
+    findings.extend(layers::check(&rust, &pages)?);
     findings.extend(arrows::check(&tracked(root, &["Cargo.toml"])?)?);
     Ok(findings)
 }

@@ -19,8 +19,7 @@ pub use short::Short;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use lightwait_core::config::TimeWaitState;
-use lightwait_core::tcp::timers::Scheme;
+use lightwait_core::config::{Scheme, TimeWaitState};
 
 use super::watch::Watch;
 use super::{Ip, Variant};

@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};
 
-use lightwait_core::tcp::timers::Scheme;
+use lightwait_core::config::Scheme;
 use lightwait_core::tcp::{Keepalive, SocketOptions};
 use lightwait_core::{Event, Host, Instant, Outbox, Readiness};
 

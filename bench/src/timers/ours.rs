@@ -1,7 +1,8 @@
 //! Our schemes, driven as the host drives them.
 
 use lightwait_core::Instant;
-use lightwait_core::tcp::timers::{Scheme as Which, Ticks, Timer, TimerSet, Timers};
+use lightwait_core::config::Scheme as Which;
+use lightwait_core::tcp::timers::{Ticks, Timer, TimerSet, Timers};
 use lightwait_core::time::Duration;
 
 use super::connection::Connection;

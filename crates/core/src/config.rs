@@ -11,11 +11,11 @@ mod value;
 pub use group::Knob;
 pub use hardware::hardware_address;
 pub use knob::{KnobError, parse_time};
-pub use limits::Limits;
+pub use limits::{Limits, SLOTS_MAX};
 pub use tcp::{
-    AckConfig, BufferConfig, ClockConfig, CongestionConfig, Ecn, KeepaliveConfig, Push, Quirks,
-    RtoConfig, Settings, StallConfig, TcpConfig, TimeWaitConfig, TimeWaitState, TimeoutConfig,
-    WindowProbe,
+    AckConfig, AckDelay, BufferConfig, ClockConfig, CongestionConfig, Ecn, Estimator,
+    KeepaliveConfig, Push, Quirks, RtoConfig, Scheme, StallConfig, TcpConfig, TimeWaitConfig,
+    TimeWaitState, TimeoutConfig, WindowProbe,
 };
 
 use alloc::vec::Vec;

@@ -15,6 +15,7 @@ pub mod port;
 pub mod queue;
 pub mod recv;
 pub mod send;
+pub mod settings;
 pub mod slab;
 pub(crate) mod slot;
 pub(crate) mod spares;
@@ -27,6 +28,7 @@ pub mod timers;
 pub(crate) mod ways;
 
 pub use connection::Connection;
+pub use settings::Settings;
 pub use state::State;
 
 pub use crate::flow::{Seq, Tuple};

@@ -12,7 +12,7 @@
 //!                            └─────────▶ icmpv6 ──▶ ndp | mld
 //! ```
 //!
-//! [`checksum`] serves all of them; [`pcapng`] and [`pretty`] show frames to people.
+//! [`checksum`] serves all of them.
 
 pub mod arp;
 pub mod checksum;

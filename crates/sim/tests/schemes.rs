@@ -3,8 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lightwait_core::config::TimeWaitState;
-use lightwait_core::tcp::timers::Scheme;
+use lightwait_core::config::{Scheme, TimeWaitState};
 use lightwait_sim::scenario::{Ending, Scenario, Summary};
 use lightwait_sim::swarm;
 

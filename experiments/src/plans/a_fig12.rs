@@ -6,8 +6,8 @@
 //! follow by rule, and two of the paper's cells do not.
 
 use lightwait_core::Instant;
-use lightwait_core::config::TcpConfig;
-use lightwait_core::tcp::send::rtt::{Bounds, Estimator, Rtt};
+use lightwait_core::config::{Estimator, TcpConfig};
+use lightwait_core::tcp::send::rtt::{Bounds, Rtt};
 use lightwait_core::time::Duration;
 
 use super::firing::{self, Clocks, SLOW_MS};

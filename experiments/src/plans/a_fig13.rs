@@ -5,8 +5,8 @@
 //! are loose: the bound is T + X + 1.
 
 use lightwait_core::Instant;
-use lightwait_core::config::TcpConfig;
-use lightwait_core::tcp::send::rtt::{Bounds, Estimator, Rtt};
+use lightwait_core::config::{Estimator, TcpConfig};
+use lightwait_core::tcp::send::rtt::{Bounds, Rtt};
 use lightwait_core::time::Duration;
 
 use super::firing::{Clocks, SLOW_MS, by_scan};

@@ -21,10 +21,10 @@ use std::hint::black_box;
 use lightwait_bench::connections::Plan;
 use lightwait_bench::sample::{median, processor_time};
 use lightwait_bench::stacks::{Variant, Which};
-use lightwait_core::config::TimeWaitState;
+use lightwait_core::config::{Scheme, TimeWaitState};
 use lightwait_core::rng::Rng;
 use lightwait_core::tcp::timers::bsd::Tick;
-use lightwait_core::tcp::timers::{Blocks, Bsd, Deadlines, Filed, Linger, Scheme, Timer, TimerSet};
+use lightwait_core::tcp::timers::{Blocks, Bsd, Deadlines, Filed, Linger, Timer, TimerSet};
 use lightwait_core::time::{Duration, Instant};
 
 use crate::chart::{Chart, Mark, Scale};

@@ -4,8 +4,7 @@
 
 use lightwait_bench::memory::{self, Plan, State};
 use lightwait_bench::stacks::{Ip, Variant, Which};
-use lightwait_core::config::TimeWaitState;
-use lightwait_core::tcp::timers::Scheme;
+use lightwait_core::config::{Scheme, TimeWaitState};
 
 use crate::plan::Outcome;
 use crate::report::{Report, Table};

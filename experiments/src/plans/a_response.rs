@@ -14,9 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use lightwait_core::config::TcpConfig;
-use lightwait_core::tcp::send::rtt::Estimator;
-use lightwait_core::tcp::timers::Scheme;
+use lightwait_core::config::{Estimator, Scheme, TcpConfig};
 use lightwait_core::time::Duration;
 
 use crate::chart::{Chart, Mark};

@@ -19,8 +19,8 @@ use std::sync::Mutex;
 
 use lightwait_bench::sample::{median, processor_time};
 use lightwait_bench::timers::idle_host;
+use lightwait_core::config::Scheme;
 use lightwait_core::rng::Rng;
-use lightwait_core::tcp::timers::Scheme;
 
 use super::b_fig3::REQUESTS;
 use super::queueing::{Way, overheads};

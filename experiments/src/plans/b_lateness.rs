@@ -16,7 +16,7 @@ use std::rc::Rc;
 use lightwait::net::TcpListener;
 use lightwait::shard::{Budgets, Shard};
 use lightwait_core::address::Cidr;
-use lightwait_core::tcp::recv::ack::AckDelay;
+use lightwait_core::config::AckDelay;
 use lightwait_core::time::Duration;
 use lightwait_core::{Capabilities, Config, Instant, Medium};
 use tokio::io::AsyncReadExt;

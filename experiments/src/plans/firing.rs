@@ -2,7 +2,8 @@
 //! papers' framework.
 
 use lightwait_core::Instant;
-use lightwait_core::tcp::timers::{Deadlines, Filed, Scheme, Ticks, Timer, TimerSet, Timers};
+use lightwait_core::config::Scheme;
+use lightwait_core::tcp::timers::{Deadlines, Filed, Ticks, Timer, TimerSet, Timers};
 use lightwait_core::time::Duration;
 
 /// A tick of 4.4BSD's slow timer, in ms.

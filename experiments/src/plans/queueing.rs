@@ -15,10 +15,10 @@ use std::time::Instant as Clock;
 use lightwait_bench::instructions::section;
 use lightwait_bench::sample::{median, segment};
 use lightwait_core::Instant;
-use lightwait_core::config::TcpConfig;
+use lightwait_core::config::{AckDelay, Scheme, TcpConfig};
 use lightwait_core::flow::Seq;
-use lightwait_core::tcp::recv::ack::{AckDelay, AckState};
-use lightwait_core::tcp::timers::{Deadlines, Filed, Scheme, Ticks, Timer, TimerSet, Timers};
+use lightwait_core::tcp::recv::ack::AckState;
+use lightwait_core::tcp::timers::{Deadlines, Filed, Ticks, Timer, TimerSet, Timers};
 use lightwait_core::time::Duration;
 
 /// Connections that ask, one after the other.

@@ -2,9 +2,8 @@
 
 use core::time::Duration;
 
-use super::{Config, TimeWaitState};
+use super::{Config, SLOTS_MAX, TimeWaitState};
 use crate::error::Error;
-use crate::tcp::demux::SLOTS_MAX;
 
 /// Segments of an initial window at most: times the largest MSS it is a number of 32 bits.
 const INITIAL_WINDOW_MAX: u32 = 65_535;

@@ -36,3 +36,7 @@ group! {
         path_mtus: usize = 1024, "entries", "ours";
     }
 }
+
+/// What a slot's number has at most, but for the highest bit, which is set in an entry of the SYN
+/// cache.
+pub const SLOTS_MAX: usize = 1 << 26;

@@ -1,14 +1,8 @@
 //! How TCP behaves: groups of knobs, and the words for their values.
 
-use core::ops::Deref;
-
 use super::group::group;
-use crate::tcp::recv::ack::AckDelay;
-use crate::tcp::recv::window::RecvWindow;
-use crate::tcp::send::rtt::{Bounds, Estimator};
-use crate::tcp::timers::Scheme;
 use crate::time::{Duration, Resolutions};
-use crate::wire::options::Layout;
+use crate::wire::options::{Layout, shift_for};
 
 group! {
     /// How TCP behaves; per-connection values are the initial ones of its sockets.
@@ -257,6 +251,48 @@ pub enum WindowProbe {
     Empty,
 }
 
+/// How timers are looked after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Scheme {
+    /// Deadlines checked in line, one lazily re-armed wake-up entry per connection.
+    #[default]
+    Inline,
+    /// An eager hierarchical timing wheel, an entry for every timer (Varghese & Lauck 1987).
+    Wheel,
+    /// 4.4BSD: two ticks that scan every connection and decrement counters.
+    Scan,
+    /// The same ticks over a list with TIME-WAIT at its end (Aron & Druschel 1999), if whole blocks
+    /// linger there.
+    OrderedList,
+}
+
+/// How the timeout is found (Aron & Druschel 1999, Fig. 12, and today's).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Estimator {
+    /// RFC 6298 on the measurement clock, with the floor added.
+    #[default]
+    Rfc6298,
+    /// 4.4BSD: ticks of 500 ms, in its integers.
+    Bsd,
+    /// The same with Brakmo and Peterson's fixes.
+    BsdBrakmoPeterson,
+    /// The paper's: 4.4BSD's algorithm on the fine clock; the floor bounds the whole.
+    Fine,
+}
+
+/// How long an ACK is delayed that need not leave at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum AckDelay {
+    /// From `ack.bucket_min` to `ack.bucket_max`, by a grid (Mansley 2004).
+    #[default]
+    Buckets,
+    /// `ack.timer`, by a timer per connection, as FreeBSD.
+    Timer,
+    /// Until the next tick, for all connections the same, of a clock with the period `ack.timer`,
+    /// as 4.4BSD (200 ms): an ACK asked for just before a tick is hardly delayed at all.
+    Tick,
+}
+
 impl TcpConfig {
     /// These settings, but for what `change` changes.
     #[must_use]
@@ -265,7 +301,7 @@ impl TcpConfig {
         self
     }
 
-    /// How long TIME-WAIT lasts, by [`Distance`](crate::tcp::time_wait::Distance).
+    /// How long TIME-WAIT lasts: where the peer is far, on a link of ours, and this host.
     pub fn time_wait_terms(&self) -> [Duration; 3] {
         let or_usual = |term: Duration| if term.is_zero() { self.time_wait.length } else { term };
         let TimeWaitConfig { length, length_on_link, length_on_host, .. } = self.time_wait;
@@ -277,33 +313,8 @@ impl TcpConfig {
         if !self.window_scaling {
             return 0;
         }
-        let smallest = || RecvWindow::scale_for(self.buffers.receive_max);
+        let smallest = || shift_for(self.buffers.receive_max);
         self.quirks.window_shift.map_or_else(smallest, |shift| shift.min(14))
-    }
-}
-
-/// How TCP behaves, and what of it is wanted in ns for nearly every segment.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    tcp: TcpConfig,
-    /// Of the retransmission timeouts.
-    pub(crate) rto_bounds: Bounds,
-    /// [`TcpConfig::shift`].
-    pub(crate) shift: u8,
-}
-
-impl Settings {
-    /// From what is configured.
-    pub fn new(tcp: TcpConfig) -> Self {
-        Settings { rto_bounds: Bounds::new(&tcp), shift: tcp.shift(), tcp }
-    }
-}
-
-impl Deref for Settings {
-    type Target = TcpConfig;
-
-    fn deref(&self) -> &TcpConfig {
-        &self.tcp
     }
 }
 

@@ -3,10 +3,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use super::{Ecn, Push, TimeWaitState, WindowProbe};
-use crate::tcp::recv::ack::AckDelay;
-use crate::tcp::send::rtt::Estimator;
-use crate::tcp::timers::Scheme;
+use super::{AckDelay, Ecn, Estimator, Push, Scheme, TimeWaitState, WindowProbe};
 use crate::time::Duration;
 use crate::wire::options::Layout;
 

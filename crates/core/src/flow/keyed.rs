@@ -3,7 +3,7 @@
 //! Addresses and ports are the attacker's to choose, so everything hashed from them is keyed: with
 //! SipHash (Aumasson & Bernstein 2012) ISNs, timestamp offsets, cookies, port order, whatever a
 //! stranger sees something of; the tables in which each segment is looked up by what is quicker
-//! ([`TupleHasher`](super::demux::TupleHasher)). Each purpose derives its own key from the one
+//! ([`TupleHasher`](crate::tcp::demux::TupleHasher)). Each purpose derives its own key from the one
 //! secret, so that what one of them shows says nothing about another.
 
 use core::hash::{BuildHasher, Hasher};

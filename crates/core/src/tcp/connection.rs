@@ -33,7 +33,7 @@ use alloc::sync::Arc;
 use core::num::NonZeroU64;
 
 use crate::buffer::PagePool;
-use crate::config::{Settings, TcpConfig};
+use crate::config::TcpConfig;
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::event::Readiness;
@@ -46,7 +46,7 @@ use crate::tcp::send::SendHalf;
 use crate::tcp::send::buffer::SendBuffer;
 use crate::tcp::state::StateCell;
 use crate::tcp::timers::{Deadlines, Timer};
-use crate::tcp::{ConnectionInfo, SocketOptions, State};
+use crate::tcp::{ConnectionInfo, Settings, SocketOptions, State};
 use crate::time::{Duration, Instant};
 use crate::wire::options::Timestamps;
 

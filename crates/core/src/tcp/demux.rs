@@ -19,6 +19,7 @@ use core::fmt;
 
 use lightwait_processor::{prefetch, which};
 
+use crate::config::SLOTS_MAX;
 use crate::flow::Tuple;
 use crate::flow::keyed::KeyedHash;
 
@@ -91,9 +92,6 @@ const JOIN: usize = 2;
 const SEGMENT: usize = 256;
 /// No line, and no slot.
 pub const NONE: u32 = u32::MAX;
-/// What a slot's number has at most, but for the highest bit, which is set in an entry of the SYN
-/// cache.
-pub const SLOTS_MAX: usize = 1 << 26;
 /// Where an entry has bits of the hash.
 const MORE: u32 = (1 << 31) - SLOTS_MAX as u32;
 

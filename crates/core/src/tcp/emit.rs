@@ -13,7 +13,9 @@ mod decide;
 mod predicted;
 mod timeout;
 
-use crate::config::{Settings, TcpConfig};
+use crate::tcp::Settings;
+
+use crate::config::TcpConfig;
 use crate::flow::seq::Seq;
 use crate::tcp::connection::{Connection, Context, Reset, Shape, patience};
 use crate::tcp::egress::Egress;

@@ -25,8 +25,9 @@ use sent::SentQueue;
 use alloc::boxed::Box;
 
 use crate::buffer::PagePool;
-use crate::config::{Settings, TcpConfig};
+use crate::config::TcpConfig;
 use crate::flow::Seq;
+use crate::tcp::Settings;
 use crate::tcp::congestion::Congestion;
 use crate::time::Instant;
 use crate::wire::tcp::{Plain, Segment};

@@ -23,7 +23,7 @@ pub use bsd::{Blocks, Bsd};
 pub use inline::Inline;
 pub use wheel::Wheel;
 
-use crate::tcp::send::rtt::Estimator;
+use crate::config::{Estimator, Scheme};
 use crate::time::{Duration, Instant, as_nanos};
 
 /// The timers of a connection (Aron & Druschel 1999, §2). TIME-WAIT has a table of its own; a whole
@@ -268,21 +268,6 @@ impl Default for Filed {
     fn default() -> Self {
         Filed([u16::MAX; COUNTED])
     }
-}
-
-/// How timers are looked after.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Scheme {
-    /// Deadlines checked in line, one lazily re-armed wake-up entry per connection.
-    #[default]
-    Inline,
-    /// An eager hierarchical timing wheel, an entry for every timer (Varghese & Lauck 1987).
-    Wheel,
-    /// 4.4BSD: two ticks that scan every connection and decrement counters.
-    Scan,
-    /// The same ticks over a list with TIME-WAIT at its end (Aron & Druschel 1999), if whole blocks
-    /// linger there.
-    OrderedList,
 }
 
 /// From when and for how long a control block lingers in TIME-WAIT.

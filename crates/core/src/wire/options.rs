@@ -480,5 +480,10 @@ pub const fn mss_for_mtu(mtu: u16, ipv6: bool) -> u16 {
     mtu.saturating_sub(if ipv6 { 60 } else { 40 })
 }
 
+/// The smallest shift by which 16 bits express a window of `bytes` (RFC 7323 §2.3: 14 at most).
+pub fn shift_for(bytes: u32) -> u8 {
+    16u8.saturating_sub(bytes.leading_zeros() as u8).min(14)
+}
+
 #[cfg(test)]
 pub(crate) mod tests;

@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use lightwait_core::Instant;
 use lightwait_core::config::{
-    AckConfig, BufferConfig, Ecn, TcpConfig, TimeWaitConfig, TimeWaitState,
+    AckConfig, AckDelay, BufferConfig, Ecn, Estimator, Scheme, TcpConfig, TimeWaitConfig,
+    TimeWaitState,
 };
 use lightwait_core::rng::Rng;
-use lightwait_core::tcp::recv::ack::AckDelay;
-use lightwait_core::tcp::send::rtt::Estimator;
-use lightwait_core::tcp::timers::Scheme;
 use lightwait_netem::{LinkConfig, Loss, QueueLimit};
 
 use super::{Conversation, Ending, Scenario};

@@ -12,9 +12,7 @@ use proptest::prelude::*;
 
 use super::pair::{CLIENT, SERVER};
 use super::peer::{A, F, Peer, Say, plain};
-use crate::config::TimeWaitState;
-use crate::tcp::recv::ack::AckDelay;
-use crate::tcp::timers::Scheme;
+use crate::config::{AckDelay, Scheme, TimeWaitState};
 use crate::tcp::{Keepalive, State};
 use crate::time::Duration;
 

@@ -5,8 +5,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::peer::{A, Heard, Peer, S, Say, plain};
-use crate::config::TcpConfig;
-use crate::tcp::timers::Scheme;
+use crate::config::{Scheme, TcpConfig};
 use crate::time::{Duration, Instant};
 
 /// Mansley's bounds, the defaults.

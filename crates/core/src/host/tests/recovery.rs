@@ -1,11 +1,9 @@
 //! Retransmission: timeouts, back-off and giving up; fast retransmit and recovery.
 
 use super::peer::{A, Peer, S, Say, plain};
-use crate::config::{ClockConfig, Config, TcpConfig};
+use crate::config::{ClockConfig, Config, Estimator, Scheme, TcpConfig};
 use crate::error::Error;
 use crate::tcp::State;
-use crate::tcp::send::rtt::Estimator;
-use crate::tcp::timers::Scheme;
 use crate::time::Duration;
 use std::vec::Vec;
 

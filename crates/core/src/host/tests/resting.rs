@@ -151,7 +151,7 @@ fn what_is_not_read_keeps_a_connection_awake_until_it_is() {
 
 #[test]
 fn the_timers_of_bsd_let_nobody_rest() {
-    for timers in [crate::tcp::timers::Scheme::Scan, crate::tcp::timers::Scheme::OrderedList] {
+    for timers in [crate::config::Scheme::Scan, crate::config::Scheme::OrderedList] {
         let (mut pair, _) = conversed(|config| config.tcp.timers = timers);
         pair.run_for(5 * REST_AFTER);
         assert_eq!((pair.client.counters().rested, pair.server.counters().rested), (0, 0));

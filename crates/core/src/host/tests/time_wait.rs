@@ -3,11 +3,10 @@
 use super::old::enter_others;
 use super::pair::{Pair, config};
 use super::peer::*;
-use crate::config::{Config, TimeWaitState};
+use crate::config::{Config, Scheme, TimeWaitState};
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::tcp::State;
-use crate::tcp::timers::Scheme;
 use crate::time::Duration;
 use std::vec::Vec;
 

@@ -3,9 +3,9 @@
 use core::net::SocketAddr;
 
 use super::pair::{CLIENT, SERVER, config};
+use crate::config::Scheme;
 use crate::frame::Outbox;
 use crate::host::Host;
-use crate::tcp::timers::Scheme;
 use crate::time::{Duration, Instant};
 use std::vec::Vec;
 

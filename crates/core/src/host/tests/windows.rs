@@ -2,10 +2,9 @@
 
 use super::pair::{Pair, Side, config};
 use super::peer::{A, F, Peer, S, Say, plain};
-use crate::config::Config;
+use crate::config::{AckDelay, Config};
 use crate::error::Error;
 use crate::rng::Rng;
-use crate::tcp::recv::ack::AckDelay;
 use crate::tcp::{SocketOptions, State};
 use crate::time::Duration;
 use std::string::ToString;

@@ -2,9 +2,8 @@
 //! come, and the connection that its ACK makes of it.
 
 use super::{Context, Stamps, Synchronized, stamp_at, stamp_distance};
-use crate::config::{Ecn, Settings};
+use crate::config::Ecn;
 use crate::flow::Seq;
-use crate::tcp::SocketOptions;
 use crate::tcp::congestion::Congestion;
 use crate::tcp::ecn::EcnState;
 use crate::tcp::recv::RecvHalf;
@@ -17,6 +16,7 @@ use crate::tcp::send::pair::PacketPair;
 use crate::tcp::send::rtt::Rtt;
 use crate::tcp::send::sent::SentQueue;
 use crate::tcp::time_wait::Predecessor;
+use crate::tcp::{Settings, SocketOptions};
 use crate::time::Instant;
 use crate::wire::options::{Options, Timestamps};
 use crate::wire::tcp::{Flags, Header, Plain};

@@ -5,12 +5,12 @@ use alloc::string::String;
 
 use super::{Connection, Context, SynReceived};
 use crate::buffer::PagePool;
-use crate::config::{Settings, TcpConfig};
+use crate::config::TcpConfig;
 use crate::counters::Counters;
 use crate::flow::{Seq, Tuple};
-use crate::tcp::SocketOptions;
 use crate::tcp::challenge::Challenges;
 use crate::tcp::recv::window::WindowBudget;
+use crate::tcp::{Settings, SocketOptions};
 use crate::time::Instant;
 
 /// A connection and what a host would lend it.

@@ -2,13 +2,13 @@
 
 use super::decide::segment_bytes;
 use super::{Emission, Why};
-use crate::config::{Push, Settings};
+use crate::config::Push;
 use crate::event::Readiness;
 use crate::flow::seq::Seq;
 use crate::tcp::connection::{Connection, Context, Reset, Shape, Synchronized, stamp_at};
-use crate::tcp::ecn;
 use crate::tcp::egress::{Egress, Payload};
 use crate::tcp::timers::{Deadlines, Timer};
+use crate::tcp::{Settings, ecn};
 use crate::time::Instant;
 use crate::wire::options::{Options, Timestamps};
 use crate::wire::tcp::{Flags, Header};

@@ -6,11 +6,10 @@
 use super::arm_in_flight;
 use super::build::on_new_sent;
 use super::decide::{STAMP_BYTES, is_small_worth_it, segment_beside};
-use crate::config::Settings;
 use crate::frame::Outbox;
-use crate::tcp::SocketOptions;
 use crate::tcp::connection::{Connection, Shape, Stamps, Synchronized, patience, stamp_at};
 use crate::tcp::egress::UsualPath;
+use crate::tcp::{Settings, SocketOptions};
 use crate::time::Instant;
 use crate::wire::options::Timestamps;
 use crate::wire::tcp::Flags;

@@ -21,26 +21,13 @@
 //! both bounds hold. Its phase is hashed per connection, or a million of them would acknowledge in
 //! lockstep.
 
-use crate::config::TcpConfig;
+use crate::config::{AckDelay, TcpConfig};
 use crate::flow::Seq;
 use crate::tcp::timers::{Deadlines, Timer};
 use crate::time::{Instant, as_nanos};
 
 /// Duplicate ACKs owed at most between two turns.
 pub const DUPLICATES_MAX: u8 = 64;
-
-/// How long an ACK is delayed that need not leave at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum AckDelay {
-    /// From `ack.bucket_min` to `ack.bucket_max`, by a grid (Mansley 2004).
-    #[default]
-    Buckets,
-    /// `ack.timer`, by a timer per connection, as FreeBSD.
-    Timer,
-    /// Until the next tick, for all connections the same, of a clock with the period `ack.timer`,
-    /// as 4.4BSD (200 ms): an ACK asked for just before a tick is hardly delayed at all.
-    Tick,
-}
 
 /// What this end owes the peer in acknowledgements.
 #[derive(Clone, Copy, Debug)]

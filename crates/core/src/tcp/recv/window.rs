@@ -161,11 +161,6 @@ impl RecvWindow {
         }
     }
 
-    /// The smallest shift by which 16 bits express `size_max` (RFC 7323 §2.3: 14 at most).
-    pub fn scale_for(size_max: u32) -> u8 {
-        16u8.saturating_sub(size_max.leading_zeros() as u8).min(14)
-    }
-
     /// Bytes from `rcv_nxt` that the peer may send.
     pub fn offered(&self, rcv_nxt: Seq) -> u32 {
         self.edge.distance(rcv_nxt).max(0) as u32
@@ -286,11 +281,12 @@ impl RecvWindow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::options::shift_for;
 
     const MSS: u16 = 1000;
 
     fn window(size: u32, size_max: u32) -> (RecvWindow, WindowBudget) {
-        let scale = RecvWindow::scale_for(size_max);
+        let scale = shift_for(size_max);
         let mut budget = WindowBudget::new(1 << 20, scale);
         let (offered, sizes) = (budget.offer(offer_of(size, scale)), (size, size_max));
         let window = RecvWindow::new(Seq(100), offered, sizes, scale, Instant::ZERO, &mut budget);
@@ -299,10 +295,10 @@ mod tests {
 
     #[test]
     fn the_scale_is_the_smallest_that_expresses_the_largest_window() {
-        assert_eq!(RecvWindow::scale_for(65_535), 0);
-        assert_eq!(RecvWindow::scale_for(65_536), 1);
-        assert_eq!(RecvWindow::scale_for(4 << 20), 7);
-        assert_eq!(RecvWindow::scale_for(u32::MAX), 14);
+        assert_eq!(shift_for(65_535), 0);
+        assert_eq!(shift_for(65_536), 1);
+        assert_eq!(shift_for(4 << 20), 7);
+        assert_eq!(shift_for(u32::MAX), 14);
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub use scaled::{Scale, Scaled};
 
 use alloc::boxed::Box;
 
-use crate::config::TcpConfig;
+use crate::config::{Estimator, TcpConfig};
 use crate::time::{Duration, Instant, as_nanos};
 
 /// What 4.4BSD's slow timer counts in (PR_SLOWHZ = 2).
@@ -23,20 +23,6 @@ const BSD_TICK_NS: u64 = 500_000_000;
 const BSD_MIN_TICKS: u64 = 2;
 /// What the fine estimator's arithmetic counts in: the table of Fig. 12 prints whole ms.
 const FINE_TICK_NS: u64 = 1_000_000;
-
-/// How the timeout is found (Aron & Druschel 1999, Fig. 12, and today's).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Estimator {
-    /// RFC 6298 on the measurement clock, with the floor added.
-    #[default]
-    Rfc6298,
-    /// 4.4BSD: ticks of 500 ms, in its integers.
-    Bsd,
-    /// The same with Brakmo and Peterson's fixes.
-    BsdBrakmoPeterson,
-    /// The paper's: 4.4BSD's algorithm on the fine clock; the floor bounds the whole.
-    Fine,
-}
 
 /// An estimator in scaled integers, and the clock that it counts on.
 #[derive(Clone, Copy, Debug)]

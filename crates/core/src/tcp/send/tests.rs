@@ -1,8 +1,8 @@
 //! The sending half by itself, where a whole connection would take gibibytes.
 
 use super::*;
-use crate::config::Settings;
 use crate::counters::Counters;
+use crate::tcp::Settings;
 use crate::tcp::challenge::Challenges;
 use crate::tcp::connection::{Context, SynReceived, Synchronized};
 use crate::tcp::recv::window::WindowBudget;

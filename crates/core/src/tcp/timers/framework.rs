@@ -14,7 +14,8 @@
 
 use proptest::prelude::*;
 
-use super::{Deadlines, Filed, Scheme, Ticks, Timer, Timers};
+use super::{Deadlines, Filed, Ticks, Timer, Timers};
+use crate::config::Scheme;
 use crate::time::{Duration, Instant};
 
 /// Real time is in thousandths of a measurement tick.

@@ -1,12 +1,12 @@
 //! The receiver: windows, urgent data, acknowledgements: RFC 9293 §3.8.5, §3.8.6, §3.10.7.4.
 
+use crate::config::AckDelay;
 use crate::event::{Event, Readiness};
 use crate::flow::Seq;
 use crate::host::Host;
 use crate::host::tests::pair::config;
 use crate::host::tests::peer::{A, Heard, Peer, R, Say, plain};
 use crate::tcp::State;
-use crate::tcp::recv::ack::AckDelay;
 use crate::time::Duration;
 use std::vec::Vec;
 

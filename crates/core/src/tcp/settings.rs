@@ -1,0 +1,31 @@
+//! What a connection is told of the configuration.
+
+use core::ops::Deref;
+
+use super::send::rtt::Bounds;
+use crate::config::TcpConfig;
+
+/// How TCP behaves, and what of it is wanted in ns for nearly every segment.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    tcp: TcpConfig,
+    /// Of the retransmission timeouts.
+    pub(crate) rto_bounds: Bounds,
+    /// [`TcpConfig::shift`].
+    pub(crate) shift: u8,
+}
+
+impl Settings {
+    /// From what is configured.
+    pub fn new(tcp: TcpConfig) -> Self {
+        Settings { rto_bounds: Bounds::new(&tcp), shift: tcp.shift(), tcp }
+    }
+}
+
+impl Deref for Settings {
+    type Target = TcpConfig;
+
+    fn deref(&self) -> &TcpConfig {
+        &self.tcp
+    }
+}
