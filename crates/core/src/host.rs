@@ -353,7 +353,7 @@ impl Host {
         block: Box<Connection>,
         (tuple, detour): (&Tuple, Detour),
     ) -> ConnectionId {
-        let hash = block.tuple_hash;
+        let hash = block.identity.hash;
         let seat = (tuple, detour, None);
         let id = take_seat(&mut self.slots, &mut self.ready, block, seat);
         self.list(hash, id.index);

@@ -7,7 +7,7 @@ use crate::event::{ConnectionId, Event, ListenerId};
 use crate::flow::{Seq, Tuple};
 use crate::tcp::Connection;
 use crate::tcp::arrive::Facts;
-use crate::tcp::connection::SynReceived;
+use crate::tcp::connection::{Identity, SynReceived};
 use crate::tcp::slot::{Detour, take_seat};
 use crate::tcp::syn_cache::{Due, HalfOpen};
 use crate::time::Instant;
@@ -186,7 +186,8 @@ impl Host {
         let window = u32::from(window) << syn.peer_scale.unwrap_or(0);
         let synchronized = syn.synchronize(cx, &waiting.options, window, seq, ack);
         cx.counters.established += 1;
-        block.accept((tuple.ports(), hash), &waiting.options, synchronized, now);
+        let identity = Identity { hash, ports: tuple.ports() };
+        block.accept(identity, &waiting.options, synchronized, now);
         if syn.attempts == 1
             && now > answered
             && let Some(s) = block.synchronized_mut()

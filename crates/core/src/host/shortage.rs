@@ -189,7 +189,7 @@ impl Host {
         let (connection, pool) = (slot.connection_mut(), &mut self.shared.pool);
         let Shape::Synchronized(s) = &mut connection.shape else { return 0 };
         let mut taken = 0;
-        if connection.blocked == Blocked::InTurn {
+        if connection.common.blocked == Blocked::InTurn {
             taken = pool.in_turn(|pool| s.send.buffer.write(rest, pool));
         }
         if taken < rest.len() {

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::event::{ConnectionId, ListenerId, Readiness};
 use crate::flow::Tuple;
 use crate::ip::route::Class;
-use crate::tcp::connection::{Blocked, Context, Shape, SynSent};
+use crate::tcp::connection::{Blocked, Context, Identity, Shape, SynSent};
 use crate::tcp::isn::Beginning;
 use crate::tcp::slot::{Detour, Slot, Slots};
 use crate::tcp::terms::Terms;
@@ -87,7 +87,7 @@ impl Host {
         let id = ConnectionId { index, generation };
         slot.accepting = None;
         let connection = slot.connection_mut();
-        connection.notices |= connection.readiness();
+        connection.common.notices |= connection.readiness();
         if pass_on(slot, id, &mut self.ready, &mut self.events) {
             self.settle_over(now, index);
         }
@@ -190,7 +190,8 @@ impl Host {
         };
         // What follows the handshake is due sooner than the SYN again.
         let expected = now + self.shared.config.rto.floor;
-        block.open((tuple.ports(), *hash), options, syn, now, expected);
+        let identity = Identity { hash: *hash, ports: tuple.ports() };
+        block.open(identity, options, syn, now, expected);
         let is_ours = !is_plain && self.is_to_ourselves(tuple);
         let detour = Detour::OURSELVES.only_if(is_ours);
         let detour = detour.with(Detour::REUSE, predecessor.is_some());

@@ -16,28 +16,30 @@
 //!                    take_fin         eighth
 //! ```
 //!
-//! A step either lets the segment pass on or ends its life ([`ControlFlow::Break`]). Nothing is
-//! sent from here: steps only mark what is owed, and [`emit`](crate::tcp::emit) speaks once when
-//! the whole batch has been taken in.
+//! A step either lets the segment pass on or ends its life, and perhaps the connection's
+//! ([`Passed`]). Nothing is sent from here: steps only mark what is owed, and
+//! [`emit`](crate::tcp::emit) speaks once when the whole batch has been taken in.
 
 mod predicted;
 mod syn_received;
 pub(crate) mod syn_sent;
 
-use core::ops::ControlFlow::{self, Break, Continue};
+use core::ops::ControlFlow::{Break, Continue};
 
 use crate::error::Error;
 use crate::event::Readiness;
 use crate::flow::Seq;
-use crate::tcp::connection::{Blocked, Connection, Context, Early, Shape, Stamps, Synchronized};
+use crate::tcp::connection::{
+    Blocked, Common, Connection, Context, Early, Ending, Passed, Shape, Stamps, Step, Synchronized,
+};
 use crate::tcp::recv::Text;
-use crate::tcp::send::Acked;
+use crate::tcp::send::SendHalf;
 use crate::tcp::send::recovery::Mode;
-use crate::tcp::timers::{Deadlines, Timer};
-use crate::tcp::{SocketOptions, State, ecn};
+use crate::tcp::timers::Timer;
+use crate::tcp::{State, ecn};
 use crate::time::Instant;
 use crate::wire::options::SackBlock;
-use crate::wire::tcp::{Flags, Plain, Segment};
+use crate::wire::tcp::{Flags, Segment};
 use crate::wire::usual::Usual;
 
 /// What is known of a segment beside what it says.
@@ -68,7 +70,13 @@ struct Arrival<'a> {
     fin: bool,
 }
 
-type Step = ControlFlow<()>;
+/// The segment is done with.
+const DONE: Passed = Break(None);
+
+/// It is the connection's last.
+const fn ends(ending: Ending) -> Passed {
+    Break(Some(ending))
+}
 
 /// The time of the call, and when the segment arrived: by the device if it knows, else the same.
 /// The second is to be compared with other such times alone.
@@ -86,7 +94,7 @@ impl Connection {
     /// The same of the first segment, which has completed the handshake and is counted.
     pub fn on_first(&mut self, cx: &mut Context, segment: &Segment<'_>, facts: Facts) {
         let plain = segment.plain();
-        if !plain.is_some_and(|plain| self.take_plain(cx, &plain, facts.piece)) {
+        if !plain.is_some_and(|plain| self.take_predicted(cx, &plain, facts.piece)) {
             self.take_by_steps(cx, segment, facts);
         }
     }
@@ -95,14 +103,9 @@ impl Connection {
     /// counted.
     pub fn on_first_usual(&mut self, cx: &mut Context, usual: &Usual<'_>, piece: u16) {
         let plain = usual.plain();
-        if !plain.is_some_and(|plain| self.take_plain(cx, &plain, piece)) {
+        if !plain.is_some_and(|plain| self.take_predicted(cx, &plain, piece)) {
             self.take_usual_by_steps(cx, *usual, piece);
         }
-    }
-
-    /// As [`Connection::take_predicted`], for whoever is not on everybody's way.
-    fn take_plain(&mut self, cx: &mut Context, plain: &Plain<'_>, piece: u16) -> bool {
-        self.take_predicted(cx, plain, piece)
     }
 
     /// As [`Connection::on_segment`], of one of the usual layout, whose segments joined into it
@@ -128,45 +131,31 @@ impl Connection {
     }
 
     fn take_by_steps(&mut self, cx: &mut Context, segment: &Segment<'_>, facts: Facts) {
-        match &self.shape {
-            // Break and Continue mean the same here: the segment is done with.
+        match &mut self.shape {
             Shape::SynSent(syn) => {
-                self.on_syn_sent(cx, *syn, segment);
-                let _done = self.take_rest_of_syn(cx, segment, facts);
+                let syn = *syn;
+                self.on_syn_sent(cx, syn, segment);
+                self.take_rest_of_syn(cx, segment, facts);
             }
-            Shape::SynReceived(syn, _) => self.on_syn_received(cx, *syn, segment, facts),
-            Shape::Synchronized(_) => {
-                let _done = self.on_synchronized(cx, segment, facts);
+            Shape::SynReceived(syn, _) => {
+                let syn = *syn;
+                self.on_syn_received(cx, syn, segment, facts);
+            }
+            Shape::Synchronized(s) => {
+                let passed =
+                    Step { cx, common: &mut self.common, s }.on_synchronized(segment, facts);
+                self.conclude(passed, cx);
             }
             Shape::Ended(_) => {}
         }
     }
 
-    fn on_synchronized(&mut self, cx: &mut Context, segment: &Segment<'_>, facts: Facts) -> Step {
-        let whole = self.parts().recv.whole_piece(segment.payload.len());
-        let piece = if facts.piece == 0 { whole } else { facts.piece };
-        let mut arrival =
-            Arrival { segment, piece, seq: segment.seq, text: segment.payload, fin: false };
-        self.check_stamp(cx, segment)?;
-        self.check_sequence(cx, &mut arrival)?;
-        self.check_reset(cx, segment)?;
-        self.check_syn(cx, segment)?;
-        self.note_heard(cx.now);
-        self.check_ack(cx, segment)?;
-        if let Some(ecn) = self.parts().ecn.as_mut().filter(|_| !segment.payload.is_empty()) {
-            ecn.on_data(segment.flags, facts.marked);
-        }
-        self.check_urgent(&arrival);
-        self.take_text(cx, &arrival)?;
-        self.take_fin(cx)
-    }
-
     /// RFC 9293 §3.10.7.3, fourth: what came with SYN, ACK continues at the sixth step, as if it
     /// had come behind it.
-    fn take_rest_of_syn(&mut self, cx: &mut Context, syn: &Segment<'_>, facts: Facts) -> Step {
+    fn take_rest_of_syn(&mut self, cx: &mut Context, syn: &Segment<'_>, facts: Facts) {
         let urgent = syn.urgent.saturating_sub(1);
         let flags = syn.flags.without(Flags::SYN);
-        self.take_rest(cx, &Segment { seq: syn.seq + 1, flags, urgent, ..*syn }, facts.piece)
+        self.take_rest(cx, &Segment { seq: syn.seq + 1, flags, urgent, ..*syn }, facts.piece);
     }
 
     /// The same: what came with the SYN of `irs`, of which `segment` completes the handshake.
@@ -174,80 +163,100 @@ impl Connection {
         let (text, flags, urgent) = early.take(&mut cx.pool);
         let (seq, payload) = (irs + 1, text.as_slice());
         let flags = flags | Flags::ACK;
-        // Break and Continue mean the same here: what is queued is done with.
-        let _done = self.take_rest(cx, &Segment { seq, flags, urgent, payload, ..*segment }, 0);
-        if let Shape::Synchronized(s) = &mut self.shape {
+        self.take_rest(cx, &Segment { seq, flags, urgent, payload, ..*segment }, 0);
+        if let Some(step) = self.step(cx) {
             // It has waited long enough.
-            s.recv.ack.now = true;
+            step.s.recv.ack.now = true;
         }
     }
 
-    fn take_rest(&mut self, cx: &mut Context, segment: &Segment<'_>, piece: u16) -> Step {
-        let Shape::Synchronized(s) = &self.shape else { return Break(()) };
-        let (seq, text) = (segment.seq, segment.payload);
-        if text.is_empty() && !segment.flags.intersects(Flags::FIN | Flags::URG) {
-            return Break(());
+    fn take_rest(&mut self, cx: &mut Context, segment: &Segment<'_>, piece: u16) {
+        if let Some(mut step) = self.step(cx) {
+            let passed = step.take_rest(segment, piece);
+            self.conclude(passed, cx);
         }
-        let piece = if piece == 0 { s.recv.whole_piece(text.len()) } else { piece };
-        let mut arrival = Arrival { segment, piece, seq, text, fin: false };
-        self.check_sequence(cx, &mut arrival)?;
+    }
+}
+
+impl Step<'_> {
+    /// Every step.
+    fn on_synchronized(&mut self, segment: &Segment<'_>, facts: Facts) -> Passed {
+        let mut arrival = self.arrival(segment, facts.piece);
+        self.check_stamp(segment)?;
+        self.check_sequence(&mut arrival)?;
+        self.check_reset(segment)?;
+        self.check_syn(segment)?;
+        self.s.note_heard(self.common, self.cx.now);
+        self.check_ack(segment)?;
+        if let Some(ecn) = self.s.ecn.as_mut().filter(|_| !segment.payload.is_empty()) {
+            ecn.on_data(segment.flags, facts.marked);
+        }
         self.check_urgent(&arrival);
-        self.take_text(cx, &arrival)?;
-        self.take_fin(cx)
+        self.take_text(&arrival)?;
+        self.take_fin()
     }
 
-    /// What every step but the handshake's works on.
-    fn parts(&mut self) -> &mut Synchronized {
-        match &mut self.shape {
-            Shape::Synchronized(synchronized) => synchronized,
-            _ => unreachable!("a step past the first needs the synchronized shape"),
+    /// The steps behind the fifth, if there is anything for them.
+    fn take_rest(&mut self, segment: &Segment<'_>, piece: u16) -> Passed {
+        if segment.payload.is_empty() && !segment.flags.intersects(Flags::FIN | Flags::URG) {
+            return DONE;
         }
+        let mut arrival = self.arrival(segment, piece);
+        self.check_sequence(&mut arrival)?;
+        self.check_urgent(&arrival);
+        self.take_text(&arrival)?;
+        self.take_fin()
+    }
+
+    fn arrival<'s>(&self, segment: &'s Segment<'s>, piece: u16) -> Arrival<'s> {
+        let (seq, text) = (segment.seq, segment.payload);
+        let piece = if piece == 0 { self.s.recv.whole_piece(text.len()) } else { piece };
+        Arrival { segment, piece, seq, text, fin: false }
     }
 
     /// RFC 7323 §3.2: a segment without the agreed timestamp is dropped (unless the configuration
     /// takes such); §5.3 R1: an old one is answered with an ACK and dropped. RST passes both.
-    fn check_stamp(&mut self, cx: &mut Context, segment: &Segment<'_>) -> Step {
-        let Some(stamps) = self.parts().stamps else { return Continue(()) };
+    fn check_stamp(&mut self, segment: &Segment<'_>) -> Passed {
+        let Some(stamps) = self.s.stamps else { return Continue(()) };
         if segment.flags.contains(Flags::RST) {
             return Continue(());
         }
         let Some(stamp) = segment.options.timestamps else {
-            cx.counters.timestamp_missing += 1;
-            if cx.config.quirks.missing_timestamps {
+            self.cx.counters.timestamp_missing += 1;
+            if self.cx.config.quirks.missing_timestamps {
                 return Continue(());
             }
             // RFC 5961 §4.2: a SYN is challenged whatever it carries. It may be that of a peer that
             // has lost its state, which the answer lets find out.
             if segment.flags.contains(Flags::SYN) {
-                cx.counters.challenged_syns += 1;
-                self.challenge(cx);
+                self.cx.counters.challenged_syns += 1;
+                self.challenge();
             }
-            return Break(());
+            return DONE;
         };
-        if !stamps.is_old(stamp.value, cx.now) {
+        if !stamps.is_old(stamp.value, self.cx.now) {
             return Continue(());
         }
-        cx.counters.paws_rejected += 1;
-        self.answer_unacceptable(cx, segment);
-        Break(())
+        self.cx.counters.paws_rejected += 1;
+        self.answer_unacceptable(segment);
+        DONE
     }
 
     /// First step: is any of it in the window? Then cut it to the window.
-    fn check_sequence(&mut self, cx: &mut Context, arrival: &mut Arrival<'_>) -> Step {
+    fn check_sequence(&mut self, arrival: &mut Arrival<'_>) -> Passed {
         let segment = arrival.segment;
-        let parts = self.parts();
-        let recv = &parts.recv;
+        let recv = &self.s.recv;
         let at_closed_window = recv.offered() == 0 && segment.seq == recv.nxt;
         let window =
-            if cx.config.quirks.unannounced_window { recv.possible() } else { recv.offered() };
+            if self.cx.config.quirks.unannounced_window { recv.possible() } else { recv.offered() };
         if !recv.accepts(segment.seq, segment.sequence_len(), window) && !at_closed_window {
-            cx.counters.out_of_window += 1;
+            self.cx.counters.out_of_window += 1;
             if segment.flags.contains(Flags::RST) {
-                return Break(());
+                return DONE;
             }
             self.note_duplicate(segment);
-            self.answer_unacceptable(cx, segment);
-            return Break(());
+            self.answer_unacceptable(segment);
+            return DONE;
         }
         let edge = recv.nxt + recv.offered();
         // SYN inside the window never passes the fourth step, so it takes no number here.
@@ -257,14 +266,14 @@ impl Connection {
         arrival.text = &segment.payload[..segment.payload.len() - beyond];
         // What did not fit must be heard of at once, a zero-window probe above all.
         if beyond > 0 || (at_closed_window && segment.sequence_len() > 0) {
-            parts.recv.ack.now = true;
+            self.s.recv.ack.now = true;
         }
         Continue(())
     }
 
     /// RFC 2883 §4: data that lies before the window is reported as a duplicate.
     fn note_duplicate(&mut self, segment: &Segment<'_>) {
-        let recv = &mut self.parts().recv;
+        let recv = &mut self.s.recv;
         let end = segment.seq + segment.payload.len() as u32;
         // Its beginning counts too: what starts half the space ahead seems to end behind.
         let behind = segment.seq.before(recv.nxt) && end.at_or_before(recv.nxt);
@@ -275,20 +284,20 @@ impl Connection {
 
     /// RFC 9293 §3.10.7.4: an unacceptable segment is answered with an ACK. One that carries
     /// nothing is itself perhaps such an answer, so it is answered within a limit.
-    fn answer_unacceptable(&mut self, cx: &mut Context, segment: &Segment<'_>) {
+    fn answer_unacceptable(&mut self, segment: &Segment<'_>) {
         if segment.sequence_len() > 0 && !segment.flags.contains(Flags::SYN) {
-            self.parts().recv.ack.now = true;
+            self.s.recv.ack.now = true;
         } else {
-            self.challenge(cx);
+            self.challenge();
         }
     }
 
     /// Owes a challenge ACK, if the limit allows one.
-    fn challenge(&mut self, cx: &mut Context) {
-        if cx.challenges.take(self.tuple_hash, cx.now) {
-            self.parts().recv.ack.now = true;
+    fn challenge(&mut self) {
+        if self.cx.challenges.take(self.common.identity.hash, self.cx.now) {
+            self.s.recv.ack.now = true;
         } else {
-            cx.counters.challenges_suppressed += 1;
+            self.cx.counters.challenges_suppressed += 1;
         }
     }
 
@@ -296,90 +305,80 @@ impl Connection {
     /// echoes the first of the segments it acknowledges. Only once the ACK was found acceptable:
     /// a stranger who guesses a number in the window must not move TS.Recent, or PAWS would then
     /// drop what the peer sends.
-    fn note_stamp(&mut self, cx: &Context, segment: &Segment<'_>) {
-        let parts = self.parts();
-        let last_ack_sent = parts.recv.ack.last_sent;
-        let Some(stamps) = &mut parts.stamps else { return };
+    fn note_stamp(&mut self, segment: &Segment<'_>) {
+        let last_ack_sent = self.s.recv.ack.last_sent;
+        let Some(stamps) = &mut self.s.stamps else { return };
         let Some(stamp) = segment.options.timestamps else { return };
-        let current = !stamps.is_old(stamp.value, cx.now);
+        let current = !stamps.is_old(stamp.value, self.cx.now);
         if current && segment.seq.at_or_before(last_ack_sent) {
-            *stamps = Stamps::new(stamps.offset, stamp.value, cx.now);
+            *stamps = Stamps::new(stamps.offset, stamp.value, self.cx.now);
         }
     }
 
     /// Second step, as RFC 5961 §3.2 has it: exactly at RCV.NXT it resets; elsewhere in the window
     /// it is challenged (`quirks.insecure_rst`: it resets, as RFC 793 had it).
-    fn check_reset(&mut self, cx: &mut Context, segment: &Segment<'_>) -> Step {
+    fn check_reset(&mut self, segment: &Segment<'_>) -> Passed {
         if !segment.flags.contains(Flags::RST) {
             return Continue(());
         }
-        if segment.seq != self.parts().recv.nxt && !cx.config.quirks.insecure_rst {
-            cx.counters.challenged_resets += 1;
-            self.challenge(cx);
-            return Break(());
+        if segment.seq != self.s.recv.nxt && !self.cx.config.quirks.insecure_rst {
+            self.cx.counters.challenged_resets += 1;
+            self.challenge();
+            return DONE;
         }
-        cx.counters.resets_received += 1;
-        let error = match self.state() {
+        self.cx.counters.resets_received += 1;
+        let error = match self.common.state() {
             // Both ends have closed, and each has all that the other sent.
-            State::Closing | State::LastAck if self.parts().send.buffer.is_empty() => None,
+            State::Closing | State::LastAck if self.s.send.buffer.is_empty() => None,
             // MUST-12: what we sent may be lost.
             _ => Some(Error::ConnectionReset),
         };
-        self.end(State::Closed, error, cx);
-        Break(())
+        ends(Ending::Closed(error))
     }
 
     /// Fourth step, as RFC 5961 §4.2 has it: a SYN is challenged wherever it lies. With
     /// `quirks.insecure_syn` it resets the connection, as RFC 793 had it.
-    fn check_syn(&mut self, cx: &mut Context, segment: &Segment<'_>) -> Step {
+    fn check_syn(&mut self, segment: &Segment<'_>) -> Passed {
         if !segment.flags.contains(Flags::SYN) {
             return Continue(());
         }
-        if cx.config.quirks.insecure_syn {
-            self.abort(Error::ConnectionReset, cx);
-            return Break(());
+        if self.cx.config.quirks.insecure_syn {
+            return ends(Ending::Aborted(Error::ConnectionReset));
         }
-        cx.counters.challenged_syns += 1;
-        self.challenge(cx);
-        Break(())
-    }
-
-    fn note_heard(&mut self, now: Instant) {
-        let Shape::Synchronized(s) = &mut self.shape else { return };
-        s.note_heard(&self.options, now, &mut self.deadlines);
+        self.cx.counters.challenged_syns += 1;
+        self.challenge();
+        DONE
     }
 
     /// Fifth step.
-    fn check_ack(&mut self, cx: &mut Context, segment: &Segment<'_>) -> Step {
+    fn check_ack(&mut self, segment: &Segment<'_>) -> Passed {
         if !segment.flags.contains(Flags::ACK) {
-            return Break(());
+            return DONE;
         }
-        let orphan = self.orphan;
-        let parts = self.parts();
-        if !parts.send.accepts(segment.ack) {
-            cx.counters.unacceptable_acks += 1;
-            self.challenge(cx);
-            return Break(());
+        if !self.s.send.accepts(segment.ack) {
+            self.cx.counters.unacceptable_acks += 1;
+            self.challenge();
+            return DONE;
         }
-        let was_closed = parts.send.window == 0;
-        self.note_stamp(cx, segment);
-        let parts = self.parts();
-        let echo = parts.stamps.and(segment.options.timestamps).map(|stamps| stamps.echo);
-        let mode = parts.send.mode();
-        let (congestion, flight) = (parts.send.congestion, parts.send.flight());
-        let acked = parts.send.on_ack(times(cx), segment, echo, &mut cx.pool);
-        let recovers = ![mode, Mode::Open].contains(&parts.send.mode());
+        let was_closed = self.s.send.window == 0;
+        self.note_stamp(segment);
+        let echo = self.s.stamps.and(segment.options.timestamps).map(|stamps| stamps.echo);
+        let Step { cx, common, s } = self;
+        let mode = s.send.mode();
+        let (congestion, flight) = (s.send.congestion, s.send.flight());
+        let acked = s.send.on_ack(times(cx), segment, echo, &mut cx.pool);
+        let recovers = ![mode, Mode::Open].contains(&s.send.mode());
         cx.counters.fast_recoveries += u64::from(recovers);
-        if let Some(ecn) = &mut parts.ecn {
+        if let Some(ecn) = &mut s.ecn {
             // RFC 3168 §6.1.2: reduced once a round trip, for whatever reason, and not grown by an
             // ACK that asks for it.
             if recovers {
-                ecn.on_reduced(parts.send.nxt);
+                ecn.on_reduced(s.send.nxt);
             } else if segment.flags.contains(Flags::ECE) && mode == Mode::Open {
-                parts.send.congestion = congestion;
+                s.send.congestion = congestion;
                 if ecn.asks_to_reduce(segment.ack, segment.flags) {
-                    parts.send.congestion.on_loss(flight, parts.send.mss.into());
-                    ecn.on_reduced(parts.send.nxt);
+                    s.send.congestion.on_loss(flight, s.send.mss.into());
+                    ecn.on_reduced(s.send.nxt);
                     cx.counters.ecn_reductions += 1;
                 }
             }
@@ -387,65 +386,35 @@ impl Connection {
         if was_closed {
             // A peer that keeps its window shut and answers is alive (RFC 9293 MUST-37), and is
             // asked again an interval later; but it must not keep an orphan for ever.
-            let answers = !orphan && parts.send.stop_waiting();
-            if answers || parts.send.window > 0 {
-                self.deadlines.cancel(Timer::Persist);
+            let answers = !common.orphan && s.send.stop_waiting();
+            if answers || s.send.window > 0 {
+                common.deadlines.cancel(Timer::Persist);
             }
             if answers {
-                self.deadlines.cancel(Timer::Retransmit);
+                common.deadlines.cancel(Timer::Retransmit);
             }
         }
         if acked.progress {
-            self.on_progress(&acked);
+            common.on_progress(&s.send, acked.freed);
         }
-        if acked.fin { self.on_fin_acked(cx) } else { Continue(()) }
-    }
-
-    /// SND.UNA has moved.
-    #[inline(always)]
-    fn on_progress(&mut self, acked: &Acked) {
-        self.go_on();
-        self.deadlines.cancel(Timer::Retransmit);
-        self.notify_room(acked.freed);
-    }
-
-    /// Tells a blocked writer once there is much room, and not on every ACK.
-    #[inline(always)]
-    fn notify_room(&mut self, freed: usize) {
-        if freed == 0 || self.blocked == Blocked::No {
-            return;
-        }
-        let limit = self.options.send_buffer_bytes;
-        let send = &self.parts().send;
-        let (has_much_room, is_drained) = (send.has_much_room(limit), send.buffer.is_empty());
-        self.blocked = match self.blocked {
-            Blocked::ForRoom if has_much_room => Blocked::No,
-            Blocked::ForPages if is_drained => Blocked::Drained,
-            Blocked::Drained if has_much_room => Blocked::Drained,
-            _ => return,
-        };
-        self.notices |= Readiness::WRITABLE;
+        if acked.fin { self.on_fin_acked() } else { Continue(()) }
     }
 
     /// Our FIN is acknowledged: FIN-WAIT-1, CLOSING and LAST-ACK move on.
-    fn on_fin_acked(&mut self, cx: &mut Context) -> Step {
-        match self.state() {
+    fn on_fin_acked(&mut self) -> Passed {
+        let Step { cx, common, .. } = self;
+        match common.state() {
             State::FinWait1 => {
-                self.state.transition(State::FinWait2);
-                if self.orphan {
-                    self.end_patience_of_orphan();
-                    self.deadlines.set(Timer::FinWait2, cx.now + self.options.fin_wait_2_timeout);
+                common.state.transition(State::FinWait2);
+                if common.orphan {
+                    common.end_patience_of_orphan();
+                    let limit = common.options.fin_wait_2_timeout;
+                    common.deadlines.set(Timer::FinWait2, cx.now + limit);
                 }
                 Continue(())
             }
-            State::Closing => {
-                self.enter_time_wait(cx);
-                Break(())
-            }
-            State::LastAck => {
-                self.close_last(cx);
-                Break(())
-            }
+            State::Closing => ends(Ending::TimeWait),
+            State::LastAck => ends(Ending::LastAck),
             _ => Continue(()),
         }
     }
@@ -457,87 +426,83 @@ impl Connection {
         if !segment.flags.contains(Flags::URG) || segment.urgent == 0 {
             return;
         }
-        if !self.state().can_receive() {
+        if !self.common.state().can_receive() {
             return;
         }
         let up = segment.seq + u32::from(segment.urgent);
-        let recv = &mut self.parts().recv;
+        let recv = &mut self.s.recv;
         if up.after(recv.nxt) && recv.urgent().is_none_or(|urgent| up.after(urgent)) {
             recv.note_urgent(up);
-            self.notices |= Readiness::URGENT;
+            self.common.notices |= Readiness::URGENT;
         }
     }
 
     /// Seventh step. Data for an orphan cannot be delivered, and the peer must hear it
     /// (RFC 9293 §3.6.1, RFC 2525 §2.17).
-    fn take_text(&mut self, cx: &mut Context, arrival: &Arrival<'_>) -> Step {
-        let state = self.state();
-        let unheard = self.orphan || (self.deaf && state != State::Established);
-        let parts = self.parts();
+    fn take_text(&mut self, arrival: &Arrival<'_>) -> Passed {
+        let state = self.common.state();
+        let unheard = self.common.orphan || (self.common.deaf && state != State::Established);
         if !state.can_receive() {
-            return Break(());
+            return DONE;
         }
         if arrival.fin {
             let fin = arrival.seq + arrival.segment.payload.len() as u32;
-            parts.recv.on_fin(fin);
+            self.s.recv.on_fin(fin);
         }
-        let (seq, text) = (arrival.seq, cut_at(arrival, parts.recv.fin));
+        let (seq, text) = (arrival.seq, cut_at(arrival, self.s.recv.fin));
         if text.is_empty() {
-            if arrival.fin && arrival.seq.after(parts.recv.nxt) {
-                parts.recv.on_out_of_order(arrival.seq);
+            if arrival.fin && arrival.seq.after(self.s.recv.nxt) {
+                self.s.recv.on_out_of_order(arrival.seq);
             }
             return Continue(());
         }
-        if unheard && (seq + text.len() as u32).after(parts.recv.nxt) {
-            let reset = parts.reset(cx.now);
-            self.end(State::Closed, Some(Error::ConnectionReset), cx);
-            self.owe_reset(reset, cx);
-            return Break(());
+        if unheard && (seq + text.len() as u32).after(self.s.recv.nxt) {
+            return ends(Ending::Aborted(Error::ConnectionReset));
         }
-        let had_holes = parts.recv.has_holes();
-        let taken = parts.recv.on_text(seq, text, &mut cx.pool, &mut cx.counters);
-        self.acknowledge_text(cx, taken, had_holes, arrival.piece);
+        let had_holes = self.s.recv.has_holes();
+        let taken = self.s.recv.on_text(seq, text, &mut self.cx.pool, &mut self.cx.counters);
+        self.acknowledge_text(taken, had_holes, arrival.piece);
         Continue(())
     }
 
-    fn acknowledge_text(&mut self, cx: &Context, taken: Text, had_holes: bool, piece: u16) {
-        let Shape::Synchronized(parts) = &mut self.shape else { return };
+    fn acknowledge_text(&mut self, taken: Text, had_holes: bool, piece: u16) {
+        let Step { cx, common, s } = self;
         match taken {
             Text::InOrder(advanced) => {
-                parts.recv.on_advance();
-                let ack = &mut parts.recv.ack;
-                ack.on_data(advanced, piece, cx.now, &cx.config, &mut self.deadlines);
+                s.recv.on_advance();
+                let ack = &mut s.recv.ack;
+                ack.on_data(advanced, piece, cx.now, &cx.config, &mut common.deadlines);
                 // RFC 5681 §4.2: what fills a hole, wholly or in part, is acknowledged at once.
                 ack.now |= had_holes;
-                parts.recv.window.on_data(parts.recv.nxt, parts.send.rtt.srtt_ns(), cx.now);
-                self.notices |= Readiness::READABLE;
+                s.recv.window.on_data(s.recv.nxt, s.send.rtt.srtt_ns(), cx.now);
+                common.notices |= Readiness::READABLE;
             }
-            Text::OutOfOrder(seq) => parts.recv.on_out_of_order(seq),
-            Text::Duplicate | Text::Dropped => parts.recv.ack.now = true,
+            Text::OutOfOrder(seq) => s.recv.on_out_of_order(seq),
+            Text::Duplicate | Text::Dropped => s.recv.ack.now = true,
         }
     }
 
     /// Eighth step: FIN counts when everything before it has arrived.
     #[inline(always)]
-    fn take_fin(&mut self, cx: &mut Context) -> Step {
-        let state = self.state();
-        let recv = &mut self.parts().recv;
+    fn take_fin(&mut self) -> Passed {
+        let state = self.common.state();
+        let recv = &mut self.s.recv;
         if recv.fin != Some(recv.nxt) {
             return Continue(());
         }
         recv.nxt += 1;
         recv.on_advance();
         recv.ack.now = true;
-        self.notices |= Readiness::READABLE;
+        self.common.notices |= Readiness::READABLE;
         match state {
-            State::Established => self.state.transition(State::CloseWait),
+            State::Established => self.common.state.transition(State::CloseWait),
             State::FinWait1 => {
-                self.state.transition(State::Closing);
-                self.parts().send.fin_again = cx.config.quirks.repeat_fin;
+                self.common.state.transition(State::Closing);
+                self.s.send.fin_again = self.cx.config.quirks.repeat_fin;
             }
             State::FinWait2 => {
-                self.parts().recv.window.pass_fin();
-                self.enter_time_wait(cx);
+                self.s.recv.window.pass_fin();
+                return ends(Ending::TimeWait);
             }
             _ => {}
         }
@@ -545,14 +510,38 @@ impl Connection {
     }
 }
 
+impl Common {
+    /// SND.UNA has moved, and so many bytes of the buffer are free.
+    #[inline(always)]
+    fn on_progress(&mut self, send: &SendHalf, freed: usize) {
+        self.go_on();
+        self.deadlines.cancel(Timer::Retransmit);
+        if freed > 0 && self.blocked != Blocked::No {
+            self.notify_room(send);
+        }
+    }
+
+    /// Tells a blocked writer once there is much room, and not on every ACK.
+    fn notify_room(&mut self, send: &SendHalf) {
+        let has_much_room = send.has_much_room(self.options.send_buffer_bytes);
+        self.blocked = match self.blocked {
+            Blocked::ForRoom if has_much_room => Blocked::No,
+            Blocked::ForPages if send.buffer.is_empty() => Blocked::Drained,
+            Blocked::Drained if has_much_room => Blocked::Drained,
+            _ => return,
+        };
+        self.notices |= Readiness::WRITABLE;
+    }
+}
+
 impl Synchronized {
     /// The peer is alive: keepalive starts over.
     #[inline(always)]
-    fn note_heard(&mut self, options: &SocketOptions, now: Instant, deadlines: &mut Deadlines) {
+    fn note_heard(&mut self, common: &mut Common, now: Instant) {
         self.last_heard = now;
         self.keepalive_probes = 0;
-        if let Some(keepalive) = &options.keepalive {
-            deadlines.set(Timer::KeepAlive, now + keepalive.idle);
+        if let Some(keepalive) = &common.options.keepalive {
+            common.deadlines.set(Timer::KeepAlive, now + keepalive.idle);
         }
     }
 }

@@ -14,6 +14,7 @@
 
 mod awaiting_fin;
 mod blocked;
+mod common;
 mod early;
 mod ended;
 mod handshake;
@@ -21,16 +22,20 @@ mod layout;
 #[cfg(test)]
 pub(crate) mod lone;
 mod resting;
+mod step;
 
 pub use blocked::Blocked;
+pub use common::{Common, Identity};
 pub use early::Early;
 pub use ended::{Ended, Reset, Residue, Trouble};
 pub use handshake::{SynReceived, SynSent};
 pub use resting::Resting;
+pub use step::{Ending, Passed, Step};
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::num::NonZeroU64;
+use core::ops::{Deref, DerefMut};
 
 use crate::buffer::PagePool;
 use crate::config::TcpConfig;
@@ -44,8 +49,7 @@ use crate::tcp::recv::RecvHalf;
 use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::send::SendHalf;
 use crate::tcp::send::buffer::SendBuffer;
-use crate::tcp::state::StateCell;
-use crate::tcp::timers::{Deadlines, Timer};
+use crate::tcp::timers::Timer;
 use crate::tcp::{ConnectionInfo, Settings, SocketOptions, State};
 use crate::time::{Duration, Instant};
 use crate::wire::options::Timestamps;
@@ -155,40 +159,28 @@ pub enum Shape {
     Ended(Ended),
 }
 
-/// One connection. Its fields are in order: `connection/layout.rs` says where each lies.
+/// One connection.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Connection {
-    /// Where it is in RFC 9293's Figure 5.
-    pub state: StateCell,
-    /// What has become possible since the host last asked.
-    pub notices: Readiness,
-    /// Its user has closed it.
-    pub orphan: bool,
-    /// Its user reads no more: data that comes once our FIN is sent resets it.
-    pub deaf: bool,
-    /// What its writer waits for.
-    pub blocked: Blocked,
-    /// The user closed or shut down before the connection was synchronized.
-    pub close_early: bool,
-    /// A SYN, or SYN, ACK, to send.
-    pub syn_due: bool,
-    /// In SYN-RECEIVED: an ACK to send, in answer to what was unacceptable.
-    pub answer_due: bool,
-    /// What its user asked for; shared by all who asked for the same.
-    pub options: Arc<SocketOptions>,
-    /// An RST to send.
-    pub reset_due: Option<Box<Reset>>,
-    /// What keeps it from going on.
-    pub trouble: Option<Box<Trouble>>,
-    /// Who is connected, under the host's keyed hash.
-    pub tuple_hash: u64,
-    /// Both ports, ours in the high half: all that it has to know of who is connected.
-    pub ports: u32,
-    /// When its timers fire.
-    pub deadlines: Deadlines,
+    /// What it has wherever it is.
+    pub common: Common,
     /// What it needs where it is.
     pub shape: Shape,
+}
+
+impl Deref for Connection {
+    type Target = Common;
+
+    fn deref(&self) -> &Common {
+        &self.common
+    }
+}
+
+impl DerefMut for Connection {
+    fn deref_mut(&mut self) -> &mut Common {
+        &mut self.common
+    }
 }
 
 impl Synchronized {
@@ -207,17 +199,10 @@ impl Synchronized {
     }
 }
 
-/// How long to wait for a peer that does not answer: the user's patience; for an orphan not more
-/// than the host's, so that nobody can keep it for ever.
-pub fn patience(options: &SocketOptions, orphan: bool, config: &TcpConfig) -> Duration {
-    let user = options.user_timeout;
-    if orphan { user.min(config.timeout.user) } else { user }
-}
-
 impl Connection {
     /// One that has ended, between no ends: where another may begin.
     pub fn blank(options: Arc<SocketOptions>) -> Self {
-        Connection::new((0, 0), options, Shape::Ended(Ended::default()))
+        Connection::new(Identity::default(), options, Shape::Ended(Ended::default()))
     }
 
     /// The same in a block of its own.
@@ -226,75 +211,29 @@ impl Connection {
     }
 
     /// A connection that is CLOSED and goes on to where `shape` belongs.
-    fn new((ports, tuple_hash): (u32, u64), options: Arc<SocketOptions>, shape: Shape) -> Self {
-        Connection {
-            ports,
-            tuple_hash,
-            state: StateCell::new(),
-            shape,
-            deadlines: Deadlines::default(),
-            options,
-            notices: Readiness::EMPTY,
-            orphan: false,
-            deaf: false,
-            blocked: Blocked::No,
-            close_early: false,
-            reset_due: None,
-            syn_due: false,
-            answer_due: false,
-            trouble: None,
-        }
+    fn new(identity: Identity, options: Arc<SocketOptions>, shape: Shape) -> Self {
+        Connection { common: Common::new(identity, options), shape }
     }
 
     /// What [`Connection::new`] makes, where a [hollow](Self::hollow) one lies: a block of so many
     /// bytes is not built elsewhere and moved.
-    fn begin(&mut self, ends: (u32, u64), options: &Arc<SocketOptions>, shape: Shape) {
+    fn begin(&mut self, identity: Identity, options: &Arc<SocketOptions>, shape: Shape) {
         debug_assert!(self.is_hollow());
-        let before = self;
-        before.shape.give_way(shape);
-        (before.ports, before.tuple_hash) = ends;
-        // Counting who shares them takes as long as dozens of other instructions.
-        if !Arc::ptr_eq(&before.options, options) {
-            before.options = options.clone();
-        }
-        let Connection {
-            ports: _,
-            tuple_hash: _,
-            options: _,
-            shape: _,
-            state,
-            deadlines,
-            notices,
-            orphan,
-            deaf,
-            blocked,
-            close_early,
-            reset_due: _,
-            syn_due,
-            answer_due,
-            trouble: _,
-        } = before;
-        *state = StateCell::new();
-        *deadlines = Deadlines::NONE;
-        *notices = Readiness::EMPTY;
-        *blocked = Blocked::No;
-        for flag in [orphan, deaf, close_early, syn_due, answer_due] {
-            *flag = false;
-        }
+        self.shape.give_way(shape);
+        self.common.begin(identity, options);
     }
 
     /// An active open, where a [hollow](Self::hollow) one lies: the SYN leaves with the next
-    /// `emit`. `ends`: both ports, and the hash. `expected`: when what follows may be due at the
-    /// earliest.
+    /// `emit`. `expected`: when what follows may be due at the earliest.
     pub fn open(
         &mut self,
-        ends: (u32, u64),
+        identity: Identity,
         options: &Arc<SocketOptions>,
         syn: SynSent,
         now: Instant,
         expected: Instant,
     ) {
-        self.begin(ends, options, Shape::SynSent(syn));
+        self.begin(identity, options, Shape::SynSent(syn));
         self.deadlines.expect(expected);
         self.state.transition(State::SynSent);
         self.syn_due = true;
@@ -303,26 +242,25 @@ impl Connection {
     }
 
     /// A passive open that the peer's ACK has completed, where a [hollow](Self::hollow) one lies.
-    /// `ends`: both ports, and the hash.
     pub fn accept(
         &mut self,
-        ends: (u32, u64),
+        identity: Identity,
         options: &Arc<SocketOptions>,
         synchronized: Synchronized,
         now: Instant,
     ) {
-        self.begin(ends, options, Shape::Synchronized(synchronized));
+        self.begin(identity, options, Shape::Synchronized(synchronized));
         self.pass_handshake();
         self.start_keepalive(now);
     }
 
     /// An established connection without a timer.
     fn established(
-        ends: (u32, u64),
+        identity: Identity,
         options: Arc<SocketOptions>,
         synchronized: Synchronized,
     ) -> Self {
-        let mut connection = Connection::new(ends, options, Shape::Synchronized(synchronized));
+        let mut connection = Connection::new(identity, options, Shape::Synchronized(synchronized));
         connection.pass_handshake();
         connection
     }
@@ -349,16 +287,6 @@ impl Connection {
         matches!(&self.shape, Shape::SynSent(syn) if ack != syn.iss + 1)
     }
 
-    /// How long to wait for a peer that does not answer.
-    pub fn patience(&self, config: &TcpConfig) -> Duration {
-        patience(&self.options, self.orphan, config)
-    }
-
-    /// The state.
-    pub fn state(&self) -> State {
-        self.state.get()
-    }
-
     /// The synchronized shape, if it has that.
     pub fn synchronized(&self) -> Option<&Synchronized> {
         match &self.shape {
@@ -372,14 +300,6 @@ impl Connection {
         match &mut self.shape {
             Shape::Synchronized(synchronized) => Some(synchronized),
             _ => None,
-        }
-    }
-
-    /// Arms the keepalive timer if the user wants it.
-    pub fn start_keepalive(&mut self, now: Instant) {
-        match self.options.keepalive {
-            Some(keepalive) => self.deadlines.set_after(Timer::KeepAlive, now, keepalive.idle),
-            None => self.deadlines.cancel(Timer::KeepAlive),
         }
     }
 
@@ -403,9 +323,10 @@ impl Connection {
     /// FIN follows what was written: the CLOSE call of RFC 9293 §3.10.4.
     pub fn queue_fin(&mut self) {
         let Shape::Synchronized(synchronized) = &mut self.shape else { return };
-        match self.state.get() {
-            State::Established => self.state.transition(State::FinWait1),
-            State::CloseWait => self.state.transition(State::LastAck),
+        let state = &mut self.common.state;
+        match state.get() {
+            State::Established => state.transition(State::FinWait1),
+            State::CloseWait => state.transition(State::LastAck),
             _ => return,
         }
         synchronized.send.fin_queued = true;
@@ -438,23 +359,18 @@ impl Connection {
     /// The send buffer and how many of `wanted` bytes it has room for, or why nothing may be
     /// written.
     pub fn writable(&mut self, wanted: usize) -> Result<(&mut SendBuffer, usize), Error> {
-        if self.synchronized().is_none() || !self.state.get().can_send() {
-            return Err(self.unwritable());
-        }
-        let Shape::Synchronized(s) = &mut self.shape else { return Err(Error::NotConnected) };
-        let room = s.send.room_for(wanted, self.options.send_buffer_bytes);
-        Ok((&mut s.send.buffer, room))
-    }
-
-    /// Why nothing may be written.
-    fn unwritable(&mut self) -> Error {
-        match &mut self.shape {
+        let Connection { common, shape } = self;
+        match shape {
             Shape::SynSent(_) | Shape::SynReceived(..) => {
-                self.blocked = Blocked::ForRoom;
-                Error::WouldBlock
+                common.blocked = Blocked::ForRoom;
+                Err(Error::WouldBlock)
             }
-            Shape::Synchronized(_) => Error::BrokenPipe,
-            Shape::Ended(ended) => ended.error.take().unwrap_or(Error::BrokenPipe),
+            Shape::Synchronized(s) if common.state().can_send() => {
+                let room = s.send.room_for(wanted, common.options.send_buffer_bytes);
+                Ok((&mut s.send.buffer, room))
+            }
+            Shape::Synchronized(_) => Err(Error::BrokenPipe),
+            Shape::Ended(ended) => Err(ended.error.take().unwrap_or(Error::BrokenPipe)),
         }
     }
 

@@ -25,7 +25,7 @@ use lightwait_processor::prefetch_first;
 
 use crate::event::{ConnectionId, ListenerId, Readiness};
 use crate::flow::Tuple;
-use crate::tcp::connection::Resting;
+use crate::tcp::connection::{Identity, Resting};
 use crate::tcp::line::Line;
 use crate::tcp::slab::Slab;
 use crate::tcp::spares::Spares;
@@ -177,7 +177,7 @@ impl Slot {
         Slot {
             place: place_of(tuple, &connection.options),
             tuple: *tuple,
-            tuple_hash: connection.tuple_hash,
+            tuple_hash: connection.identity.hash,
             block: Some(connection),
             rest: None,
             filed,
@@ -223,7 +223,7 @@ impl Slot {
     /// The connection, which rests, as it would be if it were awake.
     fn awakened(&self) -> Box<Connection> {
         let rest = self.rest.as_ref().expect("a connection rests or has a block");
-        Box::new(rest.wake((self.tuple.ports(), self.tuple_hash)))
+        Box::new(rest.wake(Identity { hash: self.tuple_hash, ports: self.tuple.ports() }))
     }
 
     /// The connection, to be changed: it rests no more.
@@ -325,7 +325,7 @@ impl Slot {
 
     /// The connection's state.
     pub(crate) fn state(&self) -> State {
-        self.awake().map_or(State::Established, Connection::state)
+        self.awake().map_or(State::Established, |connection| connection.state())
     }
 
     /// True if its user has left it.

@@ -6,41 +6,43 @@
 
 mod texts;
 
+use super::{DONE, times};
 use crate::event::Readiness;
 use crate::flow::Seq;
 use crate::tcp::State;
-use crate::tcp::connection::{Connection, Context, Shape, Stamps, Synchronized, stamp_distance};
-use crate::tcp::timers::Deadlines;
+use crate::tcp::connection::{
+    Common, Connection, Context, Passed, Shape, Stamps, Step, Synchronized, stamp_distance,
+};
 use crate::time::Instant;
 use crate::wire::tcp::{Flags, Plain};
 
 impl Connection {
     /// Takes `segment` in if it is the one predicted; else nothing has happened, and it is false.
     /// `piece`: payload size of the segments joined into it; 0 if it is a single one.
-    #[inline(always)]
     pub(super) fn take_predicted(
         &mut self,
         cx: &mut Context,
         segment: &Plain<'_>,
         piece: u16,
     ) -> bool {
-        let Shape::Synchronized(s) = &mut self.shape else { return false };
-        if !(is_plain(s, segment) && is_next(s, segment) && is_calm(s)) {
+        let Connection { common, shape } = self;
+        let Shape::Synchronized(s) = shape else { return false };
+        if !(s.predicts(segment) && is_calm(s)) {
             return false;
         }
-        if !segment.text.is_empty() && (self.orphan || self.deaf) {
+        if !segment.text.is_empty() && (common.orphan || common.deaf) {
             // There is nobody who wants it.
             return false;
         }
-        note_stamp(s, segment, cx.now);
-        s.note_heard(&self.options, cx.now, &mut self.deadlines);
-        let times = super::times(cx);
+        s.note_next_stamp(segment, cx.now);
+        s.note_heard(common, cx.now);
+        let times = times(cx);
         let acked = s.send.on_predicted_ack(times, segment, s.stamps.is_some(), &mut cx.pool);
         if acked.progress {
-            self.on_progress(&acked);
+            common.on_progress(&s.send, acked.freed);
         }
         if !segment.text.is_empty() {
-            self.take_next_text(cx, segment.text, piece);
+            s.take_next_text(cx, common, segment.text, piece);
         }
         let has_fin = segment.flags.contains(Flags::FIN);
         if acked.fin || has_fin {
@@ -50,74 +52,70 @@ impl Connection {
         true
     }
 
-    #[inline(always)]
-    fn take_next_text(&mut self, cx: &mut Context, text: &[u8], piece: u16) {
-        let Shape::Synchronized(s) = &mut self.shape else { return };
-        if take_next_text(s, cx, text, piece, &mut self.deadlines) {
-            self.notices |= Readiness::READABLE;
-        }
-    }
-
     /// Our FIN is acknowledged, or the peer's, of this number, has come, or both.
     fn take_predicted_fin(&mut self, cx: &mut Context, is_acked: bool, fin: Option<Seq>) {
+        if let Some(mut step) = self.step(cx) {
+            let passed = step.take_predicted_fin(is_acked, fin);
+            self.conclude(passed, cx);
+        }
+    }
+}
+
+impl Step<'_> {
+    fn take_predicted_fin(&mut self, is_acked: bool, fin: Option<Seq>) -> Passed {
         if is_acked {
-            let is_next = fin == Some(self.parts().recv.nxt);
-            if is_next && self.state() == State::FinWait1 {
+            let is_next = fin == Some(self.s.recv.nxt);
+            if is_next && self.common.state() == State::FinWait1 {
                 // It does not wait in FIN-WAIT-2.
-                self.state.transition(State::FinWait2);
-            } else if self.on_fin_acked(cx).is_break() {
-                // It is over, and so nothing else came.
-                return;
+                self.common.state.transition(State::FinWait2);
+            } else {
+                // If it is over, nothing else came.
+                self.on_fin_acked()?;
             }
         }
-        if fin.is_some() {
-            self.parts().recv.fin = fin;
-            // Break and Continue mean the same here: the segment is done with.
-            let _done = self.take_fin(cx);
+        if fin.is_none() {
+            return DONE;
+        }
+        self.s.recv.fin = fin;
+        self.take_fin()
+    }
+}
+
+impl Synchronized {
+    /// True if `segment` goes on where the last one ended, in order and with nothing unusual.
+    fn predicts(&self, segment: &Plain<'_>) -> bool {
+        is_plain(self, segment) && is_next(self, segment)
+    }
+
+    /// RFC 7323 §4.3: the timestamp to be echoed is that of what is acknowledged next.
+    fn note_next_stamp(&mut self, segment: &Plain<'_>, now: Instant) {
+        if let (Some(stamps), Some(stamp)) = (&mut self.stamps, segment.stamps)
+            && segment.seq.at_or_before(self.recv.ack.last_sent)
+        {
+            *stamps = Stamps::new(stamps.offset, stamp.value, now);
         }
     }
-}
 
-/// RFC 7323 §4.3: the timestamp to be echoed is that of what is acknowledged next.
-fn note_stamp(s: &mut Synchronized, segment: &Plain<'_>, now: Instant) {
-    if let (Some(stamps), Some(stamp)) = (&mut s.stamps, segment.stamps)
-        && segment.seq.at_or_before(s.recv.ack.last_sent)
-    {
-        *stamps = Stamps::new(stamps.offset, stamp.value, now);
+    /// Text has come, at RCV.NXT, with nothing beyond it.
+    #[inline(always)]
+    fn take_next_text(&mut self, cx: &mut Context, common: &mut Common, text: &[u8], piece: u16) {
+        if self.recv.on_next_text(text, &mut cx.pool) {
+            self.note_text(cx, common, text.len(), piece);
+        } else {
+            cx.counters.receive_pool_empty += 1;
+            self.recv.ack.now = true;
+        }
     }
-}
 
-/// Text has come, at RCV.NXT, with nothing beyond it.
-#[inline(always)]
-fn take_next_text(
-    s: &mut Synchronized,
-    cx: &mut Context,
-    text: &[u8],
-    piece: u16,
-    deadlines: &mut Deadlines,
-) -> bool {
-    if !s.recv.on_next_text(text, &mut cx.pool) {
-        cx.counters.receive_pool_empty += 1;
-        s.recv.ack.now = true;
-        return false;
+    /// So much text has been taken in.
+    #[inline(always)]
+    fn note_text(&mut self, cx: &Context, common: &mut Common, len: usize, piece: u16) {
+        let recv = &mut self.recv;
+        let piece = if piece == 0 { recv.whole_piece(len) } else { piece };
+        recv.ack.on_data(len as u32, piece, cx.now, &cx.config, &mut common.deadlines);
+        recv.window.on_data(recv.nxt, self.send.rtt.srtt_ns(), cx.now);
+        common.notices |= Readiness::READABLE;
     }
-    note_text(s, cx, text.len(), piece, deadlines);
-    true
-}
-
-/// So much text has been taken in.
-#[inline(always)]
-fn note_text(
-    s: &mut Synchronized,
-    cx: &mut Context,
-    len: usize,
-    piece: u16,
-    deadlines: &mut Deadlines,
-) {
-    let recv = &mut s.recv;
-    let piece = if piece == 0 { recv.whole_piece(len) } else { piece };
-    recv.ack.on_data(len as u32, piece, cx.now, &cx.config, deadlines);
-    recv.window.on_data(recv.nxt, s.send.rtt.srtt_ns(), cx.now);
 }
 
 /// Nothing but ACK, perhaps PSH or FIN, and timestamps in order.

@@ -26,10 +26,9 @@ impl Connection {
             let completes = s.flags.contains(Flags::ACK) && acknowledges_syn(s.ack, syn.iss);
             if repeats_syn && completes {
                 self.complete_simultaneous(cx, &syn, s, true);
-                // Break and Continue mean the same here: the segment is done with.
-                let _done = self.take_rest_of_syn(cx, s, facts);
+                self.take_rest_of_syn(cx, s, facts);
             } else if !s.flags.contains(Flags::RST) {
-                self.answer_due |= cx.challenges.take(self.tuple_hash, cx.now);
+                self.answer_due |= cx.challenges.take(self.identity.hash, cx.now);
             }
             return;
         }
@@ -40,13 +39,13 @@ impl Connection {
                 cx.counters.failed_opens += 1;
                 self.end(State::Closed, Some(Error::ConnectionRefused), cx);
             } else {
-                self.answer_due |= cx.challenges.take(self.tuple_hash, cx.now);
+                self.answer_due |= cx.challenges.take(self.identity.hash, cx.now);
             }
             return;
         }
         // Fourth: SYN. Fifth: ACK.
         if s.flags.contains(Flags::SYN) {
-            self.answer_due |= cx.challenges.take(self.tuple_hash, cx.now);
+            self.answer_due |= cx.challenges.take(self.identity.hash, cx.now);
             return;
         }
         if !s.flags.contains(Flags::ACK) {

@@ -4,7 +4,9 @@ use crate::config::{Ecn, TcpConfig};
 use crate::error::Error;
 use crate::flow::Seq;
 use crate::tcp::State;
-use crate::tcp::connection::{Connection, Context, Early, Reset, Shape, SynReceived, SynSent};
+use crate::tcp::connection::{
+    Connection, Context, Early, Reset, Shape, Step, SynReceived, SynSent,
+};
 use crate::tcp::timers::Timer;
 use crate::time::Instant;
 use crate::wire::options::Options;
@@ -102,10 +104,11 @@ impl Connection {
         let window = u32::from(s.window);
         let synchronized = received.synchronize(cx, &self.options, window, s.seq, s.ack);
         self.establish(synchronized, cx);
-        let Some(synchronized) = self.synchronized_mut() else { return };
-        synchronized.recv.ack.now = true;
-        if received.attempts == 1 {
-            synchronized.send.rtt.on_sample(sent_at, cx.now, 1);
+        if let Some(Step { cx, s, .. }) = self.step(cx) {
+            s.recv.ack.now = true;
+            if received.attempts == 1 {
+                s.send.rtt.on_sample(sent_at, cx.now, 1);
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 
 use alloc::sync::Arc;
 
-use super::{Connection, Context, Residue, SynReceived, Synchronized};
+use super::{Connection, Context, Identity, Residue, SynReceived, Synchronized};
 use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::time_wait::Record;
 use crate::tcp::timers::Timer;
@@ -36,8 +36,8 @@ impl Connection {
         stamp_offset: u32,
     ) -> Connection {
         let synchronized = record.synchronized(cx, &options, stamp_offset);
-        let mut connection =
-            Connection::established((record.tuple.ports(), hash), options, synchronized);
+        let identity = Identity { hash, ports: record.tuple.ports() };
+        let mut connection = Connection::established(identity, options, synchronized);
         connection.state.transition(State::FinWait1);
         connection.state.transition(State::FinWait2);
         connection.orphan = true;

@@ -2,11 +2,8 @@
 //! what TIME-WAIT must remember. Before that: what keeps it from going on, which may become the
 //! reason.
 
-use alloc::boxed::Box;
-
-use super::{Connection, Context, Shape, Synchronized, stamp_at};
+use super::{Connection, Context, Ending, Shape, Synchronized, stamp_at};
 use crate::buffer::PagePool;
-use crate::config::TcpConfig;
 use crate::error::Error;
 use crate::event::Readiness;
 use crate::flow::Seq;
@@ -176,15 +173,14 @@ impl Connection {
         (self.reset_due, self.trouble) = (None, None);
     }
 
-    /// Enters TIME-WAIT: the host makes a record of the residue.
-    pub fn enter_time_wait(&mut self, cx: &mut Context) {
-        self.close(State::TimeWait, |s| Some(s.residue()), cx);
-    }
-
-    /// LAST-ACK is over.
-    #[inline(always)]
-    pub fn close_last(&mut self, cx: &mut Context) {
-        self.close(State::Closed, |_| None, cx);
+    /// Ends a synchronized connection. The host makes a record of what TIME-WAIT must remember.
+    pub fn finish(&mut self, ending: Ending, cx: &mut Context) {
+        match ending {
+            Ending::Closed(error) => self.end(State::Closed, error, cx),
+            Ending::Aborted(error) => self.abort(error, cx),
+            Ending::TimeWait => self.close(State::TimeWait, |s| Some(s.residue()), cx),
+            Ending::LastAck => self.close(State::Closed, |_| None, cx),
+        }
     }
 
     /// As [`Connection::end`], of one that has closed in order: nearly always its user has read all
@@ -273,54 +269,5 @@ impl Connection {
             self.owe_reset(reset, cx);
         }
         self.end(State::Closed, Some(error), cx);
-    }
-
-    /// An RST is to be sent.
-    pub fn owe_reset(&mut self, reset: Reset, cx: &mut Context) {
-        self.reset_due = Some(Box::new(reset));
-        cx.counters.resets_sent += 1;
-    }
-
-    // ---- trouble
-
-    /// What keeps it from going on.
-    pub fn soft_error(&self) -> Option<Error> {
-        self.trouble.as_ref().and_then(|trouble| trouble.soft_error)
-    }
-
-    /// ICMP tells of trouble on the way.
-    pub fn note_soft_error(&mut self, error: Error) {
-        self.trouble.get_or_insert_default().soft_error = Some(error);
-    }
-
-    /// The peer is silent; what ICMP has told is the better reason.
-    pub fn note_silence(&mut self) {
-        self.trouble.get_or_insert_default().soft_error.get_or_insert(Error::TimedOut);
-    }
-
-    /// The peer has been heard: what kept the connection from going on is over.
-    pub fn go_on(&mut self) {
-        if let Some(trouble) = &mut self.trouble {
-            trouble.soft_error = None;
-        }
-    }
-
-    /// There is a way to the peer.
-    pub fn note_way(&mut self) {
-        if let Some(trouble) = &mut self.trouble {
-            trouble.unreachable_since = None;
-        }
-    }
-
-    /// True if there was no way to the peer when it was last looked for.
-    pub fn is_unreachable(&self) -> bool {
-        self.trouble.as_ref().is_some_and(|trouble| trouble.unreachable_since.is_some())
-    }
-
-    /// There is no way to the peer now. True once that has lasted for the user timeout.
-    pub fn is_given_up_unreachable(&mut self, now: Instant, config: &TcpConfig) -> bool {
-        let trouble = self.trouble.get_or_insert_default();
-        let since = *trouble.unreachable_since.get_or_insert(now);
-        now.since(since) >= self.patience(config)
     }
 }

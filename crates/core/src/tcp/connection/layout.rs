@@ -35,9 +35,9 @@ const _: () = {
     use core::mem::offset_of;
 
     assert!(size_of::<Connection>() == 528);
-    assert!(offset_of!(Connection, options) == 8);
-    assert!(offset_of!(Connection, tuple_hash) == 32);
-    assert!(offset_of!(Connection, deadlines) == 48);
+    assert!(offset_of!(Connection, common.options) == 8);
+    assert!(offset_of!(Connection, common.identity) == 32);
+    assert!(offset_of!(Connection, common.deadlines) == 48);
     const SHAPE: usize = offset_of!(Connection, shape);
     assert!(SHAPE == 112);
     assert!(SHAPE + offset_of!(Synchronized, stamps) == 128);

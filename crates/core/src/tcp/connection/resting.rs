@@ -22,7 +22,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use super::{Blocked, Connection, Stamps, Synchronized};
+use super::{Blocked, Common, Connection, Identity, Stamps, Synchronized};
 use crate::config::TcpConfig;
 use crate::event::Readiness;
 use crate::flow::Seq;
@@ -106,7 +106,7 @@ impl RecvHalf {
     }
 }
 
-impl Connection {
+impl Common {
     /// True if it shall rest when nothing moves for a while, and nobody will see to that yet.
     pub fn may_rest(&self, config: &TcpConfig) -> bool {
         !self.deadlines.is_set(Timer::Rest) && self.is_waiting() && !config.compact_after.is_zero()
@@ -121,7 +121,9 @@ impl Connection {
             _ => false,
         }
     }
+}
 
+impl Connection {
     /// When something moved last.
     pub fn last_moved(&self) -> Instant {
         self.synchronized().map_or(Instant::ZERO, |s| s.last_heard.max(s.send.last_sent))
@@ -186,8 +188,8 @@ impl Connection {
 }
 
 impl Resting {
-    /// The connection as it was, between these `ends`: both ports, and the hash.
-    pub fn wake(&self, ends: (u32, u64)) -> Connection {
+    /// The connection as it was, of that `identity`.
+    pub fn wake(&self, identity: Identity) -> Connection {
         let synchronized = Synchronized {
             send: self.send_half(),
             recv: self.recv_half(),
@@ -200,7 +202,7 @@ impl Resting {
             push_due: false,
         };
         let options = self.options.clone();
-        let mut connection = Connection::established(ends, options, synchronized);
+        let mut connection = Connection::established(identity, options, synchronized);
         connection.deaf = self.deaf;
         connection.deadlines = self.deadlines();
         connection

@@ -1,71 +1,57 @@
 //! The decision: a pure function of the connection, the time, the path, and the room that is left
 //! in this turn.
 
-use super::{Emission, Why};
+use super::{Emission, Run, Why};
 use crate::config::WindowProbe;
 use crate::flow::Seq;
 use crate::tcp::SocketOptions;
-use crate::tcp::connection::{Connection, Context, Shape, Synchronized};
+use crate::tcp::connection::{Step, Synchronized};
 use crate::tcp::egress::Path;
 use crate::tcp::send::SendHalf;
 use crate::tcp::send::recovery::Mode;
 
-impl Connection {
-    pub(super) fn decide(&self, cx: &Context, path: &Path, room: usize) -> Emission {
-        if let Some(reset) = &self.reset_due {
-            return Emission::Reset(**reset);
+impl Step<'_> {
+    /// What to send next, if anything.
+    pub(super) fn decide(&self, path: &Path, room: usize) -> Option<Emission> {
+        let s = &*self.s;
+        if is_quiet(s) {
+            return None;
         }
-        match &self.shape {
-            Shape::SynSent(_) | Shape::SynReceived(..) if self.syn_due => Emission::Syn,
-            Shape::SynReceived(..) if self.answer_due => Emission::Ack,
-            Shape::SynSent(_) | Shape::SynReceived(..) | Shape::Ended(_) => Emission::Nothing,
-            Shape::Synchronized(s) => self.decide_synchronized(cx, s, path, room),
+        if s.recv.ack.duplicates > 0 {
+            return Some(Emission::DuplicateAck);
         }
+        self.next_run(path, room)
+            .map(Emission::Text)
+            .or_else(|| self.probe())
+            .or_else(|| pure_ack(s))
     }
 
-    fn decide_synchronized(
-        &self,
-        cx: &Context,
-        s: &Synchronized,
-        path: &Path,
-        room: usize,
-    ) -> Emission {
-        if s.recv.ack.duplicates > 0 {
-            return Emission::DuplicateAck;
+    /// Text or FIN.
+    fn next_run(&self, path: &Path, room: usize) -> Option<Run> {
+        let send = &self.s.send;
+        if has_sent_all(send) {
+            return None;
         }
-        let segment = segment_bytes(s);
-        if s.send.queued_end() == s.send.nxt && s.send.mode() == Mode::Open {
-            return probe(cx, s).unwrap_or_else(|| pure_ack(s));
-        }
-        let text = match next_lost(&s.send, segment) {
+        let segment = segment_bytes(self.s);
+        match next_lost(send, segment) {
             // What is lost goes before anything new, even if it has to wait for the window.
-            Some((seq, len)) => {
-                may_retransmit(&s.send, len).then(|| text(&s.send, seq, len, Why::Lost))
-            }
-            None => self
-                .new_text(cx, s, (segment, room), path)
-                .or_else(|| speculative_text(&s.send, segment)),
-        };
-        text.or_else(|| probe(cx, s)).unwrap_or_else(|| pure_ack(s))
+            Some((seq, len)) => may_retransmit(send, len).then(|| run(send, seq, len, Why::Lost)),
+            None => self.new_text(path, room, segment).or_else(|| speculative_text(send, segment)),
+        }
     }
 
     /// New data and FIN, within the peer's window and the congestion window, and worth sending.
-    fn new_text(
-        &self,
-        cx: &Context,
-        s: &Synchronized,
-        (segment, room): (u32, usize),
-        path: &Path,
-    ) -> Option<Emission> {
+    fn new_text(&self, path: &Path, room: usize, segment: u32) -> Option<Run> {
+        let s = &*self.s;
         let send = &s.send;
         // Less than nothing if FIN has been sent.
         let sent = send.flight();
         let queued = (send.buffer.len() as u32).saturating_sub(sent);
         if queued == 0 {
-            return self.lone_fin(s);
+            return lone_fin(send);
         }
         let usable = send.window.saturating_sub(sent);
-        let allowed = self.congestion_room(cx, send, segment);
+        let allowed = self.congestion_room(segment);
         // What goes out at once: cut by the device, or one frame after the other by ourselves.
         let alike = send.urgent.is_none() && !s.recv.has_sack_blocks();
         let large = match path.device.checksum {
@@ -78,41 +64,57 @@ impl Connection {
             // CWR is told once, on one packet.
             len = len.min(segment);
         }
+        let is_worth_it = |len, queued| is_small_worth_it(s, &self.common.options, len, queued);
         let tail = len % segment;
-        let cuts_tail = |tail| {
-            len < queued
-                || !path.device.checksum
-                || !is_small_worth_it(s, &self.options, tail, tail)
-        };
+        let cuts_tail = |tail| len < queued || !path.device.checksum || !is_worth_it(tail, tail);
         if len > segment && tail > 0 && cuts_tail(tail) {
             // Whether the short one may follow is decided once they are out.
             len -= tail;
         }
-        if len == 0 || (len < segment && !is_small_worth_it(s, &self.options, len, queued)) {
+        if len == 0 || (len < segment && !is_worth_it(len, queued)) {
             return None;
         }
         let fin = send.fin_queued && len == queued && sent + len < send.window;
-        Some(Emission::Text { seq: send.nxt, len, fin, why: Why::New })
+        Some(Run { seq: send.nxt, len, fin, why: Why::New })
     }
 
     /// Bytes that the congestion window has room for: whole segments, unless nothing is out.
-    fn congestion_room(&self, cx: &Context, send: &SendHalf, segment: u32) -> u32 {
+    fn congestion_room(&self, segment: u32) -> u32 {
+        let (send, config) = (&self.s.send, &self.cx.config);
         let mut window = send.congestion.window();
-        if send.has_idled(cx.now, &cx.config) {
-            window = window.min(cx.config.congestion.initial_window * u32::from(send.mss));
+        if send.has_idled(self.cx.now, config) {
+            window = window.min(config.congestion.initial_window * u32::from(send.mss));
         }
         let pipe = send.pipe();
         let room = window.saturating_sub(pipe);
         if pipe == 0 { room.max(segment) } else { room }
     }
 
-    /// FIN, when all data has been sent, and the peer's window has room for its number.
-    fn lone_fin(&self, s: &Synchronized) -> Option<Emission> {
-        let send = &s.send;
-        let due = send.fin_queued && send.nxt == send.data_end();
-        let fits = send.nxt.before(send.window_edge());
-        (due && fits).then(|| text(send, send.nxt, 0, Why::New))
+    fn probe(&self) -> Option<Emission> {
+        let s = &*self.s;
+        if s.probe_due && self.cx.config.quirks.window_probe == WindowProbe::Byte {
+            return Some(Emission::Text(run(&s.send, s.send.nxt, 1, Why::Probe)));
+        }
+        (s.probe_due || s.keepalive_due).then_some(Emission::EmptyProbe)
     }
+}
+
+/// True if it plainly has nothing to send; else [`Step::decide`] finds out.
+fn is_quiet(s: &Synchronized) -> bool {
+    let has_ack = s.recv.ack.is_due() || s.wants_window_update();
+    has_sent_all(&s.send) && !has_ack && !s.probe_due && !s.keepalive_due
+}
+
+/// True if nothing is new, and nothing lost.
+fn has_sent_all(send: &SendHalf) -> bool {
+    send.queued_end() == send.nxt && send.mode() == Mode::Open
+}
+
+/// FIN, when all data has been sent, and the peer's window has room for its number.
+fn lone_fin(send: &SendHalf) -> Option<Run> {
+    let due = send.fin_queued && send.nxt == send.data_end();
+    let fits = send.nxt.before(send.window_edge());
+    (due && fits).then(|| run(send, send.nxt, 0, Why::New))
 }
 
 /// RFC 9293 §3.8.6.2.1: when less than a full segment may leave. `len` bytes could, of `queued`.
@@ -180,7 +182,7 @@ pub(super) fn segment_beside(s: &Synchronized, options: usize) -> u32 {
 }
 
 /// `len` numbers from `seq`, of which the last may be FIN's.
-fn text(send: &SendHalf, seq: Seq, len: u32, why: Why) -> Emission {
+fn run(send: &SendHalf, seq: Seq, len: u32, why: Why) -> Run {
     let data = send.data_end().distance(seq).max(0) as u32;
     let len = len.min(data);
     let reaches_end = len == data;
@@ -189,24 +191,17 @@ fn text(send: &SendHalf, seq: Seq, len: u32, why: Why) -> Emission {
         Why::Lost => (seq + len).before(send.nxt),
         Why::Probe => len == 0,
     };
-    Emission::Text { seq, len, fin: send.fin_queued && reaches_end && fin_fits, why }
+    Run { seq, len, fin: send.fin_queued && reaches_end && fin_fits, why }
 }
 
 /// RFC 6675 §4, NextSeg rules 3 and 4, when nothing else may be sent and the pipe has room.
-fn speculative_text(send: &SendHalf, segment: u32) -> Option<Emission> {
+fn speculative_text(send: &SendHalf, segment: u32) -> Option<Run> {
     let recovery = send.recovery.as_ref().filter(|_| send.sack)?;
     let (seq, len) = recovery.next_speculative(send.una, send.nxt, segment)?;
     let room = send.congestion.window().saturating_sub(send.pipe());
-    (room >= segment).then(|| text(send, seq, len, Why::Lost))
+    (room >= segment).then(|| run(send, seq, len, Why::Lost))
 }
 
-fn probe(cx: &Context, s: &Synchronized) -> Option<Emission> {
-    if s.probe_due && cx.config.quirks.window_probe == WindowProbe::Byte {
-        return Some(text(&s.send, s.send.nxt, 1, Why::Probe));
-    }
-    (s.probe_due || s.keepalive_due).then_some(Emission::EmptyProbe)
-}
-
-fn pure_ack(s: &Synchronized) -> Emission {
-    if s.recv.ack.now || s.wants_window_update() { Emission::Ack } else { Emission::Nothing }
+fn pure_ack(s: &Synchronized) -> Option<Emission> {
+    (s.recv.ack.now || s.wants_window_update()).then_some(Emission::Ack)
 }

@@ -3,11 +3,10 @@
 //! a SYN. It is written here in one go. Whatever is not of this kind is decided and built step by
 //! step.
 
-use super::arm_in_flight;
 use super::build::on_new_sent;
 use super::decide::{STAMP_BYTES, is_small_worth_it, segment_beside};
 use crate::frame::Outbox;
-use crate::tcp::connection::{Connection, Shape, Stamps, Synchronized, patience, stamp_at};
+use crate::tcp::connection::{Connection, Shape, Stamps, Synchronized, stamp_at};
 use crate::tcp::egress::UsualPath;
 use crate::tcp::{Settings, SocketOptions};
 use crate::time::Instant;
@@ -40,21 +39,22 @@ impl Connection {
         outbox: &mut Outbox,
     ) -> bool {
         self.note_way();
-        let Shape::Synchronized(s) = &mut self.shape else {
+        let Connection { common, shape } = self;
+        let Shape::Synchronized(s) = shape else {
             return self.emit_predicted_syn(now, config, path, outbox);
         };
-        if path.mss < s.send.mss || self.reset_due.is_some() {
+        if path.mss < s.send.mss || common.reset_due.is_some() {
             return false;
         }
-        let Some(predicted) = predict(s, &self.options, now, config) else { return false };
-        let Predicted { flight, len, fin, segment, stamps } = predicted;
+        let predicted = predict(s, &common.options, now, config);
+        let Some(Predicted { flight, len, fin, segment, stamps }) = predicted else { return false };
         let text = s.send.buffer.whole(flight as usize, len as usize);
         let Some(text) = text else { return false };
         let Some(frame) = outbox.push() else { return false };
         let pushed = if len > 0 { Flags::ACK | Flags::PSH } else { Flags::ACK };
         let unread = s.recv.buffer.len() as u32;
         let header = Stamped {
-            ports: self.ports,
+            ports: common.identity.ports,
             seq: s.send.nxt,
             ack: s.recv.nxt,
             flags: if fin { pushed | Flags::FIN } else { pushed },
@@ -64,13 +64,12 @@ impl Connection {
         let fits = path.write(frame, &header, text);
         debug_assert!(fits, "no segment is longer than the path carries");
         // Nothing came twice, of which it would have told.
-        s.recv.ack.on_sent(s.recv.nxt, &mut self.deadlines);
+        s.recv.ack.on_sent(s.recv.nxt, &mut common.deadlines);
         if len > 0 || fin {
             on_new_sent(s, s.send.nxt + len + u32::from(fin), segment, now);
-            let patience = || patience(&self.options, self.orphan, config);
-            arm_in_flight(&s.send, &mut self.deadlines, patience, now, config);
+            common.arm_in_flight(&s.send, now, config);
         } else {
-            self.arm(now, config);
+            common.arm(&s.send, now, config);
         }
         true
     }
@@ -84,7 +83,7 @@ impl Connection {
         outbox: &mut Outbox,
     ) -> bool {
         let opens = matches!(self.shape, Shape::SynSent(_));
-        if !opens || !self.syn_due || self.reset_due.is_some() {
+        if !opens || self.reset_due.is_some() {
             return false;
         }
         let Some(header) = self.syn_header(now, config) else { return false };

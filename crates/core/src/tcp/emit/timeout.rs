@@ -1,8 +1,12 @@
 //! Time has passed: what each timer does when it fires. Nothing is sent from here either.
 
+use core::ops::ControlFlow::{Break, Continue};
+
 use crate::error::Error;
 use crate::tcp::State;
-use crate::tcp::connection::{Connection, Context, Shape, SynReceived, SynSent};
+use crate::tcp::connection::{
+    Connection, Context, Ending, Passed, Shape, Step, SynReceived, SynSent,
+};
 use crate::tcp::timers::Timer;
 use crate::time::Instant;
 
@@ -16,37 +20,11 @@ impl Connection {
         if self.deadlines.take_due(Timer::Lifetime, tick) {
             self.on_lifetime(cx);
         }
-        if self.deadlines.take_due(Timer::Retransmit, tick) {
-            self.on_retransmit(cx);
-        }
-        if self.deadlines.take_due(Timer::DelayedAck, tick)
-            && let Shape::Synchronized(s) = &mut self.shape
-        {
-            s.recv.ack.now = true;
-        }
-        if self.deadlines.take_due(Timer::Persist, tick) {
-            self.on_persist(cx);
-        }
-        if self.deadlines.take_due(Timer::KeepAlive, tick) {
-            self.on_keepalive(cx);
-        }
-        if self.deadlines.take_due(Timer::FinWait2, tick) && self.state() == State::FinWait2 {
-            self.end(State::Closed, Some(Error::TimedOut), cx);
-        }
-    }
-
-    /// True, once, if it is an orphan and the host's patience with it has ended at `tick`; a linger
-    /// is the user's, and ends it whatever moves.
-    pub fn has_patience_ended(&mut self, tick: Instant) -> bool {
-        let is_patience = self.orphan && self.options.linger.is_none();
-        is_patience && self.deadlines.take_due(Timer::Lifetime, tick)
-    }
-
-    /// All that an orphan had to send is acknowledged: how long it may hold that is no matter.
-    pub fn end_patience_of_orphan(&mut self) {
-        if self.options.linger.is_none() {
-            self.deadlines.cancel(Timer::Lifetime);
-        }
+        let Some(mut step) = self.step(cx) else {
+            return self.on_time_unsynchronized(tick);
+        };
+        let passed = step.on_time(tick);
+        self.conclude(passed, cx);
     }
 
     /// Establishment has taken too long, or a linger is over.
@@ -61,71 +39,106 @@ impl Connection {
         }
     }
 
-    /// RFC 6298 §5.4–5.7, RFC 9293 §3.8.3.
-    fn on_retransmit(&mut self, cx: &mut Context) {
-        let limit = self.patience(&cx.config);
-        let is_unreachable = self.is_unreachable();
-        match &mut self.shape {
-            Shape::SynSent(SynSent { attempts, .. })
-            | Shape::SynReceived(SynReceived { attempts, .. }, _) => {
-                *attempts = attempts.saturating_add(1);
-                self.syn_due = true;
-                if *attempts > R1 + 1 {
-                    self.note_silence();
-                }
-            }
-            Shape::Synchronized(s) if s.send.flight() > 0 => {
-                let since = s.send.wait_from(cx.now);
-                if cx.now.since(since) >= limit {
-                    cx.counters.connections_timed_out += 1;
-                    return self.abort(Error::TimedOut, cx);
-                }
-                // Without a way nothing was lost: nothing was sent. The host looks for one again.
-                if !is_unreachable {
-                    cx.counters.timeouts += 1;
-                    s.send.on_timeout();
-                    if let Some(ecn) = &mut s.ecn {
-                        ecn.on_reduced(s.send.nxt);
-                    }
-                    if s.send.rtt.backoff() > R1 {
-                        self.note_silence();
-                    }
-                }
-            }
-            Shape::Synchronized(_) | Shape::Ended(_) => {}
+    /// The SYN, or SYN, ACK, may not have been answered.
+    fn on_time_unsynchronized(&mut self, tick: Instant) {
+        if !self.deadlines.take_due(Timer::Retransmit, tick) {
+            return;
         }
+        let (Shape::SynSent(SynSent { attempts, .. })
+        | Shape::SynReceived(SynReceived { attempts, .. }, _)) = &mut self.shape
+        else {
+            return;
+        };
+        *attempts = attempts.saturating_add(1);
+        if *attempts > R1 + 1 {
+            self.common.note_silence();
+        }
+        self.common.syn_due = true;
+    }
+}
+
+impl Step<'_> {
+    /// What is due at `tick`, one timer after the other, until the connection ends.
+    fn on_time(&mut self, tick: Instant) -> Passed {
+        if self.common.deadlines.take_due(Timer::Retransmit, tick) {
+            self.on_retransmit()?;
+        }
+        if self.common.deadlines.take_due(Timer::DelayedAck, tick) {
+            self.s.recv.ack.now = true;
+        }
+        if self.common.deadlines.take_due(Timer::Persist, tick) {
+            self.on_persist()?;
+        }
+        if self.common.deadlines.take_due(Timer::KeepAlive, tick) {
+            self.on_keepalive()?;
+        }
+        let is_left = self.common.deadlines.take_due(Timer::FinWait2, tick);
+        if is_left && self.common.state() == State::FinWait2 {
+            return Break(Some(Ending::Closed(Some(Error::TimedOut))));
+        }
+        Continue(())
+    }
+
+    /// RFC 6298 §5.4–5.7, RFC 9293 §3.8.3.
+    fn on_retransmit(&mut self) -> Passed {
+        if self.s.send.flight() == 0 {
+            return Continue(());
+        }
+        self.check_patience()?;
+        // Without a way nothing was lost: nothing was sent. The host looks for one again.
+        if !self.common.is_unreachable() {
+            self.cx.counters.timeouts += 1;
+            self.s.send.on_timeout();
+            if let Some(ecn) = &mut self.s.ecn {
+                ecn.on_reduced(self.s.send.nxt);
+            }
+            if self.s.send.rtt.backoff() > R1 {
+                self.common.note_silence();
+            }
+        }
+        Continue(())
+    }
+
+    /// The peer has not answered: the end, if that has lasted too long.
+    fn check_patience(&mut self) -> Passed {
+        let since = self.s.send.wait_from(self.cx.now);
+        if self.cx.now.since(since) < self.common.patience(&self.cx.config) {
+            return Continue(());
+        }
+        self.time_out()
+    }
+
+    fn time_out(&mut self) -> Passed {
+        self.cx.counters.connections_timed_out += 1;
+        Break(Some(Ending::Aborted(Error::TimedOut)))
     }
 
     /// Nothing is in flight and something waits: the window is closed, or the sender held a small
     /// segment back.
-    fn on_persist(&mut self, cx: &mut Context) {
-        let limit = self.patience(&cx.config);
-        let Shape::Synchronized(s) = &mut self.shape else { return };
-        if s.send.window_edge().after(s.send.nxt) && s.send.probes == 0 {
-            s.push_due = true;
-            return;
+    fn on_persist(&mut self) -> Passed {
+        let send = &self.s.send;
+        if send.window_edge().after(send.nxt) && send.probes == 0 {
+            self.s.push_due = true;
+            return Continue(());
         }
-        let since = s.send.wait_from(cx.now);
-        if cx.now.since(since) >= limit {
-            cx.counters.connections_timed_out += 1;
-            self.abort(Error::TimedOut, cx);
-        } else {
-            s.probe_due = true;
-        }
+        self.check_patience()?;
+        self.s.probe_due = true;
+        Continue(())
     }
 
     /// RFC 9293 §3.8.4: an idle peer is probed; one that never answers is given up. An orphan in
     /// FIN-WAIT-2 waits as long as that may last, whether its peer is there or not, as in Linux.
-    fn on_keepalive(&mut self, cx: &mut Context) {
-        let is_left = self.deadlines.is_set(Timer::FinWait2);
-        let Some(keepalive) = self.options.keepalive.filter(|_| !is_left) else { return };
-        let Shape::Synchronized(s) = &mut self.shape else { return };
-        if s.keepalive_probes >= keepalive.probes {
-            cx.counters.connections_timed_out += 1;
-            return self.abort(Error::TimedOut, cx);
+    fn on_keepalive(&mut self) -> Passed {
+        let is_left = self.common.deadlines.is_set(Timer::FinWait2);
+        let Some(keepalive) = self.common.options.keepalive.filter(|_| !is_left) else {
+            return Continue(());
+        };
+        if self.s.keepalive_probes >= keepalive.probes {
+            return self.time_out();
         }
         // With data in flight the retransmission timer asks already.
-        s.keepalive_due = s.send.flight() == 0;
-        self.deadlines.set(Timer::KeepAlive, cx.now + keepalive.interval);
+        self.s.keepalive_due = self.s.send.flight() == 0;
+        self.common.deadlines.set(Timer::KeepAlive, self.cx.now + keepalive.interval);
+        Continue(())
     }
 }

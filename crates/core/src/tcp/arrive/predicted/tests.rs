@@ -8,7 +8,6 @@ use crate::tcp::Marks;
 use crate::tcp::arrive::Facts;
 use crate::tcp::connection::lone::Lone;
 use crate::tcp::egress::{Egress, Path};
-use crate::time::Instant;
 use crate::wire::options::{Options, SackBlock, Timestamps};
 use crate::wire::tcp::Segment;
 use proptest::prelude::*;

@@ -2,22 +2,15 @@
 //! other at the same time. What each of them would change is changed as if they came one by one;
 //! what they would all change to the same is changed once, in the end.
 
-use super::{is_calm, is_next, is_plain, note_stamp, note_text};
-use crate::event::Readiness;
+use super::is_calm;
 use crate::flow::Seq;
-use crate::tcp::SocketOptions;
-use crate::tcp::connection::{Connection, Context, Shape, Synchronized};
-use crate::tcp::timers::Deadlines;
+use crate::tcp::connection::{Connection, Context, Step, Synchronized};
 use crate::wire::tcp::{Flags, Plain};
 use crate::wire::usual::Usual;
 
 /// A connection that takes in one text after the other. [`Texts::end`] must follow.
 pub struct Texts<'a> {
-    cx: &'a mut Context,
-    s: &'a mut Synchronized,
-    deadlines: &'a mut Deadlines,
-    notices: &'a mut Readiness,
-    options: &'a SocketOptions,
+    step: Step<'a>,
     /// How many there were, and SEG.SEQ and SEG.WND of the last one.
     count: usize,
     last: (Seq, u16),
@@ -26,13 +19,10 @@ pub struct Texts<'a> {
 impl Connection {
     /// The connection, if it may take in texts in a row.
     pub fn texts<'a>(&'a mut self, cx: &'a mut Context) -> Option<Texts<'a>> {
-        if self.orphan || self.deaf {
-            return None;
-        }
-        let Connection { shape, deadlines, notices, options, .. } = self;
-        let Shape::Synchronized(s) = shape else { return None };
-        let (count, last) = (0, (Seq(0), 0));
-        is_calm(s).then_some(Texts { cx, s, deadlines, notices, options, count, last })
+        let step = self.step(cx)?;
+        let is_read = !step.common.orphan && !step.common.deaf;
+        let may_take = is_read && is_calm(step.s);
+        may_take.then_some(Texts { step, count: 0, last: (Seq(0), 0) })
     }
 }
 
@@ -42,13 +32,15 @@ impl Texts<'_> {
     /// segments joined into it; 0 if it is a single one.
     #[inline(always)]
     pub fn take(&mut self, usual: &Usual<'_>, trusted: bool, piece: u16) -> bool {
-        let Some(segment) = usual.plain().filter(|segment| is_text_alone(self.s, segment)) else {
+        let Some(segment) = usual.plain().filter(|segment| is_text_alone(self.step.s, segment))
+        else {
             return false;
         };
-        if !(is_plain(self.s, &segment) && is_next(self.s, &segment)) {
+        if !self.step.s.predicts(&segment) {
             return false;
         }
-        let (recv, pool) = (&mut self.s.recv, &mut self.cx.pool);
+        let Step { cx, common, s } = &mut self.step;
+        let (recv, pool) = (&mut s.recv, &mut cx.pool);
         let is_taken = if trusted {
             recv.on_next_text(segment.text, pool)
         } else {
@@ -57,9 +49,8 @@ impl Texts<'_> {
         if !is_taken {
             return false;
         }
-        note_stamp(self.s, &segment, self.cx.now);
-        note_text(self.s, self.cx, segment.text.len(), piece, self.deadlines);
-        *self.notices |= Readiness::READABLE;
+        s.note_next_stamp(&segment, cx.now);
+        s.note_text(cx, common, segment.text.len(), piece);
         self.count += 1;
         self.last = (segment.seq, segment.window);
         true
@@ -67,9 +58,9 @@ impl Texts<'_> {
 
     /// No more of them; how many there were.
     pub fn end(self) -> usize {
-        let Texts { cx, s, deadlines, options, count, last: (seq, window), .. } = self;
+        let Texts { step: Step { cx, common, s }, count, last: (seq, window) } = self;
         if count > 0 {
-            s.note_heard(options, cx.now, deadlines);
+            s.note_heard(common, cx.now);
             s.send.update_window(seq, s.send.una, window);
             cx.counters.segments_in += count as u64;
         }

@@ -6,7 +6,7 @@ use crate::flow::{Seq, Tuple};
 use crate::frame::{Capabilities, Medium, Outbox};
 use crate::tcp::Marks;
 use crate::tcp::connection::lone::Lone;
-use crate::tcp::connection::{Reset, SynSent};
+use crate::tcp::connection::{Identity, Reset, SynSent};
 use crate::tcp::egress::{Egress, Path};
 use crate::tcp::emit::Flushed;
 use crate::time::Instant;
@@ -270,7 +270,7 @@ proptest! {
                 SynSent { iss, stamp_offset, sent_at, attempts, mss, offer, ipv6, predecessor };
             let options = end.lone.connection.options.clone();
             end.lone.connection.hollow();
-            end.lone.connection.open((7, 9), &options, syn, now, now);
+            end.lone.connection.open(Identity { hash: 9, ports: 7 }, &options, syn, now, now);
             if reset {
                 let reset = Reset { seq: Seq(numbers.1), ack: None, stamps: None };
                 end.lone.with(now, |connection, cx| connection.owe_reset(reset, cx));

@@ -1,0 +1,200 @@
+//! What a connection has in every shape: who is connected, where it is in RFC 9293's Figure 5, what
+//! its user asked for, when its timers fire, and what is due.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use super::{Blocked, Context, Reset, Trouble};
+use crate::config::TcpConfig;
+use crate::error::Error;
+use crate::event::Readiness;
+use crate::tcp::state::StateCell;
+use crate::tcp::timers::{Deadlines, Timer};
+use crate::tcp::{SocketOptions, State};
+use crate::time::{Duration, Instant};
+
+/// What a connection has beside its shape. Its fields are in order: `connection/layout.rs` says
+/// where each lies.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Common {
+    /// Where it is in RFC 9293's Figure 5.
+    pub state: StateCell,
+    /// What has become possible since the host last asked.
+    pub notices: Readiness,
+    /// Its user has closed it.
+    pub orphan: bool,
+    /// Its user reads no more: data that comes once our FIN is sent resets it.
+    pub deaf: bool,
+    /// What its writer waits for.
+    pub blocked: Blocked,
+    /// The user closed or shut down before the connection was synchronized.
+    pub close_early: bool,
+    /// A SYN, or SYN, ACK, to send.
+    pub syn_due: bool,
+    /// In SYN-RECEIVED: an ACK to send, in answer to what was unacceptable.
+    pub answer_due: bool,
+    /// What its user asked for; shared by all who asked for the same.
+    pub options: Arc<SocketOptions>,
+    /// An RST to send.
+    pub reset_due: Option<Box<Reset>>,
+    /// What keeps it from going on.
+    pub trouble: Option<Box<Trouble>>,
+    /// Who is connected.
+    pub identity: Identity,
+    /// When its timers fire.
+    pub deadlines: Deadlines,
+}
+
+/// Who is connected: all that a connection has to know of that.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Identity {
+    /// The tuple under the host's keyed hash.
+    pub hash: u64,
+    /// Both ports, ours in the high half.
+    pub ports: u32,
+}
+
+impl Common {
+    /// CLOSED, with nothing due.
+    pub(super) fn new(identity: Identity, options: Arc<SocketOptions>) -> Self {
+        Common {
+            state: StateCell::new(),
+            notices: Readiness::EMPTY,
+            orphan: false,
+            deaf: false,
+            blocked: Blocked::No,
+            close_early: false,
+            syn_due: false,
+            answer_due: false,
+            options,
+            reset_due: None,
+            trouble: None,
+            identity,
+            deadlines: Deadlines::default(),
+        }
+    }
+
+    /// What [`Common::new`] makes, of what a connection that is gone has left: a block of so many
+    /// bytes is not built elsewhere and moved. The boxes are empty already.
+    pub(super) fn begin(&mut self, identity: Identity, options: &Arc<SocketOptions>) {
+        self.identity = identity;
+        // Counting who shares them takes as long as dozens of other instructions.
+        if !Arc::ptr_eq(&self.options, options) {
+            self.options = options.clone();
+        }
+        let Common {
+            state,
+            notices,
+            orphan,
+            deaf,
+            blocked,
+            close_early,
+            syn_due,
+            answer_due,
+            options: _,
+            reset_due: _,
+            trouble: _,
+            identity: _,
+            deadlines,
+        } = self;
+        *state = StateCell::new();
+        *deadlines = Deadlines::NONE;
+        *notices = Readiness::EMPTY;
+        *blocked = Blocked::No;
+        for flag in [orphan, deaf, close_early, syn_due, answer_due] {
+            *flag = false;
+        }
+    }
+
+    /// The state.
+    pub fn state(&self) -> State {
+        self.state.get()
+    }
+
+    /// What has become possible since the last call.
+    pub fn take_notices(&mut self) -> Readiness {
+        core::mem::take(&mut self.notices)
+    }
+
+    /// An RST is to be sent.
+    pub fn owe_reset(&mut self, reset: Reset, cx: &mut Context) {
+        self.reset_due = Some(Box::new(reset));
+        cx.counters.resets_sent += 1;
+    }
+
+    /// Arms the keepalive timer if the user wants it.
+    pub fn start_keepalive(&mut self, now: Instant) {
+        match self.options.keepalive {
+            Some(keepalive) => self.deadlines.set_after(Timer::KeepAlive, now, keepalive.idle),
+            None => self.deadlines.cancel(Timer::KeepAlive),
+        }
+    }
+
+    // ---- patience
+
+    /// How long to wait for a peer that does not answer: the user's patience; for an orphan not
+    /// more than the host's, so that nobody can keep it for ever.
+    pub fn patience(&self, config: &TcpConfig) -> Duration {
+        let user = self.options.user_timeout;
+        if self.orphan { user.min(config.timeout.user) } else { user }
+    }
+
+    /// True, once, if it is an orphan and the host's patience with it has ended at `tick`; a linger
+    /// is the user's, and ends it whatever moves.
+    pub fn has_patience_ended(&mut self, tick: Instant) -> bool {
+        let is_patience = self.orphan && self.options.linger.is_none();
+        is_patience && self.deadlines.take_due(Timer::Lifetime, tick)
+    }
+
+    /// All that an orphan had to send is acknowledged: how long it may hold that is no matter.
+    pub fn end_patience_of_orphan(&mut self) {
+        if self.options.linger.is_none() {
+            self.deadlines.cancel(Timer::Lifetime);
+        }
+    }
+
+    // ---- trouble
+
+    /// What keeps it from going on.
+    pub fn soft_error(&self) -> Option<Error> {
+        self.trouble.as_ref().and_then(|trouble| trouble.soft_error)
+    }
+
+    /// ICMP tells of trouble on the way.
+    pub fn note_soft_error(&mut self, error: Error) {
+        self.trouble.get_or_insert_default().soft_error = Some(error);
+    }
+
+    /// The peer is silent; what ICMP has told is the better reason.
+    pub fn note_silence(&mut self) {
+        self.trouble.get_or_insert_default().soft_error.get_or_insert(Error::TimedOut);
+    }
+
+    /// The peer has been heard: what kept the connection from going on is over.
+    pub fn go_on(&mut self) {
+        if let Some(trouble) = &mut self.trouble {
+            trouble.soft_error = None;
+        }
+    }
+
+    /// There is a way to the peer.
+    pub fn note_way(&mut self) {
+        if let Some(trouble) = &mut self.trouble {
+            trouble.unreachable_since = None;
+        }
+    }
+
+    /// True if there was no way to the peer when it was last looked for.
+    pub fn is_unreachable(&self) -> bool {
+        self.trouble.as_ref().is_some_and(|trouble| trouble.unreachable_since.is_some())
+    }
+
+    /// There is no way to the peer now. True once that has lasted for the user timeout.
+    pub fn is_given_up_unreachable(&mut self, now: Instant, config: &TcpConfig) -> bool {
+        let trouble = self.trouble.get_or_insert_default();
+        let since = *trouble.unreachable_since.get_or_insert(now);
+        now.since(since) >= self.patience(config)
+    }
+}
