@@ -308,7 +308,7 @@ impl Host {
         let Host { slots, shared, ready, .. } = self;
         let slot = named(slots, id)?;
         let connection = slot.connection_mut();
-        let read = connection.read(out, now, &mut shared.pool, &mut shared.budget);
+        let read = connection.read(out, shared.at(now));
         let (taken, is_told) = read?;
         if taken == 0 {
             let error = if out.is_empty() { None } else { connection.take_error() };

@@ -390,30 +390,18 @@ impl Connection {
     /// Moves the first bytes that can be read to `out`: what [`Connection::peek`] and
     /// [`Connection::consume`] do together. How many they are, and true if the peer should hear of
     /// the room.
-    pub fn read(
-        &mut self,
-        out: &mut [u8],
-        now: Instant,
-        pool: &mut PagePool,
-        budget: &mut WindowBudget,
-    ) -> Result<(usize, bool), Error> {
+    pub fn read(&mut self, out: &mut [u8], cx: &mut Context) -> Result<(usize, bool), Error> {
         if let Shape::Synchronized(s) = &mut self.shape
             && s.recv.disorder.is_none()
-            && let Some(len) = s.recv.buffer.take_all(out, pool)
+            && let Some(len) = s.recv.buffer.take_all(out, &mut cx.pool)
         {
-            s.recv.window.on_read(len as u32, now, budget);
+            s.recv.window.on_read(len as u32, cx.now, &mut cx.budget);
             return Ok((len, s.wants_window_update()));
         }
-        self.read_some(out, now, pool, budget)
+        self.read_some(out, cx)
     }
 
-    fn read_some(
-        &mut self,
-        out: &mut [u8],
-        now: Instant,
-        pool: &mut PagePool,
-        budget: &mut WindowBudget,
-    ) -> Result<(usize, bool), Error> {
+    fn read_some(&mut self, out: &mut [u8], cx: &mut Context) -> Result<(usize, bool), Error> {
         if let Shape::Synchronized(s) = &self.shape
             && s.recv.buffer.is_empty()
         {
@@ -421,31 +409,25 @@ impl Connection {
             return if is_over { Ok((0, false)) } else { Err(Error::WouldBlock) };
         }
         let len = self.peek(out)?;
-        Ok((len, len > 0 && self.consume(len, now, pool, budget)))
+        Ok((len, len > 0 && self.consume(len, cx)))
     }
 
     /// Drops the first `n` bytes that can be read. True if the peer should hear of the room.
-    pub fn consume(
-        &mut self,
-        n: usize,
-        now: Instant,
-        pool: &mut PagePool,
-        budget: &mut WindowBudget,
-    ) -> bool {
+    pub fn consume(&mut self, n: usize, cx: &mut Context) -> bool {
         match &mut self.shape {
             Shape::Ended(ended) => {
-                ended.unread.consume(n, pool);
-                ended.unread.trim(pool);
+                ended.unread.consume(n, &mut cx.pool);
+                ended.unread.trim(&mut cx.pool);
                 false
             }
             Shape::Synchronized(s) => {
-                s.recv.buffer.consume(n, pool);
+                s.recv.buffer.consume(n, &mut cx.pool);
                 if !s.recv.has_holes() {
-                    s.recv.buffer.trim(pool);
+                    s.recv.buffer.trim(&mut cx.pool);
                 }
                 let read_to = s.recv.read_position();
                 s.recv.forget_urgent(read_to);
-                s.recv.window.on_read(n as u32, now, budget);
+                s.recv.window.on_read(n as u32, cx.now, &mut cx.budget);
                 s.wants_window_update()
             }
             Shape::SynSent(_) | Shape::SynReceived(..) => false,

@@ -50,10 +50,10 @@ impl End {
         let (mut out, predicts) = (std::vec![0; len], self.predicts);
         self.lone.with(now, |connection, cx| {
             let (len, is_told) = if predicts {
-                connection.read(&mut out, now, &mut cx.pool, &mut cx.budget).ok()?
+                connection.read(&mut out, cx).ok()?
             } else {
                 let len = connection.peek(&mut out).ok()?;
-                (len, len > 0 && connection.consume(len, now, &mut cx.pool, &mut cx.budget))
+                (len, len > 0 && connection.consume(len, cx))
             };
             out.truncate(len);
             Some((out, is_told))

@@ -218,9 +218,7 @@ fn run(acts: &[Act], setting: Setting) -> u32 {
                 }
                 Act::Read(len) => {
                     let read = end.lone.connection.peek(&mut std::vec![0; *len]).unwrap_or(0);
-                    end.lone.with(now, |connection, cx| {
-                        connection.consume(read, now, &mut cx.pool, &mut cx.budget)
-                    });
+                    end.lone.with(now, |connection, cx| connection.consume(read, cx));
                 }
                 Act::Close => end.lone.connection.queue_fin(),
                 Act::Emit(_) => return Some(end.emit(now, room)),
