@@ -169,11 +169,12 @@ fn write_all(
     let write = |outputs: &mut Outputs, time, record: &Record| {
         let is_access = matches!(record, Record::Access(_));
         // Who closed our output does not want to read any more; serving goes on.
-        let _ = match record {
+        let written = match record {
             _ if json => outputs.line(&machine(time, record), is_access),
             Record::Counts(counts) => outputs.table(&counts.table()),
             _ => outputs.line(&human(time, record), is_access),
         };
+        written.unwrap_or_else(|error| outputs.complain(&error));
     };
     while let Ok(first) = receiver.recv() {
         let waiting = receiver.try_iter().take(WAITING_LINES);
@@ -191,7 +192,7 @@ fn write_all(
         if lines > 0 {
             write(&mut outputs, SystemTime::now(), &Record::Dropped { lines });
         }
-        let _ = outputs.flush();
+        outputs.flush().unwrap_or_else(|error| outputs.complain(&error));
     }
 }
 

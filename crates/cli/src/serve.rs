@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::task::Context;
+use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use lightwait::bridge::{Bridge, Peers};
@@ -197,6 +197,10 @@ impl Keeper for Budget {
         Box::pin(self.0.room())
     }
 
+    fn set_crowded(&self, is_crowded: bool) {
+        self.0.set_crowded(is_crowded);
+    }
+
     fn room_for_connection(&self, bytes: usize) -> ConnectionRoom {
         match self.0.room_for_connection(bytes) {
             buffer::ConnectionRoom::Enough => ConnectionRoom::Enough,
@@ -254,6 +258,10 @@ async fn serve_one(stream: TcpStream, peer: SocketAddr, _inside: Admission, serv
 struct Transport(Control);
 
 impl lightwait_http::Control for Transport {
+    fn poll_room(&self, context: &mut Context<'_>) -> Poll<usize> {
+        self.0.poll_room(context)
+    }
+
     fn abort(&self) {
         self.0.abort();
     }

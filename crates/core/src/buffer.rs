@@ -273,6 +273,10 @@ pub struct PagePool {
     set_aside: usize,
     /// A claim was refused, and nothing done about it yet.
     was_refused: bool,
+    /// Somebody waits to hold more elsewhere.
+    elsewhere_is_wanted: bool,
+    /// New connections come, and nobody who needs nothing goes for them.
+    is_crowded: bool,
 }
 
 /// Pools of fewer pages than this keep no reserve: an eighth of them would be next to nothing.
@@ -298,6 +302,8 @@ impl PagePool {
             by_connections: 0,
             set_aside: 0,
             was_refused: false,
+            elsewhere_is_wanted: false,
+            is_crowded: false,
         }
     }
 
@@ -461,14 +467,31 @@ impl PagePool {
         share.min(unused).saturating_sub(self.by_connections)
     }
 
+    /// New connections come where there is little room for them, and all that there are need what
+    /// they have: those that use it least should go.
+    pub fn set_crowded(&mut self, is_crowded: bool) {
+        self.is_crowded = is_crowded;
+        self.was_refused |= is_crowded;
+    }
+
+    /// Somebody waits to hold more elsewhere, or nobody does.
+    pub fn want_elsewhere(&mut self, is_wanted: bool) {
+        self.elsewhere_is_wanted = is_wanted;
+        self.was_refused |= is_wanted;
+    }
+
+    /// True if somebody waits to hold more elsewhere, where others hold what they may.
+    pub fn is_short_elsewhere(&self) -> bool {
+        self.elsewhere_is_wanted && !self.has_room_elsewhere()
+    }
+
     /// Whether there is room for one connection more, that takes `bytes` as long as it lives.
-    /// Little room counts as a refusal: others should go.
     pub fn room_for_connection(&mut self, bytes: usize) -> ConnectionRoom {
         let left = self.left_for_connections();
         if left >= self.limit / 32 {
+            self.is_crowded = false;
             return ConnectionRoom::Enough;
         }
-        self.was_refused = true;
         if left < bytes.div_ceil(SMALL_BYTES) {
             ConnectionRoom::None
         } else if left < self.limit / 64 {
@@ -478,9 +501,9 @@ impl PagePool {
         }
     }
 
-    /// True if there is little room for more connections.
+    /// True if there is little room for more connections, which come.
     pub fn is_short_for_connections(&self) -> bool {
-        self.by_connections > 0 && self.left_for_connections() < self.limit / 32
+        self.is_crowded && self.by_connections > 0 && self.left_for_connections() < self.limit / 32
     }
 
     /// Undoes [`PagePool::charge`].

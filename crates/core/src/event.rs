@@ -63,6 +63,12 @@ impl Readiness {
         self.0 & other.0 == other.0
     }
 
+    /// All bits but those of `other`.
+    #[must_use]
+    pub fn without(self, other: Readiness) -> Readiness {
+        Readiness(self.0 & !other.0)
+    }
+
     /// True if no bit is set.
     pub fn is_empty(self) -> bool {
         self.0 == 0

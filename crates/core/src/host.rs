@@ -460,6 +460,18 @@ impl Host {
         self.shared.pool.room_for_connection(bytes)
     }
 
+    /// New connections come where there is little room, and no connection that needs nothing goes
+    /// for them; or that is over.
+    pub fn set_crowded(&mut self, is_crowded: bool) {
+        self.shared.pool.set_crowded(is_crowded);
+    }
+
+    /// Somebody waits to hold more beside the host, or nobody does: while they do, and others hold
+    /// what they may, connections that stall are reset.
+    pub fn want_memory_elsewhere(&mut self, is_wanted: bool) {
+        self.shared.pool.want_elsewhere(is_wanted);
+    }
+
     /// Bytes of receive window promised to all peers together.
     pub fn receive_window_promised(&self) -> u64 {
         self.shared.budget.promised()

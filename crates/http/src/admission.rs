@@ -115,6 +115,7 @@ impl Door {
             return true;
         }
         let makes_room = self.send_one_away(now);
+        self.memory.set_crowded(!makes_room);
         room == ConnectionRoom::Little || makes_room
     }
 
@@ -208,6 +209,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Context, Waker};
+    use std::time::Duration;
 
     /// A budget with that much room for connections.
     struct Purse {
@@ -236,6 +238,8 @@ mod tests {
             Box::pin(std::future::pending())
         }
 
+        fn set_crowded(&self, _is_crowded: bool) {}
+
         fn room_for_connection(&self, _bytes: usize) -> ConnectionRoom {
             self.room.get()
         }
@@ -258,6 +262,7 @@ mod tests {
         assert_eq!(door.admit(ip("192.0.2.1"), now).err(), Some(Refusal::Memory));
         let phase = Phase::new(now);
         let seat = door.seat(phase, now);
+        let now = now + Duration::from_secs(1);
         assert!(door.admit(ip("192.0.2.1"), now).is_ok());
         assert!(seat.is_wanted(&Context::from_waker(Waker::noop())));
         assert_eq!(door.admit(ip("192.0.2.1"), now).err(), Some(Refusal::Memory));

@@ -10,6 +10,7 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
@@ -35,7 +36,18 @@ pub struct Body {
 
 enum Content {
     Memory(Bytes),
+    File(Box<dyn Paced>),
     Stream(Pin<Box<dyn HttpBody<Data = Bytes, Error = io::Error>>>),
+}
+
+/// How many bytes the transport would take now; while that is none, whoever polls is woken when it
+/// is some.
+pub(crate) type SendRoom = Rc<dyn Fn(&mut Context<'_>) -> Poll<usize>>;
+
+/// A body that can read as fast as its transport takes it.
+trait Paced: HttpBody<Data = Bytes, Error = io::Error> + Unpin {
+    /// Where memory is scarce, no more is read than the transport takes.
+    fn set_room(&mut self, room: SendRoom);
 }
 
 /// What follows a body: called once with the bytes handed over and whether that was all.
@@ -50,6 +62,19 @@ impl Body {
     /// A body that is made as it is sent. Its size hint must be exact for a `Content-Length`.
     pub fn stream(body: impl HttpBody<Data = Bytes, Error = io::Error> + 'static) -> Self {
         Body { content: Content::Stream(Box::pin(body)), sent: 0, ended: false, report: None }
+    }
+
+    /// A file.
+    pub(crate) fn file<S: FileSource>(body: FileBody<S>) -> Self {
+        Body { content: Content::File(Box::new(body)), sent: 0, ended: false, report: None }
+    }
+
+    /// The same body, which reads what there is `room` for where memory is scarce.
+    pub(crate) fn paced(mut self, room: &SendRoom) -> Self {
+        if let Content::File(body) = &mut self.content {
+            body.set_room(room.clone());
+        }
+        self
     }
 
     /// The same body, which calls `report` when it is dropped.
@@ -83,6 +108,7 @@ impl HttpBody for Body {
         let frame = match &mut this.content {
             Content::Memory(bytes) if bytes.is_empty() => None,
             Content::Memory(bytes) => Some(Ok(Frame::data(std::mem::take(bytes)))),
+            Content::File(body) => ready!(Pin::new(body).poll_frame(cx)),
             Content::Stream(stream) => ready!(stream.as_mut().poll_frame(cx)),
         };
         if let Some(Ok(frame)) = &frame {
@@ -95,6 +121,7 @@ impl HttpBody for Body {
     fn is_end_stream(&self) -> bool {
         match &self.content {
             Content::Memory(bytes) => bytes.is_empty(),
+            Content::File(body) => body.is_end_stream(),
             Content::Stream(stream) => stream.is_end_stream(),
         }
     }
@@ -102,6 +129,7 @@ impl HttpBody for Body {
     fn size_hint(&self) -> SizeHint {
         match &self.content {
             Content::Memory(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Content::File(body) => body.size_hint(),
             Content::Stream(stream) => stream.size_hint(),
         }
     }
@@ -126,7 +154,7 @@ pub(crate) enum Piece {
 
 /// A body made of pieces of one file.
 pub(crate) struct FileBody<S: FileSource> {
-    source: std::rc::Rc<S>,
+    source: Rc<S>,
     handle: S::Handle,
     pieces: VecDeque<Piece>,
     /// Bytes not yet handed over.
@@ -139,6 +167,7 @@ pub(crate) struct FileBody<S: FileSource> {
     waiting: Option<Pending<()>>,
     /// Something of the file was read, or is being.
     has_begun: bool,
+    room: Option<SendRoom>,
 }
 
 /// A chunk that is being read.
@@ -158,7 +187,7 @@ const FIRST_CHUNK_BYTES: usize = 4 << 10;
 impl<S: FileSource> FileBody<S> {
     /// A body of these pieces, read in chunks of at most `chunk_bytes`. The first read starts now.
     pub(crate) fn new(
-        source: std::rc::Rc<S>,
+        source: Rc<S>,
         handle: S::Handle,
         pieces: impl IntoIterator<Item = Piece>,
         chunk_bytes: usize,
@@ -181,6 +210,7 @@ impl<S: FileSource> FileBody<S> {
             buffers,
             waiting: None,
             has_begun: false,
+            room: None,
         };
         if !body.buffers.memory.is_scarce() {
             body.read_next(usize::MAX);
@@ -221,11 +251,17 @@ impl<S: FileSource> HttpBody for FileBody<S> {
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = self.get_mut();
         if this.reading.is_none() && matches!(this.pieces.front(), Some(Piece::File(_))) {
-            let has_room = this.buffers.memory.poll_room(cx, &mut this.waiting).is_ready();
-            if !has_room && this.has_begun {
+            let room = this.room.as_ref().filter(|_| this.buffers.memory.is_scarce());
+            let most = match room {
+                Some(room) if this.has_begun => ready!(room(cx)).max(FIRST_CHUNK_BYTES),
+                Some(_) => FIRST_CHUNK_BYTES,
+                None => usize::MAX,
+            };
+            let has_memory = this.buffers.memory.poll_room(cx, &mut this.waiting).is_ready();
+            if !has_memory && this.has_begun {
                 return Poll::Pending;
             }
-            this.read_next(if has_room { usize::MAX } else { FIRST_CHUNK_BYTES });
+            this.read_next(if has_memory { most } else { FIRST_CHUNK_BYTES });
         }
         let outcome = match &mut this.reading {
             Some(reading) => Some(ready!(reading.outcome.as_mut().poll(cx))),
@@ -260,6 +296,12 @@ impl<S: FileSource> HttpBody for FileBody<S> {
 }
 
 impl<S: FileSource> Unpin for FileBody<S> {}
+
+impl<S: FileSource> Paced for FileBody<S> {
+    fn set_room(&mut self, room: SendRoom) {
+        self.room = Some(room);
+    }
+}
 
 /// Chunks that come back when the connection has written them: in steady state nothing is allocated
 /// and nothing is cleared.

@@ -21,7 +21,7 @@ use hyper::service::service_fn;
 use crate::access::Access;
 use crate::admission::{Admission, Door, InFlight, Refusal, Tally};
 use crate::answer::page;
-use crate::body::{Body, RequestBody};
+use crate::body::{Body, RequestBody, SendRoom};
 use crate::config::ServerConfig;
 use crate::control::Control;
 use crate::date::Date;
@@ -143,6 +143,7 @@ impl<H: Handler> Server<H> {
         let phase = Phase::new(now);
         let seat = self.door.seat(phase.clone(), now);
         let cut = control.clone();
+        let room = send_room(control.clone(), phase.clone());
         let io = Patient::new(
             (io, control),
             self.clock.timer.clone(),
@@ -157,7 +158,7 @@ impl<H: Handler> Server<H> {
             served.set(served.get() + 1);
             let last = self.config.max_requests.is_some_and(|most| served.get() >= most);
             let (server, phase, owed) = (self.clone(), phase.clone(), owed.clone());
-            let exchange = Exchange { server, phase, owed, peer, last };
+            let exchange = Exchange { server, phase, owed, room: room.clone(), peer, last };
             async move { Ok::<_, Infallible>(exchange.run(request).await) }
         });
         let mut connection = self.http.serve_connection(io, service);
@@ -224,11 +225,21 @@ impl<H: Handler> Server<H> {
     }
 }
 
+/// The room of the transport, which the phase remembers that a response waits for.
+fn send_room(transport: impl Control, phase: Phase) -> SendRoom {
+    Rc::new(move |cx| {
+        let room = transport.poll_room(cx);
+        phase.set_waits_for_room(room.is_pending());
+        room
+    })
+}
+
 /// One request and its response.
 struct Exchange<H> {
     server: Rc<Server<H>>,
     phase: Phase,
     owed: Owed,
+    room: SendRoom,
     peer: SocketAddr,
     /// No request after this one.
     last: bool,
@@ -279,7 +290,7 @@ impl<H: Handler> Exchange<H> {
 
     /// A body that, when over, moves the connection on and writes the record.
     fn follow(self, body: Body, record: Option<Unfinished>, in_flight: Option<InFlight>) -> Body {
-        body.reporting(move |body_bytes, complete| {
+        body.paced(&self.room).reporting(move |body_bytes, complete| {
             drop(in_flight);
             self.owed.on_response();
             self.phase.on_response(self.server.clock.timer.now());

@@ -1,6 +1,6 @@
 //! What a server asks of the transport beneath a byte stream, which the stream itself cannot do.
 
-use std::task::Context;
+use std::task::{Context, Poll};
 
 /// The transport of one connection.
 pub trait Control: 'static {
@@ -13,6 +13,10 @@ pub trait Control: 'static {
     /// Has whoever polls with `cx` woken when the connection is over, though they neither read nor
     /// write.
     fn wake_when_closed(&self, cx: &Context<'_>);
+
+    /// How many bytes a write would take now; while that is none, whoever polls is woken when it
+    /// is some.
+    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<usize>;
 
     /// Bytes written that the peer has not acknowledged; `None` where nobody knows.
     fn undelivered_bytes(&self) -> Option<usize>;
@@ -28,6 +32,10 @@ impl Control for () {
     }
 
     fn wake_when_closed(&self, _cx: &Context<'_>) {}
+
+    fn poll_room(&self, _cx: &mut Context<'_>) -> Poll<usize> {
+        Poll::Ready(usize::MAX)
+    }
 
     fn undelivered_bytes(&self) -> Option<usize> {
         None

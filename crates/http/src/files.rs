@@ -239,7 +239,7 @@ impl<S: FileSource> Files<S> {
             self.config.chunk_bytes,
             self.buffers.clone(),
         );
-        let mut response = Response::new(Body::stream(body));
+        let mut response = Response::new(Body::file(body));
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, content_type);

@@ -33,7 +33,7 @@ pub(crate) fn page(path: &RelativePath, listed: Entries) -> String {
         page.push_str("<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n");
     }
     let mut entries = listed.entries;
-    entries.sort_by(|a, b| key(a).cmp(&key(b)));
+    entries.sort_by(|a, b| a.order().cmp(&b.order()));
     for entry in &entries {
         row(&mut page, entry);
     }
@@ -43,10 +43,6 @@ pub(crate) fn page(path: &RelativePath, listed: Entries) -> String {
     }
     page.push_str("</body>\n</html>\n");
     page
-}
-
-fn key(entry: &Entry) -> (bool, &[u8]) {
-    (entry.metadata.kind == Kind::File, &entry.name)
 }
 
 fn row(page: &mut String, entry: &Entry) {

@@ -27,6 +27,10 @@ pub trait Keeper: 'static {
 
     /// Whether a connection more can be had, that takes `bytes` as long as it lives.
     fn room_for_connection(&self, bytes: usize) -> ConnectionRoom;
+
+    /// There is little room for new connections, and none that waits for its peer goes for them;
+    /// or one goes.
+    fn set_crowded(&self, is_crowded: bool);
 }
 
 /// Whether a connection more can be had.
@@ -75,6 +79,8 @@ impl Keeper for Boundless {
     fn room_for_connection(&self, _bytes: usize) -> ConnectionRoom {
         ConnectionRoom::Enough
     }
+
+    fn set_crowded(&self, _is_crowded: bool) {}
 }
 
 impl Memory {
@@ -110,6 +116,11 @@ impl Memory {
     /// Whether a connection more can be had, that takes `bytes` as long as it lives.
     pub(crate) fn room_for_connection(&self, bytes: usize) -> ConnectionRoom {
         self.0.room_for_connection(bytes)
+    }
+
+    /// There is little room for new connections, and none goes for them; or one goes.
+    pub(crate) fn set_crowded(&self, is_crowded: bool) {
+        self.0.set_crowded(is_crowded);
     }
 
     /// Charges `bytes` that a response holds, until the charge is dropped.

@@ -39,6 +39,8 @@ pub(crate) struct Phase {
     step: Rc<Cell<Step>>,
     /// The last request has a body of which not everything was read.
     unread: Rc<Cell<bool>>,
+    /// More of the response is read only once the transport has room.
+    waits_for_room: Rc<Cell<bool>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +55,8 @@ enum Step {
 
 impl Phase {
     pub(crate) fn new(now: Instant) -> Self {
-        Phase { step: Rc::new(Cell::new(Step::Idle(now))), unread: Rc::default() }
+        let (unread, waits_for_room) = Default::default();
+        Phase { step: Rc::new(Cell::new(Step::Idle(now))), unread, waits_for_room }
     }
 
     /// A request's head is complete; `has_body`: more of it follows.
@@ -67,8 +70,14 @@ impl Phase {
         self.unread.set(false);
     }
 
+    /// More of the response is read only once the transport has room, or at once.
+    pub(crate) fn set_waits_for_room(&self, waits: bool) {
+        self.waits_for_room.set(waits);
+    }
+
     /// The response is with the connection.
     pub(crate) fn on_response(&self, now: Instant) {
+        self.waits_for_room.set(false);
         self.step.set(Step::Idle(now));
     }
 
@@ -356,8 +365,12 @@ impl<I: Read + Write + Unpin, C: Control + Unpin> Write for Patient<I, C> {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let outcome = Pin::new(&mut this.inner).poll_flush(cx);
-        this.judge_wait(cx, outcome)
+        let outcome = Pin::new(&mut this.inner).poll_flush(cx)?;
+        let is_flushed = outcome.is_ready();
+        // What the peer does not take keeps the rest of the response from being written.
+        let waits = !is_flushed || this.phase.waits_for_room.get();
+        let judged = this.judge_wait(cx, if waits { Poll::Pending } else { Poll::Ready(Ok(())) });
+        if is_flushed && judged.is_pending() { Poll::Ready(Ok(())) } else { judged }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

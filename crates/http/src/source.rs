@@ -81,6 +81,13 @@ pub struct Entry {
     pub metadata: Metadata,
 }
 
+impl Entry {
+    /// Where it stands in a listing: directories first, then files, by name.
+    pub(crate) fn order(&self) -> (bool, &[u8]) {
+        (self.metadata.kind == Kind::File, &self.name)
+    }
+}
+
 /// What [`FileSource::list`] gives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entries {

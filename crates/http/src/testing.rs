@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -169,6 +169,10 @@ pub(crate) struct Transport {
 }
 
 impl Control for Transport {
+    fn poll_room(&self, _cx: &mut Context<'_>) -> Poll<usize> {
+        Poll::Ready(usize::MAX)
+    }
+
     fn abort(&self) {
         self.is_reset.set(true);
     }

@@ -12,12 +12,15 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::task::{Context, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::patient::Phase;
 
 /// Connections that are looked at for one that goes, at most.
 const LOOKED_AT: usize = 256;
+
+/// So long every connection may wait: a request is under way to one that has just come.
+const GRACE: Duration = Duration::from_millis(500);
 
 /// All connections of a server, those first that have waited longest, more or less.
 #[derive(Clone, Debug, Default)]
@@ -94,7 +97,8 @@ impl Queue {
             let since = waits_since.unwrap_or(now);
             self.push(Place { connection: connection.clone(), since });
             // One that is wanted is on its way out already.
-            if waits_since.is_some() && since <= before && !connection.is_wanted.replace(true) {
+            let has_waited = waits_since.is_some_and(|since| now >= since + GRACE);
+            if has_waited && since <= before && !connection.is_wanted.replace(true) {
                 return Some(connection);
             }
         }
@@ -156,7 +160,9 @@ mod tests {
         let (room, begin) = (WaitingRoom::default(), Instant::now());
         let phase = Phase::new(begin);
         let seat = room.enter(phase.clone(), begin);
-        assert!(!room.send_one_away(begin) || is_wanted(&seat));
+        assert!(!room.send_one_away(begin), "its request is on its way, maybe");
+        assert!(!is_wanted(&seat));
+        assert!(room.send_one_away(begin + GRACE) && is_wanted(&seat));
         phase.on_request(begin, false);
         assert!(!is_wanted(&seat));
         phase.on_response(begin);

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::task::Context;
+use std::task::{Context, Poll};
 use std::time::{Duration, UNIX_EPOCH};
 
 use lightwait::net::{Control, TcpListener};
@@ -67,6 +67,10 @@ pub fn serve(
 struct Transport(Control);
 
 impl lightwait_http::Control for Transport {
+    fn poll_room(&self, context: &mut Context<'_>) -> Poll<usize> {
+        self.0.poll_room(context)
+    }
+
     fn abort(&self) {
         self.0.abort();
     }
@@ -106,6 +110,10 @@ impl Keeper for Budget {
 
     fn room(&self) -> Pending<()> {
         Box::pin(self.0.room())
+    }
+
+    fn set_crowded(&self, is_crowded: bool) {
+        self.0.set_crowded(is_crowded);
     }
 
     fn room_for_connection(&self, bytes: usize) -> ConnectionRoom {

@@ -13,6 +13,7 @@ pub(crate) struct Outputs {
     access: Option<Output>,
     /// Tables for people.
     tables: Box<dyn Write + Send>,
+    has_complained: bool,
 }
 
 impl Outputs {
@@ -22,7 +23,7 @@ impl Outputs {
         tables: impl Write + Send + 'static,
     ) -> Outputs {
         let lines = Output { writer: BufWriter::new(Box::new(lines)), path: None };
-        Outputs { lines, access: None, tables: Box::new(tables) }
+        Outputs { lines, access: None, tables: Box::new(tables), has_complained: false }
     }
 
     /// The same, with lines, and those of requests, appended to files where there is one.
@@ -45,10 +46,20 @@ impl Outputs {
         writeln!(output.writer, "{line}")
     }
 
-    /// Writes a table, after the lines before it.
+    /// Writes a table, after the lines before it; those may be lost, the table must not be.
     pub(super) fn table(&mut self, table: &str) -> io::Result<()> {
-        self.flush()?;
-        self.tables.write_all(table.as_bytes())
+        let flushed = self.flush();
+        self.tables.write_all(table.as_bytes())?;
+        flushed
+    }
+
+    /// Says among the tables, once, that a file of the log cannot be written.
+    pub(super) fn complain(&mut self, error: &io::Error) {
+        if self.has_complained || self.lines.path.is_none() && self.access.is_none() {
+            return;
+        }
+        self.has_complained = true;
+        let _ = writeln!(self.tables, "lightwait: the log cannot be written: {error}");
     }
 
     pub(super) fn flush(&mut self) -> io::Result<()> {

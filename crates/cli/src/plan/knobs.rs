@@ -97,6 +97,9 @@ pub(crate) fn knobs_named(name: Option<&str>) -> Result<Vec<Knob>, String> {
     if found.is_empty() { Err(nearest(name)) } else { Ok(found) }
 }
 
+/// How like a name must be to one that was mistyped, by Jaro's measure, to be offered for it.
+const LIKE: f64 = 0.75;
+
 /// What might have been meant by `name`.
 fn nearest(name: &str) -> String {
     let names = plain().knobs().into_iter().map(|knob| knob.name);
@@ -105,11 +108,14 @@ fn nearest(name: &str) -> String {
     let meant = if within.is_empty() {
         let groups = names.clone().filter_map(|knob| Some(knob.split_once('.')?.0.to_owned()));
         let likeness = |knob: &String| strsim::jaro(knob, name);
-        let all = names.chain(groups);
-        all.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).into_iter().collect()
+        let like = names.chain(groups).filter(|knob| likeness(knob) >= LIKE);
+        like.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).into_iter().collect()
     } else {
         within
     };
+    if meant.is_empty() {
+        return "`lightwait knobs` lists all".to_owned();
+    }
     format!("did you mean {}? `lightwait knobs` lists all", meant.join(", "))
 }
 
@@ -157,10 +163,7 @@ mod tests {
     fn what_is_wrong_is_said_with_the_place_and_what_would_be_right() {
         for (text, helps) in [
             ("time_wiat.length=30s", &["no knob", "did you mean time_wait.length?"][..]),
-            (
-                "time_wait.length=30s",
-                &["no knob", "did you mean time_wait.length, time_wait.state,"],
-            ),
+            ("time_wait=30s", &["no knob", "did you mean time_wait.length, time_wait.state,"]),
             ("=30s", &["no knob", "lightwait knobs"]),
             ("time_wait.length=30", &["with its unit", "`1s`"]),
             ("time_wait.length=-1s", &["with its unit"]),
@@ -183,6 +186,7 @@ mod tests {
         assert_eq!(count(None), Ok(plain().knobs().len()));
         assert_eq!((count(Some("rto")), count(Some("rto.floor"))), (Ok(4), Ok(1)));
         assert!(count(Some("rto.flor")).unwrap_err().contains("rto.floor"));
+        assert!(!count(Some("nosuch")).unwrap_err().contains("did you mean"));
     }
 
     #[test]

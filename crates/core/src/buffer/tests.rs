@@ -142,6 +142,8 @@ fn connections_have_three_quarters_and_leave_an_eighth_to_what_they_send() {
     assert_eq!(room_of(&mut pool, 184), ConnectionRoom::Enough);
     assert!(!pool.was_refused() && !pool.is_short_for_connections());
     assert_eq!(room_of(&mut pool, 185), ConnectionRoom::None);
+    assert!(!pool.was_refused() && !pool.is_short_for_connections());
+    pool.set_crowded(true);
     assert!(pool.was_refused() && pool.is_short_for_connections());
     assert_eq!(pool.room_for_connection(4 * PAGE_BYTES), ConnectionRoom::Enough);
     assert_eq!(room_of(&mut pool, 189), ConnectionRoom::None);
@@ -149,6 +151,17 @@ fn connections_have_three_quarters_and_leave_an_eighth_to_what_they_send() {
     pool.set_by_connections(192 * PAGE_BYTES);
     assert_eq!(core::iter::from_fn(|| pool.take(Claim::More)).count(), 256 / 8);
     assert_eq!(pool.in_use(), 192 + 256 / 8);
+}
+
+#[test]
+fn who_waits_to_hold_more_elsewhere_counts_once_others_hold_what_they_may() {
+    let mut pool = PagePool::new(256);
+    pool.want_elsewhere(true);
+    assert!(pool.was_refused() && !pool.is_short_elsewhere(), "there is room");
+    pool.set_elsewhere(129 * PAGE_BYTES);
+    assert!(pool.is_short_elsewhere());
+    pool.want_elsewhere(false);
+    assert!(!pool.is_short_elsewhere());
 }
 
 #[test]

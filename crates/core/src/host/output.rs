@@ -113,7 +113,8 @@ pub(super) enum Way {
 impl Host {
     /// Sends what every ready connection and every pending reply should, while `outbox` has room.
     pub fn emit(&mut self, now: Instant, outbox: &mut Outbox) {
-        if self.shared.pool.was_refused() || !self.shortage.nobody_waits() {
+        let pool = &self.shared.pool;
+        if pool.was_refused() || pool.is_short_elsewhere() || !self.shortage.nobody_waits() {
             self.ease_shortage(now);
         }
         if !self.replies.is_empty() || !self.loopback.is_empty() || self.neighbours.has_output() {

@@ -38,8 +38,8 @@ const TURN_PAGES: usize = 16;
 /// Pages that were promised are kept for so long: by then their writers have come, or do not.
 const PROMISE: Duration = Duration::from_millis(10);
 
-/// How much more a peer must take where there is no room for more connections: 16,000 bytes a
-/// second by default, which any link has that people read pages over.
+/// How much more a peer must take where there is no room for more connections, and none that waits
+/// for a request can go: 16,000 bytes a second by default.
 const CROWDED: u32 = 16;
 
 /// Where there is no room for more, one whose peer's window is closed is stalled after so small a
@@ -134,10 +134,17 @@ fn pages_wanted(pool: &PagePool) -> usize {
 
 /// True if connections that stall should go.
 fn is_short(pool: &PagePool) -> bool {
-    pool.available_in_line() < pages_wanted(pool) || pool.is_short_for_connections()
+    pool.available_in_line() < pages_wanted(pool)
+        || pool.is_short_for_connections()
+        || pool.is_short_elsewhere()
 }
 
 impl Synchronized {
+    /// True if the peer allows less than two segments more.
+    fn has_narrow_window(&self) -> bool {
+        self.send.window_edge().distance(self.send.nxt) < 2 * i32::from(self.send.mss)
+    }
+
     /// True if it holds text, and the peer allows none of it.
     fn has_closed_window(&self) -> bool {
         self.send.window == 0 && !self.send.buffer.is_empty()
@@ -154,12 +161,15 @@ impl Connection {
     }
 
     /// What to think of it: with `rate` bytes a second acknowledged since `mark`, or half of what
-    /// it held, it moves. Where it is `crowded`, one that has been given more since has to keep the
-    /// rate.
+    /// it held, it moves. Where it is `crowded`, one that its peer's window holds up, and that has
+    /// been given more since, has to keep a higher rate.
     fn progress(&self, now: Instant, mark: Mark, rate: u32, crowded: bool) -> Verdict {
         let Some(s) = self.synchronized().filter(|s| !s.send.buffer.is_empty()) else {
             return Verdict::Clear;
         };
+        // One with an open window may be slow because there are no pages for it.
+        let crowded = crowded && s.has_narrow_window();
+        let rate = if crowded { rate.saturating_mul(CROWDED) } else { rate };
         let acked = s.send.una.since(mark.una);
         let at_rate = now.since(mark.since).as_millis().saturating_mul(u128::from(rate)) / 1000;
         // Half of all is much, however little that is: what is left is soon gone.
@@ -200,6 +210,21 @@ impl Host {
         taken
     }
 
+    /// Bytes that a write would take now, were there pages for them. If that is none, the
+    /// connection is told when it is some. More than any where a write would fail.
+    pub fn send_room(&mut self, id: ConnectionId) -> usize {
+        let is_scarce = self.shared.pool.is_scarce();
+        let Ok((connection, _)) = self.connection_and_shared(id) else { return usize::MAX };
+        if connection.synchronized().is_none() || !connection.state().can_send() {
+            return usize::MAX;
+        }
+        let room = connection.writable(usize::MAX, is_scarce).map_or(usize::MAX, |(_, room)| room);
+        if room == 0 && !connection.blocked.is_in_line() {
+            connection.blocked = Blocked::ForRoom;
+        }
+        room
+    }
+
     /// The writer of that connection waits in line.
     pub(super) fn wait_for_pages(&mut self, id: ConnectionId) {
         let Some(slot) = self.slots.get_mut(id.index) else { return };
@@ -234,6 +259,10 @@ impl Host {
             let Some(slot) = self.slots.get_mut(id.index).filter(|_| is_current) else { continue };
             let connection = slot.connection_mut();
             match connection.blocked {
+                // It has text enough that waits for the peer, whose acknowledgement wakes it.
+                Blocked::ForPages if !connection.has_room_where_scarce() => {
+                    connection.blocked = Blocked::ForRoom;
+                }
                 Blocked::ForPages => {
                     connection.blocked = Blocked::InTurn;
                     connection.notices |= Readiness::WRITABLE;
@@ -346,9 +375,9 @@ impl Host {
     }
 
     fn verdict(&self, now: Instant, index: u32, mark: Mark) -> Verdict {
-        let crowded = self.shared.pool.is_short_for_connections();
+        let pool = &self.shared.pool;
+        let crowded = pool.is_short_for_connections() || pool.is_short_elsewhere();
         let rate = self.shared.config.stall.rate;
-        let rate = if crowded { rate.saturating_mul(CROWDED) } else { rate };
         let connection = self.slots.get(index).and_then(Slot::awake);
         connection.map_or(Verdict::Clear, |c| c.progress(now, mark, rate, crowded))
     }
@@ -363,11 +392,11 @@ impl Host {
     /// When a promise ends, or a connection can be judged of whose pages others have need.
     pub(super) fn shortage_deadline(&self) -> Option<Instant> {
         let Shortage { promised, promised_at, stalled, .. } = &self.shortage;
-        if self.shortage.nobody_waits() {
+        let pool = &self.shared.pool;
+        if self.shortage.nobody_waits() && !pool.is_short_elsewhere() {
             return None;
         }
         let promise = (*promised > 0).then_some(*promised_at + PROMISE);
-        let pool = &self.shared.pool;
         let judged = stalled.first().filter(|_| is_short(pool));
         let judged = judged.map(|(_, mark)| mark.since + self.shared.config.stall.after);
         promise.into_iter().chain(judged).min()

@@ -245,7 +245,7 @@ impl Host {
         let is_ready = slot.ready;
         let connection = slot.connection_mut();
         let is_settled = is_ready && connection.notices.is_empty();
-        let (buffer, room) = connection.writable(data.len())?;
+        let (buffer, room) = connection.writable(data.len(), shared.pool.is_scarce())?;
         let mut taken = buffer.write(&data[..room], &mut shared.pool);
         if taken < data.len() {
             taken += self.write_rest(id, &data[taken..room]);
@@ -268,7 +268,7 @@ impl Host {
     ) -> Result<usize, Error> {
         let (connection, shared) = self.connection_and_shared(id)?;
         let is_in_turn = connection.blocked == Blocked::InTurn;
-        let (buffer, room) = connection.writable(data.len())?;
+        let (buffer, room) = connection.writable(data.len(), shared.pool.is_scarce())?;
         let (part, pool) = (data.slice(..room), &mut shared.pool);
         let taken = match is_in_turn {
             true => pool.in_turn(|pool| buffer.push(part, pool)),
@@ -423,7 +423,10 @@ impl Host {
     /// What is possible now.
     pub fn readiness(&self, id: ConnectionId) -> Readiness {
         let Ok(slot) = self.slot(id) else { return Readiness::CLOSED };
-        slot.awake().map_or_else(|| slot.view().readiness(), Connection::readiness)
+        let Some(connection) = slot.awake() else { return slot.view().readiness() };
+        let ready = connection.readiness();
+        let takes_none = self.shared.pool.is_scarce() && !connection.has_room_where_scarce();
+        if takes_none { ready.without(Readiness::WRITABLE) } else { ready }
     }
 
     /// The error that ended the connection, once.
@@ -551,7 +554,7 @@ impl Host {
         if generation == id.generation && !slot.is_orphan() { Ok(slot) } else { Err(NO_SUCH) }
     }
 
-    fn connection_and_shared(
+    pub(super) fn connection_and_shared(
         &mut self,
         id: ConnectionId,
     ) -> Result<(&mut Connection, &mut Context), Error> {

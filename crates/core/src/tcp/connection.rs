@@ -356,9 +356,19 @@ impl Connection {
         ready
     }
 
-    /// The send buffer and how many of `wanted` bytes it has room for, or why nothing may be
-    /// written.
-    pub fn writable(&mut self, wanted: usize) -> Result<(&mut SendBuffer, usize), Error> {
+    /// True if something may be written even where memory is scarce, or an error is to be told.
+    pub fn has_room_where_scarce(&self) -> bool {
+        let limit = self.options.send_buffer_bytes;
+        self.synchronized().is_none_or(|s| s.send.room_where_scarce(1, limit) > 0)
+    }
+
+    /// The send buffer and how many of `wanted` bytes it has room for, with less room where memory
+    /// is scarce; or why nothing may be written.
+    pub fn writable(
+        &mut self,
+        wanted: usize,
+        is_scarce: bool,
+    ) -> Result<(&mut SendBuffer, usize), Error> {
         let Connection { common, shape } = self;
         match shape {
             Shape::SynSent(_) | Shape::SynReceived(..) => {
@@ -366,7 +376,11 @@ impl Connection {
                 Err(Error::WouldBlock)
             }
             Shape::Synchronized(s) if common.state().can_send() => {
-                let room = s.send.room_for(wanted, common.options.send_buffer_bytes);
+                let limit = common.options.send_buffer_bytes;
+                let room = match is_scarce {
+                    true => s.send.room_where_scarce(wanted, limit),
+                    false => s.send.room_for(wanted, limit),
+                };
                 Ok((&mut s.send.buffer, room))
             }
             Shape::Synchronized(_) => Err(Error::BrokenPipe),

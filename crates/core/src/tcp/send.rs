@@ -24,7 +24,7 @@ use sent::SentQueue;
 
 use alloc::boxed::Box;
 
-use crate::buffer::PagePool;
+use crate::buffer::{PAGE_BYTES, PagePool};
 use crate::config::TcpConfig;
 use crate::flow::Seq;
 use crate::tcp::Settings;
@@ -182,6 +182,14 @@ impl SendHalf {
             return wanted;
         }
         wanted.min(self.room(limit) as usize)
+    }
+
+    /// The same where memory is scarce: as much as two round trips carry, by the congestion window
+    /// and the peer's, and a page at least. What waits for longer keeps others from being sent.
+    pub fn room_where_scarce(&self, wanted: usize, limit: u32) -> usize {
+        let carried = self.congestion.window().min(self.window);
+        let capacity = carried.saturating_mul(2).max(PAGE_BYTES as u32).min(limit);
+        wanted.min((capacity as usize).saturating_sub(self.buffer.len()))
     }
 
     /// True if a third of what may wait to be sent may be written.

@@ -88,6 +88,8 @@ impl Keeper for Purse {
         }))
     }
 
+    fn set_crowded(&self, _is_crowded: bool) {}
+
     fn room_for_connection(&self, _bytes: usize) -> ConnectionRoom {
         ConnectionRoom::Enough
     }

@@ -582,6 +582,8 @@ impl Keeper for Empty {
         Box::pin(std::future::pending())
     }
 
+    fn set_crowded(&self, _is_crowded: bool) {}
+
     fn room_for_connection(&self, _bytes: usize) -> ConnectionRoom {
         ConnectionRoom::Enough
     }
@@ -619,8 +621,8 @@ async fn a_connection_that_waits_for_its_peer_goes_when_its_memory_is_wanted() {
             let mut client = Client { stream, serving, records: Rc::default() };
             assert_eq!(client.get("/a").await.body, b"aaa");
             transport.undelivered.set(undelivered);
-            let now = server.clock.timer.now();
-            assert!(server.door.send_one_away(now));
+            let later = server.clock.timer.now() + Duration::from_secs(1);
+            assert!(server.door.send_one_away(later));
             client.serving.await.unwrap().unwrap();
             assert_eq!(transport.is_reset.get(), undelivered > 0);
             assert_eq!(server.tally().closed_for_memory, 1);

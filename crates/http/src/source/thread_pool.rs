@@ -4,7 +4,7 @@
 //! `preadv2` with RWF_NOWAIT: neither waits for a disk), and so is a file on a file system in
 //! memory. All else goes to the threads, and an ordinary waker brings the answer back.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
@@ -198,7 +198,8 @@ fn read_blocking(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usiz
 
 fn list(root: &OwnedFd, handle: &FileHandle, limit: usize) -> io::Result<Entries> {
     let modified = handle.file.metadata()?.modified().ok();
-    let mut listed = Entries { entries: Vec::new(), complete: true, modified };
+    // The first in the order of the listing, and not those that the directory gives first.
+    let (mut first, mut complete) = (BTreeMap::new(), true);
     for entry in Dir::read_from(&handle.file)? {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
@@ -206,13 +207,15 @@ fn list(root: &OwnedFd, handle: &FileHandle, limit: usize) -> io::Result<Entries
         let Some(path) = handle.path.join(name) else { continue };
         // Opened rather than asked by name, so that a link out of the root tells nothing.
         let Ok(opened) = open(root, &path, Effort::Blocking) else { continue };
-        if listed.entries.len() == limit {
-            listed.complete = false;
-            break;
+        let entry = Entry { name: name.to_owned(), metadata: opened.metadata };
+        let (is_file, name) = entry.order();
+        first.insert((is_file, name.to_owned()), entry);
+        if first.len() > limit {
+            first.pop_last();
+            complete = false;
         }
-        listed.entries.push(Entry { name: name.to_owned(), metadata: opened.metadata });
     }
-    Ok(listed)
+    Ok(Entries { entries: first.into_values().collect(), complete, modified })
 }
 
 /// A unit of work that may wait for a disk.

@@ -117,6 +117,11 @@ impl Local {
         host.room_for_connection(bytes)
     }
 
+    /// New connections come where there is little room, and none goes for them; or no longer.
+    pub(crate) fn set_crowded(&self, is_crowded: bool) {
+        self.host_mut().set_crowded(is_crowded);
+    }
+
     /// True if somebody waits for memory, and there is some.
     pub(super) fn owes_memory(&self) -> bool {
         self.memory.borrow().is_waited_for() && self.has_memory()
@@ -125,6 +130,7 @@ impl Local {
     /// Wakes those who wait for memory, as far as there is some. Returns who is no task of ours.
     fn wake_for_memory(&self) -> Vec<Waker> {
         let mut others = Vec::new();
+        self.host_mut().want_memory_elsewhere(self.memory.borrow().is_waited_for());
         if self.owes_memory() {
             let host = self.host();
             let due: Vec<Waiter> = self.memory.borrow_mut().due(&host).collect();

@@ -44,10 +44,15 @@ impl Memory {
         &self.by_connections
     }
 
-    /// Whether there is room for one connection more, that will take `bytes` so. Where there is
-    /// little, connections whose peers stall or are slow are reset in the next turn.
+    /// Whether there is room for one connection more, that will take `bytes` so.
     pub fn room_for_connection(&self, bytes: usize) -> ConnectionRoom {
         self.local.room_for_connection(bytes)
+    }
+
+    /// No connection goes for a new one, though there is little room: those whose peers stall or
+    /// are slow are reset, until one goes again or there is room.
+    pub fn set_crowded(&self, is_crowded: bool) {
+        self.local.set_crowded(is_crowded);
     }
 
     /// Bytes that are held: its user counts them, on whichever thread.

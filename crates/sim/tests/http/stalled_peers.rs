@@ -5,13 +5,14 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use lightwait::net::TcpSocket;
 use lightwait::rt::{sleep, timeout};
 use lightwait::shard::Handle;
 use lightwait_core::Host;
 use lightwait_sim::Side;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::site::{LARGE, Site, connect, get, run, site_with, try_connect, try_get};
+use crate::site::{self, LARGE, Site, connect, get, run, site_with, try_connect, try_get};
 
 /// 8 MiB: what some thirty of the peers would hold, and what all would take without buffers.
 const PAGES: usize = 2048;
@@ -37,6 +38,8 @@ fn site_of(pages: usize) -> Site {
 enum Waste {
     /// Asks for the large file, and takes nothing of it.
     Nothing,
+    /// The same, with a window of a segment.
+    Closed,
     /// Takes so many bytes of it in each step.
     Little(usize, Duration),
     /// Sends a head a byte a second, without an end.
@@ -50,7 +53,9 @@ enum Waste {
 impl Waste {
     fn request(self) -> &'static [u8] {
         match self {
-            Waste::Nothing | Waste::Little(..) => b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n",
+            Waste::Nothing | Waste::Closed | Waste::Little(..) => {
+                b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n"
+            }
             Waste::Head => b"GET /large HTTP/1.1\r\nX: ",
             Waste::Body => b"POST /large HTTP/1.1\r\nHost: h\r\nContent-Length: 9999\r\n\r\n",
             Waste::Silence => b"",
@@ -60,7 +65,15 @@ impl Waste {
 
 /// Wastes a connection until the attack ends, or the server has enough of it.
 async fn waste(what: Waste, ends: lightwait_core::Instant) {
-    let Ok(mut stream) = try_connect().await else { return };
+    let connected = match what {
+        Waste::Closed => {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.set_recv_buffer_size(1460).unwrap();
+            socket.connect((site::host(Side::B), 80).into()).await
+        }
+        _ => try_connect().await,
+    };
+    let Ok(mut stream) = connected else { return };
     let mut goes_on = stream.write_all(what.request()).await.is_ok();
     while goes_on && Handle::current().now() < ends {
         goes_on = match what {
@@ -73,7 +86,7 @@ async fn waste(what: Waste, ends: lightwait_core::Instant) {
                 stream.write_all(b"x").await.is_ok()
             }
             // Asked whether it is over, it reads nothing.
-            Waste::Nothing | Waste::Silence => {
+            Waste::Nothing | Waste::Closed | Waste::Silence => {
                 sleep(SECOND).await;
                 stream.take_error().is_ok_and(|error| error.is_none())
             }
@@ -119,12 +132,21 @@ async fn download(ends: lightwait_core::Instant) -> u64 {
 /// How many of the well-behaved client's requests were answered in each second, and how many bytes
 /// it fetched, beside so many stalling peers.
 fn attack(site: &mut Site, peers: usize, what: Waste) -> (Vec<(u64, bool)>, u64) {
+    attack_by(site, (peers, PEERS_A_SECOND), what)
+}
+
+/// The same with so many peers a second.
+fn attack_by(
+    site: &mut Site,
+    (peers, a_second): (usize, u64),
+    what: Waste,
+) -> (Vec<(u64, bool)>, u64) {
     run(&mut site.world, async move {
         let ends = Handle::current().now() + ATTACK;
         Handle::current().spawn_local(async move {
             for _ in 0..peers {
                 Handle::current().spawn_local(waste(what, ends));
-                sleep(SECOND / PEERS_A_SECOND as u32).await;
+                sleep(SECOND / a_second as u32).await;
             }
         });
         tokio::join!(ask(ends), download(ends))
@@ -187,6 +209,19 @@ fn peers_that_waste_their_connections_keep_nobody_from_being_served() {
         site.world.run_for(SECOND * 61).unwrap();
         assert_eq!(held(&site), (0, 0), "{what}: {tally:?}");
     }
+}
+
+/// Peers that come all the time, each of which is let go only after it has stalled for a while:
+/// what they would fill in that while is several times the memory.
+#[test]
+fn peers_that_keep_coming_keep_nobody_from_being_served() {
+    const A_SECOND: u64 = 100;
+    let (_, undisturbed) = attack(&mut site_of(4 * PAGES), 0, Waste::Nothing);
+    let mut site = site_of(4 * PAGES);
+    let peers = (A_SECOND * ATTACK.as_secs()) as usize;
+    let (answers, fetched) = attack_by(&mut site, (peers, A_SECOND), Waste::Closed);
+    assert_answered(&answers, "coming all the time");
+    assert!(fetched * 2 >= undisturbed, "{fetched} of {undisturbed} bytes");
 }
 
 /// Clients that all read what they ask for, and ask for more than the memory holds, do not hold

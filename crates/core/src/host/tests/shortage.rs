@@ -152,11 +152,13 @@ fn writers_are_served_in_the_order_in_which_they_came() {
         assert_eq!(pair.server.write(pair.now, *server, &[7; PAGE_BYTES]), Ok(PAGE_BYTES));
     }
     pair.filter = Some(std::boxed::Box::new(|side, _| side == Side::Server));
-    while pair.server.write(pair.now, hoarder.1, &[7; 3000]).is_ok() {}
+    fill(&mut pair, hoarder.1);
+    pair.server.set_memory_elsewhere(35 * PAGE_BYTES);
     for (_, server) in waiting.iter().rev() {
         assert_eq!(pair.server.write(pair.now, *server, &[7; PAGE_BYTES]), Err(Error::WouldBlock));
     }
     pair.filter = None;
+    pair.server.set_memory_elsewhere(0);
     pair.events.clear();
     let mut order = Vec::new();
     for _ in 0..2000 {
@@ -346,6 +348,51 @@ fn a_linger_ends_an_orphan_when_its_user_said() {
     assert_eq!(pair.server.connections(), 0);
 }
 
+/// Where memory is scarce a connection holds what its peer and the path take, not a buffer full.
+#[test]
+fn what_a_peer_does_not_take_is_not_held_where_memory_is_scarce() {
+    let (mut pair, listener) = short_of_pages(1000);
+    let ends: Vec<Ends> = (0..3).map(|_| pair.connect(listener)).collect();
+    let held = |pair: &Pair, id| pair.server.unacknowledged_bytes(id);
+    assert!(fill(&mut pair, ends[0].1) > 100_000, "there is plenty");
+    pair.server.set_memory_elsewhere(760 * PAGE_BYTES);
+    // The window is four segments.
+    assert_eq!(fill(&mut pair, ends[1].1), 2 * 4 * 1460);
+    assert!(!pair.server.readiness(ends[1].1).contains(Readiness::WRITABLE));
+    pair.run_for(SECOND);
+    assert!(held(&pair, ends[1].1) <= 4 * 1460, "the rest waits for a window");
+    assert_eq!(fill(&mut pair, ends[1].1), 0);
+    pair.events.clear();
+    // It is told when the peer has taken some, and one whose peer reads gets all through.
+    drain(&mut pair, ends[1].0);
+    pair.run_for(MS * 100);
+    assert_eq!(told(&mut pair), [ends[1].1]);
+    let (mut sent, mut received) = (0, 0);
+    for _ in 0..200 {
+        sent += fill(&mut pair, ends[2].1);
+        pair.run_for(MS * 10);
+        received += drain(&mut pair, ends[2].0);
+    }
+    assert!(received > 500_000 && sent - received <= 2 * 4 * 1460, "{received} of {sent}");
+}
+
+/// Those whose peers take nothing do not stand in the line before those whose peers do.
+#[test]
+fn only_who_could_send_more_waits_in_line() {
+    let (mut pair, listener) = short_of_pages(1000);
+    let (closed, open) = (pair.connect(listener).1, pair.connect(listener));
+    fill(&mut pair, closed);
+    pair.run_for(SECOND);
+    pair.server.set_memory_elsewhere(1000 * PAGE_BYTES);
+    assert_eq!(pair.server.write(pair.now, closed, &[7; 100]), Err(Error::WouldBlock));
+    assert_eq!(pair.server.write(pair.now, open.1, &[7; 100]), Err(Error::WouldBlock));
+    assert_eq!(pair.server.counters().writes_short_of_pages, 1);
+    pair.events.clear();
+    pair.server.set_memory_elsewhere(800 * PAGE_BYTES);
+    pair.run_for(MS * 10);
+    assert_eq!(told(&mut pair), [open.1]);
+}
+
 #[test]
 fn connections_that_end_in_the_line_leave_no_trace() {
     let (mut pair, listener) = short_of_pages(64);
@@ -375,10 +422,12 @@ fn who_acknowledges_a_byte_before_each_timer_fires_is_found_all_the_same() {
     let mut peer = Peer::established(config);
     let id = peer.id();
     while peer.host.write(peer.now, id, &[7; 3000]).is_ok() {}
-    assert_eq!(peer.host.counters().writes_short_of_pages, 1);
     peer.hear();
+    // Others have the rest, and ask for more.
+    peer.host.set_memory_elsewhere(8 * PAGE_BYTES);
     let mut acked = 1;
     while peer.state() == State::Established && acked < 100 {
+        peer.host.want_memory_elsewhere(true);
         peer.wait(MS * 150);
         acked += 1;
         peer.say(Say::new(A, 1, acked));
@@ -414,6 +463,9 @@ fn where_there_is_no_room_for_more_connections_one_that_has_just_stalled_goes() 
     pair.server.set_memory_by_connections(all.len() * CONNECTION_BYTES);
     assert_eq!(pair.server.room_for_connection(CONNECTION_BYTES), ConnectionRoom::None);
     pair.run_for(MS * 300);
+    assert_eq!(resets(&pair), [0; 3], "somebody who needs nothing may go instead");
+    pair.server.set_crowded(true);
+    pair.run_for(MS * 300);
     // One is enough.
     assert_eq!(resets(&pair), [1, 0, 0]);
     pair.server.set_memory_by_connections(15 * CONNECTION_BYTES);
@@ -441,6 +493,7 @@ fn where_there_is_no_room_for_more_connections_the_slow_go_and_the_fast_stay() {
             let each = if is_crowded { CONNECTION_BYTES } else { PAGE_BYTES };
             pair.server.set_memory_by_connections(living.count() * each);
             room = pair.server.room_for_connection(CONNECTION_BYTES);
+            pair.server.set_crowded(room != ConnectionRoom::Enough);
             pair.run_for(MS * 100);
         }
         assert_eq!(room, ConnectionRoom::Enough);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::rc::Rc;
-use std::task::Context;
+use std::task::{Context, Poll};
 
 use lightwait_core::{ConnectionId, Readiness};
 
@@ -38,6 +38,17 @@ impl Control {
     /// for those who neither read nor write, and yet want to know.
     pub fn wake_when_closed(&self, context: &Context<'_>) {
         self.local.wait_readable(self.id, context);
+    }
+
+    /// How many bytes a write would take now, were there memory for them. While that is none,
+    /// whoever polls is woken when it is some.
+    pub fn poll_room(&self, context: &mut Context<'_>) -> Poll<usize> {
+        let room = self.local.host_mut().send_room(self.id);
+        if room == 0 {
+            self.local.wait_writable(self.id, context);
+            return Poll::Pending;
+        }
+        Poll::Ready(room)
     }
 
     /// Bytes written that the peer has not acknowledged.
