@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 pub mod arrivals;
+pub mod exchange;
 pub mod recorder;
+pub mod request;
 pub mod sources;
 pub mod tuples;

@@ -87,9 +87,6 @@ pub struct Answered {
     pub started: Duration,
     /// When the answer was complete.
     pub ended: Duration,
-    /// From the call that opened its connection until that was established; `None` on a connection
-    /// that was open.
-    pub connect: Option<Duration>,
     /// From when it was written to the first byte of the answer.
     pub first_byte: Duration,
     /// The status of the answer.
@@ -219,10 +216,6 @@ impl Recorder {
         totals.answered += u64::from(is_good);
         totals.bytes += answer.bytes;
         *totals.statuses.entry(answer.status).or_default() += 1;
-        if let Some(connect) = answer.connect {
-            totals.connections += 1;
-            totals.connect.record(connect);
-        }
         totals.first_byte.record(answer.first_byte);
         totals.total.record(latency);
         totals.delay.record(answer.started.saturating_sub(answer.intended));
@@ -236,9 +229,13 @@ impl Recorder {
         }
     }
 
-    /// A connection was opened.
-    pub fn on_connection(&mut self) {
+    /// A connection was opened in that time, for a request that was to start then.
+    pub fn on_connection(&mut self, intended: Duration, connect: Duration) {
         self.second.connections += 1;
+        if self.recorded.contains(&intended) {
+            self.totals.connections += 1;
+            self.totals.connect.record(connect);
+        }
     }
 
     /// A second is over. Returns what was in it.
@@ -291,7 +288,6 @@ mod tests {
             intended,
             started: intended + MS * latency_ms / 4,
             ended: intended + MS * latency_ms,
-            connect: None,
             first_byte: MS * latency_ms / 2,
             status: 200,
             bytes: 100,
@@ -320,7 +316,8 @@ mod tests {
     #[test]
     fn latency_counts_from_the_intended_start_and_the_delay_is_told_apart() {
         let mut recorder = Recorder::new(Duration::ZERO..MS * 9000);
-        recorder.on_answer(&Answered { connect: Some(MS * 3), ..answer(10, 4000) });
+        recorder.on_connection(MS * 10, MS * 3);
+        recorder.on_connection(MS * 9000, MS * 4);
         recorder.on_answer(&answer(10, 4000));
         let totals = recorder.totals();
         assert!(is_near(totals.total.percentile(100.0), 4000));
@@ -328,6 +325,7 @@ mod tests {
         assert!(is_near(totals.first_byte.percentile(50.0), 2000));
         assert!(is_near(totals.connect.percentile(50.0), 3) && totals.connect.len() == 1);
         assert_eq!(totals.connections, 1);
+        assert_eq!(recorder.on_second(Gauges::default()).connections, 2);
     }
 
     #[test]
@@ -371,13 +369,12 @@ mod tests {
         let new = || Recorder::new(Duration::ZERO..MS * 9000);
         let (mut one, mut other, mut both) = (new(), new(), new());
         for ms in 1..500 {
-            let answer = Answered {
-                connect: (ms % 3 == 0).then_some(MS),
-                status: if ms % 7 == 0 { 503 } else { 200 },
-                ..answer(ms, ms * 3)
-            };
+            let answer =
+                Answered { status: if ms % 7 == 0 { 503 } else { 200 }, ..answer(ms, ms * 3) };
             let part = if ms % 2 == 0 { &mut one } else { &mut other };
             part.on_answer(&answer);
+            part.on_connection(MS * ms, MS * ms * 2);
+            both.on_connection(MS * ms, MS * ms * 2);
             part.on_fault(MS * ms, Fault::Timeout);
             both.on_answer(&answer);
             both.on_fault(MS * ms, Fault::Timeout);
