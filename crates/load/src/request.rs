@@ -114,8 +114,8 @@ mod tests {
     fn a_body_has_its_length_and_given_fields_replace_ours() {
         let fields = [("host", "other"), ("User-agent", "x"), ("ACCEPT", "y"), ("A", "b\tc")];
         let request = request("POST", &fields, "body").unwrap();
-        let text = "POST /a?b=c HTTP/1.1\r\nhost: other\r\nUser-agent: x\r\nACCEPT: y\r\nA: b\tc\r\n\
-                    Content-Length: 4\r\n\r\nbody";
+        let text = "POST /a?b=c HTTP/1.1\r\nhost: other\r\nUser-agent: x\r\nACCEPT: y\r\n\
+                    A: b\tc\r\nContent-Length: 4\r\n\r\nbody";
         assert_eq!(String::from_utf8_lossy(request.keeping()), text);
         assert!(!request.is_head());
     }
