@@ -15,6 +15,7 @@ pub mod engine;
 pub mod exchange;
 pub mod network;
 pub mod recorder;
+pub mod report;
 pub mod request;
 pub mod sources;
 pub mod tuples;
