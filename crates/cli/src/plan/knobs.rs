@@ -157,10 +157,7 @@ mod tests {
     fn what_is_wrong_is_said_with_the_place_and_what_would_be_right() {
         for (text, helps) in [
             ("time_wiat.length=30s", &["no knob", "did you mean time_wait.length?"][..]),
-            (
-                "time_wait.length=30s",
-                &["no knob", "did you mean time_wait.length, time_wait.state,"],
-            ),
+            ("time_wait=30s", &["no knob", "did you mean time_wait.length, time_wait.state,"]),
             ("=30s", &["no knob", "lightwait knobs"]),
             ("time_wait.length=30", &["with its unit", "`1s`"]),
             ("time_wait.length=-1s", &["with its unit"]),
