@@ -26,13 +26,14 @@ fn every_bad_command_line_prints_one_helpful_line_and_exits_2() {
         (&["serve", "--mtu", "1500"], "--tap NAME"),
         (&["serve", "one", "two"], "two"),
         (&["serve", "--set", "time_wait"], "NAME=VALUE"),
-        (&["serve", "--set", "time_wait.length=30s"], "did you mean time_wait.length"),
+        (&["serve", "--set", "time_wait=30s"], "did you mean time_wait.length"),
         (&["knobs", "rto.flor"], "rto.floor"),
         (
             &["serve", "--set", "time_wait.length=30"],
             "--set time_wait.length=30: the value must be a time",
         ),
-        (&["load"], "serve"),
+        (&["load"], "lightwait load --help"),
+        (&["lod"], "load"),
         (&[], "lightwait serve"),
     ] {
         let (status, text) = refusal(arguments);

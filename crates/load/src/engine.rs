@@ -16,6 +16,7 @@ mod worker;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
+use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::pin::pin;
@@ -26,7 +27,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::arrivals::Arrivals;
-use crate::network::Network;
+use crate::network::{Network, before};
 use crate::recorder::{Fault, Gauges, Recorder, Second, Totals};
 use crate::request::Request;
 use crate::tuples::Tuples;
@@ -35,6 +36,10 @@ use crate::tuples::Tuples;
 const BUFFER_BYTES: usize = 64 << 10;
 /// Jobs that are made in one go before other tasks run.
 const ARRIVALS_AT_ONCE: usize = 64;
+/// How long the first connection may take.
+const PROBE_PATIENCE: Duration = Duration::from_secs(5);
+/// Tuples tried for it while others have them.
+const PROBE_ATTEMPTS: usize = 16;
 
 /// A load to be put on.
 #[derive(Clone, Debug)]
@@ -165,6 +170,26 @@ pub async fn run<N: Network>(
     either(end, stop).await;
     engine.stop().await;
     engine.outcome()
+}
+
+/// Opens a connection as the load will, and closes it again: whether there is anybody to ask.
+///
+/// # Errors
+/// The socket's own; `TimedOut` after the load's timeout, or 5 s.
+pub async fn probe<N: Network>(network: &N, plan: &Plan, tuples: &mut Tuples) -> io::Result<()> {
+    let deadline = network.now() + plan.timeout.min(PROBE_PATIENCE);
+    let mut result = Ok(());
+    for _ in 0..PROBE_ATTEMPTS {
+        let Ok(tuple) = tuples.take(Duration::ZERO) else { break };
+        let connect = network.connect(tuples.address(tuple), plan.to);
+        let connected = before(network, deadline, connect).await;
+        tuples.release(tuple, Duration::ZERO);
+        result = connected.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into())).map(drop);
+        if !matches!(&result, Err(error) if error.kind() == io::ErrorKind::AddrInUse) {
+            break;
+        }
+    }
+    result
 }
 
 /// Waits for the first of two.

@@ -46,7 +46,8 @@ impl<N: Network> Engine<N> {
             if batch.is_empty() && !self.next_jobs(&mut batch, session.is_some(), served).await {
                 break;
             }
-            let deadline = self.now() + self.plan.timeout;
+            let begun = self.now();
+            let deadline = begun + self.plan.timeout;
             let mut open = match session.take() {
                 Some(open) => open,
                 None => match self.open(batch[0].intended, deadline).await {
@@ -59,7 +60,7 @@ impl<N: Network> Engine<N> {
                 },
             };
             let served = open.served;
-            match self.exchange(&mut open, &mut batch, deadline).await {
+            match self.exchange(&mut open, &mut batch, begun).await {
                 Ok(Left::Open) if !self.is_last(open.served) => session = Some(open),
                 Ok(_) => self.close(open).await,
                 Err(Broken { fault, is_silent }) => {
@@ -167,12 +168,13 @@ impl<N: Network> Engine<N> {
         }
     }
 
-    /// Makes the batch's requests. Those that are answered are taken off it.
+    /// Makes the requests of a batch that was begun then, its connection included. Those that are
+    /// answered are taken off it.
     async fn exchange(
         &self,
         open: &mut Session<N::Stream>,
         batch: &mut VecDeque<Job>,
-        deadline: Duration,
+        begun: Duration,
     ) -> Result<Left, Broken> {
         let count = batch.len();
         let request = &self.plan.request;
@@ -186,7 +188,7 @@ impl<N: Network> Engine<N> {
             together = [&request.keeping().repeat(count - 1), last].concat();
             &together
         };
-        let started = self.now();
+        let sent = self.now();
         let (mut first_byte, mut served) = (None, 0);
         let on_event = |event| match event {
             Event::FirstByte => first_byte = Some(self.now()),
@@ -198,9 +200,9 @@ impl<N: Network> Engine<N> {
                 self.jobs.done(job);
                 self.recorder.borrow_mut().on_answer(&Answered {
                     intended: job.intended,
-                    started,
+                    started: begun,
                     ended,
-                    first_byte: came.saturating_sub(started),
+                    first_byte: came.saturating_sub(sent),
                     status: answer.status,
                     bytes: answer.bytes,
                 });
@@ -214,7 +216,8 @@ impl<N: Network> Engine<N> {
             &self.buffer,
             on_event,
         );
-        let result = before(&self.network, self.begin + deadline, exchange).await;
+        let deadline = self.begin + begun + self.plan.timeout;
+        let result = before(&self.network, deadline, exchange).await;
         open.served += served;
         match result {
             Some(Ok(left)) => Ok(left),
