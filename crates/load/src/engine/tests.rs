@@ -315,6 +315,18 @@ fn a_load_that_is_stopped_says_what_it_has() {
 }
 
 #[test]
+fn what_was_to_start_before_the_end_is_done_behind_it() {
+    // Ten a second come for five: 35 have come by the end, half of which wait for the connection.
+    let Mode::Open { arrivals, .. } = open(10.0, 10) else { unreachable!() };
+    let tuples = Tuples::new(sources(1000), 1024..=65_535, S * 61, 0);
+    let stop = async { rt::sleep(MS * 3450).await };
+    let server = Server { service: MS * 200, ..Server::new() };
+    let plan = plan(Mode::Open { arrivals, connections: 1 });
+    let (outcome, _) = run_with(server, plan, tuples, stop);
+    assert_eq!((outcome.totals.answered, outcome.totals.failed()), (35, 0));
+}
+
+#[test]
 fn requests_without_an_answer_are_told_by_cause() {
     // Those of the last second are unfinished, those before it have timed out.
     let server = Server { stall: Some([S * 5, S * 500]), ..Server::new() };

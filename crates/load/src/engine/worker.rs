@@ -97,10 +97,10 @@ impl<N: Network> Engine<N> {
         let left = self.plan.requests_per_connection.map_or(u32::MAX, |most| most.get() - served);
         let most = self.plan.pipeline.get().min(left) as usize;
         loop {
-            if self.is_stopping.get() {
-                return false;
-            }
             if let Mode::Closed { .. } = self.plan.mode {
+                if self.is_stopping.get() {
+                    return false;
+                }
                 let now = self.now();
                 batch.extend((0..most).map(|_| self.jobs.begin(now)));
                 return true;
@@ -109,7 +109,8 @@ impl<N: Network> Engine<N> {
             if !batch.is_empty() {
                 return true;
             }
-            if !is_open {
+            // What was to start before the end is still done.
+            if !is_open || self.is_stopping.get() {
                 return false;
             }
             self.jobs.idle.set(self.jobs.idle.get() + 1);
