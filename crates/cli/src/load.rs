@@ -10,6 +10,7 @@ mod watch;
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use lightwait_load::engine::Outcome;
@@ -33,12 +34,7 @@ pub(crate) fn load(args: &LoadArgs) -> Result<ExitCode, Failure> {
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let descriptors = u32::try_from(descriptors).unwrap_or(u32::MAX);
     let mut plan = LoadPlan::new(args, descriptors.saturating_sub(OTHER_DESCRIPTORS))?;
-    // Before the load, not after it, it turns out that a file cannot be written.
-    let csv = plan.csv.clone().map(|path| match File::create(&path) {
-        Ok(file) => Ok((path, file)),
-        Err(error) => Err(Failure::Output(path, error)),
-    });
-    let csv = csv.transpose()?;
+    let [csv, html] = [create(plan.csv.as_ref())?, create(plan.html.as_ref())?];
     let signals = Signals::install().map_err(Failure::Stack)?;
     eprintln!("{}.", plan.about_sources);
     let tuples = Tuples::new(plan.sources.clone(), plan.ports.clone(), plan.rest, random());
@@ -50,9 +46,11 @@ pub(crate) fn load(args: &LoadArgs) -> Result<ExitCode, Failure> {
     watcher.end();
     let Some(outcome) = outcome else { return Ok(ExitCode::SUCCESS) };
     let report = report(plan.setup.clone(), outcome, &watcher);
-    if let Some((path, mut file)) = csv {
-        let written = file.write_all(report.csv().as_bytes());
-        written.map_err(|error| Failure::Output(path, error))?;
+    for (file, text) in [(csv, Report::csv as fn(&Report) -> String), (html, Report::html)] {
+        if let Some((path, mut file)) = file {
+            let written = file.write_all(text(&report).as_bytes());
+            written.map_err(|error| Failure::Output(path, error))?;
+        }
     }
     let text = if plan.json { format!("{:#}\n", report.json()) } else { report.table() };
     // A closed output is the reader's choice.
@@ -63,6 +61,13 @@ pub(crate) fn load(args: &LoadArgs) -> Result<ExitCode, Failure> {
 fn report(setup: lightwait_load::report::Setup, outcome: Outcome, watcher: &Watcher) -> Report {
     let cpu_share = watcher.share(outcome.warm_up);
     Report { setup, outcome, cpu_share }
+}
+
+/// A file for a report: before the load, not after it, it turns out that it cannot be written.
+fn create(path: Option<&PathBuf>) -> Result<Option<(PathBuf, File)>, Failure> {
+    let Some(path) = path else { return Ok(None) };
+    let file = File::create(path).map_err(|error| Failure::Output(path.clone(), error))?;
+    Ok(Some((path.clone(), file)))
 }
 
 /// Compares a report with the thresholds.

@@ -155,8 +155,11 @@ fn every_second_has_a_line_in_the_csv_and_the_table_is_for_people() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("seconds.csv");
     let path = path.to_str().unwrap();
+    let page = directory.path().join("report.html");
     let flags = ["--rate", "20", "--warm-up", "1s", "-d", "2s", "--csv", path];
-    let output = load(&[&[&*server.url], &flags[..]].concat());
+    let html = ["--html", page.to_str().unwrap()];
+    let output = load(&[&[&*server.url], &flags[..], &html].concat());
+    assert!(std::fs::read_to_string(&page).unwrap().contains("<svg"));
     let table = String::from_utf8(output.stdout).unwrap();
     assert!(table.contains("40 answered") && table.contains("not the steady state"), "{table}");
     let csv = std::fs::read_to_string(path).unwrap();

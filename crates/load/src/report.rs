@@ -1,6 +1,8 @@
-//! What came of a load, as a table for people, as JSON for programs, and as CSV by the second.
+//! What came of a load, as a table for people, as JSON for programs, as CSV by the second, and as a
+//! page.
 
 mod csv;
+mod html;
 mod json;
 mod table;
 

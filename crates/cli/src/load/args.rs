@@ -143,6 +143,10 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "FILE", help_heading = "Report")]
     pub(crate) csv: Option<PathBuf>,
 
+    /// Write a page with charts to a file: throughput, TIME-WAIT, the distribution of latency
+    #[arg(long, value_name = "FILE", help_heading = "Report")]
+    pub(crate) html: Option<PathBuf>,
+
     /// Exit with status 1 if more of the requests failed, such as 0.1%
     #[arg(long, value_name = "PART", value_parser = parse_part, help_heading = "Report")]
     pub(crate) max_error_rate: Option<f64>,

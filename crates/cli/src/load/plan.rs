@@ -47,6 +47,7 @@ pub(super) struct LoadPlan {
     pub(super) ours: Option<(Stack, Knobs)>,
     pub(super) json: bool,
     pub(super) csv: Option<PathBuf>,
+    pub(super) html: Option<PathBuf>,
     pub(super) max_error_rate: Option<f64>,
     pub(super) max_p99: Option<Duration>,
 }
@@ -118,6 +119,7 @@ impl LoadPlan {
             ours,
             json: args.json,
             csv: args.csv.clone(),
+            html: args.html.clone(),
             max_error_rate: args.max_error_rate,
             max_p99: args.max_p99,
         })

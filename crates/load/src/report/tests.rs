@@ -147,3 +147,57 @@ fn what_makes_the_numbers_doubtful_is_said() {
     report.cpu_share = 0.8;
     assert_eq!(report.warnings().len(), 3);
 }
+
+/// Reads XML to its end: the text of each element by its name. Panics where a tag is not closed.
+fn elements(page: &str) -> Vec<(String, String)> {
+    let (mut open, mut found) = (Vec::new(), Vec::new());
+    for piece in page.split('<').skip(1) {
+        let (tag, text) = piece.split_once('>').expect("each tag ends");
+        assert!(!tag.contains('"') || tag.matches('"').count() % 2 == 0, "{tag}");
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop().as_deref(), Some(name), "{tag}");
+        } else if !tag.starts_with('!') {
+            let name = tag.split([' ', '/']).next().unwrap().to_owned();
+            found.push((name.clone(), format!("{tag}>{text}")));
+            if !tag.ends_with('/') {
+                open.push(name);
+            }
+        }
+    }
+    assert!(open.is_empty(), "{open:?} not closed");
+    found
+}
+
+#[test]
+fn the_page_is_well_formed_has_its_charts_and_needs_nothing_else() {
+    let mut report = report();
+    report.setup.url = "http://h/?a=\"<b>\"&c".to_owned();
+    let page = report.html();
+    let elements = elements(&page);
+    let of = |name: &str| -> Vec<&str> {
+        let named = elements.iter().filter(|(element, _)| element == name);
+        named.map(|(_, text)| text.as_str()).collect()
+    };
+    assert_eq!((of("svg").len(), of("b").len(), of("script").len()), (3, 0, 0));
+    assert!(of("h1")[0].ends_with("GET http://h/?a=&quot;&lt;b&gt;&quot;&amp;c"), "{page}");
+    for link in ["src=", "href=", "url(", "@import"] {
+        assert!(!page.contains(link), "{link}");
+    }
+    let points: Vec<usize> = of("polyline")
+        .iter()
+        .map(|line| line.split_once("points=").unwrap().1.matches(',').count())
+        .collect();
+    // Four seconds of three lines, and the distributions of three.
+    assert_eq!(points, [4, 4, 4, 69, 69, 69]);
+    assert_eq!(of("rect").len(), 2, "the warm-up is shaded over time");
+}
+
+#[test]
+fn a_page_of_nothing_is_still_one() {
+    let mut report = report();
+    report.outcome.totals = crate::recorder::Totals::default();
+    report.outcome.seconds.clear();
+    let page = report.html();
+    elements(&page);
+    assert!(!page.contains("NaN") && !page.contains("inf"), "{page}");
+}
