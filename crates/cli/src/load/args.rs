@@ -17,7 +17,7 @@ use crate::plan::Setting;
 /// Put load on an HTTP server, over as many source addresses as the rate takes.
 ///
 /// Whoever opens a connection for each request runs out of ports: each stays in TIME-WAIT for a
-/// minute, so that one address of 28,232 ports allows some 460 connections a second. R connections
+/// minute, so that one address of 28,232 ports allows fewer than 470 a second. R connections
 /// a second take N = ceil(R·T/P) addresses. This takes so many, in round robin, uses no pair of an
 /// address and a port again within T, and says what it took. On the loopback it has 127.0.0.0/8.
 ///
@@ -66,7 +66,7 @@ pub(crate) struct LoadArgs {
           help_heading = "Load")]
     pub(crate) duration: Duration,
 
-    /// What passes before, unrecorded [default: --time-wait and 1s where connections are new, 0s
+    /// What passes before, unrecorded [default: --time-wait and 5s where connections are new, 0s
     /// where they are kept alive]
     #[arg(long, value_name = "TIME", value_parser = parse_time_or_0, help_heading = "Load")]
     pub(crate) warm_up: Option<Duration>,
@@ -109,8 +109,8 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "FIRST-LAST", value_parser = parse_ports, help_heading = "Sources")]
     pub(crate) ports: Option<RangeInclusive<u16>>,
 
-    /// T: how long a closed connection stays in TIME-WAIT, at either end. Its address and port rest
-    /// for one second more
+    /// How long a closed connection stays in TIME-WAIT, at either end. Its address and port rest
+    /// for five seconds more (T), since Linux's timers are that late
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time_or_0,
           help_heading = "Sources")]
     pub(crate) time_wait: Duration,
