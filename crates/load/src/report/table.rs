@@ -40,7 +40,7 @@ impl Report {
         line(
             text,
             format_args!(
-                "{} source addresses of {} ports; a 4-tuple rests for {} s",
+                "source addresses: {}, of {} ports each; a 4-tuple rests for {} s",
                 setup.addresses,
                 setup.ports,
                 setup.rest.as_secs_f64(),

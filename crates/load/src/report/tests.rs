@@ -116,7 +116,7 @@ fn the_table_says_what_was_done_and_what_came_of_it() {
     for part in [
         "GET http://h/ by the kernel's stack",
         "open loop, 100 requests/s; a new connection for each; the server closes first",
-        "2 source addresses of 28232 ports",
+        "source addresses: 2, of 28232 ports each",
         "recorded for 2.0 s after a warm-up of 2.0 s",
         "198 answered",
         "99.0 /s",
