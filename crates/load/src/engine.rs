@@ -324,6 +324,9 @@ impl<N: Network> Engine<N> {
             if self.is_over.get() {
                 return;
             }
+            if self.recorder.borrow().seconds() >= number {
+                continue;
+            }
             let second = self.end_second();
             let failed = self.recorder.borrow().totals().failed();
             on_second(&Live { elapsed: self.now(), second, failed });
@@ -341,7 +344,13 @@ impl<N: Network> Engine<N> {
     /// Begins no more jobs, and waits until those under way are done, but no longer than the grace.
     async fn stop(&self) {
         self.is_stopping.set(true);
-        self.recorder.borrow_mut().cut(self.now());
+        let now = self.now();
+        self.recorder.borrow_mut().cut(now);
+        // The last second ends with the load, whichever of the two timers is first.
+        let seconds = self.recorder.borrow().seconds();
+        if seconds < now.as_secs() {
+            self.end_second();
+        }
         self.wake.notify_waiters();
         let cut = self.network.sleep_until(self.network.now() + self.plan.grace);
         if self.workers.get() > 0 {

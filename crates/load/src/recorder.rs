@@ -255,6 +255,11 @@ impl Recorder {
         second
     }
 
+    /// How many seconds are over.
+    pub fn seconds(&self) -> u64 {
+        self.seconds.len() as u64
+    }
+
     /// The part that is recorded ends then, not as it was planned.
     pub fn cut(&mut self, end: Duration) {
         self.recorded.end = self.recorded.end.min(end);

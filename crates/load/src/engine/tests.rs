@@ -186,6 +186,7 @@ fn an_open_loop_opens_a_connection_for_each_arrival() {
     assert_eq!(outcome.recorded, S * 10);
     assert!(is_near(totals.total.percentile(99.0), MS), "{:?}", totals.total.percentile(99.0));
     let per_second: Vec<u64> = outcome.seconds.iter().map(|second| second.answered).collect();
+    assert_eq!(per_second.len(), 10);
     assert!(per_second.iter().all(|answered| (199..=201).contains(answered)), "{per_second:?}");
     assert_eq!(server.seen.borrow().requests, 2000);
 }
