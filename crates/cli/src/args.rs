@@ -10,6 +10,7 @@ use lightwait_core::config::parse_time;
 use lightwait_http::ServerConfig;
 use lightwait_netem::LinkConfig;
 
+use crate::load::args::LoadArgs;
 use crate::plan::{Bytes, Hardware, Memory, Setting};
 
 /// A user-level TCP/IP stack, and an HTTP server on it.
@@ -23,6 +24,7 @@ pub(crate) struct CommandLine {
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
     Serve(Box<ServeArgs>),
+    Load(Box<LoadArgs>),
     Knobs(KnobsArgs),
 }
 
@@ -56,41 +58,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR", help_heading = "Bridge")]
     pub(crate) listen: Option<SocketAddr>,
 
-    /// Serve on a TAP interface of that name, made if there is none
-    #[arg(long, value_name = "NAME", help_heading = "Device", conflicts_with = "af_packet")]
-    pub(crate) tap: Option<String>,
-
-    /// Serve on an existing interface, by a packet socket
-    #[arg(long, value_name = "IFACE", help_heading = "Device")]
-    pub(crate) af_packet: Option<String>,
-
-    /// Our address and its prefix, such as 10.9.0.2/24 or fd00::2/64; may be repeated
-    #[arg(long, value_name = "A/N", help_heading = "Device")]
-    pub(crate) ip: Vec<Cidr>,
-
-    /// The kernel's address at its end of the TAP [default: the first of our subnet that is not
-    /// ours]
-    #[arg(long, value_name = "A/N", help_heading = "Device")]
-    pub(crate) host_ip: Vec<Cidr>,
-
-    /// Next hop for what is not on-link; once for each IP version
-    #[arg(long, value_name = "A", help_heading = "Device")]
-    pub(crate) gateway: Vec<IpAddr>,
-
-    /// Our hardware address, such as 02:00:00:00:00:01; `interface` for that of --af-packet's
-    /// interface, where no other is let through [default: made of the machine's id, the interface
-    /// and our first address, the same each time]
-    #[arg(long, value_name = "MAC", help_heading = "Device")]
-    pub(crate) mac: Option<Hardware>,
-
-    /// How long to ask, at most, whether anybody on the link has our addresses before they are
-    /// used; 0s: do not ask [default: 7s on a packet socket, as RFC 5227 has it; 0s on a TAP]
-    #[arg(long, value_name = "TIME", help_heading = "Device", value_parser = parse_time)]
-    pub(crate) probe: Option<Duration>,
-
-    /// Largest IP packet on the TAP, in bytes [default: 1500]
-    #[arg(long, value_name = "BYTES", help_heading = "Device")]
-    pub(crate) mtu: Option<u16>,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
 
     /// The port to serve on [default: 80 on a device, 8080 through the bridge]
     #[arg(long, value_name = "PORT")]
@@ -185,6 +154,46 @@ pub(crate) struct ServeArgs {
     /// Do not log requests
     #[arg(short, long, conflicts_with = "verbose", help_heading = "Watching")]
     pub(crate) quiet: bool,
+}
+
+/// A device, and who we are on it.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DeviceArgs {
+    /// Run on a TAP interface of that name, made if there is none
+    #[arg(long, value_name = "NAME", help_heading = "Device", conflicts_with = "af_packet")]
+    pub(crate) tap: Option<String>,
+
+    /// Run on an existing interface, by a packet socket
+    #[arg(long, value_name = "IFACE", help_heading = "Device")]
+    pub(crate) af_packet: Option<String>,
+
+    /// Our address and its prefix, such as 10.9.0.2/24 or fd00::2/64; may be repeated
+    #[arg(long, value_name = "A/N", help_heading = "Device")]
+    pub(crate) ip: Vec<Cidr>,
+
+    /// The kernel's address at its end of the TAP [default: the first of our subnet that is not
+    /// ours]
+    #[arg(long, value_name = "A/N", help_heading = "Device")]
+    pub(crate) host_ip: Vec<Cidr>,
+
+    /// Next hop for what is not on-link; once for each IP version
+    #[arg(long, value_name = "A", help_heading = "Device")]
+    pub(crate) gateway: Vec<IpAddr>,
+
+    /// Our hardware address, such as 02:00:00:00:00:01; `interface` for that of --af-packet's
+    /// interface, where no other is let through [default: made of the machine's id, the interface
+    /// and our first address, the same each time]
+    #[arg(long, value_name = "MAC", help_heading = "Device")]
+    pub(crate) mac: Option<Hardware>,
+
+    /// How long to ask, at most, whether anybody on the link has our addresses before they are
+    /// used; 0s: do not ask [default: 7s on a packet socket, as RFC 5227 has it; 0s on a TAP]
+    #[arg(long, value_name = "TIME", help_heading = "Device", value_parser = parse_time)]
+    pub(crate) probe: Option<Duration>,
+
+    /// Largest IP packet on the TAP, in bytes [default: 1500]
+    #[arg(long, value_name = "BYTES", help_heading = "Device")]
+    pub(crate) mtu: Option<u16>,
 }
 
 #[cfg(test)]

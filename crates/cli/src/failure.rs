@@ -14,6 +14,10 @@ use lightwait_core::ip::conflict::Conflict;
 pub(crate) enum Failure {
     /// The command line is wrong; the text is one line.
     Usage(String),
+    /// The command line of `load` is wrong; the text is one line.
+    LoadUsage(String),
+    /// A load cannot be put on; the text says what to do.
+    Load(String),
     /// There is no such knob; the text says what is nearest.
     Knob(String),
     /// The directory cannot be served.
@@ -36,7 +40,7 @@ impl Failure {
     /// 2 for a bad command line, 1 for everything else.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Failure::Usage(_) | Failure::Knob(_) => ExitCode::from(2),
+            Failure::Usage(_) | Failure::LoadUsage(_) | Failure::Knob(_) => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
     }
@@ -48,6 +52,8 @@ impl fmt::Display for Failure {
             Failure::Usage(text) => {
                 write!(f, "{text} (see `lightwait serve --help`)")
             }
+            Failure::LoadUsage(text) => write!(f, "{text} (see `lightwait load --help`)"),
+            Failure::Load(text) => f.write_str(text),
             Failure::Knob(nearest) => write!(f, "there is no knob of that name; {nearest}"),
             Failure::Directory(path, error) => {
                 let path = path.display();
@@ -114,7 +120,9 @@ fn listen(f: &mut fmt::Formatter<'_>, address: SocketAddr, error: &io::Error) ->
 /// What clap has to say about a command line, as one line.
 pub(crate) fn usage_line(error: &clap::Error) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return "say what to do: `lightwait serve` serves this directory".to_owned();
+        return "say what to do: `lightwait serve` serves this directory, `lightwait load URL` \
+                puts load on a server"
+            .to_owned();
     }
     let text = error.render().to_string();
     let body = text.split("\n\nUsage:").next().unwrap_or(&text);

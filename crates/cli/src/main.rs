@@ -1,11 +1,12 @@
 //! The program `lightwait`: what was typed ([`args`]) becomes a checked plan ([`plan`]), which is
-//! carried out ([`serve`]).
+//! carried out ([`serve`]); the same for load ([`load`]).
 #![forbid(unsafe_code)]
 
 mod args;
 mod counts;
 mod failure;
 mod knobs;
+mod load;
 mod log;
 mod plan;
 mod serve;
@@ -38,10 +39,15 @@ fn run() -> Result<ExitCode, Failure> {
             let _ = error.print();
             return Ok(ExitCode::SUCCESS);
         }
-        Err(error) => return Err(Failure::Usage(failure::usage_line(&error))),
+        Err(error) => {
+            let text = failure::usage_line(&error);
+            let is_load = std::env::args_os().nth(1).is_some_and(|word| word == "load");
+            return Err(if is_load { Failure::LoadUsage(text) } else { Failure::Usage(text) });
+        }
     };
     match line.command {
         Command::Serve(args) => serve::serve(&plan::Plan::new(&args)?),
+        Command::Load(args) => load::load(&args),
         Command::Knobs(args) => knobs::print(args.name.as_deref()),
     }
 }

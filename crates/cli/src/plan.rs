@@ -18,7 +18,7 @@ use lightwait_core::ip::conflict::PROBE_LONGEST;
 use lightwait_http::{FilesConfig, ServerConfig};
 use lightwait_netem::LinkConfig;
 
-use crate::args::ServeArgs;
+use crate::args::{DeviceArgs, ServeArgs};
 use crate::failure::Failure;
 
 /// Everything `lightwait serve` needs to know.
@@ -190,29 +190,50 @@ fn server(args: &ServeArgs) -> Result<ServerConfig, Failure> {
 }
 
 fn stack(args: &ServeArgs) -> Result<Stack, Failure> {
-    if args.tap.is_none() && args.af_packet.is_none() {
+    if args.device.tap.is_none() && args.device.af_packet.is_none() {
         return bridge(args);
     }
     if args.listen.is_some() {
         let text = "--listen is the bridge's; on a device give --ip and --port instead";
         return Err(usage(text.to_owned()));
     }
-    let addresses = addresses(&args.ip)?;
-    let gateways = gateways(&args.gateway, &addresses)?;
     let port = match args.port {
         Some(0) => return Err(usage("--port 0: give a port from 1 to 65535".to_owned())),
         given => given.unwrap_or(DEVICE_PORT),
     };
+    device_stack(&args.device, port)
+}
+
+/// A stack on the device that is named.
+///
+/// # Panics
+/// If none is.
+pub(crate) fn device_stack(args: &DeviceArgs, port: u16) -> Result<Stack, Failure> {
+    let addresses = addresses(&args.ip)?;
+    let gateways = gateways(&args.gateway, &addresses)?;
     let device = match (&args.tap, &args.af_packet) {
         (Some(name), _) => tap(args, name, &addresses)?,
         (None, Some(interface)) => af_packet(args, interface)?,
-        (None, None) => return bridge(args),
+        (None, None) => unreachable!("a device is named"),
     };
     let (hardware, probe) = claim(args, &device)?;
     Ok(Stack::Device { device, addresses, gateways, hardware, probe, port })
 }
 
 fn bridge(args: &ServeArgs) -> Result<Stack, Failure> {
+    refuse_device_flags(&args.device)?;
+    let listen = match (args.listen, args.port) {
+        (Some(_), Some(_)) => {
+            return Err(usage("--listen says the port already: leave out --port".to_owned()));
+        }
+        (Some(listen), None) => listen,
+        (None, port) => SocketAddr::new(BRIDGE.ip(), port.unwrap_or(BRIDGE.port())),
+    };
+    Ok(Stack::Bridge { listen })
+}
+
+/// Refuses what only a device needs, where none is named.
+pub(crate) fn refuse_device_flags(args: &DeviceArgs) -> Result<(), Failure> {
     let given = [
         ("--ip", !args.ip.is_empty()),
         ("--host-ip", !args.host_ip.is_empty()),
@@ -225,17 +246,10 @@ fn bridge(args: &ServeArgs) -> Result<Stack, Failure> {
         let text = format!("{flag} needs a device: give --tap NAME or --af-packet IFACE as well");
         return Err(usage(text));
     }
-    let listen = match (args.listen, args.port) {
-        (Some(_), Some(_)) => {
-            return Err(usage("--listen says the port already: leave out --port".to_owned()));
-        }
-        (Some(listen), None) => listen,
-        (None, port) => SocketAddr::new(BRIDGE.ip(), port.unwrap_or(BRIDGE.port())),
-    };
-    Ok(Stack::Bridge { listen })
+    Ok(())
 }
 
-fn tap(args: &ServeArgs, name: &str, addresses: &[Cidr]) -> Result<DevicePlan, Failure> {
+fn tap(args: &DeviceArgs, name: &str, addresses: &[Cidr]) -> Result<DevicePlan, Failure> {
     let mtu = args.mtu.unwrap_or(TAP_MTU);
     let v6 = addresses.iter().any(|cidr| cidr.address().is_ipv6());
     let least = if v6 { LEAST_MTU_V6 } else { LEAST_MTU_V4 };
@@ -263,7 +277,7 @@ fn tap(args: &ServeArgs, name: &str, addresses: &[Cidr]) -> Result<DevicePlan, F
     Ok(DevicePlan::Tap { name: name.to_owned(), mtu, host_addresses })
 }
 
-fn af_packet(args: &ServeArgs, interface: &str) -> Result<DevicePlan, Failure> {
+fn af_packet(args: &DeviceArgs, interface: &str) -> Result<DevicePlan, Failure> {
     let flags = [("--mtu", args.mtu.is_some()), ("--host-ip", !args.host_ip.is_empty())];
     if let Some((flag, _)) = flags.iter().find(|(_, given)| *given) {
         let text =
@@ -276,7 +290,7 @@ fn af_packet(args: &ServeArgs, interface: &str) -> Result<DevicePlan, Failure> {
 /// By which hardware address we are found, and how long we ask whether our addresses are free. On a
 /// link that others share the RFC decides. A TAP's other end is the kernel, whose addresses are
 /// known without asking.
-fn claim(args: &ServeArgs, device: &DevicePlan) -> Result<(Hardware, Duration), Failure> {
+fn claim(args: &DeviceArgs, device: &DevicePlan) -> Result<(Hardware, Duration), Failure> {
     let hardware = args.mac.unwrap_or(Hardware::Stable);
     let shared = match device {
         DevicePlan::Tap { .. } if hardware == Hardware::Interface => {

@@ -2,12 +2,12 @@
 
 mod bridge;
 mod capture;
-mod claim;
+pub(crate) mod claim;
 mod closed;
-mod device;
+pub(crate) mod device;
 mod hardware;
 mod memory;
-mod signals;
+pub(crate) mod signals;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -400,7 +400,7 @@ fn served_counts(tally: Tally) -> [(&'static str, u64); 7] {
 
 /// Allows as many descriptors as we may have: a file under way takes one, and so does a bridged
 /// connection. Refused, the old limit holds.
-fn raise_descriptor_limit() {
+pub(crate) fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }

@@ -32,7 +32,8 @@ fn every_bad_command_line_prints_one_helpful_line_and_exits_2() {
             &["serve", "--set", "time_wait.length=30"],
             "--set time_wait.length=30: the value must be a time",
         ),
-        (&["load"], "serve"),
+        (&["load"], "lightwait load --help"),
+        (&["lod"], "load"),
         (&[], "lightwait serve"),
     ] {
         let (status, text) = refusal(arguments);

@@ -28,7 +28,7 @@ pub(super) fn refuse_kernels(interface: &str, addresses: &[Cidr]) -> Result<(), 
 
 /// Runs the stack until all its addresses are ours. False if a signal asked for a stop before;
 /// fails if somebody else has one.
-pub(super) fn wait(
+pub(crate) fn wait(
     shards: &mut [Shard],
     stack: &Handle,
     signals: &Signals,

@@ -14,7 +14,7 @@ use lightwait_core::address::Cidr;
 use super::{Ready, capture, claim, hardware};
 use crate::failure::Failure;
 use crate::log::{Log, Record};
-use crate::plan::{DevicePlan, Hardware, Plan, Stack, Watch};
+use crate::plan::{DevicePlan, Hardware, Knobs, Plan, Stack, Watch};
 
 /// A device, open.
 struct Opened {
@@ -29,7 +29,27 @@ struct Opened {
 
 /// Opens the device of a plan that has one, and a host on it that listens.
 pub(super) fn open(plan: &Plan, log: &Log) -> Result<Ready, Failure> {
-    let Stack::Device { device, addresses, gateways, hardware, probe, port } = &plan.stack else {
+    let Stack::Device { addresses, port, .. } = &plan.stack else {
+        unreachable!("a plan with a device")
+    };
+    let watched = |device| watched(device, &plan.watch, log);
+    let (shard, name) = open_shard(&plan.stack, &plan.knobs, &[], watched, log)?;
+    let handle = shard.handle();
+    let listener = TcpListener::bind_on(&handle, any(addresses, *port)).map_err(Failure::Stack)?;
+    let urls = addresses.iter().map(|cidr| url(cidr.address(), *port)).collect();
+    Ok(Ready { shards: vec![shard], handle, listener, urls, name, front: None })
+}
+
+/// Opens a device, and a host on it that has these `ranges` of addresses as well. Returns the name
+/// of what it stands on, too.
+pub(crate) fn open_shard(
+    stack: &Stack,
+    knobs: &Knobs,
+    ranges: &[Cidr],
+    watched: impl FnOnce(Box<dyn Device>) -> Result<Box<dyn Device>, Failure>,
+    log: &Log,
+) -> Result<(Shard, String), Failure> {
+    let Stack::Device { device, addresses, gateways, hardware, probe, .. } = stack else {
         unreachable!("a plan with a device")
     };
     let (DevicePlan::Tap { name: interface, .. } | DevicePlan::AfPacket { interface }) = device;
@@ -37,8 +57,9 @@ pub(super) fn open(plan: &Plan, log: &Log) -> Result<Ready, Failure> {
     let Opened { device, interface, own, name } = open_device(device, log)?;
     let config =
         Config::new(device.capabilities(), addresses[0], secret().map_err(Failure::Stack)?);
-    let mut config = plan.knobs.on(config);
+    let mut config = knobs.on(config);
     config.addresses.clone_from(addresses);
+    config.ranges = ranges.to_vec();
     config.gateways.clone_from(gateways);
     config.hardware = match hardware {
         Hardware::Given(address) => *address,
@@ -53,11 +74,8 @@ pub(super) fn open(plan: &Plan, log: &Log) -> Result<Ready, Failure> {
         }
     };
     (config.address_probe, config.address_announce) = (*probe, true);
-    let shard = Shard::new(config, watched(device, &plan.watch, log)?).map_err(Failure::Stack)?;
-    let handle = shard.handle();
-    let listener = TcpListener::bind_on(&handle, any(addresses, *port)).map_err(Failure::Stack)?;
-    let urls = addresses.iter().map(|cidr| url(cidr.address(), *port)).collect();
-    Ok(Ready { shards: vec![shard], handle, listener, urls, name, front: None })
+    let shard = Shard::new(config, watched(device)?).map_err(Failure::Stack)?;
+    Ok((shard, name))
 }
 
 fn open_device(plan: &DevicePlan, log: &Log) -> Result<Opened, Failure> {

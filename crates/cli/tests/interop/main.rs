@@ -13,6 +13,7 @@ mod capture;
 mod client;
 mod download;
 mod host;
+mod load;
 mod namespace;
 mod server;
 mod short_connections;

@@ -1,0 +1,282 @@
+//! What can be typed behind `lightwait load`.
+
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use lightwait_core::address::Cidr;
+use lightwait_core::config::parse_time;
+
+use crate::args::DeviceArgs;
+use crate::plan::Setting;
+
+/// Put load on an HTTP server, over as many source addresses as the rate takes.
+///
+/// Whoever opens a connection for each request runs out of ports: each stays in TIME-WAIT for a
+/// minute, so that one address of 28,232 ports allows fewer than 470 a second. R connections
+/// a second take N = ceil(R·T/P) addresses. This takes so many, in round robin, uses no pair of an
+/// address and a port again within T, and says what it took. On the loopback it has 127.0.0.0/8.
+///
+/// With --rate requests start when they are due, whatever the server does (an open loop), and
+/// latency counts from then. With --connections each starts when the one before is answered (a
+/// closed loop). Nothing is recorded before the warm-up is over: one whole TIME-WAIT, unless
+/// connections are kept alive.
+///
+/// SIGINT (Ctrl-C) and SIGTERM end the load early; what was recorded is reported. The exit status
+/// is 1 if a threshold is missed.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LoadArgs {
+    /// What to ask for, such as http://127.0.0.1:8080/
+    pub(crate) url: String,
+
+    /// Whose TCP [default: lightwait on a device, else kernel]
+    #[arg(long, value_enum)]
+    pub(crate) stack: Option<StackKind>,
+
+    /// Requests a second, in an open loop
+    #[arg(long, value_name = "R", value_parser = parse_rate, help_heading = "Load",
+          conflicts_with = "stage")]
+    pub(crate) rate: Option<f64>,
+
+    /// The rate goes straight to R in that time, from where it was (first: from 0), as in
+    /// --stage 30s:2000 --stage 60s:2000 --stage 10s:0; in place of --rate and --duration
+    #[arg(long, value_name = "TIME:R", help_heading = "Load", conflicts_with = "duration")]
+    pub(crate) stage: Vec<StageArg>,
+
+    /// Requests of an open loop start at random (a Poisson process), not at equal distances
+    #[arg(long, help_heading = "Load")]
+    pub(crate) poisson: bool,
+
+    /// Requests of an open loop start N at a time, at the same rate
+    #[arg(long, value_name = "N", default_value = "1", help_heading = "Load")]
+    pub(crate) burst: NonZeroU32,
+
+    /// Connections at a time: in a closed loop so many, in an open one at most [default of an open
+    /// loop: as many as there may be]
+    #[arg(long, short, value_name = "N", help_heading = "Load",
+          value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub(crate) connections: Option<u32>,
+
+    /// How long to record
+    #[arg(long, short, value_name = "TIME", default_value = "10s", value_parser = parse_time_or_0,
+          help_heading = "Load")]
+    pub(crate) duration: Duration,
+
+    /// What passes before, unrecorded [default: --time-wait and 5s where connections are new, 0s
+    /// where they are kept alive]
+    #[arg(long, value_name = "TIME", value_parser = parse_time_or_0, help_heading = "Load")]
+    pub(crate) warm_up: Option<Duration>,
+
+    /// Requests of a connection
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1",
+        help_heading = "Connections",
+        conflicts_with = "keep_alive"
+    )]
+    pub(crate) requests_per_connection: NonZeroU32,
+
+    /// Keep connections as long as the server does
+    #[arg(long, help_heading = "Connections")]
+    pub(crate) keep_alive: bool,
+
+    /// Send N requests at once, before the first is answered
+    #[arg(long, value_name = "N", default_value = "1", help_heading = "Connections",
+          value_parser = parse_pipeline)]
+    pub(crate) pipeline: NonZeroU32,
+
+    /// Who closes a connection first, and so keeps its TIME-WAIT
+    #[arg(long, value_enum, default_value = "server", help_heading = "Connections")]
+    pub(crate) close: CloseArg,
+
+    /// How long a request may take, its connection included
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time,
+          help_heading = "Connections")]
+    pub(crate) timeout: Duration,
+
+    /// Addresses to connect from: A/N, A, or a list of them [default: 127.0.0.0/8 on the loopback;
+    /// else --ip, or the kernel's address]
+    #[arg(long, value_name = "A/N", value_delimiter = ',', value_parser = parse_source,
+          help_heading = "Sources")]
+    pub(crate) source: Vec<Cidr>,
+
+    /// Ports of each [default: 1024-65535 on our stack; the kernel's net.ipv4.ip_local_port_range]
+    #[arg(long, value_name = "FIRST-LAST", value_parser = parse_ports, help_heading = "Sources")]
+    pub(crate) ports: Option<RangeInclusive<u16>>,
+
+    /// How long a closed connection stays in TIME-WAIT, at either end. Its address and port rest
+    /// for five seconds more (T), since Linux's timers are that late
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time_or_0,
+          help_heading = "Sources")]
+    pub(crate) time_wait: Duration,
+
+    /// The method
+    #[arg(long, short = 'X', value_name = "NAME", help_heading = "Request")]
+    pub(crate) method: Option<String>,
+
+    /// A header field, such as 'Accept: text/html'; may be repeated
+    #[arg(long, short = 'H', value_name = "NAME: VALUE", value_parser = parse_field,
+          help_heading = "Request")]
+    pub(crate) header: Vec<(String, String)>,
+
+    /// The body; of a file with @FILE. The method is then POST by default
+    #[arg(long, value_name = "TEXT", help_heading = "Request")]
+    pub(crate) body: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+
+    /// Set a knob of our stack, such as time_wait.length=30s; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", help_heading = "Device")]
+    pub(crate) set: Vec<Setting>,
+
+    /// Print the report as JSON (docs/load-report.md)
+    #[arg(long, help_heading = "Report")]
+    pub(crate) json: bool,
+
+    /// Write a line for every second to a file
+    #[arg(long, value_name = "FILE", help_heading = "Report")]
+    pub(crate) csv: Option<PathBuf>,
+
+    /// Write a page with charts to a file: throughput, TIME-WAIT, the distribution of latency
+    #[arg(long, value_name = "FILE", help_heading = "Report")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Exit with status 1 if more of the requests failed, such as 0.1%
+    #[arg(long, value_name = "PART", value_parser = parse_part, help_heading = "Report")]
+    pub(crate) max_error_rate: Option<f64>,
+
+    /// Exit with status 1 if the 99th percentile of the total latency is longer
+    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Report")]
+    pub(crate) max_p99: Option<Duration>,
+}
+
+/// Whose TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StackKind {
+    /// The kernel's.
+    Kernel,
+    /// Ours, on a device.
+    Lightwait,
+}
+
+/// Who closes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CloseArg {
+    /// The server: the last request says `Connection: close`.
+    Server,
+    /// The load, behind the last answer.
+    Client,
+}
+
+/// `TIME:R`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct StageArg {
+    pub(crate) duration: Duration,
+    pub(crate) rate: f64,
+}
+
+impl FromStr for StageArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<StageArg, String> {
+        let (time, rate) = text.split_once(':').ok_or("give TIME:R, as in 30s:2000")?;
+        let duration = parse_time(time).map_err(|error| error.to_string())?;
+        if duration.is_zero() {
+            return Err("a stage takes some time".to_owned());
+        }
+        let rate = if rate == "0" { 0.0 } else { parse_rate(rate)? };
+        Ok(StageArg { duration, rate })
+    }
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| (0.001..=1e8).contains(rate));
+    rate.ok_or_else(|| "give requests a second, from 0.001 to 100000000".to_owned())
+}
+
+fn parse_pipeline(text: &str) -> Result<NonZeroU32, String> {
+    let count = text.parse::<NonZeroU32>().ok().filter(|count| count.get() <= 1000);
+    count.ok_or_else(|| "give a number from 1 to 1000".to_owned())
+}
+
+/// A time, or just 0.
+fn parse_time_or_0(text: &str) -> Result<Duration, String> {
+    if text == "0" {
+        Ok(Duration::ZERO)
+    } else {
+        parse_time(text).map_err(|error| error.to_string())
+    }
+}
+
+/// A prefix, or one address.
+fn parse_source(text: &str) -> Result<Cidr, String> {
+    let one = text
+        .parse::<IpAddr>()
+        .ok()
+        .and_then(|address| Cidr::new(address, if address.is_ipv4() { 32 } else { 128 }));
+    let prefix = one.map_or_else(|| text.parse().ok(), Some);
+    prefix.ok_or_else(|| "give an address or a prefix, such as 10.1.0.0/16".to_owned())
+}
+
+fn parse_ports(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let ports = text
+        .split_once('-')
+        .and_then(|(first, last)| Some(first.parse::<u16>().ok()?..=last.parse::<u16>().ok()?));
+    let ports = ports.filter(|ports| *ports.start() > 0 && !ports.is_empty());
+    ports.ok_or_else(|| "give the first and the last, such as 1024-65535".to_owned())
+}
+
+fn parse_field(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("give NAME: VALUE")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+/// `0.1%`, or `0.001`.
+fn parse_part(text: &str) -> Result<f64, String> {
+    let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
+    let part = number.parse::<f64>().ok().map(|number| number / unit);
+    let part = part.filter(|part| (0.0..=1.0).contains(part));
+    part.ok_or_else(|| "give a part, such as 0.1% or 0.001".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_taken_as_people_write_them() {
+        assert_eq!(parse_part("0.5%"), Ok(0.005));
+        assert_eq!(parse_part("1"), Ok(1.0));
+        assert_eq!(parse_ports("1024-1024"), Ok(1024..=1024));
+        assert_eq!(parse_source("10.1.2.3").unwrap(), "10.1.2.3/32".parse().unwrap());
+        assert_eq!(parse_source("fd00::/64").unwrap(), "fd00::/64".parse().unwrap());
+        assert_eq!(parse_time_or_0("0"), Ok(Duration::ZERO));
+        assert_eq!(parse_field("A:b: c "), Ok(("A".to_owned(), "b: c".to_owned())));
+        let stage = StageArg { duration: Duration::from_secs(30), rate: 0.0 };
+        assert_eq!("30s:0".parse(), Ok(stage));
+    }
+
+    #[test]
+    fn values_that_make_no_sense_are_refused() {
+        for part in ["101%", "-1%", "1.1", "x", ""] {
+            assert!(parse_part(part).is_err(), "{part}");
+        }
+        for ports in ["0-5", "5-4", "5", "1-65536", "-"] {
+            assert!(parse_ports(ports).is_err(), "{ports}");
+        }
+        for rate in ["0", "-1", "nan", "inf", "1e9"] {
+            assert!(parse_rate(rate).is_err(), "{rate}");
+        }
+        for stage in ["30s", "0s:5", "30:5", "30s:-5"] {
+            assert!(stage.parse::<StageArg>().is_err(), "{stage}");
+        }
+        assert!(parse_pipeline("0").is_err() && parse_pipeline("1001").is_err());
+        assert!(parse_source("10.1.0.0/33").is_err() && parse_field("x").is_err());
+    }
+}

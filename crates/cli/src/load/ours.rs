@@ -1,0 +1,83 @@
+//! A load on a stack of ours, on a device.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+
+use lightwait::driver::{self, Stop};
+use lightwait_core::address::Cidr;
+use lightwait_load::engine::{self, Outcome};
+use lightwait_load::network::OurStack;
+use lightwait_load::tuples::Tuples;
+
+use super::plan::LoadPlan;
+use super::refused;
+use super::watch::Watcher;
+use crate::failure::Failure;
+use crate::log::{Log, Outputs};
+use crate::plan::{Knobs, Stack};
+use crate::serve::claim;
+use crate::serve::device::open_shard;
+use crate::serve::signals::Signals;
+
+/// Runs it to its end, or to a signal. `None` if a signal came before it began.
+pub(super) fn run(
+    plan: &mut LoadPlan,
+    on: &(Stack, Knobs),
+    tuples: Tuples,
+    signals: &Signals,
+    watcher: &Watcher,
+) -> Result<Option<Outcome>, Failure> {
+    // Standard output is the report's.
+    let outputs = Outputs::new(io::stderr(), io::stderr());
+    let (log, writer) = Log::start(false, outputs).map_err(Failure::Stack)?;
+    let outcome = run_logged(plan, on, tuples, signals, watcher, &log);
+    drop(log);
+    writer.finish();
+    outcome
+}
+
+fn run_logged(
+    plan: &mut LoadPlan,
+    (stack, knobs): &(Stack, Knobs),
+    mut tuples: Tuples,
+    signals: &Signals,
+    watcher: &Watcher,
+    log: &Log,
+) -> Result<Option<Outcome>, Failure> {
+    let Stack::Device { addresses, .. } = stack else { unreachable!("a load runs on a device") };
+    let is_ours = |range: &Cidr| addresses.iter().any(|ours| ours.address() == range.address());
+    let ranges: Vec<Cidr> = plan.sources.prefixes().filter(|range| !is_ours(range)).collect();
+    let (shard, name) = open_shard(stack, knobs, &ranges, Ok, log)?;
+    plan.setup.stack = format!("our stack, {name}");
+    let handle = shard.handle();
+    let mut shards = [shard];
+    if !claim::wait(&mut shards, &handle, signals, log)? {
+        return Ok(None);
+    }
+    let (stop, result) = (Stop::new(), Rc::new(RefCell::new(None)));
+    handle.spawn_local({
+        let (stop, result, watcher) = (stop.clone(), result.clone(), watcher.clone());
+        let (engine, early, signal) = (plan.engine.clone(), signals.stop(), signals.stop());
+        async move {
+            let network = OurStack::current();
+            let probed = tokio::select! {
+                () = early => None,
+                probed = engine::probe(&network, &engine, &mut tuples) => Some(probed),
+            };
+            let outcome = match probed {
+                None => Ok(None),
+                Some(Err(error)) => Err(error),
+                Some(Ok(())) => {
+                    let on_second = move |live: &_| watcher.on_second(live);
+                    Ok(Some(engine::run(network, engine, tuples, signal, on_second).await))
+                }
+            };
+            *result.borrow_mut() = Some(outcome);
+            stop.set();
+        }
+    });
+    driver::run(&mut shards, &stop, driver::SPIN).map_err(Failure::Stack)?;
+    let outcome = result.borrow_mut().take().expect("the switch is set behind it");
+    outcome.map_err(|error| refused(plan, &error))
+}

@@ -1,0 +1,93 @@
+//! The server, from its URL.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use hyper::Uri;
+
+use crate::failure::Failure;
+
+/// Whom to ask, and for what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// As it was typed.
+    pub(crate) url: String,
+    /// All addresses that the name has.
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// For the field Host.
+    pub(crate) host: String,
+    /// The path and the query.
+    pub(crate) path: String,
+}
+
+impl Target {
+    /// Parses and resolves a URL.
+    pub(crate) fn new(url: &str) -> Result<Target, Failure> {
+        let usage = |why: &str| Failure::LoadUsage(format!("{url}: {why}"));
+        let Ok(uri) = url.parse::<Uri>() else {
+            return Err(usage("not a URL; give one such as http://10.9.0.2/"));
+        };
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => return Err(usage("TLS is not spoken here; give a URL with http://")),
+            _ => return Err(usage("give a URL that begins with http://")),
+        }
+        let Some(authority) = uri.authority() else {
+            return Err(usage("there is no host in it"));
+        };
+        if authority.as_str().contains('@') {
+            return Err(usage("give a user by --header 'Authorization: …'"));
+        }
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+        let port = authority.port_u16().unwrap_or(80);
+        let resolved = (host, port).to_socket_addrs();
+        let addresses: Vec<SocketAddr> = match resolved {
+            Ok(addresses) => addresses.collect(),
+            Err(error) => return Err(Failure::Load(format!("{host}: {error}"))),
+        };
+        if addresses.is_empty() {
+            return Err(Failure::Load(format!("{host}: it has no address")));
+        }
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        Ok(Target {
+            url: url.to_owned(),
+            addresses,
+            host: authority.as_str().to_owned(),
+            path: path.to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_says_whom_to_ask_for_what() {
+        for (url, address, host, path) in [
+            ("http://10.9.0.2", "10.9.0.2:80", "10.9.0.2", "/"),
+            ("http://10.9.0.2:8080/a/b?c=d", "10.9.0.2:8080", "10.9.0.2:8080", "/a/b?c=d"),
+            ("http://[fd00::2]:81/", "[fd00::2]:81", "[fd00::2]:81", "/"),
+            ("http://127.0.0.1/?x", "127.0.0.1:80", "127.0.0.1", "/?x"),
+        ] {
+            let target = Target::new(url).unwrap();
+            assert_eq!(target.addresses, [address.parse().unwrap()], "{url}");
+            assert_eq!((&*target.host, &*target.path), (host, path), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_url_that_cannot_be_asked_is_refused_with_the_reason() {
+        for (url, why) in [
+            ("10.9.0.2", "begins with http://"),
+            ("/path", "begins with http://"),
+            ("ftp://10.9.0.2/", "begins with http://"),
+            ("https://10.9.0.2/", "TLS"),
+            ("http://user:word@10.9.0.2/", "Authorization"),
+            ("http://a b/", "not a URL"),
+            ("http://no-such-host.invalid/", "no-such-host.invalid"),
+        ] {
+            let text = Target::new(url).unwrap_err().to_string();
+            assert!(text.contains(why), "{url}: {text}");
+        }
+    }
+}

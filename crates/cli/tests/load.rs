@@ -1,0 +1,188 @@
+//! `lightwait load` on the kernel's stack, against servers on the loopback.
+
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// A server on a port of the kernel's choice, in threads of this process.
+struct Server {
+    url: String,
+    /// Whoever has connected.
+    peers: Arc<Mutex<Vec<SocketAddr>>>,
+}
+
+impl Server {
+    /// Answers each request with that, after a pause, and closes if it was asked to.
+    fn start(answer: &'static str, pause: Duration) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let peers = Arc::new(Mutex::new(Vec::new()));
+        let seen = peers.clone();
+        // It ends with the test's process.
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                seen.lock().unwrap().push(stream.peer_addr().unwrap());
+                thread::spawn(move || serve(stream, answer, pause));
+            }
+        });
+        Server { url, peers }
+    }
+}
+
+fn serve(mut stream: TcpStream, answer: &str, pause: Duration) {
+    let mut request = vec![0; 16 << 10];
+    while let Ok(len @ 1..) = stream.read(&mut request) {
+        thread::sleep(pause);
+        let closes = String::from_utf8_lossy(&request[..len]).contains("Connection: close");
+        if stream.write_all(answer.as_bytes()).is_err() || closes {
+            return;
+        }
+    }
+}
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+const UNAVAILABLE: &str = "HTTP/1.1 503 Unavailable\r\nContent-Length: 0\r\n\r\n";
+
+fn start(arguments: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_lightwait"))
+        .arg("load")
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn load(arguments: &[&str]) -> Output {
+    start(arguments).wait_with_output().unwrap()
+}
+
+/// The report of a load that must have ended well.
+fn report(arguments: &[&str]) -> Value {
+    let output = load(&[arguments, &["--json"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// How a load that must have failed did so.
+fn failure(arguments: &[&str]) -> (i32, String) {
+    let output = load(arguments);
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn an_open_loop_keeps_its_rate_from_as_many_addresses_as_it_takes() {
+    let server = Server::start(OK, Duration::ZERO);
+    let ports = "20000-20024";
+    let flags = ["--rate", "100", "--warm-up", "0", "-d", "2s", "--ports", ports];
+    let report = report(&[&[&*server.url], &flags[..]].concat());
+    assert_eq!(report["requests_answered"], 200, "{report}");
+    assert_eq!(report["requests_failed"], 0);
+    assert_eq!(report["steady_state"], false);
+    // ceil(100/s · 65 s / 25 ports)
+    assert_eq!(report["sources"]["addresses"], 260);
+    assert_eq!(report["closed_by_server"], 200);
+    let peers = server.peers.lock().unwrap();
+    // One more for the first look.
+    assert_eq!(peers.len(), 201);
+    assert_eq!(peers.iter().collect::<HashSet<_>>().len(), 201, "each from an end of its own");
+    let addresses: HashSet<_> = peers.iter().map(SocketAddr::ip).collect();
+    assert_eq!(addresses.len(), 201, "in round robin");
+    assert!(peers.iter().all(|peer| (20_000..=20_024).contains(&peer.port())));
+}
+
+#[test]
+fn a_closed_loop_has_so_many_connections_and_says_who_closed() {
+    let server = Server::start(OK, Duration::from_millis(5));
+    let flags = ["-c", "4", "--warm-up", "0", "-d", "2s", "--close", "client"];
+    let short = report(&[&[&*server.url], &flags[..]].concat());
+    let answered = short["requests_answered"].as_u64().unwrap();
+    assert!((400..=1600).contains(&answered), "{short}");
+    assert!(short["closed_by_client"].as_u64().unwrap() >= answered);
+    assert_eq!(short["closed_by_server"], 0);
+    let median = |what: &str| short["latency_ns"][what]["p50"].as_u64().unwrap();
+    assert!(median("start_delay") < median("connect"), "nothing waits to begin: {short}");
+    let kept = report(&[&server.url, "-c", "4", "--keep-alive", "-d", "1s"]);
+    assert_eq!(kept["steady_state"], true);
+    assert_eq!(kept["connections_opened"], 4, "{kept}");
+}
+
+#[test]
+fn a_slow_server_shows_in_the_latencies_and_the_thresholds() {
+    let server = Server::start(OK, Duration::from_millis(50));
+    let flags = ["--rate", "40", "--warm-up", "0", "-d", "1s"];
+    let all = [&[&*server.url], &flags[..]].concat();
+    let report = report(&[&all[..], &["--max-p99", "5s", "--max-error-rate", "0"]].concat());
+    let total = &report["latency_ns"]["total"];
+    assert!(total["p50"].as_u64().unwrap() >= 50_000_000, "{report}");
+    assert!(report["latency_ns"]["first_byte"]["p50"].as_u64() <= total["p50"].as_u64());
+    let (status, text) = failure(&[&all[..], &["--max-p99", "40ms"]].concat());
+    assert!(status == 1 && text.contains("99th percentile"), "{text}");
+    let failing = Server::start(UNAVAILABLE, Duration::ZERO);
+    let all = [&[&*failing.url], &flags[..]].concat();
+    let (status, text) = failure(&[&all[..], &["--max-error-rate", "99%"]].concat());
+    assert!(status == 1 && text.contains("100.000 % of the requests failed"), "{text}");
+    assert!(load(&[&all[..], &["--max-error-rate", "1"]].concat()).status.success());
+}
+
+#[test]
+fn an_interrupt_ends_a_load_with_what_it_has() {
+    let server = Server::start(OK, Duration::ZERO);
+    let load = start(&[&server.url, "--rate", "50", "--warm-up", "0", "-d", "60s", "--json"]);
+    while server.peers.lock().unwrap().len() < 60 {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let id = load.id().to_string();
+    assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
+    let output = load.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let answered = report["requests_answered"].as_u64().unwrap();
+    let recorded = report["recorded_s"].as_f64().unwrap();
+    assert!((59..3000).contains(&answered) && recorded < 60.0, "{report}");
+    assert_eq!(report["requests_failed"], 0);
+}
+
+#[test]
+fn every_second_has_a_line_in_the_csv_and_the_table_is_for_people() {
+    let server = Server::start(OK, Duration::ZERO);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("seconds.csv");
+    let path = path.to_str().unwrap();
+    let page = directory.path().join("report.html");
+    let flags = ["--rate", "20", "--warm-up", "1s", "-d", "2s", "--csv", path];
+    let html = ["--html", page.to_str().unwrap()];
+    let output = load(&[&[&*server.url], &flags[..], &html].concat());
+    assert!(std::fs::read_to_string(&page).unwrap().contains("<svg"));
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(table.contains("40 answered") && table.contains("not the steady state"), "{table}");
+    let csv = std::fs::read_to_string(path).unwrap();
+    let phases = |phase: &str| csv.lines().filter(|line| line.contains(phase)).count();
+    assert_eq!(phases(",warm_up,"), 1, "{csv}");
+    assert_eq!(phases(",recorded,"), 2, "{csv}");
+}
+
+#[test]
+fn who_cannot_be_asked_is_named_and_nothing_is_put_on_him() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{nobody}/");
+    let (status, text) = failure(&[&url, "--rate", "5"]);
+    assert!(status == 1 && text.contains("connection refused: nobody listens"), "{text}");
+    let (status, text) = failure(&["http://no-such-host.invalid/", "--rate", "5"]);
+    assert!(status == 1 && text.contains("no-such-host.invalid"), "{text}");
+    let (status, text) = failure(&[&url, "--rate", "5", "--source", "198.51.100.1"]);
+    assert!(
+        status == 1 && text.contains("`sudo ip route add local 198.51.100.1/32 dev lo`"),
+        "{text}"
+    );
+    let (status, text) = failure(&[&url, "--rate", "5", "--csv", "/no/such/file"]);
+    assert!(status == 1 && text.contains("/no/such/file: cannot be written"), "{text}");
+    let (status, text) = failure(&[&url, "--rat", "5"]);
+    assert!(status == 2 && text.contains("`lightwait load --help`"), "{text}");
+}

@@ -1,0 +1,357 @@
+//! Whole loads in virtual time, on our own stack: two shards joined by a wire in memory.
+
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+
+use lightwait::bridge;
+use lightwait::net::{TcpListener, TcpStream};
+use lightwait::rt;
+use lightwait::shard::{Handle, Shard};
+use lightwait_core::Instant;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::*;
+use crate::arrivals::{Spacing, Stage};
+use crate::network::OurStack;
+use crate::sources::Sources;
+
+const MS: Duration = Duration::from_millis(1);
+const S: Duration = Duration::from_secs(1);
+const PORT: u16 = 80;
+
+/// How a server answers, and what it saw.
+struct Server {
+    /// How long an answer takes.
+    service: Duration,
+    /// Nothing is answered from the one to the other.
+    stall: Option<[Duration; 2]>,
+    /// Requests of a connection, after which the server closes it without a word.
+    most: usize,
+    seen: RefCell<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    requests: usize,
+    /// Connections by the client's address, with the time of each one's beginning.
+    connections: HashMap<SocketAddr, Vec<Instant>>,
+    /// Connections at a time.
+    open: usize,
+    most_open: usize,
+    /// Connections whose client closed first.
+    left: usize,
+    /// Requests that were read together.
+    largest_batch: usize,
+}
+
+impl Server {
+    fn new() -> Server {
+        Server { service: MS, stall: None, most: usize::MAX, seen: RefCell::default() }
+    }
+
+    async fn serve(self: Rc<Self>, listener: TcpListener) {
+        loop {
+            let (stream, peer) = listener.accept().await.unwrap();
+            let handle = Handle::current();
+            let now = handle.now();
+            self.seen.borrow_mut().connections.entry(peer).or_default().push(now);
+            handle.spawn_local(self.clone().serve_one(stream));
+        }
+    }
+
+    async fn serve_one(self: Rc<Self>, mut stream: TcpStream) {
+        {
+            let mut seen = self.seen.borrow_mut();
+            seen.open += 1;
+            seen.most_open = seen.most_open.max(seen.open);
+        }
+        stream.set_nodelay(true).unwrap();
+        let mut served = 0;
+        'connection: loop {
+            let mut text = vec![0; 64 << 10];
+            let len = stream.read(&mut text).await.unwrap_or(0);
+            if len == 0 {
+                self.seen.borrow_mut().left += 1;
+                break;
+            }
+            let text = String::from_utf8_lossy(&text[..len]).into_owned();
+            let requests: Vec<&str> = text.split_terminator("\r\n\r\n").collect();
+            let largest = self.seen.borrow().largest_batch.max(requests.len());
+            self.seen.borrow_mut().largest_batch = largest;
+            for request in requests {
+                self.wait().await;
+                self.seen.borrow_mut().requests += 1;
+                let closes = request.contains("Connection: close");
+                let field = if closes { "Connection: close\r\n" } else { "" };
+                let answer = format!("HTTP/1.1 200 OK\r\n{field}Content-Length: 3\r\n\r\nabc");
+                let written = stream.write_all(answer.as_bytes()).await;
+                served += 1;
+                if closes || served == self.most || written.is_err() {
+                    break 'connection;
+                }
+            }
+        }
+        self.seen.borrow_mut().open -= 1;
+    }
+
+    async fn wait(&self) {
+        rt::sleep(self.service).await;
+        let now = Duration::from_nanos(Handle::current().now().as_nanos());
+        if let Some([from, to]) = self.stall
+            && (from..to).contains(&now)
+        {
+            rt::sleep(to - now).await;
+        }
+    }
+}
+
+fn sources(addresses: u64) -> Sources {
+    Sources::new(&["100.65.0.0/16".parse().unwrap()]).unwrap().first(addresses)
+}
+
+fn plan(mode: Mode) -> Plan {
+    Plan {
+        to: (bridge::SERVER_ADDRESS, PORT).into(),
+        request: Request::new("GET", "/", "h", &[], &[]).unwrap(),
+        mode,
+        requests_per_connection: NonZeroU32::new(1),
+        pipeline: NonZeroU32::MIN,
+        close: Close::Server,
+        timeout: S * 10,
+        warm_up: Duration::ZERO,
+        duration: S * 10,
+        grace: S * 10,
+    }
+}
+
+fn open(rate: f64, seconds: u32) -> Mode {
+    let stage = Stage { duration: S * seconds, from: rate, to: rate };
+    Mode::Open {
+        arrivals: Arrivals::new(vec![stage], Spacing::Constant, 1, 1),
+        connections: usize::MAX,
+    }
+}
+
+/// Runs a load against that server to its end.
+fn run_with(
+    server: Server,
+    plan: Plan,
+    tuples: Tuples,
+    stop: impl Future<Output = ()> + 'static,
+) -> (Outcome, Rc<Server>) {
+    let (server_end, client_end) = bridge::wire();
+    let mut shards = [
+        Shard::in_made_time(bridge::server_config([1; 32]), Box::new(server_end)).unwrap(),
+        Shard::in_made_time(bridge::client_config([2; 32]), Box::new(client_end)).unwrap(),
+    ];
+    let [at, from] = [shards[0].handle(), shards[1].handle()];
+    let listener = TcpListener::bind_on(&at, (bridge::SERVER_ADDRESS, PORT)).unwrap();
+    let server = Rc::new(server);
+    at.spawn_local(server.clone().serve(listener));
+    let outcome = Rc::new(RefCell::new(None));
+    let result = outcome.clone();
+    from.spawn_local(async move {
+        let network = OurStack::current();
+        *result.borrow_mut() = Some(run(network, plan, tuples, stop, |_| ()).await);
+    });
+    let mut now = Instant::ZERO;
+    let end = now + S * 600;
+    while outcome.borrow().is_none() {
+        shards.iter_mut().for_each(|shard| {
+            shard.turn(now);
+        });
+        let next = shards.iter().filter_map(|shard| shard.deadline(now)).min();
+        now = now.max(next.expect("something to wait for"));
+        assert!(now < end, "a load that does not end");
+    }
+    let outcome = outcome.borrow_mut().take().unwrap();
+    (outcome, server)
+}
+
+fn run_for(server: Server, plan: Plan) -> (Outcome, Rc<Server>) {
+    let tuples = Tuples::new(sources(1000), 1024..=65_535, S * 61, 0);
+    run_with(server, plan, tuples, std::future::pending())
+}
+
+fn is_near(value: Duration, wanted: Duration) -> bool {
+    value.abs_diff(wanted) <= wanted / 100
+}
+
+#[test]
+fn an_open_loop_opens_a_connection_for_each_arrival() {
+    let (outcome, server) = run_for(Server::new(), plan(open(200.0, 10)));
+    let totals = &outcome.totals;
+    assert_eq!((totals.answered, totals.failed(), totals.connections), (2000, 0, 2000));
+    assert_eq!(outcome.notes.closed_by_server, 2000);
+    assert_eq!(outcome.recorded, S * 10);
+    assert!(is_near(totals.total.percentile(99.0), MS), "{:?}", totals.total.percentile(99.0));
+    let per_second: Vec<u64> = outcome.seconds.iter().map(|second| second.answered).collect();
+    assert_eq!(per_second.len(), 10);
+    assert!(per_second.iter().all(|answered| (199..=201).contains(answered)), "{per_second:?}");
+    assert_eq!(server.seen.borrow().requests, 2000);
+}
+
+#[test]
+fn a_stall_shows_in_an_open_loop_as_often_as_it_would_have_been_met() {
+    // Half of those who come in a stall of one second wait for more than half a second.
+    let stall = Some([S * 4, S * 5]);
+    let server = || Server { stall, ..Server::new() };
+    let (outcome, _) = run_for(server(), plan(open(100.0, 10)));
+    let total = &outcome.totals.total;
+    assert_eq!(outcome.totals.answered, 1000);
+    assert!(total.percentile(99.0) > MS * 850, "{:?}", total.percentile(99.0));
+    assert!(total.percentile(94.0) > MS * 350 && total.percentile(89.0) < MS * 10);
+    // On one connection at a time the queue of the stall takes its time as well.
+    let Mode::Open { arrivals, .. } = open(100.0, 10) else { unreachable!() };
+    let (outcome, server) = run_for(server(), plan(Mode::Open { arrivals, connections: 1 }));
+    assert_eq!((outcome.totals.answered, server.seen.borrow().most_open), (1000, 1));
+    assert!(outcome.totals.total.percentile(99.0) > MS * 850);
+    assert!(outcome.totals.delay.percentile(99.0) > MS * 850, "it did not even begin");
+}
+
+#[test]
+fn the_same_stall_is_met_once_by_a_closed_loop() {
+    let server = Server { stall: Some([S * 4, S * 5]), service: MS * 10, ..Server::new() };
+    let (outcome, _) = run_for(server, plan(Mode::Closed { connections: 1 }));
+    let total = &outcome.totals.total;
+    assert!(is_near(total.percentile(99.8), MS * 10), "{:?}", total.percentile(99.8));
+    assert!(total.percentile(100.0) > MS * 990);
+}
+
+#[test]
+fn a_closed_loop_keeps_its_connections_busy_and_no_more() {
+    let server = Server { service: MS * 5, ..Server::new() };
+    let closed = Plan { requests_per_connection: None, ..plan(Mode::Closed { connections: 20 }) };
+    let (outcome, server) = run_for(server, closed);
+    let seen = server.seen.borrow();
+    assert_eq!((seen.most_open, seen.connections.len()), (20, 20));
+    // 20 connections, 200 requests a second on each, but for the first's handshake.
+    assert!((39_900..=40_020).contains(&outcome.totals.answered), "{}", outcome.totals.answered);
+    assert_eq!(outcome.totals.failed(), 0);
+    assert_eq!(outcome.notes.closed_by_client, 20);
+}
+
+#[test]
+fn a_connection_carries_as_many_requests_as_it_may_and_who_closes_is_chosen() {
+    for close in [Close::Server, Close::Client] {
+        let plan = Plan {
+            requests_per_connection: NonZeroU32::new(7),
+            close,
+            ..plan(Mode::Closed { connections: 3 })
+        };
+        let (outcome, server) = run_for(Server::new(), plan);
+        let seen = server.seen.borrow();
+        assert!(seen.requests.div_ceil(7).abs_diff(seen.connections.len()) <= 3);
+        assert_eq!(outcome.totals.failed(), 0);
+        let [by_server, by_client] =
+            [outcome.notes.closed_by_server, outcome.notes.closed_by_client];
+        let clean = |one: u64, other: u64| one > 100 && other <= 3;
+        match close {
+            Close::Server => assert!(clean(by_server, by_client) && seen.left <= 3),
+            Close::Client => assert!(clean(by_client, by_server) && seen.left > 100),
+        }
+    }
+}
+
+#[test]
+fn pipelined_requests_are_sent_at_once() {
+    let plan = Plan {
+        requests_per_connection: None,
+        pipeline: NonZeroU32::new(8).unwrap(),
+        ..plan(Mode::Closed { connections: 1 })
+    };
+    let (outcome, server) = run_for(Server::new(), plan);
+    assert_eq!(server.seen.borrow().largest_batch, 8);
+    // 1 ms each: the last of eight waits for all.
+    assert!(is_near(outcome.totals.total.percentile(99.0), MS * 8));
+    assert!((9_980..=10_010).contains(&outcome.totals.answered), "{}", outcome.totals.answered);
+}
+
+#[test]
+fn a_request_that_meets_a_connection_just_closed_is_sent_again() {
+    let server = Server { most: 10, ..Server::new() };
+    let plan = Plan { requests_per_connection: None, ..plan(Mode::Closed { connections: 2 }) };
+    let (outcome, server) = run_for(server, plan);
+    assert_eq!(outcome.totals.failed(), 0);
+    assert!(outcome.notes.reopened > 100, "{:?}", outcome.notes);
+    assert!(server.seen.borrow().connections.len() as u64 > outcome.notes.reopened);
+}
+
+#[test]
+fn no_4_tuple_comes_again_before_its_time_and_the_load_says_that_it_waited() {
+    // 100 tuples and 20 s of rest: five connections a second, where ten are asked for.
+    let ports: RangeInclusive<u16> = 5000..=5049;
+    let tuples = Tuples::new(sources(2), ports, S * 20, 0);
+    let plan = Plan { duration: S * 100, timeout: S * 60, grace: S * 60, ..plan(open(10.0, 100)) };
+    let (outcome, server) = run_with(Server::new(), plan, tuples, std::future::pending());
+    let seen = server.seen.borrow();
+    assert_eq!(seen.connections.len(), 100);
+    for (peer, times) in &seen.connections {
+        assert!(times.is_sorted_by(|one, other| other.since(*one) >= S * 20), "{peer}: {times:?}");
+    }
+    assert!(outcome.notes.tuple_waits > 100, "{:?}", outcome.notes);
+    assert_eq!(outcome.seconds[50].time_wait, 100);
+}
+
+#[test]
+fn a_warm_up_is_in_the_seconds_and_nowhere_else() {
+    let plan = Plan { warm_up: S * 5, duration: S * 3, ..plan(open(100.0, 8)) };
+    let server = Server { stall: Some([S, S * 2]), ..Server::new() };
+    let (outcome, _) = run_for(server, plan);
+    assert_eq!((outcome.totals.answered, outcome.totals.connections), (300, 300));
+    assert!(outcome.totals.total.percentile(100.0) < MS * 10);
+    assert_eq!((outcome.warm_up, outcome.recorded), (S * 5, S * 3));
+    assert!(outcome.seconds[1].longest > MS * 900 || outcome.seconds[2].longest > MS * 900);
+    assert!((700..=800).contains(&outcome.seconds.iter().map(|s| s.answered).sum::<u64>()));
+}
+
+#[test]
+fn a_load_that_is_stopped_says_what_it_has() {
+    let tuples = Tuples::new(sources(1000), 1024..=65_535, S * 61, 0);
+    let stop = async { rt::sleep(MS * 3500).await };
+    let (outcome, _) = run_with(Server::new(), plan(open(100.0, 10)), tuples, stop);
+    assert_eq!(outcome.recorded, MS * 3500);
+    assert!((349..=350).contains(&outcome.totals.answered), "{}", outcome.totals.answered);
+    assert_eq!(outcome.totals.failed(), 0, "those under way had their time");
+}
+
+#[test]
+fn what_was_to_start_before_the_end_is_done_behind_it() {
+    // Ten a second come for five: 35 have come by the end, half of which wait for the connection.
+    let Mode::Open { arrivals, .. } = open(10.0, 10) else { unreachable!() };
+    let tuples = Tuples::new(sources(1000), 1024..=65_535, S * 61, 0);
+    let stop = async { rt::sleep(MS * 3450).await };
+    let server = Server { service: MS * 200, ..Server::new() };
+    let plan = plan(Mode::Open { arrivals, connections: 1 });
+    let (outcome, _) = run_with(server, plan, tuples, stop);
+    assert_eq!((outcome.totals.answered, outcome.totals.failed()), (35, 0));
+}
+
+#[test]
+fn requests_without_an_answer_are_told_by_cause() {
+    // Those of the last second are unfinished, those before it have timed out.
+    let server = Server { stall: Some([S * 5, S * 500]), ..Server::new() };
+    let late = Plan { timeout: S * 2, grace: MS * 950, ..plan(open(10.0, 10)) };
+    let (outcome, _) = run_for(server, late);
+    let faults = &outcome.totals.faults;
+    assert_eq!((faults.of(Fault::Timeout), faults.of(Fault::Unfinished)), (40, 10));
+    assert_eq!(outcome.totals.answered, 50);
+    // Nobody listens there.
+    let mut refused = plan(Mode::Closed { connections: 2 });
+    refused.to.set_port(81);
+    let (outcome, _) = run_for(Server::new(), refused);
+    let count = outcome.totals.faults.of(Fault::Refused);
+    assert!((1000..=2002).contains(&count), "{count} refusals");
+    assert_eq!((outcome.totals.answered, outcome.totals.failed()), (0, count));
+}
+
+#[test]
+fn the_same_load_is_the_same_again() {
+    let poisson = || {
+        let stage = Stage { duration: S * 5, from: 10.0, to: 500.0 };
+        let arrivals = Arrivals::new(vec![stage], Spacing::Poisson, 1, 7);
+        let plan = plan(Mode::Open { arrivals, connections: 3 });
+        run_for(Server::new(), Plan { duration: S * 5, ..plan }).0
+    };
+    assert_eq!(poisson(), poisson());
+}

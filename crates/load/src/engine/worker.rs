@@ -1,0 +1,267 @@
+//! A worker: a connection at a time, and the jobs on it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::{Close, Engine, Job, Mode};
+use crate::exchange::{self, Event, Left};
+use crate::network::{Network, before};
+use crate::recorder::{Answered, Fault};
+use crate::tuples::{Exhausted, Tuple};
+
+/// How long the server has to close first, when it was asked to.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a worker of a closed loop waits after a connection that could not be opened: it would
+/// do nothing else otherwise.
+const FAULT_PAUSE: Duration = Duration::from_millis(10);
+/// How often is looked for a tuple while all are in use.
+const TUPLE_POLL: Duration = Duration::from_millis(10);
+/// Tuples tried for one connection while others have them.
+const TUPLE_ATTEMPTS: usize = 16;
+
+/// An open connection.
+struct Session<S> {
+    stream: S,
+    tuple: Tuple,
+    /// Requests that it has carried.
+    served: u32,
+}
+
+/// Why a batch ended before its last answer.
+struct Broken {
+    fault: Fault,
+    /// Nothing came of the answer that was due.
+    is_silent: bool,
+}
+
+impl<N: Network> Engine<N> {
+    /// Does jobs until there are no more.
+    pub(super) async fn work(self: Rc<Self>) {
+        let mut session: Option<Session<N::Stream>> = None;
+        let mut batch = VecDeque::new();
+        loop {
+            let served = session.as_ref().map_or(0, |session| session.served);
+            if batch.is_empty() && !self.next_jobs(&mut batch, session.is_some(), served).await {
+                break;
+            }
+            let begun = self.now();
+            let deadline = begun + self.plan.timeout;
+            let mut open = match session.take() {
+                Some(open) => open,
+                None => match self.open(batch[0].intended, deadline).await {
+                    Ok(open) => open,
+                    Err(fault) => {
+                        self.fail(&mut batch, fault);
+                        self.pause().await;
+                        continue;
+                    }
+                },
+            };
+            let served = open.served;
+            match self.exchange(&mut open, &mut batch, begun).await {
+                Ok(Left::Open) if !self.is_last(open.served) => session = Some(open),
+                Ok(_) => self.close(open).await,
+                Err(Broken { fault, is_silent }) => {
+                    self.release(open);
+                    let is_idle_closed = is_silent && served > 0 && !batch[0].is_again;
+                    if is_idle_closed && matches!(fault, Fault::Closed | Fault::Reset) {
+                        batch[0].is_again = true;
+                        self.note(|notes| notes.reopened += 1);
+                    } else {
+                        self.fail(&mut batch, fault);
+                    }
+                }
+            }
+        }
+        if let Some(open) = session {
+            self.note(|notes| notes.closed_by_client += 1);
+            self.release(open);
+        }
+        self.workers.set(self.workers.get() - 1);
+        if self.workers.get() == 0 && self.is_stopping.get() {
+            self.done.notify_one();
+        }
+    }
+
+    /// True if a connection that has carried so many requests carries no more.
+    fn is_last(&self, served: u32) -> bool {
+        self.plan.requests_per_connection.is_some_and(|most| served >= most.get())
+    }
+
+    /// Fills a batch for a connection that has carried so many requests. False if this worker is
+    /// not needed any more: there is no job, and there will be none, or it has no connection to
+    /// keep for one.
+    async fn next_jobs(&self, batch: &mut VecDeque<Job>, is_open: bool, served: u32) -> bool {
+        let left = self.plan.requests_per_connection.map_or(u32::MAX, |most| most.get() - served);
+        let most = self.plan.pipeline.get().min(left) as usize;
+        loop {
+            if let Mode::Closed { .. } = self.plan.mode {
+                if self.is_stopping.get() {
+                    return false;
+                }
+                let now = self.now();
+                batch.extend((0..most).map(|_| self.jobs.begin(now)));
+                return true;
+            }
+            self.jobs.take(batch, most);
+            if !batch.is_empty() {
+                return true;
+            }
+            // What was to start before the end is still done.
+            if !is_open || self.is_stopping.get() {
+                return false;
+            }
+            self.jobs.idle.set(self.jobs.idle.get() + 1);
+            self.wake.notified().await;
+        }
+    }
+
+    /// Opens a connection, for a job that was to start then.
+    async fn open(
+        &self,
+        intended: Duration,
+        deadline: Duration,
+    ) -> Result<Session<N::Stream>, Fault> {
+        let mut attempts = TUPLE_ATTEMPTS;
+        loop {
+            let tuple = self.take_tuple(deadline).await?;
+            let from = self.tuples.borrow().address(tuple);
+            let called = self.now();
+            let connect = self.network.connect(from, self.plan.to);
+            let result = before(&self.network, self.begin + deadline, connect).await;
+            let now = self.now();
+            match result.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into())) {
+                Ok(stream) => {
+                    self.recorder.borrow_mut().on_connection(intended, now.saturating_sub(called));
+                    return Ok(Session { stream, tuple, served: 0 });
+                }
+                Err(error) => {
+                    self.tuples.borrow_mut().release(tuple, now);
+                    attempts -= 1;
+                    if error.kind() != io::ErrorKind::AddrInUse || attempts == 0 {
+                        return Err(Fault::of(&error));
+                    }
+                    self.note(|notes| notes.tuples_taken += 1);
+                }
+            }
+        }
+    }
+
+    /// Takes a tuple, and waits for one if it must.
+    async fn take_tuple(&self, deadline: Duration) -> Result<Tuple, Fault> {
+        let mut has_waited = false;
+        loop {
+            let now = self.now();
+            let Exhausted { until } = match self.tuples.borrow_mut().take(now) {
+                Ok(tuple) => return Ok(tuple),
+                Err(exhausted) => exhausted,
+            };
+            if now >= deadline {
+                return Err(Fault::Source);
+            }
+            if !std::mem::replace(&mut has_waited, true) {
+                self.note(|notes| notes.tuple_waits += 1);
+            }
+            let when = until.unwrap_or(now + TUPLE_POLL).min(deadline);
+            self.network.sleep_until(self.begin + when).await;
+        }
+    }
+
+    /// Makes the requests of a batch that was begun then, its connection included. Those that are
+    /// answered are taken off it.
+    async fn exchange(
+        &self,
+        open: &mut Session<N::Stream>,
+        batch: &mut VecDeque<Job>,
+        begun: Duration,
+    ) -> Result<Left, Broken> {
+        let count = batch.len();
+        let request = &self.plan.request;
+        let is_last = self.is_last(open.served + count as u32);
+        let closing = is_last && self.plan.close == Close::Server;
+        let last = if closing { request.closing() } else { request.keeping() };
+        let together;
+        let bytes = if count == 1 {
+            last
+        } else {
+            together = [&request.keeping().repeat(count - 1), last].concat();
+            &together
+        };
+        let sent = self.now();
+        let (mut first_byte, mut served) = (None, 0);
+        let on_event = |event| match event {
+            Event::FirstByte => first_byte = Some(self.now()),
+            Event::Answer(answer) => {
+                let job = batch.pop_front().expect("an answer to each request");
+                let ended = self.now();
+                let came = first_byte.take().unwrap_or(ended);
+                served += 1;
+                self.jobs.done(job);
+                self.recorder.borrow_mut().on_answer(&Answered {
+                    intended: job.intended,
+                    started: begun,
+                    ended,
+                    first_byte: came.saturating_sub(sent),
+                    status: answer.status,
+                    bytes: answer.bytes,
+                });
+            }
+        };
+        let exchange = exchange::exchange(
+            &mut open.stream,
+            bytes,
+            count,
+            request.is_head(),
+            &self.buffer,
+            on_event,
+        );
+        let deadline = self.begin + begun + self.plan.timeout;
+        let result = before(&self.network, deadline, exchange).await;
+        open.served += served;
+        match result {
+            Some(Ok(left)) => Ok(left),
+            Some(Err(error)) => {
+                Err(Broken { fault: Fault::of(&error), is_silent: first_byte.is_none() })
+            }
+            None => Err(Broken { fault: Fault::Timeout, is_silent: first_byte.is_none() }),
+        }
+    }
+
+    /// Closes a connection behind its last answer.
+    async fn close(&self, mut open: Session<N::Stream>) {
+        let is_servers = self.plan.close == Close::Server || !self.is_last(open.served);
+        let has_closed = is_servers && {
+            let patience = self.network.now() + CLOSE_PATIENCE;
+            let closed = exchange::closed(&mut open.stream, &self.buffer);
+            matches!(before(&self.network, patience, closed).await, Some(Ok(())))
+        };
+        self.note(|notes| match has_closed {
+            true => notes.closed_by_server += 1,
+            false => notes.closed_by_client += 1,
+        });
+        self.release(open);
+    }
+
+    /// Drops a connection, whose tuple begins to rest.
+    fn release(&self, open: Session<N::Stream>) {
+        drop(open.stream);
+        self.tuples.borrow_mut().release(open.tuple, self.now());
+    }
+
+    fn fail(&self, batch: &mut VecDeque<Job>, fault: Fault) {
+        let mut recorder = self.recorder.borrow_mut();
+        for job in batch.drain(..) {
+            self.jobs.done(job);
+            recorder.on_fault(job.intended, fault);
+        }
+    }
+
+    /// Keeps a closed loop from doing nothing but failing.
+    async fn pause(&self) {
+        if let Mode::Closed { .. } = self.plan.mode {
+            self.network.sleep_until(self.network.now() + FAULT_PAUSE).await;
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Requests on one connection, and their answers (HTTP/1.1, RFC 9112), over any byte stream.
+//!
+//! A connection keeps next to nothing while it waits: what is read goes through one buffer for all,
+//! and a body is counted, not kept.
+
+mod chunks;
+mod parser;
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+pub use parser::{Answer, Malformed, Parser};
+
+/// Bytes that may follow the last answer before the peer's FIN.
+const MOST_SURPLUS_BYTES: usize = 64 << 10;
+
+/// What happens in an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The first byte of an answer has come.
+    FirstByte,
+    /// An answer is complete.
+    Answer(Answer),
+}
+
+/// How an exchange leaves its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Fit for further requests.
+    Open,
+    /// The peer closes it, or has.
+    Closing,
+}
+
+/// Writes `requests` and reads as many answers as `expected` says, both at a time, so that neither
+/// end waits for the other. `is_head`: the answers are to HEAD, and have no body. `buffer` is what
+/// is read into, and is free again whenever this waits.
+///
+/// # Errors
+/// The stream's own; `UnexpectedEof` if the peer closes before the last answer is complete;
+/// `InvalidData` if an answer is not HTTP/1.1. Events tell which requests were answered.
+pub async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    requests: &[u8],
+    expected: usize,
+    is_head: bool,
+    buffer: &RefCell<Vec<u8>>,
+    on_event: impl FnMut(Event),
+) -> io::Result<Left> {
+    let mut exchange = Exchange {
+        stream,
+        unwritten: requests,
+        is_flushed: false,
+        write_error: None,
+        reading: Reading { parser: Parser::new(is_head), expected, on_event, has_closing: false },
+        buffer,
+    };
+    poll_fn(|context| exchange.poll(context)).await
+}
+
+/// Reads until the peer has closed, so that it is the first to do so (and keeps the TIME-WAIT).
+///
+/// # Errors
+/// The stream's own; `InvalidData` if the peer goes on sending.
+pub async fn closed<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    buffer: &RefCell<Vec<u8>>,
+) -> io::Result<()> {
+    let mut surplus = 0;
+    loop {
+        let len = poll_fn(|context| {
+            let mut buffer = buffer.borrow_mut();
+            let mut read = ReadBuf::new(&mut buffer);
+            ready!(Pin::new(&mut *stream).poll_read(context, &mut read))?;
+            Poll::Ready(io::Result::Ok(read.filled().len()))
+        })
+        .await?;
+        surplus += len;
+        if len == 0 {
+            return Ok(());
+        }
+        if surplus > MOST_SURPLUS_BYTES {
+            return Err(invalid(Malformed("bytes after the last answer")));
+        }
+    }
+}
+
+/// An exchange under way.
+struct Exchange<'a, S, F> {
+    stream: &'a mut S,
+    unwritten: &'a [u8],
+    is_flushed: bool,
+    /// Told only if no answer explains it: a server may refuse a request before it has read it all.
+    write_error: Option<io::Error>,
+    reading: Reading<F>,
+    buffer: &'a RefCell<Vec<u8>>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin, F: FnMut(Event)> Exchange<'_, S, F> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Left>> {
+        self.poll_write(context);
+        loop {
+            let mut buffer = self.buffer.borrow_mut();
+            let mut read = ReadBuf::new(&mut buffer);
+            let result = ready!(Pin::new(&mut *self.stream).poll_read(context, &mut read));
+            let ended = match result {
+                Ok(()) if read.filled().is_empty() => self.reading.on_end(),
+                Ok(()) => self.reading.on_bytes(read.filled()),
+                Err(error) => Err(error),
+            };
+            match ended {
+                Ok(None) => {}
+                // A request that was answered before it was sent cannot be followed by another.
+                Ok(Some(left)) => {
+                    let left = if self.unwritten.is_empty() { left } else { Left::Closing };
+                    return Poll::Ready(Ok(left));
+                }
+                Err(error) => {
+                    return Poll::Ready(Err(self.write_error.take().unwrap_or(error)));
+                }
+            }
+        }
+    }
+
+    /// Writes what the stream takes.
+    fn poll_write(&mut self, context: &mut Context<'_>) {
+        while self.write_error.is_none() && !self.is_flushed {
+            let stream = Pin::new(&mut *self.stream);
+            let written = if self.unwritten.is_empty() {
+                stream.poll_flush(context).map_ok(|()| self.is_flushed = true)
+            } else {
+                stream.poll_write(context, self.unwritten).map(|result| match result? {
+                    0 => Err(io::ErrorKind::WriteZero.into()),
+                    len => {
+                        self.unwritten = &self.unwritten[len..];
+                        Ok(())
+                    }
+                })
+            };
+            match written {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => self.write_error = Some(error),
+                Poll::Pending => return,
+            }
+        }
+    }
+}
+
+/// The answers of an exchange.
+struct Reading<F> {
+    parser: Parser,
+    /// Answers still to come.
+    expected: usize,
+    on_event: F,
+    /// The last complete answer said that the connection closes behind it.
+    has_closing: bool,
+}
+
+impl<F: FnMut(Event)> Reading<F> {
+    /// Takes in what was read. Says how the connection is left once all answers are complete.
+    fn on_bytes(&mut self, mut bytes: &[u8]) -> io::Result<Option<Left>> {
+        while !bytes.is_empty() {
+            if self.has_closing {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if !self.parser.has_begun() {
+                (self.on_event)(Event::FirstByte);
+            }
+            let (len, answer) = self.parser.take(bytes).map_err(invalid)?;
+            bytes = &bytes[len..];
+            let Some(answer) = answer else { continue };
+            if let Some(left) = self.on_answer(answer) {
+                // What nobody asked for would be taken for the next answer.
+                let is_clean = bytes.is_empty() && left == Left::Open;
+                return Ok(Some(if is_clean { Left::Open } else { Left::Closing }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn on_answer(&mut self, answer: Answer) -> Option<Left> {
+        (self.on_event)(Event::Answer(answer));
+        self.expected -= 1;
+        self.has_closing = !answer.keeps_alive;
+        let left = if self.has_closing { Left::Closing } else { Left::Open };
+        (self.expected == 0).then_some(left)
+    }
+
+    /// The peer has closed.
+    fn on_end(&mut self) -> io::Result<Option<Left>> {
+        match self.parser.end() {
+            Some(answer) if self.on_answer(answer).is_some() => Ok(Some(Left::Closing)),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+fn invalid(error: Malformed) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+#[cfg(test)]
+mod tests;

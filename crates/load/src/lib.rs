@@ -1,0 +1,21 @@
+//! Load over HTTP/1.1, by the benchmark method of Aron and Druschel (1999, §2): a client that never
+//! meets its own TIME-WAITs.
+//!
+//! ```text
+//!   arrivals ──jobs──▶ engine ── exchange ── Network: our stack, or the kernel's
+//!                       │  ▲
+//!                recorder  └── tuples ◀── sources
+//! ```
+//!
+//! Start reading at [`engine`].
+#![forbid(unsafe_code)]
+
+pub mod arrivals;
+pub mod engine;
+pub mod exchange;
+pub mod network;
+pub mod recorder;
+pub mod report;
+pub mod request;
+pub mod sources;
+pub mod tuples;

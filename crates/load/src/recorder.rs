@@ -1,0 +1,399 @@
+//! What is kept of a load: histograms of the recorded part, and a line for every second of all of
+//! it, the warm-up included.
+//!
+//! A request is recorded if its *intended* start lies in the recorded part, however late it ends. A
+//! server that stalls delays the start of others; counted from the actual start, these would look
+//! quick ("coordinated omission"; Tene 2013).
+
+mod fault;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+pub use fault::{Fault, Faults};
+
+/// Digits that a latency is exact to.
+const DIGITS: u8 = 3;
+/// The same for the histogram of one second, of which three numbers are kept.
+const SECOND_DIGITS: u8 = 2;
+/// The longest latency that is told apart, in ns: an hour.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+
+/// Latencies in ns, exact to three digits from 1 ns to an hour; longer ones count as an hour.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Latencies(Histogram<u64>);
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Latencies(histogram(DIGITS))
+    }
+}
+
+impl Latencies {
+    /// Counts one.
+    pub fn record(&mut self, latency: Duration) {
+        record(&mut self.0, latency);
+    }
+
+    /// Those of another load as well.
+    pub fn add(&mut self, other: &Latencies) {
+        self.0.add(&other.0).expect("all have the same range");
+    }
+
+    /// How many were counted.
+    pub fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// True if none was counted.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The latency that `percent` of all do not exceed; zero if there are none.
+    pub fn percentile(&self, percent: f64) -> Duration {
+        Duration::from_nanos(self.0.value_at_percentile(percent))
+    }
+
+    /// The shortest, the mean and the longest.
+    pub fn min_mean_max(&self) -> [Duration; 3] {
+        let mean = Duration::from_secs_f64(self.0.mean() / 1e9);
+        [Duration::from_nanos(self.0.min()), mean, Duration::from_nanos(self.0.max())]
+    }
+
+    /// The histogram itself.
+    pub fn histogram(&self) -> &Histogram<u64> {
+        &self.0
+    }
+}
+
+fn histogram(digits: u8) -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST_NS, digits).expect("the bounds are in order")
+}
+
+fn record(histogram: &mut Histogram<u64>, latency: Duration) {
+    histogram.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(LONGEST_NS));
+}
+
+/// A request that was answered. Times are counted from the beginning of the load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// When it was to start.
+    pub intended: Duration,
+    /// When it did start.
+    pub started: Duration,
+    /// When the answer was complete.
+    pub ended: Duration,
+    /// From when it was written to the first byte of the answer.
+    pub first_byte: Duration,
+    /// The status of the answer.
+    pub status: u16,
+    /// Bytes of the answer, its head included.
+    pub bytes: u64,
+}
+
+/// One second of a load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Second {
+    /// Requests answered with a status below 400 in it.
+    pub answered: u64,
+    /// Requests that failed in it, those answered with 400 or more included.
+    pub failed: u64,
+    /// Connections opened.
+    pub connections: u64,
+    /// Bytes of answers.
+    pub bytes: u64,
+    /// Requests under way at its end.
+    pub in_flight: u64,
+    /// Connections in TIME-WAIT at its end, at one end or the other.
+    pub time_wait: u64,
+    /// Of the latencies of the requests that were answered in it.
+    pub median: Duration,
+    /// The same.
+    pub p99: Duration,
+    /// The same.
+    pub longest: Duration,
+}
+
+/// What is counted of the recorded part.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Totals {
+    /// Requests answered with a status below 400.
+    pub answered: u64,
+    /// Bytes of all answers.
+    pub bytes: u64,
+    /// Connections opened for them.
+    pub connections: u64,
+    /// Answers by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Requests that got no answer.
+    pub faults: Faults,
+    /// How long it took to open a connection.
+    pub connect: Latencies,
+    /// From the written request to the first byte of its answer.
+    pub first_byte: Latencies,
+    /// From the intended start to the end of the answer.
+    pub total: Latencies,
+    /// From the intended start to the actual one.
+    pub delay: Latencies,
+}
+
+impl Totals {
+    /// Requests that failed: without an answer, or with a status of 400 or more.
+    pub fn failed(&self) -> u64 {
+        let refused: u64 = self.statuses.range(400..).map(|(_, count)| count).sum();
+        self.faults.sum() + refused
+    }
+
+    /// Of all requests, those that failed, from 0 to 1.
+    pub fn failure_rate(&self) -> f64 {
+        let all = self.answered + self.failed();
+        if all == 0 { 0.0 } else { self.failed() as f64 / all as f64 }
+    }
+
+    /// Those of another load as well.
+    pub fn add(&mut self, other: &Totals) {
+        let Totals { answered, bytes, connections, statuses, faults, .. } = other;
+        self.answered += answered;
+        self.bytes += bytes;
+        self.connections += connections;
+        for (status, count) in statuses {
+            *self.statuses.entry(*status).or_default() += count;
+        }
+        self.faults.add(faults);
+        self.connect.add(&other.connect);
+        self.first_byte.add(&other.first_byte);
+        self.total.add(&other.total);
+        self.delay.add(&other.delay);
+    }
+}
+
+/// Takes down what happens.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    recorded: Range<Duration>,
+    totals: Totals,
+    seconds: Vec<Second>,
+    /// The second under way, and its latencies.
+    second: Second,
+    latencies: Histogram<u64>,
+}
+
+/// What a recorder is told at the end of each second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gauges {
+    /// Requests under way.
+    pub in_flight: u64,
+    /// Connections in TIME-WAIT.
+    pub time_wait: u64,
+}
+
+impl Recorder {
+    /// Records requests whose intended start lies in that part of the load.
+    pub fn new(recorded: Range<Duration>) -> Recorder {
+        let (totals, seconds, second) = Default::default();
+        Recorder { recorded, totals, seconds, second, latencies: histogram(SECOND_DIGITS) }
+    }
+
+    /// A request was answered.
+    pub fn on_answer(&mut self, answer: &Answered) {
+        let is_good = answer.status < 400;
+        let latency = answer.ended.saturating_sub(answer.intended);
+        self.second.bytes += answer.bytes;
+        if is_good {
+            self.second.answered += 1;
+        } else {
+            self.second.failed += 1;
+        }
+        record(&mut self.latencies, latency);
+        if !self.recorded.contains(&answer.intended) {
+            return;
+        }
+        let totals = &mut self.totals;
+        totals.answered += u64::from(is_good);
+        totals.bytes += answer.bytes;
+        *totals.statuses.entry(answer.status).or_default() += 1;
+        totals.first_byte.record(answer.first_byte);
+        totals.total.record(latency);
+        totals.delay.record(answer.started.saturating_sub(answer.intended));
+    }
+
+    /// A request that was to start then got no answer.
+    pub fn on_fault(&mut self, intended: Duration, fault: Fault) {
+        self.second.failed += 1;
+        if self.recorded.contains(&intended) {
+            self.totals.faults.count(fault);
+        }
+    }
+
+    /// A connection was opened in that time, for a request that was to start then.
+    pub fn on_connection(&mut self, intended: Duration, connect: Duration) {
+        self.second.connections += 1;
+        if self.recorded.contains(&intended) {
+            self.totals.connections += 1;
+            self.totals.connect.record(connect);
+        }
+    }
+
+    /// A second is over. Returns what was in it.
+    pub fn on_second(&mut self, gauges: Gauges) -> Second {
+        let at = |percent| Duration::from_nanos(self.latencies.value_at_percentile(percent));
+        let second = Second {
+            in_flight: gauges.in_flight,
+            time_wait: gauges.time_wait,
+            median: at(50.0),
+            p99: at(99.0),
+            longest: Duration::from_nanos(self.latencies.max()),
+            ..self.second
+        };
+        self.seconds.push(second);
+        self.second = Second::default();
+        self.latencies.reset();
+        second
+    }
+
+    /// How many seconds are over.
+    pub fn seconds(&self) -> u64 {
+        self.seconds.len() as u64
+    }
+
+    /// The part that is recorded ends then, not as it was planned.
+    pub fn cut(&mut self, end: Duration) {
+        self.recorded.end = self.recorded.end.min(end);
+    }
+
+    /// The part that is recorded.
+    pub fn recorded(&self) -> &Range<Duration> {
+        &self.recorded
+    }
+
+    /// What was counted so far.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// What was counted, and the seconds.
+    pub fn into_parts(self) -> (Totals, Vec<Second>) {
+        (self.totals, self.seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn answer(intended_ms: u32, latency_ms: u32) -> Answered {
+        let intended = MS * intended_ms;
+        Answered {
+            intended,
+            started: intended + MS * latency_ms / 4,
+            ended: intended + MS * latency_ms,
+            first_byte: MS * latency_ms / 2,
+            status: 200,
+            bytes: 100,
+        }
+    }
+
+    fn is_near(latency: Duration, ms: u32) -> bool {
+        latency.abs_diff(MS * ms) <= MS * ms / 1000
+    }
+
+    #[test]
+    fn what_was_to_start_outside_the_recorded_part_counts_in_its_second_alone() {
+        let mut recorder = Recorder::new(MS * 1000..MS * 2000);
+        for intended in [999, 1000, 1999, 2000] {
+            recorder.on_answer(&answer(intended, 5));
+            recorder.on_fault(MS * intended, Fault::Reset);
+        }
+        let second = recorder.on_second(Gauges { in_flight: 7, time_wait: 9 });
+        assert_eq!((second.answered, second.failed, second.bytes), (4, 4, 400));
+        assert_eq!((second.in_flight, second.time_wait), (7, 9));
+        let totals = recorder.totals();
+        assert_eq!((totals.answered, totals.failed(), totals.bytes), (2, 2, 200));
+        assert_eq!(totals.total.len(), 2);
+    }
+
+    #[test]
+    fn latency_counts_from_the_intended_start_and_the_delay_is_told_apart() {
+        let mut recorder = Recorder::new(Duration::ZERO..MS * 9000);
+        recorder.on_connection(MS * 10, MS * 3);
+        recorder.on_connection(MS * 9000, MS * 4);
+        recorder.on_answer(&answer(10, 4000));
+        let totals = recorder.totals();
+        assert!(is_near(totals.total.percentile(100.0), 4000));
+        assert!(is_near(totals.delay.percentile(50.0), 1000));
+        assert!(is_near(totals.first_byte.percentile(50.0), 2000));
+        assert!(is_near(totals.connect.percentile(50.0), 3) && totals.connect.len() == 1);
+        assert_eq!(totals.connections, 1);
+        assert_eq!(recorder.on_second(Gauges::default()).connections, 2);
+    }
+
+    #[test]
+    fn a_status_of_400_or_more_is_a_failure_with_a_latency() {
+        let mut recorder = Recorder::new(Duration::ZERO..MS * 9000);
+        for status in [200, 304, 399, 400, 503] {
+            recorder.on_answer(&Answered { status, ..answer(10, 4) });
+        }
+        let totals = recorder.totals();
+        assert_eq!((totals.answered, totals.failed(), totals.total.len()), (3, 2, 5));
+        assert_eq!(totals.failure_rate(), 0.4);
+        assert_eq!(Totals::default().failure_rate(), 0.0);
+    }
+
+    #[test]
+    fn each_second_has_the_latencies_of_its_own() {
+        let mut recorder = Recorder::new(Duration::ZERO..MS * 9000);
+        (1..=100).for_each(|ms| recorder.on_answer(&answer(0, ms)));
+        let first = recorder.on_second(Gauges::default());
+        recorder.on_answer(&answer(0, 7));
+        let other = recorder.on_second(Gauges::default());
+        let near = |latency: Duration, ms: u32| latency.abs_diff(MS * ms) <= MS * ms / 100;
+        assert!(near(first.median, 50) && near(first.p99, 99) && near(first.longest, 100));
+        assert!(near(other.median, 7) && near(other.longest, 7));
+        let empty = recorder.on_second(Gauges::default());
+        assert_eq!(empty, Second::default());
+    }
+
+    #[test]
+    fn a_load_cut_short_records_up_to_the_cut() {
+        let mut recorder = Recorder::new(MS * 1000..MS * 9000);
+        recorder.cut(MS * 5000);
+        recorder.on_answer(&answer(4999, 1));
+        recorder.on_answer(&answer(5000, 1));
+        recorder.cut(MS * 7000);
+        assert_eq!((recorder.totals().answered, recorder.recorded().end), (1, MS * 5000));
+    }
+
+    #[test]
+    fn the_sum_of_two_loads_is_as_if_one_recorder_had_seen_both() {
+        let new = || Recorder::new(Duration::ZERO..MS * 9000);
+        let (mut one, mut other, mut both) = (new(), new(), new());
+        for ms in 1..500 {
+            let answer =
+                Answered { status: if ms % 7 == 0 { 503 } else { 200 }, ..answer(ms, ms * 3) };
+            let part = if ms % 2 == 0 { &mut one } else { &mut other };
+            part.on_answer(&answer);
+            part.on_connection(MS * ms, MS * ms * 2);
+            both.on_connection(MS * ms, MS * ms * 2);
+            part.on_fault(MS * ms, Fault::Timeout);
+            both.on_answer(&answer);
+            both.on_fault(MS * ms, Fault::Timeout);
+        }
+        let mut sum = one.totals().clone();
+        sum.add(other.totals());
+        assert_eq!(&sum, both.totals());
+    }
+
+    #[test]
+    fn an_hour_is_the_longest_that_is_told_apart() {
+        let mut latencies = Latencies::default();
+        latencies.record(Duration::MAX);
+        assert!(is_near(latencies.percentile(100.0), 3_600_000));
+        assert_eq!(latencies.len(), 1);
+    }
+}

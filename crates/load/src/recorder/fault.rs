@@ -1,0 +1,150 @@
+//! Why a request got no answer.
+
+use std::io;
+
+/// Why a request got no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// Nobody listens there.
+    Refused,
+    /// The peer reset the connection.
+    Reset,
+    /// The peer closed it before the answer was complete.
+    Closed,
+    /// There was no answer in the time given.
+    Timeout,
+    /// There is no way to the peer.
+    Unreachable,
+    /// The answer is not HTTP/1.1, or larger than what is taken.
+    Malformed,
+    /// The source address and port could not be had.
+    Source,
+    /// The process or the system has no file descriptor or memory left.
+    Resources,
+    /// It was under way when the load ended.
+    Unfinished,
+    /// Something else.
+    Other,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Fault; 10] = [
+        Fault::Refused,
+        Fault::Reset,
+        Fault::Closed,
+        Fault::Timeout,
+        Fault::Unreachable,
+        Fault::Malformed,
+        Fault::Source,
+        Fault::Resources,
+        Fault::Unfinished,
+        Fault::Other,
+    ];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::Refused => "refused",
+            Fault::Reset => "reset",
+            Fault::Closed => "closed_early",
+            Fault::Timeout => "timeout",
+            Fault::Unreachable => "unreachable",
+            Fault::Malformed => "malformed",
+            Fault::Source => "source_address",
+            Fault::Resources => "resources",
+            Fault::Unfinished => "unfinished",
+            Fault::Other => "other",
+        }
+    }
+
+    /// The kind that an error of a socket is of.
+    pub fn of(error: &io::Error) -> Fault {
+        use io::ErrorKind as Kind;
+        match error.kind() {
+            Kind::ConnectionRefused => Fault::Refused,
+            Kind::ConnectionReset | Kind::ConnectionAborted | Kind::BrokenPipe => Fault::Reset,
+            Kind::UnexpectedEof => Fault::Closed,
+            Kind::TimedOut => Fault::Timeout,
+            Kind::HostUnreachable | Kind::NetworkUnreachable | Kind::NetworkDown => {
+                Fault::Unreachable
+            }
+            Kind::InvalidData => Fault::Malformed,
+            Kind::AddrInUse | Kind::AddrNotAvailable => Fault::Source,
+            Kind::OutOfMemory | Kind::QuotaExceeded => Fault::Resources,
+            // EMFILE, ENFILE and ENOBUFS have no kind of their own.
+            _ if matches!(error.raw_os_error(), Some(23 | 24 | 105)) => Fault::Resources,
+            _ => Fault::Other,
+        }
+    }
+}
+
+/// How many there were of each kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults([u64; Fault::ALL.len()]);
+
+impl Faults {
+    /// One more.
+    pub fn count(&mut self, fault: Fault) {
+        self.0[fault as usize] += 1;
+    }
+
+    /// Those of another load as well.
+    pub fn add(&mut self, other: &Faults) {
+        self.0.iter_mut().zip(other.0).for_each(|(sum, count)| *sum += count);
+    }
+
+    /// How many of that kind.
+    pub fn of(&self, fault: Fault) -> u64 {
+        self.0[fault as usize]
+    }
+
+    /// How many of all kinds.
+    pub fn sum(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Those kinds that there were, with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (Fault, u64)> + '_ {
+        let all = Fault::ALL.iter().map(|fault| (*fault, self.of(*fault)));
+        all.filter(|(_, count)| *count > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_fault_has_a_name_and_a_count_of_its_own() {
+        let mut faults = Faults::default();
+        for (count, fault) in Fault::ALL.into_iter().enumerate() {
+            assert_eq!(fault as usize, count);
+            (0..count).for_each(|_| faults.count(fault));
+        }
+        faults.count(Fault::Refused);
+        let names: std::collections::HashSet<_> = Fault::ALL.map(Fault::name).into();
+        assert_eq!((names.len(), faults.sum()), (10, 46));
+        assert_eq!((faults.of(Fault::Refused), faults.of(Fault::Timeout)), (1, 3));
+    }
+
+    #[test]
+    fn the_kernels_errors_are_told_apart() {
+        for (errno, fault) in [
+            (111, Fault::Refused),
+            (104, Fault::Reset),
+            (110, Fault::Timeout),
+            (113, Fault::Unreachable),
+            (98, Fault::Source),
+            (99, Fault::Source),
+            (24, Fault::Resources),
+            (23, Fault::Resources),
+            (105, Fault::Resources),
+            (12, Fault::Resources),
+            (1, Fault::Other),
+        ] {
+            assert_eq!(Fault::of(&io::Error::from_raw_os_error(errno)), fault, "{errno}");
+        }
+        assert_eq!(Fault::of(&io::ErrorKind::UnexpectedEof.into()), Fault::Closed);
+    }
+}

@@ -1,0 +1,115 @@
+//! What came of a load, as a table for people, as JSON for programs, as CSV by the second, and as a
+//! page.
+
+mod csv;
+mod html;
+mod json;
+mod table;
+
+use std::time::Duration;
+
+use crate::engine::{Close, Outcome};
+
+/// Percentiles that reports have.
+pub const PERCENTILES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
+
+/// The part of a processor from which the load itself may be what is slow.
+const BUSY: f64 = 0.8;
+
+/// A load and what came of it.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What was put on.
+    pub setup: Setup,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// The part of one processor that the load itself took while it was recorded, from 0 to 1 for
+    /// each thread.
+    pub cpu_share: f64,
+}
+
+/// What was put on whom, from where.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setup {
+    /// Whom.
+    pub url: String,
+    /// The method of the requests.
+    pub method: String,
+    /// The stack it ran on, for people.
+    pub stack: String,
+    /// Requests a second at the most; `None` in a closed loop.
+    pub rate: Option<f64>,
+    /// Connections at a time, at most.
+    pub connections: u64,
+    /// Requests of a connection; `None`: no limit.
+    pub requests_per_connection: Option<u32>,
+    /// Requests sent at once.
+    pub pipeline: u32,
+    /// Who closes.
+    pub close: Close,
+    /// Source addresses.
+    pub addresses: u64,
+    /// Ports of each.
+    pub ports: u32,
+    /// How long a 4-tuple rests.
+    pub rest: Duration,
+    /// The warm-up after which a load of new connections is in its steady state.
+    pub steady_after: Duration,
+}
+
+impl Report {
+    /// Requests answered a second, over the recorded part.
+    pub fn rate(&self) -> f64 {
+        self.per_second(self.outcome.totals.answered)
+    }
+
+    fn per_second(&self, count: u64) -> f64 {
+        let seconds = self.outcome.recorded.as_secs_f64();
+        if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
+    }
+
+    /// True if the load was warm: TIME-WAITs began and ended at the same rate all the time.
+    pub fn is_steady(&self) -> bool {
+        self.outcome.warm_up >= self.setup.steady_after
+    }
+
+    /// What a reader must know before he believes the numbers, a line each.
+    pub fn warnings(&self) -> Vec<String> {
+        let Report { setup, outcome, cpu_share } = self;
+        let mut warnings = Vec::new();
+        if !self.is_steady() {
+            warnings.push(format!(
+                "not the steady state: recorded after {:.1} s, where TIME-WAIT takes {:.0} s to \
+                 fill (--warm-up)",
+                outcome.warm_up.as_secs_f64(),
+                setup.steady_after.as_secs_f64(),
+            ));
+        }
+        if *cpu_share > BUSY {
+            warnings.push(format!(
+                "the load itself took {:.0} % of a processor: it may be what was slow",
+                cpu_share * 100.0,
+            ));
+        }
+        let notes = &outcome.notes;
+        if notes.tuple_waits > 0 {
+            let allowed = setup.addresses as f64 * f64::from(setup.ports);
+            warnings.push(format!(
+                "{} connections waited for a 4-tuple that had rested: {} addresses allow {:.0} \
+                 connections/s (--source)",
+                notes.tuple_waits,
+                setup.addresses,
+                allowed / setup.rest.as_secs_f64(),
+            ));
+        }
+        if notes.tuples_taken > 0 {
+            let text = "4-tuples were somebody else's: other connections of this machine, or the \
+                        TIME-WAITs of a load before";
+            warnings.push(format!("{} {text}", notes.tuples_taken));
+        }
+        warnings
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! JSON, by a schema that `docs/load-report.md` describes.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::serialization::{Serializer, V2Serializer};
+use serde_json::{Map, Value, json};
+
+use super::Report;
+use crate::engine::Close;
+use crate::recorder::{Latencies, Second};
+
+/// The name and version of the schema. Keys may be added to a version, and none taken away.
+const SCHEMA: &str = "lightwait-load/1";
+
+impl Report {
+    /// The report as one object.
+    pub fn json(&self) -> Value {
+        let Report { setup, outcome, cpu_share } = self;
+        let (totals, notes) = (&outcome.totals, &outcome.notes);
+        let statuses: Map<String, Value> =
+            totals.statuses.iter().map(|(status, n)| (status.to_string(), (*n).into())).collect();
+        let errors: Map<String, Value> =
+            totals.faults.iter().map(|(fault, n)| (fault.name().to_owned(), n.into())).collect();
+        json!({
+            "schema": SCHEMA,
+            "url": setup.url,
+            "method": setup.method,
+            "stack": setup.stack,
+            "mode": if setup.rate.is_some() { "open" } else { "closed" },
+            "rate_asked": setup.rate,
+            "connections_most": setup.connections,
+            "requests_per_connection": setup.requests_per_connection,
+            "pipeline": setup.pipeline,
+            "close": match setup.close { Close::Server => "server", Close::Client => "client" },
+            "sources": {
+                "addresses": setup.addresses,
+                "ports": setup.ports,
+                "rest_s": setup.rest.as_secs_f64(),
+            },
+            "warm_up_s": outcome.warm_up.as_secs_f64(),
+            "recorded_s": outcome.recorded.as_secs_f64(),
+            "steady_state": self.is_steady(),
+            "requests_answered": totals.answered,
+            "requests_failed": totals.failed(),
+            "failure_rate": totals.failure_rate(),
+            "requests_per_second": self.rate(),
+            "connections_opened": totals.connections,
+            "connections_per_second": self.per_second(totals.connections),
+            "bytes": totals.bytes,
+            "bytes_per_second": self.per_second(totals.bytes),
+            "statuses": statuses,
+            "errors": errors,
+            "latency_ns": {
+                "connect": latencies(&totals.connect),
+                "first_byte": latencies(&totals.first_byte),
+                "total": latencies(&totals.total),
+                "start_delay": latencies(&totals.delay),
+            },
+            "closed_by_server": notes.closed_by_server,
+            "closed_by_client": notes.closed_by_client,
+            "tuple_waits": notes.tuple_waits,
+            "tuples_taken": notes.tuples_taken,
+            "reopened": notes.reopened,
+            "cpu_share": cpu_share,
+            "warnings": self.warnings(),
+            "seconds": outcome.seconds.iter().map(second).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn latencies(latencies: &Latencies) -> Value {
+    let [min, mean, max] = latencies.min_mean_max().map(|latency| latency.as_nanos() as u64);
+    let at = |percent| latencies.percentile(percent).as_nanos() as u64;
+    json!({
+        "count": latencies.len(),
+        "min": min,
+        "mean": mean,
+        "p50": at(50.0),
+        "p90": at(90.0),
+        "p99": at(99.0),
+        "p99_9": at(99.9),
+        "p99_99": at(99.99),
+        "max": max,
+        "histogram_v2": encode(latencies),
+    })
+}
+
+/// The whole histogram, as HdrHistogram's V2 encoding in base64: sums of such are exact.
+fn encode(latencies: &Latencies) -> String {
+    let mut bytes = Vec::new();
+    V2Serializer::new()
+        .serialize(latencies.histogram(), &mut bytes)
+        .expect("a vector takes all, and no count is over 2^63");
+    STANDARD.encode(bytes)
+}
+
+fn second(second: &Second) -> Value {
+    json!({
+        "answered": second.answered,
+        "failed": second.failed,
+        "connections": second.connections,
+        "bytes": second.bytes,
+        "in_flight": second.in_flight,
+        "time_wait": second.time_wait,
+        "median_ns": second.median.as_nanos() as u64,
+        "p99_ns": second.p99.as_nanos() as u64,
+        "longest_ns": second.longest.as_nanos() as u64,
+    })
+}

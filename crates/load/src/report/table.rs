@@ -1,0 +1,140 @@
+//! A table for people.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::{PERCENTILES, Report};
+use crate::engine::Close;
+use crate::recorder::Latencies;
+
+impl Report {
+    /// The report for a terminal, some twenty lines.
+    pub fn table(&self) -> String {
+        let mut text = String::new();
+        self.head(&mut text);
+        self.counts(&mut text);
+        self.latencies(&mut text);
+        for warning in self.warnings() {
+            line(&mut text, format_args!("Warning: {warning}."));
+        }
+        text
+    }
+
+    fn head(&self, text: &mut String) {
+        let Report { setup, outcome, .. } = self;
+        line(text, format_args!("{} {} by {}", setup.method, setup.url, setup.stack));
+        let loop_kind = match setup.rate {
+            Some(rate) => format!("open loop, {rate:.0} requests/s"),
+            None => format!("closed loop, {} connections", setup.connections),
+        };
+        let requests = match setup.requests_per_connection {
+            Some(1) => "a new connection for each".to_owned(),
+            Some(count) => format!("{count} requests a connection"),
+            None => "kept alive".to_owned(),
+        };
+        let closer = match setup.close {
+            Close::Server => "the server",
+            Close::Client => "the client",
+        };
+        line(text, format_args!("{loop_kind}; {requests}; {closer} closes first"));
+        line(
+            text,
+            format_args!(
+                "source addresses: {}, of {} ports each; a 4-tuple rests for {} s",
+                setup.addresses,
+                setup.ports,
+                setup.rest.as_secs_f64(),
+            ),
+        );
+        let [recorded, warm_up] = [outcome.recorded, outcome.warm_up].map(|t| t.as_secs_f64());
+        line(
+            text,
+            format_args!("recorded for {recorded:.1} s after a warm-up of {warm_up:.1} s\n"),
+        );
+    }
+
+    fn counts(&self, text: &mut String) {
+        let totals = &self.outcome.totals;
+        let row = |text: &mut String, name: &str, count: u64, what: &str| {
+            let rate = self.per_second(count);
+            line(text, format_args!("{name:<12}{count:>14} {what:<9}{rate:>14.1} /s"));
+        };
+        row(text, "requests", totals.answered, "answered");
+        row(text, "", totals.failed(), "failed");
+        row(text, "connections", totals.connections, "opened");
+        row(text, "bytes", totals.bytes, "received");
+        let list =
+            |items: Vec<String>| if items.is_empty() { "none".into() } else { items.join(", ") };
+        let statuses = totals.statuses.iter().map(|(status, count)| format!("{status}: {count}"));
+        let faults =
+            totals.faults.iter().map(|(fault, count)| format!("{}: {count}", fault.name()));
+        line(text, format_args!("{:<12}{}", "statuses", list(statuses.collect())));
+        line(text, format_args!("{:<12}{}", "errors", list(faults.collect())));
+        let share = self.cpu_share * 100.0;
+        line(text, format_args!("{:<12}{share:.0} % of a processor, by the load itself\n", "CPU"));
+    }
+
+    fn latencies(&self, text: &mut String) {
+        let totals = &self.outcome.totals;
+        write!(text, "{:<12}", "latency").expect("a string takes all");
+        for percent in PERCENTILES {
+            write!(text, "{:>10}", format!("{percent} %")).expect("a string takes all");
+        }
+        line(text, format_args!("{:>10}{:>10}", "longest", "mean"));
+        for (name, latencies) in [
+            ("connect", &totals.connect),
+            ("first byte", &totals.first_byte),
+            ("total", &totals.total),
+            ("start delay", &totals.delay),
+        ] {
+            row(text, name, latencies);
+        }
+    }
+}
+
+fn row(text: &mut String, name: &str, latencies: &Latencies) {
+    let [_, mean, longest] = latencies.min_mean_max();
+    let percentiles = PERCENTILES.map(|percent| latencies.percentile(percent));
+    write!(text, "{name:<12}").expect("a string takes all");
+    for latency in percentiles.into_iter().chain([longest, mean]) {
+        write!(text, "{:>10}", shown(latency)).expect("a string takes all");
+    }
+    text.push('\n');
+}
+
+fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+    writeln!(text, "{arguments}").expect("a string takes all");
+}
+
+/// Three digits and a unit.
+fn shown(latency: Duration) -> String {
+    let micros = latency.as_secs_f64() * 1e6;
+    let (value, unit) = match micros {
+        _ if micros < 1e3 => (micros, "us"),
+        _ if micros < 1e6 => (micros / 1e3, "ms"),
+        _ => (micros / 1e6, "s"),
+    };
+    let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{value:.digits$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_latency_has_three_digits_and_a_unit() {
+        for (micros, wanted) in [
+            (0, "0.00 us"),
+            (7, "7.00 us"),
+            (42, "42.0 us"),
+            (999, "999 us"),
+            (1_000, "1.00 ms"),
+            (12_345, "12.3 ms"),
+            (999_900, "1000 ms"),
+            (61_000_000, "61.0 s"),
+        ] {
+            assert_eq!(shown(Duration::from_micros(micros)), wanted);
+        }
+    }
+}

@@ -1,0 +1,203 @@
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::serialization::Deserializer;
+
+use super::*;
+use crate::engine::Notes;
+use crate::recorder::{Answered, Fault, Gauges, Recorder};
+
+const S: Duration = Duration::from_secs(1);
+
+/// Two seconds of warm-up and two recorded, with 100 answers a second and a fault.
+fn report() -> Report {
+    let mut recorder = Recorder::new(S * 2..S * 4);
+    for second in 0..4 {
+        for number in 0..100 {
+            let intended = S * second + Duration::from_millis(number * 10);
+            recorder.on_connection(intended, Duration::from_micros(100));
+            recorder.on_answer(&Answered {
+                intended,
+                started: intended,
+                ended: intended + Duration::from_millis(1 + number % 10),
+                first_byte: Duration::from_micros(500),
+                status: if number == 0 { 503 } else { 200 },
+                bytes: 1000,
+            });
+        }
+        recorder.on_fault(S * second, Fault::Timeout);
+        recorder.on_second(Gauges { in_flight: 3, time_wait: 100 * u64::from(second + 1) });
+    }
+    let (totals, seconds) = recorder.into_parts();
+    let notes = Notes { closed_by_server: 400, ..Notes::default() };
+    Report {
+        setup: Setup {
+            url: "http://h/".to_owned(),
+            method: "GET".to_owned(),
+            stack: "the kernel's stack".to_owned(),
+            rate: Some(100.0),
+            connections: 1000,
+            requests_per_connection: Some(1),
+            pipeline: 1,
+            close: Close::Server,
+            addresses: 2,
+            ports: 28_232,
+            rest: S * 61,
+            steady_after: S * 2,
+        },
+        outcome: Outcome { warm_up: S * 2, recorded: S * 2, totals, seconds, notes },
+        cpu_share: 0.25,
+    }
+}
+
+#[test]
+fn the_json_has_rates_over_the_recorded_part_and_names_for_all() {
+    let json = report().json();
+    for (key, value) in [
+        ("schema", "lightwait-load/1".into()),
+        ("mode", "open".into()),
+        ("requests_answered", 198.into()),
+        ("requests_failed", 4.into()),
+        ("requests_per_second", 99.0.into()),
+        ("connections_per_second", 100.0.into()),
+        ("bytes_per_second", 100_000.0.into()),
+        ("steady_state", true.into()),
+        ("close", "server".into()),
+        ("closed_by_server", 400.into()),
+        ("warnings", serde_json::json!([])),
+        ("statuses", serde_json::json!({"200": 198, "503": 2})),
+        ("errors", serde_json::json!({"timeout": 2})),
+        ("sources", serde_json::json!({"addresses": 2, "ports": 28232, "rest_s": 61.0})),
+    ] {
+        assert_eq!(json[key], value, "{key}");
+    }
+    assert_eq!(json["seconds"].as_array().unwrap().len(), 4);
+    assert_eq!(json["seconds"][3]["time_wait"], 400);
+    let total = &json["latency_ns"]["total"];
+    assert_eq!(total["count"], 200);
+    assert!((5_000_000..5_010_000).contains(&total["p50"].as_u64().unwrap()), "{total}");
+}
+
+#[test]
+fn every_key_of_the_json_is_described() {
+    let page = include_str!("../../../../docs/load-report.md");
+    let json = report().json();
+    let latency = &json["latency_ns"]["total"];
+    for object in [&json, latency, &json["seconds"][0], &json["sources"], &json["latency_ns"]] {
+        for key in object.as_object().unwrap().keys() {
+            assert!(page.contains(&format!("`{key}`")), "docs/load-report.md: nothing of {key}");
+        }
+    }
+}
+
+#[test]
+fn the_histograms_in_the_json_are_whole() {
+    let report = report();
+    let json = report.json();
+    let text = json["latency_ns"]["total"]["histogram_v2"].as_str().unwrap();
+    let bytes = STANDARD.decode(text).unwrap();
+    let histogram = Deserializer::new().deserialize::<u64, _>(&mut &bytes[..]).unwrap();
+    assert_eq!(&histogram, report.outcome.totals.total.histogram());
+}
+
+#[test]
+fn the_csv_has_a_line_for_every_second_with_its_phase() {
+    let csv = report().csv();
+    let lines: Vec<&str> = csv.lines().collect();
+    assert_eq!(lines.len(), 5);
+    let columns = lines[0].split(',').count();
+    assert!(lines.iter().all(|line| line.split(',').count() == columns), "{csv}");
+    assert!(lines[2].starts_with("2,warm_up,99,2,100,100000,3,200,"), "{csv}");
+    assert!(lines[3].starts_with("3,recorded,99,2,100,100000,3,300,"), "{csv}");
+}
+
+#[test]
+fn the_table_says_what_was_done_and_what_came_of_it() {
+    let table = report().table();
+    for part in [
+        "GET http://h/ by the kernel's stack",
+        "open loop, 100 requests/s; a new connection for each; the server closes first",
+        "source addresses: 2, of 28232 ports each",
+        "recorded for 2.0 s after a warm-up of 2.0 s",
+        "198 answered",
+        "99.0 /s",
+        "200: 198, 503: 2",
+        "timeout: 2",
+        "25 % of a processor",
+        "99.99 %",
+        "first byte",
+    ] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    assert!(!table.contains("Warning"), "{table}");
+}
+
+#[test]
+fn what_makes_the_numbers_doubtful_is_said() {
+    let mut report = report();
+    assert!(report.warnings().is_empty());
+    report.setup.steady_after = S * 2 + Duration::from_nanos(1);
+    report.cpu_share = 0.81;
+    (report.outcome.notes.tuple_waits, report.outcome.notes.tuples_taken) = (5, 7);
+    let warnings = report.warnings();
+    for (warning, part) in warnings.iter().zip(["not the steady", "81 %", "926", "7 4-tuples"]) {
+        assert!(warning.contains(part), "{warning}");
+    }
+    assert_eq!((warnings.len(), report.is_steady()), (4, false));
+    assert_eq!(report.table().matches("Warning: ").count(), 4);
+    report.cpu_share = 0.8;
+    assert_eq!(report.warnings().len(), 3);
+}
+
+/// Reads XML to its end: the text of each element by its name. Panics where a tag is not closed.
+fn elements(page: &str) -> Vec<(String, String)> {
+    let (mut open, mut found) = (Vec::new(), Vec::new());
+    for piece in page.split('<').skip(1) {
+        let (tag, text) = piece.split_once('>').expect("each tag ends");
+        assert!(!tag.contains('"') || tag.matches('"').count() % 2 == 0, "{tag}");
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop().as_deref(), Some(name), "{tag}");
+        } else if !tag.starts_with('!') {
+            let name = tag.split([' ', '/']).next().unwrap().to_owned();
+            found.push((name.clone(), format!("{tag}>{text}")));
+            if !tag.ends_with('/') {
+                open.push(name);
+            }
+        }
+    }
+    assert!(open.is_empty(), "{open:?} not closed");
+    found
+}
+
+#[test]
+fn the_page_is_well_formed_has_its_charts_and_needs_nothing_else() {
+    let mut report = report();
+    report.setup.url = "http://h/?a=\"<b>\"&c".to_owned();
+    let page = report.html();
+    let elements = elements(&page);
+    let of = |name: &str| -> Vec<&str> {
+        let named = elements.iter().filter(|(element, _)| element == name);
+        named.map(|(_, text)| text.as_str()).collect()
+    };
+    assert_eq!((of("svg").len(), of("b").len(), of("script").len()), (3, 0, 0));
+    assert!(of("h1")[0].ends_with("GET http://h/?a=&quot;&lt;b&gt;&quot;&amp;c"), "{page}");
+    for link in ["src=", "href=", "url(", "@import"] {
+        assert!(!page.contains(link), "{link}");
+    }
+    let points: Vec<usize> = of("polyline")
+        .iter()
+        .map(|line| line.split_once("points=").unwrap().1.matches(',').count())
+        .collect();
+    // Four seconds of three lines, and the distributions of three.
+    assert_eq!(points, [4, 4, 4, 69, 69, 69]);
+    assert_eq!(of("rect").len(), 2, "the warm-up is shaded over time");
+}
+
+#[test]
+fn a_page_of_nothing_is_still_one() {
+    let mut report = report();
+    report.outcome.totals = crate::recorder::Totals::default();
+    report.outcome.seconds.clear();
+    let page = report.html();
+    elements(&page);
+    assert!(!page.contains("NaN") && !page.contains("inf"), "{page}");
+}

@@ -1,0 +1,150 @@
+//! A request, as it goes over the wire.
+
+use std::fmt::Write;
+
+/// Fields that are ours to set: they say where the request ends, or what the connection does.
+const OURS: [&str; 3] = ["connection", "content-length", "transfer-encoding"];
+
+/// A request of HTTP/1.1 in two forms: one that keeps the connection and one that asks the server
+/// to close it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    keeping: Vec<u8>,
+    closing: Vec<u8>,
+    is_head: bool,
+}
+
+impl Request {
+    /// A request for `target` (a path with its query) of `host` (with the port, if it is not the
+    /// scheme's own). `fields` come in their order; Host and User-Agent among them replace those
+    /// that are sent otherwise.
+    ///
+    /// # Errors
+    /// A line that says which part HTTP does not allow.
+    pub fn new(
+        method: &str,
+        target: &str,
+        host: &str,
+        fields: &[(String, String)],
+        body: &[u8],
+    ) -> Result<Request, String> {
+        if !is_token(method) {
+            return Err(format!("{method:?} is not a method"));
+        }
+        if target.is_empty() || !target.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(format!("{target:?} is not a path: write other characters as %XX"));
+        }
+        let mut head = format!("{method} {target} HTTP/1.1\r\n");
+        let defaults = [("Host", host), ("User-Agent", AGENT), ("Accept", "*/*")];
+        for (name, value) in defaults {
+            if !fields.iter().any(|(given, _)| given.eq_ignore_ascii_case(name)) {
+                field(&mut head, name, value);
+            }
+        }
+        for (name, value) in fields {
+            if !is_token(name) || value.bytes().any(|byte| byte < b' ' && byte != b'\t') {
+                return Err(format!("\"{name}: {value}\" is not a header field"));
+            }
+            if OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours)) {
+                return Err(format!("{name} is set by the load itself"));
+            }
+            field(&mut head, name, value);
+        }
+        if !body.is_empty() || ["POST", "PUT", "PATCH"].contains(&method) {
+            field(&mut head, "Content-Length", &body.len().to_string());
+        }
+        let whole = |last: &str| [head.as_bytes(), last.as_bytes(), body].concat();
+        Ok(Request {
+            keeping: whole("\r\n"),
+            closing: whole("Connection: close\r\n\r\n"),
+            is_head: method == "HEAD",
+        })
+    }
+
+    /// The bytes of a request that leaves the connection open.
+    pub fn keeping(&self) -> &[u8] {
+        &self.keeping
+    }
+
+    /// The bytes of one that asks the server to close the connection behind its answer.
+    pub fn closing(&self) -> &[u8] {
+        &self.closing
+    }
+
+    /// True if its answer has no body whatever it says (RFC 9110 §9.3.2).
+    pub fn is_head(&self) -> bool {
+        self.is_head
+    }
+}
+
+const AGENT: &str = concat!("lightwait-load/", env!("CARGO_PKG_VERSION"));
+
+fn field(head: &mut String, name: &str, value: &str) {
+    write!(head, "{name}: {value}\r\n").expect("a string takes all");
+}
+
+/// RFC 9110 §5.6.2.
+fn is_token(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(method: &str, fields: &[(&str, &str)], body: &str) -> Result<Request, String> {
+        let fields: Vec<(String, String)> =
+            fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Request::new(method, "/a?b=c", "h:8080", &fields, body.as_bytes())
+    }
+
+    #[test]
+    fn the_two_forms_differ_in_the_connection_alone() {
+        let request = request("GET", &[], "").unwrap();
+        let text = format!(
+            "GET /a?b=c HTTP/1.1\r\nHost: h:8080\r\nUser-Agent: {AGENT}\r\nAccept: */*\r\n"
+        );
+        assert_eq!(String::from_utf8_lossy(request.keeping()), format!("{text}\r\n"));
+        let closing = format!("{text}Connection: close\r\n\r\n");
+        assert_eq!(String::from_utf8_lossy(request.closing()), closing);
+    }
+
+    #[test]
+    fn a_body_has_its_length_and_given_fields_replace_ours() {
+        let fields = [("host", "other"), ("User-agent", "x"), ("ACCEPT", "y"), ("A", "b\tc")];
+        let request = request("POST", &fields, "body").unwrap();
+        let text = "POST /a?b=c HTTP/1.1\r\nhost: other\r\nUser-agent: x\r\nACCEPT: y\r\n\
+                    A: b\tc\r\nContent-Length: 4\r\n\r\nbody";
+        assert_eq!(String::from_utf8_lossy(request.keeping()), text);
+        assert!(!request.is_head());
+    }
+
+    #[test]
+    fn a_method_that_has_a_body_says_so_if_it_is_empty_and_head_has_none() {
+        let text = |method| {
+            String::from_utf8(request(method, &[], "").unwrap().keeping().to_vec()).unwrap()
+        };
+        assert!(text("PUT").contains("Content-Length: 0\r\n"));
+        assert!(!text("HEAD").contains("Content-Length"));
+        assert!(request("HEAD", &[], "").unwrap().is_head());
+    }
+
+    #[test]
+    fn what_would_be_another_request_is_refused() {
+        for (method, fields, why) in [
+            ("GE T", &[][..], "method"),
+            ("", &[], "method"),
+            ("GET", &[("a", "b\r\nc: d")], "header field"),
+            ("GET", &[("a b", "c")], "header field"),
+            ("GET", &[("Content-length", "3")], "by the load itself"),
+            ("GET", &[("connection", "close")], "by the load itself"),
+        ] {
+            let error = request(method, fields, "").unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+        for target in ["", "/a b", "/ä", "/a\r\n"] {
+            assert!(Request::new("GET", target, "h", &[], &[]).is_err(), "{target:?}");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Source addresses, and how many of them a rate takes.
+//!
+//! Between one of its addresses and one port of a server a client has P ports. Each connection
+//! keeps its port for T seconds of TIME-WAIT at one end or the other. R connections a second take
+//! N ≥ ceil(R·T/P) addresses (Aron and Druschel 1999, §2.1).
+
+use std::fmt;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use lightwait::Cidr;
+
+/// Addresses at most: a tuple names its address by 32 bits.
+const MOST: u128 = 1 << 32;
+
+/// The source addresses of a load: all of one IP version, no address twice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sources {
+    ranges: Vec<Range>,
+    len: u64,
+}
+
+/// Addresses of one prefix that a host can have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Range {
+    cidr: Cidr,
+    /// The first one within the prefix: a subnet's own address is none.
+    first: u128,
+    len: u64,
+}
+
+impl Range {
+    fn new(cidr: Cidr) -> Range {
+        // An IPv4 prefix that has a broadcast address has an address of its own as well.
+        let first = u128::from(cidr.broadcast().is_some());
+        let len = (cidr.size() - 2 * first).min(MOST);
+        Range { cidr, first, len: u64::try_from(len).expect("2^32 at most") }
+    }
+}
+
+impl Sources {
+    /// The addresses of these prefixes. An IPv4 prefix that is shorter than 31 bits leaves out its
+    /// first and its last address.
+    ///
+    /// # Errors
+    /// A line that says which prefix is wrong: none at all, two IP versions, two that overlap, or
+    /// more than 2^32 addresses.
+    pub fn new(prefixes: &[Cidr]) -> Result<Sources, String> {
+        let Some(first) = prefixes.first() else {
+            return Err("no source address".to_owned());
+        };
+        for (index, cidr) in prefixes.iter().enumerate() {
+            if cidr.address().is_ipv4() != first.address().is_ipv4() {
+                return Err(format!("{cidr}: not of the same IP version as {first}"));
+            }
+            let overlaps =
+                |other: &&Cidr| other.contains(cidr.address()) || cidr.contains(other.address());
+            if let Some(other) = prefixes[..index].iter().find(overlaps) {
+                return Err(format!("{cidr}: has addresses of {other}"));
+            }
+        }
+        let ranges: Vec<Range> = prefixes.iter().map(|cidr| Range::new(*cidr)).collect();
+        let len: u128 = ranges.iter().map(|range| u128::from(range.len)).sum();
+        if len > MOST {
+            return Err("more than 2^32 source addresses".to_owned());
+        }
+        Ok(Sources { ranges, len: len as u64 })
+    }
+
+    /// How many addresses there are: at least one.
+    #[expect(clippy::len_without_is_empty, reason = "never empty")]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The first `len` addresses alone, or all if there are fewer.
+    ///
+    /// # Panics
+    /// If `len` is zero.
+    #[must_use]
+    pub fn first(&self, len: u64) -> Sources {
+        assert!(len > 0, "a load needs an address");
+        let mut left = len;
+        let mut ranges = self.ranges.clone();
+        for range in &mut ranges {
+            range.len = range.len.min(left);
+            left -= range.len;
+        }
+        ranges.retain(|range| range.len > 0);
+        Sources { len: ranges.iter().map(|range| range.len).sum(), ranges }
+    }
+
+    /// The address of that number, from 0.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn nth(&self, number: u64) -> IpAddr {
+        let mut left = number;
+        for range in &self.ranges {
+            if left < range.len {
+                return range.cidr.nth(range.first + u128::from(left));
+            }
+            left -= range.len;
+        }
+        panic!("address {number} of {}", self.len);
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        (0..self.len).map(|number| self.nth(number))
+    }
+
+    /// The prefixes that they are of.
+    pub fn prefixes(&self) -> impl Iterator<Item = Cidr> + '_ {
+        self.ranges.iter().map(|range| range.cidr)
+    }
+}
+
+/// The rule N ≥ ceil(R·T/P).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rule {
+    /// T: how long a tuple rests after its connection.
+    pub rest: Duration,
+    /// P: ports of an address.
+    pub ports: u32,
+}
+
+impl Rule {
+    /// The rule for the ports of that range.
+    pub fn new(rest: Duration, ports: &RangeInclusive<u16>) -> Rule {
+        Rule { rest, ports: ports.len() as u32 }
+    }
+
+    /// How many addresses that many connections a second take; at least one.
+    pub fn addresses(&self, rate: f64) -> u64 {
+        let exact = rate * self.rest.as_secs_f64() / f64::from(self.ports);
+        (exact.ceil() as u64).max(1)
+    }
+
+    /// How many connections a second so many addresses allow.
+    pub fn rate(&self, addresses: u64) -> f64 {
+        addresses as f64 * f64::from(self.ports) / self.rest.as_secs_f64()
+    }
+
+    /// The formula with its numbers filled in.
+    pub fn formula(&self, rate: f64) -> impl fmt::Display {
+        let Rule { rest, ports } = *self;
+        format!(
+            "N = ceil(R·T/P) = ceil({rate:.0}/s · {} s / {ports} ports) = {}",
+            rest.as_secs_f64(),
+            self.addresses(rate),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sources(prefixes: &[&str]) -> Result<Sources, String> {
+        let prefixes: Vec<Cidr> = prefixes.iter().map(|text| text.parse().unwrap()).collect();
+        Sources::new(&prefixes)
+    }
+
+    #[test]
+    fn a_range_leaves_out_the_subnets_own_address_and_its_broadcast_address() {
+        let all: Vec<String> = sources(&["10.1.0.0/29", "10.2.0.7/32", "10.3.0.0/31"])
+            .unwrap()
+            .iter()
+            .map(|address| address.to_string())
+            .collect();
+        let subnet = (1..=6).map(|host| format!("10.1.0.{host}"));
+        let rest = ["10.2.0.7", "10.3.0.0", "10.3.0.1"].map(str::to_owned);
+        assert_eq!(all, subnet.chain(rest).collect::<Vec<_>>());
+        assert_eq!(sources(&["10.1.0.0/16"]).unwrap().len(), 65_534);
+        assert_eq!(sources(&["fd00::/126"]).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn the_first_addresses_are_a_part_of_all() {
+        let all = sources(&["10.2.0.7/32", "10.1.0.0/29", "10.3.0.0/16"]).unwrap();
+        for len in 1..10 {
+            let some = all.first(len);
+            assert_eq!(some.len(), len);
+            assert!(some.iter().eq(all.iter().take(len as usize)));
+        }
+        assert_eq!(all.first(u64::MAX), all);
+    }
+
+    #[test]
+    fn ranges_that_make_no_sources_are_refused_by_name() {
+        for (prefixes, why) in [
+            (&[][..], "no source address"),
+            (&["10.1.0.0/16", "fd00::/64"], "fd00::/64: not of the same IP version"),
+            (&["10.1.0.0/16", "10.1.7.0/24"], "10.1.7.0/24: has addresses of 10.1.0.0/16"),
+            (&["10.1.7.0/24", "10.1.0.0/16"], "10.1.0.0/16: has addresses of 10.1.7.0/24"),
+            (&["fd00::/64", "fd01::/128"], "more than 2^32"),
+        ] {
+            let error = sources(prefixes).unwrap_err();
+            assert!(error.contains(why), "{prefixes:?}: {error}");
+        }
+        assert!(sources(&["10.1.0.0/16", "10.2.0.0/16"]).is_ok());
+        assert_eq!(sources(&["fd00::/96"]).unwrap().len(), 1 << 32);
+    }
+
+    #[test]
+    fn the_paper_takes_five_addresses_for_300_connections_a_second() {
+        // §2.1: 60 s of TIME-WAIT, 4000 ports, 300 connections a second.
+        let rule = Rule { rest: Duration::from_secs(60), ports: 4000 };
+        assert_eq!(rule.addresses(300.0), 5);
+        assert_eq!(
+            rule.formula(300.0).to_string(),
+            "N = ceil(R·T/P) = ceil(300/s · 60 s / 4000 ports) = 5"
+        );
+        // One address of Linux: where others stop.
+        let rule = Rule::new(Duration::from_secs(60), &(32_768..=60_999));
+        assert_eq!(rule.rate(1).floor() as u64, 470);
+        assert_eq!((rule.addresses(470.5), rule.addresses(470.6)), (1, 2));
+        assert_eq!(rule.addresses(0.0), 1);
+    }
+}
