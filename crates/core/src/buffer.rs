@@ -486,12 +486,14 @@ impl PagePool {
     }
 
     /// Whether there is room for one connection more, that takes `bytes` as long as it lives.
+    /// Little room counts as a refusal: others should go.
     pub fn room_for_connection(&mut self, bytes: usize) -> ConnectionRoom {
         let left = self.left_for_connections();
         if left >= self.limit / 32 {
             self.is_crowded = false;
             return ConnectionRoom::Enough;
         }
+        self.was_refused = true;
         if left < bytes.div_ceil(SMALL_BYTES) {
             ConnectionRoom::None
         } else if left < self.limit / 64 {
@@ -501,9 +503,14 @@ impl PagePool {
         }
     }
 
-    /// True if there is little room for more connections, which come.
+    /// True if there is little room for new connections, and none that needs nothing goes for them.
+    pub fn is_crowded(&self) -> bool {
+        self.is_crowded && self.is_short_for_connections()
+    }
+
+    /// True if there is little room for more connections.
     pub fn is_short_for_connections(&self) -> bool {
-        self.is_crowded && self.by_connections > 0 && self.left_for_connections() < self.limit / 32
+        self.by_connections > 0 && self.left_for_connections() < self.limit / 32
     }
 
     /// Undoes [`PagePool::charge`].

@@ -142,9 +142,9 @@ fn connections_have_three_quarters_and_leave_an_eighth_to_what_they_send() {
     assert_eq!(room_of(&mut pool, 184), ConnectionRoom::Enough);
     assert!(!pool.was_refused() && !pool.is_short_for_connections());
     assert_eq!(room_of(&mut pool, 185), ConnectionRoom::None);
-    assert!(!pool.was_refused() && !pool.is_short_for_connections());
+    assert!(pool.was_refused() && pool.is_short_for_connections() && !pool.is_crowded());
     pool.set_crowded(true);
-    assert!(pool.was_refused() && pool.is_short_for_connections());
+    assert!(pool.is_crowded());
     assert_eq!(pool.room_for_connection(4 * PAGE_BYTES), ConnectionRoom::Enough);
     assert_eq!(room_of(&mut pool, 189), ConnectionRoom::None);
     assert_eq!(pool.room_for_connection(3 * PAGE_BYTES), ConnectionRoom::Little);

@@ -376,7 +376,7 @@ impl Host {
 
     fn verdict(&self, now: Instant, index: u32, mark: Mark) -> Verdict {
         let pool = &self.shared.pool;
-        let crowded = pool.is_short_for_connections() || pool.is_short_elsewhere();
+        let crowded = pool.is_crowded() || pool.is_short_elsewhere();
         let rate = self.shared.config.stall.rate;
         let connection = self.slots.get(index).and_then(Slot::awake);
         connection.map_or(Verdict::Clear, |c| c.progress(now, mark, rate, crowded))
