@@ -16,10 +16,9 @@
 //!                               └ scarce: no text out of order is kept
 //! ```
 //!
-//! What is short, as most requests and answers are, goes into a page of a quarter of the size: it
-//! stays until it is acknowledged, and of a great many connections each holds some. Of what is
-//! long much goes into a page of four times the size: the fewer ends of pages lie within segments,
-//! the fewer of these are copied in two pieces.
+//! What is short, as most requests and answers are, goes into a page of a quarter of the size: of a
+//! great many connections each holds some. Of what is long much goes into a page of four times the
+//! size: the fewer ends of pages lie within segments, the fewer are copied in two pieces.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -238,10 +237,8 @@ pub enum ConnectionRoom {
     None,
 }
 
-/// What a small page is for. They are kept apart when they are free: one that text was received in
-/// has just been read, and the next text that arrives is written where the processor's caches are;
-/// one that text was sent from has waited for an acknowledgement, among those of thousands of
-/// connections, and is in none of them.
+/// What a small page is for. Free ones are kept apart: one that text was received in is still in
+/// the processor's caches, one that text was sent from has long left them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Text received.
@@ -451,8 +448,7 @@ impl PagePool {
         }
     }
 
-    /// One of so many connections is about to go: what it takes is as good as free until
-    /// [`PagePool::set_by_connections`] tells what there is.
+    /// One of so many connections is about to go: what it takes is as good as free from now on.
     pub fn expect_end_of_connection(&mut self, connections: usize) {
         let each = self.by_connections / connections.max(1);
         self.set_by_connections((self.by_connections - each) * SMALL_BYTES);
@@ -467,8 +463,7 @@ impl PagePool {
         share.min(unused).saturating_sub(self.by_connections)
     }
 
-    /// New connections come where there is little room for them, and all that there are need what
-    /// they have: those that use it least should go.
+    /// New connections find little room, and none that needs nothing goes for them.
     pub fn set_crowded(&mut self, is_crowded: bool) {
         self.is_crowded = is_crowded;
         self.was_refused |= is_crowded;
