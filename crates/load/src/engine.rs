@@ -83,7 +83,7 @@ pub enum Mode {
     },
 }
 
-/// Who closes a connection first, and so keeps its TIME-WAIT.
+/// The end that closes a connection first, and so keeps its TIME-WAIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
     /// The server: the last request asks for it.

@@ -16,7 +16,7 @@ use crate::plan::Setting;
 
 /// Put load on an HTTP server, over as many source addresses as the rate takes.
 ///
-/// Whoever opens a connection for each request runs out of ports: each stays in TIME-WAIT for a
+/// A client that opens a connection per request runs out of ports: each stays in TIME-WAIT for a
 /// minute, so that one address of 28,232 ports allows fewer than 470 a second. R connections
 /// a second take N = ceil(R·T/P) addresses. This takes so many, in round robin, uses no pair of an
 /// address and a port again within T, and says what it took. On the loopback it has 127.0.0.0/8.
@@ -33,7 +33,7 @@ pub(crate) struct LoadArgs {
     /// What to ask for, such as http://127.0.0.1:8080/
     pub(crate) url: String,
 
-    /// Whose TCP [default: lightwait on a device, else kernel]
+    /// The TCP stack [default: lightwait on a device, else kernel]
     #[arg(long, value_enum)]
     pub(crate) stack: Option<StackKind>,
 
@@ -90,7 +90,7 @@ pub(crate) struct LoadArgs {
           value_parser = parse_pipeline)]
     pub(crate) pipeline: NonZeroU32,
 
-    /// Who closes a connection first, and so keeps its TIME-WAIT
+    /// The end that closes a connection first, and so keeps its TIME-WAIT
     #[arg(long, value_enum, default_value = "server", help_heading = "Connections")]
     pub(crate) close: CloseArg,
 
@@ -156,7 +156,7 @@ pub(crate) struct LoadArgs {
     pub(crate) max_p99: Option<Duration>,
 }
 
-/// Whose TCP.
+/// The TCP stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StackKind {
     /// The kernel's.
