@@ -508,6 +508,12 @@ impl PagePool {
         self.by_connections > 0 && self.left_for_connections() < self.limit / 32
     }
 
+    /// True if there is little room for more connections, or for their first pages.
+    pub fn is_short_for_newcomers(&self) -> bool {
+        let first = self.limits[Claim::First as usize].saturating_sub(self.in_use);
+        self.by_connections > 0 && first.min(self.left_for_connections()) < self.limit / 32
+    }
+
     /// Undoes [`PagePool::charge`].
     pub fn discharge(&mut self, pages: usize) {
         self.release(pages * SMALL);

@@ -97,6 +97,8 @@ impl std::str::FromStr for Bytes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Bytes, String> {
+        // "MB" is a million to some: `MiB` is the same as `M` to all.
+        let text = text.strip_suffix("iB").unwrap_or(text);
         let (digits, shift) = match text.as_bytes().last() {
             Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
             Some(b'M' | b'm') => (&text[..text.len() - 1], 20),
@@ -115,7 +117,7 @@ mod tests {
 
     #[test]
     fn bytes_may_have_a_unit() {
-        for (text, bytes) in [("0", 0), ("1000", 1000), ("256K", 256 << 10), ("3m", 3 << 20)] {
+        for (text, bytes) in [("0", 0), ("1000", 1000), ("256KiB", 256 << 10), ("3m", 3 << 20)] {
             assert_eq!(text.parse(), Ok(Bytes(bytes)), "{text}");
         }
         for text in ["", "K", "-1", "1.5M", "1T", "17179869184G"] {

@@ -18,6 +18,12 @@ const FILE_BYTES: usize = 120_000;
 const MEMORY_EACH: usize = FILE_BYTES / 5;
 /// Peers, unless LIGHTWAIT_STALLED_PEERS says how many.
 const PEERS: usize = 1500;
+/// The peers come within that time, however many they are: a third of the memory would be theirs
+/// in a second.
+const ATTACK: Duration = Duration::from_secs(3);
+/// A client asks so often, as long as they come and so long after.
+const PACE: Duration = Duration::from_millis(10);
+const AFTER: Duration = Duration::from_secs(5);
 /// What the program may take beside its budget once it has work: records of TIME-WAIT and stacks of
 /// threads that read files among them.
 const PROGRAM_BYTES: usize = 4 << 20;
@@ -94,15 +100,17 @@ fn a_client_is_served_beside_many_that_take_nothing() {
             let address = SocketAddr::new(OURS[0].parse().unwrap(), 80);
             let (before, mut most) = (resident_bytes(&server), 0);
             let (begin, mut answers, mut held) = (Instant::now(), Answers::default(), Vec::new());
-            for _ in 0..peers / 10 {
-                held.extend((0..10).filter_map(|_| stall(address, "/large")));
-                answers.ask(begin, address);
-            }
-            let end = Instant::now() + Duration::from_secs(5);
-            while Instant::now() < end {
+            let asks = (ATTACK + AFTER).as_millis() / PACE.as_millis();
+            let (mut came, rounds) = (0, ATTACK.div_duration_f64(PACE));
+            for ask in 1..=asks as u32 {
+                let due = (peers as f64 * f64::from(ask) / rounds).min(peers as f64) as usize;
+                held.extend((came..due).filter_map(|_| stall(address, "/large")));
+                came = due;
                 answers.ask(begin, address);
                 most = most.max(resident_bytes(&server));
+                std::thread::sleep((begin + PACE * ask).saturating_duration_since(Instant::now()));
             }
+            assert_eq!(came, peers);
             drop(held);
             let resets = count(&server.stop_and_tell(), "reset_for_memory_closed_window");
             let [asked, missed]: [u32; 2] = [|a: &(u32, u32)| a.0, |a: &(u32, u32)| a.1]

@@ -116,6 +116,8 @@ impl Host {
         let pool = &self.shared.pool;
         if pool.was_refused() || pool.is_short_elsewhere() || !self.shortage.nobody_waits() {
             self.ease_shortage(now);
+        } else {
+            self.no_shortage(now);
         }
         if !self.replies.is_empty() || !self.loopback.is_empty() || self.neighbours.has_output() {
             self.emit_replies(now, outbox);

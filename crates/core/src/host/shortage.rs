@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   write ─ refused by the pool ─▶ line ─ pages came back ─▶ in turn, told that it can write
+//!           (those who hold no page stand in a line of their own, and come first)
 //!   a timer fired, text is unsent ─▶ stalled ─ a claim was refused ─▶ reset, the longest first
 //! ```
 //!
@@ -20,7 +21,7 @@ mod stalled;
 use alloc::collections::VecDeque;
 
 use super::Host;
-use crate::buffer::PagePool;
+use crate::buffer::{Claim, PagePool};
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::event::{ConnectionId, Readiness};
@@ -42,9 +43,11 @@ const PROMISE: Duration = Duration::from_millis(10);
 /// for a request can go: 16,000 bytes a second by default.
 const CROWDED: u32 = 16;
 
-/// Where there is no room for more, one whose peer's window is closed is stalled after so small a
-/// part of `stalled_after`: three quarters of a second.
-const CROWDED_PATIENCE: u32 = 4;
+/// Where newcomers find no room, or others have waited for memory as long, one whose peer's window
+/// is closed is stalled after so small a part of
+/// [`StallConfig::after`](crate::config::StallConfig::after): 188 ms by default. As many peers as
+/// come in that time have to find room, for newcomers to find some.
+const CROWDED_PATIENCE: u32 = 16;
 
 /// Stalled connections that are judged in one turn, at most.
 const JUDGED_A_TURN: usize = 256;
@@ -52,25 +55,63 @@ const JUDGED_A_TURN: usize = 256;
 /// Slots that are looked at in one turn for connections that hold text and are in no list.
 const PATROLLED_A_TURN: u32 = 256;
 
+/// Slots that are looked at so where memory is scarce and not yet short: who stalls has to be known
+/// when it is.
+const PATROLLED_AHEAD: u32 = 8;
+
 /// Places of closed connections in the line, beyond as many as there are connections.
 const STALE_MAX: usize = 1024;
 
 /// The line for pages, and those who hold pages and stall.
 #[derive(Debug)]
 pub(super) struct Shortage {
-    line: VecDeque<ConnectionId>,
+    /// Those who hold pages already.
+    line: VecDeque<Waiter>,
+    /// Those who hold none: a page is kept for them that the others cannot have.
+    newcomers: VecDeque<Waiter>,
+    /// Since when others could hold no more elsewhere, though they would.
+    elsewhere_since: Option<Instant>,
     stalled: Stalled,
     /// Pages promised to those whose turn has come, and when the last of them was told.
     promised: usize,
     promised_at: Instant,
     /// The next slot to look at for connections that stall and that no timer tells of.
     patrol: u32,
+    round: Round,
+}
+
+/// A connection that waits for pages.
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    id: ConnectionId,
+    since: Instant,
+}
+
+/// A round through the list for closed windows: what it did not come to in one turn, it comes to
+/// in the next.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    /// The slot that it has come to; `None`: it begins again.
+    at: Option<u32>,
+    /// It goes on no sooner.
+    not_before: Instant,
 }
 
 impl Default for Shortage {
     fn default() -> Self {
-        let (line, stalled) = Default::default();
-        Shortage { line, stalled, promised: 0, promised_at: Instant::ZERO, patrol: 0 }
+        let (line, newcomers, elsewhere_since, stalled) = Default::default();
+        let round = Round { at: None, not_before: Instant::ZERO };
+        let promised_at = Instant::ZERO;
+        Shortage {
+            line,
+            newcomers,
+            elsewhere_since,
+            stalled,
+            promised: 0,
+            promised_at,
+            patrol: 0,
+            round,
+        }
     }
 }
 
@@ -113,12 +154,35 @@ enum Verdict {
 impl Shortage {
     /// True if nobody waits in line.
     pub(super) fn nobody_waits(&self) -> bool {
-        self.line.is_empty()
+        self.line.is_empty() && self.newcomers.is_empty()
     }
 
     /// True if one that waits in line can be told to go on.
     pub(super) fn can_serve(&self, pool: &PagePool) -> bool {
+        self.can_serve_newcomer(pool) || self.can_serve_line(pool)
+    }
+
+    fn can_serve_newcomer(&self, pool: &PagePool) -> bool {
+        !self.newcomers.is_empty() && pool.available_to(Claim::First) > self.promised
+    }
+
+    fn can_serve_line(&self, pool: &PagePool) -> bool {
         !self.line.is_empty() && pool.available_in_line() >= self.promised + turn_pages(pool)
+    }
+
+    /// The next that can be told to go on, and how many pages that promises.
+    fn next_to_serve(&mut self, pool: &PagePool) -> Option<(ConnectionId, usize)> {
+        if self.can_serve_newcomer(pool) {
+            return self.newcomers.pop_front().map(|waiter| (waiter.id, 1));
+        }
+        let next = if self.can_serve_line(pool) { self.line.pop_front() } else { None };
+        next.map(|waiter| (waiter.id, turn_pages(pool)))
+    }
+
+    /// Since when somebody has waited for memory, if somebody does: the one that waits longest.
+    fn waits_since(&self) -> Option<Instant> {
+        let fronts = [self.newcomers.front(), self.line.front()].into_iter().flatten();
+        fronts.map(|waiter| waiter.since).chain(self.elsewhere_since).min()
     }
 }
 
@@ -135,7 +199,7 @@ fn pages_wanted(pool: &PagePool) -> usize {
 /// True if connections that stall should go.
 fn is_short(pool: &PagePool) -> bool {
     pool.available_in_line() < pages_wanted(pool)
-        || pool.is_short_for_connections()
+        || pool.is_short_for_newcomers()
         || pool.is_short_elsewhere()
 }
 
@@ -194,7 +258,7 @@ impl Host {
     /// A write took less than there was room for: `rest` is what the pool did not take. If the
     /// writer's turn has come it takes more now; else it waits in line. Returns how many bytes were
     /// taken.
-    pub(super) fn write_rest(&mut self, id: ConnectionId, rest: &[u8]) -> usize {
+    pub(super) fn write_rest(&mut self, now: Instant, id: ConnectionId, rest: &[u8]) -> usize {
         let Some(slot) = self.slots.get_mut(id.index) else { return 0 };
         let (connection, pool) = (slot.connection_mut(), &mut self.shared.pool);
         let Shape::Synchronized(s) = &mut connection.shape else { return 0 };
@@ -203,7 +267,7 @@ impl Host {
             taken = pool.in_turn(|pool| s.send.buffer.write(rest, pool));
         }
         if taken < rest.len() {
-            self.wait_for_pages(id);
+            self.wait_for_pages(now, id);
         } else if !connection.blocked.is_in_line() {
             connection.blocked = Blocked::ForRoom;
         }
@@ -226,23 +290,28 @@ impl Host {
     }
 
     /// The writer of that connection waits in line.
-    pub(super) fn wait_for_pages(&mut self, id: ConnectionId) {
+    pub(super) fn wait_for_pages(&mut self, now: Instant, id: ConnectionId) {
         let Some(slot) = self.slots.get_mut(id.index) else { return };
-        let blocked = &mut slot.connection_mut().blocked;
-        if core::mem::replace(blocked, Blocked::ForPages).is_in_line() {
+        let connection = slot.connection_mut();
+        if core::mem::replace(&mut connection.blocked, Blocked::ForPages).is_in_line() {
             return;
         }
         self.shared.counters.writes_short_of_pages += 1;
+        let holds_pages = connection.synchronized().is_some_and(|s| !s.send.buffer.is_empty());
         let Host { slots, shortage, .. } = self;
-        if shortage.line.len() > slots.len() + STALE_MAX {
-            shortage.line.retain(|id| slots.is_current(id.index, id.generation));
+        let line = if holds_pages { &mut shortage.line } else { &mut shortage.newcomers };
+        if line.len() > slots.len() + STALE_MAX {
+            line.retain(|Waiter { id, .. }| slots.is_current(id.index, id.generation));
         }
-        shortage.line.push_back(id);
-        self.shared.pool.keep_line(true);
+        line.push_back(Waiter { id, since: now });
+        self.shared.pool.keep_line(!shortage.line.is_empty());
     }
 
     /// Pages were short: makes some free, and tells those at the front of the line.
     pub(super) fn ease_shortage(&mut self, now: Instant) {
+        let waits_elsewhere = self.shared.pool.is_short_elsewhere();
+        let since = self.shortage.elsewhere_since.unwrap_or(now);
+        self.shortage.elsewhere_since = waits_elsewhere.then_some(since);
         self.reset_stalled(now);
         self.serve_line(now);
     }
@@ -252,9 +321,7 @@ impl Host {
         if now.since(self.shortage.promised_at) >= PROMISE {
             self.shortage.promised = 0;
         }
-        while self.shortage.can_serve(&self.shared.pool)
-            && let Some(id) = self.shortage.line.pop_front()
-        {
+        while let Some((id, pages)) = self.shortage.next_to_serve(&self.shared.pool) {
             let is_current = self.slots.is_current(id.index, id.generation);
             let Some(slot) = self.slots.get_mut(id.index).filter(|_| is_current) else { continue };
             let connection = slot.connection_mut();
@@ -266,7 +333,7 @@ impl Host {
                 Blocked::ForPages => {
                     connection.blocked = Blocked::InTurn;
                     connection.notices |= Readiness::WRITABLE;
-                    self.shortage.promised += turn_pages(&self.shared.pool);
+                    self.shortage.promised += pages;
                     self.shortage.promised_at = now;
                     self.tell_notices(id);
                 }
@@ -316,7 +383,7 @@ impl Host {
             if now.since(mark.since) < self.shared.config.stall.after {
                 break;
             }
-            match self.verdict(now, index, mark) {
+            match self.verdict(now, index, mark, self.memory_is_crowded()) {
                 Verdict::Clear => self.shortage.stalled.remove(index),
                 Verdict::Moves => self.list_stalled(now, index),
                 Verdict::Stalled(cause) => {
@@ -325,7 +392,7 @@ impl Host {
                 }
             }
         }
-        self.patrol(now);
+        self.patrol(now, PATROLLED_A_TURN, |s| !s.send.buffer.is_empty());
         self.reset_closed(now);
         if self.shortage.nobody_waits() {
             self.shared.pool.forget_refusal();
@@ -333,50 +400,92 @@ impl Host {
     }
 
     /// Resets connections whose windows are closed though they have stalled for a short time only,
-    /// as long as there is no room for new connections: else as many peers as come within
-    /// `stalled_after` would keep all others out.
+    /// as long as newcomers find no room, or somebody has waited for memory as long: else as many
+    /// peers as come within [`StallConfig::after`](crate::config::StallConfig::after) would keep
+    /// all others out.
     fn reset_closed(&mut self, now: Instant) {
-        let patience = self.shared.config.stall.after / CROWDED_PATIENCE;
-        let mut next = self.shortage.stalled.first();
+        let patience = self.closed_patience();
+        let starves = self.shortage.waits_since().is_some_and(|at| now.since(at) >= patience);
+        if now < self.shortage.round.not_before {
+            return;
+        }
         for _ in 0..JUDGED_A_TURN {
-            let Some((index, mark)) = next.filter(|(_, mark)| now.since(mark.since) >= patience)
-            else {
-                return;
-            };
-            if !self.shared.pool.is_short_for_connections() {
+            let pool = &self.shared.pool;
+            if !(pool.is_short_for_newcomers() || starves && is_short(pool)) {
                 return;
             }
-            next = self.shortage.stalled.after(index);
-            let connection = self.slots.get(index).and_then(Slot::awake);
-            let s = connection.and_then(Connection::synchronized);
-            let is_closed = s.is_some_and(Synchronized::has_closed_window);
-            if is_closed && !self.has_acked_segment(index, mark) {
-                self.shared.counters.reset_for_memory_closed_window += 1;
-                self.reset(now, index, Error::Limit(Cause::ClosedWindow.text()));
+            let Shortage { stalled, round, .. } = &mut self.shortage;
+            let here = round.at.and_then(|at| Some((at, stalled.mark(at)?)));
+            let Some((index, mark)) = here.or_else(|| stalled.first()) else { return };
+            if now.since(mark.since) < patience {
+                // All behind it came later.
+                *round = Round { at: None, not_before: mark.since + patience };
+                return;
+            }
+            let next = stalled.after(index).map(|(next, _)| next);
+            *round = Round { at: next, not_before: now };
+            if next.is_none() {
+                round.not_before = now + patience;
+            }
+            self.judge_closed(now, index, mark);
+            if next.is_none() {
+                return;
             }
         }
     }
 
-    /// Adds connections to the list that hold text, though no timer of theirs has fired: a peer
-    /// that acknowledges a byte now and then keeps every timer from firing.
-    fn patrol(&mut self, now: Instant) {
+    /// Resets the connection in slot `index` if its window is closed and it has taken too little
+    /// since `mark`. Others have until they are judged by their rate.
+    fn judge_closed(&mut self, now: Instant, index: u32, mark: Mark) {
+        match self.verdict(now, index, mark, true) {
+            Verdict::Clear => self.shortage.stalled.remove(index),
+            Verdict::Moves => self.list_stalled(now, index),
+            Verdict::Stalled(cause) => {
+                let connection = self.slots.get(index).and_then(Slot::awake);
+                let s = connection.and_then(Connection::synchronized);
+                if s.is_some_and(Synchronized::has_closed_window) {
+                    *cause.counter(&mut self.shared.counters) += 1;
+                    self.reset(now, index, Error::Limit(cause.text()));
+                }
+            }
+        }
+    }
+
+    /// How long a window may be closed where newcomers find no room.
+    fn closed_patience(&self) -> Duration {
+        self.shared.config.stall.after / CROWDED_PATIENCE
+    }
+
+    /// Nobody waits for memory. Where it is scarce, sees who stalls before it is short.
+    pub(super) fn no_shortage(&mut self, now: Instant) {
+        self.shortage.elsewhere_since = None;
+        if self.shared.pool.is_scarce() {
+            self.patrol(now, PATROLLED_AHEAD, Synchronized::has_closed_window);
+        }
+    }
+
+    /// Looks at so many slots, and adds those to the list that may stall, though no timer of theirs
+    /// has fired: a peer that acknowledges a byte now and then keeps every timer from firing.
+    fn patrol(&mut self, now: Instant, slots: u32, may_stall: fn(&Synchronized) -> bool) {
         let end = self.slots.end();
-        for _ in 0..PATROLLED_A_TURN.min(end) {
+        for _ in 0..slots.min(end) {
             let index = self.shortage.patrol % end;
             self.shortage.patrol = index + 1;
             let connection = self.slots.get(index).and_then(Slot::awake);
             let s = connection.and_then(Connection::synchronized);
-            if s.is_some_and(|s| !s.send.buffer.is_empty())
-                && self.shortage.stalled.mark(index).is_none()
-            {
+            if s.is_some_and(may_stall) && self.shortage.stalled.mark(index).is_none() {
                 self.list_stalled(now, index);
             }
         }
     }
 
-    fn verdict(&self, now: Instant, index: u32, mark: Mark) -> Verdict {
-        let pool = &self.shared.pool;
-        let crowded = pool.is_crowded() || pool.is_short_elsewhere();
+    /// True if those that are slow should go as well.
+    fn memory_is_crowded(&self) -> bool {
+        self.shared.pool.is_crowded() || self.shared.pool.is_short_elsewhere()
+    }
+
+    /// What to think of the connection in slot `index`, where it is `crowded` or not.
+    fn verdict(&self, now: Instant, index: u32, mark: Mark, crowded: bool) -> Verdict {
         let rate = self.shared.config.stall.rate;
         let connection = self.slots.get(index).and_then(Slot::awake);
         connection.map_or(Verdict::Clear, |c| c.progress(now, mark, rate, crowded))
@@ -391,14 +500,21 @@ impl Host {
 
     /// When a promise ends, or a connection can be judged of whose pages others have need.
     pub(super) fn shortage_deadline(&self) -> Option<Instant> {
-        let Shortage { promised, promised_at, stalled, .. } = &self.shortage;
+        let Shortage { promised, promised_at, stalled, round, .. } = &self.shortage;
         let pool = &self.shared.pool;
         if self.shortage.nobody_waits() && !pool.is_short_elsewhere() {
             return None;
         }
         let promise = (*promised > 0).then_some(*promised_at + PROMISE);
         let judged = stalled.first().filter(|_| is_short(pool));
-        let judged = judged.map(|(_, mark)| mark.since + self.shared.config.stall.after);
+        let judged = judged.map(|(_, mark)| {
+            let patience = self.closed_patience();
+            let starves_at = self.shortage.waits_since().map(|since| since + patience);
+            let is_crowded = pool.is_short_for_newcomers();
+            let begins = if is_crowded { Some(Instant::ZERO) } else { starves_at };
+            let closed = begins.map(|at| at.max(round.not_before).max(mark.since + patience));
+            closed.into_iter().fold(mark.since + self.shared.config.stall.after, Instant::min)
+        });
         promise.into_iter().chain(judged).min()
     }
 
@@ -444,7 +560,7 @@ impl Host {
         let verdict = match mark {
             // A segment is enough where nobody needs the memory: the path may lose most of them.
             Some(mark) if self.has_acked_segment(index, mark) => Verdict::Moves,
-            Some(mark) => self.verdict(now, index, mark),
+            Some(mark) => self.verdict(now, index, mark, self.memory_is_crowded()),
             None => Verdict::Moves,
         };
         let over_at = mark.map_or(now, |mark| mark.since) + patience;

@@ -248,7 +248,7 @@ impl Host {
         let (buffer, room) = connection.writable(data.len(), shared.pool.is_scarce())?;
         let mut taken = buffer.write(&data[..room], &mut shared.pool);
         if taken < data.len() {
-            taken += self.write_rest(id, &data[taken..room]);
+            taken += self.write_rest(now, id, &data[taken..room]);
             if taken == 0 {
                 return Err(Error::WouldBlock);
             }
@@ -275,7 +275,7 @@ impl Host {
             false => buffer.push(part, pool),
         };
         if taken < room {
-            self.wait_for_pages(id);
+            self.wait_for_pages(now, id);
         } else if taken < data.len() && !connection.blocked.is_in_line() {
             connection.blocked = Blocked::ForRoom;
         }

@@ -4,13 +4,13 @@
 //! `preadv2` with RWF_NOWAIT: neither waits for a disk), and so is a file on a file system in
 //! memory. All else goes to the threads, and an ordinary waker brings the answer back.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use rustix::fs::{Dir, fstatfs};
@@ -25,14 +25,14 @@ use crate::path::RelativePath;
 /// A directory of the machine's file system. Clones share the threads and may serve other shards.
 #[derive(Clone, Debug)]
 pub struct ThreadPoolFiles {
-    root: Arc<OwnedFd>,
+    root: Arc<Root>,
     threads: Arc<Threads>,
 }
 
 /// An open file or directory, and where it was found.
 #[derive(Clone, Debug)]
 pub struct FileHandle {
-    file: Arc<File>,
+    file: Arc<OpenFile>,
     path: RelativePath,
 }
 
@@ -47,9 +47,61 @@ impl ThreadPoolFiles {
             return Err(io::Error::from(io::ErrorKind::NotADirectory));
         }
         Ok(ThreadPoolFiles {
-            root: Arc::new(root.into()),
+            root: Arc::new(Root { directory: root.into(), open: Arc::default() }),
             threads: Arc::new(Threads::start(threads.max(1))?),
         })
+    }
+}
+
+/// Where files are looked for, and those that are open.
+#[derive(Debug)]
+struct Root {
+    directory: OwnedFd,
+    open: Arc<OpenFiles>,
+}
+
+/// The regular files that are open, by device and inode: responses that send the same file share
+/// one descriptor, however many they are and however slowly their peers take it.
+#[derive(Debug, Default)]
+struct OpenFiles(Mutex<HashMap<(u64, u64), Weak<OpenFile>>>);
+
+/// An open file. An inode is not used again as long as it is open.
+#[derive(Debug)]
+struct OpenFile {
+    file: File,
+    /// Among which open files it is found, and as which.
+    listed: Option<(Arc<OpenFiles>, (u64, u64))>,
+}
+
+impl OpenFiles {
+    fn by_inode(&self) -> std::sync::MutexGuard<'_, HashMap<(u64, u64), Weak<OpenFile>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file as it is open already, or as it was opened now.
+    fn share(self: &Arc<Self>, file: File, metadata: &std::fs::Metadata) -> Arc<OpenFile> {
+        if !metadata.is_file() {
+            return Arc::new(OpenFile { file, listed: None });
+        }
+        let inode = (metadata.dev(), metadata.ino());
+        let mut by_inode = self.by_inode();
+        if let Some(open) = by_inode.get(&inode).and_then(Weak::upgrade) {
+            return open;
+        }
+        let open = Arc::new(OpenFile { file, listed: Some((self.clone(), inode)) });
+        by_inode.insert(inode, Arc::downgrade(&open));
+        open
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        let Some((open, inode)) = self.listed.take() else { return };
+        let mut by_inode = open.by_inode();
+        // Somebody may have opened it again meanwhile.
+        if by_inode.get(&inode).is_some_and(|file| file.strong_count() == 0) {
+            by_inode.remove(&inode);
+        }
     }
 }
 
@@ -74,7 +126,7 @@ impl FileSource for ThreadPoolFiles {
         offset: u64,
         mut buffer: Vec<u8>,
     ) -> Pending<io::Result<Vec<u8>>> {
-        let start = match read_cached(&handle.file, offset, &mut buffer) {
+        let start = match read_cached(&handle.file.file, offset, &mut buffer) {
             Ok(Cached::Complete(length)) => {
                 buffer.truncate(length);
                 return Box::pin(std::future::ready(Ok(buffer)));
@@ -84,7 +136,8 @@ impl FileSource for ThreadPoolFiles {
         };
         let file = handle.file.clone();
         let reading = self.threads.run(move || {
-            let length = start + read_blocking(&file, offset + start as u64, &mut buffer[start..])?;
+            let length =
+                start + read_blocking(&file.file, offset + start as u64, &mut buffer[start..])?;
             buffer.truncate(length);
             Ok(buffer)
         });
@@ -108,15 +161,12 @@ fn ended() -> io::Error {
     io::Error::other("the threads that read files have ended")
 }
 
-fn open(
-    root: &OwnedFd,
-    path: &RelativePath,
-    effort: Effort,
-) -> Result<Opened<FileHandle>, OpenError> {
-    let file = File::from(beneath::open(root.as_fd(), path, effort).map_err(open_error)?);
-    let metadata = file.metadata().map_err(OpenError::Unavailable)?;
-    let metadata = describe(&metadata).ok_or(OpenError::Forbidden)?;
-    let handle = FileHandle { file: Arc::new(file), path: path.clone() };
+fn open(root: &Root, path: &RelativePath, effort: Effort) -> Result<Opened<FileHandle>, OpenError> {
+    let opened = beneath::open(root.directory.as_fd(), path, effort).map_err(open_error)?;
+    let file = File::from(opened);
+    let found = file.metadata().map_err(OpenError::Unavailable)?;
+    let metadata = describe(&found).ok_or(OpenError::Forbidden)?;
+    let handle = FileHandle { file: root.open.share(file, &found), path: path.clone() };
     Ok(Opened { handle, metadata })
 }
 
@@ -196,11 +246,11 @@ fn read_blocking(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usiz
     Ok(length)
 }
 
-fn list(root: &OwnedFd, handle: &FileHandle, limit: usize) -> io::Result<Entries> {
-    let modified = handle.file.metadata()?.modified().ok();
+fn list(root: &Root, handle: &FileHandle, limit: usize) -> io::Result<Entries> {
+    let modified = handle.file.file.metadata()?.modified().ok();
     // The first in the order of the listing, and not those that the directory gives first.
     let (mut first, mut complete) = (BTreeMap::new(), true);
-    for entry in Dir::read_from(&handle.file)? {
+    for entry in Dir::read_from(&handle.file.file)? {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         // `.`, `..` and names that no request can name (with a backslash) are left out.

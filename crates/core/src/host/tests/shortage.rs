@@ -438,6 +438,41 @@ fn who_acknowledges_a_byte_before_each_timer_fires_is_found_all_the_same() {
     assert!((20..40).contains(&acked), "{acked}");
 }
 
+/// A page that comes back to a host whose writers hold all they may goes to one that holds none.
+#[test]
+fn who_waits_for_a_first_page_is_told_before_those_who_hold_some() {
+    let (mut pair, listener) = short_of_pages(256);
+    let all = hoarders(&mut pair, listener);
+    let late = [(); 2].map(|()| pair.connect(listener).1);
+    // Others take what is kept for first pages.
+    let taken = pair.server.pages_in_use();
+    pair.server.set_memory_elsewhere((240 - taken) * PAGE_BYTES);
+    for id in late {
+        assert_eq!(pair.server.write(pair.now, id, &[7; 100]), Err(Error::WouldBlock));
+    }
+    pair.events.clear();
+    pair.run_for(MS * 10);
+    assert_eq!(told(&mut pair), []);
+    pair.server.set_memory_elsewhere((238 - taken) * PAGE_BYTES);
+    pair.run_for(MS * 10);
+    assert_eq!(told(&mut pair)[..2], late);
+    assert_eq!(resets(&pair), [0; 3]);
+    assert!(!all.is_empty());
+}
+
+/// Whoever takes nothing goes as soon as others have waited a sixteenth of what it has else.
+#[test]
+fn while_others_wait_for_memory_a_window_may_be_closed_for_a_short_time_only() {
+    let (mut pair, listener) = short_of_pages(256);
+    let all = hoarders(&mut pair, listener);
+    pair.run_for(MS * 120);
+    assert_eq!(resets(&pair), [0; 3]);
+    pair.run_for(MS * 300);
+    assert!(resets(&pair)[0] > 0);
+    let (_, last) = all[all.len() - 1];
+    assert!(told(&mut pair).contains(&last));
+}
+
 /// What 16 connections of such a kind take is the whole share of them.
 const CONNECTION_BYTES: usize = 12 * PAGE_BYTES;
 

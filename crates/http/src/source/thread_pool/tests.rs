@@ -34,7 +34,7 @@ async fn the_threads_read_what_the_caches_do_not_hold() {
     let file = opened.handle.file.clone();
     let read = files.threads.run(move || {
         let mut buffer = vec![0; 20];
-        let length = read_blocking(&file, 2, &mut buffer).unwrap();
+        let length = read_blocking(&file.file, 2, &mut buffer).unwrap();
         buffer.truncate(length);
         buffer
     });
@@ -42,6 +42,24 @@ async fn the_threads_read_what_the_caches_do_not_hold() {
     let (root, path) = (files.root.clone(), path("/ten"));
     let blocking = files.threads.run(move || open(&root, &path, Effort::Blocking));
     assert_eq!(blocking.await.unwrap().unwrap().metadata, opened.metadata);
+}
+
+#[tokio::test]
+async fn all_who_read_a_file_share_one_descriptor() {
+    let (dir, files) = tree();
+    let open = || async { files.open(&path("/ten")).await.unwrap().handle };
+    let (first, second) = (open().await, open().await);
+    assert!(Arc::ptr_eq(&first.file, &second.file));
+    // A file of the same name that took its place is another one.
+    fs::write(dir.path().join("new"), "abc").unwrap();
+    fs::rename(dir.path().join("new"), dir.path().join("ten")).unwrap();
+    let third = open().await;
+    assert!(!Arc::ptr_eq(&first.file, &third.file));
+    assert_eq!(files.read_at(&second, 0, vec![0; 3]).await.unwrap(), b"012");
+    assert_eq!(files.read_at(&third, 0, vec![0; 3]).await.unwrap(), b"abc");
+    assert_eq!(files.root.open.by_inode().len(), 2);
+    drop((first, second, third));
+    assert!(files.root.open.by_inode().is_empty(), "what nobody reads is closed");
 }
 
 #[test]
@@ -54,7 +72,7 @@ fn a_file_in_memory_is_read_at_once() {
     let std::task::Poll::Ready(Ok(opened)) = opening.as_mut().poll(&mut context) else {
         panic!("opening waits");
     };
-    assert!(is_in_memory(&opened.handle.file));
+    assert!(is_in_memory(&opened.handle.file.file));
     let mut reading = files.read_at(&opened.handle, 2, vec![0; 20]);
     let std::task::Poll::Ready(Ok(read)) = reading.as_mut().poll(&mut context) else {
         panic!("reading waits");
