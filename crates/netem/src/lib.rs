@@ -7,8 +7,9 @@
 //! ```
 //!
 //! Pure: time comes in as an argument and every random choice follows from one seed, so that the
-//! same pushes at the same times give the same link. A packet's fate is decided when the serializer
-//! begins to send it, at that time exactly, however late [`Link::pop`] looks.
+//! same pushes at the same times give the same link, however often somebody looks. A packet's fate
+//! is decided when it is pushed; under CoDel, and in a link that can be changed on the way, when
+//! the serializer begins to send it.
 #![no_std]
 #![forbid(unsafe_code)]
 

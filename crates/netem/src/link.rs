@@ -28,8 +28,11 @@ pub struct Link {
     queue: Queue,
     codel: Option<Codel>,
     serializer: Serializer,
-    /// Bytes of the packet that the serializer sends or has sent last.
-    sending_bytes: usize,
+    /// Packets whose last bit leaves later than the last time that anybody looked: when, and bytes.
+    unsent: VecDeque<(Instant, usize)>,
+    unsent_bytes: usize,
+    /// Packets that wait are decided on when they are pushed. Nothing can change that later.
+    decides_early: bool,
     /// Packets on their way that keep the order, earliest first.
     in_order: VecDeque<UnderWay>,
     /// Those that do not, by time of arrival and then in order of sending.
@@ -81,20 +84,25 @@ pub struct Queued {
 }
 
 impl Link {
-    /// A link like that, empty, since [`Instant::ZERO`].
+    /// A link like that, empty, since [`Instant::ZERO`]. It decides on a packet when that is
+    /// pushed, but for CoDel.
     pub fn new(config: LinkConfig) -> Self {
-        Link::since(Instant::ZERO, config)
+        let decides_early = config.codel.is_none();
+        Link { decides_early, ..Link::changeable(Instant::ZERO, config) }
     }
 
-    /// A link like that, empty; if it has a trace, that begins at `now`.
-    pub fn since(now: Instant, config: LinkConfig) -> Self {
+    /// A link like that, empty since `now`, that can be [reconfigured](Link::reconfigure): it
+    /// decides on a packet when it begins to send it. If it has a trace, that begins at `now`.
+    pub fn changeable(now: Instant, config: LinkConfig) -> Self {
         Link {
             rng: Rng::from_seed(config.seed),
             loss: LossProcess::new(config.loss),
             queue: Queue::default(),
             codel: config.codel.map(Codel::new),
             serializer: Serializer::new(now),
-            sending_bytes: 0,
+            unsent: VecDeque::new(),
+            unsent_bytes: 0,
+            decides_early: false,
             in_order: VecDeque::new(),
             late: BinaryHeap::new(),
             under_way_bytes: 0,
@@ -106,10 +114,15 @@ impl Link {
         }
     }
 
-    /// Makes the link another from `now` on, which must not be before the last push. The packet that
-    /// is being sent and those on their way are not affected; those that wait are sent at the new
-    /// rate. Where the delay becomes shorter, packets still do not overtake. The seed is the old one.
+    /// Makes the link another from `now` on, which must not be before the last push. The packet
+    /// that is being sent and those on their way are not affected; those that wait are sent at the
+    /// new rate. Where the delay becomes shorter, packets still do not overtake. The seed is the
+    /// old one.
+    ///
+    /// # Panics
+    /// If the link was not made [`Link::changeable`].
     pub fn reconfigure(&mut self, now: Instant, config: LinkConfig) {
+        assert!(!self.decides_early, "this link has decided already");
         self.advance(now);
         if self.config.loss != config.loss {
             self.loss = LossProcess::new(config.loss);
@@ -137,10 +150,13 @@ impl Link {
     /// What waits, as of `now`.
     pub fn queued(&mut self, now: Instant) -> Queued {
         self.advance(now);
-        let is_sending = self.serializer.free_at() > now;
+        while self.unsent.front().is_some_and(|&(sent, _)| sent <= now) {
+            let (_, len) = self.unsent.pop_front().unwrap_or_default();
+            self.unsent_bytes -= len;
+        }
         Queued {
-            packets: self.queue.len() + usize::from(is_sending),
-            bytes: self.queue.bytes() + if is_sending { self.sending_bytes } else { 0 },
+            packets: self.queue.len() + self.unsent.len(),
+            bytes: self.queue.bytes() + self.unsent_bytes,
         }
     }
 
@@ -165,7 +181,7 @@ impl Link {
         let most = self.counters.most_queued_bytes.max((queued.bytes + bytes.len()) as u64);
         self.counters.most_queued_bytes = most;
         self.queue.push(now, packet);
-        self.advance(now);
+        self.advance(if self.decides_early { Instant::FAR_FUTURE } else { now });
     }
 
     /// The next packet that has arrived by `now`.
@@ -263,7 +279,10 @@ impl Link {
     /// The serializer begins to send a packet at `start`: from here on its fate is decided.
     fn depart(&mut self, start: Instant, packet: Packet) {
         let sent = self.serializer.send(&self.config.rate, start, packet.len());
-        self.sending_bytes = packet.len();
+        if sent > start {
+            self.unsent.push_back((sent, packet.len()));
+            self.unsent_bytes += packet.len();
+        }
         if self.loss.next_is_lost(&mut self.rng) {
             self.counters.lost += 1;
             self.recycle(packet);

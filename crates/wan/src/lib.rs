@@ -7,11 +7,11 @@
 //!
 //! It works on frames: ARP and neighbour discovery pass as well. A loop that looks at all times
 //! releases each packet when it is due, so that the distances between packets stay as they were
-//! (Aron & Druschel 1999, "Delay Router"), and reports how late each was in truth. It can be made to
-//! look at intervals only, to show the bursts that come of it.
+//! (Aron & Druschel 1999, "Delay Router"), and reports how late each was in truth. It can be made
+//! to look at intervals only, to show the bursts that come of it.
 //!
-//! [`Router`] moves the frames, [`LinkText`], [`Profile`] and [`Steps`] say what the links are like,
-//! and [`Report`] tells what became of the packets.
+//! [`Router`] moves the frames, [`LinkText`], [`Profile`] and [`Steps`] say what the links are
+//! like, and [`Report`] tells what became of the packets.
 #![forbid(unsafe_code)]
 
 mod lateness;

@@ -10,8 +10,8 @@ use lightwait_netem::{LinkConfig, Rate, Trace};
 
 use crate::Way;
 
-/// Bytes of a frame that an opportunity of a trace carries: a packet of 1500 bytes, and the Ethernet
-/// header that a frame has here.
+/// Bytes of a frame that an opportunity of a trace carries: a packet of 1500 bytes, and the
+/// Ethernet header that a frame has here.
 const OPPORTUNITY_BYTES: usize = 1514;
 
 /// Makes the random choices of the two directions differ.

@@ -22,8 +22,8 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The profile that is built in by that name; else the one in the file of that name, if it has a
-    /// slash in it or ends in `.toml`.
+    /// The profile that is built in by that name; else the one in the file of that name, if it has
+    /// a slash in it or ends in `.toml`.
     pub fn find(name: &str) -> Result<Profile, DescriptionError> {
         if name.contains('/') || name.ends_with(".toml") {
             return Profile::read(Path::new(name));

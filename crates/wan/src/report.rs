@@ -55,8 +55,8 @@ impl Report {
             if way.refused > 0 {
                 let refused = way.refused;
                 warnings.push(format!(
-                    "{to}: the kernel refused {refused} frames: larger than its MTU, its queue full, \
-                     or the interface down"
+                    "{to}: the kernel refused {refused} frames: larger than its MTU, its queue \
+                     full, or the interface down"
                 ));
             }
             if way.counters.in_flight_overflowed > 0 {

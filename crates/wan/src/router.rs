@@ -190,7 +190,7 @@ impl Router {
 impl OneWay {
     fn new(config: LinkConfig, now: Instant) -> OneWay {
         OneWay {
-            link: Link::since(now, config),
+            link: Link::changeable(now, config),
             leaving: Outbox::new(1),
             due: now,
             entered: now,

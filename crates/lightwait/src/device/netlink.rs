@@ -107,8 +107,8 @@ impl Netlink {
         }
     }
 
-    /// Frames for the interface of that number that the kernel has dropped before they were sent; on
-    /// a TAP, those that its program did not fetch in time.
+    /// Frames for the interface of that number that the kernel has dropped before they were sent;
+    /// on a TAP, those that its program did not fetch in time.
     pub(crate) fn dropped(&self, index: u32) -> io::Result<u64> {
         let mut request = Request::new(libc::RTM_GETLINK, 0);
         request.link_header(index, 0, 0);

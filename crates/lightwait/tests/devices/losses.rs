@@ -8,8 +8,9 @@ use crate::frames::{BROADCAST, arp};
 use crate::namespace::{can_make_tap, inside, ip};
 use crate::{KERNEL, OURS, send};
 
-/// Sends so many frames from `from` that no queue of the kernel's holds them, and fetches those that
-/// `to` has only afterwards; then as many with a fetch behind each. How many were missed each time.
+/// Sends so many frames from `from` that no queue of the kernel's holds them, and fetches those
+/// that `to` has only afterwards; then as many with a fetch behind each. How many were missed each
+/// time.
 fn missed(from: &mut dyn Device, to: &mut dyn Device, count: u64) -> [u64; 2] {
     let frame = [arp(BROADCAST, 1, OURS, KERNEL), vec![0; 1400]].concat();
     let fetch = |to: &mut dyn Device| to.receive(Instant::ZERO, usize::MAX, &mut |_| ()).unwrap();

@@ -270,7 +270,7 @@ fn a_change_holds_for_what_waits_and_not_for_what_is_on_its_way() {
         delay: Duration::from_millis(delay),
         ..LinkConfig::default()
     };
-    let mut link = Link::new(config(8_000_000, 20));
+    let mut link = Link::changeable(ZERO, config(8_000_000, 20));
     for _ in 0..4 {
         link.push(ZERO, &[0; 1000]);
     }
@@ -289,7 +289,7 @@ fn a_change_holds_for_what_waits_and_not_for_what_is_on_its_way() {
 #[test]
 fn a_link_that_becomes_infinitely_fast_empties_its_queue() {
     let rate = Rate::BitsPerSecond(8_000_000);
-    let mut link = Link::new(LinkConfig { rate, ..LinkConfig::default() });
+    let mut link = Link::changeable(ZERO, LinkConfig { rate, ..LinkConfig::default() });
     for _ in 0..10 {
         link.push(ZERO, &[0; 1000]);
     }
@@ -352,12 +352,28 @@ proptest! {
             often.push(now, &[0; 1200]);
             seldom.push(now, &[0; 1200]);
             for us in (0..150).step_by(every_us as usize) {
-                out.extend(std::iter::from_fn(|| often.pop_with_arrival(now.plus_nanos(us * 1000))));
+                let look = now.plus_nanos(us * 1000);
+                out.extend(std::iter::from_fn(|| often.pop_with_arrival(look)));
             }
         }
         out.extend(drain(&mut often));
         prop_assert_eq!(out, drain(&mut seldom));
         prop_assert_eq!(often.counters(), seldom.counters());
+    }
+
+    #[test]
+    fn deciding_early_or_late_is_the_same(seed: u64, gap_ns in 0u64..300_000, limit in 1usize..70) {
+        let config = LinkConfig { queue: QueueLimit::Packets(limit), ..troubled(seed) };
+        let (mut early, mut late) = (Link::new(config.clone()), Link::changeable(ZERO, config));
+        for n in 0..500 {
+            for link in [&mut early, &mut late] {
+                link.push(at_ns(n * gap_ns), &[n as u8; 1200]);
+            }
+            let now = at_ns(n * gap_ns);
+            prop_assert_eq!(early.queued(now), late.queued(now));
+        }
+        prop_assert_eq!(drain(&mut early), drain(&mut late));
+        prop_assert_eq!(early.counters(), late.counters());
     }
 
     #[test]

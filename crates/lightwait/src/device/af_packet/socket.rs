@@ -78,8 +78,8 @@ pub(super) fn stamp_frames(socket: &OwnedFd) -> io::Result<()> {
 pub(super) fn take_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-    // SAFETY: the pointer and the length are those of one whole `tpacket_stats`, plain C data, which
-    // outlives the call; getsockopt(2) writes no more than that.
+    // SAFETY: the pointer and the length are those of one whole `tpacket_stats`, plain C data,
+    // which outlives the call; getsockopt(2) writes no more than that.
     check(unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
