@@ -95,6 +95,7 @@ impl Report {
         let [there, back] = [0, 1].map(|n| way_json(&self.snapshot.ways[n], &self.ways[n].link));
         let warnings = self.warnings();
         json!({
+            "schema": "lightwait-wan/1",
             "a": self.devices[0],
             "b": self.devices[1],
             "duration_s": self.snapshot.elapsed.as_secs_f64(),

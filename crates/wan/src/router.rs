@@ -1,7 +1,6 @@
 //! The router: two devices, a link in each direction, and the loop that looks at all of it.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lightwait::clock::Clock;
@@ -115,7 +114,7 @@ impl Router {
         }
     }
 
-    /// Looks, without rest, until `stop` is set or `until` is reached; calls `tell` with itself
+    /// Looks, without rest, until `is_over` says so or `until` is reached; calls `tell` with itself
     /// every `interval`, which should not take long.
     ///
     /// # Errors
@@ -123,14 +122,14 @@ impl Router {
     pub fn run(
         &mut self,
         clock: &Clock,
-        stop: &AtomicBool,
+        is_over: impl Fn() -> bool,
         until: Option<Instant>,
         interval: Duration,
         mut tell: impl FnMut(&mut Router),
     ) -> io::Result<()> {
         let mut tell_at = clock.now() + interval;
         self.turned = clock.now();
-        while !stop.load(Ordering::Relaxed) && until.is_none_or(|until| self.turned < until) {
+        while !is_over() && until.is_none_or(|until| self.turned < until) {
             self.turn(|| clock.now())?;
             if self.turned >= tell_at {
                 tell(self);
