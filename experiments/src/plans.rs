@@ -1,5 +1,6 @@
 //! The experiments, a file for each.
 
+pub(crate) mod a_delay_router;
 pub(crate) mod a_deviation;
 pub(crate) mod a_fig11;
 pub(crate) mod a_fig12;

@@ -165,7 +165,7 @@ fn a_file_arrives_whole_at_the_rate_through_losses_in_packets() {
             let got = tools::sha256_of_output(&mut curl(&format!("{url}/file")));
             let took = begin.elapsed().as_secs_f64();
             assert_eq!(got, expected);
-            let mbit = (8 << 20) as f64 * 8e-6 / took;
+            let mbit = f64::from(8 << 20) * 8e-6 / took;
             eprintln!("{mbit:.1} Mbit/s of 40");
             // Headers take 4 to 6 %, losses more.
             assert!((8.0..39.0).contains(&mbit), "{mbit}");
