@@ -83,6 +83,7 @@ fn main() -> ExitCode {
 fn print_live(id: &str) -> ExitCode {
     let measured = match id {
         "a-delay-router" => plans::a_delay_router::measure(),
+        "a-packet-pair-live" => plans::a_packet_pair_live::measure(),
         _ => Err(format!("no experiment {id} measures with real packets").into()),
     };
     match measured {

@@ -9,6 +9,7 @@ pub(crate) mod a_fig5;
 pub(crate) mod a_fig7;
 pub(crate) mod a_fig9;
 pub(crate) mod a_packet_pair;
+pub(crate) mod a_packet_pair_live;
 pub(crate) mod a_response;
 pub(crate) mod b_acks;
 pub(crate) mod b_fig3;

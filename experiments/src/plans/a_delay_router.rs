@@ -3,7 +3,8 @@
 //!
 //! Full packets are sent 120 µs apart, as they are on a link of 100 Mbit/s, through a delay of
 //! 30 ms between packet sockets; the kernel's receive times behind the router tell how far apart
-//! they then are. A sender that is held up goes on from there, so that no input is closer than that.
+//! they then are. A sender that is held up goes on from there, so that no input is closer than
+//! that.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,7 +17,7 @@ use lightwait_wan::Release;
 use serde_json::{Value, json};
 
 use crate::chart::{Chart, Mark, Scale};
-use crate::live::{self, Kind, Routed, ip, lay_cables, routed, silence};
+use crate::live::{self, Kind, Routed, ip, lay_cables, routed, run_before_others, silence};
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
 
@@ -168,6 +169,7 @@ fn flooded(kind: Kind, from: &str) -> Result<Value, Failure> {
 
 /// What is measured, in a namespace.
 pub(crate) fn measure() -> Result<Value, Failure> {
+    run_before_others();
     lay_cables()?;
     let polling = spaced(Release::Polling)?;
     let interrupt = spaced(Release::Every(INTERRUPT))?;

@@ -65,6 +65,8 @@ impl Drop for Wan {
 
 /// Both cables of veth, with the kernel's addresses on `lw0`.
 fn lay_cables() {
+    // The router's ends hear questions for addresses of the kernel's that are not theirs.
+    std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1").unwrap();
     ip("link add lw0 type veth peer name lw1");
     ip("link add lw2 type veth peer name lw3");
     give_addresses("lw0");
