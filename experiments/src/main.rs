@@ -11,6 +11,7 @@
 
 mod chart;
 mod expected;
+mod live;
 mod network;
 mod plan;
 mod plans;
@@ -40,14 +41,20 @@ struct Arguments {
     /// Run what `b-fig3` measures, and let callgrind count this section.
     #[arg(long, hide = true)]
     section: Option<String>,
+    /// Print what an experiment with real packets measures: it runs in a network namespace.
+    #[arg(long, hide = true)]
+    live: bool,
 }
 
 fn main() -> ExitCode {
-    let Arguments { id, bless, section } = Arguments::parse();
+    let Arguments { id, bless, section, live } = Arguments::parse();
     if let Some(section) = &section {
         lightwait_bench::instructions::choose(section);
         plans::b_fig3::sections();
         return ExitCode::SUCCESS;
+    }
+    if live {
+        return print_live(&id);
     }
     if id == "list" {
         for plan in PLANS {
@@ -70,6 +77,25 @@ fn main() -> ExitCode {
     }
     eprintln!("claims that do not hold, or results that differ: {}", failed.join(", "));
     ExitCode::FAILURE
+}
+
+/// Prints what an experiment measures with real packets, as JSON.
+fn print_live(id: &str) -> ExitCode {
+    let measured = match id {
+        "a-delay-router" => plans::a_delay_router::measure(),
+        "a-packet-pair-live" => plans::a_packet_pair_live::measure(),
+        _ => Err(format!("no experiment {id} measures with real packets").into()),
+    };
+    match measured {
+        Ok(value) => {
+            say_line!("{value}");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("{id}: {why}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Runs one experiment; true if all its claims hold, and it finds what it is known to find.

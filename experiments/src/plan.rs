@@ -93,6 +93,22 @@ pub(crate) const PLANS: &[Plan] = &[
         run: plans::a_packet_pair::run,
     },
     Plan {
+        id: "a-delay-router",
+        title: "Packets behind a delay router that polls, and behind one that waits for a clock",
+        source: "Aron & Druschel 1999, §III-A",
+        cheap: false,
+        known: Known::Nothing,
+        run: plans::a_delay_router::run,
+    },
+    Plan {
+        id: "a-packet-pair-live",
+        title: "The bottleneck by packet pair, with real packets through a delay router",
+        source: "Aron & Druschel 1999, §IV-B and §VI",
+        cheap: false,
+        known: Known::Nothing,
+        run: plans::a_packet_pair_live::run,
+    },
+    Plan {
         id: "b-acks",
         title: "Needless acknowledgements on a busy one-way stream",
         source: "Mansley 2004, §1.4 and §3.2.1",

@@ -1,5 +1,6 @@
 //! The experiments, a file for each.
 
+pub(crate) mod a_delay_router;
 pub(crate) mod a_deviation;
 pub(crate) mod a_fig11;
 pub(crate) mod a_fig12;
@@ -8,6 +9,7 @@ pub(crate) mod a_fig5;
 pub(crate) mod a_fig7;
 pub(crate) mod a_fig9;
 pub(crate) mod a_packet_pair;
+pub(crate) mod a_packet_pair_live;
 pub(crate) mod a_response;
 pub(crate) mod b_acks;
 pub(crate) mod b_fig3;

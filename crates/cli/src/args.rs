@@ -12,6 +12,7 @@ use lightwait_netem::LinkConfig;
 
 use crate::load::args::LoadArgs;
 use crate::plan::{Bytes, Hardware, Memory, Setting};
+use crate::wan::args::WanArgs;
 
 /// A user-level TCP/IP stack, and an HTTP server on it.
 #[derive(Clone, Debug, Parser)]
@@ -25,6 +26,7 @@ pub(crate) struct CommandLine {
 pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     Load(Box<LoadArgs>),
+    Wan(Box<WanArgs>),
     Knobs(KnobsArgs),
 }
 

@@ -16,6 +16,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// The command line of `load` is wrong; the text is one line.
     LoadUsage(String),
+    /// The command line of `wan` is wrong; the text is one line.
+    WanUsage(String),
     /// A load cannot be put on; the text says what to do.
     Load(String),
     /// There is no such knob; the text says what is nearest.
@@ -32,6 +34,8 @@ pub(crate) enum Failure {
     Conflict(Conflict),
     /// A file cannot be written.
     Output(PathBuf, io::Error),
+    /// The delay router's device failed.
+    Router(io::Error),
     /// The stack cannot be started, or its device failed.
     Stack(io::Error),
 }
@@ -40,7 +44,9 @@ impl Failure {
     /// 2 for a bad command line, 1 for everything else.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Failure::Usage(_) | Failure::LoadUsage(_) | Failure::Knob(_) => ExitCode::from(2),
+            Failure::Usage(_) | Failure::LoadUsage(_) | Failure::WanUsage(_) | Failure::Knob(_) => {
+                ExitCode::from(2)
+            }
             _ => ExitCode::FAILURE,
         }
     }
@@ -53,6 +59,7 @@ impl fmt::Display for Failure {
                 write!(f, "{text} (see `lightwait serve --help`)")
             }
             Failure::LoadUsage(text) => write!(f, "{text} (see `lightwait load --help`)"),
+            Failure::WanUsage(text) => write!(f, "{text} (see `lightwait wan --help`)"),
             Failure::Load(text) => f.write_str(text),
             Failure::Knob(nearest) => write!(f, "there is no knob of that name; {nearest}"),
             Failure::Directory(path, error) => {
@@ -87,6 +94,7 @@ impl fmt::Display for Failure {
             Failure::Output(path, error) => {
                 write!(f, "{}: cannot be written: {error}", path.display())
             }
+            Failure::Router(error) => write!(f, "the router stopped: {error}"),
             Failure::Stack(error) => write!(f, "the stack stopped: {error}"),
         }
     }
@@ -121,7 +129,7 @@ fn listen(f: &mut fmt::Formatter<'_>, address: SocketAddr, error: &io::Error) ->
 pub(crate) fn usage_line(error: &clap::Error) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return "say what to do: `lightwait serve` serves this directory, `lightwait load URL` \
-                puts load on a server"
+                puts load on a server, `lightwait wan A B` delays what passes between two devices"
             .to_owned();
     }
     let text = error.render().to_string();

@@ -1,5 +1,5 @@
 //! The program `lightwait`: what was typed ([`args`]) becomes a checked plan ([`plan`]), which is
-//! carried out ([`serve`]); the same for load ([`load`]).
+//! carried out ([`serve`]); the same for load ([`load`]) and the delay router ([`wan`]).
 #![forbid(unsafe_code)]
 
 mod args;
@@ -10,6 +10,7 @@ mod load;
 mod log;
 mod plan;
 mod serve;
+mod wan;
 
 use std::process::ExitCode;
 
@@ -41,13 +42,18 @@ fn run() -> Result<ExitCode, Failure> {
         }
         Err(error) => {
             let text = failure::usage_line(&error);
-            let is_load = std::env::args_os().nth(1).is_some_and(|word| word == "load");
-            return Err(if is_load { Failure::LoadUsage(text) } else { Failure::Usage(text) });
+            let command = std::env::args_os().nth(1).unwrap_or_default();
+            return Err(match command.to_str() {
+                Some("load") => Failure::LoadUsage(text),
+                Some("wan") => Failure::WanUsage(text),
+                _ => Failure::Usage(text),
+            });
         }
     };
     match line.command {
         Command::Serve(args) => serve::serve(&plan::Plan::new(&args)?),
         Command::Load(args) => load::load(&args),
+        Command::Wan(args) => wan::wan(&args),
         Command::Knobs(args) => knobs::print(args.name.as_deref()),
     }
 }

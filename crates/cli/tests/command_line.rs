@@ -33,6 +33,9 @@ fn every_bad_command_line_prints_one_helpful_line_and_exits_2() {
             "--set time_wait.length=30: the value must be a time",
         ),
         (&["load"], "lightwait load --help"),
+        (&["wan", "lw0"], "lightwait wan --help"),
+        (&["wan", "lw0", "lw0"], "A and B are both `lw0`"),
+        (&["wan", "lw0", "lw1", "--delay", "30"], "such as 30ms"),
         (&["lod"], "load"),
         (&[], "lightwait serve"),
     ] {

@@ -68,6 +68,11 @@ pub trait Device {
         false
     }
 
+    /// Frames lost at the device, since its beginning. Asks the kernel: not for every turn.
+    fn losses(&mut self) -> io::Result<Losses> {
+        Ok(Losses::default())
+    }
+
     /// What to wait on until frames arrive (readable), if there is such a thing.
     fn wait_on(&self) -> Option<BorrowedFd<'_>> {
         None
@@ -96,6 +101,9 @@ impl<D: Device + ?Sized> Device for Box<D> {
     fn take_link_up(&mut self) -> bool {
         (**self).take_link_up()
     }
+    fn losses(&mut self) -> io::Result<Losses> {
+        (**self).losses()
+    }
     fn wait_on(&self) -> Option<BorrowedFd<'_>> {
         (**self).wait_on()
     }
@@ -106,6 +114,15 @@ impl<D: Device + ?Sized> Device for Box<D> {
 
 /// The largest IP packet there is, in bytes: what a device that segments takes.
 pub const LARGEST_PACKET: u32 = 65_535;
+
+/// Frames lost at a device, since its beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Dropped by the kernel because nobody fetched them in time.
+    pub missed: u64,
+    /// Refused by the kernel when they were to be sent: [`Counters::transmit_errors`].
+    pub refused: u64,
+}
 
 /// What a device has done, since its beginning, in frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,9 +5,11 @@ pub mod link;
 mod outgoing;
 mod packets;
 pub mod pcap;
+pub mod plain;
 pub mod trace;
 
 pub use fault::fault;
 pub use link::Link;
 pub use pcap::Pcap;
+pub use plain::Plain;
 pub use trace::Trace;

@@ -1,4 +1,4 @@
-//! The link itself: a queue, a serializer and a heap of packets under way.
+//! The link itself: a queue, a serializer and packets under way.
 
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
@@ -6,10 +6,12 @@ use core::cmp::Ordering;
 
 use lightwait_core::Instant;
 use lightwait_core::rng::Rng;
-use lightwait_core::time::{Duration, as_nanos};
 
+use crate::codel::Codel;
 use crate::loss::LossProcess;
-use crate::{LinkConfig, QueueLimit};
+use crate::queue::Queue;
+use crate::serializer::Serializer;
+use crate::{LinkConfig, QueueLimit, Rate, jitter};
 
 /// A packet as it comes out of a link; give it back with [`Link::recycle`].
 pub type Packet = Vec<u8>;
@@ -17,22 +19,28 @@ pub type Packet = Vec<u8>;
 /// Buffers kept for reuse at most.
 const SPARE_PACKETS: usize = 1024;
 
-const NANOS_PER_SECOND: u128 = 1_000_000_000;
-
 /// One direction of an emulated link.
 #[derive(Clone, Debug)]
 pub struct Link {
     config: LinkConfig,
     rng: Rng,
     loss: LossProcess,
-    serializer: Serializer,
     queue: Queue,
-    /// Packets on their way, by time of arrival and then in order of pushing.
-    under_way: BinaryHeap<UnderWay>,
-    in_flight_bytes: usize,
+    codel: Option<Codel>,
+    serializer: Serializer,
+    /// Packets whose last bit leaves later than the last time that anybody looked: when, and bytes.
+    unsent: VecDeque<(Instant, usize)>,
+    unsent_bytes: usize,
+    /// Packets that wait are decided on when they are pushed. Nothing can change that later.
+    decides_early: bool,
+    /// Packets on their way that keep the order, earliest first.
+    in_order: VecDeque<UnderWay>,
+    /// Those that do not, by time of arrival and then in order of sending.
+    late: BinaryHeap<UnderWay>,
+    under_way_bytes: usize,
     /// When the last packet that keeps the order arrives.
     last_arrival: Instant,
-    pushed: u64,
+    dispatched: u64,
     spare: Vec<Packet>,
     counters: Counters,
 }
@@ -50,6 +58,8 @@ pub struct Counters {
     pub delivered_bytes: u64,
     /// Packets that found the queue full.
     pub overflowed: u64,
+    /// Packets that CoDel dropped because they had waited too long.
+    pub codel_dropped: u64,
     /// Packets dropped because too many bytes were on their way.
     pub in_flight_overflowed: u64,
     /// Packets lost on the wire.
@@ -60,27 +70,71 @@ pub struct Counters {
     pub duplicated: u64,
     /// Packets (each copy for itself) with a bit flipped.
     pub corrupted: u64,
+    /// Bytes that waited in the queue at most, the packet being sent included.
+    pub most_queued_bytes: u64,
+}
+
+/// What waits before the serializer, the packet being sent included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queued {
+    /// Packets.
+    pub packets: usize,
+    /// Bytes.
+    pub bytes: usize,
 }
 
 impl Link {
-    /// A link like that, empty.
+    /// A link like that, empty, since [`Instant::ZERO`]. It decides on a packet when that is
+    /// pushed, but for CoDel.
     pub fn new(config: LinkConfig) -> Self {
+        let decides_early = config.codel.is_none();
+        Link { decides_early, ..Link::changeable(Instant::ZERO, config) }
+    }
+
+    /// A link like that, empty since `now`, that can be [reconfigured](Link::reconfigure): it
+    /// decides on a packet when it begins to send it. If it has a trace, that begins at `now`.
+    pub fn changeable(now: Instant, config: LinkConfig) -> Self {
         Link {
             rng: Rng::from_seed(config.seed),
             loss: LossProcess::new(config.loss),
-            serializer: Serializer::new(config.rate_bits_per_second),
-            queue: Queue::new(match config.rate_bits_per_second {
-                Some(_) => config.queue,
-                None => QueueLimit::Unlimited,
-            }),
-            under_way: BinaryHeap::new(),
-            in_flight_bytes: 0,
+            queue: Queue::default(),
+            codel: config.codel.map(Codel::new),
+            serializer: Serializer::new(now),
+            unsent: VecDeque::new(),
+            unsent_bytes: 0,
+            decides_early: false,
+            in_order: VecDeque::new(),
+            late: BinaryHeap::new(),
+            under_way_bytes: 0,
             last_arrival: Instant::ZERO,
-            pushed: 0,
+            dispatched: 0,
             spare: Vec::new(),
             counters: Counters::default(),
             config,
         }
+    }
+
+    /// Makes the link another from `now` on, which must not be before the last push. The packet
+    /// that is being sent and those on their way are not affected; those that wait are sent at the
+    /// new rate. Where the delay becomes shorter, packets still do not overtake. The seed is the
+    /// old one.
+    ///
+    /// # Panics
+    /// If the link was not made [`Link::changeable`].
+    pub fn reconfigure(&mut self, now: Instant, config: LinkConfig) {
+        assert!(!self.decides_early, "this link has decided already");
+        self.advance(now);
+        if self.config.loss != config.loss {
+            self.loss = LossProcess::new(config.loss);
+        }
+        if self.config.codel != config.codel {
+            self.codel = config.codel.map(Codel::new);
+        }
+        if self.config.rate != config.rate {
+            self.serializer.begin_anew(now);
+        }
+        self.config = config;
+        self.advance(now);
     }
 
     /// What it is like.
@@ -93,38 +147,65 @@ impl Link {
         self.counters
     }
 
+    /// What waits, as of `now`.
+    pub fn queued(&mut self, now: Instant) -> Queued {
+        self.advance(now);
+        while self.unsent.front().is_some_and(|&(sent, _)| sent <= now) {
+            let (_, len) = self.unsent.pop_front().unwrap_or_default();
+            self.unsent_bytes -= len;
+        }
+        Queued {
+            packets: self.queue.len() + self.unsent.len(),
+            bytes: self.queue.bytes() + self.unsent_bytes,
+        }
+    }
+
     /// Sends a packet. `now` never goes backwards from call to call.
     pub fn push(&mut self, now: Instant, bytes: &[u8]) {
         self.counters.pushed += 1;
         self.counters.pushed_bytes += bytes.len() as u64;
-        if !self.queue.admits(now, bytes.len()) {
+        let queued = self.queued(now);
+        let is_free = self.config.rate == Rate::Unlimited && queued.packets == 0;
+        if !is_free && !self.admits(queued, bytes.len()) {
             self.counters.overflowed += 1;
             return;
         }
-        let sent = self.serializer.send(now, bytes.len());
-        self.queue.enter(sent, bytes.len());
-        if self.loss.next_is_lost(&mut self.rng) {
-            self.counters.lost += 1;
+        if !self.has_room(bytes.len()) {
             return;
         }
-        let arrival = self.arrival(sent);
-        self.dispatch(arrival, bytes);
-        if self.rng.chance(self.config.duplicate) {
-            self.counters.duplicated += 1;
-            self.dispatch(arrival, bytes);
+        let packet = self.copy_of(bytes);
+        if is_free {
+            self.depart(now, packet);
+            return;
         }
+        let most = self.counters.most_queued_bytes.max((queued.bytes + bytes.len()) as u64);
+        self.counters.most_queued_bytes = most;
+        self.queue.push(now, packet);
+        self.advance(if self.decides_early { Instant::FAR_FUTURE } else { now });
     }
 
     /// The next packet that has arrived by `now`.
     pub fn pop(&mut self, now: Instant) -> Option<Packet> {
-        if self.under_way.peek()?.arrival > now {
+        self.pop_with_arrival(now).map(|(_, packet)| packet)
+    }
+
+    /// The next packet that has arrived by `now`, and when it did.
+    pub fn pop_with_arrival(&mut self, now: Instant) -> Option<(Instant, Packet)> {
+        self.advance(now);
+        let is_late = match (self.in_order.front(), self.late.peek()) {
+            (Some(straight), Some(late)) => late > straight,
+            (straight, _) => straight.is_none(),
+        };
+        let next = if is_late { self.late.peek() } else { self.in_order.front() };
+        if next?.arrival > now {
             return None;
         }
-        let packet = self.under_way.pop()?.packet;
-        self.in_flight_bytes -= packet.len();
+        let next = if is_late { self.late.pop() } else { self.in_order.pop_front() };
+        let UnderWay { arrival, packet, .. } = next?;
+        self.under_way_bytes -= packet.len();
         self.counters.delivered += 1;
         self.counters.delivered_bytes += packet.len() as u64;
-        Some(packet)
+        Some((arrival, packet))
     }
 
     /// Gives a packet's buffer back for reuse.
@@ -135,108 +216,121 @@ impl Link {
         }
     }
 
-    /// When the next packet arrives; `None` if none is on its way.
+    /// When the next packet arrives; `None` if none is on its way. Where packets wait and what
+    /// becomes of them is not decided yet, because of CoDel or jitter, it may be later than this:
+    /// [`Link::pop`] then returns nothing, and there is another deadline.
     pub fn deadline(&self) -> Option<Instant> {
-        self.under_way.peek().map(|next| next.arrival)
+        let under_way = [self.in_order.front(), self.late.peek()];
+        let waiting = self.queue.front().map(|head| {
+            let start = self.serializer.free_at().max(head.entered);
+            // The head may be dropped, and a packet behind it take less time.
+            let bytes = if self.codel.is_some() { 0 } else { head.packet.len() };
+            let sent = self.serializer.clone().send(&self.config.rate, start, bytes);
+            jitter::earliest(&self.config, sent)
+        });
+        under_way.into_iter().flatten().map(|next| next.arrival).chain(waiting).min()
     }
 
-    /// Packets on their way, duplicates included.
+    /// Packets that wait or are on their way, duplicates included.
     pub fn in_flight(&self) -> usize {
-        self.under_way.len()
+        self.queue.len() + self.in_order.len() + self.late.len()
     }
 
-    /// When a packet whose last bit leaves at `sent` arrives.
-    fn arrival(&mut self, sent: Instant) -> Instant {
-        let jitter_ns = as_nanos(self.config.jitter);
-        let late_ns = if jitter_ns == 0 { 0 } else { (self.rng.unit() * jitter_ns as f64) as u64 };
-        let arrival = sent + self.config.delay + Duration::from_nanos(late_ns);
+    /// True if a packet of `len` bytes still fits into the queue.
+    fn admits(&self, queued: Queued, len: usize) -> bool {
+        match self.config.queue {
+            QueueLimit::Unlimited => true,
+            QueueLimit::Bytes(limit) => queued.bytes + len <= limit,
+            QueueLimit::Packets(limit) => queued.packets < limit,
+        }
+    }
+
+    /// True if there is memory for so many bytes more; counts it if there is none.
+    fn has_room(&mut self, len: usize) -> bool {
+        let held = self.queue.bytes() + self.under_way_bytes;
+        let has_room = held + len <= self.config.in_flight_limit_bytes;
+        self.counters.in_flight_overflowed += u64::from(!has_room);
+        has_room
+    }
+
+    /// Sends what the serializer has come to by `now`, each packet at its own time.
+    fn advance(&mut self, now: Instant) {
+        while let Some(head) = self.queue.front() {
+            let start = self.serializer.free_at().max(head.entered);
+            if start > now {
+                return;
+            }
+            if let Some(packet) = self.dequeue(start) {
+                self.depart(start, packet);
+            }
+        }
+    }
+
+    /// The packet that is sent at `start`, if CoDel leaves any.
+    fn dequeue(&mut self, start: Instant) -> Option<Packet> {
+        let Some(codel) = &mut self.codel else { return self.queue.pop().map(|it| it.packet) };
+        let mut dropped = Vec::new();
+        let packet = codel.dequeue(start, &mut self.queue, &mut |packet| dropped.push(packet));
+        self.counters.codel_dropped += dropped.len() as u64;
+        dropped.into_iter().for_each(|packet| self.recycle(packet));
+        packet
+    }
+
+    /// The serializer begins to send a packet at `start`: from here on its fate is decided.
+    fn depart(&mut self, start: Instant, packet: Packet) {
+        let sent = self.serializer.send(&self.config.rate, start, packet.len());
+        if sent > start {
+            self.unsent.push_back((sent, packet.len()));
+            self.unsent_bytes += packet.len();
+        }
+        if self.loss.next_is_lost(&mut self.rng) {
+            self.counters.lost += 1;
+            self.recycle(packet);
+            return;
+        }
+        let (arrival, is_late) = self.arrival(sent);
+        let copy = (self.config.duplicate > 0.0).then(|| self.copy_of(&packet));
+        self.dispatch(arrival, is_late, packet);
+        let Some(copy) = copy else { return };
+        if self.rng.chance(self.config.duplicate) && self.has_room(copy.len()) {
+            self.counters.duplicated += 1;
+            self.dispatch(arrival, is_late, copy);
+        } else {
+            self.recycle(copy);
+        }
+    }
+
+    fn copy_of(&mut self, bytes: &[u8]) -> Packet {
+        let mut packet = self.spare.pop().unwrap_or_default();
+        packet.extend_from_slice(bytes);
+        packet
+    }
+
+    /// When a packet whose last bit leaves at `sent` arrives, and whether others may overtake it.
+    fn arrival(&mut self, sent: Instant) -> (Instant, bool) {
+        let arrival = jitter::arrival(&self.config, sent, &mut self.rng);
         if self.rng.chance(self.config.reorder) {
             self.counters.reordered += 1;
-            return arrival + self.config.reorder_delay;
+            return (arrival + self.config.reorder_delay, true);
         }
         self.last_arrival = self.last_arrival.max(arrival);
-        self.last_arrival
+        (self.last_arrival, false)
     }
 
     /// Puts one copy on its way.
-    fn dispatch(&mut self, arrival: Instant, bytes: &[u8]) {
-        if self.in_flight_bytes + bytes.len() > self.config.in_flight_limit_bytes {
-            self.counters.in_flight_overflowed += 1;
-            return;
-        }
-        let mut packet = self.spare.pop().unwrap_or_default();
-        packet.extend_from_slice(bytes);
+    fn dispatch(&mut self, arrival: Instant, is_late: bool, mut packet: Packet) {
         if !packet.is_empty() && self.rng.chance(self.config.corrupt) {
             let bit = self.rng.below(packet.len() as u32 * 8);
             packet[bit as usize / 8] ^= 1 << (bit % 8);
             self.counters.corrupted += 1;
         }
-        self.in_flight_bytes += packet.len();
-        self.under_way.push(UnderWay { arrival, order: self.pushed, packet });
-        self.pushed += 1;
-    }
-}
-
-/// Turns bytes into time, exactly: what division leaves over is carried to the next packet, so that
-/// a busy serializer never drifts from its rate.
-#[derive(Clone, Debug)]
-struct Serializer {
-    rate: Option<u64>,
-    free_at: Instant,
-    /// Nanoseconds not yet charged, times the rate.
-    remainder: u128,
-}
-
-impl Serializer {
-    fn new(rate: Option<u64>) -> Self {
-        Serializer { rate: rate.map(|r| r.max(1)), free_at: Instant::ZERO, remainder: 0 }
-    }
-
-    /// When the last bit of a packet handed over at `now` has left.
-    fn send(&mut self, now: Instant, bytes: usize) -> Instant {
-        let Some(rate) = self.rate else { return now };
-        if self.free_at <= now {
-            self.free_at = now;
-            self.remainder = 0;
-        }
-        let scaled = bytes as u128 * 8 * NANOS_PER_SECOND + self.remainder;
-        let ns = u64::try_from(scaled / u128::from(rate)).unwrap_or(u64::MAX);
-        self.remainder = scaled % u128::from(rate);
-        self.free_at = self.free_at + Duration::from_nanos(ns);
-        self.free_at
-    }
-}
-
-/// What waits before the serializer or is being sent.
-#[derive(Clone, Debug)]
-struct Queue {
-    limit: QueueLimit,
-    waiting: VecDeque<(Instant, usize)>,
-    bytes: usize,
-}
-
-impl Queue {
-    fn new(limit: QueueLimit) -> Self {
-        Queue { limit, waiting: VecDeque::new(), bytes: 0 }
-    }
-
-    /// True if a packet of `len` bytes still fits at `now`.
-    fn admits(&mut self, now: Instant, len: usize) -> bool {
-        while self.waiting.front().is_some_and(|&(sent, _)| sent <= now) {
-            let (_, len) = self.waiting.pop_front().unwrap_or_default();
-            self.bytes -= len;
-        }
-        match self.limit {
-            QueueLimit::Unlimited => true,
-            QueueLimit::Bytes(limit) => self.bytes + len <= limit,
-            QueueLimit::Packets(limit) => self.waiting.len() < limit,
-        }
-    }
-
-    fn enter(&mut self, sent: Instant, len: usize) {
-        if self.limit != QueueLimit::Unlimited {
-            self.waiting.push_back((sent, len));
-            self.bytes += len;
+        self.under_way_bytes += packet.len();
+        let under_way = UnderWay { arrival, order: self.dispatched, packet };
+        self.dispatched += 1;
+        if is_late {
+            self.late.push(under_way);
+        } else {
+            self.in_order.push_back(under_way);
         }
     }
 }

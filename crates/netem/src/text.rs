@@ -7,8 +7,10 @@
 //! | key | value |
 //! |---|---|
 //! | `rate` | bits per second: `9600bit`, `512kbit`, `100Mbit`, `2.5Gbit` |
-//! | `delay`, `jitter` | `200us`, `30ms`, `1.5s`, `0ns` |
+//! | `delay` | `200us`, `30ms`, `1.5s`, `0ns` |
+//! | `jitter` | `1ms` (uniform), or with its distribution `1ms:normal`, `1ms:pareto` |
 //! | `queue` | bytes or packets: `64000B`, `256KiB`, `4MiB`, `100packets` |
+//! | `codel` | target and interval: `5ms:100ms` |
 //! | `loss` | `1%`, `bursty:FIRST:AFTER`, `gilbert:GOOD_TO_BAD:BAD_TO_GOOD[:IN_BAD[:IN_GOOD]]` |
 //! | `reorder` | `5%`, or with the extra delay `5%:2ms` |
 //! | `duplicate`, `corrupt` | `0.1%` |
@@ -20,7 +22,7 @@ use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
-use crate::{LinkConfig, Loss, QueueLimit};
+use crate::{CodelConfig, Distribution, LinkConfig, Loss, QueueLimit, Rate};
 
 /// Why a text describes no link: the part that is wrong, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +41,9 @@ impl core::error::Error for ParseLinkError {}
 
 const PROBABILITY: &str = "expected a percentage from 0% to 100%, such as 1% or 0.1%";
 const DURATION: &str = "expected a duration with its unit (ns, us, ms, s), such as 30ms";
+const JITTER: &str = "expected a duration with its unit, such as 1ms, or with its distribution \
+                      (uniform, normal, pareto), such as 1ms:normal";
+const CODEL: &str = "expected target and interval, such as 5ms:100ms";
 const RATE: &str = "expected bits per second with their unit (bit, kbit, Mbit, Gbit) and above \
                     zero, such as 100Mbit";
 const QUEUE: &str = "expected bytes or packets with their unit (B, KB, KiB, MB, MiB, packets) and \
@@ -46,8 +51,8 @@ const QUEUE: &str = "expected bytes or packets with their unit (B, KB, KiB, MB, 
 const LOSS: &str = "expected 1%, or bursty:1%:30% (first loss, loss after a loss), or \
                     gilbert:1%:25%:100%:0% (good to bad, bad to good, loss in bad, loss in good)";
 const SEED: &str = "expected a whole number, such as 7";
-const KEY: &str = "expected key=value with a key among rate, delay, jitter, queue, loss, reorder, \
-                   duplicate, corrupt, seed";
+const KEY: &str = "expected key=value with a key among rate, delay, jitter, queue, codel, loss, \
+                   reorder, duplicate, corrupt, seed";
 
 impl FromStr for LinkConfig {
     type Err = ParseLinkError;
@@ -77,10 +82,13 @@ impl FromStr for LinkConfig {
 /// Sets one key, or says what was expected.
 fn apply(config: &mut LinkConfig, key: &str, value: &str) -> Result<(), &'static str> {
     match key {
-        "rate" => config.rate_bits_per_second = Some(rate(value).ok_or(RATE)?),
+        "rate" => config.rate = Rate::BitsPerSecond(rate(value).ok_or(RATE)?),
         "delay" => config.delay = duration(value).ok_or(DURATION)?,
-        "jitter" => config.jitter = duration(value).ok_or(DURATION)?,
+        "jitter" => {
+            (config.jitter, config.jitter_distribution) = jitter(value).ok_or(JITTER)?;
+        }
         "queue" => config.queue = queue(value).ok_or(QUEUE)?,
+        "codel" => config.codel = Some(codel(value).ok_or(CODEL)?),
         "loss" => config.loss = loss(value).ok_or(LOSS)?,
         "reorder" => {
             let (share, late) = value.split_once(':').map_or((value, None), |(p, d)| (p, Some(d)));
@@ -112,6 +120,23 @@ fn loss(value: &str) -> Option<Loss> {
         share => Loss::Uniform(probability(share)?),
     };
     parts.next().is_none().then_some(loss)
+}
+
+fn jitter(value: &str) -> Option<(Duration, Distribution)> {
+    let (width, name) = value.split_once(':').unwrap_or((value, "uniform"));
+    let distribution = match name {
+        "uniform" => Distribution::Uniform,
+        "normal" => Distribution::Normal,
+        "pareto" => Distribution::Pareto,
+        _ => return None,
+    };
+    Some((duration(width)?, distribution))
+}
+
+fn codel(value: &str) -> Option<CodelConfig> {
+    let (target, interval) = value.split_once(':')?;
+    let codel = CodelConfig { target: duration(target)?, interval: duration(interval)? };
+    (!codel.interval.is_zero()).then_some(codel)
 }
 
 fn probability(value: &str) -> Option<f64> {
@@ -190,7 +215,7 @@ mod tests {
         let text = "loss=1%, reorder=5%:2ms, duplicate=1%, delay=30ms, jitter=1.5ms, rate=100Mbit, \
                     queue=256KiB, corrupt=0.1%, seed=7";
         let expected = LinkConfig {
-            rate_bits_per_second: Some(100_000_000),
+            rate: Rate::BitsPerSecond(100_000_000),
             delay: Duration::from_millis(30),
             jitter: Duration::from_micros(1500),
             queue: QueueLimit::Bytes(256 << 10),
@@ -205,7 +230,20 @@ mod tests {
         assert_eq!(parse(text), expected);
         assert_eq!(parse(" "), LinkConfig::default());
         assert_eq!(parse("queue=100packets").queue, QueueLimit::Packets(100));
-        assert_eq!(parse("rate=2.5Gbit").rate_bits_per_second, Some(2_500_000_000));
+        assert_eq!(parse("rate=2.5Gbit").rate, Rate::BitsPerSecond(2_500_000_000));
+        let codel =
+            CodelConfig { target: Duration::from_millis(5), interval: Duration::from_millis(100) };
+        assert_eq!(parse("codel=5ms:100ms").codel, Some(codel));
+        for (text, distribution) in [
+            ("jitter=2ms", Distribution::Uniform),
+            ("jitter=2ms:uniform", Distribution::Uniform),
+            ("jitter=2ms:normal", Distribution::Normal),
+            ("jitter=2ms:pareto", Distribution::Pareto),
+        ] {
+            let config = parse(text);
+            assert_eq!(config.jitter, Duration::from_millis(2));
+            assert_eq!(config.jitter_distribution, distribution, "{text}");
+        }
     }
 
     #[test]
@@ -250,6 +288,9 @@ mod tests {
             "delay=-1ms",
             "delay=1e9s",
             "jitter=infs",
+            "jitter=1ms:gauss",
+            "codel=5ms",
+            "codel=5ms:0ms",
             "rate=0bit",
             "rate=100MB",
             "rate=99999999999Gbit",

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use lightwait_netem::{LinkConfig, QueueLimit};
+use lightwait_netem::{LinkConfig, QueueLimit, Rate};
 use lightwait_sim::Bulk;
 
 const MBIT: u64 = 1_000_000;
 /// Bytes on the wire for each payload byte: Ethernet, IP and TCP headers with timestamps.
 const OVERHEAD: f64 = (1448.0 + 66.0) / 1448.0;
 
-fn link(rate: Option<u64>) -> LinkConfig {
+fn link(rate: Rate) -> LinkConfig {
     LinkConfig {
-        rate_bits_per_second: rate,
+        rate,
         delay: Duration::from_millis(5),
         queue: QueueLimit::Bytes(1 << 20),
         ..LinkConfig::default()
@@ -20,7 +20,7 @@ fn link(rate: Option<u64>) -> LinkConfig {
 
 /// The estimate over the truth.
 fn measured(rate: u64, change: impl FnOnce(&mut Bulk)) -> Option<f64> {
-    let mut bulk = Bulk::new(link(Some(rate)), link(None), 256 << 10);
+    let mut bulk = Bulk::new(link(Rate::BitsPerSecond(rate)), link(Rate::Unlimited), 256 << 10);
     change(&mut bulk);
     let info = bulk.sender_after(Duration::from_secs(2)).unwrap();
     let found = info.bottleneck_bytes_per_second? as f64 * 8.0 * OVERHEAD;
@@ -71,7 +71,8 @@ fn a_clock_of_a_millisecond_takes_rates_above_4_megabits_for_one_another() {
     const WIRE: f64 = (512.0 + 66.0) / 512.0;
     let found = |resolution_hz, quick_acks| {
         RATES.map(|rate| {
-            let mut bulk = Bulk::new(link(Some(rate)), link(None), 256 << 10);
+            let mut bulk =
+                Bulk::new(link(Rate::BitsPerSecond(rate)), link(Rate::Unlimited), 256 << 10);
             bulk.tcp.clock.measure_hz = resolution_hz;
             bulk.tcp.mss_max = 512 + 12;
             bulk.tcp.ack.quick = quick_acks;

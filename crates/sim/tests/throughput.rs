@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use lightwait_netem::{LinkConfig, Loss, QueueLimit};
+use lightwait_netem::{LinkConfig, Loss, QueueLimit, Rate};
 use lightwait_sim::Bulk;
 
 const MBIT: u64 = 1_000_000;
@@ -12,7 +12,7 @@ const MBIT: u64 = 1_000_000;
 /// A path of 100 Mbit/s and 20 ms there and back.
 fn path(loss: f64, seed: u64) -> LinkConfig {
     LinkConfig {
-        rate_bits_per_second: Some(100 * MBIT),
+        rate: Rate::BitsPerSecond(100 * MBIT),
         delay: Duration::from_millis(10),
         queue: QueueLimit::Bytes(250_000),
         loss: if loss > 0.0 { Loss::Uniform(loss) } else { Loss::None },
@@ -94,7 +94,7 @@ fn throughput_grows_with_the_window_and_falls_with_loss() {
 fn a_long_fat_path_is_filled() {
     const BANDWIDTH_DELAY_BYTES: usize = 12_500_000;
     let link = |queue| LinkConfig {
-        rate_bits_per_second: Some(1000 * MBIT),
+        rate: Rate::BitsPerSecond(1000 * MBIT),
         delay: Duration::from_millis(50),
         queue,
         ..LinkConfig::default()

@@ -3,7 +3,7 @@
 //! 512 bytes (after Paxson 1997).
 
 use lightwait_core::time::Duration;
-use lightwait_netem::{LinkConfig, QueueLimit};
+use lightwait_netem::{LinkConfig, QueueLimit, Rate};
 use lightwait_sim::Bulk;
 
 use crate::chart::{Chart, Mark, Scale};
@@ -24,13 +24,17 @@ const SMALL: u16 = 512;
 
 /// What the sender believes, in Mbit/s on the wire; the receiver delays its ACKs.
 fn estimate(rate_mbit: u64, segment: u16, resolution_hz: u64) -> Result<Option<f64>, Failure> {
-    let link = |rate_bits_per_second| LinkConfig {
-        rate_bits_per_second,
+    let link = |rate| LinkConfig {
+        rate,
         delay: Duration::from_millis(5),
         queue: QueueLimit::Bytes(1 << 20),
         ..LinkConfig::default()
     };
-    let mut bulk = Bulk::new(link(Some(rate_mbit * 1_000_000)), link(None), 256 << 10);
+    let mut bulk = Bulk::new(
+        link(Rate::BitsPerSecond(rate_mbit * 1_000_000)),
+        link(Rate::Unlimited),
+        256 << 10,
+    );
     bulk.tcp.clock.measure_hz = resolution_hz;
     // Timestamps take 12 bytes of it.
     bulk.tcp.mss_max = segment + 12;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! sum ← core ← netem ← lightwait ← http ← load ← cli
+//! {core, netem, lightwait} ← wan ← cli, experiments
 //! {core, netem, lightwait, http, load} ← sim ← bench ← experiments
 //! heap ← bench, experiments
 //! core ← conformance, fuzz
@@ -13,14 +14,15 @@ use crate::Finding;
 use crate::sources::Source;
 
 /// Each crate of ours, and those it may depend on.
-const MAP: [(&str, &[&str]); 16] = [
+const MAP: [(&str, &[&str]); 17] = [
     ("lightwait-processor", &[]),
     ("lightwait-core", &["lightwait-processor"]),
     ("lightwait-netem", &["lightwait-core"]),
     ("lightwait", &["lightwait-core", "lightwait-netem"]),
     ("lightwait-http", &["lightwait-core", "lightwait-netem", "lightwait"]),
     ("lightwait-load", &["lightwait-core", "lightwait-netem", "lightwait", "lightwait-http"]),
-    ("lightwait-cli", &TO_LOAD),
+    ("lightwait-wan", &["lightwait-core", "lightwait-netem", "lightwait"]),
+    ("lightwait-cli", &TO_WAN),
     ("lightwait-sim", &TO_LOAD),
     // The costs that papers report are measured as the benches measure them.
     ("lightwait-experiments", &TO_BENCH),
@@ -34,6 +36,14 @@ const MAP: [(&str, &[&str]); 16] = [
 ];
 const TO_LOAD: [&str; 5] =
     ["lightwait-core", "lightwait-netem", "lightwait", "lightwait-http", "lightwait-load"];
+const TO_WAN: [&str; 6] = [
+    "lightwait-core",
+    "lightwait-netem",
+    "lightwait",
+    "lightwait-http",
+    "lightwait-load",
+    "lightwait-wan",
+];
 const TO_PEERS: [&str; 8] = [
     "lightwait-core",
     "lightwait-netem",
@@ -44,12 +54,13 @@ const TO_PEERS: [&str; 8] = [
     "lightwait-heap",
     "lightwait-lwip",
 ];
-const TO_BENCH: [&str; 8] = [
+const TO_BENCH: [&str; 9] = [
     "lightwait-core",
     "lightwait-netem",
     "lightwait",
     "lightwait-http",
     "lightwait-load",
+    "lightwait-wan",
     "lightwait-sim",
     "lightwait-heap",
     "lightwait-bench",

@@ -56,6 +56,11 @@ impl Signals {
         Ok(Signals { stops, counts, hangups })
     }
 
+    /// True once a signal has asked for a stop.
+    pub(crate) fn is_stop(&self) -> bool {
+        *self.stops.borrow() > 0
+    }
+
     /// Resolves with the first signal that asks for a stop.
     pub(crate) fn stop(&self) -> impl Future<Output = ()> + 'static {
         self.at_least(1)

@@ -20,3 +20,4 @@ mod short_connections;
 mod stalled_peers;
 mod tools;
 mod upload;
+mod wan;

@@ -24,7 +24,7 @@ use lightwait_core::{Capabilities, Instant, Medium, Outbox};
 use super::netlink::Netlink;
 use super::packet_fd::{self, PacketFd};
 use super::presence::Presence;
-use super::{Counters, Device, LARGEST_PACKET, LinkState, Sink, virtio};
+use super::{Counters, Device, LARGEST_PACKET, LinkState, Losses, Sink, virtio};
 
 /// A packet socket, open on one interface.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub struct AfPacket {
     presence: Presence,
     hardware: [u8; 6],
     capabilities: Capabilities,
+    /// Frames for which the socket had no room.
+    missed: u64,
 }
 
 impl AfPacket {
@@ -72,6 +74,7 @@ impl AfPacket {
             frames: PacketFd::new(socket, header_len, read)?,
             presence: Presence::new(netlink, link.index, format!("the interface `{interface}`")),
             hardware: link.hardware,
+            missed: 0,
             capabilities: Capabilities {
                 medium: Medium::Ethernet,
                 mtu: u16::try_from(link.mtu).unwrap_or(u16::MAX),
@@ -124,6 +127,11 @@ impl Device for AfPacket {
 
     fn take_link_up(&mut self) -> bool {
         self.presence.take_up()
+    }
+
+    fn losses(&mut self) -> io::Result<Losses> {
+        self.missed += u64::from(socket::take_drops(self.frames.as_fd())?);
+        Ok(Losses { missed: self.missed, refused: self.frames.counters().transmit_errors })
     }
 
     fn wait_on(&self) -> Option<BorrowedFd<'_>> {

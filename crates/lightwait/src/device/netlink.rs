@@ -18,6 +18,8 @@ use rustix::net::{
 
 const HEADER_LEN: usize = 16;
 const LINK_HEADER_LEN: usize = 16;
+/// Where `tx_dropped` is in `struct rtnl_link_stats64`.
+const SENT_DROPPED_AT: usize = 7 * 8;
 const ADDRESS_HEADER_LEN: usize = 8;
 /// The kernel fills at most 32 KiB of what a conversation offers.
 const ANSWER_LEN: usize = 32 << 10;
@@ -103,6 +105,21 @@ impl Netlink {
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Frames for the interface of that number that the kernel has dropped before they were sent;
+    /// on a TAP, those that its program did not fetch in time.
+    pub(crate) fn dropped(&self, index: u32) -> io::Result<u64> {
+        let mut request = Request::new(libc::RTM_GETLINK, 0);
+        request.link_header(index, 0, 0);
+        let answer = self.ask(request)?;
+        let all = answer.get(HEADER_LEN + LINK_HEADER_LEN..).unwrap_or_default();
+        let found = attributes(all).find(|(kind, _)| *kind == libc::IFLA_STATS64);
+        let statistics = found.and_then(|(_, value)| value).unwrap_or_default();
+        let dropped = statistics.get(SENT_DROPPED_AT..).and_then(|rest| rest.first_chunk());
+        dropped.map(|bytes| u64::from_ne_bytes(*bytes)).ok_or_else(|| {
+            io::Error::other("the kernel's answer about an interface has no statistics")
+        })
     }
 
     /// The name of the interface of that number.

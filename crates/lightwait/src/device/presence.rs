@@ -68,6 +68,11 @@ impl Presence {
         Ok(())
     }
 
+    /// Frames for the interface that the kernel has dropped before they were sent.
+    pub(super) fn dropped(&self) -> io::Result<u64> {
+        self.netlink.dropped(self.index)
+    }
+
     /// True if, since the last time, it has come up again.
     pub(super) fn take_up(&mut self) -> bool {
         std::mem::take(&mut self.came_up)

@@ -24,7 +24,7 @@ use rustix::fs::{Mode, OFlags};
 use super::netlink::Netlink;
 use super::packet_fd::{self, PacketFd};
 use super::presence::Presence;
-use super::{Counters, Device, LARGEST_PACKET, LinkState, Sink, virtio};
+use super::{Counters, Device, LARGEST_PACKET, LinkState, Losses, Sink, virtio};
 
 const DEVICE_FILE: &str = "/dev/net/tun";
 
@@ -61,6 +61,8 @@ pub struct Tap {
     presence: Presence,
     name: String,
     capabilities: Capabilities,
+    /// What the kernel had dropped before.
+    dropped_before: u64,
 }
 
 impl Tap {
@@ -113,6 +115,7 @@ impl Tap {
         let netlink = Netlink::open()?;
         let index = netlink.interface(&attached.name)?.index;
         Ok(Tap {
+            dropped_before: netlink.dropped(index)?,
             frames: PacketFd::new(fd, header_len, packet_fd::read)?,
             presence: Presence::new(netlink, index, format!("the TAP `{}`", attached.name)),
             name: attached.name,
@@ -168,6 +171,11 @@ impl Device for Tap {
 
     fn take_link_up(&mut self) -> bool {
         self.presence.take_up()
+    }
+
+    fn losses(&mut self) -> io::Result<Losses> {
+        let missed = self.presence.dropped()?.saturating_sub(self.dropped_before);
+        Ok(Losses { missed, refused: self.frames.counters().transmit_errors })
     }
 
     fn wait_on(&self) -> Option<BorrowedFd<'_>> {

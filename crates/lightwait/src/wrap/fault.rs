@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lightwait_netem::{LinkConfig, QueueLimit};
+use lightwait_netem::{LinkConfig, QueueLimit, Rate};
 
 use super::Link;
 use crate::device::Device;
@@ -13,8 +13,9 @@ use crate::device::Device;
 /// still waits for its `reorder_delay`: those behind it need the time to overtake it.)
 pub fn fault<D: Device>(device: D, config: &LinkConfig) -> Link<D> {
     let config = LinkConfig {
-        rate_bits_per_second: None,
+        rate: Rate::Unlimited,
         queue: QueueLimit::Unlimited,
+        codel: None,
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
         ..config.clone()

@@ -1,9 +1,7 @@
 //! A device behind an emulated link: rate, delay, queue, loss and the rest of
 //! [`LinkConfig`], each direction for itself.
 //!
-//! The link works on packets. It advertises no offload, so the host hands over packets; what the
-//! device underneath hands over as a large segment is cut, and checksums left undone are completed,
-//! so that damage on the link can be found.
+//! The link works on packets: it is a [`Plain`] device, so that damage on the link can be found.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -12,8 +10,8 @@ use lightwait_core::frame::in_bursts;
 use lightwait_core::{Capabilities, Instant, Outbox, RxFrame};
 use lightwait_netem::{Counters, Link as Direction, LinkConfig, Packet};
 
-use super::packets;
-use crate::device::{Device, Sink};
+use super::Plain;
+use crate::device::{Device, Losses, Sink};
 
 /// Frames taken from the device, or given to it, at a time.
 const BATCH: usize = 256;
@@ -21,7 +19,7 @@ const BATCH: usize = 256;
 /// A device behind an emulated link.
 #[derive(Debug)]
 pub struct Link<D> {
-    device: D,
+    device: Plain<D>,
     outgoing: Direction,
     incoming: Direction,
     /// Packets that have crossed the link and wait for the device.
@@ -35,7 +33,7 @@ impl<D: Device> Link<D> {
     /// Puts a link before `device`, described for each direction as seen from this side.
     pub fn new(device: D, outgoing: LinkConfig, incoming: LinkConfig) -> Self {
         Link {
-            device,
+            device: Plain::new(device),
             outgoing: Direction::new(outgoing),
             incoming: Direction::new(incoming),
             arrived: Outbox::new(BATCH),
@@ -78,20 +76,14 @@ impl<D: Device> Link<D> {
 
 impl<D: Device> Device for Link<D> {
     fn capabilities(&self) -> Capabilities {
-        let Capabilities { medium, mtu, .. } = self.device.capabilities();
-        Capabilities::plain(medium, mtu)
+        self.device.capabilities()
     }
 
     fn receive(&mut self, now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
         self.flush(now)?;
-        let medium = self.device.capabilities().medium;
-        let (incoming, scratch) = (&mut self.incoming, &mut self.scratch);
+        let incoming = &mut self.incoming;
         self.device.receive(now, budget.max(BATCH), &mut |frames| {
-            for frame in frames {
-                packets::for_each_packet(medium, *frame, scratch, &mut |packet| {
-                    incoming.push(now, packet);
-                });
-            }
+            frames.iter().for_each(|frame| incoming.push(now, frame.bytes));
         })?;
         self.due.extend(std::iter::from_fn(|| self.incoming.pop(now)).take(budget));
         in_bursts(self.due.iter().map(|packet| RxFrame::plain(packet)), &mut *sink);
@@ -118,6 +110,10 @@ impl<D: Device> Device for Link<D> {
 
     fn take_link_up(&mut self) -> bool {
         self.device.take_link_up()
+    }
+
+    fn losses(&mut self) -> io::Result<Losses> {
+        self.device.losses()
     }
 
     fn wait_on(&self) -> Option<BorrowedFd<'_>> {

@@ -25,7 +25,7 @@ use lightwait_core::{Capabilities, Instant, Medium, Outbox, RxFrame};
 
 use super::outgoing::Offered;
 use super::packets;
-use crate::device::{Device, Sink};
+use crate::device::{self, Device, Sink};
 use files::Rotating;
 use output::{Background, Output, Taken};
 
@@ -321,6 +321,10 @@ impl<D: Device> Device for Pcap<D> {
 
     fn take_link_up(&mut self) -> bool {
         self.device.take_link_up()
+    }
+
+    fn losses(&mut self) -> io::Result<device::Losses> {
+        self.device.losses()
     }
 
     fn wait_on(&self) -> Option<BorrowedFd<'_>> {

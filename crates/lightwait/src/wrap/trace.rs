@@ -13,7 +13,7 @@ use lightwait_core::capture::pretty::Line;
 use lightwait_core::{Capabilities, Instant, Outbox};
 
 use super::outgoing::Offered;
-use crate::device::{Device, Sink};
+use crate::device::{Device, Losses, Sink};
 
 /// A device that tells of each frame.
 pub struct Trace<D> {
@@ -81,6 +81,10 @@ impl<D: Device> Device for Trace<D> {
 
     fn take_link_up(&mut self) -> bool {
         self.device.take_link_up()
+    }
+
+    fn losses(&mut self) -> io::Result<Losses> {
+        self.device.losses()
     }
 
     fn wait_on(&self) -> Option<BorrowedFd<'_>> {

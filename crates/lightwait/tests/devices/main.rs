@@ -5,6 +5,7 @@
 mod frames;
 #[cfg(feature = "tokio-driver")]
 mod kernel_tcp;
+mod losses;
 mod namespace;
 mod one_call;
 mod packet_pair;

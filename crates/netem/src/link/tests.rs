@@ -1,5 +1,7 @@
 use super::*;
-use crate::Loss;
+use crate::{CodelConfig, Distribution, Loss, Trace};
+use alloc::sync::Arc;
+use core::time::Duration;
 use proptest::prelude::*;
 
 const ZERO: Instant = Instant::ZERO;
@@ -16,7 +18,11 @@ fn drain(link: &mut Link) -> Vec<(Instant, Packet)> {
             let early = link.pop(arrival - Duration::from_nanos(1));
             assert_eq!(early, None, "nothing comes early");
         }
-        out.push((arrival, link.pop(arrival).unwrap()));
+        // Where jitter decides when a packet that waits arrives, it may be later.
+        match link.pop_with_arrival(arrival) {
+            Some((at, packet)) => out.push((at, packet)),
+            None => assert!(link.deadline().unwrap() > arrival),
+        }
     }
     out
 }
@@ -49,7 +55,7 @@ fn a_perfect_link_delivers_at_once_and_in_order() {
 #[test]
 fn rate_and_delay_are_exact() {
     let mut link = Link::new(LinkConfig {
-        rate_bits_per_second: Some(8_000_000),
+        rate: Rate::BitsPerSecond(8_000_000),
         delay: Duration::from_millis(30),
         ..LinkConfig::default()
     });
@@ -63,7 +69,7 @@ fn rate_and_delay_are_exact() {
 #[test]
 fn a_busy_serializer_does_not_drift() {
     // 3 bit/s: a byte takes 2.666… s, which no whole number of nanoseconds expresses.
-    let mut link = Link::new(LinkConfig { rate_bits_per_second: Some(3), ..LinkConfig::default() });
+    let mut link = Link::new(LinkConfig { rate: Rate::BitsPerSecond(3), ..LinkConfig::default() });
     for _ in 0..3000 {
         link.push(ZERO, &[0]);
     }
@@ -74,7 +80,7 @@ fn a_busy_serializer_does_not_drift() {
 #[test]
 fn the_byte_queue_takes_its_limit_and_not_one_byte_more() {
     let config = LinkConfig {
-        rate_bits_per_second: Some(8_000_000),
+        rate: Rate::BitsPerSecond(8_000_000),
         queue: QueueLimit::Bytes(3000),
         ..LinkConfig::default()
     };
@@ -98,7 +104,7 @@ fn the_byte_queue_takes_its_limit_and_not_one_byte_more() {
 #[test]
 fn the_packet_queue_takes_its_limit_and_not_one_more() {
     let config = LinkConfig {
-        rate_bits_per_second: Some(1000),
+        rate: Rate::BitsPerSecond(1000),
         queue: QueueLimit::Packets(10),
         ..LinkConfig::default()
     };
@@ -175,7 +181,7 @@ fn loss_duplication_and_corruption_happen_as_often_as_asked_and_are_counted() {
 #[test]
 fn a_lost_packet_still_took_its_time_to_send() {
     let mut link = Link::new(LinkConfig {
-        rate_bits_per_second: Some(8_000_000),
+        rate: Rate::BitsPerSecond(8_000_000),
         loss: Loss::Bursty { first: 1.0, after_loss: 0.0 },
         ..LinkConfig::default()
     });
@@ -203,9 +209,116 @@ fn buffers_are_recycled() {
     assert_eq!((packet.as_ptr(), &packet[..]), (place, &[2u8; 1000][..]));
 }
 
+/// A link of 8 Mbit/s, 1 byte in a µs, that is never empty until `until_ms`: how long each packet
+/// waited from push to arrival, in ms, and the counters.
+fn standing_queue(codel: Option<CodelConfig>, until_ms: u64) -> (Vec<u64>, Counters) {
+    let rate = Rate::BitsPerSecond(8_000_000);
+    let mut link = Link::new(LinkConfig { rate, codel, ..LinkConfig::default() });
+    for ms in 0..until_ms {
+        // A burst of 100 ms at the beginning, and then as much as the link sends.
+        for _ in 0..if ms == 0 { 100 } else { 1 } {
+            let mut packet = [0; 1000];
+            packet[..8].copy_from_slice(&ms.to_be_bytes());
+            link.push(Instant::from_millis(ms), &packet);
+        }
+    }
+    let waited = |(at, packet): (Instant, Packet)| {
+        at.as_millis() - u64::from_be_bytes(packet[..8].try_into().unwrap())
+    };
+    let waited = drain(&mut link).into_iter().map(waited).collect();
+    (waited, link.counters())
+}
+
+#[test]
+fn codel_takes_a_standing_queue_down_and_tail_drop_does_not() {
+    let last = |waited: &[u64]| waited[waited.len() - 100..].iter().copied().max().unwrap();
+    let (waited, counters) = standing_queue(None, 10_000);
+    assert_eq!((last(&waited), counters.codel_dropped), (100, 0));
+    let (waited, counters) = standing_queue(Some(CodelConfig::default()), 10_000);
+    assert!(last(&waited) <= 6, "{}", last(&waited));
+    assert!((90..120).contains(&counters.codel_dropped), "{counters:?}");
+    assert_eq!(counters.delivered + counters.codel_dropped, counters.pushed);
+}
+
+#[test]
+fn a_trace_sends_at_its_opportunities_and_wastes_those_that_nobody_uses() {
+    let trace = Trace::parse("2\n2\n5\n10\n", 1500).unwrap();
+    let rate = Rate::Trace(Arc::new(trace));
+    let mut link = Link::new(LinkConfig { rate, ..LinkConfig::default() });
+    let arrivals = |link: &mut Link| -> Vec<u64> {
+        drain(link).iter().map(|(at, _)| at.as_millis()).collect()
+    };
+    // Two packets share an opportunity; one takes three.
+    for bytes in [700, 700, 1700] {
+        link.push(ZERO, &alloc::vec![0; bytes]);
+    }
+    assert_eq!(arrivals(&mut link), [2, 2, 5], "of the third 1600 bytes at 2 ms, 100 at 5");
+    // What was left at 5 ms is gone at 6.
+    link.push(Instant::from_millis(6), &[0; 100]);
+    assert_eq!(arrivals(&mut link), [10]);
+    // The second round begins at 10 ms.
+    for _ in 0..3 {
+        link.push(Instant::from_millis(11), &[0; 1500]);
+    }
+    assert_eq!(arrivals(&mut link), [12, 12, 15]);
+}
+
+#[test]
+fn a_change_holds_for_what_waits_and_not_for_what_is_on_its_way() {
+    let config = |rate, delay| LinkConfig {
+        rate: Rate::BitsPerSecond(rate),
+        delay: Duration::from_millis(delay),
+        ..LinkConfig::default()
+    };
+    let mut link = Link::changeable(ZERO, config(8_000_000, 20));
+    for _ in 0..4 {
+        link.push(ZERO, &[0; 1000]);
+    }
+    // One has left, the second is being sent: both keep their 20 ms.
+    link.reconfigure(at_ns(1_500_000), config(80_000_000, 30));
+    let arrivals: Vec<_> = drain(&mut link).iter().map(|(at, _)| at.as_nanos()).collect();
+    assert_eq!(arrivals, [21_000_000, 22_000_000, 32_100_000, 32_200_000]);
+    // A shorter delay lets nobody overtake.
+    link.push(at_ns(40_000_000), &[1; 1000]);
+    link.reconfigure(at_ns(40_200_000), config(80_000_000, 1));
+    link.push(at_ns(40_200_000), &[2; 1000]);
+    let arrivals: Vec<_> = drain(&mut link).iter().map(|(at, p)| (at.as_nanos(), p[0])).collect();
+    assert_eq!(arrivals, [(70_100_000, 1), (70_100_000, 2)]);
+}
+
+#[test]
+fn a_link_that_becomes_infinitely_fast_empties_its_queue() {
+    let rate = Rate::BitsPerSecond(8_000_000);
+    let mut link = Link::changeable(ZERO, LinkConfig { rate, ..LinkConfig::default() });
+    for _ in 0..10 {
+        link.push(ZERO, &[0; 1000]);
+    }
+    link.reconfigure(at_ns(1_000_000), LinkConfig::default());
+    let arrivals: Vec<_> = drain(&mut link).iter().map(|(at, _)| at.as_nanos()).collect();
+    assert_eq!(arrivals[..2], [1_000_000, 2_000_000], "the second was being sent");
+    assert!(arrivals[2..].iter().all(|at| *at == 2_000_000), "{arrivals:?}");
+}
+
+#[test]
+fn what_waits_is_told() {
+    let rate = Rate::BitsPerSecond(8_000_000);
+    let mut link = Link::new(LinkConfig { rate, ..LinkConfig::default() });
+    for _ in 0..3 {
+        link.push(ZERO, &[0; 1000]);
+    }
+    let queued = |link: &mut Link, us: u64| {
+        let Queued { packets, bytes } = link.queued(Instant::from_nanos(us * 1000));
+        (packets, bytes)
+    };
+    assert_eq!(queued(&mut link, 999), (3, 3000), "the one that is being sent included");
+    assert_eq!(queued(&mut link, 1000), (2, 2000));
+    assert_eq!(queued(&mut link, 3000), (0, 0));
+    assert_eq!(link.counters().most_queued_bytes, 3000);
+}
+
 fn troubled(seed: u64) -> LinkConfig {
     LinkConfig {
-        rate_bits_per_second: Some(50_000_000),
+        rate: Rate::BitsPerSecond(50_000_000),
         delay: Duration::from_millis(5),
         jitter: Duration::from_millis(1),
         queue: QueueLimit::Packets(64),
@@ -224,6 +337,43 @@ proptest! {
         prop_assert_eq!(run(troubled(seed), 500, gap_ns), run(troubled(seed), 500, gap_ns));
         let other = run(troubled(seed ^ 1), 500, gap_ns);
         prop_assert_ne!(run(troubled(seed), 500, gap_ns).0, other.0);
+    }
+
+    #[test]
+    fn how_often_one_looks_changes_nothing(seed: u64, every_us in 1u64..2000, jitter in 0usize..3) {
+        let distributions = [Distribution::Uniform, Distribution::Normal, Distribution::Pareto];
+        let jitter_distribution = distributions[jitter];
+        let codel = Some(CodelConfig { target: Duration::from_micros(100), ..Default::default() });
+        let config = LinkConfig { jitter_distribution, codel, ..troubled(seed) };
+        let (mut often, mut seldom) = (Link::new(config.clone()), Link::new(config));
+        let mut out = Vec::new();
+        for n in 0..500u64 {
+            let now = at_ns(n * 150_000);
+            often.push(now, &[0; 1200]);
+            seldom.push(now, &[0; 1200]);
+            for us in (0..150).step_by(every_us as usize) {
+                let look = now.plus_nanos(us * 1000);
+                out.extend(std::iter::from_fn(|| often.pop_with_arrival(look)));
+            }
+        }
+        out.extend(drain(&mut often));
+        prop_assert_eq!(out, drain(&mut seldom));
+        prop_assert_eq!(often.counters(), seldom.counters());
+    }
+
+    #[test]
+    fn deciding_early_or_late_is_the_same(seed: u64, gap_ns in 0u64..300_000, limit in 1usize..70) {
+        let config = LinkConfig { queue: QueueLimit::Packets(limit), ..troubled(seed) };
+        let (mut early, mut late) = (Link::new(config.clone()), Link::changeable(ZERO, config));
+        for n in 0..500 {
+            for link in [&mut early, &mut late] {
+                link.push(at_ns(n * gap_ns), &[n as u8; 1200]);
+            }
+            let now = at_ns(n * gap_ns);
+            prop_assert_eq!(early.queued(now), late.queued(now));
+        }
+        prop_assert_eq!(drain(&mut early), drain(&mut late));
+        prop_assert_eq!(early.counters(), late.counters());
     }
 
     #[test]

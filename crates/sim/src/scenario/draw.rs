@@ -8,7 +8,7 @@ use lightwait_core::config::{
     TimeWaitState,
 };
 use lightwait_core::rng::Rng;
-use lightwait_netem::{LinkConfig, Loss, QueueLimit};
+use lightwait_netem::{LinkConfig, Loss, QueueLimit, Rate};
 
 use super::{Conversation, Ending, Scenario};
 
@@ -89,7 +89,7 @@ fn link(rng: &mut Rng) -> LinkConfig {
         link.jitter = micros(rng, 10, 20_000);
     }
     if rng.chance(0.5) {
-        link.rate_bits_per_second = Some(spread(rng, 1_000_000, 10_000_000_000));
+        link.rate = Rate::BitsPerSecond(spread(rng, 1_000_000, 10_000_000_000));
         link.queue = QueueLimit::Bytes(spread(rng, 20_000, 1_000_000) as usize);
     }
     // Half of the worlds lose nothing at random: there a loss is a full queue's, or a mistake.

@@ -11,7 +11,7 @@ use lightwait::shard;
 use lightwait_core::address::Cidr;
 use lightwait_core::{Capabilities, Config, Instant, Medium};
 use lightwait_http::{Access, Files, FilesConfig, Server, ServerConfig};
-use lightwait_netem::{LinkConfig, Loss};
+use lightwait_netem::{LinkConfig, Loss, Rate};
 use lightwait_sim::disk::Disk;
 use lightwait_sim::web::{self, FileServer};
 use lightwait_sim::{Cable, Side, World};
@@ -39,7 +39,7 @@ pub(crate) fn site(loss: f64, seek: Duration) -> Site {
 /// As [`site`]; `configure` changes what the server's host is made of.
 pub(crate) fn site_with(loss: f64, seek: Duration, configure: impl Fn(&mut Config)) -> Site {
     let link = |seed| LinkConfig {
-        rate_bits_per_second: Some(100_000_000),
+        rate: Rate::BitsPerSecond(100_000_000),
         delay: Duration::from_millis(10),
         loss: Loss::Uniform(loss),
         seed,

@@ -11,7 +11,7 @@ use lightwait_bench::sample::median;
 use lightwait_core::config::TcpConfig;
 use lightwait_core::time::Duration;
 use lightwait_http::{Files, FilesConfig, Server, ServerConfig};
-use lightwait_netem::{LinkConfig, Loss, QueueLimit};
+use lightwait_netem::{LinkConfig, Loss, QueueLimit, Rate};
 use lightwait_sim::disk::Disk;
 use lightwait_sim::{Side, World, web};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -111,7 +111,7 @@ pub(super) fn run_world(
     found: &mut Found,
 ) -> Result<(), Failure> {
     let link = |seed| LinkConfig {
-        rate_bits_per_second: Some(RATE_BITS),
+        rate: Rate::BitsPerSecond(RATE_BITS),
         delay: DELAY,
         queue: QueueLimit::Bytes(QUEUE_BYTES),
         loss: Loss::Uniform(loss),

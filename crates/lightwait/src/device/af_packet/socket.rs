@@ -74,6 +74,24 @@ pub(super) fn stamp_frames(socket: &OwnedFd) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1)
 }
 
+/// Frames for which there was no room, since the last time.
+pub(super) fn take_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+    let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+    // SAFETY: the pointer and the length are those of one whole `tpacket_stats`, plain C data,
+    // which outlives the call; getsockopt(2) writes no more than that.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            (&raw mut statistics).cast(),
+            &raw mut len,
+        )
+    })?;
+    Ok(statistics.tp_drops)
+}
+
 /// Room for the control message of a receive time, and to spare; aligned as its header must be.
 #[repr(C, align(8))]
 struct Control([u8; 64]);

@@ -1,0 +1,155 @@
+//! `lightwait wan`: what was typed ([`args`]) becomes a plan ([`plan`]); the router runs by it,
+//! seen on the terminal ([`live`]), and is reported.
+
+pub(crate) mod args;
+mod live;
+mod plan;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use lightwait::clock::Clock;
+use lightwait::device::{AfPacket, Device, LinkState, Tap, TapConfig};
+use lightwait::wrap::{Pcap, Plain};
+use lightwait_wan::{Report, Router, WayReport};
+
+use crate::failure::Failure;
+use crate::serve::signals::Signals;
+use args::{DeviceName, WanArgs};
+use live::{Teller, View};
+use plan::WanPlan;
+
+/// Routes until a signal comes, the time is over or a device fails, and reports.
+pub(crate) fn wan(args: &WanArgs) -> Result<ExitCode, Failure> {
+    let plan = WanPlan::new(args)?;
+    let signals = Signals::install().map_err(Failure::Stack)?;
+    let view = View::new(&plan);
+    let devices = open_both(&plan, view.teller())?;
+    let names = devices.each_ref().map(|device| device.name.clone());
+    announce(&plan, &devices);
+    let clock = Clock::new();
+    let begin = clock.now();
+    let [a, b] = devices.map(|device| device.device);
+    let (links, steps) = (plan.links.clone(), plan.steps.clone());
+    let mut router = Router::new([a, b], links, plan.release, steps, begin);
+    let until = plan.duration.map(|duration| begin + duration);
+    let outcome = router.run(
+        &clock,
+        || signals.is_stop(),
+        until,
+        live::INTERVAL,
+        |router| {
+            view.show(router.live(clock.now()));
+        },
+    );
+    view.end();
+    let report = Report {
+        devices: names,
+        release: plan.release,
+        ways: plan.texts.each_ref().map(|text| WayReport { link: text.to_string() }),
+        snapshot: router.snapshot(clock.now()).map_err(Failure::Router)?,
+    };
+    let text = if plan.json { format!("{:#}\n", report.json()) } else { report.text() };
+    // A closed output is the reader's choice.
+    let _ = io::stdout().write_all(text.as_bytes());
+    if plan.json {
+        report.warnings().iter().for_each(|warning| eprintln!("lightwait: {warning}"));
+    }
+    // What was done until then is reported, too.
+    outcome.map_err(Failure::Router)?;
+    Ok(signals.exit_code())
+}
+
+/// A device, open.
+struct Opened {
+    device: Box<dyn Device>,
+    /// The interface's name.
+    name: String,
+}
+
+fn open_both(plan: &WanPlan, teller: &Teller) -> Result<[Opened; 2], Failure> {
+    let [a, b] = [0, 1].map(|n| open(&plan.devices[n], plan.pcaps[n].as_ref(), teller));
+    Ok([a?, b?])
+}
+
+/// Opens a device that moves packets as they are on a wire.
+fn open(name: &DeviceName, pcap: Option<&PathBuf>, teller: &Teller) -> Result<Opened, Failure> {
+    let opened = match name {
+        DeviceName::Tap(name) => open_tap(name, teller),
+        DeviceName::Interface(name) => open_interface(name, teller),
+    }?;
+    let Some(path) = pcap else { return Ok(opened) };
+    let device = captured(opened.device, path, &opened.name, teller)?;
+    Ok(Opened { device, ..opened })
+}
+
+fn open_tap(name: &str, teller: &Teller) -> Result<Opened, Failure> {
+    let config = TapConfig { offload: false, ..TapConfig::new(name) };
+    let tap = Tap::open(&config).map_err(|error| Failure::Device(format!("tap:{name}"), error))?;
+    let name = tap.name().to_owned();
+    let tap = tap.on_link(tell_link(&name, teller));
+    Ok(Opened { device: Box::new(Plain::new(tap)), name })
+}
+
+fn open_interface(name: &str, teller: &Teller) -> Result<Opened, Failure> {
+    let socket = AfPacket::open(name, true).map_err(|error| {
+        let text = match error.kind() {
+            io::ErrorKind::NotFound => {
+                format!("{error}; `ip link` shows those there are, and tap:{name} makes a TAP")
+            }
+            _ => error.to_string(),
+        };
+        Failure::Device(name.to_owned(), io::Error::new(error.kind(), text))
+    })?;
+    let socket = socket.on_link(tell_link(name, teller));
+    Ok(Opened { device: Box::new(Plain::new(socket)), name: name.to_owned() })
+}
+
+fn tell_link(name: &str, teller: &Teller) -> impl FnMut(LinkState) + Send + use<> {
+    let (name, teller) = (name.to_owned(), teller.clone());
+    move |state| match state {
+        LinkState::Down => teller.say(&format!("{name} is down: `ip link set dev {name} up`")),
+        LinkState::Up => teller.say(&format!("{name} is up again")),
+    }
+}
+
+fn captured(
+    device: Box<dyn Device>,
+    path: &Path,
+    name: &str,
+    teller: &Teller,
+) -> Result<Box<dyn Device>, Failure> {
+    let pcap = Pcap::create(device, path, name);
+    let pcap = pcap.map_err(|error| Failure::Output(path.to_owned(), error))?;
+    let shown = path.display().to_string();
+    let (on_error, on_loss) = ((shown.clone(), teller.clone()), (shown, teller.clone()));
+    let pcap = pcap.on_error(move |error| {
+        let (path, teller) = &on_error;
+        teller.say(&format!("{path}: capture ended: {error}"));
+    });
+    Ok(Box::new(pcap.on_loss(move |frames| {
+        let (path, teller) = &on_loss;
+        teller.say(&format!("{path}: {frames} frames lost: it is written too slowly"));
+    })))
+}
+
+/// Says on standard error that frames pass from now on, and what the links are like.
+fn announce(plan: &WanPlan, devices: &[Opened; 2]) {
+    let [a, b] = devices.each_ref().map(|device| &device.name);
+    let [there, back] = plan.texts.each_ref().map(|text| match text.to_string() {
+        text if text.is_empty() => "a perfect link".to_owned(),
+        text => text,
+    });
+    eprintln!("{a} → {b}: {there}\n{b} → {a}: {back}");
+    let [mtu_a, mtu_b] = devices.each_ref().map(|device| device.device.capabilities().mtu);
+    if mtu_a != mtu_b {
+        eprintln!(
+            "lightwait: the MTU of {a} is {mtu_a}, that of {b} {mtu_b}: larger packets do not pass"
+        );
+    }
+    match plan.duration {
+        Some(duration) => eprintln!("Routing for {duration:?}."),
+        None => eprintln!("Routing; Ctrl-C ends it with a report."),
+    }
+}

@@ -1,0 +1,185 @@
+//! What can be seen while a router runs: on a terminal both queues, and elsewhere what goes wrong.
+//!
+//! A thread of its own draws: the router must not wait for a terminal.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use lightwait_netem::QueueLimit;
+use lightwait_wan::{Live, Release};
+
+use super::plan::WanPlan;
+
+/// How often it is drawn.
+pub(super) const INTERVAL: Duration = Duration::from_millis(250);
+/// A packet that leaves so late while the router polls is worth a line; one line in [`QUIET`].
+const LATE: Duration = Duration::from_millis(5);
+const QUIET: Duration = Duration::from_secs(10);
+
+/// A length of bars that says nothing.
+const UNKNOWN: u64 = 1;
+
+/// The view of a router that runs.
+pub(super) struct View {
+    states: Option<SyncSender<[Live; 2]>>,
+    drawing: Option<JoinHandle<()>>,
+    teller: Teller,
+}
+
+impl View {
+    /// Of that router.
+    pub(super) fn new(plan: &WanPlan) -> View {
+        let (states, received) = sync_channel(2);
+        let teller = Teller { all: MultiProgress::new() };
+        let [a, b] = [0, 1].map(|n| plan.devices[n].interface().to_owned());
+        let bars = [format!("{a} → {b}"), format!("{b} → {a}")].map(|name| bar(&teller.all, name));
+        let limits = [0, 1].map(|n| plan.links[n].queue);
+        let drawer = Drawer {
+            teller: teller.clone(),
+            bars,
+            limits,
+            release: plan.release,
+            told: None,
+            last: None,
+        };
+        let drawing = thread::Builder::new().name("view".to_owned());
+        let drawing = drawing.spawn(move || drawer.run(&received)).ok();
+        View { states: Some(states), drawing, teller }
+    }
+
+    /// Shows that, if the terminal keeps up.
+    pub(super) fn show(&self, state: [Live; 2]) {
+        if let Some(states) = &self.states {
+            // Full: another one comes.
+            let _ = states.try_send(state);
+        }
+    }
+
+    /// Who prints lines meanwhile.
+    pub(super) fn teller(&self) -> &Teller {
+        &self.teller
+    }
+
+    /// Wipes it away.
+    pub(super) fn end(mut self) {
+        self.states = None;
+        if let Some(drawing) = self.drawing.take() {
+            let _ = drawing.join();
+        }
+        let _ = self.teller.all.clear();
+    }
+}
+
+/// Prints lines for people, above what is drawn.
+#[derive(Clone, Debug)]
+pub(super) struct Teller {
+    all: MultiProgress,
+}
+
+impl Teller {
+    /// Prints a line.
+    pub(super) fn say(&self, line: &str) {
+        self.all.suspend(|| eprintln!("lightwait: {line}"));
+    }
+}
+
+fn bar(all: &MultiProgress, name: String) -> ProgressBar {
+    let style = ProgressStyle::with_template("{prefix:<20} queue [{bar:20}] {msg}");
+    let bar = all.add(ProgressBar::new(UNKNOWN));
+    if let Ok(style) = style {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar.with_prefix(name)
+}
+
+/// Who draws.
+struct Drawer {
+    teller: Teller,
+    bars: [ProgressBar; 2],
+    limits: [QueueLimit; 2],
+    release: Release,
+    /// When a line was last printed.
+    told: Option<Instant>,
+    /// When there was the last state, and what it was.
+    last: Option<(Instant, [Live; 2])>,
+}
+
+impl Drawer {
+    fn run(mut self, states: &Receiver<[Live; 2]>) {
+        for state in states {
+            let now = Instant::now();
+            let latest = state.iter().map(|live| live.latest).max().unwrap_or_default();
+            let may_tell = self.told.is_none_or(|told| now - told >= QUIET);
+            if self.release == Release::Polling && latest >= LATE && may_tell {
+                self.told = Some(now);
+                let text = format!(
+                    "a packet left {latest:.1?} late: this machine does not keep up, or others use \
+                     its processor"
+                );
+                self.teller.say(&text);
+            }
+            for (number, live) in state.iter().enumerate() {
+                let before = self.last.map(|(at, state)| (now - at, state[number]));
+                self.draw(number, live, before);
+            }
+            self.last = Some((now, state));
+        }
+        self.bars.iter().for_each(ProgressBar::finish_and_clear);
+    }
+
+    fn draw(&self, number: usize, live: &Live, before: Option<(Duration, Live)>) {
+        let bar = &self.bars[number];
+        let (queued, limit) = match self.limits[number] {
+            QueueLimit::Packets(limit) => (live.queued.packets as u64, limit as u64),
+            QueueLimit::Bytes(limit) => (live.queued.bytes as u64, limit as u64),
+            QueueLimit::Unlimited => {
+                (live.queued.bytes as u64, live.counters.most_queued_bytes.max(UNKNOWN))
+            }
+        };
+        bar.set_length(limit);
+        bar.set_position(queued.min(limit));
+        bar.set_message(message(live, before));
+        bar.tick();
+    }
+}
+
+/// Numbers of one direction, in a line.
+fn message(live: &Live, before: Option<(Duration, Live)>) -> String {
+    let counters = &live.counters;
+    let (mut packets, mut mbit) = (0.0, 0.0);
+    if let Some((time, before)) = before.filter(|(time, _)| !time.is_zero()) {
+        let seconds = time.as_secs_f64();
+        packets = (counters.delivered - before.counters.delivered) as f64 / seconds;
+        let bytes = counters.delivered_bytes - before.counters.delivered_bytes;
+        mbit = bytes as f64 * 8e-6 / seconds;
+    }
+    let dropped = counters.overflowed + counters.codel_dropped + counters.in_flight_overflowed;
+    format!(
+        "{} packets, {} B; {packets:.0} packets/s, {mbit:.1} Mbit/s; {dropped} dropped, {} lost; \
+         late by {:.1?} at most",
+        live.queued.packets, live.queued.bytes, counters.lost, live.latest
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lightwait_netem::{Counters, Queued};
+
+    #[test]
+    fn rates_are_of_what_came_since_the_last_time() {
+        let live = |delivered, delivered_bytes| Live {
+            counters: Counters { delivered, delivered_bytes, lost: 3, ..Counters::default() },
+            queued: Queued { packets: 2, bytes: 3000 },
+            in_flight: 2,
+            latest: Duration::from_micros(12),
+        };
+        let before = (Duration::from_millis(500), live(100, 100_000));
+        let text = message(&live(600, 725_000), Some(before));
+        assert!(text.starts_with("2 packets, 3000 B; 1000 packets/s, 10.0 Mbit/s;"), "{text}");
+        assert!(text.ends_with("0 dropped, 3 lost; late by 12.0µs at most"), "{text}");
+        assert!(message(&live(600, 725_000), None).contains("; 0 packets/s"));
+    }
+}

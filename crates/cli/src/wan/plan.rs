@@ -1,0 +1,123 @@
+//! From what was typed to what the router will do.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lightwait_netem::LinkConfig;
+use lightwait_wan::{DescriptionError, LinkText, Profile, Release, Steps, Way};
+
+use super::args::{DeviceName, WanArgs};
+use crate::failure::Failure;
+
+/// Everything `lightwait wan` needs to know.
+#[derive(Clone, Debug)]
+pub(super) struct WanPlan {
+    pub(super) devices: [DeviceName; 2],
+    /// Each direction as it was described, in the order of [`Way::ALL`].
+    pub(super) texts: [LinkText; 2],
+    pub(super) links: [LinkConfig; 2],
+    pub(super) steps: Steps,
+    pub(super) release: Release,
+    pub(super) duration: Option<Duration>,
+    pub(super) pcaps: [Option<PathBuf>; 2],
+    pub(super) json: bool,
+}
+
+impl WanPlan {
+    /// The plan, or one line that says which flag is wrong.
+    pub(super) fn new(args: &WanArgs) -> Result<WanPlan, Failure> {
+        if args.a.interface() == args.b.interface() {
+            let text = format!("A and B are both `{}`: name two interfaces", args.a.interface());
+            return Err(Failure::WanUsage(text));
+        }
+        for (flag, time) in [("--interrupt", args.interrupt), ("--duration", args.duration)] {
+            if time == Some(Duration::ZERO) {
+                return Err(Failure::WanUsage(format!("{flag}: give a time above zero")));
+            }
+        }
+        let profile = args.profile.as_deref().map(Profile::find).transpose();
+        let profile = profile.map_err(wrong("--profile"))?.unwrap_or_default();
+        let both = args.both.link();
+        let [there, back] = [(&args.a_to_b, 0), (&args.b_to_a, 1)].map(|(own, n): (_, usize)| {
+            let own = own.clone().unwrap_or_default();
+            own.over(&both.over(&profile.links[n]))
+        });
+        let links = [
+            there.config(Way::AToB).map_err(wrong("--a-to-b"))?,
+            back.config(Way::BToA).map_err(wrong("--b-to-a"))?,
+        ];
+        let texts = [there, back];
+        let steps = match &args.steps {
+            Some(path) => Steps::read(path, &texts).map_err(wrong("--steps"))?,
+            None => Steps::default(),
+        };
+        Ok(WanPlan {
+            devices: [args.a.clone(), args.b.clone()],
+            texts,
+            links,
+            steps,
+            release: args.interrupt.map_or(Release::Polling, Release::Every),
+            duration: args.duration,
+            pcaps: [args.pcap_a.clone(), args.pcap_b.clone()],
+            json: args.json,
+        })
+    }
+}
+
+fn wrong(flag: &'static str) -> impl Fn(DescriptionError) -> Failure {
+    move |error| Failure::WanUsage(format!("{flag}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Command, CommandLine};
+    use clap::Parser;
+
+    fn plan(words: &str) -> Result<WanPlan, String> {
+        let words = ["lightwait", "wan"].into_iter().chain(words.split_whitespace());
+        let line = CommandLine::try_parse_from(words).map_err(|error| error.to_string())?;
+        let Command::Wan(args) = line.command else { panic!("another command") };
+        WanPlan::new(&args).map_err(|failure| failure.to_string())
+    }
+
+    fn texts(words: &str) -> [String; 2] {
+        plan(words).unwrap().texts.map(|text| text.to_string())
+    }
+
+    #[test]
+    fn a_direction_replaces_both_and_both_replace_the_profile() {
+        let [there, back] = texts("a b --profile dsl --delay 50ms --b-to-a delay=60ms,loss=1%");
+        assert_eq!(there, "delay=50ms,queue=64KiB,rate=1Mbit");
+        assert_eq!(back, "delay=60ms,loss=1%,queue=256KiB,rate=16Mbit");
+        let both = texts(
+            "a b --delay 1ms --jitter 1ms:normal --rate 8Mbit --queue 9packets \
+                          --codel 5ms:100ms --loss 1% --reorder 2% --duplicate 3% --corrupt 4% \
+                          --seed 5",
+        );
+        let all = "codel=5ms:100ms,corrupt=4%,delay=1ms,duplicate=3%,jitter=1ms:normal,loss=1%,\
+                   queue=9packets,rate=8Mbit,reorder=2%,seed=5";
+        assert_eq!(both, [all, all]);
+        assert_eq!(texts("a b"), ["", ""], "a perfect link");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_flag() {
+        for (words, help) in [
+            ("a a", "A and B are both `a`"),
+            ("tap:a af-packet:a", "A and B are both `a`"),
+            ("a b --delay 30", "--delay <TIME>': expected a duration with its unit"),
+            ("a b --loss 200%", "--loss <LOSS>': expected 1%"),
+            ("a b --a-to-b delay=x", "--a-to-b <SPEC>': `delay=x`: expected a duration"),
+            ("a b --a-to-b trace=/no/such", "--a-to-b: trace /no/such: cannot be read"),
+            ("a b --profile modem", "--profile: there is no profile `modem`"),
+            ("a b --steps /no/such", "--steps: /no/such: cannot be read"),
+            ("a b --interrupt 0s", "--interrupt: give a time above zero"),
+            ("a", "<B>"),
+            ("", "<A>"),
+        ] {
+            let error = plan(words).unwrap_err();
+            assert!(error.contains(help), "{words}: {error}");
+        }
+    }
+}

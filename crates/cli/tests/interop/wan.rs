@@ -1,0 +1,238 @@
+//! `lightwait wan` between the kernel's TCP and a server of ours: what passes, how long it takes,
+//! and what the report says of it.
+//!
+//! ```text
+//!  kernel: lw0 ═ lw1 (A) ─ wan ─ (B) lw2 ═ lw3: our server
+//! ```
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::namespace::{self, ip};
+use crate::server::{OURS, Server, URLS, reach};
+use crate::tools::{self, curl, output};
+
+/// A router in a process of its own.
+struct Wan {
+    process: Child,
+    _stderr: BufReader<ChildStderr>,
+}
+
+impl Wan {
+    /// Starts one, and waits until frames pass.
+    fn start(devices: [&str; 2], flags: &[&str]) -> Wan {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_lightwait"))
+            .arg("wan")
+            .args(devices)
+            .args(flags)
+            .arg("--json")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(process.stderr.take().unwrap());
+        let mut all = String::new();
+        while !all.contains("Routing") {
+            assert!(stderr.read_line(&mut all).unwrap() > 0, "it ended: {all}");
+        }
+        Wan { process, _stderr: stderr }
+    }
+
+    /// Stops it as a user does; its report.
+    fn stop(mut self) -> Value {
+        let id = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
+        let mut text = String::new();
+        self.process.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        let status = self.process.wait().unwrap();
+        assert!(status.success(), "{status}: {text}");
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+}
+
+impl Drop for Wan {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Both cables of veth, with the kernel's addresses on `lw0`.
+fn lay_cables() {
+    // The router's ends hear questions for addresses of the kernel's that are not theirs.
+    std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1").unwrap();
+    ip("link add lw0 type veth peer name lw1");
+    ip("link add lw2 type veth peer name lw3");
+    give_addresses("lw0");
+}
+
+fn give_addresses(interface: &str) {
+    ip(&format!("addr add 10.77.0.1/24 dev {interface}"));
+    ip(&format!("addr add fd77::1/64 dev {interface} nodad"));
+    ip(&format!("link set {interface} up"));
+}
+
+/// Serves `directory` behind the router, reachable at [`URLS`].
+fn serve(directory: &Path) -> Server {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lightwait"));
+    command.args(["serve", "--af-packet", "lw3", "--probe", "0s"]);
+    command.args(["--ip", "10.77.0.2/24", "--ip", "fd77::2/64"]);
+    let server = Server::start(&mut command, directory);
+    OURS.iter().for_each(|ours| reach(ours, 80));
+    server
+}
+
+/// The shortest of some times that it takes to open a connection: a round trip.
+fn round_trip(ours: &str) -> Duration {
+    let address = SocketAddr::new(ours.parse().unwrap(), 80);
+    let open = |_| {
+        let begin = Instant::now();
+        TcpStream::connect_timeout(&address, Duration::from_secs(5)).unwrap();
+        begin.elapsed()
+    };
+    (0..10).map(open).min().unwrap()
+}
+
+/// A round trip of 2 · 30 ms, and what it takes the machine besides. ARP, and over IPv6 neighbour
+/// discovery, have passed before.
+fn check_round_trips() {
+    for ours in OURS {
+        let took = round_trip(ours);
+        eprintln!("a round trip to {ours} takes {took:?}");
+        let most = Duration::from_millis(66);
+        assert!((Duration::from_millis(60)..most).contains(&took), "{ours}: {took:?}");
+    }
+}
+
+#[test]
+fn a_round_trip_takes_twice_the_delay_between_packet_sockets() {
+    let test = "wan::a_round_trip_takes_twice_the_delay_between_packet_sockets";
+    namespace::inside(test, &[], || {
+        lay_cables();
+        let wan = Wan::start(["lw1", "lw2"], &["--delay", "30ms"]);
+        let directory = tools::directory();
+        let server = serve(directory.path());
+        check_round_trips();
+        server.stop();
+        let report = wan.stop();
+        for way in ["a_to_b", "b_to_a"] {
+            assert_eq!(report[way]["link"], "delay=30ms");
+            assert!(report[way]["packets_out"].as_u64().unwrap() > 40, "{report}");
+            // Of a machine that has other work to do: far below the delay.
+            assert!(report[way]["late_us"]["median"].as_f64().unwrap() < 1000.0, "{report}");
+        }
+    });
+}
+
+#[test]
+fn a_round_trip_takes_twice_the_delay_between_taps() {
+    let test = "wan::a_round_trip_takes_twice_the_delay_between_taps";
+    namespace::inside(test, &[], || {
+        if !namespace::can_make_tap() {
+            return;
+        }
+        let wan = Wan::start(["tap:lw0", "tap:lw3"], &["--delay", "30ms"]);
+        give_addresses("lw0");
+        let directory = tools::directory();
+        let server = serve(directory.path());
+        check_round_trips();
+        server.stop();
+        wan.stop();
+    });
+}
+
+#[test]
+fn a_file_arrives_whole_at_the_rate_through_losses_in_packets() {
+    let test = "wan::a_file_arrives_whole_at_the_rate_through_losses_in_packets";
+    namespace::inside(test, &["curl", "tshark"], || {
+        lay_cables();
+        let directory = tools::directory();
+        let captures = ["a.pcapng", "b.pcapng"].map(|name| directory.path().join(name));
+        let [a, b] = captures.each_ref().map(|path| path.to_str().unwrap());
+        let down = "rate=40Mbit,delay=2ms,queue=256KiB,loss=0.5%,seed=3";
+        let flags = ["--delay", "2ms", "--b-to-a", down, "--pcap-a", a, "--pcap-b", b];
+        let wan = Wan::start(["lw1", "lw2"], &flags);
+        let site = tools::directory();
+        tools::write_file(&site.path().join("file"), 8);
+        let expected = tools::sha256_of_file(&site.path().join("file"));
+        let server = serve(site.path());
+        for url in URLS {
+            let begin = Instant::now();
+            let got = tools::sha256_of_output(&mut curl(&format!("{url}/file")));
+            let took = begin.elapsed().as_secs_f64();
+            assert_eq!(got, expected);
+            let mbit = f64::from(8 << 20) * 8e-6 / took;
+            eprintln!("{mbit:.1} Mbit/s of 40");
+            // Headers take 4 to 6 %, losses more.
+            assert!((8.0..39.0).contains(&mbit), "{mbit}");
+        }
+        server.stop();
+        let report = wan.stop();
+        let down = &report["b_to_a"];
+        assert!(down["lost"].as_u64().unwrap() > 10, "{report}");
+        assert_eq!(report["a_to_b"]["lost"], 0, "{report}");
+        assert!(down["most_queued_bytes"].as_u64().unwrap() <= 256 << 10, "{report}");
+        for (path, least) in captures.iter().zip([5000, 5500]) {
+            let frames = |filter: &str| {
+                let mut tshark = tools::command("tshark");
+                let listed = output(tshark.arg("-n").arg("-r").arg(path).args(["-Y", filter]));
+                listed.lines().count()
+            };
+            // Our server and the kernel hand over large segments: the router has packets.
+            assert_eq!(frames("frame.len > 1514"), 0, "{}", path.display());
+            assert!(frames("tcp.len > 1000") > least, "{}", path.display());
+        }
+    });
+}
+
+#[test]
+fn a_step_changes_the_delay_of_a_router_that_runs() {
+    let test = "wan::a_step_changes_the_delay_of_a_router_that_runs";
+    namespace::inside(test, &[], || {
+        lay_cables();
+        let directory = tools::directory();
+        let steps = directory.path().join("steps.toml");
+        std::fs::write(&steps, "[[step]]\nat = '3s'\nb-to-a = 'delay=80ms'\n").unwrap();
+        let flags = ["--delay", "10ms", "--steps", steps.to_str().unwrap()];
+        let begin = Instant::now();
+        let wan = Wan::start(["lw1", "lw2"], &flags);
+        let server = serve(directory.path());
+        let before = round_trip(OURS[0]);
+        assert!(begin.elapsed() < Duration::from_secs(3), "too slow to look before the step");
+        std::thread::sleep(Duration::from_millis(3100).saturating_sub(begin.elapsed()));
+        let after = round_trip(OURS[0]);
+        let ms = |ms| Duration::from_millis(ms);
+        assert!((ms(20)..ms(26)).contains(&before), "{before:?}");
+        assert!((ms(90)..ms(96)).contains(&after), "{after:?}");
+        server.stop();
+        wan.stop();
+    });
+}
+
+#[test]
+fn a_device_that_is_not_there_is_named() {
+    let test = "wan::a_device_that_is_not_there_is_named";
+    namespace::inside(test, &[], || {
+        lay_cables();
+        let wan = |devices: [&str; 2]| {
+            let mut wan = Command::new(env!("CARGO_BIN_EXE_lightwait"));
+            let output = wan.arg("wan").args(devices).args(["--duration", "1s"]).output().unwrap();
+            (output.status.code(), String::from_utf8(output.stderr).unwrap())
+        };
+        let (status, text) = wan(["lw1", "nothing"]);
+        assert_eq!(status, Some(1), "{text}");
+        assert!(text.starts_with("lightwait: nothing: no network interface `nothing`"), "{text}");
+        let (status, text) = wan(["lw1", "lw1"]);
+        assert_eq!(status, Some(2), "{text}");
+        let (status, _) = wan(["lw1", "lw2"]);
+        assert_eq!(status, Some(0), "a second is over");
+        // Something for the kernel's counters.
+        drop(TcpStream::connect("127.0.0.1:1"));
+    });
+}

@@ -1,0 +1,290 @@
+//! The router: two devices, a link in each direction, and the loop that looks at all of it.
+
+use std::io;
+use std::time::Duration;
+
+use lightwait::clock::Clock;
+use lightwait::device::{Device, Losses};
+use lightwait_core::frame::BURST;
+use lightwait_core::{Instant, Outbox};
+use lightwait_netem::{Counters, Link, LinkConfig, Queued};
+
+#[cfg(doc)]
+use crate::Way;
+use crate::{Lateness, Steps};
+
+/// Packets that leave in one direction before the other one has its turn, at most.
+const RELEASES: usize = 64;
+
+/// When packets that are due are released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// At once: the router looks at all times.
+    Polling,
+    /// At the next of the moments that lie so far apart, all together, as by a clock's interrupt.
+    Every(Duration),
+}
+
+/// Two devices joined by an emulated link in each direction.
+pub struct Router {
+    devices: [Box<dyn Device>; 2],
+    /// In the order of [`Way::ALL`].
+    ways: [OneWay; 2],
+    release: Release,
+    steps: Steps,
+    began: Instant,
+    /// When the last turn began.
+    turned: Instant,
+    longest_turn: Duration,
+}
+
+/// What goes in one direction.
+#[derive(Debug)]
+struct OneWay {
+    link: Link,
+    /// The packet that is being sent, and when it was due.
+    leaving: Outbox,
+    due: Instant,
+    /// When the last packet entered the link.
+    entered: Instant,
+    /// When the device that packets come from was last found empty.
+    emptied: Instant,
+    lateness: Lateness,
+    /// The greatest since somebody asked, in ns.
+    latest_ns: u64,
+}
+
+/// What a router has done so far.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Since its beginning.
+    pub elapsed: Duration,
+    /// Each direction, in the order of [`Way::ALL`].
+    pub ways: [WaySnapshot; 2],
+    /// The longest time between two looks.
+    pub longest_turn: Duration,
+}
+
+/// What has gone in one direction.
+#[derive(Clone, Debug)]
+pub struct WaySnapshot {
+    /// What the link has done.
+    pub counters: Counters,
+    /// Packets that wait or are on their way.
+    pub in_flight: usize,
+    /// How late packets left.
+    pub lateness: Lateness,
+    /// Frames that the kernel dropped before they could be taken in.
+    pub missed: u64,
+    /// Frames that the kernel did not take.
+    pub refused: u64,
+}
+
+/// How it stands in one direction: what can be told at any time without a delay.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Live {
+    /// What the link has done.
+    pub counters: Counters,
+    /// What waits before the link's serializer.
+    pub queued: Queued,
+    /// Packets that wait or are on their way.
+    pub in_flight: usize,
+    /// How late a packet left at most since this was asked for the last time.
+    pub latest: Duration,
+}
+
+impl Router {
+    /// Joins device A (the first) and B by these links, in the order of [`Way::ALL`]; begins at
+    /// `now`.
+    pub fn new(
+        devices: [Box<dyn Device>; 2],
+        links: [LinkConfig; 2],
+        release: Release,
+        steps: Steps,
+        now: Instant,
+    ) -> Router {
+        Router {
+            devices,
+            ways: links.map(|config| OneWay::new(config, now)),
+            release,
+            steps,
+            began: now,
+            turned: now,
+            longest_turn: Duration::ZERO,
+        }
+    }
+
+    /// Looks, without rest, until `is_over` says so or `until` is reached; calls `tell` with itself
+    /// every `interval`, which should not take long.
+    ///
+    /// # Errors
+    /// If a device fails.
+    pub fn run(
+        &mut self,
+        clock: &Clock,
+        is_over: impl Fn() -> bool,
+        until: Option<Instant>,
+        interval: Duration,
+        mut tell: impl FnMut(&mut Router),
+    ) -> io::Result<()> {
+        let mut tell_at = clock.now() + interval;
+        self.turned = clock.now();
+        while !is_over() && until.is_none_or(|until| self.turned < until) {
+            self.turn(|| clock.now())?;
+            if self.turned >= tell_at {
+                tell(self);
+                tell_at = self.turned + interval;
+                // What it took to tell is no turn.
+                self.turned = clock.now();
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks once: takes in what has come, and releases what is due. True if there was anything.
+    pub fn turn(&mut self, now: impl Fn() -> Instant) -> io::Result<bool> {
+        let begin = now();
+        self.longest_turn = self.longest_turn.max(begin.since(self.turned));
+        self.turned = begin;
+        while let Some(step) = self.steps.take_due(begin.since(self.began)) {
+            let at = self.began + step.at;
+            for (way, config) in self.ways.iter_mut().zip(step.links) {
+                way.entered = way.entered.max(at);
+                way.link.reconfigure(way.entered, config);
+            }
+        }
+        let [a, b] = &mut self.devices;
+        let [there, back] = &mut self.ways;
+        let (release, began) = (self.release, self.began);
+        let mut moved = there.take_in(&mut **a, now())?;
+        moved |= there.release(&mut **b, release, began, &now)?;
+        moved |= back.take_in(&mut **b, now())?;
+        moved |= back.release(&mut **a, release, began, &now)?;
+        Ok(moved)
+    }
+
+    /// When time alone brings the next packet.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.ways.iter().filter_map(|way| way.link.deadline()).min()
+    }
+
+    /// How it stands, in the order of [`Way::ALL`].
+    pub fn live(&mut self, now: Instant) -> [Live; 2] {
+        self.ways.each_mut().map(|way| way.live(now))
+    }
+
+    /// What it has done by `now`.
+    pub fn snapshot(&mut self, now: Instant) -> io::Result<Snapshot> {
+        let [a, b] = &mut self.devices;
+        let [of_a, of_b] = [a.losses()?, b.losses()?];
+        let [there, back] = &self.ways;
+        Ok(Snapshot {
+            elapsed: now.since(self.began),
+            ways: [there.snapshot(of_a, of_b), back.snapshot(of_b, of_a)],
+            longest_turn: self.longest_turn,
+        })
+    }
+}
+
+impl OneWay {
+    fn new(config: LinkConfig, now: Instant) -> OneWay {
+        OneWay {
+            link: Link::changeable(now, config),
+            leaving: Outbox::new(1),
+            due: now,
+            entered: now,
+            emptied: now,
+            lateness: Lateness::new(),
+            latest_ns: 0,
+        }
+    }
+
+    /// Takes in frames that have come, each at the time of its arrival if the device knows that.
+    /// That the device was empty at the last look bounds it: its clock may be another.
+    fn take_in(&mut self, from: &mut dyn Device, now: Instant) -> io::Result<bool> {
+        let (link, entered) = (&mut self.link, &mut self.entered);
+        let earliest = self.emptied.min(now);
+        let received = from.receive(now, BURST, &mut |frames| {
+            for frame in frames {
+                *entered = (*entered).max(frame.arrived.clamp(earliest, now));
+                link.push(*entered, frame.bytes);
+            }
+        })?;
+        if received < BURST {
+            self.emptied = now;
+        }
+        Ok(received > 0)
+    }
+
+    /// Sends what is due, a frame at a time: each has its own time, and its own lateness.
+    fn release(
+        &mut self,
+        to: &mut dyn Device,
+        release: Release,
+        began: Instant,
+        clock: &impl Fn() -> Instant,
+    ) -> io::Result<bool> {
+        let begin = clock();
+        let until = match release {
+            Release::Polling => begin,
+            Release::Every(interval) => last_tick(began, interval, begin),
+        };
+        let mut now = begin;
+        for number in 0..RELEASES {
+            if self.leaving.is_empty() {
+                let next = self.link.pop_with_arrival(until);
+                let Some((due, packet)) = next else { return Ok(number > 0) };
+                self.due = due;
+                if let Some(frame) = self.leaving.push() {
+                    frame.head.extend_from_slice(&packet);
+                }
+                self.link.recycle(packet);
+            }
+            to.transmit(now, &mut self.leaving)?;
+            if !self.leaving.is_empty() {
+                return Ok(number > 0);
+            }
+            now = clock();
+            let late_ns = now.nanos_since(self.due);
+            self.lateness.record(late_ns);
+            self.latest_ns = self.latest_ns.max(late_ns);
+        }
+        Ok(true)
+    }
+
+    fn live(&mut self, now: Instant) -> Live {
+        Live {
+            counters: self.link.counters(),
+            queued: self.link.queued(now),
+            in_flight: self.link.in_flight(),
+            latest: Duration::from_nanos(std::mem::take(&mut self.latest_ns)),
+        }
+    }
+
+    /// `from` and `to`: what was lost at either device.
+    fn snapshot(&self, from: Losses, to: Losses) -> WaySnapshot {
+        WaySnapshot {
+            counters: self.link.counters(),
+            in_flight: self.link.in_flight(),
+            lateness: self.lateness.clone(),
+            missed: from.missed,
+            refused: to.refused,
+        }
+    }
+}
+
+/// The last of the moments that lie `interval` apart, from `began` on, that is not after `now`.
+fn last_tick(began: Instant, interval: Duration, now: Instant) -> Instant {
+    let interval_ns = (interval.as_nanos() as u64).max(1);
+    let elapsed_ns = now.nanos_since(began);
+    began.plus_nanos(elapsed_ns - elapsed_ns % interval_ns)
+}
+
+impl std::fmt::Debug for Router {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Router").field("ways", &self.ways).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

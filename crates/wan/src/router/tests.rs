@@ -1,0 +1,263 @@
+//! The loop in virtual time, with devices in memory.
+
+use super::*;
+use lightwait::device::MemoryDevice;
+use lightwait::device::memory::Wire;
+use lightwait_core::{Capabilities, Medium, RxFrame};
+use proptest::prelude::*;
+use std::cell::Cell;
+
+const START: Instant = Instant::from_millis(1000);
+
+/// A router between two wires, and its time.
+struct World {
+    router: Router,
+    wires: [Wire; 2],
+    now: Cell<Instant>,
+    /// Frames that came out at the end of each wire: when, and their first bytes as a number.
+    out: [Vec<(Instant, u32)>; 2],
+}
+
+impl World {
+    fn new(links: [&str; 2], release: Release) -> World {
+        World::with_steps(links, release, Steps::default())
+    }
+
+    fn with_steps(links: [&str; 2], release: Release, steps: Steps) -> World {
+        let plain = Capabilities::plain(Medium::Ethernet, 1500);
+        let [(a, wire_a), (b, wire_b)] = [(); 2].map(|()| MemoryDevice::with_wire(plain, 4096));
+        let links = links.map(|link| link.parse().unwrap());
+        let devices: [Box<dyn Device>; 2] = [Box::new(a), Box::new(b)];
+        World {
+            router: Router::new(devices, links, release, steps, START),
+            wires: [wire_a, wire_b],
+            now: Cell::new(START),
+            out: Default::default(),
+        }
+    }
+
+    /// A frame arrives at a device.
+    fn arrive(&mut self, device: usize, number: u32, len: usize) {
+        let mut frame = vec![0; len.max(4)];
+        frame[..4].copy_from_slice(&number.to_be_bytes());
+        assert!(self.wires[device].inject(RxFrame::plain(&frame)));
+    }
+
+    /// Looks at that time, until there is nothing more to do.
+    fn look(&mut self, at: Instant) {
+        self.now.set(at);
+        while self.router.turn(|| self.now.get()).unwrap() {}
+        for (wire, out) in self.wires.iter_mut().zip(&mut self.out) {
+            while let Some(frame) = wire.drain() {
+                out.push((at, u32::from_be_bytes(frame.bytes[..4].try_into().unwrap())));
+                wire.recycle(frame);
+            }
+        }
+    }
+
+    /// Looks every `step_us` until `until_us` after the start.
+    fn look_until(&mut self, until_us: u64, step_us: u64) {
+        let begin = self.now.get().nanos_since(START) / 1000;
+        for us in (begin..=until_us).step_by(step_us as usize) {
+            self.look(us_after(us));
+        }
+    }
+
+    fn lateness(&mut self) -> Lateness {
+        self.router.snapshot(self.now.get()).unwrap().ways[0].lateness.clone()
+    }
+}
+
+fn us_after(us: u64) -> Instant {
+    START.plus_nanos(us * 1000)
+}
+
+#[test]
+fn each_direction_has_a_link_of_its_own() {
+    let mut world = World::new(["delay=30ms", "delay=5ms"], Release::Polling);
+    world.arrive(0, 1, 100);
+    world.arrive(1, 2, 100);
+    world.look_until(40_000, 10);
+    assert_eq!(world.out[1], [(us_after(30_000), 1)]);
+    assert_eq!(world.out[0], [(us_after(5_000), 2)]);
+}
+
+#[test]
+fn frames_of_any_kind_pass_unchanged() {
+    let mut world = World::new(["", ""], Release::Polling);
+    for len in [14, 60, 1514, 9014] {
+        let frame: Vec<u8> = (0..len).map(|i| (i * 7) as u8).collect();
+        assert!(world.wires[0].inject(RxFrame::plain(&frame)));
+        world.router.turn(|| START).unwrap();
+        assert_eq!(world.wires[1].drain().unwrap().bytes, frame);
+    }
+}
+
+#[test]
+fn a_rate_spaces_packets_and_a_queue_bounds_them() {
+    // 8 Mbit/s: 1000 bytes in 1 ms. Five fit; the others are dropped.
+    let mut world = World::new(["rate=8Mbit,queue=5packets", ""], Release::Polling);
+    (0..8).for_each(|number| world.arrive(0, number, 1000));
+    world.look_until(10_000, 10);
+    let expected: Vec<_> = (0..5).map(|n| (us_after(1000 + n * 1000), n as u32)).collect();
+    assert_eq!(world.out[1], expected);
+    let snapshot = world.router.snapshot(world.now.get()).unwrap();
+    assert_eq!(snapshot.ways[0].counters.overflowed, 3);
+}
+
+/// 100 Mbit/s of full packets, one every 120 µs, for 50 ms, through a delay of 20 ms.
+fn full_packets(release: Release) -> World {
+    let mut world = World::new(["delay=20ms", ""], release);
+    for number in 0..417u32 {
+        world.look(us_after(u64::from(number) * 120));
+        world.arrive(0, number, 1500);
+        world.look_until(u64::from(number) * 120 + 110, 10);
+    }
+    world.look_until(90_000, 10);
+    world
+}
+
+/// The most packets that came out at one time.
+fn largest_burst(out: &[(Instant, u32)]) -> usize {
+    out.chunk_by(|one, other| one.0 == other.0).map(<[_]>::len).max().unwrap()
+}
+
+#[test]
+fn an_interrupt_releases_all_that_came_due_since_the_last_one() {
+    let polled = full_packets(Release::Polling);
+    assert_eq!((polled.out[1].len(), largest_burst(&polled.out[1])), (417, 1));
+    let mut ticking = full_packets(Release::Every(Duration::from_millis(10)));
+    let out = &ticking.out[1];
+    assert_eq!((out.len(), largest_burst(out)), (417, 84), "the paper's 84");
+    assert!(out.iter().all(|(at, _)| at.nanos_since(START) % 10_000_000 == 0));
+    assert!(out.iter().map(|(_, number)| *number).eq(0..417), "in order");
+    let lateness = ticking.lateness();
+    assert!(lateness.max() > Duration::from_millis(9), "{:?}", lateness.max());
+    // On average half an interval.
+    let median = lateness.percentile(50.0).as_millis();
+    assert!((4..=6).contains(&median), "{median}");
+}
+
+#[test]
+fn a_look_that_comes_late_is_told() {
+    let mut world = World::new(["delay=1ms", ""], Release::Polling);
+    world.arrive(0, 1, 100);
+    world.look(START);
+    world.look(us_after(1700));
+    let max = world.lateness().max().as_micros();
+    assert!((699..=701).contains(&max), "{max}");
+    let snapshot = world.router.snapshot(world.now.get()).unwrap();
+    assert_eq!(snapshot.longest_turn, Duration::from_micros(1700));
+    let latest = |world: &mut World| world.router.live(us_after(1700))[0].latest.as_micros();
+    assert_eq!((latest(&mut world), latest(&mut world)), (700, 0), "since it was asked for");
+}
+
+#[test]
+fn steps_change_the_links_at_their_times() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("steps.toml");
+    std::fs::write(&path, "[[step]]\nat = '10ms'\na-to-b = 'delay=5ms'\n").unwrap();
+    let first = ["delay=1ms", "delay=2ms"];
+    let steps = Steps::read(&path, &first.map(|text| text.parse().unwrap())).unwrap();
+    let mut world = World::with_steps(first, Release::Polling, steps);
+    for (at_us, number) in [(0, 1), (9_990, 2), (10_000, 3)] {
+        world.look_until(at_us, 10);
+        world.arrive(0, number, 100);
+        world.arrive(1, number, 100);
+        world.look(us_after(at_us));
+    }
+    world.look_until(30_000, 10);
+    let at = |us, number| (us_after(us), number);
+    assert_eq!(world.out[1], [at(1_000, 1), at(10_990, 2), at(15_000, 3)]);
+    assert_eq!(world.out[0], [at(2_000, 1), at(11_990, 2), at(12_000, 3)]);
+}
+
+#[test]
+fn what_a_device_cannot_take_waits_and_keeps_its_place() {
+    let plain = Capabilities::plain(Medium::Ethernet, 1500);
+    let (a, mut wire_a) = MemoryDevice::with_wire(plain, 64);
+    let (b, mut wire_b) = MemoryDevice::with_wire(plain, 2);
+    let links = ["", ""].map(|link| link.parse().unwrap());
+    let devices: [Box<dyn Device>; 2] = [Box::new(a), Box::new(b)];
+    let mut router = Router::new(devices, links, Release::Polling, Steps::default(), START);
+    (0..5).for_each(|n| assert!(wire_a.inject(RxFrame::plain(&[n; 20]))));
+    let mut out = Vec::new();
+    for ms in 0..5 {
+        router.turn(|| START + Duration::from_millis(ms)).unwrap();
+        out.extend(std::iter::from_fn(|| wire_b.drain()).map(|frame| frame.bytes[0]));
+    }
+    assert_eq!(out, [0, 1, 2, 3, 4]);
+    assert_eq!(router.snapshot(START).unwrap().ways[0].lateness.packets(), 5);
+}
+
+/// A device that tells when frames arrived.
+struct Stamping(MemoryDevice, Duration);
+
+impl Device for Stamping {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+    fn receive(
+        &mut self,
+        now: Instant,
+        budget: usize,
+        sink: &mut lightwait::device::Sink<'_>,
+    ) -> io::Result<usize> {
+        let arrived = now - self.1;
+        self.0.receive(now, budget, &mut |frames| {
+            frames.iter().for_each(|frame| sink(&[RxFrame { arrived, ..*frame }]));
+        })
+    }
+    fn transmit(&mut self, now: Instant, outbox: &mut Outbox) -> io::Result<()> {
+        self.0.transmit(now, outbox)
+    }
+}
+
+#[test]
+fn a_devices_time_of_arrival_counts_if_it_is_possible() {
+    // Looked at every 50 µs: a frame may have waited 20 µs, and cannot have waited 70.
+    for (waited_us, counted_us) in [(20, 20), (50, 50), (70, 50)] {
+        let plain = Capabilities::plain(Medium::Ethernet, 1500);
+        let (a, mut wire) = MemoryDevice::with_wire(plain, 8);
+        let (b, _) = MemoryDevice::with_wire(plain, 8);
+        let a = Stamping(a, Duration::from_micros(waited_us));
+        let links = ["delay=1ms", ""].map(|link| link.parse().unwrap());
+        let devices: [Box<dyn Device>; 2] = [Box::new(a), Box::new(b)];
+        let mut router = Router::new(devices, links, Release::Polling, Steps::default(), START);
+        router.turn(|| us_after(0)).unwrap();
+        assert!(wire.inject(RxFrame::plain(&[0; 20])));
+        router.turn(|| us_after(50)).unwrap();
+        assert_eq!(router.deadline(), Some(us_after(1050 - counted_us)), "{waited_us}");
+    }
+}
+
+proptest! {
+    /// Whatever arrives whenever: with a delay alone each packet leaves at the first look that is
+    /// not before its arrival and the delay, so that distances are kept to within two looks.
+    #[test]
+    fn departures_are_arrivals_and_the_delay(
+        gaps_us in prop::collection::vec(0u64..400, 1..60),
+        delay_us in 0u64..2000,
+        look_us in 1u64..50,
+    ) {
+        let link = format!("delay={delay_us}us");
+        let mut world = World::new([&link, ""], Release::Polling);
+        let (mut at_us, mut arrivals) = (0, Vec::new());
+        for (number, gap_us) in gaps_us.iter().enumerate() {
+            at_us += gap_us;
+            world.look_until(at_us, look_us);
+            world.arrive(0, number as u32, 60);
+            world.look(us_after(at_us));
+            arrivals.push(at_us);
+        }
+        world.look_until(at_us + delay_us + 100, look_us);
+        prop_assert_eq!(world.out[1].len(), arrivals.len());
+        for ((at, number), arrived_us) in world.out[1].iter().zip(&arrivals) {
+            let late = at.nanos_since(us_after(arrived_us + delay_us)) / 1000;
+            prop_assert!(*at >= us_after(arrived_us + delay_us) && late <= look_us, "{late}");
+            prop_assert_eq!(arrivals[*number as usize], *arrived_us);
+        }
+        let lateness = world.lateness();
+        prop_assert!(lateness.max().as_micros() as u64 <= look_us + 1);
+    }
+}
