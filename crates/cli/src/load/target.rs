@@ -20,6 +20,12 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    /// The path up to its last slash.
+    pub(crate) fn directory(&self) -> &str {
+        let path = self.path.split('?').next().unwrap_or_default();
+        path.rfind('/').map_or("/", |slash| &path[..=slash])
+    }
+
     /// Parses and resolves a URL.
     pub(crate) fn new(url: &str) -> Result<Target, Failure> {
         let usage = |why: &str| Failure::LoadUsage(format!("{url}: {why}"));

@@ -9,7 +9,7 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::namespace;
+use crate::namespace::{self, Namespace, ip};
 use crate::server::{Cable, Server, URLS};
 use crate::tools;
 
@@ -74,7 +74,7 @@ fn the_kernels_stack_loads_our_server_from_a_range_that_it_was_given() {
         std::fs::write(site.path().join("small"), [b'x'; 500]).unwrap();
         let server = Server::on(Cable::best(), site.path(), &["--gateway", "10.77.0.1"]);
         // The command that `load` names where the kernel lacks addresses.
-        namespace::ip("route add local 10.78.0.0/16 dev lo");
+        ip("route add local 10.78.0.0/16 dev lo");
         let url = format!("{}/small", URLS[0]);
         let flags = ["--source", "10.78.0.0/16", "--rate", "2000", "--duration", "2s"];
         let report = load(&[&[&*url], &flags[..], &["--warm-up", "0"]].concat());
@@ -82,5 +82,76 @@ fn the_kernels_stack_loads_our_server_from_a_range_that_it_was_given() {
         assert_eq!(report["requests_failed"], 0, "{report}");
         assert!(report["sources"]["addresses"].as_u64().unwrap() >= 5, "{report}");
         server.stop();
+    });
+}
+
+/// A machine of four, with 14 source addresses of its own.
+fn machine(number: u32) -> Namespace {
+    let machine = Namespace::new();
+    ip(&format!("link add h{number} type veth peer name m{number}"));
+    machine.take(&format!("m{number}"));
+    ip(&format!("addr add 10.79.{number}.1/30 dev h{number}"));
+    ip(&format!("link set h{number} up"));
+    machine.ip(&format!("addr add 10.79.{number}.2/30 dev m{number}"));
+    machine.ip(&format!("link set m{number} up"));
+    machine.ip(&format!("route add local 10.78.{number}.0/28 dev lo"));
+    machine.ip(&format!("route add default via 10.79.{number}.1"));
+    ip(&format!("route add 10.78.{number}.0/28 via 10.79.{number}.2"));
+    machine
+}
+
+#[test]
+fn four_machines_put_on_one_load_and_their_reports_are_joined() {
+    let test = "load::four_machines_put_on_one_load_and_their_reports_are_joined";
+    namespace::inside(test, &["nsenter", "unshare"], || {
+        let peers = kernels_server();
+        let site = tools::directory();
+        let program = env!("CARGO_BIN_EXE_lightwait");
+        let url = "http://10.100.0.1:8080/";
+        ip("addr add 10.100.0.1/32 dev lo");
+        let sources = "10.78.1.0/28,10.78.2.0/28,10.78.3.0/28,10.78.4.0/28";
+        let load = ["--rate", "800", "-d", "3s", "--warm-up", "0", "--ports", "20000-20999"];
+        let started = (1..=4).map(|number| {
+            let machine = machine(number);
+            let part = format!("{number}/4");
+            let report = std::fs::File::create(site.path().join(number.to_string())).unwrap();
+            let mut command = machine.command(program);
+            command.args(["load", url, "--json", "--source", sources, "--part", &part]).args(load);
+            let process = command.stdout(report).spawn().unwrap();
+            (machine, process)
+        });
+        for (_machine, mut process) in started.collect::<Vec<_>>() {
+            assert!(process.wait().unwrap().success());
+        }
+        let paths = [1, 2, 3, 4].map(|number: u32| site.path().join(number.to_string()));
+        let mut merge = Command::new(program);
+        let text = tools::output(merge.args(["load", "merge", "--json"]).args(&paths));
+        let merged: Value = serde_json::from_str(&text).unwrap();
+        {
+            let mut peers = peers.lock().unwrap();
+            // One more of each for the first look.
+            assert_eq!(peers.len(), 2404);
+            assert_eq!(peers.iter().collect::<HashSet<_>>().len(), 2404, "no 4-tuple comes twice");
+            peers.clear();
+        }
+        ip("route add local 10.78.0.0/16 dev lo");
+        let mut one = Command::new(program);
+        one.args(["load", url, "--json", "--source", "10.78.9.0/25"]).args(load);
+        let one: Value = serde_json::from_str(&tools::output(&mut one)).unwrap();
+        for key in ["requests_answered", "requests_failed", "rate_asked", "closed_by_server"] {
+            assert_eq!(merged[key], one[key], "{key}: {merged}\n{one}");
+        }
+        assert_eq!(merged["requests_answered"], 2400);
+        assert_eq!(merged["latency_ns"]["total"]["count"], 2400);
+        assert_eq!(merged["sources"]["addresses"], 4 * 13);
+        assert_eq!(merged["warnings"], one["warnings"], "no part is missing");
+        for (merged, one) in [0, 1, 2].map(|n: usize| (&merged["seconds"][n], &one["seconds"][n])) {
+            let answered = |second: &Value| second["answered"].as_u64().unwrap();
+            assert!(answered(merged).abs_diff(answered(one)) < 80, "{merged}\n{one}");
+        }
+        // What a part alone says is not all of it.
+        let mut merge = Command::new(program);
+        let text = tools::output(merge.args(["load", "merge"]).args(&paths[..3]));
+        assert!(text.contains("of its parts 4/4 are missing"), "{text}");
     });
 }

@@ -84,9 +84,9 @@ impl Fault {
 pub struct Faults([u64; Fault::ALL.len()]);
 
 impl Faults {
-    /// One more.
-    pub fn count(&mut self, fault: Fault) {
-        self.0[fault as usize] += 1;
+    /// So many more.
+    pub fn count(&mut self, fault: Fault, more: u64) {
+        self.0[fault as usize] += more;
     }
 
     /// Those of another load as well.
@@ -120,9 +120,9 @@ mod tests {
         let mut faults = Faults::default();
         for (count, fault) in Fault::ALL.into_iter().enumerate() {
             assert_eq!(fault as usize, count);
-            (0..count).for_each(|_| faults.count(fault));
+            faults.count(fault, count as u64);
         }
-        faults.count(Fault::Refused);
+        faults.count(Fault::Refused, 1);
         let names: std::collections::HashSet<_> = Fault::ALL.map(Fault::name).into();
         assert_eq!((names.len(), faults.sum()), (10, 46));
         assert_eq!((faults.of(Fault::Refused), faults.of(Fault::Timeout)), (1, 3));
