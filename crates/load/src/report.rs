@@ -92,6 +92,11 @@ impl Report {
                 setup.steady_after.as_secs_f64(),
             ));
         }
+        if setup.rest.is_zero() && setup.requests_per_connection.is_some() {
+            let text = "4-tuples did not rest: where one came again, a new SYN ended its TIME-WAIT \
+                        before the time (--time-wait)";
+            warnings.push(text.to_owned());
+        }
         if *cpu_share > BUSY {
             warnings.push(format!(
                 "the load itself took {:.0} % of a processor: it may be what was slow",

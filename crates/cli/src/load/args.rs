@@ -129,7 +129,8 @@ pub(crate) struct LoadArgs {
     pub(crate) ports: Option<RangeInclusive<u16>>,
 
     /// How long a closed connection stays in TIME-WAIT, at either end. Its address and port rest
-    /// for five seconds more (T), since Linux's timers are that late
+    /// for five seconds more (T), since Linux's timers are that late. With 0 they do not rest: a
+    /// new SYN ends the TIME-WAIT before it, which hides most of them, as common benchmarks do
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time_or_0,
           help_heading = "Sources")]
     pub(crate) time_wait: Duration,

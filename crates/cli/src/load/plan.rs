@@ -57,7 +57,9 @@ impl LoadPlan {
         let most = ours.is_some().then_some(MOST_CONNECTIONS);
         let connections = connections(args, most, descriptors)?;
         let requests_per_connection = (!args.keep_alive).then_some(args.requests_per_connection);
-        let rest = args.time_wait + GUARD;
+        // Zero: the tuples do not rest at all.
+        let guard = if args.time_wait.is_zero() { Duration::ZERO } else { GUARD };
+        let rest = args.time_wait + guard;
         let rate = match &requests.times {
             Some(times) => Some(mean_rate(times, rest)),
             None => highest_rate(args).map(|rate| share(args).rate(rate)),

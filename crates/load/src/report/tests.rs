@@ -156,6 +156,10 @@ fn what_makes_the_numbers_doubtful_is_said() {
     assert_eq!(report.table().matches("Warning: ").count(), 4);
     report.cpu_share = 0.8;
     assert_eq!(report.warnings().len(), 3);
+    report.setup.rest = Duration::ZERO;
+    assert!(report.warnings()[1].contains("did not rest"));
+    report.setup.requests_per_connection = None;
+    assert_eq!(report.warnings().len(), 3);
 }
 
 /// Reads XML to its end: the text of each element by its name. Panics where a tag is not closed.

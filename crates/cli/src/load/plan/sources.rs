@@ -13,8 +13,9 @@ use crate::failure::Failure;
 use crate::load::args::LoadArgs;
 use crate::plan::{Knobs, Stack};
 
-/// Connections a second that a closed loop is taken to open at most.
-const ASSUMED_RATE: f64 = 100_000.0;
+/// More connections a second than one process opens: a closed loop takes addresses for so many, as
+/// long as there are some.
+const CLOSED_LOOP_RATE: f64 = 1_000_000.0;
 /// Linux's own range, where it cannot be read.
 const LINUX_PORTS: RangeInclusive<u16> = 32_768..=60_999;
 
@@ -87,7 +88,7 @@ impl Need {
         let wanted = match rate {
             Some(rate) => self.rule.addresses(rate).max(least),
             None if self.per_connection.is_none() => least,
-            None => self.rule.addresses(ASSUMED_RATE).max(least),
+            None => self.rule.addresses(CLOSED_LOOP_RATE).max(least),
         };
         let has = candidates.len();
         if let Some(rate) = rate
@@ -124,6 +125,7 @@ impl Need {
             Some(rate) if rate > 0.0 => self.rule.formula(rate).to_string(),
             Some(_) => "connections are kept".to_owned(),
             None if self.per_connection.is_none() => "connections are kept".to_owned(),
+            None if self.rule.rest.is_zero() => "4-tuples do not rest".to_owned(),
             None => format!("enough for {:.0} connections/s", self.rule.rate(chosen.len()).floor()),
         };
         let plural = if chosen.len() == 1 { "" } else { "es" };

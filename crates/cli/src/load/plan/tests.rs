@@ -82,9 +82,13 @@ fn what_is_suggested_suffices() {
 #[test]
 fn a_closed_loop_takes_addresses_for_any_rate_and_one_kept_alive_takes_one() {
     let addresses = |line: &str| plan(&format!("{line} {P}")).unwrap().sources.len();
-    assert_eq!(addresses("--connections 50"), 231);
+    assert_eq!(addresses("--connections 50"), 2303);
     assert_eq!(addresses("--connections 50 --source 127.9.0.0/28"), 14);
+    assert_eq!(addresses("--connections 50 --source 127.9.0.0/16"), 2303);
     assert_eq!(addresses("--connections 50 --keep-alive"), 1);
+    let conventional = plan(&format!("--connections 50 --time-wait 0 {P}")).unwrap();
+    assert_eq!((conventional.rest, conventional.sources.len()), (Duration::ZERO, 1));
+    assert!(conventional.about_sources.contains("do not rest"), "{}", conventional.about_sources);
 }
 
 #[test]
