@@ -13,6 +13,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use lightwait_load::network::explain;
 use lightwait_load::report::Report;
 use lightwait_load::tuples::Tuples;
 use rustix::process::{Resource, getrlimit};
@@ -131,6 +132,9 @@ fn judge(args: &ReportArgs, report: &Report) -> ExitCode {
 fn refused(plan: &LoadPlan, error: &io::Error) -> Failure {
     use io::ErrorKind as Kind;
     let (to, url) = (plan.engine.to, &plan.setup.url);
+    if let Some(why) = explain(error) {
+        return Failure::Load(format!("{url}: {why}"));
+    }
     let why = match error.kind() {
         Kind::ConnectionRefused => {
             format!("connection refused: nobody listens on {to}; start the server, or see the port")

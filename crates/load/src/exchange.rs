@@ -79,8 +79,11 @@ pub async fn closed<S: AsyncRead + Unpin>(
         let len = poll_fn(|context| {
             let mut buffer = buffer.borrow_mut();
             let mut read = ReadBuf::new(&mut buffer);
-            ready!(Pin::new(&mut *stream).poll_read(context, &mut read))?;
-            Poll::Ready(io::Result::Ok(read.filled().len()))
+            match ready!(Pin::new(&mut *stream).poll_read(context, &mut read)) {
+                // TLS whose peer closes without its last word.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(0)),
+                result => Poll::Ready(result.map(|()| read.filled().len())),
+            }
         })
         .await?;
         surplus += len;

@@ -36,7 +36,7 @@ pub(crate) struct LoadArgs {
     #[command(subcommand)]
     pub(crate) action: Option<LoadAction>,
 
-    /// What to ask for, such as http://127.0.0.1:8080/
+    /// What to ask for, such as http://127.0.0.1:8080/, by HTTP/1.1
     #[arg(required = true)]
     pub(crate) url: Option<String>,
 
@@ -112,6 +112,11 @@ pub(crate) struct LoadArgs {
     /// The end that closes a connection first, and so keeps its TIME-WAIT
     #[arg(long, value_enum, default_value = "server", help_heading = "Connections")]
     pub(crate) close: CloseArg,
+
+    /// Accept any certificate of an https:// URL. (SSL_CERT_FILE names authorities to trust in place
+    /// of the system's.) Each connection makes a whole handshake: no session is resumed
+    #[arg(long, help_heading = "Connections")]
+    pub(crate) insecure: bool,
 
     /// How long a request may take, its connection included
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time,

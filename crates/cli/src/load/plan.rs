@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use lightwait_load::arrivals::{Arrivals, Spacing, Stage};
 use lightwait_load::engine::{self, Close, Mode};
+use lightwait_load::network::{Tls, Trust};
 use lightwait_load::report::Setup;
 use lightwait_load::share::Share;
 use lightwait_load::sources::{Rule, Sources};
@@ -44,6 +45,8 @@ pub(super) struct LoadPlan {
     pub(super) about_sources: String,
     /// Our stack's device and knobs; `None`: the kernel's stack.
     pub(super) ours: Option<(Stack, Knobs)>,
+    /// How TLS is spoken, if it is.
+    pub(super) tls: Option<Tls>,
 }
 
 impl LoadPlan {
@@ -52,6 +55,7 @@ impl LoadPlan {
         let ours = our_stack(args)?;
         let url = args.url.as_deref().expect("clap asks for it");
         let target = Target::new(url)?;
+        let tls = tls(args, &target)?;
         let to = choose_address(&target, args)?;
         let requests = Requests::new(args, &target)?;
         let most = ours.is_some().then_some(MOST_CONNECTIONS);
@@ -109,8 +113,19 @@ impl LoadPlan {
             warm_up,
             grace: GRACE.min(args.timeout),
         };
-        Ok(LoadPlan { engine, sources, ports, rest, setup, about_sources, ours })
+        Ok(LoadPlan { engine, sources, ports, rest, setup, about_sources, ours, tls })
     }
+}
+
+/// How TLS is spoken to a server, if it is.
+fn tls(args: &LoadArgs, target: &Target) -> Result<Option<Tls>, Failure> {
+    if !target.is_secured {
+        let refusal = || usage("--insecure is for URLs that begin with https://");
+        return if args.insecure { Err(refusal()) } else { Ok(None) };
+    }
+    let trust = if args.insecure { Ok(Trust::Anybody) } else { Trust::of_the_system() };
+    let trust = trust.map_err(|why| Failure::Load(format!("{}: {why}", target.url)))?;
+    Tls::new(&target.name, trust).map(Some).map_err(usage)
 }
 
 /// Which part of the load is this process's.

@@ -17,6 +17,8 @@ pub enum Fault {
     Unreachable,
     /// The answer is not HTTP/1.1, or larger than what is taken.
     Malformed,
+    /// The TLS handshake failed, or what came is no TLS.
+    Tls,
     /// The source address and port could not be had.
     Source,
     /// The process or the system has no file descriptor or memory left.
@@ -29,13 +31,14 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 10] = [
+    pub const ALL: [Fault; 11] = [
         Fault::Refused,
         Fault::Reset,
         Fault::Closed,
         Fault::Timeout,
         Fault::Unreachable,
         Fault::Malformed,
+        Fault::Tls,
         Fault::Source,
         Fault::Resources,
         Fault::Unfinished,
@@ -51,6 +54,7 @@ impl Fault {
             Fault::Timeout => "timeout",
             Fault::Unreachable => "unreachable",
             Fault::Malformed => "malformed",
+            Fault::Tls => "tls",
             Fault::Source => "source_address",
             Fault::Resources => "resources",
             Fault::Unfinished => "unfinished",
@@ -69,6 +73,7 @@ impl Fault {
             Kind::HostUnreachable | Kind::NetworkUnreachable | Kind::NetworkDown => {
                 Fault::Unreachable
             }
+            Kind::InvalidData if is_tls(error) => Fault::Tls,
             Kind::InvalidData => Fault::Malformed,
             Kind::AddrInUse | Kind::AddrNotAvailable => Fault::Source,
             Kind::OutOfMemory | Kind::QuotaExceeded => Fault::Resources,
@@ -77,6 +82,10 @@ impl Fault {
             _ => Fault::Other,
         }
     }
+}
+
+fn is_tls(error: &io::Error) -> bool {
+    error.get_ref().and_then(|inner| inner.downcast_ref::<tokio_rustls::rustls::Error>()).is_some()
 }
 
 /// How many there were of each kind.
@@ -124,7 +133,7 @@ mod tests {
         }
         faults.count(Fault::Refused, 1);
         let names: std::collections::HashSet<_> = Fault::ALL.map(Fault::name).into();
-        assert_eq!((names.len(), faults.sum()), (10, 46));
+        assert_eq!((names.len(), faults.sum()), (11, 56));
         assert_eq!((faults.of(Fault::Refused), faults.of(Fault::Timeout)), (1, 3));
     }
 

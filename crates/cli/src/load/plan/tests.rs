@@ -128,6 +128,7 @@ fn wrong_use_is_told_with_the_flag_that_is_wrong() {
         ("--trace /no/such/file", "--trace /no/such/file: cannot be read"),
         ("--trace /dev/null", "no request in it"),
         ("--rate 5 --mix /dev/null", "/dev/null: there is no request in it"),
+        ("--rate 5 --insecure", "--insecure is for URLs"),
         ("--rate 5 --method GE/T", "not a method"),
         ("--rate 5 --header connection:close", "by the load itself"),
     ] {
@@ -248,4 +249,13 @@ fn parts_of_a_load_have_all_of_it_together_and_no_tuple_twice() {
     assert!(part(1, "--connections 3").unwrap_err().to_string().contains("--part"));
     let whole = part(1, "--rate 10000 --source 127.7.0.0/29").unwrap_err().to_string();
     assert!(whole.contains("2500 connections/s from 1 source address"), "{whole}");
+}
+
+#[test]
+fn an_https_url_is_asked_by_tls_whose_certificates_may_go_unchecked() {
+    let of = |url, line| plan_for(url, line).unwrap();
+    assert!(of("http://127.0.0.1/", "--rate 5").tls.is_none());
+    let plan = of("https://127.0.0.1/", "--rate 5 --insecure");
+    assert!(plan.tls.is_some());
+    assert_eq!(plan.engine.to.port(), 443);
 }
