@@ -1,158 +1,221 @@
-//! Experiments with real packets: they run in a network namespace of their own, which the program
-//! enters by being started again, and which goes with that process.
-//!
-//! ```text
-//!  lw0 ═ lw1 (A) ─ router ─ (B) lw2 ═ lw3
-//! ```
+//! Real programs on real devices, in network namespaces that vanish with the experiment.
 
-use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::sync_channel;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use lightwait::clock::Clock;
-use lightwait::device::{AfPacket, Device, Tap, TapConfig};
-use lightwait::wrap::Plain;
-use lightwait_wan::{LinkText, Release, Router, Snapshot, Steps, Way};
-use rustix::process::setpriority_process;
-use rustix::time::{ClockId, clock_gettime};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::plan::{Failure, Outcome};
+use crate::plan::Failure;
 
-/// The highest priority of a thread that is no real-time one.
-const HIGHEST: i32 = -20;
+/// How long something that was started may take to be there.
+const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What the experiment of that name measures, in a namespace.
-pub(crate) fn measured(id: &str) -> Result<Value, Failure> {
-    let mut unshare = Command::new("unshare");
-    if std::fs::metadata("/proc/self")?.uid() != 0 {
-        unshare.args(["--user", "--map-root-user"]);
-    }
-    let program = std::env::current_exe()?;
-    unshare.arg("--net").arg(program).args([id, "--live"]);
-    let output = unshare.stderr(Stdio::inherit()).output()?;
+/// The program `lightwait`, built as this one was.
+pub(crate) fn lightwait() -> Result<PathBuf, Failure> {
+    let directory = std::env::current_exe()?;
+    let directory = directory.parent().ok_or("a program without a directory")?;
+    let profile = match directory.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => "dev",
+        Some(name) => name,
+    };
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build.args(["build", "--quiet", "-p", "lightwait-cli", "--profile", profile]);
+    run(build.current_dir(env!("CARGO_MANIFEST_DIR")))?;
+    Ok(directory.join("lightwait"))
+}
+
+/// Runs a command to its end, which must be a success. Returns what it printed.
+pub(crate) fn run(command: &mut Command) -> Result<String, Failure> {
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     if !output.status.success() {
-        return Err(format!("no measurement in a network namespace: {}", output.status).into());
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{command:?}: {}: {complaint}", output.status).into());
     }
-    Ok(serde_json::from_slice(&output.stdout)?)
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Has this thread, and those that it starts, run before what else is at work on the machine.
-pub(crate) fn run_before_others() {
-    // Refused: then others take the processor more often.
-    let _ = setpriority_process(None, HIGHEST);
+/// A process that ends with this.
+pub(crate) struct Process(pub(crate) Child);
+
+impl Process {
+    pub(crate) fn start(command: &mut Command) -> Result<Process, Failure> {
+        let child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
+        Ok(Process(child))
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), Failure> {
+        Ok(kill_process(Pid::from_child(&self.0), signal)?)
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub(crate) fn stop(mut self) -> Result<(), Failure> {
+        self.signal(Signal::TERM)?;
+        self.0.wait()?;
+        Ok(())
+    }
+
+    /// Waits until it ends by itself, which must be a success.
+    pub(crate) fn end(mut self) -> Result<(), Failure> {
+        let status = self.0.wait()?;
+        if status.success() { Ok(()) } else { Err(status.to_string().into()) }
+    }
+
+    /// True if it runs.
+    pub(crate) fn runs(&mut self) -> Result<bool, Failure> {
+        Ok(self.0.try_wait()?.is_none())
+    }
 }
 
-/// Runs `ip` with these arguments.
-pub(crate) fn ip(arguments: &str) -> Outcome {
-    let status = Command::new("ip").args(arguments.split(' ')).status()?;
-    if status.success() { Ok(()) } else { Err(format!("ip {arguments}: {status}").into()) }
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
-/// Two cables of veth, all four ends up, and silent: the kernel's IPv6 sends nothing of its own.
-pub(crate) fn lay_cables() -> Outcome {
-    // The router's ends hear questions for addresses of the kernel's that are not theirs.
-    std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1")?;
-    for (one, other) in [("lw0", "lw1"), ("lw2", "lw3")] {
-        ip(&format!("link add {one} type veth peer name {other}"))?;
-        for end in [one, other] {
-            silence(end)?;
-            ip(&format!("link set {end} up"))?;
+/// A network namespace, in which loopback is up.
+pub(crate) struct Namespace(Process);
+
+impl Namespace {
+    /// A new one. It takes root, or a user who may have namespaces.
+    pub(crate) fn new() -> Result<Namespace, Failure> {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--net", "sh", "-c", "echo ready; exec sleep 100000"]);
+        let mut process = Process::start(unshare.stdout(Stdio::piped()))?;
+        let mut line = String::new();
+        let output = process.0.stdout.take().ok_or("no output")?;
+        BufReader::new(output).read_line(&mut line)?;
+        if line != "ready\n" {
+            return Err("no network namespace can be made: this takes root".into());
         }
+        let namespace = Namespace(process);
+        namespace.ip("link set lo up")?;
+        Ok(namespace)
+    }
+
+    /// A command that runs there, on that processor.
+    pub(crate) fn command_on(&self, processor: usize, program: impl AsRef<Path>) -> Command {
+        let mut command = self.command("taskset");
+        command.args(["--cpu-list", &processor.to_string()]).arg(program.as_ref());
+        command
+    }
+
+    /// A command that runs there.
+    pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &self.0.0.id().to_string(), "--net", "--"]);
+        command.arg(program.as_ref());
+        command
+    }
+
+    /// Runs `ip` there.
+    pub(crate) fn ip(&self, arguments: &str) -> Result<(), Failure> {
+        run(self.command("ip").args(arguments.split(' '))).map(drop)
+    }
+
+    /// Moves an interface to another namespace.
+    pub(crate) fn give(&self, interface: &str, other: &Namespace) -> Result<(), Failure> {
+        self.ip(&format!("link set {interface} netns {}", other.0.0.id()))
+    }
+}
+
+/// `lightwait serve`, with its log.
+pub(crate) struct Server {
+    process: Process,
+    log: BufReader<ChildStdout>,
+}
+
+impl Server {
+    /// Starts it by a command, to which what makes its log readable is added, and waits until it
+    /// serves.
+    pub(crate) fn start(command: &mut Command) -> Result<Server, Failure> {
+        command.args(["--json", "--quiet"]).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = Process::start(command)?;
+        let log = BufReader::new(process.0.stdout.take().ok_or("no output")?);
+        let mut server = Server { process, log };
+        server.event("serving")?;
+        Ok(server)
+    }
+
+    /// Its process: `nsenter` and `taskset` become what they start.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.0.id()
+    }
+
+    /// Connections that it has in TIME-WAIT.
+    pub(crate) fn time_wait(&mut self) -> Result<u64, Failure> {
+        self.process.signal(Signal::USR1)?;
+        let counts = self.event("counts")?;
+        let held = counts["levels"]["time_wait"]["held"].as_u64();
+        held.ok_or_else(|| "no such level".into())
+    }
+
+    /// Ends it.
+    pub(crate) fn stop(mut self) -> Result<(), Failure> {
+        self.process.signal(Signal::TERM)?;
+        let mut rest = String::new();
+        self.log.read_to_string(&mut rest)?;
+        self.process.end()
+    }
+
+    fn event(&mut self, name: &str) -> Result<Value, Failure> {
+        loop {
+            let mut line = String::new();
+            if self.log.read_line(&mut line)? == 0 {
+                return Err(format!("the server ended before the event {name}").into());
+            }
+            let event: Value = serde_json::from_str(&line)?;
+            if event["event"] == name {
+                return Ok(event);
+            }
+        }
+    }
+}
+
+/// Processor time that a process has taken, that of its children which have ended left out.
+pub(crate) fn processor_time(id: u32) -> Result<Duration, Failure> {
+    let text = fs::read_to_string(format!("/proc/{id}/stat"))?;
+    // The name may have spaces; it ends with the last parenthesis.
+    let (_, fields) = text.rsplit_once(')').ok_or("a strange /proc")?;
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let ticks = |place: usize| fields.get(place).and_then(|field| field.parse::<u64>().ok());
+    let (Some(user), Some(system)) = (ticks(11), ticks(12)) else { return Err("no times".into()) };
+    let hz = rustix::param::clock_ticks_per_second();
+    Ok(Duration::from_secs_f64((user + system) as f64 / hz as f64))
+}
+
+/// A line of `/proc/ID/status` that is in kB, such as `VmRSS`, in bytes.
+pub(crate) fn memory(id: u32, line: &str) -> Result<u64, Failure> {
+    kilobytes(&format!("/proc/{id}/status"), line)
+}
+
+/// A line of a file of /proc that is in kB, in bytes.
+pub(crate) fn kilobytes(path: &str, name: &str) -> Result<u64, Failure> {
+    let text = fs::read_to_string(path)?;
+    let lines = text.lines().filter_map(|line| line.split_once(':'));
+    let value = lines.filter(|(key, _)| *key == name).map(|(_, value)| value).next();
+    let number = value.and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok());
+    number.map(|kilobytes| kilobytes << 10).ok_or_else(|| format!("no {name} in {path}").into())
+}
+
+/// Waits until that is so, 20 s at most.
+pub(crate) fn wait_until(
+    what: &str,
+    mut is_so: impl FnMut() -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    let begin = Instant::now();
+    while !is_so()? {
+        if begin.elapsed() > PATIENCE {
+            return Err(format!("not so in {PATIENCE:?}: {what}").into());
+        }
+        thread::sleep(Duration::from_millis(20));
     }
     Ok(())
-}
-
-/// Keeps the kernel's IPv6 off an interface.
-pub(crate) fn silence(interface: &str) -> Outcome {
-    Ok(std::fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"), "1")?)
-}
-
-/// What a router stands between.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
-    /// Packet sockets on `lw1` and `lw2`.
-    Sockets,
-    /// TAPs, made by these names.
-    Taps(&'static str, &'static str),
-}
-
-/// What a router has done, and what processor time it took.
-pub(crate) struct Routed<T> {
-    pub(crate) found: T,
-    pub(crate) snapshot: Snapshot,
-    pub(crate) processor: Duration,
-}
-
-/// Runs `body` while a router, on a thread of its own, has these links from A to B and back.
-pub(crate) fn routed<T>(
-    kind: Kind,
-    links: [&str; 2],
-    release: Release,
-    body: impl FnOnce() -> Result<T, Failure>,
-) -> Result<Routed<T>, Failure> {
-    let stop = &AtomicBool::new(false);
-    let (ready, is_ready) = sync_channel(1);
-    thread::scope(|scope| {
-        let router = scope.spawn(move || {
-            run(kind, links, release, stop, || {
-                // Nobody waits if the experiment is over already.
-                let _ = ready.send(());
-            })
-        });
-        // If it is never ready its thread has ended, with the reason.
-        let found = is_ready.recv().map_err(Failure::from).and_then(|()| body());
-        stop.store(true, Ordering::Relaxed);
-        let ended = router.join().map_err(|_| "the router panicked")?;
-        let (snapshot, processor) = ended?;
-        Ok(Routed { found: found?, snapshot, processor })
-    })
-}
-
-fn run(
-    kind: Kind,
-    links: [&str; 2],
-    release: Release,
-    stop: &AtomicBool,
-    ready: impl FnOnce(),
-) -> Result<(Snapshot, Duration), String> {
-    let text = |error: &dyn ToString| error.to_string();
-    let devices = open(kind).map_err(|error| text(&error))?;
-    let [there, back] = links.map(str::parse::<LinkText>);
-    let there = there.and_then(|link| link.config(Way::AToB)).map_err(|error| text(&error))?;
-    let back = back.and_then(|link| link.config(Way::BToA)).map_err(|error| text(&error))?;
-    let clock = Clock::new();
-    let begin = clock.now();
-    let mut router = Router::new(devices, [there, back], release, Steps::default(), begin);
-    ready();
-    let before = processor_time();
-    let is_over = || stop.load(Ordering::Relaxed);
-    let ended = router.run(&clock, is_over, None, Duration::from_secs(1), |_| ());
-    let processor = processor_time() - before;
-    ended.map_err(|error| text(&error))?;
-    let snapshot = router.snapshot(clock.now()).map_err(|error| text(&error))?;
-    Ok((snapshot, processor))
-}
-
-fn open(kind: Kind) -> io::Result<[Box<dyn Device>; 2]> {
-    match kind {
-        Kind::Sockets => {
-            let [a, b] = ["lw1", "lw2"].map(|name| AfPacket::open(name, true).map(Plain::new));
-            Ok([Box::new(a?), Box::new(b?)])
-        }
-        Kind::Taps(a, b) => {
-            let tap = |name| Tap::open(&TapConfig { offload: false, ..TapConfig::new(name) });
-            Ok([Box::new(Plain::new(tap(a)?)), Box::new(Plain::new(tap(b)?))])
-        }
-    }
-}
-
-/// Processor time of this thread so far.
-fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }

@@ -1,6 +1,6 @@
-//! `lightwait-experiments`: figures of Aron & Druschel 1999 (3, 5, 7, 9, 11, 12, 13) and of Mansley
-//! 2004 (3 and 4), run again, and what their text says besides. The figures that need a net of
-//! machines are not run.
+//! `lightwait-experiments`: figures of Aron & Druschel 1999 (3, 4, 5, 7, 9, 11, 12, 13) and of
+//! Mansley 2004 (3 and 4), run again, and what their text says besides. `README.md` beside this
+//! says which, how long each takes, and which are not.
 //!
 //! Each experiment is a plan that cites its paper and figure. It prints the paper's numbers and
 //! ours side by side, writes data and pictures under `target/experiments/<id>/`, and checks
@@ -16,8 +16,10 @@ mod network;
 mod plan;
 mod plans;
 mod report;
+mod routed;
 
 use lightwait_bench::say_line;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -33,8 +35,9 @@ static ALLOCATOR: lightwait_heap::Counting = lightwait_heap::Counting;
 #[derive(Debug, Parser)]
 #[command(name = "lightwait-experiments", version)]
 struct Arguments {
-    /// Which experiment; `all`, `cheap` (those that take seconds), or `list`.
-    id: String,
+    /// Which experiments; `all`, `cheap` (those that take seconds), or `list`.
+    #[arg(required_unless_present_any = ["section", "idle"])]
+    ids: Vec<String>,
     /// Write what was found to `expected/`, with which later runs are compared.
     #[arg(long)]
     bless: bool,
@@ -44,32 +47,45 @@ struct Arguments {
     /// Print what an experiment with real packets measures: it runs in a network namespace.
     #[arg(long, hide = true)]
     live: bool,
+    /// Be the client that `today` needs: keep connections to a server, so many.
+    #[arg(long, hide = true, requires = "count")]
+    idle: Option<SocketAddr>,
+    #[arg(long, hide = true)]
+    count: Option<usize>,
 }
 
 fn main() -> ExitCode {
-    let Arguments { id, bless, section, live } = Arguments::parse();
+    let Arguments { ids, bless, section, live, idle, count } = Arguments::parse();
+    if let (Some(address), Some(count)) = (idle, count) {
+        return match plans::today::idle(address, count) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("{why}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     if let Some(section) = &section {
         lightwait_bench::instructions::choose(section);
         plans::b_fig3::sections();
         return ExitCode::SUCCESS;
     }
     if live {
-        return print_live(&id);
+        return print_live(&ids);
     }
-    if id == "list" {
+    if ids.iter().any(|id| id == "list") {
         for plan in PLANS {
             say_line!("{:<16} {} ({})", plan.id, plan.title, plan.source);
         }
         return ExitCode::SUCCESS;
     }
-    let chosen: Vec<&Plan> = PLANS
-        .iter()
-        .filter(|plan| id == plan.id || id == "all" || id == "cheap" && plan.cheap)
-        .collect();
-    if chosen.is_empty() {
+    let is_of = |id: &str, plan: &Plan| id == plan.id || id == "all" || id == "cheap" && plan.cheap;
+    if let Some(id) = ids.iter().find(|id| !PLANS.iter().any(|plan| is_of(id, plan))) {
         eprintln!("there is no experiment {id}; `list` names them");
         return ExitCode::from(2);
     }
+    let is_chosen = |plan: &&Plan| ids.iter().any(|id| is_of(id, plan));
+    let chosen: Vec<&Plan> = PLANS.iter().filter(is_chosen).collect();
     let failed: Vec<&str> =
         chosen.iter().filter(|plan| !run(plan, bless)).map(|plan| plan.id).collect();
     if failed.is_empty() {
@@ -80,7 +96,8 @@ fn main() -> ExitCode {
 }
 
 /// Prints what an experiment measures with real packets, as JSON.
-fn print_live(id: &str) -> ExitCode {
+fn print_live(ids: &[String]) -> ExitCode {
+    let id = ids.first().map_or("", String::as_str);
     let measured = match id {
         "a-delay-router" => plans::a_delay_router::measure(),
         "a-packet-pair-live" => plans::a_packet_pair_live::measure(),

@@ -29,6 +29,22 @@ pub(crate) struct Plan {
 /// All of them, in order.
 pub(crate) const PLANS: &[Plan] = &[
     Plan {
+        id: "a-fig3",
+        title: "What the conventional benchmark hides, over devices; TIME-WAIT of 20 s",
+        source: "Aron & Druschel 1999, Fig. 3 and §2",
+        cheap: false,
+        known: Known::Nothing,
+        run: plans::a_fig3::run,
+    },
+    Plan {
+        id: "a-fig4",
+        title: "The start of a server, over devices; TIME-WAIT of 20 s",
+        source: "Aron & Druschel 1999, Fig. 4",
+        cheap: false,
+        known: Known::Nothing,
+        run: plans::a_fig4::run,
+    },
+    Plan {
         id: "a-fig5",
         title: "How long two ticks are",
         source: "Aron & Druschel 1999, Fig. 5",
@@ -43,6 +59,14 @@ pub(crate) const PLANS: &[Plan] = &[
         cheap: false,
         known: Known::Nothing,
         run: plans::a_fig7::run,
+    },
+    Plan {
+        id: "a-fig7-live",
+        title: "A saturated server by scan, list, wheel and ours, over devices; TIME-WAIT of 20 s",
+        source: "Aron & Druschel 1999, Fig. 7",
+        cheap: false,
+        known: Known::Nothing,
+        run: plans::a_fig7_live::run,
     },
     Plan {
         id: "a-fig9",
@@ -155,5 +179,13 @@ pub(crate) const PLANS: &[Plan] = &[
         cheap: false,
         known: Known::Nothing,
         run: plans::b_lateness::run,
+    },
+    Plan {
+        id: "today",
+        title: "Linux and nginx beside ours on this machine",
+        source: "none: what the papers' servers are today",
+        cheap: false,
+        known: Known::Nothing,
+        run: plans::today::run,
     },
 ];

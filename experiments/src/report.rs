@@ -5,6 +5,8 @@ use lightwait_bench::say_line;
 use std::fmt::{Display, Write};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
 
 use serde_json::{Map, Value, json};
 
@@ -12,9 +14,14 @@ use crate::chart::Chart;
 use crate::expected::Known;
 use crate::plan::{Failure, Plan};
 
+/// Where their sources lie.
+fn root_of_crate() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
 /// Where the experiments' directories lie.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("target").join("experiments")
+    root_of_crate().with_file_name("target").join("experiments")
 }
 
 /// The report of one experiment.
@@ -38,6 +45,11 @@ impl Report {
         }
         let (id, known) = (plan.id, plan.known);
         Ok(Report { id, known, directory, data, claims: Vec::new(), all_hold: true })
+    }
+
+    /// A file of its directory.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
     }
 
     /// A line or more for the reader.
@@ -83,7 +95,10 @@ impl Report {
     pub(crate) fn finish(mut self, bless: bool) -> Result<bool, Failure> {
         self.data.insert("claims".to_owned(), Value::Array(self.claims));
         let data = Value::Object(self.data);
-        let text = serde_json::to_string_pretty(&data)?;
+        let mut written = data.clone();
+        // Not compared: it is another one each time.
+        written["made_on"] = made_on();
+        let text = serde_json::to_string_pretty(&written)?;
         fs::write(self.directory.join("data.json"), text + "\n")?;
         say_line!("written to {}", self.directory.display());
         let differences = self.known.compare(self.id, &data, bless)?;
@@ -92,6 +107,27 @@ impl Report {
         }
         Ok(self.all_hold && differences.is_empty())
     }
+}
+
+/// The machine, the commit and the compiler.
+fn made_on() -> Value {
+    let first_line = |text: String| text.lines().next().unwrap_or_default().trim().to_owned();
+    let said = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).current_dir(root_of_crate()).output();
+        let text = output.ok().filter(|output| output.status.success()).map(|output| output.stdout);
+        text.map(|text| first_line(String::from_utf8_lossy(&text).into_owned()))
+    };
+    let processor = fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("model name"))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    });
+    json!({
+        "processor": processor,
+        "processors": thread::available_parallelism().ok().map(usize::from),
+        "kernel": fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(first_line),
+        "commit": said("git", &["describe", "--always", "--dirty", "--abbrev=12"]),
+        "compiler": said("rustc", &["--version"]),
+    })
 }
 
 /// Rows of cells under a head.

@@ -8,12 +8,12 @@ mod plan;
 mod target;
 mod watch;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use lightwait_load::engine::Outcome;
+use lightwait_load::network::explain;
 use lightwait_load::report::Report;
 use lightwait_load::tuples::Tuples;
 use rustix::process::{Resource, getrlimit};
@@ -21,20 +21,28 @@ use rustix::process::{Resource, getrlimit};
 use crate::failure::Failure;
 use crate::serve::raise_descriptor_limit;
 use crate::serve::signals::Signals;
-use args::LoadArgs;
+use args::{LoadAction, LoadArgs, MergeArgs, ReportArgs};
 use plan::LoadPlan;
 use watch::Watcher;
 
 /// Descriptors that are not connections.
 const OTHER_DESCRIPTORS: u32 = 32;
 
-/// Puts the load on, and reports. Returns the status to end with.
+/// Does what was typed. Returns the status to end with.
 pub(crate) fn load(args: &LoadArgs) -> Result<ExitCode, Failure> {
+    match &args.action {
+        None => put_on(args),
+        Some(LoadAction::Merge(args)) => merge(args),
+    }
+}
+
+/// Puts the load on, and reports.
+fn put_on(args: &LoadArgs) -> Result<ExitCode, Failure> {
     raise_descriptor_limit();
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let descriptors = u32::try_from(descriptors).unwrap_or(u32::MAX);
     let mut plan = LoadPlan::new(args, descriptors.saturating_sub(OTHER_DESCRIPTORS))?;
-    let [csv, html] = [create(plan.csv.as_ref())?, create(plan.html.as_ref())?];
+    let outputs = Outputs::new(&args.report)?;
     let signals = Signals::install().map_err(Failure::Stack)?;
     eprintln!("{}.", plan.about_sources);
     let tuples = Tuples::new(plan.sources.clone(), plan.ports.clone(), plan.rest, random());
@@ -45,36 +53,65 @@ pub(crate) fn load(args: &LoadArgs) -> Result<ExitCode, Failure> {
     };
     watcher.end();
     let Some(outcome) = outcome else { return Ok(ExitCode::SUCCESS) };
-    let report = report(plan.setup.clone(), outcome, &watcher);
-    for (file, text) in [(csv, Report::csv as fn(&Report) -> String), (html, Report::html)] {
-        if let Some((path, mut file)) = file {
-            let written = file.write_all(text(&report).as_bytes());
-            written.map_err(|error| Failure::Output(path, error))?;
-        }
-    }
-    let text = if plan.json { format!("{:#}\n", report.json()) } else { report.table() };
-    // A closed output is the reader's choice.
-    let _ = io::stdout().write_all(text.as_bytes());
-    Ok(judge(&plan, &report))
-}
-
-fn report(setup: lightwait_load::report::Setup, outcome: Outcome, watcher: &Watcher) -> Report {
     let cpu_share = watcher.share(outcome.warm_up);
-    Report { setup, outcome, cpu_share }
+    outputs.write(&Report { setup: plan.setup, outcome, cpu_share })
 }
 
-/// A file for a report: before the load, not after it, it turns out that it cannot be written.
-fn create(path: Option<&PathBuf>) -> Result<Option<(PathBuf, File)>, Failure> {
-    let Some(path) = path else { return Ok(None) };
-    let file = File::create(path).map_err(|error| Failure::Output(path.clone(), error))?;
-    Ok(Some((path.clone(), file)))
+/// Joins reports.
+fn merge(args: &MergeArgs) -> Result<ExitCode, Failure> {
+    let outputs = Outputs::new(&args.report)?;
+    let reports = args.files.iter().map(|path| {
+        let wrong = |why: String| Failure::Load(format!("{}: {why}", path.display()));
+        let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        let json = serde_json::from_str(&text);
+        let json = json.map_err(|error| wrong(format!("not JSON: {error}")))?;
+        Report::from_json(&json).map_err(|why| wrong(format!("not a report: {why}")))
+    });
+    let reports = reports.collect::<Result<Vec<_>, _>>()?;
+    let merged = Report::merge(reports);
+    outputs.write(&merged.map_err(|why| Failure::Load(format!("not parts of one load: {why}")))?)
+}
+
+/// Where a report goes.
+struct Outputs<'a> {
+    args: &'a ReportArgs,
+    csv: Option<(PathBuf, File)>,
+    html: Option<(PathBuf, File)>,
+}
+
+impl Outputs<'_> {
+    /// Makes the files: before the load, not after it, it turns out that one cannot be written.
+    fn new(args: &ReportArgs) -> Result<Outputs<'_>, Failure> {
+        let create = |path: &Option<PathBuf>| -> Result<_, Failure> {
+            let Some(path) = path else { return Ok(None) };
+            let file = File::create(path).map_err(|error| Failure::Output(path.clone(), error))?;
+            Ok(Some((path.clone(), file)))
+        };
+        Ok(Outputs { args, csv: create(&args.csv)?, html: create(&args.html)? })
+    }
+
+    /// Writes the report. Returns the status to end with, by the thresholds.
+    fn write(self, report: &Report) -> Result<ExitCode, Failure> {
+        let files = [(self.csv, Report::csv as fn(&Report) -> String), (self.html, Report::html)];
+        for (file, text) in files {
+            if let Some((path, mut file)) = file {
+                let written = file.write_all(text(report).as_bytes());
+                written.map_err(|error| Failure::Output(path, error))?;
+            }
+        }
+        let is_json = self.args.json;
+        let text = if is_json { format!("{:#}\n", report.json()) } else { report.table() };
+        // A closed output is the reader's choice.
+        let _ = io::stdout().write_all(text.as_bytes());
+        Ok(judge(self.args, report))
+    }
 }
 
 /// Compares a report with the thresholds.
-fn judge(plan: &LoadPlan, report: &Report) -> ExitCode {
+fn judge(args: &ReportArgs, report: &Report) -> ExitCode {
     let totals = &report.outcome.totals;
     let mut status = ExitCode::SUCCESS;
-    if let Some(most) = plan.max_error_rate
+    if let Some(most) = args.max_error_rate
         && totals.failure_rate() > most
     {
         let rate = totals.failure_rate() * 100.0;
@@ -82,7 +119,7 @@ fn judge(plan: &LoadPlan, report: &Report) -> ExitCode {
         status = ExitCode::FAILURE;
     }
     let p99 = totals.total.percentile(99.0);
-    if let Some(most) = plan.max_p99
+    if let Some(most) = args.max_p99
         && (p99 > most || totals.total.is_empty())
     {
         eprintln!("lightwait: the 99th percentile is {p99:?}: more than {most:?}, or of nothing");
@@ -95,6 +132,9 @@ fn judge(plan: &LoadPlan, report: &Report) -> ExitCode {
 fn refused(plan: &LoadPlan, error: &io::Error) -> Failure {
     use io::ErrorKind as Kind;
     let (to, url) = (plan.engine.to, &plan.setup.url);
+    if let Some(why) = explain(error) {
+        return Failure::Load(format!("{url}: {why}"));
+    }
     let why = match error.kind() {
         Kind::ConnectionRefused => {
             format!("connection refused: nobody listens on {to}; start the server, or see the port")

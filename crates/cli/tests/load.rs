@@ -132,6 +132,28 @@ fn a_slow_server_shows_in_the_latencies_and_the_thresholds() {
 }
 
 #[test]
+fn a_log_is_replayed_at_its_times_and_lines_that_are_no_requests_are_told() {
+    let server = Server::start(OK, Duration::ZERO);
+    let line = |second, request: &str| {
+        format!("::1 - - [01/Jan/2026:00:00:0{second} +0000] \"{request}\" 200 5\n")
+    };
+    let log =
+        line(0, "GET /a HTTP/1.1").repeat(10) + "?\n" + &line(5, "GET /b HTTP/1.1").repeat(20);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, log).unwrap();
+    let path = file.path().to_str().unwrap();
+    let flags = ["--trace", path, "--trace-speed", "2", "--warm-up", "0", "--json"];
+    let output = load(&[&[&*server.url], &flags[..]].concat());
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("1 lines are no requests; line 11:"), "{told}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["requests_answered"], &report["recorded_s"]), (&30.into(), &3.0.into()));
+    let answered = |second: usize| report["seconds"][second]["answered"].as_u64().unwrap();
+    assert_eq!([0, 1, 2].map(answered), [10, 0, 20], "{report}");
+    assert!(report["mix"].as_str().unwrap().contains("2 times as fast"), "{report}");
+}
+
+#[test]
 fn an_interrupt_ends_a_load_with_what_it_has() {
     let server = Server::start(OK, Duration::ZERO);
     let load = start(&[&server.url, "--rate", "50", "--warm-up", "0", "-d", "60s", "--json"]);

@@ -47,7 +47,70 @@ pub enum Spacing {
 
 /// The arrivals of a load, in order: the time of each since its beginning.
 #[derive(Clone, Debug)]
-pub struct Arrivals {
+pub enum Arrivals {
+    /// By a rate.
+    Rated(Rated),
+    /// At given times, in order.
+    At(std::vec::IntoIter<Duration>),
+}
+
+impl Arrivals {
+    /// Arrivals through these stages. They come `burst` at a time, with the rate unchanged. The
+    /// seed chooses among Poisson processes.
+    ///
+    /// # Panics
+    /// If `burst` is zero.
+    pub fn new(stages: Vec<Stage>, spacing: Spacing, burst: u32, seed: u64) -> Arrivals {
+        assert!(burst > 0, "a burst is one arrival at least");
+        let mut rated = Rated {
+            stages,
+            spacing,
+            burst,
+            left_of_burst: 0,
+            rng: Rng::from_seed(seed),
+            area: 0.0,
+            stage: 0,
+            begin: Duration::ZERO,
+            last: Duration::ZERO,
+        };
+        if spacing == Spacing::Poisson {
+            rated.area = rated.step();
+        }
+        Arrivals::Rated(rated)
+    }
+
+    /// At a constant rate, the same arrivals later by that part of their distance: those of share k
+    /// of n, shifted by k/n, lie evenly between the others'.
+    #[must_use]
+    pub fn shifted(mut self, part: f64) -> Arrivals {
+        if let Arrivals::Rated(rated) = &mut self
+            && rated.spacing == Spacing::Constant
+        {
+            rated.area += part * f64::from(rated.burst);
+        }
+        self
+    }
+
+    /// Arrivals at these times, which are in order.
+    pub fn at(times: Vec<Duration>) -> Arrivals {
+        Arrivals::At(times.into_iter())
+    }
+}
+
+impl Iterator for Arrivals {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        match self {
+            Arrivals::Rated(rated) => rated.next(),
+            Arrivals::At(times) => times.next(),
+        }
+    }
+}
+
+/// Arrivals by a rate.
+#[derive(Clone, Debug)]
+pub struct Rated {
     stages: Vec<Stage>,
     spacing: Spacing,
     burst: u32,
@@ -62,31 +125,7 @@ pub struct Arrivals {
     last: Duration,
 }
 
-impl Arrivals {
-    /// Arrivals through these stages. They come `burst` at a time, with the rate unchanged. The
-    /// seed chooses among Poisson processes.
-    ///
-    /// # Panics
-    /// If `burst` is zero.
-    pub fn new(stages: Vec<Stage>, spacing: Spacing, burst: u32, seed: u64) -> Arrivals {
-        assert!(burst > 0, "a burst is one arrival at least");
-        let mut arrivals = Arrivals {
-            stages,
-            spacing,
-            burst,
-            left_of_burst: 0,
-            rng: Rng::from_seed(seed),
-            area: 0.0,
-            stage: 0,
-            begin: Duration::ZERO,
-            last: Duration::ZERO,
-        };
-        if spacing == Spacing::Poisson {
-            arrivals.area = arrivals.step();
-        }
-        arrivals
-    }
-
+impl Rated {
     /// How much Λ grows from one burst to the next.
     fn step(&mut self) -> f64 {
         let bursts = match self.spacing {
@@ -98,7 +137,7 @@ impl Arrivals {
     }
 }
 
-impl Iterator for Arrivals {
+impl Iterator for Rated {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
@@ -179,6 +218,17 @@ mod tests {
         ] {
             assert!((by(seconds) - area).abs() <= 1.0, "{seconds} s: {}", by(seconds));
         }
+    }
+
+    #[test]
+    fn shares_of_a_constant_rate_lie_evenly_between_each_other() {
+        let stages = vec![stage(2, 10.0, 10.0)];
+        let share = |part| {
+            Arrivals::new(stages.clone(), Spacing::Constant, 1, 0).shifted(f64::from(part) / 4.0)
+        };
+        let mut all: Vec<Duration> = (0..4).flat_map(share).collect();
+        all.sort();
+        assert_eq!(all, constant(&[stage(2, 40.0, 40.0)]));
     }
 
     #[test]

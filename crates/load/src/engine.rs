@@ -27,9 +27,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::arrivals::Arrivals;
+use crate::mix::{Choice, Mix};
 use crate::network::{Network, before};
-use crate::recorder::{Fault, Gauges, Recorder, Second, Totals};
-use crate::request::Request;
+use crate::recorder::{Fault, Gauges, Recorder, Second, SecondLatencies, Totals};
 use crate::tuples::Tuples;
 
 /// What is read into, for all connections together.
@@ -47,7 +47,7 @@ pub struct Plan {
     /// The server.
     pub to: SocketAddr,
     /// What it is asked.
-    pub request: Request,
+    pub mix: Mix,
     /// When it is asked.
     pub mode: Mode,
     /// Requests of a connection; `None`: as many as the server takes.
@@ -114,6 +114,8 @@ pub struct Outcome {
     pub totals: Totals,
     /// Every second of it, the warm-up included.
     pub seconds: Vec<Second>,
+    /// The latencies of each.
+    pub second_latencies: Vec<SecondLatencies>,
     /// How often what, in all of it.
     pub notes: Notes,
 }
@@ -133,6 +135,19 @@ pub struct Notes {
     pub reopened: u64,
 }
 
+impl Notes {
+    /// Those of another load as well.
+    pub fn add(&mut self, other: &Notes) {
+        let Notes { closed_by_server, closed_by_client, tuple_waits, tuples_taken, reopened } =
+            other;
+        self.closed_by_server += closed_by_server;
+        self.closed_by_client += closed_by_client;
+        self.tuple_waits += tuple_waits;
+        self.tuples_taken += tuples_taken;
+        self.reopened += reopened;
+    }
+}
+
 /// Puts a load on a network, and returns what came of it. It ends early when `stop` is ready.
 /// `on_second` is told of each second. It may be called once on a network.
 pub async fn run<N: Network>(
@@ -148,6 +163,7 @@ pub async fn run<N: Network>(
         recorder: RefCell::new(Recorder::new(warm_up..warm_up + duration)),
         tuples: RefCell::new(tuples),
         jobs: Jobs::default(),
+        choice: RefCell::new(plan.mix.choice()),
         notes: Cell::default(),
         workers: Cell::new(0),
         is_stopping: Cell::new(false),
@@ -209,6 +225,8 @@ async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) 
 struct Job {
     /// When it was to start.
     intended: Duration,
+    /// Its number in the mix.
+    request: u32,
     /// Where it is known as long as it is under way.
     place: usize,
     /// It was sent before, on a connection that the server had closed.
@@ -228,14 +246,14 @@ struct Jobs {
 
 impl Jobs {
     /// A new job, not done until [`Jobs::done`].
-    fn begin(&self, intended: Duration) -> Job {
+    fn begin(&self, intended: Duration, request: u32) -> Job {
         let mut all = self.intended.borrow_mut();
         let place = self.free.borrow_mut().pop().unwrap_or_else(|| {
             all.push(None);
             all.len() - 1
         });
         all[place] = Some(intended);
-        Job { intended, place, is_again: false }
+        Job { intended, request, place, is_again: false }
     }
 
     /// Moves waiting jobs to a batch, so many at most.
@@ -263,6 +281,8 @@ struct Engine<N> {
     tuples: RefCell<Tuples>,
     recorder: RefCell<Recorder>,
     jobs: Jobs,
+    /// Which request the next job makes.
+    choice: RefCell<Choice>,
     notes: Cell<Notes>,
     workers: Cell<usize>,
     /// No job begins any more.
@@ -293,6 +313,10 @@ impl<N: Network> Engine<N> {
         self.network.spawn(self.clone().work());
     }
 
+    fn begin_job(&self, intended: Duration) -> Job {
+        self.jobs.begin(intended, self.choice.borrow_mut().next())
+    }
+
     /// Makes the jobs of an open loop.
     async fn arrive(self: Rc<Self>, arrivals: Arrivals, connections: usize) {
         for (count, intended) in arrivals.enumerate() {
@@ -306,7 +330,7 @@ impl<N: Network> Engine<N> {
             if self.is_stopping.get() {
                 return;
             }
-            self.jobs.queue.borrow_mut().push_back(self.jobs.begin(intended));
+            self.jobs.queue.borrow_mut().push_back(self.begin_job(intended));
             let idle = self.jobs.idle.get();
             if idle > 0 {
                 self.jobs.idle.set(idle - 1);
@@ -366,12 +390,13 @@ impl<N: Network> Engine<N> {
     fn outcome(&self) -> Outcome {
         let recorder = self.recorder.replace(Recorder::new(Duration::ZERO..Duration::ZERO));
         let recorded = recorder.recorded().clone();
-        let (totals, seconds) = recorder.into_parts();
+        let (totals, seconds, second_latencies) = recorder.into_parts();
         Outcome {
             warm_up: recorded.start.min(recorded.end),
             recorded: recorded.end.saturating_sub(recorded.start),
             totals,
             seconds,
+            second_latencies,
             notes: self.notes.get(),
         }
     }

@@ -37,9 +37,12 @@ pub enum Left {
     Closing,
 }
 
-/// Writes `requests` and reads as many answers as `expected` says, both at a time, so that neither
-/// end waits for the other. `is_head`: the answers are to HEAD, and have no body. `buffer` is what
-/// is read into, and is free again whenever this waits.
+/// Writes `requests` and reads an answer for each of `heads`, both at a time, so that neither end
+/// waits for the other. `heads`: true where the answer is to HEAD, and has no body. `buffer` is
+/// what is read into, and is free again whenever this waits.
+///
+/// # Panics
+/// If no answer is expected.
 ///
 /// # Errors
 /// The stream's own; `UnexpectedEof` if the peer closes before the last answer is complete;
@@ -47,17 +50,17 @@ pub enum Left {
 pub async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     requests: &[u8],
-    expected: usize,
-    is_head: bool,
+    heads: &[bool],
     buffer: &RefCell<Vec<u8>>,
     on_event: impl FnMut(Event),
 ) -> io::Result<Left> {
+    let (first, heads) = heads.split_first().expect("an answer to wait for");
     let mut exchange = Exchange {
         stream,
         unwritten: requests,
         is_flushed: false,
         write_error: None,
-        reading: Reading { parser: Parser::new(is_head), expected, on_event, has_closing: false },
+        reading: Reading { parser: Parser::new(*first), heads, on_event, has_closing: false },
         buffer,
     };
     poll_fn(|context| exchange.poll(context)).await
@@ -76,8 +79,11 @@ pub async fn closed<S: AsyncRead + Unpin>(
         let len = poll_fn(|context| {
             let mut buffer = buffer.borrow_mut();
             let mut read = ReadBuf::new(&mut buffer);
-            ready!(Pin::new(&mut *stream).poll_read(context, &mut read))?;
-            Poll::Ready(io::Result::Ok(read.filled().len()))
+            match ready!(Pin::new(&mut *stream).poll_read(context, &mut read)) {
+                // TLS whose peer closes without its last word.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(0)),
+                result => Poll::Ready(result.map(|()| read.filled().len())),
+            }
         })
         .await?;
         surplus += len;
@@ -97,7 +103,7 @@ struct Exchange<'a, S, F> {
     is_flushed: bool,
     /// Told only if no answer explains it: a server may refuse a request before it has read it all.
     write_error: Option<io::Error>,
-    reading: Reading<F>,
+    reading: Reading<'a, F>,
     buffer: &'a RefCell<Vec<u8>>,
 }
 
@@ -152,16 +158,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin, F: FnMut(Event)> Exchange<'_, S, F> {
 }
 
 /// The answers of an exchange.
-struct Reading<F> {
+struct Reading<'a, F> {
     parser: Parser,
-    /// Answers still to come.
-    expected: usize,
+    /// Of the answers behind the one that is read now: which are to HEAD.
+    heads: &'a [bool],
     on_event: F,
     /// The last complete answer said that the connection closes behind it.
     has_closing: bool,
 }
 
-impl<F: FnMut(Event)> Reading<F> {
+impl<F: FnMut(Event)> Reading<'_, F> {
     /// Takes in what was read. Says how the connection is left once all answers are complete.
     fn on_bytes(&mut self, mut bytes: &[u8]) -> io::Result<Option<Left>> {
         while !bytes.is_empty() {
@@ -185,10 +191,13 @@ impl<F: FnMut(Event)> Reading<F> {
 
     fn on_answer(&mut self, answer: Answer) -> Option<Left> {
         (self.on_event)(Event::Answer(answer));
-        self.expected -= 1;
         self.has_closing = !answer.keeps_alive;
-        let left = if self.has_closing { Left::Closing } else { Left::Open };
-        (self.expected == 0).then_some(left)
+        let Some((is_head, behind)) = self.heads.split_first() else {
+            return Some(if self.has_closing { Left::Closing } else { Left::Open });
+        };
+        self.heads = behind;
+        self.parser.expect(*is_head);
+        None
     }
 
     /// The peer has closed.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   arrivals ──jobs──▶ engine ── exchange ── Network: our stack, or the kernel's
-//!                       │  ▲
+//!   mix, trace ─────────┘│  ▲
 //!                recorder  └── tuples ◀── sources
 //! ```
 //!
@@ -13,9 +13,12 @@
 pub mod arrivals;
 pub mod engine;
 pub mod exchange;
+pub mod mix;
 pub mod network;
 pub mod recorder;
 pub mod report;
 pub mod request;
+pub mod share;
 pub mod sources;
+pub mod trace;
 pub mod tuples;

@@ -1,9 +1,11 @@
 //! What a load runs on: connections from a given address and port, a clock, tasks.
 
 mod kernel;
+mod secured;
 mod stack;
 
 pub use kernel::Kernel;
+pub use secured::{Secured, SecuredStream, Tls, Trust, explain};
 pub use stack::OurStack;
 
 use std::future::{Future, poll_fn};

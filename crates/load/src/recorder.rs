@@ -6,6 +6,7 @@
 //! quick ("coordinated omission"; Tene 2013).
 
 mod fault;
+mod latencies;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,69 +15,8 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 pub use fault::{Fault, Faults};
-
-/// Digits that a latency is exact to.
-const DIGITS: u8 = 3;
-/// The same for the histogram of one second, of which three numbers are kept.
-const SECOND_DIGITS: u8 = 2;
-/// The longest latency that is told apart, in ns: an hour.
-const LONGEST_NS: u64 = 3_600_000_000_000;
-
-/// Latencies in ns, exact to three digits from 1 ns to an hour; longer ones count as an hour.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Latencies(Histogram<u64>);
-
-impl Default for Latencies {
-    fn default() -> Self {
-        Latencies(histogram(DIGITS))
-    }
-}
-
-impl Latencies {
-    /// Counts one.
-    pub fn record(&mut self, latency: Duration) {
-        record(&mut self.0, latency);
-    }
-
-    /// Those of another load as well.
-    pub fn add(&mut self, other: &Latencies) {
-        self.0.add(&other.0).expect("all have the same range");
-    }
-
-    /// How many were counted.
-    pub fn len(&self) -> u64 {
-        self.0.len()
-    }
-
-    /// True if none was counted.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// The latency that `percent` of all do not exceed; zero if there are none.
-    pub fn percentile(&self, percent: f64) -> Duration {
-        Duration::from_nanos(self.0.value_at_percentile(percent))
-    }
-
-    /// The shortest, the mean and the longest.
-    pub fn min_mean_max(&self) -> [Duration; 3] {
-        let mean = Duration::from_secs_f64(self.0.mean() / 1e9);
-        [Duration::from_nanos(self.0.min()), mean, Duration::from_nanos(self.0.max())]
-    }
-
-    /// The histogram itself.
-    pub fn histogram(&self) -> &Histogram<u64> {
-        &self.0
-    }
-}
-
-fn histogram(digits: u8) -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LONGEST_NS, digits).expect("the bounds are in order")
-}
-
-fn record(histogram: &mut Histogram<u64>, latency: Duration) {
-    histogram.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(LONGEST_NS));
-}
+pub use latencies::{Latencies, SecondLatencies};
+use latencies::{complete, of_a_second, record};
 
 /// A request that was answered. Times are counted from the beginning of the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,6 +117,7 @@ pub struct Recorder {
     recorded: Range<Duration>,
     totals: Totals,
     seconds: Vec<Second>,
+    second_latencies: Vec<SecondLatencies>,
     /// The second under way, and its latencies.
     second: Second,
     latencies: Histogram<u64>,
@@ -194,8 +135,9 @@ pub struct Gauges {
 impl Recorder {
     /// Records requests whose intended start lies in that part of the load.
     pub fn new(recorded: Range<Duration>) -> Recorder {
-        let (totals, seconds, second) = Default::default();
-        Recorder { recorded, totals, seconds, second, latencies: histogram(SECOND_DIGITS) }
+        let (totals, seconds, second_latencies, second) = Default::default();
+        let latencies = of_a_second();
+        Recorder { recorded, totals, seconds, second_latencies, second, latencies }
     }
 
     /// A request was answered.
@@ -225,7 +167,7 @@ impl Recorder {
     pub fn on_fault(&mut self, intended: Duration, fault: Fault) {
         self.second.failed += 1;
         if self.recorded.contains(&intended) {
-            self.totals.faults.count(fault);
+            self.totals.faults.count(fault, 1);
         }
     }
 
@@ -240,15 +182,9 @@ impl Recorder {
 
     /// A second is over. Returns what was in it.
     pub fn on_second(&mut self, gauges: Gauges) -> Second {
-        let at = |percent| Duration::from_nanos(self.latencies.value_at_percentile(percent));
-        let second = Second {
-            in_flight: gauges.in_flight,
-            time_wait: gauges.time_wait,
-            median: at(50.0),
-            p99: at(99.0),
-            longest: Duration::from_nanos(self.latencies.max()),
-            ..self.second
-        };
+        let Gauges { in_flight, time_wait } = gauges;
+        let second = complete(&self.latencies, Second { in_flight, time_wait, ..self.second });
+        self.second_latencies.push(SecondLatencies::new(&self.latencies));
         self.seconds.push(second);
         self.second = Second::default();
         self.latencies.reset();
@@ -275,9 +211,9 @@ impl Recorder {
         &self.totals
     }
 
-    /// What was counted, and the seconds.
-    pub fn into_parts(self) -> (Totals, Vec<Second>) {
-        (self.totals, self.seconds)
+    /// What was counted, the seconds, and the latencies of each.
+    pub fn into_parts(self) -> (Totals, Vec<Second>, Vec<SecondLatencies>) {
+        (self.totals, self.seconds, self.second_latencies)
     }
 }
 
@@ -387,13 +323,5 @@ mod tests {
         let mut sum = one.totals().clone();
         sum.add(other.totals());
         assert_eq!(&sum, both.totals());
-    }
-
-    #[test]
-    fn an_hour_is_the_longest_that_is_told_apart() {
-        let mut latencies = Latencies::default();
-        latencies.record(Duration::MAX);
-        assert!(is_near(latencies.percentile(100.0), 3_600_000));
-        assert_eq!(latencies.len(), 1);
     }
 }

@@ -4,11 +4,14 @@
 mod csv;
 mod html;
 mod json;
+mod merge;
+mod parse;
 mod table;
 
 use std::time::Duration;
 
 use crate::engine::{Close, Outcome};
+use crate::share::Share;
 
 /// Percentiles that reports have.
 pub const PERCENTILES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
@@ -35,6 +38,8 @@ pub struct Setup {
     pub url: String,
     /// The method of the requests.
     pub method: String,
+    /// The name of the mix or log that the requests are of; `None`: there is one.
+    pub mix: Option<String>,
     /// The stack it ran on, for people.
     pub stack: String,
     /// Requests a second at the most; `None` in a closed loop.
@@ -55,6 +60,8 @@ pub struct Setup {
     pub rest: Duration,
     /// The warm-up after which a load of new connections is in its steady state.
     pub steady_after: Duration,
+    /// Which shares of a load it is, in the order that they were added; empty: all of one.
+    pub shares: Vec<Share>,
 }
 
 impl Report {
@@ -85,6 +92,11 @@ impl Report {
                 setup.steady_after.as_secs_f64(),
             ));
         }
+        if setup.rest.is_zero() && setup.requests_per_connection.is_some() {
+            let text = "4-tuples did not rest: where one came again, a new SYN ended its TIME-WAIT \
+                        before the time (--time-wait)";
+            warnings.push(text.to_owned());
+        }
         if *cpu_share > BUSY {
             warnings.push(format!(
                 "the load itself took {:.0} % of a processor: it may be what was slow",
@@ -106,6 +118,10 @@ impl Report {
             let text = "4-tuples were somebody else's: other connections of this machine, or the \
                         TIME-WAITs of a load before";
             warnings.push(format!("{} {text}", notes.tuples_taken));
+        }
+        let missing = merge::missing(setup);
+        if setup.shares.len() > 1 && !missing.is_empty() {
+            warnings.push(format!("the load is not whole: of its parts {missing} are missing"));
         }
         warnings
     }

@@ -80,11 +80,23 @@ impl Sources {
     /// If `len` is zero.
     #[must_use]
     pub fn first(&self, len: u64) -> Sources {
-        assert!(len > 0, "a load needs an address");
-        let mut left = len;
+        self.slice(0, len)
+    }
+
+    /// `len` addresses alone from number `begin` on, or those there are.
+    ///
+    /// # Panics
+    /// If `len` is zero, or there is none at `begin`.
+    #[must_use]
+    pub fn slice(&self, begin: u64, len: u64) -> Sources {
+        assert!(len > 0 && begin < self.len, "a load needs an address");
+        let (mut passed, mut left) = (begin, len);
         let mut ranges = self.ranges.clone();
         for range in &mut ranges {
-            range.len = range.len.min(left);
+            let skipped = passed.min(range.len);
+            passed -= skipped;
+            range.first += u128::from(skipped);
+            range.len = (range.len - skipped).min(left);
             left -= range.len;
         }
         ranges.retain(|range| range.len > 0);
@@ -178,12 +190,17 @@ mod tests {
     }
 
     #[test]
-    fn the_first_addresses_are_a_part_of_all() {
+    fn addresses_in_a_row_are_a_part_of_all() {
         let all = sources(&["10.2.0.7/32", "10.1.0.0/29", "10.3.0.0/16"]).unwrap();
         for len in 1..10 {
             let some = all.first(len);
             assert_eq!(some.len(), len);
             assert!(some.iter().eq(all.iter().take(len as usize)));
+            for begin in 0..10 {
+                let some = all.slice(begin, len);
+                assert!(some.iter().eq(all.iter().skip(begin as usize).take(len as usize)));
+                assert_eq!(some.len(), len);
+            }
         }
         assert_eq!(all.first(u64::MAX), all);
     }

@@ -10,7 +10,9 @@
 //! ```
 //!
 //! A tuple that has rested is taken before a fresh one. So only as many are remembered as a whole
-//! TIME-WAIT's connections use, however many there are.
+//! TIME-WAIT's connections use, however many there are. With a rest of zero all are taken in turn,
+//! as by a kernel that chooses its ports so: a client whose new SYN ends its old TIME-WAIT at the
+//! server.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -72,7 +74,9 @@ impl Tuples {
     /// If there is none.
     pub fn take(&mut self, now: Duration) -> Result<Tuple, Exhausted> {
         self.pass_time(now);
-        if self.rested > 0 {
+        // Where none rests, all come in turn: the last to come again is the one that was just used.
+        let prefers_fresh = self.rest.is_zero() && self.used < self.total;
+        if self.rested > 0 && !prefers_fresh {
             self.rested -= 1;
             let (_, tuple) = self.resting.pop_front().expect("those that have rested are in it");
             return Ok(tuple);
@@ -157,6 +161,23 @@ mod tests {
         assert_eq!(tuples.take(just_before), Err(Exhausted { until: Some(over) }));
         assert_eq!(tuples.resting(over), 0);
         assert_eq!(tuples.take(over), Ok(tuple));
+    }
+
+    #[test]
+    fn without_a_rest_all_tuples_come_in_turn() {
+        let sources = Sources::new(&["10.1.0.0/30".parse().unwrap()]).unwrap();
+        let mut tuples = Tuples::new(sources, 5000..=5002, Duration::ZERO, 0);
+        let round = |tuples: &mut Tuples| {
+            [(); 6].map(|()| {
+                let tuple = tuples.take(S).unwrap();
+                tuples.release(tuple, S);
+                assert_eq!(tuples.resting(S), 0);
+                tuples.address(tuple)
+            })
+        };
+        let first = round(&mut tuples);
+        assert_eq!(std::collections::HashSet::from(first).len(), 6);
+        assert_eq!(round(&mut tuples), first);
     }
 
     #[test]

@@ -17,9 +17,9 @@ use lightwait_wan::Release;
 use serde_json::{Value, json};
 
 use crate::chart::{Chart, Mark, Scale};
-use crate::live::{self, Kind, Routed, ip, lay_cables, routed, run_before_others, silence};
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
+use crate::routed::{self, Kind, Routed, ip, lay_cables, routed, run_before_others, silence};
 
 /// The paper's interrupt, and its burst.
 const INTERRUPT: Duration = Duration::from_millis(10);
@@ -220,7 +220,7 @@ fn bursts(gaps: &Value) -> Vec<f64> {
 
 /// Runs it.
 pub(crate) fn run(report: &mut Report) -> Outcome {
-    let found = live::measured("a-delay-router")?;
+    let found = routed::measured("a-delay-router")?;
     let ways = [("polling", &found["polling"]), ("every 10 ms", &found["interrupt"])];
     let mut table = Table::new(&[
         "release",

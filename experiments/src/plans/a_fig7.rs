@@ -107,7 +107,7 @@ impl Blocks for Memory {
 /// The longest of each scan, in ms, over so many blocks in TIME-WAIT and so many idle connections
 /// with a keepalive timer. Their order in the list is not that in memory, as connections come and
 /// go.
-fn scans_ms(ordered: bool, time_wait: usize, idle: usize) -> [f64; 2] {
+pub(super) fn scans_ms(ordered: bool, time_wait: usize, idle: usize) -> [f64; 2] {
     let mut rng = Rng::from_seed(7);
     let mut order: Vec<u32> = (0..(time_wait + idle) as u32).collect();
     for place in (1..order.len()).rev() {
@@ -143,7 +143,7 @@ fn longest(mut scan: impl FnMut()) -> f64 {
 }
 
 /// The paper's formula: what both scans take a second, in % of a processor.
-fn percent([fast_ms, slow_ms]: [f64; 2]) -> f64 {
+pub(super) fn percent([fast_ms, slow_ms]: [f64; 2]) -> f64 {
     (fast_ms * FAST_HZ + slow_ms * SLOW_HZ) / 10.0
 }
 

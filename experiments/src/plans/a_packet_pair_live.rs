@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
 use crate::chart::{Chart, Mark, Scale};
-use crate::live::{self, Kind, ip, lay_cables, routed, run_before_others};
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
+use crate::routed::{self, Kind, ip, lay_cables, routed, run_before_others};
 
 const RATES_MBIT: [u64; 10] = [1, 2, 4, 10, 20, 50, 100, 200, 500, 1000];
 /// Up to here full packets are 1.2 ms apart and more. Nearer ones come together where others take
@@ -99,7 +99,7 @@ fn is_right(value: f64, rate_mbit: u64) -> bool {
 
 /// Runs it.
 pub(crate) fn run(report: &mut Report) -> Outcome {
-    let measured = live::measured("a-packet-pair-live")?;
+    let measured = routed::measured("a-packet-pair-live")?;
     let mut table = Table::new(&["true Mbit/s", "estimate, median", "right to a tenth, % of time"]);
     let (mut found, mut wrong) = (Vec::new(), Vec::new());
     for (number, rate) in RATES_MBIT.into_iter().enumerate() {

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use lightwait_core::address::Cidr;
 use lightwait_core::config::parse_time;
+use lightwait_load::share::Share;
 
 use crate::args::DeviceArgs;
 use crate::plan::Setting;
@@ -29,9 +30,15 @@ use crate::plan::Setting;
 /// SIGINT (Ctrl-C) and SIGTERM end the load early; what was recorded is reported. The exit status
 /// is 1 if a threshold is missed.
 #[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(disable_help_subcommand = true)]
 pub(crate) struct LoadArgs {
-    /// What to ask for, such as http://127.0.0.1:8080/
-    pub(crate) url: String,
+    #[command(subcommand)]
+    pub(crate) action: Option<LoadAction>,
+
+    /// What to ask for, such as http://127.0.0.1:8080/, by HTTP/1.1
+    #[arg(required = true)]
+    pub(crate) url: Option<String>,
 
     /// The TCP stack [default: lightwait on a device, else kernel]
     #[arg(long, value_enum)]
@@ -46,6 +53,18 @@ pub(crate) struct LoadArgs {
     /// --stage 30s:2000 --stage 60s:2000 --stage 10s:0; in place of --rate and --duration
     #[arg(long, value_name = "TIME:R", help_heading = "Load", conflicts_with = "duration")]
     pub(crate) stage: Vec<StageArg>,
+
+    /// Make the requests of an access log (Common or Combined Log Format) at its times; in place
+    /// of --rate and --duration. --header and --body add what a log lacks, --body to POST, PUT and
+    /// PATCH
+    #[arg(long, value_name = "FILE", help_heading = "Load",
+          conflicts_with_all = ["rate", "stage", "poisson", "burst", "duration", "method", "mix"])]
+    pub(crate) trace: Option<PathBuf>,
+
+    /// Make them X times as fast
+    #[arg(long, value_name = "X", default_value = "1", value_parser = parse_speed,
+          help_heading = "Load", requires = "trace")]
+    pub(crate) trace_speed: f64,
 
     /// Requests of an open loop start at random (a Poisson process), not at equal distances
     #[arg(long, help_heading = "Load")]
@@ -94,6 +113,11 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_enum, default_value = "server", help_heading = "Connections")]
     pub(crate) close: CloseArg,
 
+    /// Accept any certificate of an https:// URL. (SSL_CERT_FILE names authorities to trust in place
+    /// of the system's.) Each connection makes a whole handshake: no session is resumed
+    #[arg(long, help_heading = "Connections")]
+    pub(crate) insecure: bool,
+
     /// How long a request may take, its connection included
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time,
           help_heading = "Connections")]
@@ -110,14 +134,29 @@ pub(crate) struct LoadArgs {
     pub(crate) ports: Option<RangeInclusive<u16>>,
 
     /// How long a closed connection stays in TIME-WAIT, at either end. Its address and port rest
-    /// for five seconds more (T), since Linux's timers are that late
+    /// for five seconds more (T), since Linux's timers are that late. With 0 they do not rest: a
+    /// new SYN ends the TIME-WAIT before it, which hides most of them, as common benchmarks do
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time_or_0,
           help_heading = "Sources")]
     pub(crate) time_wait: Duration,
 
+    /// Put on part I of a load that N processes share, on this machine or others, each started
+    /// alike but for I: from 1/N to N/N. Each takes its part of the rate, the connections and the
+    /// source addresses; `lightwait load merge` joins their reports
+    #[arg(long, value_name = "I/N", value_parser = parse_part_of, help_heading = "Sources")]
+    pub(crate) part: Option<Share>,
+
     /// The method
     #[arg(long, short = 'X', value_name = "NAME", help_heading = "Request")]
     pub(crate) method: Option<String>,
+
+    /// Ask for several things, each as often as its weight says: a file with a line
+    /// `WEIGHT [METHOD] /PATH [BODY or @FILE]` for each; webstone, for WebSTONE's file500.html,
+    /// file5k.html, file50k.html, file500k.html and file5m.html; or zipf:N[:S], for 1 to N, k in
+    /// proportion to 1/k^S [S: 1]. webstone and zipf ask in the URL's directory
+    #[arg(long, value_name = "MIX", help_heading = "Request",
+          conflicts_with_all = ["method", "body"])]
+    pub(crate) mix: Option<MixArg>,
 
     /// A header field, such as 'Accept: text/html'; may be repeated
     #[arg(long, short = 'H', value_name = "NAME: VALUE", value_parser = parse_field,
@@ -135,6 +174,13 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "NAME=VALUE", help_heading = "Device")]
     pub(crate) set: Vec<Setting>,
 
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}
+
+/// How the report is shown, and when it is a failure.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ReportArgs {
     /// Print the report as JSON (docs/load-report.md)
     #[arg(long, help_heading = "Report")]
     pub(crate) json: bool,
@@ -154,6 +200,26 @@ pub(crate) struct LoadArgs {
     /// Exit with status 1 if the 99th percentile of the total latency is longer
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Report")]
     pub(crate) max_p99: Option<Duration>,
+}
+
+/// What else `load` does.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum LoadAction {
+    /// Join the JSON reports of the parts of one load (--part) into the report of all of it.
+    ///
+    /// Counts and histograms are added up, so that nothing is lost. Rates are of the longest part.
+    Merge(MergeArgs),
+}
+
+/// What can be typed behind `lightwait load merge`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct MergeArgs {
+    /// Reports that --json has made
+    #[arg(required = true, value_name = "REPORT")]
+    pub(crate) files: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
 }
 
 /// The TCP stack.
@@ -193,6 +259,40 @@ impl FromStr for StageArg {
         let rate = if rate == "0" { 0.0 } else { parse_rate(rate)? };
         Ok(StageArg { duration, rate })
     }
+}
+
+/// A mix of requests.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum MixArg {
+    /// WebSTONE's standard list of files.
+    Webstone,
+    /// `zipf:N[:S]`.
+    Zipf { count: u32, exponent: f64 },
+    /// As a file says.
+    File(PathBuf),
+}
+
+impl FromStr for MixArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<MixArg, String> {
+        if text == "webstone" {
+            return Ok(MixArg::Webstone);
+        }
+        let Some(shape) = text.strip_prefix("zipf:") else { return Ok(MixArg::File(text.into())) };
+        let (count, exponent) = shape.split_once(':').unwrap_or((shape, "1"));
+        let count = count.parse().ok().filter(|count| (1..=10_000_000).contains(count));
+        let exponent = exponent.parse().ok().filter(|exponent| (0.0..=10.0).contains(exponent));
+        match (count, exponent) {
+            (Some(count), Some(exponent)) => Ok(MixArg::Zipf { count, exponent }),
+            _ => Err("give zipf:N or zipf:N:S, N from 1 to 10000000, S from 0 to 10".to_owned()),
+        }
+    }
+}
+
+fn parse_speed(text: &str) -> Result<f64, String> {
+    let speed = text.parse::<f64>().ok().filter(|speed| (1e-3..=1e6).contains(speed));
+    speed.ok_or_else(|| "give a factor from 0.001 to 1000000".to_owned())
 }
 
 fn parse_rate(text: &str) -> Result<f64, String> {
@@ -235,6 +335,15 @@ fn parse_ports(text: &str) -> Result<RangeInclusive<u16>, String> {
 fn parse_field(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("give NAME: VALUE")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+/// `1/4`.
+fn parse_part_of(text: &str) -> Result<Share, String> {
+    let share = text.split_once('/').and_then(|(number, of)| {
+        let of = of.parse().ok().filter(|of| (1..=100_000).contains(of))?;
+        Share::new(number.parse::<u32>().ok()?.checked_sub(1)?, of)
+    });
+    share.ok_or_else(|| "give I/N, such as 1/4 to 4/4".to_owned())
 }
 
 /// `0.1%`, or `0.001`.

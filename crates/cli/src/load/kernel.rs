@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, UdpSocket};
 
 use lightwait_load::engine::{self, Outcome};
-use lightwait_load::network::Kernel;
+use lightwait_load::network::{Kernel, Network, Secured};
 use lightwait_load::sources::Sources;
 use lightwait_load::tuples::Tuples;
 use tokio::runtime::{Builder, LocalOptions};
@@ -18,7 +18,7 @@ use crate::serve::signals::Signals;
 /// Runs it to its end, or to a signal. `None` if a signal came before it began.
 pub(super) fn run(
     plan: &LoadPlan,
-    mut tuples: Tuples,
+    tuples: Tuples,
     signals: &Signals,
     watcher: &Watcher,
 ) -> Result<Option<Outcome>, Failure> {
@@ -27,17 +27,30 @@ pub(super) fn run(
     runtime.map_err(Failure::Stack)?.block_on(async {
         let is_single = plan.engine.requests_per_connection.is_some_and(|most| most.get() == 1);
         let kernel = Kernel::new(!is_single).map_err(Failure::Stack)?;
-        tokio::select! {
-            () = signals.stop() => return Ok(None),
-            probed = engine::probe(&kernel, &plan.engine, &mut tuples) => {
-                probed.map_err(|error| refused(plan, &error))?;
-            }
+        match plan.tls.clone() {
+            None => run_on(kernel, plan, tuples, signals, watcher).await,
+            Some(tls) => run_on(Secured::new(kernel, tls), plan, tuples, signals, watcher).await,
         }
-        let watcher = watcher.clone();
-        let on_second = move |live: &_| watcher.on_second(live);
-        let load = engine::run(kernel, plan.engine.clone(), tuples, signals.stop(), on_second);
-        Ok(Some(load.await))
     })
+}
+
+async fn run_on<N: Network>(
+    network: N,
+    plan: &LoadPlan,
+    mut tuples: Tuples,
+    signals: &Signals,
+    watcher: &Watcher,
+) -> Result<Option<Outcome>, Failure> {
+    tokio::select! {
+        () = signals.stop() => return Ok(None),
+        probed = engine::probe(&network, &plan.engine, &mut tuples) => {
+            probed.map_err(|error| refused(plan, &error))?;
+        }
+    }
+    let watcher = watcher.clone();
+    let on_second = move |live: &_| watcher.on_second(live);
+    let load = engine::run(network, plan.engine.clone(), tuples, signals.stop(), on_second);
+    Ok(Some(load.await))
 }
 
 /// Refuses source addresses that the kernel does not have, with the command that gives it them.

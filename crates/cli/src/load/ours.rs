@@ -7,7 +7,7 @@ use std::rc::Rc;
 use lightwait::driver::{self, Stop};
 use lightwait_core::address::Cidr;
 use lightwait_load::engine::{self, Outcome};
-use lightwait_load::network::OurStack;
+use lightwait_load::network::{Network, OurStack, Secured};
 use lightwait_load::tuples::Tuples;
 
 use super::plan::LoadPlan;
@@ -40,7 +40,7 @@ pub(super) fn run(
 fn run_logged(
     plan: &mut LoadPlan,
     (stack, knobs): &(Stack, Knobs),
-    mut tuples: Tuples,
+    tuples: Tuples,
     signals: &Signals,
     watcher: &Watcher,
     log: &Log,
@@ -58,19 +58,13 @@ fn run_logged(
     let (stop, result) = (Stop::new(), Rc::new(RefCell::new(None)));
     handle.spawn_local({
         let (stop, result, watcher) = (stop.clone(), result.clone(), watcher.clone());
-        let (engine, early, signal) = (plan.engine.clone(), signals.stop(), signals.stop());
+        let (engine, tls, signals) = (plan.engine.clone(), plan.tls.clone(), signals.clone());
         async move {
             let network = OurStack::current();
-            let probed = tokio::select! {
-                () = early => None,
-                probed = engine::probe(&network, &engine, &mut tuples) => Some(probed),
-            };
-            let outcome = match probed {
-                None => Ok(None),
-                Some(Err(error)) => Err(error),
-                Some(Ok(())) => {
-                    let on_second = move |live: &_| watcher.on_second(live);
-                    Ok(Some(engine::run(network, engine, tuples, signal, on_second).await))
+            let outcome = match tls {
+                None => run_on(network, engine, tuples, &signals, watcher).await,
+                Some(tls) => {
+                    run_on(Secured::new(network, tls), engine, tuples, &signals, watcher).await
                 }
             };
             *result.borrow_mut() = Some(outcome);
@@ -80,4 +74,19 @@ fn run_logged(
     driver::run(&mut shards, &stop, driver::SPIN).map_err(Failure::Stack)?;
     let outcome = result.borrow_mut().take().expect("the switch is set behind it");
     outcome.map_err(|error| refused(plan, &error))
+}
+
+async fn run_on<N: Network>(
+    network: N,
+    engine: engine::Plan,
+    mut tuples: Tuples,
+    signals: &Signals,
+    watcher: Watcher,
+) -> io::Result<Option<Outcome>> {
+    tokio::select! {
+        () = signals.stop() => return Ok(None),
+        probed = engine::probe(&network, &engine, &mut tuples) => probed?,
+    }
+    let on_second = move |live: &_| watcher.on_second(live);
+    Ok(Some(engine::run(network, engine, tuples, signals.stop(), on_second).await))
 }

@@ -1,37 +1,37 @@
 //! From what was typed to a load: checked as a whole, before the first connection.
 
-use std::fs;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+mod requests;
+mod sources;
+
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use lightwait_core::address::Cidr;
 use lightwait_load::arrivals::{Arrivals, Spacing, Stage};
 use lightwait_load::engine::{self, Close, Mode};
+use lightwait_load::network::{Tls, Trust};
 use lightwait_load::report::Setup;
-use lightwait_load::request::Request;
+use lightwait_load::share::Share;
 use lightwait_load::sources::{Rule, Sources};
+use lightwait_load::trace::most_within;
 
 use super::args::{CloseArg, LoadArgs, StackKind};
 use super::target::Target;
 use crate::failure::Failure;
 use crate::plan::{Knobs, Memory, Stack, device_stack, refuse_device_flags};
+use requests::{Requests, Times};
+use sources::{Need, candidates, kernel_ports};
 
 /// How much longer than TIME-WAIT a 4-tuple rests. Linux's timer wheel ends a TIME-WAIT of 60 s up
 /// to 4.1 s late (kernel/time/timer.c, level 4 at 1000 Hz), and the server may close after us.
 const GUARD: Duration = Duration::from_secs(5);
 /// How long requests under way may take to end behind the load.
 const GRACE: Duration = Duration::from_secs(5);
-/// Connections a second that a closed loop is taken to open at most.
-const ASSUMED_RATE: f64 = 100_000.0;
 /// What an open loop may have at a time on our stack, if nothing is said.
 const MOST_CONNECTIONS: u32 = 1_000_000;
 /// RFC 6056 §3.2.
 const OUR_PORTS: RangeInclusive<u16> = 1024..=65_535;
-/// Linux's own range, where it cannot be read.
-const LINUX_PORTS: RangeInclusive<u16> = 32_768..=60_999;
 
 /// Everything a load needs to know.
 #[derive(Debug)]
@@ -45,49 +45,52 @@ pub(super) struct LoadPlan {
     pub(super) about_sources: String,
     /// Our stack's device and knobs; `None`: the kernel's stack.
     pub(super) ours: Option<(Stack, Knobs)>,
-    pub(super) json: bool,
-    pub(super) csv: Option<PathBuf>,
-    pub(super) html: Option<PathBuf>,
-    pub(super) max_error_rate: Option<f64>,
-    pub(super) max_p99: Option<Duration>,
+    /// How TLS is spoken, if it is.
+    pub(super) tls: Option<Tls>,
 }
 
 impl LoadPlan {
     /// The plan, or what is wrong. On the kernel's stack `descriptors` bounds the connections.
     pub(super) fn new(args: &LoadArgs, descriptors: u32) -> Result<LoadPlan, Failure> {
         let ours = our_stack(args)?;
-        let target = Target::new(&args.url)?;
+        let url = args.url.as_deref().expect("clap asks for it");
+        let target = Target::new(url)?;
+        let tls = tls(args, &target)?;
         let to = choose_address(&target, args)?;
-        let connections =
-            connections(args, ours.is_some().then_some(MOST_CONNECTIONS), descriptors)?;
+        let requests = Requests::new(args, &target)?;
+        let most = ours.is_some().then_some(MOST_CONNECTIONS);
+        let connections = connections(args, most, descriptors)?;
         let requests_per_connection = (!args.keep_alive).then_some(args.requests_per_connection);
-        let ports = args.ports.clone().unwrap_or_else(|| match ours {
+        // Zero: the tuples do not rest at all.
+        let guard = if args.time_wait.is_zero() { Duration::ZERO } else { GUARD };
+        let rest = args.time_wait + guard;
+        let rate = match &requests.times {
+            Some(times) => Some(mean_rate(times, rest)),
+            None => highest_rate(args).map(|rate| share(args).rate(rate)),
+        };
+        let all_ports = args.ports.clone().unwrap_or_else(|| match ours {
             Some(_) => OUR_PORTS,
             None => kernel_ports(),
         });
-        let rest = args.time_wait + GUARD;
+        let tuples = share(args).tuples(&candidates(args, to, ours.as_ref())?, &all_ports);
+        let (candidates, ports) = tuples.map_err(|why| usage(format!("--part: {why}")))?;
         let need = Need {
-            rate: highest_rate(args),
+            rate,
             connections: u64::from(connections),
             per_connection: requests_per_connection,
             rule: Rule::new(rest, &ports),
         };
-        let (sources, about_sources) = need.choose(&candidates(args, to, ours.as_ref())?)?;
+        let (sources, about_sources) = need.choose(&candidates)?;
         let steady_after = if args.keep_alive { Duration::ZERO } else { rest };
         let warm_up = args.warm_up.unwrap_or(steady_after);
-        let (stages, duration) = stages(args, warm_up);
-        if duration.is_zero() {
-            return Err(usage(
-                "nothing would be recorded: the warm-up takes all of it (--warm-up)",
-            ));
-        }
+        let timing = Timing::new(args, requests.times, warm_up)?;
         let close = close(args);
-        let method = method(args);
         let setup = Setup {
             url: target.url.clone(),
-            method: method.clone(),
+            method: requests.method,
+            mix: requests.name,
             stack: "the kernel's stack".to_owned(),
-            rate: highest_rate(args),
+            rate,
             connections: u64::from(connections),
             requests_per_connection: requests_per_connection.map(NonZeroU32::get),
             pipeline: args.pipeline.get(),
@@ -96,34 +99,38 @@ impl LoadPlan {
             ports: need.rule.ports,
             rest,
             steady_after,
+            shares: args.part.into_iter().collect(),
         };
         let engine = engine::Plan {
             to,
-            request: request(args, &target, &method)?,
-            mode: mode(args, stages, connections as usize),
+            mix: requests.mix,
+            duration: timing.duration,
+            mode: timing.mode(connections as usize),
             requests_per_connection,
             pipeline: args.pipeline,
             close,
             timeout: args.timeout,
             warm_up,
-            duration,
             grace: GRACE.min(args.timeout),
         };
-        Ok(LoadPlan {
-            engine,
-            sources,
-            ports,
-            rest,
-            setup,
-            about_sources,
-            ours,
-            json: args.json,
-            csv: args.csv.clone(),
-            html: args.html.clone(),
-            max_error_rate: args.max_error_rate,
-            max_p99: args.max_p99,
-        })
+        Ok(LoadPlan { engine, sources, ports, rest, setup, about_sources, ours, tls })
     }
+}
+
+/// How TLS is spoken to a server, if it is.
+fn tls(args: &LoadArgs, target: &Target) -> Result<Option<Tls>, Failure> {
+    if !target.is_secured {
+        let refusal = || usage("--insecure is for URLs that begin with https://");
+        return if args.insecure { Err(refusal()) } else { Ok(None) };
+    }
+    let trust = if args.insecure { Ok(Trust::Anybody) } else { Trust::of_the_system() };
+    let trust = trust.map_err(|why| Failure::Load(format!("{}: {why}", target.url)))?;
+    Tls::new(&target.name, trust).map(Some).map_err(usage)
+}
+
+/// Which part of the load is this process's.
+fn share(args: &LoadArgs) -> Share {
+    args.part.unwrap_or(Share::ALL)
 }
 
 fn usage(text: impl Into<String>) -> Failure {
@@ -178,13 +185,17 @@ fn choose_address(target: &Target, args: &LoadArgs) -> Result<SocketAddr, Failur
 fn connections(args: &LoadArgs, ours: Option<u32>, descriptors: u32) -> Result<u32, Failure> {
     let most = ours.unwrap_or(descriptors);
     let Some(asked) = args.connections else {
-        if highest_rate(args).is_some() {
+        if highest_rate(args).is_some() || args.trace.is_some() {
             return Ok(most);
         }
         return Err(usage(
-            "say how much: --rate R (an open loop) or --connections N (a closed one)",
+            "say how much: --rate R (an open loop), --connections N (a closed one) or --trace FILE",
         ));
     };
+    let asked = share(args).count(u64::from(asked)) as u32;
+    if asked == 0 {
+        return Err(usage("--part: there are more parts than --connections"));
+    }
     if ours.is_none() && asked > descriptors {
         return Err(Failure::Load(format!(
             "--connections {asked}: this process may have {descriptors} at a time, by its limit on \
@@ -200,6 +211,57 @@ fn connections(args: &LoadArgs, ours: Option<u32>, descriptors: u32) -> Result<u
 fn highest_rate(args: &LoadArgs) -> Option<f64> {
     let stages = args.stage.iter().map(|stage| stage.rate);
     args.rate.into_iter().chain(stages).reduce(f64::max)
+}
+
+/// The requests a second that take as many addresses as the log does: those that fall within one
+/// time of rest, at the busiest.
+fn mean_rate(times: &Times, rest: Duration) -> f64 {
+    most_within(&times.starts, rest) as f64 / rest.as_secs_f64()
+}
+
+/// When requests start, and how long that is recorded.
+struct Timing {
+    /// `None`: in a closed loop.
+    arrivals: Option<Arrivals>,
+    duration: Duration,
+}
+
+impl Timing {
+    fn new(args: &LoadArgs, times: Option<Times>, warm_up: Duration) -> Result<Timing, Failure> {
+        let timing = match times {
+            Some(Times { starts, duration }) => {
+                let duration = duration.saturating_sub(warm_up);
+                Timing { arrivals: Some(Arrivals::at(starts)), duration }
+            }
+            None => Timing::rated(args, warm_up),
+        };
+        if timing.duration.is_zero() {
+            return Err(usage(
+                "nothing would be recorded: the warm-up takes all of it (--warm-up)",
+            ));
+        }
+        Ok(timing)
+    }
+
+    fn rated(args: &LoadArgs, warm_up: Duration) -> Timing {
+        let (mut stages, duration) = stages(args, warm_up);
+        let share = share(args);
+        for stage in &mut stages {
+            [stage.from, stage.to] = [stage.from, stage.to].map(|rate| share.rate(rate));
+        }
+        let spacing = if args.poisson { Spacing::Poisson } else { Spacing::Constant };
+        let shift = f64::from(share.number()) / f64::from(share.of());
+        let new = || Arrivals::new(stages.clone(), spacing, args.burst.get(), super::random());
+        let arrivals = (!stages.is_empty()).then(|| new().shifted(shift));
+        Timing { arrivals, duration }
+    }
+
+    fn mode(self, connections: usize) -> Mode {
+        match self.arrivals {
+            Some(arrivals) => Mode::Open { arrivals, connections },
+            None => Mode::Closed { connections },
+        }
+    }
 }
 
 /// The stages of an open loop, the first rate through the warm-up, and how long to record.
@@ -221,164 +283,11 @@ fn stages(args: &LoadArgs, warm_up: Duration) -> (Vec<Stage>, Duration) {
     (stages, all.saturating_sub(warm_up))
 }
 
-fn mode(args: &LoadArgs, stages: Vec<Stage>, connections: usize) -> Mode {
-    if stages.is_empty() {
-        return Mode::Closed { connections };
-    }
-    let spacing = if args.poisson { Spacing::Poisson } else { Spacing::Constant };
-    let arrivals = Arrivals::new(stages, spacing, args.burst.get(), super::random());
-    Mode::Open { arrivals, connections }
-}
-
 fn close(args: &LoadArgs) -> Close {
     match args.close {
         CloseArg::Server => Close::Server,
         CloseArg::Client => Close::Client,
     }
-}
-
-fn method(args: &LoadArgs) -> String {
-    let default = if args.body.is_some() { "POST" } else { "GET" };
-    args.method.clone().unwrap_or_else(|| default.to_owned())
-}
-
-fn request(args: &LoadArgs, target: &Target, method: &str) -> Result<Request, Failure> {
-    let body = body(args)?;
-    Request::new(method, &target.path, &target.host, &args.header, &body)
-        .map_err(Failure::LoadUsage)
-}
-
-fn body(args: &LoadArgs) -> Result<Vec<u8>, Failure> {
-    match args.body.as_deref() {
-        None => Ok(Vec::new()),
-        Some(text) => match text.strip_prefix('@') {
-            None => Ok(text.as_bytes().to_vec()),
-            Some(path) => fs::read(path)
-                .map_err(|error| Failure::Load(format!("--body @{path}: cannot be read: {error}"))),
-        },
-    }
-}
-
-/// The kernel's ephemeral ports.
-fn kernel_ports() -> RangeInclusive<u16> {
-    let text = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
-    let ports: Vec<u16> = text.split_whitespace().filter_map(|port| port.parse().ok()).collect();
-    match ports[..] {
-        [first, last] if first > 0 && first <= last => first..=last,
-        _ => LINUX_PORTS,
-    }
-}
-
-/// The addresses that there are to choose from.
-fn candidates(
-    args: &LoadArgs,
-    to: SocketAddr,
-    ours: Option<&(Stack, Knobs)>,
-) -> Result<Sources, Failure> {
-    let fits = |cidr: &&Cidr| cidr.address().is_ipv4() == to.is_ipv4();
-    let whole = |address: IpAddr| Cidr::new(address, if address.is_ipv4() { 32 } else { 128 });
-    let prefixes: Vec<Cidr> = if !args.source.is_empty() {
-        args.source.clone()
-    } else if ours.is_some() {
-        args.device.ip.iter().filter(fits).filter_map(|cidr| whole(cidr.address())).collect()
-    } else if to.is_ipv4() && to.ip().is_loopback() {
-        Cidr::new(to.ip(), 8).into_iter().collect()
-    } else {
-        whole(routed_source(to)?).into_iter().collect()
-    };
-    Sources::new(&prefixes).map_err(|error| usage(format!("--source: {error}")))
-}
-
-/// The address that the kernel would take.
-fn routed_source(to: SocketAddr) -> Result<IpAddr, Failure> {
-    let any: SocketAddr =
-        if to.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
-    let find = || {
-        let socket = UdpSocket::bind(any)?;
-        // No packet is sent.
-        socket.connect(to)?;
-        socket.local_addr()
-    };
-    let found = find().map_err(|error| {
-        Failure::Load(format!(
-            "{to}: there is no way to it: {error} (see `ip route get {}`)",
-            to.ip()
-        ))
-    })?;
-    Ok(found.ip())
-}
-
-/// How many addresses a load takes.
-struct Need {
-    /// Requests a second at most; `None` if nobody knows.
-    rate: Option<f64>,
-    connections: u64,
-    per_connection: Option<NonZeroU32>,
-    rule: Rule,
-}
-
-impl Need {
-    /// Chooses among the addresses, or says how many there should be. Says in a line what was
-    /// chosen, and why.
-    fn choose(&self, candidates: &Sources) -> Result<(Sources, String), Failure> {
-        let per_connection = self.per_connection.map_or(f64::INFINITY, |n| f64::from(n.get()));
-        let rate = self.rate.map(|rate| rate / per_connection);
-        let at_a_time = if rate.is_none() { self.connections } else { 0 };
-        let least = at_a_time.div_ceil(u64::from(self.rule.ports)).max(1);
-        let wanted = match rate {
-            Some(rate) => self.rule.addresses(rate).max(least),
-            None if self.per_connection.is_none() => least,
-            None => self.rule.addresses(ASSUMED_RATE).max(least),
-        };
-        let has = candidates.len();
-        if let Some(rate) = rate
-            && has < wanted
-        {
-            return Err(usage(format!(
-                "{rate:.0} connections/s from {has} source address{}, which allow{} {:.0}/s: it \
-                 takes {}; give so many, such as --source {}",
-                if has == 1 { "" } else { "es" },
-                if has == 1 { "s" } else { "" },
-                self.rule.rate(has).floor(),
-                self.rule.formula(rate),
-                example(candidates, wanted),
-            )));
-        }
-        if has < least {
-            return Err(usage(format!(
-                "{} connections at a time take {least} source addresses of {} ports; there are \
-                 {has}: give more, such as --source {}",
-                self.connections,
-                self.rule.ports,
-                example(candidates, least),
-            )));
-        }
-        let chosen = candidates.first(wanted);
-        let about = self.describe(rate, &chosen);
-        Ok((chosen, about))
-    }
-
-    fn describe(&self, rate: Option<f64>, chosen: &Sources) -> String {
-        let (first, last) = (chosen.nth(0), chosen.nth(chosen.len() - 1));
-        let range = if first == last { first.to_string() } else { format!("{first} to {last}") };
-        let why = match rate {
-            Some(rate) if rate > 0.0 => self.rule.formula(rate).to_string(),
-            Some(_) => "connections are kept".to_owned(),
-            None if self.per_connection.is_none() => "connections are kept".to_owned(),
-            None => format!("enough for {:.0} connections/s", self.rule.rate(chosen.len()).floor()),
-        };
-        let plural = if chosen.len() == 1 { "" } else { "es" };
-        format!("{} source address{plural}, {range}: {why}", chosen.len())
-    }
-}
-
-/// A prefix with so many addresses.
-fn example(candidates: &Sources, wanted: u64) -> String {
-    if !candidates.nth(0).is_ipv4() {
-        return "fd00:1::/64".to_owned();
-    }
-    let bits = 64 - (wanted + 1).leading_zeros();
-    format!("10.1.0.0/{}", 32_u32.saturating_sub(bits.min(24)))
 }
 
 #[cfg(test)]

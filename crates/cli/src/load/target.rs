@@ -13,6 +13,10 @@ pub(crate) struct Target {
     pub(crate) url: String,
     /// All addresses that the name has.
     pub(crate) addresses: Vec<SocketAddr>,
+    /// TLS is spoken to it.
+    pub(crate) is_secured: bool,
+    /// The name or address alone, for its certificate.
+    pub(crate) name: String,
     /// For the field Host.
     pub(crate) host: String,
     /// The path and the query.
@@ -20,6 +24,12 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    /// The path up to its last slash.
+    pub(crate) fn directory(&self) -> &str {
+        let path = self.path.split('?').next().unwrap_or_default();
+        path.rfind('/').map_or("/", |slash| &path[..=slash])
+    }
+
     /// Parses and resolves a URL.
     pub(crate) fn new(url: &str) -> Result<Target, Failure> {
         let usage = |why: &str| Failure::LoadUsage(format!("{url}: {why}"));
@@ -27,10 +37,10 @@ impl Target {
             return Err(usage("not a URL; give one such as http://10.9.0.2/"));
         };
         match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => return Err(usage("TLS is not spoken here; give a URL with http://")),
-            _ => return Err(usage("give a URL that begins with http://")),
+            Some("http" | "https") => {}
+            _ => return Err(usage("give a URL that begins with http:// or https://")),
         }
+        let is_secured = uri.scheme_str() == Some("https");
         let Some(authority) = uri.authority() else {
             return Err(usage("there is no host in it"));
         };
@@ -38,7 +48,7 @@ impl Target {
             return Err(usage("give a user by --header 'Authorization: …'"));
         }
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-        let port = authority.port_u16().unwrap_or(80);
+        let port = authority.port_u16().unwrap_or(if is_secured { 443 } else { 80 });
         let resolved = (host, port).to_socket_addrs();
         let addresses: Vec<SocketAddr> = match resolved {
             Ok(addresses) => addresses.collect(),
@@ -51,6 +61,8 @@ impl Target {
         Ok(Target {
             url: url.to_owned(),
             addresses,
+            is_secured,
+            name: host.to_owned(),
             host: authority.as_str().to_owned(),
             path: path.to_owned(),
         })
@@ -68,10 +80,14 @@ mod tests {
             ("http://10.9.0.2:8080/a/b?c=d", "10.9.0.2:8080", "10.9.0.2:8080", "/a/b?c=d"),
             ("http://[fd00::2]:81/", "[fd00::2]:81", "[fd00::2]:81", "/"),
             ("http://127.0.0.1/?x", "127.0.0.1:80", "127.0.0.1", "/?x"),
+            ("https://10.9.0.2/", "10.9.0.2:443", "10.9.0.2", "/"),
+            ("https://[fd00::2]:81/", "[fd00::2]:81", "[fd00::2]:81", "/"),
         ] {
             let target = Target::new(url).unwrap();
             assert_eq!(target.addresses, [address.parse().unwrap()], "{url}");
             assert_eq!((&*target.host, &*target.path), (host, path), "{url}");
+            assert_eq!(target.is_secured, url.starts_with("https"));
+            assert!(!target.name.contains(['[', ']']), "{}", target.name);
         }
     }
 
@@ -81,7 +97,6 @@ mod tests {
             ("10.9.0.2", "begins with http://"),
             ("/path", "begins with http://"),
             ("ftp://10.9.0.2/", "begins with http://"),
-            ("https://10.9.0.2/", "TLS"),
             ("http://user:word@10.9.0.2/", "Authorization"),
             ("http://a b/", "not a URL"),
             ("http://no-such-host.invalid/", "no-such-host.invalid"),

@@ -18,8 +18,8 @@ const STATUS_INTERRUPTED: u8 = 130;
 /// whoever reads that may stand still.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
-/// Which signals have come.
-#[derive(Debug)]
+/// Which signals have come. Clones are the same.
+#[derive(Clone, Debug)]
 pub(crate) struct Signals {
     /// How many that ask for a stop.
     stops: watch::Receiver<u32>,

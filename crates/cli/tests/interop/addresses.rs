@@ -1,10 +1,9 @@
 //! Our addresses among those of others: found again after a restart, refused where somebody has
 //! them, defended, and gone with their interface.
 
-use std::io::{BufRead, BufReader};
 use std::net::{Ipv6Addr, SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use lightwait_core::Outbox;
 use lightwait_core::wire::ethernet::{Header, Mac, ethertype};
 use lightwait_core::wire::{arp, icmpv6, ndp};
 
-use crate::namespace::{self, ip};
+use crate::namespace::{self, Namespace, ip};
 use crate::server::{Cable, KERNELS, OURS, Server, URLS};
 use crate::tools::{self, command, curl};
 
@@ -21,51 +20,23 @@ use crate::tools::{self, command, curl};
 const SOON: Duration = Duration::from_secs(5);
 
 /// A namespace beside the test's, which is the neighbour.
-struct Beside(Child);
+struct Beside(Namespace);
 
 impl Beside {
     /// Makes one in which interface `lw0` is ours; `lw1` at the other end is the neighbour's.
     fn new() -> Beside {
-        let mut process = command("unshare")
-            .args(["--net", "sh", "-c", "echo ready; exec sleep 1000"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
-        let beside = Beside(process);
+        let beside = Namespace::new();
         Cable::PacketSocket.prepare();
-        ip(&format!("link set lw0 netns {}", beside.0.id()));
-        beside.ip("link set lo up");
+        beside.take("lw0");
         beside.ip("link set lw0 up");
-        beside
-    }
-
-    /// A command that runs there.
-    fn command(&self, program: &str) -> Command {
-        let mut nsenter = command("nsenter");
-        nsenter.args(["--target", &self.0.id().to_string(), "--net", "--", program]);
-        nsenter
-    }
-
-    fn ip(&self, arguments: &str) {
-        let status = self.command("ip").args(arguments.split(' ')).status().unwrap();
-        assert!(status.success(), "ip {arguments}");
+        Beside(beside)
     }
 
     /// Our server, with more flags.
     fn server(&self, flags: &[&str]) -> Command {
-        let mut serve = self.command(env!("CARGO_BIN_EXE_lightwait"));
+        let mut serve = self.0.command(env!("CARGO_BIN_EXE_lightwait"));
         serve.args(["serve", "--af-packet", "lw0"]).args(flags);
         serve
-    }
-}
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -179,14 +150,14 @@ fn an_address_that_the_kernel_has_is_refused_at_once() {
         let beside = Beside::new();
         for address in ["10.77.0.2/24", "fd77::2/64"] {
             for interface in ["lw0", "lo"] {
-                beside.ip(&format!("addr add {address} dev {interface}"));
+                beside.0.ip(&format!("addr add {address} dev {interface}"));
                 let begin = Instant::now();
                 let output = run(&mut beside.server(&["--ip", address]), directory.path());
                 let text = failure(&output);
                 assert!(begin.elapsed() < Duration::from_secs(3), "nobody was asked");
                 let advice = format!("`sudo ip addr del {address} dev {interface}`");
                 assert!(text.contains(&advice), "{text}");
-                beside.ip(&format!("addr del {address} dev {interface}"));
+                beside.0.ip(&format!("addr del {address} dev {interface}"));
             }
         }
         let serve = &mut beside.server(&both(&["--probe", "100ms"]));

@@ -3,14 +3,15 @@
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::Command;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use serde_json::Value;
 
-use crate::namespace;
-use crate::server::{Cable, Server, URLS};
+use crate::namespace::{self, Namespace, ip};
+use crate::server::{Cable, Server, URLS, reach};
 use crate::tools;
 
 /// Puts a load on, and returns its report.
@@ -74,7 +75,7 @@ fn the_kernels_stack_loads_our_server_from_a_range_that_it_was_given() {
         std::fs::write(site.path().join("small"), [b'x'; 500]).unwrap();
         let server = Server::on(Cable::best(), site.path(), &["--gateway", "10.77.0.1"]);
         // The command that `load` names where the kernel lacks addresses.
-        namespace::ip("route add local 10.78.0.0/16 dev lo");
+        ip("route add local 10.78.0.0/16 dev lo");
         let url = format!("{}/small", URLS[0]);
         let flags = ["--source", "10.78.0.0/16", "--rate", "2000", "--duration", "2s"];
         let report = load(&[&[&*url], &flags[..], &["--warm-up", "0"]].concat());
@@ -82,5 +83,153 @@ fn the_kernels_stack_loads_our_server_from_a_range_that_it_was_given() {
         assert_eq!(report["requests_failed"], 0, "{report}");
         assert!(report["sources"]["addresses"].as_u64().unwrap() >= 5, "{report}");
         server.stop();
+    });
+}
+
+/// A machine of four, with 14 source addresses of its own.
+fn machine(number: u32) -> Namespace {
+    let machine = Namespace::new();
+    ip(&format!("link add h{number} type veth peer name m{number}"));
+    machine.take(&format!("m{number}"));
+    ip(&format!("addr add 10.79.{number}.1/30 dev h{number}"));
+    ip(&format!("link set h{number} up"));
+    machine.ip(&format!("addr add 10.79.{number}.2/30 dev m{number}"));
+    machine.ip(&format!("link set m{number} up"));
+    machine.ip(&format!("route add local 10.78.{number}.0/28 dev lo"));
+    machine.ip(&format!("route add default via 10.79.{number}.1"));
+    ip(&format!("route add 10.78.{number}.0/28 via 10.79.{number}.2"));
+    machine
+}
+
+#[test]
+fn four_machines_put_on_one_load_and_their_reports_are_joined() {
+    let test = "load::four_machines_put_on_one_load_and_their_reports_are_joined";
+    namespace::inside(test, &["nsenter", "unshare"], || {
+        let peers = kernels_server();
+        let site = tools::directory();
+        let program = env!("CARGO_BIN_EXE_lightwait");
+        let url = "http://10.100.0.1:8080/";
+        ip("addr add 10.100.0.1/32 dev lo");
+        let sources = "10.78.1.0/28,10.78.2.0/28,10.78.3.0/28,10.78.4.0/28";
+        let load = ["--rate", "800", "-d", "3s", "--warm-up", "0", "--ports", "20000-20999"];
+        let started = (1..=4).map(|number| {
+            let machine = machine(number);
+            let part = format!("{number}/4");
+            let report = std::fs::File::create(site.path().join(number.to_string())).unwrap();
+            let mut command = machine.command(program);
+            command.args(["load", url, "--json", "--source", sources, "--part", &part]).args(load);
+            let process = command.stdout(report).spawn().unwrap();
+            (machine, process)
+        });
+        for (_machine, mut process) in started.collect::<Vec<_>>() {
+            assert!(process.wait().unwrap().success());
+        }
+        let paths = [1, 2, 3, 4].map(|number: u32| site.path().join(number.to_string()));
+        let mut merge = Command::new(program);
+        let text = tools::output(merge.args(["load", "merge", "--json"]).args(&paths));
+        let merged: Value = serde_json::from_str(&text).unwrap();
+        {
+            let mut peers = peers.lock().unwrap();
+            // One more of each for the first look.
+            assert_eq!(peers.len(), 2404);
+            assert_eq!(peers.iter().collect::<HashSet<_>>().len(), 2404, "no 4-tuple comes twice");
+            peers.clear();
+        }
+        ip("route add local 10.78.0.0/16 dev lo");
+        let mut one = Command::new(program);
+        one.args(["load", url, "--json", "--source", "10.78.9.0/25"]).args(load);
+        let one: Value = serde_json::from_str(&tools::output(&mut one)).unwrap();
+        for key in ["requests_answered", "requests_failed", "rate_asked", "closed_by_server"] {
+            assert_eq!(merged[key], one[key], "{key}: {merged}\n{one}");
+        }
+        assert_eq!(merged["requests_answered"], 2400);
+        assert_eq!(merged["latency_ns"]["total"]["count"], 2400);
+        assert_eq!(merged["sources"]["addresses"], 4 * 13);
+        assert_eq!(merged["warnings"], one["warnings"], "no part is missing");
+        let parts = paths.each_ref().map(|path| -> Value {
+            serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+        });
+        let answered =
+            |report: &Value, second: usize| report["seconds"][second]["answered"].as_u64();
+        for second in 0..3 {
+            let sum: u64 = parts.iter().filter_map(|part| answered(part, second)).sum();
+            assert_eq!(answered(&merged, second), Some(sum), "second {second}: {merged}");
+        }
+        // What a part alone says is not all of it.
+        let mut merge = Command::new(program);
+        let text = tools::output(merge.args(["load", "merge"]).args(&paths[..3]));
+        assert!(text.contains("of its parts 4/4 are missing"), "{text}");
+    });
+}
+
+/// A process that ends with this.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// nginx with TLS at 10.77.0.1, its files and its certificate in `site`.
+fn nginx_with_tls(site: &Path) -> Running {
+    let at = site.display();
+    let request = "[req]\ndistinguished_name = name\nx509_extensions = server\n[name]\n\
+                   [server]\nsubjectAltName = IP:10.77.0.1\nbasicConstraints = CA:FALSE\n";
+    std::fs::write(site.join("request"), request).unwrap();
+    let make = format!(
+        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
+         -subj /CN=load -config {at}/request -keyout {at}/key -out {at}/certificate"
+    );
+    tools::output(tools::command("openssl").args(make.split_whitespace()));
+    std::fs::write(site.join("small"), [b'x'; 500]).unwrap();
+    let configuration = format!(
+        "daemon off; master_process off; user root; pid {at}/pid; error_log {at}/error;\n\
+         events {{ }}\nhttp {{ access_log off; client_body_temp_path {at}/body;\n\
+         proxy_temp_path {at}/proxy; fastcgi_temp_path {at}/fastcgi;\n\
+         uwsgi_temp_path {at}/uwsgi; scgi_temp_path {at}/scgi;\n\
+         server {{ listen 8443 ssl; ssl_certificate {at}/certificate;\n\
+         ssl_certificate_key {at}/key; root {at}; }} }}\n"
+    );
+    std::fs::write(site.join("nginx.conf"), configuration).unwrap();
+    let mut nginx = tools::command("nginx");
+    nginx.arg("-c").arg(site.join("nginx.conf"));
+    // Who reads this test's output is not to wait for it.
+    Running(nginx.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+}
+
+#[test]
+fn nginx_is_loaded_by_tls_on_either_stack_if_its_certificate_is_good() {
+    let test = "load::nginx_is_loaded_by_tls_on_either_stack_if_its_certificate_is_good";
+    namespace::inside(test, &["nginx", "openssl"], || {
+        let site = tools::directory();
+        let cable = Cable::best();
+        cable.prepare();
+        ip("addr add 10.77.0.1/32 dev lo");
+        let _nginx = nginx_with_tls(site.path());
+        reach("10.77.0.1", 8443);
+        let url = "https://10.77.0.1:8443/small";
+        let flags = ["--rate", "200", "-d", "2s", "--warm-up", "0", "--ports", "20000-39999"];
+        let kernels: &[&str] = &["--source", "10.77.0.1"];
+        let device = [cable.flags(), &["--ip", "10.77.0.2/24"]].concat();
+        for stack in [kernels, &device] {
+            let arguments = [&["load", url, "--json"], &flags[..], stack].concat();
+            let mut load = Command::new(env!("CARGO_BIN_EXE_lightwait"));
+            load.args(&arguments).env("SSL_CERT_FILE", site.path().join("certificate"));
+            let report: Value = serde_json::from_str(&tools::output(&mut load)).unwrap();
+            assert_eq!(report["requests_answered"], 400, "{report}");
+            assert_eq!(report["requests_failed"], 0, "{report}");
+            assert_eq!(report["closed_by_server"], 400, "{report}");
+            // The system's authorities did not sign it.
+            let mut load = Command::new(env!("CARGO_BIN_EXE_lightwait"));
+            let output = load.args(&arguments).env_remove("SSL_CERT_FILE").output().unwrap();
+            let text = String::from_utf8_lossy(&output.stderr);
+            assert!(!output.status.success() && text.contains("its certificate"), "{text}");
+            let mut load = Command::new(env!("CARGO_BIN_EXE_lightwait"));
+            let report = tools::output(load.args(&arguments).arg("--insecure"));
+            let report: Value = serde_json::from_str(&report).unwrap();
+            assert_eq!(report["requests_answered"], 400, "{report}");
+        }
     });
 }

@@ -2,9 +2,10 @@
 //! The namespace, with all that was made in it, vanishes with the process. An ordinary user gets a
 //! user namespace as well.
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use crate::tools;
 
@@ -55,6 +56,51 @@ pub(crate) fn can_make_tap() -> bool {
 pub(crate) fn ip(arguments: &str) {
     let status = tools::command("ip").args(arguments.split(' ')).status().unwrap();
     assert!(status.success(), "ip {arguments}");
+}
+
+/// A namespace beside the test's, as another machine has one. It lasts as long as this.
+pub(crate) struct Namespace(Child);
+
+impl Namespace {
+    /// One whose loopback is up.
+    pub(crate) fn new() -> Namespace {
+        let mut process = tools::command("unshare")
+            .args(["--net", "sh", "-c", "echo ready; exec sleep 1000"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        let namespace = Namespace(process);
+        namespace.ip("link set lo up");
+        namespace
+    }
+
+    /// Moves an interface of the test's there.
+    pub(crate) fn take(&self, interface: &str) {
+        ip(&format!("link set {interface} netns {}", self.0.id()));
+    }
+
+    /// A command that runs there.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut nsenter = tools::command("nsenter");
+        nsenter.args(["--target", &self.0.id().to_string(), "--net", "--", program]);
+        nsenter
+    }
+
+    /// Runs `ip` there with these arguments, which must succeed.
+    pub(crate) fn ip(&self, arguments: &str) {
+        let status = self.command("ip").args(arguments.split(' ')).status().unwrap();
+        assert!(status.success(), "ip {arguments}");
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// The kernel's own verdict on every segment it got in this namespace.

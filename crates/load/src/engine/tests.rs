@@ -13,6 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::*;
 use crate::arrivals::{Spacing, Stage};
 use crate::network::OurStack;
+use crate::request::Request;
 use crate::sources::Sources;
 
 const MS: Duration = Duration::from_millis(1);
@@ -33,6 +34,8 @@ struct Server {
 #[derive(Default)]
 struct Seen {
     requests: usize,
+    /// What was asked for, in order.
+    targets: Vec<String>,
     /// Connections by the client's address, with the time of each one's beginning.
     connections: HashMap<SocketAddr, Vec<Instant>>,
     /// Connections at a time.
@@ -80,10 +83,15 @@ impl Server {
             self.seen.borrow_mut().largest_batch = largest;
             for request in requests {
                 self.wait().await;
-                self.seen.borrow_mut().requests += 1;
+                {
+                    let mut seen = self.seen.borrow_mut();
+                    seen.requests += 1;
+                    seen.targets.push(request.split(' ').nth(1).unwrap().to_owned());
+                }
                 let closes = request.contains("Connection: close");
                 let field = if closes { "Connection: close\r\n" } else { "" };
-                let answer = format!("HTTP/1.1 200 OK\r\n{field}Content-Length: 3\r\n\r\nabc");
+                let body = if request.starts_with("HEAD") { "" } else { "abc" };
+                let answer = format!("HTTP/1.1 200 OK\r\n{field}Content-Length: 3\r\n\r\n{body}");
                 let written = stream.write_all(answer.as_bytes()).await;
                 served += 1;
                 if closes || served == self.most || written.is_err() {
@@ -109,10 +117,14 @@ fn sources(addresses: u64) -> Sources {
     Sources::new(&["100.65.0.0/16".parse().unwrap()]).unwrap().first(addresses)
 }
 
+fn request(target: &str) -> Request {
+    Request::new("GET", target, "h", &[], &[]).unwrap()
+}
+
 fn plan(mode: Mode) -> Plan {
     Plan {
         to: (bridge::SERVER_ADDRESS, PORT).into(),
-        request: Request::new("GET", "/", "h", &[], &[]).unwrap(),
+        mix: Mix::one(request("/")),
         mode,
         requests_per_connection: NonZeroU32::new(1),
         pipeline: NonZeroU32::MIN,
@@ -251,6 +263,43 @@ fn a_connection_carries_as_many_requests_as_it_may_and_who_closes_is_chosen() {
             Close::Client => assert!(clean(by_client, by_server) && seen.left > 100),
         }
     }
+}
+
+#[test]
+fn a_mix_is_asked_by_weight_and_pipelined_with_heads_among_it() {
+    let head = Request::new("HEAD", "/head", "h", &[], &[]).unwrap();
+    let parts = vec![(1.0, request("/a")), (3.0, request("/b"))];
+    let mix = Mix::weighted(parts, 5).unwrap();
+    let (outcome, server) = run_for(Server::new(), Plan { mix, ..plan(open(200.0, 10)) });
+    assert_eq!((outcome.totals.answered, outcome.totals.failed()), (2000, 0));
+    let count =
+        |target: &str| server.seen.borrow().targets.iter().filter(|asked| *asked == target).count();
+    // Of a binomial count of 2000 by 1/4 the deviation is 19.
+    assert!(count("/a").abs_diff(500) < 80 && count("/a") + count("/b") == 2000);
+    let mix = Mix::in_order(vec![request("/a"), head, request("/b")], vec![0, 1, 1, 2]);
+    let plan = Plan {
+        mix,
+        requests_per_connection: NonZeroU32::new(8),
+        pipeline: NonZeroU32::new(4).unwrap(),
+        ..plan(Mode::Closed { connections: 1 })
+    };
+    let (outcome, server) = run_for(Server::new(), plan);
+    assert!(outcome.totals.answered > 1000 && outcome.totals.failed() == 0, "{outcome:?}");
+    let targets = &server.seen.borrow().targets;
+    let wanted = ["/a", "/head", "/head", "/b"].iter().cycle();
+    assert!(targets.iter().zip(wanted).all(|(asked, wanted)| asked == wanted), "{targets:?}");
+}
+
+#[test]
+fn a_trace_is_asked_in_its_order_at_its_times() {
+    let times = [0, 10, 10, 2500, 7000].map(Duration::from_millis);
+    let mix = Mix::in_order(["/0", "/1", "/2"].map(request).into(), vec![2, 0, 0, 1, 2]);
+    let mode = Mode::Open { arrivals: Arrivals::at(times.into()), connections: usize::MAX };
+    let (outcome, server) = run_for(Server::new(), Plan { mix, ..plan(mode) });
+    assert_eq!((outcome.totals.answered, outcome.totals.failed()), (5, 0));
+    let per_second: Vec<u64> = outcome.seconds.iter().map(|second| second.answered).collect();
+    assert_eq!(per_second, [3, 0, 1, 0, 0, 0, 0, 1, 0, 0]);
+    assert_eq!(server.seen.borrow().targets, ["/2", "/0", "/0", "/1", "/2"]);
 }
 
 #[test]

@@ -102,7 +102,7 @@ impl<N: Network> Engine<N> {
                     return false;
                 }
                 let now = self.now();
-                batch.extend((0..most).map(|_| self.jobs.begin(now)));
+                batch.extend((0..most).map(|_| self.begin_job(now)));
                 return true;
             }
             self.jobs.take(batch, most);
@@ -178,16 +178,15 @@ impl<N: Network> Engine<N> {
         begun: Duration,
     ) -> Result<Left, Broken> {
         let count = batch.len();
-        let request = &self.plan.request;
         let is_last = self.is_last(open.served + count as u32);
-        let closing = is_last && self.plan.close == Close::Server;
-        let last = if closing { request.closing() } else { request.keeping() };
+        let closes = is_last && self.plan.close == Close::Server;
         let together;
-        let bytes = if count == 1 {
-            last
+        let (bytes, heads) = if count == 1 {
+            let request = self.plan.mix.request(batch[0].request);
+            (if closes { request.closing() } else { request.keeping() }, &[request.is_head()][..])
         } else {
-            together = [&request.keeping().repeat(count - 1), last].concat();
-            &together
+            together = self.together(batch, closes);
+            (&*together.0, &*together.1)
         };
         let sent = self.now();
         let (mut first_byte, mut served) = (None, 0);
@@ -209,14 +208,7 @@ impl<N: Network> Engine<N> {
                 });
             }
         };
-        let exchange = exchange::exchange(
-            &mut open.stream,
-            bytes,
-            count,
-            request.is_head(),
-            &self.buffer,
-            on_event,
-        );
+        let exchange = exchange::exchange(&mut open.stream, bytes, heads, &self.buffer, on_event);
         let deadline = self.begin + begun + self.plan.timeout;
         let result = before(&self.network, deadline, exchange).await;
         open.served += served;
@@ -227,6 +219,19 @@ impl<N: Network> Engine<N> {
             }
             None => Err(Broken { fault: Fault::Timeout, is_silent: first_byte.is_none() }),
         }
+    }
+
+    /// The requests of a batch in a row, the last of which asks the server to close if `closes`,
+    /// and which of them are for a head alone.
+    fn together(&self, batch: &VecDeque<Job>, closes: bool) -> (Vec<u8>, Vec<bool>) {
+        let (mut bytes, mut heads) = (Vec::new(), Vec::with_capacity(batch.len()));
+        for (place, job) in batch.iter().enumerate() {
+            let request = self.plan.mix.request(job.request);
+            let is_closing = closes && place + 1 == batch.len();
+            bytes.extend(if is_closing { request.closing() } else { request.keeping() });
+            heads.push(request.is_head());
+        }
+        (bytes, heads)
     }
 
     /// Closes a connection behind its last answer.

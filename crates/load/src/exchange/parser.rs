@@ -62,6 +62,12 @@ impl Parser {
         Parser { is_head, state: State::Head, head: Vec::new(), answer: NOTHING }
     }
 
+    /// The next answer is to HEAD, or to another method.
+    pub fn expect(&mut self, is_head: bool) {
+        debug_assert!(!self.has_begun(), "between two answers");
+        self.is_head = is_head;
+    }
+
     /// True if a part of an answer was taken.
     pub fn has_begun(&self) -> bool {
         self.answer.bytes > 0

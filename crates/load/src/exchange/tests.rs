@@ -251,7 +251,8 @@ async fn with_peer(
     };
     let buffer = buffer();
     let on_event = |event| answers += usize::from(matches!(event, Event::Answer(_)));
-    let ours = exchange(&mut ours, requests.as_bytes(), expected, false, &buffer, on_event);
+    let heads = vec![false; expected];
+    let ours = exchange(&mut ours, requests.as_bytes(), &heads, &buffer, on_event);
     let (result, _theirs) = tokio::join!(ours, peer);
     (result, answers)
 }
@@ -295,7 +296,7 @@ async fn an_answer_to_a_request_that_was_not_read_to_its_end_is_taken() {
         theirs.write_all(HELLO.as_bytes()).await.unwrap();
     };
     let (buffer, body) = (buffer(), [b'x'; 10_000]);
-    let (result, ()) = tokio::join!(exchange(&mut ours, &body, 1, false, &buffer, |_| ()), peer);
+    let (result, ()) = tokio::join!(exchange(&mut ours, &body, &[false], &buffer, |_| ()), peer);
     assert_eq!(result.unwrap(), Left::Closing);
 }
 
@@ -312,7 +313,7 @@ async fn both_ends_may_write_before_they_read() {
         write.write_all(HELLO.as_bytes()).await.unwrap();
     };
     let buffer = buffer();
-    let ours = exchange(&mut ours, requests.as_bytes(), 100, false, &buffer, |_| ());
+    let ours = exchange(&mut ours, requests.as_bytes(), &[false; 100], &buffer, |_| ());
     let (result, ()) = tokio::join!(ours, peer);
     assert_eq!(result.unwrap(), Left::Open);
 }
@@ -323,9 +324,26 @@ async fn the_first_byte_of_each_answer_is_told_once() {
     let peer = async { theirs.write_all(HELLO.repeat(3).as_bytes()).await.unwrap() };
     let (buffer, mut events) = (buffer(), String::new());
     let on_event = |event| events.push(if event == Event::FirstByte { 'f' } else { 'a' });
-    let (result, ()) = tokio::join!(exchange(&mut ours, b"x", 3, false, &buffer, on_event), peer);
+    let (result, ()) =
+        tokio::join!(exchange(&mut ours, b"x", &[false; 3], &buffer, on_event), peer);
     result.unwrap();
     assert_eq!(events, "fafafa");
+}
+
+#[tokio::test]
+async fn an_answer_to_head_has_no_body_among_others_that_have() {
+    let (mut ours, mut theirs) = duplex(1 << 10);
+    let head = HELLO.split_inclusive("\r\n\r\n").next().unwrap();
+    let reply = [HELLO, head, head, HELLO].concat();
+    let peer = async { theirs.write_all(reply.as_bytes()).await.unwrap() };
+    let (buffer, heads, mut bytes) = (buffer(), [false, true, true, false], Vec::new());
+    let on_event = |event| match event {
+        Event::Answer(answer) => bytes.push(answer.bytes as usize),
+        Event::FirstByte => {}
+    };
+    let (result, ()) = tokio::join!(exchange(&mut ours, b"x", &heads, &buffer, on_event), peer);
+    assert_eq!(result.unwrap(), Left::Open);
+    assert_eq!(bytes, [HELLO.len(), head.len(), head.len(), HELLO.len()]);
 }
 
 #[tokio::test]

@@ -17,6 +17,8 @@ pub enum Fault {
     Unreachable,
     /// The answer is not HTTP/1.1, or larger than what is taken.
     Malformed,
+    /// The TLS handshake failed, or what came is no TLS.
+    Tls,
     /// The source address and port could not be had.
     Source,
     /// The process or the system has no file descriptor or memory left.
@@ -29,13 +31,14 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 10] = [
+    pub const ALL: [Fault; 11] = [
         Fault::Refused,
         Fault::Reset,
         Fault::Closed,
         Fault::Timeout,
         Fault::Unreachable,
         Fault::Malformed,
+        Fault::Tls,
         Fault::Source,
         Fault::Resources,
         Fault::Unfinished,
@@ -51,6 +54,7 @@ impl Fault {
             Fault::Timeout => "timeout",
             Fault::Unreachable => "unreachable",
             Fault::Malformed => "malformed",
+            Fault::Tls => "tls",
             Fault::Source => "source_address",
             Fault::Resources => "resources",
             Fault::Unfinished => "unfinished",
@@ -69,6 +73,7 @@ impl Fault {
             Kind::HostUnreachable | Kind::NetworkUnreachable | Kind::NetworkDown => {
                 Fault::Unreachable
             }
+            Kind::InvalidData if is_tls(error) => Fault::Tls,
             Kind::InvalidData => Fault::Malformed,
             Kind::AddrInUse | Kind::AddrNotAvailable => Fault::Source,
             Kind::OutOfMemory | Kind::QuotaExceeded => Fault::Resources,
@@ -79,14 +84,18 @@ impl Fault {
     }
 }
 
+fn is_tls(error: &io::Error) -> bool {
+    error.get_ref().and_then(|inner| inner.downcast_ref::<tokio_rustls::rustls::Error>()).is_some()
+}
+
 /// How many there were of each kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults([u64; Fault::ALL.len()]);
 
 impl Faults {
-    /// One more.
-    pub fn count(&mut self, fault: Fault) {
-        self.0[fault as usize] += 1;
+    /// So many more.
+    pub fn count(&mut self, fault: Fault, more: u64) {
+        self.0[fault as usize] += more;
     }
 
     /// Those of another load as well.
@@ -120,11 +129,11 @@ mod tests {
         let mut faults = Faults::default();
         for (count, fault) in Fault::ALL.into_iter().enumerate() {
             assert_eq!(fault as usize, count);
-            (0..count).for_each(|_| faults.count(fault));
+            faults.count(fault, count as u64);
         }
-        faults.count(Fault::Refused);
+        faults.count(Fault::Refused, 1);
         let names: std::collections::HashSet<_> = Fault::ALL.map(Fault::name).into();
-        assert_eq!((names.len(), faults.sum()), (10, 46));
+        assert_eq!((names.len(), faults.sum()), (11, 56));
         assert_eq!((faults.of(Fault::Refused), faults.of(Fault::Timeout)), (1, 3));
     }
 

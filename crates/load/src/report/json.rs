@@ -2,15 +2,14 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hdrhistogram::serialization::{Serializer, V2Serializer};
 use serde_json::{Map, Value, json};
 
 use super::Report;
 use crate::engine::Close;
-use crate::recorder::{Latencies, Second};
+use crate::recorder::{Latencies, Second, SecondLatencies};
 
 /// The name and version of the schema. Keys may be added to a version, and none taken away.
-const SCHEMA: &str = "lightwait-load/1";
+pub(super) const SCHEMA: &str = "lightwait-load/1";
 
 impl Report {
     /// The report as one object.
@@ -21,10 +20,16 @@ impl Report {
             totals.statuses.iter().map(|(status, n)| (status.to_string(), (*n).into())).collect();
         let errors: Map<String, Value> =
             totals.faults.iter().map(|(fault, n)| (fault.name().to_owned(), n.into())).collect();
+        let seconds = outcome.seconds.iter().zip(&outcome.second_latencies);
+        let parts = setup.shares.iter();
+        let parts: Vec<String> =
+            parts.map(|share| format!("{}/{}", share.number() + 1, share.of())).collect();
         json!({
             "schema": SCHEMA,
             "url": setup.url,
             "method": setup.method,
+            "mix": setup.mix,
+            "parts": parts,
             "stack": setup.stack,
             "mode": if setup.rate.is_some() { "open" } else { "closed" },
             "rate_asked": setup.rate,
@@ -39,6 +44,7 @@ impl Report {
             },
             "warm_up_s": outcome.warm_up.as_secs_f64(),
             "recorded_s": outcome.recorded.as_secs_f64(),
+            "steady_after_s": setup.steady_after.as_secs_f64(),
             "steady_state": self.is_steady(),
             "requests_answered": totals.answered,
             "requests_failed": totals.failed(),
@@ -63,7 +69,7 @@ impl Report {
             "reopened": notes.reopened,
             "cpu_share": cpu_share,
             "warnings": self.warnings(),
-            "seconds": outcome.seconds.iter().map(second).collect::<Vec<_>>(),
+            "seconds": seconds.map(second).collect::<Vec<_>>(),
         })
     }
 }
@@ -81,20 +87,11 @@ fn latencies(latencies: &Latencies) -> Value {
         "p99_9": at(99.9),
         "p99_99": at(99.99),
         "max": max,
-        "histogram_v2": encode(latencies),
+        "histogram_v2": STANDARD.encode(latencies.encoded()),
     })
 }
 
-/// The whole histogram, as HdrHistogram's V2 encoding in base64: sums of such are exact.
-fn encode(latencies: &Latencies) -> String {
-    let mut bytes = Vec::new();
-    V2Serializer::new()
-        .serialize(latencies.histogram(), &mut bytes)
-        .expect("a vector takes all, and no count is over 2^63");
-    STANDARD.encode(bytes)
-}
-
-fn second(second: &Second) -> Value {
+fn second((second, latencies): (&Second, &SecondLatencies)) -> Value {
     json!({
         "answered": second.answered,
         "failed": second.failed,
@@ -105,5 +102,6 @@ fn second(second: &Second) -> Value {
         "median_ns": second.median.as_nanos() as u64,
         "p99_ns": second.p99.as_nanos() as u64,
         "longest_ns": second.longest.as_nanos() as u64,
+        "histogram_v2": STANDARD.encode(latencies.encoded()),
     })
 }

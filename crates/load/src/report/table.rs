@@ -23,6 +23,14 @@ impl Report {
     fn head(&self, text: &mut String) {
         let Report { setup, outcome, .. } = self;
         line(text, format_args!("{} {} by {}", setup.method, setup.url, setup.stack));
+        if let Some(mix) = &setup.mix {
+            line(text, format_args!("requests: {mix}"));
+        }
+        if let [first, ..] = &setup.shares[..] {
+            let numbers = setup.shares.iter().map(|share| (share.number() + 1).to_string());
+            let numbers = numbers.collect::<Vec<_>>().join(", ");
+            line(text, format_args!("part {numbers} of {}", first.of()));
+        }
         let loop_kind = match setup.rate {
             Some(rate) => format!("open loop, {rate:.0} requests/s"),
             None => format!("closed loop, {} connections", setup.connections),

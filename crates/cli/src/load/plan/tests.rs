@@ -1,5 +1,9 @@
 use clap::Parser;
 
+use std::net::IpAddr;
+
+use lightwait_core::address::Cidr;
+
 use super::*;
 use crate::args::{Command, CommandLine};
 
@@ -69,7 +73,7 @@ fn too_few_addresses_are_refused_with_the_formula_filled_in_and_a_way_out() {
 fn what_is_suggested_suffices() {
     for wanted in [1u64, 2, 3, 6, 7, 22, 254, 255, 65_534, 65_535] {
         let one = Sources::new(&["10.0.0.1/32".parse().unwrap()]).unwrap();
-        let prefix: Cidr = example(&one, wanted).parse().unwrap();
+        let prefix: Cidr = sources::example(&one, wanted).parse().unwrap();
         let len = Sources::new(&[prefix]).unwrap().len();
         assert!(len >= wanted && len <= 2 * wanted + 4, "{wanted}: {prefix}");
     }
@@ -78,9 +82,13 @@ fn what_is_suggested_suffices() {
 #[test]
 fn a_closed_loop_takes_addresses_for_any_rate_and_one_kept_alive_takes_one() {
     let addresses = |line: &str| plan(&format!("{line} {P}")).unwrap().sources.len();
-    assert_eq!(addresses("--connections 50"), 231);
+    assert_eq!(addresses("--connections 50"), 2303);
     assert_eq!(addresses("--connections 50 --source 127.9.0.0/28"), 14);
+    assert_eq!(addresses("--connections 50 --source 127.9.0.0/16"), 2303);
     assert_eq!(addresses("--connections 50 --keep-alive"), 1);
+    let conventional = plan(&format!("--connections 50 --time-wait 0 {P}")).unwrap();
+    assert_eq!((conventional.rest, conventional.sources.len()), (Duration::ZERO, 1));
+    assert!(conventional.about_sources.contains("do not rest"), "{}", conventional.about_sources);
 }
 
 #[test]
@@ -106,7 +114,7 @@ fn a_warm_up_lasts_for_one_time_wait_unless_connections_are_kept() {
 #[test]
 fn wrong_use_is_told_with_the_flag_that_is_wrong() {
     for (line, why) in [
-        ("", "--rate R (an open loop) or --connections N"),
+        ("", "--rate R (an open loop), --connections N (a closed one) or --trace"),
         ("--rate 5 --stack lightwait", "--tap NAME"),
         ("--rate 5 --stack kernel --tap t --ip 10.0.0.2/24", "--stack kernel has no device"),
         ("--rate 5 --tap t", "--ip A/N"),
@@ -115,7 +123,12 @@ fn wrong_use_is_told_with_the_flag_that_is_wrong() {
         ("--rate 5 --source 127.0.0.0/8,127.1.0.0/16", "has addresses of"),
         ("--rate 5 --source fd00::1", "IP version"),
         ("--connections 20001", "`ulimit -Hn 20033`"),
-        ("--rate 5 --body @/no/such/file", "/no/such/file: cannot be read"),
+        ("--rate 5 --body @/no/such/file", "body @/no/such/file: cannot be read"),
+        ("--rate 5 --mix /no/such/file", "--mix /no/such/file: cannot be read"),
+        ("--trace /no/such/file", "--trace /no/such/file: cannot be read"),
+        ("--trace /dev/null", "no request in it"),
+        ("--rate 5 --mix /dev/null", "/dev/null: there is no request in it"),
+        ("--rate 5 --insecure", "--insecure is for URLs"),
         ("--rate 5 --method GE/T", "not a method"),
         ("--rate 5 --header connection:close", "by the load itself"),
     ] {
@@ -142,7 +155,107 @@ fn on_our_stack_its_addresses_are_the_sources() {
 fn a_body_makes_it_a_post() {
     let plan = plan("--rate 5 --body x").unwrap();
     assert_eq!(plan.setup.method, "POST");
-    let text = String::from_utf8(plan.engine.request.keeping().to_vec()).unwrap();
+    let text = String::from_utf8(plan.engine.mix.request(0).keeping().to_vec()).unwrap();
     assert!(text.starts_with("POST /a?b HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n"), "{text}");
     assert!(text.ends_with("Content-Length: 1\r\n\r\nx"), "{text}");
+}
+
+/// A file with that text.
+fn file(text: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+fn texts(plan: &LoadPlan) -> Vec<String> {
+    let mix = &plan.engine.mix;
+    let text = |number| String::from_utf8(mix.request(number).keeping().to_vec()).unwrap();
+    (0..mix.len() as u32).map(text).collect()
+}
+
+#[test]
+fn a_mix_is_of_a_file_or_built_in_and_below_the_urls_directory() {
+    let body = file("contents");
+    let path = body.path().display();
+    let mix = file(&format!("5 /a\n1 HEAD /b\n1 POST /c @{path}\n1 POST /d d e\n"));
+    let plan = plan(&format!("--rate 5 --mix {} -H A:b", mix.path().display())).unwrap();
+    let all = texts(&plan);
+    assert!(all[0].starts_with("GET /a HTTP/1.1\r\n") && all[0].contains("A: b\r\n"), "{all:?}");
+    assert!(plan.engine.mix.request(1).is_head());
+    assert!(all[2].ends_with("Content-Length: 8\r\n\r\ncontents"), "{all:?}");
+    assert!(all[3].ends_with("\r\n\r\nd e"), "{all:?}");
+    assert_eq!(plan.setup.method, "GET, HEAD, POST");
+    assert_eq!(plan.setup.mix, Some(mix.path().display().to_string()));
+    for (url, mix, count, first) in [
+        ("http://127.0.0.1/x/y?z", "webstone", 5, "GET /x/file500.html "),
+        ("http://127.0.0.1", "zipf:3", 3, "GET /1 "),
+        ("http://127.0.0.1/x/", "zipf:2:0.8", 2, "GET /x/1 "),
+    ] {
+        let plan = plan_for(url, &format!("--rate 5 --mix {mix}")).unwrap();
+        let all = texts(&plan);
+        assert!(all.len() == count && all[0].starts_with(first), "{all:?}");
+    }
+}
+
+#[test]
+fn a_trace_has_its_own_times_and_takes_addresses_for_its_busiest_time() {
+    let line = |second: u32, method: &str, rest: &str| {
+        format!(
+            "::1 - - [01/Jan/2026:00:{:02}:{:02} +0000] \"{method} /{second} HTTP/1.1\" 200 -\
+             {rest}\n",
+            second / 60,
+            second % 60
+        )
+    };
+    let mut text = line(0, "GET", " \"http://r/\" \"agent\"") + &line(0, "POST", "") + "rubbish\n";
+    (100..200).for_each(|second| text += &line(second, "GET", "").repeat(30));
+    let log = file(&text);
+    let flags = "--ports 2000-2099 --warm-up 10s --header user-agent:mine --body b";
+    let of = |more: &str| plan(&format!("--trace {} {flags} {more}", log.path().display()));
+    let plan = of("").unwrap();
+    // 65 s of 30 a second on 100 ports.
+    assert_eq!((plan.sources.len(), plan.setup.rate), (20, Some(30.0)));
+    assert_eq!(plan.engine.duration, Duration::from_secs(190));
+    let all = texts(&plan);
+    assert!(all[0].contains("Referer: http://r/\r\n") && all[0].contains("user-agent: mine"));
+    assert!(!all[0].contains("agent\r\nUser") && all[1].ends_with("\r\n\r\nb"), "{all:?}");
+    let Mode::Open { arrivals, .. } = &plan.engine.mode else { panic!("an open loop") };
+    assert_eq!(arrivals.clone().count(), 3002);
+    let fast = of("--trace-speed 4").unwrap();
+    assert_eq!(fast.engine.duration, Duration::from_millis(40_000));
+    // All of it, but for the first two, within 65 s.
+    assert_eq!(fast.sources.len(), 31);
+}
+
+#[test]
+fn parts_of_a_load_have_all_of_it_together_and_no_tuple_twice() {
+    let part = |number, line: &str| plan(&format!("{line} --part {number}/4 {P}"));
+    let mut seen = std::collections::HashSet::new();
+    for number in 1..=4 {
+        let plan = part(number, "--rate 10000 --source 127.7.0.0/27").unwrap();
+        assert_eq!(plan.setup.rate, Some(2500.0));
+        // ceil(2500/s · 65 s / 28232 ports)
+        assert_eq!(plan.sources.len(), 6);
+        assert!(plan.sources.iter().all(|address| seen.insert(address)), "{number}");
+        let Mode::Open { arrivals, .. } = plan.engine.mode else { panic!("an open loop") };
+        let first: Vec<Duration> = arrivals.take(2).collect();
+        let micros = |number: u64| Duration::from_micros(100 * number);
+        assert_eq!(first, [micros(number - 1), micros(number + 3)]);
+    }
+    let ports = |number| part(number, "--rate 400 --source 127.7.0.1").unwrap().ports;
+    assert_eq!([1, 2, 4].map(ports), [32768..=39825, 39826..=46883, 53942..=60999]);
+    let counts = [1, 2, 3, 4].map(|n| part(n, "--connections 10").unwrap().setup.connections);
+    assert_eq!(counts, [2, 3, 2, 3]);
+    assert!(part(1, "--connections 3").unwrap_err().to_string().contains("--part"));
+    let whole = part(1, "--rate 10000 --source 127.7.0.0/29").unwrap_err().to_string();
+    assert!(whole.contains("2500 connections/s from 1 source address"), "{whole}");
+}
+
+#[test]
+fn an_https_url_is_asked_by_tls_whose_certificates_may_go_unchecked() {
+    let of = |url, line| plan_for(url, line).unwrap();
+    assert!(of("http://127.0.0.1/", "--rate 5").tls.is_none());
+    let plan = of("https://127.0.0.1/", "--rate 5 --insecure");
+    assert!(plan.tls.is_some());
+    assert_eq!(plan.engine.to.port(), 443);
 }

@@ -1,0 +1,143 @@
+//! Which source addresses a load takes, of those there are.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
+
+use lightwait_core::address::Cidr;
+use lightwait_load::sources::{Rule, Sources};
+
+use super::usage;
+use crate::failure::Failure;
+use crate::load::args::LoadArgs;
+use crate::plan::{Knobs, Stack};
+
+/// More connections a second than one process opens: a closed loop takes addresses for so many, as
+/// long as there are some.
+const CLOSED_LOOP_RATE: f64 = 1_000_000.0;
+/// Linux's own range, where it cannot be read.
+const LINUX_PORTS: RangeInclusive<u16> = 32_768..=60_999;
+
+/// The kernel's ephemeral ports.
+pub(super) fn kernel_ports() -> RangeInclusive<u16> {
+    let text = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let ports: Vec<u16> = text.split_whitespace().filter_map(|port| port.parse().ok()).collect();
+    match ports[..] {
+        [first, last] if first > 0 && first <= last => first..=last,
+        _ => LINUX_PORTS,
+    }
+}
+
+/// The addresses that there are to choose from.
+pub(super) fn candidates(
+    args: &LoadArgs,
+    to: SocketAddr,
+    ours: Option<&(Stack, Knobs)>,
+) -> Result<Sources, Failure> {
+    let fits = |cidr: &&Cidr| cidr.address().is_ipv4() == to.is_ipv4();
+    let whole = |address: IpAddr| Cidr::new(address, if address.is_ipv4() { 32 } else { 128 });
+    let prefixes: Vec<Cidr> = if !args.source.is_empty() {
+        args.source.clone()
+    } else if ours.is_some() {
+        args.device.ip.iter().filter(fits).filter_map(|cidr| whole(cidr.address())).collect()
+    } else if to.is_ipv4() && to.ip().is_loopback() {
+        Cidr::new(to.ip(), 8).into_iter().collect()
+    } else {
+        whole(routed_source(to)?).into_iter().collect()
+    };
+    Sources::new(&prefixes).map_err(|error| usage(format!("--source: {error}")))
+}
+
+/// The address that the kernel would take.
+fn routed_source(to: SocketAddr) -> Result<IpAddr, Failure> {
+    let any: SocketAddr =
+        if to.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
+    let find = || {
+        let socket = UdpSocket::bind(any)?;
+        // No packet is sent.
+        socket.connect(to)?;
+        socket.local_addr()
+    };
+    let found = find().map_err(|error| {
+        Failure::Load(format!(
+            "{to}: there is no way to it: {error} (see `ip route get {}`)",
+            to.ip()
+        ))
+    })?;
+    Ok(found.ip())
+}
+
+/// How many addresses a load takes.
+pub(super) struct Need {
+    /// Requests a second at most; `None` if nobody knows.
+    pub(super) rate: Option<f64>,
+    pub(super) connections: u64,
+    pub(super) per_connection: Option<NonZeroU32>,
+    pub(super) rule: Rule,
+}
+
+impl Need {
+    /// Chooses among the addresses, or says how many there should be. Says in a line what was
+    /// chosen, and why.
+    pub(super) fn choose(&self, candidates: &Sources) -> Result<(Sources, String), Failure> {
+        let per_connection = self.per_connection.map_or(f64::INFINITY, |n| f64::from(n.get()));
+        let rate = self.rate.map(|rate| rate / per_connection);
+        let at_a_time = if rate.is_none() { self.connections } else { 0 };
+        let least = at_a_time.div_ceil(u64::from(self.rule.ports)).max(1);
+        let wanted = match rate {
+            Some(rate) => self.rule.addresses(rate).max(least),
+            None if self.per_connection.is_none() => least,
+            None => self.rule.addresses(CLOSED_LOOP_RATE).max(least),
+        };
+        let has = candidates.len();
+        if let Some(rate) = rate
+            && has < wanted
+        {
+            return Err(usage(format!(
+                "{rate:.0} connections/s from {has} source address{}, which allow{} {:.0}/s: it \
+                 takes {}; give so many, such as --source {}",
+                if has == 1 { "" } else { "es" },
+                if has == 1 { "s" } else { "" },
+                self.rule.rate(has).floor(),
+                self.rule.formula(rate),
+                example(candidates, wanted),
+            )));
+        }
+        if has < least {
+            return Err(usage(format!(
+                "{} connections at a time take {least} source addresses of {} ports; there are \
+                 {has}: give more, such as --source {}",
+                self.connections,
+                self.rule.ports,
+                example(candidates, least),
+            )));
+        }
+        let chosen = candidates.first(wanted);
+        let about = self.describe(rate, &chosen);
+        Ok((chosen, about))
+    }
+
+    fn describe(&self, rate: Option<f64>, chosen: &Sources) -> String {
+        let (first, last) = (chosen.nth(0), chosen.nth(chosen.len() - 1));
+        let range = if first == last { first.to_string() } else { format!("{first} to {last}") };
+        let why = match rate {
+            Some(rate) if rate > 0.0 => self.rule.formula(rate).to_string(),
+            Some(_) => "connections are kept".to_owned(),
+            None if self.per_connection.is_none() => "connections are kept".to_owned(),
+            None if self.rule.rest.is_zero() => "4-tuples do not rest".to_owned(),
+            None => format!("enough for {:.0} connections/s", self.rule.rate(chosen.len()).floor()),
+        };
+        let plural = if chosen.len() == 1 { "" } else { "es" };
+        format!("{} source address{plural}, {range}: {why}", chosen.len())
+    }
+}
+
+/// A prefix with so many addresses.
+pub(super) fn example(candidates: &Sources, wanted: u64) -> String {
+    if !candidates.nth(0).is_ipv4() {
+        return "fd00:1::/64".to_owned();
+    }
+    let bits = 64 - (wanted + 1).leading_zeros();
+    format!("10.1.0.0/{}", 32_u32.saturating_sub(bits.min(24)))
+}

@@ -1,0 +1,256 @@
+//! TLS over another network: connections are open when their handshakes are done.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::client::Resumption;
+use tokio_rustls::rustls::client::danger::{
+    HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
+};
+use tokio_rustls::rustls::crypto::{
+    CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature,
+};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{
+    self, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+};
+
+use super::Network;
+
+/// What is read of a connection in vain, behind the peer's last word.
+const REST_BYTES: usize = 512;
+
+/// How TLS is spoken to a server: its name goes into the handshake (SNI), HTTP/1.1 is asked for
+/// (ALPN), and no session is resumed, as each connection is a new client's. Clones are the same.
+#[derive(Clone)]
+pub struct Tls {
+    connector: TlsConnector,
+    name: ServerName<'static>,
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Whose certificates are believed.
+#[derive(Clone, Debug)]
+pub enum Trust {
+    /// Those of these authorities.
+    Authorities(RootCertStore),
+    /// Anybody's.
+    Anybody,
+}
+
+impl Trust {
+    /// The authorities that this system trusts, or those of the file that `SSL_CERT_FILE` names.
+    ///
+    /// # Errors
+    /// A line that says why there is none.
+    pub fn of_the_system() -> Result<Trust, String> {
+        let found = rustls_native_certs::load_native_certs();
+        let mut store = RootCertStore::empty();
+        let (added, _) = store.add_parsable_certificates(found.certs);
+        if added > 0 {
+            return Ok(Trust::Authorities(store));
+        }
+        let why = found.errors.first().map_or_else(String::new, |error| format!(": {error}"));
+        Err(format!("no certificate of an authority is found here{why}"))
+    }
+}
+
+impl Tls {
+    /// For a server of that name, or address.
+    ///
+    /// # Errors
+    /// If that is no name.
+    pub fn new(host: &str, trust: Trust) -> Result<Tls, String> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| format!("{host:?} is not a name that a certificate can have"))?;
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .expect("ring has the ciphers of both versions");
+        let builder = match trust {
+            Trust::Authorities(store) => builder.with_root_certificates(store),
+            Trust::Anybody => {
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(Credulous(provider)))
+            }
+        };
+        let mut config = builder.with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.resumption = Resumption::disabled();
+        Ok(Tls { connector: TlsConnector::from(Arc::new(config)), name })
+    }
+}
+
+/// What went wrong in TLS, for people, if that is what an error is of.
+pub fn explain(error: &io::Error) -> Option<String> {
+    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    Some(match error {
+        rustls::Error::InvalidCertificate(error) => {
+            let why = match error {
+                CertificateError::UnknownIssuer => {
+                    "it is signed by nobody who is trusted here; SSL_CERT_FILE can name who signed \
+                     it"
+                    .to_owned()
+                }
+                CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                    "it has expired".to_owned()
+                }
+                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                    "it is not valid yet; see the clock of this machine".to_owned()
+                }
+                CertificateError::NotValidForName
+                | CertificateError::NotValidForNameContext { .. } => {
+                    format!("it is another server's: {error}")
+                }
+                _ => error.to_string(),
+            };
+            format!("its certificate is not accepted: {why} (--insecure accepts any)")
+        }
+        rustls::Error::InvalidMessage(_) => {
+            "it does not speak TLS there; is it http://?".to_owned()
+        }
+        rustls::Error::AlertReceived(alert) => format!("it refuses the TLS handshake: {alert:?}"),
+        _ => format!("TLS: {error}"),
+    })
+}
+
+/// A network with TLS over each of its connections.
+#[derive(Clone, Debug)]
+pub struct Secured<N> {
+    network: N,
+    tls: Tls,
+}
+
+impl<N> Secured<N> {
+    /// TLS over that network.
+    pub fn new(network: N, tls: Tls) -> Secured<N> {
+        Secured { network, tls }
+    }
+}
+
+impl<N: Network> Network for Secured<N> {
+    type Stream = SecuredStream<N::Stream>;
+
+    async fn connect(&self, from: SocketAddr, to: SocketAddr) -> io::Result<Self::Stream> {
+        let stream = self.network.connect(from, to).await?;
+        let stream = self.tls.connector.connect(self.tls.name.clone(), stream).await?;
+        Ok(SecuredStream(stream))
+    }
+
+    fn now(&self) -> Duration {
+        self.network.now()
+    }
+
+    fn sleep_until(&self, when: Duration) -> impl Future<Output = ()> + 'static {
+        self.network.sleep_until(when)
+    }
+
+    fn alarm(&self, when: Duration) -> impl Future<Output = io::Result<()>> {
+        self.network.alarm(when)
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.network.spawn(task);
+    }
+}
+
+/// A connection with TLS over it. It ends when the connection below does, not at the peer's last
+/// word (close_notify): else we would be the first to close, and keep the TIME-WAIT.
+#[derive(Debug)]
+pub struct SecuredStream<S>(TlsStream<S>);
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for SecuredStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.0).poll_read(context, buffer))?;
+        if buffer.filled().len() > before {
+            return Poll::Ready(Ok(()));
+        }
+        loop {
+            let mut rest = [0; REST_BYTES];
+            let mut rest = ReadBuf::new(&mut rest);
+            ready!(Pin::new(self.0.get_mut().0).poll_read(context, &mut rest))?;
+            if rest.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for SecuredStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+/// Accepts any certificate, if the server has its key.
+#[derive(Debug)]
+struct Credulous(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Credulous {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::engine::Outcome;
+use crate::recorder::{Answered, Fault, Gauges, Recorder};
+use crate::report::Report;
+use crate::report::tests::report;
+use crate::share::Share;
+
+const S: Duration = Duration::from_secs(1);
+
+/// What a recorder makes of the requests that `is_its` takes of a load.
+fn outcome(is_its: impl Fn(u32) -> bool) -> Outcome {
+    let mut recorder = Recorder::new(S * 2..S * 4);
+    for number in (0..4000).filter(|number| is_its(*number)) {
+        let intended = S * number / 1000;
+        while recorder.seconds() < intended.as_secs() {
+            recorder.on_second(Gauges { in_flight: 0, time_wait: 0 });
+        }
+        recorder.on_connection(intended, S * number / 100_000);
+        recorder.on_answer(&Answered {
+            intended,
+            started: intended + S * (number % 50) / 9_000,
+            ended: intended + S * (1 + number % 977) / 3_000,
+            first_byte: S * (number % 31) / 10_000,
+            status: if number % 13 == 0 { 503 } else { 200 },
+            bytes: u64::from(number),
+        });
+        if number % 7 == 0 {
+            recorder.on_fault(intended, Fault::Reset);
+        }
+    }
+    recorder.on_second(Gauges::default());
+    let (totals, seconds, second_latencies) = recorder.into_parts();
+    Outcome { totals, seconds, second_latencies, ..report().outcome }
+}
+
+/// A report of one share, through JSON.
+fn part(number: u32, of: u32) -> Report {
+    let mut part = report();
+    part.outcome = outcome(|request| request % of == number);
+    part.setup.rate = Some(25.0);
+    part.setup.shares = vec![Share::new(number, of).unwrap()];
+    let text = part.json().to_string();
+    let read = Report::from_json(&serde_json::from_str(&text).unwrap()).unwrap();
+    assert_eq!((&read.setup, &read.outcome), (&part.setup, &part.outcome), "nothing is lost");
+    read
+}
+
+#[test]
+fn the_parts_together_are_what_one_process_would_have_reported() {
+    let whole = Report { outcome: outcome(|_| true), ..report() };
+    let mut merged = Report::merge((0..4).map(|number| part(number, 4)).collect()).unwrap();
+    assert_eq!(merged.warnings(), whole.warnings());
+    assert_eq!(merged.outcome.totals, whole.outcome.totals);
+    assert_eq!(merged.outcome.seconds, whole.outcome.seconds);
+    assert_eq!(merged.outcome.second_latencies, whole.outcome.second_latencies);
+    assert_eq!((merged.setup.rate, merged.setup.addresses), (Some(100.0), 8));
+    assert_eq!(merged.outcome.notes.closed_by_server, 1600);
+    assert!(merged.table().contains("part 1, 2, 3, 4 of 4"), "{}", merged.table());
+    // Merged ones are merged again.
+    merged.setup.shares.truncate(2);
+    let json = merged.json();
+    assert_eq!(json["parts"], serde_json::json!(["1/4", "2/4"]));
+    let rest = [part(2, 4), part(3, 4)];
+    let again = Report::from_json(&json).unwrap();
+    assert!(Report::merge([vec![again], rest.into()].concat()).is_ok());
+}
+
+#[test]
+fn what_is_no_part_of_one_load_is_refused_and_a_missing_part_is_told() {
+    let merge = |reports: &[Report]| Report::merge(reports.to_vec()).map(|_| ());
+    let refused = |reports: &[Report]| merge(reports).unwrap_err();
+    assert!(refused(&[]).contains("no report"));
+    assert!(refused(&[part(0, 4), part(0, 4)]).contains("part 1/4 comes twice"));
+    assert!(refused(&[part(0, 4), part(1, 3)]).contains("different numbers"));
+    let mut other = part(1, 4);
+    other.setup.url = "http://other/".to_owned();
+    assert!(refused(&[part(0, 4), other]).contains("url differs"));
+    let mut other = part(1, 4);
+    other.outcome.warm_up = S;
+    assert!(refused(&[part(0, 4), other]).contains("warm_up_s differs"));
+    let two = Report::merge(vec![part(3, 4), part(0, 4)]).unwrap();
+    let warnings = two.warnings();
+    assert!(warnings[0].contains("2/4, 3/4 are missing"), "{warnings:?}");
+}
+
+#[test]
+fn json_that_is_no_report_is_refused_by_the_key() {
+    let json = report().json();
+    let without = |pointer: &str| {
+        let mut json = json.clone();
+        *json.pointer_mut(pointer).unwrap() = Value::Bool(true);
+        Report::from_json(&json).unwrap_err()
+    };
+    for (pointer, why) in [
+        ("/schema", "schema"),
+        ("/url", "url"),
+        ("/rate_asked", "rate_asked"),
+        ("/sources/ports", "ports"),
+        ("/latency_ns/connect", "connect"),
+        ("/latency_ns/total/histogram_v2", "histogram_v2"),
+        ("/seconds/1/answered", "answered"),
+        ("/statuses/503", "statuses"),
+        ("/parts", "parts"),
+    ] {
+        assert!(without(pointer).contains(why), "{pointer}: {}", without(pointer));
+    }
+    assert!(Report::from_json(&json).is_ok());
+}

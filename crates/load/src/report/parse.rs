@@ -1,0 +1,183 @@
+//! A report from its JSON.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use super::json::SCHEMA;
+use super::{Report, Setup};
+use crate::engine::{Close, Notes, Outcome};
+use crate::recorder::{Fault, Faults, Latencies, Second, SecondLatencies, Totals};
+use crate::share::Share;
+
+impl Report {
+    /// The report that [`Report::json`] made this of.
+    ///
+    /// # Errors
+    /// A line that names the key that is missing or wrong.
+    pub fn from_json(json: &Value) -> Result<Report, String> {
+        let object = Object(json);
+        let schema = object.text("schema")?;
+        if schema != SCHEMA {
+            return Err(format!("its schema is {schema:?}, not {SCHEMA:?}"));
+        }
+        let (seconds, second_latencies) = seconds(&object)?;
+        let outcome = Outcome {
+            warm_up: object.seconds("warm_up_s")?,
+            recorded: object.seconds("recorded_s")?,
+            totals: totals(&object)?,
+            seconds,
+            second_latencies,
+            notes: Notes {
+                closed_by_server: object.count("closed_by_server")?,
+                closed_by_client: object.count("closed_by_client")?,
+                tuple_waits: object.count("tuple_waits")?,
+                tuples_taken: object.count("tuples_taken")?,
+                reopened: object.count("reopened")?,
+            },
+        };
+        Ok(Report { setup: setup(&object)?, outcome, cpu_share: object.number("cpu_share")? })
+    }
+}
+
+fn setup(object: &Object<'_>) -> Result<Setup, String> {
+    let sources = object.object("sources")?;
+    let close = match object.text("close")? {
+        "server" => Close::Server,
+        "client" => Close::Client,
+        other => return Err(format!("close is {other:?}")),
+    };
+    Ok(Setup {
+        url: object.text("url")?.to_owned(),
+        method: object.text("method")?.to_owned(),
+        mix: object.optional("mix", Object::text)?.map(str::to_owned),
+        stack: object.text("stack")?.to_owned(),
+        rate: object.optional("rate_asked", Object::number)?,
+        connections: object.count("connections_most")?,
+        requests_per_connection: object.optional("requests_per_connection", Object::small)?,
+        pipeline: object.small("pipeline")?,
+        close,
+        addresses: sources.count("addresses")?,
+        ports: sources.small("ports")?,
+        rest: sources.seconds("rest_s")?,
+        steady_after: object.seconds("steady_after_s")?,
+        shares: shares(object)?,
+    })
+}
+
+/// Shares as `2/4`.
+fn shares(object: &Object<'_>) -> Result<Vec<Share>, String> {
+    let share = |value: &Value| {
+        let (number, of) = value.as_str()?.split_once('/')?;
+        Share::new(number.parse::<u32>().ok()?.checked_sub(1)?, of.parse().ok()?)
+    };
+    let shares = object.list("parts")?.iter();
+    shares.map(|value| share(value).ok_or_else(|| wrong("parts"))).collect()
+}
+
+fn totals(object: &Object<'_>) -> Result<Totals, String> {
+    let latencies = object.object("latency_ns")?;
+    let of = |kind| latencies.object(kind)?.histogram().and_then(|bytes| Latencies::decode(&bytes));
+    let mut faults = Faults::default();
+    for (name, count) in object.counts("errors")? {
+        let fault = Fault::ALL.into_iter().find(|fault| fault.name() == name);
+        faults.count(fault.ok_or_else(|| wrong("errors"))?, count);
+    }
+    let statuses = object.counts("statuses")?.into_iter();
+    let statuses = statuses.map(|(status, count)| Ok((status.parse()?, count)));
+    let statuses: Result<BTreeMap<u16, u64>, std::num::ParseIntError> = statuses.collect();
+    Ok(Totals {
+        answered: object.count("requests_answered")?,
+        bytes: object.count("bytes")?,
+        connections: object.count("connections_opened")?,
+        statuses: statuses.map_err(|_| wrong("statuses"))?,
+        faults,
+        connect: of("connect")?,
+        first_byte: of("first_byte")?,
+        total: of("total")?,
+        delay: of("start_delay")?,
+    })
+}
+
+fn seconds(object: &Object<'_>) -> Result<(Vec<Second>, Vec<SecondLatencies>), String> {
+    let (mut seconds, mut all) = (Vec::new(), Vec::new());
+    for value in object.list("seconds")? {
+        let second = Object(value);
+        let latencies = SecondLatencies::decode(&second.histogram()?)?;
+        let counted = Second {
+            answered: second.count("answered")?,
+            failed: second.count("failed")?,
+            connections: second.count("connections")?,
+            bytes: second.count("bytes")?,
+            in_flight: second.count("in_flight")?,
+            time_wait: second.count("time_wait")?,
+            ..Second::default()
+        };
+        seconds.push(latencies.complete(counted));
+        all.push(latencies);
+    }
+    Ok((seconds, all))
+}
+
+fn wrong(key: &str) -> String {
+    format!("{key} is missing or wrong")
+}
+
+/// An object, with a complaint for each key that is not what it should be.
+#[derive(Clone, Copy)]
+struct Object<'a>(&'a Value);
+
+impl<'a> Object<'a> {
+    fn object(&self, key: &str) -> Result<Object<'a>, String> {
+        self.0.get(key).filter(|value| value.is_object()).map(Object).ok_or_else(|| wrong(key))
+    }
+
+    fn text(&self, key: &str) -> Result<&'a str, String> {
+        self.0.get(key).and_then(Value::as_str).ok_or_else(|| wrong(key))
+    }
+
+    fn number(&self, key: &str) -> Result<f64, String> {
+        self.0.get(key).and_then(Value::as_f64).ok_or_else(|| wrong(key))
+    }
+
+    fn seconds(&self, key: &str) -> Result<Duration, String> {
+        Duration::try_from_secs_f64(self.number(key)?).map_err(|_| wrong(key))
+    }
+
+    fn count(&self, key: &str) -> Result<u64, String> {
+        self.0.get(key).and_then(Value::as_u64).ok_or_else(|| wrong(key))
+    }
+
+    fn small(&self, key: &str) -> Result<u32, String> {
+        self.count(key)?.try_into().map_err(|_| wrong(key))
+    }
+
+    fn list(&self, key: &str) -> Result<&'a [Value], String> {
+        self.0.get(key).and_then(Value::as_array).map(Vec::as_slice).ok_or_else(|| wrong(key))
+    }
+
+    fn optional<T>(
+        &self,
+        key: &str,
+        of: impl FnOnce(&Self, &str) -> Result<T, String>,
+    ) -> Result<Option<T>, String> {
+        match self.0.get(key) {
+            Some(Value::Null) => Ok(None),
+            _ => of(self, key).map(Some),
+        }
+    }
+
+    fn counts(&self, key: &str) -> Result<Vec<(&'a str, u64)>, String> {
+        let pairs = self.0.get(key).and_then(Value::as_object).ok_or_else(|| wrong(key))?;
+        let pairs = pairs.iter().map(|(name, count)| Some((&**name, count.as_u64()?)));
+        pairs.collect::<Option<_>>().ok_or_else(|| wrong(key))
+    }
+
+    fn histogram(&self) -> Result<Vec<u8>, String> {
+        const KEY: &str = "histogram_v2";
+        STANDARD.decode(self.text(KEY)?).map_err(|_| wrong(KEY))
+    }
+}

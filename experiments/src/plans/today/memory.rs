@@ -1,0 +1,111 @@
+//! What a server's TIME-WAITs and idle connections take of memory.
+//!
+//! Of ours that is the growth of the process's resident memory. Of nginx it is the same, and the
+//! growth of the kernel's slabs for what it has of a connection. Those of an idle connection are
+//! there for each end alike, and half of them count; files and their names in the kernel do not.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use super::servers::{ADDRESS, Kind, SOURCES, Serving};
+use crate::live::{self, Process};
+use crate::plan::{Failure, Outcome};
+use crate::report::{Report, Table};
+
+/// Connections that are opened and closed: fewer than Linux keeps in TIME-WAIT at most.
+const CLOSED: u64 = 100_000;
+/// How many a second.
+const RATE: u64 = 8_000;
+/// Connections before, that pools are as full as they get.
+const BEFORE: u64 = 8_000;
+const IDLE: usize = 10_000;
+
+pub(super) fn run(report: &mut Report) -> Outcome {
+    let mut table =
+        Table::new(&["server", "in TIME-WAIT", "bytes of one", "idle", "bytes of one idle"]);
+    let mut all = Vec::new();
+    for kind in [Kind::Nginx, Kind::Tap] {
+        let (count, time_wait) = of_time_wait(report, kind)?;
+        let idle = of_idle(report, kind)?;
+        let whole = |bytes: f64| format!("{bytes:.0}");
+        table.row(&[&kind.name(), &count, &whole(time_wait), &IDLE, &whole(idle)]);
+        all.push((count, time_wait));
+    }
+    report.table("memory", &table)?;
+    let [(nginx_count, nginx), (our_count, ours)] = all[..] else { unreachable!("two servers") };
+    report.claim(
+        "both have every connection in TIME-WAIT",
+        nginx_count.min(our_count) >= CLOSED,
+        format!("{nginx_count} and {our_count} of {CLOSED}"),
+    );
+    report.claim(
+        "a TIME-WAIT of ours takes less than a quarter of the kernel's memory",
+        ours < nginx / 4.0,
+        format!("{ours:.0} against {nginx:.0} bytes"),
+    );
+    Ok(())
+}
+
+/// How many are in TIME-WAIT, and the bytes of each.
+fn of_time_wait(report: &Report, kind: Kind) -> Result<(u64, f64), Failure> {
+    let mut serving = Serving::start(report, kind)?;
+    let open = |serving: &Serving, count: u64| {
+        let mut load = serving.client(&serving.program);
+        load.args(["load", &serving.url("500B"), "--stack", "kernel", "--warm-up", "0"]);
+        load.args(["--rate", &RATE.to_string(), "--source", SOURCES]);
+        // 250 ms more than whole seconds: all are there, and some besides.
+        load.args(["--duration", &format!("{}ms", count * 1000 / RATE + 250)]);
+        live::run(&mut load).map(drop)
+    };
+    open(&serving, BEFORE)?;
+    let bytes = |serving: &Serving| -> Result<u64, Failure> {
+        let own = live::memory(serving.id(), "VmRSS")?;
+        Ok(own + if kind == Kind::Nginx { slabs(&["tw_sock_TCP"])? } else { 0 })
+    };
+    let [count_before, before] = [serving.time_wait()?, bytes(&serving)?];
+    open(&serving, CLOSED)?;
+    let [count, after] = [serving.time_wait()?, bytes(&serving)?];
+    serving.stop()?;
+    let more = count.saturating_sub(count_before).max(1);
+    Ok((count, (after as f64 - before as f64) / more as f64))
+}
+
+/// The bytes of an idle connection.
+fn of_idle(report: &Report, kind: Kind) -> Result<f64, Failure> {
+    let serving = Serving::start(report, kind)?;
+    let bytes = |serving: &Serving| -> Result<f64, Failure> {
+        let own = live::memory(serving.id(), "VmRSS")? as f64;
+        let kernels = ["TCP", "sock_inode_cache"];
+        Ok(own + if kind == Kind::Nginx { slabs(&kernels)? as f64 / 2.0 } else { 0.0 })
+    };
+    let before = bytes(&serving)?;
+    let mut client = serving.client(std::env::current_exe()?);
+    client.args(["--idle", ADDRESS, "--count", &IDLE.to_string()]);
+    let mut client = Process::start(client.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
+    let mut line = String::new();
+    BufReader::new(client.0.stdout.take().ok_or("no output")?).read_line(&mut line)?;
+    if line != "ready\n" {
+        return Err("idle connections could not be opened".into());
+    }
+    let after = bytes(&serving)?;
+    drop(client.0.stdin.take());
+    client.end()?;
+    serving.stop()?;
+    Ok((after - before) / IDLE as f64)
+}
+
+/// Bytes of the objects that these caches of the kernel have in use.
+fn slabs(names: &[&str]) -> Result<u64, Failure> {
+    let text = fs::read_to_string("/proc/slabinfo")?;
+    let mut sum = 0;
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        if words.next().is_some_and(|name| names.contains(&name)) {
+            let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
+            let (active, _, bytes) = (number(), number(), number());
+            sum += active.zip(bytes).map_or(0, |(active, bytes)| active * bytes);
+        }
+    }
+    Ok(sum)
+}

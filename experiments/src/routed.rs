@@ -1,0 +1,158 @@
+//! Experiments with real packets: they run in a network namespace of their own, which the program
+//! enters by being started again, and which goes with that process.
+//!
+//! ```text
+//!  lw0 ═ lw1 (A) ─ router ─ (B) lw2 ═ lw3
+//! ```
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::Duration;
+
+use lightwait::clock::Clock;
+use lightwait::device::{AfPacket, Device, Tap, TapConfig};
+use lightwait::wrap::Plain;
+use lightwait_wan::{LinkText, Release, Router, Snapshot, Steps, Way};
+use rustix::process::setpriority_process;
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::Value;
+
+use crate::plan::{Failure, Outcome};
+
+/// The highest priority of a thread that is no real-time one.
+const HIGHEST: i32 = -20;
+
+/// What the experiment of that name measures, in a namespace.
+pub(crate) fn measured(id: &str) -> Result<Value, Failure> {
+    let mut unshare = Command::new("unshare");
+    if std::fs::metadata("/proc/self")?.uid() != 0 {
+        unshare.args(["--user", "--map-root-user"]);
+    }
+    let program = std::env::current_exe()?;
+    unshare.arg("--net").arg(program).args([id, "--live"]);
+    let output = unshare.stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
+        return Err(format!("no measurement in a network namespace: {}", output.status).into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Has this thread, and those that it starts, run before what else is at work on the machine.
+pub(crate) fn run_before_others() {
+    // Refused: then others take the processor more often.
+    let _ = setpriority_process(None, HIGHEST);
+}
+
+/// Runs `ip` with these arguments.
+pub(crate) fn ip(arguments: &str) -> Outcome {
+    let status = Command::new("ip").args(arguments.split(' ')).status()?;
+    if status.success() { Ok(()) } else { Err(format!("ip {arguments}: {status}").into()) }
+}
+
+/// Two cables of veth, all four ends up, and silent: the kernel's IPv6 sends nothing of its own.
+pub(crate) fn lay_cables() -> Outcome {
+    // The router's ends hear questions for addresses of the kernel's that are not theirs.
+    std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1")?;
+    for (one, other) in [("lw0", "lw1"), ("lw2", "lw3")] {
+        ip(&format!("link add {one} type veth peer name {other}"))?;
+        for end in [one, other] {
+            silence(end)?;
+            ip(&format!("link set {end} up"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Keeps the kernel's IPv6 off an interface.
+pub(crate) fn silence(interface: &str) -> Outcome {
+    Ok(std::fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"), "1")?)
+}
+
+/// What a router stands between.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    /// Packet sockets on `lw1` and `lw2`.
+    Sockets,
+    /// TAPs, made by these names.
+    Taps(&'static str, &'static str),
+}
+
+/// What a router has done, and what processor time it took.
+pub(crate) struct Routed<T> {
+    pub(crate) found: T,
+    pub(crate) snapshot: Snapshot,
+    pub(crate) processor: Duration,
+}
+
+/// Runs `body` while a router, on a thread of its own, has these links from A to B and back.
+pub(crate) fn routed<T>(
+    kind: Kind,
+    links: [&str; 2],
+    release: Release,
+    body: impl FnOnce() -> Result<T, Failure>,
+) -> Result<Routed<T>, Failure> {
+    let stop = &AtomicBool::new(false);
+    let (ready, is_ready) = sync_channel(1);
+    thread::scope(|scope| {
+        let router = scope.spawn(move || {
+            run(kind, links, release, stop, || {
+                // Nobody waits if the experiment is over already.
+                let _ = ready.send(());
+            })
+        });
+        // If it is never ready its thread has ended, with the reason.
+        let found = is_ready.recv().map_err(Failure::from).and_then(|()| body());
+        stop.store(true, Ordering::Relaxed);
+        let ended = router.join().map_err(|_| "the router panicked")?;
+        let (snapshot, processor) = ended?;
+        Ok(Routed { found: found?, snapshot, processor })
+    })
+}
+
+fn run(
+    kind: Kind,
+    links: [&str; 2],
+    release: Release,
+    stop: &AtomicBool,
+    ready: impl FnOnce(),
+) -> Result<(Snapshot, Duration), String> {
+    let text = |error: &dyn ToString| error.to_string();
+    let devices = open(kind).map_err(|error| text(&error))?;
+    let [there, back] = links.map(str::parse::<LinkText>);
+    let there = there.and_then(|link| link.config(Way::AToB)).map_err(|error| text(&error))?;
+    let back = back.and_then(|link| link.config(Way::BToA)).map_err(|error| text(&error))?;
+    let clock = Clock::new();
+    let begin = clock.now();
+    let mut router = Router::new(devices, [there, back], release, Steps::default(), begin);
+    ready();
+    let before = processor_time();
+    let is_over = || stop.load(Ordering::Relaxed);
+    let ended = router.run(&clock, is_over, None, Duration::from_secs(1), |_| ());
+    let processor = processor_time() - before;
+    ended.map_err(|error| text(&error))?;
+    let snapshot = router.snapshot(clock.now()).map_err(|error| text(&error))?;
+    Ok((snapshot, processor))
+}
+
+fn open(kind: Kind) -> io::Result<[Box<dyn Device>; 2]> {
+    match kind {
+        Kind::Sockets => {
+            let [a, b] = ["lw1", "lw2"].map(|name| AfPacket::open(name, true).map(Plain::new));
+            Ok([Box::new(a?), Box::new(b?)])
+        }
+        Kind::Taps(a, b) => {
+            let tap = |name| Tap::open(&TapConfig { offload: false, ..TapConfig::new(name) });
+            Ok([Box::new(Plain::new(tap(a)?)), Box::new(Plain::new(tap(b)?))])
+        }
+    }
+}
+
+/// Processor time of this thread so far.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
+}
