@@ -192,6 +192,7 @@ impl Options {
             },
             path_mtu_discovery: self.path_mtu_discovery(),
             hop_limit: self.hop_limit(),
+            close_swap: defaults.close_swap,
         }
     }
 

@@ -138,6 +138,11 @@ counters! {
     time_wait_reused,
     /// TIME-WAIT records ended because the peer has taken them over.
     time_wait_taken_over,
+    /// Connections whose TIME-WAIT we took over from a peer that closed first: RSTs sent for it.
+    time_wait_swapped,
+    /// The same that came to nothing, because no record could be kept or no RST sent: at least one
+    /// end waits as without it.
+    time_wait_swaps_failed,
     /// SYNs that a TIME-WAIT record let through (RFC 6191).
     time_wait_reopened,
     /// SYNs refused because of a TIME-WAIT record: not beyond the old connection (RFC 6191), or

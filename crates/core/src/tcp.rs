@@ -70,6 +70,9 @@ pub struct SocketOptions {
     pub fin_wait_2_timeout: Duration,
     /// Packets must not be fragmented on the way, so that the path's MTU is learnt (RFC 1191).
     pub path_mtu_discovery: bool,
+    /// Closing means [`Host::close_swap`](crate::Host::close_swap): where the peer closed first, we
+    /// take TIME-WAIT over from it. Counts until our FIN is acknowledged.
+    pub close_swap: bool,
 }
 
 impl SocketOptions {
@@ -89,6 +92,7 @@ impl SocketOptions {
             mss_max: 0,
             fin_wait_2_timeout: config.timeout.fin_wait_2,
             path_mtu_discovery: true,
+            close_swap: config.time_wait.close_swap,
         }
     }
 }

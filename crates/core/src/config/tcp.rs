@@ -144,6 +144,9 @@ group! {
         length_on_link: Duration = Duration::ZERO, "", "NetBSD (MSL truncation)";
         /// How long it lasts where the peer is this host itself; 0s: as all others.
         length_on_host: Duration = Duration::ZERO, "", "NetBSD (MSL truncation)";
+        /// Where the peer closes first we take TIME-WAIT over from it, by an RST once our FIN is
+        /// acknowledged; a socket may choose for itself. For hosts that are mostly clients.
+        close_swap: bool = false, "", "Faber, Touch & Yue 1999 §4.1";
     }
 }
 

@@ -306,14 +306,16 @@ impl Host {
     }
 }
 
-/// Lets `reply` wait behind the others, if there are not too many.
+/// Lets `reply` wait behind the others. False, and nothing has happened, if there are too many.
 #[inline(always)]
-pub(super) fn owe(replies: &mut VecDeque<Reply>, reply: Reply, counters: &mut Counters) {
-    if replies.len() >= REPLIES_MAX {
-        counters.replies_suppressed += 1;
-    } else {
+pub(super) fn owe(replies: &mut VecDeque<Reply>, reply: Reply, counters: &mut Counters) -> bool {
+    let has_room = replies.len() < REPLIES_MAX;
+    if has_room {
         replies.push_back(reply);
+    } else {
+        counters.replies_suppressed += 1;
     }
+    has_room
 }
 
 /// The first `count` of a queue, mostly all of it, are done with.

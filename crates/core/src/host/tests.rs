@@ -23,6 +23,7 @@ mod reuse;
 mod shortage;
 mod states;
 mod stream;
+mod swap;
 mod syns;
 mod time_wait;
 mod turns;

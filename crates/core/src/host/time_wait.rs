@@ -11,11 +11,13 @@ use super::Host;
 use super::output::{self, Reply};
 use super::tcp_input::{Incoming, Past, bare_header};
 use crate::config::{TcpConfig, TimeWaitState};
+use crate::counters::Counters;
 use crate::flow::{Seq, Tuple};
 use crate::ip::route::{NextHop, Routes};
 use crate::tcp::connection::{Context, Residue, STAMP_TICK, stamp_at};
 use crate::tcp::isn::IsnSource;
-use crate::tcp::time_wait::{Distance, Record, TimeWait, Verdict};
+use crate::tcp::slot::Slot;
+use crate::tcp::time_wait::{Distance, Holding, Record, TimeWait, Verdict};
 use crate::time::Instant;
 use crate::wire::options::Timestamps;
 use crate::wire::tcp::{Flags, Header};
@@ -45,6 +47,18 @@ impl LastAck {
         let stamps = Timestamps { value: stamp_at(now, offset), echo };
         let (ports, flags) = (tuple.ports(), Flags::ACK);
         Reply::stamped(tuple, Stamped { ports, seq, ack, flags, window, stamps })
+    }
+
+    /// The RST by which the peer's TIME-WAIT is taken over: both numbers are exactly what the peer
+    /// expects, and it has ACK, which no RST has that a stray segment draws (Faber, Touch & Yue
+    /// 1999 §4.1). So it passes RFC 5961 §3.2, and tells itself apart where RFC 1337 is heeded.
+    fn reset(self, now: Instant, tuple: &Tuple) -> Reply {
+        let LastAck { seq, ack, stamp, offset, .. } = self;
+        let mut header = bare_header(tuple, seq, ack, Flags::RST | Flags::ACK);
+        // RFC 7323 §5.2: with a timestamp, if they were agreed on.
+        let stamped = |echo| Timestamps { value: stamp_at(now, offset), echo };
+        header.options.timestamps = stamp.map(stamped);
+        Reply::segment(tuple, header)
     }
 
     fn unstamped(self, tuple: &Tuple) -> Reply {
@@ -82,6 +96,27 @@ impl Entrance<'_> {
         if residue.ack_due {
             output::owe(self.replies, LastAck::of(residue).reply(now, tuple), counters);
         }
+        if residue.holding == Holding::Swapped {
+            let is_kept = self.records.get(hash, tuple).is_some();
+            swap(self.replies, now, (tuple, residue), is_kept, counters);
+        }
+    }
+}
+
+/// The peer's TIME-WAIT is taken over, if there is a record of ours in its place (`is_kept`): else
+/// both ends would forget. Where the RST does not leave, or is lost, both wait.
+fn swap(
+    replies: &mut VecDeque<Reply>,
+    now: Instant,
+    (tuple, residue): (&Tuple, &Residue),
+    is_kept: bool,
+    counters: &mut Counters,
+) {
+    let reset = || LastAck::of(residue).reset(now, tuple);
+    if is_kept && output::owe(replies, reset(), counters) {
+        counters.time_wait_swapped += 1;
+    } else {
+        counters.time_wait_swaps_failed += 1;
     }
 }
 
@@ -108,6 +143,11 @@ impl Host {
         self.linger(now, index, residue);
         if residue.ack_due {
             self.reply(LastAck::of(residue).reply(now, &tuple));
+        }
+        if residue.holding == Holding::Swapped {
+            let is_kept = self.slots.get(index).is_some_and(Slot::lingers);
+            let counters = &mut self.shared.counters;
+            swap(&mut self.replies, now, (&tuple, residue), is_kept, counters);
         }
     }
 

@@ -35,6 +35,7 @@ use crate::tcp::connection::{
 use crate::tcp::recv::Text;
 use crate::tcp::send::SendHalf;
 use crate::tcp::send::recovery::Mode;
+use crate::tcp::time_wait::Holding;
 use crate::tcp::timers::Timer;
 use crate::tcp::{State, ecn};
 use crate::time::Instant;
@@ -413,7 +414,8 @@ impl Step<'_> {
                 }
                 Continue(())
             }
-            State::Closing => ends(Ending::TimeWait),
+            State::Closing => ends(Ending::TimeWait(Holding::Closer)),
+            State::LastAck if common.options.close_swap => ends(Ending::TimeWait(Holding::Swapped)),
             State::LastAck => ends(Ending::LastAck),
             _ => Continue(()),
         }
@@ -502,7 +504,7 @@ impl Step<'_> {
             }
             State::FinWait2 => {
                 self.s.recv.window.pass_fin();
-                return ends(Ending::TimeWait);
+                return ends(Ending::TimeWait(Holding::Closer));
             }
             _ => {}
         }

@@ -1,6 +1,8 @@
 //! The eleven states of RFC 9293 §3.3.2 and the arcs between them.
 //!
-//! [`ARCS`] is Figure 5 of the RFC as a table; nothing changes a connection's state but
+//! [`ARCS`] is Figure 5 of the RFC as a table, and one arc more: an end that closed second may take
+//! TIME-WAIT over from the peer (Faber, Touch & Yue 1999, Figure 3, whose LAST-ACK-SWAP is LAST-ACK
+//! here and to monitors: what differs is how it ends). Nothing changes a connection's state but
 //! [`StateCell::transition`], which checks it. The graph under `docs/states.md` is made from it.
 
 use State::{
@@ -51,6 +53,7 @@ pub const ARCS: &[(State, State, &str)] = &[
     (Closing, TimeWait, "receive ACK of FIN"),
     (Closing, Closed, "reset or timeout"),
     (LastAck, Closed, "receive ACK of FIN, reset or timeout"),
+    (LastAck, TimeWait, "receive ACK of FIN: send RST, ACK (close_swap)"),
     (TimeWait, Closed, "2 MSL have passed"),
 ];
 

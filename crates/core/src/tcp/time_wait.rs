@@ -50,6 +50,24 @@ use crate::wire::tcp::{Flags, Segment};
 /// without scaling is the classic step, RFC 1122 §4.2.2.13).
 pub const ISN_STEP: u32 = 65_536;
 
+/// Why TIME-WAIT is held here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Holding {
+    /// We closed first, or both ends did at once (RFC 9293 §3.6).
+    #[default]
+    Closer,
+    /// We take it over from the peer, which closed first and is to forget its own (Faber, Touch &
+    /// Yue 1999 §4.1).
+    Swapped,
+}
+
+impl Holding {
+    /// True if the peer relies on us, so that no RST may end it.
+    pub fn is_promised(self) -> bool {
+        self != Holding::Closer
+    }
+}
+
 /// What is kept of a closed connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -158,7 +176,7 @@ impl Record {
             rcv_nxt: residue.rcv_nxt,
             stamp: residue.stamp,
             window: residue.window,
-            is_holder: residue.is_holder,
+            is_holder: residue.holding.is_promised(),
             is_marked: false,
             entered: now,
             expires: now + duration,

@@ -35,6 +35,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         conversations: (0..count).map(|_| conversation(rng)).collect(),
     };
     scenario.tcp.iter_mut().for_each(|tcp| keep_time(rng, tcp));
+    scenario.tcp.iter_mut().for_each(|tcp| place_time_wait(rng, tcp));
     scenario
 }
 
@@ -64,6 +65,11 @@ fn keep_time(rng: &mut Rng, tcp: &mut TcpConfig) {
     if rng.chance(0.2) {
         tcp.time_wait.state = TimeWaitState::Full;
     }
+}
+
+/// Who is to hold TIME-WAIT, as a host sees it.
+fn place_time_wait(rng: &mut Rng, tcp: &mut TcpConfig) {
+    tcp.time_wait.close_swap = rng.chance(0.3);
 }
 
 fn between(rng: &mut Rng, low: u64, high: u64) -> u64 {

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 
 use super::{Connection, Context, Identity, Residue, SynReceived, Synchronized};
 use crate::tcp::recv::window::WindowBudget;
-use crate::tcp::time_wait::Record;
+use crate::tcp::time_wait::{Holding, Record};
 use crate::tcp::timers::Timer;
 use crate::tcp::{SocketOptions, State};
 
@@ -20,7 +20,7 @@ impl Connection {
             return None;
         }
         let s = self.synchronized_mut()?;
-        let residue = s.residue();
+        let residue = s.residue(Holding::Closer);
         s.recv.window.release(budget);
         Some((residue, s.send.sack))
     }
