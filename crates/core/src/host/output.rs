@@ -66,6 +66,11 @@ impl Reply {
         Reply { ends: *tuple, marks: Marks::default(), body }
     }
 
+    /// The same in a packet of these marks.
+    pub(super) fn marked(tuple: &Tuple, header: Header, marks: Marks) -> Reply {
+        Reply { ends: *tuple, marks, body: Body::Segment(Box::new(header)) }
+    }
+
     /// The same of one with timestamps as the only option.
     pub(super) fn stamped(tuple: &Tuple, header: Stamped) -> Reply {
         Reply { ends: *tuple, marks: Marks::default(), body: Body::Stamped(header) }

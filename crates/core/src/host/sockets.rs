@@ -174,6 +174,7 @@ impl Host {
         if *is_over {
             self.end_time_wait(*hash, tuple);
         }
+        let asks = self.asks(now, tuple, options);
         let mut block = self.take_block();
         let (options, terms) = match options {
             Some(options) => (options, Terms::announced(&self.config, options)),
@@ -188,6 +189,7 @@ impl Host {
             offer: self.shared.budget.offer(terms.offer),
             ipv6: tuple.is_ipv6(),
             predecessor: *predecessor,
+            asks,
         };
         // What follows the handshake is due sooner than the SYN again.
         let expected = now + self.shared.config.rto.floor;
@@ -196,6 +198,7 @@ impl Host {
         let is_ours = !is_plain && self.is_to_ourselves(tuple);
         let detour = Detour::OURSELVES.only_if(is_ours);
         let detour = detour.with(Detour::REUSE, predecessor.is_some());
+        let detour = detour.with(Detour::ASKS, asks.is_some());
         let id = self.add_connection(block, (tuple, detour));
         self.shared.counters.active_opens += 1;
         Ok(id)

@@ -11,6 +11,7 @@ mod ecn;
 mod expired;
 mod fin_wait_2;
 mod link;
+mod negotiate;
 mod old;
 mod options;
 mod pair;

@@ -78,12 +78,29 @@ pub(super) struct Entrance<'a> {
 
 impl Entrance<'_> {
     /// A connection has entered TIME-WAIT, and no more of it stays than a record; it is in the
-    /// demultiplexing table no more.
+    /// demultiplexing table no more. Or it is closed and the peer holds TIME-WAIT: nothing stays,
+    /// but an ACK may be owed.
     pub(super) fn enter(&mut self, now: Instant, (hash, tuple): (u64, &Tuple), residue: &Residue) {
         debug_assert!(
             residue.stamp_offset.is_none_or(|offset| offset == self.isns.timestamp_offset(tuple)),
             "the record does not store it"
         );
+        if residue.holding == Holding::ByPeer {
+            self.shared.counters.time_wait_by_peer += 1;
+        } else {
+            self.keep(now, (hash, tuple), residue);
+        }
+        if residue.ack_due {
+            let last = LastAck::of(residue).reply(now, tuple);
+            output::owe(self.replies, last, &mut self.shared.counters);
+        }
+        if residue.holding.is_promised() {
+            self.promise(now, (hash, tuple), residue);
+        }
+    }
+
+    /// A record is kept, if any is.
+    fn keep(&mut self, now: Instant, (hash, tuple): (u64, &Tuple), residue: &Residue) {
         let Context { config, counters, .. } = &mut *self.shared;
         counters.time_wait_entered += 1;
         if config.time_wait.state == TimeWaitState::Skip {
@@ -93,12 +110,16 @@ impl Entrance<'_> {
             let evicted = self.records.enter(hash, tuple, residue, distance, now);
             counters.time_wait_evicted += evicted;
         }
-        if residue.ack_due {
-            output::owe(self.replies, LastAck::of(residue).reply(now, tuple), counters);
-        }
+    }
+
+    /// The peer relies on the record, or is about to.
+    fn promise(&mut self, now: Instant, (hash, tuple): (u64, &Tuple), residue: &Residue) {
+        let counters = &mut self.shared.counters;
         if residue.holding == Holding::Swapped {
             let is_kept = self.records.get(hash, tuple).is_some();
             swap(self.replies, now, (tuple, residue), is_kept, counters);
+        } else {
+            counters.time_wait_agreed += 1;
         }
     }
 }

@@ -36,8 +36,10 @@
 //! What is not accepted is answered with a challenge ACK, as RFC 9293 §3.10.7.4 has it for what is
 //! not acceptable (RFC 6191 would drop it in silence).
 
+pub mod negotiate;
 pub mod table;
 
+pub use negotiate::Holding;
 pub use table::{Distance, Found, TimeWait};
 
 use crate::counters::Counters;
@@ -49,24 +51,6 @@ use crate::wire::tcp::{Flags, Segment};
 /// The new ISN lies at least this far beyond the old SND.NXT (RFC 6191 §2 asks "greater"; a window
 /// without scaling is the classic step, RFC 1122 §4.2.2.13).
 pub const ISN_STEP: u32 = 65_536;
-
-/// Why TIME-WAIT is held here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Holding {
-    /// We closed first, or both ends did at once (RFC 9293 §3.6).
-    #[default]
-    Closer,
-    /// We take it over from the peer, which closed first and is to forget its own (Faber, Touch &
-    /// Yue 1999 §4.1).
-    Swapped,
-}
-
-impl Holding {
-    /// True if the peer relies on us, so that no RST may end it.
-    pub fn is_promised(self) -> bool {
-        self != Holding::Closer
-    }
-}
 
 /// What is kept of a closed connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +65,8 @@ pub struct Record {
     pub stamp: Option<u32>,
     /// The window field of our last ACK.
     pub window: u16,
-    /// We hold TIME-WAIT in the peer's stead: it keeps nothing, and no RST may end this.
+    /// We have promised to hold TIME-WAIT: the peer keeps nothing, and no RST may end this. Of an
+    /// orphan in FIN-WAIT-2: the peer has.
     pub is_holder: bool,
     /// Whoever keeps it has marked it: of an orphan in FIN-WAIT-2, both ends use SACK.
     pub is_marked: bool,

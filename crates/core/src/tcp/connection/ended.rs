@@ -9,7 +9,7 @@ use crate::event::Readiness;
 use crate::flow::Seq;
 use crate::tcp::State;
 use crate::tcp::recv::buffer::RecvBuffer;
-use crate::tcp::time_wait::Holding;
+use crate::tcp::time_wait::negotiate::Holding;
 use crate::time::Instant;
 use crate::wire::options::Timestamps;
 
@@ -21,7 +21,8 @@ pub struct Ended {
     /// Why it ended; told once.
     pub error: Option<Error>,
     /// On entry to TIME-WAIT: what its record needs. The host takes it, unless the whole control
-    /// block is the record.
+    /// block is the record. If the peer holds TIME-WAIT: what the last ACK needs, which the host
+    /// takes.
     residue: Option<Residue>,
 }
 
@@ -179,6 +180,9 @@ impl Connection {
         match ending {
             Ending::Closed(error) => self.end(State::Closed, error, cx),
             Ending::Aborted(error) => self.abort(error, cx),
+            Ending::TimeWait(Holding::ByPeer) => {
+                self.close(State::Closed, |s| Some(s.residue(Holding::ByPeer)), cx);
+            }
             Ending::TimeWait(holding) => {
                 self.close(State::TimeWait, |s| Some(s.residue(holding)), cx);
             }
