@@ -22,7 +22,7 @@ use std::time::{Duration, Instant as Clock};
 use lightwait_core::flow::{Seq, Tuple};
 use lightwait_core::tcp::connection::Residue;
 use lightwait_core::tcp::demux::TupleHasher;
-use lightwait_core::tcp::time_wait::{Distance, TimeWait};
+use lightwait_core::tcp::time_wait::{Distance, Holding, TimeWait};
 use lightwait_core::time::Instant;
 use serde_json::{Map, Value, json};
 
@@ -128,7 +128,7 @@ const RESIDUE: Residue = Residue {
     stamp: Some(3),
     stamp_offset: None,
     window: 512,
-    is_holder: false,
+    holding: Holding::Closer,
     ack_due: false,
 };
 

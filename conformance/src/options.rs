@@ -192,6 +192,9 @@ impl Options {
             },
             path_mtu_discovery: self.path_mtu_discovery(),
             hop_limit: self.hop_limit(),
+            close_swap: defaults.close_swap,
+            negotiate: defaults.negotiate,
+            require_agreement: defaults.require_agreement,
         }
     }
 

@@ -13,9 +13,9 @@ pub use hardware::hardware_address;
 pub use knob::{KnobError, parse_time};
 pub use limits::{Limits, SLOTS_MAX};
 pub use tcp::{
-    AckConfig, AckDelay, BufferConfig, ClockConfig, CongestionConfig, Ecn, Estimator,
+    AckConfig, AckDelay, BufferConfig, ClockConfig, CongestionConfig, Disagreement, Ecn, Estimator,
     KeepaliveConfig, Push, Quirks, RtoConfig, Scheme, StallConfig, TcpConfig, TimeWaitConfig,
-    TimeWaitState, TimeoutConfig, WindowProbe,
+    TimeWaitState, TimeoutConfig, WindowProbe, Wish,
 };
 
 use alloc::vec::Vec;

@@ -138,6 +138,25 @@ counters! {
     time_wait_reused,
     /// TIME-WAIT records ended because the peer has taken them over.
     time_wait_taken_over,
+    /// Connections whose TIME-WAIT we took over from a peer that closed first: RSTs sent for it.
+    time_wait_swapped,
+    /// The same that came to nothing, because no record could be kept or no RST sent: at least one
+    /// end waits as without it.
+    time_wait_swaps_failed,
+    /// Connections that entered TIME-WAIT because both ends have agreed that we hold it.
+    time_wait_agreed,
+    /// Connections that closed without TIME-WAIT here, because the peer holds it by agreement.
+    time_wait_by_peer,
+    /// Agreements on which end holds TIME-WAIT: as a client accepted, as a server proved.
+    negotiation_agreed,
+    /// Connections refused, by RST, because the peer does not negotiate, or wishes otherwise.
+    negotiation_refused,
+    /// Connections that we opened without the agreement that we asked for.
+    negotiation_fallen_back,
+    /// Of those: opened by a SYN that did not ask, since those that asked were not answered.
+    negotiation_unheard,
+    /// Active opens that did not ask because of that.
+    negotiation_not_asked,
     /// SYNs that a TIME-WAIT record let through (RFC 6191).
     time_wait_reopened,
     /// SYNs refused because of a TIME-WAIT record: not beyond the old connection (RFC 6191), or

@@ -23,6 +23,7 @@ mod identity;
 mod input;
 mod link;
 mod ndp;
+mod negotiate;
 mod output;
 mod paths;
 mod settle;
@@ -70,6 +71,7 @@ use crate::tcp::syn_cache::SynCache;
 use crate::tcp::syn_cookie::SynCookies;
 use crate::tcp::terms::Terms;
 use crate::tcp::time_wait::TimeWait;
+use crate::tcp::time_wait::negotiate::Unheard;
 use crate::tcp::timers::{Ticks, Timer, Timers};
 use crate::tcp::ways::Ways;
 use crate::tcp::{Connection, Settings, SocketOptions};
@@ -100,6 +102,8 @@ pub struct Host {
     listeners: Listeners,
     syn_cache: SynCache,
     time_wait: TimeWait,
+    /// Peers that are not asked who shall hold it.
+    unheard: Unheard,
     /// Orphans in FIN-WAIT-2 on which nothing moves.
     fin_wait_2: FinWait2,
     /// Control blocks that linger in TIME-WAIT, where they are kept whole.
@@ -181,6 +185,7 @@ impl Host {
                 limits.time_wait,
                 TupleHasher::new(&config.secret),
             ),
+            unheard: Unheard::new(limits.unheard_peers, config.tcp.time_wait.ask_again),
             fin_wait_2: FinWait2::new(&config),
             lingering: Lingering::default(),
             timers: Timers::new(config.tcp.timers, ticks).with_estimator(config.tcp.rto.estimator),

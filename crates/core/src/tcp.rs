@@ -33,9 +33,10 @@ pub use state::State;
 
 pub use crate::flow::{Seq, Tuple};
 
-use crate::config::TcpConfig;
+use crate::config::{TcpConfig, Wish};
 use crate::time::Duration;
 use send::recovery::Mode;
+use time_wait::negotiate::Holder;
 
 /// What a socket can be asked to do differently; each connection starts with its host's defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +71,16 @@ pub struct SocketOptions {
     pub fin_wait_2_timeout: Duration,
     /// Packets must not be fragmented on the way, so that the path's MTU is learnt (RFC 1191).
     pub path_mtu_discovery: bool,
+    /// Closing means [`Host::close_swap`](crate::Host::close_swap): where the peer closed first, we
+    /// take TIME-WAIT over from it. Counts until our FIN is acknowledged.
+    pub close_swap: bool,
+    /// Which end shall hold TIME-WAIT, as the peer is asked when the connection is opened, or
+    /// answered; with [`Wish::Off`] it is neither. Counts when the connection opens; on a listener,
+    /// for those that it accepts.
+    pub negotiate: Wish,
+    /// Without an agreement about that there is to be no connection: one with a peer that does not
+    /// negotiate, or wishes otherwise, is reset.
+    pub require_agreement: bool,
 }
 
 impl SocketOptions {
@@ -89,6 +100,9 @@ impl SocketOptions {
             mss_max: 0,
             fin_wait_2_timeout: config.timeout.fin_wait_2,
             path_mtu_discovery: true,
+            close_swap: config.time_wait.close_swap,
+            negotiate: config.time_wait.negotiate,
+            require_agreement: config.time_wait.require,
         }
     }
 }
@@ -106,6 +120,11 @@ impl SocketOptions {
     /// What it asks of its IP headers.
     pub fn marks(&self) -> Marks {
         Marks { traffic_class: self.traffic_class, hop_limit: self.hop_limit }
+    }
+
+    /// True if there is to be no connection without an agreement about TIME-WAIT.
+    pub fn requires_agreement(&self) -> bool {
+        self.require_agreement && self.negotiate != Wish::Off
     }
 
     /// True if its IP headers are everybody's.
@@ -183,6 +202,8 @@ pub struct ConnectionInfo {
     pub sack: bool,
     /// Both ends use ECN.
     pub ecn: bool,
+    /// Who will hold TIME-WAIT.
+    pub holder: Holder,
     /// Shift counts, the peer's and ours; 0 without scaling.
     pub shifts: (u8, u8),
     /// Window the peer offers, bytes.
@@ -233,6 +254,7 @@ impl ConnectionInfo {
             timestamps: false,
             sack: false,
             ecn: false,
+            holder: Holder::Closer,
             shifts: (0, 0),
             peer_window_bytes: 0,
             receive_window_bytes: 0,

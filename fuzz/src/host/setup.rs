@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use lightwait_core::Config;
 use lightwait_core::address::Cidr;
-use lightwait_core::config::Limits;
+use lightwait_core::config::{Disagreement, Limits, Wish};
 use lightwait_core::frame::{Capabilities, Medium};
 use lightwait_core::time::Duration;
 
@@ -92,6 +92,9 @@ fn config(side: usize, medium: Medium, mtu: u16, source: &mut Source<'_>) -> Con
     }
     if has(7) {
         config.limits = tight();
+        config.tcp.time_wait.close_swap = !has(3);
+        config.tcp.time_wait.negotiate = [Wish::Client, Wish::Server][usize::from(has(2))];
+        config.tcp.time_wait.disagreement = Disagreement::FallBack;
     }
     config
 }
@@ -112,6 +115,7 @@ fn tight() -> Limits {
         neighbour_queue: 3,
         reassemblies: 2,
         path_mtus: 2,
+        unheard_peers: 1,
     }
 }
 

@@ -49,6 +49,10 @@ impl Config {
                 tcp.rto.max < tcp.rto.initial.max(tcp.rto.floor),
                 "the largest RTO is less than the initial one or its floor",
             ),
+            (
+                !matches!(tcp.time_wait.option_kind, 253 | 254),
+                "the option that negotiates TIME-WAIT is of kind 253 or 254 (RFC 4727)",
+            ),
             (tcp.buffers.send == 0, "a send buffer of no bytes takes none"),
             (tcp.buffers.receive_max == 0, "a receive window of no bytes lets none come"),
             (limits.pages == 0, "without a page no byte is sent or received"),

@@ -11,6 +11,8 @@ group! {
         syn_cache: usize = 4096, "connections", "ours";
         /// TIME-WAIT records; beyond it the oldest goes.
         time_wait: usize = 1 << 20, "records", "ours";
+        /// Peers remembered that answered only a SYN without the option that negotiates TIME-WAIT.
+        unheard_peers: usize = 1024, "peers", "ours";
         /// Connections with a control block and without a user, which still close. Those that wait
         /// for the peer's FIN become records, of which there may be as many as of TIME-WAIT.
         orphans: usize = 65_536, "connections", "ours";

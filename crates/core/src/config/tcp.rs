@@ -144,6 +144,23 @@ group! {
         length_on_link: Duration = Duration::ZERO, "", "NetBSD (MSL truncation)";
         /// How long it lasts where the peer is this host itself; 0s: as all others.
         length_on_host: Duration = Duration::ZERO, "", "NetBSD (MSL truncation)";
+        /// Where the peer closes first we take TIME-WAIT over from it, by an RST once our FIN is
+        /// acknowledged; a socket may choose for itself. For hosts that are mostly clients.
+        close_swap: bool = false, "", "Faber, Touch & Yue 1999 §4.1";
+        /// Which end shall hold it, as we ask the peer when a connection is opened: the client, the
+        /// server, we, or the peer; off: nothing is asked, and what is asked is not heard. A socket
+        /// may choose for itself. Both ends must have it on.
+        negotiate: Wish = Wish::Off, "", "Faber, Touch & Yue 1999 §3; RFC 6994";
+        /// Connections only with peers that negotiate, and agree; a socket may choose for itself.
+        require: bool = false, "", "Faber, Touch & Yue 1999 §3";
+        /// What becomes of a connection whose peer chooses the other end: abort or fall-back.
+        disagreement: Disagreement = Disagreement::Abort, "", "Faber, Touch & Yue 1999 §3";
+        /// Kind of the option by which it is negotiated: 253 or 254.
+        option_kind: u8 = 253, "", "RFC 6994; RFC 4727";
+        /// Its experiment identifier.
+        option_exid: u16 = 0x5457, "", "ours (TW), not registered";
+        /// How long a peer is not asked that answered only a SYN without the option.
+        ask_again: Duration = Duration::from_secs(3600), "", "ours";
     }
 }
 
@@ -238,6 +255,32 @@ pub enum TimeWaitState {
     /// *Unsafe.* Nothing: old duplicates may be taken for a later connection's data, and the peer
     /// that lost our last ACK is reset. What mTCP and Seastar do; to compare with.
     Skip,
+}
+
+/// Which end is to hold TIME-WAIT, as we ask the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Wish {
+    /// Nothing is asked, and what is asked is not heard.
+    #[default]
+    Off,
+    /// The end that opens.
+    Client,
+    /// The end that listens.
+    Server,
+    /// We.
+    Ourselves,
+    /// The peer.
+    Peer,
+}
+
+/// What an end does if the peer chooses another holder of TIME-WAIT than it wishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Disagreement {
+    /// It resets the connection before that is open.
+    #[default]
+    Abort,
+    /// It opens the connection without an agreement.
+    FallBack,
 }
 
 /// What a zero-window probe carries.

@@ -3,7 +3,9 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use super::{AckDelay, Ecn, Estimator, Push, Scheme, TimeWaitState, WindowProbe};
+use super::{
+    AckDelay, Disagreement, Ecn, Estimator, Push, Scheme, TimeWaitState, WindowProbe, Wish,
+};
 use crate::time::Duration;
 use crate::wire::options::Layout;
 
@@ -73,6 +75,9 @@ words!(AckDelay: "buckets" => AckDelay::Buckets, "timer" => AckDelay::Timer,
 words!(Ecn: "passive" => Ecn::Passive, "active" => Ecn::Active, "off" => Ecn::Off);
 words!(TimeWaitState: "compact" => TimeWaitState::Compact, "full" => TimeWaitState::Full,
     "skip" => TimeWaitState::Skip);
+words!(Wish: "off" => Wish::Off, "client" => Wish::Client, "server" => Wish::Server,
+    "self" => Wish::Ourselves, "peer" => Wish::Peer);
+words!(Disagreement: "abort" => Disagreement::Abort, "fall-back" => Disagreement::FallBack);
 words!(WindowProbe: "byte" => WindowProbe::Byte, "empty" => WindowProbe::Empty);
 words!(Push: "emptied" => Push::Emptied, "burst" => Push::Burst);
 

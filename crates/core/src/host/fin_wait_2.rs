@@ -37,7 +37,8 @@ const SLACK: Duration = Duration::from_secs(1);
 /// Orphans that are nothing but records.
 #[derive(Debug)]
 pub(super) struct FinWait2 {
-    /// Its mark says here that both ends use SACK.
+    /// Its mark says here that both ends use SACK, and its promise that the peer, and not we, is to
+    /// hold TIME-WAIT.
     records: TimeWait,
     /// How long each of them stays, if any do.
     term: Option<Duration>,

@@ -2,7 +2,8 @@
 //! entries of the SYN cache, and the connection that the peer's ACK makes of one, or of a cookie.
 
 use super::Host;
-use super::tcp_input::Incoming;
+use super::output::Reply;
+use super::tcp_input::{Incoming, bare_header};
 use crate::event::{ConnectionId, Event, ListenerId};
 use crate::flow::{Seq, Tuple};
 use crate::tcp::Connection;
@@ -171,6 +172,7 @@ impl Host {
     ) {
         let &Completing { tuple, hash, is_foreign, seq, ack, window, ref whole } = completing;
         let Begun { entry, answered, in_time_wait } = begun;
+        let facts = self.facts_of(completing);
         let has_room = self.connections() < self.config.limits.connections;
         let is_ours = !is_foreign && self.is_to_ourselves(tuple);
         let Some(waiting) = self.listeners.get_mut(listener).filter(|it| !it.is_full()) else {
@@ -181,11 +183,17 @@ impl Host {
             self.shared.counters.connections_over_limit += 1;
             return;
         }
+        if waiting.options.requires_agreement() && !facts.agree_with(syn.names) {
+            return self.refuse_unwilling(now, completing, entry);
+        }
         let mut block = self.spares.take(|| Connection::block(&waiting.options));
         let cx = self.shared.at(now);
         let window = u32::from(window) << syn.peer_scale.unwrap_or(0);
         let synchronized = syn.synchronize(cx, &waiting.options, window, seq, ack);
         cx.counters.established += 1;
+        if syn.names_ourselves() && facts.agree_with(syn.names) {
+            cx.counters.negotiation_agreed += 1;
+        }
         let identity = Identity { hash, ports: tuple.ports() };
         block.accept(identity, &waiting.options, synchronized, now);
         if syn.attempts == 1
@@ -197,7 +205,7 @@ impl Host {
         // In place of a listener's user nobody hears of it before `accept`.
         match *whole {
             Whole::Usual(usual, piece) => block.on_first_usual(cx, usual, piece),
-            Whole::Any(segment, facts) => block.on_first(cx, segment, facts),
+            Whole::Any(segment, _) => block.on_first(cx, segment, facts),
         }
         block.take_notices();
         let is_over = block.is_over();
@@ -220,6 +228,29 @@ impl Host {
         debug_assert!(self.time_wait_record(hash, tuple).is_none(), "a SYN cache entry knows");
         if is_over {
             self.settle_over(now, index);
+        }
+    }
+
+    /// What is known of a segment that completes a handshake, beside what it says.
+    fn facts_of(&self, completing: &Completing<'_>) -> Facts {
+        match completing.whole {
+            Whole::Any(segment, facts) => self.with_named(completing.tuple, segment, facts),
+            // It has no other option than timestamps.
+            Whole::Usual(..) => Facts::default(),
+        }
+    }
+
+    /// The peer has not agreed to our choice, and there is to be no connection without: both ends
+    /// forget the handshake.
+    fn refuse_unwilling(&mut self, now: Instant, completing: &Completing<'_>, entry: Option<u32>) {
+        self.shared.counters.negotiation_refused += 1;
+        if let Some(entry) = entry {
+            self.drop_half_open(entry);
+        }
+        if self.may_answer_stranger(now) {
+            let &Completing { tuple, ack, .. } = completing;
+            self.reply(Reply::segment(tuple, bare_header(tuple, ack, Seq(0), Flags::RST)));
+            self.shared.counters.resets_sent += 1;
         }
     }
 

@@ -15,9 +15,11 @@ use crate::tcp::isn::Beginning;
 use crate::tcp::port::{Candidate, MAX_ATTEMPTS, Search};
 use crate::tcp::syn_cookie::CookieFacts;
 use crate::tcp::terms::Terms;
+use crate::tcp::time_wait::negotiate::{Code, End};
 use crate::tcp::time_wait::{Predecessor, Record};
 use crate::time::{Duration, Instant};
-use crate::wire::tcp::Flags;
+use crate::wire::tcp::{Flags, Header};
+use crate::wire::usual::Syn;
 
 /// A cookie is believed only this long after one was sent (two steps of its clock).
 const COOKIES_VALID: Duration = Duration::from_secs(128);
@@ -266,13 +268,16 @@ impl Host {
             ecn: false,
             stamp: received.stamp.filter(|_| carried.timestamps),
             offer,
+            // The ACK says again that it is the peer, which is proof enough. That it was us we
+            // could not know, and the peer would rely on us.
+            names: received.names.filter(|end| *end == End::Peer),
             ..received
         };
         let clock = stamp_at(now, syn.stamp_offset);
         self.cookie_sent = now;
         self.shared.counters.cookies_sent += 1;
         let header = syn.header_stamped(tuple.ports(), facts.stamp(clock), &self.shared.config);
-        self.reply(Reply::syn(tuple, header, marks));
+        self.reply_syn(tuple, header, syn.names, marks);
     }
 
     /// An ACK that belongs to nothing may bring a cookie back.
@@ -294,6 +299,9 @@ impl Host {
             return false;
         };
         let terms = self.listener_terms(listener);
+        let options = self.listeners.get(listener).map(|listener| listener.options.clone());
+        let chosen =
+            options.and_then(|options| self.choose_holder(&options, tuple, segment).ok()?);
         let syn = SynReceived {
             iss,
             irs,
@@ -307,6 +315,8 @@ impl Host {
             stamp: segment.options.timestamps.filter(|_| facts.timestamps).map(|s| s.value),
             stamp_offset: self.stamp_offset(tuple),
             attempts: 1,
+            // A choice that was ours to make again, and the peer says that it was this.
+            names: chosen.filter(|end| *end == End::Peer),
         };
         self.shared.counters.cookies_accepted += 1;
         // Where the accept queue is full the ACK is as if lost, and no RST must answer it.
@@ -331,7 +341,26 @@ impl Host {
         marks: Marks,
     ) {
         let header = syn.header(tuple.ports(), now, &self.shared.config);
-        self.reply(Reply::syn(tuple, header, marks));
+        self.reply_syn(tuple, header, syn.names, marks);
+    }
+
+    /// Owes a SYN, ACK that names `names` as the holder of TIME-WAIT.
+    #[inline(always)]
+    fn reply_syn(&mut self, tuple: &Tuple, header: Syn, names: Option<End>, marks: Marks) {
+        let reply = match names {
+            None => Reply::syn(tuple, header, marks),
+            Some(end) => self.syn_naming(tuple, header.header(), end, marks),
+        };
+        self.reply(reply);
+    }
+
+    fn syn_naming(&self, tuple: &Tuple, mut header: Header, end: End, marks: Marks) -> Reply {
+        let address = match end {
+            End::Ourselves => tuple.local_ip(),
+            End::Peer => tuple.remote_ip(),
+        };
+        header.options.experimental = Code::of(&self.shared.config).option(address);
+        Reply::marked(tuple, header, marks)
     }
 
     /// Again, as the listener wants it now.

@@ -66,6 +66,11 @@ impl Reply {
         Reply { ends: *tuple, marks: Marks::default(), body }
     }
 
+    /// The same in a packet of these marks.
+    pub(super) fn marked(tuple: &Tuple, header: Header, marks: Marks) -> Reply {
+        Reply { ends: *tuple, marks, body: Body::Segment(Box::new(header)) }
+    }
+
     /// The same of one with timestamps as the only option.
     pub(super) fn stamped(tuple: &Tuple, header: Stamped) -> Reply {
         Reply { ends: *tuple, marks: Marks::default(), body: Body::Stamped(header) }
@@ -308,14 +313,16 @@ impl Host {
     }
 }
 
-/// Lets `reply` wait behind the others, if there are not too many.
+/// Lets `reply` wait behind the others. False, and nothing has happened, if there are too many.
 #[inline(always)]
-pub(super) fn owe(replies: &mut VecDeque<Reply>, reply: Reply, counters: &mut Counters) {
-    if replies.len() >= REPLIES_MAX {
-        counters.replies_suppressed += 1;
-    } else {
+pub(super) fn owe(replies: &mut VecDeque<Reply>, reply: Reply, counters: &mut Counters) -> bool {
+    let has_room = replies.len() < REPLIES_MAX;
+    if has_room {
         replies.push_back(reply);
+    } else {
+        counters.replies_suppressed += 1;
     }
+    has_room
 }
 
 /// The first `count` of a queue, mostly all of it, are done with.

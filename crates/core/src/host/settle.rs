@@ -81,7 +81,7 @@ impl Host {
                     fin_wait_2.end(hash, &slot.tuple);
                 }
                 demux.remove(hash, index);
-                if stays_whole {
+                if stays_whole && slot.lingers_here() {
                     whole = slot.connection_mut().take_residue();
                     if whole.is_some() {
                         return None;

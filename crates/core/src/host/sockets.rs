@@ -1,5 +1,7 @@
 //! The socket calls: RFC 9293 §3.10.1–3.10.6, in the shape that sockets have.
 
+mod closing;
+
 use alloc::sync::Arc;
 use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,13 +13,12 @@ use crate::error::Error;
 use crate::event::{ConnectionId, ListenerId, Readiness};
 use crate::flow::Tuple;
 use crate::ip::route::Class;
-use crate::tcp::connection::{Blocked, Context, Identity, Shape, SynSent};
+use crate::tcp::connection::{Blocked, Context, Identity, SynSent};
 use crate::tcp::isn::Beginning;
 use crate::tcp::slot::{Detour, Slot, Slots};
 use crate::tcp::terms::Terms;
-use crate::tcp::timers::Timer;
 use crate::tcp::{Connection, ConnectionInfo, SocketOptions, State};
-use crate::time::{Duration, Instant};
+use crate::time::Instant;
 
 const NO_SUCH: Error = Error::InvalidInput("no such connection");
 
@@ -173,6 +174,7 @@ impl Host {
         if *is_over {
             self.end_time_wait(*hash, tuple);
         }
+        let asks = self.asks(now, tuple, options);
         let mut block = self.take_block();
         let (options, terms) = match options {
             Some(options) => (options, Terms::announced(&self.config, options)),
@@ -187,6 +189,7 @@ impl Host {
             offer: self.shared.budget.offer(terms.offer),
             ipv6: tuple.is_ipv6(),
             predecessor: *predecessor,
+            asks,
         };
         // What follows the handshake is due sooner than the SYN again.
         let expected = now + self.shared.config.rto.floor;
@@ -195,6 +198,7 @@ impl Host {
         let is_ours = !is_plain && self.is_to_ourselves(tuple);
         let detour = Detour::OURSELVES.only_if(is_ours);
         let detour = detour.with(Detour::REUSE, predecessor.is_some());
+        let detour = detour.with(Detour::ASKS, asks.is_some());
         let id = self.add_connection(block, (tuple, detour));
         self.shared.counters.active_opens += 1;
         Ok(id)
@@ -330,92 +334,6 @@ impl Host {
     pub fn urgent_mark(&self, id: ConnectionId) -> Option<u32> {
         let recv = &self.slot(id).ok()?.awake()?.synchronized()?.recv;
         recv.urgent().map(|urgent| urgent.since(recv.read_position()))
-    }
-
-    // ---- closing
-
-    /// Sends FIN after what was written; reading goes on.
-    pub fn shutdown_write(&mut self, now: Instant, id: ConnectionId) -> Result<(), Error> {
-        let (connection, _) = self.connection_and_shared(id)?;
-        match connection.shape {
-            Shape::SynSent(_) | Shape::SynReceived(..) => connection.close_early = true,
-            Shape::Synchronized(_) => connection.queue_fin(),
-            Shape::Ended(_) => return Err(Error::NotConnected),
-        }
-        self.settle(now, id.index);
-        Ok(())
-    }
-
-    /// The user reads no more. What has come, and what comes before our FIN is sent, stays; data
-    /// after it has nobody to go to, and resets the connection (RFC 1122 §4.2.2.13).
-    pub fn shutdown_read(&mut self, id: ConnectionId) -> Result<(), Error> {
-        let (connection, _) = self.connection_and_shared(id)?;
-        connection.deaf = true;
-        Ok(())
-    }
-
-    /// The user is done with the connection: it closes in the background (with unread data, or
-    /// linger zero, by RST). The name is dead afterwards.
-    pub fn close(&mut self, now: Instant, id: ConnectionId) {
-        self.leave(now, id, false);
-    }
-
-    /// Resets the connection. The name is dead afterwards.
-    pub fn abort(&mut self, now: Instant, id: ConnectionId) {
-        self.leave(now, id, true);
-    }
-
-    fn leave(&mut self, now: Instant, id: ConnectionId, reset: bool) {
-        let patience = self.orphan_patience();
-        let over_limit = self.orphans - self.fin_wait_2.awake() >= self.config.limits.orphans;
-        let slot = self.slots.named_mut(id.index).filter(|named| named.1 == id.generation);
-        let Some((slot, _)) = slot else {
-            return;
-        };
-        let connection = slot.connection_mut();
-        connection.orphan = true;
-        if connection.residue().is_none() {
-            self.orphans += 1;
-        } else {
-            self.lingering.on_orphan();
-        }
-        let cx = self.shared.at(now);
-        let is_live = connection.synchronized().is_some();
-        if over_limit && is_live && !reset {
-            cx.counters.orphans_over_limit += 1;
-        }
-        let unread = connection.synchronized().is_some_and(|s| !s.recv.buffer.is_empty());
-        let linger = connection.options.linger;
-        if reset || over_limit || unread || linger == Some(Duration::ZERO) || !is_live {
-            connection.abort(Error::ConnectionAborted, cx);
-            connection.drop_unread(&mut cx.pool);
-        } else {
-            connection.queue_fin();
-            if let Some(limit) = linger {
-                connection.deadlines.set(Timer::Lifetime, now + limit);
-            } else if connection.synchronized().is_some_and(|s| !s.send.buffer.is_empty()) {
-                connection.deadlines.set(Timer::Lifetime, now + patience);
-            }
-            if connection.state() == State::FinWait2 {
-                let limit = connection.options.fin_wait_2_timeout;
-                connection.deadlines.set(Timer::FinWait2, now + limit);
-            }
-        }
-        // Nobody hears of it any more.
-        connection.take_notices();
-        if connection.is_over() {
-            self.settle_over(now, id.index);
-            self.retire(id.index);
-        } else {
-            make_ready(slot, id.index, &mut self.ready);
-        }
-    }
-
-    /// Frees the connection in slot `index` if it is finished.
-    pub(super) fn retire(&mut self, index: u32) {
-        if self.slots.get(index).and_then(Slot::awake).is_some_and(Connection::is_finished) {
-            self.free_connection(index);
-        }
     }
 
     // ---- asking

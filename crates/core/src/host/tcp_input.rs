@@ -11,6 +11,7 @@ use crate::tcp::syn_cache::is_entry;
 use crate::tcp::terms::Terms;
 use core::net::IpAddr;
 
+use super::negotiate::Unwilling;
 use crate::config::Ecn;
 use crate::event::{ConnectionId, ListenerId};
 use crate::flow::{Seq, Tuple};
@@ -108,7 +109,7 @@ impl Host {
             return self.take_usual_of_any(now, *usual, piece, (hash, index), from);
         };
         let is_detour =
-            slot.detour.is_any() && (slot.detour.has(Detour::REUSE) || from != Origin::Ourselves);
+            slot.detour.is_any() && (slot.detour.is_opening() || from != Origin::Ourselves);
         if is_detour {
             return self.take_usual_of_any(now, *usual, piece, (hash, index), from);
         }
@@ -208,7 +209,7 @@ impl Host {
             Some(_) => return false,
         };
         let Some((name, listener)) = self.listeners.find(tuple) else { return false };
-        if listener.is_full() || self.syn_cache.is_full() {
+        if listener.is_full() || self.syn_cache.is_full() || listener.options.requires_agreement() {
             return false;
         }
         let begin = self.begin(now, tuple);
@@ -289,13 +290,21 @@ impl Host {
         now: Instant,
         index: u32,
         segment: &Segment<'_>,
-        facts: Facts,
+        mut facts: Facts,
     ) {
         if self.answer_for_predecessor(now, index, segment, facts) {
             return;
         }
+        let names = !segment.options.experimental.is_empty();
+        if let Some(tuple) = self.slots.get(index).filter(|_| names).map(|slot| slot.tuple) {
+            facts = self.with_named(&tuple, segment, facts);
+        }
+        let asked = self.asked(index);
         self.change(now, index, |connection, cx| connection.on_segment(cx, segment, facts));
         self.note_opened(index);
+        if let Some(syns) = asked {
+            self.note_answered(now, index, syns);
+        }
     }
 
     /// While a connection is opened in the place of one in TIME-WAIT, what is no SYN and does not
@@ -370,10 +379,15 @@ impl Host {
         if let Past::Living(isn_floor) = past {
             begin.isn = begin.isn.max(isn_floor);
         }
-        let (syn, marks) = (
-            self.negotiate(segment, tuple.is_ipv6(), begin, &listener.terms),
-            listener.options.marks(),
-        );
+        let names = match self.choose_holder(&listener.options, tuple, segment) {
+            Ok(names) => names,
+            Err(Unwilling) => {
+                self.shared.counters.negotiation_refused += 1;
+                return self.refuse(now, incoming);
+            }
+        };
+        let syn = self.negotiate(segment, tuple.is_ipv6(), begin, &listener.terms);
+        let (syn, marks) = (SynReceived { names, ..syn }, listener.options.marks());
         if self.syn_cache.is_full() {
             let terms = (listener.terms.offer, marks);
             return self.answer_without_state(now, incoming, syn, terms, past);
@@ -441,6 +455,7 @@ impl Host {
             stamp: options.timestamps.filter(|_| config.timestamps).map(|stamps| stamps.value),
             stamp_offset: begin.stamp_offset,
             attempts: 1,
+            names: None,
         }
     }
 

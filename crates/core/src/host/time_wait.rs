@@ -11,11 +11,13 @@ use super::Host;
 use super::output::{self, Reply};
 use super::tcp_input::{Incoming, Past, bare_header};
 use crate::config::{TcpConfig, TimeWaitState};
+use crate::counters::Counters;
 use crate::flow::{Seq, Tuple};
 use crate::ip::route::{NextHop, Routes};
 use crate::tcp::connection::{Context, Residue, STAMP_TICK, stamp_at};
 use crate::tcp::isn::IsnSource;
-use crate::tcp::time_wait::{Distance, Record, TimeWait, Verdict};
+use crate::tcp::slot::Slot;
+use crate::tcp::time_wait::{Distance, Holding, Record, TimeWait, Verdict};
 use crate::time::Instant;
 use crate::wire::options::Timestamps;
 use crate::wire::tcp::{Flags, Header};
@@ -47,6 +49,18 @@ impl LastAck {
         Reply::stamped(tuple, Stamped { ports, seq, ack, flags, window, stamps })
     }
 
+    /// The RST by which the peer's TIME-WAIT is taken over: both numbers are exactly what the peer
+    /// expects, and it has ACK, which no RST has that a stray segment draws (Faber, Touch & Yue
+    /// 1999 §4.1). So it passes RFC 5961 §3.2, and tells itself apart where RFC 1337 is heeded.
+    fn reset(self, now: Instant, tuple: &Tuple) -> Reply {
+        let LastAck { seq, ack, stamp, offset, .. } = self;
+        let mut header = bare_header(tuple, seq, ack, Flags::RST | Flags::ACK);
+        // RFC 7323 §5.2: with a timestamp, if they were agreed on.
+        let stamped = |echo| Timestamps { value: stamp_at(now, offset), echo };
+        header.options.timestamps = stamp.map(stamped);
+        Reply::segment(tuple, header)
+    }
+
     fn unstamped(self, tuple: &Tuple) -> Reply {
         let header = bare_header(tuple, self.seq, self.ack, Flags::ACK);
         Reply::segment(tuple, Header { window: self.window, ..header })
@@ -64,12 +78,29 @@ pub(super) struct Entrance<'a> {
 
 impl Entrance<'_> {
     /// A connection has entered TIME-WAIT, and no more of it stays than a record; it is in the
-    /// demultiplexing table no more.
+    /// demultiplexing table no more. Or it is closed and the peer holds TIME-WAIT: nothing stays,
+    /// but an ACK may be owed.
     pub(super) fn enter(&mut self, now: Instant, (hash, tuple): (u64, &Tuple), residue: &Residue) {
         debug_assert!(
             residue.stamp_offset.is_none_or(|offset| offset == self.isns.timestamp_offset(tuple)),
             "the record does not store it"
         );
+        if residue.holding == Holding::ByPeer {
+            self.shared.counters.time_wait_by_peer += 1;
+        } else {
+            self.keep(now, (hash, tuple), residue);
+        }
+        if residue.ack_due {
+            let last = LastAck::of(residue).reply(now, tuple);
+            output::owe(self.replies, last, &mut self.shared.counters);
+        }
+        if residue.holding.is_promised() {
+            self.promise(now, (hash, tuple), residue);
+        }
+    }
+
+    /// A record is kept, if any is.
+    fn keep(&mut self, now: Instant, (hash, tuple): (u64, &Tuple), residue: &Residue) {
         let Context { config, counters, .. } = &mut *self.shared;
         counters.time_wait_entered += 1;
         if config.time_wait.state == TimeWaitState::Skip {
@@ -79,9 +110,34 @@ impl Entrance<'_> {
             let evicted = self.records.enter(hash, tuple, residue, distance, now);
             counters.time_wait_evicted += evicted;
         }
-        if residue.ack_due {
-            output::owe(self.replies, LastAck::of(residue).reply(now, tuple), counters);
+    }
+
+    /// The peer relies on the record, or is about to.
+    fn promise(&mut self, now: Instant, (hash, tuple): (u64, &Tuple), residue: &Residue) {
+        let counters = &mut self.shared.counters;
+        if residue.holding == Holding::Swapped {
+            let is_kept = self.records.get(hash, tuple).is_some();
+            swap(self.replies, now, (tuple, residue), is_kept, counters);
+        } else {
+            counters.time_wait_agreed += 1;
         }
+    }
+}
+
+/// The peer's TIME-WAIT is taken over, if there is a record of ours in its place (`is_kept`): else
+/// both ends would forget. Where the RST does not leave, or is lost, both wait.
+fn swap(
+    replies: &mut VecDeque<Reply>,
+    now: Instant,
+    (tuple, residue): (&Tuple, &Residue),
+    is_kept: bool,
+    counters: &mut Counters,
+) {
+    let reset = || LastAck::of(residue).reset(now, tuple);
+    if is_kept && output::owe(replies, reset(), counters) {
+        counters.time_wait_swapped += 1;
+    } else {
+        counters.time_wait_swaps_failed += 1;
     }
 }
 
@@ -108,6 +164,11 @@ impl Host {
         self.linger(now, index, residue);
         if residue.ack_due {
             self.reply(LastAck::of(residue).reply(now, &tuple));
+        }
+        if residue.holding == Holding::Swapped {
+            let is_kept = self.slots.get(index).is_some_and(Slot::lingers);
+            let counters = &mut self.shared.counters;
+            swap(&mut self.replies, now, (&tuple, residue), is_kept, counters);
         }
     }
 

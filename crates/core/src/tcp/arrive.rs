@@ -35,6 +35,7 @@ use crate::tcp::connection::{
 use crate::tcp::recv::Text;
 use crate::tcp::send::SendHalf;
 use crate::tcp::send::recovery::Mode;
+use crate::tcp::time_wait::negotiate::{End, Holder, Holding};
 use crate::tcp::timers::Timer;
 use crate::tcp::{State, ecn};
 use crate::time::Instant;
@@ -49,12 +50,21 @@ pub struct Facts {
     pub piece: u16,
     /// Its packet was marked: congestion experienced (RFC 3168 §5).
     pub marked: bool,
+    /// The end that it names as the holder of TIME-WAIT.
+    pub named: Option<End>,
+    /// Of a segment that names one: our address is the larger one.
+    pub are_larger: bool,
 }
 
 impl Facts {
     /// Of a packet of this traffic class.
     pub fn new(piece: u16, class: u8) -> Facts {
-        Facts { piece, marked: class & ecn::MASK == ecn::CE }
+        Facts { piece, marked: class & ecn::MASK == ecn::CE, ..Facts::default() }
+    }
+
+    /// True if it repeats the end that our SYN, ACK names.
+    pub fn agree_with(self, names: Option<End>) -> bool {
+        names.is_some() && self.named == names
     }
 }
 
@@ -124,7 +134,7 @@ impl Connection {
             && usual.is_bare_syn()
         {
             // Nothing continues at the sixth step.
-            return self.on_syn_sent(cx, *syn, &usual.segment());
+            return self.on_syn_sent(cx, *syn, &usual.segment(), Facts::default());
         }
         let facts = Facts::new(piece, usual.traffic_class());
         self.take_by_steps(cx, &usual.segment(), facts);
@@ -134,7 +144,7 @@ impl Connection {
         match &mut self.shape {
             Shape::SynSent(syn) => {
                 let syn = *syn;
-                self.on_syn_sent(cx, syn, segment);
+                self.on_syn_sent(cx, syn, segment, facts);
                 self.take_rest_of_syn(cx, segment, facts);
             }
             Shape::SynReceived(syn, _) => {
@@ -188,6 +198,7 @@ impl Step<'_> {
         self.check_syn(segment)?;
         self.s.note_heard(self.common, self.cx.now);
         self.check_ack(segment)?;
+        self.hear_naming(facts.named);
         if let Some(ecn) = self.s.ecn.as_mut().filter(|_| !segment.payload.is_empty()) {
             ecn.on_data(segment.flags, facts.marked);
         }
@@ -328,6 +339,15 @@ impl Step<'_> {
         }
         self.cx.counters.resets_received += 1;
         let error = match self.common.state() {
+            // Of an agreement: the peer has closed, and has all but the ACK of our FIN told us so.
+            // What is at another number in the window is no answer to that FIN.
+            State::Closing | State::LastAck
+                if self.s.holder == Holder::Ourselves
+                    && segment.seq == self.s.recv.nxt
+                    && self.s.send.only_fin_in_flight() =>
+            {
+                return ends(Ending::TimeWait(Holding::Agreed));
+            }
             // Both ends have closed, and each has all that the other sent.
             State::Closing | State::LastAck if self.s.send.buffer.is_empty() => None,
             // MUST-12: what we sent may be lost.
@@ -400,9 +420,18 @@ impl Step<'_> {
         if acked.fin { self.on_fin_acked() } else { Continue(()) }
     }
 
+    /// A segment that is no SYN has come and is sound: the peer is established, and so has heard
+    /// which end we name. If it names itself, that is the proof that lets us leave TIME-WAIT to it.
+    fn hear_naming(&mut self, named: Option<End>) {
+        self.s.naming = 0;
+        if self.s.holder.hear(named) {
+            self.cx.counters.negotiation_agreed += 1;
+        }
+    }
+
     /// Our FIN is acknowledged: FIN-WAIT-1, CLOSING and LAST-ACK move on.
     fn on_fin_acked(&mut self) -> Passed {
-        let Step { cx, common, .. } = self;
+        let Step { cx, common, s } = self;
         match common.state() {
             State::FinWait1 => {
                 common.state.transition(State::FinWait2);
@@ -413,8 +442,14 @@ impl Step<'_> {
                 }
                 Continue(())
             }
-            State::Closing => ends(Ending::TimeWait),
-            State::LastAck => ends(Ending::LastAck),
+            State::Closing => ends(Ending::TimeWait(s.holder.holding())),
+            State::LastAck => match s.holder {
+                Holder::Ourselves => ends(Ending::TimeWait(Holding::Agreed)),
+                Holder::Closer | Holder::Unproven if common.options.close_swap => {
+                    ends(Ending::TimeWait(Holding::Swapped))
+                }
+                _ => ends(Ending::LastAck),
+            },
             _ => Continue(()),
         }
     }
@@ -490,6 +525,11 @@ impl Step<'_> {
         if recv.fin != Some(recv.nxt) {
             return Continue(());
         }
+        if self.s.holder == Holder::Peer && recv.ack.last_sent != recv.nxt {
+            // The peer may wait for more than the ACK of its FIN. If ours is lost, an RST would not
+            // tell it that its text was received; a record of our own does.
+            self.s.holder = Holder::Closer;
+        }
         recv.nxt += 1;
         recv.on_advance();
         recv.ack.now = true;
@@ -502,7 +542,7 @@ impl Step<'_> {
             }
             State::FinWait2 => {
                 self.s.recv.window.pass_fin();
-                return ends(Ending::TimeWait);
+                return ends(Ending::TimeWait(self.s.holder.holding()));
             }
             _ => {}
         }

@@ -49,6 +49,7 @@ use crate::tcp::recv::RecvHalf;
 use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::send::SendHalf;
 use crate::tcp::send::buffer::SendBuffer;
+use crate::tcp::time_wait::negotiate::Holder;
 use crate::tcp::timers::Timer;
 use crate::tcp::{ConnectionInfo, Settings, SocketOptions, State};
 use crate::time::{Duration, Instant};
@@ -135,6 +136,11 @@ pub struct Synchronized {
     pub keepalive_probes: u8,
     /// ECN, if both ends use it.
     pub ecn: Option<EcnState>,
+    /// Who holds TIME-WAIT once it has closed.
+    pub holder: Holder,
+    /// Bytes of the option by which each of our segments says that again; 0 once the peer has
+    /// heard.
+    pub naming: u8,
     /// Timestamps, if both ends use them.
     pub stamps: Option<Stamps>,
     /// When the peer was last heard.
@@ -487,6 +493,7 @@ impl Connection {
         info.timestamps = s.stamps.is_some();
         info.sack = send.sack;
         info.ecn = s.ecn.is_some();
+        info.holder = s.holder;
         info.shifts = (send.scale, recv.window.scale());
         info.peer_window_bytes = send.window;
         info.receive_window_bytes = recv.offered();

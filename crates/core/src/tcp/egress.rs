@@ -52,6 +52,11 @@ impl Path {
         self.mtu.saturating_sub(headers as u16)
     }
 
+    /// Our address, or the other end's.
+    pub fn address(&self, ours: bool) -> IpAddr {
+        if ours { self.source } else { self.destination }
+    }
+
     /// The same for packets with `marks`.
     #[must_use]
     pub fn marked(&self, marks: Marks) -> Marked<'_> {

@@ -22,6 +22,7 @@ use crate::tcp::Settings;
 use crate::tcp::connection::{Common, Connection, Context, Step};
 use crate::tcp::egress::Egress;
 use crate::tcp::send::SendHalf;
+use crate::tcp::time_wait::negotiate::Code;
 use crate::tcp::timers::Timer;
 use crate::time::{Duration, Instant};
 
@@ -106,6 +107,9 @@ impl Step<'_> {
     fn emit(&mut self, egress: &mut Egress<'_>) -> Flushed {
         // The path may carry less than the peer accepts (RFC 1191, RFC 8201).
         self.s.send.on_path(egress.way.path.mss(), &self.cx.config);
+        if self.s.naming > 0 {
+            self.s.naming = Code::padded_len(egress.way.path.source.is_ipv6());
+        }
         if !self.common.send_reset(egress) {
             return Flushed::More;
         }

@@ -29,6 +29,7 @@ use crate::tcp::connection::{Identity, Resting};
 use crate::tcp::line::Line;
 use crate::tcp::slab::Slab;
 use crate::tcp::spares::Spares;
+use crate::tcp::time_wait::negotiate::Holding;
 use crate::tcp::timers::bsd::Tick;
 use crate::tcp::timers::{Blocks, Filed, Linger, Timer, TimerSet, Timers};
 use crate::tcp::ways::Place;
@@ -94,6 +95,8 @@ impl Detour {
     /// It is being opened in the place of one in TIME-WAIT, of which the record ends when the
     /// handshake is complete.
     pub(crate) const REUSE: Detour = Detour(2);
+    /// It is being opened, and asks who shall hold TIME-WAIT.
+    pub(crate) const ASKS: Detour = Detour(4);
 
     /// `self` if it is so.
     pub(crate) fn only_if(self, is_so: bool) -> Detour {
@@ -108,6 +111,11 @@ impl Detour {
     /// True if there is anything.
     pub(crate) fn is_any(self) -> bool {
         self.0 != 0
+    }
+
+    /// True if something is to be looked at once it is open.
+    pub(crate) fn is_opening(self) -> bool {
+        self.has(Detour(Detour::REUSE.0 | Detour::ASKS.0))
     }
 
     /// True if that is among it.
@@ -316,6 +324,12 @@ impl Slot {
     /// True if its tuple is a connection's, or what is left of one.
     pub(crate) fn is_known(&self) -> bool {
         self.listed || self.lingers()
+    }
+
+    /// True if it has just entered TIME-WAIT, and the peer does not hold it.
+    pub(crate) fn lingers_here(&self) -> bool {
+        let residue = self.awake().and_then(Connection::residue);
+        residue.is_some_and(|residue| residue.holding != Holding::ByPeer)
     }
 
     /// True if it is a whole control block in TIME-WAIT.

@@ -1,6 +1,9 @@
 //! The eleven states of RFC 9293 §3.3.2 and the arcs between them.
 //!
-//! [`ARCS`] is Figure 5 of the RFC as a table; nothing changes a connection's state but
+//! [`ARCS`] is Figure 5 of the RFC as a table, and one arc more: an end that closed second may hold
+//! TIME-WAIT, because it takes that over from the peer (Faber, Touch & Yue 1999, Figure 3, whose
+//! LAST-ACK-SWAP is LAST-ACK here and to monitors: what differs is how it ends), or because both
+//! have agreed on it. Nothing changes a connection's state but
 //! [`StateCell::transition`], which checks it. The graph under `docs/states.md` is made from it.
 
 use State::{
@@ -45,12 +48,17 @@ pub const ARCS: &[(State, State, &str)] = &[
     (FinWait1, TimeWait, "receive FIN and ACK of FIN"),
     (FinWait1, Closed, "reset or timeout"),
     (FinWait2, TimeWait, "receive FIN"),
-    (FinWait2, Closed, "reset or timeout"),
+    (FinWait2, Closed, "reset or timeout, or receive FIN where the peer holds TIME-WAIT"),
     (CloseWait, LastAck, "close: send FIN"),
     (CloseWait, Closed, "reset or timeout"),
     (Closing, TimeWait, "receive ACK of FIN"),
-    (Closing, Closed, "reset or timeout"),
+    (Closing, Closed, "reset or timeout, or receive ACK of FIN where the peer holds TIME-WAIT"),
     (LastAck, Closed, "receive ACK of FIN, reset or timeout"),
+    (
+        LastAck,
+        TimeWait,
+        "receive ACK of FIN where we are to hold TIME-WAIT, or (close_swap) send RST, ACK",
+    ),
     (TimeWait, Closed, "2 MSL have passed"),
 ];
 

@@ -282,6 +282,7 @@ mod tests {
             stamp: None,
             stamp_offset: 0,
             attempts: 1,
+            names: None,
         }
     }
 

@@ -36,8 +36,10 @@
 //! What is not accepted is answered with a challenge ACK, as RFC 9293 §3.10.7.4 has it for what is
 //! not acceptable (RFC 6191 would drop it in silence).
 
+pub mod negotiate;
 pub mod table;
 
+pub use negotiate::Holding;
 pub use table::{Distance, Found, TimeWait};
 
 use crate::counters::Counters;
@@ -63,7 +65,8 @@ pub struct Record {
     pub stamp: Option<u32>,
     /// The window field of our last ACK.
     pub window: u16,
-    /// We hold TIME-WAIT in the peer's stead: it keeps nothing, and no RST may end this.
+    /// We have promised to hold TIME-WAIT: the peer keeps nothing, and no RST may end this. Of an
+    /// orphan in FIN-WAIT-2: the peer has.
     pub is_holder: bool,
     /// Whoever keeps it has marked it: of an orphan in FIN-WAIT-2, both ends use SACK.
     pub is_marked: bool,
@@ -158,7 +161,7 @@ impl Record {
             rcv_nxt: residue.rcv_nxt,
             stamp: residue.stamp,
             window: residue.window,
-            is_holder: residue.is_holder,
+            is_holder: residue.holding.is_promised(),
             is_marked: false,
             entered: now,
             expires: now + duration,

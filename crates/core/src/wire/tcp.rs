@@ -150,12 +150,13 @@ pub struct Plain<'a> {
 }
 
 impl<'a> Segment<'a> {
-    /// What it says, where nothing is said but by the fields of a plain one: without SACK blocks.
+    /// What it says, where nothing is said but by the fields of a plain one: without SACK blocks
+    /// and experiments.
     /// Options that only a SYN may have mean nothing where a plain segment is waited for.
     pub fn plain(&self) -> Option<Plain<'a>> {
         let Segment { seq, ack, flags, window, ref options, payload: text, .. } = *self;
         let stamps = options.timestamps;
-        let is_plain = options.sack.is_empty();
+        let is_plain = options.sack.is_empty() && options.experimental.is_empty();
         is_plain.then_some(Plain { seq, ack, flags, window, stamps, text })
     }
 

@@ -335,6 +335,19 @@ impl TcpStream {
         self.control().abort();
     }
 
+    /// As dropping the stream; but where the peer has closed first, we take TIME-WAIT over from it:
+    /// once our FIN is acknowledged we wait in its stead, and an RST lets it forget (Faber, Touch &
+    /// Yue 1999 §4.1). It needs nothing of the peer; one that heeds RFC 1337 waits all the same.
+    /// The option [`SocketOptions::close_swap`] makes dropping mean this.
+    ///
+    /// [`SocketOptions::close_swap`]: lightwait_core::tcp::SocketOptions::close_swap
+    pub fn close_swap(self) {
+        // One that is gone has nothing left to swap.
+        if let Ok(options) = self.options() {
+            let _ = self.set_options(SocketOptions { close_swap: true, ..options });
+        }
+    }
+
     /// What can be done to the connection while something else owns the stream.
     pub fn control(&self) -> Control {
         Control::new(self.local.clone(), self.id)

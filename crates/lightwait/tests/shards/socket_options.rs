@@ -7,6 +7,8 @@ use std::time::Duration;
 use lightwait::bridge::SERVER_ADDRESS;
 use lightwait::net::{TcpListener, TcpSocket, TcpStream};
 use lightwait::rt;
+use lightwait::shard::Handle;
+use lightwait_core::Host;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::sockets::{PORT, converse, server};
@@ -118,4 +120,31 @@ fn the_first_address_that_answers_is_connected_to() {
         assert_eq!(stream.peer_addr().unwrap(), server());
     });
     world.run_until(|_| served.is_finished() && used.is_finished());
+}
+
+#[test]
+fn a_stream_that_closes_by_swap_waits_in_the_place_of_the_server_that_closed_first() {
+    for (swaps, held) in [(true, (0, 1)), (false, (1, 0))] {
+        let mut world = World::new();
+        let served = world.on_server(async {
+            let listener = TcpListener::bind(server()).await.unwrap();
+            drop(listener.accept().await.unwrap());
+        });
+        let used = world.on_client(async move {
+            let mut stream = TcpStream::connect(server()).await.unwrap();
+            assert_eq!(stream.read(&mut [0; 1]).await.unwrap(), 0);
+            if swaps {
+                stream.close_swap();
+            }
+        });
+        world.run_until(|world| {
+            let is_idle = |handle: &Handle| handle.with_host(|host| host.connections() == 0);
+            served.is_finished() && used.is_finished() && world.handles().iter().all(is_idle)
+        });
+        // The RST is on its way yet.
+        let waited = world.on_client(async { rt::sleep(Duration::from_secs(1)).await });
+        world.finish(&waited);
+        let [server, client] = world.handles().map(|handle| handle.with_host(Host::time_wait_len));
+        assert_eq!((server, client), held, "swaps: {swaps}");
+    }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use lightwait_core::Instant;
 use lightwait_core::config::{
-    AckConfig, AckDelay, BufferConfig, Ecn, Estimator, Scheme, TcpConfig, TimeWaitConfig,
-    TimeWaitState,
+    AckConfig, AckDelay, BufferConfig, Disagreement, Ecn, Estimator, Scheme, TcpConfig,
+    TimeWaitConfig, TimeWaitState, Wish,
 };
 use lightwait_core::rng::Rng;
 use lightwait_netem::{LinkConfig, Loss, QueueLimit, Rate};
@@ -35,6 +35,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         conversations: (0..count).map(|_| conversation(rng)).collect(),
     };
     scenario.tcp.iter_mut().for_each(|tcp| keep_time(rng, tcp));
+    scenario.tcp.iter_mut().for_each(|tcp| place_time_wait(rng, tcp));
     scenario
 }
 
@@ -64,6 +65,17 @@ fn keep_time(rng: &mut Rng, tcp: &mut TcpConfig) {
     if rng.chance(0.2) {
         tcp.time_wait.state = TimeWaitState::Full;
     }
+}
+
+/// Who is to hold TIME-WAIT, as a host sees it.
+fn place_time_wait(rng: &mut Rng, tcp: &mut TcpConfig) {
+    use Wish::{Client, Off, Ourselves, Peer, Server};
+    tcp.time_wait.close_swap = rng.chance(0.3);
+    if rng.chance(0.5) {
+        tcp.time_wait.negotiate = [Off, Client, Server, Ourselves, Peer][rng.below(5) as usize];
+    }
+    // Every conversation is to be: nobody refuses one.
+    tcp.time_wait.disagreement = Disagreement::FallBack;
 }
 
 fn between(rng: &mut Rng, low: u64, high: u64) -> u64 {

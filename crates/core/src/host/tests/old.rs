@@ -8,7 +8,7 @@ use crate::flow::{Seq, Tuple};
 use crate::host::Host;
 use crate::tcp::State;
 use crate::tcp::connection::Residue;
-use crate::tcp::time_wait::{Distance, Record};
+use crate::tcp::time_wait::{Distance, Holding, Record};
 use crate::time::{Duration, Instant};
 use crate::wire::usual::Usual;
 use std::vec::Vec;
@@ -108,7 +108,7 @@ pub(crate) const RESIDUE: Residue = Residue {
     stamp: None,
     stamp_offset: None,
     window: 512,
-    is_holder: false,
+    holding: Holding::Closer,
     ack_due: false,
 };
 

@@ -10,7 +10,7 @@ use crate::frame::{Capabilities, Medium, Outbox, RxFrame};
 use crate::host::Host;
 use crate::time::{Duration, Instant};
 use crate::wire::ip;
-use crate::wire::tcp::Segment;
+use crate::wire::tcp::{CHECKSUM_OFFSET, Segment, checksum};
 
 /// The end that opens, and the end that listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,9 @@ pub(crate) enum Side {
 /// Decides about a packet on its way: false drops it.
 pub(crate) type Filter = alloc::boxed::Box<dyn FnMut(Side, &Segment<'_>) -> bool>;
 
+/// May change a packet on its way. The checksum is made right again.
+pub(crate) type Mangle = alloc::boxed::Box<dyn FnMut(Side, &mut Vec<u8>)>;
+
 /// Two hosts on one wire.
 pub(crate) struct Pair {
     pub(crate) now: Instant,
@@ -29,6 +32,7 @@ pub(crate) struct Pair {
     pub(crate) server: Host,
     pub(crate) delay: Duration,
     pub(crate) filter: Option<Filter>,
+    pub(crate) mangle: Option<Mangle>,
     /// Frames an outbox takes in a turn.
     pub(crate) capacity: usize,
     /// Packets under way: when they arrive, to whom.
@@ -59,6 +63,7 @@ impl Pair {
             server: Host::new(server).unwrap(),
             delay: Duration::from_millis(5),
             filter: None,
+            mangle: None,
             capacity: 256,
             wire: VecDeque::new(),
             log: Vec::new(),
@@ -95,12 +100,16 @@ impl Pair {
         }
     }
 
-    fn send(&mut self, from: Side, bytes: Vec<u8>) {
+    fn send(&mut self, from: Side, mut bytes: Vec<u8>) {
         self.log.push((self.now, from, bytes.clone()));
         let packet = ip::Packet::parse(&bytes).expect("a host sends valid packets");
         let segment = Segment::parse(packet.payload).expect("a host sends valid segments");
         let passes = self.filter.as_mut().is_none_or(|filter| filter(from, &segment));
         if passes {
+            if let Some(mangle) = &mut self.mangle {
+                mangle(from, &mut bytes);
+                correct_checksum(&mut bytes);
+            }
             let to = if from == Side::Client { Side::Server } else { Side::Client };
             self.wire.push_back((self.now + self.delay, to, bytes));
         }
@@ -207,6 +216,18 @@ impl Pair {
         }
         self.now.since(started)
     }
+}
+
+/// Makes the TCP checksum of a packet right.
+fn correct_checksum(bytes: &mut [u8]) {
+    let (header, source, destination) = {
+        let packet = ip::Packet::parse(bytes).expect("it was a packet before");
+        (bytes.len() - packet.payload.len(), packet.source, packet.destination)
+    };
+    let tcp = &mut bytes[header..];
+    tcp[CHECKSUM_OFFSET..][..2].fill(0);
+    let value = checksum(source, destination, tcp, crate::wire::checksum::sum(&[]), 0);
+    tcp[CHECKSUM_OFFSET..][..2].copy_from_slice(&value.to_be_bytes());
 }
 
 /// The byte at `offset` of the test stream.

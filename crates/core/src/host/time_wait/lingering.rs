@@ -8,7 +8,7 @@ use crate::flow::Tuple;
 use crate::tcp::connection::Residue;
 use crate::tcp::demux::Demux;
 use crate::tcp::slot::{self, Slot};
-use crate::tcp::time_wait::Record;
+use crate::tcp::time_wait::{Holding, Record};
 use crate::tcp::timers::{Linger, Timer};
 use crate::time::{Duration, Instant};
 
@@ -56,6 +56,8 @@ impl Host {
     /// The connection in slot `index` has entered TIME-WAIT and stays whole.
     pub(super) fn linger(&mut self, now: Instant, index: u32, residue: &Residue) {
         self.shared.counters.time_wait_entered += 1;
+        let is_agreed = residue.holding == Holding::Agreed;
+        self.shared.counters.time_wait_agreed += u64::from(is_agreed);
         if self.config.limits.time_wait == 0 {
             self.shared.counters.time_wait_evicted += 1;
             return;

@@ -146,7 +146,11 @@ fn is_next(s: &Synchronized, segment: &Plain<'_>) -> bool {
 /// Nothing is missing on either side, and nothing else is going on.
 fn is_calm(s: &Synchronized) -> bool {
     let (send, recv) = (&s.send, &s.recv);
-    send.recovery.is_none() && send.window > 0 && recv.disorder.is_none() && s.ecn.is_none()
+    send.recovery.is_none()
+        && send.window > 0
+        && recv.disorder.is_none()
+        && s.ecn.is_none()
+        && s.naming == 0
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::tcp::arrive::Facts;
 use crate::tcp::connection::{
     Connection, Context, Early, Reset, Shape, SynReceived, stamp_distance,
 };
+use crate::tcp::time_wait::negotiate::NAMING_BEGINS;
 use crate::wire::tcp::{Flags, Segment};
 
 impl Connection {
@@ -25,7 +26,7 @@ impl Connection {
             let repeats_syn = s.flags.contains(Flags::SYN) && s.seq == syn.irs;
             let completes = s.flags.contains(Flags::ACK) && acknowledges_syn(s.ack, syn.iss);
             if repeats_syn && completes {
-                self.complete_simultaneous(cx, &syn, s, true);
+                self.complete_simultaneous(cx, &syn, (s, facts), true);
                 self.take_rest_of_syn(cx, s, facts);
             } else if !s.flags.contains(Flags::RST) {
                 self.answer_due |= cx.challenges.take(self.identity.hash, cx.now);
@@ -55,7 +56,7 @@ impl Connection {
             self.owe_reset(Reset { seq: s.ack, ack: None, stamps: None }, cx);
             return;
         }
-        self.complete_simultaneous(cx, &syn, s, false);
+        self.complete_simultaneous(cx, &syn, (s, facts), false);
         // The rest of the steps, now as an established connection.
         self.on_first(cx, s, facts);
     }
@@ -64,9 +65,15 @@ impl Connection {
         &mut self,
         cx: &mut Context,
         syn: &SynReceived,
-        s: &Segment<'_>,
+        (s, facts): (&Segment<'_>, Facts),
         unscaled: bool,
     ) {
+        if syn.names != facts.named && self.options.requires_agreement() {
+            // What of the peer's SYN was heard was not agreed to.
+            cx.counters.negotiation_refused += 1;
+            cx.counters.failed_opens += 1;
+            return self.abort(Error::ConnectionAborted, cx);
+        }
         let scale = if unscaled { 0 } else { syn.peer_scale.unwrap_or(0) };
         // RFC 7323 §4.3, rule 2: its number is not beyond what we have acknowledged.
         let newer = s.options.timestamps.map(|stamps| stamps.value);
@@ -79,6 +86,11 @@ impl Connection {
             Shape::SynReceived(_, early) => core::mem::take(early),
             _ => Early::default(),
         };
+        if syn.names.is_some() {
+            synchronized.naming = NAMING_BEGINS;
+            let is_proof = synchronized.holder.hear(facts.named);
+            cx.counters.negotiation_agreed += u64::from(is_proof);
+        }
         self.establish(synchronized, cx);
         if !early.is_empty() {
             self.take_early(cx, early, syn.irs, s);

@@ -4,9 +4,11 @@ use crate::config::{Ecn, TcpConfig};
 use crate::error::Error;
 use crate::flow::Seq;
 use crate::tcp::State;
+use crate::tcp::arrive::Facts;
 use crate::tcp::connection::{
     Connection, Context, Early, Reset, Shape, Step, SynReceived, SynSent,
 };
+use crate::tcp::time_wait::negotiate::{End, Holder, NAMING_BEGINS, Outcome, Terms};
 use crate::tcp::timers::Timer;
 use crate::time::Instant;
 use crate::wire::options::Options;
@@ -19,7 +21,13 @@ pub(crate) fn peer_mss(options: &Options, ipv6: bool, floor: u16) -> u16 {
 
 impl Connection {
     #[inline(always)]
-    pub(super) fn on_syn_sent(&mut self, cx: &mut Context, syn: SynSent, s: &Segment<'_>) {
+    pub(super) fn on_syn_sent(
+        &mut self,
+        cx: &mut Context,
+        syn: SynSent,
+        s: &Segment<'_>,
+        facts: Facts,
+    ) {
         // First: an ACK must be for our SYN.
         let acks = s.flags.contains(Flags::ACK);
         if acks && s.ack != syn.iss + 1 {
@@ -45,10 +53,72 @@ impl Connection {
             return self.on_unsafe_reuse(cx, acks, s);
         }
         let received = self.negotiate(cx, &syn, s);
+        if syn.asks.is_some() {
+            return self.on_answer_about_holder(cx, received, (&syn, acks), s, facts);
+        }
         if acks {
             self.complete_open(cx, received, syn.sent_at, s);
         } else {
             self.open_simultaneously(cx, received, s);
+        }
+    }
+
+    /// The same where we have asked who shall hold TIME-WAIT.
+    fn on_answer_about_holder(
+        &mut self,
+        cx: &mut Context,
+        mut received: SynReceived,
+        (syn, acks): (&SynSent, bool),
+        s: &Segment<'_>,
+        facts: Facts,
+    ) {
+        let terms = self.terms(syn, cx);
+        let outcome = match acks {
+            true => terms.judge(facts.named),
+            false => terms.judge_crossed(facts.named, facts.are_larger),
+        };
+        let agreed = match outcome {
+            Outcome::Refused => return self.refuse_holder(cx, &received, acks),
+            Outcome::None => None,
+            Outcome::Agreed(end) => Some(end),
+        };
+        cx.counters.negotiation_fallen_back += u64::from(agreed.is_none());
+        if acks {
+            self.complete_open(cx, received, syn.sent_at, s);
+            self.keep_agreement(agreed, cx);
+        } else {
+            received.names = agreed;
+            self.open_simultaneously(cx, received, s);
+        }
+    }
+
+    /// What we ask about TIME-WAIT.
+    fn terms(&self, syn: &SynSent, cx: &Context) -> Terms {
+        Terms {
+            wish: syn.asks,
+            required: self.options.requires_agreement(),
+            disagreement: cx.config.time_wait.disagreement,
+        }
+    }
+
+    /// Step 3 of Faber, Touch & Yue 1999 §3: the connection is aborted as one that has failed to
+    /// synchronize. Where the peer has opened as well, it may be in SYN-SENT, and an RST counts
+    /// there only with the ACK of its SYN; or in SYN-RECEIVED, and it counts at its RCV.NXT.
+    fn refuse_holder(&mut self, cx: &mut Context, received: &SynReceived, acks: bool) {
+        let ack = (!acks).then_some(received.irs + 1);
+        cx.counters.negotiation_refused += 1;
+        cx.counters.failed_opens += 1;
+        self.owe_reset(Reset { seq: received.iss + 1, ack, stamps: None }, cx);
+        self.end(State::Closed, Some(Error::ConnectionAborted), cx);
+    }
+
+    /// The peer's SYN, ACK names the end that we agree to, if we do: every segment of ours says so
+    /// until the peer has heard it.
+    fn keep_agreement(&mut self, agreed: Option<End>, cx: &mut Context) {
+        if let Some((end, s)) = agreed.zip(self.synchronized_mut()) {
+            s.holder = Holder::agreed(end);
+            s.naming = NAMING_BEGINS;
+            cx.counters.negotiation_agreed += 1;
         }
     }
 
@@ -80,6 +150,7 @@ impl Connection {
             stamp: options.timestamps.filter(|_| config.timestamps).map(|stamps| stamps.value),
             stamp_offset: syn.stamp_offset,
             attempts: syn.attempts,
+            names: None,
         }
     }
 

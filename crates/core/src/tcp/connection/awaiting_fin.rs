@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use super::{Connection, Context, Identity, Residue, SynReceived, Synchronized};
 use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::time_wait::Record;
+use crate::tcp::time_wait::negotiate::{Holder, Holding};
 use crate::tcp::timers::Timer;
 use crate::tcp::{SocketOptions, State};
 
@@ -20,7 +21,14 @@ impl Connection {
             return None;
         }
         let s = self.synchronized_mut()?;
-        let residue = s.residue();
+        // That the peer holds is the one agreement that a record can tell; who has not proved
+        // anything yet, or relies on us, stays whole.
+        let holding = match s.holder {
+            Holder::Closer => Holding::Closer,
+            Holder::Peer => Holding::Agreed,
+            Holder::Unproven | Holder::Ourselves => return None,
+        };
+        let residue = s.residue(holding);
         s.recv.window.release(budget);
         Some((residue, s.send.sack))
     }
@@ -69,9 +77,13 @@ impl Record {
             stamp: self.stamp,
             stamp_offset,
             attempts: 1,
+            names: None,
         };
         let mut s = syn.synchronize(cx, options, 0, self.rcv_nxt, self.snd_nxt);
         s.recv.window.fix(offer.into(), self.rcv_nxt, &mut cx.budget);
+        if self.is_holder {
+            s.holder = Holder::Peer;
+        }
         s
     }
 }

@@ -9,6 +9,7 @@ use crate::event::Readiness;
 use crate::flow::Seq;
 use crate::tcp::State;
 use crate::tcp::recv::buffer::RecvBuffer;
+use crate::tcp::time_wait::negotiate::Holding;
 use crate::time::Instant;
 use crate::wire::options::Timestamps;
 
@@ -20,7 +21,8 @@ pub struct Ended {
     /// Why it ended; told once.
     pub error: Option<Error>,
     /// On entry to TIME-WAIT: what its record needs. The host takes it, unless the whole control
-    /// block is the record.
+    /// block is the record. If the peer holds TIME-WAIT: what the last ACK needs, which the host
+    /// takes.
     residue: Option<Residue>,
 }
 
@@ -58,8 +60,8 @@ pub struct Residue {
     pub stamp_offset: Option<u32>,
     /// The window field of the last ACK.
     pub window: u16,
-    /// We hold TIME-WAIT in the peer's stead (Faber, Touch & Yue 1999).
-    pub is_holder: bool,
+    /// Why we hold TIME-WAIT.
+    pub holding: Holding,
     /// An ACK is owed: it leaves from the record.
     pub ack_due: bool,
 }
@@ -91,7 +93,7 @@ impl Synchronized {
     }
 
     /// What TIME-WAIT must remember of it.
-    pub(super) fn residue(&mut self) -> Residue {
+    pub(super) fn residue(&mut self, holding: Holding) -> Residue {
         let (send, recv) = (&self.send, &mut self.recv);
         let unread = recv.buffer.len() as u32;
         Residue {
@@ -100,7 +102,7 @@ impl Synchronized {
             stamp: self.stamps.map(|stamps| stamps.recent),
             stamp_offset: self.stamps.map(|stamps| stamps.offset),
             window: recv.window.announce(recv.nxt, unread, recv.mss),
-            is_holder: false,
+            holding,
             ack_due: recv.ack.is_owed(),
         }
     }
@@ -178,7 +180,12 @@ impl Connection {
         match ending {
             Ending::Closed(error) => self.end(State::Closed, error, cx),
             Ending::Aborted(error) => self.abort(error, cx),
-            Ending::TimeWait => self.close(State::TimeWait, |s| Some(s.residue()), cx),
+            Ending::TimeWait(Holding::ByPeer) => {
+                self.close(State::Closed, |s| Some(s.residue(Holding::ByPeer)), cx);
+            }
+            Ending::TimeWait(holding) => {
+                self.close(State::TimeWait, |s| Some(s.residue(holding)), cx);
+            }
             Ending::LastAck => self.close(State::Closed, |_| None, cx),
         }
     }

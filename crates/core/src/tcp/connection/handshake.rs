@@ -16,6 +16,7 @@ use crate::tcp::send::pair::PacketPair;
 use crate::tcp::send::rtt::Rtt;
 use crate::tcp::send::sent::SentQueue;
 use crate::tcp::time_wait::Predecessor;
+use crate::tcp::time_wait::negotiate::{ASKING_SYNS, End, Holder};
 use crate::tcp::{Settings, SocketOptions};
 use crate::time::Instant;
 use crate::wire::options::{Options, Timestamps};
@@ -41,6 +42,8 @@ pub struct SynSent {
     pub ipv6: bool,
     /// Whose TIME-WAIT it cuts short.
     pub predecessor: Option<Predecessor>,
+    /// The end that we ask to hold TIME-WAIT, if we ask.
+    pub asks: Option<End>,
 }
 
 /// A SYN has come and our SYN, ACK is out: what is known of the peer. A SYN-cache entry holds
@@ -69,9 +72,17 @@ pub struct SynReceived {
     pub stamp_offset: u32,
     /// SYN, ACKs sent so far, those that answered a challenge apart.
     pub attempts: u8,
+    /// The end that our SYN, ACK names as the holder of TIME-WAIT.
+    pub names: Option<End>,
 }
 
 impl SynSent {
+    /// The end that the next SYN names. Where `required` all do; else the first ones, since some
+    /// networks drop what they do not know.
+    pub fn names(&self, required: bool) -> Option<End> {
+        self.asks.filter(|_| required || self.attempts <= ASKING_SYNS)
+    }
+
     /// Our SYN that leaves at `now`. `ports`: both, ours in the high half.
     pub fn header(&self, ports: u32, now: Instant, config: &Settings) -> Syn {
         // Asked for once: what drops a SYN that asks shall pass the next.
@@ -94,6 +105,11 @@ impl SynSent {
 }
 
 impl SynReceived {
+    /// True if our SYN, ACK names us as the holder of TIME-WAIT.
+    pub fn names_ourselves(&self) -> bool {
+        self.names == Some(End::Ourselves)
+    }
+
     /// Our SYN, ACK that leaves at `now`. `ports`: both, ours in the high half.
     pub fn header(&self, ports: u32, now: Instant, config: &Settings) -> Syn {
         self.header_stamped(ports, stamp_at(now, self.stamp_offset), config)
@@ -179,6 +195,8 @@ impl SynReceived {
             recv: self.recv_half(cx, options),
             stamps,
             ecn: self.ecn.then(|| EcnState::new(self.iss + 1)),
+            holder: Holder::having_named(self.names),
+            naming: 0,
             keepalive_probes: 0,
             last_heard: cx.now,
             probe_due: false,

@@ -41,6 +41,7 @@ impl Lone {
             stamp: None,
             stamp_offset: 0,
             attempts: 1,
+            names: None,
         };
         adjust(&mut syn, &mut options);
         let mut lone = Lone {

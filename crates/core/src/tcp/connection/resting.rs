@@ -6,7 +6,8 @@
 //! million at work do, and a connection comes back from rest as it went.
 //!
 //! ```text
-//!   bytes   0  SACK, deaf, ECN, scale, MSS both ways    8
+//!   bytes   0  SACK, deaf, ECN; who holds TIME-WAIT, and
+//!              if that is told yet; scale, MSS both ways  8
 //!           8  options, its timer, history        24
 //!          32  last sent, last heard              16
 //!          48  timestamps                         16
@@ -35,6 +36,7 @@ use crate::tcp::send::pair::PacketPair;
 use crate::tcp::send::recovery::Recovery;
 use crate::tcp::send::sent::SentQueue;
 use crate::tcp::send::{SendHalf, rtt};
+use crate::tcp::time_wait::negotiate::Holder;
 use crate::tcp::timers::{Deadlines, Timer};
 use crate::tcp::{SocketOptions, State};
 use crate::time::Instant;
@@ -43,9 +45,9 @@ use crate::time::Instant;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Resting {
-    sack: bool,
-    deaf: bool,
-    marked: bool,
+    traits: Traits,
+    holder: Holder,
+    naming: u8,
     scale: u8,
     send_mss: u16,
     recv_mss: u16,
@@ -70,6 +72,24 @@ pub struct Resting {
     rtt: rtt::AtRest,
     /// When the window was last reduced, if ECN is used.
     ecn_reduced_at: Seq,
+}
+
+/// What is so of a connection, or not, a bit for each.
+#[derive(Clone, Copy, Debug)]
+struct Traits(u8);
+
+impl Traits {
+    const SACK: u8 = 1;
+    const DEAF: u8 = 2;
+    const ECN: u8 = 4;
+
+    fn new(all: [(u8, bool); 3]) -> Traits {
+        Traits(all.iter().map(|(bit, is_so)| bit * u8::from(*is_so)).sum())
+    }
+
+    fn has(self, bit: u8) -> bool {
+        self.0 & bit != 0
+    }
 }
 
 /// What few connections have: segments sent again, or enough of them in a burst to tell the rate of
@@ -176,13 +196,17 @@ impl Connection {
             recv_window: recv.window.at_rest()?,
             ack: recv.ack.at_rest(recv.nxt)?,
             rtt: send.rtt.at_rest()?,
-            marked: s.ecn.is_some(),
             ecn_reduced_at: s.ecn.map_or(send.una, |ecn| ecn.reduced_at),
             send_mss: send.mss,
             recv_mss: recv.mss,
             scale: send.scale,
-            sack: send.sack,
-            deaf: self.deaf,
+            traits: Traits::new([
+                (Traits::SACK, send.sack),
+                (Traits::DEAF, self.deaf),
+                (Traits::ECN, s.ecn.is_some()),
+            ]),
+            holder: s.holder,
+            naming: s.naming,
         })
     }
 }
@@ -194,7 +218,9 @@ impl Resting {
             send: self.send_half(),
             recv: self.recv_half(),
             stamps: self.stamps,
-            ecn: self.marked.then(|| EcnState::new(self.ecn_reduced_at)),
+            ecn: self.traits.has(Traits::ECN).then(|| EcnState::new(self.ecn_reduced_at)),
+            holder: self.holder,
+            naming: self.naming,
             keepalive_probes: 0,
             last_heard: self.last_heard,
             probe_due: false,
@@ -203,7 +229,7 @@ impl Resting {
         };
         let options = self.options.clone();
         let mut connection = Connection::established(identity, options, synchronized);
-        connection.deaf = self.deaf;
+        connection.deaf = self.traits.has(Traits::DEAF);
         connection.deadlines = self.deadlines();
         connection
     }
@@ -227,7 +253,7 @@ impl Resting {
             wl1: self.wl1,
             wl2: self.wl2,
             scale: self.scale,
-            sack: self.sack,
+            sack: self.traits.has(Traits::SACK),
             mss: self.send_mss,
             buffer: SendBuffer::default(),
             fin_queued: false,

@@ -7,6 +7,7 @@ use core::ops::ControlFlow::{self, Break};
 
 use super::{Common, Connection, Context, Shape, Synchronized};
 use crate::error::Error;
+use crate::tcp::time_wait::negotiate::Holding;
 
 /// What a step works on.
 pub struct Step<'a> {
@@ -28,8 +29,8 @@ pub enum Ending {
     Closed(Option<Error>),
     /// We reset it (RFC 9293 §3.10.5).
     Aborted(Error),
-    /// Both FINs are acknowledged, and we hold TIME-WAIT.
-    TimeWait,
+    /// Both FINs are acknowledged, ours by the peer, and this is who holds TIME-WAIT.
+    TimeWait(Holding),
     /// Both FINs are acknowledged, and the peer holds TIME-WAIT: LAST-ACK is over.
     LastAck,
 }

@@ -2,11 +2,12 @@
 
 use super::decide::segment_bytes;
 use super::{Emission, Run, Why};
-use crate::config::Push;
+use crate::config::{Push, TcpConfig};
 use crate::flow::seq::Seq;
 use crate::tcp::connection::{Step, Synchronized, stamp_at};
 use crate::tcp::ecn;
 use crate::tcp::egress::{Egress, Payload};
+use crate::tcp::time_wait::negotiate::{Code, End};
 use crate::tcp::timers::Timer;
 use crate::time::Instant;
 use crate::wire::options::Timestamps;
@@ -31,6 +32,7 @@ impl Step<'_> {
             s.send.on_restart(cx.now, &cx.config);
         }
         complete(&mut header, s, cx.now);
+        name_holder(&mut header, s, &cx.config, egress);
         if fin {
             header.flags |= Flags::FIN;
         }
@@ -111,6 +113,7 @@ impl Step<'_> {
         let Step { cx, common, s } = self;
         let mut header = common.header(s.send.nxt - 1, Seq(0), Flags::ACK);
         complete(&mut header, s, cx.now);
+        name_holder(&mut header, s, &cx.config, egress);
         if !egress.send(&header, None) {
             return false;
         }
@@ -140,6 +143,7 @@ impl Step<'_> {
             header.flags |= Flags::FIN;
         }
         complete(&mut header, s, cx.now);
+        name_holder(&mut header, s, &cx.config, egress);
         let trigger = s.recv.trigger().filter(|_| duplicate && s.send.sack);
         if trigger.is_some() {
             header.options.sack = s.recv.sack_blocks(trigger);
@@ -170,6 +174,15 @@ fn complete(header: &mut Header, s: &mut Synchronized, now: Instant) {
         .map(|stamps| Timestamps { value: stamp_at(now, stamps.offset), echo: stamps.recent });
     if s.send.sack && s.recv.has_sack_blocks() {
         header.options.sack = s.recv.sack_blocks(None);
+    }
+}
+
+/// Says again which end holds TIME-WAIT, as long as the peer may not have heard it. A SACK block
+/// gives way where there is no room for both.
+fn name_holder(header: &mut Header, s: &Synchronized, config: &TcpConfig, egress: &Egress<'_>) {
+    if let Some(end) = s.holder.named().filter(|_| s.naming > 0) {
+        let address = egress.way.path.address(end == End::Ourselves);
+        header.options.experimental = Code::of(config).option(address);
     }
 }
 

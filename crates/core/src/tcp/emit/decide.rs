@@ -157,13 +157,15 @@ pub(super) const STAMP_BYTES: usize = 12;
 /// Bytes of the options on a segment with text.
 fn option_bytes(s: &Synchronized) -> usize {
     let stamps = if s.stamps.is_some() { STAMP_BYTES } else { 0 };
+    let others = stamps + usize::from(s.naming);
     if !s.send.sack || !s.recv.has_sack_blocks() {
-        return stamps;
+        return others;
     }
     let blocks = s.recv.sack_blocks(None).len();
     // Two bytes of filler, two of kind and length, eight a block; three blocks beside timestamps.
-    let room = (40 - stamps - 4) / 8;
-    stamps + 4 + 8 * blocks.min(room)
+    let room = 40_usize.saturating_sub(others + 4) / 8;
+    let blocks = blocks.min(room);
+    if blocks == 0 { others } else { others + 4 + 8 * blocks }
 }
 
 /// Bytes of the TCP header on a segment with text.

@@ -6,6 +6,7 @@ use crate::flow::Seq;
 use crate::tcp::Settings;
 use crate::tcp::connection::{Common, Connection, Context, Shape};
 use crate::tcp::egress::Egress;
+use crate::tcp::time_wait::negotiate::{Code, End};
 use crate::tcp::timers::Timer;
 use crate::time::Instant;
 use crate::wire::options::Options;
@@ -49,8 +50,13 @@ impl Connection {
 
     /// SYN in SYN-SENT; SYN, ACK in SYN-RECEIVED. Each sending arms the next (RFC 6298 §5).
     fn send_syn(&mut self, cx: &Context, egress: &mut Egress<'_>) -> bool {
-        let Some(header) = self.syn_header(cx.now, &cx.config) else { return true };
-        let sent = egress.send(&header.header(), None);
+        let Some(syn) = self.syn_header(cx.now, &cx.config) else { return true };
+        let mut header = syn.header();
+        if let Some(end) = self.names() {
+            let address = egress.way.path.address(end == End::Ourselves);
+            header.options.experimental = Code::of(&cx.config).option(address);
+        }
+        let sent = egress.send(&header, None);
         if sent {
             self.on_syn_built(cx.now, &cx.config);
         }
@@ -63,6 +69,15 @@ impl Connection {
             _ if !self.syn_due => None,
             Shape::SynSent(syn) => Some(syn.header(self.identity.ports, now, config)),
             Shape::SynReceived(syn, _) => Some(syn.header(self.identity.ports, now, config)),
+            Shape::Synchronized(_) | Shape::Ended(_) => None,
+        }
+    }
+
+    /// The end that the SYN, or SYN, ACK, that is due names as the holder of TIME-WAIT.
+    fn names(&self) -> Option<End> {
+        match &self.shape {
+            Shape::SynSent(syn) => syn.names(self.options.requires_agreement()),
+            Shape::SynReceived(syn, _) => syn.names,
             Shape::Synchronized(_) | Shape::Ended(_) => None,
         }
     }

@@ -6,7 +6,7 @@
 use super::build::on_new_sent;
 use super::decide::{STAMP_BYTES, is_small_worth_it, segment_beside};
 use crate::frame::Outbox;
-use crate::tcp::connection::{Connection, Shape, Stamps, Synchronized, stamp_at};
+use crate::tcp::connection::{Connection, Shape, Stamps, SynSent, Synchronized, stamp_at};
 use crate::tcp::egress::UsualPath;
 use crate::tcp::{Settings, SocketOptions};
 use crate::time::Instant;
@@ -82,7 +82,8 @@ impl Connection {
         path: &UsualPath,
         outbox: &mut Outbox,
     ) -> bool {
-        let opens = matches!(self.shape, Shape::SynSent(_));
+        // One that asks for more than the usual takes longer.
+        let opens = matches!(self.shape, Shape::SynSent(SynSent { asks: None, .. }));
         if !opens || self.reset_due.is_some() {
             return false;
         }
@@ -136,6 +137,7 @@ fn is_calm(s: &Synchronized) -> bool {
     let (send, recv) = (&s.send, &s.recv);
     // All at once: hardly ever is one of them so.
     let is_asked = send.fin_again | s.probe_due | s.keepalive_due | send.urgent.is_some();
+    let is_asked = is_asked | (s.naming > 0);
     send.recovery.is_none() && recv.disorder.is_none() && s.ecn.is_none() && !is_asked
 }
 

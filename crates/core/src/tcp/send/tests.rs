@@ -33,6 +33,7 @@ fn synchronized() -> Synchronized {
         stamp: None,
         stamp_offset: 0,
         attempts: 1,
+        names: None,
     };
     syn.synchronize(&mut cx, &options, 65_535, Seq(501), Seq(101))
 }

@@ -16,7 +16,7 @@ fn record(stamp: Option<u32>) -> Record {
         stamp,
         stamp_offset: None,
         window: 100,
-        is_holder: false,
+        holding: Holding::Closer,
         ack_due: false,
     };
     Record::new(tuple, &residue, NOW, Duration::from_secs(60))

@@ -263,9 +263,18 @@ proptest! {
         for end in &mut ends {
             let (iss, stamp_offset) = (Seq(numbers.0), numbers.1);
             let ipv6 = false;
-            let (sent_at, attempts, predecessor) = (now, 0, None);
-            let syn =
-                SynSent { iss, stamp_offset, sent_at, attempts, mss, offer, ipv6, predecessor };
+            let (sent_at, attempts, predecessor, asks) = (now, 0, None, None);
+            let syn = SynSent {
+                iss,
+                stamp_offset,
+                sent_at,
+                attempts,
+                mss,
+                offer,
+                ipv6,
+                predecessor,
+                asks,
+            };
             let options = end.lone.connection.options.clone();
             end.lone.connection.hollow();
             end.lone.connection.open(Identity { hash: 9, ports: 7 }, &options, syn, now, now);

@@ -154,7 +154,7 @@ impl Common {
     /// the window. When it expires is told when it gets its place.
     pub(super) fn new(residue: &Residue, ports: u32, handle: u16) -> Common {
         let stamped = if residue.stamp.is_some() { STAMPED } else { 0 };
-        let holder = if residue.is_holder { HOLDER } else { 0 };
+        let holder = if residue.holding.is_promised() { HOLDER } else { 0 };
         Common {
             ports,
             snd_nxt: residue.snd_nxt.0,

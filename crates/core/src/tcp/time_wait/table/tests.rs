@@ -3,6 +3,7 @@
 use super::*;
 use crate::counters::Counters;
 use crate::flow::Seq;
+use crate::tcp::time_wait::Holding;
 use core::cell::Cell;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
@@ -53,7 +54,7 @@ fn residue(number: u32) -> Residue {
         stamp: (!number.is_multiple_of(3)).then_some(number.wrapping_neg()),
         stamp_offset: None,
         window: (number % 7) as u16 * 100,
-        is_holder: number.is_multiple_of(5),
+        holding: if number.is_multiple_of(5) { Holding::Swapped } else { Holding::Closer },
         ack_due: false,
     }
 }

@@ -1,0 +1,44 @@
+//! What pages are claimed for, and what answers a claim gets.
+
+/// What a page is for, and so how much of the limit may be used up by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// Text to be sent, of a connection that holds pages for such already.
+    More,
+    /// Text to be sent, of a connection that holds none.
+    First,
+    /// Text received.
+    Receive,
+}
+
+/// How much of the limit is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Less than three quarters.
+    Plenty,
+    /// So much that nothing should be kept that is not needed now.
+    Scarce,
+    /// A connection that holds pages gets no more.
+    Full,
+}
+
+/// Whether there is room for one connection more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionRoom {
+    /// Yes.
+    Enough,
+    /// Yes, but somebody who needs none should go.
+    Little,
+    /// No, unless somebody goes.
+    None,
+}
+
+/// What a small page is for. Free ones are kept apart: one that text was received in is still in
+/// the processor's caches, one that text was sent from has long left them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Text received.
+    Receive,
+    /// Text to be sent.
+    Send,
+}
