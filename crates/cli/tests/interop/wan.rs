@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -16,6 +17,15 @@ use serde_json::Value;
 use crate::namespace::{self, ip};
 use crate::server::{OURS, Server, URLS, reach};
 use crate::tools::{self, curl, output};
+
+/// What a machine that is busy with other tests may add to a round trip.
+const SLACK: Duration = Duration::from_millis(25);
+
+/// Keeps these tests from running at the same time: a router takes a whole processor.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A router in a process of its own.
 struct Wan {
@@ -105,7 +115,7 @@ fn check_round_trips() {
     for ours in OURS {
         let took = round_trip(ours);
         eprintln!("a round trip to {ours} takes {took:?}");
-        let most = Duration::from_millis(66);
+        let most = Duration::from_millis(60) + SLACK;
         assert!((Duration::from_millis(60)..most).contains(&took), "{ours}: {took:?}");
     }
 }
@@ -113,6 +123,7 @@ fn check_round_trips() {
 #[test]
 fn a_round_trip_takes_twice_the_delay_between_packet_sockets() {
     let test = "wan::a_round_trip_takes_twice_the_delay_between_packet_sockets";
+    let _alone = alone();
     namespace::inside(test, &[], || {
         lay_cables();
         let wan = Wan::start(["lw1", "lw2"], &["--delay", "30ms"]);
@@ -125,7 +136,7 @@ fn a_round_trip_takes_twice_the_delay_between_packet_sockets() {
             assert_eq!(report[way]["link"], "delay=30ms");
             assert!(report[way]["packets_out"].as_u64().unwrap() > 40, "{report}");
             // Of a machine that has other work to do: far below the delay.
-            assert!(report[way]["late_us"]["median"].as_f64().unwrap() < 1000.0, "{report}");
+            assert!(report[way]["late_us"]["median"].as_f64().unwrap() < 5000.0, "{report}");
         }
     });
 }
@@ -133,6 +144,7 @@ fn a_round_trip_takes_twice_the_delay_between_packet_sockets() {
 #[test]
 fn a_round_trip_takes_twice_the_delay_between_taps() {
     let test = "wan::a_round_trip_takes_twice_the_delay_between_taps";
+    let _alone = alone();
     namespace::inside(test, &[], || {
         if !namespace::can_make_tap() {
             return;
@@ -150,6 +162,7 @@ fn a_round_trip_takes_twice_the_delay_between_taps() {
 #[test]
 fn a_file_arrives_whole_at_the_rate_through_losses_in_packets() {
     let test = "wan::a_file_arrives_whole_at_the_rate_through_losses_in_packets";
+    let _alone = alone();
     namespace::inside(test, &["curl", "tshark"], || {
         lay_cables();
         let directory = tools::directory();
@@ -194,22 +207,23 @@ fn a_file_arrives_whole_at_the_rate_through_losses_in_packets() {
 #[test]
 fn a_step_changes_the_delay_of_a_router_that_runs() {
     let test = "wan::a_step_changes_the_delay_of_a_router_that_runs";
+    let _alone = alone();
     namespace::inside(test, &[], || {
         lay_cables();
         let directory = tools::directory();
         let steps = directory.path().join("steps.toml");
-        std::fs::write(&steps, "[[step]]\nat = '3s'\nb-to-a = 'delay=80ms'\n").unwrap();
+        std::fs::write(&steps, "[[step]]\nat = '5s'\nb-to-a = 'delay=80ms'\n").unwrap();
         let flags = ["--delay", "10ms", "--steps", steps.to_str().unwrap()];
         let begin = Instant::now();
         let wan = Wan::start(["lw1", "lw2"], &flags);
         let server = serve(directory.path());
         let before = round_trip(OURS[0]);
-        assert!(begin.elapsed() < Duration::from_secs(3), "too slow to look before the step");
-        std::thread::sleep(Duration::from_millis(3100).saturating_sub(begin.elapsed()));
+        assert!(begin.elapsed() < Duration::from_secs(5), "too slow to look before the step");
+        std::thread::sleep(Duration::from_millis(5100).saturating_sub(begin.elapsed()));
         let after = round_trip(OURS[0]);
         let ms = |ms| Duration::from_millis(ms);
-        assert!((ms(20)..ms(26)).contains(&before), "{before:?}");
-        assert!((ms(90)..ms(96)).contains(&after), "{after:?}");
+        assert!((ms(20)..ms(20) + SLACK).contains(&before), "{before:?}");
+        assert!((ms(90)..ms(90) + SLACK).contains(&after), "{after:?}");
         server.stop();
         wan.stop();
     });
@@ -218,6 +232,7 @@ fn a_step_changes_the_delay_of_a_router_that_runs() {
 #[test]
 fn a_device_that_is_not_there_is_named() {
     let test = "wan::a_device_that_is_not_there_is_named";
+    let _alone = alone();
     namespace::inside(test, &[], || {
         lay_cables();
         let wan = |devices: [&str; 2]| {
