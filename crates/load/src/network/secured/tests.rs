@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use lightwait::bridge;
 use lightwait::shard::{Handle, Shard};
-use lightwait_core::Instant;
+use lightwait_core::{Host, Instant};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsAcceptor;
@@ -60,11 +60,12 @@ fn acceptor(authority: &Authority, name: &str, year: i32) -> TlsAcceptor {
 /// What a handshake said: the server's name and the protocol.
 type Said = Rc<RefCell<Vec<(Option<String>, Option<Vec<u8>>)>>>;
 
-/// Answers one request on a connection, and closes it.
+/// Answers one request on a connection, says that this was all, and closes it after the pause.
 async fn serve_one<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     acceptor: TlsAcceptor,
     said: Said,
+    pause: impl Future<Output = ()>,
 ) {
     let Ok(mut stream) = acceptor.accept(stream).await else { return };
     {
@@ -74,6 +75,9 @@ async fn serve_one<S: AsyncRead + AsyncWrite + Unpin>(
     }
     if stream.read(&mut [0; 4096]).await.is_ok() {
         let _ = stream.write_all(ANSWER).await;
+        stream.get_mut().1.send_close_notify();
+        let _ = stream.flush().await;
+        pause.await;
         let _ = stream.shutdown().await;
     }
 }
@@ -114,7 +118,12 @@ async fn on_the_kernel(acceptor: TlsAcceptor, tls: Tls) -> (Result<(), String>, 
     let shared = said.clone();
     local.spawn_local(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            tokio::task::spawn_local(serve_one(stream, acceptor.clone(), shared.clone()));
+            tokio::task::spawn_local(serve_one(
+                stream,
+                acceptor.clone(),
+                shared.clone(),
+                std::future::ready(()),
+            ));
         }
     });
     let (probed, outcome) = local
@@ -157,7 +166,8 @@ fn a_load_on_our_stack_speaks_tls() {
     let (shared, result) = (said.clone(), outcome.clone());
     at.spawn_local(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let serving = serve_one(stream, acceptor.clone(), shared.clone());
+            let pause = lightwait::rt::sleep(Duration::from_millis(5));
+            let serving = serve_one(stream, acceptor.clone(), shared.clone(), pause);
             Handle::current().spawn_local(serving);
         }
     });
@@ -185,6 +195,9 @@ fn a_load_on_our_stack_speaks_tls() {
     let outcome = outcome.borrow_mut().take().unwrap();
     assert_went_well(&outcome, &said);
     assert_eq!(outcome.totals.answered, 40);
+    let entered = |host: &Host| host.counters().time_wait_entered;
+    let entered = shards.map(|shard| shard.handle().with_host(entered));
+    assert_eq!(entered, [40, 0], "who closes first has the TIME-WAIT");
 }
 
 #[tokio::test]
