@@ -21,6 +21,7 @@ pub mod disk;
 pub mod oracle;
 pub mod pattern;
 pub mod scenario;
+pub mod search;
 pub mod swarm;
 pub mod web;
 pub mod world;

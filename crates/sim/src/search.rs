@@ -1,0 +1,382 @@
+//! An exhaustive search: two real hosts, and a network that does its worst within bounds.
+//!
+//! ```text
+//!   state = what each host has been given, in order │ packets under way │ the time │ bounds left
+//!   move  = deliver a packet │ deliver it and keep it │ strip its option
+//!         │ let time pass to the next deadline, and lose what is under way, or keep it
+//!         │ open again between the same ends
+//! ```
+//!
+//! Which of several packets is delivered first is reordering, and needs no move of its own.
+//!
+//! A host does the same whenever it is given the same: what it has been given *is* its state, and
+//! what comes of one more input is computed once, by the engine, and looked up from then on
+//! ([`Actor`]). Two orders of events at different hosts lead to the same state, and it is entered
+//! once. In each state that has no time left, the network turns fair, and both ends must finish.
+
+mod actor;
+pub mod packet;
+
+use std::collections::HashSet;
+use std::collections::hash_map::DefaultHasher;
+use std::fmt::{self, Write as _};
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use lightwait_core::{Config, Instant};
+
+pub use actor::{Actor, Order, View};
+use actor::{Input, Node};
+use packet::Packet;
+
+/// The longest that a packet is under way (RFC 9293's MSL).
+pub const MSL: Duration = Duration::from_secs(30);
+
+/// How long the ports rest before they are used again.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// How long a connection takes, at least.
+const MOMENT: Duration = Duration::from_micros(100);
+
+/// Time-outs after which a fair network must have let both ends finish.
+const PATIENCE: usize = 200;
+
+/// How much the network may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Bounds {
+    /// Times that it lets time pass to the next deadline; what is under way is lost then.
+    pub timers: u8,
+    /// Of those, times that what is under way stays so, and is late.
+    pub delays: u8,
+    /// Packets that it delivers and keeps.
+    pub repeats: u8,
+    /// Options that it strips.
+    pub strips: u8,
+    /// The client opens again between the same ends.
+    pub reopens: bool,
+}
+
+/// What is to be searched.
+pub struct Plan {
+    /// The hosts: the client, the server.
+    pub configs: [Config; 2],
+    /// Who closes first.
+    pub order: Order,
+    /// What the network may do.
+    pub bounds: Bounds,
+    /// Only that no text of an old connection is accepted by a new one: the other rules are not
+    /// asked for.
+    pub only_text: bool,
+    /// What a host with a rule taken out would send or take besides: changes a packet that leaves
+    /// the client (0) or the server (1), or adds one behind it. None for the real ones.
+    pub mutant: Option<Mutant>,
+}
+
+/// See [`Plan::mutant`].
+pub type Mutant = fn(usize, Packet) -> Vec<Packet>;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// States entered.
+    pub states: usize,
+    /// Inputs that the engine was given: other steps were looked up.
+    pub steps: usize,
+    /// The first state that breaks a rule: what, and how it came about, a line a packet.
+    pub fault: Option<String>,
+}
+
+/// A packet under way: since when, to whom, and what it is.
+type Flying = (Instant, usize, Packet);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct State {
+    nodes: [Node; 2],
+    flying: Vec<Flying>,
+    now: Instant,
+    bounds: Bounds,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Move {
+    Deliver(usize),
+    Repeat(usize),
+    Strip(usize),
+    Lose,
+    Delay,
+    Reopen,
+}
+
+/// What has happened, and when.
+enum Event {
+    /// A packet came to this side.
+    Packet(Instant, usize, Packet, &'static str),
+    Other(Instant, &'static str),
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Packet(at, to, packet, what) => {
+                let from_to = ["server → client", "client → server"][*to];
+                write!(f, "{at} {from_to}: {packet}{what}")
+            }
+            Event::Other(at, what) => write!(f, "{at} {what}"),
+        }
+    }
+}
+
+struct Search<'a> {
+    plan: &'a Plan,
+    actors: [Actor; 2],
+    /// Hashes of states: 64 bits are enough to tell some millions apart.
+    seen: HashSet<u64>,
+    /// The same of those from which a fair network has let both ends finish.
+    finished: HashSet<u64>,
+    path: Vec<Event>,
+    found: Found,
+}
+
+/// Enters every state there is; stops at the first that breaks a rule.
+pub fn run(plan: &Plan) -> Found {
+    let [client, server] = plan.configs.clone();
+    let actors = [Actor::new(0, client, plan.order), Actor::new(1, server, plan.order)];
+    let (seen, finished, path) = (HashSet::new(), HashSet::new(), Vec::new());
+    let mut search = Search { plan, actors, seen, finished, path, found: Found::default() };
+    let now = Instant::from_millis(1000);
+    let nodes = [search.actors[0].root(), search.actors[1].root()];
+    let mut state = State { nodes, flying: Vec::new(), now, bounds: plan.bounds };
+    let fault = search.give(&mut state, 0, Input::Open(now)).or_else(|| search.enter(&state));
+    search.found.fault = fault.map(|rule| {
+        let mut text = rule;
+        for line in &search.path {
+            let _ = write!(text, "\n  {line}");
+        }
+        text
+    });
+    search.found.steps = search.actors.iter().map(Actor::steps).sum();
+    search.found
+}
+
+impl Search<'_> {
+    /// Explores what follows `state`; the rule that is broken, if one is: `path` leads there.
+    fn enter(&mut self, state: &State) -> Option<String> {
+        if !self.seen.insert(hash_of(state)) {
+            return None;
+        }
+        self.found.states += 1;
+        for next in self.moves(state) {
+            let depth = self.path.len();
+            let mut after = state.clone();
+            let fault = self.take(&mut after, next).or_else(|| self.enter(&after));
+            if fault.is_some() {
+                return fault;
+            }
+            self.path.truncate(depth);
+        }
+        if state.bounds.timers > 0 || self.plan.only_text { None } else { self.finish(state) }
+    }
+
+    fn moves(&self, state: &State) -> Vec<Move> {
+        let mut moves = Vec::new();
+        for (index, flying) in state.flying.iter().enumerate() {
+            if index > 0 && state.flying[index - 1] == *flying {
+                continue;
+            }
+            let repeats = (state.bounds.repeats > 0).then_some(Move::Repeat(index));
+            // All of them are made; old text is what most is to be found with, so it comes first.
+            let (first, second) = match flying.2.has_text() {
+                true => (repeats, Some(Move::Deliver(index))),
+                false => (Some(Move::Deliver(index)), repeats),
+            };
+            moves.extend(first.into_iter().chain(second));
+            if state.bounds.strips > 0 && flying.2.has_option() {
+                moves.push(Move::Strip(index));
+            }
+        }
+        let [client, server] = self.views(state);
+        if state.bounds.reopens && client.is_done && server.is_done {
+            moves.insert(0, Move::Reopen);
+        }
+        let is_over = client.is_done && server.is_done && state.flying.is_empty();
+        if state.bounds.timers > 0 && !is_over {
+            moves.push(Move::Lose);
+            if state.bounds.delays > 0 && !state.flying.is_empty() {
+                moves.push(Move::Delay);
+            }
+        }
+        moves
+    }
+
+    fn views(&self, state: &State) -> [&View; 2] {
+        [0, 1].map(|side| self.actors[side].view(state.nodes[side]))
+    }
+
+    /// Makes a move; the rule that it breaks, if it does.
+    fn take(&mut self, state: &mut State, next: Move) -> Option<String> {
+        match next {
+            Move::Deliver(index) => {
+                let (_, to, packet) = state.flying.remove(index);
+                self.note(state.now, to, &packet, "");
+                self.give(state, to, Input::Packet(state.now, packet))
+            }
+            Move::Repeat(index) => {
+                state.bounds.repeats -= 1;
+                let (_, to, packet) = state.flying[index].clone();
+                self.note(state.now, to, &packet, "; it will come again");
+                self.give(state, to, Input::Packet(state.now, packet))
+            }
+            Move::Strip(index) => {
+                state.bounds.strips -= 1;
+                let (born, to, packet) = state.flying.remove(index);
+                self.note(state.now, to, &packet, "; on the way, its option is stripped");
+                insert(&mut state.flying, (born, to, packet.stripped()));
+                None
+            }
+            Move::Lose => {
+                state.bounds.timers -= 1;
+                state.flying.clear();
+                self.wait(state)
+            }
+            Move::Delay => {
+                state.bounds.timers -= 1;
+                state.bounds.delays -= 1;
+                self.wait(state)
+            }
+            Move::Reopen => {
+                state.bounds.reopens = false;
+                state.now = state.now + PAUSE;
+                self.path.push(Event::Other(state.now, "the client opens between the same ends"));
+                self.give(state, 0, Input::Open(state.now))
+            }
+        }
+    }
+
+    fn note(&mut self, now: Instant, to: usize, packet: &Packet, what: &'static str) {
+        self.path.push(Event::Packet(now, to, packet.clone(), what));
+    }
+
+    /// Time passes to the next deadline; what is older than MSL is under way no more.
+    fn wait(&mut self, state: &mut State) -> Option<String> {
+        let deadlines = self.views(state).map(|view| view.deadline);
+        let at = deadlines.into_iter().flatten().min()?.max(state.now);
+        state.now = at;
+        state.flying.retain(|(born, ..)| at.since(*born) <= MSL);
+        self.path.push(Event::Other(at, "time has passed"));
+        for (side, deadline) in deadlines.into_iter().enumerate() {
+            if deadline.is_some_and(|deadline| deadline <= at) {
+                let fault = self.give(state, side, Input::Time(at));
+                if fault.is_some() {
+                    return fault;
+                }
+            }
+        }
+        None
+    }
+
+    /// A host is given something: what it sends is under way then. The rule that is broken.
+    fn give(&mut self, state: &mut State, side: usize, input: Input) -> Option<String> {
+        let before = self.views(state).map(|view| view.is_done);
+        let were_done = before == [true; 2];
+        let (node, sent) = self.actors[side].after(state.nodes[side], input);
+        state.nodes[side] = node;
+        for packet in sent.iter().cloned() {
+            let packets = match self.plan.mutant {
+                Some(mutant) => mutant(side, packet),
+                None => vec![packet],
+            };
+            for packet in packets {
+                insert(&mut state.flying, (state.now, 1 - side, packet));
+            }
+        }
+        let becomes_done = !were_done && self.are_done(state);
+        if self.views(state).map(|view| view.is_done) != before {
+            // Packets take no time here, but the clock of ISNs has moved on when a connection has
+            // closed (RFC 9293 §3.4.1), or an old handshake could be repeated to the number.
+            state.now = state.now + MOMENT;
+        }
+        self.judge(state, becomes_done)
+    }
+
+    fn are_done(&self, state: &State) -> bool {
+        self.views(state).iter().all(|view| view.is_done)
+    }
+
+    fn judge(&self, state: &State, becomes_done: bool) -> Option<String> {
+        let [client, server] = self.views(state);
+        if client.mixed || server.mixed {
+            return Some("text of an old connection is accepted by a new one".to_owned());
+        }
+        let is_orderly = !client.failed && !server.failed;
+        if !becomes_done || !is_orderly || self.plan.only_text {
+            return None;
+        }
+        if client.records + server.records == 0 {
+            return Some("both ends are closed, and nobody holds TIME-WAIT".to_owned());
+        }
+        for (view, other) in [(client, server), (server, client)] {
+            if view.relies_on_us && other.relies_on_peer && view.records == 0 {
+                return Some("the end that was agreed on does not hold TIME-WAIT".to_owned());
+            }
+        }
+        (!client.has_all || !server.has_all).then(|| "what was acknowledged is lost".to_owned())
+    }
+
+    /// The network turns fair: what is under way arrives, or is lost, and nothing else is. Both
+    /// ends must finish.
+    fn finish(&mut self, state: &State) -> Option<String> {
+        for is_lost in [false, true] {
+            let mut state = state.clone();
+            if is_lost {
+                state.flying.clear();
+            }
+            let depth = self.path.len();
+            let fault = self.finish_fairly(state);
+            if fault.is_some() {
+                return fault;
+            }
+            self.path.truncate(depth);
+        }
+        None
+    }
+
+    fn finish_fairly(&mut self, mut state: State) -> Option<String> {
+        let mut passed = Vec::new();
+        for _ in 0..PATIENCE {
+            let hash = hash_of(&state);
+            if self.finished.contains(&hash) || self.is_settled(&state) {
+                self.finished.extend(passed);
+                return None;
+            }
+            passed.push(hash);
+            let fault = if state.flying.is_empty() {
+                state.bounds.timers = 1;
+                self.take(&mut state, Move::Lose)
+            } else {
+                self.take(&mut state, Move::Deliver(0))
+            };
+            if fault.is_some() {
+                return fault;
+            }
+        }
+        Some("an end does not finish, though nothing is lost any more".to_owned())
+    }
+
+    fn is_settled(&self, state: &State) -> bool {
+        state.flying.is_empty() && self.are_done(state)
+    }
+}
+
+/// What is remembered of a state.
+fn hash_of(state: &State) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    state.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Adds a packet to those under way, which are in order: states that differ by nothing else are
+/// one.
+fn insert(flying: &mut Vec<Flying>, packet: Flying) {
+    let at = flying.partition_point(|other| *other <= packet);
+    flying.insert(at, packet);
+}

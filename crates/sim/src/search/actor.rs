@@ -1,0 +1,314 @@
+//! A host and its application, as what it has been given: the real engine runs once for each
+//! history, and what came of it is looked up from then on.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use lightwait_core::tcp::State;
+use lightwait_core::tcp::time_wait::negotiate::Holder;
+use lightwait_core::{Config, ConnectionId, Error, Host, Instant, ListenerId, Outbox, RxFrame};
+
+use super::packet::Packet;
+
+/// A history, by its number.
+pub(super) type Node = usize;
+
+/// Who closes, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The server behind its answer, the client when it has read that.
+    ServerFirst,
+    /// The client behind its request, the server when it has read that.
+    ClientFirst,
+    /// Both as soon as they are established.
+    AtOnce,
+}
+
+/// Bytes of a request and of an answer: more than an ISN moves on in a moment.
+const TEXT: usize = 600;
+
+/// What a host is given.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Input {
+    /// The client opens; from the same port as before.
+    Open(Instant),
+    Packet(Instant, Packet),
+    Time(Instant),
+}
+
+/// What can be seen of a host.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// When time alone has work for it.
+    pub deadline: Option<Instant>,
+    /// Its connection is closed, or was not to be.
+    pub is_done: bool,
+    /// It was told of an error.
+    pub failed: bool,
+    /// It was given text of two connections as one's, or of the one before.
+    pub mixed: bool,
+    /// It was given all that it was to get.
+    pub has_all: bool,
+    /// Records in TIME-WAIT.
+    pub records: usize,
+    /// By agreement it holds, or the peer does.
+    pub relies_on_us: bool,
+    /// The peer does.
+    pub relies_on_peer: bool,
+}
+
+/// A history's last input, and what came of it.
+#[derive(Debug)]
+struct Entry {
+    before: Option<Node>,
+    input: Option<Input>,
+    sent: Rc<[Packet]>,
+    view: View,
+}
+
+/// A host with its application.
+#[derive(Debug)]
+pub struct Actor {
+    side: usize,
+    config: Config,
+    order: Order,
+    entries: Vec<Entry>,
+    after: HashMap<(Node, Input), Node>,
+}
+
+impl Actor {
+    /// The client (0) or the server (1).
+    pub(super) fn new(side: usize, config: Config, order: Order) -> Actor {
+        let view = View::default();
+        let root = Entry { before: None, input: None, sent: Rc::default(), view };
+        let (entries, after) = (vec![root], HashMap::new());
+        Actor { side, config, order, entries, after }
+    }
+
+    /// Nothing has been given.
+    pub(super) fn root(&self) -> Node {
+        0
+    }
+
+    /// Histories that the engine has lived through.
+    pub(super) fn steps(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn view(&self, node: Node) -> &View {
+        &self.entries[node].view
+    }
+
+    /// The history that goes on with `input`, and what the host sends then.
+    pub(super) fn after(&mut self, node: Node, input: Input) -> (Node, Rc<[Packet]>) {
+        let key = (node, input);
+        if let Some(next) = self.after.get(&key) {
+            return (*next, self.entries[*next].sent.clone());
+        }
+        let mut history = vec![&key.1];
+        let mut at = node;
+        while let Entry { before: Some(before), input: Some(input), .. } = &self.entries[at] {
+            history.push(input);
+            at = *before;
+        }
+        let mut life = Life::new(self.side, self.config.clone(), self.order);
+        let mut sent = Vec::new();
+        for input in history.into_iter().rev() {
+            sent = life.live(input);
+        }
+        let view = life.view();
+        let (next, sent): (_, Rc<[Packet]>) = (self.entries.len(), sent.into());
+        let input = Some(key.1.clone());
+        self.entries.push(Entry { before: Some(node), input, sent: sent.clone(), view });
+        self.after.insert(key, next);
+        (next, sent)
+    }
+}
+
+/// One run of the real host with its application.
+struct Life {
+    side: usize,
+    order: Order,
+    host: Host,
+    now: Instant,
+    listener: Option<ListenerId>,
+    id: Option<ConnectionId>,
+    /// Connections begun.
+    count: u8,
+    read: Vec<u8>,
+    said: bool,
+    closed: bool,
+    at_end: bool,
+    view: View,
+}
+
+impl Life {
+    fn new(side: usize, config: Config, order: Order) -> Life {
+        let mut host = Host::new(config).expect("the configuration makes a host");
+        let any = "0.0.0.0:80".parse().expect("an address");
+        let listener = (side == 1).then(|| host.listen(any, 2).expect("the port is free"));
+        Life {
+            side,
+            order,
+            host,
+            now: Instant::ZERO,
+            listener,
+            id: None,
+            count: 0,
+            read: Vec::new(),
+            said: false,
+            closed: false,
+            at_end: false,
+            view: View { is_done: false, has_all: true, ..View::default() },
+        }
+    }
+
+    fn view(mut self) -> View {
+        self.view.deadline = self.host.deadline();
+        self.view.records = self.host.time_wait_len();
+        self.view
+    }
+
+    /// Takes the input in, lets the application do what it can, and returns what is sent.
+    fn live(&mut self, input: &Input) -> Vec<Packet> {
+        match input {
+            Input::Open(now) => {
+                self.now = *now;
+                self.open();
+            }
+            Input::Packet(now, packet) => {
+                self.now = *now;
+                self.host.on_frame(self.now, RxFrame::plain(packet.bytes()));
+            }
+            Input::Time(now) => self.now = *now,
+        }
+        self.host.on_time(self.now);
+        let mut sent = Vec::new();
+        loop {
+            let acted = self.act();
+            let mut outbox = Outbox::new(64);
+            self.host.emit(self.now, &mut outbox);
+            let mut bytes = Vec::new();
+            let before = sent.len();
+            while let Some(frame) = outbox.take() {
+                bytes.clear();
+                frame.complete_to(&mut bytes);
+                sent.push(Packet::new(&bytes));
+            }
+            while self.host.event().is_some() {}
+            if !acted && sent.len() == before {
+                return sent;
+            }
+        }
+    }
+
+    fn open(&mut self) {
+        let local = "10.0.0.1:4000".parse().expect("an address");
+        let remote = "10.0.0.2:80".parse().expect("an address");
+        // TIME-WAIT of our own forbids it: then there is no second connection.
+        if let Ok(id) = self.host.connect(self.now, local, remote) {
+            self.begin(id);
+        }
+    }
+
+    fn begin(&mut self, id: ConnectionId) {
+        self.id = Some(id);
+        self.count += 1;
+        self.read.clear();
+        (self.said, self.closed, self.at_end) = (false, false, false);
+        (self.view.is_done, self.view.failed, self.view.has_all) = (false, false, true);
+        (self.view.relies_on_us, self.view.relies_on_peer) = (false, false);
+    }
+
+    /// One thing that the application can do; false if there is none.
+    fn act(&mut self) -> bool {
+        let Some(id) = self.id else { return self.accept() };
+        let state = self.host.state(id);
+        if matches!(state, State::SynSent | State::SynReceived) {
+            return false;
+        }
+        if let Ok(info) = self.host.info(id)
+            && matches!(state, State::Established | State::CloseWait)
+        {
+            self.view.relies_on_us = info.holder == Holder::Ourselves;
+            self.view.relies_on_peer = info.holder == Holder::Peer;
+        }
+        self.take_text(id) || self.speak(id) || self.end(id, state)
+    }
+
+    fn accept(&mut self) -> bool {
+        let listener = self.listener;
+        let accepted = listener.and_then(|it| self.host.accept(self.now, it).ok());
+        accepted.map(|id| self.begin(id)).is_some()
+    }
+
+    fn take_text(&mut self, id: ConnectionId) -> bool {
+        let mut buffer = [0; 2 * TEXT];
+        match self.host.read(self.now, id, &mut buffer) {
+            Ok(0) => !core::mem::replace(&mut self.at_end, true),
+            Ok(len) => {
+                self.read.extend_from_slice(&buffer[..len]);
+                let own = self.letter(1 - self.side);
+                // A server's second connection may be the client's first that it hears of.
+                let is_first_heard = self.side == 1 && self.count == 1;
+                let first = self.read.first().copied();
+                let expected = if is_first_heard { first } else { Some(own) };
+                self.view.mixed |= self.read.iter().any(|byte| Some(*byte) != expected);
+                true
+            }
+            Err(Error::WouldBlock) => false,
+            Err(_) => {
+                self.view.failed = true;
+                false
+            }
+        }
+    }
+
+    /// What the text of a side consists of in this connection.
+    fn letter(&self, side: usize) -> u8 {
+        [b'A', b'a'][side] + (self.count - 1)
+    }
+
+    /// Writes what is to be written, and closes when it is time for that.
+    fn speak(&mut self, id: ConnectionId) -> bool {
+        let has_request = self.read.len() >= TEXT;
+        let talks = self.order != Order::AtOnce;
+        let may_say = talks && if self.side == 0 { true } else { has_request };
+        let says = self.side == 0 || self.order == Order::ServerFirst;
+        if may_say && says && !self.said {
+            self.said = true;
+            let text = [self.letter(self.side); TEXT];
+            let written = self.host.write(self.now, id, &text);
+            self.view.failed |= written != Ok(TEXT);
+            return true;
+        }
+        let is_time = match (self.order, self.side) {
+            (Order::AtOnce, _) => true,
+            (Order::ServerFirst, 1) | (Order::ClientFirst, 0) => self.said,
+            _ => self.at_end,
+        };
+        if !is_time || self.closed {
+            return false;
+        }
+        self.closed = true;
+        self.view.failed |= self.host.shutdown_write(self.now, id).is_err();
+        true
+    }
+
+    /// The connection is over: what has become of it.
+    fn end(&mut self, id: ConnectionId, state: State) -> bool {
+        if !matches!(state, State::Closed | State::TimeWait) {
+            return false;
+        }
+        self.view.failed |= self.host.take_error(id).is_some();
+        let expected = match (self.order, self.side) {
+            (Order::AtOnce, _) | (Order::ClientFirst, 0) => 0,
+            _ => TEXT,
+        };
+        self.view.has_all = self.read.len() == expected;
+        self.view.is_done = true;
+        self.host.close(self.now, id);
+        self.id = None;
+        true
+    }
+}
