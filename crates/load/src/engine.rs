@@ -90,6 +90,9 @@ pub enum Close {
     Server,
     /// The load, as soon as the last answer is complete.
     Client,
+    /// The server, but the network takes TIME-WAIT over from it: a matter of the network, which has
+    /// to be told (`TcpStream::close_swap` of our stack).
+    Swap,
 }
 
 /// How a load stands at the end of a second.

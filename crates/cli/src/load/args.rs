@@ -109,7 +109,7 @@ pub(crate) struct LoadArgs {
           value_parser = parse_pipeline)]
     pub(crate) pipeline: NonZeroU32,
 
-    /// The end that closes a connection first, and so keeps its TIME-WAIT
+    /// The end that closes a connection first, and so keeps its TIME-WAIT, unless it is swapped
     #[arg(long, value_enum, default_value = "server", help_heading = "Connections")]
     pub(crate) close: CloseArg,
 
@@ -152,7 +152,7 @@ pub(crate) struct LoadArgs {
 
     /// Ask for several things, each as often as its weight says: a file with a line
     /// `WEIGHT [METHOD] /PATH [BODY or @FILE]` for each; webstone, for WebSTONE's file500.html,
-    /// file5k.html, file50k.html, file500k.html and file5m.html; or zipf:N[:S], for 1 to N, k in
+    /// file5k.html, file50k.html, file500k.html and file5m.html; or `zipf:N[:S]`, for 1 to N, k in
     /// proportion to 1/k^S [S: 1]. webstone and zipf ask in the URL's directory
     #[arg(long, value_name = "MIX", help_heading = "Request",
           conflicts_with_all = ["method", "body"])]
@@ -238,6 +238,8 @@ pub(crate) enum CloseArg {
     Server,
     /// The load, behind the last answer.
     Client,
+    /// The server, but the load takes TIME-WAIT over from it (our stack alone).
+    Swap,
 }
 
 /// `TIME:R`.

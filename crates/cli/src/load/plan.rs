@@ -19,7 +19,7 @@ use lightwait_load::trace::most_within;
 use super::args::{CloseArg, LoadArgs, StackKind};
 use super::target::Target;
 use crate::failure::Failure;
-use crate::plan::{Knobs, Memory, Stack, device_stack, refuse_device_flags};
+use crate::plan::{Knobs, Memory, Setting, Stack, device_stack, refuse_device_flags};
 use requests::{Requests, Times};
 use sources::{Need, candidates, kernel_ports};
 
@@ -153,10 +153,20 @@ fn our_stack(args: &LoadArgs) -> Result<Option<(Stack, Knobs)>, Failure> {
                 other => other,
             };
             let stack = device_stack(&args.device, 80).map_err(as_load)?;
-            let knobs = Knobs::new(Memory::of_machine().bytes(), &args.set).map_err(as_load)?;
+            let mut settings = args.set.clone();
+            if args.close == CloseArg::Swap {
+                settings.push(Setting::new("time_wait.close_swap", "on"));
+            }
+            let knobs = Knobs::new(Memory::of_machine().bytes(), &settings).map_err(as_load)?;
             Ok(Some((stack, knobs)))
         }
         _ => {
+            if args.close == CloseArg::Swap {
+                return Err(usage(
+                    "--close swap takes TIME-WAIT over, which the kernel's stack cannot: \
+                     give --tap or --af-packet as well",
+                ));
+            }
             if !args.set.is_empty() {
                 return Err(usage("--set is for our stack: give --tap or --af-packet as well"));
             }
@@ -287,6 +297,7 @@ fn close(args: &LoadArgs) -> Close {
     match args.close {
         CloseArg::Server => Close::Server,
         CloseArg::Client => Close::Client,
+        CloseArg::Swap => Close::Swap,
     }
 }
 

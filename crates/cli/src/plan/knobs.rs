@@ -18,6 +18,11 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
+    /// Of the knob of that name.
+    pub(crate) fn new(name: &str, value: &str) -> Setting {
+        Setting { name: name.to_owned(), value: value.to_owned() }
+    }
+
     /// True if it is of the knob of that name.
     pub(crate) fn is_of(&self, name: &str) -> bool {
         self.name == name

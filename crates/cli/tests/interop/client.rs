@@ -24,11 +24,11 @@ const PORT: u16 = 8080;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// nginx, in a process of its own.
-struct Nginx(Child);
+pub(crate) struct Nginx(Child);
 
 impl Nginx {
     /// Serves `directory` on the kernel's addresses.
-    fn start(directory: &Path) -> Nginx {
+    pub(crate) fn start(directory: &Path) -> Nginx {
         let own = directory.join("nginx");
         fs::create_dir(&own).unwrap();
         let path = |name: &str| own.join(name).display().to_string();

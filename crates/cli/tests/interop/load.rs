@@ -10,6 +10,7 @@ use std::thread;
 
 use serde_json::Value;
 
+use crate::client::Nginx;
 use crate::namespace::{self, Namespace, ip};
 use crate::server::{Cable, Server, URLS, reach};
 use crate::tools;
@@ -170,6 +171,46 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Connections of the kernel's that are in TIME-WAIT.
+fn in_time_wait() -> u64 {
+    let counts = std::fs::read_to_string("/proc/net/sockstat").unwrap();
+    let mut words = counts.split_whitespace().skip_while(|word| *word != "tw");
+    words.nth(1).unwrap().parse().unwrap()
+}
+
+/// The server closes first, and our stack takes TIME-WAIT over from it.
+#[test]
+fn nginx_keeps_no_time_wait_where_the_load_takes_it_over() {
+    let test = "load::nginx_keeps_no_time_wait_where_the_load_takes_it_over";
+    namespace::inside(test, &["nginx"], || {
+        let site = tools::directory();
+        std::fs::write(site.path().join("small"), [b'x'; 500]).unwrap();
+        let cable = Cable::best();
+        cable.prepare();
+        // A TAP is there only while the load is.
+        ip("addr add 10.77.0.1/32 dev lo");
+        ip("addr add fd77::1/128 dev lo nodad");
+        let _nginx = Nginx::start(site.path());
+        let url = &["http://10.77.0.1:8080/small", "--rate", "1000", "--duration", "3s"];
+        let flags = ["--ip", "10.77.0.2/24", "--source", "10.77.0.128/25", "--warm-up", "0"];
+        // Each from ports of its own, so that no TIME-WAIT of the one before is in the way.
+        let kept = |close, heeds_resets: bool, ports| {
+            let rule = "/proc/sys/net/ipv4/tcp_rfc1337";
+            std::fs::write(rule, if heeds_resets { "0" } else { "1" }).unwrap();
+            let before = in_time_wait();
+            let more = ["--close", close, "--ports", ports];
+            let report = load(&[&url[..], cable.flags(), &flags, &more].concat());
+            assert_eq!(report["requests_answered"], 3000, "{report}");
+            assert_eq!(report["requests_failed"], 0, "{report}");
+            assert_eq!(report["close"], close);
+            in_time_wait() - before
+        };
+        assert!(kept("swap", true, "20000-24999") <= 30, "one in a hundred at most");
+        assert!(kept("swap", false, "25000-29999") >= 3000, "it ignores every RST (RFC 1337)");
+        assert!(kept("server", true, "30000-34999") >= 3000);
+    });
 }
 
 /// nginx with TLS at 10.77.0.1, its files and its certificate in `site`.

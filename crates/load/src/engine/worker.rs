@@ -179,7 +179,7 @@ impl<N: Network> Engine<N> {
     ) -> Result<Left, Broken> {
         let count = batch.len();
         let is_last = self.is_last(open.served + count as u32);
-        let closes = is_last && self.plan.close == Close::Server;
+        let closes = is_last && self.plan.close != Close::Client;
         let together;
         let (bytes, heads) = if count == 1 {
             let request = self.plan.mix.request(batch[0].request);
@@ -236,7 +236,7 @@ impl<N: Network> Engine<N> {
 
     /// Closes a connection behind its last answer.
     async fn close(&self, mut open: Session<N::Stream>) {
-        let is_servers = self.plan.close == Close::Server || !self.is_last(open.served);
+        let is_servers = self.plan.close != Close::Client || !self.is_last(open.served);
         let has_closed = is_servers && {
             let patience = self.network.now() + CLOSE_PATIENCE;
             let closed = exchange::closed(&mut open.stream, &self.buffer);

@@ -11,6 +11,15 @@ use crate::recorder::{Latencies, Second, SecondLatencies};
 /// The name and version of the schema. Keys may be added to a version, and none taken away.
 pub(super) const SCHEMA: &str = "lightwait-load/1";
 
+/// The end that closes first.
+fn close(close: Close) -> &'static str {
+    match close {
+        Close::Server => "server",
+        Close::Client => "client",
+        Close::Swap => "swap",
+    }
+}
+
 impl Report {
     /// The report as one object.
     pub fn json(&self) -> Value {
@@ -36,7 +45,7 @@ impl Report {
             "connections_most": setup.connections,
             "requests_per_connection": setup.requests_per_connection,
             "pipeline": setup.pipeline,
-            "close": match setup.close { Close::Server => "server", Close::Client => "client" },
+            "close": close(setup.close),
             "sources": {
                 "addresses": setup.addresses,
                 "ports": setup.ports,

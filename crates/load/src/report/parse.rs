@@ -48,6 +48,7 @@ fn setup(object: &Object<'_>) -> Result<Setup, String> {
     let close = match object.text("close")? {
         "server" => Close::Server,
         "client" => Close::Client,
+        "swap" => Close::Swap,
         other => return Err(format!("close is {other:?}")),
     };
     Ok(Setup {

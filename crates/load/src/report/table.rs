@@ -41,10 +41,11 @@ impl Report {
             None => "kept alive".to_owned(),
         };
         let closer = match setup.close {
-            Close::Server => "the server",
-            Close::Client => "the client",
+            Close::Server => "the server closes first",
+            Close::Client => "the client closes first",
+            Close::Swap => "the server closes first, the client takes TIME-WAIT over",
         };
-        line(text, format_args!("{loop_kind}; {requests}; {closer} closes first"));
+        line(text, format_args!("{loop_kind}; {requests}; {closer}"));
         line(
             text,
             format_args!(
