@@ -229,6 +229,8 @@ pub struct PagePool {
     /// What lasts as long as a connection; it is not in use, but set aside.
     by_connections: usize,
     set_aside: usize,
+    /// From so many in use on they are scarce: asked at each write.
+    scarce_from: usize,
     /// A claim was refused, and nothing done about it yet.
     was_refused: bool,
     /// Somebody waits to hold more elsewhere.
@@ -259,6 +261,7 @@ impl PagePool {
             elsewhere: 0,
             by_connections: 0,
             set_aside: 0,
+            scarce_from: limit - limit / 4 + 1,
             was_refused: false,
             elsewhere_is_wanted: false,
             is_crowded: false,
@@ -400,6 +403,7 @@ impl PagePool {
         let has_grown = small > self.by_connections;
         self.by_connections = small;
         self.set_aside = if small == 0 { 0 } else { small.max(self.limit / 4) };
+        self.scarce_from = (self.limit - self.limit / 4 + 1).saturating_sub(self.set_aside);
         let waits = self.has_line();
         self.limits = self.shares.map(|share| share.saturating_sub(self.set_aside));
         self.more = self.limits[Claim::More as usize];
@@ -487,7 +491,7 @@ impl PagePool {
 
     /// True if less than a quarter of the pages can still be taken.
     pub fn is_scarce(&self) -> bool {
-        self.level() > Level::Plenty
+        self.in_use >= self.scarce_from
     }
 
     /// Some wait in line for pages, or nobody does: a sender that holds pages and has not waited
@@ -523,7 +527,7 @@ impl PagePool {
 
     /// How much is used up.
     pub fn level(&self) -> Level {
-        if self.limit.saturating_sub(self.in_use + self.set_aside) >= self.limit / 4 {
+        if !self.is_scarce() {
             Level::Plenty
         } else if self.available_in_line() > 0 {
             Level::Scarce
