@@ -242,6 +242,11 @@ pub struct PagePool {
 /// Pools of fewer pages than this keep no reserve: an eighth of them would be next to nothing.
 const RESERVED_FROM: usize = 64;
 
+/// How many are in use where less than a quarter of `limit` is left, with so many set aside.
+fn scarce_from(limit: usize, set_aside: usize) -> usize {
+    (limit - limit / 4 + 1).saturating_sub(set_aside)
+}
+
 impl PagePool {
     /// A pool that hands out at most `limit` pages at a time; it allocates them as they are asked
     /// for.
@@ -261,7 +266,7 @@ impl PagePool {
             elsewhere: 0,
             by_connections: 0,
             set_aside: 0,
-            scarce_from: limit - limit / 4 + 1,
+            scarce_from: scarce_from(limit, 0),
             was_refused: false,
             elsewhere_is_wanted: false,
             is_crowded: false,
@@ -403,7 +408,7 @@ impl PagePool {
         let has_grown = small > self.by_connections;
         self.by_connections = small;
         self.set_aside = if small == 0 { 0 } else { small.max(self.limit / 4) };
-        self.scarce_from = (self.limit - self.limit / 4 + 1).saturating_sub(self.set_aside);
+        self.scarce_from = scarce_from(self.limit, self.set_aside);
         let waits = self.has_line();
         self.limits = self.shares.map(|share| share.saturating_sub(self.set_aside));
         self.more = self.limits[Claim::More as usize];

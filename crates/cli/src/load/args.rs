@@ -231,7 +231,7 @@ pub(crate) enum StackKind {
     Lightwait,
 }
 
-/// Who closes first.
+/// The end that closes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CloseArg {
     /// The server: the last request says `Connection: close`.

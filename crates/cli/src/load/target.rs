@@ -6,7 +6,7 @@ use hyper::Uri;
 
 use crate::failure::Failure;
 
-/// Whom to ask, and for what.
+/// The server to ask, and the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     /// As it was typed.

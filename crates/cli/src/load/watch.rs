@@ -25,7 +25,7 @@ struct Shared {
 }
 
 impl Watcher {
-    /// Of that load, which begins now.
+    /// Watches a load that begins now.
     pub(super) fn new(plan: &Plan) -> Watcher {
         let shared = Shared {
             is_terminal: io::stderr().is_terminal(),
@@ -44,7 +44,7 @@ impl Watcher {
         self.sample(live.elapsed);
         if self.shared.is_terminal {
             let line = self.line(live);
-            // Who closes the terminal does not want to see it.
+            // A terminal that is closed shows nothing, and that is no failure.
             let _ = write!(io::stderr(), "\r\x1b[K{line}");
         }
     }

@@ -18,7 +18,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// Of the knob of that name.
+    /// A setting of the knob of that name.
     pub(crate) fn new(name: &str, value: &str) -> Setting {
         Setting { name: name.to_owned(), value: value.to_owned() }
     }

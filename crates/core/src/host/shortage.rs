@@ -358,8 +358,7 @@ impl Host {
 
     /// Its progress counts from now on.
     fn list_stalled(&mut self, now: Instant, index: u32) {
-        let connection = self.slots.get(index).and_then(Slot::awake);
-        if let Some(s) = connection.and_then(Connection::synchronized) {
+        if let Some(s) = self.at_work(index) {
             let mark = Mark { since: now, una: s.send.una, held: s.send.buffer.len() };
             self.shortage.stalled.push(index, mark);
         }
@@ -386,10 +385,7 @@ impl Host {
             match self.verdict(now, index, mark, self.memory_is_crowded()) {
                 Verdict::Clear => self.shortage.stalled.remove(index),
                 Verdict::Moves => self.list_stalled(now, index),
-                Verdict::Stalled(cause) => {
-                    *cause.counter(&mut self.shared.counters) += 1;
-                    self.reset(now, index, Error::Limit(cause.text()));
-                }
+                Verdict::Stalled(cause) => self.reset_for_memory(now, index, cause),
             }
         }
         self.patrol(now, PATROLLED_A_TURN, |s| !s.send.buffer.is_empty());
@@ -404,11 +400,11 @@ impl Host {
     /// peers as come within [`StallConfig::after`](crate::config::StallConfig::after) would keep
     /// all others out.
     fn reset_closed(&mut self, now: Instant) {
-        let patience = self.closed_patience();
-        let starves = self.shortage.waits_since().is_some_and(|at| now.since(at) >= patience);
         if now < self.shortage.round.not_before {
             return;
         }
+        let patience = self.closed_patience();
+        let starves = self.shortage.waits_since().is_some_and(|at| now.since(at) >= patience);
         for _ in 0..JUDGED_A_TURN {
             let pool = &self.shared.pool;
             if !(pool.is_short_for_newcomers() || starves && is_short(pool)) {
@@ -441,11 +437,8 @@ impl Host {
             Verdict::Clear => self.shortage.stalled.remove(index),
             Verdict::Moves => self.list_stalled(now, index),
             Verdict::Stalled(cause) => {
-                let connection = self.slots.get(index).and_then(Slot::awake);
-                let s = connection.and_then(Connection::synchronized);
-                if s.is_some_and(Synchronized::has_closed_window) {
-                    *cause.counter(&mut self.shared.counters) += 1;
-                    self.reset(now, index, Error::Limit(cause.text()));
+                if self.at_work(index).is_some_and(Synchronized::has_closed_window) {
+                    self.reset_for_memory(now, index, cause);
                 }
             }
         }
@@ -471,8 +464,7 @@ impl Host {
         for _ in 0..slots.min(end) {
             let index = self.shortage.patrol % end;
             self.shortage.patrol = index + 1;
-            let connection = self.slots.get(index).and_then(Slot::awake);
-            let s = connection.and_then(Connection::synchronized);
+            let s = self.at_work(index);
             if s.is_some_and(may_stall) && self.shortage.stalled.mark(index).is_none() {
                 self.list_stalled(now, index);
             }
@@ -489,6 +481,17 @@ impl Host {
         let rate = self.shared.config.stall.rate;
         let connection = self.slots.get(index).and_then(Slot::awake);
         connection.map_or(Verdict::Clear, |c| c.progress(now, mark, rate, crowded))
+    }
+
+    /// The connection in slot `index`, if it is synchronized and does not rest.
+    fn at_work(&self, index: u32) -> Option<&Synchronized> {
+        self.slots.get(index).and_then(Slot::awake).and_then(Connection::synchronized)
+    }
+
+    /// Others have need of what the connection in slot `index` holds.
+    fn reset_for_memory(&mut self, now: Instant, index: u32, cause: Cause) {
+        *cause.counter(&mut self.shared.counters) += 1;
+        self.reset(now, index, Error::Limit(cause.text()));
     }
 
     fn reset(&mut self, now: Instant, index: u32, error: Error) {
@@ -529,8 +532,7 @@ impl Host {
     /// is lost on the way, maybe: it has as long as any. (R2 of RFC 9293 SHLD-11 is 100 s at
     /// least; 30 s are four retransmissions on a path that loses much.)
     fn patience_with(&self, index: u32, mark: Option<Mark>) -> Duration {
-        let connection = self.slots.get(index).and_then(Slot::awake);
-        let s = connection.and_then(Connection::synchronized);
+        let s = self.at_work(index);
         let has_moved = |s: &Synchronized| mark.is_some_and(|mark| mark.una != s.send.una);
         let is_silent = s.is_some_and(|s| s.send.flight() > 0 && !has_moved(s));
         let config = &self.shared.config;
@@ -545,8 +547,7 @@ impl Host {
     /// True if as much as a segment holds was acknowledged since `mark`: half an MSS, since options
     /// take their part.
     fn has_acked_segment(&self, index: u32, mark: Mark) -> bool {
-        let connection = self.slots.get(index).and_then(Slot::awake);
-        let s = connection.and_then(Connection::synchronized);
+        let s = self.at_work(index);
         s.is_some_and(|s| {
             !s.send.buffer.is_empty() && s.send.una.since(mark.una) >= u32::from(s.send.mss) / 2
         })
