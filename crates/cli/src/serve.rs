@@ -385,8 +385,8 @@ impl Stacks {
     }
 }
 
-/// What the server has denied, by name.
-fn served_counts(tally: Tally) -> [(&'static str, u64); 7] {
+/// What the server has counted, by name.
+fn served_counts(tally: Tally) -> [(&'static str, u64); 10] {
     [
         ("http_refused_for_memory", tally.refused_for_memory),
         ("http_closed_for_memory", tally.closed_for_memory),
@@ -395,6 +395,9 @@ fn served_counts(tally: Tally) -> [(&'static str, u64); 7] {
         ("http_refused_responses", tally.refused_responses),
         ("http_reset_stalled", tally.reset_stalled),
         ("http_reset_slow", tally.reset_slow),
+        ("http_client_closes", tally.client_closes),
+        ("http_client_closes_unended", tally.client_closes_unended),
+        ("http_client_closes_refused", tally.client_closes_refused),
     ]
 }
 

@@ -15,6 +15,7 @@ pub mod access;
 mod admission;
 pub mod answer;
 pub mod body;
+pub mod client_close;
 mod condition;
 pub mod config;
 mod connection;
