@@ -386,7 +386,7 @@ impl Stacks {
 }
 
 /// What the server has counted, by name.
-fn served_counts(tally: Tally) -> [(&'static str, u64); 10] {
+fn served_counts(tally: Tally) -> [(&'static str, u64); 13] {
     [
         ("http_refused_for_memory", tally.refused_for_memory),
         ("http_closed_for_memory", tally.closed_for_memory),
@@ -398,6 +398,9 @@ fn served_counts(tally: Tally) -> [(&'static str, u64); 10] {
         ("http_client_closes", tally.client_closes),
         ("http_client_closes_unended", tally.client_closes_unended),
         ("http_client_closes_refused", tally.client_closes_refused),
+        ("http_asked", tally.asked),
+        ("http_asked_obeyed", tally.asked_obeyed),
+        ("http_asked_unheeded", tally.asked_unheeded),
     ]
 }
 

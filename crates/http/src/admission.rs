@@ -47,6 +47,12 @@ pub struct Tally {
     pub client_closes: u64,
     /// CLIENT_CLOSE requests whose clients did not close within the grace: we closed first.
     pub client_closes_unended: u64,
+    /// Connections whose clients were asked to close first.
+    pub asked: u64,
+    /// Those of them whose clients did.
+    pub asked_obeyed: u64,
+    /// Those of them that we closed first: the grace was over, or they had to go before.
+    pub asked_unheeded: u64,
     /// CLIENT_CLOSE requests that are not well formed, answered with 400.
     pub client_closes_refused: u64,
 }

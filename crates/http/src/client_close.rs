@@ -9,6 +9,8 @@
 //!     ◀──────────────────────────── FIN ──
 //!   TIME-WAIT                            CLOSED
 //! ```
+//!
+//! A server asks for it by the connection option `client-close`.
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Version};
@@ -19,6 +21,10 @@ use crate::connection::bad_host;
 /// The method. Methods are case-sensitive (RFC 9110 §9.1).
 pub const METHOD: &str = "CLIENT_CLOSE";
 
+/// The connection option by which a server asks its client to close first. It has no field
+/// (RFC 9110 §7.6.1).
+pub const OPTION: &str = "client-close";
+
 /// The request that says that the client closes. `host` is what its other requests have in `Host`.
 ///
 /// # Panics
@@ -26,6 +32,11 @@ pub const METHOD: &str = "CLIENT_CLOSE";
 pub fn request(host: &str) -> Vec<u8> {
     assert!(!host.bytes().any(|byte| byte.is_ascii_control()), "{host:?} is no host");
     format!("{METHOD} * HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").into_bytes()
+}
+
+/// True if the fields of an answer ask the client to close first.
+pub fn is_asked_for(fields: &HeaderMap) -> bool {
+    has_option(fields, OPTION)
 }
 
 /// True if it has that method, well formed or not.

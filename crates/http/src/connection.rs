@@ -52,6 +52,8 @@ pub struct Server<H> {
     clock: Clock,
     stop: Stop,
     on_access: Option<AccessHook>,
+    /// True while clients are to be asked to close first, though we would not.
+    is_pressed: Option<Rc<dyn Fn() -> bool>>,
     date: Date,
     http: http1::Builder,
     door: Door,
@@ -79,12 +81,20 @@ impl<H: Handler> Server<H> {
         let handler = Rc::new(handler);
         let (stop, date) = (Stop::new(), Date::default());
         let door = Door::new(&config, Memory::boundless());
-        Server { handler, config, clock, stop, on_access: None, date, http, door }
+        let (on_access, is_pressed) = Default::default();
+        Server { handler, config, clock, stop, on_access, is_pressed, date, http, door }
     }
 
     /// The same server, which calls `hook` once for each response when it is over.
     pub fn on_access(mut self, hook: impl Fn(&Access) + 'static) -> Self {
         self.on_access = Some(Rc::new(hook));
+        self
+    }
+
+    /// The same server, which asks clients of HTTP/1.1 to close ([`client_close`]) on every answer
+    /// while `is_pressed` says so: where TIME-WAIT fills up.
+    pub fn ask_clients_while(mut self, is_pressed: impl Fn() -> bool + 'static) -> Self {
+        self.is_pressed = Some(Rc::new(is_pressed));
         self
     }
 
@@ -186,12 +196,13 @@ impl<H: Handler> Server<H> {
         // Boxed: both are rare, and every connection would have room for them.
         if visit.has_parted.get() && outcome.is_ok() {
             let io = connection.into_parts().io.inner;
-            Box::pin(self.part(io, phase, &seat, self.stop.wait_cut())).await;
+            Box::pin(self.part(io, phase.clone(), &seat, self.stop.wait_cut())).await;
         } else if let Some(status) = visit.owed.refused() {
             let parts = connection.into_parts();
             let refused = Refused::new(status, &parts.read_buf);
             Box::pin(self.refuse(parts.io, refused, peer)).await;
         }
+        visit.leave();
         outcome
     }
 
@@ -264,12 +275,32 @@ struct Visit<H> {
     served: Cell<u64>,
     /// The client has said that it closes.
     has_parted: Cell<bool>,
+    /// The client was asked to close first.
+    is_asked: Cell<bool>,
 }
 
 impl<H: Handler> Visit<H> {
     fn new(server: Rc<Server<H>>, phase: Phase, room: SendRoom, peer: SocketAddr) -> Visit<H> {
-        let (owed, served, has_parted) = Default::default();
-        Visit { server, phase, owed, room, peer, served, has_parted }
+        let (owed, served, has_parted, is_asked) = Default::default();
+        Visit { server, phase, owed, room, peer, served, has_parted, is_asked }
+    }
+
+    /// The client is asked to close first.
+    fn ask(&self) {
+        self.phase.yield_close();
+        if !self.is_asked.replace(true) {
+            self.server.door.count(|tally| tally.asked += 1);
+        }
+    }
+
+    /// The connection is over: did the client do as it was asked?
+    fn leave(&self) {
+        if self.is_asked.get() {
+            self.server.door.count(|tally| match self.phase.has_ended() {
+                true => tally.asked_obeyed += 1,
+                false => tally.asked_unheeded += 1,
+            });
+        }
     }
 
     /// The answer to a request; none comes to a CLIENT_CLOSE, so that hyper takes nothing more in.
@@ -315,6 +346,7 @@ impl<H: Handler> Exchange<H> {
                 duration: Duration::ZERO,
             },
         });
+        let end = End::of(&request, self.last);
         let in_flight = server.door.begin_response();
         let mut response = if let Some(why) = self.parting_fault(&request) {
             let mut response = page(request.headers(), StatusCode::BAD_REQUEST, why);
@@ -329,7 +361,7 @@ impl<H: Handler> Exchange<H> {
             let request = request.map(|body| RequestBody::new(body, phase.clone()));
             server.handler.clone().respond(request).await
         };
-        self.complete_head(&mut response);
+        self.complete_head(&mut response, end);
         if let Some(record) = &mut record {
             record.access.status = response.status();
         }
@@ -346,14 +378,22 @@ impl<H: Handler> Exchange<H> {
     }
 
     /// Fields that every response has.
-    fn complete_head(&self, response: &mut Response<Body>) {
+    fn complete_head(&self, response: &mut Response<Body>, end: End) {
         let headers = response.headers_mut();
-        let Server { date, clock, .. } = &*self.visit.server;
+        let Server { date, clock, config, stop, is_pressed, .. } = &*self.visit.server;
         let date = date.at((clock.wall)());
         headers.entry(header::DATE).or_insert(date);
         headers.entry(header::SERVER).or_insert(HeaderValue::from_static("lightwait"));
         if self.last {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        let closes =
+            end.closes || stop.is_requested() || client_close::has_option(headers, "close");
+        let is_pressed = || is_pressed.as_ref().is_some_and(|is_pressed| is_pressed());
+        if end.may_ask && (config.ask_client && closes || is_pressed()) {
+            let option = HeaderValue::from_static(client_close::OPTION);
+            headers.append(header::CONNECTION, option);
+            self.visit.ask();
         }
     }
 
@@ -372,6 +412,26 @@ impl<H: Handler> Exchange<H> {
                 hook(&Access { body_bytes, complete, duration, ..record.access });
             }
         })
+    }
+}
+
+/// How a connection may end behind an answer.
+#[derive(Clone, Copy)]
+struct End {
+    /// We would close.
+    closes: bool,
+    /// The client may be asked to. Before HTTP/1.1 it waits for our FIN, which may end the answer.
+    may_ask: bool,
+}
+
+impl End {
+    /// Behind the answer to that request; `is_last`: there will be no other on that connection.
+    fn of(request: &Request<Incoming>, is_last: bool) -> End {
+        End {
+            closes: is_last || client_close::has_option(request.headers(), "close"),
+            may_ask: request.version() == Version::HTTP_11
+                && !client_close::is_method(request.method()),
+        }
     }
 }
 

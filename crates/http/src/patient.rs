@@ -46,7 +46,7 @@ struct Marks {
     waits_for_room: Cell<bool>,
     /// The peer is to close before we do.
     yields_close: Cell<bool>,
-    /// The peer will send no more.
+    /// The peer will send no more: it has closed, or reset the connection.
     ended: Cell<bool>,
 }
 
@@ -103,12 +103,12 @@ impl Phase {
     }
 
     /// The peer is to close before we do: it has said that it does, or is asked to. We wait for
-    /// that, but no longer than the grace. Returns true the first time.
-    pub(crate) fn yield_close(&self) -> bool {
-        !self.0.yields_close.replace(true)
+    /// that, but no longer than the grace.
+    pub(crate) fn yield_close(&self) {
+        self.0.yields_close.set(true);
     }
 
-    /// True once the peer has closed its half.
+    /// True once the peer has closed its half, or reset the connection.
     pub(crate) fn has_ended(&self) -> bool {
         self.0.ended.get()
     }
@@ -329,6 +329,7 @@ impl<I, C: Control> Patient<I, C> {
                 // Nobody closes before the whole answer is there.
                 self.phase.0.step.set(Step::Idle(self.timer.now()));
             } else if next == deadline {
+                self.phase.0.yields_close.set(false);
                 return Poll::Ready(Err(timed_out(match self.phase.0.step.get() {
                     Step::Idle(_) => "no request came",
                     Step::Head(_) => "the request's head was not complete in time",
@@ -416,7 +417,10 @@ impl<I: Read + Unpin, C: Control + Unpin> Read for Patient<I, C> {
                 out.put_slice(buffer.filled());
                 Poll::Ready(Ok(()))
             }
-            Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
+            Poll::Ready(Err(e)) => {
+                this.phase.0.ended.set(true);
+                Poll::Ready(Err(e))
+            }
             Poll::Pending => this.judge_read(cx),
         }
     }

@@ -1,5 +1,7 @@
 //! CLIENT_CLOSE at the server: what is obeyed, what is refused, and what never is a request.
 
+mod asking;
+
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -12,7 +14,9 @@ use tokio::time::{Instant as Time, sleep};
 
 use super::*;
 use crate::body::RequestBody;
-use crate::testing::{Client, MemoryFiles, Transport, clock, connect_over, connect_to, local};
+use crate::testing::{
+    Client, MemoryFiles, Reply, Transport, clock, connect_over, connect_to, local, serve_over,
+};
 use crate::{Body, Files, FilesConfig, Handler, Pending, Server, ServerConfig, Tally};
 
 const GET_A: &str = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
