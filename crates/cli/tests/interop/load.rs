@@ -16,7 +16,7 @@ use crate::server::{Cable, Server, URLS, reach};
 use crate::tools;
 
 /// Puts a load on, and returns its report.
-fn load(arguments: &[&str]) -> Value {
+pub(crate) fn load(arguments: &[&str]) -> Value {
     let mut load = Command::new(env!("CARGO_BIN_EXE_lightwait"));
     let output = load.arg("load").args(arguments).arg("--json").output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -174,7 +174,7 @@ impl Drop for Running {
 }
 
 /// Connections of the kernel's that are in TIME-WAIT.
-fn in_time_wait() -> u64 {
+pub(crate) fn in_time_wait() -> u64 {
     let counts = std::fs::read_to_string("/proc/net/sockstat").unwrap();
     let mut words = counts.split_whitespace().skip_while(|word| *word != "tw");
     words.nth(1).unwrap().parse().unwrap()
