@@ -271,6 +271,16 @@ fn nginx_is_loaded_by_tls_on_either_stack_if_its_certificate_is_good() {
             let report = tools::output(load.args(&arguments).arg("--insecure"));
             let report: Value = serde_json::from_str(&report).unwrap();
             assert_eq!(report["requests_answered"], 400, "{report}");
+            let mut load = Command::new(env!("CARGO_BIN_EXE_lightwait"));
+            let report = tools::output(load.args(&arguments).args([
+                "--insecure",
+                "--close",
+                "client-close",
+            ]));
+            let report: Value = serde_json::from_str(&report).unwrap();
+            assert_eq!(report["requests_answered"], 400, "{report}");
+            assert_eq!(report["requests_failed"], 0, "{report}");
+            assert_eq!(report["client_closes"], 400, "{report}");
         }
     });
 }
