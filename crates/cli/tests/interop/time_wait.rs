@@ -28,11 +28,11 @@ fn site() -> tempfile::TempDir {
     site
 }
 
-/// Stops a server. Returns what it counted: of its stack, and of HTTP.
+/// Stops a server. Returns what it counted: of its stack, which comes first, and of HTTP.
 fn counts(server: Server) -> impl Fn(&str) -> u64 + use<> {
     let text = server.stop_and_tell();
     let mut all = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let counts = all.rfind(|event| event["event"] == "counts").expect("counts");
+    let counts = all.find(|event| event["event"] == "counts").expect("counts");
     move |name| counts["counters"][name].as_u64().unwrap_or_else(|| panic!("{name}: {counts}"))
 }
 
@@ -153,6 +153,35 @@ fn a_server_of_ours_that_asks_its_clients_holds_none() {
         assert_eq!((asks("http_asked"), asks("http_asked_obeyed")), (1001, 1000));
         assert_eq!((asks("http_client_closes"), asks("http_asked_unheeded")), (1000, 1));
         assert_eq!(asks("time_wait_entered"), 1);
+    });
+}
+
+#[test]
+fn through_the_bridge_the_kernels_client_closes_first_as_well() {
+    let test = "time_wait::through_the_bridge_the_kernels_client_closes_first_as_well";
+    namespace::inside(test, &[], || {
+        let site = site();
+        for (flags, held, obeyed) in [(&["--time-wait", "ask-client"][..], 0, 20), (&[], 20, 0)] {
+            let server = Server::bridged(site.path(), flags);
+            for _ in 0..20 {
+                // It closes when it has the whole answer, and not before.
+                let mut stream = TcpStream::connect(server.address()).unwrap();
+                let request = b"GET /small HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+                stream.write_all(request).unwrap();
+                let mut answer = Vec::new();
+                while !answer.ends_with(b"xxx") {
+                    let mut bytes = [0; 4096];
+                    let len = stream.read(&mut bytes).unwrap();
+                    assert!(len > 0, "{} bytes", answer.len());
+                    answer.extend(&bytes[..len]);
+                }
+                // Time for a server that closes first to do so.
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            let count = counts(server);
+            let counted = (count("time_wait_entered"), count("http_asked_obeyed"));
+            assert_eq!(counted, (held, obeyed), "{flags:?}");
+        }
     });
 }
 
