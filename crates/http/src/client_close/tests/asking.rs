@@ -169,6 +169,24 @@ async fn the_grace_of_an_asked_client_begins_when_it_has_the_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_client_that_takes_nothing_is_reset_however_its_close_is_awaited() {
+    local(async {
+        for fields in ["", "Connection: close\r\n"] {
+            let transport = Transport::default();
+            let server = Server::new(files(), config(), clock()).ask_clients_while(|| true);
+            let mut client = serve_over(&transport, server);
+            client.ask("GET", "/a", fields).await;
+            transport.undelivered.set(100);
+            let begin = Time::now();
+            let _ = client.serving.await.unwrap();
+            assert!(transport.is_reset.get(), "{fields}");
+            assert!((30..32).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn requests_behind_one_that_asks_to_close_are_not_answered() {
     local(async {
         let (mut client, server, _) = asking(config());
