@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use lightwait_core::address::Cidr;
 use lightwait_core::config::parse_time;
 use lightwait_http::ServerConfig;
@@ -102,6 +102,31 @@ pub(crate) struct ServeArgs {
         help_heading = "Limits")]
     pub(crate) min_rate: u32,
 
+    /// Which end holds TIME-WAIT: keep, as TCP has it, the end that closes first, which is mostly
+    /// this one; negotiate, the clients, if their stacks negotiate it too, as Lightwait's do
+    /// (time_wait.negotiate=client); ask-client, those HTTP clients that close first when an answer
+    /// asks them to. docs/time-wait.md says what each needs
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHO",
+        default_value = "keep",
+        help_heading = "TIME-WAIT"
+    )]
+    pub(crate) time_wait: TimeWaitArg,
+
+    /// With ask-client: when so many of a hundred TIME-WAITs (limits.time_wait) are held, ask on
+    /// every answer, so that connections that would be kept are closed as well; 0: at once, 100:
+    /// when it is full [default: 80]
+    #[arg(long, value_name = "PERCENT", help_heading = "TIME-WAIT",
+          value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub(crate) ask_at: Option<u8>,
+
+    /// With ask-client: how long a client may take to close, from when it has the answer
+    /// [default: 1s]
+    #[arg(long, value_name = "TIME", help_heading = "TIME-WAIT", value_parser = parse_time)]
+    pub(crate) ask_grace: Option<Duration>,
+
     /// Do not list directories that have no index
     #[arg(long, help_heading = "Files")]
     pub(crate) no_listing: bool,
@@ -156,6 +181,17 @@ pub(crate) struct ServeArgs {
     /// Do not log requests
     #[arg(short, long, conflicts_with = "verbose", help_heading = "Watching")]
     pub(crate) quiet: bool,
+}
+
+/// Which end holds TIME-WAIT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TimeWaitArg {
+    /// The end that closes first.
+    Keep,
+    /// The client, by agreement when the connection is opened (a device alone).
+    Negotiate,
+    /// The client, if it closes first when an answer asks it to.
+    AskClient,
 }
 
 /// A device, and who we are on it.

@@ -3,6 +3,7 @@
 mod capture;
 mod knobs;
 mod memory;
+mod time_wait;
 
 pub(crate) use capture::{Bytes, Capture, Target as CaptureTarget};
 pub(crate) use knobs::{Knobs, Setting, knobs_named};
@@ -18,7 +19,7 @@ use lightwait_core::ip::conflict::PROBE_LONGEST;
 use lightwait_http::{FilesConfig, ServerConfig};
 use lightwait_netem::LinkConfig;
 
-use crate::args::{DeviceArgs, ServeArgs};
+use crate::args::{DeviceArgs, ServeArgs, TimeWaitArg};
 use crate::failure::Failure;
 
 /// Everything `lightwait serve` needs to know.
@@ -27,6 +28,8 @@ pub(crate) struct Plan {
     pub(crate) directory: PathBuf,
     pub(crate) files: FilesConfig,
     pub(crate) server: ServerConfig,
+    /// When TIME-WAIT is so full, in percent, every answer asks its client to close.
+    pub(crate) ask_at: Option<u8>,
     pub(crate) stack: Stack,
     pub(crate) knobs: Knobs,
     pub(crate) watch: Watch,
@@ -161,9 +164,11 @@ impl Plan {
             let text = "--memory and --set limits.pages say the same: leave one out";
             return Err(usage(text.to_owned()));
         }
-        let knobs = Knobs::new(memory, &args.set)?;
+        let knobs = Knobs::new(memory, &time_wait::settings(args, &stack)?)?;
+        let ask_at = time_wait::ask_at(args)?;
         let server = server(args)?;
-        Ok(Plan { directory: args.dir.clone(), files, server, stack, knobs, watch, log })
+        let directory = args.dir.clone();
+        Ok(Plan { directory, files, server, ask_at, stack, knobs, watch, log })
     }
 }
 
@@ -180,12 +185,15 @@ fn server(args: &ServeArgs) -> Result<ServerConfig, Failure> {
     if let Some((flag, _)) = limits.iter().find(|(_, limit)| *limit == 0) {
         return Err(usage(format!("{flag} 0: give 1 at least, or nobody is served")));
     }
+    let default = ServerConfig::default();
     Ok(ServerConfig {
         max_connections: args.max_connections,
         max_client_connections: args.max_client_connections,
         max_responses: args.max_responses,
         min_rate_bytes: args.min_rate,
-        ..ServerConfig::default()
+        ask_client: args.time_wait == TimeWaitArg::AskClient,
+        client_close_grace: args.ask_grace.unwrap_or(default.client_close_grace),
+        ..default
     })
 }
 

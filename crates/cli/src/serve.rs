@@ -165,12 +165,21 @@ fn file_server(plan: &Plan, files: ThreadPoolFiles, log: &Log, stack: &Handle) -
     };
     let memory = Memory::new(Budget(stack.memory()));
     let files = Files::new(files, plan.files.clone(), clock.clone()).with_memory(memory.clone());
-    let server = Server::new(files, plan.server.clone(), clock).with_memory(memory);
+    let mut server = Server::new(files, plan.server.clone(), clock).with_memory(memory);
+    if let Some(percent) = plan.ask_at {
+        let stack = stack.clone();
+        server = server.ask_clients_while(move || stack.with_host(|host| presses(host, percent)));
+    }
     if !plan.log.requests {
         return server;
     }
     let log = log.clone();
     server.on_access(move |access| log.write(Record::Access(access.clone())))
+}
+
+/// True while so many of a hundred TIME-WAITs that there may be are held.
+fn presses(host: &Host, percent: u8) -> bool {
+    host.time_wait_len() * 100 >= host.config().limits.time_wait * usize::from(percent)
 }
 
 /// A part of a stack's memory, as the file service asks for it.
@@ -385,8 +394,8 @@ impl Stacks {
     }
 }
 
-/// What the server has denied, by name.
-fn served_counts(tally: Tally) -> [(&'static str, u64); 7] {
+/// What the server has counted, by name.
+fn served_counts(tally: Tally) -> [(&'static str, u64); 13] {
     [
         ("http_refused_for_memory", tally.refused_for_memory),
         ("http_closed_for_memory", tally.closed_for_memory),
@@ -395,6 +404,12 @@ fn served_counts(tally: Tally) -> [(&'static str, u64); 7] {
         ("http_refused_responses", tally.refused_responses),
         ("http_reset_stalled", tally.reset_stalled),
         ("http_reset_slow", tally.reset_slow),
+        ("http_client_closes", tally.client_closes),
+        ("http_client_closes_unended", tally.client_closes_unended),
+        ("http_client_closes_refused", tally.client_closes_refused),
+        ("http_asked", tally.asked),
+        ("http_asked_obeyed", tally.asked_obeyed),
+        ("http_asked_unheeded", tally.asked_unheeded),
     ]
 }
 

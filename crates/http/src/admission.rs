@@ -26,7 +26,7 @@ pub enum Refusal {
     Memory,
 }
 
-/// What was denied since the server began.
+/// What was denied, and who closed, since the server began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Connections refused, because there were too many.
@@ -43,6 +43,18 @@ pub struct Tally {
     pub reset_stalled: u64,
     /// Connections reset, because the peer took too little of it.
     pub reset_slow: u64,
+    /// CLIENT_CLOSE requests obeyed: the client closed first.
+    pub client_closes: u64,
+    /// CLIENT_CLOSE requests whose clients did not close within the grace: we closed first.
+    pub client_closes_unended: u64,
+    /// Connections whose clients were asked to close first.
+    pub asked: u64,
+    /// Those of them whose clients did.
+    pub asked_obeyed: u64,
+    /// Those of them that we closed first: the grace was over, or they had to go before.
+    pub asked_unheeded: u64,
+    /// CLIENT_CLOSE requests that are not well formed, answered with 400.
+    pub client_closes_refused: u64,
 }
 
 /// What a connection takes as long as it lives, beside its buffers: hyper's two of 8 KiB, the task

@@ -41,6 +41,14 @@ pub struct ServerConfig {
     pub linger_bytes: usize,
     /// And for how long. 2 s.
     pub linger_timeout: Duration,
+    /// Asks clients of HTTP/1.1 to close first ([`client_close`](crate::client_close)), on each
+    /// answer behind which we would close. Off: a client that does not know that waits for the
+    /// grace.
+    pub ask_client: bool,
+    /// How long a client that says that it closes, or is asked to, may take to do so, from when it
+    /// has all answers; then we close first. 1 s: a round trip and a pause of the client's, since
+    /// a connection that waits takes much more memory than a TIME-WAIT.
+    pub client_close_grace: Duration,
 }
 
 impl Default for ServerConfig {
@@ -60,6 +68,8 @@ impl Default for ServerConfig {
             max_requests: None,
             linger_bytes: 1 << 20,
             linger_timeout: Duration::from_secs(2),
+            ask_client: false,
+            client_close_grace: Duration::from_secs(1),
         }
     }
 }

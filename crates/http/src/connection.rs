@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -22,13 +22,15 @@ use crate::access::Access;
 use crate::admission::{Admission, Door, InFlight, Refusal, Tally};
 use crate::answer::page;
 use crate::body::{Body, RequestBody, SendRoom};
+use crate::client_close;
 use crate::config::ServerConfig;
 use crate::control::Control;
 use crate::date::Date;
 use crate::memory::Memory;
 use crate::patient::{Patient, Phase};
 use crate::refusal::{Owed, Refusable, Refused};
-use crate::stop::Stop;
+use crate::stop::{Stop, Wait};
+use crate::waiting::Seat;
 use crate::{Clock, Pending};
 
 /// hyper's least buffer for a request's head.
@@ -50,6 +52,8 @@ pub struct Server<H> {
     clock: Clock,
     stop: Stop,
     on_access: Option<AccessHook>,
+    /// True while clients are to be asked to close first, though we would not.
+    is_pressed: Option<Rc<dyn Fn() -> bool>>,
     date: Date,
     http: http1::Builder,
     door: Door,
@@ -77,12 +81,20 @@ impl<H: Handler> Server<H> {
         let handler = Rc::new(handler);
         let (stop, date) = (Stop::new(), Date::default());
         let door = Door::new(&config, Memory::boundless());
-        Server { handler, config, clock, stop, on_access: None, date, http, door }
+        let (on_access, is_pressed) = Default::default();
+        Server { handler, config, clock, stop, on_access, is_pressed, date, http, door }
     }
 
     /// The same server, which calls `hook` once for each response when it is over.
     pub fn on_access(mut self, hook: impl Fn(&Access) + 'static) -> Self {
         self.on_access = Some(Rc::new(hook));
+        self
+    }
+
+    /// The same server, which asks clients of HTTP/1.1 to close ([`client_close`]) on every answer
+    /// while `is_pressed` says so: where TIME-WAIT fills up.
+    pub fn ask_clients_while(mut self, is_pressed: impl Fn() -> bool + 'static) -> Self {
+        self.is_pressed = Some(Rc::new(is_pressed));
         self
     }
 
@@ -144,23 +156,11 @@ impl<H: Handler> Server<H> {
         let seat = self.door.seat(phase.clone(), now);
         let cut = control.clone();
         let room = send_room(control.clone(), phase.clone());
-        let io = Patient::new(
-            (io, control),
-            self.clock.timer.clone(),
-            phase.clone(),
-            &self.config,
-            self.door.clone(),
-        );
-        let owed = Owed::default();
-        let io = Refusable::new(io, owed.clone());
-        let served = Rc::new(Cell::new(0));
-        let service = service_fn(|request| {
-            served.set(served.get() + 1);
-            let last = self.config.max_requests.is_some_and(|most| served.get() >= most);
-            let (server, phase, owed) = (self.clone(), phase.clone(), owed.clone());
-            let exchange = Exchange { server, phase, owed, room: room.clone(), peer, last };
-            async move { Ok::<_, Infallible>(exchange.run(request).await) }
-        });
+        let visit = Rc::new(Visit::new(self.clone(), phase.clone(), room, peer));
+        let (timer, door) = (self.clock.timer.clone(), self.door.clone());
+        let io = Patient::new((io, control), timer, phase.clone(), &self.config, door);
+        let io = Refusable::new(io, visit.owed.clone());
+        let service = service_fn(|request| visit.clone().answer(request));
         let mut connection = self.http.serve_connection(io, service);
         let mut stop = pin!(self.stop.wait_requested());
         let mut stopping = false;
@@ -180,6 +180,9 @@ impl<H: Handler> Server<H> {
                 return Poll::Ready(Ok(()));
             }
             let outcome = Pin::new(&mut connection).poll(cx);
+            if visit.has_parted.get() && visit.owed.is_settled() {
+                return Poll::Ready(Ok(()));
+            }
             if outcome.is_pending() && seat.is_wanted(cx) {
                 self.leave(&cut);
                 return Poll::Ready(Ok(()));
@@ -190,12 +193,16 @@ impl<H: Handler> Server<H> {
             outcome
         })
         .await;
-        if let Some(status) = owed.refused() {
+        // Boxed: both are rare, and every connection would have room for them.
+        if visit.has_parted.get() && outcome.is_ok() {
+            let io = connection.into_parts().io.inner;
+            Box::pin(self.part(io, phase.clone(), &seat, self.stop.wait_cut())).await;
+        } else if let Some(status) = visit.owed.refused() {
             let parts = connection.into_parts();
             let refused = Refused::new(status, &parts.read_buf);
-            // Boxed: it is rare, and every connection would have room for it.
             Box::pin(self.refuse(parts.io, refused, peer)).await;
         }
+        visit.leave();
         outcome
     }
 
@@ -206,6 +213,29 @@ impl<H: Handler> Server<H> {
         if control.undelivered_bytes().is_some_and(|bytes| bytes > 0) {
             control.abort();
         }
+    }
+
+    /// Closes a connection whose client has said that it closes, and has all its answers. What
+    /// comes behind that is dropped.
+    async fn part<I, C>(&self, mut io: Patient<I, C>, phase: Phase, seat: &Seat, cut: Wait)
+    where
+        I: Read + Write + Unpin,
+        C: Control + Unpin,
+    {
+        phase.on_response(self.clock.timer.now());
+        phase.yield_close();
+        let mut cut = pin!(cut);
+        poll_fn(|cx| {
+            if cut.as_mut().poll(cx).is_ready() || seat.is_wanted(cx) {
+                return Poll::Ready(());
+            }
+            Pin::new(&mut io).poll_shutdown(cx).map(|_| ())
+        })
+        .await;
+        self.door.count(|tally| match phase.has_ended() {
+            true => tally.client_closes += 1,
+            false => tally.client_closes_unended += 1,
+        });
     }
 
     /// Answers what hyper did not hand to the handler, and writes the record.
@@ -234,25 +264,80 @@ fn send_room(transport: impl Control, phase: Phase) -> SendRoom {
     })
 }
 
-/// One request and its response.
-struct Exchange<H> {
+/// One connection, as its requests see it.
+struct Visit<H> {
     server: Rc<Server<H>>,
     phase: Phase,
     owed: Owed,
     room: SendRoom,
     peer: SocketAddr,
+    /// Requests that have come.
+    served: Cell<u64>,
+    /// The client has said that it closes.
+    has_parted: Cell<bool>,
+    /// The client was asked to close first.
+    is_asked: Cell<bool>,
+}
+
+impl<H: Handler> Visit<H> {
+    fn new(server: Rc<Server<H>>, phase: Phase, room: SendRoom, peer: SocketAddr) -> Visit<H> {
+        let (owed, served, has_parted, is_asked) = Default::default();
+        Visit { server, phase, owed, room, peer, served, has_parted, is_asked }
+    }
+
+    /// The client is asked to close first.
+    fn ask(&self) {
+        self.phase.yield_close();
+        if !self.is_asked.replace(true) {
+            self.server.door.count(|tally| tally.asked += 1);
+        }
+    }
+
+    /// The connection is over: did the client do as it was asked?
+    fn leave(&self) {
+        if self.is_asked.get() {
+            self.server.door.count(|tally| match self.phase.has_ended() {
+                true => tally.asked_obeyed += 1,
+                false => tally.asked_unheeded += 1,
+            });
+        }
+    }
+
+    /// The answer to a request; none comes to a CLIENT_CLOSE, so that hyper takes nothing more in.
+    /// That is marked at once: hyper asks for answers only when those before are written.
+    fn answer(
+        self: Rc<Self>,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response<Body>, Infallible>> {
+        self.has_parted.set(client_close::is_obeyed(&request));
+        self.served.set(self.served.get() + 1);
+        let most = self.server.config.max_requests;
+        let last = most.is_some_and(|most| self.served.get() >= most);
+        async move {
+            if self.has_parted.get() {
+                return pending().await;
+            }
+            Ok(Exchange { visit: self, last }.run(request).await)
+        }
+    }
+}
+
+/// One request and its response.
+struct Exchange<H> {
+    visit: Rc<Visit<H>>,
     /// No request after this one.
     last: bool,
 }
 
 impl<H: Handler> Exchange<H> {
     async fn run(self, request: Request<Incoming>) -> Response<Body> {
-        self.owed.on_request();
-        self.phase.on_request(self.server.clock.timer.now(), !request.body().is_end_stream());
-        let mut record = self.server.on_access.is_some().then(|| Unfinished {
-            begin: (self.server.clock.measure)(),
+        let Visit { server, phase, owed, peer, .. } = &*self.visit;
+        owed.on_request();
+        phase.on_request(server.clock.timer.now(), !request.body().is_end_stream());
+        let mut record = server.on_access.is_some().then(|| Unfinished {
+            begin: (server.clock.measure)(),
             access: Access {
-                peer: self.peer,
+                peer: *peer,
                 method: request.method().clone(),
                 target: request.uri().to_string(),
                 status: StatusCode::OK,
@@ -261,45 +346,92 @@ impl<H: Handler> Exchange<H> {
                 duration: Duration::ZERO,
             },
         });
-        let in_flight = self.server.door.begin_response();
-        let mut response = if let Some(why) = bad_host(&request) {
+        let end = End::of(&request, self.last);
+        let in_flight = server.door.begin_response();
+        let mut response = if let Some(why) = self.parting_fault(&request) {
+            let mut response = page(request.headers(), StatusCode::BAD_REQUEST, why);
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+            response
+        } else if let Some(why) = bad_host(&request) {
             page(request.headers(), StatusCode::BAD_REQUEST, why)
         } else if in_flight.is_none() {
             too_many(request.headers())
         } else {
-            let request = request.map(|body| RequestBody::new(body, self.phase.clone()));
-            self.server.handler.clone().respond(request).await
+            let request = request.map(|body| RequestBody::new(body, phase.clone()));
+            server.handler.clone().respond(request).await
         };
-        self.complete_head(&mut response);
+        self.complete_head(&mut response, end);
         if let Some(record) = &mut record {
             record.access.status = response.status();
         }
         response.map(|body| self.follow(body, record, in_flight))
     }
 
+    /// What is wrong with a CLIENT_CLOSE that is not obeyed. It is counted.
+    fn parting_fault(&self, request: &Request<Incoming>) -> Option<&'static str> {
+        if !client_close::is_method(request.method()) {
+            return None;
+        }
+        self.visit.server.door.count(|tally| tally.client_closes_refused += 1);
+        client_close::fault(request)
+    }
+
     /// Fields that every response has.
-    fn complete_head(&self, response: &mut Response<Body>) {
+    fn complete_head(&self, response: &mut Response<Body>, end: End) {
         let headers = response.headers_mut();
-        let date = self.server.date.at((self.server.clock.wall)());
+        let Server { date, clock, config, stop, is_pressed, .. } = &*self.visit.server;
+        let date = date.at((clock.wall)());
         headers.entry(header::DATE).or_insert(date);
         headers.entry(header::SERVER).or_insert(HeaderValue::from_static("lightwait"));
         if self.last {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
+        let closes =
+            end.closes || stop.is_requested() || client_close::has_option(headers, "close");
+        let is_pressed = || is_pressed.as_ref().is_some_and(|is_pressed| is_pressed());
+        if end.may_ask && (config.ask_client && closes || is_pressed()) {
+            let option = HeaderValue::from_static(client_close::OPTION);
+            headers.append(header::CONNECTION, option);
+            self.visit.ask();
+        }
     }
 
     /// A body that, when over, moves the connection on and writes the record.
     fn follow(self, body: Body, record: Option<Unfinished>, in_flight: Option<InFlight>) -> Body {
-        body.paced(&self.room).reporting(move |body_bytes, complete| {
+        let visit = self.visit;
+        let room = visit.room.clone();
+        body.paced(&room).reporting(move |body_bytes, complete| {
             drop(in_flight);
-            self.owed.on_response();
-            self.phase.on_response(self.server.clock.timer.now());
-            if let (Some(hook), Some(record)) = (&self.server.on_access, record) {
-                let now = (self.server.clock.measure)();
+            let Visit { server, phase, owed, .. } = &*visit;
+            owed.on_response();
+            phase.on_response(server.clock.timer.now());
+            if let (Some(hook), Some(record)) = (&server.on_access, record) {
+                let now = (server.clock.measure)();
                 let duration = now.saturating_duration_since(record.begin);
                 hook(&Access { body_bytes, complete, duration, ..record.access });
             }
         })
+    }
+}
+
+/// How a connection may end behind an answer.
+#[derive(Clone, Copy)]
+struct End {
+    /// We would close.
+    closes: bool,
+    /// The client may be asked to. Before HTTP/1.1 it waits for our FIN, which may end the answer.
+    may_ask: bool,
+}
+
+impl End {
+    /// Behind the answer to that request; `is_last`: there will be no other on that connection.
+    fn of(request: &Request<Incoming>, is_last: bool) -> End {
+        End {
+            closes: is_last || client_close::has_option(request.headers(), "close"),
+            may_ask: request.version() == Version::HTTP_11
+                && !client_close::is_method(request.method()),
+        }
     }
 }
 
@@ -318,7 +450,7 @@ struct Unfinished {
 }
 
 /// What is wrong with a request's `Host`: HTTP/1.1 wants exactly one (RFC 9112 §3.2).
-fn bad_host(request: &Request<Incoming>) -> Option<&'static str> {
+pub(crate) fn bad_host<B>(request: &Request<B>) -> Option<&'static str> {
     let hosts = request.headers().get_all(header::HOST).iter().count();
     match hosts {
         0 if request.version() >= Version::HTTP_11 => Some("The request names no host."),

@@ -6,6 +6,8 @@
 //!                                              Access (a line a response)      threads · simulator
 //! ```
 //!
+//! [`Client`] is the other end: it closes first, so that it holds TIME-WAIT.
+//!
 //! Nothing here demands `Send`: a connection lives and ends on one shard. Nothing here reads a
 //! clock of its own: time comes from the [`Clock`] that the caller hands in, so that a whole server
 //! runs in virtual time. Start reading at [`Server`], then [`Files`].
@@ -15,6 +17,8 @@ pub mod access;
 mod admission;
 pub mod answer;
 pub mod body;
+pub mod client;
+pub mod client_close;
 mod condition;
 pub mod config;
 mod connection;
@@ -44,6 +48,7 @@ use std::time::{Instant, SystemTime};
 pub use access::Access;
 pub use admission::{Admission, Refusal, Tally};
 pub use body::Body;
+pub use client::{Client, ClientConfig};
 pub use config::{FilesConfig, ServerConfig};
 pub use connection::{Handler, Server};
 pub use control::Control;

@@ -35,12 +35,19 @@ const READ_BYTES: usize = 8192;
 
 /// Where a connection is between two requests. Shared with the service that answers them.
 #[derive(Clone, Debug)]
-pub(crate) struct Phase {
-    step: Rc<Cell<Step>>,
+pub(crate) struct Phase(Rc<Marks>);
+
+#[derive(Debug)]
+struct Marks {
+    step: Cell<Step>,
     /// The last request has a body of which not everything was read.
-    unread: Rc<Cell<bool>>,
+    unread: Cell<bool>,
     /// More of the response is read only once the transport has room.
-    waits_for_room: Rc<Cell<bool>>,
+    waits_for_room: Cell<bool>,
+    /// The peer is to close before we do.
+    yields_close: Cell<bool>,
+    /// The peer will send no more: it has closed, or reset the connection.
+    ended: Cell<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,48 +62,60 @@ enum Step {
 
 impl Phase {
     pub(crate) fn new(now: Instant) -> Self {
-        let (unread, waits_for_room) = Default::default();
-        Phase { step: Rc::new(Cell::new(Step::Idle(now))), unread, waits_for_room }
+        let (unread, waits_for_room, yields_close, ended) = Default::default();
+        let step = Cell::new(Step::Idle(now));
+        Phase(Rc::new(Marks { step, unread, waits_for_room, yields_close, ended }))
     }
 
     /// A request's head is complete; `has_body`: more of it follows.
     pub(crate) fn on_request(&self, now: Instant, has_body: bool) {
-        self.step.set(Step::Busy(now));
-        self.unread.set(has_body);
+        self.0.step.set(Step::Busy(now));
+        self.0.unread.set(has_body);
     }
 
     /// The request's body was read to its end.
     pub(crate) fn on_body_end(&self) {
-        self.unread.set(false);
+        self.0.unread.set(false);
     }
 
     /// More of the response is read only once the transport has room, or at once.
     pub(crate) fn set_waits_for_room(&self, waits: bool) {
-        self.waits_for_room.set(waits);
+        self.0.waits_for_room.set(waits);
     }
 
     /// The response is with the connection.
     pub(crate) fn on_response(&self, now: Instant) {
-        self.waits_for_room.set(false);
-        self.step.set(Step::Idle(now));
+        self.0.waits_for_room.set(false);
+        self.0.step.set(Step::Idle(now));
     }
 
     /// Since when the connection waits for a request, or for the rest of one.
     pub(crate) fn waits_since(&self) -> Option<Instant> {
-        match self.step.get() {
+        match self.0.step.get() {
             Step::Idle(since) | Step::Head(since) => Some(since),
-            Step::Busy(since) => self.unread.get().then_some(since),
+            Step::Busy(since) => self.0.unread.get().then_some(since),
         }
     }
 
     /// True while a request is being answered.
     pub(crate) fn is_busy(&self) -> bool {
-        matches!(self.step.get(), Step::Busy(_))
+        matches!(self.0.step.get(), Step::Busy(_))
+    }
+
+    /// The peer is to close before we do: it has said that it does, or is asked to. We wait for
+    /// that, but no longer than the grace.
+    pub(crate) fn yield_close(&self) {
+        self.0.yields_close.set(true);
+    }
+
+    /// True once the peer has closed its half, or reset the connection.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.ended.get()
     }
 
     /// True if the peer may still be sending what belongs to a request.
     fn is_owed_more(&self) -> bool {
-        self.unread.get() || !matches!(self.step.get(), Step::Idle(_))
+        self.0.unread.get() || !matches!(self.0.step.get(), Step::Idle(_))
     }
 }
 
@@ -144,14 +163,14 @@ pub(crate) struct Patient<I, C> {
     write_waits: bool,
     /// What the peer has taken.
     progress: Progress,
-    /// The peer will send no more.
-    ended: bool,
     closing: Closing,
 }
 
 /// How far shutdown is.
 enum Closing {
     Open,
+    /// The peer is to close first; this much may still be read and dropped, until then.
+    Yielding(usize, Instant),
     /// Our half is closed; this much may still be read and dropped, until then.
     Lingering(usize, Instant),
     Closed,
@@ -163,6 +182,7 @@ struct Bounds {
     read_stall: Duration,
     linger: Duration,
     linger_bytes: usize,
+    yielding: Duration,
     header_bytes: usize,
 }
 
@@ -180,6 +200,7 @@ impl<I, C: Control> Patient<I, C> {
             read_stall: config.read_stall_timeout,
             linger: config.linger_timeout,
             linger_bytes: config.linger_bytes,
+            yielding: config.client_close_grace,
             header_bytes: config.max_header_bytes,
         };
         let pace = Pace {
@@ -201,14 +222,14 @@ impl<I, C: Control> Patient<I, C> {
             read_alarm: Alarm::default(),
             write_alarm: Alarm::default(),
             write_waits: false,
-            ended: false,
             closing: Closing::Open,
         }
     }
 
     /// When a read that waits now has waited too long.
     fn read_deadline(&self) -> Instant {
-        match self.phase.step.get() {
+        match self.phase.0.step.get() {
+            Step::Idle(since) if self.phase.0.yields_close.get() => since + self.bounds.yielding,
             Step::Idle(since) => since + self.bounds.idle,
             Step::Head(since) => since + self.bounds.header,
             Step::Busy(_) => self.last_read + self.bounds.read_stall,
@@ -216,12 +237,14 @@ impl<I, C: Control> Patient<I, C> {
     }
 
     fn on_read(&mut self, bytes: usize) {
-        self.ended |= bytes == 0;
+        if bytes == 0 {
+            self.phase.0.ended.set(true);
+        }
         self.last_read = self.timer.now();
-        if let Step::Idle(_) = self.phase.step.get()
+        if let Step::Idle(_) = self.phase.0.step.get()
             && bytes > 0
         {
-            self.phase.step.set(Step::Head(self.last_read));
+            self.phase.0.step.set(Step::Head(self.last_read));
             self.request_bytes = 0;
         }
         self.request_bytes += bytes;
@@ -247,6 +270,16 @@ impl<I, C: Control> Patient<I, C> {
                 Err(self.give_up("the peer takes data too slowly"))
             }
         }
+    }
+
+    /// The peer is to close, and no request has come since the last answer.
+    fn is_yielding_idle(&self) -> bool {
+        self.phase.0.yields_close.get() && matches!(self.phase.0.step.get(), Step::Idle(_))
+    }
+
+    /// The peer has not taken all that was written, as far as anybody knows.
+    fn has_undelivered(&self) -> bool {
+        self.control.undelivered_bytes().is_some_and(|bytes| bytes > 0)
     }
 
     fn give_up(&self, why: &'static str) -> io::Error {
@@ -292,8 +325,12 @@ impl<I, C: Control> Patient<I, C> {
             let deadline = self.read_deadline();
             let next = self.look_at_peer()?.map_or(deadline, |next| next.min(deadline));
             ready!(self.read_alarm.poll(cx, &*self.timer, next));
-            if next == deadline {
-                return Poll::Ready(Err(timed_out(match self.phase.step.get() {
+            if next == deadline && self.is_yielding_idle() && self.has_undelivered() {
+                // Nobody closes before the whole answer is there.
+                self.phase.0.step.set(Step::Idle(self.timer.now()));
+            } else if next == deadline {
+                self.phase.0.yields_close.set(false);
+                return Poll::Ready(Err(timed_out(match self.phase.0.step.get() {
                     Step::Idle(_) => "no request came",
                     Step::Head(_) => "the request's head was not complete in time",
                     Step::Busy(_) => "the request's body stalled",
@@ -304,23 +341,58 @@ impl<I, C: Control> Patient<I, C> {
 }
 
 impl<I: Read + Unpin, C: Control> Patient<I, C> {
-    /// Reads and drops until the peer ends, or has sent or waited too much.
-    fn poll_linger(&mut self, cx: &mut Context<'_>, mut left: usize, until: Instant) -> Poll<()> {
+    /// Reads and drops until the peer ends, has sent more than is `left`, or has taken too long.
+    /// True if it has ended.
+    fn poll_drop(&mut self, cx: &mut Context<'_>, left: &mut usize, until: Instant) -> Poll<bool> {
         let mut bytes = [MaybeUninit::uninit(); READ_BYTES];
         loop {
             let mut buffer = ReadBuf::uninit(&mut bytes);
             match Pin::new(&mut self.inner).poll_read(cx, buffer.unfilled()) {
                 Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
-                    left = left.saturating_sub(buffer.filled().len());
-                    self.closing = Closing::Lingering(left, until);
-                    if left == 0 {
-                        return Poll::Ready(());
+                    *left = left.saturating_sub(buffer.filled().len());
+                    if *left == 0 {
+                        return Poll::Ready(false);
                     }
                 }
-                Poll::Ready(_) => return Poll::Ready(()),
-                Poll::Pending => return self.read_alarm.poll(cx, &*self.timer, until),
+                Poll::Ready(_) => return Poll::Ready(true),
+                Poll::Pending => {
+                    return self.read_alarm.poll(cx, &*self.timer, until).map(|()| false);
+                }
             }
         }
+    }
+
+    /// Waits for the peer to close first. The grace begins when it has all that was written.
+    fn poll_yield(
+        &mut self,
+        cx: &mut Context<'_>,
+        left: &mut usize,
+        until: &mut Instant,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            if ready!(self.poll_drop(cx, left, *until)) {
+                self.phase.0.ended.set(true);
+                return Poll::Ready(Ok(()));
+            }
+            if *left == 0 || !self.has_undelivered() {
+                return Poll::Ready(Ok(()));
+            }
+            self.look_at_peer()?;
+            *until = self.timer.now() + self.bounds.yielding;
+        }
+    }
+}
+
+impl<I: Write + Unpin, C: Control> Patient<I, C> {
+    /// Ends our half. Returns what is to be done then.
+    fn poll_half_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Closing>> {
+        let outcome = Pin::new(&mut self.inner).poll_shutdown(cx);
+        ready!(self.judge_wait(cx, outcome))?;
+        // Between two requests the peer owes us nothing: no need to wait for its half.
+        let lingers = self.phase.is_owed_more() && !self.phase.has_ended();
+        let until = self.timer.now() + self.bounds.linger;
+        let lingering = Closing::Lingering(self.bounds.linger_bytes, until);
+        Poll::Ready(Ok(if lingers { lingering } else { Closing::Closed }))
     }
 }
 
@@ -345,7 +417,10 @@ impl<I: Read + Unpin, C: Control + Unpin> Read for Patient<I, C> {
                 out.put_slice(buffer.filled());
                 Poll::Ready(Ok(()))
             }
-            Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
+            Poll::Ready(Err(e)) => {
+                this.phase.0.ended.set(true);
+                Poll::Ready(Err(e))
+            }
             Poll::Pending => this.judge_read(cx),
         }
     }
@@ -368,29 +443,35 @@ impl<I: Read + Write + Unpin, C: Control + Unpin> Write for Patient<I, C> {
         let outcome = Pin::new(&mut this.inner).poll_flush(cx)?;
         let is_flushed = outcome.is_ready();
         // What the peer does not take keeps the rest of the response from being written.
-        let waits = !is_flushed || this.phase.waits_for_room.get();
+        let waits = !is_flushed || this.phase.0.waits_for_room.get();
         let judged = this.judge_wait(cx, if waits { Poll::Pending } else { Poll::Ready(Ok(())) });
         if is_flushed && judged.is_pending() { Poll::Ready(Ok(())) } else { judged }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if let Closing::Open = this.closing {
-            let outcome = Pin::new(&mut this.inner).poll_shutdown(cx);
-            ready!(this.judge_wait(cx, outcome))?;
-            // Between two requests the peer owes us nothing: no need to wait for its half.
-            this.closing = if this.phase.is_owed_more() && !this.ended {
-                let until = this.timer.now() + this.bounds.linger;
-                Closing::Lingering(this.bounds.linger_bytes, until)
-            } else {
-                Closing::Closed
+        loop {
+            let now = this.timer.now();
+            this.closing = match this.closing {
+                Closing::Open if this.phase.0.yields_close.get() && !this.phase.has_ended() => {
+                    Closing::Yielding(this.bounds.linger_bytes, now + this.bounds.yielding)
+                }
+                Closing::Open => ready!(this.poll_half_close(cx))?,
+                Closing::Yielding(mut left, mut until) => {
+                    let yielded = this.poll_yield(cx, &mut left, &mut until);
+                    this.closing = Closing::Yielding(left, until);
+                    ready!(yielded)?;
+                    ready!(this.poll_half_close(cx))?
+                }
+                Closing::Lingering(mut left, until) => {
+                    let dropped = this.poll_drop(cx, &mut left, until);
+                    this.closing = Closing::Lingering(left, until);
+                    ready!(dropped);
+                    Closing::Closed
+                }
+                Closing::Closed => return Poll::Ready(Ok(())),
             };
         }
-        if let Closing::Lingering(left, until) = this.closing {
-            ready!(this.poll_linger(cx, left, until));
-            this.closing = Closing::Closed;
-        }
-        Poll::Ready(Ok(()))
     }
 
     fn is_write_vectored(&self) -> bool {

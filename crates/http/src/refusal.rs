@@ -50,6 +50,11 @@ impl Owed {
         self.0.step.set(Step::Flush);
     }
 
+    /// True if every response is written and flushed.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.0.step.get() == Step::Nothing
+    }
+
     /// With what hyper has refused a request, if it has.
     pub(crate) fn refused(&self) -> Option<StatusCode> {
         self.0.refused.get()

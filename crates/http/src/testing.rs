@@ -196,9 +196,13 @@ pub(crate) fn connect_over<H: Handler>(
     handler: H,
     config: ServerConfig,
 ) -> Client {
-    let server = Rc::new(Server::new(handler, config, clock()));
+    serve_over(transport, Server::new(handler, config, clock()))
+}
+
+/// Connects to that server over that transport.
+pub(crate) fn serve_over<H: Handler>(transport: &Transport, server: Server<H>) -> Client {
     let (stream, io) = tokio::io::duplex(1 << 20);
-    let serving = server.serve_controlled(TokioIo::new(io), transport.clone(), peer());
+    let serving = Rc::new(server).serve_controlled(TokioIo::new(io), transport.clone(), peer());
     Client { stream, serving: spawn_local(serving), records: Rc::default() }
 }
 

@@ -54,8 +54,10 @@ pub struct Plan {
     pub requests_per_connection: Option<NonZeroU32>,
     /// Requests that are sent at once, before any of them is answered.
     pub pipeline: NonZeroU32,
-    /// Who closes.
+    /// Who closes. A server that asks the load to close is obeyed in any case.
     pub close: Close,
+    /// What says that the load closes: a CLIENT_CLOSE request.
+    pub farewell: Vec<u8>,
     /// How long a connection and a request together may take.
     pub timeout: Duration,
     /// What passes before anything is recorded.
@@ -93,6 +95,17 @@ pub enum Close {
     /// The server, but the network takes TIME-WAIT over from it: a matter of the network, which has
     /// to be told (`TcpStream::close_swap` of our stack).
     Swap,
+    /// The load, which says so by CLIENT_CLOSE, closes its half, and waits for the server to close.
+    ClientClose,
+    /// The server, but the load holds TIME-WAIT by agreement: a matter of the network, too.
+    Negotiate,
+}
+
+impl Close {
+    /// True if the server closes first.
+    fn is_servers(self) -> bool {
+        matches!(self, Close::Server | Close::Swap | Close::Negotiate)
+    }
 }
 
 /// How a load stands at the end of a second.
@@ -136,18 +149,33 @@ pub struct Notes {
     pub tuples_taken: u64,
     /// Requests that were sent again, since the server had closed an idle connection.
     pub reopened: u64,
+    /// CLIENT_CLOSE requests.
+    pub client_closes: u64,
+    /// Connections that the server asked the load to close.
+    pub asked: u64,
+    /// Those that the load closed for that.
+    pub obeyed: u64,
+    /// TIME-WAITs that the network took over from the server, as it tells.
+    pub swapped: u64,
+    /// Connections for which both ends agreed on who holds TIME-WAIT, as the network tells.
+    pub agreed: u64,
 }
 
 impl Notes {
     /// Those of another load as well.
     pub fn add(&mut self, other: &Notes) {
-        let Notes { closed_by_server, closed_by_client, tuple_waits, tuples_taken, reopened } =
-            other;
+        let Notes { closed_by_server, closed_by_client, tuple_waits, tuples_taken, .. } = other;
+        let Notes { reopened, client_closes, asked, obeyed, swapped, agreed, .. } = other;
         self.closed_by_server += closed_by_server;
         self.closed_by_client += closed_by_client;
         self.tuple_waits += tuple_waits;
         self.tuples_taken += tuples_taken;
         self.reopened += reopened;
+        self.client_closes += client_closes;
+        self.asked += asked;
+        self.obeyed += obeyed;
+        self.swapped += swapped;
+        self.agreed += agreed;
     }
 }
 

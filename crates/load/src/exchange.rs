@@ -66,7 +66,27 @@ pub async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
     poll_fn(|context| exchange.poll(context)).await
 }
 
-/// Reads until the peer has closed, so that it is the first to do so (and keeps the TIME-WAIT).
+/// Writes the last bytes and closes our half of the stream.
+///
+/// # Errors
+/// The stream's own.
+pub async fn half_close<S: AsyncWrite + Unpin>(stream: &mut S, last: &[u8]) -> io::Result<()> {
+    let mut unwritten = last;
+    poll_fn(|context| {
+        while !unwritten.is_empty() {
+            match ready!(Pin::new(&mut *stream).poll_write(context, unwritten))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                len => unwritten = &unwritten[len..],
+            }
+        }
+        ready!(Pin::new(&mut *stream).poll_flush(context))?;
+        Pin::new(&mut *stream).poll_shutdown(context)
+    })
+    .await
+}
+
+/// Reads and drops until the peer has closed: so that it does so first (and keeps the TIME-WAIT),
+/// or behind us.
 ///
 /// # Errors
 /// The stream's own; `InvalidData` if the peer goes on sending.

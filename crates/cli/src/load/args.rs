@@ -109,7 +109,8 @@ pub(crate) struct LoadArgs {
           value_parser = parse_pipeline)]
     pub(crate) pipeline: NonZeroU32,
 
-    /// The end that closes a connection first, and so keeps its TIME-WAIT, unless it is swapped
+    /// The end that closes a connection first, and so keeps its TIME-WAIT, unless it is swapped or
+    /// negotiated. A server that asks the load to close is obeyed in any case
     #[arg(long, value_enum, default_value = "server", help_heading = "Connections")]
     pub(crate) close: CloseArg,
 
@@ -240,6 +241,10 @@ pub(crate) enum CloseArg {
     Client,
     /// The server, but the load takes TIME-WAIT over from it (our stack alone).
     Swap,
+    /// The load, which says so by CLIENT_CLOSE behind the last answer (docs/client-close.md).
+    ClientClose,
+    /// The server, but the load holds TIME-WAIT if the server's stack agrees (our stack alone).
+    Negotiate,
 }
 
 /// `TIME:R`.

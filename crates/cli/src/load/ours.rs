@@ -5,6 +5,8 @@ use std::io;
 use std::rc::Rc;
 
 use lightwait::driver::{self, Stop};
+use lightwait::shard::Handle;
+use lightwait_core::Host;
 use lightwait_core::address::Cidr;
 use lightwait_load::engine::{self, Outcome};
 use lightwait_load::network::{Network, OurStack, Secured};
@@ -59,12 +61,14 @@ fn run_logged(
     handle.spawn_local({
         let (stop, result, watcher) = (stop.clone(), result.clone(), watcher.clone());
         let (engine, tls, signals) = (plan.engine.clone(), plan.tls.clone(), signals.clone());
+        let stack = handle.clone();
         async move {
             let network = OurStack::current();
             let outcome = match tls {
-                None => run_on(network, engine, tuples, &signals, watcher).await,
+                None => run_on(network, &stack, engine, tuples, &signals, watcher).await,
                 Some(tls) => {
-                    run_on(Secured::new(network, tls), engine, tuples, &signals, watcher).await
+                    let network = Secured::new(network, tls);
+                    run_on(network, &stack, engine, tuples, &signals, watcher).await
                 }
             };
             *result.borrow_mut() = Some(outcome);
@@ -78,6 +82,7 @@ fn run_logged(
 
 async fn run_on<N: Network>(
     network: N,
+    stack: &Handle,
     engine: engine::Plan,
     mut tuples: Tuples,
     signals: &Signals,
@@ -88,5 +93,15 @@ async fn run_on<N: Network>(
         probed = engine::probe(&network, &engine, &mut tuples) => probed?,
     }
     let on_second = move |live: &_| watcher.on_second(live);
-    Ok(Some(engine::run(network, engine, tuples, signals.stop(), on_second).await))
+    // The first connection was not the load's.
+    let counted = |host: &Host| {
+        let counters = host.counters();
+        (counters.time_wait_swapped, counters.negotiation_agreed)
+    };
+    let before = stack.with_host(counted);
+    let mut outcome = engine::run(network, engine, tuples, signals.stop(), on_second).await;
+    let after = stack.with_host(counted);
+    outcome.notes.swapped = after.0 - before.0;
+    outcome.notes.agreed = after.1 - before.1;
+    Ok(Some(outcome))
 }

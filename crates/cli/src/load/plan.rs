@@ -8,6 +8,7 @@ use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use lightwait_http::client_close;
 use lightwait_load::arrivals::{Arrivals, Spacing, Stage};
 use lightwait_load::engine::{self, Close, Mode};
 use lightwait_load::network::{Tls, Trust};
@@ -109,6 +110,7 @@ impl LoadPlan {
             requests_per_connection,
             pipeline: args.pipeline,
             close,
+            farewell: client_close::request(&target.host),
             timeout: args.timeout,
             warm_up,
             grace: GRACE.min(args.timeout),
@@ -154,18 +156,25 @@ fn our_stack(args: &LoadArgs) -> Result<Option<(Stack, Knobs)>, Failure> {
             };
             let stack = device_stack(&args.device, 80).map_err(as_load)?;
             let mut settings = args.set.clone();
-            if args.close == CloseArg::Swap {
-                settings.push(Setting::new("time_wait.close_swap", "on"));
+            match args.close {
+                CloseArg::Swap => settings.push(Setting::new("time_wait.close_swap", "on")),
+                CloseArg::Negotiate => settings.push(Setting::new("time_wait.negotiate", "client")),
+                CloseArg::Server | CloseArg::Client | CloseArg::ClientClose => {}
             }
             let knobs = Knobs::new(Memory::of_machine().bytes(), &settings).map_err(as_load)?;
             Ok(Some((stack, knobs)))
         }
         _ => {
-            if args.close == CloseArg::Swap {
-                return Err(usage(
-                    "--close swap takes TIME-WAIT over, which the kernel's stack cannot: \
-                     give --tap or --af-packet as well",
-                ));
+            let does = match args.close {
+                CloseArg::Swap => Some("swap takes TIME-WAIT over"),
+                CloseArg::Negotiate => Some("negotiate agrees on who holds TIME-WAIT"),
+                CloseArg::Server | CloseArg::Client | CloseArg::ClientClose => None,
+            };
+            if let Some(does) = does {
+                return Err(usage(format!(
+                    "--close {does}, which the kernel's stack cannot: give --tap or --af-packet \
+                     as well",
+                )));
             }
             if !args.set.is_empty() {
                 return Err(usage("--set is for our stack: give --tap or --af-packet as well"));
@@ -298,6 +307,8 @@ fn close(args: &LoadArgs) -> Close {
         CloseArg::Server => Close::Server,
         CloseArg::Client => Close::Client,
         CloseArg::Swap => Close::Swap,
+        CloseArg::ClientClose => Close::ClientClose,
+        CloseArg::Negotiate => Close::Negotiate,
     }
 }
 

@@ -16,7 +16,7 @@ use crate::server::{Cable, Server, URLS, reach};
 use crate::tools;
 
 /// Puts a load on, and returns its report.
-fn load(arguments: &[&str]) -> Value {
+pub(crate) fn load(arguments: &[&str]) -> Value {
     let mut load = Command::new(env!("CARGO_BIN_EXE_lightwait"));
     let output = load.arg("load").args(arguments).arg("--json").output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -174,7 +174,7 @@ impl Drop for Running {
 }
 
 /// Connections of the kernel's that are in TIME-WAIT.
-fn in_time_wait() -> u64 {
+pub(crate) fn in_time_wait() -> u64 {
     let counts = std::fs::read_to_string("/proc/net/sockstat").unwrap();
     let mut words = counts.split_whitespace().skip_while(|word| *word != "tw");
     words.nth(1).unwrap().parse().unwrap()
@@ -271,6 +271,16 @@ fn nginx_is_loaded_by_tls_on_either_stack_if_its_certificate_is_good() {
             let report = tools::output(load.args(&arguments).arg("--insecure"));
             let report: Value = serde_json::from_str(&report).unwrap();
             assert_eq!(report["requests_answered"], 400, "{report}");
+            let mut load = Command::new(env!("CARGO_BIN_EXE_lightwait"));
+            let report = tools::output(load.args(&arguments).args([
+                "--insecure",
+                "--close",
+                "client-close",
+            ]));
+            let report: Value = serde_json::from_str(&report).unwrap();
+            assert_eq!(report["requests_answered"], 400, "{report}");
+            assert_eq!(report["requests_failed"], 0, "{report}");
+            assert_eq!(report["client_closes"], 400, "{report}");
         }
     });
 }

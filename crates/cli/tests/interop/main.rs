@@ -18,6 +18,7 @@ mod namespace;
 mod server;
 mod short_connections;
 mod stalled_peers;
+mod time_wait;
 mod tools;
 mod upload;
 mod wan;

@@ -63,6 +63,11 @@ impl Server {
     /// Serves `directory` on a device, reachable at [`URLS`], with more flags.
     pub(crate) fn on(cable: Cable, directory: &Path, flags: &[&str]) -> Server {
         cable.prepare();
+        Server::start_on(cable, directory, flags)
+    }
+
+    /// The same on a cable that is prepared.
+    pub(crate) fn start_on(cable: Cable, directory: &Path, flags: &[&str]) -> Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lightwait"));
         command.arg("serve").args(cable.flags());
         command.args(["--ip", "10.77.0.2/24", "--ip", "fd77::2/64"]);

@@ -8,6 +8,7 @@ use lightwait::net::{TcpListener, TcpStream};
 use lightwait::rt;
 use lightwait::shard::{Handle, Shard};
 use lightwait_core::Instant;
+use lightwait_http::client_close;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
@@ -28,6 +29,10 @@ struct Server {
     stall: Option<[Duration; 2]>,
     /// Requests of a connection, after which the server closes it without a word.
     most: usize,
+    /// Every answer asks the client to close.
+    asks: bool,
+    /// It obeys CLIENT_CLOSE without an answer; else that is an error.
+    knows: bool,
     seen: RefCell<Seen>,
 }
 
@@ -43,13 +48,16 @@ struct Seen {
     most_open: usize,
     /// Connections whose client closed first.
     left: usize,
+    /// CLIENT_CLOSE requests, and whose clients had closed their half with it.
+    farewells: usize,
     /// Requests that were read together.
     largest_batch: usize,
 }
 
 impl Server {
     fn new() -> Server {
-        Server { service: MS, stall: None, most: usize::MAX, seen: RefCell::default() }
+        let (seen, stall) = Default::default();
+        Server { service: MS, stall, most: usize::MAX, asks: false, knows: true, seen }
     }
 
     async fn serve(self: Rc<Self>, listener: TcpListener) {
@@ -82,6 +90,10 @@ impl Server {
             let largest = self.seen.borrow().largest_batch.max(requests.len());
             self.seen.borrow_mut().largest_batch = largest;
             for request in requests {
+                if request.starts_with(client_close::METHOD) {
+                    self.on_farewell(&mut stream, request).await;
+                    break 'connection;
+                }
                 self.wait().await;
                 {
                     let mut seen = self.seen.borrow_mut();
@@ -89,17 +101,38 @@ impl Server {
                     seen.targets.push(request.split(' ').nth(1).unwrap().to_owned());
                 }
                 let closes = request.contains("Connection: close");
-                let field = if closes { "Connection: close\r\n" } else { "" };
+                let field = match (closes, self.asks) {
+                    (false, false) => "",
+                    (true, false) => "Connection: close\r\n",
+                    (false, true) => "Connection: client-close\r\n",
+                    (true, true) => "Connection: close, client-close\r\n",
+                };
                 let body = if request.starts_with("HEAD") { "" } else { "abc" };
                 let answer = format!("HTTP/1.1 200 OK\r\n{field}Content-Length: 3\r\n\r\n{body}");
                 let written = stream.write_all(answer.as_bytes()).await;
                 served += 1;
+                if closes && self.asks {
+                    // Anything but the client's FIN is a fault of the client's.
+                    assert_eq!(stream.read(&mut [0; 100]).await.unwrap_or(0), 0);
+                    self.seen.borrow_mut().left += 1;
+                }
                 if closes || served == self.most || written.is_err() {
                     break 'connection;
                 }
             }
         }
         self.seen.borrow_mut().open -= 1;
+    }
+
+    async fn on_farewell(&self, stream: &mut TcpStream, request: &str) {
+        let well_formed = client_close::request("h");
+        assert_eq!(format!("{request}\r\n\r\n").as_bytes(), well_formed);
+        if !self.knows {
+            let error = b"HTTP/1.1 501 Not Implemented\r\nConnection: close\r\n\r\n";
+            stream.write_all(error).await.unwrap();
+        }
+        assert_eq!(stream.read(&mut [0; 100]).await.unwrap(), 0, "nothing but its FIN");
+        self.seen.borrow_mut().farewells += 1;
     }
 
     async fn wait(&self) {
@@ -129,6 +162,7 @@ fn plan(mode: Mode) -> Plan {
         requests_per_connection: NonZeroU32::new(1),
         pipeline: NonZeroU32::MIN,
         close: Close::Server,
+        farewell: client_close::request("h"),
         timeout: S * 10,
         warm_up: Duration::ZERO,
         duration: S * 10,
@@ -245,7 +279,7 @@ fn a_closed_loop_keeps_its_connections_busy_and_no_more() {
 
 #[test]
 fn a_connection_carries_as_many_requests_as_it_may_and_who_closes_is_chosen() {
-    for close in [Close::Server, Close::Client, Close::Swap] {
+    for close in [Close::Server, Close::Client, Close::Swap, Close::Negotiate, Close::ClientClose] {
         let plan = Plan {
             requests_per_connection: NonZeroU32::new(7),
             close,
@@ -259,9 +293,53 @@ fn a_connection_carries_as_many_requests_as_it_may_and_who_closes_is_chosen() {
             [outcome.notes.closed_by_server, outcome.notes.closed_by_client];
         let clean = |one: u64, other: u64| one > 100 && other <= 3;
         match close {
-            Close::Server | Close::Swap => assert!(clean(by_server, by_client) && seen.left <= 3),
             Close::Client => assert!(clean(by_client, by_server) && seen.left > 100),
+            Close::ClientClose => {
+                assert!(clean(by_client, by_server) && seen.left == 0);
+                assert!(seen.farewells as u64 == by_client);
+                assert_eq!(outcome.notes.client_closes, by_client);
+            }
+            _ => assert!(clean(by_server, by_client) && seen.left <= 3 && seen.farewells == 0),
         }
+    }
+}
+
+#[test]
+fn a_server_that_does_not_know_client_close_takes_nothing_away() {
+    let server = Server { knows: false, ..Server::new() };
+    let close = Close::ClientClose;
+    let (outcome, server) = run_for(server, Plan { close, ..plan(open(200.0, 10)) });
+    assert_eq!((outcome.totals.answered, outcome.totals.failed()), (2000, 0));
+    let notes = outcome.notes;
+    assert_eq!((notes.client_closes, notes.closed_by_client), (2000, 2000));
+    assert_eq!(server.seen.borrow().farewells, 2000);
+}
+
+#[test]
+fn a_server_that_asks_the_load_to_close_is_obeyed() {
+    // With `Connection: close` there is nothing to say; on a connection that is kept there is.
+    for (requests, close, says_so) in [
+        (NonZeroU32::new(1), Close::Server, false),
+        (NonZeroU32::new(7), Close::Client, true),
+        (None, Close::ClientClose, true),
+    ] {
+        let server = Server { asks: true, ..Server::new() };
+        let plan = Plan {
+            requests_per_connection: requests,
+            pipeline: NonZeroU32::new(4).unwrap(),
+            close,
+            ..plan(Mode::Closed { connections: 3 })
+        };
+        let (outcome, server) = run_for(server, plan);
+        let (notes, seen) = (outcome.notes, server.seen.borrow());
+        assert_eq!(outcome.totals.failed(), 0);
+        assert!(notes.asked > 100 && notes.obeyed == notes.asked, "{notes:?}");
+        assert_eq!((notes.closed_by_client, notes.closed_by_server), (notes.asked, 0));
+        let farewells = if says_so { notes.asked } else { 0 };
+        assert_eq!((notes.client_closes, seen.farewells as u64), (farewells, farewells));
+        // What was sent at once was answered; then nothing more was asked.
+        let batch = if says_so { 4 } else { 1 };
+        assert_eq!(seen.requests, seen.connections.len() * batch);
     }
 }
 

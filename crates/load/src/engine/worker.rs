@@ -27,6 +27,8 @@ struct Session<S> {
     tuple: Tuple,
     /// Requests that it has carried.
     served: u32,
+    /// The server asks us to close it.
+    is_asked: bool,
 }
 
 /// Why a batch ended before its last answer.
@@ -61,8 +63,10 @@ impl<N: Network> Engine<N> {
             };
             let served = open.served;
             match self.exchange(&mut open, &mut batch, begun).await {
-                Ok(Left::Open) if !self.is_last(open.served) => session = Some(open),
-                Ok(_) => self.close(open).await,
+                Ok(Left::Open) if !self.is_last(open.served) && !open.is_asked => {
+                    session = Some(open);
+                }
+                Ok(left) => self.close(open, left).await,
                 Err(Broken { fault, is_silent }) => {
                     self.release(open);
                     let is_idle_closed = is_silent && served > 0 && !batch[0].is_again;
@@ -75,9 +79,15 @@ impl<N: Network> Engine<N> {
                 }
             }
         }
-        if let Some(open) = session {
-            self.note(|notes| notes.closed_by_client += 1);
-            self.release(open);
+        match session {
+            Some(open) if self.plan.close == Close::ClientClose => {
+                self.close_first(open, true).await;
+            }
+            Some(open) => {
+                self.note(|notes| notes.closed_by_client += 1);
+                self.release(open);
+            }
+            None => {}
         }
         self.workers.set(self.workers.get() - 1);
         if self.workers.get() == 0 && self.is_stopping.get() {
@@ -135,7 +145,7 @@ impl<N: Network> Engine<N> {
             match result.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into())) {
                 Ok(stream) => {
                     self.recorder.borrow_mut().on_connection(intended, now.saturating_sub(called));
-                    return Ok(Session { stream, tuple, served: 0 });
+                    return Ok(Session { stream, tuple, served: 0, is_asked: false });
                 }
                 Err(error) => {
                     self.tuples.borrow_mut().release(tuple, now);
@@ -179,7 +189,7 @@ impl<N: Network> Engine<N> {
     ) -> Result<Left, Broken> {
         let count = batch.len();
         let is_last = self.is_last(open.served + count as u32);
-        let closes = is_last && self.plan.close != Close::Client;
+        let closes = is_last && self.plan.close.is_servers();
         let together;
         let (bytes, heads) = if count == 1 {
             let request = self.plan.mix.request(batch[0].request);
@@ -189,7 +199,7 @@ impl<N: Network> Engine<N> {
             (&*together.0, &*together.1)
         };
         let sent = self.now();
-        let (mut first_byte, mut served) = (None, 0);
+        let (mut first_byte, mut served, mut is_asked) = (None, 0, false);
         let on_event = |event| match event {
             Event::FirstByte => first_byte = Some(self.now()),
             Event::Answer(answer) => {
@@ -197,6 +207,7 @@ impl<N: Network> Engine<N> {
                 let ended = self.now();
                 let came = first_byte.take().unwrap_or(ended);
                 served += 1;
+                is_asked |= answer.asks_close;
                 self.jobs.done(job);
                 self.recorder.borrow_mut().on_answer(&Answered {
                     intended: job.intended,
@@ -212,6 +223,9 @@ impl<N: Network> Engine<N> {
         let deadline = self.begin + begun + self.plan.timeout;
         let result = before(&self.network, deadline, exchange).await;
         open.served += served;
+        if is_asked && !std::mem::replace(&mut open.is_asked, true) {
+            self.note(|notes| notes.asked += 1);
+        }
         match result {
             Some(Ok(left)) => Ok(left),
             Some(Err(error)) => {
@@ -234,8 +248,12 @@ impl<N: Network> Engine<N> {
         (bytes, heads)
     }
 
-    /// Closes a connection behind its last answer.
-    async fn close(&self, mut open: Session<N::Stream>) {
+    /// Closes a connection behind its last answer, which left it so.
+    async fn close(&self, mut open: Session<N::Stream>, left: Left) {
+        let is_open = left == Left::Open;
+        if open.is_asked || is_open && self.plan.close == Close::ClientClose {
+            return self.close_first(open, is_open).await;
+        }
         let is_servers = self.plan.close != Close::Client || !self.is_last(open.served);
         let has_closed = is_servers && {
             let patience = self.network.now() + CLOSE_PATIENCE;
@@ -245,6 +263,24 @@ impl<N: Network> Engine<N> {
         self.note(|notes| match has_closed {
             true => notes.closed_by_server += 1,
             false => notes.closed_by_client += 1,
+        });
+        self.release(open);
+    }
+
+    /// Closes a connection before the server does, and says so if anything may be said.
+    async fn close_first(&self, mut open: Session<N::Stream>, says_so: bool) {
+        let farewell = if says_so { &self.plan.farewell[..] } else { &[] };
+        let patience = self.network.now() + CLOSE_PATIENCE;
+        let closed = async {
+            exchange::half_close(&mut open.stream, farewell).await?;
+            exchange::closed(&mut open.stream, &self.buffer).await
+        };
+        // What goes wrong now takes no answer away.
+        let _ = before(&self.network, patience, closed).await;
+        self.note(|notes| {
+            notes.closed_by_client += 1;
+            notes.client_closes += u64::from(says_so);
+            notes.obeyed += u64::from(open.is_asked);
         });
         self.release(open);
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use httparse::{Header, Status};
+use lightwait_http::client_close::OPTION;
 
 use super::chunks::Chunks;
 
@@ -20,6 +21,8 @@ pub struct Answer {
     pub bytes: u64,
     /// The connection may carry another (RFC 9112 §9.3).
     pub keeps_alive: bool,
+    /// The server asks its client to close first.
+    pub asks_close: bool,
 }
 
 /// What came is not an answer of HTTP/1.1; the text says why.
@@ -54,7 +57,7 @@ enum State {
     UntilClose,
 }
 
-const NOTHING: Answer = Answer { status: 0, bytes: 0, keeps_alive: false };
+const NOTHING: Answer = Answer { status: 0, bytes: 0, keeps_alive: false, asks_close: false };
 
 impl Parser {
     /// For answers to HEAD, which have no body whatever they say, or to other methods.
@@ -161,6 +164,7 @@ impl Parser {
         }
         let framing = Framing::of(response.headers)?;
         self.answer.status = status;
+        self.answer.asks_close = framing.asks_close;
         self.answer.keeps_alive = match response.version {
             Some(1) => !framing.closes,
             _ => framing.keeps_alive && !framing.closes,
@@ -199,6 +203,7 @@ struct Framing {
     body: Body,
     closes: bool,
     keeps_alive: bool,
+    asks_close: bool,
 }
 
 enum Body {
@@ -209,7 +214,8 @@ enum Body {
 
 impl Framing {
     fn of(fields: &[Header<'_>]) -> Result<Framing, Malformed> {
-        let mut framing = Framing { body: Body::UntilClose, closes: false, keeps_alive: false };
+        let body = Body::UntilClose;
+        let mut framing = Framing { body, closes: false, keeps_alive: false, asks_close: false };
         let (mut length, mut coding) = (None, None);
         for field in fields {
             if field.name.eq_ignore_ascii_case("content-length") {
@@ -225,6 +231,7 @@ impl Framing {
                 for value in elements(field.value) {
                     framing.closes |= value.eq_ignore_ascii_case(b"close");
                     framing.keeps_alive |= value.eq_ignore_ascii_case(b"keep-alive");
+                    framing.asks_close |= value.eq_ignore_ascii_case(OPTION.as_bytes());
                 }
             }
         }

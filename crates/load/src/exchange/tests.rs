@@ -57,7 +57,8 @@ fn an_answer_ends_where_rfc_9112_says() {
         let text = format!("HTTP/1.1 {head}\r\n{body}");
         let (answer, end) = one(&text).unwrap();
         let status = head[..3].parse().unwrap();
-        let wanted = Answer { status, bytes: text.len() as u64, keeps_alive: keeps };
+        let wanted =
+            Answer { status, bytes: text.len() as u64, keeps_alive: keeps, asks_close: false };
         assert_eq!((answer, end), (Some(wanted), None), "{text}");
     }
 }
@@ -66,7 +67,8 @@ fn an_answer_ends_where_rfc_9112_says() {
 fn an_answer_without_a_length_ends_with_its_connection() {
     for head in ["HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n"] {
         let text = format!("{head}\r\nhello");
-        let wanted = Answer { status: 200, bytes: text.len() as u64, keeps_alive: false };
+        let wanted =
+            Answer { status: 200, bytes: text.len() as u64, keeps_alive: false, asks_close: false };
         assert_eq!(one(&text).unwrap(), (None, Some(wanted)));
     }
 }
@@ -83,7 +85,8 @@ fn http_1_0_keeps_a_connection_only_if_it_says_so() {
 fn interim_answers_belong_to_the_final_one() {
     let text = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\n\
                 HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx";
-    let wanted = Answer { status: 200, bytes: text.len() as u64, keeps_alive: true };
+    let wanted =
+        Answer { status: 200, bytes: text.len() as u64, keeps_alive: true, asks_close: false };
     assert_eq!(one(text).unwrap().0, Some(wanted));
 }
 
@@ -204,7 +207,7 @@ proptest! {
         let wanted: Vec<Answer> = answers
             .iter()
             .map(|(text, status)| Answer {
-                status: *status, bytes: text.len() as u64, keeps_alive: true,
+                status: *status, bytes: text.len() as u64, keeps_alive: true, asks_close: false,
             })
             .collect();
         prop_assert_eq!((parsed, end), (wanted, None));

@@ -17,6 +17,8 @@ fn close(close: Close) -> &'static str {
         Close::Server => "server",
         Close::Client => "client",
         Close::Swap => "swap",
+        Close::ClientClose => "client-close",
+        Close::Negotiate => "negotiate",
     }
 }
 
@@ -76,6 +78,11 @@ impl Report {
             "tuple_waits": notes.tuple_waits,
             "tuples_taken": notes.tuples_taken,
             "reopened": notes.reopened,
+            "client_closes": notes.client_closes,
+            "asked": notes.asked,
+            "obeyed": notes.obeyed,
+            "swapped": notes.swapped,
+            "agreed": notes.agreed,
             "cpu_share": cpu_share,
             "warnings": self.warnings(),
             "seconds": seconds.map(second).collect::<Vec<_>>(),

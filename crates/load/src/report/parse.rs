@@ -37,6 +37,11 @@ impl Report {
                 tuple_waits: object.count("tuple_waits")?,
                 tuples_taken: object.count("tuples_taken")?,
                 reopened: object.count("reopened")?,
+                client_closes: object.later("client_closes")?,
+                asked: object.later("asked")?,
+                obeyed: object.later("obeyed")?,
+                swapped: object.later("swapped")?,
+                agreed: object.later("agreed")?,
             },
         };
         Ok(Report { setup: setup(&object)?, outcome, cpu_share: object.number("cpu_share")? })
@@ -49,6 +54,8 @@ fn setup(object: &Object<'_>) -> Result<Setup, String> {
         "server" => Close::Server,
         "client" => Close::Client,
         "swap" => Close::Swap,
+        "client-close" => Close::ClientClose,
+        "negotiate" => Close::Negotiate,
         other => return Err(format!("close is {other:?}")),
     };
     Ok(Setup {
@@ -150,6 +157,11 @@ impl<'a> Object<'a> {
 
     fn count(&self, key: &str) -> Result<u64, String> {
         self.0.get(key).and_then(Value::as_u64).ok_or_else(|| wrong(key))
+    }
+
+    /// A count that older reports do not have: nothing.
+    fn later(&self, key: &str) -> Result<u64, String> {
+        if self.0.get(key).is_none() { Ok(0) } else { self.count(key) }
     }
 
     fn small(&self, key: &str) -> Result<u32, String> {

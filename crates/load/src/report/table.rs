@@ -44,6 +44,8 @@ impl Report {
             Close::Server => "the server closes first",
             Close::Client => "the client closes first",
             Close::Swap => "the server closes first, the client takes TIME-WAIT over",
+            Close::ClientClose => "the client closes first, by CLIENT_CLOSE",
+            Close::Negotiate => "the server closes first, the client holds TIME-WAIT by agreement",
         };
         line(text, format_args!("{loop_kind}; {requests}; {closer}"));
         line(
@@ -79,6 +81,19 @@ impl Report {
             totals.faults.iter().map(|(fault, count)| format!("{}: {count}", fault.name()));
         line(text, format_args!("{:<12}{}", "statuses", list(statuses.collect())));
         line(text, format_args!("{:<12}{}", "errors", list(faults.collect())));
+        let notes = &self.outcome.notes;
+        let closings = [
+            ("by CLIENT_CLOSE", notes.client_closes),
+            ("asked for", notes.asked),
+            ("obeyed", notes.obeyed),
+            ("swapped", notes.swapped),
+            ("agreed", notes.agreed),
+        ];
+        let closings = closings.iter().filter(|(_, count)| *count > 0);
+        let closings: Vec<_> = closings.map(|(what, count)| format!("{what}: {count}")).collect();
+        if !closings.is_empty() {
+            line(text, format_args!("{:<12}{}", "closings", closings.join(", ")));
+        }
         let share = self.cpu_share * 100.0;
         line(text, format_args!("{:<12}{share:.0} % of a processor, by the load itself\n", "CPU"));
     }

@@ -28,7 +28,7 @@ pub(super) fn report() -> Report {
         recorder.on_second(Gauges { in_flight: 3, time_wait: 100 * u64::from(second + 1) });
     }
     let (totals, seconds, second_latencies) = recorder.into_parts();
-    let notes = Notes { closed_by_server: 400, ..Notes::default() };
+    let notes = Notes { closed_by_server: 400, asked: 5, obeyed: 4, ..Notes::default() };
     Report {
         setup: Setup {
             url: "http://h/".to_owned(),
@@ -72,6 +72,9 @@ fn the_json_has_rates_over_the_recorded_part_and_names_for_all() {
         ("steady_state", true.into()),
         ("close", "server".into()),
         ("closed_by_server", 400.into()),
+        ("asked", 5.into()),
+        ("obeyed", 4.into()),
+        ("client_closes", 0.into()),
         ("warnings", serde_json::json!([])),
         ("statuses", serde_json::json!({"200": 198, "503": 2})),
         ("errors", serde_json::json!({"timeout": 2})),
@@ -84,6 +87,24 @@ fn the_json_has_rates_over_the_recorded_part_and_names_for_all() {
     let total = &json["latency_ns"]["total"];
     assert_eq!(total["count"], 200);
     assert!((5_000_000..5_010_000).contains(&total["p50"].as_u64().unwrap()), "{total}");
+}
+
+#[test]
+fn a_report_of_before_there_were_ways_to_close_is_read() {
+    let mut json = report().json();
+    for key in ["client_closes", "asked", "obeyed", "swapped", "agreed"] {
+        json.as_object_mut().unwrap().remove(key).unwrap();
+    }
+    let notes = Report::from_json(&json).unwrap().outcome.notes;
+    assert_eq!(notes, Notes { closed_by_server: 400, ..Notes::default() });
+}
+
+#[test]
+fn the_table_tells_of_closings_that_are_not_usual_and_of_none_else() {
+    assert!(report().table().contains("\nclosings    asked for: 5, obeyed: 4\n"));
+    let mut usual = report();
+    usual.outcome.notes = Notes { closed_by_server: 400, ..Notes::default() };
+    assert!(!usual.table().contains("closings"));
 }
 
 #[test]

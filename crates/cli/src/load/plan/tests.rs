@@ -3,6 +3,7 @@ use clap::Parser;
 use std::net::IpAddr;
 
 use lightwait_core::address::Cidr;
+use lightwait_core::{Capabilities, Config, Medium};
 
 use super::*;
 use crate::args::{Command, CommandLine};
@@ -129,6 +130,11 @@ fn wrong_use_is_told_with_the_flag_that_is_wrong() {
         ("--trace /dev/null", "no request in it"),
         ("--rate 5 --mix /dev/null", "/dev/null: there is no request in it"),
         ("--rate 5 --insecure", "--insecure is for URLs"),
+        ("--rate 5 --close swap", "--close swap takes TIME-WAIT over, which the kernel's stack"),
+        (
+            "--rate 5 --close negotiate",
+            "--close negotiate agrees on who holds TIME-WAIT, which the",
+        ),
         ("--rate 5 --method GE/T", "not a method"),
         ("--rate 5 --header connection:close", "by the load itself"),
     ] {
@@ -149,6 +155,28 @@ fn on_our_stack_its_addresses_are_the_sources() {
     assert!(plan_for("http://10.9.0.1/", more).unwrap_err().to_string().contains("= 2;"));
     let ranged = plan_for("http://10.9.0.1/", &format!("{more} --source 10.9.1.0/24")).unwrap();
     assert_eq!(ranged.sources.len(), 2);
+}
+
+#[test]
+fn each_way_of_closing_sets_the_knob_it_needs() {
+    let knobs = |close: &str| {
+        let line = format!("--tap t --ip 10.9.0.2/24 --rate 5 --close {close}");
+        let (_, knobs) = plan_for("http://10.9.0.1/", &line).unwrap().ours.unwrap();
+        let device = Capabilities::plain(Medium::Ip, 1500);
+        let config = knobs.on(Config::new(device, "10.0.0.1/24".parse().unwrap(), [7; 32]));
+        let time_wait = config.tcp.time_wait;
+        (time_wait.close_swap, format!("{:?}", time_wait.negotiate))
+    };
+    let off = || "Off".to_owned();
+    for close in ["server", "client", "client-close"] {
+        assert_eq!(knobs(close), (false, off()), "{close}");
+    }
+    assert_eq!(knobs("swap"), (true, off()));
+    assert_eq!(knobs("negotiate"), (false, "Client".to_owned()));
+    let kernels = plan("--rate 5 --close client-close").unwrap();
+    assert_eq!(kernels.engine.close, Close::ClientClose);
+    let farewell = String::from_utf8(kernels.engine.farewell).unwrap();
+    assert!(farewell.contains("\r\nHost: 127.0.0.1:8080\r\n"), "{farewell}");
 }
 
 #[test]

@@ -11,6 +11,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
+use lightwait_http::client_close;
+
 use super::*;
 use crate::engine::{self, Close, Mode, Outcome, Plan};
 use crate::mix::Mix;
@@ -90,6 +92,7 @@ fn plan(to: SocketAddr) -> Plan {
         requests_per_connection: NonZeroU32::new(1),
         pipeline: NonZeroU32::MIN,
         close: Close::Server,
+        farewell: client_close::request("h"),
         timeout: S * 5,
         warm_up: Duration::ZERO,
         duration: S,

@@ -1,0 +1,106 @@
+//! `--time-wait`: which end holds it.
+
+use super::{Setting, Stack, usage};
+use crate::args::{ServeArgs, TimeWaitArg};
+use crate::failure::Failure;
+
+/// Asks on every answer when TIME-WAIT is so full, in percent: as full as it is warned of.
+const ASK_AT: u8 = 80;
+
+/// The settings of the stack's knobs, with the one that `--time-wait` makes.
+pub(super) fn settings(args: &ServeArgs, stack: &Stack) -> Result<Vec<Setting>, Failure> {
+    const KNOB: &str = "time_wait.negotiate";
+    let mut settings = args.set.clone();
+    if args.time_wait == TimeWaitArg::Negotiate {
+        if let Stack::Bridge { .. } = stack {
+            let text = "--time-wait negotiate needs a device: the bridge's clients are on the \
+                        kernel's stack, which does not negotiate; give --tap NAME or --af-packet \
+                        IFACE as well";
+            return Err(usage(text.to_owned()));
+        }
+        if settings.iter().any(|setting| setting.is_of(KNOB)) {
+            let text =
+                format!("--time-wait negotiate and --set {KNOB} say the same: leave one out");
+            return Err(usage(text));
+        }
+        settings.push(Setting::new(KNOB, "client"));
+    }
+    Ok(settings)
+}
+
+/// When every answer asks, in percent of TIME-WAIT; `None`: never.
+pub(super) fn ask_at(args: &ServeArgs) -> Result<Option<u8>, Failure> {
+    if args.time_wait == TimeWaitArg::AskClient {
+        return Ok(Some(args.ask_at.unwrap_or(ASK_AT)));
+    }
+    let given = [("--ask-at", args.ask_at.is_some()), ("--ask-grace", args.ask_grace.is_some())];
+    match given.iter().find(|(_, given)| *given) {
+        Some((flag, _)) => {
+            Err(usage(format!("{flag} is for clients that are asked: give --time-wait ask-client")))
+        }
+        None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::Parser;
+    use lightwait_core::{Capabilities, Config, Medium};
+
+    use crate::args::{Command, CommandLine};
+    use crate::plan::Plan;
+
+    const DEVICE: &str = "--tap t --ip 10.9.0.2/24";
+
+    fn plan(line: &str) -> Result<Plan, String> {
+        let words = ["lightwait", "serve"].into_iter().chain(line.split_whitespace());
+        let Command::Serve(args) = CommandLine::try_parse_from(words).expect(line).command else {
+            unreachable!("it begins with serve")
+        };
+        Plan::new(&args).map_err(|failure| failure.to_string())
+    }
+
+    /// The wish of the host and whether the server asks, and when always.
+    fn of(line: &str) -> (String, bool, Option<u8>) {
+        let plan = plan(line).unwrap();
+        let device = Capabilities::plain(Medium::Ip, 1500);
+        let config = plan.knobs.on(Config::new(device, "10.0.0.1/24".parse().unwrap(), [7; 32]));
+        let wish = format!("{:?}", config.tcp.time_wait.negotiate);
+        (wish, plan.server.ask_client, plan.ask_at)
+    }
+
+    #[test]
+    fn each_way_turns_on_what_it_names_and_nothing_else() {
+        let off = || "Off".to_owned();
+        assert_eq!(of(""), (off(), false, None));
+        assert_eq!(of(&format!("{DEVICE} --time-wait keep")), (off(), false, None));
+        let negotiate = format!("{DEVICE} --time-wait negotiate");
+        assert_eq!(of(&negotiate), ("Client".to_owned(), false, None));
+        // Through the bridge as well: there the kernel's sockets are spared.
+        for device in ["", DEVICE] {
+            let ask = format!("{device} --time-wait ask-client");
+            assert_eq!(of(&ask), (off(), true, Some(80)));
+            assert_eq!(of(&format!("{ask} --ask-at 0")), (off(), true, Some(0)));
+            let grace = plan(&format!("{ask} --ask-grace 250ms")).unwrap().server;
+            assert_eq!(grace.client_close_grace, Duration::from_millis(250));
+        }
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_told_with_the_flag_that_is_wrong() {
+        for (line, why) in [
+            ("--time-wait negotiate", "--tap NAME"),
+            (
+                &format!("{DEVICE} --time-wait negotiate --set time_wait.negotiate=self"),
+                "leave one",
+            ),
+            ("--ask-at 50", "--ask-at is for clients that are asked"),
+            (&format!("{DEVICE} --time-wait negotiate --ask-grace 2s"), "--ask-grace is for"),
+        ] {
+            let text = plan(line).unwrap_err();
+            assert!(text.contains(why), "{line}: {text}");
+        }
+    }
+}

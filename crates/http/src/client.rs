@@ -1,0 +1,268 @@
+//! A client of one connection, by hyper, on any byte stream. It closes first, and says so by
+//! [CLIENT_CLOSE](crate::client_close), so that it holds TIME-WAIT and not the server; and it heeds
+//! a server that asks for that.
+//!
+//! ```text
+//!   Client::request ─▶ hyper ─▶ byte stream      driven by a future that the caller runs
+//!   Client::close   ─▶ CLIENT_CLOSE, our half closed, the rest dropped until the server's FIN
+//! ```
+
+use std::cell::Cell;
+use std::error::Error;
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, Connection, SendRequest};
+use hyper::rt::{Read, ReadBuf, Timer, Write};
+use tokio::sync::oneshot;
+
+use crate::client_close;
+
+/// Bytes dropped at a time.
+const DROP_BYTES: usize = 4096;
+
+/// How a client closes.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// How long the server may take to close behind us. 2 s: a round trip and a pause of its own.
+    pub close_timeout: Duration,
+    /// Bytes dropped meanwhile, at most: the error of a server that does not know CLIENT_CLOSE, or
+    /// what is left of an answer that nobody wants. 64 KiB.
+    pub close_bytes: usize,
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        ClientConfig { close_timeout: Duration::from_secs(2), close_bytes: 64 << 10 }
+    }
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// We closed first, and then the server: we hold TIME-WAIT.
+    ByUs,
+    /// The server closed first, or the connection failed.
+    ByServer,
+    /// We closed, and the server did not within the bounds: the transport goes on waiting for it.
+    Unended,
+}
+
+/// Why a request was not answered.
+#[derive(Debug)]
+pub enum ClientError {
+    /// The server has asked us to close: open another connection.
+    Asked,
+    /// What hyper says.
+    Http(hyper::Error),
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClientError::Asked => f.write_str("the server asks for this connection to be closed"),
+            ClientError::Http(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for ClientError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            ClientError::Asked => None,
+            ClientError::Http(error) => error.source(),
+        }
+    }
+}
+
+/// A connection to a server. Dropping it closes it, as [`Client::close`] does.
+#[derive(Debug)]
+pub struct Client<B> {
+    // Before the sender, which the driver sees go.
+    course: Holder,
+    sender: SendRequest<B>,
+    closed: oneshot::Receiver<Closed>,
+}
+
+/// What a client and its driver know of their connection.
+#[derive(Debug, Default)]
+struct Course {
+    /// The server has asked us to close.
+    is_asked: Cell<bool>,
+    /// Nothing may be sent any more: the server closes, or we have said that we do.
+    is_last: Cell<bool>,
+    /// The client is gone. Else it is the server who has ended the connection.
+    is_released: Cell<bool>,
+}
+
+/// The client's end of a course.
+#[derive(Debug)]
+struct Holder(Rc<Course>);
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.0.is_released.set(true);
+    }
+}
+
+impl<B> Client<B>
+where
+    B: Body + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    /// A client on that stream, and the future that drives it, which has to be run. `host` is what
+    /// requests have in `Host`.
+    ///
+    /// # Panics
+    /// If `host` has a control character.
+    ///
+    /// # Errors
+    /// What hyper says.
+    pub async fn new<I>(
+        io: I,
+        host: &str,
+        timer: Rc<dyn Timer>,
+        config: ClientConfig,
+    ) -> Result<(Client<B>, impl Future<Output = ()> + use<I, B>), hyper::Error>
+    where
+        I: Read + Write + Unpin + 'static,
+    {
+        let farewell = client_close::request(host);
+        let (sender, connection) = http1::handshake(io).await?;
+        let course = Rc::new(Course::default());
+        let (told, closed) = oneshot::channel();
+        let client = Client { course: Holder(course.clone()), sender, closed };
+        let driver = async move {
+            let closing = Closing { farewell, timer, config };
+            // Nobody may wait for it.
+            let _ = told.send(drive(connection, &course, closing).await);
+        };
+        Ok((client, driver))
+    }
+
+    /// Makes a request, once the answer before is read.
+    ///
+    /// # Errors
+    /// The server has asked us to close, or what hyper says.
+    pub async fn request(
+        &mut self,
+        request: Request<B>,
+    ) -> Result<Response<Incoming>, ClientError> {
+        if self.course.0.is_asked.get() {
+            return Err(ClientError::Asked);
+        }
+        self.sender.ready().await.map_err(ClientError::Http)?;
+        let announces = client_close::has_option(request.headers(), "close");
+        let answer = self.sender.send_request(request).await.map_err(ClientError::Http)?;
+        let closes = announces || client_close::has_option(answer.headers(), "close");
+        self.course.0.is_last.set(closes);
+        self.course.0.is_asked.set(client_close::is_asked_for(answer.headers()));
+        Ok(answer)
+    }
+
+    /// True if the server has asked us to close: no further request is made.
+    pub fn is_asked_to_close(&self) -> bool {
+        self.course.0.is_asked.get()
+    }
+
+    /// Closes the connection once the last answer is read or dropped. Returns how it ended.
+    pub async fn close(self) -> Closed {
+        let Client { course, sender, closed } = self;
+        drop((course, sender));
+        closed.await.unwrap_or(Closed::ByServer)
+    }
+}
+
+/// How a connection is closed.
+struct Closing {
+    /// What the server is told.
+    farewell: Vec<u8>,
+    timer: Rc<dyn Timer>,
+    config: ClientConfig,
+}
+
+/// Drives a connection until nobody makes requests any more, or the server closes.
+async fn drive<I, B>(connection: Connection<I, B>, course: &Course, closing: Closing) -> Closed
+where
+    I: Read + Write + Unpin,
+    B: Body + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let Ok(parts) = connection.without_shutdown().await else { return Closed::ByServer };
+    let mut io = parts.io;
+    // Nothing is read but the server's FIN, if it has closed.
+    let mut left = closing.config.close_bytes;
+    let has_ended = poll_fn(|cx| match poll_drop(&mut io, cx, &mut left) {
+        Poll::Ready(ended) => Poll::Ready(ended),
+        Poll::Pending => Poll::Ready(false),
+    });
+    if has_ended.await {
+        return Closed::ByServer;
+    }
+    let says_so = course.is_released.get() && !course.is_last.get();
+    let mut unsent = if says_so { &closing.farewell[..] } else { &[][..] };
+    let mut has_closed = false;
+    let mut sleep = pin!(closing.timer.sleep(closing.config.close_timeout));
+    poll_fn(|cx| {
+        if !has_closed {
+            match poll_farewell(&mut io, cx, &mut unsent) {
+                Poll::Ready(Ok(())) => has_closed = true,
+                Poll::Ready(Err(_)) => return Poll::Ready(Closed::ByServer),
+                Poll::Pending => {}
+            }
+        }
+        if has_closed {
+            match poll_drop(&mut io, cx, &mut left) {
+                Poll::Ready(true) => return Poll::Ready(Closed::ByUs),
+                Poll::Ready(false) => return Poll::Ready(Closed::Unended),
+                Poll::Pending => {}
+            }
+        }
+        sleep.as_mut().poll(cx).map(|()| Closed::Unended)
+    })
+    .await
+}
+
+/// Writes what is unsent, and closes our half.
+fn poll_farewell<I: Write + Unpin>(
+    io: &mut I,
+    cx: &mut Context<'_>,
+    unsent: &mut &[u8],
+) -> Poll<io::Result<()>> {
+    while !unsent.is_empty() {
+        match ready!(Pin::new(&mut *io).poll_write(cx, unsent))? {
+            0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            len => *unsent = &unsent[len..],
+        }
+    }
+    ready!(Pin::new(&mut *io).poll_flush(cx))?;
+    Pin::new(&mut *io).poll_shutdown(cx)
+}
+
+/// Reads and drops until the peer has closed, or nothing is `left`. True if it has closed.
+fn poll_drop<I: Read + Unpin>(io: &mut I, cx: &mut Context<'_>, left: &mut usize) -> Poll<bool> {
+    let mut bytes = [MaybeUninit::uninit(); DROP_BYTES];
+    while *left > 0 {
+        let mut buffer = ReadBuf::uninit(&mut bytes);
+        match ready!(Pin::new(&mut *io).poll_read(cx, buffer.unfilled())) {
+            Ok(()) if !buffer.filled().is_empty() => {
+                *left = left.saturating_sub(buffer.filled().len());
+            }
+            _ => return Poll::Ready(true),
+        }
+    }
+    Poll::Ready(false)
+}
+
+#[cfg(test)]
+mod tests;
