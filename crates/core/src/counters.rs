@@ -91,6 +91,11 @@ counters! {
     connections_timed_out,
     /// Writes that took less than the send buffer had room for, because pages were short.
     writes_short_of_pages,
+    /// Times that a writer was told that it can write again, because of acknowledgements.
+    writers_woken,
+    /// Times that the windows allowed a segment, nothing was fresh, and the source had more
+    /// ([`Supply::more`](crate::tcp::Supply::more)); counted once it comes.
+    buffer_misses,
     /// Connections reset because memory was short and the peer had kept its window closed.
     reset_for_memory_closed_window,
     /// Connections reset because memory was short and the peer took next to nothing of what was

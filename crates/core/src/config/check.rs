@@ -54,6 +54,8 @@ impl Config {
                 "the option that negotiates TIME-WAIT is of kind 253 or 254 (RFC 4727)",
             ),
             (tcp.buffers.send == 0, "a send buffer of no bytes takes none"),
+            (tcp.buffers.send_lowat == Some(0), "a bound of no unsent bytes lets none be written"),
+            (tcp.buffers.send_factor == 0, "a read takes one round trip at least"),
             (tcp.buffers.receive_max == 0, "a receive window of no bytes lets none come"),
             (limits.pages == 0, "without a page no byte is sent or received"),
             (limits.frames_per_turn == 0, "a turn of no frames lets none leave"),

@@ -169,6 +169,13 @@ group! {
     BufferConfig {
         /// Send buffer, at most.
         send: u32 = 1 << 20, "bytes", "ours";
+        /// How large it is: round (in flight, and what a round trip may carry), los (what is sent
+        /// until the next read of a file), fixed (buffers.send), linux (two windows, grows only).
+        send_size: SendRule = SendRule::Round, "", "ours; Cohen & Cohen 2002 §3; Linux";
+        /// By the rule linux: no more is taken while so many bytes are unsent; off: no such bound.
+        send_lowat: Option<u32> = None, "bytes", "Linux (tcp_notsent_lowat)";
+        /// By the rule los: round trips that a read takes, where its time or the RTT is not known.
+        send_factor: u8 = 1, "round trips", "Cohen & Cohen 2002 App. A";
         /// Receive window at the start.
         receive: u32 = 64 << 10, "bytes", "Linux (tcp_rmem)";
         /// Largest receive window right-sizing may grow to; decides the scale at the SYN.
@@ -215,6 +222,52 @@ group! {
         insecure_rst: bool = false, "", "RFC 5961 §3.2; RFC 793 has it on";
         /// SYN inside the window resets the connection, and is not only challenged.
         insecure_syn: bool = false, "", "RFC 5961 §4.2; RFC 793 has it on";
+    }
+}
+
+/// How large a send buffer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum SendRule {
+    /// [`SendSize::Round`].
+    #[default]
+    Round,
+    /// [`SendSize::Los`].
+    Los,
+    /// [`SendSize::Fixed`], of [`BufferConfig::send`].
+    Fixed,
+    /// [`SendSize::Linux`], with [`BufferConfig::send_lowat`].
+    Linux,
+}
+
+/// How large a send buffer is, within
+/// [`SocketOptions::send_buffer_bytes`](crate::tcp::SocketOptions::send_buffer_bytes).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum SendSize {
+    /// What is in flight, and as much again as a round trip may carry: the congestion window, or
+    /// 128 KiB.
+    #[default]
+    Round,
+    /// What the window carries, and what can be sent until the next read of the source is done:
+    /// [`tcp::send::los`](crate::tcp::send::los).
+    Los,
+    /// So many bytes.
+    Fixed(u32),
+    /// Twice the congestion window, 16 KiB at least, and never less than it was.
+    Linux {
+        /// No more is taken while so many bytes are unsent (TCP_NOTSENT_LOWAT).
+        lowat: Option<u32>,
+    },
+}
+
+impl BufferConfig {
+    /// How large a send buffer is.
+    pub fn send_size(&self) -> SendSize {
+        match self.send_size {
+            SendRule::Round => SendSize::Round,
+            SendRule::Los => SendSize::Los,
+            SendRule::Fixed => SendSize::Fixed(self.send),
+            SendRule::Linux => SendSize::Linux { lowat: self.send_lowat },
+        }
     }
 }
 

@@ -265,6 +265,7 @@ impl Host {
         let mut taken = 0;
         if connection.common.blocked == Blocked::InTurn {
             taken = pool.in_turn(|pool| s.send.buffer.write(rest, pool));
+            s.send.end_lack(&mut self.shared);
         }
         if taken < rest.len() {
             self.wait_for_pages(now, id);
@@ -272,21 +273,6 @@ impl Host {
             connection.blocked = Blocked::ForRoom;
         }
         taken
-    }
-
-    /// Bytes that a write would take now, were there pages for them. If that is none, the
-    /// connection is told when it is some. More than any where a write would fail.
-    pub fn send_room(&mut self, id: ConnectionId) -> usize {
-        let is_scarce = self.shared.pool.is_scarce();
-        let Ok((connection, _)) = self.connection_and_shared(id) else { return usize::MAX };
-        if connection.synchronized().is_none() || !connection.state().can_send() {
-            return usize::MAX;
-        }
-        let room = connection.writable(usize::MAX, is_scarce).map_or(usize::MAX, |(_, room)| room);
-        if room == 0 && !connection.blocked.is_in_line() {
-            connection.blocked = Blocked::ForRoom;
-        }
-        room
     }
 
     /// The writer of that connection waits in line.
@@ -327,7 +313,7 @@ impl Host {
             let connection = slot.connection_mut();
             match connection.blocked {
                 // It has text enough that waits for the peer, whose acknowledgement wakes it.
-                Blocked::ForPages if !connection.has_room_where_scarce() => {
+                Blocked::ForPages if !connection.has_room_where_scarce(&self.shared) => {
                     connection.blocked = Blocked::ForRoom;
                 }
                 Blocked::ForPages => {
@@ -339,6 +325,7 @@ impl Host {
                 }
                 Blocked::Drained => connection.blocked = Blocked::ForRoom,
                 Blocked::No | Blocked::ForRoom | Blocked::InTurn => {}
+                Blocked::OnSource | Blocked::Lacking => {}
             }
         }
         self.shared.pool.keep_line(!self.shortage.line.is_empty());

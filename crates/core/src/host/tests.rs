@@ -24,6 +24,7 @@ mod reuse;
 mod shortage;
 mod states;
 mod stream;
+mod supply;
 mod swap;
 mod syns;
 mod time_wait;

@@ -30,8 +30,10 @@ pub struct SendBuffer {
     chunks: Queue<Chunk>,
     /// Stream offset of the first byte held (SND.UNA).
     start: u64,
-    /// Stream offset one past the last byte held.
-    end: u64,
+    /// Bytes held.
+    len: u32,
+    /// Memory held, in small pages, without a small page at the front: that is seen there.
+    held: u32,
 }
 
 struct Chunk {
@@ -92,6 +94,17 @@ impl Chunk {
         matches!(self.memory, Memory::Small(_))
     }
 
+    /// The memory that it takes, in small pages.
+    fn held(&self) -> u32 {
+        let bytes = match &self.memory {
+            Memory::Page(page) => page.bytes().len(),
+            Memory::Small(_) => SMALL_BYTES,
+            Memory::Bytes(bytes) => pages_of(bytes.len()) * PAGE_BYTES,
+            Memory::Passing => 0,
+        };
+        (bytes / SMALL_BYTES) as u32
+    }
+
     fn release(self, pool: &mut PagePool) {
         match self.memory {
             Memory::Page(SharedPage::Own(page)) => pool.put(page),
@@ -116,12 +129,23 @@ fn pages_of(len: usize) -> usize {
 impl SendBuffer {
     /// Bytes held, sent or not.
     pub fn len(&self) -> usize {
-        (self.end - self.start) as usize
+        self.len as usize
     }
 
     /// True if nothing is held.
     pub fn is_empty(&self) -> bool {
-        self.start == self.end
+        self.len == 0
+    }
+
+    /// Stream offset one past the last byte held.
+    fn end(&self) -> u64 {
+        self.start + u64::from(self.len)
+    }
+
+    /// Memory held, in pages; what is small counts as a part, rounded up.
+    pub fn pages(&self) -> usize {
+        let small = self.chunks.front().is_some_and(Chunk::is_small);
+        (self.held as usize + usize::from(small)).div_ceil(PAGE_BYTES / SMALL_BYTES)
     }
 
     /// Copies `data` behind the last byte, into the tail page first, while the pool has pages;
@@ -176,14 +200,15 @@ impl SendBuffer {
     ) -> usize {
         let len = data.len().min(BYTES);
         page.bytes_mut()[..len].copy_from_slice(&data[..len]);
+        self.held += (BYTES / SMALL_BYTES) as u32;
         self.append(Memory::Page(own(page)), len as u32);
         len
     }
 
     #[inline(always)]
     fn append(&mut self, memory: Memory, len: u32) {
-        self.chunks.push_back(Chunk { at: self.end, len, memory });
-        self.end += u64::from(len);
+        self.chunks.push_back(Chunk { at: self.end(), len, memory });
+        self.len += len;
     }
 
     /// Fills what is left of the tail page, unless a frame still shares it.
@@ -198,7 +223,7 @@ impl SendBuffer {
         let room = data.len().min(free.len());
         free[..room].copy_from_slice(&data[..room]);
         *len += room as u32;
-        self.end += room as u64;
+        self.len += room as u32;
         room
     }
 
@@ -219,6 +244,7 @@ impl SendBuffer {
             data.slice(..pages * PAGE_BYTES)
         };
         let len = taken.len();
+        self.held += (pages_of(len) * (PAGE_BYTES / SMALL_BYTES)) as u32;
         self.append(Memory::Bytes(Box::new(taken)), len as u32);
         len
     }
@@ -226,20 +252,29 @@ impl SendBuffer {
     /// The first `n` bytes were acknowledged. A chunk is freed when all of it is.
     #[inline(always)]
     pub fn advance(&mut self, n: usize, pool: &mut PagePool) {
+        debug_assert!(n <= self.len());
         self.start += n as u64;
-        debug_assert!(self.start <= self.end);
+        self.len -= n as u32;
         // The usual case: all are, and they lie in one small page.
-        if self.start == self.end
+        if self.len == 0
             && let Some(Chunk { memory: Memory::Small(page), .. }) =
                 self.chunks.take_only_if(Chunk::is_small)
         {
             return pool.put_small(Side::Send, page);
         }
         while self.chunks.front().is_some_and(|chunk| chunk.end() <= self.start) {
-            if let Some(chunk) = self.chunks.pop_front() {
-                chunk.release(pool);
-            }
+            self.release_front(pool);
         }
+    }
+
+    /// Gives the first chunk's memory back. False if there is none.
+    fn release_front(&mut self, pool: &mut PagePool) -> bool {
+        let Some(chunk) = self.chunks.pop_front() else { return false };
+        if !chunk.is_small() {
+            self.held -= chunk.held();
+        }
+        chunk.release(pool);
+        true
     }
 
     /// True if it has no memory.
@@ -249,14 +284,13 @@ impl SendBuffer {
 
     /// Frees everything.
     pub fn clear(&mut self, pool: &mut PagePool) {
-        self.start = self.end;
+        self.start = self.end();
+        self.len = 0;
         // Nearly always nothing is left.
         if self.chunks.is_empty() {
             return;
         }
-        while let Some(chunk) = self.chunks.pop_front() {
-            chunk.release(pool);
-        }
+        while self.release_front(pool) {}
     }
 
     /// Which chunk holds the byte at the stream offset `at`. Where all of them are as long as the
