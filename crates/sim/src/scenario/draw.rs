@@ -152,7 +152,7 @@ fn tcp(rng: &mut Rng) -> TcpConfig {
             receive: initial,
             receive_max: spread(rng, initial.into(), 4_000_000).max(initial.into()) as u32,
             send_size: RULES[rng.below(4) as usize],
-            send_lowat: rng.chance(0.5).then(|| spread(rng, 1, 200_000) as u32),
+            send_lowat: rng.chance(0.5).then(|| spread(rng, 2_000, 200_000) as u32),
             ..BufferConfig::default()
         },
         time_wait: TimeWaitConfig {
