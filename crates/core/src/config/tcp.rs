@@ -46,6 +46,8 @@ group! {
         time_wait: TimeWaitConfig;
         /// Send and receive buffers.
         buffers: BufferConfig;
+        /// How the memory of send buffers is shared where it is short.
+        pool: PoolConfig;
         /// The two clocks.
         clock: ClockConfig;
         /// What other systems do and the RFCs do not ask for.
@@ -184,6 +186,23 @@ group! {
 }
 
 group! {
+    /// How the memory of send buffers is shared where it is short.
+    PoolConfig {
+        /// Who gets the next page: line and round-robin (first come), naive (each has its share),
+        /// priority (who has least of its need), psc (each has its fair share, found by scans).
+        policy: PoolPolicy = PoolPolicy::Line, "", "ours; Cohen & Cohen 2002 §4, §5";
+        /// By the policy priority: who holds pages counts for no more than this, 1 to 14.
+        priority_cap: u8 = 8, "", "ours; Cohen & Cohen 2002 §4 (p)";
+        /// By the policy psc: time between scans of all connections.
+        scan: Duration = Duration::from_millis(50), "", "ours; Semke, Mahdavi & Mathis 1998";
+        /// By the policy naive: the connections that share the pages.
+        most_connections: u32 = 1024, "connections", "Cohen & Cohen 2002 §4";
+        /// Who holds no page comes before those who hold some, whatever the policy.
+        newcomers_first: bool = true, "", "ours";
+    }
+}
+
+group! {
     /// The two clocks. What is configured finer than the platform's becomes as coarse as they are.
     ClockConfig {
         /// Resolution of the measurement clock, by which RTTs are taken.
@@ -269,6 +288,33 @@ impl BufferConfig {
             SendRule::Linux => SendSize::Linux { lowat: self.send_lowat },
         }
     }
+}
+
+/// Who gets the next page of those that are short (Cohen & Cohen 2002 §4, §5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum PoolPolicy {
+    /// Who has waited longest, and as much as two windows carry.
+    #[default]
+    Line,
+    /// Each may hold as much as any, whether it needs that or not; who finds none waits in line.
+    Naive,
+    /// Who has waited longest, and one page.
+    RoundRobin,
+    /// Who holds the least part of what its window needs, and one page.
+    Priority,
+    /// Each may hold as much as max-min fairness gives it, which a scan of all connections finds
+    /// from time to time. How long a source takes does not count.
+    Psc,
+}
+
+/// The pages of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum PageSize {
+    /// Of 1, 4 and 16 KiB.
+    #[default]
+    Auto,
+    /// What is sent lies in pages of 512 bytes, as in Cohen & Cohen 2002 §4: to run that again.
+    Segment,
 }
 
 /// When a segment with text carries PSH (RFC 9293 §3.9.1.2: a matter of implementation where there

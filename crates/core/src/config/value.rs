@@ -4,8 +4,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 
 use super::{
-    AckDelay, Disagreement, Ecn, Estimator, Push, Scheme, SendRule, TimeWaitState, WindowProbe,
-    Wish,
+    AckDelay, Disagreement, Ecn, Estimator, PageSize, PoolPolicy, Push, Scheme, SendRule,
+    TimeWaitState, WindowProbe, Wish,
 };
 use crate::time::Duration;
 use crate::wire::options::Layout;
@@ -82,6 +82,10 @@ words!(Disagreement: "abort" => Disagreement::Abort, "fall-back" => Disagreement
 words!(WindowProbe: "byte" => WindowProbe::Byte, "empty" => WindowProbe::Empty);
 words!(SendRule: "round" => SendRule::Round, "los" => SendRule::Los, "fixed" => SendRule::Fixed,
     "linux" => SendRule::Linux);
+words!(PoolPolicy: "line" => PoolPolicy::Line, "naive" => PoolPolicy::Naive,
+    "round-robin" => PoolPolicy::RoundRobin, "priority" => PoolPolicy::Priority,
+    "psc" => PoolPolicy::Psc);
+words!(PageSize: "auto" => PageSize::Auto, "512" => PageSize::Segment);
 words!(Push: "emptied" => Push::Emptied, "burst" => Push::Burst);
 
 impl Value for Option<u8> {

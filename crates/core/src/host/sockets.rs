@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::event::{ConnectionId, ListenerId, Readiness};
 use crate::flow::Tuple;
 use crate::ip::route::Class;
-use crate::tcp::connection::{Context, Identity, SynSent};
+use crate::tcp::connection::{Blocked, Context, Identity, SynSent};
 use crate::tcp::isn::Beginning;
 use crate::tcp::slot::{Detour, Slot, Slots};
 use crate::tcp::terms::Terms;
@@ -327,6 +327,12 @@ impl Host {
         let (slot, shared) = self.slot_and_shared(id)?;
         let before = slot.set_options(options);
         let connection = slot.connection_mut();
+        if before.send_size != options.send_size
+            && (connection.blocked == Blocked::No || connection.blocked.is_on_source())
+        {
+            let has_more = connection.synchronized().is_some_and(|s| s.send.has_more_to_come());
+            connection.blocked = Blocked::free(options.send_size, has_more);
+        }
         let keepalive_changed = before.keepalive != options.keepalive;
         if options.nodelay
             && !before.nodelay

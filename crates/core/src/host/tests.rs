@@ -16,6 +16,7 @@ mod old;
 mod options;
 mod pair;
 mod peer;
+mod pool;
 mod ports;
 mod recovery;
 mod requirements;

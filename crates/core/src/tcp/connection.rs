@@ -367,12 +367,12 @@ impl Connection {
         self.synchronized().is_none_or(|s| s.send.room_where_scarce(&self.options, cx) > 0)
     }
 
-    /// The send buffer and how many of `wanted` bytes it has room for, with less room where memory
-    /// is scarce; or why nothing may be written.
+    /// The send buffer and how many of `wanted` bytes it has room for, fewer where memory is
+    /// scarce; or why nothing may be written.
     pub fn writable(
         &mut self,
         wanted: usize,
-        cx: &mut Context,
+        cx: &Context,
     ) -> Result<(&mut SendBuffer, usize), Error> {
         let Connection { common, shape } = self;
         match shape {
@@ -381,11 +381,36 @@ impl Connection {
                 Err(Error::WouldBlock)
             }
             Shape::Synchronized(s) if common.state().can_send() => {
-                if common.blocked == Blocked::Lacking && wanted > 0 {
-                    common.on_supplied(&mut s.send, cx);
-                }
                 let room = s.send.room_for(wanted, &common.options, cx);
                 Ok((&mut s.send.buffer, room))
+            }
+            Shape::Synchronized(_) => Err(Error::BrokenPipe),
+            Shape::Ended(ended) => Err(ended.error.take().unwrap_or(Error::BrokenPipe)),
+        }
+    }
+
+    /// The same where nothing has to be asked but the window: a buffer of [`SendSize::Round`] whose
+    /// writer waits for nothing. Of any other, no room: [`Connection::writable`] tells.
+    ///
+    /// [`SendSize::Round`]: crate::config::SendSize::Round
+    pub fn writable_at_once(
+        &mut self,
+        wanted: usize,
+        is_scarce: bool,
+    ) -> Result<(&mut SendBuffer, usize), Error> {
+        let Connection { common, shape } = self;
+        match shape {
+            Shape::Synchronized(s) if common.state().can_send() => {
+                let limit = common.options.send_buffer_bytes;
+                let room = match common.blocked == Blocked::No {
+                    true => s.send.room_of_round_for(wanted, limit, is_scarce),
+                    false => 0,
+                };
+                Ok((&mut s.send.buffer, room))
+            }
+            Shape::SynSent(_) | Shape::SynReceived(..) => {
+                common.blocked = Blocked::ForRoom;
+                Err(Error::WouldBlock)
             }
             Shape::Synchronized(_) => Err(Error::BrokenPipe),
             Shape::Ended(ended) => Err(ended.error.take().unwrap_or(Error::BrokenPipe)),

@@ -14,14 +14,13 @@ impl Host {
     /// [`Error::WouldBlock`] when it takes nothing.
     pub fn write(&mut self, now: Instant, id: ConnectionId, data: &[u8]) -> Result<usize, Error> {
         let (slot, shared) = self.slot_and_shared(id)?;
-        let shared = shared.at(now);
         let is_ready = slot.ready;
         let connection = slot.connection_mut();
         let is_settled = is_ready && connection.notices.is_empty();
-        let (buffer, room) = connection.writable(data.len(), shared)?;
+        let (buffer, room) = connection.writable_at_once(data.len(), shared.pool.is_scarce())?;
         let mut taken = buffer.write(&data[..room], &mut shared.pool);
         if taken < data.len() {
-            taken += self.write_rest(now, id, &data[taken..room]);
+            taken += self.write_rest(now, id, &data[taken..]);
             if taken == 0 {
                 return Err(Error::WouldBlock);
             }
@@ -42,10 +41,11 @@ impl Host {
         let (connection, shared) = self.connection_and_shared(id)?;
         let shared = shared.at(now);
         let is_in_turn = connection.blocked == Blocked::InTurn;
+        connection.end_lack(shared);
         let (buffer, room) = connection.writable(data.len(), shared)?;
         let (part, pool) = (data.slice(..room), &mut shared.pool);
         let taken = match is_in_turn {
-            true => pool.in_turn(|pool| buffer.push(part, pool)),
+            true => pool.in_turn(usize::MAX, |pool| buffer.push(part, pool)),
             false => buffer.push(part, pool),
         };
         if taken < room {
@@ -112,15 +112,17 @@ impl Host {
         let Connection { common, shape } = connection;
         let Shape::Synchronized(s) = shape else { return };
         s.send.set_supply(supply);
-        common.blocked = match common.blocked {
-            Blocked::No if supply.more => Blocked::OnSource,
-            blocked if blocked.is_on_source() && !supply.more => {
-                // Whatever is written now is the last, and was late all the same.
-                s.send.end_lack(cx);
-                Blocked::No
+        if common.blocked == Blocked::Lacking && !supply.more {
+            // Whatever is written now is the last, and was late all the same.
+            s.send.end_lack(cx);
+        }
+        match common.blocked {
+            Blocked::Lacking if supply.more => {}
+            Blocked::No | Blocked::OnSource | Blocked::Lacking => {
+                common.blocked = Blocked::free(common.options.send_size, supply.more);
             }
-            blocked => blocked,
-        };
+            _ => {}
+        }
     }
 
     /// What the connection says of its send buffer; `None` where it has none.

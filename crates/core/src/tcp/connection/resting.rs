@@ -160,7 +160,7 @@ impl Connection {
         let is_asked = s.keepalive_probes > 0 && !self.orphan;
         let is_owed = s.probe_due || s.keepalive_due || s.push_due || is_asked;
         let is_blocked = self.blocked == Blocked::ForRoom || self.blocked.is_in_line();
-        let is_waited_for = is_blocked || self.blocked.is_on_source() || self.close_early;
+        let is_waited_for = is_blocked || s.send.has_more_to_come() || self.close_early;
         let is_well = self.soft_error().is_none() && !self.is_unreachable();
         // An orphan has its own time to wait.
         let waits = [Timer::FinWait2, Timer::KeepAlive, Timer::Rest];

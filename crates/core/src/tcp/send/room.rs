@@ -5,8 +5,8 @@
 
 use super::SendHalf;
 use super::los::{self, Los};
-use crate::buffer::PAGE_BYTES;
-use crate::config::SendSize;
+use crate::buffer::{PAGE_BYTES, PagePool};
+use crate::config::{PoolPolicy, SendSize};
 use crate::tcp::SocketOptions;
 use crate::tcp::connection::Context;
 use crate::tcp::send::source::{Demand, SendInfo, Supply};
@@ -38,11 +38,16 @@ impl SendHalf {
 
     /// How many of `wanted` bytes may be written now: fewer where memory is scarce.
     pub fn room_for(&self, wanted: usize, options: &SocketOptions, cx: &Context) -> usize {
-        let limit = options.send_buffer_bytes;
-        if options.send_size != SendSize::Round {
-            return wanted.min(self.room_by(options, cx, cx.pool.is_scarce()) as usize);
+        let is_scarce = cx.pool.is_scarce();
+        match options.send_size {
+            SendSize::Round => self.room_of_round_for(wanted, options.send_buffer_bytes, is_scarce),
+            _ => wanted.min(self.room_by(options, cx, is_scarce) as usize),
         }
-        if cx.pool.is_scarce() {
+    }
+
+    /// The same by [`SendSize::Round`], of a buffer of `limit` bytes.
+    pub fn room_of_round_for(&self, wanted: usize, limit: u32, is_scarce: bool) -> usize {
+        if is_scarce {
             return wanted.min(self.room_of_round_where_scarce(limit) as usize);
         }
         // Where nothing waits, little may always come.
@@ -72,7 +77,7 @@ impl SendHalf {
     pub fn room(&self, options: &SocketOptions, cx: &Context) -> u32 {
         match options.send_size {
             SendSize::Round => self.room_of_round(options.send_buffer_bytes),
-            _ => self.capacity(options, cx).saturating_sub(self.buffer.len() as u32),
+            _ => self.room_by(options, cx, false),
         }
     }
 
@@ -83,7 +88,8 @@ impl SendHalf {
         if is_scarce {
             capacity = capacity.min(self.window.saturating_mul(2).max(PAGE_BYTES as u32));
         }
-        capacity.saturating_sub(self.buffer.len() as u32)
+        let room = capacity.saturating_sub(self.buffer.len() as u32);
+        room.min(self.buffer.room_in_share(&cx.pool))
     }
 
     /// What the buffer may hold, sent or not, in bytes.
@@ -129,12 +135,18 @@ impl SendHalf {
 
     /// T_fact: round trips that a read of the source takes.
     fn factor(&self, cx: &Context) -> u32 {
+        if cx.config.pool.policy == PoolPolicy::Psc {
+            return 1;
+        }
         let read_time = self.source.as_ref().map_or(0, |s| as_nanos(s.supply.read_time));
         los::factor(read_time, self.rtt.srtt_ns(), cx.config.buffers.send_factor.into())
     }
 
     /// True if so much may be written that its writer should come.
     pub fn has_much_room(&self, options: &SocketOptions, cx: &Context) -> bool {
+        if self.buffer.room_in_share(&cx.pool) == 0 {
+            return false;
+        }
         let limit = options.send_buffer_bytes;
         let queued = self.buffer.len() as u32;
         match options.send_size {
@@ -151,6 +163,20 @@ impl SendHalf {
                 size.saturating_sub(queued) >= queued / 2
                     && lowat.is_none_or(|lowat| unsent < lowat.div_ceil(2))
             }
+        }
+    }
+
+    // ---- the line for pages
+
+    /// It waits in line, as the one in that slot: the host is to hear when it holds less.
+    pub fn wait_at(&mut self, slot: u32) {
+        self.source.get_or_insert_default().place = Some(slot);
+    }
+
+    /// It holds less than it did, or needs more: says so once, if it waits in line.
+    pub fn note_moved(&mut self, pool: &mut PagePool) {
+        if let Some(slot) = self.source.as_mut().and_then(|source| source.place.take()) {
+            pool.note_moved(slot);
         }
     }
 
@@ -219,7 +245,7 @@ impl SendHalf {
         SendInfo {
             hiwat: self.capacity(options, cx) as usize,
             held_bytes,
-            held_pages: self.buffer.pages(),
+            held_pages: self.buffer.pages(&cx.pool),
             fresh: held_bytes.saturating_sub(flight),
             outstanding: held_bytes.min(flight),
             misses: self.source.as_ref().map_or(0, |source| source.misses),

@@ -46,7 +46,7 @@ pub struct SendInfo {
     pub factor: u32,
 }
 
-/// What is kept of a source, and of a buffer that only grows.
+/// What is kept of a source, of a buffer that only grows, and of one that waits for pages.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Source {
     /// What was said last.
@@ -55,6 +55,8 @@ pub struct Source {
     pub(super) lacks_since: Option<Instant>,
     /// Buffer misses.
     pub(super) misses: u64,
+    /// The slot of a connection that waits in a line where it matters what it holds.
+    pub(super) place: Option<u32>,
     /// The largest size so far, in bytes, of a buffer that only grows.
     pub(super) size: u32,
 }
