@@ -7,7 +7,7 @@ use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use http::header::{self, HeaderMap, HeaderValue};
@@ -21,7 +21,7 @@ use hyper::service::service_fn;
 use crate::access::Access;
 use crate::admission::{Admission, Door, InFlight, Refusal, Tally};
 use crate::answer::page;
-use crate::body::{Body, RequestBody, SendRoom};
+use crate::body::{Body, RequestBody, Sink};
 use crate::config::ServerConfig;
 use crate::control::Control;
 use crate::date::Date;
@@ -143,7 +143,7 @@ impl<H: Handler> Server<H> {
         let phase = Phase::new(now);
         let seat = self.door.seat(phase.clone(), now);
         let cut = control.clone();
-        let room = send_room(control.clone(), phase.clone());
+        let sink = sink(control.clone(), phase.clone());
         let io = Patient::new(
             (io, control),
             self.clock.timer.clone(),
@@ -158,7 +158,7 @@ impl<H: Handler> Server<H> {
             served.set(served.get() + 1);
             let last = self.config.max_requests.is_some_and(|most| served.get() >= most);
             let (server, phase, owed) = (self.clone(), phase.clone(), owed.clone());
-            let exchange = Exchange { server, phase, owed, room: room.clone(), peer, last };
+            let exchange = Exchange { server, phase, owed, sink: sink.clone(), peer, last };
             async move { Ok::<_, Infallible>(exchange.run(request).await) }
         });
         let mut connection = self.http.serve_connection(io, service);
@@ -225,13 +225,31 @@ impl<H: Handler> Server<H> {
     }
 }
 
-/// The room of the transport, which the phase remembers that a response waits for.
-fn send_room(transport: impl Control, phase: Phase) -> SendRoom {
-    Rc::new(move |cx| {
-        let room = transport.poll_room(cx);
-        phase.set_waits_for_room(room.is_pending());
+/// What responses are written to.
+fn sink(transport: impl Control, phase: Phase) -> Rc<dyn Sink> {
+    Rc::new(Outlet { transport, phase })
+}
+
+/// The transport of responses, of which the phase remembers whether one waits for room.
+struct Outlet<C> {
+    transport: C,
+    phase: Phase,
+}
+
+impl<C: Control> Sink for Outlet<C> {
+    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<usize> {
+        let room = self.transport.poll_room(cx);
+        self.phase.set_waits_for_room(room.is_pending());
         room
-    })
+    }
+
+    fn read_size(&self) -> Option<usize> {
+        self.transport.read_size()
+    }
+
+    fn set_supply(&self, read_time: Duration, more: bool) {
+        self.transport.set_supply(read_time, more);
+    }
 }
 
 /// One request and its response.
@@ -239,7 +257,7 @@ struct Exchange<H> {
     server: Rc<Server<H>>,
     phase: Phase,
     owed: Owed,
-    room: SendRoom,
+    sink: Rc<dyn Sink>,
     peer: SocketAddr,
     /// No request after this one.
     last: bool,
@@ -290,7 +308,7 @@ impl<H: Handler> Exchange<H> {
 
     /// A body that, when over, moves the connection on and writes the record.
     fn follow(self, body: Body, record: Option<Unfinished>, in_flight: Option<InFlight>) -> Body {
-        body.paced(&self.room).reporting(move |body_bytes, complete| {
+        body.paced(&self.sink).reporting(move |body_bytes, complete| {
             drop(in_flight);
             self.owed.on_response();
             self.phase.on_response(self.server.clock.timer.now());
