@@ -202,12 +202,12 @@ fn by_priority_who_holds_less_of_what_it_needs_is_told_first() {
 #[test]
 fn a_turn_is_of_one_page_while_others_wait() {
     for policy in [PoolPolicy::RoundRobin, PoolPolicy::Priority] {
-        let mut downloads = Downloads::new(server(policy, PageSize::Segment, 8), 3, 0);
+        let mut downloads = Downloads::new(server(policy, PageSize::Segment, 9), 4, 0);
         let names: Vec<ConnectionId> = downloads.all.iter().map(|one| one.server).collect();
         let pair = &mut downloads.pair;
         let write =
             |pair: &mut Pair, id, pages| pair.server.write(pair.now, id, &[7; 4096][..pages * 512]);
-        for (id, pages) in names.iter().zip([3, 4, 1]) {
+        for (id, pages) in names.iter().zip([3, 4, 1, 1]) {
             assert_eq!(write(pair, *id, pages), Ok(pages * 512));
         }
         for id in &names[..2] {
@@ -220,5 +220,10 @@ fn a_turn_is_of_one_page_while_others_wait() {
         assert_eq!(write(pair, names[0], 3), Ok(512), "{policy:?}");
         assert_eq!(write(pair, names[0], 2), Err(Error::WouldBlock));
         assert_eq!(pair.server.pool_info().waiting, 2);
+        // What was promised has been taken: the next page is the next one's at once.
+        pair.server.abort(pair.now, names[3]);
+        pair.turn();
+        assert_eq!(pair.server.counters().page_turns, 2, "{policy:?}");
+        assert_eq!(write(pair, names[1], 3), Ok(512), "{policy:?}");
     }
 }
