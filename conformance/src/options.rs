@@ -184,6 +184,7 @@ impl Options {
             linger: self.linger.filter(Duration::is_zero),
             traffic_class: self.traffic_class as u8,
             send_buffer_bytes: self.send_buffer.unwrap_or(defaults.send_buffer_bytes),
+            send_size: defaults.send_size,
             receive_buffer_bytes: self.receive_buffer,
             mss_max: self.mss,
             fin_wait_2_timeout: match self.linger2_s {

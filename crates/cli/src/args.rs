@@ -11,7 +11,7 @@ use lightwait_http::ServerConfig;
 use lightwait_netem::LinkConfig;
 
 use crate::load::args::LoadArgs;
-use crate::plan::{Bytes, Hardware, Memory, Setting};
+use crate::plan::{Bytes, Hardware, Memory, PoolPolicy, SendBuffer, Setting};
 use crate::wan::args::WanArgs;
 
 /// A user-level TCP/IP stack, and an HTTP server on it.
@@ -79,6 +79,20 @@ pub(crate) struct ServeArgs {
     /// 1G at most]
     #[arg(long, value_name = "BYTES", help_heading = "Limits")]
     pub(crate) memory: Option<Memory>,
+
+    /// How large the send buffer of a connection is: round (in flight, and what a round trip may
+    /// carry), los (what is sent until the next read of the file is done: Cohen & Cohen 2002),
+    /// fixed:BYTES, linux (two windows, never shrinks) or linux:lowat=BYTES [default: round]
+    #[arg(long, value_name = "RULE", help_heading = "Limits")]
+    pub(crate) send_buffer: Option<SendBuffer>,
+
+    /// Memory for pages, and for what is charged to them, where that is less than --memory
+    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
+    pub(crate) pool: Option<Bytes>,
+
+    /// Who gets the next page where they are short
+    #[arg(long, value_name = "POLICY", value_enum, help_heading = "Limits")]
+    pub(crate) pool_policy: Option<PoolPolicy>,
 
     /// Connections at most; others are reset
     #[arg(long, value_name = "N", default_value_t = ServerConfig::default().max_connections,

@@ -1,10 +1,12 @@
 //! From what was typed to what will be done: checked as a whole, before anything is opened.
 
+mod buffers;
 mod capture;
 mod knobs;
 mod memory;
 mod time_wait;
 
+pub(crate) use buffers::{PoolPolicy, SendBuffer};
 pub(crate) use capture::{Bytes, Capture, Target as CaptureTarget};
 pub(crate) use knobs::{Knobs, Setting, knobs_named};
 pub(crate) use memory::Memory;
@@ -15,6 +17,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use lightwait_core::address::Cidr;
+use lightwait_core::buffer::PAGE_BYTES;
 use lightwait_core::ip::conflict::PROBE_LONGEST;
 use lightwait_http::{FilesConfig, ServerConfig};
 use lightwait_netem::LinkConfig;
@@ -164,13 +167,38 @@ impl Plan {
             let text = "--memory and --set limits.pages say the same: leave one out";
             return Err(usage(text.to_owned()));
         }
-        let knobs = Knobs::new(memory, &time_wait::settings(args, &stack)?)?;
+        let knobs = Knobs::new(memory, &settings(args, memory, &stack)?)?;
         let ask_at = time_wait::ask_at(args)?;
         let server = server(args)?;
         let directory = args.dir.clone();
         Ok(Plan { directory, files, server, ask_at, stack, knobs, watch, log })
     }
 }
+
+/// The knobs that flags of their own set, and behind them those of `--set`: what was said by name
+/// counts. Each stack has `memory` bytes.
+fn settings(args: &ServeArgs, memory: u64, stack: &Stack) -> Result<Vec<Setting>, Failure> {
+    let mut settings = Vec::new();
+    settings.extend(args.send_buffer.into_iter().flat_map(SendBuffer::settings));
+    settings.extend(args.pool_policy.map(PoolPolicy::setting));
+    if let Some(Bytes(bytes)) = args.pool {
+        if args.set.iter().any(|setting| setting.is_of("limits.pages")) {
+            let text = "--pool and --set limits.pages say the same: leave one out";
+            return Err(usage(text.to_owned()));
+        }
+        if bytes > memory || bytes < POOL_LEAST {
+            let text = "--pool: give 64K at least, and no more than a stack has of --memory";
+            return Err(usage(text.to_owned()));
+        }
+        let pages = bytes / PAGE_BYTES as u64;
+        settings.push(Setting::new("limits.pages", &pages.to_string()));
+    }
+    settings.extend(time_wait::settings(args, stack)?);
+    Ok(settings)
+}
+
+/// A pool of less could not hold what two connections take.
+const POOL_LEAST: u64 = 64 << 10;
 
 fn usage(text: String) -> Failure {
     Failure::Usage(text)

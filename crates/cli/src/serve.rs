@@ -271,6 +271,14 @@ impl lightwait_http::Control for Transport {
         self.0.poll_room(context)
     }
 
+    fn read_size(&self) -> Option<usize> {
+        self.0.read_size()
+    }
+
+    fn set_supply(&self, read_time: Duration, more: bool) {
+        self.0.set_supply(read_time, more);
+    }
+
     fn abort(&self) {
         self.0.abort();
     }

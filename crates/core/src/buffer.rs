@@ -18,14 +18,19 @@
 //!
 //! What is short, as most requests and answers are, goes into a page of a quarter of the size: of a
 //! great many connections each holds some. Of what is long much goes into a page of four times the
-//! size: the fewer ends of pages lie within segments, the fewer are copied in two pieces.
+//! size: the fewer ends of pages lie within segments, the fewer are copied in two pieces. Or all
+//! that is sent lies in pages of one segment of 512 bytes, as in Cohen & Cohen 2002 §4.
 
 mod claim;
+mod freed;
+mod page;
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
+
+use freed::Freed;
+
+pub use page::{CountedPage, LargePage, Page, SegmentPage, SharedPage, SmallPage};
 
 pub use claim::{Claim, ConnectionRoom, Level, Side};
 
@@ -38,175 +43,24 @@ pub const SMALL_BYTES: usize = 1024;
 /// Bytes in a large page.
 pub const LARGE_BYTES: usize = 4 * PAGE_BYTES;
 
-/// Small pages in a page.
-const SMALL: usize = PAGE_BYTES / SMALL_BYTES;
+/// Bytes in a page of one segment.
+pub const SEGMENT_BYTES: usize = 512;
 
-/// Small pages in a large one.
-const LARGE: usize = LARGE_BYTES / SMALL_BYTES;
+/// What memory is counted in, in bytes: all pages are some of these.
+pub(crate) const UNIT_BYTES: usize = SEGMENT_BYTES;
+
+/// Units in a page.
+const PAGE: usize = PAGE_BYTES / UNIT_BYTES;
+
+/// Units in a small page.
+const SMALL: usize = SMALL_BYTES / UNIT_BYTES;
+
+/// Units in a large page.
+const LARGE: usize = LARGE_BYTES / UNIT_BYTES;
 
 /// Bytes in freed pages kept for reuse in any case, of each size. A buffer that fills and empties
 /// again and again should not go to the allocator each time.
 const KEPT_BYTES: usize = 4 << 20;
-
-/// One page of buffer memory.
-pub struct Page<const BYTES: usize = PAGE_BYTES>(Box<[u8; BYTES]>);
-
-/// A small page.
-pub type SmallPage = Page<SMALL_BYTES>;
-
-/// A large page.
-pub type LargePage = Page<LARGE_BYTES>;
-
-impl<const BYTES: usize> Page<BYTES> {
-    fn new() -> Self {
-        Page(Box::new([0; BYTES]))
-    }
-
-    /// All its bytes.
-    pub fn bytes(&self) -> &[u8; BYTES] {
-        &self.0
-    }
-
-    /// All its bytes, to be written.
-    pub fn bytes_mut(&mut self) -> &mut [u8; BYTES] {
-        &mut self.0
-    }
-}
-
-/// Whoever has it knows which of its bytes mean something.
-impl<const BYTES: usize> fmt::Debug for Page<BYTES> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Page").finish_non_exhaustive()
-    }
-}
-
-/// A page, or a large one, that frames on their way to the device may share; while one does, the
-/// page can be read and not written. It counts who shares it only once somebody has: what nobody
-/// shares costs no atomic operation.
-#[derive(Debug)]
-pub enum SharedPage {
-    /// Nobody shares it, nor did.
-    Own(Page),
-    /// The same of a large one.
-    OwnLarge(LargePage),
-    /// Frames may.
-    Counted(CountedPage),
-}
-
-/// A page as frames hold it.
-#[derive(Clone, Debug)]
-pub enum CountedPage {
-    /// One of the usual size.
-    Page(Arc<Page>),
-    /// A large one.
-    Large(Arc<LargePage>),
-}
-
-impl SharedPage {
-    /// All its bytes.
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            SharedPage::Own(page) => page.bytes(),
-            SharedPage::OwnLarge(page) => page.bytes(),
-            SharedPage::Counted(page) => page.bytes(),
-        }
-    }
-
-    /// All its bytes to be written, or `None` while they are shared.
-    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        Some(match self {
-            SharedPage::Own(page) => page.bytes_mut(),
-            SharedPage::OwnLarge(page) => page.bytes_mut(),
-            SharedPage::Counted(CountedPage::Page(page)) => Arc::get_mut(page)?.bytes_mut(),
-            SharedPage::Counted(CountedPage::Large(page)) => Arc::get_mut(page)?.bytes_mut(),
-        })
-    }
-
-    /// The page as frames hold it.
-    pub fn counted(self) -> CountedPage {
-        match self {
-            SharedPage::Own(page) => CountedPage::Page(Arc::new(page)),
-            SharedPage::OwnLarge(page) => CountedPage::Large(Arc::new(page)),
-            SharedPage::Counted(page) => page,
-        }
-    }
-}
-
-impl CountedPage {
-    /// All its bytes.
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            CountedPage::Page(page) => page.bytes(),
-            CountedPage::Large(page) => page.bytes(),
-        }
-    }
-}
-
-/// Freed pages of one size.
-#[derive(Debug, Default)]
-struct Freed<const BYTES: usize> {
-    /// The first `len` of them hold a page. (Places that are made once are filled and emptied by
-    /// less than what it takes to push and pop.)
-    places: Vec<Option<Page<BYTES>>>,
-    len: usize,
-}
-
-impl<const BYTES: usize> Freed<BYTES> {
-    /// The one that was freed last.
-    fn pop(&mut self) -> Option<Page<BYTES>> {
-        let last = self.len.wrapping_sub(1);
-        let page = self.places.get_mut(last).and_then(Option::take);
-        if page.is_some() {
-            self.len = last;
-        }
-        page
-    }
-
-    /// One for something else, if more are kept than in any case.
-    fn lend(&mut self) -> Option<Page<BYTES>> {
-        if self.is_full() { self.pop() } else { None }
-    }
-
-    /// Keeps `page`, unless there are many, and more than are out of the pool. Then one that is
-    /// kept goes as well: after a burst the memory is given back, and not only no more is kept.
-    #[inline(always)]
-    fn put(&mut self, page: Page<BYTES>, bytes_out: usize) {
-        if self.is_full() && self.is_plenty(bytes_out) {
-            drop(self.pop());
-            return;
-        }
-        match self.places.get_mut(self.len) {
-            // It is empty. Told that, the compiler drops nothing.
-            Some(place) if place.is_none() => *place = Some(page),
-            _ => {
-                self.places.push(Some(page));
-            }
-        }
-        self.len += 1;
-    }
-
-    /// As many are kept as in any case.
-    fn is_full(&self) -> bool {
-        self.len >= KEPT_BYTES / BYTES
-    }
-
-    fn is_plenty(&self, bytes_out: usize) -> bool {
-        self.bytes() >= bytes_out
-    }
-
-    /// Bytes that are kept.
-    fn bytes(&self) -> usize {
-        self.len * BYTES
-    }
-
-    /// Drops pages until `bytes` less are kept, or none is. Returns what is still to be dropped.
-    fn shed(&mut self, mut bytes: usize) -> usize {
-        while bytes > 0 && self.pop().is_some() {
-            bytes = bytes.saturating_sub(BYTES);
-        }
-        bytes
-    }
-}
 
 /// The pages of one shard.
 #[derive(Debug)]
@@ -215,7 +69,12 @@ pub struct PagePool {
     /// By what they were for.
     free_small: [Freed<SMALL_BYTES>; 2],
     free_large: Freed<LARGE_BYTES>,
-    /// What is out, in small pages.
+    free_segments: Freed<SEGMENT_BYTES>,
+    /// Units in what is called a page here: [`PAGE`], or one where all are of one segment.
+    per_page: usize,
+    /// What is no longer goes into a small page. Nothing, where all are of one segment.
+    pub(crate) short_bytes: usize,
+    /// What is out, in units.
     in_use: usize,
     limit: usize,
     /// What may be in use once a page is given, by [`Claim`], if connections took nothing.
@@ -224,7 +83,9 @@ pub struct PagePool {
     limits: [usize; 3],
     /// The limit of [`Claim::More`] while nobody waits in line for pages.
     more: usize,
-    /// What others hold that is charged here, in small pages; they are in use as well.
+    /// While some do, a sender that holds none gets no more either.
+    has_one_line: bool,
+    /// What others hold that is charged here, in units; they are in use as well.
     elsewhere: usize,
     /// What lasts as long as a connection; it is not in use, but set aside.
     by_connections: usize,
@@ -233,10 +94,16 @@ pub struct PagePool {
     scarce_from: usize,
     /// A claim was refused, and nothing done about it yet.
     was_refused: bool,
+    /// The host looks after it each turn, refusal or not.
+    is_scanned: bool,
     /// Somebody waits to hold more elsewhere.
     elsewhere_is_wanted: bool,
     /// New connections come, and nobody who needs nothing goes for them.
     is_crowded: bool,
+    /// What one send buffer may hold, in units, by policies that give each a share.
+    share: usize,
+    /// Slots of those who wait in line and whose standing may have changed.
+    moved: Vec<u32>,
 }
 
 /// Pools of fewer pages than this keep no reserve: an eighth of them would be next to nothing.
@@ -251,41 +118,57 @@ impl PagePool {
     /// A pool that hands out at most `limit` pages at a time; it allocates them as they are asked
     /// for.
     pub fn new(limit: usize) -> Self {
-        let sixteenth = if limit < RESERVED_FROM { 0 } else { limit.saturating_mul(SMALL) / 16 };
-        let limit = limit.saturating_mul(SMALL);
-        let (free, free_small, free_large) = Default::default();
+        PagePool::of_size(limit, PAGE)
+    }
+
+    /// The same where all that is sent lies in pages of one segment, and a page is that.
+    pub fn of_segments(limit: usize) -> Self {
+        PagePool { short_bytes: 0, ..PagePool::of_size(limit, 1) }
+    }
+
+    fn of_size(limit: usize, per_page: usize) -> Self {
+        let sixteenth = if limit < RESERVED_FROM { 0 } else { limit.saturating_mul(per_page) / 16 };
+        let limit = limit.saturating_mul(per_page);
+        let (free, free_small, free_large, free_segments) = Default::default();
         PagePool {
             free,
             free_small,
             free_large,
+            free_segments,
+            per_page,
+            short_bytes: SMALL_BYTES,
             in_use: 0,
             limit,
             shares: [limit - 2 * sixteenth, limit - sixteenth, limit],
             limits: [limit - 2 * sixteenth, limit - sixteenth, limit],
             more: limit - 2 * sixteenth,
+            has_one_line: false,
             elsewhere: 0,
             by_connections: 0,
             set_aside: 0,
             scarce_from: scarce_from(limit, 0),
             was_refused: false,
+            is_scanned: false,
             elsewhere_is_wanted: false,
             is_crowded: false,
+            share: usize::MAX,
+            moved: Vec::new(),
         }
     }
 
-    /// Charges `small` pages to the limit of `claim`. False, and nothing is charged, beyond it.
-    fn claim(&mut self, small: usize, claim: Claim) -> bool {
-        if self.in_use + small > self.limits[claim as usize] {
+    /// Charges `units` to the limit of `claim`. False, and nothing is charged, beyond it.
+    fn claim(&mut self, units: usize, claim: Claim) -> bool {
+        if self.in_use + units > self.limits[claim as usize] {
             self.was_refused = true;
             return false;
         }
-        self.in_use += small;
+        self.in_use += units;
         true
     }
 
     /// A page, or `None` when the limit is reached. Its content is arbitrary.
     pub fn take(&mut self, claim: Claim) -> Option<Page> {
-        self.claim(SMALL, claim).then(|| match self.free.pop() {
+        self.claim(PAGE, claim).then(|| match self.free.pop() {
             Some(page) => page,
             None => self.make(),
         })
@@ -294,7 +177,7 @@ impl PagePool {
     /// A small page, or `None` when the limit is reached. Its content is arbitrary.
     #[inline(always)]
     pub fn take_small(&mut self, claim: Claim) -> Option<SmallPage> {
-        if !self.claim(1, claim) {
+        if !self.claim(SMALL, claim) {
             return None;
         }
         let [received, sent] = &mut self.free_small;
@@ -319,6 +202,14 @@ impl PagePool {
         })
     }
 
+    /// A page of one segment, or `None` when the limit is reached. Its content is arbitrary.
+    pub fn take_segment(&mut self, claim: Claim) -> Option<SegmentPage> {
+        self.claim(1, claim).then(|| match self.free_segments.pop() {
+            Some(page) => page,
+            None => self.make(),
+        })
+    }
+
     /// A new page.
     fn make<const BYTES: usize>(&mut self) -> Page<BYTES> {
         self.shed_excess();
@@ -330,31 +221,39 @@ impl PagePool {
     fn shed_excess(&mut self) {
         let [received, sent] = &mut self.free_small;
         let kept = self.free.bytes() + self.free_large.bytes() + received.bytes() + sent.bytes();
-        let out = (self.in_use + self.by_connections).saturating_mul(SMALL_BYTES);
-        let mut excess = (out + kept).saturating_sub(self.limit.saturating_mul(SMALL_BYTES));
+        let kept = kept + self.free_segments.bytes();
+        let out = (self.in_use + self.by_connections).saturating_mul(UNIT_BYTES);
+        let mut excess = (out + kept).saturating_sub(self.limit.saturating_mul(UNIT_BYTES));
         excess = self.free_large.shed(excess.min(kept));
         excess = self.free.shed(excess);
         excess = received.shed(excess);
+        excess = self.free_segments.shed(excess);
         sent.shed(excess);
     }
 
     /// Gives a page back.
     pub fn put(&mut self, page: Page) {
         self.discharge(1);
-        self.free.put(page, self.in_use * SMALL_BYTES);
+        self.free.put(page, self.in_use * UNIT_BYTES);
     }
 
     /// Gives a small page back.
     #[inline(always)]
     pub fn put_small(&mut self, side: Side, page: SmallPage) {
-        self.release(1);
-        self.free_small[side as usize].put(page, self.in_use * SMALL_BYTES);
+        self.release(SMALL);
+        self.free_small[side as usize].put(page, self.in_use * UNIT_BYTES);
     }
 
     /// Gives a large page back.
     fn put_large(&mut self, page: LargePage) {
         self.release(LARGE);
-        self.free_large.put(page, self.in_use * SMALL_BYTES);
+        self.free_large.put(page, self.in_use * UNIT_BYTES);
+    }
+
+    /// Gives a page of one segment back.
+    fn put_segment(&mut self, page: SegmentPage) {
+        self.release(1);
+        self.free_segments.put(page, self.in_use * UNIT_BYTES);
     }
 
     /// Gives a page back. One that a frame still shares is freed with the frame.
@@ -362,6 +261,7 @@ impl PagePool {
         match page {
             SharedPage::Own(page) => self.put(page),
             SharedPage::OwnLarge(page) => self.put_large(page),
+            SharedPage::OwnSegment(page) => self.put_segment(page),
             SharedPage::Counted(page) => self.put_counted(page),
         }
     }
@@ -370,28 +270,32 @@ impl PagePool {
         match page {
             CountedPage::Page(page) => match Arc::try_unwrap(page) {
                 Ok(page) => self.put(page),
-                Err(_) => self.release(SMALL),
+                Err(_) => self.release(PAGE),
             },
             CountedPage::Large(page) => match Arc::try_unwrap(page) {
                 Ok(page) => self.put_large(page),
                 Err(_) => self.release(LARGE),
             },
+            CountedPage::Segment(page) => match Arc::try_unwrap(page) {
+                Ok(page) => self.put_segment(page),
+                Err(_) => self.release(1),
+            },
         }
     }
 
-    /// Charges memory that is not the pool's own (an application's `Bytes`), in pages. False if
-    /// that would pass the limit; then nothing is charged.
+    /// Charges memory that is not the pool's own (an application's `Bytes`), in pages of 4 KiB.
+    /// False if that would pass the limit; then nothing is charged.
     pub fn charge(&mut self, pages: usize, claim: Claim) -> bool {
-        self.claim(pages.saturating_mul(SMALL), claim)
+        self.claim(pages.saturating_mul(PAGE), claim)
     }
 
     /// Others hold so many bytes now that count here: no claim of theirs is refused, but what they
     /// hold the connections cannot have.
     pub fn set_elsewhere(&mut self, bytes: usize) {
-        let small = bytes.div_ceil(SMALL_BYTES);
-        let has_grown = small > self.elsewhere;
-        self.in_use = self.in_use - self.elsewhere + small;
-        self.elsewhere = small;
+        let units = bytes.div_ceil(UNIT_BYTES);
+        let has_grown = units > self.elsewhere;
+        self.in_use = self.in_use - self.elsewhere + units;
+        self.elsewhere = units;
         if has_grown {
             self.shed_excess();
         }
@@ -401,13 +305,13 @@ impl PagePool {
     /// there are any, a quarter of the limit is set aside for more: those that fill pages must not
     /// keep others out until they have been seen to stall.
     pub fn set_by_connections(&mut self, bytes: usize) {
-        let small = bytes.div_ceil(SMALL_BYTES);
-        if small == self.by_connections {
+        let units = bytes.div_ceil(UNIT_BYTES);
+        if units == self.by_connections {
             return;
         }
-        let has_grown = small > self.by_connections;
-        self.by_connections = small;
-        self.set_aside = if small == 0 { 0 } else { small.max(self.limit / 4) };
+        let has_grown = units > self.by_connections;
+        self.by_connections = units;
+        self.set_aside = if units == 0 { 0 } else { units.max(self.limit / 4) };
         self.scarce_from = scarce_from(self.limit, self.set_aside);
         let waits = self.has_line();
         self.limits = self.shares.map(|share| share.saturating_sub(self.set_aside));
@@ -421,10 +325,10 @@ impl PagePool {
     /// One of so many connections is about to go: what it takes is as good as free from now on.
     pub fn expect_end_of_connection(&mut self, connections: usize) {
         let each = self.by_connections / connections.max(1);
-        self.set_by_connections((self.by_connections - each) * SMALL_BYTES);
+        self.set_by_connections((self.by_connections - each) * UNIT_BYTES);
     }
 
-    /// Small pages that connections can still take for as long as they live. Three quarters of the
+    /// Units that connections can still take for as long as they live. Three quarters of the
     /// limit are theirs, so that an eighth is left for what they send, however many they are; and
     /// whoever is let in must find a first page.
     fn left_for_connections(&self) -> usize {
@@ -459,7 +363,7 @@ impl PagePool {
             return ConnectionRoom::Enough;
         }
         self.was_refused = true;
-        if left < bytes.div_ceil(SMALL_BYTES) {
+        if left < bytes.div_ceil(UNIT_BYTES) {
             ConnectionRoom::None
         } else if left < self.limit / 64 {
             ConnectionRoom::Little
@@ -486,12 +390,12 @@ impl PagePool {
 
     /// Undoes [`PagePool::charge`].
     pub fn discharge(&mut self, pages: usize) {
-        self.release(pages * SMALL);
+        self.release(pages * PAGE);
     }
 
-    fn release(&mut self, small: usize) {
-        assert!(self.in_use >= small, "more pages given back than taken");
-        self.in_use -= small;
+    fn release(&mut self, units: usize) {
+        assert!(self.in_use >= units, "more pages given back than taken");
+        self.in_use -= units;
     }
 
     /// True if less than a quarter of the pages can still be taken.
@@ -499,10 +403,19 @@ impl PagePool {
         self.in_use >= self.scarce_from
     }
 
+    /// Those who hold no page wait in one line with the others.
+    pub fn set_one_line(&mut self) {
+        self.has_one_line = true;
+    }
+
     /// Some wait in line for pages, or nobody does: a sender that holds pages and has not waited
     /// gets no more while some do.
     pub fn keep_line(&mut self, waits: bool) {
         self.limits[Claim::More as usize] = if waits { 0 } else { self.more };
+        if self.has_one_line {
+            let first = self.shares[Claim::First as usize].saturating_sub(self.set_aside);
+            self.limits[Claim::First as usize] = if waits { 0 } else { first };
+        }
     }
 
     /// True if some wait in line, and pages could be had else.
@@ -510,17 +423,58 @@ impl PagePool {
         self.limits[Claim::More as usize] < self.more
     }
 
-    /// Has `act` claim pages for a sender that has waited in line.
-    pub fn in_turn<R>(&mut self, act: impl FnOnce(&mut PagePool) -> R) -> R {
-        let limit = core::mem::replace(&mut self.limits[Claim::More as usize], self.more);
+    /// Has `act` claim so many pages, at most, for a sender that has waited in line.
+    pub fn in_turn<R>(&mut self, pages: usize, act: impl FnOnce(&mut PagePool) -> R) -> R {
+        let turn = self.in_use.saturating_add(pages.saturating_mul(self.per_page));
+        let limits = self.limits;
+        self.limits[Claim::More as usize] = self.more.min(turn);
+        if self.has_one_line {
+            self.limits[Claim::First as usize] = self.more.min(turn);
+        }
         let result = act(self);
-        self.limits[Claim::More as usize] = limit;
+        self.limits = limits;
         result
+    }
+
+    /// One send buffer holds no more than so many pages, one at least; `None`: as many as it likes.
+    pub fn set_share(&mut self, pages: Option<usize>) {
+        let units = |pages: usize| pages.max(1).saturating_mul(self.per_page);
+        self.share = pages.map_or(usize::MAX, units);
+    }
+
+    /// Units that one send buffer may hold.
+    pub(crate) fn share(&self) -> usize {
+        self.share
+    }
+
+    /// The same in pages; `None`: as many as it likes.
+    pub fn share_pages(&self) -> Option<usize> {
+        (self.share != usize::MAX).then(|| self.share / self.per_page)
+    }
+
+    /// Bytes in what is called a page here.
+    pub fn page_bytes(&self) -> usize {
+        self.per_page * UNIT_BYTES
+    }
+
+    /// The one in that slot waits in line, and holds less than it did, or needs more.
+    pub(crate) fn note_moved(&mut self, slot: u32) {
+        self.moved.push(slot);
+    }
+
+    /// One of those, until there is none.
+    pub(crate) fn next_moved(&mut self) -> Option<u32> {
+        self.moved.pop()
     }
 
     /// Pages that can be given to senders that wait in line.
     pub fn available_in_line(&self) -> usize {
-        self.more.saturating_sub(self.in_use) / SMALL
+        self.more.saturating_sub(self.in_use) / self.per_page
+    }
+
+    /// Pages that those who hold some may have together.
+    pub fn limit_in_line(&self) -> usize {
+        self.more / self.per_page
     }
 
     /// True if others may hold more: what they hold is no more than half of the limit, and nobody
@@ -546,29 +500,39 @@ impl PagePool {
         self.was_refused
     }
 
+    /// The host is to look after it each turn, as if something were refused.
+    pub fn set_scanned(&mut self) {
+        (self.is_scanned, self.was_refused) = (true, true);
+    }
+
     /// What could be done about a refusal has been.
     pub fn forget_refusal(&mut self) {
-        self.was_refused = false;
+        self.was_refused = self.is_scanned;
     }
 
     /// Pages out of the pool, or charged to it; what is small counts together.
     pub fn in_use(&self) -> usize {
-        (self.in_use + self.by_connections).div_ceil(SMALL)
+        (self.in_use + self.by_connections).div_ceil(self.per_page)
     }
 
     /// Pages that there may be.
     pub fn limit(&self) -> usize {
-        self.limit / SMALL
+        self.limit / self.per_page
     }
 
-    /// Pages that can still be taken.
+    /// Pages of 4 KiB that can still be taken.
     pub fn available(&self) -> usize {
-        self.available_to(Claim::Receive)
+        self.available_pages(Claim::Receive)
+    }
+
+    /// Pages of 4 KiB that can still be taken for that.
+    pub fn available_pages(&self, claim: Claim) -> usize {
+        self.limits[claim as usize].saturating_sub(self.in_use) / PAGE
     }
 
     /// Pages that can still be taken for that.
     pub fn available_to(&self, claim: Claim) -> usize {
-        self.limits[claim as usize].saturating_sub(self.in_use) / SMALL
+        self.limits[claim as usize].saturating_sub(self.in_use) / self.per_page
     }
 }
 

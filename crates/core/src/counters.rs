@@ -91,6 +91,15 @@ counters! {
     connections_timed_out,
     /// Writes that took less than the send buffer had room for, because pages were short.
     writes_short_of_pages,
+    /// Writers that have waited for pages and were told to go on, each for a turn of its own.
+    page_turns,
+    /// Scans of all connections for their fair shares of the pages.
+    share_scans,
+    /// Times that a writer was told that it can write again, because of acknowledgements.
+    writers_woken,
+    /// Times that the windows allowed a segment, nothing was fresh, and the source had more
+    /// ([`Supply::more`](crate::tcp::Supply::more)); counted once it comes.
+    buffer_misses,
     /// Connections reset because memory was short and the peer had kept its window closed.
     reset_for_memory_closed_window,
     /// Connections reset because memory was short and the peer took next to nothing of what was

@@ -33,6 +33,7 @@ mod tcp_input;
 mod texts;
 mod time_wait;
 
+pub use shortage::PoolInfo;
 pub use sockets::any_local;
 
 use alloc::boxed::Box;
@@ -41,7 +42,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use crate::buffer::{ConnectionRoom, Level, PagePool};
+use crate::buffer::{ConnectionRoom, Level};
 use crate::config::{Config, Scheme};
 use crate::counters::Counters;
 use crate::error::Error;
@@ -160,7 +161,7 @@ impl Host {
         let shared = Context {
             now: Instant::ZERO,
             arrived: Instant::FAR_FUTURE,
-            pool: PagePool::new(limits.pages),
+            pool: shortage::pool(&config),
             budget: WindowBudget::new(limits.receive_window_bytes, tcp.shift),
             config: tcp,
             challenges: Challenges::new(
@@ -169,7 +170,7 @@ impl Host {
             ),
             counters: Counters::default(),
         };
-        let default_options = SocketOptions::new(&config.tcp);
+        let default_options = shortage::options(&config.tcp, &shared.pool);
         Ok(Host {
             default_terms: Terms::announced(&config, &default_options),
             default_options: Arc::new(default_options),
@@ -192,7 +193,7 @@ impl Host {
             ticks,
             due: Vec::new(),
             ready: Line::default(),
-            shortage: Shortage::default(),
+            shortage: Shortage::new(&config.tcp.pool),
             replies: VecDeque::new(),
             events: Line::default(),
             loopback: Outbox::new(LOOPBACK_FRAMES),

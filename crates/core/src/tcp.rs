@@ -28,12 +28,13 @@ pub mod timers;
 pub(crate) mod ways;
 
 pub use connection::Connection;
+pub use send::source::{Demand, SendInfo, Supply};
 pub use settings::Settings;
 pub use state::State;
 
 pub use crate::flow::{Seq, Tuple};
 
-use crate::config::{TcpConfig, Wish};
+use crate::config::{SendSize, TcpConfig, Wish};
 use crate::time::Duration;
 use send::recovery::Mode;
 use time_wait::negotiate::Holder;
@@ -58,9 +59,10 @@ pub struct SocketOptions {
     pub traffic_class: u8,
     /// TTL or hop limit (RFC 9293 MUST-49: configurable); `None`: the host's.
     pub hop_limit: Option<u8>,
-    /// Send buffer, in bytes, at most: what waits to be sent is no more than the congestion window
-    /// or 128 KiB.
+    /// Send buffer, in bytes, at most.
     pub send_buffer_bytes: u32,
+    /// How large it is, within that.
+    pub send_size: SendSize,
     /// Receive window, in bytes, fixed: no right-sizing; at least what the window field can tell
     /// with our shift count. `None`: as the host's configuration says.
     pub receive_buffer_bytes: Option<u32>,
@@ -96,6 +98,7 @@ impl SocketOptions {
             traffic_class: 0,
             hop_limit: None,
             send_buffer_bytes: config.buffers.send,
+            send_size: config.buffers.send_size(),
             receive_buffer_bytes: None,
             mss_max: 0,
             fin_wait_2_timeout: config.timeout.fin_wait_2,

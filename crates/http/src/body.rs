@@ -1,10 +1,12 @@
 //! Bodies of responses and requests.
 //!
 //! A file's body reads one chunk ahead of the connection: while one chunk is written, the next is
-//! being read, and never more than one. Where memory is scarce it reads less, and nothing ahead;
-//! where none is left it waits. Its length is exact, so that `Content-Length` is sent; a file that
-//! shrinks meanwhile fails the body, and the connection with it, rather than lie.
+//! being read, and never more than one. Where its connection says how much it wants, it reads that,
+//! once there is room for some. Where memory is scarce it reads less, and nothing ahead; where none
+//! is left it waits. Its length is exact, so that `Content-Length` is sent; a file that shrinks
+//! meanwhile fails the body, and the connection with it, rather than lie.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -13,6 +15,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -40,14 +43,24 @@ enum Content {
     Stream(Pin<Box<dyn HttpBody<Data = Bytes, Error = io::Error>>>),
 }
 
-/// How many bytes the transport would take now; while that is none, whoever polls is woken when it
-/// is some.
-pub(crate) type SendRoom = Rc<dyn Fn(&mut Context<'_>) -> Poll<usize>>;
+/// The transport of a response, as a body that is read from a source asks it.
+pub(crate) trait Sink {
+    /// How many bytes it would take now; while that is none, whoever polls is woken when it is
+    /// some.
+    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<usize>;
+
+    /// Bytes that the next read should bring; `None`: as many as a chunk has.
+    fn read_size(&self) -> Option<usize>;
+
+    /// How long a read takes, and whether there is more to come than what is written next.
+    fn set_supply(&self, read_time: Duration, more: bool);
+}
 
 /// A body that can read as fast as its transport takes it.
 trait Paced: HttpBody<Data = Bytes, Error = io::Error> + Unpin {
-    /// Where memory is scarce, no more is read than the transport takes.
-    fn set_room(&mut self, room: SendRoom);
+    /// Where memory is scarce, no more is read than the transport takes, and where it says how much
+    /// it wants, that.
+    fn set_sink(&mut self, sink: Rc<dyn Sink>);
 }
 
 /// What follows a body: called once with the bytes handed over and whether that was all.
@@ -69,10 +82,10 @@ impl Body {
         Body { content: Content::File(Box::new(body)), sent: 0, ended: false, report: None }
     }
 
-    /// The same body, which reads what there is `room` for where memory is scarce.
-    pub(crate) fn paced(mut self, room: &SendRoom) -> Self {
+    /// The same body, which reads as `sink` takes it. It begins to now.
+    pub(crate) fn paced(mut self, sink: &Rc<dyn Sink>) -> Self {
         if let Content::File(body) = &mut self.content {
-            body.set_room(room.clone());
+            body.set_sink(sink.clone());
         }
         self
     }
@@ -167,7 +180,8 @@ pub(crate) struct FileBody<S: FileSource> {
     waiting: Option<Pending<()>>,
     /// Something of the file was read, or is being.
     has_begun: bool,
-    room: Option<SendRoom>,
+    sink: Option<Rc<dyn Sink>>,
+    read_time: Rc<ReadTime>,
 }
 
 /// A chunk that is being read.
@@ -175,6 +189,40 @@ struct Reading {
     length: usize,
     charge: Charge,
     outcome: Pending<io::Result<Vec<u8>>>,
+    /// When it began, if that is of use.
+    begun: Option<Instant>,
+}
+
+/// How long reads of one source take, smoothed: ReadTime of Cohen & Cohen 2002.
+pub(crate) struct ReadTime {
+    clock: Rc<dyn Fn() -> Instant>,
+    smoothed: Cell<Option<Duration>>,
+}
+
+impl ReadTime {
+    /// Not known yet, by that clock.
+    pub(crate) fn new(clock: Rc<dyn Fn() -> Instant>) -> Self {
+        ReadTime { clock, smoothed: Cell::new(None) }
+    }
+
+    /// A read that has begun then is done. An eighth of what is new counts, as for RTTs
+    /// (RFC 6298 §2.3).
+    fn on_read(&self, begun: Instant) {
+        let taken = (self.clock)().saturating_duration_since(begun);
+        let smoothed = self.smoothed.get().map_or(taken, |smoothed| (smoothed * 7 + taken) / 8);
+        self.smoothed.set(Some(smoothed));
+    }
+
+    /// Zero before the first.
+    fn get(&self) -> Duration {
+        self.smoothed.get().unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for ReadTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ReadTime").field(&self.smoothed.get()).finish()
+    }
 }
 
 /// Bytes read at a time where memory is scarce.
@@ -185,13 +233,15 @@ const SCARCE_CHUNK_BYTES: usize = 16 << 10;
 const FIRST_CHUNK_BYTES: usize = 4 << 10;
 
 impl<S: FileSource> FileBody<S> {
-    /// A body of these pieces, read in chunks of at most `chunk_bytes`. The first read starts now.
+    /// A body of these pieces, read in chunks of at most `chunk_bytes`. The first read starts once
+    /// it has a sink, or is polled.
     pub(crate) fn new(
         source: Rc<S>,
         handle: S::Handle,
         pieces: impl IntoIterator<Item = Piece>,
         chunk_bytes: usize,
         buffers: Buffers,
+        read_time: Rc<ReadTime>,
     ) -> Self {
         let pieces: VecDeque<Piece> = pieces.into_iter().collect();
         let length = |piece: &Piece| match piece {
@@ -200,7 +250,7 @@ impl<S: FileSource> FileBody<S> {
         };
         let left = pieces.iter().map(length).sum();
         let chunk_bytes = chunk_bytes.max(1);
-        let mut body = FileBody {
+        FileBody {
             source,
             handle,
             pieces,
@@ -210,12 +260,43 @@ impl<S: FileSource> FileBody<S> {
             buffers,
             waiting: None,
             has_begun: false,
-            room: None,
-        };
-        if !body.buffers.memory.is_scarce() {
-            body.read_next(usize::MAX);
+            sink: None,
+            read_time,
         }
-        body
+    }
+
+    /// Starts the first read, of as much as the sink wants.
+    fn begin(&mut self) {
+        if !self.buffers.memory.is_scarce() {
+            self.read_next(self.read_size().unwrap_or(usize::MAX));
+        }
+    }
+
+    /// Bytes that the sink wants of the next read, if it says so.
+    fn read_size(&self) -> Option<usize> {
+        self.sink.as_ref()?.read_size()
+    }
+
+    /// Bytes for the next read, once there is room for some.
+    fn poll_wanted(&self, cx: &mut Context<'_>) -> Poll<usize> {
+        let Some(sink) = &self.sink else { return Poll::Ready(usize::MAX) };
+        let is_scarce = self.buffers.memory.is_scarce();
+        if !is_scarce && self.read_size().is_none() {
+            return Poll::Ready(usize::MAX);
+        }
+        if !self.has_begun {
+            let wanted = if is_scarce { None } else { self.read_size() };
+            return Poll::Ready(wanted.unwrap_or(FIRST_CHUNK_BYTES));
+        }
+        let room = ready!(sink.poll_room(cx));
+        Poll::Ready(self.read_size().unwrap_or(room).max(FIRST_CHUNK_BYTES))
+    }
+
+    /// A read that has begun then is done, and what it `brought` is handed over next.
+    fn tell_supply(&self, begun: Option<Instant>, brought: usize) {
+        let (Some(sink), Some(begun)) = (&self.sink, begun) else { return };
+        self.read_time.on_read(begun);
+        sink.set_supply(self.read_time.get(), self.left > brought as u64);
     }
 
     /// Starts reading the next chunk, of `most` bytes, if the next piece is of the file and none is
@@ -224,6 +305,7 @@ impl<S: FileSource> FileBody<S> {
         let is_scarce = self.buffers.memory.is_scarce();
         let most = most.min(if is_scarce { SCARCE_CHUNK_BYTES } else { usize::MAX });
         let most = most.min(self.chunk_bytes);
+        let begun = self.read_size().map(|_| (self.read_time.clock)());
         self.has_begun = true;
         while self.reading.is_none()
             && let Some(Piece::File(range)) = self.pieces.front_mut()
@@ -236,7 +318,7 @@ impl<S: FileSource> FileBody<S> {
             let (buffer, charge) = self.buffers.take(length);
             let outcome = self.source.read_at(&self.handle, range.start, buffer);
             range.start += length as u64;
-            self.reading = Some(Reading { length, charge, outcome });
+            self.reading = Some(Reading { length, charge, outcome, begun });
         }
     }
 }
@@ -251,12 +333,7 @@ impl<S: FileSource> HttpBody for FileBody<S> {
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = self.get_mut();
         if this.reading.is_none() && matches!(this.pieces.front(), Some(Piece::File(_))) {
-            let room = this.room.as_ref().filter(|_| this.buffers.memory.is_scarce());
-            let most = match room {
-                Some(room) if this.has_begun => ready!(room(cx)).max(FIRST_CHUNK_BYTES),
-                Some(_) => FIRST_CHUNK_BYTES,
-                None => usize::MAX,
-            };
+            let most = ready!(this.poll_wanted(cx));
             let has_memory = this.buffers.memory.poll_room(cx, &mut this.waiting).is_ready();
             if !has_memory && this.has_begun {
                 return Poll::Pending;
@@ -269,6 +346,7 @@ impl<S: FileSource> HttpBody for FileBody<S> {
         };
         let bytes = match (outcome, this.reading.take()) {
             (Some(Ok(buffer)), Some(reading)) if buffer.len() == reading.length => {
+                this.tell_supply(reading.begun, reading.length);
                 this.buffers.lend((buffer, reading.charge))
             }
             (Some(Ok(_)), _) => return Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into()))),
@@ -279,7 +357,8 @@ impl<S: FileSource> HttpBody for FileBody<S> {
                 Some(Piece::File(_)) | None => return Poll::Ready(None),
             },
         };
-        if !this.buffers.memory.is_scarce() {
+        // A sink that says what it wants is asked again once it has room.
+        if !this.buffers.memory.is_scarce() && this.read_size().is_none() {
             this.read_next(usize::MAX);
         }
         this.left -= bytes.len() as u64;
@@ -298,8 +377,9 @@ impl<S: FileSource> HttpBody for FileBody<S> {
 impl<S: FileSource> Unpin for FileBody<S> {}
 
 impl<S: FileSource> Paced for FileBody<S> {
-    fn set_room(&mut self, room: SendRoom) {
-        self.room = Some(room);
+    fn set_sink(&mut self, sink: Rc<dyn Sink>) {
+        self.sink = Some(sink);
+        self.begin();
     }
 }
 

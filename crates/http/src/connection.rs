@@ -7,7 +7,7 @@ use std::future::{Future, pending, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use http::header::{self, HeaderMap, HeaderValue};
@@ -21,7 +21,7 @@ use hyper::service::service_fn;
 use crate::access::Access;
 use crate::admission::{Admission, Door, InFlight, Refusal, Tally};
 use crate::answer::page;
-use crate::body::{Body, RequestBody, SendRoom};
+use crate::body::{Body, RequestBody, Sink};
 use crate::client_close;
 use crate::config::ServerConfig;
 use crate::control::Control;
@@ -155,8 +155,8 @@ impl<H: Handler> Server<H> {
         let phase = Phase::new(now);
         let seat = self.door.seat(phase.clone(), now);
         let cut = control.clone();
-        let room = send_room(control.clone(), phase.clone());
-        let visit = Rc::new(Visit::new(self.clone(), phase.clone(), room, peer));
+        let sink = sink(control.clone(), phase.clone());
+        let visit = Rc::new(Visit::new(self.clone(), phase.clone(), sink, peer));
         let (timer, door) = (self.clock.timer.clone(), self.door.clone());
         let io = Patient::new((io, control), timer, phase.clone(), &self.config, door);
         let io = Refusable::new(io, visit.owed.clone());
@@ -255,13 +255,31 @@ impl<H: Handler> Server<H> {
     }
 }
 
-/// The room of the transport, which the phase remembers that a response waits for.
-fn send_room(transport: impl Control, phase: Phase) -> SendRoom {
-    Rc::new(move |cx| {
-        let room = transport.poll_room(cx);
-        phase.set_waits_for_room(room.is_pending());
+/// What responses are written to.
+fn sink(transport: impl Control, phase: Phase) -> Rc<dyn Sink> {
+    Rc::new(Outlet { transport, phase })
+}
+
+/// The transport of responses, of which the phase remembers whether one waits for room.
+struct Outlet<C> {
+    transport: C,
+    phase: Phase,
+}
+
+impl<C: Control> Sink for Outlet<C> {
+    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<usize> {
+        let room = self.transport.poll_room(cx);
+        self.phase.set_waits_for_room(room.is_pending());
         room
-    })
+    }
+
+    fn read_size(&self) -> Option<usize> {
+        self.transport.read_size()
+    }
+
+    fn set_supply(&self, read_time: Duration, more: bool) {
+        self.transport.set_supply(read_time, more);
+    }
 }
 
 /// One connection, as its requests see it.
@@ -269,7 +287,7 @@ struct Visit<H> {
     server: Rc<Server<H>>,
     phase: Phase,
     owed: Owed,
-    room: SendRoom,
+    sink: Rc<dyn Sink>,
     peer: SocketAddr,
     /// Requests that have come.
     served: Cell<u64>,
@@ -280,9 +298,9 @@ struct Visit<H> {
 }
 
 impl<H: Handler> Visit<H> {
-    fn new(server: Rc<Server<H>>, phase: Phase, room: SendRoom, peer: SocketAddr) -> Visit<H> {
+    fn new(server: Rc<Server<H>>, phase: Phase, sink: Rc<dyn Sink>, peer: SocketAddr) -> Visit<H> {
         let (owed, served, has_parted, is_asked) = Default::default();
-        Visit { server, phase, owed, room, peer, served, has_parted, is_asked }
+        Visit { server, phase, owed, sink, peer, served, has_parted, is_asked }
     }
 
     /// The client is asked to close first.
@@ -400,8 +418,8 @@ impl<H: Handler> Exchange<H> {
     /// A body that, when over, moves the connection on and writes the record.
     fn follow(self, body: Body, record: Option<Unfinished>, in_flight: Option<InFlight>) -> Body {
         let visit = self.visit;
-        let room = visit.room.clone();
-        body.paced(&room).reporting(move |body_bytes, complete| {
+        let sink = visit.sink.clone();
+        body.paced(&sink).reporting(move |body_bytes, complete| {
             drop(in_flight);
             let Visit { server, phase, owed, .. } = &*visit;
             owed.on_response();

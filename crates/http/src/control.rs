@@ -1,6 +1,7 @@
 //! What a server asks of the transport beneath a byte stream, which the stream itself cannot do.
 
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// The transport of one connection.
 pub trait Control: 'static {
@@ -17,6 +18,17 @@ pub trait Control: 'static {
     /// How many bytes a write would take now; while that is none, whoever polls is woken when it
     /// is some.
     fn poll_room(&self, cx: &mut Context<'_>) -> Poll<usize>;
+
+    /// Bytes that the next read of a source should bring, where the connection says so; `None`: as
+    /// many as suit the reader.
+    fn read_size(&self) -> Option<usize> {
+        None
+    }
+
+    /// A read of the source takes so long, and there is more to come than what is written next.
+    fn set_supply(&self, read_time: Duration, more: bool) {
+        let _ = (read_time, more);
+    }
 
     /// Bytes written that the peer has not acknowledged; `None` where nobody knows.
     fn undelivered_bytes(&self) -> Option<usize>;

@@ -10,7 +10,7 @@ use http_body::Body as _;
 use http_body_util::BodyExt;
 
 use crate::answer::{empty, page, protect};
-use crate::body::{Body, Buffers, FileBody, Piece, RequestBody};
+use crate::body::{Body, Buffers, FileBody, Piece, ReadTime, RequestBody};
 use crate::condition::{self, Validators, Verdict};
 use crate::config::FilesConfig;
 use crate::connection::Handler;
@@ -33,6 +33,7 @@ pub struct Files<S> {
     config: FilesConfig,
     clock: Clock,
     buffers: Buffers,
+    read_time: Rc<ReadTime>,
     listings: Rc<Shelf>,
 }
 
@@ -55,7 +56,8 @@ impl<S: FileSource> Files<S> {
     pub fn new(source: S, config: FilesConfig, clock: Clock) -> Self {
         let listings = Shelf::new(&config, clock.clone());
         let buffers = Buffers::new(Memory::boundless());
-        Files { source: Rc::new(source), config, clock, buffers, listings }
+        let read_time = Rc::new(ReadTime::new(clock.measure.clone()));
+        Files { source: Rc::new(source), config, clock, buffers, read_time, listings }
     }
 
     /// The same, with what responses hold charged to `memory`.
@@ -238,6 +240,7 @@ impl<S: FileSource> Files<S> {
             pieces,
             self.config.chunk_bytes,
             self.buffers.clone(),
+            self.read_time.clone(),
         );
         let mut response = Response::new(Body::file(body));
         *response.status_mut() = status;

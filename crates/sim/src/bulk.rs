@@ -41,6 +41,7 @@ impl Bulk {
             send: buffer_bytes,
             receive: buffer_bytes.min(64 << 10),
             receive_max: buffer_bytes,
+            ..BufferConfig::default()
         };
         let tcp = TcpConfig { buffers, ..TcpConfig::default() };
         Bulk { forth, back, tcp }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use lightwait_core::Config;
 use lightwait_core::address::Cidr;
-use lightwait_core::config::{Disagreement, Limits, Wish};
+use lightwait_core::config::{Disagreement, Limits, PageSize, Wish};
 use lightwait_core::frame::{Capabilities, Medium};
 use lightwait_core::time::Duration;
 
@@ -116,6 +116,7 @@ fn tight() -> Limits {
         reassemblies: 2,
         path_mtus: 2,
         unheard_peers: 1,
+        page: PageSize::Auto,
     }
 }
 

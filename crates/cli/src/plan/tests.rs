@@ -1,6 +1,9 @@
 use super::*;
 use crate::args::{Command, CommandLine};
 use clap::Parser;
+use lightwait_core::config::PoolPolicy::{Priority, RoundRobin};
+use lightwait_core::config::SendSize;
+use lightwait_core::{Capabilities, Config, Medium};
 
 fn plan(line: &str) -> Result<Plan, Failure> {
     let words = ["lightwait", "serve"].into_iter().chain(line.split_whitespace());
@@ -211,14 +214,16 @@ fn files_and_logs_follow_their_flags() {
     assert!(refusal("--index a/b").contains("--index"));
 }
 
+/// The configuration that comes of that line.
+fn config_of(line: &str) -> Config {
+    let address = "10.9.0.2/24".parse().unwrap();
+    let config = Config::new(Capabilities::plain(Medium::Ip, 1500), address, [0; 32]);
+    plan(line).unwrap().knobs.on(config)
+}
+
 #[test]
 fn memory_is_one_budget_and_the_bridges_two_stacks_share_it() {
-    let limits_of = |line: &str| {
-        let address = "10.9.0.2/24".parse().unwrap();
-        let capabilities = lightwait_core::Capabilities::plain(lightwait_core::Medium::Ip, 1500);
-        let config = lightwait_core::Config::new(capabilities, address, [0; 32]);
-        plan(line).unwrap().knobs.on(config).limits
-    };
+    let limits_of = |line: &str| config_of(line).limits;
     let device = limits_of("--tap t --ip 10.9.0.2/24 --memory 64M");
     assert_eq!((device.pages, device.receive_window_bytes), ((64 << 20) / 4096, 32 << 20));
     assert_eq!(limits_of("--memory 64M").pages, (32 << 20) / 4096);
@@ -238,5 +243,21 @@ fn limits_of_the_server_are_taken_and_none_may_be_nothing() {
     for flag in ["--max-connections", "--max-client-connections", "--max-responses"] {
         let text = refusal(&format!("{flag} 0"));
         assert!(text.starts_with(flag) && text.contains("1 at least"), "{text}");
+    }
+}
+
+#[test]
+fn buffers_and_pages_have_flags_of_their_own_and_a_knob_by_name_goes_before_them() {
+    let tcp_of = |line: &str| config_of(line).tcp;
+    let tcp = tcp_of("--send-buffer fixed:32K --pool-policy round-robin");
+    assert_eq!((tcp.buffers.send_size(), tcp.pool.policy), (SendSize::Fixed(32 << 10), RoundRobin));
+    let tcp = tcp_of("--send-buffer linux:lowat=16K --pool-policy priority");
+    let lowat = SendSize::Linux { lowat: Some(16 << 10) };
+    assert_eq!((tcp.buffers.send_size(), tcp.pool.policy), (lowat, Priority));
+    let tcp = tcp_of("--send-buffer los --set buffers.send_size=round");
+    assert_eq!(tcp.buffers.send_size(), SendSize::Round);
+    assert_eq!(config_of("--memory 64M --pool 1MiB").limits.pages, 256);
+    for line in ["--pool 1M --set limits.pages=9", "--memory 64M --pool 33M", "--pool 63K"] {
+        assert!(refusal(line).contains("--pool"), "{line}");
     }
 }

@@ -37,7 +37,9 @@ fn while_some_wait_in_line_only_those_whose_turn_it_is_get_more() {
     assert!(!pool.was_refused() && pool.take(Claim::More).is_none() && pool.was_refused());
     assert_eq!((pool.available_in_line(), pool.available_to(Claim::More)), (56, 0));
     let first = pool.take(Claim::First);
-    assert!(first.is_some() && pool.in_turn(|pool| pool.take(Claim::More)).is_some());
+    assert!(first.is_some() && pool.in_turn(1, |pool| pool.take(Claim::More)).is_some());
+    let both = pool.in_turn(1, |pool| [(); 2].map(|()| pool.take(Claim::More).is_some()));
+    assert_eq!(both, [true, false], "a turn of one page");
     assert!(pool.take(Claim::More).is_none());
     pool.keep_line(false);
     assert!(pool.take(Claim::More).is_some());
@@ -85,11 +87,11 @@ fn after_a_burst_no_more_is_kept_than_in_any_case() {
 fn small_pages_count_for_a_quarter() {
     let mut pool = PagePool::new(2);
     let small: Vec<SmallPage> =
-        (0..SMALL + 1).map(|_| pool.take_small(Claim::First).unwrap()).collect();
+        (0..PAGE / SMALL + 1).map(|_| pool.take_small(Claim::First).unwrap()).collect();
     assert_eq!((pool.in_use(), pool.available()), (2, 0));
     assert!(pool.take(Claim::Receive).is_none() && !pool.charge(1, Claim::More));
     let others: Vec<SmallPage> = core::iter::from_fn(|| pool.take_small(Claim::Receive)).collect();
-    assert_eq!(others.len(), SMALL - 1);
+    assert_eq!(others.len(), PAGE / SMALL - 1);
     small.into_iter().for_each(|page| pool.put_small(Side::Send, page));
     assert_eq!((pool.in_use(), pool.available()), (1, 1));
     others.into_iter().for_each(|page| pool.put_small(Side::Receive, page));

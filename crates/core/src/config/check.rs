@@ -8,6 +8,9 @@ use crate::error::Error;
 /// Segments of an initial window at most: times the largest MSS it is a number of 32 bits.
 const INITIAL_WINDOW_MAX: u32 = 65_535;
 
+/// The largest cap of a priority for pages: the levels of priority are bits of one word.
+pub(crate) const PRIORITY_CAP_MAX: u8 = 14;
+
 impl Config {
     /// Whether there can be a host like this: [`Host::new`](crate::Host::new) asks it first.
     ///
@@ -54,6 +57,14 @@ impl Config {
                 "the option that negotiates TIME-WAIT is of kind 253 or 254 (RFC 4727)",
             ),
             (tcp.buffers.send == 0, "a send buffer of no bytes takes none"),
+            (tcp.buffers.send_lowat == Some(0), "a bound of no unsent bytes lets none be written"),
+            (tcp.buffers.send_factor == 0, "a read takes one round trip at least"),
+            (
+                !(1..=PRIORITY_CAP_MAX).contains(&tcp.pool.priority_cap),
+                "the cap of a priority for pages is 1 to 14",
+            ),
+            (tcp.pool.most_connections == 0, "pages are shared by one connection at least"),
+            (tcp.pool.scan.is_zero(), "scans of all connections have some time between them"),
             (tcp.buffers.receive_max == 0, "a receive window of no bytes lets none come"),
             (limits.pages == 0, "without a page no byte is sent or received"),
             (limits.frames_per_turn == 0, "a turn of no frames lets none leave"),

@@ -1,5 +1,6 @@
 //! Bounds on memory and on work.
 
+use super::PageSize;
 use super::group::group;
 
 group! {
@@ -19,6 +20,9 @@ group! {
         /// Pages of 4 KiB for send and receive buffers together, and for what is charged to them; a
         /// small one of 1 KiB counts a quarter, a large one of 16 KiB four.
         pages: usize = 1 << 18, "pages", "ours";
+        /// What is sent lies in pages of 1, 4 and 16 KiB (auto), or of 512 bytes, which are then
+        /// what limits.pages counts.
+        page: PageSize = PageSize::Auto, "", "ours; Cohen & Cohen 2002 §4";
         /// Receive window promised to all peers together; no more than pages can hold.
         receive_window_bytes: u64 = 1 << 30, "bytes", "ours";
         /// Packets one connection may emit before the others have their turn, if they are no more

@@ -46,6 +46,8 @@ group! {
         time_wait: TimeWaitConfig;
         /// Send and receive buffers.
         buffers: BufferConfig;
+        /// How the memory of send buffers is shared where it is short.
+        pool: PoolConfig;
         /// The two clocks.
         clock: ClockConfig;
         /// What other systems do and the RFCs do not ask for.
@@ -169,10 +171,34 @@ group! {
     BufferConfig {
         /// Send buffer, at most.
         send: u32 = 1 << 20, "bytes", "ours";
+        /// How large it is: round (in flight, and what a round trip may carry), los (what is sent
+        /// until the next read of a file), fixed (buffers.send), linux (two windows, grows only).
+        send_size: SendRule = SendRule::Round, "", "ours; Cohen & Cohen 2002 §3; Linux";
+        /// By the rule linux: no more is taken while so many bytes are unsent; off: no such bound.
+        send_lowat: Option<u32> = None, "bytes", "Linux (tcp_notsent_lowat)";
+        /// By the rule los: round trips that a read takes, where its time or the RTT is not known.
+        send_factor: u8 = 1, "round trips", "Cohen & Cohen 2002 App. A";
         /// Receive window at the start.
         receive: u32 = 64 << 10, "bytes", "Linux (tcp_rmem)";
         /// Largest receive window right-sizing may grow to; decides the scale at the SYN.
         receive_max: u32 = 4 << 20, "bytes", "Linux (tcp_rmem)";
+    }
+}
+
+group! {
+    /// How the memory of send buffers is shared where it is short.
+    PoolConfig {
+        /// Who gets the next page: line and round-robin (first come), naive (each has its share),
+        /// priority (who has least of its need), psc (each has its fair share, found by scans).
+        policy: PoolPolicy = PoolPolicy::Line, "", "ours; Cohen & Cohen 2002 §4, §5";
+        /// By the policy priority: who holds pages counts for no more than this, 1 to 14.
+        priority_cap: u8 = 8, "", "ours; Cohen & Cohen 2002 §4 (p)";
+        /// By the policy psc: time between scans of all connections.
+        scan: Duration = Duration::from_millis(50), "", "ours; Semke, Mahdavi & Mathis 1998";
+        /// By the policy naive: the connections that share the pages.
+        most_connections: u32 = 1024, "connections", "Cohen & Cohen 2002 §4";
+        /// Who holds no page comes before those who hold some, whatever the policy.
+        newcomers_first: bool = true, "", "ours";
     }
 }
 
@@ -216,6 +242,79 @@ group! {
         /// SYN inside the window resets the connection, and is not only challenged.
         insecure_syn: bool = false, "", "RFC 5961 §4.2; RFC 793 has it on";
     }
+}
+
+/// How large a send buffer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum SendRule {
+    /// [`SendSize::Round`].
+    #[default]
+    Round,
+    /// [`SendSize::Los`].
+    Los,
+    /// [`SendSize::Fixed`], of [`BufferConfig::send`].
+    Fixed,
+    /// [`SendSize::Linux`], with [`BufferConfig::send_lowat`].
+    Linux,
+}
+
+/// How large a send buffer is, within
+/// [`SocketOptions::send_buffer_bytes`](crate::tcp::SocketOptions::send_buffer_bytes).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum SendSize {
+    /// What is in flight, and as much again as a round trip may carry: the congestion window, or
+    /// 128 KiB.
+    #[default]
+    Round,
+    /// What the window carries, and what can be sent until the next read of the source is done:
+    /// [`tcp::send::los`](crate::tcp::send::los).
+    Los,
+    /// So many bytes.
+    Fixed(u32),
+    /// Twice the congestion window, 16 KiB at least, and never less than it was.
+    Linux {
+        /// No more is taken while so many bytes are unsent (TCP_NOTSENT_LOWAT).
+        lowat: Option<u32>,
+    },
+}
+
+impl BufferConfig {
+    /// How large a send buffer is.
+    pub fn send_size(&self) -> SendSize {
+        match self.send_size {
+            SendRule::Round => SendSize::Round,
+            SendRule::Los => SendSize::Los,
+            SendRule::Fixed => SendSize::Fixed(self.send),
+            SendRule::Linux => SendSize::Linux { lowat: self.send_lowat },
+        }
+    }
+}
+
+/// Who gets the next page of those that are short (Cohen & Cohen 2002 §4, §5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum PoolPolicy {
+    /// Who has waited longest, and as much as two windows carry.
+    #[default]
+    Line,
+    /// Each may hold as much as any, whether it needs that or not; who finds none waits in line.
+    Naive,
+    /// Who has waited longest, and one page.
+    RoundRobin,
+    /// Who holds the least part of what its window needs, and one page.
+    Priority,
+    /// Each may hold as much as max-min fairness gives it, which a scan of all connections finds
+    /// from time to time. How long a source takes does not count.
+    Psc,
+}
+
+/// The pages of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum PageSize {
+    /// Of 1, 4 and 16 KiB.
+    #[default]
+    Auto,
+    /// What is sent lies in pages of 512 bytes, as in Cohen & Cohen 2002 §4: to run that again.
+    Segment,
 }
 
 /// When a segment with text carries PSH (RFC 9293 §3.9.1.2: a matter of implementation where there

@@ -4,7 +4,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 
 use super::{
-    AckDelay, Disagreement, Ecn, Estimator, Push, Scheme, TimeWaitState, WindowProbe, Wish,
+    AckDelay, Disagreement, Ecn, Estimator, PageSize, PoolPolicy, Push, Scheme, SendRule,
+    TimeWaitState, WindowProbe, Wish,
 };
 use crate::time::Duration;
 use crate::wire::options::Layout;
@@ -79,6 +80,12 @@ words!(Wish: "off" => Wish::Off, "client" => Wish::Client, "server" => Wish::Ser
     "self" => Wish::Ourselves, "peer" => Wish::Peer);
 words!(Disagreement: "abort" => Disagreement::Abort, "fall-back" => Disagreement::FallBack);
 words!(WindowProbe: "byte" => WindowProbe::Byte, "empty" => WindowProbe::Empty);
+words!(SendRule: "round" => SendRule::Round, "los" => SendRule::Los, "fixed" => SendRule::Fixed,
+    "linux" => SendRule::Linux);
+words!(PoolPolicy: "line" => PoolPolicy::Line, "naive" => PoolPolicy::Naive,
+    "round-robin" => PoolPolicy::RoundRobin, "priority" => PoolPolicy::Priority,
+    "psc" => PoolPolicy::Psc);
+words!(PageSize: "auto" => PageSize::Auto, "512" => PageSize::Segment);
 words!(Push: "emptied" => Push::Emptied, "burst" => Push::Burst);
 
 impl Value for Option<u8> {
@@ -91,6 +98,19 @@ impl Value for Option<u8> {
     }
     fn show(&self) -> String {
         self.map_or_else(|| "auto".to_string(), |number| number.to_string())
+    }
+}
+
+impl Value for Option<u32> {
+    fn shape(&self) -> &'static str {
+        "a whole number (u32), or `off`"
+    }
+    fn take(&mut self, text: &str) -> bool {
+        let value = if text == "off" { Some(None) } else { text.parse().ok().map(Some) };
+        replace(self, value)
+    }
+    fn show(&self) -> String {
+        self.map_or_else(|| "off".to_string(), |number| number.to_string())
     }
 }
 

@@ -1,5 +1,6 @@
 //! What happens when buffer memory runs short: who waits for pages, who gets the next ones, and
-//! which connections are reset so that there are some. The one place for this policy.
+//! which connections are reset so that there are some. The one place for this: `policy` has the
+//! orders in which they wait, `line` the waiting, `shares` what each may hold.
 //!
 //! ```text
 //!   write ─ refused by the pool ─▶ line ─ pages came back ─▶ in turn, told that it can write
@@ -16,28 +17,26 @@
 //! Where there is no room for more connections, a peer must take sixteen times as much: else those
 //! just above the rate, as many as there is memory for, would keep all others out.
 
+mod line;
+mod policy;
+mod shares;
 mod stalled;
 
-use alloc::collections::VecDeque;
-
 use super::Host;
-use crate::buffer::{Claim, PagePool};
+use crate::buffer::PagePool;
+use crate::config::PoolConfig;
 use crate::counters::Counters;
 use crate::error::Error;
-use crate::event::{ConnectionId, Readiness};
 use crate::tcp::Connection;
-use crate::tcp::connection::{Blocked, Shape, Synchronized};
+use crate::tcp::connection::Synchronized;
 use crate::tcp::slot::Slot;
 use crate::tcp::timers::Timer;
 use crate::time::{Duration, Instant};
+pub use line::PoolInfo;
+use line::{Waiting, turn_pages};
+use shares::Shares;
+pub(super) use shares::{options, pool};
 use stalled::{Mark, Stalled};
-
-/// Pages that must be there for each writer that is told it can go on, in a large pool: to be told
-/// for every page would cost more than the page is worth.
-const TURN_PAGES: usize = 16;
-
-/// Pages that were promised are kept for so long: by then their writers have come, or do not.
-const PROMISE: Duration = Duration::from_millis(10);
 
 /// How much more a peer must take where there is no room for more connections, and none that waits
 /// for a request can go: 16,000 bytes a second by default.
@@ -59,32 +58,17 @@ const PATROLLED_A_TURN: u32 = 256;
 /// when it is.
 const PATROLLED_AHEAD: u32 = 8;
 
-/// Places of closed connections in the line, beyond as many as there are connections.
-const STALE_MAX: usize = 1024;
-
 /// The line for pages, and those who hold pages and stall.
 #[derive(Debug)]
 pub(super) struct Shortage {
-    /// Those who hold pages already.
-    line: VecDeque<Waiter>,
-    /// Those who hold none: a page is kept for them that the others cannot have.
-    newcomers: VecDeque<Waiter>,
+    waiting: Waiting,
+    shares: Shares,
     /// Since when others could hold no more elsewhere, though they would.
     elsewhere_since: Option<Instant>,
     stalled: Stalled,
-    /// Pages promised to those whose turn has come, and when the last of them was told.
-    promised: usize,
-    promised_at: Instant,
     /// The next slot to look at for connections that stall and that no timer tells of.
     patrol: u32,
     round: Round,
-}
-
-/// A connection that waits for pages.
-#[derive(Clone, Copy, Debug)]
-struct Waiter {
-    id: ConnectionId,
-    since: Instant,
 }
 
 /// A round through the list for closed windows: what it did not come to in one turn, it comes to
@@ -95,24 +79,6 @@ struct Round {
     at: Option<u32>,
     /// It goes on no sooner.
     not_before: Instant,
-}
-
-impl Default for Shortage {
-    fn default() -> Self {
-        let (line, newcomers, elsewhere_since, stalled) = Default::default();
-        let round = Round { at: None, not_before: Instant::ZERO };
-        let promised_at = Instant::ZERO;
-        Shortage {
-            line,
-            newcomers,
-            elsewhere_since,
-            stalled,
-            promised: 0,
-            promised_at,
-            patrol: 0,
-            round,
-        }
-    }
 }
 
 /// How a stalled connection holds what it holds.
@@ -152,43 +118,32 @@ enum Verdict {
 }
 
 impl Shortage {
+    /// Where nobody waits yet, by the policy of that configuration.
+    pub(super) fn new(config: &PoolConfig) -> Self {
+        Shortage {
+            waiting: Waiting::new(config),
+            shares: Shares::new(config),
+            elsewhere_since: None,
+            stalled: Stalled::default(),
+            patrol: 0,
+            round: Round { at: None, not_before: Instant::ZERO },
+        }
+    }
+
     /// True if nobody waits in line.
     pub(super) fn nobody_waits(&self) -> bool {
-        self.line.is_empty() && self.newcomers.is_empty()
+        self.waiting.is_empty()
     }
 
     /// True if one that waits in line can be told to go on.
     pub(super) fn can_serve(&self, pool: &PagePool) -> bool {
-        self.can_serve_newcomer(pool) || self.can_serve_line(pool)
-    }
-
-    fn can_serve_newcomer(&self, pool: &PagePool) -> bool {
-        !self.newcomers.is_empty() && pool.available_to(Claim::First) > self.promised
-    }
-
-    fn can_serve_line(&self, pool: &PagePool) -> bool {
-        !self.line.is_empty() && pool.available_in_line() >= self.promised + turn_pages(pool)
-    }
-
-    /// The next that can be told to go on, and how many pages that promises.
-    fn next_to_serve(&mut self, pool: &PagePool) -> Option<(ConnectionId, usize)> {
-        if self.can_serve_newcomer(pool) {
-            return self.newcomers.pop_front().map(|waiter| (waiter.id, 1));
-        }
-        let next = if self.can_serve_line(pool) { self.line.pop_front() } else { None };
-        next.map(|waiter| (waiter.id, turn_pages(pool)))
+        self.waiting.can_serve(pool)
     }
 
     /// Since when somebody has waited for memory, if somebody does: the one that waits longest.
     fn waits_since(&self) -> Option<Instant> {
-        let fronts = [self.newcomers.front(), self.line.front()].into_iter().flatten();
-        fronts.map(|waiter| waiter.since).chain(self.elsewhere_since).min()
+        self.waiting.since().into_iter().chain(self.elsewhere_since).min()
     }
-}
-
-/// Pages for a turn of one that waits.
-fn turn_pages(pool: &PagePool) -> usize {
-    (pool.limit() / 64).clamp(1, TURN_PAGES)
 }
 
 /// Pages that are to be free once some were short.
@@ -253,60 +208,6 @@ impl Connection {
 }
 
 impl Host {
-    // ---- the line
-
-    /// A write took less than there was room for: `rest` is what the pool did not take. If the
-    /// writer's turn has come it takes more now; else it waits in line. Returns how many bytes were
-    /// taken.
-    pub(super) fn write_rest(&mut self, now: Instant, id: ConnectionId, rest: &[u8]) -> usize {
-        let Some(slot) = self.slots.get_mut(id.index) else { return 0 };
-        let (connection, pool) = (slot.connection_mut(), &mut self.shared.pool);
-        let Shape::Synchronized(s) = &mut connection.shape else { return 0 };
-        let mut taken = 0;
-        if connection.common.blocked == Blocked::InTurn {
-            taken = pool.in_turn(|pool| s.send.buffer.write(rest, pool));
-        }
-        if taken < rest.len() {
-            self.wait_for_pages(now, id);
-        } else if !connection.blocked.is_in_line() {
-            connection.blocked = Blocked::ForRoom;
-        }
-        taken
-    }
-
-    /// Bytes that a write would take now, were there pages for them. If that is none, the
-    /// connection is told when it is some. More than any where a write would fail.
-    pub fn send_room(&mut self, id: ConnectionId) -> usize {
-        let is_scarce = self.shared.pool.is_scarce();
-        let Ok((connection, _)) = self.connection_and_shared(id) else { return usize::MAX };
-        if connection.synchronized().is_none() || !connection.state().can_send() {
-            return usize::MAX;
-        }
-        let room = connection.writable(usize::MAX, is_scarce).map_or(usize::MAX, |(_, room)| room);
-        if room == 0 && !connection.blocked.is_in_line() {
-            connection.blocked = Blocked::ForRoom;
-        }
-        room
-    }
-
-    /// The writer of that connection waits in line.
-    pub(super) fn wait_for_pages(&mut self, now: Instant, id: ConnectionId) {
-        let Some(slot) = self.slots.get_mut(id.index) else { return };
-        let connection = slot.connection_mut();
-        if core::mem::replace(&mut connection.blocked, Blocked::ForPages).is_in_line() {
-            return;
-        }
-        self.shared.counters.writes_short_of_pages += 1;
-        let holds_pages = connection.synchronized().is_some_and(|s| !s.send.buffer.is_empty());
-        let Host { slots, shortage, .. } = self;
-        let line = if holds_pages { &mut shortage.line } else { &mut shortage.newcomers };
-        if line.len() > slots.len() + STALE_MAX {
-            line.retain(|Waiter { id, .. }| slots.is_current(id.index, id.generation));
-        }
-        line.push_back(Waiter { id, since: now });
-        self.shared.pool.keep_line(!shortage.line.is_empty());
-    }
-
     /// Pages were short: makes some free, and tells those at the front of the line.
     pub(super) fn ease_shortage(&mut self, now: Instant) {
         let waits_elsewhere = self.shared.pool.is_short_elsewhere();
@@ -314,34 +215,7 @@ impl Host {
         self.shortage.elsewhere_since = waits_elsewhere.then_some(since);
         self.reset_stalled(now);
         self.serve_line(now);
-    }
-
-    /// Tells as many as there are pages for that they can write.
-    fn serve_line(&mut self, now: Instant) {
-        if now.since(self.shortage.promised_at) >= PROMISE {
-            self.shortage.promised = 0;
-        }
-        while let Some((id, pages)) = self.shortage.next_to_serve(&self.shared.pool) {
-            let is_current = self.slots.is_current(id.index, id.generation);
-            let Some(slot) = self.slots.get_mut(id.index).filter(|_| is_current) else { continue };
-            let connection = slot.connection_mut();
-            match connection.blocked {
-                // It has text enough that waits for the peer, whose acknowledgement wakes it.
-                Blocked::ForPages if !connection.has_room_where_scarce() => {
-                    connection.blocked = Blocked::ForRoom;
-                }
-                Blocked::ForPages => {
-                    connection.blocked = Blocked::InTurn;
-                    connection.notices |= Readiness::WRITABLE;
-                    self.shortage.promised += pages;
-                    self.shortage.promised_at = now;
-                    self.tell_notices(id);
-                }
-                Blocked::Drained => connection.blocked = Blocked::ForRoom,
-                Blocked::No | Blocked::ForRoom | Blocked::InTurn => {}
-            }
-        }
-        self.shared.pool.keep_line(!self.shortage.line.is_empty());
+        self.scan_shares(now);
     }
 
     // ---- those who stall
@@ -503,12 +377,12 @@ impl Host {
 
     /// When a promise ends, or a connection can be judged of whose pages others have need.
     pub(super) fn shortage_deadline(&self) -> Option<Instant> {
-        let Shortage { promised, promised_at, stalled, round, .. } = &self.shortage;
+        let Shortage { waiting, stalled, round, .. } = &self.shortage;
         let pool = &self.shared.pool;
         if self.shortage.nobody_waits() && !pool.is_short_elsewhere() {
             return None;
         }
-        let promise = (*promised > 0).then_some(*promised_at + PROMISE);
+        let promise = waiting.promised_until();
         let judged = stalled.first().filter(|_| is_short(pool));
         let judged = judged.map(|(_, mark)| {
             let patience = self.closed_patience();

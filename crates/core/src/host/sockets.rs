@@ -1,9 +1,9 @@
 //! The socket calls: RFC 9293 §3.10.1–3.10.6, in the shape that sockets have.
 
 mod closing;
+mod sending;
 
 use alloc::sync::Arc;
-use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::Host;
@@ -88,7 +88,7 @@ impl Host {
         let id = ConnectionId { index, generation };
         slot.accepting = None;
         let connection = slot.connection_mut();
-        connection.common.notices |= connection.readiness();
+        connection.common.notices |= connection.readiness(&self.shared);
         if pass_on(slot, id, &mut self.ready, &mut self.events) {
             self.settle_over(now, index);
         }
@@ -240,71 +240,7 @@ impl Host {
         if self.claim(now, claim) { Ok(()) } else { Err(Error::AddressInUse) }
     }
 
-    // ---- data
-
-    /// Copies as much of `data` as the send buffer takes and returns how much;
-    /// [`Error::WouldBlock`] when it takes nothing.
-    pub fn write(&mut self, now: Instant, id: ConnectionId, data: &[u8]) -> Result<usize, Error> {
-        let (slot, shared) = self.slot_and_shared(id)?;
-        let is_ready = slot.ready;
-        let connection = slot.connection_mut();
-        let is_settled = is_ready && connection.notices.is_empty();
-        let (buffer, room) = connection.writable(data.len(), shared.pool.is_scarce())?;
-        let mut taken = buffer.write(&data[..room], &mut shared.pool);
-        if taken < data.len() {
-            taken += self.write_rest(now, id, &data[taken..room]);
-            if taken == 0 {
-                return Err(Error::WouldBlock);
-            }
-        }
-        if !is_settled {
-            self.settle_changes(now, id.index);
-        }
-        Ok(taken)
-    }
-
-    /// As [`Host::write`], but the send buffer shares the bytes.
-    pub fn write_bytes(
-        &mut self,
-        now: Instant,
-        id: ConnectionId,
-        data: &Bytes,
-    ) -> Result<usize, Error> {
-        let (connection, shared) = self.connection_and_shared(id)?;
-        let is_in_turn = connection.blocked == Blocked::InTurn;
-        let (buffer, room) = connection.writable(data.len(), shared.pool.is_scarce())?;
-        let (part, pool) = (data.slice(..room), &mut shared.pool);
-        let taken = match is_in_turn {
-            true => pool.in_turn(|pool| buffer.push(part, pool)),
-            false => buffer.push(part, pool),
-        };
-        if taken < room {
-            self.wait_for_pages(now, id);
-        } else if taken < data.len() && !connection.blocked.is_in_line() {
-            connection.blocked = Blocked::ForRoom;
-        }
-        if taken == 0 && !data.is_empty() {
-            return Err(Error::WouldBlock);
-        }
-        self.settle(now, id.index);
-        Ok(taken)
-    }
-
-    /// As [`Host::write`], with the last byte taken marked urgent (RFC 9293 MUST-30; RFC 6093
-    /// advises against using it).
-    pub fn write_urgent(
-        &mut self,
-        now: Instant,
-        id: ConnectionId,
-        data: &[u8],
-    ) -> Result<usize, Error> {
-        let taken = self.write(now, id, data)?;
-        let (connection, _) = self.connection_and_shared(id)?;
-        if let Some(s) = connection.synchronized_mut().filter(|_| taken > 0) {
-            s.send.urgent = Some(s.send.data_end());
-        }
-        Ok(taken)
-    }
+    // ---- data; to be sent: sockets/sending.rs
 
     /// Moves received bytes into `out` and returns how many; 0 is the end of the stream (or an
     /// empty `out`); [`Error::WouldBlock`] when there is nothing yet.
@@ -341,9 +277,10 @@ impl Host {
     /// What is possible now.
     pub fn readiness(&self, id: ConnectionId) -> Readiness {
         let Ok(slot) = self.slot(id) else { return Readiness::CLOSED };
-        let Some(connection) = slot.awake() else { return slot.view().readiness() };
-        let ready = connection.readiness();
-        let takes_none = self.shared.pool.is_scarce() && !connection.has_room_where_scarce();
+        let cx = &self.shared;
+        let Some(connection) = slot.awake() else { return slot.view().readiness(cx) };
+        let ready = connection.readiness(cx);
+        let takes_none = cx.pool.is_scarce() && !connection.has_room_where_scarce(cx);
         if takes_none { ready.without(Readiness::WRITABLE) } else { ready }
     }
 
@@ -390,6 +327,12 @@ impl Host {
         let (slot, shared) = self.slot_and_shared(id)?;
         let before = slot.set_options(options);
         let connection = slot.connection_mut();
+        if before.send_size != options.send_size
+            && (connection.blocked == Blocked::No || connection.blocked.is_on_source())
+        {
+            let has_more = connection.synchronized().is_some_and(|s| s.send.has_more_to_come());
+            connection.blocked = Blocked::free(options.send_size, has_more);
+        }
         let keepalive_changed = before.keepalive != options.keepalive;
         if options.nodelay
             && !before.nodelay

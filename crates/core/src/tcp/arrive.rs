@@ -415,7 +415,7 @@ impl Step<'_> {
             }
         }
         if acked.progress {
-            common.on_progress(&s.send, acked.freed);
+            common.on_progress(&mut s.send, acked.freed, cx);
         }
         if acked.fin { self.on_fin_acked() } else { Continue(()) }
     }
@@ -553,24 +553,12 @@ impl Step<'_> {
 impl Common {
     /// SND.UNA has moved, and so many bytes of the buffer are free.
     #[inline(always)]
-    fn on_progress(&mut self, send: &SendHalf, freed: usize) {
+    fn on_progress(&mut self, send: &mut SendHalf, freed: usize, cx: &mut Context) {
         self.go_on();
         self.deadlines.cancel(Timer::Retransmit);
         if freed > 0 && self.blocked != Blocked::No {
-            self.notify_room(send);
+            self.on_freed(send, cx);
         }
-    }
-
-    /// Tells a blocked writer once there is much room, and not on every ACK.
-    fn notify_room(&mut self, send: &SendHalf) {
-        let has_much_room = send.has_much_room(self.options.send_buffer_bytes);
-        self.blocked = match self.blocked {
-            Blocked::ForRoom if has_much_room => Blocked::No,
-            Blocked::ForPages if send.buffer.is_empty() => Blocked::Drained,
-            Blocked::Drained if has_much_room => Blocked::Drained,
-            _ => return,
-        };
-        self.notices |= Readiness::WRITABLE;
     }
 }
 

@@ -21,6 +21,12 @@ impl Congestion {
         Congestion::Reno(Reno::new(config.congestion.initial_window, mss))
     }
 
+    /// Reno in the middle of its life.
+    #[cfg(test)]
+    pub(crate) fn of_reno(window: u32, threshold: u32) -> Self {
+        Congestion::Reno(Reno::at(window, threshold))
+    }
+
     fn reno(&self) -> &Reno {
         let Congestion::Reno(reno) = self;
         reno
@@ -34,6 +40,20 @@ impl Congestion {
     /// Congestion window, bytes.
     pub fn window(&self) -> u32 {
         self.reno().window
+    }
+
+    /// The window one round trip on, bytes, if it is `window` now, all of it is used, and nothing
+    /// is lost: `next(cwnd)` of Cohen & Cohen 2002 §3.3.
+    pub fn next(&self, window: u32, mss: u32) -> u32 {
+        self.reno().next(window, mss)
+    }
+
+    /// The window with which a connection goes on that has sent nothing for an RTO, bytes
+    /// (RFC 5681 §4.1).
+    pub fn window_after_idle(&self, initial_window_segments: u32, mss: u32) -> u32 {
+        let mut after = *self;
+        after.on_idle(initial_window_segments, mss);
+        after.window()
     }
 
     /// Slow-start threshold, bytes; `u32::MAX` before the first loss.

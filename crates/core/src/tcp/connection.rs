@@ -339,7 +339,7 @@ impl Connection {
     }
 
     /// What is possible now.
-    pub fn readiness(&self) -> Readiness {
+    pub fn readiness(&self, cx: &Context) -> Readiness {
         let mut ready = Readiness::EMPTY;
         match &self.shape {
             Shape::SynSent(_) | Shape::SynReceived(..) => {}
@@ -350,7 +350,7 @@ impl Connection {
                 if !s.recv.buffer.is_empty() || s.recv.is_finished() {
                     ready |= Readiness::READABLE;
                 }
-                let has_room = s.send.room(self.options.send_buffer_bytes) > 0;
+                let has_room = s.send.room(&self.options, cx) > 0;
                 if has_room && self.blocked != Blocked::ForPages {
                     ready |= Readiness::WRITABLE;
                 }
@@ -363,17 +363,16 @@ impl Connection {
     }
 
     /// True if something may be written even where memory is scarce, or an error is to be told.
-    pub fn has_room_where_scarce(&self) -> bool {
-        let limit = self.options.send_buffer_bytes;
-        self.synchronized().is_none_or(|s| s.send.room_where_scarce(1, limit) > 0)
+    pub fn has_room_where_scarce(&self, cx: &Context) -> bool {
+        self.synchronized().is_none_or(|s| s.send.room_where_scarce(&self.options, cx) > 0)
     }
 
-    /// The send buffer and how many of `wanted` bytes it has room for, with less room where memory
-    /// is scarce; or why nothing may be written.
+    /// The send buffer and how many of `wanted` bytes it has room for, fewer where memory is
+    /// scarce; or why nothing may be written.
     pub fn writable(
         &mut self,
         wanted: usize,
-        is_scarce: bool,
+        cx: &Context,
     ) -> Result<(&mut SendBuffer, usize), Error> {
         let Connection { common, shape } = self;
         match shape {
@@ -382,12 +381,36 @@ impl Connection {
                 Err(Error::WouldBlock)
             }
             Shape::Synchronized(s) if common.state().can_send() => {
+                let room = s.send.room_for(wanted, &common.options, cx);
+                Ok((&mut s.send.buffer, room))
+            }
+            Shape::Synchronized(_) => Err(Error::BrokenPipe),
+            Shape::Ended(ended) => Err(ended.error.take().unwrap_or(Error::BrokenPipe)),
+        }
+    }
+
+    /// The same where nothing has to be asked but the window: a buffer of [`SendSize::Round`] whose
+    /// writer waits for nothing. Of any other, no room: [`Connection::writable`] tells.
+    ///
+    /// [`SendSize::Round`]: crate::config::SendSize::Round
+    pub fn writable_at_once(
+        &mut self,
+        wanted: usize,
+        is_scarce: bool,
+    ) -> Result<(&mut SendBuffer, usize), Error> {
+        let Connection { common, shape } = self;
+        match shape {
+            Shape::Synchronized(s) if common.state().can_send() => {
                 let limit = common.options.send_buffer_bytes;
-                let room = match is_scarce {
-                    true => s.send.room_where_scarce(wanted, limit),
-                    false => s.send.room_for(wanted, limit),
+                let room = match common.blocked == Blocked::No {
+                    true => s.send.room_of_round_for(wanted, limit, is_scarce),
+                    false => 0,
                 };
                 Ok((&mut s.send.buffer, room))
+            }
+            Shape::SynSent(_) | Shape::SynReceived(..) => {
+                common.blocked = Blocked::ForRoom;
+                Err(Error::WouldBlock)
             }
             Shape::Synchronized(_) => Err(Error::BrokenPipe),
             Shape::Ended(ended) => Err(ended.error.take().unwrap_or(Error::BrokenPipe)),

@@ -44,6 +44,15 @@ impl<T> Queue<T> {
         }
     }
 
+    /// The newest.
+    pub fn back(&self) -> Option<&T> {
+        match self {
+            Queue::Empty => None,
+            Queue::One(one) => Some(one),
+            Queue::More(all) => all.back(),
+        }
+    }
+
     /// The newest, to be changed.
     pub fn back_mut(&mut self) -> Option<&mut T> {
         match self {

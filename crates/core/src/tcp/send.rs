@@ -10,21 +10,25 @@
 //! probe is out, which carries a byte that does not count as sent.
 
 pub mod buffer;
+pub mod los;
 pub mod pair;
 pub mod recovery;
+mod room;
 pub mod rtt;
 pub mod scoreboard;
 pub mod sent;
+pub mod source;
 
 use buffer::SendBuffer;
 use pair::PacketPair;
 use recovery::{Mode, Recovery};
 use rtt::Rtt;
 use sent::SentQueue;
+use source::Source;
 
 use alloc::boxed::Box;
 
-use crate::buffer::{PAGE_BYTES, PagePool};
+use crate::buffer::PagePool;
 use crate::config::TcpConfig;
 use crate::flow::Seq;
 use crate::tcp::Settings;
@@ -34,9 +38,6 @@ use crate::wire::tcp::{Plain, Segment};
 
 /// RFC 5681 §3.2: duplicate ACKs that show a loss.
 const DUP_ACKS: u32 = 3;
-
-/// Bytes that may wait to be sent in any case, so that a writer need not come for every segment.
-const QUEUED_MIN: u32 = 128 << 10;
 
 /// Send sequence variables and what belongs to them.
 #[derive(Debug)]
@@ -93,6 +94,8 @@ pub struct SendHalf {
     pub rtt: Rtt,
     /// The narrowest link's rate.
     pub pair: PacketPair,
+    /// What the application says of where its bytes come from; not there while it says nothing.
+    pub source: Option<Box<Source>>,
     /// Segments sent again, as far as can be counted.
     pub retransmits: u32,
     /// Retransmission timeouts, as far as can be counted.
@@ -161,40 +164,6 @@ impl SendHalf {
     /// One past the last number the peer allows.
     pub fn window_edge(&self) -> Seq {
         self.una + self.window
-    }
-
-    /// Bytes that may wait to be sent, in a buffer of `limit` bytes: as many as a round trip may
-    /// carry. More would only lie there, and leave the processor's caches before they are needed.
-    fn queue_limit(&self, limit: u32) -> u32 {
-        self.congestion.window().max(QUEUED_MIN).min(limit)
-    }
-
-    /// Bytes that may be written into a buffer of `limit` bytes.
-    pub fn room(&self, limit: u32) -> u32 {
-        let capacity = self.flight().saturating_add(self.queue_limit(limit)).min(limit);
-        capacity.saturating_sub(self.buffer.len() as u32)
-    }
-
-    /// How many of `wanted` bytes may be written into a buffer of `limit` bytes.
-    pub fn room_for(&self, wanted: usize, limit: u32) -> usize {
-        // Where nothing waits, little may always come.
-        if self.buffer.is_empty() && wanted <= QUEUED_MIN.min(limit) as usize {
-            return wanted;
-        }
-        wanted.min(self.room(limit) as usize)
-    }
-
-    /// The same where memory is scarce: as much as two round trips carry, by the congestion window
-    /// and the peer's, and a page at least. What waits for longer keeps others from being sent.
-    pub fn room_where_scarce(&self, wanted: usize, limit: u32) -> usize {
-        let carried = self.congestion.window().min(self.window);
-        let capacity = carried.saturating_mul(2).max(PAGE_BYTES as u32).min(limit);
-        wanted.min((capacity as usize).saturating_sub(self.buffer.len()))
-    }
-
-    /// True if a third of what may wait to be sent may be written.
-    pub fn has_much_room(&self, limit: u32) -> bool {
-        self.room(limit) >= self.queue_limit(limit) / 3
     }
 
     /// RFC 5961 §5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.MAX.

@@ -4,7 +4,7 @@ use crate::path::resolve;
 use crate::source::FileSource;
 use crate::testing::MemoryFiles;
 use http_body_util::BodyExt;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -23,7 +23,83 @@ async fn body_on(
     chunk_bytes: usize,
 ) -> FileBody<MemoryFiles> {
     let opened = source.open(&resolve("/f").unwrap().path).await.unwrap();
-    FileBody::new(Rc::new(source), opened.handle, pieces, chunk_bytes, Buffers::new(memory))
+    let read_time = Rc::new(ReadTime::new(Rc::new(Instant::now)));
+    let (source, buffers) = (Rc::new(source), Buffers::new(memory));
+    let mut body = FileBody::new(source, opened.handle, pieces, chunk_bytes, buffers, read_time);
+    body.begin();
+    body
+}
+
+/// A transport that wants so much, and has so much room.
+#[derive(Default)]
+struct Wanting {
+    wants: Cell<usize>,
+    room: Cell<usize>,
+    supplies: RefCell<Vec<(Duration, bool)>>,
+}
+
+impl Sink for Wanting {
+    fn poll_room(&self, _cx: &mut Context<'_>) -> Poll<usize> {
+        if self.room.get() == 0 { Poll::Pending } else { Poll::Ready(self.room.get()) }
+    }
+
+    fn read_size(&self) -> Option<usize> {
+        Some(self.wants.get())
+    }
+
+    fn set_supply(&self, read_time: Duration, more: bool) {
+        self.supplies.borrow_mut().push((read_time, more));
+    }
+}
+
+#[tokio::test]
+async fn a_body_reads_what_its_connection_wants_once_there_is_room_and_says_how_long_it_took() {
+    let file = vec![7; 100_000];
+    let source = MemoryFiles::new(&[("f", &file)]);
+    let reads = source.reads.clone();
+    let opened = source.open(&resolve("/f").unwrap().path).await.unwrap();
+    let sink = Rc::new(Wanting::default());
+    sink.wants.set(30_000);
+    // Each look at the clock is 10 ms later.
+    let (begin, looks) = (Instant::now(), Cell::new(0));
+    let read_time = Rc::new(ReadTime::new(Rc::new(move || {
+        looks.set(looks.get() + 1);
+        begin + Duration::from_millis(10) * looks.get()
+    })));
+    let pieces = vec![Piece::File(0..100_000)];
+    let buffers = Buffers::new(Memory::boundless());
+    let mut body =
+        FileBody::new(Rc::new(source), opened.handle, pieces, 64 << 10, buffers, read_time);
+    assert!(reads.borrow().is_empty(), "it is not known how much is wanted");
+    body.set_sink(sink.clone());
+    assert_eq!(*reads.borrow(), [(0, 30_000)]);
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap().len(), 30_000);
+    assert!(Pin::new(&mut body).poll_frame(&mut cx).is_pending(), "there is no room");
+    assert_eq!(reads.borrow().len(), 1, "and nothing is read ahead");
+    sink.room.set(1);
+    sink.wants.set(40_000);
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap().len(), 40_000);
+    assert_eq!(body.collect().await.unwrap().to_bytes().len(), 30_000);
+    assert_eq!(*reads.borrow(), [(0, 30_000), (30_000, 40_000), (70_000, 30_000)]);
+    let taken = Duration::from_millis(10);
+    assert_eq!(*sink.supplies.borrow(), [(taken, true), (taken, true), (taken, false)]);
+}
+
+#[test]
+fn the_time_of_a_read_is_smoothed() {
+    let begin = Instant::now();
+    let now = Rc::new(Cell::new(begin));
+    let read_time = ReadTime::new(Rc::new({
+        let now = now.clone();
+        move || now.get()
+    }));
+    assert_eq!(read_time.get(), Duration::ZERO);
+    for (taken, smoothed) in [(80, 80), (160, 90), (90, 90)] {
+        now.set(begin + Duration::from_millis(taken));
+        read_time.on_read(begin);
+        assert_eq!(read_time.get(), Duration::from_millis(smoothed));
+    }
 }
 
 fn text(text: &'static str) -> Piece {

@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use lightwait_core::Instant;
 use lightwait_core::config::{
-    AckConfig, AckDelay, BufferConfig, Disagreement, Ecn, Estimator, Scheme, TcpConfig,
+    AckConfig, AckDelay, BufferConfig, Disagreement, Ecn, Estimator, Scheme, SendRule, TcpConfig,
     TimeWaitConfig, TimeWaitState, Wish,
 };
 use lightwait_core::rng::Rng;
 use lightwait_netem::{LinkConfig, Loss, QueueLimit, Rate};
 
 use super::{Conversation, Ending, Scenario};
+
+/// How large a send buffer may be.
+const RULES: [SendRule; 4] = [SendRule::Round, SendRule::Los, SendRule::Fixed, SendRule::Linux];
 
 /// Draws everything, always in the same order.
 pub(super) fn scenario(seed: u64) -> Scenario {
@@ -148,6 +151,9 @@ fn tcp(rng: &mut Rng) -> TcpConfig {
             send: spread(rng, 2_000, 1_000_000) as u32,
             receive: initial,
             receive_max: spread(rng, initial.into(), 4_000_000).max(initial.into()) as u32,
+            send_size: RULES[rng.below(4) as usize],
+            send_lowat: rng.chance(0.5).then(|| spread(rng, 2_000, 200_000) as u32),
+            ..BufferConfig::default()
         },
         time_wait: TimeWaitConfig {
             length: Duration::from_secs(between(rng, 1, 120)),

@@ -26,11 +26,27 @@ impl Reno {
         Reno { window: initial_window(initial_segments, mss), threshold: u32::MAX, acked: 0 }
     }
 
+    #[cfg(test)]
+    pub(super) fn at(window: u32, threshold: u32) -> Self {
+        Reno { window, threshold, acked: 0 }
+    }
+
     #[inline(always)]
     pub(super) fn on_ack(&mut self, acked: u32, limited: bool, after_timeout: bool, mss: u32) {
         if limited {
             self.grow(acked, after_timeout, mss);
         }
+    }
+
+    /// Slow start doubles the window, congestion avoidance adds a segment (RFC 5681 §3.1). The
+    /// latter counts from whole segments, as the paper does.
+    pub(super) fn next(&self, window: u32, mss: u32) -> u32 {
+        if window < self.threshold {
+            window.saturating_mul(2).min(self.threshold)
+        } else {
+            (window - window % mss).saturating_add(mss)
+        }
+        .min(WINDOW_MAX)
     }
 
     fn grow(&mut self, acked: u32, after_timeout: bool, mss: u32) {
@@ -108,6 +124,24 @@ mod tests {
         assert_eq!(reno.window, 10 * MSS);
         reno.on_ack(MSS, true, false, MSS);
         assert_eq!(reno.window, 11 * MSS);
+    }
+
+    #[test]
+    fn the_next_window_is_what_a_round_of_acknowledgements_makes_of_this_one() {
+        for (window, threshold) in [(1, 64), (10, 64), (40, 64), (64, 64), (70, 64), (2, u32::MAX)]
+        {
+            let threshold = threshold.min(1 << 20) * MSS;
+            let mut reno = Reno { window: window * MSS, threshold, acked: 0 };
+            let next = reno.next(reno.window, MSS);
+            for _ in 0..window {
+                reno.on_ack(MSS, true, false, MSS);
+            }
+            assert_eq!(reno.window, next, "{window} segments, threshold {threshold}");
+        }
+        let between = Reno { window: 2900, threshold: 2000, acked: 0 };
+        assert_eq!(between.next(between.window, MSS), 3000, "whole segments and one");
+        let widest = Reno { window: WINDOW_MAX, threshold: u32::MAX, acked: 0 };
+        assert_eq!(widest.next(WINDOW_MAX, MSS), WINDOW_MAX);
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl Common {
             notices: Readiness::EMPTY,
             orphan: false,
             deaf: false,
-            blocked: Blocked::No,
+            blocked: Blocked::free(options.send_size, false),
             close_early: false,
             syn_due: false,
             answer_due: false,
@@ -102,7 +102,7 @@ impl Common {
         *state = StateCell::new();
         *deadlines = Deadlines::NONE;
         *notices = Readiness::EMPTY;
-        *blocked = Blocked::No;
+        *blocked = Blocked::free(options.send_size, false);
         for flag in [orphan, deaf, close_early, syn_due, answer_due] {
             *flag = false;
         }

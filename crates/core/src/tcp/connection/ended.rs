@@ -90,6 +90,7 @@ impl Synchronized {
             && send.recovery.is_none()
             && send.rtt.owns_nothing()
             && send.pair.owns_nothing()
+            && send.source.is_none()
     }
 
     /// What TIME-WAIT must remember of it.

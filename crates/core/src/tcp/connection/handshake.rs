@@ -246,6 +246,7 @@ impl SynReceived {
             probes: 0,
             silent_since: Instant::FAR_FUTURE,
             last_sent: cx.now,
+            source: None,
             retransmits: 0,
             timeouts: 0,
         }

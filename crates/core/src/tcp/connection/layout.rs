@@ -21,7 +21,8 @@
 //!         384    send buffer                      48
 //!         432    what is in flight, RTT           64
 //!         496    rate of the path                 24
-//!         520    retransmissions, timeouts         8
+//!         520    source                            8
+//!         528    retransmissions, timeouts         8
 //! ```
 
 impl super::Connection {
@@ -34,7 +35,7 @@ const _: () = {
     use super::{Connection, Synchronized};
     use core::mem::offset_of;
 
-    assert!(size_of::<Connection>() == 528);
+    assert!(size_of::<Connection>() == 536);
     assert!(offset_of!(Connection, common.options) == 8);
     assert!(offset_of!(Connection, common.identity) == 32);
     assert!(offset_of!(Connection, common.deadlines) == 48);
@@ -52,5 +53,6 @@ const _: () = {
     assert!(SHAPE + offset_of!(Synchronized, send.buffer) == 384);
     assert!(SHAPE + offset_of!(Synchronized, send.sent) == 432);
     assert!(SHAPE + offset_of!(Synchronized, send.pair) == 496);
-    assert!(SHAPE + offset_of!(Synchronized, send.retransmits) == 520);
+    assert!(SHAPE + offset_of!(Synchronized, send.source) == 520);
+    assert!(SHAPE + offset_of!(Synchronized, send.retransmits) == 528);
 };

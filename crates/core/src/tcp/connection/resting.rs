@@ -35,6 +35,7 @@ use crate::tcp::send::buffer::SendBuffer;
 use crate::tcp::send::pair::PacketPair;
 use crate::tcp::send::recovery::Recovery;
 use crate::tcp::send::sent::SentQueue;
+use crate::tcp::send::source::Source;
 use crate::tcp::send::{SendHalf, rtt};
 use crate::tcp::time_wait::negotiate::Holder;
 use crate::tcp::timers::{Deadlines, Timer};
@@ -92,13 +93,14 @@ impl Traits {
     }
 }
 
-/// What few connections have: segments sent again, or enough of them in a burst to tell the rate of
-/// the path.
+/// What few connections have: segments sent again, enough of them in a burst to tell the rate of
+/// the path, or a source that was told of.
 #[derive(Debug)]
 struct History {
     retransmits: u32,
     timeouts: u32,
     pair: PacketPair,
+    source: Option<Box<Source>>,
 }
 
 impl SendHalf {
@@ -113,9 +115,12 @@ impl SendHalf {
     }
 
     fn history(&self) -> Option<Box<History>> {
-        let &SendHalf { retransmits, timeouts, ref pair, .. } = self;
-        let is_blank = (retransmits, timeouts) == (0, 0) && pair.is_blank();
-        (!is_blank).then(|| Box::new(History { retransmits, timeouts, pair: pair.clone() }))
+        let &SendHalf { retransmits, timeouts, ref pair, ref source, .. } = self;
+        let is_blank = (retransmits, timeouts) == (0, 0) && pair.is_blank() && source.is_none();
+        (!is_blank).then(|| {
+            let (pair, source) = (pair.clone(), source.clone());
+            Box::new(History { retransmits, timeouts, pair, source })
+        })
     }
 }
 
@@ -155,7 +160,7 @@ impl Connection {
         let is_asked = s.keepalive_probes > 0 && !self.orphan;
         let is_owed = s.probe_due || s.keepalive_due || s.push_due || is_asked;
         let is_blocked = self.blocked == Blocked::ForRoom || self.blocked.is_in_line();
-        let is_waited_for = is_blocked || self.close_early;
+        let is_waited_for = is_blocked || s.send.has_more_to_come() || self.close_early;
         let is_well = self.soft_error().is_none() && !self.is_unreachable();
         // An orphan has its own time to wait.
         let waits = [Timer::FinWait2, Timer::KeepAlive, Timer::Rest];
@@ -269,6 +274,7 @@ impl Resting {
             probes: 0,
             silent_since: Instant::FAR_FUTURE,
             last_sent: self.last_sent,
+            source: history.and_then(|history| history.source.clone()),
             retransmits: history.map_or(0, |history| history.retransmits),
             timeouts: history.map_or(0, |history| history.timeouts),
         }

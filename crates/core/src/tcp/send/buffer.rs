@@ -19,7 +19,8 @@ use bytes::Bytes;
 use core::{fmt, mem};
 
 use crate::buffer::{
-    Claim, LARGE_BYTES, PAGE_BYTES, Page, PagePool, SMALL_BYTES, SharedPage, Side, SmallPage,
+    Claim, LARGE_BYTES, PAGE_BYTES, Page, PagePool, SMALL_BYTES, SegmentPage, SharedPage, Side,
+    SmallPage, UNIT_BYTES,
 };
 use crate::frame::Slice;
 use crate::tcp::queue::Queue;
@@ -30,8 +31,10 @@ pub struct SendBuffer {
     chunks: Queue<Chunk>,
     /// Stream offset of the first byte held (SND.UNA).
     start: u64,
-    /// Stream offset one past the last byte held.
-    end: u64,
+    /// Bytes held.
+    len: u32,
+    /// Memory held, in units, without a small page at the front: that is seen there.
+    held: u32,
 }
 
 struct Chunk {
@@ -92,6 +95,27 @@ impl Chunk {
         matches!(self.memory, Memory::Small(_))
     }
 
+    /// The memory that it takes, in units.
+    fn held(&self) -> u32 {
+        let bytes = match &self.memory {
+            Memory::Page(page) => page.bytes().len(),
+            Memory::Small(_) => SMALL_BYTES,
+            Memory::Bytes(bytes) => pages_of(bytes.len()) * PAGE_BYTES,
+            Memory::Passing => 0,
+        };
+        (bytes / UNIT_BYTES) as u32
+    }
+
+    /// Bytes that its page has room for, if no frame shares it.
+    fn room(&self) -> usize {
+        let bytes = match &self.memory {
+            Memory::Page(SharedPage::Counted(_)) | Memory::Bytes(_) | Memory::Passing => 0,
+            Memory::Page(page) => page.bytes().len(),
+            Memory::Small(_) => SMALL_BYTES,
+        };
+        bytes.saturating_sub(self.len as usize)
+    }
+
     fn release(self, pool: &mut PagePool) {
         match self.memory {
             Memory::Page(SharedPage::Own(page)) => pool.put(page),
@@ -116,12 +140,36 @@ fn pages_of(len: usize) -> usize {
 impl SendBuffer {
     /// Bytes held, sent or not.
     pub fn len(&self) -> usize {
-        (self.end - self.start) as usize
+        self.len as usize
     }
 
     /// True if nothing is held.
     pub fn is_empty(&self) -> bool {
-        self.start == self.end
+        self.len == 0
+    }
+
+    /// Stream offset one past the last byte held.
+    fn end(&self) -> u64 {
+        self.start + u64::from(self.len)
+    }
+
+    /// Memory held, in units.
+    fn units(&self) -> usize {
+        let small = self.chunks.front().is_some_and(Chunk::is_small);
+        self.held as usize + if small { SMALL_BYTES / UNIT_BYTES } else { 0 }
+    }
+
+    /// Memory held, in the pages of `pool`; what is small counts as a part, rounded up.
+    pub fn pages(&self, pool: &PagePool) -> usize {
+        (self.units() * UNIT_BYTES).div_ceil(pool.page_bytes())
+    }
+
+    /// Bytes that may be written before it holds its share of `pool`.
+    pub fn room_in_share(&self, pool: &PagePool) -> u32 {
+        let units = pool.share().saturating_sub(self.units());
+        let pages = units.saturating_mul(UNIT_BYTES) / pool.page_bytes() * pool.page_bytes();
+        let tail = self.chunks.back().map_or(0, Chunk::room);
+        u32::try_from(pages.saturating_add(tail)).unwrap_or(u32::MAX)
     }
 
     /// Copies `data` behind the last byte, into the tail page first, while the pool has pages;
@@ -129,7 +177,7 @@ impl SendBuffer {
     #[inline(always)]
     pub fn write(&mut self, data: &[u8], pool: &mut PagePool) -> usize {
         // Nearly always nothing waits, and a small page holds all.
-        if self.chunks.is_empty() && !data.is_empty() && data.len() <= SMALL_BYTES {
+        if self.chunks.is_empty() && !data.is_empty() && data.len() <= pool.short_bytes {
             return self.write_small(data, pool);
         }
         self.write_pages(data, pool)
@@ -140,7 +188,10 @@ impl SendBuffer {
     fn write_small(&mut self, data: &[u8], pool: &mut PagePool) -> usize {
         let Some(mut page) = pool.take_small(Claim::First) else { return 0 };
         page.bytes_mut()[..data.len()].copy_from_slice(data);
-        self.append(Memory::Small(page), data.len() as u32);
+        // It is the first: nothing is held.
+        let (len, memory) = (data.len() as u32, Memory::Small(page));
+        self.chunks.push_back(Chunk { at: self.start, len, memory });
+        self.len = len;
         data.len()
     }
 
@@ -151,6 +202,15 @@ impl SendBuffer {
             let rest = &data[done..];
             let is_much = self.len().max(rest.len()) >= LARGE_BYTES;
             let claim = self.claim();
+            if pool.short_bytes == 0 {
+                let Some(page) = self.take_segment(claim, pool) else { break };
+                done += self.write_page(rest, page, SharedPage::OwnSegment);
+                continue;
+            }
+            if self.units() + PAGE_BYTES / UNIT_BYTES > pool.share() {
+                break;
+            }
+            let is_much = is_much && self.units() + LARGE_BYTES / UNIT_BYTES <= pool.share();
             done += if let Some(page) = is_much.then(|| pool.take_large(claim)).flatten() {
                 self.write_page(rest, page, SharedPage::OwnLarge)
             } else if let Some(page) = pool.take(claim) {
@@ -160,6 +220,11 @@ impl SendBuffer {
             };
         }
         done
+    }
+
+    /// A page of one segment, unless all there are, or its share, are taken.
+    fn take_segment(&self, claim: Claim, pool: &mut PagePool) -> Option<SegmentPage> {
+        if self.units() < pool.share() { pool.take_segment(claim) } else { None }
     }
 
     /// What the next page is for.
@@ -176,14 +241,15 @@ impl SendBuffer {
     ) -> usize {
         let len = data.len().min(BYTES);
         page.bytes_mut()[..len].copy_from_slice(&data[..len]);
+        self.held += (BYTES / UNIT_BYTES) as u32;
         self.append(Memory::Page(own(page)), len as u32);
         len
     }
 
     #[inline(always)]
     fn append(&mut self, memory: Memory, len: u32) {
-        self.chunks.push_back(Chunk { at: self.end, len, memory });
-        self.end += u64::from(len);
+        self.chunks.push_back(Chunk { at: self.end(), len, memory });
+        self.len += len;
     }
 
     /// Fills what is left of the tail page, unless a frame still shares it.
@@ -198,7 +264,7 @@ impl SendBuffer {
         let room = data.len().min(free.len());
         free[..room].copy_from_slice(&data[..room]);
         *len += room as u32;
-        self.end += room as u64;
+        self.len += room as u32;
         room
     }
 
@@ -209,16 +275,19 @@ impl SendBuffer {
             return 0;
         }
         let claim = self.claim();
-        let taken = if pool.charge(pages_of(data.len()), claim) {
+        let share = pool.share().saturating_sub(self.units()) / (PAGE_BYTES / UNIT_BYTES);
+        let wanted = pages_of(data.len());
+        let taken = if wanted <= share && pool.charge(wanted, claim) {
             data
         } else {
-            let pages = pool.available_to(claim).min(data.len() / PAGE_BYTES);
+            let pages = pool.available_pages(claim).min(data.len() / PAGE_BYTES).min(share);
             if pages == 0 || !pool.charge(pages, claim) {
                 return 0;
             }
             data.slice(..pages * PAGE_BYTES)
         };
         let len = taken.len();
+        self.held += (pages_of(len) * (PAGE_BYTES / UNIT_BYTES)) as u32;
         self.append(Memory::Bytes(Box::new(taken)), len as u32);
         len
     }
@@ -226,20 +295,29 @@ impl SendBuffer {
     /// The first `n` bytes were acknowledged. A chunk is freed when all of it is.
     #[inline(always)]
     pub fn advance(&mut self, n: usize, pool: &mut PagePool) {
+        debug_assert!(n <= self.len());
         self.start += n as u64;
-        debug_assert!(self.start <= self.end);
+        self.len -= n as u32;
         // The usual case: all are, and they lie in one small page.
-        if self.start == self.end
+        if self.len == 0
             && let Some(Chunk { memory: Memory::Small(page), .. }) =
                 self.chunks.take_only_if(Chunk::is_small)
         {
             return pool.put_small(Side::Send, page);
         }
         while self.chunks.front().is_some_and(|chunk| chunk.end() <= self.start) {
-            if let Some(chunk) = self.chunks.pop_front() {
-                chunk.release(pool);
-            }
+            self.release_front(pool);
         }
+    }
+
+    /// Gives the first chunk's memory back. False if there is none.
+    fn release_front(&mut self, pool: &mut PagePool) -> bool {
+        let Some(chunk) = self.chunks.pop_front() else { return false };
+        if !chunk.is_small() {
+            self.held -= chunk.held();
+        }
+        chunk.release(pool);
+        true
     }
 
     /// True if it has no memory.
@@ -249,14 +327,13 @@ impl SendBuffer {
 
     /// Frees everything.
     pub fn clear(&mut self, pool: &mut PagePool) {
-        self.start = self.end;
+        self.start = self.end();
+        self.len = 0;
         // Nearly always nothing is left.
         if self.chunks.is_empty() {
             return;
         }
-        while let Some(chunk) = self.chunks.pop_front() {
-            chunk.release(pool);
-        }
+        while self.release_front(pool) {}
     }
 
     /// Which chunk holds the byte at the stream offset `at`. Where all of them are as long as the

@@ -9,18 +9,22 @@ use crate::tcp::recv::window::WindowBudget;
 use crate::wire::options::Options;
 use crate::wire::tcp::Flags;
 
-fn synchronized() -> Synchronized {
-    let config = Settings::new(TcpConfig::default());
-    let options = crate::tcp::SocketOptions::new(&config);
-    let mut cx = Context {
+/// What a host of `pages` lends its connections.
+pub(super) fn context(pages: usize) -> Context {
+    Context {
         now: Instant::from_millis(5),
         arrived: Instant::FAR_FUTURE,
-        config,
-        pool: PagePool::new(1),
+        config: Settings::new(TcpConfig::default()),
+        pool: PagePool::new(pages),
         budget: WindowBudget::new(1 << 30, 7),
         challenges: Challenges::new(100, 1),
         counters: Counters::default(),
-    };
+    }
+}
+
+pub(super) fn synchronized() -> Synchronized {
+    let mut cx = context(1);
+    let options = crate::tcp::SocketOptions::new(&cx.config);
     let syn = SynReceived {
         iss: Seq(100),
         irs: Seq(500),
@@ -100,28 +104,6 @@ fn fast_retransmit_works_after_gibibytes_without_a_loss() {
     assert!(send.small_end.at_or_after(send.una), "no old number seems ahead");
 }
 
-#[test]
-fn what_waits_to_be_sent_is_no_more_than_the_window_carries() {
-    let limit = 1 << 20;
-    let mut pool = PagePool::new(1000);
-    let mut send = synchronized().send;
-    assert_eq!((send.room(limit), send.room(1000)), (QUEUED_MIN, 1000));
-    send.buffer.write(&[0; QUEUED_MIN as usize], &mut pool);
-    assert_eq!((send.room(limit), send.room(1000)), (0, 0));
-    assert!(!send.has_much_room(limit));
-    // What is in flight waits no more.
-    send.nxt += 50_000;
-    assert_eq!(send.room(limit), 50_000);
-    assert!(send.has_much_room(limit) && !send.has_much_room(1000));
-    // A window that carries more in a round trip is worth more, up to the limit.
-    while send.congestion.window() < 3 * QUEUED_MIN {
-        send.congestion.on_ack(send.congestion.window(), true, false, 1000);
-    }
-    let window = send.congestion.window();
-    assert_eq!(send.room(limit), window - QUEUED_MIN + 50_000);
-    assert_eq!(send.room(window), window - QUEUED_MIN);
-}
-
 /// Segments of 1000 bytes leave together, 10 ms after the origin.
 fn burst(segments: u32, pool: &mut PagePool) -> SendHalf {
     let mut send = synchronized().send;
@@ -182,19 +164,4 @@ fn an_ack_that_fills_a_hole_tells_no_rate() {
     let duplicates = [(23, 0); 3];
     let behind: std::vec::Vec<_> = [&spaced[..3], &duplicates, &spaced[3..]].concat();
     assert_eq!(rate_by(&behind), None);
-}
-
-#[test]
-fn as_much_may_be_written_as_there_is_room_for_however_that_is_found() {
-    for held in [0, 1, 500] {
-        let mut send = synchronized().send;
-        send.buffer.write(&[0; 500][..held], &mut PagePool::new(10));
-        for limit in [0, 1, 499, 500, 501, QUEUED_MIN - 1, QUEUED_MIN, QUEUED_MIN + 1, 1 << 20] {
-            for wanted in [0, 1, 499, 500, 501, QUEUED_MIN - 1, QUEUED_MIN, QUEUED_MIN + 1, 1 << 21]
-            {
-                let room = send.room(limit).min(wanted) as usize;
-                assert_eq!(send.room_for(wanted as usize, limit), room, "{held}, {limit}");
-            }
-        }
-    }
 }

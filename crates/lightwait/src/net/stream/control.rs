@@ -3,7 +3,10 @@
 use std::fmt;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+use lightwait_core::config::SendSize;
+use lightwait_core::tcp::Supply;
 use lightwait_core::{ConnectionId, Readiness};
 
 use crate::shard::local::Local;
@@ -49,6 +52,25 @@ impl Control {
             return Poll::Pending;
         }
         Poll::Ready(room)
+    }
+
+    /// Bytes that the next read of what is sent should bring ([`Host::send_demand`]). `None` where
+    /// the send buffer is [`SendSize::Round`], which takes what comes, or the connection is not
+    /// open.
+    ///
+    /// [`Host::send_demand`]: lightwait_core::Host::send_demand
+    pub fn read_size(&self) -> Option<usize> {
+        let host = self.local.host();
+        let options = host.options(self.id).ok()?;
+        let read = host.send_demand(self.id).read;
+        (options.send_size != SendSize::Round && read != usize::MAX).then_some(read)
+    }
+
+    /// A read of what is sent takes so long, and there is more to come than what is written next
+    /// ([`Host::set_supply`](lightwait_core::Host::set_supply)).
+    pub fn set_supply(&self, read_time: Duration, more: bool) {
+        let now = self.local.now();
+        self.local.host_mut().set_supply(now, self.id, Supply { read_time, more });
     }
 
     /// Bytes written that the peer has not acknowledged.

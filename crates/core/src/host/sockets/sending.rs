@@ -1,0 +1,134 @@
+//! SEND (RFC 9293 §3.10.2), and what an application says and asks about its send buffer.
+
+use bytes::Bytes;
+
+use super::Host;
+use crate::error::Error;
+use crate::event::ConnectionId;
+use crate::tcp::connection::{Blocked, Shape};
+use crate::tcp::{Connection, Demand, SendInfo, Supply};
+use crate::time::Instant;
+
+impl Host {
+    /// Copies as much of `data` as the send buffer takes and returns how much;
+    /// [`Error::WouldBlock`] when it takes nothing.
+    pub fn write(&mut self, now: Instant, id: ConnectionId, data: &[u8]) -> Result<usize, Error> {
+        let (slot, shared) = self.slot_and_shared(id)?;
+        let is_ready = slot.ready;
+        let connection = slot.connection_mut();
+        let is_settled = is_ready && connection.notices.is_empty();
+        let (buffer, room) = connection.writable_at_once(data.len(), shared.pool.is_scarce())?;
+        let mut taken = buffer.write(&data[..room], &mut shared.pool);
+        if taken < data.len() {
+            taken += self.write_rest(now, id, &data[taken..]);
+            if taken == 0 {
+                return Err(Error::WouldBlock);
+            }
+        }
+        if !is_settled {
+            self.settle_changes(now, id.index);
+        }
+        Ok(taken)
+    }
+
+    /// As [`Host::write`], but the send buffer shares the bytes.
+    pub fn write_bytes(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        data: &Bytes,
+    ) -> Result<usize, Error> {
+        let (connection, shared) = self.connection_and_shared(id)?;
+        let shared = shared.at(now);
+        let is_in_turn = connection.blocked == Blocked::InTurn;
+        connection.end_lack(shared);
+        let (buffer, room) = connection.writable(data.len(), shared)?;
+        let (part, pool) = (data.slice(..room), &mut shared.pool);
+        let taken = match is_in_turn {
+            true => pool.in_turn(usize::MAX, |pool| buffer.push(part, pool)),
+            false => buffer.push(part, pool),
+        };
+        if taken < room {
+            self.wait_for_pages(now, id);
+        } else if taken < data.len() && !connection.blocked.is_in_line() {
+            connection.blocked = Blocked::ForRoom;
+        }
+        if taken == 0 && !data.is_empty() {
+            return Err(Error::WouldBlock);
+        }
+        self.settle(now, id.index);
+        Ok(taken)
+    }
+
+    /// As [`Host::write`], with the last byte taken marked urgent (RFC 9293 MUST-30; RFC 6093
+    /// advises against using it).
+    pub fn write_urgent(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        data: &[u8],
+    ) -> Result<usize, Error> {
+        let taken = self.write(now, id, data)?;
+        let (connection, _) = self.connection_and_shared(id)?;
+        if let Some(s) = connection.synchronized_mut().filter(|_| taken > 0) {
+            s.send.urgent = Some(s.send.data_end());
+        }
+        Ok(taken)
+    }
+
+    // ---- the send buffer
+
+    /// Bytes that a write would take now, were there pages for them. If that is none, the
+    /// connection is told when it is some. More than any where a write would fail.
+    pub fn send_room(&mut self, id: ConnectionId) -> usize {
+        let room = self.send_demand(id).room;
+        if room == 0
+            && let Ok((connection, _)) = self.connection_and_shared(id)
+            && !connection.blocked.is_in_line()
+        {
+            connection.blocked = Blocked::ForRoom;
+        }
+        room
+    }
+
+    /// What the connection could do with: bytes that fit now, were there pages for them, and those
+    /// that the next read of its source should bring. Where a write would fail, or the connection
+    /// is not open yet, more than any.
+    pub fn send_demand(&self, id: ConnectionId) -> Demand {
+        let sending = |connection: &Connection| {
+            let s = connection.synchronized().filter(|_| connection.state().can_send())?;
+            Some(s.send.demand(&connection.options, &self.shared))
+        };
+        let slot = self.slot(id).ok();
+        let demand = slot.and_then(|slot| sending(&slot.view()));
+        demand.unwrap_or(Demand { room: usize::MAX, read: usize::MAX })
+    }
+
+    /// The application says so of its source. To be told before what a read brought is written:
+    /// then it is seen whether that came in time. Nothing where the connection is not open.
+    pub fn set_supply(&mut self, now: Instant, id: ConnectionId, supply: Supply) {
+        let Ok((connection, shared)) = self.connection_and_shared(id) else { return };
+        let cx = shared.at(now);
+        let Connection { common, shape } = connection;
+        let Shape::Synchronized(s) = shape else { return };
+        s.send.set_supply(supply);
+        if common.blocked == Blocked::Lacking && !supply.more {
+            // Whatever is written now is the last, and was late all the same.
+            s.send.end_lack(cx);
+        }
+        match common.blocked {
+            Blocked::Lacking if supply.more => {}
+            Blocked::No | Blocked::OnSource | Blocked::Lacking => {
+                common.blocked = Blocked::free(common.options.send_size, supply.more);
+            }
+            _ => {}
+        }
+    }
+
+    /// What the connection says of its send buffer; `None` where it has none.
+    pub fn send_info(&self, id: ConnectionId) -> Option<SendInfo> {
+        let view = self.slot(id).ok()?.view();
+        let s = view.synchronized()?;
+        Some(s.send.info(&view.options, &self.shared))
+    }
+}

@@ -1,0 +1,258 @@
+//! How much may be written into the send buffer, and when its writer should come again.
+//!
+//! [`SendSize::Round`] is the rule of nearly all connections: it comes first, and asks for nothing
+//! but the window. The others are asked the same questions a step further on.
+
+use super::SendHalf;
+use super::los::{self, Los};
+use crate::buffer::{PAGE_BYTES, PagePool};
+use crate::config::{PoolPolicy, SendSize};
+use crate::tcp::SocketOptions;
+use crate::tcp::connection::Context;
+use crate::tcp::send::source::{Demand, SendInfo, Supply};
+use crate::time::{Instant, as_nanos};
+
+/// Bytes that may wait to be sent in any case, so that a writer need not come for every segment.
+const QUEUED_MIN: u32 = 128 << 10;
+
+/// The least size by Linux's rule, in bytes (tcp_wmem).
+const LINUX_MIN: u32 = 16 << 10;
+
+/// A writer is told of so small a part of the buffer's size. By LOS that is a quarter of a window:
+/// four times a round trip, and not at each ACK. What is left until then is more than enough to go
+/// on with.
+const TOLD_PART: u32 = 8;
+
+impl SendHalf {
+    /// Bytes that may wait to be sent, in a buffer of `limit` bytes: as many as a round trip may
+    /// carry. More would only lie there, and leave the processor's caches before they are needed.
+    fn queue_limit(&self, limit: u32) -> u32 {
+        self.congestion.window().max(QUEUED_MIN).min(limit)
+    }
+
+    /// Bytes that may be written by [`SendSize::Round`] into a buffer of `limit` bytes.
+    fn room_of_round(&self, limit: u32) -> u32 {
+        let capacity = self.flight().saturating_add(self.queue_limit(limit)).min(limit);
+        capacity.saturating_sub(self.buffer.len() as u32)
+    }
+
+    /// How many of `wanted` bytes may be written now: fewer where memory is scarce.
+    pub fn room_for(&self, wanted: usize, options: &SocketOptions, cx: &Context) -> usize {
+        let is_scarce = cx.pool.is_scarce();
+        match options.send_size {
+            SendSize::Round => self.room_of_round_for(wanted, options.send_buffer_bytes, is_scarce),
+            _ => wanted.min(self.room_by(options, cx, is_scarce) as usize),
+        }
+    }
+
+    /// The same by [`SendSize::Round`], of a buffer of `limit` bytes.
+    pub fn room_of_round_for(&self, wanted: usize, limit: u32, is_scarce: bool) -> usize {
+        if is_scarce {
+            return wanted.min(self.room_of_round_where_scarce(limit) as usize);
+        }
+        // Where nothing waits, little may always come.
+        if self.buffer.is_empty() && wanted <= QUEUED_MIN.min(limit) as usize {
+            return wanted;
+        }
+        wanted.min(self.room_of_round(limit) as usize)
+    }
+
+    /// The same where memory is scarce: as much as two round trips carry, by the congestion window
+    /// and the peer's, and a page at least. What waits for longer keeps others from being sent.
+    fn room_of_round_where_scarce(&self, limit: u32) -> u32 {
+        let carried = self.congestion.window().min(self.window);
+        let capacity = carried.saturating_mul(2).max(PAGE_BYTES as u32).min(limit);
+        capacity.saturating_sub(self.buffer.len() as u32)
+    }
+
+    /// Bytes that may be written where memory is scarce.
+    pub fn room_where_scarce(&self, options: &SocketOptions, cx: &Context) -> u32 {
+        match options.send_size {
+            SendSize::Round => self.room_of_round_where_scarce(options.send_buffer_bytes),
+            _ => self.room_by(options, cx, true),
+        }
+    }
+
+    /// Bytes that may be written, whoever has need of memory.
+    pub fn room(&self, options: &SocketOptions, cx: &Context) -> u32 {
+        match options.send_size {
+            SendSize::Round => self.room_of_round(options.send_buffer_bytes),
+            _ => self.room_by(options, cx, false),
+        }
+    }
+
+    /// The same by another rule than [`SendSize::Round`]; where memory is scarce, no more than two
+    /// of the peer's windows, and a page.
+    fn room_by(&self, options: &SocketOptions, cx: &Context, is_scarce: bool) -> u32 {
+        let mut capacity = self.capacity(options, cx);
+        if is_scarce {
+            capacity = capacity.min(self.window.saturating_mul(2).max(PAGE_BYTES as u32));
+        }
+        let room = capacity.saturating_sub(self.buffer.len() as u32);
+        room.min(self.buffer.room_in_share(&cx.pool))
+    }
+
+    /// What the buffer may hold, sent or not, in bytes.
+    fn capacity(&self, options: &SocketOptions, cx: &Context) -> u32 {
+        let limit = options.send_buffer_bytes;
+        match options.send_size {
+            SendSize::Round => self.flight().saturating_add(self.queue_limit(limit)).min(limit),
+            SendSize::Los => self.los(cx).hiwat(limit),
+            SendSize::Fixed(bytes) => bytes.min(limit),
+            SendSize::Linux { lowat } => {
+                let unsent_end = self.flight().saturating_add(lowat.unwrap_or(u32::MAX));
+                self.linux_size().min(unsent_end).min(limit)
+            }
+        }
+    }
+
+    /// The size by Linux's rule: it never shrinks.
+    fn linux_size(&self) -> u32 {
+        let largest = self.source.as_ref().map_or(0, |source| source.size);
+        self.congestion.window().saturating_mul(2).max(LINUX_MIN).max(largest)
+    }
+
+    /// Before something is written, or its writer told that it may be: a size that never shrinks is
+    /// kept.
+    pub fn keep_size(&mut self, options: &SocketOptions) {
+        if let SendSize::Linux { .. } = options.send_size {
+            self.source.get_or_insert_default().size = self.linux_size();
+        }
+    }
+
+    /// What the local optimization scheme counts from.
+    fn los(&self, cx: &Context) -> Los<'_> {
+        let mss = u32::from(self.mss).max(1);
+        let mut window = self.congestion.window();
+        if self.has_idled(cx.now, &cx.config) {
+            window = self.congestion.window_after_idle(cx.config.congestion.initial_window, mss);
+        }
+        // A peer that takes nothing more gets no more than two segments beyond what waits.
+        let window = window.min(self.window.max(2 * mss));
+        let most = self.max_window.max(2 * mss);
+        Los { congestion: &self.congestion, window, most, mss, factor: self.factor(cx) }
+    }
+
+    /// T_fact: round trips that a read of the source takes.
+    fn factor(&self, cx: &Context) -> u32 {
+        if cx.config.pool.policy == PoolPolicy::Psc {
+            return 1;
+        }
+        let read_time = self.source.as_ref().map_or(0, |s| as_nanos(s.supply.read_time));
+        los::factor(read_time, self.rtt.srtt_ns(), cx.config.buffers.send_factor.into())
+    }
+
+    /// True if so much may be written that its writer should come.
+    pub fn has_much_room(&self, options: &SocketOptions, cx: &Context) -> bool {
+        if self.buffer.room_in_share(&cx.pool) == 0 {
+            return false;
+        }
+        let limit = options.send_buffer_bytes;
+        let queued = self.buffer.len() as u32;
+        match options.send_size {
+            SendSize::Round => self.room_of_round(limit) >= self.queue_limit(limit) / 3,
+            SendSize::Los | SendSize::Fixed(_) => {
+                let capacity = self.capacity(options, cx);
+                let much = (capacity / TOLD_PART).max(self.mss.into()).min(capacity);
+                capacity.saturating_sub(queued) >= much
+            }
+            // sk_stream_is_writeable: a third is free, and half of the bound on what is unsent.
+            SendSize::Linux { lowat } => {
+                let unsent = queued.saturating_sub(self.flight());
+                let size = self.linux_size().min(limit);
+                size.saturating_sub(queued) >= queued / 2
+                    && lowat.is_none_or(|lowat| unsent < lowat.div_ceil(2))
+            }
+        }
+    }
+
+    // ---- the line for pages
+
+    /// It waits in line, as the one in that slot: the host is to hear when it holds less.
+    pub fn wait_at(&mut self, slot: u32) {
+        self.source.get_or_insert_default().place = Some(slot);
+    }
+
+    /// It holds less than it did, or needs more: says so once, if it waits in line.
+    pub fn note_moved(&mut self, pool: &mut PagePool) {
+        if let Some(slot) = self.source.as_mut().and_then(|source| source.place.take()) {
+            pool.note_moved(slot);
+        }
+    }
+
+    // ---- the source
+
+    /// The application says so of its source.
+    pub fn set_supply(&mut self, supply: Supply) {
+        if supply != Supply::default() || self.source.is_some() {
+            self.source.get_or_insert_default().supply = supply;
+        }
+    }
+
+    /// True if the source has more than was written.
+    pub fn has_more_to_come(&self) -> bool {
+        self.source.as_ref().is_some_and(|source| source.supply.more)
+    }
+
+    /// Something is written: if it was late, that was a buffer miss.
+    pub fn end_lack(&mut self, cx: &mut Context) {
+        if let Some(source) = &mut self.source {
+            cx.counters.buffer_misses += u64::from(source.end_lack(cx.now));
+        }
+    }
+
+    /// Something was acknowledged at `now`. True if the source has more, and the windows allow a
+    /// segment beyond all that is fresh: a buffer miss, unless something is written at once.
+    pub fn note_lack(&mut self, now: Instant) -> bool {
+        if !self.has_more_to_come() || !self.is_short_of_fresh() {
+            return false;
+        }
+        if let Some(source) = &mut self.source {
+            source.lacks_since.get_or_insert(now);
+        }
+        true
+    }
+
+    /// True if the windows allow a segment beyond all that is fresh.
+    fn is_short_of_fresh(&self) -> bool {
+        let (flight, mss) = (self.flight(), u32::from(self.mss));
+        let recovery = self.recovery.as_ref();
+        // What is lost leaves first.
+        if recovery.is_some_and(|recovery| recovery.next_lost(self.una, mss).is_some()) {
+            return false;
+        }
+        let fresh = (self.buffer.len() as u32).saturating_sub(flight);
+        let by_peer = self.window.saturating_sub(flight);
+        let by_network = self.congestion.window().saturating_sub(self.pipe());
+        by_peer.min(by_network) >= fresh.saturating_add(mss)
+    }
+
+    /// What the connection could do with.
+    pub fn demand(&self, options: &SocketOptions, cx: &Context) -> Demand {
+        let room = self.room_for(usize::MAX, options, cx);
+        let limit = options.send_buffer_bytes;
+        let read = match options.send_size {
+            SendSize::Los if self.buffer.is_empty() => self.los(cx).first_read(limit) as usize,
+            SendSize::Los => self.los(cx).read_size(limit) as usize,
+            _ => room,
+        };
+        Demand { room, read }
+    }
+
+    /// What it says of its buffer.
+    pub fn info(&self, options: &SocketOptions, cx: &Context) -> SendInfo {
+        let (held_bytes, flight) = (self.buffer.len(), self.flight() as usize);
+        SendInfo {
+            hiwat: self.capacity(options, cx) as usize,
+            held_bytes,
+            held_pages: self.buffer.pages(&cx.pool),
+            fresh: held_bytes.saturating_sub(flight),
+            outstanding: held_bytes.min(flight),
+            misses: self.source.as_ref().map_or(0, |source| source.misses),
+            factor: self.factor(cx),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+use super::*;
+use crate::tcp::congestion::Congestion;
+use crate::tcp::send::tests::{context, synchronized};
+use crate::time::Duration;
+
+/// A segment of the connections here.
+const MSS: u32 = 1000;
+
+/// A sending half whose socket asks for that, and what its host lends it.
+struct Case {
+    send: SendHalf,
+    options: SocketOptions,
+    cx: Context,
+}
+
+impl Case {
+    fn new(send_size: SendSize) -> Case {
+        let cx = context(1000);
+        let options = SocketOptions { send_size, ..SocketOptions::new(&cx.config) };
+        Case { send: synchronized().send, options, cx }
+    }
+
+    fn with_limit(mut self, limit: u32) -> Case {
+        self.options.send_buffer_bytes = limit;
+        self
+    }
+
+    /// A congestion window of so many segments, in congestion avoidance.
+    fn with_window(mut self, segments: u32) -> Case {
+        self.set_window(segments);
+        self
+    }
+
+    fn set_window(&mut self, segments: u32) {
+        self.send.congestion = Congestion::of_reno(segments * MSS, 2 * MSS);
+        (self.send.window, self.send.max_window) = (1 << 30, 1 << 30);
+    }
+
+    fn write(&mut self, bytes: u32) {
+        let written = self.send.buffer.write(&std::vec![0; bytes as usize], &mut self.cx.pool);
+        assert_eq!(written, bytes as usize);
+    }
+
+    /// So many bytes of what was written are sent.
+    fn send(&mut self, bytes: u32) {
+        self.send.nxt += bytes;
+        self.send.max = self.send.nxt;
+    }
+
+    fn room(&self) -> u32 {
+        self.send.room_for(usize::MAX, &self.options, &self.cx) as u32
+    }
+
+    fn has_much_room(&self) -> bool {
+        self.send.has_much_room(&self.options, &self.cx)
+    }
+
+    fn read(&self) -> u32 {
+        self.send.demand(&self.options, &self.cx).read as u32
+    }
+}
+
+#[test]
+fn what_waits_to_be_sent_is_no_more_than_the_window_carries() {
+    let mut case = Case::new(SendSize::Round);
+    let limit = case.options.send_buffer_bytes;
+    let room = |case: &Case, limit: u32| case.send.room_of_round(limit);
+    assert_eq!((room(&case, limit), room(&case, 1000)), (QUEUED_MIN, 1000));
+    case.write(QUEUED_MIN);
+    assert_eq!((room(&case, limit), room(&case, 1000)), (0, 0));
+    assert!(!case.has_much_room());
+    // What is in flight waits no more.
+    case.send(50_000);
+    assert_eq!(case.room(), 50_000);
+    assert!(case.has_much_room());
+    // A window that carries more in a round trip is worth more, up to the limit.
+    case.set_window(400);
+    assert_eq!(case.room(), 400 * MSS - QUEUED_MIN + 50_000);
+    assert_eq!(room(&case, 400 * MSS), 400 * MSS - QUEUED_MIN);
+    case.options.send_buffer_bytes = 1000;
+    assert!(!case.has_much_room());
+}
+
+#[test]
+fn as_much_may_be_written_as_there_is_room_for_however_that_is_found() {
+    const SIZES: [u32; 8] = [0, 1, 499, 500, 501, QUEUED_MIN - 1, QUEUED_MIN, QUEUED_MIN + 1];
+    for held in [0, 1, 500] {
+        for limit in SIZES {
+            let mut case = Case::new(SendSize::Round).with_limit(limit);
+            case.write(held);
+            for wanted in SIZES {
+                let room = case.send.room(&case.options, &case.cx).min(wanted) as usize;
+                let found = case.send.room_for(wanted as usize, &case.options, &case.cx);
+                assert_eq!(found, room, "{held}, {limit}");
+            }
+        }
+    }
+}
+
+#[test]
+fn by_los_the_buffer_follows_the_window_up_and_down() {
+    let mut case = Case::new(SendSize::Los).with_window(10);
+    assert_eq!((case.room(), case.read()), (21 * MSS, 21 * MSS));
+    case.write(21 * MSS);
+    case.send(10 * MSS);
+    assert_eq!((case.room(), case.read()), (0, 12 * MSS), "next^2");
+    case.set_window(20);
+    assert_eq!((case.room(), case.read()), (20 * MSS, 22 * MSS));
+    case.set_window(5);
+    assert_eq!((case.room(), case.has_much_room()), (0, false), "it holds too much");
+    let pool = &mut case.cx.pool;
+    case.send.buffer.advance(10 * MSS as usize, pool);
+    case.send.una += 10 * MSS;
+    assert_eq!(case.room(), 0, "eleven are left, and eleven is all");
+    case.send(5 * MSS);
+    for expected in [(MSS, false), (2 * MSS, true)] {
+        case.send.buffer.advance(MSS as usize, &mut case.cx.pool);
+        case.send.una += MSS;
+        assert_eq!((case.room(), case.has_much_room()), expected);
+    }
+}
+
+#[test]
+fn by_los_a_slow_source_has_as_many_rounds_to_bring_more_as_it_takes() {
+    let mut case = Case::new(SendSize::Los).with_window(10);
+    let read_time = |case: &mut Case, ms: u64| {
+        let supply = Supply { read_time: Duration::from_millis(ms), more: true };
+        case.send.set_supply(supply);
+    };
+    read_time(&mut case, 250);
+    assert_eq!(case.room(), 21 * MSS, "the RTT is not known");
+    let at = |ms: u64| Instant::from_millis(ms);
+    case.write(MSS);
+    case.send.sent.on_sent(case.send.nxt + MSS, at(0));
+    case.send(MSS);
+    let sent = case.send.sent.on_ack(case.send.nxt, None).unwrap();
+    case.send.rtt.on_ack(sent, at(100), MSS, MSS);
+    case.write(20 * MSS);
+    assert_eq!(case.send.rtt.srtt_ns(), 100_000_000);
+    let info = case.send.info(&case.options, &case.cx);
+    assert_eq!((info.factor, info.hiwat as u32), (3, (10 + 11 + 12 + 13) * MSS));
+    assert_eq!(case.read(), (14 + 15 + 16) * MSS);
+    read_time(&mut case, 100);
+    assert_eq!((case.room(), case.read()), (0, 12 * MSS));
+}
+
+#[test]
+fn by_los_a_peer_that_takes_nothing_is_given_next_to_nothing() {
+    let mut case = Case::new(SendSize::Los).with_window(100);
+    (case.send.window, case.send.max_window) = (0, 50 * MSS);
+    assert_eq!(case.room(), (2 + 3) * MSS);
+    case.send.window = 50 * MSS;
+    assert_eq!(case.room(), (50 + 50) * MSS, "no window is wider than the peer's");
+}
+
+#[test]
+fn by_los_the_window_after_a_silence_is_the_initial_one() {
+    let mut case = Case::new(SendSize::Los).with_window(100);
+    assert_eq!(case.room(), (100 + 101) * MSS);
+    case.cx.now = Instant::from_millis(60_000);
+    assert_eq!(case.room(), (10 + 11) * MSS);
+}
+
+#[test]
+fn a_fixed_buffer_is_as_large_as_it_was_asked_for_within_the_limit() {
+    let mut case = Case::new(SendSize::Fixed(32_000)).with_window(100);
+    assert_eq!((case.room(), case.read()), (32_000, 32_000));
+    case.write(30_000);
+    assert_eq!((case.room(), case.has_much_room()), (2000, false), "less than an eighth");
+    case.send.buffer.advance(2000, &mut case.cx.pool);
+    assert_eq!((case.room(), case.has_much_room()), (4000, true));
+    assert_eq!(case.with_limit(29_000).room(), 1000);
+    let tiny = Case::new(SendSize::Fixed(100));
+    assert!(tiny.has_much_room(), "though it holds less than a segment");
+}
+
+#[test]
+fn by_linux_s_rule_a_buffer_grows_and_never_shrinks() {
+    let mut case = Case::new(SendSize::Linux { lowat: None }).with_window(4);
+    assert_eq!(case.room(), LINUX_MIN);
+    case.set_window(100);
+    case.send.keep_size(&case.options);
+    case.set_window(50);
+    assert_eq!(case.room(), 200 * MSS);
+    case.write(140 * MSS);
+    assert!(!case.has_much_room());
+    case.send.buffer.advance(10_000, &mut case.cx.pool);
+    assert!(case.has_much_room(), "a third is free");
+}
+
+#[test]
+fn by_linux_s_lowat_what_is_unsent_is_bounded() {
+    let mut case = Case::new(SendSize::Linux { lowat: Some(16_000) }).with_window(100);
+    assert_eq!(case.room(), 16_000);
+    case.write(16_000);
+    assert_eq!((case.room(), case.has_much_room()), (0, false));
+    case.send(8001);
+    assert_eq!((case.room(), case.has_much_room()), (8001, true));
+}
+
+#[test]
+fn where_memory_is_scarce_no_rule_gives_more_than_two_of_the_peer_s_windows() {
+    let mut case = Case::new(SendSize::Fixed(64_000)).with_window(100);
+    assert!(case.cx.pool.charge(800, crate::buffer::Claim::More) && case.cx.pool.is_scarce());
+    case.send.window = 10_000;
+    assert_eq!(case.room(), 20_000);
+    case.send.window = 0;
+    assert_eq!(case.room(), PAGE_BYTES as u32);
+    case.options.send_size = SendSize::Round;
+    assert_eq!(case.room(), PAGE_BYTES as u32);
+}
+
+#[test]
+fn a_source_lacks_once_the_windows_allow_a_segment_more_than_is_fresh() {
+    let mut case = Case::new(SendSize::Los).with_window(10);
+    let now = Instant::from_millis(9);
+    case.write(12 * MSS);
+    case.send(10 * MSS);
+    assert!(!case.send.note_lack(now), "nobody has said that there is more");
+    case.send.set_supply(Supply { read_time: Duration::ZERO, more: true });
+    assert!(!case.send.note_lack(now), "the window is full");
+    case.set_window(12);
+    assert!(!case.send.note_lack(now), "two are fresh");
+    case.set_window(13);
+    assert!(case.send.note_lack(now), "and three could leave");
+    case.send.window = 12 * MSS;
+    assert!(!case.send.note_lack(now), "but for the peer");
+    case.send.end_lack(case.cx.at(now));
+    assert_eq!(case.cx.counters.buffer_misses, 0, "what comes in the same turn is not late");
+    case.send.window = 13 * MSS;
+    assert!(case.send.note_lack(now) && case.send.note_lack(Instant::from_millis(10)));
+    case.send.end_lack(case.cx.at(Instant::from_millis(11)));
+    case.send.end_lack(case.cx.at(Instant::from_millis(12)));
+    assert_eq!(case.cx.counters.buffer_misses, 1, "once an occasion");
+    assert_eq!(case.send.info(&case.options, &case.cx).misses, 1);
+}

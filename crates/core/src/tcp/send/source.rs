@@ -1,0 +1,77 @@
+//! What the application says of where its bytes come from, and what it is told of its send buffer.
+
+use crate::time::{Duration, Instant};
+
+/// What the application says of its source: a file, or another connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Supply {
+    /// ReadTime: how long it takes from the asking for bytes until they are there to be written,
+    /// smoothed; zero: not known (Cohen & Cohen 2002 §3.2).
+    pub read_time: Duration,
+    /// There is more to come than was written.
+    pub more: bool,
+}
+
+/// What a connection could do with, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Demand {
+    /// What fits into the send buffer now, as the socket's
+    /// [`SendSize`](crate::config::SendSize) says.
+    pub room: usize,
+    /// What the next read of the source should bring. By [`SendSize::Los`], what is sent while the
+    /// one after it is under way; while nothing waits, what the buffer should hold, three segments
+    /// at least (Cohen & Cohen 2002 §3.3, Procedure 3.1). Else the same as the room.
+    ///
+    /// [`SendSize::Los`]: crate::config::SendSize::Los
+    pub read: usize,
+}
+
+/// What a connection says of its send buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct SendInfo {
+    /// What it may hold now, in bytes: `sb_hiwat`.
+    pub hiwat: usize,
+    /// What it holds, in bytes: fresh and outstanding.
+    pub held_bytes: usize,
+    /// The memory that takes, in pages; what is small counts as a part, rounded up.
+    pub held_pages: usize,
+    /// Bytes that were never sent.
+    pub fresh: usize,
+    /// Bytes that were sent, and are not acknowledged.
+    pub outstanding: usize,
+    /// Buffer misses: times that the windows allowed a segment and nothing was fresh, though there
+    /// was [more](Supply::more) to come.
+    pub misses: u64,
+    /// T_fact: round trips that a read takes.
+    pub factor: u32,
+}
+
+/// What is kept of a source, of a buffer that only grows, and of one that waits for pages.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Source {
+    /// What was said last.
+    pub(super) supply: Supply,
+    /// Since when nothing has been fresh, if the source is late.
+    pub(super) lacks_since: Option<Instant>,
+    /// Buffer misses.
+    pub(super) misses: u64,
+    /// The slot of a connection that waits in a line where it matters what it holds.
+    pub(super) place: Option<u32>,
+    /// The largest size so far, in bytes, of a buffer that only grows.
+    pub(super) size: u32,
+}
+
+impl Source {
+    /// What was said last.
+    pub fn supply(&self) -> Supply {
+        self.supply
+    }
+
+    /// Bytes are written at `now`. True if the source was late. What follows in the same turn is
+    /// not: nothing was sent meanwhile.
+    pub fn end_lack(&mut self, now: Instant) -> bool {
+        let is_miss = self.lacks_since.take().is_some_and(|since| since < now);
+        self.misses += u64::from(is_miss);
+        is_miss
+    }
+}
