@@ -13,19 +13,23 @@ mod chart;
 mod expected;
 mod live;
 mod network;
+mod page;
+mod parallel;
 mod plan;
 mod plans;
 mod report;
 mod routed;
+mod statistics;
 
 use lightwait_bench::say_line;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use plan::{PLANS, Plan};
-use report::Report;
+use report::{Report, Work};
 
 /// What the memory of TIME-WAIT is counted with.
 #[global_allocator]
@@ -35,12 +39,24 @@ static ALLOCATOR: lightwait_heap::Counting = lightwait_heap::Counting;
 #[derive(Debug, Parser)]
 #[command(name = "lightwait-experiments", version)]
 struct Arguments {
-    /// Which experiments; `all`, `cheap` (those that take seconds), or `list`.
+    /// Which experiments; `a-all`, `b-all` and so on (a paper's), `cheap` (those that take
+    /// seconds), `all`, or `list`.
     #[arg(required_unless_present_any = ["section", "idle"])]
     ids: Vec<String>,
     /// Write what was found to `expected/`, with which later runs are compared.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["seeds", "quick"])]
     bless: bool,
+    /// Where results go, a directory for each experiment, and `report.html` over all that are
+    /// there. [default: target/experiments]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Average over so many seeds, in experiments that average over more than a few. What they find
+    /// is then not compared with `expected/`.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..))]
+    seeds: Option<u64>,
+    /// Average over a tenth of the seeds, and sweep fewer values.
+    #[arg(long)]
+    quick: bool,
     /// Run what `b-fig3` measures, and let callgrind count this section.
     #[arg(long, hide = true)]
     section: Option<String>,
@@ -55,7 +71,8 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let Arguments { ids, bless, section, live, idle, count } = Arguments::parse();
+    let Arguments { ids, bless, out, seeds, quick, section, live, idle, count } =
+        Arguments::parse();
     if let (Some(address), Some(count)) = (idle, count) {
         return match plans::today::idle(address, count) {
             Ok(()) => ExitCode::SUCCESS,
@@ -79,15 +96,26 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let is_of = |id: &str, plan: &Plan| id == plan.id || id == "all" || id == "cheap" && plan.cheap;
+    let is_of = |id: &str, plan: &Plan| {
+        let family = id.strip_suffix("-all").filter(|family| !family.is_empty());
+        id == plan.id
+            || id == "all"
+            || id == "cheap" && plan.cheap
+            || family.is_some_and(|family| plan.id.split('-').next() == Some(family))
+    };
     if let Some(id) = ids.iter().find(|id| !PLANS.iter().any(|plan| is_of(id, plan))) {
         eprintln!("there is no experiment {id}; `list` names them");
         return ExitCode::from(2);
     }
     let is_chosen = |plan: &&Plan| ids.iter().any(|id| is_of(id, plan));
     let chosen: Vec<&Plan> = PLANS.iter().filter(is_chosen).collect();
+    let work = Work { out: out.unwrap_or_else(report::usual_directory), seeds, quick, bless };
     let failed: Vec<&str> =
-        chosen.iter().filter(|plan| !run(plan, bless)).map(|plan| plan.id).collect();
+        chosen.iter().filter(|plan| !run(plan, &work)).map(|plan| plan.id).collect();
+    if let Err(why) = page::write(&work.out) {
+        eprintln!("report.html: {why}");
+        return ExitCode::FAILURE;
+    }
     if failed.is_empty() {
         return ExitCode::SUCCESS;
     }
@@ -100,6 +128,7 @@ fn print_live(ids: &[String]) -> ExitCode {
     let id = ids.first().map_or("", String::as_str);
     let measured = match id {
         "a-delay-router" => plans::a_delay_router::measure(),
+        "b-fig2" => plans::b_fig2::measure(),
         "a-packet-pair-live" => plans::a_packet_pair_live::measure(),
         _ => Err(format!("no experiment {id} measures with real packets").into()),
     };
@@ -116,11 +145,11 @@ fn print_live(ids: &[String]) -> ExitCode {
 }
 
 /// Runs one experiment; true if all its claims hold, and it finds what it is known to find.
-fn run(plan: &Plan, bless: bool) -> bool {
+fn run(plan: &Plan, work: &Work) -> bool {
     say_line!("\n{} — {}\n{}\n", plan.id, plan.title, plan.source);
-    let outcome = Report::new(plan).and_then(|mut report| {
+    let outcome = Report::new(plan, work).and_then(|mut report| {
         (plan.run)(&mut report)?;
-        report.finish(bless)
+        report.finish()
     });
     outcome.unwrap_or_else(|why| {
         eprintln!("{}: {why}", plan.id);

@@ -19,32 +19,68 @@ fn root_of_crate() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where the experiments' directories lie.
-fn root() -> PathBuf {
+/// Where the experiments' directories lie, unless one says otherwise.
+pub(crate) fn usual_directory() -> PathBuf {
     root_of_crate().with_file_name("target").join("experiments")
+}
+
+/// How an experiment is to be run.
+#[derive(Clone, Debug)]
+pub(crate) struct Work {
+    /// Where results go.
+    pub(crate) out: PathBuf,
+    /// Seeds to average over, in place of an experiment's own number.
+    pub(crate) seeds: Option<u64>,
+    /// A tenth of the seeds will do, and fewer values.
+    pub(crate) quick: bool,
+    /// What is found is known from now on.
+    pub(crate) bless: bool,
 }
 
 /// The report of one experiment.
 pub(crate) struct Report {
     id: &'static str,
     known: Known,
+    work: Work,
     directory: PathBuf,
     data: Map<String, Value>,
+    /// Each table's columns, in order.
+    columns: Map<String, Value>,
     claims: Vec<Value>,
     all_hold: bool,
 }
 
 impl Report {
     /// An empty one; its directory is made.
-    pub(crate) fn new(plan: &Plan) -> Result<Report, Failure> {
-        let directory = root().join(plan.id);
+    pub(crate) fn new(plan: &Plan, work: &Work) -> Result<Report, Failure> {
+        let directory = work.out.join(plan.id);
         fs::create_dir_all(&directory)?;
         let mut data = Map::new();
         for (key, text) in [("id", plan.id), ("title", plan.title), ("source", plan.source)] {
             data.insert(key.to_owned(), json!(text));
         }
-        let (id, known) = (plan.id, plan.known);
-        Ok(Report { id, known, directory, data, claims: Vec::new(), all_hold: true })
+        let (id, known, work) = (plan.id, plan.known, work.clone());
+        let (columns, claims) = Default::default();
+        Ok(Report { id, known, work, directory, data, columns, claims, all_hold: true })
+    }
+
+    /// Seeds to average over, where `usual` of them are enough for what is claimed.
+    pub(crate) fn seeds(&mut self, usual: u64) -> u64 {
+        let few = if self.work.quick { usual.div_ceil(10).max(4) } else { usual };
+        let seeds = self.work.seeds.unwrap_or(few);
+        self.value("seeds", seeds);
+        if seeds != usual {
+            self.known = Known::Nothing;
+        }
+        seeds
+    }
+
+    /// Fewer values are to be swept. What is found is not compared then.
+    pub(crate) fn is_quick(&mut self) -> bool {
+        if self.work.quick {
+            self.known = Known::Nothing;
+        }
+        self.work.quick
     }
 
     /// A file of its directory.
@@ -62,6 +98,7 @@ impl Report {
         say_line!("{}", table.text());
         fs::write(self.directory.join(format!("{name}.csv")), table.csv())?;
         self.data.insert(name.to_owned(), table.json());
+        self.columns.insert(name.to_owned(), json!(table.head));
         Ok(())
     }
 
@@ -90,18 +127,19 @@ impl Report {
         self.claims.push(json!({ "observed": claim, "is_so": holds, "found": found }));
     }
 
-    /// Writes `data.json`, and with `bless` what is known from now on; true if all claims hold and
-    /// nothing differs from what is known.
-    pub(crate) fn finish(mut self, bless: bool) -> Result<bool, Failure> {
+    /// Writes `data.json`, and what is known from now on, if that is to be blessed; true if all
+    /// claims hold and nothing differs from what is known.
+    pub(crate) fn finish(mut self) -> Result<bool, Failure> {
         self.data.insert("claims".to_owned(), Value::Array(self.claims));
         let data = Value::Object(self.data);
         let mut written = data.clone();
         // Not compared: it is another one each time.
         written["made_on"] = made_on();
+        written["columns"] = Value::Object(self.columns);
         let text = serde_json::to_string_pretty(&written)?;
         fs::write(self.directory.join("data.json"), text + "\n")?;
         say_line!("written to {}", self.directory.display());
-        let differences = self.known.compare(self.id, &data, bless)?;
+        let differences = self.known.compare(self.id, &data, self.work.bless)?;
         for line in &differences {
             say_line!("DIFFERS from expected/{}.json: {line}", self.id);
         }

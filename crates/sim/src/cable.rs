@@ -1,4 +1,6 @@
-//! A cable between two hosts: an emulated link each way, and an oracle that sees both ends.
+//! A cable between two hosts: an emulated link each way, and an oracle that sees both ends. It may
+//! have several lanes, each with links of its own: then it stands for as many paths, such as those
+//! of a server's clients that share none.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -55,14 +57,28 @@ pub struct Passage {
 /// What the two ends of a cable share.
 #[derive(Debug)]
 pub struct Cable {
-    /// By the side that sends.
-    links: [Link; 2],
+    lanes: Vec<Lane>,
+    /// Lanes in which something is under way, by the side that sends.
+    busy: [Vec<usize>; 2],
+    choose: Chooser,
     oracle: Oracle,
     /// Every frame so far, folded into one number: equal for equal runs.
     digest: u64,
     trace: bool,
     watcher: Watcher,
     scratch: Vec<u8>,
+}
+
+/// One link for each side that sends.
+type Lane = [Link; 2];
+
+/// Which lane a frame takes.
+struct Chooser(Box<dyn Fn(&[u8]) -> usize>);
+
+impl fmt::Debug for Chooser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Chooser")
+    }
 }
 
 /// Who is told of every frame.
@@ -84,8 +100,20 @@ impl Cable {
         b_to_a: LinkConfig,
         mtu: u16,
     ) -> (Rc<RefCell<Cable>>, [Port; 2]) {
+        Cable::with_lanes([[a_to_b, b_to_a]], mtu, |_| 0)
+    }
+
+    /// A cable of lanes, each with a link from A to B and one back. `choose` says which lane a
+    /// frame takes, from its bytes.
+    pub fn with_lanes(
+        lanes: impl IntoIterator<Item = [LinkConfig; 2]>,
+        mtu: u16,
+        choose: impl Fn(&[u8]) -> usize + 'static,
+    ) -> (Rc<RefCell<Cable>>, [Port; 2]) {
         let cable = Rc::new(RefCell::new(Cable {
-            links: [Link::new(a_to_b), Link::new(b_to_a)],
+            lanes: lanes.into_iter().map(|links| links.map(Link::new)).collect(),
+            busy: Default::default(),
+            choose: Chooser(Box::new(choose)),
             oracle: Oracle::default(),
             digest: 0,
             trace: false,
@@ -113,9 +141,9 @@ impl Cable {
         &self.oracle
     }
 
-    /// The link that carries what this side sends.
+    /// The link that carries what this side sends; of several lanes the first one's.
     pub fn link_from(&self, side: Side) -> &Link {
-        &self.links[side.index()]
+        &self.lanes[0][side.index()]
     }
 
     /// Every frame sent so far, and when, folded into one number.
@@ -134,20 +162,37 @@ impl Cable {
             }
             self.digest = fold(fold(self.digest, &now.as_nanos().to_le_bytes()), &self.scratch);
             self.oracle.on_sent(now, side, &self.scratch);
-            let link = &mut self.links[side.index()];
+            let lane = (self.choose.0)(&self.scratch);
+            let link = &mut self.lanes[lane][side.index()];
             let before = link.in_flight();
             link.push(now, &self.scratch);
             let is_lost = link.in_flight() == before;
+            if before == 0 && !is_lost {
+                self.busy[side.index()].push(lane);
+            }
             (self.watcher.0)(Passage { now, side, arrives: false, is_lost }, &self.scratch);
         }
     }
 
-    /// The next frame that has arrived at this side.
-    fn take(&mut self, now: Instant, side: Side) -> Option<Vec<u8>> {
-        let packet = self.links[side.other().index()].pop(now)?;
+    /// The next frame that has arrived at this side, and its lane.
+    fn take(&mut self, now: Instant, side: Side) -> Option<(usize, Packet)> {
+        let from = side.other().index();
+        let lane = self.next_lane(from).filter(|(at, _)| *at <= now)?.1;
+        let link = &mut self.lanes[lane][from];
+        let packet = link.pop(now);
+        if link.in_flight() == 0 {
+            self.busy[from].retain(|&busy| busy != lane);
+        }
+        let packet = packet?;
         self.oracle.on_delivered(side, &packet);
         (self.watcher.0)(Passage { now, side, arrives: true, is_lost: false }, &packet);
-        Some(packet)
+        Some((lane, packet))
+    }
+
+    /// Of what side `from` has sent, when the next arrives, and in which lane.
+    fn next_lane(&self, from: usize) -> Option<(Instant, usize)> {
+        let deadline = |&lane: &usize| Some((self.lanes[lane][from].deadline()?, lane));
+        self.busy[from].iter().filter_map(deadline).min()
     }
 }
 
@@ -175,11 +220,13 @@ impl Device for Port {
 
     fn receive(&mut self, now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
         let next = || self.cable.borrow_mut().take(now, self.side);
-        let arrived: Vec<Packet> = std::iter::from_fn(next).take(budget).collect();
-        in_bursts(arrived.iter().map(|packet| RxFrame::plain(packet)), &mut *sink);
+        let arrived: Vec<(usize, Packet)> = std::iter::from_fn(next).take(budget).collect();
+        in_bursts(arrived.iter().map(|(_, packet)| RxFrame::plain(packet)), &mut *sink);
         let received = arrived.len();
-        let link = &mut self.cable.borrow_mut().links[self.side.other().index()];
-        arrived.into_iter().for_each(|packet| link.recycle(packet));
+        let lanes = &mut self.cable.borrow_mut().lanes;
+        for (lane, packet) in arrived {
+            lanes[lane][self.side.other().index()].recycle(packet);
+        }
         Ok(received)
     }
 
@@ -189,6 +236,6 @@ impl Device for Port {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.cable.borrow().links[self.side.other().index()].deadline()
+        self.cable.borrow().next_lane(self.side.other().index()).map(|(at, _)| at)
     }
 }

@@ -10,14 +10,11 @@
 
 mod world;
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-
 use lightwait_core::config::{Estimator, Scheme, TcpConfig};
 use lightwait_core::time::Duration;
 
 use crate::chart::{Chart, Mark};
+use crate::parallel;
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
 use world::{CLIENTS, Found, LENGTH, RATE_BITS, Workload, run_world};
@@ -81,42 +78,23 @@ fn scanned(tcp: &mut TcpConfig, estimator: Estimator) {
 /// What was found by loss and setting.
 type Grid = Vec<Vec<Found>>;
 
-/// Every loss with every setting, on as many threads as there are processors.
+/// Every loss with every setting.
 fn run_grid(
     workload: &Workload,
     losses: &[f64],
     settings: &[Setting],
     seeds: u64,
 ) -> Result<Grid, Failure> {
-    let cells = losses.len() * settings.len();
-    let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(vec![Ok(Found::default()); cells]));
-    let cell = |number: usize| {
+    let found = parallel::map(losses.len() * settings.len(), |number| {
         let (loss, setting) = (number / settings.len(), number % settings.len());
         let mut found = Found::default();
         for seed in 0..seeds {
             let mut tcp = TcpConfig::default();
             (settings[setting].change)(&mut tcp);
-            run_world(workload, tcp, (losses[loss] / 100.0, seed), &mut found)
-                .map_err(|failure| failure.to_string())?;
+            run_world(workload, tcp, (losses[loss] / 100.0, seed), &mut found)?;
         }
         Ok(found)
-    };
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= cells {
-                        return;
-                    }
-                    let outcome: Result<Found, String> = cell(number);
-                    outcomes.lock().expect("no cell panics")[number] = outcome;
-                }
-            });
-        }
-    });
-    let outcomes = outcomes.into_inner().expect("no cell panics");
-    let found = outcomes.into_iter().collect::<Result<Vec<Found>, String>>()?;
+    })?;
     Ok(found.chunks(settings.len()).map(<[Found]>::to_vec).collect())
 }
 

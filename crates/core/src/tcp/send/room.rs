@@ -23,6 +23,9 @@ const LINUX_MIN: u32 = 16 << 10;
 /// on with.
 const TOLD_PART: u32 = 8;
 
+/// By [`SendSize::Fixed`], 4.4BSD's sb_lowat: so much has room when a blocked writer is told, bytes.
+const BSD_LOWAT: u32 = 2048;
+
 impl SendHalf {
     /// Bytes that may wait to be sent, in a buffer of `limit` bytes: as many as a round trip may
     /// carry. More would only lie there, and leave the processor's caches before they are needed.
@@ -97,7 +100,12 @@ impl SendHalf {
         let limit = options.send_buffer_bytes;
         match options.send_size {
             SendSize::Round => self.flight().saturating_add(self.queue_limit(limit)).min(limit),
-            SendSize::Los => self.los(cx).hiwat(limit),
+            SendSize::Los => {
+                // What the peer has, though it cannot be acknowledged yet, takes no part in what
+                // the windows let out: the hole before it may close at any time.
+                let out_of_network = self.flight().saturating_sub(self.pipe());
+                self.los(cx).hiwat(limit).saturating_add(out_of_network).min(limit)
+            }
             SendSize::Fixed(bytes) => bytes.min(limit),
             SendSize::Linux { lowat } => {
                 let unsent_end = self.flight().saturating_add(lowat.unwrap_or(u32::MAX));
@@ -151,10 +159,14 @@ impl SendHalf {
         let queued = self.buffer.len() as u32;
         match options.send_size {
             SendSize::Round => self.room_of_round(limit) >= self.queue_limit(limit) / 3,
-            SendSize::Los | SendSize::Fixed(_) => {
+            SendSize::Los => {
                 let capacity = self.capacity(options, cx);
                 let much = (capacity / TOLD_PART).max(self.mss.into()).min(capacity);
                 capacity.saturating_sub(queued) >= much
+            }
+            SendSize::Fixed(bytes) => {
+                let capacity = bytes.min(limit);
+                capacity.saturating_sub(queued) >= BSD_LOWAT.min(capacity)
             }
             // sk_stream_is_writeable: a third is free, and half of the bound on what is unsent.
             SendSize::Linux { lowat } => {
@@ -233,7 +245,8 @@ impl SendHalf {
         let limit = options.send_buffer_bytes;
         let read = match options.send_size {
             SendSize::Los if self.buffer.is_empty() => self.los(cx).first_read(limit) as usize,
-            SendSize::Los => self.los(cx).read_size(limit) as usize,
+            // A read that begins while the buffer is not full fills it as well.
+            SendSize::Los => room.max(self.los(cx).read_size(limit) as usize),
             _ => room,
         };
         Demand { room, read }

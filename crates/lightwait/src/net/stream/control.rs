@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use lightwait_core::config::SendSize;
-use lightwait_core::tcp::Supply;
+use lightwait_core::tcp::{Demand, SendInfo, Supply};
 use lightwait_core::{ConnectionId, Readiness};
 
 use crate::shard::local::Local;
@@ -71,6 +71,17 @@ impl Control {
     pub fn set_supply(&self, read_time: Duration, more: bool) {
         let now = self.local.now();
         self.local.host_mut().set_supply(now, self.id, Supply { read_time, more });
+    }
+
+    /// What the connection could do with. While it is not open, and when nothing can be written any
+    /// more, that is more than any.
+    pub fn send_demand(&self) -> Demand {
+        self.local.host().send_demand(self.id)
+    }
+
+    /// What there is to say of the send buffer; `None` where the connection has none.
+    pub fn send_info(&self) -> Option<SendInfo> {
+        self.local.host().send_info(self.id)
     }
 
     /// Bytes written that the peer has not acknowledged.

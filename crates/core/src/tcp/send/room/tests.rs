@@ -2,6 +2,7 @@ use super::*;
 use crate::tcp::congestion::Congestion;
 use crate::tcp::send::tests::{context, synchronized};
 use crate::time::Duration;
+use crate::wire::options::SackBlock;
 
 /// A segment of the connections here.
 const MSS: u32 = 1000;
@@ -154,6 +155,28 @@ fn by_los_a_peer_that_takes_nothing_is_given_next_to_nothing() {
 }
 
 #[test]
+fn by_los_what_the_peer_has_behind_a_hole_takes_no_room() {
+    let mut case = Case::new(SendSize::Los).with_window(10);
+    case.write(21 * MSS);
+    case.send(10 * MSS);
+    assert_eq!(case.room(), 0);
+    let (una, nxt) = (case.send.una, case.send.nxt);
+    let block = SackBlock { start: una + MSS, end: una + 5 * MSS };
+    case.send.sack = true;
+    case.send.recovery_mut().board.on_block(block, una, nxt);
+    assert_eq!(case.room(), 4 * MSS, "and the windows let so much more out");
+}
+
+#[test]
+fn by_los_a_read_that_begins_with_an_empty_buffer_fills_it() {
+    let mut case = Case::new(SendSize::Los).with_window(10);
+    case.write(20 * MSS);
+    assert_eq!((case.room(), case.read()), (MSS, 12 * MSS));
+    case.send.buffer.advance(15_000, &mut case.cx.pool);
+    assert_eq!((case.room(), case.read()), (16 * MSS, 16 * MSS));
+}
+
+#[test]
 fn by_los_the_window_after_a_silence_is_the_initial_one() {
     let mut case = Case::new(SendSize::Los).with_window(100);
     assert_eq!(case.room(), (100 + 101) * MSS);
@@ -166,7 +189,7 @@ fn a_fixed_buffer_is_as_large_as_it_was_asked_for_within_the_limit() {
     let mut case = Case::new(SendSize::Fixed(32_000)).with_window(100);
     assert_eq!((case.room(), case.read()), (32_000, 32_000));
     case.write(30_000);
-    assert_eq!((case.room(), case.has_much_room()), (2000, false), "less than an eighth");
+    assert_eq!((case.room(), case.has_much_room()), (2000, false), "less than sb_lowat");
     case.send.buffer.advance(2000, &mut case.cx.pool);
     assert_eq!((case.room(), case.has_much_room()), (4000, true));
     assert_eq!(case.with_limit(29_000).room(), 1000);

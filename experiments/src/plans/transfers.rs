@@ -1,0 +1,306 @@
+//! The set-up of Cohen & Cohen: a server whose files lie on a disk, and clients each on a path of
+//! its own, in virtual time. The server's process is the paper's Procedure 3.2: it reads a block,
+//! which takes [`Load::read_time`], writes it, and reads the next one when all of it is in the send
+//! buffer.
+//!
+//! The hosts are ours, unmodified. As the paper's simulator had it: segments of 512 bytes, an
+//! initial window of one, Reno without SACK, no timestamps. Otherwise than there, the clients delay
+//! acknowledgements as ours do.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+
+use lightwait::net::{Control, TcpListener, TcpStream};
+use lightwait::rt;
+use lightwait::shard::Handle;
+use lightwait_core::address::Cidr;
+use lightwait_core::config::{Limits, TcpConfig};
+use lightwait_core::time::Duration;
+use lightwait_core::{Capabilities, Config, Instant, Medium};
+use lightwait_netem::{LinkConfig, Loss, QueueLimit, Rate};
+use lightwait_sim::{Cable, Side, World};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::plan::Failure;
+
+/// Bytes of text in a segment, and in a page of the server's pool.
+pub(super) const SEGMENT: u64 = 512;
+/// What Ethernet, IP and TCP add to it, in bytes.
+const HEADERS: u64 = 54;
+const MTU: u16 = 1500;
+/// What a client offers. The paper does not tell: but its buffer of 32 KB lacks a segment less than
+/// once a transfer, so that its windows cannot have been larger.
+const WINDOW: u32 = 32 << 10;
+/// What may wait before a path: as much as a round trip carries, and so many packets at least. The
+/// paper does not say.
+const QUEUE_PACKETS_MIN: usize = 5;
+/// How likely a packet is lost that follows a lost one. The paper does not say.
+const AFTER_LOSS: f64 = 0.25;
+/// How often the server's memory is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// No experiment's world lasts longer.
+const END: Duration = Duration::from_secs(7200);
+const PORT: u16 = 80;
+
+/// A way to a client, the same in both directions; it loses towards the client alone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    pub(super) rate_bits: u64,
+    /// Of a round trip, without what the packets themselves take.
+    pub(super) round_trip: Duration,
+    /// How likely a packet is lost that follows one which came through.
+    pub(super) loss: f64,
+}
+
+/// What the server has to do.
+#[derive(Clone, Debug)]
+pub(super) struct Load {
+    /// A client at the end of each.
+    pub(super) ways: Vec<Way>,
+    /// Each client gets a transfer, in this order: numbers of `ways`.
+    pub(super) order: Vec<usize>,
+    /// So many at a time.
+    pub(super) at_once: usize,
+    /// Bytes of each.
+    pub(super) bytes: u64,
+    /// What a file access takes.
+    pub(super) read_time: Duration,
+    /// What the server tells its sockets that it takes.
+    pub(super) told_read_time: Duration,
+    /// Bytes of a file access, unless the socket says how many.
+    pub(super) block: Option<u64>,
+}
+
+/// A transfer that is over.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Transfer {
+    pub(super) way: usize,
+    /// From the connection's opening to its last byte.
+    pub(super) seconds: f64,
+    pub(super) misses: u64,
+    /// File accesses.
+    pub(super) reads: u64,
+    /// How long its first text waited for a buffer.
+    pub(super) first_wait_ms: f64,
+    /// What it might hold, by its rule, and what it held, in bytes: means over its time.
+    pub(super) mean_hiwat: f64,
+    pub(super) mean_held: f64,
+}
+
+/// What was seen of a connection's send buffer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Looks {
+    count: u64,
+    hiwat: u64,
+    held: u64,
+}
+
+/// What was found in one world.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    pub(super) transfers: Vec<Transfer>,
+    /// Pages in use: mean over the time in which every place was taken.
+    pub(super) mean_pages: f64,
+    /// Times that a blocked writer was told of room.
+    pub(super) writers_told: u64,
+}
+
+/// What the tasks of a world share.
+#[derive(Default)]
+struct Shared {
+    next: Cell<usize>,
+    transfers: RefCell<Vec<Transfer>>,
+    /// By the client's address.
+    served: RefCell<HashMap<IpAddr, Transfer>>,
+    open: RefCell<HashMap<IpAddr, (Control, Looks)>>,
+    /// Pages in use at each look while every place was taken, and how many looks.
+    pages: Cell<(u64, u64)>,
+}
+
+/// TCP as the paper's simulator had it.
+pub(super) fn tcp() -> TcpConfig {
+    TcpConfig::default().with(|tcp| {
+        (tcp.timestamps, tcp.sack) = (false, false);
+        tcp.congestion.initial_window = 1;
+        tcp.mss_max = SEGMENT as u16;
+        tcp.buffers.receive = WINDOW;
+        tcp.buffers.receive_max = WINDOW;
+    })
+}
+
+/// Runs a world to the end, with TCP and limits at the server as given.
+pub(super) fn run(
+    load: &Load,
+    tcp: TcpConfig,
+    limits: Limits,
+    seed: u64,
+) -> Result<Found, Failure> {
+    let cable = Cable::with_lanes(lanes(load, seed), MTU, lane_of);
+    let mut configs = [Side::A, Side::B].map(|side| {
+        let address = Cidr::new(host(side), 16).expect("16 bits fit an IPv4 address");
+        let mut config = Config::new(
+            Capabilities::plain(Medium::Ethernet, MTU),
+            address,
+            [side.index() as u8; 32],
+        );
+        config.hardware = [2, 0, 0, 0, 0, side.index() as u8 + 1];
+        config
+    });
+    configs[0].ranges.push(Cidr::new(client(0), 16).expect("16 bits fit an IPv4 address"));
+    configs[1].gateways.push(host(Side::A));
+    configs[0].tcp = self::tcp();
+    (configs[1].tcp, configs[1].limits) = (tcp, limits);
+    let mut world = World::new(Instant::from_millis(1_000), cable, configs)?;
+    let shared = Rc::new(Shared::default());
+    let listener = TcpListener::bind_on(&world.handle(Side::B), (host(Side::B), PORT))?;
+    world.spawn(Side::B, accept(listener, load.clone(), shared.clone()));
+    world.spawn(Side::B, look(load.clone(), shared.clone()));
+    let load = Rc::new(load.clone());
+    for _ in 0..load.at_once {
+        world.spawn(Side::A, fetch(load.clone(), shared.clone()));
+    }
+    let all = load.order.len();
+    world.run_until(END, |_| shared.transfers.borrow().len() == all)?;
+    let (sum, looks) = shared.pages.get();
+    Ok(Found {
+        transfers: shared.transfers.take(),
+        mean_pages: sum as f64 / looks.max(1) as f64,
+        writers_told: world.host(Side::B, |host| host.counters().writers_woken),
+    })
+}
+
+/// The first lane is a perfect one, for what is not of a client.
+fn lanes(load: &Load, seed: u64) -> Vec<[LinkConfig; 2]> {
+    let lane = |(number, way): (usize, &Way)| {
+        let carried_bits = way.rate_bits as f64 * way.round_trip.as_secs_f64();
+        let carried = (carried_bits / 8.0 / (SEGMENT + HEADERS) as f64) as usize;
+        let link = |loss, seed| LinkConfig {
+            rate: Rate::BitsPerSecond(way.rate_bits),
+            delay: way.round_trip / 2,
+            queue: QueueLimit::Packets(carried.max(QUEUE_PACKETS_MIN)),
+            loss,
+            seed,
+            ..LinkConfig::default()
+        };
+        let seed = (seed << 20) + number as u64 * 2;
+        let bursty = Loss::Bursty { first: way.loss, after_loss: AFTER_LOSS };
+        let loss = if way.loss > 0.0 { bursty } else { Loss::None };
+        // From A to B, clients to server, and back.
+        [link(Loss::None, seed), link(loss, seed + 1)]
+    };
+    let perfect = [LinkConfig::default(), LinkConfig::default()];
+    std::iter::once(perfect).chain(load.ways.iter().enumerate().map(lane)).collect()
+}
+
+fn host(side: Side) -> IpAddr {
+    Ipv4Addr::new(10, 9, 0, side.index() as u8 + 1).into()
+}
+
+/// Clients have addresses of their own, though one host is all of them.
+fn client(number: usize) -> IpAddr {
+    Ipv4Addr::new(10, 10, (number >> 8) as u8, number as u8).into()
+}
+
+fn number_of(client: [u8; 4]) -> usize {
+    usize::from(client[2]) << 8 | usize::from(client[3])
+}
+
+/// The lane of a client's packets, by either address of the IPv4 header.
+fn lane_of(frame: &[u8]) -> usize {
+    let is_ipv4 = frame.get(12..14) == Some(&[8, 0]);
+    let addresses = frame.get(26..34).filter(|_| is_ipv4).map(|bytes| bytes.as_chunks::<4>().0);
+    let clients = addresses.into_iter().flatten().filter(|address| address[..2] == [10, 10]);
+    clients.map(|address| number_of(*address) + 1).next().unwrap_or(0)
+}
+
+/// A client after the other, as long as there are transfers.
+async fn fetch(load: Rc<Load>, shared: Rc<Shared>) {
+    loop {
+        let turn = shared.next.get();
+        let Some(&way) = load.order.get(turn) else { return };
+        shared.next.set(turn + 1);
+        let begin = Handle::current().now();
+        let got = get(way, turn).await;
+        assert_eq!(got.as_ref().ok(), Some(&load.bytes), "{got:?}: every transfer is whole");
+        let seconds = Handle::current().now().since(begin).as_secs_f64();
+        let served = shared.served.borrow_mut().remove(&client(way)).unwrap_or_default();
+        shared.transfers.borrow_mut().push(Transfer { way, seconds, ..served });
+    }
+}
+
+/// Bytes that came.
+async fn get(way: usize, turn: usize) -> io::Result<u64> {
+    let local = SocketAddr::new(client(way), 10_000 + turn as u16);
+    let mut stream =
+        TcpStream::connect_from(&Handle::current(), local, (host(Side::B), PORT)).await?;
+    let (mut count, mut chunk) = (0, vec![0; 1 << 16]);
+    loop {
+        match stream.read(&mut chunk).await? {
+            0 => return Ok(count),
+            read => count += read as u64,
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, load: Load, shared: Rc<Shared>) {
+    let load = Rc::new(load);
+    while let Ok((stream, peer)) = listener.accept().await {
+        let (load, shared) = (load.clone(), shared.clone());
+        Handle::current().spawn_local(async move {
+            let (client, control) = (peer.ip(), stream.control());
+            shared.open.borrow_mut().insert(client, (control, Looks::default()));
+            let served = send(stream, &load).await;
+            assert!(served.is_ok(), "{served:?}: nobody is reset");
+            let looks = shared.open.borrow_mut().remove(&client).unwrap().1;
+            let mean = |sum: u64| sum as f64 / looks.count.max(1) as f64;
+            let (mean_hiwat, mean_held) = (mean(looks.hiwat), mean(looks.held));
+            let served = Transfer { mean_hiwat, mean_held, ..served.unwrap_or_default() };
+            shared.served.borrow_mut().insert(client, served);
+        });
+    }
+}
+
+/// Procedure 3.2.
+async fn send(mut stream: TcpStream, load: &Load) -> io::Result<Transfer> {
+    let (control, begin) = (stream.control(), Handle::current().now());
+    let (mut transfer, mut left, mut first_wait) = (Transfer::default(), load.bytes, None);
+    while left > 0 {
+        let wanted = control.send_demand().read as u64;
+        let size = load.block.unwrap_or(wanted).clamp(SEGMENT, left.max(SEGMENT)).min(left);
+        rt::sleep(load.read_time).await;
+        (left, transfer.reads) = (left - size, transfer.reads + 1);
+        control.set_supply(load.told_read_time, left > 0);
+        // A segment at a time, as `sosend` fills one buffer after the other.
+        for segment in vec![0; size as usize].chunks(SEGMENT as usize) {
+            stream.write_all(segment).await?;
+            let waited = || Handle::current().now().since(begin + load.read_time);
+            first_wait.get_or_insert_with(waited);
+        }
+    }
+    transfer.misses = control.send_info().map_or(0, |info| info.misses);
+    transfer.first_wait_ms = first_wait.map_or(0.0, |wait| wait.as_secs_f64() * 1000.0);
+    stream.shutdown().await?;
+    Ok(transfer)
+}
+
+/// Looks at what the server's connections hold.
+async fn look(load: Load, shared: Rc<Shared>) {
+    loop {
+        rt::sleep(LOOK).await;
+        for (control, looks) in shared.open.borrow_mut().values_mut() {
+            let Some(info) = control.send_info() else { continue };
+            looks.count += 1;
+            looks.hiwat += info.hiwat as u64;
+            looks.held += info.held_bytes as u64;
+        }
+        let begun = shared.next.get();
+        if begun >= load.at_once && begun < load.order.len() {
+            let (sum, count) = shared.pages.get();
+            let pages = Handle::current().with_host(|host| host.pool_info().in_use as u64);
+            shared.pages.set((sum + pages, count + 1));
+        }
+    }
+}
