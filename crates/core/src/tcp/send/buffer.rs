@@ -166,6 +166,9 @@ impl SendBuffer {
 
     /// Bytes that may be written before it holds its share of `pool`.
     pub fn room_in_share(&self, pool: &PagePool) -> u32 {
+        if pool.share() == usize::MAX {
+            return u32::MAX;
+        }
         let units = pool.share().saturating_sub(self.units());
         let pages = units.saturating_mul(UNIT_BYTES) / pool.page_bytes() * pool.page_bytes();
         let tail = self.chunks.back().map_or(0, Chunk::room);
