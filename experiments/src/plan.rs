@@ -181,6 +181,22 @@ pub(crate) const PLANS: &[Plan] = &[
         run: plans::b_lateness::run,
     },
     Plan {
+        id: "c-fig4",
+        title: "Two transfers into a server with N in TIME-WAIT, by list, hash and ours, in memory",
+        source: "Faber, Touch & Yue 1999, Fig. 4 and §5.1",
+        cheap: false,
+        known: Known::Nothing,
+        run: plans::c_fig4::run,
+    },
+    Plan {
+        id: "c-table4",
+        title: "Three ways to keep TIME-WAIT from the server, each cell by a check",
+        source: "Faber, Touch & Yue 1999, Table 4",
+        cheap: true,
+        known: Known::Exactly,
+        run: plans::c_table4::run,
+    },
+    Plan {
         id: "today",
         title: "Linux and nginx beside ours on this machine",
         source: "none: what the papers' servers are today",
