@@ -1,13 +1,18 @@
-//! A busy server under each way to hold TIME-WAIT, for the figures of Faber, Touch & Yue 1999: a
-//! server and its clients ([`lan`]), what WebSTONE's clients do ([`web`]), and the lists
-//! in which other systems look for a connection ([`blocks`]).
+//! A busy server under each way to hold TIME-WAIT, for Faber, Touch & Yue 1999: a server and its
+//! clients ([`lan`]), what WebSTONE's clients do ([`web`], [`webstone`]), and the lists in which
+//! other systems look for a connection ([`blocks`]).
 
 pub(super) mod blocks;
 pub(super) mod lan;
 pub(super) mod web;
+pub(super) mod webstone;
 
 use lightwait_core::Config;
 use lightwait_core::config::{TimeWaitState, Wish};
+
+/// What an mbuf takes (MSIZE of 4.4BSD), and how many a connection has: `inpcb` and `tcpcb`. The
+/// paper's Table 2 has 722.7 KB for 49.09 connections a second: 251 bytes for each of a minute.
+pub(super) const PAPER_BLOCK_BYTES: f64 = 256.0;
 
 /// Who holds TIME-WAIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +26,8 @@ pub(super) enum System {
 }
 
 impl System {
+    pub(super) const ALL: [System; 3] = [System::Unmodified, System::Swapped, System::Negotiated];
+
     pub(super) fn name(self) -> &'static str {
         match self {
             System::Unmodified => "unmodified",

@@ -135,6 +135,11 @@ impl Blocks {
         self.places.contains_key(&key)
     }
 
+    /// True if that connection is in TIME-WAIT.
+    pub(crate) fn is_waiting(&self, key: Key) -> bool {
+        self.places.get(&key).is_some_and(|place| self.blocks[*place as usize].waits)
+    }
+
     /// Blocks that are left.
     pub(crate) fn free(&self) -> usize {
         self.free.len()

@@ -135,7 +135,6 @@ pub(crate) struct Lan {
     pub(crate) filter: Option<Filter>,
     /// TIME-WAIT at the server by order of entry, of those that the lists still have.
     waits: std::collections::VecDeque<Key>,
-    expired: u64,
     arrived: Vec<Vec<u8>>,
     whole: Vec<u8>,
     turns: usize,
@@ -201,7 +200,6 @@ impl Lan {
             captured: None,
             filter: None,
             waits: std::collections::VecDeque::new(),
-            expired: 0,
             arrived: Vec::new(),
             whole: Vec::new(),
             turns: 0,
@@ -394,8 +392,13 @@ impl Lan {
                 match state {
                     State::Closed => blocks.remove(key),
                     State::TimeWait => has_begun_to_wait |= blocks.wait(key),
-                    _ if blocks.has(key) => {}
-                    _ => assert!(blocks.insert(key), "it was refused before"),
+                    _ => {
+                        if blocks.is_waiting(key) {
+                            // Another connection between the same ends.
+                            blocks.remove(key);
+                        }
+                        assert!(blocks.has(key) || blocks.insert(key), "refused before");
+                    }
                 }
             }
             if has_begun_to_wait {
@@ -404,18 +407,21 @@ impl Lan {
         }
     }
 
-    /// Whose TIME-WAIT is over.
+    /// Whose TIME-WAIT is over: mostly those that entered first, but a FIN that came again began
+    /// the time anew.
     fn follow_expired(&mut self) {
         let host = &self.server.host;
-        let expired = host.counters().time_wait_expired;
-        if std::mem::replace(&mut self.expired, expired) == expired {
-            return;
-        }
-        while let Some(&key) = self.waits.front() {
+        let waiting = self.lookups.first().map_or(0, |lookup| lookup.blocks.waiting());
+        let (mut over, mut at) = (waiting.saturating_sub(host.time_wait_len()), 0);
+        while over > 0
+            && let Some(&key) = self.waits.get(at)
+        {
             if host.state_between(server(key.local_port), remote(key)) == State::TimeWait {
-                break;
+                at += 1;
+                continue;
             }
-            self.waits.pop_front();
+            self.waits.remove(at);
+            over -= usize::from(self.lookups[0].blocks.has(key));
             self.lookups.iter_mut().for_each(|lookup| lookup.blocks.remove(key));
         }
     }

@@ -93,13 +93,15 @@ struct Serving {
 /// What was done.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
-    /// Connections that ended well, and their bytes.
-    pub(crate) connections: u64,
+    /// Bytes of answers.
     pub(crate) bytes: u64,
+    /// Connections that ended well.
+    pub(crate) connections: u64,
     /// Connections that did not.
     pub(crate) failed: u64,
-    /// Sum of the rates of connections, each its bytes over its time, in bytes a second.
-    pub(crate) rates: f64,
+    /// What the former had in bytes, and in seconds, all together.
+    pub(crate) taken: u64,
+    pub(crate) lasted: f64,
     /// The longest that one took.
     pub(crate) longest: Duration,
 }
@@ -228,7 +230,8 @@ impl Web {
             Some(Asking { began, taken, .. }) => {
                 let took = now.since(began);
                 self.done.connections += 1;
-                self.done.rates += taken as f64 / took.as_secs_f64();
+                self.done.taken += taken;
+                self.done.lasted += took.as_secs_f64();
                 self.done.longest = self.done.longest.max(took);
             }
             None => self.done.failed += 1,
