@@ -221,6 +221,14 @@ pub(crate) const PLANS: &[Plan] = &[
         run: plans::c_table4::run,
     },
     Plan {
+        id: "c-short-msl",
+        title: "A server that cuts its MSL, in virtual time; the network delivers much twice",
+        source: "Faber, Touch & Yue 1999, §2.2",
+        cheap: false,
+        known: Known::Exactly,
+        run: plans::c_short_msl::run,
+    },
+    Plan {
         id: "today",
         title: "Linux and nginx beside ours on this machine",
         source: "none: what the papers' servers are today",

@@ -22,6 +22,7 @@ pub(crate) mod b_locks;
 mod busy;
 pub(crate) mod c_fig4;
 pub(crate) mod c_fig5_7;
+pub(crate) mod c_short_msl;
 pub(crate) mod c_table2;
 pub(crate) mod c_table3;
 pub(crate) mod c_table4;
