@@ -143,6 +143,7 @@ fn the_table_of_small_files_is_what_is_known() {
         ("unmodified", "unmodified"),
         ("TCP (swap)", "swapped"),
         ("negotiated", "negotiated"),
+        ("HTTP (client closes)", "the client, which closes first (CLIENT_CLOSE)"),
         ("unmodified, unbounded", "unmodified, with room for all"),
         ("unmodified, our records", "unmodified, our records in the same memory"),
     ];

@@ -23,16 +23,17 @@ pub(super) enum System {
     Swapped,
     /// The client, by agreement: what the paper proposes, and had not built.
     Negotiated,
+    /// The client, since it closes first: what CLIENT_CLOSE makes of HTTP.
+    ClientCloses,
 }
 
 impl System {
-    pub(super) const ALL: [System; 3] = [System::Unmodified, System::Swapped, System::Negotiated];
-
     pub(super) fn name(self) -> &'static str {
         match self {
             System::Unmodified => "unmodified",
             System::Swapped => "TCP (swap)",
             System::Negotiated => "negotiated",
+            System::ClientCloses => "HTTP (client closes)",
         }
     }
 

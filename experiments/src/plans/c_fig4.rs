@@ -184,6 +184,7 @@ impl Bench {
         let both = |_: &Lan, traffic: &Traffic| traffic.sinks.len() == TRANSFERS;
         assert!(lan.run_until(traffic, Duration::from_secs(5), both), "two connections");
         traffic.loader.go_on(load as u64, lan.now);
+        lan.wake(TRANSFERS);
         let loaded = |lan: &Lan, traffic: &Traffic| {
             traffic.loader.is_over() && lan.server().connections() == TRANSFERS
         };
@@ -401,4 +402,28 @@ fn claims(report: &mut Report, points: &Points) {
             lost(unmodified, HASHED, many)
         ),
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_each_run_the_server_is_loaded_anew_and_its_lists_have_what_it_has() {
+        for (system, most) in [(System::Unmodified, 102.0), (System::Swapped, 2.0)] {
+            let mut bench = Bench::new(system, TimeWaitState::Full, 100);
+            for _ in 0..2 {
+                for (mode, rate, work) in bench.run(100) {
+                    assert!(rate > 0.0, "{mode}");
+                    let looked_at = work.each();
+                    match mode {
+                        // The two transfers come in turn, so that the cache never helps.
+                        LINEAR => assert!((most - 1.0..=most).contains(&looked_at), "{looked_at}"),
+                        BSDI | HASHED => assert!((1.0..=3.0).contains(&looked_at), "{looked_at}"),
+                        _ => assert_eq!(work, Work::default()),
+                    }
+                }
+            }
+        }
+    }
 }

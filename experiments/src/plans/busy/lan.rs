@@ -233,17 +233,24 @@ impl Lan {
         (&mut self.clients[number].station.host, self.now)
     }
 
+    /// A client's application has something to do, which nobody could foresee.
+    pub(crate) fn wake(&mut self, number: usize) {
+        self.clients[number].due = Some(self.now);
+    }
+
     /// A turn of everybody, and the time goes on.
     pub(crate) fn turn(&mut self, application: &mut impl Application) {
         let begin = self.now;
         self.arrive();
+        let is_busy = !self.arrived.is_empty();
         self.serve(application);
         for number in 0..self.clients.len() {
             self.turn_of_client(application, number);
         }
         self.now = match self.time {
-            Time::True => self.now.max(begin + STEP),
-            Time::Made => self.next(),
+            Time::True if is_busy => self.now.max(begin + STEP),
+            // Whoever waits for somebody takes no processor.
+            Time::True | Time::Made => self.next(),
         };
     }
 

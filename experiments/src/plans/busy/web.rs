@@ -16,6 +16,11 @@ pub(crate) const PORT: u16 = 80;
 const REQUEST: usize = 100;
 /// Bytes that are written or read in a call.
 const CHUNK: usize = 64 << 10;
+/// What a request says besides how many bytes it wants: whether the server shall close.
+const MORE: u8 = 0;
+const LAST: u8 = 1;
+/// Whose a connection is that its client has closed.
+const NOBODY: usize = usize::MAX;
 /// An answer's header, in bytes: so many are in the paper's 1.14 Mb/s beside 223.8 times 500.
 pub(crate) const HEADER: u32 = 137;
 
@@ -30,6 +35,9 @@ pub(crate) struct Plan {
     /// Requests of a connection, and how many are sent before an answer is awaited.
     pub(crate) requests: u32,
     pub(crate) burst: u32,
+    /// Whether the client says after its last answer that it closes, and does, as with
+    /// CLIENT_CLOSE; else the server closes.
+    pub(crate) client_closes: bool,
     /// How long a client rests between two connections, on average; none: not at all.
     pub(crate) rest: Duration,
     /// The number of the first of these hosts on the net.
@@ -50,6 +58,7 @@ impl Default for Plan {
             files: vec![(0, 1)],
             requests: 1,
             burst: 1,
+            client_closes: false,
             rest: Duration::ZERO,
             first: 0,
             addresses: 1,
@@ -186,7 +195,8 @@ impl Web {
             bytes_left += u64::from(bytes);
             let begin = text.len();
             text.extend_from_slice(&bytes.to_be_bytes());
-            text.push(u8::from(request + 1 == requests_left));
+            let is_last = request + 1 == requests_left && !self.plan.client_closes;
+            text.push(if is_last { LAST } else { MORE });
             text.resize(begin + REQUEST, b'r');
         }
         let written = host.write(now, id, &text);
@@ -207,10 +217,15 @@ impl Web {
                 Ok(len @ 1..) => {
                     asking.bytes_left = asking.bytes_left.saturating_sub(len as u64);
                     asking.taken += len as u64;
-                    let is_answered = asking.bytes_left == 0 && asking.requests_left > 0;
+                    let (is_answered, is_last) =
+                        (asking.bytes_left == 0, asking.requests_left == 0);
                     self.done.bytes += len as u64;
-                    if is_answered {
-                        self.ask(who, host, now, id);
+                    match (is_answered, is_last) {
+                        (true, false) => self.ask(who, host, now, id),
+                        (true, true) if self.plan.client_closes => {
+                            return self.close_first(who, host, now, id);
+                        }
+                        _ => {}
                     }
                 }
                 Ok(_) | Err(_) => {
@@ -222,6 +237,18 @@ impl Web {
                 }
             }
         }
+    }
+
+    /// The client's last word: it wants no answer, closes, and goes on to the next connection.
+    fn close_first(&mut self, who: Who, host: &mut Host, now: Instant, id: ConnectionId) {
+        let mut text = [b'r'; REQUEST];
+        text[..5].copy_from_slice(&[0, 0, 0, 0, LAST]);
+        let written = host.write(now, id, &text);
+        assert_eq!(written, Ok(REQUEST), "room for a request");
+        host.shutdown_write(now, id).expect("it is open");
+        self.owners[who.0][id.index()] = Some((id, NOBODY));
+        let asking = self.asking(who).copied();
+        self.end(who, now, asking);
     }
 
     /// A connection is over; what there was of it, if it has ended well.
@@ -257,7 +284,7 @@ impl Web {
             while let Some((request, rest)) = serving.request.split_at_checked(REQUEST) {
                 let bytes = [request[0], request[1], request[2], request[3]];
                 serving.owed += u64::from(u32::from_be_bytes(bytes));
-                serving.is_last |= request[4] == 1;
+                serving.is_last |= request[4] != MORE;
                 serving.request = rest.to_vec();
             }
         }
@@ -273,6 +300,18 @@ impl Web {
         }
         if std::mem::take(&mut serving.is_last) {
             host.close(now, id);
+        }
+    }
+}
+
+/// What comes on a connection that the client has closed is thrown away, until the server's FIN.
+fn discard(host: &mut Host, now: Instant, id: ConnectionId) {
+    let mut text = [0; REQUEST];
+    loop {
+        match host.read(now, id, &mut text) {
+            Ok(1..) => {}
+            Err(Error::WouldBlock) => return,
+            Ok(_) | Err(_) => return host.close(now, id),
         }
     }
 }
@@ -295,6 +334,9 @@ impl Application for Web {
         let Event::Ready(id, readiness) = event else { return };
         let owner = self.owners[number].get(id.index()).copied().flatten();
         let Some((_, user)) = owner.filter(|(named, _)| *named == id) else { return };
+        if user == NOBODY {
+            return discard(host, now, id);
+        }
         let who = (number, user);
         let requests = self.plan.requests;
         let Some(&mut Asking { requests_left, .. }) = self.asking(who) else { return };

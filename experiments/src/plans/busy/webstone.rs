@@ -72,7 +72,8 @@ impl Run {
     /// Runs it.
     pub(crate) fn see(&self) -> Seen {
         let mut lan = self.lan();
-        let mut web = Web::new(self.plan.clone(), lan.now);
+        let client_closes = self.system == System::ClientCloses;
+        let mut web = Web::new(Plan { client_closes, ..self.plan.clone() }, lan.now);
         let begin = lan.now;
         let mut seen = Seen::default();
         let warm = begin + self.warm_up;
@@ -198,7 +199,7 @@ mod tests {
 
     #[test]
     fn where_clients_hold_time_wait_two_blocks_are_enough() {
-        for system in [System::Swapped, System::Negotiated] {
+        for system in [System::Swapped, System::Negotiated, System::ClientCloses] {
             let seen = twenty(system, Keeping::List(3)).see();
             assert_eq!((seen.refused, seen.waiting, seen.connections), (0, 0.0, 1.0), "{system:?}");
         }

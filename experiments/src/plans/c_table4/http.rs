@@ -1,6 +1,7 @@
 //! The column of CLIENT_CLOSE: our HTTP server, unmodified, and clients that ask for a file and
-//! then close first, or let the server do so. The client says that it closes by a request that wants no
-//! answer, and closes its half at once; then it discards what comes until the server's FIN.
+//! then close first, or let the server do so. Such a client says that it closes by a request that
+//! wants no answer, and closes its half at once; then it discards what comes until the server's
+//! FIN.
 //!
 //! A server need not know the method. So that one is sure to meet a server that does not, the same
 //! request is sent by another name as well.
