@@ -171,9 +171,9 @@ impl Bench {
         Bench { lan, traffic, modes }
     }
 
-    /// One run of the procedure: of each line the rate of a transfer in bytes a second, and the
-    /// work of its searches.
-    fn run(&mut self, load: usize) -> Vec<(usize, f64, Work)> {
+    /// One run of the procedure, each line timed for so long at least: of each the rate of a
+    /// transfer in bytes a second, and the work of its searches.
+    fn run(&mut self, load: usize, timed: Duration) -> Vec<(usize, f64, Work)> {
         let Bench { lan, traffic, modes } = self;
         traffic.go = false;
         for number in 0..TRANSFERS {
@@ -214,7 +214,7 @@ impl Bench {
                 lan.turn(traffic);
             }
             let (begin, bytes, taken) = (lan.now, traffic.received, lan.taken);
-            while lan.taken - taken < TIMED {
+            while lan.taken - taken < timed {
                 lan.turn(traffic);
             }
             let rate = (traffic.received - bytes) as f64
@@ -280,7 +280,7 @@ fn measure(report: &Report) -> Points {
     let mut points: Points = none;
     for run in 0..=RUNS {
         for (at, number, bench) in &mut benches {
-            for (mode, rate, work) in bench.run(LOADS[*at]) {
+            for (mode, rate, work) in bench.run(LOADS[*at], TIMED) {
                 // The first run finds memory that nobody has touched.
                 if run > 0 {
                     let point = &mut points[*number][mode][*at];
@@ -413,7 +413,7 @@ mod tests {
         for (system, most) in [(System::Unmodified, 102.0), (System::Swapped, 2.0)] {
             let mut bench = Bench::new(system, TimeWaitState::Full, 100);
             for _ in 0..2 {
-                for (mode, rate, work) in bench.run(100) {
+                for (mode, rate, work) in bench.run(100, Duration::from_millis(1)) {
                     assert!(rate > 0.0, "{mode}");
                     let looked_at = work.each();
                     match mode {
