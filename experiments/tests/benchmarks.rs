@@ -137,6 +137,26 @@ fn the_table_of_timeouts_is_what_is_known() {
 }
 
 #[test]
+fn the_table_of_small_files_is_what_is_known() {
+    let found = &known("c-table3")["table3"];
+    let names = [
+        ("unmodified", "unmodified"),
+        ("TCP (swap)", "swapped"),
+        ("negotiated", "negotiated"),
+        ("HTTP (client closes)", "the client, which closes first (CLIENT_CLOSE)"),
+        ("unmodified, unbounded", "unmodified, with room for all"),
+        ("unmodified, our records", "unmodified, our records in the same memory"),
+    ];
+    let lines = names.map(|(system, name)| {
+        let row = row(found, &[("system", system.into())]);
+        let columns = ["Mb/s", "conn/s", "blocks", "SYNs refused", "paper: Mb/s, conn/s, KB"];
+        let cells = columns.map(|column| row[column].as_str().unwrap());
+        format!("| {name} | {} |", cells.join(" | "))
+    });
+    assert_said(&lines);
+}
+
+#[test]
 fn the_table_of_the_bottleneck_is_what_is_known() {
     let estimates = known("a-packet-pair");
     let lines = estimates["estimates"].as_array().unwrap().iter().map(|row| {

@@ -394,6 +394,19 @@ impl Host {
         listeners.chain(half_open).chain(live).chain(awaiting_fin).chain(ended)
     }
 
+    /// The state of the handshake, connection or record between these two ends; CLOSED if there is
+    /// none. A record whose time is over counts until it is dropped.
+    pub fn state_between(&self, local: SocketAddr, remote: SocketAddr) -> State {
+        let tuple = Tuple::new((local.ip(), local.port()), (remote.ip(), remote.port()));
+        let hash = self.hasher.hash(&tuple);
+        match self.find(hash, &tuple) {
+            Some(number) => self.slots.get(number).map_or(State::SynReceived, Slot::state),
+            None if self.fin_wait_2.records().get(hash, &tuple).is_some() => State::FinWait2,
+            None if self.time_wait_record(hash, &tuple).is_some() => State::TimeWait,
+            None => State::Closed,
+        }
+    }
+
     /// Bytes written that the peer has not acknowledged; none for a name that is dead.
     pub fn unacknowledged_bytes(&self, id: ConnectionId) -> usize {
         let awake = self.slot(id).ok().and_then(Slot::awake);

@@ -1,5 +1,6 @@
 //! TIME-WAIT of a whole host: the same whatever it keeps of a connection, and what happens without.
 
+use super::fin_wait_2::resting_of;
 use super::old::enter_others;
 use super::pair::{Pair, config};
 use super::peer::*;
@@ -502,4 +503,29 @@ fn a_burst_of_records_that_expires_at_once_does_not_hold_up_data() {
         }
         assert_eq!(peer.host.counters().time_wait_expired, records.into());
     }
+}
+
+#[test]
+fn the_state_between_two_ends_is_told_from_syn_to_nothing() {
+    for state in KEPT {
+        let mut peer = Peer::listening(keeping(state));
+        let (local, remote) = peer.ends();
+        let between = |peer: &Peer| peer.host.state_between(local, remote);
+        assert_eq!(between(&peer), State::Closed);
+        peer.host_isn = crate::tcp::Seq(0);
+        peer.exchange(Say::new(S, 0, 0));
+        assert_eq!(between(&peer), State::SynReceived);
+        peer.say(Say::new(A, 1, 1));
+        peer.accept();
+        assert_eq!(between(&peer), State::Established);
+        close(&mut peer);
+        assert_eq!(between(&peer), State::TimeWait, "{state:?}");
+        assert_eq!(peer.host.state_between(remote, local), State::Closed, "the other way round");
+        lifetime(&mut peer);
+        assert_eq!(between(&peer), State::Closed);
+    }
+    let peer = resting_of(config("10.0.0.2"));
+    let (local, remote) = peer.ends();
+    assert_eq!(peer.host.fin_wait_2_len(), 1, "a record");
+    assert_eq!(peer.host.state_between(local, remote), State::FinWait2);
 }

@@ -1,0 +1,184 @@
+//! Figs. 5 to 7: persistent connections, 10 requests in two bursts of 5, the files of Table 2, and
+//! more and more clients on two workstations. In memory, at true rate, by a server that looks for
+//! connections in one list, as SunOS did, and is saturated by any number of clients; its clock goes
+//! on by what it takes of the processor. TIME-WAIT lasts half a second, as in Table 2 it lasts one:
+//! with 60 s a list of today's rates is never done. The last line has no list: it is our engine
+//! with its records, and negotiates.
+
+use std::time::Duration;
+
+use lightwait_netem::LinkConfig;
+
+use crate::chart::{Chart, Mark};
+use crate::plan::Outcome;
+use crate::plans::busy::System;
+use crate::plans::busy::lan::Time;
+use crate::plans::busy::web::Plan;
+use crate::plans::busy::webstone::{Keeping, Run, Seen, cell, stat};
+use crate::plans::c_table2::FILES;
+use crate::report::{Report, Table};
+
+const RUNS: u64 = 10;
+const HOSTS: usize = 2;
+/// On each of them.
+const CLIENTS: [usize; 4] = [4, 16, 32, 64];
+const REQUESTS: u32 = 10;
+const BURST: u32 = 5;
+const TIME_WAIT: Duration = Duration::from_millis(500);
+/// More blocks than anybody needs.
+const BLOCKS: usize = 50_000;
+
+/// The lines: who holds TIME-WAIT, and how the server looks for connections.
+const LINES: [(&str, System, Keeping); 5] = [
+    ("unmodified", System::Unmodified, Keeping::List(BLOCKS)),
+    ("TCP (swap)", System::Swapped, Keeping::List(BLOCKS)),
+    ("negotiated", System::Negotiated, Keeping::List(BLOCKS)),
+    ("HTTP (client closes)", System::ClientCloses, Keeping::List(BLOCKS)),
+    ("ours, negotiated", System::Negotiated, Keeping::Records(1 << 20)),
+];
+
+fn run_of(system: System, keeping: Keeping, clients: usize, seed: u64) -> Run {
+    let plan = Plan {
+        hosts: HOSTS,
+        clients,
+        files: FILES.into(),
+        requests: REQUESTS,
+        burst: BURST,
+        addresses: 16,
+        seed,
+        ..Plan::default()
+    };
+    Run {
+        system,
+        keeping,
+        time: Time::True,
+        time_wait: TIME_WAIT,
+        link: LinkConfig::default(),
+        plan,
+        warm_up: TIME_WAIT * 3 / 2,
+        measured: TIME_WAIT,
+    }
+}
+
+/// What was seen, by line and number of clients.
+type Found = Vec<Vec<Vec<Seen>>>;
+
+fn measure() -> Found {
+    let mut found = vec![vec![Vec::new(); CLIENTS.len()]; LINES.len()];
+    // All take turns: what changes on the machine meanwhile changes for all of them.
+    for seed in 1..=RUNS {
+        for (at, &clients) in CLIENTS.iter().enumerate() {
+            for ((_, system, keeping), found) in LINES.iter().zip(&mut found) {
+                found[at].push(run_of(*system, *keeping, clients, seed).see());
+            }
+        }
+    }
+    found
+}
+
+/// Runs it.
+pub(crate) fn run(report: &mut Report) -> Outcome {
+    let found = measure();
+    let head =
+        ["system", "clients", "Mb/s each", "blocks", "TIME-WAIT", "conn/s", "blocks a packet"];
+    let mut table = Table::new(&head);
+    let pictures = [
+        ("fig5", "Throughput of a connection", "Mb/s"),
+        ("fig6", "Control blocks in use", "blocks"),
+        ("fig7", "Connections", "conn/s"),
+    ];
+    let mut charts = pictures.map(|(_, title, y)| Chart::new(title, "clients", y));
+    for ((name, ..), found) in LINES.iter().zip(&found) {
+        let mut points = [Vec::new(), Vec::new(), Vec::new()];
+        for (clients, seen) in CLIENTS.iter().zip(found) {
+            let clients = HOSTS * clients;
+            let each = stat(seen, |seen| seen.rate_of_one * 8.0 / 1e6);
+            let (blocks, rate) = (stat(seen, |s| s.blocks), stat(seen, |s| s.connections));
+            table.row(&[
+                name,
+                &clients,
+                &cell(each, 1),
+                &cell(blocks, 1),
+                &cell(stat(seen, |seen| seen.waiting), 1),
+                &cell(rate, 0),
+                &cell(stat(seen, |seen| seen.searched), 1),
+            ]);
+            for (points, value) in points.iter_mut().zip([each, blocks, rate]) {
+                points.push((clients as f64, value.0));
+            }
+        }
+        for (chart, points) in charts.iter_mut().zip(points) {
+            chart.draw(name, Mark::Line, points);
+        }
+    }
+    report.table("persistent", &table)?;
+    for ((name, ..), chart) in pictures.iter().zip(&charts) {
+        report.picture(name, chart)?;
+    }
+    claims(report, &found);
+    Ok(())
+}
+
+fn claims(report: &mut Report, found: &Found) {
+    let (first, last) = (0, CLIENTS.len() - 1);
+    let rate = |system: usize, at: usize| stat(&found[system][at], |seen| seen.connections).0;
+    report.claim(
+        "Fig. 7: unmodified, the connection rate falls with load",
+        rate(0, last) < 0.9 * rate(0, first),
+        format!("{:.0} → {:.0} a second", rate(0, first), rate(0, last)),
+    );
+    let falls = [1, 2, 3, 4].map(|line| (1.0 - rate(line, last) / rate(line, first)) * 100.0);
+    report.observe(
+        "Fig. 7: with the modifications it does not",
+        falls[..3].iter().all(|fall| *fall < 10.0),
+        format!(
+            "it falls by {:.0}, {:.0} and {:.0} %, as live connections are in the list as well; \
+             with our table by {:.0} %",
+            falls[0], falls[1], falls[2], falls[3]
+        ),
+    );
+    // What is in use is what is active, and as many as ended within TIME-WAIT.
+    let strays = found[0].iter().flatten().map(|seen| (seen.left - 1.0).abs()).fold(0.0, f64::max);
+    report.claim(
+        "Fig. 6: unmodified, the memory of TIME-WAIT is what the rate makes it",
+        strays < 0.02,
+        format!("as many blocks as ended in 2·MSL, but for {:.2} % at most", strays * 100.0),
+    );
+    for (number, (system, ..)) in LINES.iter().enumerate().skip(1) {
+        let each = |at: usize| {
+            stat(&found[number][at], |seen| seen.blocks).0 / (HOSTS * CLIENTS[at]) as f64
+        };
+        let all = (0..CLIENTS.len()).map(each);
+        let (least, most) =
+            all.fold((f64::MAX, 0.0), |(least, most): (f64, f64), x| (least.min(x), most.max(x)));
+        report.claim(
+            &format!("Fig. 6: {system}, blocks grow linearly with clients alone"),
+            most <= 2.0 && most / least <= 1.3,
+            format!("{least:.2} to {most:.2} for a client"),
+        );
+        let blocks = |system: usize, at: usize| stat(&found[system][at], |seen| seen.blocks).0;
+        report.claim(
+            &format!("Fig. 6: {system}, far fewer than unmodified at any load"),
+            (first..=last).all(|at| blocks(number, at) * 3.0 < blocks(0, at)),
+            format!(
+                "{:.0} against {:.0} with {} clients",
+                blocks(number, last),
+                blocks(0, last),
+                HOSTS * CLIENTS[last]
+            ),
+        );
+        let gains = (first..=last).map(|at| {
+            let each = |system: usize| stat(&found[system][at], |seen| seen.rate_of_one).0;
+            (each(number) / each(0) - 1.0) * 100.0
+        });
+        let gains: Vec<f64> = gains.collect();
+        report.observe(
+            &format!("Fig. 5: {system}, a connection's throughput is above the unmodified one's"),
+            gains.iter().all(|gain| *gain > 0.0),
+            format!(
+                "{} %",
+                gains.iter().map(|g| format!("{g:+.0}")).collect::<Vec<_>>().join(", ")
+            ),
+        );
+    }
+}

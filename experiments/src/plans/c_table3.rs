@@ -1,0 +1,215 @@
+//! Table 3: WebSTONE's clients, 8 on each of 4 workstations, ask for files of 500 bytes, in virtual
+//! time. As many blocks as the paper's server had for connections: 60 a second were the most that
+//! it could take (§2.2), each for 2·MSL = 60 s, so that it had 3600.
+//!
+//! What is made up is the delay of the link, so that 32 clients that never rest have as many
+//! connections as the paper's modified systems served, 224 a second: there the hosts were as slow.
+//! All else is found: segments, blocks, TIME-WAIT. Where no block is left a SYN is lost. SunOS did
+//! worse then: what holds data came from the same mbufs. Requests and
+//! answers are the experiment's own, as long as those of HTTP; with CLIENT_CLOSE the client's last
+//! one is followed by another that wants no answer, and its FIN.
+
+use std::time::Duration;
+
+use lightwait_bench::memory::{self, State};
+use lightwait_bench::stacks::{Ip, Variant, Which};
+use lightwait_netem::LinkConfig;
+
+use crate::chart::{Chart, Mark, Scale};
+use crate::plan::Outcome;
+use crate::plans::busy::lan::Time;
+use crate::plans::busy::web::Plan;
+use crate::plans::busy::webstone::{Keeping, Run, Seen, cell, stat};
+use crate::plans::busy::{PAPER_BLOCK_BYTES, System, mean_and_deviation};
+use crate::report::{Report, Table};
+
+const SEEDS: u64 = 10;
+const TIME_WAIT: Duration = Duration::from_secs(60);
+/// The rate that the paper's server could bear, and the blocks that it had for that.
+const PAPER_RATE: f64 = 60.0;
+const POOL: usize = 3600;
+/// A listener has one, too.
+const BLOCKS: usize = POOL + 1;
+/// Many more than anybody needs.
+const UNBOUNDED: usize = 20_000;
+const HOSTS: usize = 4;
+const CLIENTS: usize = 8;
+const FILE_BYTES: u32 = 500;
+/// Passages of the link until a client may begin anew: SYN; SYN, ACK; request; answer with FIN.
+const PASSAGES: u32 = 4;
+/// The delay varies by up to this part of it.
+const JITTER: u32 = 5;
+/// Rates around what the pool bears.
+const AROUND: [f64; 4] = [50.0, 58.0, 62.0, 70.0];
+
+/// The paper's row: throughput in Mb/s, connections a second, TCB memory in KB.
+const OFFERED: f64 = 223.8;
+
+fn run(system: System, keeping: Keeping, rate: f64, seed: u64) -> Run {
+    let passage = Duration::from_secs_f64((HOSTS * CLIENTS) as f64 / rate) / PASSAGES;
+    let jitter = passage / JITTER;
+    let plan = Plan {
+        hosts: HOSTS,
+        clients: CLIENTS,
+        files: vec![(FILE_BYTES, 1)],
+        seed,
+        ..Plan::default()
+    };
+    Run {
+        system,
+        keeping,
+        time: Time::Made,
+        time_wait: TIME_WAIT,
+        link: LinkConfig {
+            delay: passage - jitter / 2,
+            jitter,
+            seed: 1000 * seed,
+            ..LinkConfig::default()
+        },
+        plan,
+        warm_up: TIME_WAIT + Duration::from_secs(1),
+        measured: TIME_WAIT,
+    }
+}
+
+/// The same with every seed.
+fn of_seeds(system: System, keeping: Keeping, rate: f64) -> Vec<Seen> {
+    (1..=SEEDS).map(|seed| run(system, keeping, rate, seed).see()).collect()
+}
+
+/// Bytes of a record in TIME-WAIT, all in, counted by the allocator.
+fn record_bytes() -> Result<f64, String> {
+    let plan = memory::Plan {
+        state: State::TimeWait,
+        count: (OFFERED * TIME_WAIT.as_secs_f64()) as usize,
+        ip: Ip::V4,
+        variant: Variant::Default,
+    };
+    let outcome = Which::Lightwait.memory(&plan).ok_or("no memory of its own")?;
+    Ok(outcome.bytes)
+}
+
+/// Runs it.
+pub(crate) fn run_all(report: &mut Report) -> Outcome {
+    let record = record_bytes()?.ceil();
+    let pool_bytes = POOL as f64 * PAPER_BLOCK_BYTES;
+    let records = (pool_bytes / record) as usize;
+    let rows = [
+        ("unmodified", "fails, fails, fails", System::Unmodified, Keeping::List(BLOCKS)),
+        ("TCP (swap)", "1.14, 223.8, 16.1", System::Swapped, Keeping::List(BLOCKS)),
+        ("negotiated", "not implemented", System::Negotiated, Keeping::List(BLOCKS)),
+        ("HTTP (client closes)", "1.14, 222.4, 16.1", System::ClientCloses, Keeping::List(BLOCKS)),
+        ("unmodified, unbounded", "–", System::Unmodified, Keeping::List(UNBOUNDED)),
+        ("unmodified, our records", "–", System::Unmodified, Keeping::Records(records)),
+    ];
+    let head = [
+        "system",
+        "Mb/s",
+        "conn/s",
+        "blocks",
+        "KB of 256 B",
+        "SYNs refused",
+        "first at s",
+        "longest s",
+        "paper: Mb/s, conn/s, KB",
+    ];
+    let mut table = Table::new(&head);
+    let mut found = Vec::new();
+    for (name, paper, system, keeping) in rows {
+        let seen = of_seeds(system, keeping, OFFERED);
+        let first = seen.iter().filter_map(|seen| seen.refused_at).collect::<Vec<f64>>();
+        let first =
+            if first.is_empty() { "–".into() } else { cell(mean_and_deviation(&first), 1) };
+        table.row(&[
+            &name,
+            &cell(stat(&seen, |seen| seen.bits / 1e6), 3),
+            &cell(stat(&seen, |seen| seen.connections), 1),
+            &cell(stat(&seen, |seen| seen.blocks), 1),
+            &cell(stat(&seen, Seen::block_kilobytes), 1),
+            &cell(stat(&seen, |seen| seen.refused as f64), 0),
+            &first,
+            &cell(stat(&seen, |seen| seen.longest), 2),
+            &paper,
+        ]);
+        found.push(seen);
+    }
+    report.table("table3", &table)?;
+    claims(report, &found, record);
+    around_the_bound(report)
+}
+
+fn claims(report: &mut Report, found: &[Vec<Seen>], record: f64) {
+    let [unmodified, swapped, negotiated, http, unbounded, records] = found else { return };
+    let most = stat(unmodified, |seen| seen.connections).0;
+    let first = stat(unmodified, |seen| seen.refused_at.unwrap_or(f64::INFINITY)).0;
+    report.claim(
+        "memory-bounded, the unmodified system fails: out of blocks, and no more than 60 a second",
+        unmodified.iter().all(|seen| seen.refused > 0 && seen.longest > 10.0)
+            && most <= PAPER_RATE * 1.05,
+        format!("after {first:.1} s; {most:.1} a second of {OFFERED} (paper: fails)"),
+    );
+    let moved =
+        [("TCP (swap)", swapped), ("negotiated", negotiated), ("HTTP (client closes)", http)];
+    for (name, seen) in moved {
+        let rate = stat(seen, |seen| seen.connections).0;
+        report.claim(
+            &format!("{name} does not"),
+            seen.iter().all(|seen| seen.refused + seen.failed == 0)
+                && (rate / OFFERED - 1.0).abs() < 0.05,
+            format!("{rate:.1} a second, none refused (paper: 223.8)"),
+        );
+        let factor = stat(unbounded, |seen| seen.blocks).0 / stat(seen, |seen| seen.blocks).0;
+        report.claim(
+            &format!("{name} takes less than a thirtieth of the memory"),
+            factor >= 30.0,
+            format!("{factor:.0} times less than unmodified, had it room"),
+        );
+    }
+    let whole = records.iter().all(|seen| seen.refused + seen.failed + seen.evicted == 0);
+    let blocks = stat(records, |seen| seen.waiting).0;
+    report.claim(
+        "nor does the unmodified system that keeps our records in the same memory",
+        whole,
+        format!("{blocks:.0} records of {record} bytes: {:.0} KB of 922", blocks * record / 1e3),
+    );
+    let ratio = stat(unbounded, |seen| seen.left);
+    report.claim(
+        "server memory = bytes · rate · 2·MSL",
+        (ratio.0 - 1.0).abs() < 0.01,
+        format!("{} times as many blocks in TIME-WAIT as ended in 2·MSL", cell(ratio, 4)),
+    );
+}
+
+/// The case of 60 connections a second: what the pool bears, and what it does not.
+fn around_the_bound(report: &mut Report) -> Outcome {
+    let head =
+        ["offered conn/s", "conn/s", "blocks", "TIME-WAIT of those ended in 2·MSL", "SYNs refused"];
+    let mut table = Table::new(&head);
+    let mut refused = Vec::new();
+    let mut served = Vec::new();
+    for rate in AROUND {
+        let seen = of_seeds(System::Unmodified, Keeping::List(BLOCKS), rate);
+        table.row(&[
+            &rate,
+            &cell(stat(&seen, |seen| seen.connections), 2),
+            &cell(stat(&seen, |seen| seen.blocks), 0),
+            &cell(stat(&seen, |seen| seen.left), 3),
+            &cell(stat(&seen, |seen| seen.refused as f64), 1),
+        ]);
+        served.push((rate, stat(&seen, |seen| seen.connections).0));
+        refused.push(seen.iter().filter(|seen| seen.refused > 0).count());
+    }
+    report.say(format!("{POOL} blocks, 2·MSL of {} s, unmodified", TIME_WAIT.as_secs()));
+    report.table("bound", &table)?;
+    let mut chart = Chart::new("3600 blocks, unmodified", "offered conn/s", "conn/s")
+        .scales(Scale::Linear, Scale::Linear);
+    chart.draw("served", Mark::Line, served);
+    chart.draw("offered", Mark::Dashed, AROUND.map(|rate| (rate, rate)).into());
+    report.picture("bound", &chart)?;
+    report.claim(
+        "the bound is at 60 a second",
+        refused == [0, 0, SEEDS as usize, SEEDS as usize],
+        format!("runs of ten in which SYNs were refused at {AROUND:?}: {refused:?}"),
+    );
+    Ok(())
+}

@@ -1,0 +1,329 @@
+//! Table 4: the three systems compared, each cell by a check of its own that runs. Connections are
+//! counted where they stand, and packets where they were captured, in virtual time.
+//!
+//! Those of CLIENT_CLOSE are about our HTTP server and a client that closes first ([`http`]).
+
+mod http;
+
+use std::time::Duration;
+
+use lightwait_core::Config;
+use lightwait_core::config::{TimeWaitState, Wish};
+use lightwait_netem::LinkConfig;
+
+use crate::plan::Outcome;
+use crate::plans::busy::System;
+use crate::plans::busy::lan::{
+    Captured, Lan, Time, client_config, is_reset_in_time_wait, server_config,
+};
+use crate::plans::busy::web::{self, Done, Web};
+use crate::report::{Report, Table};
+
+/// Connections of a check, one after the other.
+const CONNECTIONS: u64 = 50;
+const FILE_BYTES: u32 = 500;
+/// One way.
+const DELAY: Duration = Duration::from_millis(1);
+/// Longer than all of them take, and shorter than TIME-WAIT.
+const LENGTH: Duration = Duration::from_secs(30);
+/// The option's kind (RFC 4727).
+const EXPERIMENT: u8 = 253;
+
+/// What differs between the worlds of the checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Setup {
+    /// Both ends are modified.
+    Both,
+    /// The client alone.
+    ClientAlone,
+    /// The server alone.
+    ServerAlone,
+    /// Both, and the server heeds no RST in TIME-WAIT (RFC 1337).
+    Guarded,
+    /// The server alone, and it takes only what agrees, if it can ask for that.
+    Required,
+}
+
+/// What was seen of a world.
+struct Seen {
+    done: Done,
+    /// In TIME-WAIT when all was over.
+    server: usize,
+    client: usize,
+    captured: Vec<Captured>,
+}
+
+impl Seen {
+    /// All connections ended well, with every byte.
+    fn is_whole(&self) -> bool {
+        let bytes = CONNECTIONS * u64::from(FILE_BYTES + web::HEADER);
+        (self.done.connections, self.done.failed, self.done.bytes) == (CONNECTIONS, 0, bytes)
+    }
+
+    /// What each packet is to TCP: where it goes, flags, which options, how much text.
+    fn segments(&self) -> Vec<(bool, u8, Vec<u8>, usize)> {
+        let of = |captured: &Captured| {
+            let Tcp { flags, options, text } = tcp(&captured.packet);
+            (captured.from_server, flags, options, text.len())
+        };
+        self.captured.iter().map(of).collect()
+    }
+
+    /// What went each way, to the application.
+    fn texts(&self) -> [Vec<u8>; 2] {
+        [false, true].map(|from_server| {
+            let of_it = self.captured.iter().filter(|c| c.from_server == from_server);
+            of_it.flat_map(|captured| tcp(&captured.packet).text.to_vec()).collect()
+        })
+    }
+
+    fn per_connection(&self) -> f64 {
+        self.captured.len() as f64 / CONNECTIONS as f64
+    }
+}
+
+/// A segment, as far as the checks look at it.
+struct Tcp<'a> {
+    flags: u8,
+    /// Kinds of options.
+    options: Vec<u8>,
+    text: &'a [u8],
+}
+
+/// The segment of an IPv4 packet without options.
+fn tcp(packet: &[u8]) -> Tcp<'_> {
+    let segment = &packet[20..usize::from(u16::from_be_bytes([packet[2], packet[3]]))];
+    let (header, text) = segment.split_at(usize::from(segment[12] >> 4) * 4);
+    let (mut options, mut at) = (Vec::new(), 20);
+    while at < header.len() && header[at] != 0 {
+        options.push(header[at]);
+        at += if header[at] == 1 { 1 } else { usize::from(header[at + 1]) };
+    }
+    Tcp { flags: header[13], options, text }
+}
+
+fn see(system: System, setup: Setup) -> Seen {
+    let (mut server, mut clients) = (server_config(), vec![client_config(0)]);
+    system.apply(&mut server, &mut clients, TimeWaitState::Compact);
+    let plain = |config: &mut Config| {
+        config.tcp.time_wait.close_swap = false;
+        config.tcp.time_wait.negotiate = Wish::Off;
+    };
+    match setup {
+        Setup::Both | Setup::Guarded => {}
+        Setup::ClientAlone => plain(&mut server),
+        Setup::ServerAlone => clients.iter_mut().for_each(plain),
+        Setup::Required => {
+            clients.iter_mut().for_each(plain);
+            server.tcp.time_wait.require = system == System::Negotiated;
+        }
+    }
+    let link = LinkConfig { delay: DELAY, ..LinkConfig::default() };
+    let mut lan = Lan::new(Time::Made, server, &[web::PORT], clients, &link);
+    lan.captured = Some(Vec::new());
+    if setup == Setup::Guarded {
+        lan.filter = Some(|server, packet| !is_reset_in_time_wait(server, packet));
+    }
+    let plan =
+        web::Plan { files: vec![(FILE_BYTES, 1)], count: CONNECTIONS, ..web::Plan::default() };
+    let mut web = Web::new(plan, lan.now);
+    lan.rest(&mut web, LENGTH);
+    Seen {
+        done: web.done,
+        server: lan.server().time_wait_len(),
+        client: lan.client(0).time_wait_len(),
+        captured: lan.captured.take().unwrap_or_default(),
+    }
+}
+
+/// What a check has found: whether the cell is a yes, and why.
+type Found = (bool, String);
+
+/// A row of the table.
+struct Row {
+    title: &'static str,
+    /// The paper's: negotiation, swap, CLIENT_CLOSE.
+    paper: [bool; 3],
+    /// What is checked, and the check.
+    name: &'static str,
+    check: fn(System) -> Found,
+}
+
+const ROWS: [Row; 8] = [
+    Row {
+        title: "reduces TIME-WAIT loading",
+        paper: [true, true, true],
+        name: "the server has none where it had one for each connection",
+        check: reduces_loading,
+    },
+    Row {
+        title: "compatible with current protocols",
+        paper: [true, true, true],
+        name: "either end modified, the other not: all is served, one end waits",
+        check: is_compatible,
+    },
+    Row {
+        title: "effective if only the client is modified",
+        paper: [false, true, true],
+        name: "an unmodified server has none",
+        check: needs_client_alone,
+    },
+    Row {
+        title: "allows to prevent assassination",
+        paper: [true, false, true],
+        name: "a server that heeds no RST in TIME-WAIT has none",
+        check: may_be_guarded,
+    },
+    Row {
+        title: "no changes to the transport protocol",
+        paper: [false, false, true],
+        name: "flags, options and lengths of all segments are as ever",
+        check: leaves_transport,
+    },
+    Row {
+        title: "no changes to application protocols",
+        paper: [true, true, false],
+        name: "the text both ways is as ever",
+        check: leaves_application,
+    },
+    Row {
+        title: "adds no packet exchanges",
+        paper: [true, false, false],
+        name: "as many packets are captured as ever",
+        check: adds_no_packets,
+    },
+    Row {
+        title: "allocation is a requirement of establishment",
+        paper: [true, false, false],
+        name: "a client that does not take part gets no connection",
+        check: is_required,
+    },
+];
+
+fn reduces_loading(system: System) -> Found {
+    let [before, after] = [System::Unmodified, system].map(|system| see(system, Setup::Both));
+    let all = CONNECTIONS as usize;
+    let holds = before.is_whole() && after.is_whole() && before.server == all;
+    let holds = holds && (after.server, after.client) == (0, all);
+    (
+        holds,
+        format!(
+            "{} → {} at the server, {} at the client",
+            before.server, after.server, after.client
+        ),
+    )
+}
+
+fn is_compatible(system: System) -> Found {
+    let [client, server] = [Setup::ClientAlone, Setup::ServerAlone].map(|setup| see(system, setup));
+    let all = CONNECTIONS as usize;
+    let one_waits = |seen: &Seen| seen.is_whole() && seen.server + seen.client == all;
+    let failed = client.done.failed + server.done.failed;
+    (
+        one_waits(&client) && one_waits(&server),
+        format!(
+            "{failed} failed; client alone: {} and {}; server alone: {} and {} wait",
+            client.server, client.client, server.server, server.client
+        ),
+    )
+}
+
+fn needs_client_alone(system: System) -> Found {
+    let seen = see(system, Setup::ClientAlone);
+    (seen.is_whole() && seen.server == 0, format!("{} at the server", seen.server))
+}
+
+fn may_be_guarded(system: System) -> Found {
+    let seen = see(system, Setup::Guarded);
+    (seen.is_whole() && seen.server == 0, format!("{} at the server", seen.server))
+}
+
+fn leaves_transport(system: System) -> Found {
+    let [plain, seen] = [System::Unmodified, system].map(|system| see(system, Setup::Both));
+    let (before, after) = (plain.segments(), seen.segments());
+    let options = after.iter().filter(|segment| segment.2.contains(&EXPERIMENT)).count();
+    let resets = after.iter().filter(|segment| segment.1 & 4 != 0).count();
+    (before == after, format!("{options} segments with a new option, {resets} RSTs"))
+}
+
+fn leaves_application(system: System) -> Found {
+    let [plain, seen] = [System::Unmodified, system].map(|system| see(system, Setup::Both));
+    let texts = seen.texts();
+    let bytes = texts.each_ref().map(Vec::len);
+    (plain.is_whole() && texts == plain.texts(), format!("{} and {} bytes", bytes[0], bytes[1]))
+}
+
+fn adds_no_packets(system: System) -> Found {
+    let [plain, seen] = [System::Unmodified, system].map(|system| see(system, Setup::Both));
+    let found =
+        format!("{:.2} → {:.2} a connection", plain.per_connection(), seen.per_connection());
+    (plain.captured.len() == seen.captured.len(), found)
+}
+
+fn is_required(system: System) -> Found {
+    let seen = see(system, Setup::Required);
+    let is_refused = seen.done.failed == CONNECTIONS && seen.server == 0;
+    (is_refused, format!("{} served, {} refused", seen.done.connections, seen.done.failed))
+}
+
+fn word(yes: bool) -> &'static str {
+    if yes { "yes" } else { "no" }
+}
+
+/// Runs it.
+pub(crate) fn run(report: &mut Report) -> Outcome {
+    let systems = [("negotiation", System::Negotiated), ("swap", System::Swapped)];
+    let mut table = Table::new(&[
+        "",
+        "negotiation",
+        "paper's",
+        "swap",
+        "paper's swap",
+        "CLIENT_CLOSE",
+        "paper's CLIENT_CLOSE",
+    ]);
+    let mut checks = Table::new(&["property", "system", "check", "found"]);
+    for (Row { title, paper, name, check }, closes) in ROWS.into_iter().zip(http::column()?) {
+        let mut cells = Vec::new();
+        for ((system_name, system), paper) in systems.into_iter().zip(paper) {
+            let (yes, found) = check(system);
+            checks.row(&[&title, &system_name, &name, &format!("{}: {found}", word(yes))]);
+            report.claim(&format!("{system_name}, {title}: {}", word(paper)), yes == paper, found);
+            cells.extend([word(yes), word(paper)]);
+        }
+        let (name, (yes, found)) = closes;
+        checks.row(&[&title, &"CLIENT_CLOSE", &name, &format!("{}: {found}", word(yes))]);
+        let claim = format!("CLIENT_CLOSE, {title}: {}", word(paper[2]));
+        report.claim(&claim, yes == paper[2], found);
+        let [a, b, c, d] = [cells[0], cells[1], cells[2], cells[3]];
+        table.row(&[&title, &a, &b, &c, &d, &word(yes), &word(paper[2])]);
+    }
+    report.table("table4", &table)?;
+    report.table("checks", &checks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_tells_the_systems_apart() {
+        // What nobody has modified is what each row is compared to.
+        let (yes, no) = (|check: fn(System) -> Found| check(System::Unmodified).0, false);
+        assert_eq!(yes(reduces_loading), no);
+        assert_eq!(yes(needs_client_alone), no);
+        assert_eq!(yes(may_be_guarded), no);
+        assert_eq!(yes(is_required), no);
+        assert!(yes(is_compatible) && yes(leaves_transport) && yes(leaves_application));
+        assert!(yes(adds_no_packets));
+    }
+
+    #[test]
+    fn a_plain_connection_has_six_packets_and_all_its_text() {
+        let seen = see(System::Unmodified, Setup::Both);
+        assert!(seen.is_whole(), "{:?}", seen.done);
+        assert_eq!(seen.texts().map(|text| text.len()), [50 * 100, 50 * 637]);
+        let first: Vec<u8> = seen.segments().iter().take(2).map(|segment| segment.1).collect();
+        assert_eq!(first, [2, 18], "SYN, and SYN with ACK");
+    }
+}

@@ -1,0 +1,226 @@
+//! The column of CLIENT_CLOSE: our HTTP server, unmodified, and clients that ask for a file and
+//! then close first, or let the server do so. Such a client says that it closes by a request that
+//! wants no answer, and closes its half at once; then it discards what comes until the server's
+//! FIN.
+//!
+//! A server need not know the method. So that one is sure to meet a server that does not, the same
+//! request is sent by another name as well.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use lightwait::net::TcpStream;
+use lightwait_core::config::TcpConfig;
+use lightwait_core::wire::tcp::{Flags, Segment};
+use lightwait_http::{Files, FilesConfig, Server, ServerConfig};
+use lightwait_netem::LinkConfig;
+use lightwait_sim::disk::Disk;
+use lightwait_sim::{Side, web};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::{CONNECTIONS, DELAY, FILE_BYTES, Found, LENGTH, ROWS};
+use crate::network::{server, shared, watched};
+use crate::plan::Failure;
+
+/// What a client does when it has its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Client {
+    /// It has asked the server to close.
+    Plain,
+    /// It closes, and says so by this method.
+    Closes(&'static str),
+}
+
+const KNOWN: Client = Client::Closes("CLIENT_CLOSE");
+const UNKNOWN: Client = Client::Closes("CLIENT_CLOSE_BY_ANOTHER_NAME");
+
+/// A segment without its numbers and its text: flags, and whether there are options of each kind.
+type Kind = (u8, [bool; 6]);
+
+/// What was seen of a world.
+#[derive(Debug, Default)]
+struct Seen {
+    served: u64,
+    failed: u64,
+    /// In TIME-WAIT when all was over.
+    server: usize,
+    client: usize,
+    packets: u64,
+    kinds: BTreeSet<Kind>,
+    /// What the client has said, and RSTs either way.
+    text: Vec<u8>,
+    resets: u64,
+}
+
+impl Seen {
+    fn is_whole(&self) -> bool {
+        (self.served, self.failed) == (CONNECTIONS, 0)
+    }
+
+    fn note(&mut self, segment: &Segment<'_>, from_client: bool) {
+        let o = &segment.options;
+        let kinds = [
+            o.mss.is_some(),
+            o.window_scale.is_some(),
+            o.sack_permitted,
+            o.timestamps.is_some(),
+            !o.sack.as_slice().is_empty(),
+            !o.experimental.is_empty(),
+        ];
+        self.packets += 1;
+        self.kinds.insert((segment.flags.0, kinds));
+        self.resets += u64::from(segment.flags.contains(Flags::RST));
+        if from_client {
+            self.text.extend_from_slice(segment.payload);
+        }
+    }
+}
+
+fn see(client: Client) -> Result<Seen, Failure> {
+    let link = LinkConfig { delay: DELAY, ..LinkConfig::default() };
+    let seen = shared(Seen::default());
+    let noted = seen.clone();
+    let tcp = [TcpConfig::default(), TcpConfig::default()];
+    let mut world = watched([link.clone(), link], &tcp, move |passage, segment| {
+        if !passage.arrives {
+            noted.borrow_mut().note(segment, passage.side == Side::A);
+        }
+    })?;
+    let clock = web::clock(&world, Side::B);
+    let disk = Disk::new(&[("file", u64::from(FILE_BYTES), 1)], Duration::ZERO, u64::MAX);
+    let files = Files::new(disk, FilesConfig::default(), clock.clone());
+    let files = Rc::new(Server::new(files, ServerConfig::default(), clock));
+    web::serve(&world, Side::B, server(), &files)?;
+    world.spawn(Side::A, ask(client, seen.clone()));
+    world.run_for(LENGTH)?;
+    let mut seen = seen.take();
+    seen.server = world.host(Side::B, lightwait_core::Host::time_wait_len);
+    seen.client = world.host(Side::A, lightwait_core::Host::time_wait_len);
+    Ok(seen)
+}
+
+/// One connection after the other.
+async fn ask(client: Client, seen: Rc<RefCell<Seen>>) {
+    for _ in 0..CONNECTIONS {
+        let outcome = ask_once(client).await;
+        let mut seen = seen.borrow_mut();
+        seen.served += u64::from(outcome.is_ok());
+        seen.failed += u64::from(outcome.is_err());
+    }
+}
+
+async fn ask_once(client: Client) -> io::Result<()> {
+    let mut stream = TcpStream::connect(server()).await?;
+    let Client::Closes(method) = client else {
+        stream.write_all(b"GET /file HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await?;
+        return body_of(&answer).map(|_| ());
+    };
+    stream.write_all(b"GET /file HTTP/1.1\r\nHost: h\r\n\r\n").await?;
+    let mut answer = Vec::new();
+    while body_of(&answer).is_err() {
+        let mut piece = [0; 4096];
+        let len = stream.read(&mut piece).await?;
+        if len == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        answer.extend_from_slice(&piece[..len]);
+    }
+    let last = format!("{method} * HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    stream.write_all(last.as_bytes()).await?;
+    stream.shutdown().await?;
+    // A server that does not know the method says so.
+    stream.read_to_end(&mut Vec::new()).await.map(|_| ())
+}
+
+/// The body of an answer that is whole.
+fn body_of(answer: &[u8]) -> io::Result<&[u8]> {
+    let head = answer.windows(4).position(|end| end == b"\r\n\r\n");
+    let body = head.map(|at| &answer[at + 4..]);
+    let is_whole = answer.starts_with(b"HTTP/1.1 200 ");
+    let body = body.filter(|body| is_whole && body.len() == FILE_BYTES as usize);
+    body.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+/// What is checked of CLIENT_CLOSE, row by row, and what was found.
+pub(super) fn column() -> Result<[(&'static str, Found); ROWS.len()], Failure> {
+    let (plain, known, unknown) = (see(Client::Plain)?, see(KNOWN)?, see(UNKNOWN)?);
+    let all = CONNECTIONS as usize;
+    let whole = plain.is_whole() && known.is_whole() && unknown.is_whole();
+    let in_place = |seen: &Seen| (seen.server, seen.client) == (0, all);
+    let found =
+        |seen: &Seen| format!("{} at the server, {} at the client", seen.server, seen.client);
+    let more = if known.packets > plain.packets { "more" } else { "no more" };
+    let new = known.kinds.difference(&plain.kinds).count();
+    let says = |what: bool| if what { "the same" } else { "another request" };
+    let is_same = known.text == plain.text;
+    Ok([
+        (
+            ROWS[0].name,
+            (
+                whole && plain.server == all && in_place(&known),
+                format!("{} → {}", plain.server, found(&known)),
+            ),
+        ),
+        (
+            "a server that does not know the method serves all, and one end waits",
+            (whole && in_place(&unknown), found(&unknown)),
+        ),
+        (ROWS[2].name, (whole && unknown.server == 0, found(&unknown))),
+        (
+            "the server has none, and no RST was sent that it would have had to heed",
+            (whole && known.server == 0 && known.resets == 0, found(&known)),
+        ),
+        (
+            "each segment has flags and options that ordinary segments have",
+            (new == 0, format!("{new} kinds of segment that are new, {} RSTs", known.resets)),
+        ),
+        (ROWS[5].name, (is_same, format!("the client says {}", says(is_same)))),
+        (ROWS[6].name, (known.packets <= plain.packets, format!("{more} packets"))),
+        (
+            ROWS[7].name,
+            (
+                plain.failed == CONNECTIONS,
+                format!("{} served, {} refused", plain.served, plain.failed),
+            ),
+        ),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_closes_first_holds_and_a_plain_exchange_has_six_packets() {
+        let plain = see(Client::Plain).unwrap();
+        assert!(plain.is_whole(), "{plain:?}");
+        assert_eq!((plain.server, plain.client, plain.resets), (50, 0, 0));
+        assert_eq!(plain.packets, 50 * 6);
+    }
+
+    #[test]
+    fn a_client_that_resets_in_place_of_closing_is_seen() {
+        let mut seen = Seen::default();
+        let reset = Flags::RST | Flags::ACK;
+        let segment = |flags| Segment {
+            source_port: 1,
+            destination_port: 80,
+            seq: lightwait_core::flow::Seq(1),
+            ack: lightwait_core::flow::Seq(1),
+            flags,
+            window: 1,
+            urgent: 0,
+            options: Default::default(),
+            payload: b"text",
+        };
+        seen.note(&segment(reset), true);
+        assert_eq!((seen.resets, seen.packets, &*seen.text), (1, 1, &b"text"[..]));
+        let plain = see(Client::Plain).unwrap();
+        assert!(!seen.kinds.is_subset(&plain.kinds), "{:?}", plain.kinds);
+    }
+}
