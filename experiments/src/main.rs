@@ -1,6 +1,6 @@
-//! `lightwait-experiments`: figures of Aron & Druschel 1999 (3, 4, 5, 7, 9, 11, 12, 13), of Mansley
-//! 2004 (3 and 4) and of Faber, Touch & Yue 1999 (4 to 7, Tables 2 to 4), run again, and what their
-//! text says besides. `README.md` beside this says which, how long each takes, and which are not.
+//! `lightwait-experiments`: figures of Aron & Druschel 1999, Mansley 2004, Faber, Touch & Yue 1999
+//! and Cohen & Cohen 2002, run again, and what their text says besides. `README.md` beside this
+//! says which, how long each takes, and which are not.
 //!
 //! Each experiment is a plan that cites its paper and figure. It prints the paper's numbers and
 //! ours side by side, writes data and pictures under `target/experiments/<id>/`, and checks

@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::plan::{Failure, PLANS};
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;\
-padding:0 1rem;color:#222}table{border-collapse:collapse;margin:1rem 0;font-size:13px;display:block;\
-overflow-x:auto}td,th{border:1px solid #ccc;padding:.15rem .5rem;text-align:right}\
+padding:0 1rem;color:#222}table{border-collapse:collapse;margin:1rem 0;font-size:13px;\
+display:block;overflow-x:auto}td,th{border:1px solid #ccc;padding:.15rem .5rem;text-align:right}\
 td:first-child,th:first-child{text-align:left}svg{max-width:100%;height:auto}\
 .no{color:#b00;font-weight:600}.small{color:#666;font-size:13px}h2{margin-top:3rem}\
 li{margin:.2rem 0}";

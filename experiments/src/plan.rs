@@ -301,6 +301,22 @@ pub(crate) const PLANS: &[Plan] = &[
         run: plans::d_tfact::run,
     },
     Plan {
+        id: "d-today",
+        title: "Two thousand clients of today on one pool, by rules for buffers and pool",
+        source: "ours, after Cohen & Cohen 2002 §3 and §4",
+        cheap: false,
+        known: Known::Exactly,
+        run: plans::d_today::run,
+    },
+    Plan {
+        id: "d-stalled",
+        title: "The same where a fifth of the peers never read",
+        source: "ours",
+        cheap: false,
+        known: Known::Exactly,
+        run: plans::d_today::stalled,
+    },
+    Plan {
         id: "today",
         title: "Linux and nginx beside ours on this machine",
         source: "none: what the papers' servers are today",

@@ -3,6 +3,7 @@
 //! of a server's clients that share none.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::{fmt, io};
 
@@ -58,8 +59,8 @@ pub struct Passage {
 #[derive(Debug)]
 pub struct Cable {
     lanes: Vec<Lane>,
-    /// Lanes in which something is under way, by the side that sends.
-    busy: [Vec<usize>; 2],
+    /// By the side that sends: the lanes in which something is under way, by when it arrives.
+    due: [BTreeSet<(Instant, usize)>; 2],
     choose: Chooser,
     oracle: Oracle,
     /// Every frame so far, folded into one number: equal for equal runs.
@@ -69,11 +70,20 @@ pub struct Cable {
     scratch: Vec<u8>,
 }
 
-/// One link for each side that sends.
-type Lane = [Link; 2];
+/// By the side that sends.
+type Lane = [Direction; 2];
+
+/// A link, and when something comes out of it next.
+#[derive(Debug)]
+struct Direction {
+    link: Link,
+    due: Option<Instant>,
+}
 
 /// Which lane a frame takes.
-struct Chooser(Box<dyn Fn(&[u8]) -> usize>);
+struct Chooser(Box<Choose>);
+
+type Choose = dyn Fn(&[u8]) -> usize;
 
 impl fmt::Debug for Chooser {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -110,9 +120,12 @@ impl Cable {
         mtu: u16,
         choose: impl Fn(&[u8]) -> usize + 'static,
     ) -> (Rc<RefCell<Cable>>, [Port; 2]) {
+        let lane = |links: [LinkConfig; 2]| {
+            links.map(|config| Direction { link: Link::new(config), due: None })
+        };
         let cable = Rc::new(RefCell::new(Cable {
-            lanes: lanes.into_iter().map(|links| links.map(Link::new)).collect(),
-            busy: Default::default(),
+            lanes: lanes.into_iter().map(lane).collect(),
+            due: Default::default(),
             choose: Chooser(Box::new(choose)),
             oracle: Oracle::default(),
             digest: 0,
@@ -143,7 +156,7 @@ impl Cable {
 
     /// The link that carries what this side sends; of several lanes the first one's.
     pub fn link_from(&self, side: Side) -> &Link {
-        &self.lanes[0][side.index()]
+        &self.lanes[0][side.index()].link
     }
 
     /// Every frame sent so far, and when, folded into one number.
@@ -163,13 +176,11 @@ impl Cable {
             self.digest = fold(fold(self.digest, &now.as_nanos().to_le_bytes()), &self.scratch);
             self.oracle.on_sent(now, side, &self.scratch);
             let lane = (self.choose.0)(&self.scratch);
-            let link = &mut self.lanes[lane][side.index()];
+            let link = &mut self.lanes[lane][side.index()].link;
             let before = link.in_flight();
             link.push(now, &self.scratch);
             let is_lost = link.in_flight() == before;
-            if before == 0 && !is_lost {
-                self.busy[side.index()].push(lane);
-            }
+            self.note_due(lane, side.index());
             (self.watcher.0)(Passage { now, side, arrives: false, is_lost }, &self.scratch);
         }
     }
@@ -177,22 +188,25 @@ impl Cable {
     /// The next frame that has arrived at this side, and its lane.
     fn take(&mut self, now: Instant, side: Side) -> Option<(usize, Packet)> {
         let from = side.other().index();
-        let lane = self.next_lane(from).filter(|(at, _)| *at <= now)?.1;
-        let link = &mut self.lanes[lane][from];
-        let packet = link.pop(now);
-        if link.in_flight() == 0 {
-            self.busy[from].retain(|&busy| busy != lane);
-        }
+        let lane = self.due[from].first().filter(|(at, _)| *at <= now)?.1;
+        let packet = self.lanes[lane][from].link.pop(now);
+        self.note_due(lane, from);
         let packet = packet?;
         self.oracle.on_delivered(side, &packet);
         (self.watcher.0)(Passage { now, side, arrives: true, is_lost: false }, &packet);
         Some((lane, packet))
     }
 
-    /// Of what side `from` has sent, when the next arrives, and in which lane.
-    fn next_lane(&self, from: usize) -> Option<(Instant, usize)> {
-        let deadline = |&lane: &usize| Some((self.lanes[lane][from].deadline()?, lane));
-        self.busy[from].iter().filter_map(deadline).min()
+    /// Something went into that link, or came out.
+    fn note_due(&mut self, lane: usize, from: usize) {
+        let Direction { link, due } = &mut self.lanes[lane][from];
+        let next = link.deadline();
+        if next != *due {
+            let places = &mut self.due[from];
+            due.iter().for_each(|at| _ = places.remove(&(*at, lane)));
+            next.iter().for_each(|at| _ = places.insert((*at, lane)));
+            *due = next;
+        }
     }
 }
 
@@ -225,7 +239,7 @@ impl Device for Port {
         let received = arrived.len();
         let lanes = &mut self.cable.borrow_mut().lanes;
         for (lane, packet) in arrived {
-            lanes[lane][self.side.other().index()].recycle(packet);
+            lanes[lane][self.side.other().index()].link.recycle(packet);
         }
         Ok(received)
     }
@@ -236,6 +250,6 @@ impl Device for Port {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.cable.borrow().next_lane(self.side.other().index()).map(|(at, _)| at)
+        self.cable.borrow().due[self.side.other().index()].first().map(|(at, _)| *at)
     }
 }

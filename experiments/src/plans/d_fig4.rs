@@ -10,7 +10,8 @@ use lightwait_core::time::Duration;
 use crate::chart::{Chart, Mark};
 use crate::parallel;
 use crate::plan::{Failure, Outcome};
-use crate::plans::transfers::{self, Load, SEGMENT, Transfer, Way};
+use crate::plans::paths::Way;
+use crate::plans::transfers::{self, Load, SEGMENT, Transfer};
 use crate::report::{Report, Table};
 use crate::statistics::Mean;
 
@@ -115,8 +116,9 @@ fn show(report: &mut Report, grid: &Grid, of: fn(&Point) -> Mean, label: &str) -
 
 fn set_up(report: &Report) {
     report.say(
-        "500 KB in segments of 512 B over 1 Mbit/s and 150 ms, bursty loss; a read takes 50 ms, and \
-         brings\n8 KB where the buffer is fixed; ± is the 95 % confidence interval over the seeds.",
+        "500 KB in segments of 512 B over 1 Mbit/s and 150 ms, bursty loss; a read takes 50 ms, \
+         and brings\n8 KB where the buffer is fixed; ± is the 95 % confidence interval over the \
+         seeds.",
     );
 }
 

@@ -8,7 +8,8 @@ use lightwait_core::time::Duration;
 use crate::chart::{Chart, Mark};
 use crate::parallel;
 use crate::plan::{Failure, Outcome};
-use crate::plans::transfers::{self, Load, SEGMENT, Transfer, Way};
+use crate::plans::paths::Way;
+use crate::plans::transfers::{self, Load, SEGMENT, Transfer};
 use crate::report::{Report, Table};
 use crate::statistics::Mean;
 
@@ -77,8 +78,8 @@ fn point(read_time: f64, factor: Factor, seeds: u64) -> Result<Point, Failure> {
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let seeds = report.seeds(SEEDS);
     report.say(
-        "500 KB in segments of 512 B over 1 Mbit/s and 150 ms, 0.5 % of them lost; without T_fact a \
-         buffer\nis LOS's for reads of less than a round trip.",
+        "500 KB in segments of 512 B over 1 Mbit/s and 150 ms, 0.5 % of them lost; without T_fact \
+         a buffer\nis LOS's for reads of less than a round trip.",
     );
     let points = parallel::map(READ_TIMES.len() * WAYS.len(), |number| {
         point(READ_TIMES[number / WAYS.len()], WAYS[number % WAYS.len()].0, seeds)

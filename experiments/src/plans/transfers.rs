@@ -10,50 +10,29 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use lightwait::net::{Control, TcpListener, TcpStream};
 use lightwait::rt;
 use lightwait::shard::Handle;
-use lightwait_core::address::Cidr;
 use lightwait_core::config::{Limits, TcpConfig};
 use lightwait_core::time::Duration;
-use lightwait_core::{Capabilities, Config, Instant, Medium};
-use lightwait_netem::{LinkConfig, Loss, QueueLimit, Rate};
-use lightwait_sim::{Cable, Side, World};
+use lightwait_sim::Side;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::plan::Failure;
+use crate::plans::paths::{self, Way, client, server};
 
 /// Bytes of text in a segment, and in a page of the server's pool.
 pub(super) const SEGMENT: u64 = 512;
-/// What Ethernet, IP and TCP add to it, in bytes.
-const HEADERS: u64 = 54;
-const MTU: u16 = 1500;
 /// What a client offers. The paper does not tell: but its buffer of 32 KB lacks a segment less than
 /// once a transfer, so that its windows cannot have been larger.
 const WINDOW: u32 = 32 << 10;
-/// What may wait before a path: as much as a round trip carries, and so many packets at least. The
-/// paper does not say.
-const QUEUE_PACKETS_MIN: usize = 5;
-/// How likely a packet is lost that follows a lost one. The paper does not say.
-const AFTER_LOSS: f64 = 0.25;
 /// How often the server's memory is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 /// No experiment's world lasts longer.
 const END: Duration = Duration::from_secs(7200);
-const PORT: u16 = 80;
-
-/// A way to a client, the same in both directions; it loses towards the client alone.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Way {
-    pub(super) rate_bits: u64,
-    /// Of a round trip, without what the packets themselves take.
-    pub(super) round_trip: Duration,
-    /// How likely a packet is lost that follows one which came through.
-    pub(super) loss: f64,
-}
 
 /// What the server has to do.
 #[derive(Clone, Debug)]
@@ -138,24 +117,10 @@ pub(super) fn run(
     limits: Limits,
     seed: u64,
 ) -> Result<Found, Failure> {
-    let cable = Cable::with_lanes(lanes(load, seed), MTU, lane_of);
-    let mut configs = [Side::A, Side::B].map(|side| {
-        let address = Cidr::new(host(side), 16).expect("16 bits fit an IPv4 address");
-        let mut config = Config::new(
-            Capabilities::plain(Medium::Ethernet, MTU),
-            address,
-            [side.index() as u8; 32],
-        );
-        config.hardware = [2, 0, 0, 0, 0, side.index() as u8 + 1];
-        config
-    });
-    configs[0].ranges.push(Cidr::new(client(0), 16).expect("16 bits fit an IPv4 address"));
-    configs[1].gateways.push(host(Side::A));
-    configs[0].tcp = self::tcp();
-    (configs[1].tcp, configs[1].limits) = (tcp, limits);
-    let mut world = World::new(Instant::from_millis(1_000), cable, configs)?;
+    let mut world =
+        paths::world(&load.ways, SEGMENT, [(self::tcp(), Limits::default()), (tcp, limits)], seed)?;
     let shared = Rc::new(Shared::default());
-    let listener = TcpListener::bind_on(&world.handle(Side::B), (host(Side::B), PORT))?;
+    let listener = TcpListener::bind_on(&world.handle(Side::B), server())?;
     world.spawn(Side::B, accept(listener, load.clone(), shared.clone()));
     world.spawn(Side::B, look(load.clone(), shared.clone()));
     let load = Rc::new(load.clone());
@@ -170,50 +135,6 @@ pub(super) fn run(
         mean_pages: sum as f64 / looks.max(1) as f64,
         writers_told: world.host(Side::B, |host| host.counters().writers_woken),
     })
-}
-
-/// The first lane is a perfect one, for what is not of a client.
-fn lanes(load: &Load, seed: u64) -> Vec<[LinkConfig; 2]> {
-    let lane = |(number, way): (usize, &Way)| {
-        let carried_bits = way.rate_bits as f64 * way.round_trip.as_secs_f64();
-        let carried = (carried_bits / 8.0 / (SEGMENT + HEADERS) as f64) as usize;
-        let link = |loss, seed| LinkConfig {
-            rate: Rate::BitsPerSecond(way.rate_bits),
-            delay: way.round_trip / 2,
-            queue: QueueLimit::Packets(carried.max(QUEUE_PACKETS_MIN)),
-            loss,
-            seed,
-            ..LinkConfig::default()
-        };
-        let seed = (seed << 20) + number as u64 * 2;
-        let bursty = Loss::Bursty { first: way.loss, after_loss: AFTER_LOSS };
-        let loss = if way.loss > 0.0 { bursty } else { Loss::None };
-        // From A to B, clients to server, and back.
-        [link(Loss::None, seed), link(loss, seed + 1)]
-    };
-    let perfect = [LinkConfig::default(), LinkConfig::default()];
-    std::iter::once(perfect).chain(load.ways.iter().enumerate().map(lane)).collect()
-}
-
-fn host(side: Side) -> IpAddr {
-    Ipv4Addr::new(10, 9, 0, side.index() as u8 + 1).into()
-}
-
-/// Clients have addresses of their own, though one host is all of them.
-fn client(number: usize) -> IpAddr {
-    Ipv4Addr::new(10, 10, (number >> 8) as u8, number as u8).into()
-}
-
-fn number_of(client: [u8; 4]) -> usize {
-    usize::from(client[2]) << 8 | usize::from(client[3])
-}
-
-/// The lane of a client's packets, by either address of the IPv4 header.
-fn lane_of(frame: &[u8]) -> usize {
-    let is_ipv4 = frame.get(12..14) == Some(&[8, 0]);
-    let addresses = frame.get(26..34).filter(|_| is_ipv4).map(|bytes| bytes.as_chunks::<4>().0);
-    let clients = addresses.into_iter().flatten().filter(|address| address[..2] == [10, 10]);
-    clients.map(|address| number_of(*address) + 1).next().unwrap_or(0)
 }
 
 /// A client after the other, as long as there are transfers.
@@ -234,8 +155,7 @@ async fn fetch(load: Rc<Load>, shared: Rc<Shared>) {
 /// Bytes that came.
 async fn get(way: usize, turn: usize) -> io::Result<u64> {
     let local = SocketAddr::new(client(way), 10_000 + turn as u16);
-    let mut stream =
-        TcpStream::connect_from(&Handle::current(), local, (host(Side::B), PORT)).await?;
+    let mut stream = TcpStream::connect_from(&Handle::current(), local, server()).await?;
     let (mut count, mut chunk) = (0, vec![0; 1 << 16]);
     loop {
         match stream.read(&mut chunk).await? {

@@ -23,7 +23,8 @@ const LINUX_MIN: u32 = 16 << 10;
 /// on with.
 const TOLD_PART: u32 = 8;
 
-/// By [`SendSize::Fixed`], 4.4BSD's sb_lowat: so much has room when a blocked writer is told, bytes.
+/// By [`SendSize::Fixed`], 4.4BSD's sb_lowat: so much has room when a blocked writer is told, in
+/// bytes.
 const BSD_LOWAT: u32 = 2048;
 
 impl SendHalf {
