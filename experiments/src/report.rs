@@ -10,9 +10,10 @@ use std::thread;
 
 use serde_json::{Map, Value, json};
 
-use crate::chart::Chart;
+use crate::chart::{Chart, Mark};
 use crate::expected::Known;
 use crate::plan::{Failure, Plan};
+use crate::statistics::Mean;
 
 /// Where their sources lie.
 fn root_of_crate() -> &'static Path {
@@ -100,6 +101,29 @@ impl Report {
         self.data.insert(name.to_owned(), table.json());
         self.columns.insert(name.to_owned(), json!(table.head));
         Ok(())
+    }
+
+    /// A table and a picture of means: a row for each value of what is swept, a column and a line
+    /// for each name.
+    pub(crate) fn means(
+        &mut self,
+        name: &str,
+        swept: &str,
+        names: &[&str],
+        rows: &[(f64, Vec<Mean>)],
+        mut chart: Chart,
+    ) -> Result<(), Failure> {
+        let mut table = Table::new(&[&[swept], names].concat());
+        for (at, means) in rows {
+            let means = means.iter().map(|mean| mean as &dyn Display);
+            table.row(&std::iter::once(at as &dyn Display).chain(means).collect::<Vec<_>>());
+        }
+        for (number, name) in names.iter().enumerate() {
+            let line = rows.iter().map(|(at, means)| (*at, means[number].mean));
+            chart.draw(name, Mark::Line, line.collect());
+        }
+        self.table(name, &table)?;
+        self.picture(name, &chart)
     }
 
     /// A value for programs.

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 use lightwait_core::config::{Limits, SendRule};
 use lightwait_core::time::Duration;
 
-use crate::chart::{Chart, Mark};
+use crate::chart::Chart;
 use crate::parallel;
 use crate::plan::{Failure, Outcome};
 use crate::plans::paths::Way;
 use crate::plans::transfers::{self, Load, SEGMENT, Transfer};
-use crate::report::{Report, Table};
+use crate::report::Report;
 use crate::statistics::Mean;
 
 const SEEDS: u64 = 50;
@@ -95,23 +95,13 @@ fn point(loss_percent: f64, fixed: Option<u32>, seeds: u64) -> Result<Point, Fai
 
 /// A table and a picture of one value.
 fn show(report: &mut Report, grid: &Grid, of: fn(&Point) -> Mean, label: &str) -> Outcome {
-    let names: Vec<&str> = RULES.iter().map(|(_, name)| *name).collect();
-    let mut table = Table::new(&[&["loss %"], &names[..]].concat());
-    let mut chart = Chart::new("500 KB over 1 Mbit/s and 150 ms", "loss, %", label);
-    for (loss, row) in LOSSES_PERCENT.iter().zip(grid) {
-        let cells: Vec<String> = row.iter().map(|point| of(point).to_string()).collect();
-        let cells: Vec<&dyn std::fmt::Display> = cells.iter().map(|cell| cell as _).collect();
-        table.row(&[&[loss as &dyn std::fmt::Display], &cells[..]].concat());
-    }
-    for (number, name) in names.iter().enumerate() {
-        let line =
-            LOSSES_PERCENT.iter().zip(grid).map(|(loss, row)| (*loss, of(&row[number]).mean));
-        chart.draw(name, Mark::Line, line.collect());
-    }
-    report.say(label);
     let name = label.split(',').next().unwrap_or(label).replace(' ', "_");
-    report.table(&name, &table)?;
-    report.picture(&name, &chart)
+    let chart = Chart::new("500 KB over 1 Mbit/s and 150 ms", "loss, %", label);
+    let rows = LOSSES_PERCENT.iter().zip(grid);
+    let rows = rows.map(|(loss, row)| (*loss, row.iter().map(of).collect()));
+    let rows: Vec<(f64, Vec<Mean>)> = rows.collect();
+    report.say(label);
+    report.means(&name, "loss %", &RULES.map(|(_, name)| name), &rows, chart)
 }
 
 fn set_up(report: &Report) {

@@ -7,7 +7,7 @@ use lightwait_core::config::{Limits, PageSize, PoolPolicy, SendRule, TcpConfig};
 use lightwait_core::rng::Rng;
 use lightwait_core::time::Duration;
 
-use crate::chart::{Chart, Mark};
+use crate::chart::Chart;
 use crate::parallel;
 use crate::plan::{Failure, Outcome};
 use crate::plans::paths::Way;
@@ -196,22 +196,12 @@ fn show(
     label: &str,
     of: fn(&Point) -> Mean,
 ) -> Outcome {
-    let names: Vec<&str> = POLICIES.iter().map(|(_, name)| *name).collect();
-    let mut table = Table::new(&[&["pool"], &names[..]].concat());
-    let mut chart = Chart::new("Ten connections at a time on one pool", "pool, segments", label);
-    for (pool, row) in grid.pools.iter().zip(&grid.points) {
-        let cells: Vec<String> = row.iter().map(|point| of(point).to_string()).collect();
-        let cells: Vec<&dyn std::fmt::Display> = cells.iter().map(|cell| cell as _).collect();
-        table.row(&[&[pool as &dyn std::fmt::Display], &cells[..]].concat());
-    }
-    for (number, policy) in names.iter().enumerate() {
-        let line = grid.pools.iter().zip(&grid.points);
-        let line = line.map(|(pool, row)| (*pool as f64, of(&row[number]).mean));
-        chart.draw(policy, Mark::Line, line.collect());
-    }
+    let chart = Chart::new("Ten connections at a time on one pool", "pool, segments", label);
+    let rows = grid.pools.iter().zip(&grid.points);
+    let rows = rows.map(|(pool, row)| (*pool as f64, row.iter().map(of).collect()));
+    let rows: Vec<(f64, Vec<Mean>)> = rows.collect();
     report.say(label);
-    report.table(name, &table)?;
-    report.picture(name, &chart)
+    report.means(name, "pool", &POLICIES.map(|(_, name)| name), &rows, chart)
 }
 
 /// Figure 8.
