@@ -28,7 +28,7 @@ use tokio::sync::Notify;
 
 use crate::arrivals::Arrivals;
 use crate::mix::{Choice, Mix};
-use crate::network::{Network, before};
+use crate::network::{Network, TimeLimit};
 use crate::recorder::{Fault, Gauges, Recorder, Second, SecondLatencies, Totals};
 use crate::tuples::Tuples;
 
@@ -225,11 +225,11 @@ pub async fn run<N: Network>(
 /// The socket's own; `TimedOut` after the load's timeout, or 5 s.
 pub async fn probe<N: Network>(network: &N, plan: &Plan, tuples: &mut Tuples) -> io::Result<()> {
     let deadline = network.now() + plan.timeout.min(PROBE_PATIENCE);
-    let mut result = Ok(());
+    let (mut result, mut limit) = (Ok(()), TimeLimit::new(network));
     for _ in 0..PROBE_ATTEMPTS {
         let Ok(tuple) = tuples.take(Duration::ZERO) else { break };
         let connect = network.connect(tuples.address(tuple), plan.to);
-        let connected = before(network, deadline, connect).await;
+        let connected = limit.before(deadline, connect).await;
         tuples.release(tuple, Duration::ZERO);
         result = connected.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into())).map(drop);
         if !matches!(&result, Err(error) if error.kind() == io::ErrorKind::AddrInUse) {

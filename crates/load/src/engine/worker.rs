@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Close, Engine, Job, Mode};
 use crate::exchange::{self, Event, Left};
-use crate::network::{Network, before};
+use crate::network::{Network, TimeLimit};
 use crate::recorder::{Answered, Fault};
 use crate::tuples::{Exhausted, Tuple};
 
@@ -43,6 +43,7 @@ impl<N: Network> Engine<N> {
     pub(super) async fn work(self: Rc<Self>) {
         let mut session: Option<Session<N::Stream>> = None;
         let mut batch = VecDeque::new();
+        let mut limit = TimeLimit::new(&self.network);
         loop {
             let served = session.as_ref().map_or(0, |session| session.served);
             if batch.is_empty() && !self.next_jobs(&mut batch, session.is_some(), served).await {
@@ -52,7 +53,7 @@ impl<N: Network> Engine<N> {
             let deadline = begun + self.plan.timeout;
             let mut open = match session.take() {
                 Some(open) => open,
-                None => match self.open(batch[0].intended, deadline).await {
+                None => match self.open(batch[0].intended, deadline, &mut limit).await {
                     Ok(open) => open,
                     Err(fault) => {
                         self.fail(&mut batch, fault);
@@ -62,11 +63,11 @@ impl<N: Network> Engine<N> {
                 },
             };
             let served = open.served;
-            match self.exchange(&mut open, &mut batch, begun).await {
+            match self.exchange(&mut open, &mut batch, begun, &mut limit).await {
                 Ok(Left::Open) if !self.is_last(open.served) && !open.is_asked => {
                     session = Some(open);
                 }
-                Ok(left) => self.close(open, left).await,
+                Ok(left) => self.close(open, left, &mut limit).await,
                 Err(Broken { fault, is_silent }) => {
                     self.release(open);
                     let is_idle_closed = is_silent && served > 0 && !batch[0].is_again;
@@ -81,7 +82,7 @@ impl<N: Network> Engine<N> {
         }
         match session {
             Some(open) if self.plan.close == Close::ClientClose => {
-                self.close_first(open, true).await;
+                self.close_first(open, true, &mut limit).await;
             }
             Some(open) => {
                 self.note(|notes| notes.closed_by_client += 1);
@@ -133,6 +134,7 @@ impl<N: Network> Engine<N> {
         &self,
         intended: Duration,
         deadline: Duration,
+        limit: &mut TimeLimit<N>,
     ) -> Result<Session<N::Stream>, Fault> {
         let mut attempts = TUPLE_ATTEMPTS;
         loop {
@@ -140,7 +142,7 @@ impl<N: Network> Engine<N> {
             let from = self.tuples.borrow().address(tuple);
             let called = self.now();
             let connect = self.network.connect(from, self.plan.to);
-            let result = before(&self.network, self.begin + deadline, connect).await;
+            let result = limit.before(self.begin + deadline, connect).await;
             let now = self.now();
             match result.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into())) {
                 Ok(stream) => {
@@ -186,6 +188,7 @@ impl<N: Network> Engine<N> {
         open: &mut Session<N::Stream>,
         batch: &mut VecDeque<Job>,
         begun: Duration,
+        limit: &mut TimeLimit<N>,
     ) -> Result<Left, Broken> {
         let count = batch.len();
         let is_last = self.is_last(open.served + count as u32);
@@ -221,7 +224,7 @@ impl<N: Network> Engine<N> {
         };
         let exchange = exchange::exchange(&mut open.stream, bytes, heads, &self.buffer, on_event);
         let deadline = self.begin + begun + self.plan.timeout;
-        let result = before(&self.network, deadline, exchange).await;
+        let result = limit.before(deadline, exchange).await;
         open.served += served;
         if is_asked && !std::mem::replace(&mut open.is_asked, true) {
             self.note(|notes| notes.asked += 1);
@@ -249,16 +252,16 @@ impl<N: Network> Engine<N> {
     }
 
     /// Closes a connection behind its last answer, which left it so.
-    async fn close(&self, mut open: Session<N::Stream>, left: Left) {
+    async fn close(&self, mut open: Session<N::Stream>, left: Left, limit: &mut TimeLimit<N>) {
         let is_open = left == Left::Open;
         if open.is_asked || is_open && self.plan.close == Close::ClientClose {
-            return self.close_first(open, is_open).await;
+            return self.close_first(open, is_open, limit).await;
         }
         let is_servers = self.plan.close != Close::Client || !self.is_last(open.served);
         let has_closed = is_servers && {
             let patience = self.network.now() + CLOSE_PATIENCE;
             let closed = exchange::closed(&mut open.stream, &self.buffer);
-            matches!(before(&self.network, patience, closed).await, Some(Ok(())))
+            matches!(limit.before(patience, closed).await, Some(Ok(())))
         };
         self.note(|notes| match has_closed {
             true => notes.closed_by_server += 1,
@@ -268,7 +271,12 @@ impl<N: Network> Engine<N> {
     }
 
     /// Closes a connection before the server does, and says so if anything may be said.
-    async fn close_first(&self, mut open: Session<N::Stream>, says_so: bool) {
+    async fn close_first(
+        &self,
+        mut open: Session<N::Stream>,
+        says_so: bool,
+        limit: &mut TimeLimit<N>,
+    ) {
         let farewell = if says_so { &self.plan.farewell[..] } else { &[] };
         let patience = self.network.now() + CLOSE_PATIENCE;
         let closed = async {
@@ -276,7 +284,7 @@ impl<N: Network> Engine<N> {
             exchange::closed(&mut open.stream, &self.buffer).await
         };
         // What goes wrong now takes no answer away.
-        let _ = before(&self.network, patience, closed).await;
+        let _ = limit.before(patience, closed).await;
         self.note(|notes| {
             notes.closed_by_client += 1;
             notes.client_closes += u64::from(says_so);
