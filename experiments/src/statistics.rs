@@ -1,4 +1,4 @@
-//! Means over seeds, and how sure they are.
+//! Means over seeds, and how sure they are; quantiles.
 
 use std::fmt;
 
@@ -30,6 +30,14 @@ impl Mean {
     }
 }
 
+/// The value below which that part of the values lie, which are in order: 0.5 gives the upper
+/// median, 1 the greatest. Not a number of none.
+pub(crate) fn quantile(sorted: &[f64], part: f64) -> f64 {
+    let place = (sorted.len() as f64 * part) as usize;
+    let place = place.min(sorted.len().saturating_sub(1));
+    sorted.get(place).copied().unwrap_or(f64::NAN)
+}
+
 /// With as many decimals as are asked for; two, if none are.
 impl fmt::Display for Mean {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -49,5 +57,13 @@ mod tests {
         let many = Mean::of((0..400).map(|number| f64::from(number % 2)));
         assert_eq!(format!("{many:.3}"), "0.500±0.049");
         assert!(Mean::of([1.0]).half.is_nan());
+    }
+
+    #[test]
+    fn a_quantile_is_one_of_the_values() {
+        let sorted = [1.0, 2.0, 3.0, 4.0];
+        let found = [0.0, 0.5, 0.99, 1.0].map(|part| quantile(&sorted, part));
+        assert_eq!(found, [1.0, 3.0, 4.0, 4.0]);
+        assert!(quantile(&[], 0.5).is_nan());
     }
 }

@@ -17,6 +17,7 @@ use crate::chart::{Chart, Mark, Scale};
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
 use crate::routed::{self, Kind, ip, lay_cables, routed, run_before_others};
+use crate::statistics::quantile;
 
 const RATES_MBIT: [u64; 10] = [1, 2, 4, 10, 20, 50, 100, 200, 500, 1000];
 /// Up to here full packets are 1.2 ms apart and more. Nearer ones come together where others take
@@ -89,7 +90,8 @@ fn summary(estimates: &Value, rate_mbit: u64) -> (Option<f64>, f64) {
     let mut all: Vec<f64> = all.filter_map(Value::as_f64).collect();
     all.sort_by(f64::total_cmp);
     let right = all.iter().filter(|value| is_right(**value, rate_mbit)).count();
-    (all.get(all.len() / 2).copied(), right as f64 / all.len().max(1) as f64)
+    let median = (!all.is_empty()).then(|| quantile(&all, 0.5));
+    (median, right as f64 / all.len().max(1) as f64)
 }
 
 /// True of a value that is off by less than a tenth.

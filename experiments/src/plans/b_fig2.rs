@@ -29,6 +29,7 @@ use crate::chart::{Chart, Mark};
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
 use crate::routed::{self, ip, lay_cables, run_before_others};
+use crate::statistics::quantile;
 
 /// The way, its name, and its period in milliseconds.
 const WAYS: [(AckDelay, &str, u64); 3] = [
@@ -217,8 +218,7 @@ impl Delays {
     }
 
     fn quantile(&self, part: f64) -> f64 {
-        let place = (self.sorted.len().saturating_sub(1) as f64 * part) as usize;
-        self.sorted.get(place).copied().unwrap_or(f64::NAN)
+        quantile(&self.sorted, part)
     }
 
     /// Nearly all of them: what is beyond is the machine's.

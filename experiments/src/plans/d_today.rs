@@ -22,6 +22,7 @@ use crate::parallel;
 use crate::plan::{Failure, Outcome};
 use crate::plans::paths::{self, Way, client, server};
 use crate::report::{Report, Table};
+use crate::statistics::quantile;
 
 const CLIENTS: usize = 2000;
 const QUICK_CLIENTS: usize = 200;
@@ -102,8 +103,7 @@ struct Found {
 
 impl Found {
     fn quantile_ms(&self, part: f64) -> f64 {
-        let place = (self.small_ms.len() as f64 * part) as usize;
-        self.small_ms.get(place).copied().unwrap_or(f64::NAN)
+        quantile(&self.small_ms, part)
     }
 }
 

@@ -19,6 +19,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::network::{server, shared, watched};
 use crate::plan::Failure;
 use crate::plans::repeats::Repeats;
+use crate::statistics::quantile;
 
 /// One way.
 const DELAY: Duration = Duration::from_millis(30);
@@ -86,8 +87,7 @@ impl Found {
     pub(super) fn quantile_ms(&self, part: f64) -> f64 {
         let mut sorted = self.response_ms.clone();
         sorted.sort_by(f64::total_cmp);
-        let place = (sorted.len() as f64 * part) as usize;
-        sorted.get(place).copied().unwrap_or(f64::NAN)
+        quantile(&sorted, part)
     }
 
     pub(super) fn throughput_kbits(&self) -> f64 {
