@@ -109,6 +109,8 @@ pub(crate) struct Run {
     /// Source addresses of all clients together.
     pub(crate) addresses: u64,
     pub(crate) failed: u64,
+    /// How often a client waited for a 4-tuple that had rested: it should have had more addresses.
+    pub(crate) waits: u64,
     /// The server's largest resident memory, in bytes.
     pub(crate) peak_memory: u64,
 }
@@ -145,6 +147,14 @@ impl Run {
 pub(crate) const RUN_S: u64 = 2 * TIME_WAIT_S + GUARD_S;
 /// The steady part of it.
 pub(crate) const STEADY: [u64; 2] = [TIME_WAIT_S + GUARD_S, RUN_S];
+
+/// Claims that the load of these runs was what it should be.
+pub(crate) fn claim_load<'a>(report: &mut Report, runs: impl Iterator<Item = &'a Run> + Clone) {
+    let failed: u64 = runs.clone().map(|run| run.failed).sum();
+    report.claim("no request fails", failed == 0, failed);
+    let waits: u64 = runs.map(|run| run.waits).sum();
+    report.claim("the clients have addresses enough: none waits for a 4-tuple", waits == 0, waits);
+}
 
 /// Runs the benchmark once.
 pub(crate) fn run(report: &Report, mode: Mode, clients: Clients) -> Result<Run, Failure> {
@@ -232,6 +242,7 @@ fn of_report(
         samples,
         addresses: merged["sources"]["addresses"].as_u64().ok_or("no addresses")?,
         failed: merged["requests_failed"].as_u64().ok_or("no failures")?,
+        waits: merged["tuple_waits"].as_u64().ok_or("no waits")?,
         peak_memory,
     })
 }
@@ -259,6 +270,7 @@ mod tests {
             samples: [0.0, 0.7, 1.4, 2.8, 5.5, 9.9, 10.2].map(sample).into(),
             addresses: 3,
             failed: 0,
+            waits: 0,
             peak_memory: 0,
         };
         // Half a second of each; a hundred connections.
