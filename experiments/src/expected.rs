@@ -1,9 +1,9 @@
 //! What experiments are known to find, `expected/<id>.json`: what is not so any more fails.
 //!
 //! Those in virtual time find the same on every machine, and are compared exactly; of those that
-//! count what a build makes of them, numbers may differ by so much. Whoever changes what is found
-//! writes it anew with `--bless`, and brings up to date what BENCHMARKS.md says of it, which a test
-//! compares.
+//! count what a build makes of them, numbers may differ by so much. A change
+//! of what is found is written by `--bless`; then BENCHMARKS.md and `bench/notes` want the same
+//! change, which a test compares.
 
 use std::fs;
 use std::path::{Path, PathBuf};

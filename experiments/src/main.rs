@@ -128,6 +128,7 @@ fn print_live(ids: &[String]) -> ExitCode {
     let id = ids.first().map_or("", String::as_str);
     let measured = match id {
         "a-delay-router" => plans::a_delay_router::measure(),
+        "a-fig12-live" => plans::a_fig12_live::measure(),
         "b-fig2" => plans::b_fig2::measure(),
         "a-packet-pair-live" => plans::a_packet_pair_live::measure(),
         _ => Err(format!("no experiment {id} measures with real packets").into()),

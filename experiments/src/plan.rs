@@ -93,6 +93,14 @@ pub(crate) const PLANS: &[Plan] = &[
         run: plans::a_fig12::run,
     },
     Plan {
+        id: "a-fig12-live",
+        title: "Retransmission timeouts with real segments, and tails that were really lost",
+        source: "Aron & Druschel 1999, Fig. 12 and §VI-B",
+        cheap: false,
+        known: Known::Nothing,
+        run: plans::a_fig12_live::run,
+    },
+    Plan {
         id: "a-fig13",
         title: "A timeout of 150 ms, by the framework and by BSD",
         source: "Aron & Druschel 1999, Fig. 13",

@@ -4,6 +4,7 @@ pub(crate) mod a_delay_router;
 pub(crate) mod a_deviation;
 pub(crate) mod a_fig11;
 pub(crate) mod a_fig12;
+pub(crate) mod a_fig12_live;
 pub(crate) mod a_fig13;
 pub(crate) mod a_fig3;
 pub(crate) mod a_fig4;
