@@ -265,7 +265,7 @@ fn many(number: u64, noun: &str) -> String {
 }
 
 /// What to do.
-const MORE_PORTS: &str = "More source addresses have more ports: see README, \"Ports\".";
+const MORE_PORTS: &str = "More source addresses have more ports: see docs/serving.md.";
 
 fn human_concern(concern: Concern) -> String {
     match concern {
