@@ -7,8 +7,8 @@
 //! told is the exchange's time less the round trip. It is the median of many exchanges: a tenth of
 //! what is sent again is lost as well, and then waits for a timeout that was backed off.
 //!
-//! Linux beside it sends the same the other way. It has a tail loss probe (RFC 8985), ours has none.
-//! With a lone segment in flight that probe waits for a delayed ACK as well (§7.2).
+//! Linux beside it sends the same the other way. It has a tail loss probe (RFC 8985), ours has
+//! none. With a lone segment in flight that probe waits for a delayed ACK as well (§7.2).
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener as KernelListener, TcpStream as KernelStream};
