@@ -5,6 +5,7 @@
 //!  kernel: lw0 ═ lw1 (A) ─ wan ─ (B) lw2 ═ lw3: our server
 //! ```
 
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::load::load;
 use crate::namespace::{self, ip};
 use crate::server::{OURS, Server, URLS, reach};
 use crate::tools::{self, curl, output};
@@ -249,5 +251,83 @@ fn a_device_that_is_not_there_is_named() {
         assert_eq!(status, Some(0), "a second is over");
         // Something for the kernel's counters.
         drop(TcpStream::connect("127.0.0.1:1"));
+    });
+}
+
+/// What dumpcap, which tshark starts, sees of an interface.
+struct Watcher(Child);
+
+impl Watcher {
+    fn start(interface: &str, file: &Path) -> Watcher {
+        let mut dumpcap = tools::command("dumpcap");
+        dumpcap.args(["-q", "-i", interface, "-f", "tcp port 80", "-w"]).arg(file);
+        let mut process = dumpcap.stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(process.stderr.take().unwrap());
+        let mut all = String::new();
+        while !all.contains("File:") {
+            assert!(stderr.read_line(&mut all).unwrap() > 0, "it ended: {all}");
+        }
+        // It goes on to write there.
+        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
+        Watcher(process)
+    }
+
+    fn stop(mut self) {
+        let id = self.0.id().to_string();
+        assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+/// From the first SYN of each connection to the last byte from the server, in ms, in order.
+fn seen_by_tshark(capture: &Path) -> Vec<f64> {
+    let mut tshark = tools::command("tshark");
+    tshark.arg("-n").arg("-r").arg(capture).args(["-T", "fields"]);
+    for field in ["tcp.stream", "frame.time_epoch", "tcp.len", "tcp.srcport"] {
+        tshark.args(["-e", field]);
+    }
+    let mut connections: HashMap<String, (f64, f64)> = HashMap::new();
+    for line in output(&mut tshark).lines() {
+        let [stream, time, len, port] = line.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        let time: f64 = time.parse().unwrap();
+        let times = connections.entry(stream.to_owned()).or_insert((time, time));
+        if port == "80" && len != "0" {
+            times.1 = time;
+        }
+    }
+    // The load looks first whether anybody is there, and asks nothing.
+    let took = connections.into_values().map(|(begin, end)| (end - begin) * 1000.0);
+    let mut took: Vec<f64> = took.filter(|ms| *ms > 0.0).collect();
+    took.sort_by(f64::total_cmp);
+    took
+}
+
+#[test]
+fn the_load_tells_the_latency_that_tshark_sees_to_one_percent() {
+    let test = "wan::the_load_tells_the_latency_that_tshark_sees_to_one_percent";
+    let _alone = alone();
+    namespace::inside(test, &["tshark", "dumpcap"], || {
+        lay_cables();
+        let wan = Wan::start(["lw1", "lw2"], &["--delay", "30ms"]);
+        let directory = tools::directory();
+        std::fs::write(directory.path().join("small"), [b'x'; 500]).unwrap();
+        let server = serve(directory.path());
+        let capture = directory.path().join("load.pcapng");
+        let watcher = Watcher::start("lw0", &capture);
+        let url = format!("{}/small", URLS[0]);
+        let report = load(&[&url, "--rate", "100", "--duration", "4s", "--warm-up", "0"]);
+        watcher.stop();
+        server.stop();
+        wan.stop();
+        let seen = seen_by_tshark(&capture);
+        assert_eq!((seen.len(), &report["requests_answered"]), (400, &Value::from(400)));
+        let median = seen[seen.len() / 2];
+        // From when a request was due, not from when its SYN left.
+        let told = report["latency_ns"]["total"]["p50"].as_f64().unwrap() / 1e6;
+        eprintln!("told {told:.3} ms, seen {median:.3} ms");
+        assert!((119.0..).contains(&median), "two round trips: {median} ms");
+        assert!((told / median - 1.0).abs() < 0.01, "told {told} ms, seen {median} ms");
     });
 }
