@@ -27,7 +27,7 @@ use lightwait::shard::{self, Handle, Shard};
 use lightwait_core::Host;
 use lightwait_core::buffer::{self, Level};
 use lightwait_http::{
-    Admission, Clock, ConnectionRoom, Files, Keeper, Memory, Pending, Server, Tally,
+    Admission, CacheTally, Clock, ConnectionRoom, Files, Keeper, Memory, Pending, Server, Tally,
     ThreadPoolFiles,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -204,6 +204,10 @@ impl Keeper for Budget {
 
     fn room(&self) -> Pending<()> {
         Box::pin(self.0.room())
+    }
+
+    fn when_scarce(&self, give_back: Rc<dyn Fn()>) {
+        self.0.when_scarce(give_back);
     }
 
     fn set_crowded(&self, is_crowded: bool) {
@@ -386,6 +390,7 @@ impl Stacks {
             // The first is the server's.
             if let Some(tally) = served.take() {
                 counts.add(&served_counts(tally));
+                counts.add(&cache_counts(self.server.handler().cache_tally()));
             }
             log.write(Record::Counts(Box::new(counts)));
         }
@@ -418,6 +423,21 @@ fn served_counts(tally: Tally) -> [(&'static str, u64); 13] {
         ("http_asked", tally.asked),
         ("http_asked_obeyed", tally.asked_obeyed),
         ("http_asked_unheeded", tally.asked_unheeded),
+    ]
+}
+
+/// What the cache of files has counted, by name, and what it holds.
+fn cache_counts(tally: CacheTally) -> [(&'static str, u64); 9] {
+    [
+        ("file_cache_hits", tally.hits),
+        ("file_cache_open_hits", tally.open_hits),
+        ("file_cache_misses", tally.misses),
+        ("file_cache_revalidations", tally.revalidations),
+        ("file_cache_outdated", tally.outdated),
+        ("file_cache_given_back_bytes", tally.given_back_bytes),
+        ("file_cache_bytes", tally.bytes),
+        ("file_cache_open", tally.open),
+        ("http_files_changed_midway", tally.changed_midway),
     ]
 }
 

@@ -99,6 +99,17 @@ pub struct FilesConfig {
     pub max_drain_bytes: usize,
     /// And for at most this long. 5 s.
     pub drain_timeout: Duration,
+    /// Bytes of short files that are kept in memory, at most, with what the cache takes for each. They
+    /// are charged to the memory of responses, and given back where that is scarce. 64 MiB; 0: none.
+    pub cache_bytes: usize,
+    /// Longer files are not kept in memory: they are read a chunk at a time. 128 KiB, a chunk.
+    pub cache_file_bytes: usize,
+    /// Longer files that are kept open, at most. 512; 0: none.
+    pub cache_open: usize,
+    /// What is kept of a file is served for so long before its path is looked up again. Whoever
+    /// asks within it may get the version before, whole. 1 s: one look-up a second of each file
+    /// costs nothing beside the requests for it. Zero keeps nothing.
+    pub cache_age: Duration,
     /// Bytes of listings that are kept while their directories do not change, at most. 16 MiB: a
     /// listing of 10,000 entries has about two.
     pub listing_cache_bytes: usize,
@@ -118,6 +129,10 @@ impl Default for FilesConfig {
             chunk_bytes: 128 << 10,
             max_drain_bytes: 64 << 10,
             drain_timeout: Duration::from_secs(5),
+            cache_bytes: 64 << 20,
+            cache_file_bytes: 128 << 10,
+            cache_open: 512,
+            cache_age: Duration::from_secs(1),
             listing_cache_bytes: 16 << 20,
             listing_cache_age: Duration::from_secs(2),
         }

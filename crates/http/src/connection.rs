@@ -109,6 +109,11 @@ impl<H: Handler> Server<H> {
         &self.stop
     }
 
+    /// What answers.
+    pub fn handler(&self) -> &H {
+        &self.handler
+    }
+
     /// Lets a connection of `peer` in, which counts against the limits while the admission lives.
     ///
     /// # Errors

@@ -52,7 +52,7 @@ pub use client::{Client, ClientConfig};
 pub use config::{FilesConfig, ServerConfig};
 pub use connection::{Handler, Server};
 pub use control::Control;
-pub use files::Files;
+pub use files::{CacheTally, Files};
 pub use memory::{ConnectionRoom, Keeper, Memory};
 pub use source::FileSource;
 pub use source::thread_pool::ThreadPoolFiles;

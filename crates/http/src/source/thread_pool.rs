@@ -12,6 +12,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Dir, fstatfs};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
@@ -144,6 +145,11 @@ impl FileSource for ThreadPoolFiles {
         Box::pin(async move { reading.await.unwrap_or_else(|_| Err(ended())) })
     }
 
+    fn metadata(&self, handle: &FileHandle) -> io::Result<Metadata> {
+        let found = handle.file.file.metadata()?;
+        describe(&found).ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+
     fn list<T: Send + 'static>(
         &self,
         handle: &FileHandle,
@@ -179,7 +185,14 @@ fn describe(metadata: &std::fs::Metadata) -> Option<Metadata> {
     };
     let len_bytes = if kind == Kind::File { metadata.len() } else { 0 };
     let identity = metadata.ino() ^ metadata.dev().rotate_left(40);
-    Some(Metadata { kind, len_bytes, modified: metadata.modified().ok(), identity })
+    let changed = time_of(metadata.ctime(), metadata.ctime_nsec());
+    Some(Metadata { kind, len_bytes, modified: metadata.modified().ok(), changed, identity })
+}
+
+/// A time of the file system's; `None` before 1970.
+fn time_of(seconds: i64, nanos: i64) -> Option<SystemTime> {
+    let (seconds, nanos) = (u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?);
+    UNIX_EPOCH.checked_add(Duration::new(seconds, nanos))
 }
 
 fn open_error(errno: Errno) -> OpenError {
