@@ -408,8 +408,9 @@ impl Stacks {
 }
 
 /// What the server has counted, by name.
-fn served_counts(tally: Tally) -> [(&'static str, u64); 13] {
+fn served_counts(tally: Tally) -> [(&'static str, u64); 14] {
     [
+        ("http_rests", tally.rests),
         ("http_refused_for_memory", tally.refused_for_memory),
         ("http_closed_for_memory", tally.closed_for_memory),
         ("http_refused_connections", tally.refused_connections),

@@ -11,6 +11,10 @@ pub struct ServerConfig {
     /// A connection without a request is closed after this long. 60 s: less than what browsers
     /// keep, so that it is ours to say when.
     pub idle_timeout: Duration,
+    /// A connection without a request gives up what only requests need after this long (buffers,
+    /// the parser: nine tenths of what it takes), and takes it again with the next one's first
+    /// byte. 1 s: longer than the pauses within the loading of a page.
+    pub rest_after: Duration,
     /// A connection is reset when its peer takes no byte of a response for this long. 30 s.
     pub write_stall_timeout: Duration,
     /// A connection is reset when its peer takes fewer bytes of responses a second than this, over
@@ -56,6 +60,7 @@ impl Default for ServerConfig {
         ServerConfig {
             header_timeout: Duration::from_secs(15),
             idle_timeout: Duration::from_secs(60),
+            rest_after: Duration::from_secs(1),
             write_stall_timeout: Duration::from_secs(30),
             min_rate_bytes: 1000,
             min_rate_window: Duration::from_secs(60),
@@ -99,8 +104,9 @@ pub struct FilesConfig {
     pub max_drain_bytes: usize,
     /// And for at most this long. 5 s.
     pub drain_timeout: Duration,
-    /// Bytes of short files that are kept in memory, at most, with what the cache takes for each. They
-    /// are charged to the memory of responses, and given back where that is scarce. 64 MiB; 0: none.
+    /// Bytes of short files that are kept in memory, at most, with what the cache takes for each.
+    /// They are charged to the memory of responses, and given back where that is scarce. 64 MiB;
+    /// 0: none.
     pub cache_bytes: usize,
     /// Longer files are not kept in memory: they are read a chunk at a time. 128 KiB, a chunk.
     pub cache_file_bytes: usize,

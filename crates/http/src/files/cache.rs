@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   asked for ─▶ checked less than `cache_age` ago? ─ yes ─▶ bytes: answered, no system call
-//!                        │ no                         └────▶ descriptor: changed since? ─ no ─▶ read
+//!                        │ no                          └───▶ descriptor: unchanged? ─ yes ─▶ read
 //!                opened anew: the same version? ─ yes ─▶ kept for another `cache_age`
 //!                        └─ no: what was opened takes its place
 //! ```

@@ -71,8 +71,8 @@ impl Memory {
         self.local.has_memory()
     }
 
-    /// Calls `give_back` in each turn that finds memory scarce, or somebody who waits for some: then
-    /// nothing should be held that is not needed now.
+    /// Calls `give_back` in each turn that finds memory scarce, or somebody who waits for some:
+    /// then nothing should be held that is not needed now.
     pub fn when_scarce(&self, give_back: Rc<dyn Fn()>) {
         self.local.memory().give_back.push(give_back);
     }
