@@ -92,20 +92,19 @@ impl World {
     }
 }
 
-/// Opens all connections, does with each what `begin` does, and lets them idle.
-fn crowd<F: Future<Output = ()> + 'static>(
-    world: &mut World,
-    begin: impl Fn(Rc<RefCell<TcpStream>>) -> F + Copy + 'static,
-) -> Rc<RefCell<Vec<TcpStream>>> {
+/// Opens all connections, asks on each for the file or for nothing, and lets them idle.
+fn crowd(world: &mut World, asks: bool) -> Rc<RefCell<Vec<TcpStream>>> {
     let address = SocketAddr::new(host(SERVER), 80);
     let idle = Rc::new(RefCell::new(Vec::with_capacity(CONNECTIONS)));
     while idle.borrow().len() < CONNECTIONS {
         for _ in 0..TOGETHER {
             let idle = idle.clone();
             world.handle(CLIENT).spawn_local(async move {
-                let stream = Rc::new(RefCell::new(TcpStream::connect(address).await.unwrap()));
-                begin(stream.clone()).await;
-                idle.borrow_mut().push(Rc::into_inner(stream).unwrap().into_inner());
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                if asks {
+                    ask(&mut stream).await;
+                }
+                idle.borrow_mut().push(stream);
             });
         }
         let most = idle.borrow().len() + TOGETHER;
@@ -128,7 +127,7 @@ fn bare_end() -> usize {
             keep.borrow_mut().push(stream);
         }
     });
-    let _idle = crowd(&mut world, |_| async {});
+    let _idle = crowd(&mut world, false);
     let bytes = heap.bytes() as usize;
     assert_eq!(accepted.borrow().len(), CONNECTIONS);
     bytes / CONNECTIONS / 2
@@ -146,7 +145,7 @@ fn ten_thousand_idle_connections_take_2_kib_each_and_no_page() {
         ServerConfig { idle_timeout: Duration::from_secs(3600), ..ServerConfig::default() };
     let server = Rc::new(Server::new(files, config, clock));
     web::serve_on(&world.handle(SERVER), SocketAddr::new(host(SERVER), 80), &server).unwrap();
-    let idle = crowd(&mut world, |stream| async move { ask(&mut stream.borrow_mut()).await });
+    let idle = crowd(&mut world, true);
     assert_eq!(server.tally().rests, CONNECTIONS as u64);
     for side in [CLIENT, SERVER] {
         let pages = world.handle(side).with_host(lightwait_core::Host::pages_in_use);

@@ -153,7 +153,7 @@ async fn a_short_file_is_read_once_and_then_asked_for_without_any_call() {
     assert_eq!(
         site.calls(async {
             for _ in 0..10 {
-                ask().await
+                ask().await;
             }
         })
         .await,
@@ -245,8 +245,11 @@ async fn a_file_that_has_just_changed_is_not_kept() {
     assert_eq!((tally.bytes, tally.open), (0, 0));
 }
 
+/// Changes the file of that name.
+type Changing = fn(&Site, &str);
+
 /// How a file may change.
-const CHANGES: [(&str, fn(&Site, &str)); 5] = [
+const CHANGES: [(&str, Changing); 5] = [
     ("edited", |site, name| {
         let length = fs::metadata(site.path(name)).unwrap().len() as usize;
         site.write(name, b'b', length);
@@ -312,8 +315,10 @@ async fn a_name_that_leads_out_of_the_root_by_now_never_gives_what_lies_there() 
 struct Purse {
     held: Arc<AtomicUsize>,
     is_scarce: Rc<Cell<bool>>,
-    give_back: Rc<RefCell<Option<Rc<dyn Fn()>>>>,
+    give_back: Rc<RefCell<Option<GiveBack>>>,
 }
+
+type GiveBack = Rc<dyn Fn()>;
 
 impl Keeper for Purse {
     fn held(&self) -> &Arc<AtomicUsize> {
