@@ -157,6 +157,17 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Files")]
     pub(crate) file_cache_age: Option<Duration>,
 
+    /// By which means files are read that the kernel's caches do not hold: threads (four), or
+    /// io-uring (many reads at a time, which pays on a disk that takes long to answer)
+    #[arg(
+        long,
+        value_name = "MEANS",
+        value_enum,
+        default_value = "threads",
+        help_heading = "Files"
+    )]
+    pub(crate) file_io: FileIo,
+
     /// Do not list directories that have no index
     #[arg(long, help_heading = "Files")]
     pub(crate) no_listing: bool,
@@ -211,6 +222,13 @@ pub(crate) struct ServeArgs {
     /// Do not log requests
     #[arg(short, long, conflicts_with = "verbose", help_heading = "Watching")]
     pub(crate) quiet: bool,
+}
+
+/// By which means files are read from a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FileIo {
+    Threads,
+    IoUring,
 }
 
 /// Which end holds TIME-WAIT.

@@ -19,10 +19,10 @@ use std::time::Duration;
 use lightwait_core::address::Cidr;
 use lightwait_core::buffer::PAGE_BYTES;
 use lightwait_core::ip::conflict::PROBE_LONGEST;
-use lightwait_http::{FilesConfig, ServerConfig};
+use lightwait_http::{Disk, FilesConfig, ServerConfig};
 use lightwait_netem::LinkConfig;
 
-use crate::args::{DeviceArgs, ServeArgs, TimeWaitArg};
+use crate::args::{DeviceArgs, FileIo, ServeArgs, TimeWaitArg};
 use crate::failure::Failure;
 
 /// Everything `lightwait serve` needs to know.
@@ -30,6 +30,8 @@ use crate::failure::Failure;
 pub(crate) struct Plan {
     pub(crate) directory: PathBuf,
     pub(crate) files: FilesConfig,
+    /// By which means they are read from a disk.
+    pub(crate) disk: Disk,
     pub(crate) server: ServerConfig,
     /// When TIME-WAIT is so full, in percent, every answer asks its client to close.
     pub(crate) ask_at: Option<u8>,
@@ -166,7 +168,11 @@ impl Plan {
         let ask_at = time_wait::ask_at(args)?;
         let server = server(args)?;
         let directory = args.dir.clone();
-        Ok(Plan { directory, files, server, ask_at, stack, knobs, watch, log })
+        let disk = match args.file_io {
+            FileIo::Threads => Disk::Threads,
+            FileIo::IoUring => Disk::Uring,
+        };
+        Ok(Plan { directory, files, disk, server, ask_at, stack, knobs, watch, log })
     }
 }
 

@@ -61,7 +61,9 @@ pub(crate) fn serve(plan: &Plan) -> Result<ExitCode, Failure> {
     let directory = &plan.directory;
     raise_descriptor_limit();
     let files = ThreadPoolFiles::new(directory, FILE_THREADS)
-        .map_err(|error| Failure::Directory(directory.clone(), error))?;
+        .map_err(|error| Failure::Directory(directory.clone(), error))?
+        .by(plan.disk)
+        .map_err(Failure::Uring)?;
     let is_taken = plan.watch.capture.as_ref().is_some_and(Capture::takes_stdout);
     let out: Box<dyn Write + Send> =
         if is_taken { Box::new(io::stderr()) } else { Box::new(io::stdout()) };
