@@ -327,11 +327,13 @@ impl Stopping {
     fn watch(&mut self, stack: &Handle, name: &str) {
         // The first is the server's.
         let server = self.stacks.all.is_empty().then(|| self.service.server.clone());
+        let kept = server.clone();
         let tally = move || server.as_ref().map_or_else(Tally::default, |server| server.tally());
         let full = closed::watch(stack.clone(), tally, self.service.log.clone());
         let conflicts = claim::watch(stack.clone(), self.service.log.clone());
         self.tasks.extend([stack.spawn_local(full), stack.spawn_local(conflicts)]);
-        self.tasks.push(stack.spawn_local(memory::watch(stack.clone())));
+        let kept = move || kept.as_ref().map_or(0, |server| server.handler().cache_tally().bytes);
+        self.tasks.push(stack.spawn_local(memory::watch(stack.clone(), kept)));
         self.stacks.all.push((name.to_owned(), stack.clone()));
     }
 
@@ -343,6 +345,8 @@ impl Stopping {
         let (stop, log) = (self.service.server.stop(), &self.service.log);
         log.write(Record::Stopping { connections: stop.tracked() });
         stop.request();
+        // What is held from here on is on its way to somebody.
+        self.service.server.handler().end_cache();
         let finished = async {
             stop.finished().await;
             self.drained().await;

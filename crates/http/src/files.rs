@@ -82,6 +82,12 @@ impl<S: FileSource> Files<S> {
         self.cache.tally()
     }
 
+    /// Lets go what is kept in memory, and keeps nothing from here on: what is held then is of
+    /// responses under way.
+    pub fn end_cache(&self) {
+        self.cache.end();
+    }
+
     /// The same, with what responses hold charged to `memory`, and what the cache holds: that is
     /// given back where memory is scarce.
     pub fn with_memory(self, memory: Memory) -> Self {

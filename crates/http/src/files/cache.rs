@@ -142,7 +142,7 @@ pub(super) struct FileCache<H> {
     hot: Table<H, ByBytes>,
     open: Table<H, UnitWeighter>,
     age: Duration,
-    most_bytes: u64,
+    most_bytes: Cell<u64>,
     most_file_bytes: u64,
     most_open: usize,
     tally: Cell<CacheTally>,
@@ -160,7 +160,7 @@ impl<H> FileCache<H> {
             hot: RefCell::new(Cache::with_weighter(FIRST_ENTRIES, most_bytes, ByBytes)),
             open: RefCell::new(Cache::new(most_open)),
             age: cache_age,
-            most_bytes,
+            most_bytes: Cell::new(most_bytes),
             most_file_bytes: most_file_bytes.min(most_bytes.saturating_sub(ENTRY_BYTES)),
             most_open,
             tally: Cell::default(),
@@ -211,7 +211,7 @@ impl<H> FileCache<H> {
 
     /// True if a file of that length is kept in memory.
     pub(super) fn takes_bytes(&self, metadata: &Metadata) -> bool {
-        metadata.len_bytes <= self.most_file_bytes && self.most_bytes > 0
+        metadata.len_bytes <= self.most_file_bytes && self.most_bytes.get() > 0
     }
 
     /// Keeps a file that was found at `path`, if its times are old enough.
@@ -224,7 +224,7 @@ impl<H> FileCache<H> {
                 self.open.borrow_mut().remove(path);
                 let mut hot = self.hot.borrow_mut();
                 // It may have been made smaller.
-                hot.set_capacity(self.most_bytes);
+                hot.set_capacity(self.most_bytes.get());
                 hot.insert(path.clone(), known.clone());
             }
             Content::Open(_) if self.most_open > 0 => {
@@ -243,6 +243,12 @@ impl<H> FileCache<H> {
         let given = before - hot.weight();
         drop(hot);
         self.count(|tally| tally.given_back_bytes += given);
+    }
+
+    /// Lets all bytes go, and keeps none from here on.
+    pub(super) fn end(&self) {
+        self.most_bytes.set(0);
+        self.hot.borrow_mut().set_capacity(0);
     }
 
     /// Lets all descriptors go. False if there was none.

@@ -376,6 +376,10 @@ async fn what_is_kept_is_charged_and_given_back_where_memory_is_scarce() {
     purse.is_scarce.set(false);
     site.get("1").await;
     assert_eq!(held(), 100_000);
+    site.files.end_cache();
+    assert_eq!(held(), 0);
+    site.get("2").await;
+    assert_eq!(held(), 0, "its end is its end");
 }
 
 /// A file that may change whenever it is asked for something.
