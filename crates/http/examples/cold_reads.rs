@@ -43,7 +43,7 @@ fn main() -> io::Result<()> {
                 let files = ThreadPoolFiles::new(place.path(), 4)?.by(disk)?;
                 fadvise(&file, 0, None, Advice::DontNeed)?;
                 let (begin, before) = (Instant::now(), processor());
-                read_all(Rc::new(files), at_once);
+                read_all(&Rc::new(files), at_once);
                 let reads = READS as f64;
                 let rate = reads / begin.elapsed().as_secs_f64();
                 let each = (processor() - before).as_secs_f64() * 1e6 / reads;
@@ -58,7 +58,7 @@ fn main() -> io::Result<()> {
 }
 
 /// Reads each place once, in an order that nobody foresees.
-fn read_all(files: Rc<ThreadPoolFiles>, at_once: usize) {
+fn read_all(files: &Rc<ThreadPoolFiles>, at_once: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let tasks = LocalSet::new();
     let path = resolve("/cold").unwrap().path;

@@ -136,7 +136,10 @@ impl<S: FileSource> Files<S> {
             return not_found(asked);
         }
         let index = if directory { path.join(self.config.index.as_bytes()) } else { None };
-        if let Some(file) = index.as_ref().and_then(|index| self.kept(index)) {
+        let kept = index
+            .as_ref()
+            .and_then(|index| self.usable(index, &self.cache.find(index, self.clock.timer.now())));
+        if let Some(file) = kept {
             return self.serve_file(head, &file);
         }
         match (self.look_up(&path).await, directory) {
@@ -151,15 +154,17 @@ impl<S: FileSource> Files<S> {
         }
     }
 
-    /// A file that is kept, and is known to be what the path names.
-    fn kept(&self, path: &RelativePath) -> Option<Rc<Known<S::Handle>>> {
-        let Found::Fresh(file) = self.cache.find(path, self.clock.timer.now()) else {
-            return None;
-        };
+    /// What was found in the cache, if it is known to be what the path names.
+    fn usable(
+        &self,
+        path: &RelativePath,
+        found: &Found<S::Handle>,
+    ) -> Option<Rc<Known<S::Handle>>> {
+        let Found::Fresh(file) = found else { return None };
         match &file.content {
             Content::Bytes(_) => self.cache.on_hit(),
             // There was no memory for it, and there is some now.
-            Content::Open(_) if self.has_memory_for(&file) => return None,
+            Content::Open(_) if self.has_memory_for(file) => return None,
             Content::Open(handle) => {
                 // Its bytes are read now, and not as they were when it was opened.
                 let stands = |now| file.metadata == now;
@@ -170,12 +175,13 @@ impl<S: FileSource> Files<S> {
                 self.cache.on_open_hit();
             }
         }
-        Some(file)
+        Some(file.clone())
     }
 
     /// What a path names, from the cache or the source.
     async fn look_up(&self, path: &RelativePath) -> Result<Asked<S>, OpenError> {
-        if let Some(file) = self.kept(path) {
+        let found = self.cache.find(path, self.clock.timer.now());
+        if let Some(file) = self.usable(path, &found) {
             return Ok(Asked::File(file));
         }
         let mut opened = self.source.open(path).await;
@@ -184,7 +190,7 @@ impl<S: FileSource> Files<S> {
             opened = self.source.open(path).await;
         }
         let now = self.clock.timer.now();
-        if let Found::Stale(file) = self.cache.find(path, now) {
+        if let Found::Stale(file) = found {
             if opened.as_ref().is_ok_and(|opened| opened.metadata == file.metadata) {
                 self.cache.revalidate(&file, now);
                 return Ok(Asked::File(file));

@@ -170,6 +170,9 @@ impl<H> FileCache<H> {
 
     /// What is known of a path.
     pub(super) fn find(&self, path: &RelativePath, now: Instant) -> Found<H> {
+        if self.age.is_zero() {
+            return Found::Nothing;
+        }
         let known = self.hot.borrow().get(path).cloned();
         let known = known.or_else(|| self.open.borrow().get(path).cloned());
         match known {
