@@ -18,8 +18,8 @@ const INLINE_TEST_LINES: usize = 150;
 /// Macros that must not stay in the code.
 const UNFINISHED_MACROS: [&str; 3] = ["dbg", "todo", "unimplemented"];
 /// Where `unsafe` may be allowed, a file at a time: what the processor offers, devices, the
-/// clock, a call of the C library's allocator, io_uring's queues, the C interface, the allocator that counts, and the
-/// calls of lwIP, which is C and measured beside us.
+/// clock, a call of the C library's allocator, io_uring's queues, the C interface, the allocator
+/// that counts, and the calls of lwIP, which is C and measured beside us.
 const UNSAFE_PLACES: [&str; 11] = [
     "crates/processor/src/avx2",
     "crates/processor/src/prefetch",
