@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use lightwait_core::address::Cidr;
 use lightwait_core::config::parse_time;
-use lightwait_http::ServerConfig;
+use lightwait_http::{FilesConfig, ServerConfig};
 use lightwait_netem::LinkConfig;
 
 use crate::load::args::LoadArgs;
@@ -141,6 +141,33 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", help_heading = "TIME-WAIT", value_parser = parse_time)]
     pub(crate) ask_grace: Option<Duration>,
 
+    /// Memory for files that are asked for often, 128K long each at most: a part of --memory, given
+    /// back where that is short; a quarter of a stack's at most, 0: none [default: 64M, or that
+    /// quarter]
+    #[arg(long, value_name = "BYTES", help_heading = "Files")]
+    pub(crate) file_cache: Option<Bytes>,
+
+    /// Longer files that are kept open, at most; 0: none
+    #[arg(long, value_name = "N", default_value_t = FilesConfig::default().cache_open,
+        help_heading = "Files")]
+    pub(crate) file_cache_open: usize,
+
+    /// How long a file that is kept is served before its path is looked up again: who asks within
+    /// it may get the version before, whole; 0s: nothing is kept [default: 1s]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Files")]
+    pub(crate) file_cache_age: Option<Duration>,
+
+    /// By which means files are read that the kernel's caches do not hold: threads (four), or
+    /// io-uring (many reads at a time, which pays on a disk that takes long to answer)
+    #[arg(
+        long,
+        value_name = "MEANS",
+        value_enum,
+        default_value = "threads",
+        help_heading = "Files"
+    )]
+    pub(crate) file_io: FileIo,
+
     /// Do not list directories that have no index
     #[arg(long, help_heading = "Files")]
     pub(crate) no_listing: bool,
@@ -195,6 +222,13 @@ pub(crate) struct ServeArgs {
     /// Do not log requests
     #[arg(short, long, conflicts_with = "verbose", help_heading = "Watching")]
     pub(crate) quiet: bool,
+}
+
+/// By which means files are read from a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FileIo {
+    Threads,
+    IoUring,
 }
 
 /// Which end holds TIME-WAIT.

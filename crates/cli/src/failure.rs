@@ -24,6 +24,8 @@ pub(crate) enum Failure {
     Knob(String),
     /// The directory cannot be served.
     Directory(PathBuf, io::Error),
+    /// The kernel does not let us have io_uring.
+    Uring(io::Error),
     /// The kernel does not let us listen there.
     Listen(SocketAddr, io::Error),
     /// The device cannot be opened; its own text says what to do.
@@ -76,6 +78,9 @@ impl fmt::Display for Failure {
                     }
                     _ => write!(f, "{path}: {error}"),
                 }
+            }
+            Failure::Uring(error) => {
+                write!(f, "--file-io io-uring: {error}; --file-io threads needs nothing")
             }
             Failure::Listen(address, error) => listen(f, *address, error),
             Failure::Device(name, error) => write!(f, "{name}: {error}"),
@@ -178,6 +183,7 @@ mod tests {
         for (failure, help) in [
             (Failure::Directory("site".into(), of(io::ErrorKind::NotFound)), "no such directory"),
             (Failure::Directory("f".into(), of(io::ErrorKind::NotADirectory)), "not a directory"),
+            (Failure::Uring(of(io::ErrorKind::PermissionDenied)), "--file-io threads"),
             (Failure::Listen(at, of(io::ErrorKind::AddrInUse)), "ss -ltnp sport = :80"),
             (Failure::Listen(at, of(io::ErrorKind::PermissionDenied)), "--port 8080"),
             (Failure::Listen(at, of(io::ErrorKind::AddrNotAvailable)), "ip addr"),

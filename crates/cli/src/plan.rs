@@ -19,10 +19,10 @@ use std::time::Duration;
 use lightwait_core::address::Cidr;
 use lightwait_core::buffer::PAGE_BYTES;
 use lightwait_core::ip::conflict::PROBE_LONGEST;
-use lightwait_http::{FilesConfig, ServerConfig};
+use lightwait_http::{Disk, FilesConfig, ServerConfig};
 use lightwait_netem::LinkConfig;
 
-use crate::args::{DeviceArgs, ServeArgs, TimeWaitArg};
+use crate::args::{DeviceArgs, FileIo, ServeArgs, TimeWaitArg};
 use crate::failure::Failure;
 
 /// Everything `lightwait serve` needs to know.
@@ -30,6 +30,8 @@ use crate::failure::Failure;
 pub(crate) struct Plan {
     pub(crate) directory: PathBuf,
     pub(crate) files: FilesConfig,
+    /// By which means they are read from a disk.
+    pub(crate) disk: Disk,
     pub(crate) server: ServerConfig,
     /// When TIME-WAIT is so full, in percent, every answer asks its client to close.
     pub(crate) ask_at: Option<u8>,
@@ -142,12 +144,6 @@ impl Plan {
         if args.index.is_empty() || args.index.contains('/') {
             return Err(usage(format!("--index {:?}: give a file's name, no path", args.index)));
         }
-        let files = FilesConfig {
-            listing: !args.no_listing,
-            hidden: args.hidden,
-            index: args.index.clone(),
-            ..FilesConfig::default()
-        };
         let capture = Capture::new(args)?;
         let watch = Watch { capture, trace: args.trace, fault: args.fault.clone() };
         let log = LogPlan {
@@ -168,10 +164,15 @@ impl Plan {
             return Err(usage(text.to_owned()));
         }
         let knobs = Knobs::new(memory, &settings(args, memory, &stack)?)?;
+        let files = files(args, knobs.page_bytes())?;
         let ask_at = time_wait::ask_at(args)?;
         let server = server(args)?;
         let directory = args.dir.clone();
-        Ok(Plan { directory, files, server, ask_at, stack, knobs, watch, log })
+        let disk = match args.file_io {
+            FileIo::Threads => Disk::Threads,
+            FileIo::IoUring => Disk::Uring,
+        };
+        Ok(Plan { directory, files, disk, server, ask_at, stack, knobs, watch, log })
     }
 }
 
@@ -195,6 +196,30 @@ fn settings(args: &ServeArgs, memory: u64, stack: &Stack) -> Result<Vec<Setting>
     }
     settings.extend(time_wait::settings(args, stack)?);
     Ok(settings)
+}
+
+/// What is served and kept of files, where a stack has `pool` bytes for pages.
+fn files(args: &ServeArgs, pool: usize) -> Result<FilesConfig, Failure> {
+    let default = FilesConfig::default();
+    // Responses may hold half of it, and this is a part of what they hold.
+    let most = pool / 4;
+    let cache_bytes = match args.file_cache {
+        None => default.cache_bytes.min(most),
+        Some(Bytes(bytes)) => {
+            usize::try_from(bytes).ok().filter(|b| *b <= most).ok_or_else(|| {
+                usage(format!("--file-cache: a quarter of a stack's memory at most, here {most}"))
+            })?
+        }
+    };
+    Ok(FilesConfig {
+        listing: !args.no_listing,
+        hidden: args.hidden,
+        index: args.index.clone(),
+        cache_bytes,
+        cache_open: args.file_cache_open,
+        cache_age: args.file_cache_age.unwrap_or(default.cache_age),
+        ..default
+    })
 }
 
 /// A pool of less could not hold what two connections take.

@@ -27,7 +27,7 @@ use lightwait::shard::{self, Handle, Shard};
 use lightwait_core::Host;
 use lightwait_core::buffer::{self, Level};
 use lightwait_http::{
-    Admission, Clock, ConnectionRoom, Files, Keeper, Memory, Pending, Server, Tally,
+    Admission, CacheTally, Clock, ConnectionRoom, Files, Keeper, Memory, Pending, Server, Tally,
     ThreadPoolFiles,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -61,7 +61,9 @@ pub(crate) fn serve(plan: &Plan) -> Result<ExitCode, Failure> {
     let directory = &plan.directory;
     raise_descriptor_limit();
     let files = ThreadPoolFiles::new(directory, FILE_THREADS)
-        .map_err(|error| Failure::Directory(directory.clone(), error))?;
+        .map_err(|error| Failure::Directory(directory.clone(), error))?
+        .by(plan.disk)
+        .map_err(Failure::Uring)?;
     let is_taken = plan.watch.capture.as_ref().is_some_and(Capture::takes_stdout);
     let out: Box<dyn Write + Send> =
         if is_taken { Box::new(io::stderr()) } else { Box::new(io::stdout()) };
@@ -206,6 +208,10 @@ impl Keeper for Budget {
         Box::pin(self.0.room())
     }
 
+    fn when_scarce(&self, give_back: Rc<dyn Fn()>) {
+        self.0.when_scarce(give_back);
+    }
+
     fn set_crowded(&self, is_crowded: bool) {
         self.0.set_crowded(is_crowded);
     }
@@ -321,11 +327,13 @@ impl Stopping {
     fn watch(&mut self, stack: &Handle, name: &str) {
         // The first is the server's.
         let server = self.stacks.all.is_empty().then(|| self.service.server.clone());
+        let kept = server.clone();
         let tally = move || server.as_ref().map_or_else(Tally::default, |server| server.tally());
         let full = closed::watch(stack.clone(), tally, self.service.log.clone());
         let conflicts = claim::watch(stack.clone(), self.service.log.clone());
         self.tasks.extend([stack.spawn_local(full), stack.spawn_local(conflicts)]);
-        self.tasks.push(stack.spawn_local(memory::watch(stack.clone())));
+        let kept = move || kept.as_ref().map_or(0, |server| server.handler().cache_tally().bytes);
+        self.tasks.push(stack.spawn_local(memory::watch(stack.clone(), kept)));
         self.stacks.all.push((name.to_owned(), stack.clone()));
     }
 
@@ -337,6 +345,8 @@ impl Stopping {
         let (stop, log) = (self.service.server.stop(), &self.service.log);
         log.write(Record::Stopping { connections: stop.tracked() });
         stop.request();
+        // What is held from here on is on its way to somebody.
+        self.service.server.handler().end_cache();
         let finished = async {
             stop.finished().await;
             self.drained().await;
@@ -386,6 +396,7 @@ impl Stacks {
             // The first is the server's.
             if let Some(tally) = served.take() {
                 counts.add(&served_counts(tally));
+                counts.add(&cache_counts(self.server.handler().cache_tally()));
             }
             log.write(Record::Counts(Box::new(counts)));
         }
@@ -403,8 +414,9 @@ impl Stacks {
 }
 
 /// What the server has counted, by name.
-fn served_counts(tally: Tally) -> [(&'static str, u64); 13] {
+fn served_counts(tally: Tally) -> [(&'static str, u64); 14] {
     [
+        ("http_rests", tally.rests),
         ("http_refused_for_memory", tally.refused_for_memory),
         ("http_closed_for_memory", tally.closed_for_memory),
         ("http_refused_connections", tally.refused_connections),
@@ -418,6 +430,21 @@ fn served_counts(tally: Tally) -> [(&'static str, u64); 13] {
         ("http_asked", tally.asked),
         ("http_asked_obeyed", tally.asked_obeyed),
         ("http_asked_unheeded", tally.asked_unheeded),
+    ]
+}
+
+/// What the cache of files has counted, by name, and what it holds.
+fn cache_counts(tally: CacheTally) -> [(&'static str, u64); 9] {
+    [
+        ("file_cache_hits", tally.hits),
+        ("file_cache_open_hits", tally.open_hits),
+        ("file_cache_misses", tally.misses),
+        ("file_cache_revalidations", tally.revalidations),
+        ("file_cache_outdated", tally.outdated),
+        ("file_cache_given_back_bytes", tally.given_back_bytes),
+        ("file_cache_bytes", tally.bytes),
+        ("file_cache_open", tally.open),
+        ("http_files_changed_midway", tally.changed_midway),
     ]
 }
 

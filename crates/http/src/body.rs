@@ -4,7 +4,8 @@
 //! being read, and never more than one. Where its connection says how much it wants, it reads that,
 //! once there is room for some. Where memory is scarce it reads less, and nothing ahead; where none
 //! is left it waits. Its length is exact, so that `Content-Length` is sent; a file that shrinks
-//! meanwhile fails the body, and the connection with it, rather than lie.
+//! meanwhile fails the body, and the connection with it, rather than lie. So does one that changes
+//! where it stands, if it is known what it was: nobody gets the bytes of two versions as one file.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -24,7 +25,7 @@ use hyper::body::Incoming;
 use crate::Pending;
 use crate::memory::{Charge, Memory};
 use crate::patient::Phase;
-use crate::source::FileSource;
+use crate::source::{FileSource, Metadata};
 
 /// The body of a response.
 pub struct Body {
@@ -165,10 +166,31 @@ pub(crate) enum Piece {
     File(Range<u64>),
 }
 
+/// An open file, as a body reads it.
+pub(crate) struct Opening<S: FileSource> {
+    pub(crate) source: Rc<S>,
+    pub(crate) handle: S::Handle,
+    /// What it must be still when the last byte is read, where a change can be told.
+    pub(crate) version: Option<Metadata>,
+    /// Counts files that were not.
+    pub(crate) changed: Rc<Cell<u64>>,
+}
+
+impl<S: FileSource> Opening<S> {
+    /// True if all that was read until now is of the version that was opened, as far as that can
+    /// be told.
+    fn is_unchanged(&self) -> bool {
+        let Some(version) = &self.version else { return true };
+        let is_same = |now: Metadata| version.has_bytes_of(&now);
+        let is_unchanged = self.source.metadata(&self.handle).is_ok_and(is_same);
+        self.changed.set(self.changed.get() + u64::from(!is_unchanged));
+        is_unchanged
+    }
+}
+
 /// A body made of pieces of one file.
 pub(crate) struct FileBody<S: FileSource> {
-    source: Rc<S>,
-    handle: S::Handle,
+    opening: Opening<S>,
     pieces: VecDeque<Piece>,
     /// Bytes not yet handed over.
     left: u64,
@@ -236,8 +258,7 @@ impl<S: FileSource> FileBody<S> {
     /// A body of these pieces, read in chunks of at most `chunk_bytes`. The first read starts once
     /// it has a sink, or is polled.
     pub(crate) fn new(
-        source: Rc<S>,
-        handle: S::Handle,
+        opening: Opening<S>,
         pieces: impl IntoIterator<Item = Piece>,
         chunk_bytes: usize,
         buffers: Buffers,
@@ -251,8 +272,7 @@ impl<S: FileSource> FileBody<S> {
         let left = pieces.iter().map(length).sum();
         let chunk_bytes = chunk_bytes.max(1);
         FileBody {
-            source,
-            handle,
+            opening,
             pieces,
             left,
             reading: None,
@@ -299,6 +319,11 @@ impl<S: FileSource> FileBody<S> {
         sink.set_supply(self.read_time.get(), self.left > brought as u64);
     }
 
+    /// True if nothing of the file is left to be read.
+    fn has_read_all(&self) -> bool {
+        !self.pieces.iter().any(|piece| matches!(piece, Piece::File(range) if !range.is_empty()))
+    }
+
     /// Starts reading the next chunk, of `most` bytes, if the next piece is of the file and none is
     /// being read.
     fn read_next(&mut self, most: usize) {
@@ -316,7 +341,8 @@ impl<S: FileSource> FileBody<S> {
                 continue;
             }
             let (buffer, charge) = self.buffers.take(length);
-            let outcome = self.source.read_at(&self.handle, range.start, buffer);
+            let Opening { source, handle, .. } = &self.opening;
+            let outcome = source.read_at(handle, range.start, buffer);
             range.start += length as u64;
             self.reading = Some(Reading { length, charge, outcome, begun });
         }
@@ -346,6 +372,9 @@ impl<S: FileSource> HttpBody for FileBody<S> {
         };
         let bytes = match (outcome, this.reading.take()) {
             (Some(Ok(buffer)), Some(reading)) if buffer.len() == reading.length => {
+                if this.has_read_all() && !this.opening.is_unchanged() {
+                    return Poll::Ready(Some(Err(io::Error::other("the file has changed"))));
+                }
                 this.tell_supply(reading.begun, reading.length);
                 this.buffers.lend((buffer, reading.charge))
             }
@@ -415,9 +444,27 @@ impl Buffers {
         (buffer, charge)
     }
 
+    /// Bytes that are kept, charged to the memory as long as anybody shares them.
+    pub(crate) fn keep(&self, buffer: Vec<u8>) -> Bytes {
+        let charge = self.memory.charge(buffer.capacity());
+        Bytes::from_owner(Kept { buffer, _charge: charge })
+    }
+
     /// The buffer as shared bytes; it comes back when the last share is dropped.
     fn lend(&self, (buffer, charge): (Vec<u8>, Charge)) -> Bytes {
         Bytes::from_owner(Lent { buffer, spare: self.spare.clone(), charge })
+    }
+}
+
+/// A buffer that is freed when dropped.
+struct Kept {
+    buffer: Vec<u8>,
+    _charge: Charge,
+}
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.buffer
     }
 }
 

@@ -5,10 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 
-use crate::source::Metadata;
-
-/// So long after a file's modification another one has another second, on any file system.
-const SETTLED: Duration = Duration::from_secs(2);
+use crate::source::{GRANULE, Metadata};
 
 /// What a representation is recognised by (RFC 9110 §8.8).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,14 +21,14 @@ impl Validators {
     ///
     /// The tag is made of what a copy on another server has, too: the length and the second of the
     /// last modification (archives and some copies keep no more of it). A file that was modified
-    /// within that second could be modified again unseen. Until it is [`SETTLED`] its tag is weak,
-    /// and has the nanoseconds: it does not stand for what the file is later.
+    /// within that second could be modified again unseen. Until that is over ([`GRANULE`]) its tag
+    /// is weak, and has the nanoseconds: it does not stand for what the file is later.
     pub(crate) fn of(metadata: &Metadata, now: SystemTime) -> Validators {
         let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).ok();
         let length = metadata.len_bytes;
         let time = metadata.modified.and_then(since).unwrap_or_default();
         let (seconds, nanos) = (time.as_secs(), time.subsec_nanos());
-        let is_settled = metadata.modified.is_some_and(|modified| modified + SETTLED <= now);
+        let is_settled = metadata.modified.is_some_and(|modified| modified + GRANULE <= now);
         let etag = if is_settled {
             format!("\"{seconds:x}-{length:x}\"")
         } else {

@@ -11,6 +11,10 @@ pub struct ServerConfig {
     /// A connection without a request is closed after this long. 60 s: less than what browsers
     /// keep, so that it is ours to say when.
     pub idle_timeout: Duration,
+    /// A connection without a request gives up what only requests need after this long (buffers,
+    /// the parser: nine tenths of what it takes), and takes it again with the next one's first
+    /// byte. 1 s: longer than the pauses within the loading of a page.
+    pub rest_after: Duration,
     /// A connection is reset when its peer takes no byte of a response for this long. 30 s.
     pub write_stall_timeout: Duration,
     /// A connection is reset when its peer takes fewer bytes of responses a second than this, over
@@ -56,6 +60,7 @@ impl Default for ServerConfig {
         ServerConfig {
             header_timeout: Duration::from_secs(15),
             idle_timeout: Duration::from_secs(60),
+            rest_after: Duration::from_secs(1),
             write_stall_timeout: Duration::from_secs(30),
             min_rate_bytes: 1000,
             min_rate_window: Duration::from_secs(60),
@@ -99,6 +104,18 @@ pub struct FilesConfig {
     pub max_drain_bytes: usize,
     /// And for at most this long. 5 s.
     pub drain_timeout: Duration,
+    /// Bytes of short files that are kept in memory, at most, with what the cache takes for each.
+    /// They are charged to the memory of responses, and given back where that is scarce. 64 MiB;
+    /// 0: none.
+    pub cache_bytes: usize,
+    /// Longer files are not kept in memory: they are read a chunk at a time. 128 KiB, a chunk.
+    pub cache_file_bytes: usize,
+    /// Longer files that are kept open, at most. 512; 0: none.
+    pub cache_open: usize,
+    /// What is kept of a file is served for so long before its path is looked up again. Whoever
+    /// asks within it may get the version before, whole. 1 s: one look-up a second of each file
+    /// costs nothing beside the requests for it. Zero keeps nothing.
+    pub cache_age: Duration,
     /// Bytes of listings that are kept while their directories do not change, at most. 16 MiB: a
     /// listing of 10,000 entries has about two.
     pub listing_cache_bytes: usize,
@@ -118,6 +135,10 @@ impl Default for FilesConfig {
             chunk_bytes: 128 << 10,
             max_drain_bytes: 64 << 10,
             drain_timeout: Duration::from_secs(5),
+            cache_bytes: 64 << 20,
+            cache_file_bytes: 128 << 10,
+            cache_open: 512,
+            cache_age: Duration::from_secs(1),
             listing_cache_bytes: 16 << 20,
             listing_cache_age: Duration::from_secs(2),
         }

@@ -27,7 +27,7 @@ use crate::config::ServerConfig;
 use crate::control::Control;
 use crate::date::Date;
 use crate::memory::Memory;
-use crate::patient::{Patient, Phase};
+use crate::patient::{Bounds, Patient, Phase};
 use crate::refusal::{Owed, Refusable, Refused};
 use crate::stop::{Stop, Wait};
 use crate::waiting::Seat;
@@ -57,6 +57,7 @@ pub struct Server<H> {
     date: Date,
     http: http1::Builder,
     door: Door,
+    bounds: Rc<Bounds>,
 }
 
 impl<H> fmt::Debug for Server<H> {
@@ -81,8 +82,9 @@ impl<H: Handler> Server<H> {
         let handler = Rc::new(handler);
         let (stop, date) = (Stop::new(), Date::default());
         let door = Door::new(&config, Memory::boundless());
+        let bounds = Rc::new(Bounds::new(&config));
         let (on_access, is_pressed) = Default::default();
-        Server { handler, config, clock, stop, on_access, is_pressed, date, http, door }
+        Server { handler, config, clock, stop, on_access, is_pressed, date, http, door, bounds }
     }
 
     /// The same server, which calls `hook` once for each response when it is over.
@@ -107,6 +109,11 @@ impl<H: Handler> Server<H> {
     /// The signal that stops it: connections finish what they answer, and close; or they are cut.
     pub fn stop(&self) -> &Stop {
         &self.stop
+    }
+
+    /// What answers.
+    pub fn handler(&self) -> &H {
+        &self.handler
     }
 
     /// Lets a connection of `peer` in, which counts against the limits while the admission lives.
@@ -153,57 +160,61 @@ impl<H: Handler> Server<H> {
         let _tracked = self.stop.track();
         let now = self.clock.timer.now();
         let phase = Phase::new(now);
-        let seat = self.door.seat(phase.clone(), now);
-        let cut = control.clone();
         let sink = sink(control.clone(), phase.clone());
         let visit = Rc::new(Visit::new(self.clone(), phase.clone(), sink, peer));
         let (timer, door) = (self.clock.timer.clone(), self.door.clone());
-        let io = Patient::new((io, control), timer, phase.clone(), &self.config, door);
-        let io = Refusable::new(io, visit.owed.clone());
-        let service = service_fn(|request| visit.clone().answer(request));
-        let mut connection = self.http.serve_connection(io, service);
-        let mut stop = pin!(self.stop.wait_requested());
-        let mut stopping = false;
-        let outcome = poll_fn(|cx| {
-            while stop.as_mut().poll(cx).is_ready() {
-                if stopping {
-                    // Cut short: what is unfinished goes, and says so in its record.
-                    cut.abort();
-                    return Poll::Ready(Ok(()));
-                }
-                stopping = true;
-                Pin::new(&mut connection).graceful_shutdown();
-                stop.set(self.stop.wait_cut());
+        let mut waits = Waits {
+            seat: self.door.seat(phase.clone(), now),
+            stop: self.stop.wait_requested(),
+            is_stopping: false,
+            control: control.clone(),
+        };
+        let io = Patient::new((io, control), timer, phase, self.bounds.clone(), door);
+        let mut io = Box::new(Refusable::new(io, visit.owed.clone()));
+        let outcome = loop {
+            if !poll_fn(|cx| self.poll_asleep(cx, &mut io, &mut waits)).await {
+                break Ok(());
             }
-            // Hyper does not look at a connection while it waits for a body.
-            if cut.is_closed() {
-                return Poll::Ready(Ok(()));
+            // Boxed: whoever waits for the next request has no room for it.
+            match Box::pin(visit.clone().stay_awake(io, &mut waits)).await {
+                Awake::Rests(rested) => io = rested,
+                Awake::Over(outcome) => break outcome,
             }
-            let outcome = Pin::new(&mut connection).poll(cx);
-            if visit.has_parted.get() && visit.owed.is_settled() {
-                return Poll::Ready(Ok(()));
-            }
-            if outcome.is_pending() && seat.is_wanted(cx) {
-                self.leave(&cut);
-                return Poll::Ready(Ok(()));
-            }
-            if phase.is_busy() {
-                cut.wake_when_closed(cx);
-            }
-            outcome
-        })
-        .await;
-        // Boxed: both are rare, and every connection would have room for them.
-        if visit.has_parted.get() && outcome.is_ok() {
-            let io = connection.into_parts().io.inner;
-            Box::pin(self.part(io, phase.clone(), &seat, self.stop.wait_cut())).await;
-        } else if let Some(status) = visit.owed.refused() {
-            let parts = connection.into_parts();
-            let refused = Refused::new(status, &parts.read_buf);
-            Box::pin(self.refuse(parts.io, refused, peer)).await;
-        }
+        };
         visit.leave();
         outcome
+    }
+
+    /// Waits for the first byte of a request, or whatever else hyper should see; then it is true.
+    /// False if the connection is over.
+    fn poll_asleep<I, C>(
+        &self,
+        cx: &mut Context<'_>,
+        io: &mut Refusable<Patient<I, C>>,
+        waits: &mut Waits<C>,
+    ) -> Poll<bool>
+    where
+        I: Read + Write + Unpin,
+        C: Control + Unpin,
+    {
+        if waits.control.is_closed() {
+            return Poll::Ready(false);
+        }
+        if io.poll_first(cx).is_ready() {
+            let has_memory = self.door.may_wake(self.clock.timer.now());
+            if !has_memory {
+                self.leave(&waits.control);
+            }
+            return Poll::Ready(has_memory);
+        }
+        if Pin::new(&mut waits.stop).poll(cx).is_ready() {
+            return Poll::Ready(true);
+        }
+        if waits.seat.is_wanted(cx) {
+            self.leave(&waits.control);
+            return Poll::Ready(false);
+        }
+        Poll::Pending
     }
 
     /// A connection that waits for its peer goes, because others need its memory.
@@ -282,6 +293,22 @@ impl<C: Control> Sink for Outlet<C> {
     }
 }
 
+/// What a connection waits for beside its peer.
+struct Waits<C> {
+    seat: Seat,
+    /// For a stop; once that is asked for, for a cut.
+    stop: Wait,
+    is_stopping: bool,
+    control: C,
+}
+
+/// What became of a connection that had requests.
+enum Awake<T> {
+    /// It waits for the next one, and has for a while.
+    Rests(T),
+    Over(Result<(), hyper::Error>),
+}
+
 /// One connection, as its requests see it.
 struct Visit<H> {
     server: Rc<Server<H>>,
@@ -301,6 +328,72 @@ impl<H: Handler> Visit<H> {
     fn new(server: Rc<Server<H>>, phase: Phase, sink: Rc<dyn Sink>, peer: SocketAddr) -> Visit<H> {
         let (owed, served, has_parted, is_asked) = Default::default();
         Visit { server, phase, owed, sink, peer, served, has_parted, is_asked }
+    }
+
+    /// Answers requests until none has come for a while. All that hyper holds is held within.
+    async fn stay_awake<I, C>(
+        self: Rc<Self>,
+        io: Box<Refusable<Patient<I, C>>>,
+        waits: &mut Waits<C>,
+    ) -> Awake<Box<Refusable<Patient<I, C>>>>
+    where
+        I: Read + Write + Unpin + 'static,
+        C: Control + Unpin,
+    {
+        let Visit { server, phase, owed, peer, .. } = &*self;
+        let _charge = server.door.charge_awake();
+        phase.set_awake(true);
+        let service = service_fn(|request| self.clone().answer(request));
+        let mut connection = server.http.serve_connection(io, service);
+        let outcome = poll_fn(|cx| {
+            while Pin::new(&mut waits.stop).poll(cx).is_ready() {
+                if waits.is_stopping {
+                    // Cut short: what is unfinished goes, and says so in its record.
+                    waits.control.abort();
+                    return Poll::Ready(Some(Ok(())));
+                }
+                waits.is_stopping = true;
+                Pin::new(&mut connection).graceful_shutdown();
+                waits.stop = server.stop.wait_cut();
+            }
+            // Hyper does not look at a connection while it waits for a body.
+            if waits.control.is_closed() {
+                return Poll::Ready(Some(Ok(())));
+            }
+            let outcome = Pin::new(&mut connection).poll(cx);
+            if self.has_parted.get() && owed.is_settled() {
+                return Poll::Ready(Some(Ok(())));
+            }
+            if outcome.is_pending() && waits.seat.is_wanted(cx) {
+                server.leave(&waits.control);
+                return Poll::Ready(Some(Ok(())));
+            }
+            if phase.is_busy() {
+                waits.control.wake_when_closed(cx);
+            }
+            if outcome.is_pending() && phase.takes_rest() && owed.is_settled() {
+                return Poll::Ready(None);
+            }
+            outcome.map(Some)
+        })
+        .await;
+        phase.set_awake(false);
+        let Some(outcome) = outcome else {
+            server.door.count(|tally| tally.rests += 1);
+            let mut parts = connection.into_parts();
+            parts.io.rest(&parts.read_buf);
+            return Awake::Rests(parts.io);
+        };
+        // Boxed: both are rare, and every connection would have room for them.
+        if self.has_parted.get() && outcome.is_ok() {
+            let io = connection.into_parts().io.inner;
+            Box::pin(server.part(io, phase.clone(), &waits.seat, server.stop.wait_cut())).await;
+        } else if let Some(status) = owed.refused() {
+            let parts = connection.into_parts();
+            let refused = Refused::new(status, &parts.read_buf);
+            Box::pin(server.refuse(*parts.io, refused, *peer)).await;
+        }
+        Awake::Over(outcome)
     }
 
     /// The client is asked to close first.

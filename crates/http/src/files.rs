@@ -1,7 +1,6 @@
 //! The file service: from a request to a response (RFC 9110).
 
 use std::rc::Rc;
-use std::time::SystemTime;
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
@@ -10,31 +9,48 @@ use http_body::Body as _;
 use http_body_util::BodyExt;
 
 use crate::answer::{empty, page, protect};
-use crate::body::{Body, Buffers, FileBody, Piece, ReadTime, RequestBody};
-use crate::condition::{self, Validators, Verdict};
+use crate::body::{Body, Buffers, FileBody, Opening, Piece, ReadTime, RequestBody};
+use crate::condition::{self, Verdict};
 use crate::config::FilesConfig;
 use crate::connection::Handler;
 use crate::listing::shelf::Shelf;
 use crate::memory::Memory;
 use crate::path::{PathError, RelativePath, Target, resolve};
 use crate::range::{self, Selection};
-use crate::source::{FileSource, Kind, OpenError, Opened};
-use crate::{Clock, Pending, content_type};
+use crate::source::{FileSource, Kind, Metadata, OpenError, Opened};
+use crate::{Clock, Pending};
+use cache::{Content, FileCache, Found, Known};
 
+mod cache;
 mod multipart;
+
+pub use cache::CacheTally;
 
 /// What may be done with a file.
 const ALLOW: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
 
 /// Serves the files of a source. One for all connections of a shard.
-#[derive(Debug)]
-pub struct Files<S> {
+pub struct Files<S: FileSource> {
     source: Rc<S>,
     config: FilesConfig,
     clock: Clock,
     buffers: Buffers,
     read_time: Rc<ReadTime>,
     listings: Rc<Shelf>,
+    cache: Rc<FileCache<S::Handle>>,
+}
+
+/// A file or a directory that was asked for.
+enum Asked<S: FileSource> {
+    File(Rc<Known<S::Handle>>),
+    Directory(Opened<S::Handle>),
+}
+
+impl<S: FileSource> std::fmt::Debug for Files<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut debug = f.debug_struct("Files");
+        debug.field("config", &self.config).field("cache", &self.cache).finish_non_exhaustive()
+    }
 }
 
 impl<S: FileSource> Handler for Files<S> {
@@ -57,11 +73,30 @@ impl<S: FileSource> Files<S> {
         let listings = Shelf::new(&config, clock.clone());
         let buffers = Buffers::new(Memory::boundless());
         let read_time = Rc::new(ReadTime::new(clock.measure.clone()));
-        Files { source: Rc::new(source), config, clock, buffers, read_time, listings }
+        let cache = Rc::new(FileCache::new(&config));
+        Files { source: Rc::new(source), config, clock, buffers, read_time, listings, cache }
     }
 
-    /// The same, with what responses hold charged to `memory`.
+    /// What the cache has done, and what it holds.
+    pub fn cache_tally(&self) -> CacheTally {
+        self.cache.tally()
+    }
+
+    /// Lets go what is kept in memory, and keeps nothing from here on: what is held then is of
+    /// responses under way.
+    pub fn end_cache(&self) {
+        self.cache.end();
+    }
+
+    /// The same, with what responses hold charged to `memory`, and what the cache holds: that is
+    /// given back where memory is scarce.
     pub fn with_memory(self, memory: Memory) -> Self {
+        let cache = Rc::downgrade(&self.cache);
+        memory.when_scarce(move || {
+            if let Some(cache) = cache.upgrade() {
+                cache.give_back();
+            }
+        });
         Files { buffers: Buffers::new(memory), ..self }
     }
 
@@ -100,17 +135,102 @@ impl<S: FileSource> Files<S> {
         if path.is_hidden() && !self.config.hidden {
             return not_found(asked);
         }
-        let opened = match self.source.open(&path).await {
-            Ok(opened) => opened,
-            Err(error) => return refuse(asked, &error),
-        };
-        match (opened.metadata.kind, directory) {
-            (Kind::File, false) => self.serve_file(head, &path, opened),
-            // A file is not a directory, whatever the slash says.
-            (Kind::File, true) => not_found(asked),
-            (Kind::Directory, false) => redirect(asked, &path, head.uri.query()),
-            (Kind::Directory, true) => self.serve_directory(head, &path, &opened).await,
+        let index = if directory { path.join(self.config.index.as_bytes()) } else { None };
+        let kept = index
+            .as_ref()
+            .and_then(|index| self.usable(index, &self.cache.find(index, self.clock.timer.now())));
+        if let Some(file) = kept {
+            return self.serve_file(head, &file);
         }
+        match (self.look_up(&path).await, directory) {
+            (Ok(Asked::File(file)), false) => self.serve_file(head, &file),
+            // A file is not a directory, whatever the slash says.
+            (Ok(Asked::File(_)), true) => not_found(asked),
+            (Ok(Asked::Directory(_)), false) => redirect(asked, &path, head.uri.query()),
+            (Ok(Asked::Directory(opened)), true) => {
+                self.serve_directory(head, &path, index, &opened).await
+            }
+            (Err(error), _) => refuse(asked, &error),
+        }
+    }
+
+    /// What was found in the cache, if it is known to be what the path names.
+    fn usable(
+        &self,
+        path: &RelativePath,
+        found: &Found<S::Handle>,
+    ) -> Option<Rc<Known<S::Handle>>> {
+        let Found::Fresh(file) = found else { return None };
+        match &file.content {
+            Content::Bytes(_) => self.cache.on_hit(),
+            // There was no memory for it, and there is some now.
+            Content::Open(_) if self.has_memory_for(file) => return None,
+            Content::Open(handle) => {
+                // Its bytes are read now, and not as they were when it was opened.
+                let stands = |now| file.metadata == now;
+                if !self.source.metadata(handle).is_ok_and(stands) {
+                    self.cache.forget(path);
+                    return None;
+                }
+                self.cache.on_open_hit();
+            }
+        }
+        Some(file.clone())
+    }
+
+    /// What a path names, from the cache or the source.
+    async fn look_up(&self, path: &RelativePath) -> Result<Asked<S>, OpenError> {
+        let found = self.cache.find(path, self.clock.timer.now());
+        if let Some(file) = self.usable(path, &found) {
+            return Ok(Asked::File(file));
+        }
+        let mut opened = self.source.open(path).await;
+        if matches!(opened, Err(OpenError::Unavailable(_))) && self.cache.close_all() {
+            // Maybe there were too many open.
+            opened = self.source.open(path).await;
+        }
+        let now = self.clock.timer.now();
+        if let Found::Stale(file) = found {
+            if opened.as_ref().is_ok_and(|opened| opened.metadata == file.metadata) {
+                self.cache.revalidate(&file, now);
+                return Ok(Asked::File(file));
+            }
+            self.cache.forget(path);
+        }
+        let opened = opened?;
+        if opened.metadata.kind == Kind::Directory {
+            return Ok(Asked::Directory(opened));
+        }
+        self.cache.on_miss();
+        let found = (opened.metadata, Content::Open(opened.handle));
+        let mut file = Known::new(path, found, now, (self.clock.wall)());
+        if let Some(bytes) = self.read_short(&file).await {
+            file = file.with_bytes(bytes);
+        }
+        let file = Rc::new(file);
+        self.cache.keep(path, &file);
+        Ok(Asked::File(file))
+    }
+
+    /// True if the bytes of a file are to be kept in memory.
+    fn has_memory_for(&self, file: &Known<S::Handle>) -> bool {
+        let is_kept = file.is_settled && self.cache.takes_bytes(&file.metadata);
+        is_kept && !self.buffers.memory.is_scarce()
+    }
+
+    /// All bytes of a file that is to be kept in memory, if it was the same from first to last.
+    async fn read_short(&self, file: &Known<S::Handle>) -> Option<Bytes> {
+        let (Content::Open(handle), metadata) = (&file.content, &file.metadata) else {
+            return None;
+        };
+        if !self.has_memory_for(file) {
+            return None;
+        }
+        let length = usize::try_from(metadata.len_bytes).ok()?;
+        let read = self.source.read_at(handle, 0, vec![0; length]).await.ok()?;
+        let is_same = |now: Metadata| metadata.has_bytes_of(&now);
+        let is_whole = read.len() == length && self.source.metadata(handle).is_ok_and(is_same);
+        is_whole.then(|| self.buffers.keep(read))
     }
 
     /// The index of a directory, or its listing.
@@ -118,15 +238,14 @@ impl<S: FileSource> Files<S> {
         &self,
         head: &request::Parts,
         path: &RelativePath,
+        index: Option<RelativePath>,
         opened: &Opened<S::Handle>,
     ) -> Response<Body> {
         let asked = &head.headers;
-        if let Some(index) = path.join(self.config.index.as_bytes()) {
-            match self.source.open(&index).await {
-                Ok(opened) if opened.metadata.kind == Kind::File => {
-                    return self.serve_file(head, &index, opened);
-                }
-                Ok(_) | Err(OpenError::NotFound) => {}
+        if let Some(index) = index {
+            match self.look_up(&index).await {
+                Ok(Asked::File(file)) => return self.serve_file(head, &file),
+                Ok(Asked::Directory(_)) | Err(OpenError::NotFound) => {}
                 Err(error) => return refuse(asked, &error),
             }
         }
@@ -147,16 +266,9 @@ impl<S: FileSource> Files<S> {
     }
 
     /// A file, or what its preconditions and ranges make of it (RFC 9110 §13.2.2).
-    fn serve_file(
-        &self,
-        head: &request::Parts,
-        path: &RelativePath,
-        opened: Opened<S::Handle>,
-    ) -> Response<Body> {
+    fn serve_file(&self, head: &request::Parts, file: &Rc<Known<S::Handle>>) -> Response<Body> {
         let asked = &head.headers;
-        let now = (self.clock.wall)();
-        let validators = Validators::of(&opened.metadata, now);
-        let mut response = match condition::evaluate(asked, &validators) {
+        let mut response = match condition::evaluate(asked, &file.validators) {
             Verdict::NotModified => empty(StatusCode::NOT_MODIFIED),
             Verdict::Failed => {
                 return page(
@@ -166,41 +278,34 @@ impl<S: FileSource> Files<S> {
                 );
             }
             Verdict::Proceed => {
-                let selection = self.select(head, &validators, &opened, now);
-                self.serve_selection(asked, path, opened, selection)
+                let selection = self.select(head, file);
+                self.serve_selection(asked, file, selection)
             }
         };
         if response.status() == StatusCode::RANGE_NOT_SATISFIABLE {
             return response;
         }
         let headers = response.headers_mut();
-        if let Ok(etag) = HeaderValue::try_from(validators.etag) {
-            headers.insert(header::ETAG, etag);
+        if let Some(etag) = &file.etag {
+            headers.insert(header::ETAG, etag.clone());
         }
-        if let Some(modified) = validators.modified.map(httpdate::fmt_http_date)
-            && let Ok(modified) = HeaderValue::try_from(modified)
-        {
-            headers.insert(header::LAST_MODIFIED, modified);
+        if let Some(modified) = &file.modified {
+            headers.insert(header::LAST_MODIFIED, modified.clone());
         }
         headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
         response
     }
 
     /// The part of a file that a request asks for. `Range` is defined for GET alone (§14.2).
-    fn select(
-        &self,
-        head: &request::Parts,
-        validators: &Validators,
-        opened: &Opened<S::Handle>,
-        now: SystemTime,
-    ) -> Selection {
+    fn select(&self, head: &request::Parts, file: &Known<S::Handle>) -> Selection {
+        let now = (self.clock.wall)();
         let range = head.headers.get(header::RANGE).and_then(|value| value.to_str().ok());
         match range {
             Some(range)
                 if head.method == Method::GET
-                    && condition::range_applies(&head.headers, validators, now) =>
+                    && condition::range_applies(&head.headers, &file.validators, now) =>
             {
-                range::select(range, opened.metadata.len_bytes, self.config.max_ranges)
+                range::select(range, file.metadata.len_bytes, self.config.max_ranges)
             }
             _ => Selection::Whole,
         }
@@ -210,12 +315,11 @@ impl<S: FileSource> Files<S> {
     fn serve_selection(
         &self,
         asked: &HeaderMap,
-        path: &RelativePath,
-        opened: Opened<S::Handle>,
+        file: &Rc<Known<S::Handle>>,
         selection: Selection,
     ) -> Response<Body> {
-        let kind = content_type::of(path);
-        let length = opened.metadata.len_bytes;
+        let kind = file.content_type.clone();
+        let length = file.metadata.len_bytes;
         let (status, content_type, content_range, pieces) = match selection {
             Selection::Whole => (StatusCode::OK, kind, None, vec![Piece::File(0..length)]),
             Selection::Unsatisfiable => {
@@ -234,15 +338,7 @@ impl<S: FileSource> Files<S> {
                 (StatusCode::PARTIAL_CONTENT, content_type, None, pieces)
             }
         };
-        let body = FileBody::new(
-            self.source.clone(),
-            opened.handle,
-            pieces,
-            self.config.chunk_bytes,
-            self.buffers.clone(),
-            self.read_time.clone(),
-        );
-        let mut response = Response::new(Body::file(body));
+        let mut response = Response::new(self.body(file, pieces));
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, content_type);
@@ -251,6 +347,23 @@ impl<S: FileSource> Files<S> {
             insert(headers, header::CONTENT_RANGE, range);
         }
         response
+    }
+
+    /// A body of these pieces.
+    fn body(&self, file: &Known<S::Handle>, mut pieces: Vec<Piece>) -> Body {
+        let handle = match &file.content {
+            Content::Bytes(bytes) => return in_memory(bytes, &pieces),
+            Content::Open(handle) => handle.clone(),
+        };
+        let opening = Opening {
+            source: self.source.clone(),
+            handle,
+            version: file.is_settled.then(|| file.metadata.clone()),
+            changed: self.cache.changed().clone(),
+        };
+        let (buffers, read_time) = (self.buffers.clone(), self.read_time.clone());
+        let pieces = pieces.drain(..);
+        Body::file(FileBody::new(opening, pieces, self.config.chunk_bytes, buffers, read_time))
     }
 
     /// Reads and drops a request's body, so that the connection can be kept. False if it is too
@@ -286,6 +399,18 @@ impl<S: FileSource> Files<S> {
             }
         })
         .await
+    }
+}
+
+/// A body of these pieces of a file that is in memory.
+fn in_memory(file: &Bytes, pieces: &[Piece]) -> Body {
+    let part = |piece: &Piece| match piece {
+        Piece::Text(bytes) => bytes.clone(),
+        Piece::File(range) => file.slice(range.start as usize..range.end as usize),
+    };
+    match pieces {
+        [one] => Body::from(part(one)),
+        many => Body::from(Bytes::from(many.iter().map(part).collect::<Vec<_>>().concat())),
     }
 }
 

@@ -11,7 +11,7 @@
 //! Nothing here demands `Send`: a connection lives and ends on one shard. Nothing here reads a
 //! clock of its own: time comes from the [`Clock`] that the caller hands in, so that a whole server
 //! runs in virtual time. Start reading at [`Server`], then [`Files`].
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod access;
 mod admission;
@@ -52,10 +52,10 @@ pub use client::{Client, ClientConfig};
 pub use config::{FilesConfig, ServerConfig};
 pub use connection::{Handler, Server};
 pub use control::Control;
-pub use files::Files;
+pub use files::{CacheTally, Files};
 pub use memory::{ConnectionRoom, Keeper, Memory};
 pub use source::FileSource;
-pub use source::thread_pool::ThreadPoolFiles;
+pub use source::thread_pool::{Disk, ThreadPoolFiles};
 pub use stop::{Stop, Tracked};
 
 /// A boxed future that stays on its thread.

@@ -91,7 +91,7 @@ mod tests {
 
     fn entry(name: &str, kind: Kind, len_bytes: u64) -> Entry {
         let modified = Some(UNIX_EPOCH + Duration::from_secs(1_000_000_000));
-        let metadata = Metadata { kind, len_bytes, modified, identity: 0 };
+        let metadata = Metadata { kind, len_bytes, modified, changed: None, identity: 0 };
         Entry { name: name.as_bytes().to_vec(), metadata }
     }
 

@@ -25,6 +25,11 @@ pub trait Keeper: 'static {
     /// Resolves when responses may hold more. Whoever drops it waits no longer.
     fn room(&self) -> Pending<()>;
 
+    /// Calls `give_back` again and again while nothing should be held that is not needed now.
+    fn when_scarce(&self, give_back: Rc<dyn Fn()>) {
+        let _ = give_back;
+    }
+
     /// Whether a connection more can be had, that takes `bytes` as long as it lives.
     fn room_for_connection(&self, bytes: usize) -> ConnectionRoom;
 
@@ -97,6 +102,11 @@ impl Memory {
     /// True if nothing should be held that is not needed now.
     pub(crate) fn is_scarce(&self) -> bool {
         self.0.is_scarce()
+    }
+
+    /// Calls `give_back` again and again while memory is scarce.
+    pub(crate) fn when_scarce(&self, give_back: impl Fn() + 'static) {
+        self.0.when_scarce(Rc::new(give_back));
     }
 
     /// Ready while responses may hold more. Else `waiting` is who waits for that.

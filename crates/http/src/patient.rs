@@ -48,6 +48,10 @@ struct Marks {
     /// The peer is to close before we do.
     yields_close: Cell<bool>,
     end: Cell<PeerEnd>,
+    /// It has what requests need.
+    awake: Cell<bool>,
+    /// It has waited for a request for so long that it should give that up.
+    rests: Cell<bool>,
 }
 
 /// What has become of the peer's half.
@@ -74,8 +78,9 @@ enum Step {
 impl Phase {
     pub(crate) fn new(now: Instant) -> Self {
         let (unread, waits_for_room, yields_close, end) = Default::default();
+        let (awake, rests) = Default::default();
         let step = Cell::new(Step::Idle(now));
-        Phase(Rc::new(Marks { step, unread, waits_for_room, yields_close, end }))
+        Phase(Rc::new(Marks { step, unread, waits_for_room, yields_close, end, awake, rests }))
     }
 
     /// A request's head is complete; `has_body`: more of it follows.
@@ -137,6 +142,21 @@ impl Phase {
         }
     }
 
+    /// The connection has what requests need, or has not.
+    pub(crate) fn set_awake(&self, is_awake: bool) {
+        self.0.awake.set(is_awake);
+    }
+
+    /// True if it has what requests need.
+    pub(crate) fn is_awake(&self) -> bool {
+        self.0.awake.get()
+    }
+
+    /// True, once, when it has waited for a request for so long that it should give that up.
+    pub(crate) fn takes_rest(&self) -> bool {
+        self.0.rests.take()
+    }
+
     /// True if the peer may still be sending what belongs to a request.
     fn is_owed_more(&self) -> bool {
         self.0.unread.get() || !matches!(self.0.step.get(), Step::Idle(_))
@@ -173,7 +193,7 @@ pub(crate) struct Patient<I, C> {
     control: C,
     door: Door,
     timer: Rc<dyn Timer>,
-    bounds: Bounds,
+    bounds: Rc<Bounds>,
     phase: Phase,
     read_alarm: Alarm,
     write_alarm: Alarm,
@@ -200,14 +220,37 @@ enum Closing {
     Closed,
 }
 
-struct Bounds {
+/// What a server's connections have patience for.
+pub(crate) struct Bounds {
     header: Duration,
     idle: Duration,
+    rest: Duration,
     read_stall: Duration,
     linger: Duration,
     linger_bytes: usize,
     yielding: Duration,
     header_bytes: usize,
+    pace: Pace,
+}
+
+impl Bounds {
+    pub(crate) fn new(config: &ServerConfig) -> Bounds {
+        Bounds {
+            header: config.header_timeout,
+            idle: config.idle_timeout,
+            rest: config.rest_after,
+            read_stall: config.read_stall_timeout,
+            linger: config.linger_timeout,
+            linger_bytes: config.linger_bytes,
+            yielding: config.client_close_grace,
+            header_bytes: config.max_header_bytes,
+            pace: Pace {
+                stall: config.write_stall_timeout,
+                rate: config.min_rate_bytes,
+                window: config.min_rate_window,
+            },
+        }
+    }
 }
 
 impl<I, C: Control> Patient<I, C> {
@@ -215,23 +258,9 @@ impl<I, C: Control> Patient<I, C> {
         (inner, control): (I, C),
         timer: Rc<dyn Timer>,
         phase: Phase,
-        config: &ServerConfig,
+        bounds: Rc<Bounds>,
         door: Door,
     ) -> Self {
-        let bounds = Bounds {
-            header: config.header_timeout,
-            idle: config.idle_timeout,
-            read_stall: config.read_stall_timeout,
-            linger: config.linger_timeout,
-            linger_bytes: config.linger_bytes,
-            yielding: config.client_close_grace,
-            header_bytes: config.max_header_bytes,
-        };
-        let pace = Pace {
-            stall: config.write_stall_timeout,
-            rate: config.min_rate_bytes,
-            window: config.min_rate_window,
-        };
         Patient {
             inner,
             control,
@@ -239,7 +268,7 @@ impl<I, C: Control> Patient<I, C> {
             last_read: timer.now(),
             request_bytes: 0,
             growth: None,
-            progress: Progress::new(pace, timer.now()),
+            progress: Progress::new(timer.now()),
             timer,
             bounds,
             phase,
@@ -258,6 +287,27 @@ impl<I, C: Control> Patient<I, C> {
             Step::Head(since) => since + self.bounds.header,
             Step::Busy(_) => self.last_read + self.bounds.read_stall,
         }
+    }
+
+    /// When it should give up what requests need, if none comes.
+    fn rest_at(&self) -> Option<Instant> {
+        let Marks { step, yields_close, awake, .. } = &*self.phase.0;
+        match step.get() {
+            Step::Idle(since) if awake.get() && !yields_close.get() => {
+                Some(since + self.bounds.rest)
+            }
+            _ => None,
+        }
+    }
+
+    /// It has given up what requests need.
+    pub(crate) fn rest(&mut self) {
+        self.growth = None;
+    }
+
+    /// A part of a request's head has come already.
+    pub(crate) fn on_head(&self) {
+        self.phase.0.step.set(Step::Head(self.timer.now()));
     }
 
     fn on_read(&mut self, bytes: usize) {
@@ -282,7 +332,8 @@ impl<I, C: Control> Patient<I, C> {
     /// to be looked at again then, if at all.
     fn look_at_peer(&mut self) -> io::Result<Option<Instant>> {
         let undelivered = self.control.undelivered_bytes();
-        match self.progress.look(self.timer.now(), undelivered, self.write_waits) {
+        let (pace, now) = (&self.bounds.pace, self.timer.now());
+        match self.progress.look(pace, now, undelivered, self.write_waits) {
             Look::Idle => Ok(None),
             Look::Until(next) => Ok(Some(next)),
             Look::Stalled => {
@@ -348,7 +399,12 @@ impl<I, C: Control> Patient<I, C> {
         loop {
             let deadline = self.read_deadline();
             let next = self.look_at_peer()?.map_or(deadline, |next| next.min(deadline));
-            ready!(self.read_alarm.poll(cx, &*self.timer, next));
+            let rest = self.rest_at().unwrap_or(next);
+            ready!(self.read_alarm.poll(cx, &*self.timer, next.min(rest)));
+            if rest < next {
+                self.phase.0.rests.set(true);
+                return Poll::Pending;
+            }
             if next == deadline && self.is_yielding_idle() && self.has_undelivered() {
                 // Nobody closes before the whole answer is there.
                 self.phase.0.step.set(Step::Idle(self.timer.now()));

@@ -25,7 +25,6 @@ pub(crate) struct Pace {
 /// What one connection's peer has taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
-    pace: Pace,
     /// Bytes that the transport took, in all.
     written: u64,
     /// Bytes of them that the peer has taken, when that was last looked at.
@@ -58,9 +57,9 @@ pub(crate) enum Look {
 }
 
 impl Progress {
-    pub(crate) fn new(pace: Pace, now: Instant) -> Progress {
+    pub(crate) fn new(now: Instant) -> Progress {
         let window = Window { began: now, delivered: 0, written: 0 };
-        Progress { pace, written: 0, delivered: 0, since: now, window }
+        Progress { written: 0, delivered: 0, since: now, window }
     }
 
     /// The transport took `bytes` more. `before`: what was undelivered then, if that is known;
@@ -93,7 +92,13 @@ impl Progress {
 
     /// Judges the peer. `undelivered`: bytes in the transport, if that is known; `waits`: a write
     /// waits for room.
-    pub(crate) fn look(&mut self, now: Instant, undelivered: Option<usize>, waits: bool) -> Look {
+    pub(crate) fn look(
+        &mut self,
+        pace: &Pace,
+        now: Instant,
+        undelivered: Option<usize>,
+        waits: bool,
+    ) -> Look {
         let delivered = self.written.saturating_sub(undelivered.unwrap_or(0) as u64);
         if delivered > self.delivered {
             (self.delivered, self.since) = (delivered, now);
@@ -102,29 +107,29 @@ impl Progress {
             Some(0) => {
                 self.begin_anew(now);
                 // A write that waits all the same waits for something of ours.
-                let later = Look::Until(now + self.pace.stall);
+                let later = Look::Until(now + pace.stall);
                 return if waits { later } else { Look::Idle };
             }
             None if !waits => return Look::Idle,
             _ => {}
         }
-        if now >= self.since + self.pace.stall {
+        if now >= self.since + pace.stall {
             return Look::Stalled;
         }
         let has_taken_all_of_then = self.delivered >= self.window.written;
         if undelivered.is_some() && has_taken_all_of_then {
             self.begin_window(now);
         }
-        let window_over = self.window.began + self.pace.window;
+        let window_over = self.window.began + pace.window;
         if now >= window_over {
-            let least = u128::from(self.pace.rate) * self.pace.window.as_millis() / 1000;
+            let least = u128::from(pace.rate) * pace.window.as_millis() / 1000;
             if u128::from(self.delivered - self.window.delivered) < least {
                 return Look::Slow;
             }
             self.begin_window(now);
         }
         // Often enough to tell within a quarter when it was that nothing was taken any more.
-        Look::Until((self.since + self.pace.stall).min(now + self.pace.stall / 4))
+        Look::Until((self.since + pace.stall).min(now + pace.stall / 4))
     }
 }
 
@@ -139,6 +144,7 @@ mod tests {
         begin: Instant,
         now: Instant,
         progress: Progress,
+        pace: Pace,
         undelivered: usize,
     }
 
@@ -146,7 +152,7 @@ mod tests {
         fn new(rate: u32) -> Peer {
             let now = Instant::now();
             let pace = Pace { stall: SECOND * 30, rate, window: SECOND * 60 };
-            Peer { begin: now, now, progress: Progress::new(pace, now), undelivered: 0 }
+            Peer { begin: now, now, progress: Progress::new(now), pace, undelivered: 0 }
         }
 
         fn write(&mut self, bytes: usize) {
@@ -162,7 +168,7 @@ mod tests {
                 let until = self.begin + step * at;
                 while looks_at < until {
                     self.now = looks_at;
-                    match self.progress.look(self.now, Some(self.undelivered), more) {
+                    match self.progress.look(&self.pace, self.now, Some(self.undelivered), more) {
                         Look::Idle => looks_at = until,
                         Look::Until(next) => looks_at = next.max(self.now + SECOND / 10),
                         look => return Some(((self.now - self.begin).as_secs(), look)),
@@ -221,7 +227,10 @@ mod tests {
         peer.write(500);
         for _ in 0..100 {
             peer.now += SECOND * 10;
-            assert!(matches!(peer.progress.look(peer.now, Some(0), true), Look::Until(_)));
+            assert!(matches!(
+                peer.progress.look(&peer.pace, peer.now, Some(0), true),
+                Look::Until(_)
+            ));
         }
     }
 
@@ -229,19 +238,22 @@ mod tests {
     fn where_nobody_knows_what_is_delivered_a_write_that_waits_tells() {
         let mut peer = Peer::new(1000);
         peer.progress.on_written(peer.now, 5000, None, false);
-        assert_eq!(peer.progress.look(peer.now + SECOND * 99, None, false), Look::Idle);
+        assert_eq!(peer.progress.look(&peer.pace, peer.now + SECOND * 99, None, false), Look::Idle);
         peer.now += SECOND * 100;
         peer.progress.on_written(peer.now, 5000, None, false);
         for _ in 0..2 {
             peer.now += SECOND * 29;
-            assert!(matches!(peer.progress.look(peer.now, None, true), Look::Until(_)));
+            assert!(matches!(peer.progress.look(&peer.pace, peer.now, None, true), Look::Until(_)));
             peer.progress.on_written(peer.now, 1, None, true);
         }
         peer.now += SECOND * 2;
-        assert_eq!(peer.progress.look(peer.now, None, true), Look::Slow);
+        assert_eq!(peer.progress.look(&peer.pace, peer.now, None, true), Look::Slow);
         let mut peer = Peer::new(1000);
         peer.progress.on_written(peer.now, 5000, None, false);
-        assert_eq!(peer.progress.look(peer.now + SECOND * 30, None, true), Look::Stalled);
+        assert_eq!(
+            peer.progress.look(&peer.pace, peer.now + SECOND * 30, None, true),
+            Look::Stalled
+        );
     }
 
     #[test]
@@ -251,19 +263,22 @@ mod tests {
             peer.write(500);
             peer.now += SECOND * 5;
             // Looked at while it is under way, and taken then.
-            let look = peer.progress.look(peer.now, Some(peer.undelivered), false);
+            let look = peer.progress.look(&peer.pace, peer.now, Some(peer.undelivered), false);
             assert!(matches!(look, Look::Until(_)), "{look:?}");
             peer.write(500);
             peer.undelivered -= 500;
             peer.now += SECOND;
-            peer.progress.look(peer.now, Some(peer.undelivered), false);
+            peer.progress.look(&peer.pace, peer.now, Some(peer.undelivered), false);
             peer.undelivered = 0;
         }
         peer.now += SECOND * 1000;
-        assert_eq!(peer.progress.look(peer.now, Some(0), false), Look::Idle);
+        assert_eq!(peer.progress.look(&peer.pace, peer.now, Some(0), false), Look::Idle);
         // Nothing was taken for long since there was nothing.
         peer.write(500);
         peer.now += SECOND;
-        assert!(matches!(peer.progress.look(peer.now, Some(500), false), Look::Until(_)));
+        assert!(matches!(
+            peer.progress.look(&peer.pace, peer.now, Some(500), false),
+            Look::Until(_)
+        ));
     }
 }

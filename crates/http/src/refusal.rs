@@ -8,12 +8,16 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use http::{HeaderValue, Method, StatusCode};
-use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
+
+use crate::control::Control;
+use crate::patient::Patient;
 
 /// Bytes of a refused request's target in its record, at most.
 const TARGET_BYTES: usize = 256;
@@ -81,11 +85,41 @@ impl Owed {
 pub(crate) struct Refusable<I> {
     pub(crate) inner: I,
     owed: Owed,
+    /// What was read before hyper asked for it.
+    first: Option<io::Result<Vec<u8>>>,
 }
+
+/// Bytes that are read before hyper asks: no more than its first buffer takes.
+const FIRST_BYTES: usize = 8192;
 
 impl<I> Refusable<I> {
     pub(crate) fn new(inner: I, owed: Owed) -> Self {
-        Refusable { inner, owed }
+        Refusable { inner, owed, first: None }
+    }
+}
+
+impl<I: Read + Unpin> Refusable<I> {
+    /// Ready once there is something for hyper to read: bytes, the end, or an error.
+    pub(crate) fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.first.is_none() {
+            let mut bytes = [MaybeUninit::uninit(); FIRST_BYTES];
+            let mut buffer = ReadBuf::uninit(&mut bytes);
+            let read = ready!(Pin::new(&mut self.inner).poll_read(cx, buffer.unfilled()));
+            self.first = Some(read.map(|()| buffer.filled().to_vec()));
+        }
+        Poll::Ready(())
+    }
+}
+
+impl<I: Read + Write + Unpin, C: Control + Unpin> Refusable<Patient<I, C>> {
+    /// Gives up what only requests need. hyper has read some bytes, maybe, of a request that is not
+    /// complete.
+    pub(crate) fn rest(&mut self, read: &[u8]) {
+        self.inner.rest();
+        if !read.is_empty() {
+            self.inner.on_head();
+            self.first = Some(Ok(read.to_vec()));
+        }
     }
 }
 
@@ -93,9 +127,16 @@ impl<I: Read + Unpin> Read for Refusable<I> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        out: ReadBufCursor<'_>,
+        mut out: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_read(cx, out)
+        let Some(first) = self.first.take() else {
+            return Pin::new(&mut self.inner).poll_read(cx, out);
+        };
+        let mut bytes = first?;
+        let rest = bytes.split_off(bytes.len().min(out.remaining()));
+        out.put_slice(&bytes);
+        self.first = (!rest.is_empty()).then_some(Ok(rest));
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -7,7 +7,7 @@ pub mod thread_pool;
 
 use std::fmt;
 use std::io;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::Pending;
 use crate::path::RelativePath;
@@ -29,6 +29,12 @@ pub trait FileSource: 'static {
         offset: u64,
         buffer: Vec<u8>,
     ) -> Pending<io::Result<Vec<u8>>>;
+
+    /// What is known of an open file by now. It does not wait for a disk.
+    ///
+    /// # Errors
+    /// If the source does not know.
+    fn metadata(&self, handle: &Self::Handle) -> io::Result<Metadata>;
 
     /// Makes something of at most `limit` entries of a directory, in any order: files and
     /// directories alone. Reading and making take long, if there are many: a source that has
@@ -59,9 +65,28 @@ pub struct Metadata {
     pub len_bytes: u64,
     /// When it was last modified, if known.
     pub modified: Option<SystemTime>,
+    /// When its bytes, its names or its rights were changed last, if known: nobody sets that back.
+    pub changed: Option<SystemTime>,
     /// Differs between any two files at a time (an inode number). Never told to clients.
     pub identity: u64,
 }
+
+impl Metadata {
+    /// True if the bytes of a file of which `self` was known are those of one of which `later` is.
+    pub(crate) fn has_bytes_of(&self, later: &Metadata) -> bool {
+        (self.identity, self.len_bytes, self.modified)
+            == (later.identity, later.len_bytes, later.modified)
+    }
+
+    /// True if a change from `now` on gives it other times: a file system's clock has a granule.
+    pub(crate) fn is_settled(&self, now: SystemTime) -> bool {
+        let is_past = |time: SystemTime| time + GRANULE <= now;
+        self.modified.is_some_and(is_past) && self.changed.is_none_or(is_past)
+    }
+}
+
+/// The coarsest clock of a file system that counts: FAT's, of two seconds.
+pub(crate) const GRANULE: Duration = Duration::from_secs(2);
 
 /// What can be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

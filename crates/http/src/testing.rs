@@ -52,7 +52,7 @@ impl MemoryFiles {
 
     fn describe(&self, kind: Kind, len: usize) -> Metadata {
         let modified = Some(date() - Duration::from_secs(10));
-        Metadata { kind, len_bytes: len as u64, modified, identity: 1 }
+        Metadata { kind, len_bytes: len as u64, modified, changed: modified, identity: 1 }
     }
 }
 
@@ -100,6 +100,11 @@ impl FileSource for MemoryFiles {
             tokio::task::yield_now().await;
             Ok(buffer)
         })
+    }
+
+    fn metadata(&self, handle: &Vec<u8>) -> io::Result<Metadata> {
+        let file = self.files.get(handle).ok_or(io::ErrorKind::NotFound)?;
+        Ok(self.describe(Kind::File, file.len()))
     }
 
     fn list<T: Send + 'static>(

@@ -78,13 +78,14 @@ impl WaitingRoom {
         Seat { connection, room: self.clone() }
     }
 
-    /// Has one that waits for its peer go. False if none was found.
-    pub(crate) fn send_one_away(&self, now: Instant) -> bool {
+    /// Has one that waits for its peer go, and says whether it has what requests need. `None` if
+    /// none was found.
+    pub(crate) fn send_one_away(&self, now: Instant) -> Option<bool> {
         let wanted = self.0.borrow_mut().pick(now);
         // Woken with nothing borrowed: a waker may run anything.
         let task = wanted.as_ref().and_then(|connection| connection.task.take());
         task.into_iter().for_each(Waker::wake);
-        wanted.is_some()
+        wanted.map(|connection| connection.phase.is_awake())
     }
 }
 
@@ -160,9 +161,9 @@ mod tests {
         let (room, begin) = (WaitingRoom::default(), Instant::now());
         let phase = Phase::new(begin);
         let seat = room.enter(phase.clone(), begin);
-        assert!(!room.send_one_away(begin), "its request is on its way, maybe");
+        assert!(room.send_one_away(begin).is_none(), "its request is on its way, maybe");
         assert!(!is_wanted(&seat));
-        assert!(room.send_one_away(begin + GRACE) && is_wanted(&seat));
+        assert!(room.send_one_away(begin + GRACE).is_some() && is_wanted(&seat));
         phase.on_request(begin, false);
         assert!(!is_wanted(&seat));
         phase.on_response(begin);

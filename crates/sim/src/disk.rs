@@ -50,8 +50,15 @@ impl Disk {
     }
 
     fn describe(kind: Kind, len_bytes: u64, identity: u64) -> Metadata {
-        Metadata { kind, len_bytes, modified: Some(date()), identity }
+        Metadata { kind, len_bytes, modified: Some(date()), changed: Some(date()), identity }
     }
+}
+
+/// What tells a file from others: its first bytes.
+fn identity_of(pattern: &Pattern) -> u64 {
+    let mut identity = [0; 8];
+    pattern.fill(0, &mut identity);
+    u64::from_le_bytes(identity)
 }
 
 /// When every file was last modified: 1994-11-06 08:49:37, the example of RFC 9110 §5.6.7.
@@ -66,9 +73,7 @@ impl FileSource for Disk {
         let name = String::from_utf8_lossy(path.as_bytes()).into_owned();
         let metadata = match self.files.get(&name) {
             Some((length, pattern)) => {
-                let mut identity = [0; 8];
-                pattern.fill(0, &mut identity);
-                Ok(Self::describe(Kind::File, *length, u64::from_le_bytes(identity)))
+                Ok(Self::describe(Kind::File, *length, identity_of(pattern)))
             }
             None if name.is_empty() => Ok(Self::describe(Kind::Directory, 0, 0)),
             None => Err(OpenError::NotFound),
@@ -97,6 +102,11 @@ impl FileSource for Disk {
             pattern.fill(offset, &mut buffer);
             Ok(buffer)
         })
+    }
+
+    fn metadata(&self, handle: &String) -> io::Result<Metadata> {
+        let (length, pattern) = self.files.get(handle).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Self::describe(Kind::File, *length, identity_of(pattern)))
     }
 
     fn list<T: Send + 'static>(

@@ -23,7 +23,11 @@ pub type FileServer = Server<Files<Disk>>;
 
 /// The clocks of a server on that side. The time of day is the world's, too.
 pub fn clock(world: &World, side: Side) -> Clock {
-    let at = world.handle(side);
+    clock_of(world.handle(side))
+}
+
+/// The same of a shard whose time somebody else makes.
+pub fn clock_of(at: Handle) -> Clock {
     let wall = move || UNIX_EPOCH + Duration::from_nanos(at.now().as_nanos());
     Clock { timer: Rc::new(Timer), measure: Rc::new(lightwait::rt::measure), wall: Rc::new(wall) }
 }
@@ -43,9 +47,17 @@ pub fn serve(
     address: SocketAddr,
     server: &Rc<FileServer>,
 ) -> io::Result<()> {
-    let listener = TcpListener::bind_on(&world.handle(side), address)?;
+    serve_on(&world.handle(side), address, server)
+}
+
+/// The same on a shard that is in no world.
+///
+/// # Errors
+/// As [`TcpListener::bind_on`].
+pub fn serve_on(shard: &Handle, address: SocketAddr, server: &Rc<FileServer>) -> io::Result<()> {
+    let listener = TcpListener::bind_on(shard, address)?;
     let server = server.clone();
-    world.spawn(side, async move {
+    shard.spawn_local(async move {
         while let Ok((stream, peer)) = listener.accept().await {
             let transport = Transport(stream.control());
             let Ok(admission) = server.admit(peer) else {
@@ -118,6 +130,10 @@ impl Keeper for Budget {
 
     fn room(&self) -> Pending<()> {
         Box::pin(self.0.room())
+    }
+
+    fn when_scarce(&self, give_back: Rc<dyn Fn()>) {
+        self.0.when_scarce(give_back);
     }
 
     fn set_crowded(&self, is_crowded: bool) {

@@ -76,6 +76,11 @@ impl Knobs {
         misfit.map_or(Ok(Knobs { tcp: config.tcp, limits: config.limits }), Err)
     }
 
+    /// Bytes for pages, and for what is charged to them.
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.limits.pages.saturating_mul(PAGE_BYTES)
+    }
+
     /// A configuration with these knobs.
     pub(crate) fn on(&self, config: Config) -> Config {
         Config { tcp: self.tcp.clone(), limits: self.limits.clone(), ..config }

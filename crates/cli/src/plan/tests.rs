@@ -261,3 +261,19 @@ fn buffers_and_pages_have_flags_of_their_own_and_a_knob_by_name_goes_before_them
         assert!(refusal(line).contains("--pool"), "{line}");
     }
 }
+
+#[test]
+fn the_cache_of_files_is_a_part_of_the_memory() {
+    let bytes = |line: &str| plan(line).unwrap().files.cache_bytes;
+    assert_eq!(bytes("--memory 1G --tap t --ip 10.0.0.2/24"), 64 << 20);
+    assert_eq!(bytes("--memory 8M --tap t --ip 10.0.0.2/24"), 2 << 20);
+    assert_eq!(bytes("--memory 8M"), 1 << 20, "the bridge's two stacks have half of it each");
+    assert_eq!(bytes("--pool 64K"), 16 << 10);
+    assert_eq!(bytes("--memory 8M --file-cache 1M"), 1 << 20);
+    assert_eq!(bytes("--file-cache 0"), 0);
+    assert!(refusal("--memory 8M --file-cache 1025K").contains("here 1048576"));
+    let files = plan("--file-cache-open 7 --file-cache-age 250ms").unwrap().files;
+    assert_eq!((files.cache_open, files.cache_age.as_millis()), (7, 250));
+    assert_eq!(plan("").unwrap().disk, Disk::Threads);
+    assert_eq!(plan("--file-io io-uring").unwrap().disk, Disk::Uring);
+}

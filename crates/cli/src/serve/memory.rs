@@ -14,12 +14,13 @@ const WORTH_BYTES: usize = 16 << 20;
 /// So many looks later what belonged to the connections is freed as well.
 const AGAIN_AFTER: u32 = 15;
 
-/// Looks at `stack`, until the task is aborted.
-pub(super) async fn watch(stack: Handle) {
+/// Looks at `stack`, of whose memory files that are kept take a part, until the task is aborted.
+pub(super) async fn watch(stack: Handle, kept_bytes: impl Fn() -> u64) {
     let mut peak = Peak::default();
     loop {
         lightwait::rt::sleep(INTERVAL).await;
         let held = stack.with_host(|host| host.pages_in_use() * PAGE_BYTES);
+        let held = held.saturating_sub(kept_bytes() as usize);
         if peak.has_fallen(held) {
             allocator::give_back();
         }

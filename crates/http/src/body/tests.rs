@@ -25,9 +25,19 @@ async fn body_on(
     let opened = source.open(&resolve("/f").unwrap().path).await.unwrap();
     let read_time = Rc::new(ReadTime::new(Rc::new(Instant::now)));
     let (source, buffers) = (Rc::new(source), Buffers::new(memory));
-    let mut body = FileBody::new(source, opened.handle, pieces, chunk_bytes, buffers, read_time);
+    let opening = opening(source, opened.handle, None);
+    let mut body = FileBody::new(opening, pieces, chunk_bytes, buffers, read_time);
     body.begin();
     body
+}
+
+/// An open file, of which nothing is known that must not change.
+fn opening(
+    source: Rc<MemoryFiles>,
+    handle: Vec<u8>,
+    version: Option<Metadata>,
+) -> Opening<MemoryFiles> {
+    Opening { source, handle, version, changed: Rc::default() }
 }
 
 /// A transport that wants so much, and has so much room.
@@ -68,8 +78,8 @@ async fn a_body_reads_what_its_connection_wants_once_there_is_room_and_says_how_
     })));
     let pieces = vec![Piece::File(0..100_000)];
     let buffers = Buffers::new(Memory::boundless());
-    let mut body =
-        FileBody::new(Rc::new(source), opened.handle, pieces, 64 << 10, buffers, read_time);
+    let opening = opening(Rc::new(source), opened.handle, None);
+    let mut body = FileBody::new(opening, pieces, 64 << 10, buffers, read_time);
     assert!(reads.borrow().is_empty(), "it is not known how much is wanted");
     body.set_sink(sink.clone());
     assert_eq!(*reads.borrow(), [(0, 30_000)]);

@@ -117,7 +117,7 @@ fn if_range_wants_a_strong_validator() {
 /// Ten bytes, modified a nanosecond after [`modified`].
 fn ten_bytes() -> Metadata {
     let modified = Some(modified() + Duration::from_nanos(1));
-    Metadata { kind: Kind::File, len_bytes: 10, modified, identity: 7 }
+    Metadata { kind: Kind::File, len_bytes: 10, modified, changed: None, identity: 7 }
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_tag_is_weak_while_the_file_may_change_within_its_second_and_then_another() 
         let modified = ten_bytes().modified.unwrap();
         Validators::of(&ten_bytes(), modified + age)
     };
-    let (young, settled) = (at(SETTLED - Duration::from_nanos(1)), at(SETTLED));
+    let (young, settled) = (at(GRANULE - Duration::from_nanos(1)), at(GRANULE));
     assert!(young.etag.starts_with("W/\"") && settled.etag.starts_with('"'));
     let later = Metadata { modified: Some(modified() + SECOND / 2), ..ten_bytes() };
     assert_ne!(young.etag, Validators::of(&later, modified() + SECOND).etag);
@@ -159,6 +159,7 @@ fn last_modified_is_never_in_the_future() {
         kind: Kind::File,
         len_bytes: 0,
         modified: Some(modified() + SECOND),
+        changed: None,
         identity: 0,
     };
     assert_eq!(Validators::of(&metadata, modified()).modified, Some(modified()));

@@ -15,6 +15,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant as Time, sleep};
 
+mod rest;
+
 fn files() -> Files<MemoryFiles> {
     let big = vec![7; 1 << 20];
     let source = MemoryFiles::new(&[("a", b"aaa"), ("b", b"bb"), ("big", &big)]);
@@ -622,7 +624,7 @@ async fn a_connection_that_waits_for_its_peer_goes_when_its_memory_is_wanted() {
             assert_eq!(client.get("/a").await.body, b"aaa");
             transport.undelivered.set(undelivered);
             let later = server.clock.timer.now() + Duration::from_secs(1);
-            assert!(server.door.send_one_away(later));
+            assert!(server.door.send_away(later, 1));
             client.serving.await.unwrap().unwrap();
             assert_eq!(transport.is_reset.get(), undelivered > 0);
             assert_eq!(server.tally().closed_for_memory, 1);

@@ -22,10 +22,7 @@ use crate::Clock;
 use crate::config::FilesConfig;
 use crate::flight::Flight;
 use crate::path::RelativePath;
-use crate::source::{Entries, FileSource, Metadata, Opened};
-
-/// The coarsest clock of a file system that counts: FAT's, of two seconds.
-const GRANULE: Duration = Duration::from_secs(2);
+use crate::source::{Entries, FileSource, GRANULE, Metadata, Opened};
 
 /// Listings kept, at most, however short they are.
 const KEPT: usize = 256;

@@ -1,17 +1,18 @@
-//! The machine's file system, read by a few threads.
+//! The machine's file system, read by a few threads, or by io_uring.
 //!
 //! What the kernel's caches hold is taken at once, without a thread (`openat2` with RESOLVE_CACHED,
 //! `preadv2` with RWF_NOWAIT: neither waits for a disk), and so is a file on a file system in
-//! memory. All else goes to the threads, and an ordinary waker brings the answer back.
+//! memory. All else goes to the threads, and an ordinary waker brings the answer back. Reads go to
+//! io_uring where that is asked for ([`Disk`]): many at a time then, and one thread.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Dir, fstatfs};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
@@ -22,11 +23,40 @@ use super::{Entries, Entry, FileSource, Kind, Metadata, OpenError, Opened};
 use crate::Pending;
 use crate::path::RelativePath;
 
+mod ring;
+mod threads;
+mod uring;
+
+use threads::Threads;
+use uring::Uring;
+
+/// By which means files are read that the kernel's caches do not hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Disk {
+    /// By threads, a read at a time each.
+    #[default]
+    Threads,
+    /// By io_uring (Linux 5.6), many reads at a time.
+    Uring,
+}
+
+/// Who reads what the kernel's caches do not hold.
+trait Reads: Send + Sync + std::fmt::Debug {
+    /// Fills a buffer, of which so many bytes are `filled` already, from an offset on that is that
+    /// of its first byte. It is truncated if the file ends before.
+    fn read(
+        &self,
+        file: Arc<OpenFile>,
+        job: (u64, Vec<u8>, usize),
+    ) -> oneshot::Receiver<io::Result<Vec<u8>>>;
+}
+
 /// A directory of the machine's file system. Clones share the threads and may serve other shards.
 #[derive(Clone, Debug)]
 pub struct ThreadPoolFiles {
     root: Arc<Root>,
     threads: Arc<Threads>,
+    reads: Arc<dyn Reads>,
 }
 
 /// An open file or directory, and where it was found.
@@ -46,10 +76,21 @@ impl ThreadPoolFiles {
         if !root.metadata()?.is_dir() {
             return Err(io::Error::from(io::ErrorKind::NotADirectory));
         }
-        Ok(ThreadPoolFiles {
-            root: Arc::new(Root { directory: root.into(), open: Arc::default() }),
-            threads: Arc::new(Threads::start(threads.max(1))?),
-        })
+        let threads = Arc::new(Threads::start(threads.max(1))?);
+        let root = Root { directory: root.into(), open: Arc::default() };
+        Ok(ThreadPoolFiles { root: Arc::new(root), reads: threads.clone(), threads })
+    }
+
+    /// The same, which reads by that means.
+    ///
+    /// # Errors
+    /// If the kernel does not offer it, or does not let us have it.
+    pub fn by(self, disk: Disk) -> io::Result<Self> {
+        let reads: Arc<dyn Reads> = match disk {
+            Disk::Threads => self.threads.clone(),
+            Disk::Uring => Arc::new(Uring::start()?),
+        };
+        Ok(ThreadPoolFiles { reads, ..self })
     }
 }
 
@@ -134,14 +175,13 @@ impl FileSource for ThreadPoolFiles {
             Ok(Cached::UpTo(length)) => length,
             Err(why) => return Box::pin(std::future::ready(Err(why))),
         };
-        let file = handle.file.clone();
-        let reading = self.threads.run(move || {
-            let length =
-                start + read_blocking(&file.file, offset + start as u64, &mut buffer[start..])?;
-            buffer.truncate(length);
-            Ok(buffer)
-        });
+        let reading = self.reads.read(handle.file.clone(), (offset, buffer, start));
         Box::pin(async move { reading.await.unwrap_or_else(|_| Err(ended())) })
+    }
+
+    fn metadata(&self, handle: &FileHandle) -> io::Result<Metadata> {
+        let found = handle.file.file.metadata()?;
+        describe(&found).ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 
     fn list<T: Send + 'static>(
@@ -179,7 +219,14 @@ fn describe(metadata: &std::fs::Metadata) -> Option<Metadata> {
     };
     let len_bytes = if kind == Kind::File { metadata.len() } else { 0 };
     let identity = metadata.ino() ^ metadata.dev().rotate_left(40);
-    Some(Metadata { kind, len_bytes, modified: metadata.modified().ok(), identity })
+    let changed = time_of(metadata.ctime(), metadata.ctime_nsec());
+    Some(Metadata { kind, len_bytes, modified: metadata.modified().ok(), changed, identity })
+}
+
+/// A time of the file system's; `None` before 1970.
+fn time_of(seconds: i64, nanos: i64) -> Option<SystemTime> {
+    let (seconds, nanos) = (u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?);
+    UNIX_EPOCH.checked_add(Duration::new(seconds, nanos))
 }
 
 fn open_error(errno: Errno) -> OpenError {
@@ -266,95 +313,6 @@ fn list(root: &Root, handle: &FileHandle, limit: usize) -> io::Result<Entries> {
         }
     }
     Ok(Entries { entries: first.into_values().collect(), complete, modified })
-}
-
-/// A unit of work that may wait for a disk.
-type Job = Box<dyn FnOnce() + Send>;
-
-/// A few threads with one queue.
-#[derive(Debug)]
-struct Threads {
-    queue: Arc<Queue>,
-    handles: Vec<JoinHandle<()>>,
-}
-
-/// Jobs in order. Its length is bounded by its users: a connection has at most one job at a time.
-#[derive(Default)]
-struct Queue {
-    state: Mutex<QueueState>,
-    arrived: Condvar,
-}
-
-#[derive(Default)]
-struct QueueState {
-    jobs: VecDeque<Job>,
-    closed: bool,
-}
-
-impl std::fmt::Debug for Queue {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Queue").finish_non_exhaustive()
-    }
-}
-
-impl Threads {
-    fn start(count: usize) -> io::Result<Self> {
-        let mut threads = Threads { queue: Arc::default(), handles: Vec::new() };
-        for number in 0..count {
-            let queue = threads.queue.clone();
-            let builder = std::thread::Builder::new().name(format!("files-{number}"));
-            threads.handles.push(builder.spawn(move || queue.work())?);
-        }
-        Ok(threads)
-    }
-
-    /// Runs `work` on one of the threads.
-    fn run<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> oneshot::Receiver<T> {
-        let (sender, receiver) = oneshot::channel();
-        let job: Job = Box::new(move || {
-            // Nobody may wait any more: the connection is gone.
-            let _ = sender.send(work());
-        });
-        self.queue.state.lock().unwrap_or_else(PoisonError::into_inner).jobs.push_back(job);
-        self.queue.arrived.notify_one();
-        receiver
-    }
-}
-
-impl Queue {
-    /// A thread's life.
-    fn work(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            if let Some(job) = state.jobs.pop_front() {
-                drop(state);
-                job();
-                state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            } else if state.closed {
-                return;
-            } else {
-                state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-        }
-    }
-}
-
-impl Drop for Threads {
-    fn drop(&mut self) {
-        {
-            let mut state = self.queue.state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.closed = true;
-            state.jobs.clear();
-        }
-        self.queue.arrived.notify_all();
-        for handle in self.handles.drain(..) {
-            // A thread that panicked has already said why.
-            let _ = handle.join();
-        }
-    }
 }
 
 #[cfg(test)]

@@ -127,6 +127,19 @@ impl Local {
         self.memory.borrow().is_waited_for() && self.has_memory()
     }
 
+    /// Has given back what is not needed, if memory is scarce, or somebody waits for some.
+    fn reclaim_memory(&self) {
+        let (has_givers, is_waited_for) = {
+            let budget = self.memory.borrow();
+            (!budget.givers().is_empty(), budget.is_waited_for())
+        };
+        if has_givers && (is_waited_for || self.memory_level() > Level::Plenty) {
+            // Called with nothing borrowed: they drop what may call anything.
+            let givers = self.memory.borrow().givers().to_vec();
+            givers.iter().for_each(|give_back| give_back());
+        }
+    }
+
     /// Wakes those who wait for memory, as far as there is some. Returns who is no task of ours.
     fn wake_for_memory(&self) -> Vec<Waker> {
         let mut others = Vec::new();
@@ -233,6 +246,7 @@ impl Local {
 
     /// Tells the host's news to those who wait for it.
     pub(super) fn wake_waiters(&self) {
+        self.reclaim_memory();
         self.wake_for_memory().into_iter().for_each(Waker::wake);
         loop {
             let others = self.ready_waiters();

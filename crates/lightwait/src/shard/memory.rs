@@ -71,6 +71,12 @@ impl Memory {
         self.local.has_memory()
     }
 
+    /// Calls `give_back` in each turn that finds memory scarce, or somebody who waits for some:
+    /// then nothing should be held that is not needed now.
+    pub fn when_scarce(&self, give_back: Rc<dyn Fn()>) {
+        self.local.memory().give_back.push(give_back);
+    }
+
     /// How many wait until more may be held.
     pub fn waiting(&self) -> usize {
         self.local.memory().waiting.len()
@@ -133,13 +139,15 @@ impl Handle {
 }
 
 /// What others hold, and who waits to hold more.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Budget {
     held: Vec<Arc<AtomicUsize>>,
     by_connections: Vec<Arc<AtomicUsize>>,
     /// By the number that each drew when it came.
     waiting: BTreeMap<u64, Waiter>,
     next_number: u64,
+    /// What gives back what is not needed.
+    give_back: Vec<Rc<dyn Fn()>>,
 }
 
 impl Budget {
@@ -159,6 +167,11 @@ impl Budget {
         let number = number.unwrap_or(self.next_number);
         self.next_number = self.next_number.max(number + 1);
         (number, self.waiting.insert(number, waiter))
+    }
+
+    /// What gives back what is not needed.
+    pub(super) fn givers(&self) -> &[Rc<dyn Fn()>] {
+        &self.give_back
     }
 
     /// True if somebody waits.

@@ -9,6 +9,7 @@ use lightwait::net::TcpSocket;
 use lightwait::rt::{sleep, timeout};
 use lightwait::shard::Handle;
 use lightwait_core::Host;
+use lightwait_core::buffer::PAGE_BYTES;
 use lightwait_sim::Side;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -204,10 +205,13 @@ fn peers_that_waste_their_connections_keep_nobody_from_being_served() {
         assert_answered(&answers, &what);
         assert!(fetched * 2 >= undisturbed, "{what}: {fetched} of {undisturbed} bytes");
         let tally = site.server.tally();
-        assert!(most > PAGES / 2 && most <= PAGES, "{what}: {most} pages; {tally:?}");
-        // They are silent from here on, and hold nothing a minute later.
+        // Whoever says nothing takes so little that memory is not short.
+        let is_short = !matches!(waste, Waste::Silence);
+        assert!((most > PAGES / 2) == is_short && most <= PAGES, "{what}: {most}; {tally:?}");
+        // They are silent from here on, and hold nothing a minute later: the cache may.
         site.world.run_for(SECOND * 61).unwrap();
-        assert_eq!(held(&site), (0, 0), "{what}: {tally:?}");
+        let cached = site.server.handler().cache_tally().bytes as usize;
+        assert_eq!(held(&site), (cached.div_ceil(PAGE_BYTES), 0), "{what}: {tally:?}");
     }
 }
 

@@ -156,7 +156,9 @@ impl Found {
 fn serve(world: &World, file_bytes: u64) -> Result<(), Failure> {
     let clock = web::clock(world, Side::B);
     let disk = Disk::new(&[("file", file_bytes, 1)], Duration::ZERO, u64::MAX);
-    let files = Files::new(disk, FilesConfig::default(), clock.clone());
+    // What is measured is what the disk answers.
+    let uncached = FilesConfig { cache_age: std::time::Duration::ZERO, ..FilesConfig::default() };
+    let files = Files::new(disk, uncached, clock.clone());
     let files = Rc::new(Server::new(files, ServerConfig::default(), clock));
     Ok(web::serve(world, Side::B, server(), &files)?)
 }

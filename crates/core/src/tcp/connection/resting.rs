@@ -198,7 +198,7 @@ impl Connection {
             recovery_point: send.recovery.as_ref().map_or(send.una - 1, |recovery| recovery.point),
             congestion: send.congestion,
             rcv_nxt: recv.nxt,
-            recv_window: recv.window.at_rest()?,
+            recv_window: recv.window.at_rest(),
             ack: recv.ack.at_rest(recv.nxt)?,
             rtt: send.rtt.at_rest()?,
             ecn_reduced_at: s.ecn.map_or(send.una, |ecn| ecn.reduced_at),

@@ -124,12 +124,12 @@ impl AtRest {
 }
 
 impl RecvWindow {
-    /// What must be kept between data; `None` while a round trip is being measured.
-    pub fn at_rest(&self) -> Option<AtRest> {
+    /// What must be kept between data. A round trip that is being measured is not: after a rest it
+    /// would be the peer's pause.
+    pub fn at_rest(&self) -> AtRest {
         let RecvWindow { size, size_max, edge, scale, cut, .. } = *self;
-        let RecvWindow { read_bytes, round_start, rtt_ns, promised_at, .. } = *self;
-        let kept = AtRest { size, size_max, edge, read_bytes, round_start, rtt_ns, scale, cut };
-        (promised_at == Instant::FAR_FUTURE).then_some(kept)
+        let RecvWindow { read_bytes, round_start, rtt_ns, .. } = *self;
+        AtRest { size, size_max, edge, read_bytes, round_start, rtt_ns, scale, cut }
     }
 
     /// A window of `size` bytes from `rcv_nxt`, or less if the budget has no more; but what our SYN

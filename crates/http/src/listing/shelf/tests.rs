@@ -19,12 +19,22 @@ impl FileSource for Slow {
 
     fn open(&self, _: &RelativePath) -> Pending<Result<Opened<()>, OpenError>> {
         let modified = Some(self.modified.get());
-        let metadata = Metadata { kind: Kind::Directory, len_bytes: 0, modified, identity: 1 };
+        let metadata = Metadata {
+            kind: Kind::Directory,
+            len_bytes: 0,
+            modified,
+            changed: modified,
+            identity: 1,
+        };
         Box::pin(std::future::ready(Ok(Opened { handle: (), metadata })))
     }
 
     fn read_at(&self, _: &(), _: u64, _: Vec<u8>) -> Pending<io::Result<Vec<u8>>> {
         unreachable!("directories are not read")
+    }
+
+    fn metadata(&self, _: &()) -> io::Result<Metadata> {
+        unreachable!("directories are not looked at again")
     }
 
     fn list<T: Send + 'static>(

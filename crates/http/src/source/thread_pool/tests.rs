@@ -137,3 +137,65 @@ async fn what_is_made_of_a_listing_is_made_on_a_thread_of_the_pool() {
     let name = files.list(&root.handle, 3, name).await.unwrap().unwrap();
     assert!(name.starts_with("files-"), "{name}");
 }
+
+/// Those who read from a disk, each by its name. Where the kernel has no io_uring it says so.
+fn readers() -> Vec<(&'static str, Arc<dyn Reads>)> {
+    let mut all: Vec<(&str, Arc<dyn Reads>)> =
+        vec![("threads", Arc::new(Threads::start(3).unwrap()))];
+    match Uring::start() {
+        Ok(uring) => all.push(("io_uring", Arc::new(uring))),
+        Err(why) => println!("no io_uring here: {why}"),
+    }
+    all
+}
+
+#[tokio::test]
+async fn every_reader_reads_the_same() {
+    let (dir, files) = tree();
+    let long: Vec<u8> = (0..1_000_000_u32).map(|at| (at % 251) as u8).collect();
+    fs::write(dir.path().join("long"), &long).unwrap();
+    let file = files.open(&path("/long")).await.unwrap().handle.file;
+    for (name, reader) in readers() {
+        let read = |offset: u64, length: usize, filled: usize| {
+            let mut buffer = vec![0; length];
+            let end = (offset as usize + filled).min(long.len());
+            buffer[..end - offset as usize].copy_from_slice(&long[offset as usize..end]);
+            reader.read(file.clone(), (offset, buffer, filled))
+        };
+        assert_eq!(read(0, 1_000_000, 0).await.unwrap().unwrap(), long, "{name}");
+        assert_eq!(read(10, 500, 100).await.unwrap().unwrap(), long[10..510], "{name}");
+        assert_eq!(
+            read(999_990, 500, 0).await.unwrap().unwrap(),
+            long[999_990..],
+            "{name}: the end"
+        );
+        assert_eq!(read(5, 7, 7).await.unwrap().unwrap(), long[5..12], "{name}: nothing to do");
+        // More at once than a ring has room for; some are not waited for.
+        let many: Vec<_> = (0..500).map(|at| read(at * 1000, 1000 + at as usize, 0)).collect();
+        for (at, reading) in many.into_iter().enumerate().filter(|(at, _)| at % 3 > 0) {
+            let expected = &long[at * 1000..at * 1000 + 1000 + at];
+            assert_eq!(reading.await.unwrap().unwrap(), expected, "{name}");
+        }
+        let directory = Arc::new(OpenFile { file: File::open(dir.path()).unwrap(), listed: None });
+        let failed = reader.read(directory, (0, vec![0; 10], 0)).await.unwrap();
+        assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::IsADirectory, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_ends_leaves_nobody_waiting() {
+    let (dir, files) = tree();
+    fs::write(dir.path().join("long"), vec![7; 4 << 20]).unwrap();
+    let file = files.open(&path("/long")).await.unwrap().handle.file;
+    for (name, reader) in readers() {
+        let reads: Vec<_> =
+            (0..300).map(|_| reader.read(file.clone(), (0, vec![0; 1 << 20], 0))).collect();
+        drop(reader);
+        for read in reads {
+            if let Ok(read) = read.await {
+                assert!(read.unwrap().iter().all(|byte| *byte == 7), "{name}");
+            }
+        }
+    }
+    assert_eq!(Arc::strong_count(&file), 1, "and no file open");
+}

@@ -1,0 +1,162 @@
+//! What an HTTP connection takes that waits for its next request: its task, what HTTP knows of it,
+//! and its TCP.
+
+use std::cell::RefCell;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use lightwait::device::memory::MemoryDevice;
+use lightwait::net::{TcpListener, TcpStream};
+use lightwait::shard::{Handle, Shard};
+use lightwait_core::address::Cidr;
+use lightwait_core::{Capabilities, Config, Instant, Medium};
+use lightwait_heap::Heap;
+use lightwait_http::{Files, FilesConfig, Server, ServerConfig};
+use lightwait_sim::disk::Disk;
+use lightwait_sim::web;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+#[global_allocator]
+static ALLOCATOR: lightwait_heap::Counting = lightwait_heap::Counting;
+
+const CONNECTIONS: usize = 10_000;
+const TOGETHER: usize = 100;
+/// All in: the task, HTTP's state, and TCP's.
+const MOST_BYTES: usize = 2048;
+
+const CLIENT: u8 = 0;
+const SERVER: u8 = 1;
+
+fn host(side: u8) -> IpAddr {
+    Ipv4Addr::new(10, 9, 0, side + 1).into()
+}
+
+async fn ask(stream: &mut TcpStream) {
+    stream.write_all(b"GET /f HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
+    let mut reply = [0; 2048];
+    let mut length = 0;
+    while !reply[..length].windows(4).any(|end| end == b"\r\n\r\n") {
+        length += stream.read(&mut reply[length..]).await.unwrap();
+    }
+    let head = std::str::from_utf8(&reply[..length])
+        .unwrap_or_else(|e| std::str::from_utf8(&reply[..e.valid_up_to()]).unwrap());
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    let body = length - head.find("\r\n\r\n").unwrap() - 4;
+    let mut rest = vec![0; 500 - body];
+    stream.read_exact(&mut rest).await.unwrap();
+}
+
+/// Two hosts and a wire, with nothing on it.
+struct World {
+    shards: [Shard; 2],
+    now: Instant,
+}
+
+impl World {
+    fn new() -> World {
+        let capabilities = Capabilities::plain(Medium::Ip, 1500);
+        let (a, b) = MemoryDevice::pair(capabilities, 256);
+        let mut sides = 0..2;
+        let shards = [a, b].map(|device| {
+            let side = sides.next().unwrap();
+            let address = Cidr::new(host(side), 24).unwrap();
+            let mut config = Config::new(capabilities, address, [side; 32]);
+            config.limits.connections = CONNECTIONS + 1;
+            Shard::in_made_time(config, Box::new(device)).unwrap()
+        });
+        World { shards, now: Instant::from_millis(784_111_790_000) }
+    }
+
+    fn handle(&self, side: u8) -> Handle {
+        self.shards[usize::from(side)].handle()
+    }
+
+    fn run_until(&mut self, limit: Duration, done: impl Fn() -> bool) {
+        let end = self.now + limit;
+        while !done() {
+            let due = self.shards.each_mut().map(|shard| shard.turn(self.now));
+            let due = due.into_iter().chain(self.shards.each_ref().map(|s| s.deadline(self.now)));
+            self.now = due.flatten().min().unwrap_or(end).clamp(self.now, end);
+            assert!(self.now < end || done(), "it takes too long");
+        }
+    }
+
+    fn run_for(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        while self.now < end {
+            let due = self.shards.each_mut().map(|shard| shard.turn(self.now));
+            let due = due.into_iter().chain(self.shards.each_ref().map(|s| s.deadline(self.now)));
+            self.now = due.flatten().min().unwrap_or(end).clamp(self.now, end);
+        }
+    }
+}
+
+/// Opens all connections, asks on each for the file or for nothing, and lets them idle.
+fn crowd(world: &mut World, asks: bool) -> Rc<RefCell<Vec<TcpStream>>> {
+    let address = SocketAddr::new(host(SERVER), 80);
+    let idle = Rc::new(RefCell::new(Vec::with_capacity(CONNECTIONS)));
+    while idle.borrow().len() < CONNECTIONS {
+        for _ in 0..TOGETHER {
+            let idle = idle.clone();
+            world.handle(CLIENT).spawn_local(async move {
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                if asks {
+                    ask(&mut stream).await;
+                }
+                idle.borrow_mut().push(stream);
+            });
+        }
+        let most = idle.borrow().len() + TOGETHER;
+        world.run_until(Duration::from_secs(60), || idle.borrow().len() == most);
+    }
+    world.run_for(Duration::from_secs(5));
+    idle
+}
+
+/// Bytes of one end of a connection that idles, with nobody at it.
+fn bare_end() -> usize {
+    let mut world = World::new();
+    let heap = Heap::new();
+    let listener =
+        TcpListener::bind_on(&world.handle(SERVER), SocketAddr::new(host(SERVER), 80)).unwrap();
+    let accepted = Rc::new(RefCell::new(Vec::with_capacity(CONNECTIONS)));
+    let keep = accepted.clone();
+    world.handle(SERVER).spawn_local(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            keep.borrow_mut().push(stream);
+        }
+    });
+    let _idle = crowd(&mut world, false);
+    let bytes = heap.bytes() as usize;
+    assert_eq!(accepted.borrow().len(), CONNECTIONS);
+    bytes / CONNECTIONS / 2
+}
+
+#[test]
+fn ten_thousand_idle_connections_take_2_kib_each_and_no_page() {
+    let bare = bare_end();
+    let mut world = World::new();
+    let heap = Heap::new();
+    let clock = web::clock_of(world.handle(SERVER));
+    let disk = Disk::new(&[("f", 500, 1)], Duration::ZERO, 1 << 30);
+    let files = Files::new(disk, FilesConfig::default(), clock.clone());
+    let config =
+        ServerConfig { idle_timeout: Duration::from_secs(3600), ..ServerConfig::default() };
+    let server = Rc::new(Server::new(files, config, clock));
+    web::serve_on(&world.handle(SERVER), SocketAddr::new(host(SERVER), 80), &server).unwrap();
+    let idle = crowd(&mut world, true);
+    assert_eq!(server.tally().rests, CONNECTIONS as u64);
+    for side in [CLIENT, SERVER] {
+        let pages = world.handle(side).with_host(lightwait_core::Host::pages_in_use);
+        assert_eq!(pages, 0, "an idle connection holds no page");
+    }
+    let each = heap.bytes() as usize / CONNECTIONS - bare;
+    println!("{each} bytes an idle connection; its client has {bare}");
+    assert!(each <= MOST_BYTES, "{each} bytes");
+    drop(heap);
+    // They answer as before.
+    let mut last = idle.borrow_mut().pop().unwrap();
+    let asking = world.handle(CLIENT).spawn_local(async move { ask(&mut last).await });
+    world.run_until(Duration::from_secs(60), || asking.is_finished());
+}

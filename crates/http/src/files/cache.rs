@@ -1,0 +1,296 @@
+//! What is known of files that are asked for often: their bytes if they are short, else an open
+//! descriptor, and what every response says of them.
+//!
+//! ```text
+//!   asked for ─▶ checked less than `cache_age` ago? ─ yes ─▶ bytes: answered, no system call
+//!                        │ no                          └───▶ descriptor: unchanged? ─ yes ─▶ read
+//!                opened anew: the same version? ─ yes ─▶ kept for another `cache_age`
+//!                        └─ no: what was opened takes its place
+//! ```
+//!
+//! A file is opened anew by its whole path, so that every rule of the source holds as without a
+//! cache: a name that leads out of the root by now is refused, at the latest after `cache_age`.
+//!
+//! No answer mixes two versions. Files are kept only when their times are older than the granule of
+//! a file system's clock, so that whoever changes one gives it another time. Bytes are kept if the
+//! file was the same before and after they were read. What is not kept in memory is looked at again
+//! when its last byte was read ([`Opening`]).
+//!
+//! [`Opening`]: crate::body::Opening
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use http::HeaderValue;
+use quick_cache::unsync::Cache;
+use quick_cache::{UnitWeighter, Weighter};
+
+use crate::condition::Validators;
+use crate::config::FilesConfig;
+use crate::content_type;
+use crate::path::RelativePath;
+use crate::source::Metadata;
+
+/// What an entry takes beside a file's bytes, about: its path twice, its fields, its places.
+const ENTRY_BYTES: u64 = 512;
+
+/// Files kept that the tables have room for in the beginning.
+const FIRST_ENTRIES: usize = 256;
+
+/// A file, and what responses say of it.
+pub(super) struct Known<H> {
+    pub(super) metadata: Metadata,
+    /// Its times are so old that a change gives it others.
+    pub(super) is_settled: bool,
+    pub(super) validators: Validators,
+    pub(super) etag: Option<HeaderValue>,
+    pub(super) modified: Option<HeaderValue>,
+    pub(super) content_type: HeaderValue,
+    pub(super) content: Content<H>,
+    /// When it was last known to be what its path names.
+    checked: Cell<Instant>,
+}
+
+/// Where the bytes of a file are.
+pub(super) enum Content<H> {
+    /// In memory.
+    Bytes(Bytes),
+    /// In the source.
+    Open(H),
+}
+
+impl<H> Known<H> {
+    /// A file that was found at `path`.
+    pub(super) fn new(
+        path: &RelativePath,
+        (metadata, content): (Metadata, Content<H>),
+        now: Instant,
+        wall: SystemTime,
+    ) -> Known<H> {
+        let validators = Validators::of(&metadata, wall);
+        let modified = validators.modified.map(httpdate::fmt_http_date);
+        Known {
+            is_settled: metadata.is_settled(wall),
+            etag: HeaderValue::try_from(validators.etag.as_str()).ok(),
+            modified: modified.and_then(|modified| HeaderValue::try_from(modified).ok()),
+            content_type: content_type::of(path),
+            validators,
+            metadata,
+            content,
+            checked: Cell::new(now),
+        }
+    }
+
+    /// The same file, whose bytes are in memory.
+    pub(super) fn with_bytes(self, bytes: Bytes) -> Known<H> {
+        Known { content: Content::Bytes(bytes), ..self }
+    }
+}
+
+/// What the cache has done, and what it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheTally {
+    /// Files whose bytes were in memory.
+    pub hits: u64,
+    /// Files that were open.
+    pub open_hits: u64,
+    /// Files that had to be opened.
+    pub misses: u64,
+    /// Files that were looked at again, and stood unchanged.
+    pub revalidations: u64,
+    /// Files that were kept and had changed, or were gone.
+    pub outdated: u64,
+    /// Bytes that were given back because connections needed the memory.
+    pub given_back_bytes: u64,
+    /// Responses that failed because their file changed while it was sent.
+    pub changed_midway: u64,
+    /// Bytes in memory now.
+    pub bytes: u64,
+    /// Files open now.
+    pub open: u64,
+}
+
+/// What is found of a path.
+pub(super) enum Found<H> {
+    /// A file, known to be what the path names.
+    Fresh(Rc<Known<H>>),
+    /// A file of which that was known once.
+    Stale(Rc<Known<H>>),
+    Nothing,
+}
+
+/// Files weigh what their bytes take.
+#[derive(Clone)]
+struct ByBytes;
+
+impl<H> Weighter<RelativePath, Rc<Known<H>>> for ByBytes {
+    fn weight(&self, _path: &RelativePath, known: &Rc<Known<H>>) -> u64 {
+        match &known.content {
+            Content::Bytes(bytes) => bytes.len() as u64 + ENTRY_BYTES,
+            Content::Open(_) => ENTRY_BYTES,
+        }
+    }
+}
+
+type Table<H, W> = RefCell<Cache<RelativePath, Rc<Known<H>>, W>>;
+
+/// The files of one shard that are kept. A path is in one of the two tables at most.
+pub(super) struct FileCache<H> {
+    hot: Table<H, ByBytes>,
+    open: Table<H, UnitWeighter>,
+    age: Duration,
+    most_bytes: Cell<u64>,
+    most_file_bytes: u64,
+    most_open: usize,
+    tally: Cell<CacheTally>,
+    changed: Rc<Cell<u64>>,
+}
+
+impl<H> FileCache<H> {
+    pub(super) fn new(config: &FilesConfig) -> FileCache<H> {
+        let FilesConfig { cache_bytes, cache_file_bytes, cache_open, cache_age, .. } = *config;
+        let [most_bytes, most_file_bytes] = [cache_bytes, cache_file_bytes].map(|n| n as u64);
+        // Of no age nothing is ever found.
+        let most_open = if cache_age.is_zero() { 0 } else { cache_open };
+        let most_bytes = if cache_age.is_zero() { 0 } else { most_bytes };
+        FileCache {
+            hot: RefCell::new(Cache::with_weighter(FIRST_ENTRIES, most_bytes, ByBytes)),
+            open: RefCell::new(Cache::new(most_open)),
+            age: cache_age,
+            most_bytes: Cell::new(most_bytes),
+            most_file_bytes: most_file_bytes.min(most_bytes.saturating_sub(ENTRY_BYTES)),
+            most_open,
+            tally: Cell::default(),
+            changed: Rc::default(),
+        }
+    }
+
+    /// What is known of a path.
+    pub(super) fn find(&self, path: &RelativePath, now: Instant) -> Found<H> {
+        if self.age.is_zero() {
+            return Found::Nothing;
+        }
+        let known = self.hot.borrow().get(path).cloned();
+        let known = known.or_else(|| self.open.borrow().get(path).cloned());
+        match known {
+            Some(known) if now < known.checked.get() + self.age => Found::Fresh(known),
+            Some(known) => Found::Stale(known),
+            None => Found::Nothing,
+        }
+    }
+
+    /// A file's bytes were found in memory.
+    pub(super) fn on_hit(&self) {
+        self.count(|tally| tally.hits += 1);
+    }
+
+    /// A file was found open.
+    pub(super) fn on_open_hit(&self) {
+        self.count(|tally| tally.open_hits += 1);
+    }
+
+    /// A file had to be opened.
+    pub(super) fn on_miss(&self) {
+        self.count(|tally| tally.misses += 1);
+    }
+
+    /// A file is still what its path names.
+    pub(super) fn revalidate(&self, known: &Known<H>, now: Instant) {
+        known.checked.set(now);
+        self.count(|tally| tally.revalidations += 1);
+    }
+
+    /// A path names another file by now, or none.
+    pub(super) fn forget(&self, path: &RelativePath) {
+        let gone = self.hot.borrow_mut().remove(path);
+        let gone = gone.or_else(|| self.open.borrow_mut().remove(path));
+        if gone.is_some() {
+            self.count(|tally| tally.outdated += 1);
+        }
+    }
+
+    /// True if a file of that length is kept in memory.
+    pub(super) fn takes_bytes(&self, metadata: &Metadata) -> bool {
+        metadata.len_bytes <= self.most_file_bytes && self.most_bytes.get() > 0
+    }
+
+    /// Keeps a file that was found at `path`, if its times are old enough.
+    pub(super) fn keep(&self, path: &RelativePath, known: &Rc<Known<H>>) {
+        if !known.is_settled {
+            return;
+        }
+        match &known.content {
+            Content::Bytes(_) => {
+                self.open.borrow_mut().remove(path);
+                let mut hot = self.hot.borrow_mut();
+                // It may have been made smaller.
+                hot.set_capacity(self.most_bytes.get());
+                hot.insert(path.clone(), known.clone());
+            }
+            Content::Open(_) if self.most_open > 0 => {
+                self.open.borrow_mut().insert(path.clone(), known.clone());
+            }
+            Content::Open(_) => {}
+        }
+    }
+
+    /// Gives half of the bytes back, and all where they are few.
+    pub(super) fn give_back(&self) {
+        let mut hot = self.hot.borrow_mut();
+        let before = hot.weight();
+        let rest = if before > FEW_BYTES { before / 2 } else { 0 };
+        hot.set_capacity(rest);
+        let given = before - hot.weight();
+        drop(hot);
+        self.count(|tally| tally.given_back_bytes += given);
+    }
+
+    /// Lets all bytes go, and keeps none from here on.
+    pub(super) fn end(&self) {
+        self.most_bytes.set(0);
+        self.hot.borrow_mut().set_capacity(0);
+    }
+
+    /// Lets all descriptors go. False if there was none.
+    pub(super) fn close_all(&self) -> bool {
+        let mut open = self.open.borrow_mut();
+        let has_some = !open.is_empty();
+        open.clear();
+        has_some
+    }
+
+    /// Where files are counted that change while they are sent.
+    pub(super) fn changed(&self) -> &Rc<Cell<u64>> {
+        &self.changed
+    }
+
+    pub(super) fn tally(&self) -> CacheTally {
+        CacheTally {
+            bytes: self.hot.borrow().weight(),
+            open: self.open.borrow().len() as u64,
+            changed_midway: self.changed.get(),
+            ..self.tally.get()
+        }
+    }
+
+    fn count(&self, count: impl FnOnce(&mut CacheTally)) {
+        let mut tally = self.tally.get();
+        count(&mut tally);
+        self.tally.set(tally);
+    }
+}
+
+/// Fewer bytes are given back at once.
+const FEW_BYTES: u64 = 64 << 10;
+
+impl<H> fmt::Debug for FileCache<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileCache").field("tally", &self.tally()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,540 @@
+//! What is kept, for how long, and that no answer mixes two versions of a file.
+
+use super::super::Files;
+use super::*;
+use crate::memory::{ConnectionRoom, Keeper, Memory};
+use crate::source::{Entries, FileSource, GRANULE, OpenError, Opened};
+use crate::{Clock, Pending, ThreadPoolFiles};
+use http::{Request, StatusCode, header};
+use http_body_util::BodyExt;
+use hyper_util::rt::TokioTimer;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const AGE: Duration = Duration::from_secs(1);
+const LONG: usize = 300_000;
+
+/// A clock by which every file of the machine has been as it is for a while.
+fn clock() -> Clock {
+    Clock {
+        timer: Rc::new(TokioTimer::new()),
+        measure: Rc::new(Instant::now),
+        wall: Rc::new(|| SystemTime::now() + 2 * GRANULE),
+    }
+}
+
+/// A source that counts what is asked of it: opens, reads and looks at metadata.
+struct Counted<S> {
+    source: S,
+    calls: Rc<Cell<[usize; 3]>>,
+}
+
+impl<S> Counted<S> {
+    fn count(&self, what: usize) {
+        let mut calls = self.calls.get();
+        calls[what] += 1;
+        self.calls.set(calls);
+    }
+}
+
+impl<S: FileSource> FileSource for Counted<S> {
+    type Handle = S::Handle;
+
+    fn open(&self, path: &RelativePath) -> Pending<Result<Opened<S::Handle>, OpenError>> {
+        self.count(0);
+        self.source.open(path)
+    }
+
+    fn read_at(
+        &self,
+        handle: &S::Handle,
+        offset: u64,
+        buffer: Vec<u8>,
+    ) -> Pending<io::Result<Vec<u8>>> {
+        self.count(1);
+        self.source.read_at(handle, offset, buffer)
+    }
+
+    fn metadata(&self, handle: &S::Handle) -> io::Result<Metadata> {
+        self.count(2);
+        self.source.metadata(handle)
+    }
+
+    fn list<T: Send + 'static>(
+        &self,
+        handle: &S::Handle,
+        limit: usize,
+        make: impl FnOnce(Entries) -> T + Send + 'static,
+    ) -> Pending<io::Result<T>> {
+        self.source.list(handle, limit, make)
+    }
+}
+
+/// A service of a directory with a short file and a long one.
+struct Site {
+    dir: tempfile::TempDir,
+    files: Files<Counted<ThreadPoolFiles>>,
+    calls: Rc<Cell<[usize; 3]>>,
+}
+
+impl Site {
+    fn new(config: FilesConfig) -> Site {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("root")).unwrap();
+        fs::write(dir.path().join("secret"), "secret").unwrap();
+        let calls = Rc::new(Cell::new([0; 3]));
+        let source = ThreadPoolFiles::new(&dir.path().join("root"), 1).unwrap();
+        let source = Counted { source, calls: calls.clone() };
+        let site = Site { dir, files: Files::new(source, config, clock()), calls };
+        site.write("short", b'a', 500);
+        site.write("long", b'a', LONG);
+        site
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.dir.path().join("root").join(name)
+    }
+
+    fn write(&self, name: &str, byte: u8, length: usize) {
+        fs::write(self.path(name), vec![byte; length]).unwrap();
+    }
+
+    /// What the source was asked meanwhile.
+    async fn calls(&self, asking: impl Future<Output = ()>) -> [usize; 3] {
+        self.calls.set([0; 3]);
+        asking.await;
+        self.calls.get()
+    }
+
+    async fn get(&self, name: &str) -> Reply {
+        get(&self.files, &format!("/{name}")).await
+    }
+}
+
+/// What came of a request: the status, the tag, and the body if it was whole.
+struct Reply {
+    status: u16,
+    etag: Option<String>,
+    body: Option<Bytes>,
+}
+
+impl Reply {
+    /// The byte that all of the body is, and how many.
+    fn uniform(&self) -> Option<(u8, usize)> {
+        let body = self.body.as_ref().filter(|_| self.status == 200)?;
+        let first = *body.first()?;
+        assert!(body.iter().all(|byte| *byte == first), "a body of two versions");
+        Some((first, body.len()))
+    }
+}
+
+async fn get<S: FileSource>(files: &Files<S>, target: &str) -> Reply {
+    let (head, ()) = Request::get(target).body(()).unwrap().into_parts();
+    let response = files.answer(&head).await;
+    let etag = response.headers().get(header::ETAG);
+    let etag = etag.map(|tag| tag.to_str().unwrap().to_owned());
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.ok().map(http_body_util::Collected::to_bytes);
+    Reply { status, etag, body }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_file_is_read_once_and_then_asked_for_without_any_call() {
+    let site = Site::new(FilesConfig::default());
+    let ask = async || {
+        assert_eq!(site.get("short").await.uniform(), Some((b'a', 500)));
+    };
+    assert_eq!(site.calls(ask()).await, [1, 1, 1]);
+    assert_eq!(
+        site.calls(async {
+            for _ in 0..10 {
+                ask().await;
+            }
+        })
+        .await,
+        [0; 3]
+    );
+    tokio::time::advance(AGE).await;
+    assert_eq!(site.calls(ask()).await, [1, 0, 0], "it is looked up again, and not read");
+    assert_eq!(site.calls(ask()).await, [0; 3]);
+    let tally = site.files.cache_tally();
+    assert_eq!((tally.hits, tally.misses, tally.revalidations), (11, 1, 1));
+    assert!((500..2000).contains(&tally.bytes) && tally.open == 0, "{tally:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_file_stays_open() {
+    let site = Site::new(FilesConfig::default());
+    let ask = async || assert_eq!(site.get("long").await.uniform(), Some((b'a', LONG)));
+    // Three chunks; it is looked at when it was opened, and when all was read.
+    assert_eq!(site.calls(ask()).await, [1, 3, 1]);
+    assert_eq!(site.calls(ask()).await, [0, 3, 2]);
+    tokio::time::advance(AGE).await;
+    assert_eq!(site.calls(ask()).await, [1, 3, 1]);
+    let tally = site.files.cache_tally();
+    assert_eq!((tally.open_hits, tally.misses, tally.open, tally.bytes), (1, 1, 1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_turned_off_keeps_nothing() {
+    let off = FilesConfig { cache_age: Duration::ZERO, ..FilesConfig::default() };
+    let no_bytes = FilesConfig { cache_bytes: 0, cache_open: 0, ..FilesConfig::default() };
+    for config in [off, no_bytes] {
+        let site = Site::new(config);
+        for _ in 0..3 {
+            let ask = async { drop(site.get("short").await) };
+            assert_eq!(site.calls(ask).await, [1, 1, 1]);
+        }
+        assert_eq!((site.files.cache_tally().bytes, site.files.cache_tally().open), (0, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_index_is_found_without_looking_at_its_directory() {
+    let site = Site::new(FilesConfig::default());
+    site.write("index.html", b'i', 10);
+    assert_eq!(site.get("").await.uniform(), Some((b'i', 10)));
+    let ask = async { assert_eq!(site.get("").await.uniform(), Some((b'i', 10))) };
+    assert_eq!(site.calls(ask).await, [0; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_is_kept_than_the_bounds_say() {
+    let config = FilesConfig { cache_bytes: 100_000, cache_open: 3, ..FilesConfig::default() };
+    let site = Site::new(config);
+    for number in 0..20 {
+        site.write(&format!("s{number}"), b's', 20_000);
+        site.write(&format!("l{number}"), b'l', LONG);
+    }
+    for number in 0..20 {
+        for _ in 0..3 {
+            site.get(&format!("s{number}")).await;
+            site.get(&format!("l{number}")).await;
+        }
+        let tally = site.files.cache_tally();
+        assert!(tally.bytes <= 100_000 && tally.open <= 3, "{tally:?}");
+    }
+    let tally = site.files.cache_tally();
+    assert!(tally.bytes > 60_000 && tally.open == 3, "{tally:?}");
+    let open = fs::read_dir("/proc/self/fd").unwrap().filter(|entry| {
+        let target = fs::read_link(entry.as_ref().unwrap().path());
+        target.is_ok_and(|target| target.starts_with(site.dir.path().join("root")))
+    });
+    assert_eq!(open.count(), 1 + 3, "the root and those that are kept");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_has_just_changed_is_not_kept() {
+    let mut site = Site::new(FilesConfig::default());
+    let clock = Clock { wall: Rc::new(SystemTime::now), ..clock() };
+    let root = ThreadPoolFiles::new(&site.path("."), 1).unwrap();
+    let source = Counted { source: root, calls: site.calls.clone() };
+    site.files = Files::new(source, FilesConfig::default(), clock);
+    for byte in [b'b', b'c'] {
+        site.write("short", byte, 500);
+        let reply = site.get("short").await;
+        assert_eq!(reply.uniform(), Some((byte, 500)), "nothing old is served");
+        assert!(reply.etag.unwrap().starts_with("W/"));
+    }
+    let tally = site.files.cache_tally();
+    assert_eq!((tally.bytes, tally.open), (0, 0));
+}
+
+/// Changes the file of that name.
+type Changing = fn(&Site, &str);
+
+/// How a file may change.
+const CHANGES: [(&str, Changing); 5] = [
+    ("edited", |site, name| {
+        let length = fs::metadata(site.path(name)).unwrap().len() as usize;
+        site.write(name, b'b', length);
+    }),
+    ("replaced", |site, name| {
+        let length = fs::metadata(site.path(name)).unwrap().len() as usize;
+        site.write("new", b'b', length);
+        fs::rename(site.path("new"), site.path(name)).unwrap();
+    }),
+    ("shrunk", |site, name| site.write(name, b'b', 100)),
+    ("grown", |site, name| site.write(name, b'b', 2 * LONG)),
+    ("deleted", |site, name| fs::remove_file(site.path(name)).unwrap()),
+];
+
+#[tokio::test(start_paused = true)]
+async fn what_changes_is_served_as_it_was_or_as_it_is_and_after_the_age_as_it_is() {
+    for name in ["short", "long"] {
+        for (how, change) in CHANGES {
+            let site = Site::new(FilesConfig::default());
+            let before = site.get(name).await;
+            change(&site, name);
+            let within = site.get(name).await;
+            tokio::time::advance(AGE).await;
+            let after = site.get(name).await;
+            let is_old = within.body == before.body && within.etag == before.etag;
+            let is_new = within.body == after.body && within.etag == after.etag;
+            assert!(is_old || is_new, "{name}, {how}");
+            assert!(within.body.is_some(), "{name}, {how}: whole");
+            // What is open is looked at first; that it has a name less is a change, too.
+            assert_eq!(is_old && !is_new, name == "short", "{name}, {how}");
+            match fs::metadata(site.path(name)) {
+                Ok(found) => {
+                    assert_eq!(after.uniform(), Some((b'b', found.len() as usize)), "{how}");
+                }
+                Err(_) => assert_eq!(after.status, StatusCode::NOT_FOUND.as_u16()),
+            }
+            let tally = site.files.cache_tally();
+            assert_eq!((tally.outdated, tally.changed_midway), (1, 0), "{name}, {how}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_leads_out_of_the_root_by_now_never_gives_what_lies_there() {
+    let site = Site::new(FilesConfig::default());
+    fs::create_dir(site.path("sub")).unwrap();
+    site.write("sub/secret", b'a', 6);
+    assert_eq!(site.get("sub/secret").await.uniform(), Some((b'a', 6)));
+    fs::rename(site.path("sub"), site.path("before")).unwrap();
+    symlink(site.dir.path(), site.path("sub")).unwrap();
+    assert_eq!(site.get("sub/secret").await.uniform(), Some((b'a', 6)), "what lay in the root");
+    tokio::time::advance(AGE).await;
+    for _ in 0..2 {
+        assert_eq!(site.get("sub/secret").await.status, 403);
+    }
+    for target in ["/../secret", "/%2e%2e/secret", "/sub/..%2fsecret"] {
+        assert_eq!(get(&site.files, target).await.status, 400);
+    }
+}
+
+/// A budget that is scarce or not.
+#[derive(Clone, Default)]
+struct Purse {
+    held: Arc<AtomicUsize>,
+    is_scarce: Rc<Cell<bool>>,
+    give_back: Rc<RefCell<Option<GiveBack>>>,
+}
+
+type GiveBack = Rc<dyn Fn()>;
+
+impl Keeper for Purse {
+    fn held(&self) -> &Arc<AtomicUsize> {
+        &self.held
+    }
+
+    fn by_connections(&self) -> &Arc<AtomicUsize> {
+        &self.held
+    }
+
+    fn is_scarce(&self) -> bool {
+        self.is_scarce.get()
+    }
+
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn room(&self) -> Pending<()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn when_scarce(&self, give_back: Rc<dyn Fn()>) {
+        *self.give_back.borrow_mut() = Some(give_back);
+    }
+
+    fn room_for_connection(&self, _bytes: usize) -> ConnectionRoom {
+        ConnectionRoom::Enough
+    }
+
+    fn set_crowded(&self, _is_crowded: bool) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_kept_is_charged_and_given_back_where_memory_is_scarce() {
+    let (purse, mut site) = (Purse::default(), Site::new(FilesConfig::default()));
+    site.files = site.files.with_memory(Memory::new(purse.clone()));
+    for number in 0..8 {
+        site.write(&format!("{number}"), b'x', 100_000);
+        site.get(&format!("{number}")).await;
+    }
+    let held = || purse.held.load(Ordering::Relaxed);
+    assert_eq!(held(), 800_000);
+    let give_back = || purse.give_back.borrow().clone().unwrap()();
+    give_back();
+    assert!((300_000..=400_000).contains(&held()), "{} are half", held());
+    for _ in 0..8 {
+        give_back();
+    }
+    assert_eq!((held(), site.files.cache_tally().bytes), (0, 0));
+    assert!(site.files.cache_tally().given_back_bytes >= 800_000);
+    purse.is_scarce.set(true);
+    site.get("1").await;
+    assert_eq!(held(), 0, "nothing is kept where memory is scarce");
+    purse.is_scarce.set(false);
+    site.get("1").await;
+    assert_eq!(held(), 100_000);
+    site.files.end_cache();
+    assert_eq!(held(), 0);
+    site.get("2").await;
+    assert_eq!(held(), 0, "its end is its end");
+}
+
+/// A file that may change whenever it is asked for something.
+#[derive(Clone, Default)]
+struct Restless(Rc<RefCell<Rest>>);
+
+#[derive(Default)]
+struct Rest {
+    file: Option<Rc<RefCell<Version>>>,
+    /// Counts changes: every version has a time of its own.
+    changes: u64,
+    script: VecDeque<Change>,
+}
+
+#[derive(Clone, Debug)]
+struct Version {
+    number: u64,
+    inode: u64,
+    length: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    None,
+    Edit(usize),
+    Replace(usize),
+    Delete,
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let length = prop_oneof![Just(50_usize), Just(10_000)];
+    prop_oneof![
+        6 => Just(Change::None),
+        2 => length.clone().prop_map(Change::Edit),
+        2 => length.prop_map(Change::Replace),
+        1 => Just(Change::Delete),
+    ]
+}
+
+impl Version {
+    fn metadata(&self) -> Metadata {
+        let modified = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1000 + self.number));
+        Metadata {
+            kind: crate::source::Kind::File,
+            len_bytes: self.length as u64,
+            modified,
+            changed: modified,
+            identity: self.inode,
+        }
+    }
+
+    /// The tag that goes with these bytes alone.
+    fn etag(&self) -> String {
+        Validators::of(&self.metadata(), SystemTime::now()).etag
+    }
+}
+
+impl Restless {
+    fn step(&self) {
+        let mut rest = self.0.borrow_mut();
+        let change = rest.script.pop_front().unwrap_or(Change::None);
+        rest.changes += 1;
+        let number = rest.changes;
+        match (change, &rest.file) {
+            (Change::None, _) => {}
+            (Change::Edit(length), Some(file)) => {
+                let inode = file.borrow().inode;
+                *file.borrow_mut() = Version { number, inode, length };
+            }
+            (Change::Edit(length) | Change::Replace(length), _) => {
+                let version = Version { number, inode: number, length };
+                rest.file = Some(Rc::new(RefCell::new(version)));
+            }
+            (Change::Delete, _) => rest.file = None,
+        }
+    }
+}
+
+impl FileSource for Restless {
+    type Handle = Rc<RefCell<Version>>;
+
+    fn open(&self, _path: &RelativePath) -> Pending<Result<Opened<Self::Handle>, OpenError>> {
+        self.step();
+        let file = self.0.borrow().file.clone();
+        let opened = file.map(|handle| {
+            let metadata = handle.borrow().metadata();
+            Opened { handle, metadata }
+        });
+        Box::pin(std::future::ready(opened.ok_or(OpenError::NotFound)))
+    }
+
+    fn read_at(
+        &self,
+        handle: &Self::Handle,
+        offset: u64,
+        mut buffer: Vec<u8>,
+    ) -> Pending<io::Result<Vec<u8>>> {
+        self.step();
+        let version = handle.borrow().clone();
+        buffer.truncate(version.length.saturating_sub(offset as usize));
+        buffer.fill(version.number as u8);
+        Box::pin(std::future::ready(Ok(buffer)))
+    }
+
+    fn metadata(&self, handle: &Self::Handle) -> io::Result<Metadata> {
+        self.step();
+        Ok(handle.borrow().metadata())
+    }
+
+    fn list<T: Send + 'static>(
+        &self,
+        _handle: &Self::Handle,
+        _limit: usize,
+        _make: impl FnOnce(Entries) -> T + Send + 'static,
+    ) -> Pending<io::Result<T>> {
+        unreachable!("there are no directories")
+    }
+}
+
+proptest! {
+    /// However the file changes, between any two calls: a body that came whole is of one version,
+    /// and its tag is that version's.
+    #[test]
+    fn no_answer_mixes_two_versions(
+        script in prop::collection::vec(change(), 0..60),
+        pauses in prop::collection::vec(any::<bool>(), 20),
+        cache_open in 0..2_usize,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let source = Restless::default();
+            source.0.borrow_mut().script = script.into();
+            source.0.borrow_mut().script.push_front(Change::Replace(10_000));
+            let config = FilesConfig {
+                chunk_bytes: 4096,
+                cache_file_bytes: 1000,
+                cache_open,
+                ..FilesConfig::default()
+            };
+            let files = Files::new(source, config, clock());
+            for pause in pauses {
+                let reply = get(&files, "/file").await;
+                if let Some((byte, length)) = reply.uniform() {
+                    // Fewer than 256 steps: the byte is the number.
+                    let version = Version { number: byte.into(), inode: 0, length };
+                    assert_eq!(reply.etag, Some(version.etag()));
+                }
+                if pause {
+                    tokio::time::advance(AGE).await;
+                }
+            }
+        });
+    }
+}
