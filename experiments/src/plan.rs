@@ -237,6 +237,14 @@ pub(crate) const PLANS: &[Plan] = &[
         run: plans::c_table4::run,
     },
     Plan {
+        id: "c-devices",
+        title: "Which end holds TIME-WAIT of 20,000 connections, by each mechanism, over devices",
+        source: "Faber, Touch & Yue 1999, §4; no figure",
+        cheap: false,
+        known: Known::Nothing,
+        run: plans::c_devices::run,
+    },
+    Plan {
         id: "c-short-msl",
         title: "A server that cuts its MSL, in virtual time; the network delivers much twice",
         source: "Faber, Touch & Yue 1999, §2.2",

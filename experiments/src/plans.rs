@@ -22,6 +22,7 @@ pub(crate) mod b_fig4;
 pub(crate) mod b_lateness;
 pub(crate) mod b_locks;
 mod busy;
+pub(crate) mod c_devices;
 pub(crate) mod c_fig4;
 pub(crate) mod c_fig5_7;
 pub(crate) mod c_short_msl;

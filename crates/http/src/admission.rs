@@ -45,13 +45,14 @@ pub struct Tally {
     pub reset_slow: u64,
     /// CLIENT_CLOSE requests obeyed: the client closed first.
     pub client_closes: u64,
-    /// CLIENT_CLOSE requests whose clients did not close within the grace: we closed first.
+    /// CLIENT_CLOSE requests whose clients did not close within the grace, so that we closed first,
+    /// or reset the connection.
     pub client_closes_unended: u64,
     /// Connections whose clients were asked to close first.
     pub asked: u64,
     /// Those of them whose clients did.
     pub asked_obeyed: u64,
-    /// Those of them that we closed first: the grace was over, or they had to go before.
+    /// The others: the grace was over, they had to go before, or the client has reset them.
     pub asked_unheeded: u64,
     /// CLIENT_CLOSE requests that are not well formed, answered with 400.
     pub client_closes_refused: u64,

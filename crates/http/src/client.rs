@@ -11,18 +11,18 @@ use std::cell::Cell;
 use std::error::Error;
 use std::fmt;
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
-use hyper::rt::{Read, ReadBuf, Timer, Write};
+use hyper::rt::{Read, ReadBuf, ReadBufCursor, Timer, Write};
 use tokio::sync::oneshot;
 
 use crate::client_close;
@@ -33,6 +33,10 @@ const DROP_BYTES: usize = 4096;
 /// How a client closes.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
+    /// How long nothing may come or go of the last exchange, once no other request will be made: an
+    /// answer that nobody reads, say, or a request that is not taken. The connection is closed then
+    /// though the exchange is not over. 30 s.
+    pub stall_timeout: Duration,
     /// How long the server may take to close behind us. 2 s: a round trip and a pause of its own.
     pub close_timeout: Duration,
     /// Bytes dropped meanwhile, at most: the error of a server that does not know CLIENT_CLOSE, or
@@ -42,7 +46,11 @@ pub struct ClientConfig {
 
 impl Default for ClientConfig {
     fn default() -> Self {
-        ClientConfig { close_timeout: Duration::from_secs(2), close_bytes: 64 << 10 }
+        ClientConfig {
+            stall_timeout: Duration::from_secs(30),
+            close_timeout: Duration::from_secs(2),
+            close_bytes: 64 << 10,
+        }
     }
 }
 
@@ -51,7 +59,7 @@ impl Default for ClientConfig {
 pub enum Closed {
     /// We closed first, and then the server: we hold TIME-WAIT.
     ByUs,
-    /// The server closed first, or the connection failed.
+    /// The server closed first, or the connection failed: it was reset, say.
     ByServer,
     /// We closed, and the server did not within the bounds: the transport goes on waiting for it.
     Unended,
@@ -85,7 +93,6 @@ impl Error for ClientError {
 }
 
 /// A connection to a server. Dropping it closes it, as [`Client::close`] does.
-#[derive(Debug)]
 pub struct Client<B> {
     // Before the sender, which the driver sees go.
     course: Holder,
@@ -94,7 +101,7 @@ pub struct Client<B> {
 }
 
 /// What a client and its driver know of their connection.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Course {
     /// The server has asked us to close.
     is_asked: Cell<bool>,
@@ -102,15 +109,27 @@ struct Course {
     is_last: Cell<bool>,
     /// The client is gone. Else it is the server who has ended the connection.
     is_released: Cell<bool>,
+    /// The driver, which waits for that: hyper does not while an exchange is under way.
+    driver: Cell<Option<Waker>>,
+    /// Times that the stream was read or written.
+    moved: Cell<u64>,
 }
 
 /// The client's end of a course.
-#[derive(Debug)]
 struct Holder(Rc<Course>);
 
 impl Drop for Holder {
     fn drop(&mut self) {
         self.0.is_released.set(true);
+        if let Some(driver) = self.0.driver.take() {
+            driver.wake();
+        }
+    }
+}
+
+impl<B> fmt::Debug for Client<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("sender", &self.sender).finish_non_exhaustive()
     }
 }
 
@@ -138,8 +157,9 @@ where
         I: Read + Write + Unpin + 'static,
     {
         let farewell = client_close::request(host);
-        let (sender, connection) = http1::handshake(io).await?;
         let course = Rc::new(Course::default());
+        let io = Watched { io, course: course.clone() };
+        let (sender, connection) = http1::handshake(io).await?;
         let (told, closed) = oneshot::channel();
         let client = Client { course: Holder(course.clone()), sender, closed };
         let driver = async move {
@@ -164,7 +184,9 @@ where
         self.sender.ready().await.map_err(ClientError::Http)?;
         let announces = client_close::has_option(request.headers(), "close");
         let answer = self.sender.send_request(request).await.map_err(ClientError::Http)?;
-        let closes = announces || client_close::has_option(answer.headers(), "close");
+        // CLIENT_CLOSE is of HTTP/1.1.
+        let is_older = answer.version() < Version::HTTP_11;
+        let closes = announces || is_older || client_close::has_option(answer.headers(), "close");
         self.course.0.is_last.set(closes);
         self.course.0.is_asked.set(client_close::is_asked_for(answer.headers()));
         Ok(answer)
@@ -175,7 +197,8 @@ where
         self.course.0.is_asked.get()
     }
 
-    /// Closes the connection once the last answer is read or dropped. Returns how it ended.
+    /// Closes the connection once the last answer is read or dropped, or stalls
+    /// ([`ClientConfig::stall_timeout`]). Returns how it ended.
     pub async fn close(self) -> Closed {
         let Client { course, sender, closed } = self;
         drop((course, sender));
@@ -192,24 +215,30 @@ struct Closing {
 }
 
 /// Drives a connection until nobody makes requests any more, or the server closes.
-async fn drive<I, B>(connection: Connection<I, B>, course: &Course, closing: Closing) -> Closed
+async fn drive<I, B>(
+    mut connection: Connection<Watched<I>, B>,
+    course: &Course,
+    closing: Closing,
+) -> Closed
 where
     I: Read + Write + Unpin,
     B: Body + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    let Ok(parts) = connection.without_shutdown().await else { return Closed::ByServer };
-    let mut io = parts.io;
+    let Some(is_over) = until_over(&mut connection, course, &closing).await else {
+        return Closed::ByServer;
+    };
+    let mut io = connection.into_parts().io.io;
     // Nothing is read but the server's FIN, if it has closed.
     let mut left = closing.config.close_bytes;
     let has_ended = poll_fn(|cx| match poll_drop(&mut io, cx, &mut left) {
-        Poll::Ready(ended) => Poll::Ready(ended),
+        Poll::Ready(ended) => Poll::Ready(ended.unwrap_or(true)),
         Poll::Pending => Poll::Ready(false),
     });
     if has_ended.await {
         return Closed::ByServer;
     }
-    let says_so = course.is_released.get() && !course.is_last.get();
+    let says_so = is_over && course.is_released.get() && !course.is_last.get();
     let mut unsent = if says_so { &closing.farewell[..] } else { &[][..] };
     let mut has_closed = false;
     let mut sleep = pin!(closing.timer.sleep(closing.config.close_timeout));
@@ -223,12 +252,46 @@ where
         }
         if has_closed {
             match poll_drop(&mut io, cx, &mut left) {
-                Poll::Ready(true) => return Poll::Ready(Closed::ByUs),
-                Poll::Ready(false) => return Poll::Ready(Closed::Unended),
+                Poll::Ready(Ok(true)) => return Poll::Ready(Closed::ByUs),
+                Poll::Ready(Ok(false)) => return Poll::Ready(Closed::Unended),
+                // Reset: nobody holds TIME-WAIT.
+                Poll::Ready(Err(_)) => return Poll::Ready(Closed::ByServer),
                 Poll::Pending => {}
             }
         }
         sleep.as_mut().poll(cx).map(|()| Closed::Unended)
+    })
+    .await
+}
+
+/// Drives a connection until its last exchange is over, which is true, or stalls. None if it fails.
+async fn until_over<I, B>(
+    connection: &mut Connection<Watched<I>, B>,
+    course: &Course,
+    closing: &Closing,
+) -> Option<bool>
+where
+    I: Read + Write + Unpin,
+    B: Body + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let mut patience = None;
+    poll_fn(|cx| {
+        if let Poll::Ready(outcome) = connection.poll_without_shutdown(cx) {
+            return Poll::Ready(outcome.ok().map(|()| true));
+        }
+        while course.is_released.get() {
+            let (moved, sleep) = patience.get_or_insert_with(|| {
+                (course.moved.get(), closing.timer.sleep(closing.config.stall_timeout))
+            });
+            ready!(sleep.as_mut().poll(cx));
+            if *moved == course.moved.get() {
+                return Poll::Ready(Some(false));
+            }
+            patience = None;
+        }
+        course.driver.set(Some(cx.waker().clone()));
+        Poll::Pending
     })
     .await
 }
@@ -250,18 +313,78 @@ fn poll_farewell<I: Write + Unpin>(
 }
 
 /// Reads and drops until the peer has closed, or nothing is `left`. True if it has closed.
-fn poll_drop<I: Read + Unpin>(io: &mut I, cx: &mut Context<'_>, left: &mut usize) -> Poll<bool> {
+fn poll_drop<I: Read + Unpin>(
+    io: &mut I,
+    cx: &mut Context<'_>,
+    left: &mut usize,
+) -> Poll<io::Result<bool>> {
     let mut bytes = [MaybeUninit::uninit(); DROP_BYTES];
     while *left > 0 {
         let mut buffer = ReadBuf::uninit(&mut bytes);
         match ready!(Pin::new(&mut *io).poll_read(cx, buffer.unfilled())) {
-            Ok(()) if !buffer.filled().is_empty() => {
-                *left = left.saturating_sub(buffer.filled().len());
-            }
-            _ => return Poll::Ready(true),
+            Ok(()) if buffer.filled().is_empty() => return Poll::Ready(Ok(true)),
+            Ok(()) => *left = left.saturating_sub(buffer.filled().len()),
+            Err(error) if client_close::is_end(&error) => return Poll::Ready(Ok(true)),
+            Err(error) => return Poll::Ready(Err(error)),
         }
     }
-    Poll::Ready(false)
+    Poll::Ready(Ok(false))
+}
+
+/// A stream that counts how often it moved.
+struct Watched<I> {
+    io: I,
+    course: Rc<Course>,
+}
+
+impl<I> Watched<I> {
+    fn note<T>(&self, outcome: Poll<T>) -> Poll<T> {
+        self.course.moved.set(self.course.moved.get() + u64::from(outcome.is_ready()));
+        outcome
+    }
+}
+
+impl<I: Read + Unpin> Read for Watched<I> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let outcome = Pin::new(&mut self.io).poll_read(cx, buffer);
+        self.note(outcome)
+    }
+}
+
+impl<I: Write + Unpin> Write for Watched<I> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.io).poll_write(cx, bytes);
+        self.note(outcome)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.io).poll_write_vectored(cx, slices);
+        self.note(outcome)
+    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@
 //!
 //! A server asks for it by the connection option `client-close`.
 
+use std::io;
+
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Version};
 use http_body::Body;
@@ -67,6 +69,12 @@ pub(crate) fn fault<B: Body>(request: &Request<B>) -> Option<&'static str> {
     } else {
         bad_host(request)
     }
+}
+
+/// True if a read that failed so has come to the peer's end all the same: TLS whose peer closes
+/// without its last word.
+pub(crate) fn is_end(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::UnexpectedEof
 }
 
 /// True if `Connection` has that option (RFC 9110 §7.6.1).

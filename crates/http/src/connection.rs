@@ -232,7 +232,7 @@ impl<H: Handler> Server<H> {
             Pin::new(&mut io).poll_shutdown(cx).map(|_| ())
         })
         .await;
-        self.door.count(|tally| match phase.has_ended() {
+        self.door.count(|tally| match phase.has_closed() {
             true => tally.client_closes += 1,
             false => tally.client_closes_unended += 1,
         });
@@ -314,7 +314,7 @@ impl<H: Handler> Visit<H> {
     /// The connection is over: did the client do as it was asked?
     fn leave(&self) {
         if self.is_asked.get() {
-            self.server.door.count(|tally| match self.phase.has_ended() {
+            self.server.door.count(|tally| match self.phase.has_closed() {
                 true => tally.asked_obeyed += 1,
                 false => tally.asked_unheeded += 1,
             });

@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 use hyper::rt::{Read, ReadBuf, ReadBufCursor, Sleep, Timer, Write};
 
 use crate::admission::Door;
+use crate::client_close::is_end;
 use crate::config::ServerConfig;
 use crate::control::Control;
 use crate::memory::Charge;
@@ -46,8 +47,18 @@ struct Marks {
     waits_for_room: Cell<bool>,
     /// The peer is to close before we do.
     yields_close: Cell<bool>,
-    /// The peer will send no more: it has closed, or reset the connection.
-    ended: Cell<bool>,
+    end: Cell<PeerEnd>,
+}
+
+/// What has become of the peer's half.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum PeerEnd {
+    #[default]
+    Open,
+    /// The peer has closed it.
+    Closed,
+    /// The connection failed: the peer has reset it, say, and holds no TIME-WAIT.
+    Failed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,9 +73,9 @@ enum Step {
 
 impl Phase {
     pub(crate) fn new(now: Instant) -> Self {
-        let (unread, waits_for_room, yields_close, ended) = Default::default();
+        let (unread, waits_for_room, yields_close, end) = Default::default();
         let step = Cell::new(Step::Idle(now));
-        Phase(Rc::new(Marks { step, unread, waits_for_room, yields_close, ended }))
+        Phase(Rc::new(Marks { step, unread, waits_for_room, yields_close, end }))
     }
 
     /// A request's head is complete; `has_body`: more of it follows.
@@ -108,9 +119,22 @@ impl Phase {
         self.0.yields_close.set(true);
     }
 
-    /// True once the peer has closed its half, or reset the connection.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.0.ended.get()
+    /// True once the peer has closed its half. A peer that resets has not.
+    pub(crate) fn has_closed(&self) -> bool {
+        self.0.end.get() == PeerEnd::Closed
+    }
+
+    /// True once nothing more can come: the peer has closed its half, or the connection failed.
+    fn has_ended(&self) -> bool {
+        self.0.end.get() != PeerEnd::Open
+    }
+
+    /// A read has come to the end, or failed. Only the first of them counts.
+    fn on_end(&self, outcome: &io::Result<()>) {
+        if !self.has_ended() {
+            let has_closed = outcome.as_ref().map_or_else(is_end, |()| true);
+            self.0.end.set(if has_closed { PeerEnd::Closed } else { PeerEnd::Failed });
+        }
     }
 
     /// True if the peer may still be sending what belongs to a request.
@@ -238,7 +262,7 @@ impl<I, C: Control> Patient<I, C> {
 
     fn on_read(&mut self, bytes: usize) {
         if bytes == 0 {
-            self.phase.0.ended.set(true);
+            self.phase.on_end(&Ok(()));
         }
         self.last_read = self.timer.now();
         if let Step::Idle(_) = self.phase.0.step.get()
@@ -341,8 +365,8 @@ impl<I, C: Control> Patient<I, C> {
 }
 
 impl<I: Read + Unpin, C: Control> Patient<I, C> {
-    /// Reads and drops until the peer ends, has sent more than is `left`, or has taken too long.
-    /// True if it has ended.
+    /// Reads and drops until nothing more can come, the peer has sent more than is `left`, or has
+    /// taken too long. True if nothing more can come.
     fn poll_drop(&mut self, cx: &mut Context<'_>, left: &mut usize, until: Instant) -> Poll<bool> {
         let mut bytes = [MaybeUninit::uninit(); READ_BYTES];
         loop {
@@ -354,7 +378,10 @@ impl<I: Read + Unpin, C: Control> Patient<I, C> {
                         return Poll::Ready(false);
                     }
                 }
-                Poll::Ready(_) => return Poll::Ready(true),
+                Poll::Ready(outcome) => {
+                    self.phase.on_end(&outcome);
+                    return Poll::Ready(true);
+                }
                 Poll::Pending => {
                     return self.read_alarm.poll(cx, &*self.timer, until).map(|()| false);
                 }
@@ -371,7 +398,6 @@ impl<I: Read + Unpin, C: Control> Patient<I, C> {
     ) -> Poll<io::Result<()>> {
         loop {
             if ready!(self.poll_drop(cx, left, *until)) {
-                self.phase.0.ended.set(true);
                 return Poll::Ready(Ok(()));
             }
             if *left == 0 || !self.has_undelivered() {
@@ -417,9 +443,9 @@ impl<I: Read + Unpin, C: Control + Unpin> Read for Patient<I, C> {
                 out.put_slice(buffer.filled());
                 Poll::Ready(Ok(()))
             }
-            Poll::Ready(Err(e)) => {
-                this.phase.0.ended.set(true);
-                Poll::Ready(Err(e))
+            Poll::Ready(failed) => {
+                this.phase.on_end(&failed);
+                Poll::Ready(failed)
             }
             Poll::Pending => this.judge_read(cx),
         }

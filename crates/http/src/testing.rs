@@ -5,12 +5,13 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 
 use crate::access::Access;
@@ -130,6 +131,40 @@ pub(crate) async fn local<T>(test: impl Future<Output = T>) -> T {
     LocalSet::new().run_until(test).await
 }
 
+/// A pipe that fails where it would end, as a connection does that the peer resets.
+pub(crate) struct Failing(pub(crate) DuplexStream, pub(crate) io::ErrorKind);
+
+impl AsyncRead for Failing {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.0).poll_read(cx, buffer))?;
+        let has_ended = buffer.filled().len() == before;
+        Poll::Ready(if has_ended { Err(self.1.into()) } else { Ok(()) })
+    }
+}
+
+impl AsyncWrite for Failing {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
 /// A connection to a server, seen from the client's end.
 pub(crate) struct Client {
     pub(crate) stream: DuplexStream,
@@ -151,11 +186,20 @@ pub(crate) fn connect_to<H: Handler>(
     server: Server<H>,
     pipe_bytes: usize,
 ) -> (Client, Rc<Server<H>>) {
+    connect_through(server, pipe_bytes, |io| io)
+}
+
+/// The same through what `wrap` makes of the server's end.
+pub(crate) fn connect_through<H: Handler, I: AsyncRead + AsyncWrite + Unpin + 'static>(
+    server: Server<H>,
+    pipe_bytes: usize,
+    wrap: impl FnOnce(DuplexStream) -> I,
+) -> (Client, Rc<Server<H>>) {
     let records = Rc::new(RefCell::new(Vec::new()));
     let log = records.clone();
     let server = Rc::new(server.on_access(move |access| log.borrow_mut().push(access.clone())));
     let (stream, io) = tokio::io::duplex(pipe_bytes);
-    let serving = spawn_local(server.clone().serve(TokioIo::new(io), peer()));
+    let serving = spawn_local(server.clone().serve(TokioIo::new(wrap(io)), peer()));
     (Client { stream, serving, records }, server)
 }
 

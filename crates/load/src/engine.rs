@@ -149,11 +149,11 @@ pub struct Notes {
     pub tuples_taken: u64,
     /// Requests that were sent again, since the server had closed an idle connection.
     pub reopened: u64,
-    /// CLIENT_CLOSE requests.
+    /// CLIENT_CLOSE requests behind which the server closed.
     pub client_closes: u64,
     /// Connections that the server asked the load to close.
     pub asked: u64,
-    /// Those that the load closed for that.
+    /// Those that the load closed for that, and then the server.
     pub obeyed: u64,
     /// TIME-WAITs that the network took over from the server, as it tells.
     pub swapped: u64,

@@ -12,7 +12,8 @@
 //! A host does the same whenever it is given the same: what it has been given *is* its state, and
 //! what comes of one more input is computed once, by the engine, and looked up from then on
 //! ([`Actor`]). Two orders of events at different hosts lead to the same state, and it is entered
-//! once. In each state that has no time left, the network turns fair, and both ends must finish.
+//! once. In each state that has no time left, the network turns fair, and both ends must finish,
+//! and then hold TIME-WAIT for 2·MSL.
 
 mod actor;
 pub mod packet;
@@ -29,11 +30,8 @@ pub use actor::{Actor, Order, View};
 use actor::{Input, Node};
 use packet::Packet;
 
-/// The longest that a packet is under way (RFC 9293's MSL).
+/// The longest that a packet is under way (RFC 9293's MSL). TIME-WAIT has to be held twice as long.
 pub const MSL: Duration = Duration::from_secs(30);
-
-/// How long the ports rest before they are used again.
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// How long a connection takes, at least.
 const MOMENT: Duration = Duration::from_micros(100);
@@ -53,7 +51,17 @@ pub struct Bounds {
     /// Options that it strips.
     pub strips: u8,
     /// The client opens again between the same ends.
-    pub reopens: bool,
+    pub reopens: Option<Reopen>,
+}
+
+/// A second connection between the same ends, begun while one packet of the first is under way. The
+/// network repeats nothing then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Reopen {
+    /// So long after both have closed.
+    pub after: Duration,
+    /// The old packet has text; else it is any.
+    pub with_text: bool,
 }
 
 /// What is to be searched.
@@ -82,6 +90,8 @@ pub struct Found {
     pub states: usize,
     /// Inputs that the engine was given: other steps were looked up.
     pub steps: usize,
+    /// States in which the client's second connection has been established.
+    pub again: usize,
     /// The first state that breaks a rule: what, and how it came about, a line a packet.
     pub fault: Option<String>,
 }
@@ -104,7 +114,7 @@ enum Move {
     Strip(usize),
     Lose,
     Delay,
-    Reopen,
+    Reopen(Duration),
 }
 
 /// What has happened, and when.
@@ -133,6 +143,8 @@ struct Search<'a> {
     seen: HashSet<u64>,
     /// The same of those from which a fair network has let both ends finish.
     finished: HashSet<u64>,
+    /// From what the client has opened again: see [`Search::is_new_ground`].
+    reopened: HashSet<u64>,
     path: Vec<Event>,
     found: Found,
 }
@@ -141,8 +153,8 @@ struct Search<'a> {
 pub fn run(plan: &Plan) -> Found {
     let [client, server] = plan.configs.clone();
     let actors = [Actor::new(0, client, plan.order), Actor::new(1, server, plan.order)];
-    let (seen, finished, path) = (HashSet::new(), HashSet::new(), Vec::new());
-    let mut search = Search { plan, actors, seen, finished, path, found: Found::default() };
+    let (seen, finished, reopened, path, found) = Default::default();
+    let mut search = Search { plan, actors, seen, finished, reopened, path, found };
     let now = Instant::from_millis(1000);
     let nodes = [search.actors[0].root(), search.actors[1].root()];
     let mut state = State { nodes, flying: Vec::new(), now, bounds: plan.bounds };
@@ -165,7 +177,11 @@ impl Search<'_> {
             return None;
         }
         self.found.states += 1;
+        self.found.again += usize::from(self.views(state)[0].is_again);
         for next in self.moves(state) {
+            if matches!(next, Move::Reopen(_)) && !self.is_new_ground(state) {
+                continue;
+            }
             let depth = self.path.len();
             let mut after = state.clone();
             let fault = self.take(&mut after, next).or_else(|| self.enter(&after));
@@ -195,8 +211,13 @@ impl Search<'_> {
             }
         }
         let [client, server] = self.views(state);
-        if state.bounds.reopens && client.is_done && server.is_done {
-            moves.insert(0, Move::Reopen);
+        if let Some(Reopen { after, with_text }) = state.bounds.reopens
+            && client.is_done
+            && server.is_done
+            && let [(_, _, old)] = &state.flying[..]
+            && (old.has_text() || !with_text)
+        {
+            moves.insert(0, Move::Reopen(after));
         }
         let is_over = client.is_done && server.is_done && state.flying.is_empty();
         if state.bounds.timers > 0 && !is_over {
@@ -206,6 +227,16 @@ impl Search<'_> {
             }
         }
         moves
+    }
+
+    /// True if the client has not opened again from such a state. Of two ends that are closed only
+    /// the records tell how they came to be so: their numbers, which are the same in all runs, and
+    /// when they began.
+    fn is_new_ground(&mut self, state: &State) -> bool {
+        let records = self.views(state).map(|view| (view.records, view.held_since));
+        let mut hasher = DefaultHasher::new();
+        (records, &state.flying, state.now).hash(&mut hasher);
+        self.reopened.insert(hasher.finish())
     }
 
     fn views(&self, state: &State) -> [&View; 2] {
@@ -243,9 +274,9 @@ impl Search<'_> {
                 state.bounds.delays -= 1;
                 self.wait(state)
             }
-            Move::Reopen => {
-                state.bounds.reopens = false;
-                state.now = state.now + PAUSE;
+            Move::Reopen(after) => {
+                (state.bounds.reopens, state.bounds.repeats) = (None, 0);
+                state.now = state.now + after;
                 self.path.push(Event::Other(state.now, "the client opens between the same ends"));
                 self.give(state, 0, Input::Open(state.now))
             }
@@ -277,7 +308,6 @@ impl Search<'_> {
     /// A host is given something: what it sends is under way then. The rule that is broken.
     fn give(&mut self, state: &mut State, side: usize, input: Input) -> Option<String> {
         let before = self.views(state).map(|view| view.is_done);
-        let were_done = before == [true; 2];
         let (node, sent) = self.actors[side].after(state.nodes[side], input);
         state.nodes[side] = node;
         for packet in sent.iter().cloned() {
@@ -289,33 +319,39 @@ impl Search<'_> {
                 insert(&mut state.flying, (state.now, 1 - side, packet));
             }
         }
-        let becomes_done = !were_done && self.are_done(state);
         if self.views(state).map(|view| view.is_done) != before {
             // Packets take no time here, but the clock of ISNs has moved on when a connection has
             // closed (RFC 9293 §3.4.1), or an old handshake could be repeated to the number.
             state.now = state.now + MOMENT;
         }
-        self.judge(state, becomes_done)
+        self.judge(state)
     }
 
     fn are_done(&self, state: &State) -> bool {
         self.views(state).iter().all(|view| view.is_done)
     }
 
-    fn judge(&self, state: &State, becomes_done: bool) -> Option<String> {
+    /// The rule that this state breaks.
+    fn judge(&self, state: &State) -> Option<String> {
         let [client, server] = self.views(state);
         if client.mixed || server.mixed {
             return Some("text of an old connection is accepted by a new one".to_owned());
         }
-        let is_orderly = !client.failed && !server.failed;
-        if !becomes_done || !is_orderly || self.plan.only_text {
+        let has_failed = client.failed || server.failed;
+        // Where the client may open again, TIME-WAIT may refuse it.
+        if has_failed && self.plan.bounds.reopens.is_none() && !self.plan.only_text {
+            return Some("an end was told of an error".to_owned());
+        }
+        if has_failed || !self.are_done(state) || self.plan.only_text {
             return None;
         }
-        if client.records + server.records == 0 {
+        let since = client.held_since.into_iter().chain(server.held_since).min();
+        if client.records + server.records == 0 && since.is_none_or(|it| !is_over(state, it)) {
             return Some("both ends are closed, and nobody holds TIME-WAIT".to_owned());
         }
         for (view, other) in [(client, server), (server, client)] {
-            if view.relies_on_us && other.relies_on_peer && view.records == 0 {
+            let is_over = view.held_since.is_some_and(|since| is_over(state, since));
+            if view.relies_on_us && other.relies_on_peer && view.records == 0 && !is_over {
                 return Some("the end that was agreed on does not hold TIME-WAIT".to_owned());
             }
         }
@@ -323,7 +359,7 @@ impl Search<'_> {
     }
 
     /// The network turns fair: what is under way arrives, or is lost, and nothing else is. Both
-    /// ends must finish.
+    /// ends must finish, and TIME-WAIT must pass.
     fn finish(&mut self, state: &State) -> Option<String> {
         for is_lost in [false, true] {
             let mut state = state.clone();
@@ -362,9 +398,16 @@ impl Search<'_> {
         Some("an end does not finish, though nothing is lost any more".to_owned())
     }
 
+    /// Both ends are closed, and nobody holds TIME-WAIT any more.
     fn is_settled(&self, state: &State) -> bool {
-        state.flying.is_empty() && self.are_done(state)
+        let is_free = |view: &View| view.is_done && view.records == 0;
+        state.flying.is_empty() && self.views(state).into_iter().all(is_free)
     }
+}
+
+/// True if a TIME-WAIT that began then may be over.
+fn is_over(state: &State, since: Instant) -> bool {
+    state.now.since(since) >= 2 * MSL
 }
 
 /// What is remembered of a state.

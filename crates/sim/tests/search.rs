@@ -1,23 +1,32 @@
 //! TIME-WAIT, searched to the end within bounds: `cargo test --release -p lightwait-sim time_wait`
 //! prints how many states there were.
 
-use std::time::Instant as Clock;
+use std::time::{Duration, Instant as Clock};
 
 use lightwait_core::config::{TimeWaitState, Wish};
 use lightwait_core::tcp::time_wait::negotiate::Code;
 use lightwait_core::wire::tcp::Flags;
 use lightwait_core::{Capabilities, Config, Medium};
 use lightwait_sim::search::packet::Packet;
-use lightwait_sim::search::{self, Bounds, Found, MSL, Order, Plan};
+use lightwait_sim::search::{self, Bounds, Found, MSL, Order, Plan, Reopen};
 
 const ORDERS: [Order; 3] = [Order::ServerFirst, Order::ClientFirst, Order::AtOnce];
 
 /// What the network may do: lose and delay, or repeat.
-const LATE: Bounds = Bounds { timers: 2, delays: 1, repeats: 0, strips: 0, reopens: false };
-const TWICE: Bounds = Bounds { timers: 0, delays: 0, repeats: 1, strips: 0, reopens: false };
+const LATE: Bounds = Bounds { timers: 2, delays: 1, repeats: 0, strips: 0, reopens: None };
+const TWICE: Bounds = Bounds { timers: 0, delays: 0, repeats: 1, strips: 0, reopens: None };
 
-/// And to one connection and another behind it, between the same ends.
-const AGAIN: Bounds = Bounds { reopens: true, ..TWICE };
+/// And to one connection and another behind it, between the same ends: so soon that its numbers
+/// are those of the first one's text, which TIME-WAIT does not let begin, or later.
+const SOON: Bounds = again(1, true);
+const LATER: Bounds = again(10, true);
+/// The same while any packet of the first one is under way.
+const BEHIND_ANY: Bounds = again(10, false);
+
+const fn again(millis: u64, with_text: bool) -> Bounds {
+    let after = Duration::from_millis(millis);
+    Bounds { reopens: Some(Reopen { after, with_text }), ..TWICE }
+}
 
 fn config(side: usize) -> Config {
     let address = ["10.0.0.1/24", "10.0.0.2/24"][side].parse().unwrap();
@@ -47,19 +56,15 @@ fn search(name: &str, plan: &Plan) -> Found {
     let began = Clock::now();
     let found = search::run(plan);
     println!(
-        "{name}, {:?}, {:?}: {} states, {} steps of the engine, {:.1} s",
+        "{name}, {:?}, {:?}: {} states, {} of a second connection, {} steps of the engine, {:.1} s",
         plan.order,
         plan.bounds,
         found.states,
+        found.again,
         found.steps,
         began.elapsed().as_secs_f64()
     );
     found
-}
-
-/// A client that holds TIME-WAIT opens no second connection.
-fn with_another_behind(order: Order) -> Bounds {
-    if order == Order::ClientFirst { AGAIN } else { TWICE }
 }
 
 fn assert_sound(name: &str, plan: &Plan) {
@@ -67,12 +72,15 @@ fn assert_sound(name: &str, plan: &Plan) {
     if let Some(fault) = &found.fault {
         panic!("{name}, {:?}: {fault}", plan.order);
     }
+    assert_eq!(found.again > 0, plan.bounds.reopens.is_some(), "{name}, {:?}", plan.order);
 }
 
 #[test]
 fn time_wait_of_plain_tcp_keeps_every_rule() {
     for order in ORDERS {
-        for bounds in [LATE, with_another_behind(order)] {
+        // A client that holds TIME-WAIT opens no second connection.
+        let twice = if order == Order::ServerFirst { LATER } else { TWICE };
+        for bounds in [LATE, twice] {
             assert_sound("plain", &plan(order, bounds, |_| {}));
         }
     }
@@ -101,12 +109,17 @@ fn time_wait_that_is_negotiated_keeps_every_rule() {
             }
         }
     }
+    // The server holds whoever closes first: the client opens another behind it.
+    for order in [Order::ClientFirst, Order::AtOnce] {
+        let server_holds = |config: &mut Config| config.tcp.time_wait.negotiate = Wish::Server;
+        assert_sound("negotiated, Server", &plan(order, BEHIND_ANY, server_holds));
+    }
 }
 
 #[test]
 fn time_wait_that_is_skipped_lets_old_text_into_a_new_connection() {
     let skip = |config: &mut Config| config.tcp.time_wait.state = TimeWaitState::Skip;
-    let mut plan = plan(Order::ClientFirst, AGAIN, skip);
+    let mut plan = plan(Order::ClientFirst, SOON, skip);
     plan.only_text = true;
     let fault = search("skip", &plan).fault.expect("Faber, Touch & Yue 1999, Figure 1");
     println!("{fault}");
@@ -137,6 +150,23 @@ fn time_wait_swapped_too_early_is_found_by_the_search() {
     assert!(fault.contains("nobody holds"), "{fault}");
 }
 
+#[test]
+fn time_wait_that_is_over_too_early_is_found_by_the_search() {
+    let plan = plan(Order::ServerFirst, LATE, |config| config.tcp.time_wait.length = MSL);
+    let fault = search("too short", &plan).fault.expect("nobody holds for 2*MSL");
+    println!("{fault}");
+    assert!(fault.contains("nobody holds"), "{fault}");
+}
+
+#[test]
+fn time_wait_behind_which_an_end_is_told_of_a_reset_is_found_by_the_search() {
+    let mut plan = plan(Order::ServerFirst, LATE, |_| {});
+    plan.mutant = Some(resets_behind_its_fin);
+    let fault = search("reset", &plan).fault.expect("an error");
+    println!("{fault}");
+    assert!(fault.contains("told of an error"), "{fault}");
+}
+
 const CODE: Code = Code { kind: 253, exid: 0x5457 };
 
 /// To a server each segment of the client's names the client: as if it needed no proof.
@@ -160,7 +190,17 @@ fn believes_any_syn_ack(side: usize, packet: Packet) -> Vec<Packet> {
 
 /// A client that does not wait for the ACK of its FIN.
 fn swaps_with_its_fin(side: usize, packet: Packet) -> Vec<Packet> {
-    if side == 1 || !packet.flags().contains(Flags::FIN) {
+    if side == 0 { with_a_reset(packet) } else { vec![packet] }
+}
+
+/// A server that does not keep its connection behind its FIN.
+fn resets_behind_its_fin(side: usize, packet: Packet) -> Vec<Packet> {
+    if side == 1 { with_a_reset(packet) } else { vec![packet] }
+}
+
+/// A FIN, and an RST behind it.
+fn with_a_reset(packet: Packet) -> Vec<Packet> {
+    if !packet.flags().contains(Flags::FIN) {
         return vec![packet];
     }
     let reset = packet.reset_behind();

@@ -18,7 +18,8 @@ use crate::namespace;
 use crate::server::{KERNELS, reach};
 use crate::tools::{self, command};
 
-const PORT: u16 = 8080;
+/// Where servers on the kernel's TCP listen.
+pub(crate) const PORT: u16 = 8080;
 
 /// How long a file may take over a bad link.
 const PATIENCE: Duration = Duration::from_secs(120);

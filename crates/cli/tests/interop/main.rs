@@ -1,5 +1,5 @@
-//! The program against what others use: the kernel's TCP, `curl`, `wrk`, nginx, a browser; and its
-//! captures against tshark and a checker of our own.
+//! The program against what others use: the kernel's TCP, `curl`, `wrk`, nginx, Apache, hyper, a
+//! browser; and its captures against tshark and a checker of our own.
 //!
 //! Every test runs in a network namespace that it makes and that goes with it ([`namespace`]). Root
 //! tests over a TAP; an ordinary user over a packet socket, in a user namespace. With `CI=true` a
@@ -15,6 +15,7 @@ mod download;
 mod host;
 mod load;
 mod namespace;
+mod peers;
 mod server;
 mod short_connections;
 mod stalled_peers;

@@ -1,19 +1,22 @@
 //! The client against our server, and against one that the test plays.
 
 use super::*;
-use crate::testing::{MemoryFiles, clock, local, peer};
+use crate::testing::{Failing, MemoryFiles, clock, local, peer};
 use crate::{Files, FilesConfig, Server, ServerConfig};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
 use tokio::task::spawn_local;
 use tokio::time::{Instant as Time, sleep};
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const CLOSE: &[u8] = b"CLIENT_CLOSE * HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
 
-async fn client(io: DuplexStream) -> Client<Empty<Bytes>> {
+async fn client<I>(io: I) -> Client<Empty<Bytes>>
+where
+    I: AsyncRead + AsyncWrite + Unpin + 'static,
+{
     let (timer, config) = (Rc::new(TokioTimer::new()), ClientConfig::default());
     let (client, driver) = Client::new(TokioIo::new(io), "h", timer, config).await.unwrap();
     spawn_local(driver);
@@ -148,6 +151,77 @@ async fn where_the_server_has_closed_nothing_is_said() {
         server.shutdown().await.unwrap();
         assert_eq!(client.close().await, Closed::ByServer);
         assert_eq!(rest(&mut server).await, b"");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_resets_has_not_closed_behind_us() {
+    local(async {
+        for (kind, closed) in [
+            (io::ErrorKind::ConnectionReset, Closed::ByServer),
+            // TLS without its last word.
+            (io::ErrorKind::UnexpectedEof, Closed::ByUs),
+        ] {
+            let (io, mut server) = tokio::io::duplex(64 << 10);
+            let mut client = client(Failing(io, kind)).await;
+            tokio::join!(get(&mut client), answer(&mut server, ANSWER));
+            let close = spawn_local(client.close());
+            assert_eq!(rest(&mut server).await, CLOSE);
+            drop(server);
+            assert_eq!(close.await.unwrap(), closed, "{kind}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_said_to_a_server_before_http_1_1() {
+    local(async {
+        let (mut client, mut server) = played().await;
+        let kept = b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok";
+        let (body, ()) = tokio::join!(get(&mut client), answer(&mut server, kept));
+        assert_eq!(body, "ok");
+        let close = spawn_local(client.close());
+        assert_eq!(rest(&mut server).await, b"");
+        drop(server);
+        assert_eq!(close.await.unwrap(), Closed::ByUs);
+    })
+    .await;
+}
+
+const HALF: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nok";
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_stalls_does_not_keep_it_from_closing() {
+    local(async {
+        let (mut client, mut server) = played().await;
+        let (held, ()) = tokio::join!(client.request(request()), answer(&mut server, HALF));
+        let (begin, close) = (Time::now(), spawn_local(client.close()));
+        assert_eq!(rest(&mut server).await, b"", "it has not all that it asked for");
+        assert_eq!(begin.elapsed().as_secs(), 30);
+        drop(server);
+        assert_eq!(close.await.unwrap(), Closed::ByUs);
+        assert!(held.unwrap().into_body().collect().await.is_err());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_slowly_is_waited_for() {
+    local(async {
+        let (mut client, mut server) = played().await;
+        let (held, ()) = tokio::join!(client.request(request()), answer(&mut server, HALF));
+        let close = spawn_local(client.close());
+        let body = spawn_local(held.unwrap().into_body().collect());
+        for _ in 0..2 {
+            sleep(Duration::from_secs(29)).await;
+            server.write_all(b"x").await.unwrap();
+        }
+        assert_eq!(body.await.unwrap().unwrap().to_bytes(), "okxx");
+        assert_eq!(rest(&mut server).await, CLOSE);
+        drop(server);
+        assert_eq!(close.await.unwrap(), Closed::ByUs);
     })
     .await;
 }

@@ -15,7 +15,8 @@ use tokio::time::{Instant as Time, sleep};
 use super::*;
 use crate::body::RequestBody;
 use crate::testing::{
-    Client, MemoryFiles, Reply, Transport, clock, connect_over, connect_to, local, serve_over,
+    Client, Failing, MemoryFiles, Reply, Transport, clock, connect_over, connect_through,
+    connect_to, local, serve_over,
 };
 use crate::{Body, Files, FilesConfig, Handler, Pending, Server, ServerConfig, Tally};
 
@@ -220,6 +221,29 @@ async fn a_client_that_closes_within_the_grace_is_obeyed() {
         client.stream.shutdown().await.unwrap();
         client.serving.await.unwrap().unwrap();
         assert_eq!(counted(server.tally()), (1, 0, 0));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_resets_behind_it_has_not_closed() {
+    local(async {
+        for (kind, wanted) in [
+            (io::ErrorKind::ConnectionReset, (0, 1, 0)),
+            // TLS without its last word.
+            (io::ErrorKind::UnexpectedEof, (1, 0, 0)),
+        ] {
+            let server = Server::new(files(), ServerConfig::default(), clock());
+            let (mut client, server) = connect_through(server, 64 << 10, |io| Failing(io, kind));
+            client.send([GET_A, &close()].concat()).await;
+            client.receive(false).await;
+            sleep(Duration::from_millis(500)).await;
+            client.stream.shutdown().await.unwrap();
+            let begin = Time::now();
+            let _ = client.serving.await.unwrap();
+            assert!(begin.elapsed() < Duration::from_millis(10), "its end is seen at once");
+            assert_eq!(counted(server.tally()), wanted, "{kind}");
+        }
     })
     .await;
 }

@@ -33,6 +33,10 @@ struct Server {
     asks: bool,
     /// It obeys CLIENT_CLOSE without an answer; else that is an error.
     knows: bool,
+    /// It resets connections in place of closing them.
+    resets: bool,
+    /// It is one of HTTP/1.0 that keeps connections.
+    is_older: bool,
     seen: RefCell<Seen>,
 }
 
@@ -56,8 +60,9 @@ struct Seen {
 
 impl Server {
     fn new() -> Server {
-        let (seen, stall) = Default::default();
-        Server { service: MS, stall, most: usize::MAX, asks: false, knows: true, seen }
+        let (seen, stall, asks, resets, is_older) = Default::default();
+        let most = usize::MAX;
+        Server { service: MS, stall, most, asks, knows: true, resets, is_older, seen }
     }
 
     async fn serve(self: Rc<Self>, listener: TcpListener) {
@@ -102,13 +107,15 @@ impl Server {
                 }
                 let closes = request.contains("Connection: close");
                 let field = match (closes, self.asks) {
+                    (false, false) if self.is_older => "Connection: keep-alive\r\n",
                     (false, false) => "",
                     (true, false) => "Connection: close\r\n",
                     (false, true) => "Connection: client-close\r\n",
                     (true, true) => "Connection: close, client-close\r\n",
                 };
                 let body = if request.starts_with("HEAD") { "" } else { "abc" };
-                let answer = format!("HTTP/1.1 200 OK\r\n{field}Content-Length: 3\r\n\r\n{body}");
+                let version = if self.is_older { "HTTP/1.0" } else { "HTTP/1.1" };
+                let answer = format!("{version} 200 OK\r\n{field}Content-Length: 3\r\n\r\n{body}");
                 let written = stream.write_all(answer.as_bytes()).await;
                 served += 1;
                 if closes && self.asks {
@@ -120,6 +127,9 @@ impl Server {
                     break 'connection;
                 }
             }
+        }
+        if self.resets {
+            stream.set_zero_linger().unwrap();
         }
         self.seen.borrow_mut().open -= 1;
     }
@@ -344,6 +354,35 @@ fn a_server_that_asks_the_load_to_close_is_obeyed() {
 }
 
 #[test]
+fn a_server_that_resets_has_not_closed_behind_the_load() {
+    // It says that it closes, or is asked to, or both.
+    for (asks, requests, close) in [
+        (false, NonZeroU32::new(1), Close::ClientClose),
+        (true, NonZeroU32::new(1), Close::Server),
+        (true, None, Close::Client),
+    ] {
+        let server = Server { asks, resets: true, ..Server::new() };
+        let plan = Plan { requests_per_connection: requests, close, ..plan(open(200.0, 10)) };
+        let (outcome, _) = run_for(server, plan);
+        assert_eq!((outcome.totals.answered, outcome.totals.failed()), (2000, 0));
+        let notes = outcome.notes;
+        assert_eq!((notes.asked, notes.closed_by_client), (if asks { 2000 } else { 0 }, 2000));
+        assert_eq!((notes.client_closes, notes.obeyed), (0, 0), "{close:?}");
+    }
+}
+
+#[test]
+fn a_server_before_http_1_1_is_told_nothing() {
+    let server = Server { is_older: true, ..Server::new() };
+    let plan = Plan { close: Close::ClientClose, ..plan(open(200.0, 10)) };
+    let (outcome, server) = run_for(server, plan);
+    assert_eq!((outcome.totals.answered, outcome.totals.failed()), (2000, 0));
+    let (notes, seen) = (outcome.notes, server.seen.borrow());
+    assert_eq!((notes.client_closes, notes.closed_by_client), (0, 2000));
+    assert_eq!((seen.farewells, seen.left), (0, 2000));
+}
+
+#[test]
 fn a_mix_is_asked_by_weight_and_pipelined_with_heads_among_it() {
     let head = Request::new("HEAD", "/head", "h", &[], &[]).unwrap();
     let parts = vec![(1.0, request("/a")), (3.0, request("/b"))];
@@ -407,17 +446,26 @@ fn a_request_that_meets_a_connection_just_closed_is_sent_again() {
 #[test]
 fn no_4_tuple_comes_again_before_its_time_and_the_load_says_that_it_waited() {
     // 100 tuples and 20 s of rest: five connections a second, where ten are asked for.
-    let ports: RangeInclusive<u16> = 5000..=5049;
-    let tuples = Tuples::new(sources(2), ports, S * 20, 0);
-    let plan = Plan { duration: S * 100, timeout: S * 60, grace: S * 60, ..plan(open(10.0, 100)) };
-    let (outcome, server) = run_with(Server::new(), plan, tuples, std::future::pending());
-    let seen = server.seen.borrow();
-    assert_eq!(seen.connections.len(), 100);
-    for (peer, times) in &seen.connections {
-        assert!(times.is_sorted_by(|one, other| other.since(*one) >= S * 20), "{peer}: {times:?}");
+    for close in [Close::Server, Close::Client, Close::Swap, Close::Negotiate, Close::ClientClose] {
+        let ports: RangeInclusive<u16> = 5000..=5049;
+        let tuples = Tuples::new(sources(2), ports, S * 20, 0);
+        let plan = Plan {
+            duration: S * 100,
+            timeout: S * 60,
+            grace: S * 60,
+            close,
+            ..plan(open(10.0, 100))
+        };
+        let (outcome, server) = run_with(Server::new(), plan, tuples, std::future::pending());
+        let seen = server.seen.borrow();
+        assert_eq!(seen.connections.len(), 100);
+        for (peer, times) in &seen.connections {
+            let is_rested = |one: &Instant, other: &Instant| other.since(*one) >= S * 20;
+            assert!(times.is_sorted_by(is_rested), "{close:?}, {peer}: {times:?}");
+        }
+        assert!(outcome.notes.tuple_waits > 100, "{close:?}: {:?}", outcome.notes);
+        assert_eq!(outcome.seconds[50].time_wait, 100, "{close:?}");
     }
-    assert!(outcome.notes.tuple_waits > 100, "{:?}", outcome.notes);
-    assert_eq!(outcome.seconds[50].time_wait, 100);
 }
 
 #[test]

@@ -29,6 +29,8 @@ struct Session<S> {
     served: u32,
     /// The server asks us to close it.
     is_asked: bool,
+    /// The server answers by HTTP/1.0, of which CLIENT_CLOSE is not.
+    is_older: bool,
 }
 
 /// Why a batch ended before its last answer.
@@ -147,7 +149,13 @@ impl<N: Network> Engine<N> {
             match result.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into())) {
                 Ok(stream) => {
                     self.recorder.borrow_mut().on_connection(intended, now.saturating_sub(called));
-                    return Ok(Session { stream, tuple, served: 0, is_asked: false });
+                    return Ok(Session {
+                        stream,
+                        tuple,
+                        served: 0,
+                        is_asked: false,
+                        is_older: false,
+                    });
                 }
                 Err(error) => {
                     self.tuples.borrow_mut().release(tuple, now);
@@ -202,7 +210,7 @@ impl<N: Network> Engine<N> {
             (&*together.0, &*together.1)
         };
         let sent = self.now();
-        let (mut first_byte, mut served, mut is_asked) = (None, 0, false);
+        let (mut first_byte, mut served, mut is_asked, mut is_older) = (None, 0, false, false);
         let on_event = |event| match event {
             Event::FirstByte => first_byte = Some(self.now()),
             Event::Answer(answer) => {
@@ -211,6 +219,7 @@ impl<N: Network> Engine<N> {
                 let came = first_byte.take().unwrap_or(ended);
                 served += 1;
                 is_asked |= answer.asks_close;
+                is_older |= answer.is_older;
                 self.jobs.done(job);
                 self.recorder.borrow_mut().on_answer(&Answered {
                     intended: job.intended,
@@ -226,6 +235,7 @@ impl<N: Network> Engine<N> {
         let deadline = self.begin + begun + self.plan.timeout;
         let result = limit.before(deadline, exchange).await;
         open.served += served;
+        open.is_older |= is_older;
         if is_asked && !std::mem::replace(&mut open.is_asked, true) {
             self.note(|notes| notes.asked += 1);
         }
@@ -277,18 +287,19 @@ impl<N: Network> Engine<N> {
         says_so: bool,
         limit: &mut TimeLimit<N>,
     ) {
+        let says_so = says_so && !open.is_older;
         let farewell = if says_so { &self.plan.farewell[..] } else { &[] };
         let patience = self.network.now() + CLOSE_PATIENCE;
         let closed = async {
             exchange::half_close(&mut open.stream, farewell).await?;
             exchange::closed(&mut open.stream, &self.buffer).await
         };
-        // What goes wrong now takes no answer away.
-        let _ = limit.before(patience, closed).await;
+        // What goes wrong now takes no answer away, but nobody may hold TIME-WAIT then.
+        let has_closed = matches!(limit.before(patience, closed).await, Some(Ok(())));
         self.note(|notes| {
             notes.closed_by_client += 1;
-            notes.client_closes += u64::from(says_so);
-            notes.obeyed += u64::from(open.is_asked);
+            notes.client_closes += u64::from(has_closed && says_so);
+            notes.obeyed += u64::from(has_closed && open.is_asked);
         });
         self.release(open);
     }

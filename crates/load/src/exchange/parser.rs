@@ -23,6 +23,8 @@ pub struct Answer {
     pub keeps_alive: bool,
     /// The server asks its client to close first.
     pub asks_close: bool,
+    /// It is of HTTP/1.0.
+    pub is_older: bool,
 }
 
 /// What came is not an answer of HTTP/1.1; the text says why.
@@ -57,7 +59,8 @@ enum State {
     UntilClose,
 }
 
-const NOTHING: Answer = Answer { status: 0, bytes: 0, keeps_alive: false, asks_close: false };
+const NOTHING: Answer =
+    Answer { status: 0, bytes: 0, keeps_alive: false, asks_close: false, is_older: false };
 
 impl Parser {
     /// For answers to HEAD, which have no body whatever they say, or to other methods.
@@ -165,6 +168,7 @@ impl Parser {
         let framing = Framing::of(response.headers)?;
         self.answer.status = status;
         self.answer.asks_close = framing.asks_close;
+        self.answer.is_older = response.version == Some(0);
         self.answer.keeps_alive = match response.version {
             Some(1) => !framing.closes,
             _ => framing.keeps_alive && !framing.closes,

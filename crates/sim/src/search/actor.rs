@@ -51,6 +51,10 @@ pub struct View {
     pub has_all: bool,
     /// Records in TIME-WAIT.
     pub records: usize,
+    /// When the first record of its connection was made.
+    pub held_since: Option<Instant>,
+    /// Its second connection has been established.
+    pub is_again: bool,
     /// By agreement it holds, or the peer does.
     pub relies_on_us: bool,
     /// The peer does.
@@ -186,6 +190,7 @@ impl Life {
         let mut sent = Vec::new();
         loop {
             let acted = self.act();
+            self.look();
             let mut outbox = Outbox::new(64);
             self.host.emit(self.now, &mut outbox);
             let mut bytes = Vec::new();
@@ -200,6 +205,17 @@ impl Life {
                 return sent;
             }
         }
+    }
+
+    /// Notes what has become of the host.
+    fn look(&mut self) {
+        if self.host.time_wait_len() > 0 {
+            self.view.held_since.get_or_insert(self.now);
+        }
+        // It may close at once, and is never seen in ESTABLISHED.
+        let before = [State::SynSent, State::SynReceived, State::Closed];
+        let is_established = |id| !before.contains(&self.host.state(id));
+        self.view.is_again |= self.count == 2 && self.id.is_some_and(is_established);
     }
 
     fn open(&mut self) {
@@ -218,6 +234,7 @@ impl Life {
         (self.said, self.closed, self.at_end) = (false, false, false);
         (self.view.is_done, self.view.failed, self.view.has_all) = (false, false, true);
         (self.view.relies_on_us, self.view.relies_on_peer) = (false, false);
+        self.view.held_since = None;
     }
 
     /// One thing that the application can do; false if there is none.

@@ -64,6 +64,25 @@ async fn a_client_that_does_not_know_it_is_closed_after_the_grace() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_client_that_resets_has_not_done_as_it_was_asked() {
+    local(async {
+        // Where we would close, and on a connection that would be kept.
+        for fields in ["Connection: close\r\n", ""] {
+            let server = Server::new(files(), config(), clock()).ask_clients_while(|| true);
+            let failing = |io| Failing(io, io::ErrorKind::ConnectionReset);
+            let (mut client, server) = connect_through(server, 64 << 10, failing);
+            client.ask("GET", "/a", fields).await;
+            client.stream.shutdown().await.unwrap();
+            let begin = Time::now();
+            let _ = client.serving.await.unwrap();
+            assert!(begin.elapsed() < Duration::from_millis(10), "its end is seen at once");
+            assert_eq!(asked(&server), (1, 0, 1), "{fields}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn nobody_is_asked_who_would_not_be_closed_and_no_client_before_http_1_1() {
     local(async {
         let (mut client, server, pressed) = asking(config());
