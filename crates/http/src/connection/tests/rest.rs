@@ -102,8 +102,10 @@ async fn a_stop_ends_it_and_so_does_a_cut_and_its_peer() {
             sleep(PAUSE).await;
             assert_eq!((server.tally().rests, server.stop().tracked()), (1, 1));
             end(&server);
+            let begin = Time::now();
             assert!(client.rest().await.is_empty());
             client.serving.await.unwrap().unwrap();
+            assert_eq!(begin.elapsed(), Duration::ZERO, "at once");
             assert_eq!(server.stop().tracked(), 0);
         }
         let (mut client, server) = served(ServerConfig::default());
