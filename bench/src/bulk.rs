@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::instructions::{self, Uncounted};
 use crate::sample::Rates;
-use crate::stacks::Which;
+use crate::stacks::which::Which;
 
 /// What is sent between two looks at the clock, in bytes.
 const MEGABYTE: usize = 1_000_000;

@@ -13,8 +13,8 @@ use serde_json::{Map, Value, json};
 
 use crate::instructions::{self, Uncounted};
 use crate::sample::{Rates, lower_quartile, per_operation, processor_time, tenths};
-use crate::stacks::raw::Sources;
-use crate::stacks::{Ip, Variant, Which};
+use crate::stacks::raw::sources::Sources;
+use crate::stacks::which::{Ip, Variant, Which};
 
 /// The stack's time that each conversation takes, if the plan does not say otherwise.
 pub const CONVERSATION: Duration = Duration::from_micros(60);

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::connections::{self, Pair};
 use crate::sample::tenths;
-use crate::stacks::{Ip, Variant, Which};
+use crate::stacks::which::{Ip, Variant, Which};
 
 /// Connections that end before memory counts.
 const FIRST: usize = 4096;

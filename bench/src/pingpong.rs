@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::instructions::{self, Uncounted};
 use crate::sample::{Rates, per_operation, tenths};
-use crate::stacks::{Variant, Which};
+use crate::stacks::which::{Variant, Which};
 
 /// Requests before the first is measured, at least; and one a connection.
 const WARM_UP: usize = 2000;

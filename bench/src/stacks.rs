@@ -8,6 +8,7 @@ pub mod raw;
 pub mod smoltcp;
 pub mod sockets;
 pub mod watch;
+pub mod which;
 
 /// Bytes that a client asks with.
 pub const REQUEST: usize = 100;
@@ -16,10 +17,9 @@ pub const RESPONSE: usize = 500;
 
 use clap::ValueEnum;
 
-use lightwait_core::config::{Scheme, TimeWaitState};
-
 use crate::instructions::{self, Uncounted};
 use crate::{bulk, connections, memory, pingpong};
+pub use which::{Ip, Variant, Which};
 
 /// `$body`, in which `$stack` is the module of the stack chosen.
 macro_rules! on_stack {
@@ -52,64 +52,6 @@ macro_rules! on_stack {
             }
         }
     };
-}
-
-/// A version of IP.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Ip {
-    /// IPv4.
-    #[default]
-    #[value(name = "4")]
-    V4,
-    /// IPv6. Our engine alone.
-    #[value(name = "6")]
-    V6,
-}
-
-impl Ip {
-    /// 4 or 6.
-    pub fn version(self) -> u8 {
-        if self == Ip::V4 { 4 } else { 6 }
-    }
-}
-
-/// A stack to measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "kebab-case")]
-pub enum Which {
-    /// Our engine, driven as a shard drives it.
-    Lightwait,
-    /// The same with the whole control block kept in TIME-WAIT.
-    LightwaitFull,
-    /// The same with nothing kept in TIME-WAIT: unsafe, what mTCP and Seastar do.
-    LightwaitSkip,
-    /// The same as 4.4BSD did it: ticks that scan every connection, those in TIME-WAIT as well.
-    LightwaitScan,
-    /// Our sockets, with their executor.
-    LightwaitSockets,
-    /// smoltcp.
-    Smoltcp,
-    /// lwIP, where its header files were when this was built.
-    #[cfg(lwip)]
-    Lwip,
-    /// The kernel's, over the loopback device.
-    #[cfg(target_os = "linux")]
-    Linux,
-}
-
-/// How our own engine is configured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Variant {
-    /// As by default.
-    Default,
-    /// With the whole control block kept in TIME-WAIT.
-    Full,
-    /// With nothing kept in TIME-WAIT.
-    Skip,
-    /// With 4.4BSD's timers, and the whole control block kept in TIME-WAIT.
-    Scan,
-    /// With these timers, and so much kept in TIME-WAIT.
-    Keeping(Scheme, TimeWaitState),
 }
 
 impl Which {

@@ -4,6 +4,7 @@
 
 mod buffers;
 mod calls;
+mod doors;
 mod getsockopt;
 mod init;
 pub mod kernel;

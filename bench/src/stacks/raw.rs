@@ -11,18 +11,21 @@
 mod bulk;
 mod pingpong;
 mod short;
+pub mod sources;
 
 pub use bulk::Bulk;
 pub use pingpong::PingPong;
 pub use short::Short;
+pub use sources::Sources;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use lightwait_core::config::{Scheme, TimeWaitState};
 
+use self::sources::FIRST_SOURCE;
 use super::watch::Watch;
-use super::{Ip, Variant};
+use super::which::{Ip, Variant};
 use crate::connections::Plan;
 use lightwait_core::address::Cidr;
 use lightwait_core::frame::{RxChecksum, TxChecksum, in_bursts};
@@ -41,14 +44,6 @@ pub const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0
 
 /// Hosts of the bench's net by their numbers.
 impl Ip {
-    /// The address of a host: 10.0.0.0 and on, or fd00:: and on.
-    fn host(self, number: u32) -> IpAddr {
-        match self {
-            Ip::V4 => Ipv4Addr::from_bits((10 << 24) + number).into(),
-            Ip::V6 => Ipv6Addr::from_bits((0xfd << 120) + u128::from(number)).into(),
-        }
-    }
-
     /// Where the server listens.
     fn server(self) -> SocketAddr {
         SocketAddr::new(self.host(2), SERVER.port())
@@ -63,12 +58,6 @@ impl Ip {
 
 /// Connections that are opened together, where it matters only that they are open.
 pub const OPENED_AT_ONCE: usize = 256;
-
-/// The first of the hosts that connections come from.
-const FIRST_SOURCE: u32 = 1 << 23;
-
-/// Ephemeral ports of an address.
-const PORTS: usize = 64_512;
 
 /// One host and what it is about to send.
 #[derive(Debug)]
@@ -290,49 +279,4 @@ fn count_on(table: &mut Vec<usize>, id: ConnectionId) -> &mut usize {
         table.resize(id.index() + 1, 0);
     }
     &mut table[id.index()]
-}
-
-/// The source addresses of connections, in turn; the host picks the ports.
-#[derive(Debug)]
-pub struct Sources {
-    ip: Ip,
-    first: u32,
-    count: u32,
-    next: u32,
-}
-
-impl Sources {
-    /// As many addresses as `connections` need that stand at once, and twice that: the order in
-    /// which the host picks ports lets two addresses share a step.
-    pub fn new(first: u32, connections: usize) -> Sources {
-        let count = u32::try_from(2 * connections.div_ceil(PORTS).max(1)).unwrap_or(u32::MAX);
-        Sources { ip: Ip::V4, first, count, next: 0 }
-    }
-
-    /// Addresses of this version.
-    pub fn over(self, ip: Ip) -> Sources {
-        Sources { ip, ..self }
-    }
-
-    /// So many addresses at least.
-    pub fn at_least(self, addresses: usize) -> Sources {
-        Sources { count: self.count.max(u32::try_from(addresses).unwrap_or(u32::MAX)), ..self }
-    }
-
-    /// How many.
-    pub fn count(&self) -> u32 {
-        self.count
-    }
-
-    /// The first address that is not one of these.
-    pub fn end(&self) -> u32 {
-        self.first + self.count
-    }
-
-    /// The next one.
-    pub fn take(&mut self) -> SocketAddr {
-        let number = self.next;
-        self.next = if number + 1 == self.count { 0 } else { number + 1 };
-        SocketAddr::new(self.ip.host(FIRST_SOURCE + self.first + number), 0)
-    }
 }

@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_ulong, c_void};
 use libc::{sockaddr, socklen_t};
 
 use super::buffers::{address, bytes, give, result};
-use super::init::{door, register, unregister};
+use super::doors::{door, register, unregister};
 use super::{getsockopt as option, kernel};
 use crate::errno::Errno;
 

@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 use libc::socklen_t;
 
 use super::buffers::{give, result};
-use super::init::door_of;
+use super::doors::door_of;
 use super::kernel;
 use crate::door::Door;
 use crate::errno::Errno;

@@ -1,12 +1,12 @@
 //! Opening a door, and closing it.
 #![allow(unsafe_code, reason = "the entry point of a C interface")]
 
-use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::RawFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
+use std::sync::{Arc, Once};
 
+use super::doors::unregister;
 use super::{calls, messages, refused, waits};
 use crate::door::Door;
 use crate::errno::Errno;
@@ -14,9 +14,6 @@ use crate::interface::Interface;
 use crate::profile::Profile;
 use crate::state;
 use crate::world::World;
-
-/// Which door a file descriptor belongs to: `getsockopt` of the C library is told nothing else.
-static DOORS: Mutex<BTreeMap<RawFd, Weak<Door>>> = Mutex::new(BTreeMap::new());
 
 /// Opens a door: fills in `out` for a stack configured by `flags` (see the README).
 ///
@@ -77,42 +74,6 @@ fn open(flags: &str) -> Result<Arc<Door>, String> {
         });
     }
     Ok(door)
-}
-
-/// The door behind `userdata`.
-///
-/// # Safety
-/// `userdata` must come from [`packetdrill_interface_init`], and not have been freed.
-pub(super) unsafe fn door<'a>(userdata: *mut c_void) -> &'a Door {
-    // SAFETY: made by `Arc::into_raw`, and alive until `free`.
-    unsafe { &*userdata.cast::<Door>() }
-}
-
-/// Notes that `fd` belongs to the door behind `userdata`.
-///
-/// # Safety
-/// As [`door`].
-pub(super) unsafe fn register(userdata: *mut c_void, fd: RawFd) {
-    // SAFETY: made by `Arc::into_raw`; the count is raised for the clone, which is only weak.
-    let door = unsafe {
-        Arc::increment_strong_count(userdata.cast::<Door>().cast_const());
-        Arc::from_raw(userdata.cast::<Door>().cast_const())
-    };
-    doors().insert(fd, Arc::downgrade(&door));
-}
-
-/// The door that `fd` belongs to.
-pub(super) fn door_of(fd: RawFd) -> Option<Arc<Door>> {
-    doors().get(&fd).and_then(Weak::upgrade)
-}
-
-/// `fd` is closed.
-pub(super) fn unregister(fd: RawFd) {
-    doors().remove(&fd);
-}
-
-fn doors() -> std::sync::MutexGuard<'static, BTreeMap<RawFd, Weak<Door>>> {
-    DOORS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 unsafe extern "C" fn free(userdata: *mut c_void) {

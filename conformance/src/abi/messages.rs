@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 use libc::{iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
 use super::buffers::{address, bytes, copy_out, count, gather, pieces, room, scatter};
-use super::init::door;
+use super::doors::door;
 use super::kernel;
 use crate::door::Door;
 use crate::errno::Errno;

@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use libc::{off_t, size_t, ssize_t};
 
 use super::buffers::count;
-use super::init::door_of;
+use super::doors::door_of;
 use super::kernel;
 use crate::door::Door;
 use crate::errno::Errno;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use libc::{epoll_event, nfds_t, off_t, pollfd, size_t, timeval, useconds_t};
 
 use super::buffers::{bytes, copy_out, result};
-use super::init::{door, register};
+use super::doors::{door, register};
 use super::kernel;
 use crate::epoll::Report;
 use crate::errno::Errno;

@@ -20,12 +20,15 @@ mod fin_wait_2;
 mod half_open;
 mod icmp;
 mod identity;
+mod inbound;
 mod input;
 mod link;
 mod ndp;
 mod negotiate;
 mod output;
+mod parts;
 mod paths;
+mod reply;
 mod settle;
 mod shortage;
 mod sockets;
@@ -37,8 +40,6 @@ pub use shortage::PoolInfo;
 pub use sockets::any_local;
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -49,102 +50,34 @@ use crate::error::Error;
 use crate::event::{ConnectionId, Event, ListenerId};
 use crate::flow::Tuple;
 use crate::flow::keyed::KeyedHash;
-use crate::frame::Outbox;
-use crate::ip::autoconfigure::Autoconfigure;
-use crate::ip::conflict::Claims;
-use crate::ip::limiter::TokenBucket;
-use crate::ip::neighbour::Neighbours;
-use crate::ip::pmtu::PathMtus;
-use crate::ip::reassembly::Reassembly;
-use crate::ip::route::Routes;
-use crate::rng::Rng;
+use crate::ip::route::Standing;
 use crate::tcp::challenge::Challenges;
 use crate::tcp::connection::Context;
-use crate::tcp::demux::{Demux, TupleHasher};
-use crate::tcp::isn::IsnSource;
 use crate::tcp::line::Line;
-use crate::tcp::listen::Listeners;
-use crate::tcp::port::Ports;
 use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::slot::{Detour, Slot, Slots, take_seat};
-use crate::tcp::spares::Spares;
-use crate::tcp::syn_cache::SynCache;
-use crate::tcp::syn_cookie::SynCookies;
-use crate::tcp::terms::Terms;
-use crate::tcp::time_wait::TimeWait;
-use crate::tcp::time_wait::negotiate::Unheard;
-use crate::tcp::timers::{Ticks, Timer, Timers};
-use crate::tcp::ways::Ways;
-use crate::tcp::{Connection, Settings, SocketOptions};
+use crate::tcp::timers::{Timer, Timers};
+use crate::tcp::{Connection, Settings};
 use crate::time::{Duration, Instant};
 use crate::wire::Malformed;
-use ahead::Notes;
-use fin_wait_2::FinWait2;
-use output::Reply;
+use parts::{Closed, Ip, Live, Opening, Out};
 use shortage::Shortage;
-use time_wait::Lingering;
 
 /// A whole host.
 #[derive(Debug)]
 pub struct Host {
     config: Config,
-    /// What a new connection starts with.
-    default_options: Arc<SocketOptions>,
-    default_terms: Terms,
     /// What connections share; apart from the slots, so that both can be borrowed at once.
     shared: Context,
-    hasher: TupleHasher,
-    demux: Demux,
     slots: Slots,
-    /// Blocks of connections that are gone, for those to come.
-    spares: Spares,
-    /// Where frames that are read ahead are noted, once any were.
-    notes: Option<Box<Notes>>,
-    listeners: Listeners,
-    syn_cache: SynCache,
-    time_wait: TimeWait,
-    /// Peers that are not asked who shall hold it.
-    unheard: Unheard,
-    /// Orphans in FIN-WAIT-2 on which nothing moves.
-    fin_wait_2: FinWait2,
-    /// Control blocks that linger in TIME-WAIT, where they are kept whole.
-    lingering: Lingering,
-    timers: Timers,
-    /// The scheduling clock.
-    ticks: Ticks,
-    /// Connections whose timers are being run; empty between calls.
-    due: Vec<u32>,
-    /// Connections to be flushed, in their order.
-    ready: Line<u32>,
+    live: Live,
+    opening: Opening,
+    closed: Closed,
     /// Who waits for pages, and who holds some and stalls.
     shortage: Shortage,
-    /// Answers that belong to no connection, in their order.
-    replies: VecDeque<Reply>,
+    ip: Ip,
+    out: Out,
     events: Line<Event>,
-    loopback: Outbox,
-    orphans: usize,
-    routes: Routes,
-    /// IPv6 addresses in the making; from the first call that tells the time.
-    autoconfigure: Option<Autoconfigure>,
-    /// The configured addresses, and how far each is ours.
-    claims: Claims,
-    /// Addresses are claimed and configured since the first call that tells the time.
-    link_begun: bool,
-    path_mtus: PathMtus,
-    reassembly: Reassembly,
-    neighbours: Neighbours,
-    ways: Ways,
-    /// Connections that wait for a neighbour.
-    stalled: BTreeMap<IpAddr, Vec<u32>>,
-    isns: IsnSource,
-    cookies: SynCookies,
-    /// When a cookie was sent last; the origin if never.
-    cookie_sent: Instant,
-    ports: Ports,
-    /// Answers to strangers.
-    strangers: TokenBucket,
-    rng: Rng,
-    malformed: [u64; Malformed::COUNT],
 }
 
 impl Host {
@@ -152,7 +85,6 @@ impl Host {
     pub fn new(config: Config) -> Result<Host, Error> {
         config.check()?;
         let limits = &config.limits;
-        let ticks = Ticks::new(config.tcp.clock.tick);
         let mut tcp = config.tcp.clone();
         if matches!(tcp.timers, Scheme::Scan | Scheme::OrderedList) {
             tcp.compact_after = Duration::ZERO;
@@ -170,50 +102,15 @@ impl Host {
             ),
             counters: Counters::default(),
         };
-        let default_options = shortage::options(&config.tcp, &shared.pool);
         Ok(Host {
-            default_terms: Terms::announced(&config, &default_options),
-            default_options: Arc::new(default_options),
-            hasher: TupleHasher::new(&config.secret),
-            demux: Demux::default(),
             slots: Slots::default(),
-            spares: Spares::default(),
-            notes: None,
-            listeners: Listeners::default(),
-            syn_cache: SynCache::new(limits.syn_cache, config.tcp.rto.initial, ticks),
-            time_wait: TimeWait::new(
-                config.tcp.time_wait_terms(),
-                limits.time_wait,
-                TupleHasher::new(&config.secret),
-            ),
-            unheard: Unheard::new(limits.unheard_peers, config.tcp.time_wait.ask_again),
-            fin_wait_2: FinWait2::new(&config),
-            lingering: Lingering::default(),
-            timers: Timers::new(config.tcp.timers, ticks).with_estimator(config.tcp.rto.estimator),
-            ticks,
-            due: Vec::new(),
-            ready: Line::default(),
+            live: Live::new(&config),
+            opening: Opening::new(&config, shortage::options(&config.tcp, &shared.pool)),
+            closed: Closed::new(&config),
             shortage: Shortage::new(&config.tcp.pool),
-            replies: VecDeque::new(),
+            ip: Ip::new(&config),
+            out: Out::new(&config),
             events: Line::default(),
-            loopback: Outbox::new(LOOPBACK_FRAMES),
-            orphans: 0,
-            routes: claim::routes(&config),
-            autoconfigure: None,
-            claims: Claims::new(config.address_probe, config.address_announce, &config.secret),
-            link_begun: false,
-            path_mtus: PathMtus::new(config.device.mtu, limits.path_mtus, &config.secret),
-            reassembly: Reassembly::new(limits.reassemblies, REASSEMBLY_BYTES),
-            neighbours: Neighbours::new(limits.neighbours, limits.neighbour_queue, &config.secret),
-            ways: Ways::default(),
-            stalled: BTreeMap::new(),
-            isns: IsnSource::new(&config.secret),
-            cookies: SynCookies::new(&config.secret),
-            cookie_sent: Instant::ZERO,
-            ports: Ports::new(config.ephemeral_ports.0, config.ephemeral_ports.1, &config.secret),
-            strangers: TokenBucket::new(limits.replies_per_second, limits.replies_per_second),
-            rng: Rng::from_seed(KeyedHash::new(&config.secret, "spread").quick(&[])),
-            malformed: [0; Malformed::COUNT],
             shared,
             config,
         })
@@ -224,19 +121,19 @@ impl Host {
     /// Time has passed: whatever was due by `now` is marked.
     pub fn on_time(&mut self, now: Instant) {
         self.begin_link(now);
-        if self.autoconfigure.is_some() {
+        if self.ip.autoconfigure.is_some() {
             self.on_autoconfigure_time(now);
         }
-        if self.timers.has_due(now) {
+        if self.live.timers.has_due(now) {
             self.on_timers(now);
         }
-        if self.syn_cache.may_be_due(now) {
+        if self.opening.syn_cache.may_be_due(now) {
             self.on_syn_cache_time(now);
         }
-        if self.time_wait.may_be_due(now) {
-            self.shared.counters.time_wait_expired += self.time_wait.on_time(now);
+        if self.closed.time_wait.may_be_due(now) {
+            self.shared.counters.time_wait_expired += self.closed.time_wait.on_time(now);
         }
-        self.shared.counters.fin_wait_2_expired += self.fin_wait_2.on_time(now);
+        self.shared.counters.fin_wait_2_expired += self.closed.fin_wait_2.on_time(now);
         if self.has_link_time() {
             self.on_link_time(now);
         }
@@ -245,11 +142,11 @@ impl Host {
     /// Runs every timer that is due, connections in order of slots: what leaves must not depend
     /// on the order in which a scheme finds them. Those beyond a turn's share stay due.
     fn on_timers(&mut self, now: Instant) {
-        let mut due = core::mem::take(&mut self.due);
-        let tick = self.ticks.instant(self.ticks.at_or_before(now));
+        let mut due = core::mem::take(&mut self.live.due);
+        let tick = self.live.ticks.instant(self.live.ticks.at_or_before(now));
         let slots = &mut self.slots;
-        while due.len() < self.timers.share() {
-            let Some((index, fired)) = self.timers.due(now, slots) else { break };
+        while due.len() < self.live.timers.share() {
+            let Some((index, fired)) = self.live.timers.due(now, slots) else { break };
             due.push(index);
             if let (Some(timer), Some(slot)) = (fired, slots.get_mut(index)) {
                 slot.connection_mut().deadlines.set(timer, tick);
@@ -260,11 +157,11 @@ impl Host {
         // So little a time that memory fetches many connections at once.
         for &index in &due {
             if let Some(slot) = self.slots.get_mut(index) {
-                self.timers.take_out(&mut slot.filed);
+                self.live.timers.take_out(&mut slot.filed);
                 slot.connection_mut().deadlines.tighten();
             } else if let Some(filed) = self.slots.left_mut(index) {
                 // Nobody has begun in the slot since its connection went.
-                self.timers.take_out(filed);
+                self.live.timers.take_out(filed);
             }
         }
         for &index in &due {
@@ -292,7 +189,7 @@ impl Host {
             self.settle(now, index);
         }
         due.clear();
-        self.due = due;
+        self.live.due = due;
     }
 
     /// The connection in slot `index` may rest if nothing has moved on it for a while. True if no
@@ -312,8 +209,8 @@ impl Host {
             }
         } else if now.since(moved) < after {
             connection.deadlines.set(Timer::Rest, moved + after);
-            slot.stay_awake(&mut self.spares);
-        } else if slot.rest(&mut self.spares) {
+            slot.stay_awake(&mut self.live.spares);
+        } else if slot.rest(&mut self.live.spares) {
             self.shared.counters.rested += 1;
             return true;
         }
@@ -323,10 +220,10 @@ impl Host {
     /// True if `emit` has something to do at once: the last one ran out of room or budget, or an
     /// input has come since.
     pub fn wants_emit(&self) -> bool {
-        !self.ready.is_empty()
-            || !self.replies.is_empty()
-            || !self.loopback.is_empty()
-            || self.neighbours.has_output()
+        !self.live.ready.is_empty()
+            || !self.out.replies.is_empty()
+            || !self.out.loopback.is_empty()
+            || self.ip.neighbours.has_output()
             || self.shortage.can_serve(&self.shared.pool)
     }
 
@@ -334,12 +231,12 @@ impl Host {
     pub fn deadline(&self) -> Option<Instant> {
         let mut next = Instant::FAR_FUTURE;
         let mut note = |at: Option<Instant>| next = next.min(at.unwrap_or(Instant::FAR_FUTURE));
-        note(self.timers.deadline());
-        note(self.syn_cache.deadline());
-        note(self.time_wait.deadline());
-        note(self.fin_wait_2.deadline());
+        note(self.live.timers.deadline());
+        note(self.opening.syn_cache.deadline());
+        note(self.closed.time_wait.deadline());
+        note(self.closed.fin_wait_2.deadline());
         note(self.shortage_deadline());
-        if self.has_link_time() || self.autoconfigure.is_some() {
+        if self.has_link_time() || self.ip.autoconfigure.is_some() {
             note(self.link_deadline());
         }
         (next < Instant::FAR_FUTURE).then_some(next)
@@ -348,7 +245,7 @@ impl Host {
     /// A block for a connection to begin in.
     #[inline(always)]
     fn take_block(&mut self) -> Box<Connection> {
-        self.spares.take(|| Connection::block(&self.default_options))
+        self.live.spares.take(|| Connection::block(&self.opening.options))
     }
 
     /// Gives a new connection of ours between the ends of `tuple` a slot and a name, and lets it be
@@ -361,7 +258,7 @@ impl Host {
     ) -> ConnectionId {
         let hash = block.identity.hash;
         let seat = (tuple, detour, None);
-        let id = take_seat(&mut self.slots, &mut self.ready, block, seat);
+        let id = take_seat(&mut self.slots, &mut self.live.ready, block, seat);
         self.list(hash, id.index);
         id
     }
@@ -369,8 +266,8 @@ impl Host {
     /// Lets a connection, or one that is half open, be found by its tuple.
     #[inline(always)]
     fn list(&mut self, hash: u64, number: u32) {
-        let Host { demux, slots, syn_cache, .. } = self;
-        demux.insert(hash, number, |number| match slots.get(number) {
+        let (slots, syn_cache) = (&self.slots, &self.opening.syn_cache);
+        self.live.demux.insert(hash, number, |number| match slots.get(number) {
             Some(slot) => slot.tuple_hash,
             None => syn_cache.get(number).map_or(0, |entry| entry.hash),
         });
@@ -379,7 +276,7 @@ impl Host {
     /// Frees the slot of a connection that its user has left and that has nothing more to send.
     fn free_connection(&mut self, index: u32) {
         self.forget_stall(index);
-        let Host { slots, timers, demux, spares, orphans, .. } = self;
+        let Host { slots, live: Live { timers, demux, spares, orphans, .. }, .. } = self;
         let leave = |slot: &mut Slot, timers: &mut Timers| {
             if slot.listed {
                 demux.remove(slot.tuple_hash, index);
@@ -393,18 +290,18 @@ impl Host {
 
     /// The connection of `tuple`, or the entry of the SYN cache.
     fn find(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
-        self.demux.find(hash, self.is_of(tuple))
+        self.live.demux.find(hash, self.is_of(tuple))
     }
 
     /// The same where there is hardly any.
     #[inline(always)]
     fn find_unexpected(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
-        self.demux.find_unexpected(hash, self.is_of(tuple))
+        self.live.demux.find_unexpected(hash, self.is_of(tuple))
     }
 
     /// Says of a number whether it is that of the connection of `tuple`, or of the entry.
     fn is_of(&self, tuple: &Tuple) -> impl Fn(u32) -> bool {
-        let (slots, syn_cache) = (&self.slots, &self.syn_cache);
+        let (slots, syn_cache) = (&self.slots, &self.opening.syn_cache);
         move |number| match slots.get(number) {
             Some(slot) => slot.tuple == *tuple,
             None => syn_cache.has(number, tuple),
@@ -420,12 +317,12 @@ impl Host {
     /// Live connections, with a user or without; of those that are only records (TIME-WAIT, and
     /// orphans in FIN-WAIT-2) none.
     pub fn connections(&self) -> usize {
-        self.slots.len() - self.lingering.orphans()
+        self.slots.len() - self.closed.lingering.orphans()
     }
 
     /// Half-open connections that wait in the SYN cache.
     pub fn half_open(&self) -> usize {
-        self.syn_cache.len()
+        self.opening.syn_cache.len()
     }
 
     /// Pages of buffer memory in use.
@@ -485,8 +382,8 @@ impl Host {
 
     /// Makes `cidr`'s address ours, as if it had been configured.
     pub fn add_address(&mut self, cidr: crate::address::Cidr) {
-        self.routes.set_address(cidr, crate::ip::route::Standing::Preferred);
-        let Host { routes, slots, .. } = self;
+        self.ip.routes.set_address(cidr, Standing::Preferred);
+        let Host { ip: Ip { routes, .. }, slots, .. } = self;
         slots.for_each(|slot| {
             let is_ours = routes.is_local(slot.tuple.remote_ip());
             slot.detour = slot.detour.with(Detour::OURSELVES, is_ours);
@@ -495,12 +392,13 @@ impl Host {
 
     /// Established connections that wait for [`Host::accept`]; none for a name that is dead.
     pub fn accept_queue_len(&self, id: ListenerId) -> usize {
-        self.listeners.get(id).map_or(0, |listener| listener.queue.len())
+        self.opening.listeners.get(id).map_or(0, |listener| listener.queue.len())
     }
 
     /// Changes how many connections may wait for [`Host::accept`]; those that wait already stay.
     pub fn set_backlog(&mut self, id: ListenerId, backlog: usize) -> Result<(), Error> {
-        let listener = self.listeners.get_mut(id).ok_or(Error::InvalidInput("no such listener"))?;
+        let listener =
+            self.opening.listeners.get_mut(id).ok_or(Error::InvalidInput("no such listener"))?;
         listener.backlog = backlog.max(1);
         Ok(())
     }
@@ -534,12 +432,12 @@ impl Host {
 
     /// Orphans in FIN-WAIT-2 of which nothing is kept but a record.
     pub fn fin_wait_2_len(&self) -> usize {
-        self.fin_wait_2.len()
+        self.closed.fin_wait_2.len()
     }
 
     /// TIME-WAIT records.
     pub fn time_wait_len(&self) -> usize {
-        self.time_wait.len() + self.lingering.len()
+        self.closed.time_wait.len() + self.closed.lingering.len()
     }
 
     /// What happened since the host began.
@@ -549,7 +447,7 @@ impl Host {
 
     /// Frames dropped because they made no sense, with the reason of each.
     pub fn malformed(&self) -> impl Iterator<Item = (Malformed, u64)> {
-        Malformed::ALL.iter().map(|reason| (*reason, self.malformed[reason.index()]))
+        Malformed::ALL.iter().map(|reason| (*reason, self.ip.malformed[reason.index()]))
     }
 
     /// The configuration it was made from.
@@ -559,15 +457,9 @@ impl Host {
 
     /// Our addresses, configured and learnt; ranges are not listed.
     pub fn addresses(&self) -> Vec<IpAddr> {
-        self.routes.addresses().collect()
+        self.ip.routes.addresses().collect()
     }
 }
-
-/// Frames to ourselves that wait at most; beyond it they are lost, as on any full link.
-const LOOPBACK_FRAMES: usize = 1024;
-
-/// Bytes of fragments that wait for the rest of their packets, all together.
-const REASSEMBLY_BYTES: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests;

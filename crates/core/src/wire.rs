@@ -27,6 +27,7 @@ pub mod mld;
 pub mod ndp;
 pub mod options;
 pub mod quoted;
+pub mod received;
 pub mod tcp;
 pub mod usual;
 

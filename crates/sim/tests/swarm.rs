@@ -1,6 +1,9 @@
 //! Many small worlds, each from its own seed. A failing seed prints the one command that replays
-//! it, a line for each frame.
+//! it, a line for each frame. The digests of all worlds can be written to a file: two builds that
+//! send the same frames at the same times write the same file.
 
+use std::fmt::Write as _;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lightwait_sim::scenario::{Scenario, Summary};
@@ -20,6 +23,15 @@ fn run(seed: u64, trace: bool) -> Result<Summary, String> {
     swarm::catching(|| Scenario::from_seed(seed).run(trace))
 }
 
+/// A line for each world, in the order of seeds: the seed and the digest of its frames.
+fn lines(mut digests: Vec<(u64, u64)>) -> String {
+    digests.sort_unstable();
+    digests.iter().fold(String::new(), |mut text, (seed, digest)| {
+        _ = writeln!(text, "{seed} {digest:016x}");
+        text
+    })
+}
+
 #[test]
 fn swarm() {
     if let Some(seed) = number("LIGHTWAIT_SEED") {
@@ -32,11 +44,16 @@ fn swarm() {
     let worlds = number("LIGHTWAIT_SWARM").unwrap_or(WORLDS);
     let first = number("LIGHTWAIT_SWARM_FIRST").unwrap_or(0);
     let segments = AtomicU64::new(0);
+    let digests = Mutex::new(Vec::new());
     let failures = swarm::run(first..first + worlds, |seed| {
         let summary = Scenario::from_seed(seed).run(false)?;
         segments.fetch_add(summary.segments, Ordering::Relaxed);
+        digests.lock().expect("nobody panics").push((seed, summary.digest));
         Ok(())
     });
+    if let Some(path) = std::env::var_os("LIGHTWAIT_SWARM_DIGESTS") {
+        std::fs::write(path, lines(digests.into_inner().expect("nobody panics"))).unwrap();
+    }
     let segments = segments.into_inner();
     println!("{worlds} worlds, {segments} segments");
     for swarm::Failure { seed, why } in &failures {

@@ -16,6 +16,7 @@
 //! which is checked when its turn comes.
 
 use super::Host;
+use super::inbound::Hinted;
 use crate::flow::Tuple;
 use crate::frame::{BURST, RxFrame};
 use crate::tcp::demux::Line;
@@ -31,17 +32,6 @@ const MANY: usize = if cfg!(test) { 4 } else { 1 << 15 };
 /// The same for a line of the index alone: of fewer entries, the first cache holds most.
 const MANY_LINES: usize = if cfg!(test) { 1 } else { 1 << 11 };
 
-/// A segment of the usual kind, and where it may belong.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sight<'a> {
-    pub(super) usual: Usual<'a>,
-    /// The hash of its tuple.
-    pub(super) hash: u64,
-    /// The slot that its connection is in, if it is in any, if that has not changed, and no other
-    /// has such a hash.
-    pub(super) slot: u32,
-}
-
 /// What is kept of the frames of a burst from when they are looked at until they are taken in: in
 /// their order, as far as there are any.
 #[derive(Debug, Default)]
@@ -52,8 +42,8 @@ pub(super) struct Notes {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
-    /// As of [`Sight`].
-    slot: u32,
+    /// Where its connection may be.
+    hint: u32,
     /// Bytes of the packet; 0 if it is not of the usual kind.
     len: u32,
 }
@@ -61,11 +51,11 @@ struct Place {
 impl Notes {
     /// What was seen in `packet`, which was the one at `place`.
     #[inline(always)]
-    pub(super) fn sight<'a>(&self, place: usize, packet: &'a [u8]) -> Option<Sight<'a>> {
+    pub(super) fn hinted<'a>(&self, place: usize, packet: &'a [u8]) -> Option<Hinted<'a>> {
         let place = place % BURST;
-        let Place { slot, len } = self.places[place];
+        let Place { hint, len } = self.places[place];
         let usual = Usual::of_parsed(packet.get(..len as usize)?)?;
-        Some(Sight { usual, hash: self.hashes[place], slot })
+        Some(Hinted { usual, hash: self.hashes[place], hint })
     }
 }
 
@@ -77,47 +67,39 @@ impl Host {
 
     /// The same of connections.
     fn has_many_connections(&self) -> bool {
-        self.demux.len() >= MANY
+        self.live.demux.len() >= MANY
     }
 
     /// True if so many connections are at work that their blocks are likely to lie far away.
     fn has_many_at_work(&self) -> bool {
-        self.spares.in_use() >= MANY
+        self.live.spares.in_use() >= MANY
     }
 
     /// The same of what is left of those that are closed, or closing.
     fn has_many_records(&self) -> bool {
         // Numbers ORed together reach a power of two if one of them does, and only then.
-        let records = self.time_wait.len() | self.fin_wait_2.records().len();
-        (records | self.lingering.len()) >= MANY
+        let records = self.closed.time_wait.len() | self.closed.fin_wait_2.records().len();
+        (records | self.closed.lingering.len()) >= MANY
     }
 
     /// Fetches what is looked at first where the next connection of ours is likely to begin, if
     /// that lies far away.
     pub(super) fn read_likely_ahead(&mut self) {
         let with_records = self.has_many_records();
-        if self.demux.len() < MANY_LINES && !with_records {
+        if self.live.demux.len() < MANY_LINES && !with_records {
             return;
         }
-        let (tuple, hash) = self.ports.foresee(|tuple| self.hasher.hash(tuple));
-        self.demux.read_ahead(hash);
+        let (tuple, hash) = self.opening.ports.foresee(|tuple| self.live.hasher.hash(tuple));
+        self.live.demux.read_ahead(hash);
         if with_records {
             self.read_records_ahead(hash, &tuple);
         }
     }
 
     fn read_records_ahead(&self, hash: u64, tuple: &Tuple) {
-        self.time_wait.read_ahead(hash, tuple);
-        self.fin_wait_2.records().read_ahead(hash, tuple);
-        self.lingering.read_ahead(hash);
-    }
-
-    /// What is in a packet, if it is a segment of the usual kind.
-    #[inline(always)]
-    pub(super) fn sight<'a>(&self, packet: &'a [u8]) -> Option<Sight<'a>> {
-        let usual = Usual::parse(packet)?;
-        let hash = self.hasher.hash(&usual.tuple());
-        Some(Sight { usual, hash, slot: self.demux.glance(hash) })
+        self.closed.time_wait.read_ahead(hash, tuple);
+        self.closed.fin_wait_2.records().read_ahead(hash, tuple);
+        self.closed.lingering.read_ahead(hash);
     }
 
     /// Notes what is in each of these frames, [`BURST`] at most, and fetches what they lead to.
@@ -153,7 +135,7 @@ impl Host {
                 Some(usual) => (self.hash_ahead::<RECORDS>(&usual.glance()), usual.packet_len()),
                 None => (self.hash_unusual::<RECORDS>(packet), 0),
             };
-            *line = self.demux.read_ahead(*hash);
+            *line = self.live.demux.read_ahead(*hash);
         }
     }
 
@@ -161,18 +143,18 @@ impl Host {
     fn find_all<const FAR: bool>(&self, notes: &mut Notes, lines: &[&Line]) {
         let noted = notes.hashes.iter().zip(&mut notes.places);
         for ((hash, place), line) in noted.zip(lines) {
-            place.slot = line.glance(*hash);
+            place.hint = line.glance(*hash);
             if FAR {
                 // The processor goes on to the next frames while it waits for the slot.
-                self.slots.read_ahead(place.slot, 0);
-                self.slots.get(place.slot).into_iter().for_each(Slot::read_ahead);
+                self.slots.read_ahead(place.hint, 0);
+                self.slots.get(place.hint).into_iter().for_each(Slot::read_ahead);
             }
         }
     }
 
     /// The hash of what seems to be in a packet; what may be left of its connection is fetched.
     fn hash_ahead<const RECORDS: bool>(&self, Glance { tuple, turns }: &Glance) -> u64 {
-        let hash = self.hasher.hash(tuple);
+        let hash = self.live.hasher.hash(tuple);
         if RECORDS && *turns {
             self.read_records_ahead(hash, tuple);
         }

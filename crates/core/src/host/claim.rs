@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Host;
-use super::output::Reply;
+use super::reply::Reply;
 use crate::config::Config;
 use crate::event::Event;
 use crate::frame::Medium;
@@ -33,41 +33,41 @@ pub(super) fn routes(config: &Config) -> Routes {
 impl Host {
     /// How it stands with the configured addresses. [`Event::Addresses`] tells that it has changed.
     pub fn claimed(&self) -> Claimed {
-        let begins = !self.link_begun && is_probing(&self.config);
-        if begins { Claimed::Pending } else { self.claims.claimed() }
+        let begins = !self.ip.link_begun && is_probing(&self.config);
+        if begins { Claimed::Pending } else { self.ip.claims.claimed() }
     }
 
     /// The link has come up again: probes our IPv4 addresses once more, if they are probed, while
     /// they stay in use (RFC 5227 §2.1), and then announces ours, if they are announced. Who has
     /// one of them by now objects, and is told of by [`Host::conflict`].
     pub fn on_link_up(&mut self, now: Instant) {
-        self.claims.on_link_up(now);
+        self.ip.claims.on_link_up(now);
         self.take_claimed();
     }
 
     /// True if the address is ours, or is configured and still to be proved.
     pub(super) fn is_or_will_be_ours(&self, address: IpAddr) -> bool {
         let mut configured = self.config.addresses.iter();
-        self.is_ours(address) || configured.any(|cidr| cidr.address() == address)
+        self.ip.is_ours(address) || configured.any(|cidr| cidr.address() == address)
     }
 
     /// A conflict over an address of ours that was found, the oldest first: each address that was
     /// lost, and each time that one was defended. [`Event::Addresses`] tells that there is one.
     pub fn conflict(&mut self) -> Option<Conflict> {
-        self.claims.conflict()
+        self.ip.claims.conflict()
     }
 
     /// Claims the configured addresses.
     pub(super) fn begin_claims(&mut self, now: Instant) {
         for index in 0..self.config.addresses.len() {
-            self.claims.begin(now, self.config.addresses[index].address());
+            self.ip.claims.begin(now, self.config.addresses[index].address());
         }
         self.take_claimed();
     }
 
     /// Time has passed for claims.
     pub(super) fn on_claims_time(&mut self, now: Instant) {
-        self.claims.on_time(now);
+        self.ip.claims.on_time(now);
         self.take_claimed();
     }
 
@@ -78,7 +78,7 @@ impl Host {
             return;
         }
         if packet.sender.is_unspecified() {
-            self.claims.on_probe(packet.target.into(), packet.sender_mac);
+            self.ip.claims.on_probe(packet.target.into(), packet.sender_mac);
             self.take_claimed();
         } else {
             self.on_address_claimed(now, packet.sender.into(), packet.sender_mac);
@@ -88,20 +88,20 @@ impl Host {
     /// Somebody with another hardware address than ours says that it has `address`.
     pub(super) fn on_address_claimed(&mut self, now: Instant, address: IpAddr, claimant: Mac) {
         let counters = &mut self.shared.counters;
-        counters.address_conflicts += u64::from(self.routes.is_local(address));
-        counters.address_defences += u64::from(self.claims.on_claim(now, address, claimant));
+        counters.address_conflicts += u64::from(self.ip.routes.is_local(address));
+        counters.address_defences += u64::from(self.ip.claims.on_claim(now, address, claimant));
         self.take_claimed();
     }
 
     /// Duplicate address detection has found that `claimant` has `address`.
     pub(super) fn on_address_duplicated(&mut self, address: Ipv6Addr, claimant: Mac) {
-        self.claims.on_lost(address.into(), claimant);
+        self.ip.claims.on_lost(address.into(), claimant);
         self.take_claimed();
     }
 
     /// Does what claims have decided.
     pub(super) fn take_claimed(&mut self) {
-        while let Some(output) = self.claims.output() {
+        while let Some(output) = self.ip.claims.output() {
             match output {
                 // The same question, in nobody's name or in our own.
                 Output::Probe(address) => self.ask_all(Ipv4Addr::UNSPECIFIED, address),
@@ -110,12 +110,12 @@ impl Host {
                 Output::Use(address) => {
                     let mut all = self.config.addresses.iter();
                     if let Some(&cidr) = all.find(|cidr| cidr.address() == address) {
-                        self.routes.set_address(cidr, Standing::Preferred);
+                        self.ip.routes.set_address(cidr, Standing::Preferred);
                     }
                 }
             }
         }
-        if self.claims.take_news() {
+        if self.ip.claims.take_news() {
             self.events.push_back(Event::Addresses);
         }
     }

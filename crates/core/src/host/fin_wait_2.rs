@@ -19,7 +19,7 @@
 use alloc::vec::Vec;
 
 use super::Host;
-use super::tcp_input::Incoming;
+use super::inbound::Incoming;
 use crate::config::Config;
 use crate::flow::Tuple;
 use crate::tcp::Connection;
@@ -115,7 +115,6 @@ impl FinWait2 {
     }
 
     /// The one of `tuple`, if there is one.
-    #[inline(always)]
     pub(super) fn find(&self, now: Instant, hash: u64, tuple: &Tuple) -> Option<Record> {
         if self.records.is_empty() {
             return None;
@@ -153,9 +152,9 @@ impl Host {
         let (hash, tuple, woken) = (slot.tuple_hash, slot.tuple, slot.woken);
         let connection = slot.connection_mut();
         let is_its_turn = if woken {
-            self.fin_wait_2.find(now, hash, &tuple).is_some()
+            self.closed.fin_wait_2.find(now, hash, &tuple).is_some()
         } else {
-            self.fin_wait_2.is_turn_of(connection, now)
+            self.closed.fin_wait_2.is_turn_of(connection, now)
         };
         if !is_its_turn {
             return false;
@@ -166,9 +165,9 @@ impl Host {
         self.free_connection(index);
         self.shared.counters.rested += 1;
         if woken {
-            self.fin_wait_2.awake -= 1;
+            self.closed.fin_wait_2.awake -= 1;
         } else {
-            let evicted = self.fin_wait_2.keep((hash, tuple), &residue, sack, now);
+            let evicted = self.closed.fin_wait_2.keep((hash, tuple), &residue, sack, now);
             self.shared.counters.fin_wait_2_evicted += evicted;
         }
         true
@@ -177,13 +176,13 @@ impl Host {
     /// Those woken in this turn have spoken: whoever owes nothing becomes a record again. The
     /// others do when nothing has moved for a while.
     pub(super) fn put_woken_back(&mut self, now: Instant) {
-        let mut woken = core::mem::take(&mut self.fin_wait_2.woken);
+        let mut woken = core::mem::take(&mut self.closed.fin_wait_2.woken);
         for index in woken.drain(..) {
             if self.slots.get(index).is_some_and(|slot| slot.woken) {
                 self.becomes_record(now, index);
             }
         }
-        self.fin_wait_2.woken = woken;
+        self.closed.fin_wait_2.woken = woken;
     }
 
     /// A segment has come for an orphan of which a record is kept: it is made again, and takes the
@@ -191,24 +190,24 @@ impl Host {
     pub(super) fn on_orphan(&mut self, now: Instant, record: &Record, incoming: &Incoming<'_>) {
         let limits = &self.config.limits;
         let is_full = self.connections() >= limits.connections;
-        if is_full || self.fin_wait_2.awake >= limits.orphans {
+        if is_full || self.closed.fin_wait_2.awake >= limits.orphans {
             self.shared.counters.fin_wait_2_unheard += 1;
             return;
         }
-        let (options, offset) = (self.default_options.clone(), self.stamp_offset(&record.tuple));
+        let (options, offset) = (self.opening.options.clone(), self.stamp_offset(&record.tuple));
         let cx = self.shared.at(now);
         let connection = Connection::of_record(cx, incoming.hash, options, record, offset);
         let mut block = self.take_block();
         *block = connection;
-        let detour = Detour::OURSELVES.only_if(self.is_ours(record.tuple.remote_ip()));
+        let detour = Detour::OURSELVES.only_if(self.ip.is_ours(record.tuple.remote_ip()));
         let ends = (&record.tuple, detour);
         let index = self.add_connection(block, ends).index;
         if let Some(slot) = self.slots.get_mut(index) {
             slot.woken = true;
         }
-        self.orphans += 1;
-        self.fin_wait_2.awake += 1;
-        self.fin_wait_2.woken.push(index);
-        self.deliver(now, index, incoming.segment, incoming.facts);
+        self.live.orphans += 1;
+        self.closed.fin_wait_2.awake += 1;
+        self.closed.fin_wait_2.woken.push(index);
+        self.deliver(now, index, incoming.received, incoming.facts);
     }
 }

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::Host;
-use super::output::Reply;
+use super::reply::Reply;
 use crate::error::Error;
 use crate::flow::{Seq, Tuple};
 use crate::tcp::State;
@@ -118,7 +118,7 @@ impl Host {
     /// RFC 1122 §3.2.2.6, RFC 4443 §4.2: an echo request is answered from the address it was sent
     /// to. One to a group is dropped, as RFC 1122 allows: it serves to amplify.
     fn on_echo(&mut self, now: Instant, packet: &ip::Packet<'_>, echo: Echo<'_>) {
-        if !self.is_ours(packet.destination) || !self.may_answer_stranger(now) {
+        if !self.ip.is_ours(packet.destination) || !self.may_answer_stranger(now) {
             self.shared.counters.replies_suppressed += 1;
             return;
         }
@@ -154,7 +154,7 @@ impl Host {
             Err(reason) => return self.note_malformed(reason),
         };
         let index = quoted.and_then(|quoted| {
-            let hash = self.hasher.hash(&quoted.tuple);
+            let hash = self.live.hasher.hash(&quoted.tuple);
             let index = self.find_connection(hash, &quoted.tuple)?;
             // One at rest has nothing in flight.
             let connection = self.slots.get(index)?.awake()?;
@@ -204,8 +204,8 @@ impl Host {
     /// A protocol that we do not speak (RFC 1122 §3.2.2.1; RFC 8200 §4, RFC 4443 §3.4).
     pub(super) fn on_unknown_protocol(&mut self, now: Instant, packet: &ip::Packet<'_>) {
         self.shared.counters.protocol_unknown += 1;
-        let answers = self.is_ours(packet.destination)
-            && self.routes.is_acceptable_source(packet.source)
+        let answers = self.ip.is_ours(packet.destination)
+            && self.ip.routes.is_acceptable_source(packet.source)
             && self.may_answer_stranger(now);
         if !answers {
             return;

@@ -3,9 +3,9 @@
 use core::net::{IpAddr, SocketAddr};
 
 use super::Host;
-use super::half_open::Begun;
-use super::output::Reply;
-use super::tcp_input::{Incoming, bare_header};
+use super::inbound::{Begun, Incoming};
+use super::reply::Reply;
+use super::reply::bare_header;
 use crate::error::Error;
 use crate::event::ListenerId;
 use crate::flow::{Seq, Tuple};
@@ -83,15 +83,15 @@ impl Hunt {
 
 impl Host {
     pub(super) fn begin(&self, now: Instant, tuple: &Tuple) -> Beginning {
-        self.isns.begin(now, tuple)
+        self.opening.isns.begin(now, tuple)
     }
 
     pub(super) fn stamp_offset(&self, tuple: &Tuple) -> u32 {
-        self.isns.timestamp_offset(tuple)
+        self.opening.isns.timestamp_offset(tuple)
     }
 
     pub(super) fn may_answer_stranger(&mut self, now: Instant) -> bool {
-        self.strangers.take(now)
+        self.out.strangers.take(now)
     }
 
     // ---- active opens
@@ -100,7 +100,7 @@ impl Host {
     /// connection has it, and its TIME-WAIT, if any, is over or may be cut short, which takes
     /// timestamps (RFC 6191 §3).
     pub(super) fn claim(&self, now: Instant, claim: &mut Claim) -> bool {
-        claim.hash = self.hasher.hash(&claim.tuple);
+        claim.hash = self.live.hasher.hash(&claim.tuple);
         let record = self.time_wait_record(claim.hash, &claim.tuple);
         self.find_beside(now, claim, record)
     }
@@ -109,8 +109,8 @@ impl Host {
     #[inline(always)]
     fn find_beside(&self, now: Instant, claim: &mut Claim, record: Option<Record>) -> bool {
         let (hash, tuple) = (claim.hash, &claim.tuple);
-        let is_taken =
-            self.find_unexpected(hash, tuple).is_some() || self.fin_wait_2.has(now, hash, tuple);
+        let is_taken = self.find_unexpected(hash, tuple).is_some()
+            || self.closed.fin_wait_2.has(now, hash, tuple);
         if is_taken {
             return false;
         }
@@ -135,7 +135,7 @@ impl Host {
 
     /// Looks for a port of ours, which `claim` has then.
     fn find_port(&mut self, now: Instant, claim: &mut Claim, hunt: &mut Hunt) -> bool {
-        let mut search = self.ports.search(&claim.tuple);
+        let mut search = self.opening.ports.search(&claim.tuple);
         // Nearly always the first will do.
         let is_found = match self.try_port(now, claim, &mut search) {
             Some(Trial::Free) => true,
@@ -183,7 +183,7 @@ impl Host {
     fn fall_back(&mut self, claim: &mut Claim, hunt: &mut Hunt) -> bool {
         let Some((second_best, search)) = hunt.second_best.take() else { return false };
         *claim = second_best;
-        self.ports.go_on_behind(&search, claim.tuple.local_port());
+        self.opening.ports.go_on_behind(&search, claim.tuple.local_port());
         self.read_likely_ahead();
         true
     }
@@ -191,11 +191,12 @@ impl Host {
     /// Tries the next port of `search`; `None` if there is none.
     #[inline(always)]
     fn try_port(&mut self, now: Instant, claim: &mut Claim, search: &mut Search) -> Option<Trial> {
-        let Candidate { port, hash } = self.ports.next(search)?;
+        let Candidate { port, hash } = self.opening.ports.next(search)?;
         claim.tuple = claim.tuple.with_local_port(port);
-        claim.hash = hash.unwrap_or_else(|| self.hasher.hash(&claim.tuple));
+        claim.hash = hash.unwrap_or_else(|| self.live.hasher.hash(&claim.tuple));
         let record = self.time_wait_record(claim.hash, &claim.tuple);
-        let is_free = !self.listeners.has_port(port) && self.find_beside(now, claim, record);
+        let is_free =
+            !self.opening.listeners.has_port(port) && self.find_beside(now, claim, record);
         Some(match record {
             Some(record) if !record.is_over(now) => Trial::Waiting(is_free),
             _ if is_free => Trial::Free,
@@ -236,10 +237,10 @@ impl Host {
             // The first and last of an IPv4 range may be taken for broadcasts.
             let size = range.size();
             let inner = if size > 2 { size - 2 } else { size };
-            let offset = u128::from(self.rng.next_u64()) % inner;
+            let offset = u128::from(self.ip.rng.next_u64()) % inner;
             return Some(range.nth(offset + u128::from(size > 2)));
         }
-        self.routes.source_for(remote)
+        self.ip.routes.source_for(remote)
     }
 
     // ---- SYN cookies
@@ -259,7 +260,7 @@ impl Host {
             timestamps: received.stamp.is_some(),
         };
         let tuple = incoming.tuple;
-        let iss = self.cookies.encode(now, tuple, incoming.segment.seq, facts);
+        let iss = self.opening.cookies.encode(now, tuple, received.irs, facts);
         let carried = facts.carried();
         let syn = SynReceived {
             iss,
@@ -274,7 +275,7 @@ impl Host {
             ..received
         };
         let clock = stamp_at(now, syn.stamp_offset);
-        self.cookie_sent = now;
+        self.opening.cookie_sent = now;
         self.shared.counters.cookies_sent += 1;
         let header = syn.header_stamped(tuple.ports(), facts.stamp(clock), &self.shared.config);
         self.reply_syn(tuple, header, syn.names, marks);
@@ -287,21 +288,23 @@ impl Host {
         incoming: &Incoming<'_>,
         listener: ListenerId,
     ) -> bool {
-        if self.cookie_sent == Instant::ZERO || now.since(self.cookie_sent) > COOKIES_VALID {
+        if self.opening.cookie_sent == Instant::ZERO
+            || now.since(self.opening.cookie_sent) > COOKIES_VALID
+        {
             return false;
         }
-        let (segment, tuple) = (incoming.segment, incoming.tuple);
-        let echo = segment.options.timestamps.map(|stamps| stamps.echo);
+        let (segment, tuple) = (&incoming.head, incoming.tuple);
+        let echo = segment.stamps.map(|stamps| stamps.echo);
         let (irs, iss) = (segment.seq - 1, segment.ack - 1);
-        let facts = self.cookies.check(now, tuple, irs, iss, echo);
+        let facts = self.opening.cookies.check(now, tuple, irs, iss, echo);
         let Some(facts) = facts else {
             self.shared.counters.cookies_rejected += 1;
             return false;
         };
         let terms = self.listener_terms(listener);
-        let options = self.listeners.get(listener).map(|listener| listener.options.clone());
-        let chosen =
-            options.and_then(|options| self.choose_holder(&options, tuple, segment).ok()?);
+        let options = self.opening.listeners.get(listener).map(|listener| listener.options.clone());
+        let chosen = options
+            .and_then(|options| self.choose_holder(&options, tuple, incoming.received).ok()?);
         let syn = SynReceived {
             iss,
             irs,
@@ -312,7 +315,7 @@ impl Host {
             peer_scale: facts.window_scale,
             sack: facts.sack,
             ecn: false,
-            stamp: segment.options.timestamps.filter(|_| facts.timestamps).map(|s| s.value),
+            stamp: segment.stamps.filter(|_| facts.timestamps).map(|s| s.value),
             stamp_offset: self.stamp_offset(tuple),
             attempts: 1,
             // A choice that was ours to make again, and the peer says that it was this.
@@ -320,8 +323,9 @@ impl Host {
         };
         self.shared.counters.cookies_accepted += 1;
         // Where the accept queue is full the ACK is as if lost, and no RST must answer it.
-        let begun = Begun { entry: None, answered: now, in_time_wait: true };
-        self.establish_passive(now, &incoming.completing(), &syn, listener, begun);
+        let is_ours = self.ip.is_to_ourselves(tuple);
+        let begun = Begun { entry: None, answered: now, in_time_wait: true, is_ours };
+        self.establish_passive(now, incoming, &syn, listener, begun);
         true
     }
 
@@ -365,13 +369,13 @@ impl Host {
 
     /// Again, as the listener wants it now.
     pub(super) fn repeat_syn_ack(&mut self, now: Instant, tuple: &Tuple, syn: &SynReceived) {
-        let listener = self.listeners.find(tuple);
+        let listener = self.opening.listeners.find(tuple);
         let marks = listener.map(|(_, listener)| listener.options.marks());
         self.reply_syn_ack(now, tuple, syn, marks.unwrap_or_default());
     }
 
     /// What our SYNs to `listener` announce.
     fn listener_terms(&self, listener: ListenerId) -> Terms {
-        self.listeners.get(listener).map_or(self.default_terms, |listener| listener.terms)
+        self.opening.listeners.get(listener).map_or(self.opening.terms, |listener| listener.terms)
     }
 }

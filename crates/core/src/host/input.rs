@@ -4,7 +4,6 @@ use core::net::IpAddr;
 
 use super::Host;
 use super::ahead::Notes;
-use super::tcp_input::Ends;
 use crate::frame::{BURST, Medium, RxFrame};
 use crate::time::Instant;
 use crate::wire::ethernet::{self, Mac, ethertype};
@@ -43,10 +42,10 @@ impl Host {
     }
 
     fn take_ahead(&mut self, now: Instant, burst: &[RxFrame<'_>]) {
-        let mut notes = self.notes.take().unwrap_or_default();
+        let mut notes = self.live.notes.take().unwrap_or_default();
         self.look_ahead(burst, &mut notes);
         self.take_each(now, burst, Some(&notes));
-        self.notes = Some(notes);
+        self.live.notes = Some(notes);
     }
 
     /// `notes`: what was found out before of these frames.
@@ -71,7 +70,7 @@ impl Host {
 
     pub(super) fn note_malformed(&mut self, reason: Malformed) {
         self.shared.counters.frames_malformed += 1;
-        self.malformed[reason.index()] += 1;
+        self.ip.malformed[reason.index()] += 1;
     }
 
     fn take_ethernet(&mut self, now: Instant, frame: &RxFrame<'_>, note: Option<(&Notes, usize)>) {
@@ -107,58 +106,34 @@ impl Host {
         note: Option<(&Notes, usize)>,
     ) {
         self.shared.arrived = frame.arrived;
-        let sight = match note {
-            Some((notes, place)) => notes.sight(place, frame.bytes),
-            None => self.sight(frame.bytes),
+        let hinted = match note {
+            Some((notes, place)) => notes.hinted(place, frame.bytes),
+            None => self.hinted(frame.bytes),
         };
-        let stranger = match &sight {
-            Some(sight) => match self.take_usual(now, sight, frame, from) {
-                Ok(()) => return,
-                Err(stranger) => stranger,
-            },
-            None => None,
-        };
-        self.take_any_packet(now, frame, from, stranger);
+        #[cfg(test)]
+        let hinted = hinted.filter(|_| !self.live.knows_no_usual);
+        match &hinted {
+            Some(hinted) => self.take_usual_segment(now, hinted, frame, from),
+            None => self.take_any_packet(now, frame, from),
+        }
     }
 
-    /// `stranger`: the ends of a segment that is known to belong to no connection.
-    fn take_any_packet(
-        &mut self,
-        now: Instant,
-        frame: &RxFrame<'_>,
-        from: Origin,
-        mut stranger: Option<Ends>,
-    ) {
+    fn take_any_packet(&mut self, now: Instant, frame: &RxFrame<'_>, from: Origin) {
         let packet = match ip::Packet::parse(frame.bytes) {
             Ok(packet) => packet,
             Err(reason) => return self.note_malformed(reason),
         };
-        if stranger.is_none() && packet.protocol == protocol::TCP && packet.fragment.is_none() {
-            match self.take_known_tcp(now, &packet, frame, from) {
-                Ok(()) => return,
-                Err(ends) => stranger = ends,
-            }
+        if packet.protocol == protocol::TCP && packet.fragment.is_none() {
+            return self.take_any_segment(now, &packet, frame, from);
         }
-        self.take_unknown_packet(now, &packet, frame, from, stranger);
-    }
-
-    /// `stranger`: the ends of a segment that is known to belong to no connection.
-    fn take_unknown_packet(
-        &mut self,
-        now: Instant,
-        packet: &ip::Packet<'_>,
-        frame: &RxFrame<'_>,
-        from: Origin,
-        stranger: Option<Ends>,
-    ) {
         if !self.is_for_us(packet.destination) {
             self.shared.counters.not_for_us += 1;
             return;
         }
         if packet.fragment.is_some() {
-            return self.on_fragment(now, packet, from);
+            return self.on_fragment(now, &packet, from);
         }
-        self.take_whole_packet(now, packet, frame, from, stranger);
+        self.take_whole_packet(now, &packet, frame, from);
     }
 
     pub(super) fn take_whole_packet(
@@ -167,15 +142,14 @@ impl Host {
         packet: &ip::Packet<'_>,
         frame: &RxFrame<'_>,
         from: Origin,
-        stranger: Option<Ends>,
     ) {
         // RFC 1122 §3.2.1.3 and §4.2.3.10: nobody's, a group's, or our own address from outside
         // is no source; but IPv6 asks for neighbours from the unspecified address, and who has an
         // address of ours discovers neighbours from it.
-        let sound = from == Origin::Ourselves || self.routes.is_acceptable_source(packet.source);
+        let sound = from == Origin::Ourselves || self.ip.routes.is_acceptable_source(packet.source);
         let asking = packet.protocol == protocol::ICMPV6
             && (packet.source.is_unspecified()
-                || self.is_ours(packet.source) && ndp::is_message(packet.payload));
+                || self.ip.is_ours(packet.source) && ndp::is_message(packet.payload));
         if !sound && !asking {
             self.shared.counters.not_for_us += 1;
             return;
@@ -185,10 +159,7 @@ impl Host {
             Origin::Ourselves => None,
         };
         match (packet.protocol, packet.source) {
-            (protocol::TCP, _) if self.is_ours(packet.destination) => {
-                self.on_tcp(now, packet, frame, stranger);
-            }
-            (protocol::TCP, _) => self.shared.counters.not_for_us += 1,
+            (protocol::TCP, _) => self.take_any_segment(now, packet, frame, from),
             (protocol::ICMPV4, IpAddr::V4(_)) | (protocol::ICMPV6, IpAddr::V6(_)) => {
                 self.on_icmp(now, packet, mac);
             }

@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Host;
-use super::output::{Reply, Way, write_reply};
+use super::output::Way;
+use super::reply::{Reply, write_reply};
 use crate::flow::Tuple;
 use crate::frame::{Frame, Medium, Outbox};
 use crate::ip::autoconfigure::Autoconfigure;
@@ -24,36 +25,15 @@ use crate::wire::{icmpv6, ndp};
 const RETRY: Duration = Duration::from_secs(1);
 
 impl Host {
-    pub(super) fn is_ours(&self, address: IpAddr) -> bool {
-        self.routes.is_local(address)
-    }
-
-    /// True if the peer's address is ours as well.
-    pub(super) fn is_to_ourselves(&self, tuple: &Tuple) -> bool {
-        self.is_ours(tuple.remote_ip())
-    }
-
     /// True if a packet to `address` is for us: one of ours, a broadcast, or a group of ours.
     pub(super) fn is_for_us(&self, address: IpAddr) -> bool {
-        match self.routes.class(address) {
+        match self.ip.routes.class(address) {
             Class::Ours | Class::Broadcast => true,
             Class::Multicast => {
-                self.routes.is_our_group(address) || self.is_tentative_group(address)
+                self.ip.routes.is_our_group(address) || self.is_tentative_group(address)
             }
             Class::Unspecified | Class::Loopback | Class::Other => false,
         }
-    }
-
-    /// True if the addresses of `ends` are known for one of ours and that of a single other host:
-    /// something has lately gone there. If not they may be all the same.
-    pub(super) fn is_plain_way(&self, now: Instant, ends: &Tuple) -> bool {
-        let place = self.ways.find(ends, self.way_changes(), now);
-        place.is_some_and(|place| self.ways.at(place).plain)
-    }
-
-    /// How often what decides on ways has changed.
-    pub(super) fn way_changes(&self) -> u64 {
-        self.routes.changes() + self.neighbours.changes() + self.path_mtus.changes()
     }
 
     /// How a packet between `ends` leaves, where no way is kept.
@@ -65,37 +45,39 @@ impl Host {
         let mut path =
             Path { source, destination, link: None, mtu, dont_fragment, hop_limit, device };
         let mut until = Instant::FAR_FUTURE;
-        let class = self.routes.class(destination);
+        let class = self.ip.routes.class(destination);
         let local = class == Class::Ours;
         if local {
             // To ourselves nothing is checked, and nothing is cut.
             path.device.checksum = true;
             path.device.segmentation = 65_535;
         } else if device.medium == Medium::Ethernet {
-            let to = match self.routes.next_hop_of(class, destination) {
-                Some(NextHop::Neighbour(next_hop)) => match self.neighbours.lookup(now, next_hop) {
-                    Lookup::Known(mac) => {
-                        until = self.neighbours.trusted_until(next_hop);
-                        mac
+            let to = match self.ip.routes.next_hop_of(class, destination) {
+                Some(NextHop::Neighbour(next_hop)) => {
+                    match self.ip.neighbours.lookup(now, next_hop) {
+                        Lookup::Known(mac) => {
+                            until = self.ip.neighbours.trusted_until(next_hop);
+                            mac
+                        }
+                        Lookup::Pending => return Way::Waiting(next_hop),
+                        Lookup::Failed => return Way::Closed,
                     }
-                    Lookup::Pending => return Way::Waiting(next_hop),
-                    Lookup::Failed => return Way::Closed,
-                },
+                }
                 Some(NextHop::Group(mac)) => mac,
                 Some(NextHop::Ourselves) | None => return Way::Closed,
             };
             path.link = Some(self.link_header(to, destination.is_ipv4()));
         }
-        let plain = class == Class::Other && self.is_ours(source);
+        let plain = class == Class::Other && self.ip.is_ours(source);
         let usual = path.marked(Marks::default()).usual();
-        let changes = self.way_changes();
+        let changes = self.ip.way_changes();
         let known = Known { ends: *ends, changes, until, path, usual, local, plain };
-        Way::Open(self.ways.keep(known))
+        Way::Open(self.ip.ways.keep(known))
     }
 
     fn hop_limit(&self, destination: IpAddr) -> u8 {
         if self.config.autoconfigure && destination.is_ipv6() {
-            self.routes.ipv6_hop_limit()
+            self.ip.routes.ipv6_hop_limit()
         } else {
             self.config.hop_limit
         }
@@ -111,7 +93,7 @@ impl Host {
     /// Sends what the neighbour cache wants sent.
     pub(super) fn emit_link(&mut self, outbox: &mut Outbox) {
         while outbox.room() > 0 {
-            let Some(output) = self.neighbours.output() else { break };
+            let Some(output) = self.ip.neighbours.output() else { break };
             let Waiting { frame: bytes, is_segment } = match output {
                 Output::Frame(waiting) => waiting,
                 Output::Solicit { target, to } => {
@@ -140,7 +122,7 @@ impl Host {
     }
 
     fn address_for(&self, target: Ipv4Addr) -> Ipv4Addr {
-        match self.routes.source_for(IpAddr::V4(target)) {
+        match self.ip.routes.source_for(IpAddr::V4(target)) {
             Some(IpAddr::V4(address)) => address,
             _ => Ipv4Addr::UNSPECIFIED,
         }
@@ -171,7 +153,9 @@ impl Host {
     }
 
     fn neighbour_solicitation(&self, target: Ipv6Addr, to: Option<Mac>, frame: &mut Vec<u8>) {
-        let Some(IpAddr::V6(source)) = self.routes.source_for(IpAddr::V6(target)) else { return };
+        let Some(IpAddr::V6(source)) = self.ip.routes.source_for(IpAddr::V6(target)) else {
+            return;
+        };
         let group = ndp::solicited_node(target);
         let destination = if to.is_some() { target } else { group };
         let mac = to.unwrap_or(ethernet::ipv6_group(group));
@@ -186,14 +170,14 @@ impl Host {
 
     pub(super) fn on_arp(&mut self, now: Instant, packet: &arp::Packet) {
         let sender = IpAddr::V4(packet.sender);
-        let for_us = self.is_ours(IpAddr::V4(packet.target));
+        let for_us = self.ip.is_ours(IpAddr::V4(packet.target));
         self.look_for_conflict(now, packet);
-        if self.is_ours(sender) {
+        if self.ip.is_ours(sender) {
             // Nothing is learnt from who claims an address of ours.
             return;
         }
         if packet.operation == Operation::Request && for_us {
-            self.neighbours.on_heard(now, sender, packet.sender_mac);
+            self.ip.neighbours.on_heard(now, sender, packet.sender_mac);
             self.wake_stalled(now);
             let reply = arp::Packet {
                 operation: Operation::Reply,
@@ -208,7 +192,7 @@ impl Host {
             return;
         }
         let solicited = packet.operation == Operation::Reply && for_us;
-        self.neighbours.on_advertisement(
+        self.ip.neighbours.on_advertisement(
             now,
             Advertisement {
                 target: sender,
@@ -224,24 +208,24 @@ impl Host {
 
     /// True if something of the link or the network has a deadline.
     pub(super) fn has_link_time(&self) -> bool {
-        self.neighbours.has_deadline()
-            || self.neighbours.has_resolved()
-            || self.claims.deadline().is_some()
-            || self.routes.deadline().is_some()
-            || self.path_mtus.deadline().is_some()
-            || self.reassembly.deadline().is_some()
-            || self.reassembly.has_expired()
+        self.ip.neighbours.has_deadline()
+            || self.ip.neighbours.has_resolved()
+            || self.ip.claims.deadline().is_some()
+            || self.ip.routes.deadline().is_some()
+            || self.ip.path_mtus.deadline().is_some()
+            || self.ip.reassembly.deadline().is_some()
+            || self.ip.reassembly.has_expired()
     }
 
     /// When the first of those is due, or what configures our addresses.
     pub(super) fn link_deadline(&self) -> Option<Instant> {
         let all = [
-            self.neighbours.deadline(),
-            self.claims.deadline(),
-            self.routes.deadline(),
-            self.path_mtus.deadline(),
-            self.autoconfigure.as_ref().and_then(Autoconfigure::deadline),
-            self.reassembly.deadline(),
+            self.ip.neighbours.deadline(),
+            self.ip.claims.deadline(),
+            self.ip.routes.deadline(),
+            self.ip.path_mtus.deadline(),
+            self.ip.autoconfigure.as_ref().and_then(Autoconfigure::deadline),
+            self.ip.reassembly.deadline(),
         ];
         all.into_iter().flatten().min()
     }
@@ -249,22 +233,22 @@ impl Host {
     /// Time has passed for those.
     pub(super) fn on_link_time(&mut self, now: Instant) {
         let is_due = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
-        if is_due(self.neighbours.deadline()) {
-            self.neighbours.on_time(now);
+        if is_due(self.ip.neighbours.deadline()) {
+            self.ip.neighbours.on_time(now);
         }
-        if self.neighbours.has_resolved() {
+        if self.ip.neighbours.has_resolved() {
             self.wake_stalled(now);
         }
-        if is_due(self.claims.deadline()) {
+        if is_due(self.ip.claims.deadline()) {
             self.on_claims_time(now);
         }
-        if is_due(self.routes.deadline()) {
-            self.routes.on_time(now);
+        if is_due(self.ip.routes.deadline()) {
+            self.ip.routes.on_time(now);
         }
-        if is_due(self.path_mtus.deadline()) {
-            self.path_mtus.on_time(now, |_| {});
+        if is_due(self.ip.path_mtus.deadline()) {
+            self.ip.path_mtus.on_time(now, |_| {});
         }
-        if is_due(self.reassembly.deadline()) || self.reassembly.has_expired() {
+        if is_due(self.ip.reassembly.deadline()) || self.ip.reassembly.has_expired() {
             self.on_reassembly_time(now);
         }
     }
@@ -289,7 +273,7 @@ impl Host {
         let mut frame = Frame::default();
         if write_reply(&mut frame, &path.marked(Marks::default()), reply) {
             let is_segment = reply.is_segment();
-            self.neighbours.wait(next_hop, Waiting { frame: frame.head, is_segment });
+            self.ip.neighbours.wait(next_hop, Waiting { frame: frame.head, is_segment });
         }
         self.wake_stalled(now);
     }
@@ -298,7 +282,7 @@ impl Host {
     pub(super) fn stall(&mut self, now: Instant, next_hop: IpAddr, index: u32) {
         if let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.stalled) {
             slot.stalled = true;
-            self.stalled.entry(next_hop).or_default().push(index);
+            self.ip.stalled.entry(next_hop).or_default().push(index);
         }
         self.rearm(now, index);
         self.wake_stalled(now);
@@ -307,11 +291,11 @@ impl Host {
     /// Neighbours have answered, or have not: who waited for them is ready again. Asking may push
     /// another neighbour out of the cache, so this follows every question, too.
     pub(super) fn wake_stalled(&mut self, now: Instant) {
-        while let Some((next_hop, resolution)) = self.neighbours.resolved() {
+        while let Some((next_hop, resolution)) = self.ip.neighbours.resolved() {
             if resolution == Resolution::Failed {
-                self.routes.on_gateway_failed(next_hop);
+                self.ip.routes.on_gateway_failed(next_hop);
             }
-            for index in self.stalled.remove(&next_hop).unwrap_or_default() {
+            for index in self.ip.stalled.remove(&next_hop).unwrap_or_default() {
                 if let Some(slot) = self.slots.get_mut(index) {
                     slot.stalled = false;
                 }

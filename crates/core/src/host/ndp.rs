@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 
 use super::Host;
-use super::output::Reply;
+use super::reply::Reply;
 use crate::frame::Medium;
 use crate::ip::autoconfigure::{Autoconfigure, Output, Setup};
 use crate::ip::neighbour::Advertisement;
@@ -20,8 +20,8 @@ impl Host {
     /// Claims our addresses at the first sign of time, on a medium that has neighbours.
     #[inline(always)]
     pub(super) fn begin_link(&mut self, now: Instant) {
-        if !self.link_begun {
-            self.link_begun = true;
+        if !self.ip.link_begun {
+            self.ip.link_begun = true;
             if self.config.device.medium == Medium::Ethernet {
                 self.begin_claims(now);
                 self.begin_autoconfigure(now);
@@ -41,14 +41,14 @@ impl Host {
                 probe: self.config.address_probe,
                 secret: &self.config.secret,
             };
-            self.autoconfigure = Some(Autoconfigure::new(now, &setup));
+            self.ip.autoconfigure = Some(Autoconfigure::new(now, &setup));
             self.take_autoconfigured(now);
         }
     }
 
     /// Time has passed for what autoconfigures, if anything does.
     pub(super) fn on_autoconfigure_time(&mut self, now: Instant) {
-        if let Some(own) = &mut self.autoconfigure {
+        if let Some(own) = &mut self.ip.autoconfigure {
             own.on_time(now);
         }
         self.take_autoconfigured(now);
@@ -56,16 +56,16 @@ impl Host {
 
     /// Does what autoconfiguration has decided.
     pub(super) fn take_autoconfigured(&mut self, now: Instant) {
-        while let Some(output) = self.autoconfigure.as_mut().and_then(Autoconfigure::output) {
+        while let Some(output) = self.ip.autoconfigure.as_mut().and_then(Autoconfigure::output) {
             match output {
                 Output::Address(cidr, standing) => {
-                    self.routes.set_address(cidr, standing);
+                    self.ip.routes.set_address(cidr, standing);
                     if standing == Standing::Preferred {
-                        self.claims.on_verified(now, cidr.address());
+                        self.ip.claims.on_verified(now, cidr.address());
                         self.take_claimed();
                     }
                 }
-                Output::Withdrawn(address) => self.routes.remove_address(IpAddr::V6(address)),
+                Output::Withdrawn(address) => self.ip.routes.remove_address(IpAddr::V6(address)),
                 Output::Packet { destination, bytes } => {
                     let header = self.link_header(ethernet::ipv6_group(destination), false);
                     let mut frame = Vec::with_capacity(ethernet::HEADER_BYTES + bytes.len());
@@ -80,11 +80,11 @@ impl Host {
     /// True if we listen to the group for the sake of an address that is not yet ours.
     pub(super) fn is_tentative_group(&self, group: IpAddr) -> bool {
         let IpAddr::V6(group) = group else { return false };
-        self.autoconfigure.as_ref().is_some_and(|own| own.listens_to(group))
+        self.ip.autoconfigure.as_ref().is_some_and(|own| own.listens_to(group))
     }
 
     fn is_optimistic(&self, address: Ipv6Addr) -> bool {
-        self.autoconfigure.as_ref().is_some_and(|own| own.is_optimistic(address))
+        self.ip.autoconfigure.as_ref().is_some_and(|own| own.is_optimistic(address))
     }
 
     pub(super) fn on_ndp(
@@ -96,7 +96,7 @@ impl Host {
     ) {
         // A medium without hardware addresses has no neighbours to discover.
         let (Some(sender), IpAddr::V6(source)) = (from, packet.source) else { return };
-        if self.is_ours(packet.source) {
+        if self.ip.is_ours(packet.source) {
             let (claimed, claimant) = match *message {
                 ndp::Message::NeighbourAdvertisement { target, link_layer, .. } => {
                     (target, link_layer.unwrap_or(sender))
@@ -107,7 +107,7 @@ impl Host {
         }
         match *message {
             ndp::Message::NeighbourSolicit { target, link_layer, nonce } => {
-                let own = self.autoconfigure.as_mut();
+                let own = self.ip.autoconfigure.as_mut();
                 if own.is_some_and(|own| own.on_neighbour_solicit(now, source, target, nonce)) {
                     self.on_address_duplicated(target, sender);
                 }
@@ -123,7 +123,7 @@ impl Host {
             } => {
                 self.on_address_advertised(now, target, link_layer.unwrap_or(sender));
                 let target = IpAddr::V6(target);
-                self.neighbours.on_advertisement(
+                self.ip.neighbours.on_advertisement(
                     now,
                     Advertisement { target, mac: link_layer, solicited, overrides },
                 );
@@ -143,7 +143,7 @@ impl Host {
         if claimant == self.config.hardware {
             return;
         }
-        let own = self.autoconfigure.as_mut();
+        let own = self.ip.autoconfigure.as_mut();
         if own.is_some_and(|own| own.on_neighbour_advertisement(now, target)) {
             self.on_address_duplicated(target, claimant);
         } else {
@@ -163,10 +163,10 @@ impl Host {
             return;
         }
         if let Some(mac) = advertisement.link_layer {
-            self.neighbours.on_heard(now, IpAddr::V6(router), mac);
+            self.ip.neighbours.on_heard(now, IpAddr::V6(router), mac);
         }
-        self.routes.on_router_advertisement(now, router, advertisement);
-        if let Some(own) = &mut self.autoconfigure {
+        self.ip.routes.on_router_advertisement(now, router, advertisement);
+        if let Some(own) = &mut self.ip.autoconfigure {
             own.on_router_advertisement(now, advertisement);
         }
         self.take_autoconfigured(now);
@@ -174,7 +174,7 @@ impl Host {
 
     pub(super) fn on_mld(&mut self, now: Instant, message: &mld::Message) {
         let mld::Message::Query { version, max_response_ms, group } = *message else { return };
-        if let Some(own) = &mut self.autoconfigure {
+        if let Some(own) = &mut self.ip.autoconfigure {
             own.on_listener_query(now, version, group, max_response_ms);
         }
         self.take_autoconfigured(now);
@@ -188,7 +188,7 @@ impl Host {
         target: Ipv6Addr,
         link_layer: Option<Mac>,
     ) {
-        if !self.is_ours(IpAddr::V6(target)) {
+        if !self.ip.is_ours(IpAddr::V6(target)) {
             return;
         }
         // An unspecified source asks whether the address is taken: everybody is told (§7.2.4).
@@ -198,7 +198,7 @@ impl Host {
             return;
         }
         if let Some(mac) = link_layer.filter(|_| solicited) {
-            self.neighbours.on_heard(now, IpAddr::V6(asker), mac);
+            self.ip.neighbours.on_heard(now, IpAddr::V6(asker), mac);
         }
         let destination = if solicited { asker } else { ndp::ALL_NODES };
         let message = icmpv6::Message::Ndp(ndp::Message::NeighbourAdvertisement {

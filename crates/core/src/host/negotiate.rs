@@ -12,18 +12,20 @@ use crate::tcp::connection::Shape;
 use crate::tcp::slot::Detour;
 use crate::tcp::time_wait::negotiate::{ASKING_SYNS, Code, End, Holder};
 use crate::time::Instant;
-use crate::wire::tcp::Segment;
+use crate::wire::received::Received;
 
 /// The peer does not negotiate, and there is to be no connection without an agreement.
 pub(super) struct Unwilling;
 
 impl Host {
     /// `facts`, with the end that a segment between the ends of `tuple` names.
-    pub(super) fn with_named(&self, tuple: &Tuple, segment: &Segment<'_>, facts: Facts) -> Facts {
-        if segment.options.experimental.is_empty() {
-            return facts;
-        }
-        let (ours, theirs) = (tuple.local_ip(), tuple.remote_ip());
+    #[inline(always)]
+    pub(super) fn with_named(&self, tuple: &Tuple, received: Received<'_>, facts: Facts) -> Facts {
+        if received.has_experiments() { self.with_end(tuple, received, facts) } else { facts }
+    }
+
+    fn with_end(&self, tuple: &Tuple, received: Received<'_>, facts: Facts) -> Facts {
+        let (segment, ours, theirs) = (received.segment(), tuple.local_ip(), tuple.remote_ip());
         let named = Code::of(&self.shared.config).named(&segment.options, ours, theirs);
         Facts { named, are_larger: ours > theirs, ..facts }
     }
@@ -44,7 +46,7 @@ impl Host {
         tuple: &Tuple,
         options: Option<&Arc<SocketOptions>>,
     ) -> Option<End> {
-        let options = options.unwrap_or(&self.default_options);
+        let options = options.unwrap_or(&self.opening.options);
         if options.negotiate == Wish::Off {
             return None;
         }
@@ -54,7 +56,8 @@ impl Host {
 
     fn ask(&mut self, now: Instant, tuple: &Tuple, options: &SocketOptions) -> Option<End> {
         let wish = self.wish(options, true).filter(|_| tuple.local_ip() != tuple.remote_ip())?;
-        let is_unheard = self.unheard.has(tuple.remote_ip(), now) && !options.require_agreement;
+        let is_unheard =
+            self.opening.unheard.has(tuple.remote_ip(), now) && !options.require_agreement;
         self.shared.counters.negotiation_not_asked += u64::from(is_unheard);
         (!is_unheard).then_some(wish)
     }
@@ -65,7 +68,7 @@ impl Host {
         &self,
         options: &SocketOptions,
         tuple: &Tuple,
-        syn: &Segment<'_>,
+        syn: Received<'_>,
     ) -> Result<Option<End>, Unwilling> {
         if options.negotiate == Wish::Off {
             return Ok(None);
@@ -97,7 +100,7 @@ impl Host {
         let peer = slot.tuple.remote_ip();
         if syns > ASKING_SYNS && holder == Holder::Closer {
             self.shared.counters.negotiation_unheard += 1;
-            self.unheard.note(peer, now);
+            self.opening.unheard.note(peer, now);
         }
     }
 }

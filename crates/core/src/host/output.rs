@@ -1,109 +1,27 @@
 //! `emit`: replies first, then every ready connection once, within its budget.
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::Host;
 use super::input::Origin;
+use super::parts::{Ip, Out};
+use super::reply::{Body, Reply, owe, write_reply};
 use crate::counters::Counters;
 use crate::flow::Tuple;
-use crate::frame::{Frame, Outbox, RxChecksum, RxFrame};
+use crate::frame::{Outbox, RxChecksum, RxFrame};
 use crate::tcp::Marks;
 use crate::tcp::connection::Context;
-use crate::tcp::egress::{self, Egress, Marked};
+use crate::tcp::egress::Egress;
 use crate::tcp::emit::Flushed;
 use crate::tcp::slot::Slot;
 use crate::tcp::ways::{Known, Place};
 use crate::time::Instant;
-use crate::wire::ip;
-use crate::wire::tcp::Header;
-use crate::wire::usual::{Stamped, Syn};
-
-/// Replies that wait at most; beyond it they are dropped, as a full link would.
-const REPLIES_MAX: usize = 4096;
 
 /// Bytes that one connection may emit before the others have their turn: they should still be in
 /// the processor's caches when the device, or the peer on this machine, reads them.
 const TURN_BYTES: usize = 128 << 10;
-
-/// An answer that belongs to no connection.
-#[derive(Debug)]
-pub(super) struct Reply {
-    /// From whom to whom; of a frame that is complete, nobody. Only of a segment there are ports.
-    ends: Tuple,
-    marks: Marks,
-    body: Body,
-}
-
-#[derive(Debug)]
-enum Body {
-    /// With timestamps as the only option.
-    Stamped(Stamped),
-    Syn(Syn),
-    /// Any other: few are, and they are large.
-    Segment(Box<Header>),
-    /// The payload of an IP packet of this protocol.
-    Packet {
-        protocol: u8,
-        hop_limit: u8,
-        payload: Vec<u8>,
-    },
-    /// A whole frame, link header and all.
-    Frame(Vec<u8>),
-}
-
-impl Reply {
-    /// True if it is one of TCP.
-    pub(super) fn is_segment(&self) -> bool {
-        matches!(self.body, Body::Stamped(_) | Body::Syn(_) | Body::Segment(_))
-    }
-
-    /// A segment without payload between the ends of `tuple`.
-    pub(super) fn segment(tuple: &Tuple, header: Header) -> Reply {
-        let body = Body::Segment(Box::new(header));
-        Reply { ends: *tuple, marks: Marks::default(), body }
-    }
-
-    /// The same in a packet of these marks.
-    pub(super) fn marked(tuple: &Tuple, header: Header, marks: Marks) -> Reply {
-        Reply { ends: *tuple, marks, body: Body::Segment(Box::new(header)) }
-    }
-
-    /// The same of one with timestamps as the only option.
-    pub(super) fn stamped(tuple: &Tuple, header: Stamped) -> Reply {
-        Reply { ends: *tuple, marks: Marks::default(), body: Body::Stamped(header) }
-    }
-
-    /// A SYN, ACK, in a packet of these marks.
-    pub(super) fn syn(tuple: &Tuple, header: Syn, marks: Marks) -> Reply {
-        Reply { ends: *tuple, marks, body: Body::Syn(header) }
-    }
-
-    /// An IP packet.
-    pub(super) fn packet(
-        source: IpAddr,
-        destination: IpAddr,
-        protocol: u8,
-        hop_limit: u8,
-        payload: Vec<u8>,
-    ) -> Reply {
-        let ends = Tuple::new((source, 0), (destination, 0));
-        let marks = Marks::default();
-        Reply { ends, marks, body: Body::Packet { protocol, hop_limit, payload } }
-    }
-
-    /// A frame that is complete.
-    pub(super) fn frame(bytes: Vec<u8>) -> Reply {
-        Reply { ends: Tuple::NOBODY, marks: Marks::default(), body: Body::Frame(bytes) }
-    }
-
-    /// From whom to whom.
-    pub(super) fn ends(&self) -> &Tuple {
-        &self.ends
-    }
-}
 
 /// Whether a packet can leave.
 pub(super) enum Way {
@@ -124,53 +42,56 @@ impl Host {
         } else {
             self.no_shortage(now);
         }
-        if !self.replies.is_empty() || !self.loopback.is_empty() || self.neighbours.has_output() {
+        if !self.out.replies.is_empty()
+            || !self.out.loopback.is_empty()
+            || self.ip.neighbours.has_output()
+        {
             self.emit_replies(now, outbox);
         }
         self.flush_ready(now, outbox);
-        if self.fin_wait_2.has_woken() {
+        if self.closed.fin_wait_2.has_woken() {
             self.put_woken_back(now);
         }
     }
 
     /// Flushes who is ready now, as far as there is room; who becomes ready meanwhile comes behind.
     fn flush_ready(&mut self, now: Instant, outbox: &mut Outbox) {
-        let (count, mut done) = (self.ready.len(), 0);
+        let (count, mut done) = (self.live.ready.len(), 0);
         while done < count && outbox.room() > 0 {
-            let Some(index) = self.ready.get(done) else {
+            let Some(index) = self.live.ready.get(done) else {
                 break;
             };
             done += 1;
             self.flush(now, index, outbox);
         }
-        self.ready.drop_first(done);
+        self.live.ready.drop_first(done);
     }
 
     #[inline(always)]
     pub(super) fn reply(&mut self, reply: Reply) {
-        owe(&mut self.replies, reply, &mut self.shared.counters);
+        owe(&mut self.out.replies, reply, &mut self.shared.counters);
     }
 
     /// What is of no connection: what we have sent to ourselves is taken in first.
     fn emit_replies(&mut self, now: Instant, outbox: &mut Outbox) {
-        if !self.loopback.is_empty() {
+        if !self.out.loopback.is_empty() {
             self.take_loopback(now);
         }
-        if self.neighbours.has_output() {
+        if self.ip.neighbours.has_output() {
             self.emit_link(outbox);
         }
         let mut done = 0;
-        while done < self.replies.len() && outbox.room() > 0 {
+        while done < self.out.replies.len() && outbox.room() > 0 {
             self.emit_reply(now, done, outbox);
             done += 1;
         }
-        drop_first(&mut self.replies, done);
+        drop_first(&mut self.out.replies, done);
     }
 
     /// Sends the reply at `index`, or lets it wait for its neighbour.
     fn emit_reply(&mut self, now: Instant, index: usize, outbox: &mut Outbox) {
-        let changes = self.way_changes();
-        let Host { replies, ways, loopback, shared, .. } = self;
+        let changes = self.ip.way_changes();
+        let Host { out: Out { replies, loopback, .. }, ip: Ip { ways, .. }, shared, .. } = self;
         let Some(reply) = replies.get(index) else { return };
         let Some(place) = ways.find(&reply.ends, changes, now) else {
             return self.emit_reply_elsewhere(now, index, outbox);
@@ -181,7 +102,7 @@ impl Host {
     /// The same where no way is kept.
     fn emit_reply_elsewhere(&mut self, now: Instant, index: usize, outbox: &mut Outbox) {
         let Some(place) = self.find_way_of_reply(now, index, outbox) else { return };
-        let Host { replies, ways, loopback, shared, .. } = self;
+        let Host { out: Out { replies, loopback, .. }, ip: Ip { ways, .. }, shared, .. } = self;
         let Some(reply) = replies.get(index) else { return };
         push_reply(ways.at(place), reply, (outbox, loopback), &mut shared.counters);
     }
@@ -193,7 +114,7 @@ impl Host {
         index: usize,
         outbox: &mut Outbox,
     ) -> Option<Place> {
-        let Reply { ends, body, .. } = self.replies.get(index)?;
+        let Reply { ends, body, .. } = self.out.replies.get(index)?;
         if let Body::Frame(_) = body {
             self.emit_frame(index, outbox);
             return None;
@@ -208,7 +129,7 @@ impl Host {
     }
 
     fn emit_frame(&mut self, index: usize, outbox: &mut Outbox) {
-        if let Some(Reply { body: Body::Frame(bytes), .. }) = self.replies.get(index)
+        if let Some(Reply { body: Body::Frame(bytes), .. }) = self.out.replies.get(index)
             && let Some(frame) = outbox.push()
         {
             frame.head.extend_from_slice(bytes);
@@ -217,63 +138,63 @@ impl Host {
     }
 
     fn delay_reply(&mut self, now: Instant, next_hop: IpAddr, index: usize) {
-        let Some(place) = self.replies.get_mut(index) else { return };
+        let Some(place) = self.out.replies.get_mut(index) else { return };
         let reply = core::mem::replace(place, Reply::frame(Vec::new()));
         self.queue_for_neighbour(now, next_hop, &reply);
     }
 
     /// Lets one connection speak.
     fn flush(&mut self, now: Instant, index: u32, outbox: &mut Outbox) {
-        let changes = self.way_changes();
+        let changes = self.ip.way_changes();
         let Some(slot) = self.slots.get_mut(index) else {
             return;
         };
         slot.ready = false;
-        if let Some(way) = self.ways.good(slot.place, &slot.tuple, changes, now)
+        if let Some(way) = self.ip.ways.good(slot.place, &slot.tuple, changes, now)
             && speak_predicted(slot, way, &mut self.shared, now, outbox)
         {
-            return slot.rearm(&mut self.timers, index, now);
+            return slot.rearm(&mut self.live.timers, index, now);
         }
         self.flush_by_steps(now, index, outbox);
     }
 
     /// The same, whatever is to be said.
     fn flush_by_steps(&mut self, now: Instant, index: u32, outbox: &mut Outbox) {
-        let changes = self.way_changes();
+        let changes = self.ip.way_changes();
         let Some(slot) = self.slots.get_mut(index) else { return };
         let connection = slot.connection_mut();
         if connection.is_silent() {
             if connection.is_finished() {
                 return self.free_connection(index);
             }
-            return slot.rearm(&mut self.timers, index, now);
+            return slot.rearm(&mut self.live.timers, index, now);
         }
-        let (slot, place) = match self.ways.find(&slot.tuple, changes, now) {
+        let (slot, place) = match self.ip.ways.find(&slot.tuple, changes, now) {
             Some(place) => (slot, place),
             None => {
                 let ends = slot.tuple;
                 let Some(place) = self.find_way_of(now, index, &ends) else { return };
                 let Some(slot) = self.slots.get_mut(index) else { return };
-                let known = self.ways.at(place);
+                let known = self.ip.ways.at(place);
                 if slot.place == place
                     && speak_predicted(slot, known, &mut self.shared, now, outbox)
                 {
-                    return slot.rearm(&mut self.timers, index, now);
+                    return slot.rearm(&mut self.live.timers, index, now);
                 }
                 (slot, place)
             }
         };
         let connection = slot.connection_mut();
-        let known = self.ways.at(place);
+        let known = self.ip.ways.at(place);
         let mut way = known.path.marked(connection.options.marks());
         way.dont_fragment &= connection.options.path_mtu_discovery;
         let budget = turn_budget(self.config.limits.frames_per_turn, known.path.mtu);
-        let outbox = if known.local { &mut self.loopback } else { outbox };
+        let outbox = if known.local { &mut self.out.loopback } else { outbox };
         let mut egress = Egress { outbox, way, budget, frames: 0 };
         let flushed = connection.emit(self.shared.at(now), &mut egress);
         self.shared.counters.frames_out += egress.frames as u64;
         let is_finished = connection.is_finished();
-        slot.rearm(&mut self.timers, index, now);
+        slot.rearm(&mut self.live.timers, index, now);
         if flushed == Flushed::More {
             self.make_ready(index);
         } else if is_finished {
@@ -294,35 +215,23 @@ impl Host {
     /// Tells the timers of the connection's deadlines.
     pub(super) fn rearm(&mut self, now: Instant, index: u32) {
         if let Some(slot) = self.slots.get_mut(index) {
-            slot.rearm(&mut self.timers, index, now);
+            slot.rearm(&mut self.live.timers, index, now);
         }
     }
 
     /// Takes in what we have sent to ourselves.
     fn take_loopback(&mut self, now: Instant) {
-        for _ in 0..self.loopback.len() {
-            let Some(frame) = self.loopback.front() else { return };
+        for _ in 0..self.out.loopback.len() {
+            let Some(frame) = self.out.loopback.front() else { return };
             let mut bytes = Vec::with_capacity(frame.len());
             frame.copy_to(&mut bytes);
             let segment_size = frame.segmentation.map_or(0, |segmentation| segmentation.size);
-            self.loopback.pop();
+            self.out.loopback.pop();
             let checksum = RxChecksum::Good;
             let frame = RxFrame { checksum, segment_size, ..RxFrame::plain(&bytes) };
             self.take_packet(now, &frame, Origin::Ourselves, None);
         }
     }
-}
-
-/// Lets `reply` wait behind the others. False, and nothing has happened, if there are too many.
-#[inline(always)]
-pub(super) fn owe(replies: &mut VecDeque<Reply>, reply: Reply, counters: &mut Counters) -> bool {
-    let has_room = replies.len() < REPLIES_MAX;
-    if has_room {
-        replies.push_back(reply);
-    } else {
-        counters.replies_suppressed += 1;
-    }
-    has_room
 }
 
 /// The first `count` of a queue, mostly all of it, are done with.
@@ -384,27 +293,5 @@ fn push_reply(
         counters.segments_out += u64::from(reply.is_segment());
     } else {
         out.unpush();
-    }
-}
-
-/// Writes a reply that needs a way; false if it cannot be written.
-pub(super) fn write_reply(frame: &mut Frame, way: &Marked<'_>, reply: &Reply) -> bool {
-    let path = way.path;
-    match &reply.body {
-        Body::Stamped(header) => egress::write_bare(frame, way, header),
-        Body::Syn(header) => egress::write(frame, way, &header.header(), None),
-        Body::Segment(header) => egress::write(frame, way, header, None),
-        Body::Packet { protocol, hop_limit, payload } => {
-            let header = ip::Header::new(path.source, path.destination, *protocol, payload.len());
-            let Some(mut header) = header else { return false };
-            header.hop_limit = *hop_limit;
-            if let Some(link) = &path.link {
-                link.emit(&mut frame.head);
-            }
-            header.emit(&mut frame.head);
-            frame.head.extend_from_slice(payload);
-            true
-        }
-        Body::Frame(_) => false,
     }
 }

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 
 use super::Host;
 use super::input::Origin;
-use super::output::Reply;
+use super::reply::Reply;
 use crate::frame::RxFrame;
 use crate::ip::reassembly::{Outcome, Reason};
 use crate::time::Instant;
@@ -18,8 +18,8 @@ impl Host {
     /// The largest IP packet to `destination`, and whether routers must not cut it.
     pub(super) fn path_mtu(&self, destination: IpAddr) -> (u16, bool) {
         let link =
-            if destination.is_ipv6() { self.routes.ipv6_mtu() } else { self.config.device.mtu };
-        let path = self.path_mtus.path(destination);
+            if destination.is_ipv6() { self.ip.routes.ipv6_mtu() } else { self.config.device.mtu };
+        let path = self.ip.path_mtus.path(destination);
         (path.mtu.min(link), path.dont_fragment)
     }
 
@@ -32,13 +32,13 @@ impl Host {
         mtu: u32,
         packet_bytes: u32,
     ) -> bool {
-        self.path_mtus.on_too_big(now, destination, mtu, packet_bytes).is_some()
+        self.ip.path_mtus.on_too_big(now, destination, mtu, packet_bytes).is_some()
     }
 
     // ---- fragments
 
     pub(super) fn on_fragment(&mut self, now: Instant, packet: &ip::Packet<'_>, from: Origin) {
-        match self.reassembly.on_fragment(now, packet) {
+        match self.ip.reassembly.on_fragment(now, packet) {
             Outcome::Pending | Outcome::Dropped(Reason::Copy) => {}
             Outcome::Dropped(_) => self.shared.counters.reassembly_failed += 1,
             Outcome::Complete(bytes) => {
@@ -49,7 +49,7 @@ impl Host {
                         self.shared.counters.reassembly_failed += 1;
                     }
                     Ok(whole) => {
-                        self.take_whole_packet(now, &whole, &RxFrame::plain(&bytes), from, None);
+                        self.take_whole_packet(now, &whole, &RxFrame::plain(&bytes), from);
                     }
                     Err(reason) => self.note_malformed(reason),
                 }
@@ -60,10 +60,10 @@ impl Host {
     /// Gives up packets whose fragments did not all arrive, and tells their senders (RFC 1122
     /// §3.3.2, RFC 8200 §4.5).
     pub(super) fn on_reassembly_time(&mut self, now: Instant) {
-        self.reassembly.on_time(now);
-        while let Some(expired) = self.reassembly.expired() {
+        self.ip.reassembly.on_time(now);
+        while let Some(expired) = self.ip.reassembly.expired() {
             self.shared.counters.reassembly_failed += 1;
-            if !self.is_ours(expired.destination) || !self.may_answer_stranger(now) {
+            if !self.ip.is_ours(expired.destination) || !self.may_answer_stranger(now) {
                 continue;
             }
             let (mut payload, quoted) = (Vec::new(), &expired.quoted[..]);

@@ -2,6 +2,7 @@
 //! put on the list of those to be flushed, and one that is over makes room.
 
 use super::Host;
+use super::parts::Live;
 use super::time_wait::Entrance;
 use crate::config::TimeWaitState;
 use crate::event::{ConnectionId, Event, Readiness};
@@ -59,7 +60,7 @@ impl Host {
         };
         let id = ConnectionId { index, generation };
         act(slot.connection_mut(), self.shared.at(now));
-        if pass_on(slot, id, &mut self.ready, &mut self.events) {
+        if pass_on(slot, id, &mut self.live.ready, &mut self.events) {
             self.settle_over(now, index);
         }
     }
@@ -69,9 +70,10 @@ impl Host {
     pub(super) fn settle_over(&mut self, now: Instant, index: u32) {
         self.forget_stall(index);
         let stays_whole = self.shared.config.time_wait.state == TimeWaitState::Full;
-        let Host { slots, timers, demux, spares, orphans, fin_wait_2, ready, .. } = self;
-        let (shared, routes, isns) = (&mut self.shared, &self.routes, &self.isns);
-        let (records, replies) = (&mut self.time_wait, &mut self.replies);
+        let Host { slots, live: Live { timers, demux, spares, orphans, ready, .. }, .. } = self;
+        let fin_wait_2 = &mut self.closed.fin_wait_2;
+        let (shared, routes, isns) = (&mut self.shared, &self.ip.routes, &self.opening.isns);
+        let (records, replies) = (&mut self.closed.time_wait, &mut self.out.replies);
         let mut whole = None;
         let leave = |slot: &mut Slot, timers: &mut Timers| {
             if core::mem::take(&mut slot.listed) {
@@ -125,7 +127,7 @@ impl Host {
 
     pub(super) fn make_ready(&mut self, index: u32) {
         if let Some(slot) = self.slots.get_mut(index) {
-            make_ready(slot, index, &mut self.ready);
+            make_ready(slot, index, &mut self.live.ready);
         }
     }
 }

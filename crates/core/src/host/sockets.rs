@@ -8,6 +8,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::Host;
 use super::identity::Claim;
+use super::parts::Live;
 use super::settle::{make_ready, pass_on};
 use crate::error::Error;
 use crate::event::{ConnectionId, ListenerId, Readiness};
@@ -48,21 +49,22 @@ impl Host {
         let local = SocketAddr::new(local.ip(), port);
         let terms = Terms::announced(&self.config, &options);
         let listener = (Arc::new(options), terms);
-        self.listeners.insert(local, backlog, listener).ok_or(Error::AddressInUse)
+        self.opening.listeners.insert(local, backlog, listener).ok_or(Error::AddressInUse)
     }
 
     fn free_listening_port(&mut self) -> Result<u16, Error> {
         let (first, last) = self.config.ephemeral_ports;
         let size = u32::from(last - first) + 1;
-        let start = self.rng.below(size);
+        let start = self.ip.rng.below(size);
         // Both terms of the sum are below 2^16.
         let mut ports = (0..size).map(|i| first + ((start + i) % size) as u16);
-        ports.find(|port| !self.listeners.has_port(*port)).ok_or(Error::AddressInUse)
+        ports.find(|port| !self.opening.listeners.has_port(*port)).ok_or(Error::AddressInUse)
     }
 
     /// Where it listens.
     pub fn listener_address(&self, id: ListenerId) -> Result<SocketAddr, Error> {
-        let listener = self.listeners.get(id).ok_or(Error::InvalidInput("no such listener"))?;
+        let listener =
+            self.opening.listeners.get(id).ok_or(Error::InvalidInput("no such listener"))?;
         Ok(listener.local)
     }
 
@@ -72,7 +74,8 @@ impl Host {
         id: ListenerId,
         options: SocketOptions,
     ) -> Result<(), Error> {
-        let listener = self.listeners.get_mut(id).ok_or(Error::InvalidInput("no such listener"))?;
+        let listener =
+            self.opening.listeners.get_mut(id).ok_or(Error::InvalidInput("no such listener"))?;
         listener.terms = Terms::announced(&self.config, &options);
         listener.options = Arc::new(options);
         Ok(())
@@ -80,7 +83,8 @@ impl Host {
 
     /// The oldest established connection not yet accepted, or [`Error::WouldBlock`].
     pub fn accept(&mut self, now: Instant, id: ListenerId) -> Result<ConnectionId, Error> {
-        let listener = self.listeners.get_mut(id).ok_or(Error::InvalidInput("no such listener"))?;
+        let listener =
+            self.opening.listeners.get_mut(id).ok_or(Error::InvalidInput("no such listener"))?;
         let index = listener.queue.pop_front().ok_or(Error::WouldBlock)?;
         let Some((slot, generation)) = self.slots.named_mut(index) else {
             return Err(NO_SUCH);
@@ -89,7 +93,7 @@ impl Host {
         slot.accepting = None;
         let connection = slot.connection_mut();
         connection.common.notices |= connection.readiness(&self.shared);
-        if pass_on(slot, id, &mut self.ready, &mut self.events) {
+        if pass_on(slot, id, &mut self.live.ready, &mut self.events) {
             self.settle_over(now, index);
         }
         Ok(id)
@@ -97,8 +101,8 @@ impl Host {
 
     /// Stops listening; what was not accepted is reset, and half-open handshakes are forgotten.
     pub fn close_listener(&mut self, now: Instant, id: ListenerId) {
-        let Some(listener) = self.listeners.remove(id) else { return };
-        for entry in self.syn_cache.waiting_for((id.index, id.generation)) {
+        let Some(listener) = self.opening.listeners.remove(id) else { return };
+        for entry in self.opening.syn_cache.waiting_for(id) {
             self.remove_half_open(entry);
         }
         for index in listener.queue {
@@ -149,7 +153,7 @@ impl Host {
             _ => tuple_between(&local, &remote),
         };
         // RFC 9293 MUST-46, RFC 1122 §3.2.1.3: no group, broadcast or loopback.
-        let is_plain = self.is_plain_way(now, &ends);
+        let is_plain = self.ip.is_plain_way(now, &ends);
         if remote.port() == 0 || !(is_plain || self.is_host(&remote)) {
             return Err(Error::InvalidInput("the remote address names no host and port"));
         }
@@ -178,7 +182,7 @@ impl Host {
         let mut block = self.take_block();
         let (options, terms) = match options {
             Some(options) => (options, Terms::announced(&self.config, options)),
-            None => (&self.default_options, self.default_terms),
+            None => (&self.opening.options, self.opening.terms),
         };
         let syn = SynSent {
             iss,
@@ -195,7 +199,7 @@ impl Host {
         let expected = now + self.shared.config.rto.floor;
         let identity = Identity { hash: *hash, ports: tuple.ports() };
         block.open(identity, options, syn, now, expected);
-        let is_ours = !is_plain && self.is_to_ourselves(tuple);
+        let is_ours = !is_plain && self.ip.is_to_ourselves(tuple);
         let detour = Detour::OURSELVES.only_if(is_ours);
         let detour = detour.with(Detour::REUSE, predecessor.is_some());
         let detour = detour.with(Detour::ASKS, asks.is_some());
@@ -205,7 +209,7 @@ impl Host {
     }
 
     fn is_host(&self, remote: &SocketAddr) -> bool {
-        matches!(self.routes.class(remote.ip()), Class::Ours | Class::Other)
+        matches!(self.ip.routes.class(remote.ip()), Class::Ours | Class::Other)
     }
 
     fn choose_tuple(
@@ -225,7 +229,7 @@ impl Host {
             ip if ip.is_unspecified() => {
                 self.source_for(remote.ip()).ok_or(Error::NetworkUnreachable)?
             }
-            ip if self.is_ours(ip) => ip,
+            ip if self.ip.is_ours(ip) => ip,
             _ => return Err(Error::AddressNotAvailable),
         };
         claim.tuple = Tuple::new((address, local.port()), (remote.ip(), remote.port()));
@@ -245,7 +249,7 @@ impl Host {
     /// Moves received bytes into `out` and returns how many; 0 is the end of the stream (or an
     /// empty `out`); [`Error::WouldBlock`] when there is nothing yet.
     pub fn read(&mut self, now: Instant, id: ConnectionId, out: &mut [u8]) -> Result<usize, Error> {
-        let Host { slots, shared, ready, .. } = self;
+        let Host { slots, shared, live: Live { ready, .. }, .. } = self;
         let slot = named(slots, id)?;
         let connection = slot.connection_mut();
         let read = connection.read(out, shared.at(now));
@@ -370,8 +374,8 @@ impl Host {
     /// TIME-WAIT record: our end, the peer's, the state.
     pub fn sockets(&self) -> impl Iterator<Item = (SocketAddr, Option<SocketAddr>, State)> {
         let ends = |tuple: &Tuple| (tuple.local(), Some(tuple.remote()));
-        let listeners = self.listeners.iter().map(|l| (l.local, None, State::Listen));
-        let half_open = self.syn_cache.iter().map(move |entry| {
+        let listeners = self.opening.listeners.iter().map(|l| (l.local, None, State::Listen));
+        let half_open = self.opening.syn_cache.iter().map(move |entry| {
             let (local, remote) = ends(&entry.tuple);
             (local, remote, State::SynReceived)
         });
@@ -379,15 +383,15 @@ impl Host {
             let (local, remote) = ends(&slot.tuple);
             (local, remote, slot.state())
         });
-        let ended = self.time_wait.iter().map(move |record| {
+        let ended = self.closed.time_wait.iter().map(move |record| {
             let (local, remote) = ends(&record.tuple);
             (local, remote, State::TimeWait)
         });
         let asleep = |tuple: &Tuple| {
-            let hash = self.hasher.hash(tuple);
+            let hash = self.live.hasher.hash(tuple);
             self.find_connection(hash, tuple).is_none()
         };
-        let awaiting_fin = self.fin_wait_2.tuples().filter(asleep).map(move |tuple| {
+        let awaiting_fin = self.closed.fin_wait_2.tuples().filter(asleep).map(move |tuple| {
             let (local, remote) = ends(&tuple);
             (local, remote, State::FinWait2)
         });
@@ -398,10 +402,10 @@ impl Host {
     /// none. A record whose time is over counts until it is dropped.
     pub fn state_between(&self, local: SocketAddr, remote: SocketAddr) -> State {
         let tuple = Tuple::new((local.ip(), local.port()), (remote.ip(), remote.port()));
-        let hash = self.hasher.hash(&tuple);
+        let hash = self.live.hasher.hash(&tuple);
         match self.find(hash, &tuple) {
             Some(number) => self.slots.get(number).map_or(State::SynReceived, Slot::state),
-            None if self.fin_wait_2.records().get(hash, &tuple).is_some() => State::FinWait2,
+            None if self.closed.fin_wait_2.records().get(hash, &tuple).is_some() => State::FinWait2,
             None if self.time_wait_record(hash, &tuple).is_some() => State::TimeWait,
             None => State::Closed,
         }
@@ -420,7 +424,7 @@ impl Host {
 
     /// The options that a new connection starts with.
     pub fn default_options(&self) -> SocketOptions {
-        *self.default_options
+        *self.opening.options
     }
 
     fn slot(&self, id: ConnectionId) -> Result<&Slot, Error> {

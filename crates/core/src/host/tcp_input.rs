@@ -1,205 +1,145 @@
 //! A TCP segment for us: to a connection, to the SYN cache, to TIME-WAIT, to a listener, or nobody.
 
 use super::Host;
-use super::ahead::Sight;
+use super::inbound::{Begun, Fault, Hinted, Inbound, Incoming, Past, parse};
 use super::input::Origin;
-use super::output::Reply;
-use super::settle::pass_on;
-use crate::tcp::isn::Beginning;
-use crate::tcp::slot::{Detour, Slot};
-use crate::tcp::syn_cache::is_entry;
-use crate::tcp::terms::Terms;
-use core::net::IpAddr;
-
 use super::negotiate::Unwilling;
-use crate::config::Ecn;
+use super::reply::{Reply, bare_header};
+use super::settle::pass_on;
 use crate::event::{ConnectionId, ListenerId};
 use crate::flow::{Seq, Tuple};
 use crate::frame::{RxChecksum, RxFrame};
 use crate::tcp::Marks;
 use crate::tcp::arrive::Facts;
-use crate::tcp::arrive::syn_sent::peer_mss;
-use crate::tcp::connection::SynReceived;
+use crate::tcp::connection::{Meaning, OurSyn, SynReceived};
+use crate::tcp::isn::Beginning;
+use crate::tcp::slot::{Detour, Slot};
+use crate::tcp::syn_cache::{HalfOpen, is_entry};
+use crate::tcp::terms::Terms;
 use crate::tcp::time_wait::Verdict;
 use crate::time::Instant;
 use crate::wire::ip;
-use crate::wire::options::Options;
-use crate::wire::tcp::{Flags, Header, Segment, verify_checksum};
+use crate::wire::received::Received;
+use crate::wire::tcp::{Flags, Plain};
 use crate::wire::usual::Usual;
 
-/// A segment with what the host has found out about it.
-pub(super) struct Incoming<'a> {
-    pub(super) tuple: &'a Tuple,
-    pub(super) hash: u64,
-    pub(super) segment: &'a Segment<'a>,
-    pub(super) facts: Facts,
-    /// It plainly comes from another host.
-    pub(super) is_foreign: bool,
-}
-
-/// Between whom a segment travels.
-#[derive(Clone, Copy)]
-pub(super) struct Ends {
-    tuple: Tuple,
-    hash: u64,
-}
-
-/// What TIME-WAIT knows of the ends of a segment that may open a connection.
-#[derive(Clone, Copy)]
-pub(super) enum Past {
-    /// Nothing.
-    Unknown,
-    /// That its time is over; the record is still there.
-    Over,
-    /// That it may be cut short: the new ISN lies at or beyond this.
-    Living(Seq),
-}
-
-/// The ends of the TCP segment in `packet`, if it is long enough to have any.
-fn tuple_of(packet: &ip::Packet<'_>) -> Option<Tuple> {
-    let [a, b, c, d] = *packet.payload.first_chunk()?;
-    let local = (packet.destination, u16::from_be_bytes([c, d]));
-    Some(Tuple::new(local, (packet.source, u16::from_be_bytes([a, b]))))
-}
-
 impl Host {
-    /// A whole TCP packet of a connection that we have. That its addresses are ours and the
-    /// peer's was found out when the connection began, so they are not judged again. If it belongs
-    /// to none nothing has happened, and its ends are returned.
-    pub(super) fn take_known_tcp(
-        &mut self,
-        now: Instant,
-        packet: &ip::Packet<'_>,
-        frame: &RxFrame<'_>,
-        from: Origin,
-    ) -> Result<(), Option<Ends>> {
-        let tuple = tuple_of(packet).ok_or(None)?;
-        let hash = self.hasher.hash(&tuple);
-        let index = self.find_connection(hash, &tuple).ok_or(Some(Ends { tuple, hash }))?;
-        if from != Origin::Ourselves && self.is_ours(packet.source) {
-            // To ourselves, but from outside: the long way says no.
-            return Err(None);
-        }
-        let Some(segment) = self.parse_segment(packet, frame) else { return Ok(()) };
-        let facts = Facts::new(frame.segment_size, packet.traffic_class);
-        self.deliver(now, index, &segment, facts);
-        Ok(())
-    }
-
-    /// Any segment of the usual layout. As [`Host::take_known_tcp`]; but one that belongs to no
-    /// connection is taken in as well, if it plainly comes from somebody else and is for us.
+    /// A segment of the usual layout. That the addresses of one of our connections are ours and the
+    /// peer's was found out when the connection began, so they are not judged again.
     #[inline(always)]
-    pub(super) fn take_usual(
+    pub(super) fn take_usual_segment(
         &mut self,
         now: Instant,
-        sight: &Sight<'_>,
+        hinted: &Hinted<'_>,
         frame: &RxFrame<'_>,
         from: Origin,
-    ) -> Result<(), Option<Ends>> {
-        let usual = &sight.usual;
-        if frame.checksum != RxChecksum::Good && !usual.verify_checksum() {
-            // Whose it would be decides what it counts as.
-            return Err(None);
-        }
-        let (hash, piece) = (sight.hash, frame.segment_size);
-        // Nearly always the first that may be it is it.
-        let index = sight.slot;
-        let is_it = |slot: &Slot| slot.tuple == usual.tuple() && slot.listed;
-        let Some((slot, generation)) = self.slots.named_mut(index).filter(|s| is_it(s.0)) else {
-            return self.take_usual_of_any(now, *usual, piece, (hash, index), from);
-        };
-        let is_detour =
-            slot.detour.is_any() && (slot.detour.is_opening() || from != Origin::Ourselves);
-        if is_detour {
-            return self.take_usual_of_any(now, *usual, piece, (hash, index), from);
-        }
-        let id = ConnectionId { index, generation };
-        slot.connection_mut().on_usual(self.shared.at(now), usual, piece);
-        if pass_on(slot, id, &mut self.ready, &mut self.events) {
-            self.settle_over(now, index);
-        }
-        Ok(())
-    }
-
-    /// The same, wherever what it belongs to is found. `hint`: where that may be.
-    fn take_usual_of_any(
-        &mut self,
-        now: Instant,
-        usual: Usual<'_>,
-        piece: u16,
-        (hash, hint): (u64, u32),
-        from: Origin,
-    ) -> Result<(), Option<Ends>> {
-        let tuple = &usual.tuple();
-        let half_open = Some(hint).filter(|entry| self.syn_cache.has(*entry, tuple));
-        if let Some(entry) = half_open
-            && self.complete_usual(now, entry, &usual, piece, (hash, tuple))
-        {
-            return Ok(());
-        }
-        match half_open.or_else(|| self.find_unexpected(hash, tuple)) {
-            Some(index) if !is_entry(index) => {
-                if from != Origin::Ourselves && self.routes.is_local_ipv4(usual.source()) {
-                    return Err(None);
-                }
-                let facts = Facts::new(piece, usual.traffic_class());
-                self.deliver(now, index, &usual.segment(), facts);
-                Ok(())
-            }
-            half_open => self.take_usual_stranger(now, usual, piece, (hash, tuple), half_open),
-        }
-    }
-
-    fn take_usual_stranger(
-        &mut self,
-        now: Instant,
-        usual: Usual<'_>,
-        piece: u16,
-        (hash, tuple): (u64, &Tuple),
-        half_open: Option<u32>,
-    ) -> Result<(), Option<Ends>> {
-        let (source, destination) = (usual.source().into(), usual.destination().into());
-        let is_plain = match half_open {
-            // The rest was found out when the SYN came.
-            Some(_) => !self.is_ours(source),
-            None => self.is_plain_way(now, tuple) || self.is_plain_stranger(source, destination),
-        };
-        if !is_plain {
-            return Err(Some(Ends { tuple: *tuple, hash }));
-        }
-        if half_open.is_some() || !self.answer_usual_syn(now, &usual.segment(), (hash, tuple)) {
-            self.dispatch_usual(now, half_open, &usual, piece, (hash, tuple));
-        }
-        Ok(())
-    }
-
-    fn dispatch_usual(
-        &mut self,
-        now: Instant,
-        half_open: Option<u32>,
-        usual: &Usual<'_>,
-        piece: u16,
-        (hash, tuple): (u64, &Tuple),
     ) {
-        let facts = Facts::new(piece, usual.traffic_class());
-        let segment = &usual.segment();
-        let incoming = Incoming { tuple, hash, segment, facts, is_foreign: true };
-        self.dispatch(now, half_open, &incoming);
+        let &Hinted { usual, hint, .. } = hinted;
+        if frame.checksum != RxChecksum::Good && !usual.verify_checksum() {
+            return self.take_wrong_segment(now, *hinted, frame, from);
+        }
+        // Nearly always the first that may be it is it.
+        let is_it = |slot: &Slot| {
+            slot.tuple == usual.tuple()
+                && slot.listed
+                && !slot.detour.is_for(from == Origin::Ourselves)
+        };
+        let Some((slot, generation)) = self.slots.named_mut(hint).filter(|it| is_it(it.0)) else {
+            return self.take_usual_elsewhere(now, *hinted, frame, from);
+        };
+        let facts = Facts::of_piece(frame.segment_size);
+        let id = ConnectionId { index: hint, generation };
+        slot.connection_mut().on_segment(self.shared.at(now), Received::Usual(usual), facts);
+        if pass_on(slot, id, &mut self.live.ready, &mut self.events) {
+            self.settle_over(now, hint);
+        }
     }
 
-    /// What nearly always comes from nobody we know: a SYN to a listener who has room, about whose
-    /// ends nothing is remembered that counts. If it is not that nothing has happened. As
-    /// [`Host::dispatch`] and [`Host::on_listen`] would take it in.
-    fn answer_usual_syn(
+    /// Its checksum is wrong: what it belongs to decides what it counts as.
+    fn take_wrong_segment(
         &mut self,
         now: Instant,
-        segment: &Segment<'_>,
-        (hash, tuple): (u64, &Tuple),
+        hinted: Hinted<'_>,
+        frame: &RxFrame<'_>,
+        from: Origin,
+    ) {
+        let Hinted { usual, hash, .. } = hinted;
+        let inbound = Inbound::of_usual(usual, hash, Err(Fault::Checksum), frame);
+        self.take_segment(now, &inbound, from);
+    }
+
+    fn take_usual_elsewhere(
+        &mut self,
+        now: Instant,
+        hinted: Hinted<'_>,
+        frame: &RxFrame<'_>,
+        from: Origin,
+    ) {
+        let Hinted { usual, hash, hint } = hinted;
+        let tuple = &usual.tuple();
+        if !self.begins_usual(now, &usual, (hash, hint), tuple, frame.segment_size) {
+            let inbound = Inbound::of_usual(usual, hash, Ok(Received::Usual(usual)), frame);
+            self.take_segment(now, &inbound, from);
+        }
+    }
+
+    /// A shortcut of [`Host::take_segment`] for what opens a connection nearly always: a SYN to a
+    /// listener that has room, about whose ends nothing is remembered that counts, and the ACK that
+    /// completes the handshake. If it is not that nothing has happened, and it is false.
+    fn begins_usual(
+        &mut self,
+        now: Instant,
+        usual: &Usual<'_>,
+        (hash, hint): (u64, u32),
+        tuple: &Tuple,
+        piece: u16,
+    ) -> bool {
+        match usual.plain() {
+            Some(head) => self.completes_usual(now, usual, head, (hash, hint), tuple, piece),
+            None => self.answers_usual_syn(now, usual, hash, tuple),
+        }
+    }
+
+    fn completes_usual(
+        &mut self,
+        now: Instant,
+        usual: &Usual<'_>,
+        head: Plain<'_>,
+        (hash, entry): (u64, u32),
+        tuple: &Tuple,
+        piece: u16,
+    ) -> bool {
+        let half_open = self.opening.syn_cache.get(entry).filter(|it| it.tuple == *tuple);
+        let Some(&HalfOpen { syn, listener, answered, in_time_wait, .. }) = half_open else {
+            return false;
+        };
+        let meaning = syn.judge(&head, syn.is_stale(head.stamps), &self.shared.config);
+        if meaning != Meaning::Completes || self.ip.is_to_ourselves(tuple) {
+            return false;
+        }
+        debug_assert!(!self.closed.fin_wait_2.has(now, hash, tuple), "its SYN would wake it");
+        self.shared.counters.segments_in += 1;
+        let (received, facts) = (Received::Usual(*usual), Facts::of_piece(piece));
+        let incoming = Incoming { tuple, hash, head, received, facts };
+        let begun = Begun { entry: Some(entry), answered, in_time_wait, is_ours: false };
+        self.establish_passive(now, &incoming, &syn, listener, begun);
+        true
+    }
+
+    fn answers_usual_syn(
+        &mut self,
+        now: Instant,
+        usual: &Usual<'_>,
+        hash: u64,
+        tuple: &Tuple,
     ) -> bool {
         let asked = Flags::SYN | Flags::ACK | Flags::RST;
+        let segment = usual.segment();
+        let is_plain = self.ip.is_plain_way(now, tuple);
         if segment.flags.0 & asked.0 != Flags::SYN.0
-            || tuple.is_loop()
-            || self.fin_wait_2.has(now, hash, tuple)
+            || !is_plain
+            || self.find_unexpected(hash, tuple).is_some()
+            || self.closed.fin_wait_2.has(now, hash, tuple)
         {
             return false;
         }
@@ -208,69 +148,79 @@ impl Host {
             Some(record) if record.is_over(now) => Past::Over,
             Some(_) => return false,
         };
-        let Some((name, listener)) = self.listeners.find(tuple) else { return false };
-        if listener.is_full() || self.syn_cache.is_full() || listener.options.requires_agreement() {
+        let Some((name, listener)) = self.opening.listeners.find(tuple) else { return false };
+        let is_full = listener.is_full() || self.opening.syn_cache.is_full();
+        if is_full || listener.options.requires_agreement() {
             return false;
         }
-        let begin = self.begin(now, tuple);
-        let syn = self.negotiate(segment, tuple.is_ipv6(), begin, &listener.terms);
-        let marks = listener.options.marks();
+        let (begin, marks) = (self.begin(now, tuple), listener.options.marks());
+        let syn =
+            self.our_syn(begin, &listener.terms, tuple).negotiate(&segment, &self.shared.config);
         self.shared.counters.segments_in += 1;
         self.answer_syn(now, (hash, tuple), (name, marks), syn, past);
         true
     }
 
-    /// True if a packet plainly comes from another host, and is for one of our addresses.
-    fn is_plain_stranger(&self, source: IpAddr, destination: IpAddr) -> bool {
-        self.is_ours(destination) && self.routes.is_acceptable_source(source)
+    /// What our SYN, ACK between the ends of `tuple` says.
+    #[inline(always)]
+    fn our_syn(&self, begin: Beginning, terms: &Terms, tuple: &Tuple) -> OurSyn {
+        let Beginning { isn: iss, stamp_offset } = begin;
+        let (mss, offer) = (terms.mss(tuple.is_ipv6()), self.shared.budget.offer(terms.offer));
+        OurSyn { iss, stamp_offset, mss, offer, attempts: 1, ipv6: tuple.is_ipv6() }
     }
 
-    /// The segment, if it is sound; else it has been counted.
-    fn parse_segment<'a>(
-        &mut self,
-        packet: &ip::Packet<'a>,
-        frame: &RxFrame<'_>,
-    ) -> Option<Segment<'a>> {
-        let trusted = frame.checksum == RxChecksum::Good;
-        if !trusted && !verify_checksum(packet.payload, packet.source, packet.destination) {
-            self.shared.counters.checksum_errors += 1;
-            return None;
-        }
-        match Segment::parse(packet.payload) {
-            Ok(segment) => Some(segment),
-            Err(reason) => {
-                self.note_malformed(reason);
-                None
-            }
-        }
-    }
-
-    /// Any segment to us. `stranger`: its ends, if it is known to belong to no connection.
-    pub(super) fn on_tcp(
+    /// A segment of any layout in a whole packet.
+    pub(super) fn take_any_segment(
         &mut self,
         now: Instant,
         packet: &ip::Packet<'_>,
         frame: &RxFrame<'_>,
-        stranger: Option<Ends>,
+        from: Origin,
     ) {
-        let Some(segment) = &self.parse_segment(packet, frame) else { return };
-        let facts = Facts::new(frame.segment_size, packet.traffic_class);
-        let ends_of = |tuple| Ends { tuple, hash: self.hasher.hash(&tuple) };
-        let ends = stranger.or_else(|| tuple_of(packet).map(ends_of));
-        let Some(Ends { tuple, hash }) = ends else { return };
-        let half_open = match self.find(hash, &tuple) {
-            Some(index) if !is_entry(index) => return self.deliver(now, index, segment, facts),
-            half_open => half_open,
+        let segment = parse(packet, frame);
+        let inbound = self.any_inbound(packet, frame, &segment);
+        self.take_segment(now, &inbound, from);
+    }
+
+    /// A segment of either parser, wherever what it belongs to is found. What was found out of the
+    /// addresses of a connection, or of one that is half open, is not asked again.
+    fn take_segment(&mut self, now: Instant, inbound: &Inbound<'_>, from: Origin) {
+        let &Inbound { ref tuple, hash, received, facts } = inbound;
+        let known = self.find(hash, tuple);
+        let may_be = match known {
+            Some(_) => from == Origin::Ourselves || !self.ip.is_to_ourselves(tuple),
+            None => self.is_between_us(now, tuple, from),
         };
-        let tuple = &tuple;
-        let incoming = Incoming { tuple, hash, segment, facts, is_foreign: false };
-        self.dispatch(now, half_open, &incoming);
+        if !may_be {
+            self.shared.counters.not_for_us += 1;
+            return;
+        }
+        let received = match received {
+            Ok(received) => received,
+            Err(fault) => return self.note_fault(fault),
+        };
+        match known {
+            Some(index) if !is_entry(index) => self.deliver(now, index, received, facts),
+            half_open => {
+                let head = received.head();
+                self.dispatch(now, half_open, &Incoming { tuple, hash, head, received, facts });
+            }
+        }
+    }
+
+    /// True if our end of `tuple` is one of our addresses, and a packet from the other may come
+    /// from there.
+    fn is_between_us(&self, now: Instant, tuple: &Tuple, from: Origin) -> bool {
+        let is_source_acceptable =
+            || from == Origin::Ourselves || self.ip.routes.is_acceptable_source(tuple.remote_ip());
+        self.ip.is_plain_way(now, tuple)
+            || self.ip.is_ours(tuple.local_ip()) && is_source_acceptable()
     }
 
     /// A segment that belongs to no connection, but perhaps to one that is half open.
     fn dispatch(&mut self, now: Instant, half_open: Option<u32>, incoming: &Incoming<'_>) {
         let (hash, tuple) = (incoming.hash, incoming.tuple);
-        if let Some(record) = self.fin_wait_2.find(now, hash, tuple) {
+        if let Some(record) = self.closed.fin_wait_2.find(now, hash, tuple) {
             return self.on_orphan(now, &record, incoming);
         }
         self.shared.counters.segments_in += 1;
@@ -289,18 +239,18 @@ impl Host {
         &mut self,
         now: Instant,
         index: u32,
-        segment: &Segment<'_>,
+        received: Received<'_>,
         mut facts: Facts,
     ) {
-        if self.answer_for_predecessor(now, index, segment, facts) {
+        if self.answer_for_predecessor(now, index, received, facts) {
             return;
         }
-        let names = !segment.options.experimental.is_empty();
+        let names = received.has_experiments();
         if let Some(tuple) = self.slots.get(index).filter(|_| names).map(|slot| slot.tuple) {
-            facts = self.with_named(&tuple, segment, facts);
+            facts = self.with_named(&tuple, received, facts);
         }
         let asked = self.asked(index);
-        self.change(now, index, |connection, cx| connection.on_segment(cx, segment, facts));
+        self.change(now, index, |connection, cx| connection.on_segment(cx, received, facts));
         self.note_opened(index);
         if let Some(syns) = asked {
             self.note_answered(now, index, syns);
@@ -310,17 +260,18 @@ impl Host {
     /// While a connection is opened in the place of one in TIME-WAIT, what is no SYN and does not
     /// acknowledge ours is for the record. A peer that still waits for its last ACK repeats its
     /// FIN, or challenges our SYN (RFC 5961 §4.2): either is told that all was received, which an
-    /// RST would not tell. False if `segment` is not of this kind.
+    /// RST would not tell. False if it is not of this kind.
     fn answer_for_predecessor(
         &mut self,
         now: Instant,
         index: u32,
-        segment: &Segment<'_>,
+        received: Received<'_>,
         facts: Facts,
     ) -> bool {
         let reuse = self.slots.get(index).filter(|slot| slot.detour.has(Detour::REUSE));
         let Some(slot) = reuse else { return false };
         let (hash, tuple) = (slot.tuple_hash, slot.tuple);
+        let segment = received.head();
         let is_old = segment.flags.contains(Flags::ACK)
             && segment.flags.0 & (Flags::SYN | Flags::RST).0 == 0
             && slot.awake().is_some_and(|c| c.is_unanswered_by(segment.ack));
@@ -330,8 +281,8 @@ impl Host {
         let record = self.time_wait_record(hash, &tuple).filter(|record| !record.is_over(now));
         let Some(record) = record else { return false };
         self.shared.counters.segments_in += 1;
-        let incoming = Incoming { tuple: &tuple, hash, segment, facts, is_foreign: false };
-        let verdict = match record.judge(segment) {
+        let incoming = Incoming { tuple: &tuple, hash, head: segment, received, facts };
+        let verdict = match record.judge(&received.segment()) {
             Verdict::Ignore => Verdict::Challenge,
             verdict => verdict,
         };
@@ -354,12 +305,12 @@ impl Host {
     // ---- LISTEN: RFC 9293 §3.10.7.2
 
     pub(super) fn on_listen(&mut self, now: Instant, incoming: &Incoming<'_>, past: Past) {
-        let segment = incoming.segment;
+        let segment = &incoming.head;
         if segment.flags.contains(Flags::RST) {
             return;
         }
         let tuple = incoming.tuple;
-        let listener = self.listeners.find(tuple);
+        let listener = self.opening.listeners.find(tuple);
         let Some((name, listener)) = listener else { return self.refuse(now, incoming) };
         if segment.flags.contains(Flags::ACK) {
             if !self.accept_cookie(now, incoming, name) {
@@ -379,16 +330,20 @@ impl Host {
         if let Past::Living(isn_floor) = past {
             begin.isn = begin.isn.max(isn_floor);
         }
-        let names = match self.choose_holder(&listener.options, tuple, segment) {
+        let names = match self.choose_holder(&listener.options, tuple, incoming.received) {
             Ok(names) => names,
             Err(Unwilling) => {
                 self.shared.counters.negotiation_refused += 1;
                 return self.refuse(now, incoming);
             }
         };
-        let syn = self.negotiate(segment, tuple.is_ipv6(), begin, &listener.terms);
-        let (syn, marks) = (SynReceived { names, ..syn }, listener.options.marks());
-        if self.syn_cache.is_full() {
+        let ours = self.our_syn(begin, &listener.terms, tuple);
+        let syn = SynReceived {
+            names,
+            ..ours.negotiate(&incoming.received.segment(), &self.shared.config)
+        };
+        let marks = listener.options.marks();
+        if self.opening.syn_cache.is_full() {
             let terms = (listener.terms.offer, marks);
             return self.answer_without_state(now, incoming, syn, terms, past);
         }
@@ -426,42 +381,16 @@ impl Host {
             self.shared.counters.time_wait_reopened += 1;
         }
         let in_time_wait = !matches!(past, Past::Unknown);
-        let name = (listener.index, listener.generation);
-        let entry = self.syn_cache.insert((tuple, hash), syn, name, in_time_wait, now);
+        let entry = self.opening.syn_cache.insert((tuple, hash), syn, listener, in_time_wait, now);
         self.list(hash, entry);
         self.shared.counters.syn_cache_added += 1;
         self.shared.counters.passive_opens += 1;
         self.reply_syn_ack(now, tuple, &syn, marks);
     }
 
-    #[inline(always)]
-    pub(super) fn negotiate(
-        &self,
-        segment: &Segment<'_>,
-        ipv6: bool,
-        begin: Beginning,
-        terms: &Terms,
-    ) -> SynReceived {
-        let (options, config) = (&segment.options, &self.shared.config);
-        SynReceived {
-            iss: begin.isn,
-            irs: segment.seq,
-            peer_mss: peer_mss(options, ipv6, config.mss_min),
-            mss: terms.mss(ipv6),
-            offer: self.shared.budget.offer(terms.offer),
-            peer_scale: options.window_scale.filter(|_| config.window_scaling).map(|s| s.min(14)),
-            sack: config.sack && options.sack_permitted,
-            ecn: config.ecn != Ecn::Off && segment.flags.contains(Flags::ECE | Flags::CWR),
-            stamp: options.timestamps.filter(|_| config.timestamps).map(|stamps| stamps.value),
-            stamp_offset: begin.stamp_offset,
-            attempts: 1,
-            names: None,
-        }
-    }
-
     /// RFC 9293 §3.10.7.1: a segment for nobody is answered with RST, unless it is one.
     pub(super) fn refuse(&mut self, now: Instant, incoming: &Incoming<'_>) {
-        let segment = incoming.segment;
+        let segment = &incoming.head;
         if segment.flags.contains(Flags::RST) {
             return;
         }
@@ -478,19 +407,5 @@ impl Host {
         };
         self.shared.counters.resets_to_strangers += 1;
         self.reply(Reply::segment(incoming.tuple, header));
-    }
-}
-
-/// A header between the ends of `tuple`, without options, and with a closed window.
-pub(super) fn bare_header(tuple: &Tuple, seq: Seq, ack: Seq, flags: Flags) -> Header {
-    Header {
-        source_port: tuple.local_port(),
-        destination_port: tuple.remote_port(),
-        seq,
-        ack,
-        flags,
-        window: 0,
-        urgent: 0,
-        options: Options::default(),
     }
 }

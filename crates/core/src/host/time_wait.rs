@@ -8,8 +8,9 @@ pub(super) use lingering::Lingering;
 use alloc::collections::VecDeque;
 
 use super::Host;
-use super::output::{self, Reply};
-use super::tcp_input::{Incoming, Past, bare_header};
+use super::inbound::{Incoming, Past};
+use super::reply::bare_header;
+use super::reply::{self, Reply};
 use crate::config::{TcpConfig, TimeWaitState};
 use crate::counters::Counters;
 use crate::flow::{Seq, Tuple};
@@ -92,7 +93,7 @@ impl Entrance<'_> {
         }
         if residue.ack_due {
             let last = LastAck::of(residue).reply(now, tuple);
-            output::owe(self.replies, last, &mut self.shared.counters);
+            reply::owe(self.replies, last, &mut self.shared.counters);
         }
         if residue.holding.is_promised() {
             self.promise(now, (hash, tuple), residue);
@@ -134,7 +135,7 @@ fn swap(
     counters: &mut Counters,
 ) {
     let reset = || LastAck::of(residue).reset(now, tuple);
-    if is_kept && output::owe(replies, reset(), counters) {
+    if is_kept && reply::owe(replies, reset(), counters) {
         counters.time_wait_swapped += 1;
     } else {
         counters.time_wait_swaps_failed += 1;
@@ -168,14 +169,14 @@ impl Host {
         if residue.holding == Holding::Swapped {
             let is_kept = self.slots.get(index).is_some_and(Slot::lingers);
             let counters = &mut self.shared.counters;
-            swap(&mut self.replies, now, (&tuple, residue), is_kept, counters);
+            swap(&mut self.out.replies, now, (&tuple, residue), is_kept, counters);
         }
     }
 
     /// A segment has met a record: RFC 9293 §3.10.7.4 for TIME-WAIT.
     pub(super) fn on_time_wait(&mut self, now: Instant, record: &Record, incoming: &Incoming<'_>) {
         let tuple = incoming.tuple;
-        let mut segment = *incoming.segment;
+        let mut segment = incoming.received.segment();
         if !self.shared.config.timestamps && segment.flags.contains(Flags::SYN) {
             // The connection to come would not use them: RFC 6191 §2 asks for that.
             segment.options.timestamps = None;
@@ -196,7 +197,7 @@ impl Host {
         incoming: &Incoming<'_>,
         verdict: Verdict,
     ) {
-        let Incoming { hash, tuple, segment, .. } = *incoming;
+        let Incoming { hash, tuple, ref head, .. } = *incoming;
         let mut record = *record;
         verdict.count(&mut self.shared.counters);
         match verdict {
@@ -208,11 +209,11 @@ impl Host {
             Verdict::Restart => {
                 // It comes at or before the last ACK sent: TS.Recent is its timestamp now (RFC 7323
                 // §4.3).
-                let stamp = segment.options.timestamps.map(|stamps| stamps.value);
+                let stamp = head.stamps.map(|stamps| stamps.value);
                 record.stamp = record.stamp.and(stamp);
                 match self.lingering_at(hash, tuple) {
                     Some(index) => self.linger_anew(now, index, stamp),
-                    None => self.time_wait.restart(hash, tuple, stamp, now),
+                    None => self.closed.time_wait.restart(hash, tuple, stamp, now),
                 }
             }
             Verdict::End => {
@@ -240,24 +241,24 @@ impl Host {
 
     /// True if a listener hears what comes to our end of `tuple`.
     fn is_heard(&self, tuple: &Tuple) -> bool {
-        self.listeners.find(tuple).is_some()
+        self.opening.listeners.find(tuple).is_some()
     }
 
     /// How near the peer is, if that matters.
     fn distance(&self, tuple: &Tuple) -> Distance {
-        distance(&self.shared.config, &self.routes, tuple)
+        distance(&self.shared.config, &self.ip.routes, tuple)
     }
 
     /// The record of `tuple`, its time over or not.
     #[inline(always)]
     pub(super) fn time_wait_record(&self, hash: u64, tuple: &Tuple) -> Option<Record> {
-        if !self.lingering.is_empty() {
+        if !self.closed.lingering.is_empty() {
             return self.lingering_record(hash, tuple);
         }
-        if self.time_wait.is_empty() {
+        if self.closed.time_wait.is_empty() {
             return None;
         }
-        self.time_wait.get(hash, tuple).map(|found| found.record())
+        self.closed.time_wait.get(hash, tuple).map(|found| found.record())
     }
 
     /// A new connection takes the place of the record of `tuple`, if there is one.
@@ -268,7 +269,7 @@ impl Host {
 
     fn remove_time_wait(&mut self, hash: u64, tuple: &Tuple) -> bool {
         let Some(index) = self.lingering_at(hash, tuple) else {
-            return self.time_wait.remove(hash, tuple);
+            return self.closed.time_wait.remove(hash, tuple);
         };
         self.end_lingering(index);
         true

@@ -22,7 +22,7 @@
 
 mod predicted;
 mod syn_received;
-pub(crate) mod syn_sent;
+mod syn_sent;
 
 use core::ops::ControlFlow::{Break, Continue};
 
@@ -33,15 +33,15 @@ use crate::tcp::connection::{
     Blocked, Common, Connection, Context, Early, Ending, Passed, Shape, Stamps, Step, Synchronized,
 };
 use crate::tcp::recv::Text;
-use crate::tcp::send::SendHalf;
 use crate::tcp::send::recovery::Mode;
+use crate::tcp::send::{SendHalf, Times};
 use crate::tcp::time_wait::negotiate::{End, Holder, Holding};
 use crate::tcp::timers::Timer;
 use crate::tcp::{State, ecn};
 use crate::time::Instant;
 use crate::wire::options::SackBlock;
+use crate::wire::received::Received;
 use crate::wire::tcp::{Flags, Segment};
-use crate::wire::usual::Usual;
 
 /// What is known of a segment beside what it says.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,9 +57,14 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Of a packet of this traffic class.
-    pub fn new(piece: u16, class: u8) -> Facts {
-        Facts { piece, marked: class & ecn::MASK == ecn::CE, ..Facts::default() }
+    /// Of a segment that `piece` bytes each of others were joined into.
+    pub fn of_piece(piece: u16) -> Facts {
+        Facts { piece, ..Facts::default() }
+    }
+
+    /// The same of a packet of this traffic class.
+    fn with_class(self, class: u8) -> Facts {
+        Facts { marked: self.marked || class & ecn::MASK == ecn::CE, ..self }
     }
 
     /// True if it repeats the end that our SYN, ACK names.
@@ -88,56 +93,43 @@ const fn ends(ending: Ending) -> Passed {
     Break(Some(ending))
 }
 
-/// The time of the call, and when the segment arrived: by the device if it knows, else the same.
-/// The second is to be compared with other such times alone.
-fn times(cx: &Context) -> (Instant, Instant) {
-    (cx.now, if cx.arrived == Instant::FAR_FUTURE { cx.now } else { cx.arrived })
+/// When the segment arrived: by the device if it knows, else now.
+fn times(cx: &Context) -> Times {
+    let now = cx.now;
+    Times { now, heard: if cx.arrived == Instant::FAR_FUTURE { now } else { cx.arrived } }
 }
 
 impl Connection {
     /// Takes in one segment, verified and addressed to this connection.
-    pub fn on_segment(&mut self, cx: &mut Context, segment: &Segment<'_>, facts: Facts) {
+    #[inline(always)]
+    pub fn on_segment(&mut self, cx: &mut Context, received: Received<'_>, facts: Facts) {
         cx.counters.segments_in += 1;
-        self.on_first(cx, segment, facts);
+        self.on_first(cx, received, facts);
     }
 
     /// The same of the first segment, which has completed the handshake and is counted.
-    pub fn on_first(&mut self, cx: &mut Context, segment: &Segment<'_>, facts: Facts) {
-        let plain = segment.plain();
-        if !plain.is_some_and(|plain| self.take_predicted(cx, &plain, facts.piece)) {
-            self.take_by_steps(cx, segment, facts);
-        }
-    }
-
-    /// As [`Connection::on_usual`], of the first segment, which has completed the handshake and is
-    /// counted.
-    pub fn on_first_usual(&mut self, cx: &mut Context, usual: &Usual<'_>, piece: u16) {
-        let plain = usual.plain();
-        if !plain.is_some_and(|plain| self.take_predicted(cx, &plain, piece)) {
-            self.take_usual_by_steps(cx, *usual, piece);
-        }
-    }
-
-    /// As [`Connection::on_segment`], of one of the usual layout, whose segments joined into it
-    /// have `piece` bytes each.
     #[inline(always)]
-    pub fn on_usual(&mut self, cx: &mut Context, usual: &Usual<'_>, piece: u16) {
-        cx.counters.segments_in += 1;
-        let plain = usual.plain();
-        if !plain.is_some_and(|plain| self.take_predicted(cx, &plain, piece)) {
-            self.take_usual_by_steps(cx, *usual, piece);
+    pub fn on_first(&mut self, cx: &mut Context, received: Received<'_>, facts: Facts) {
+        let plain = received.plain();
+        if !plain.is_some_and(|plain| self.take_predicted(cx, &plain, facts.piece)) {
+            self.take_any(cx, received, facts);
         }
     }
 
-    fn take_usual_by_steps(&mut self, cx: &mut Context, usual: Usual<'_>, piece: u16) {
-        if let Shape::SynSent(syn) = &self.shape
-            && usual.is_bare_syn()
-        {
+    fn take_any(&mut self, cx: &mut Context, received: Received<'_>, facts: Facts) {
+        match (received, &self.shape) {
             // Nothing continues at the sixth step.
-            return self.on_syn_sent(cx, *syn, &usual.segment(), Facts::default());
+            (Received::Usual(usual), Shape::SynSent(syn)) if usual.is_bare_syn() => {
+                self.on_syn_sent(cx, *syn, &usual.segment(), Facts::default());
+            }
+            (Received::Usual(usual), _) => {
+                let facts = facts.with_class(usual.traffic_class());
+                self.take_by_steps(cx, &usual.segment(), facts);
+            }
+            (Received::Any(segment, class), _) => {
+                self.take_by_steps(cx, segment, facts.with_class(class));
+            }
         }
-        let facts = Facts::new(piece, usual.traffic_class());
-        self.take_by_steps(cx, &usual.segment(), facts);
     }
 
     fn take_by_steps(&mut self, cx: &mut Context, segment: &Segment<'_>, facts: Facts) {

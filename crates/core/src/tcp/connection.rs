@@ -28,7 +28,9 @@ pub use blocked::Blocked;
 pub use common::{Common, Identity};
 pub use early::Early;
 pub use ended::{Ended, Reset, Residue, Trouble};
-pub use handshake::{SynReceived, SynSent};
+#[cfg(test)]
+pub(crate) use handshake::peer_mss;
+pub use handshake::{Meaning, OurSyn, SynReceived, SynSent};
 pub use resting::Resting;
 pub use step::{Ending, Passed, Step};
 
@@ -195,6 +197,15 @@ impl Synchronized {
         let recv = &self.recv;
         recv.window.wants_update(recv.nxt, recv.buffer.len() as u32, recv.mss)
             && !recv.is_finished()
+    }
+
+    /// Nothing is missing on either side, and neither ECN nor TIME-WAIT is being agreed on: what
+    /// comes next, and what is due next, can be predicted.
+    pub fn is_calm(&self) -> bool {
+        self.send.recovery.is_none()
+            && self.recv.disorder.is_none()
+            && self.ecn.is_none()
+            && self.naming == 0
     }
 
     /// The RST that ends it (RFC 9293 §3.10.5).

@@ -307,7 +307,7 @@ impl Egress<'_> {
         let mut header = *header;
         let last_flags = header.flags.without(Flags::CWR);
         header.flags = header.flags.without(Flags::PSH | Flags::FIN);
-        let usual = header.stamped().and_then(|stamped| Some((stamped, self.way.usual()?)));
+        let usual = Stamped::of(&header).and_then(|stamped| Some((stamped, self.way.usual()?)));
         let Span { begin: mut cursor, len: mut left } = text.span();
         while left > 0 {
             let len = left.min(text.segment);

@@ -8,7 +8,7 @@ use core::net::SocketAddr;
 use crate::event::ListenerId;
 use crate::flow::Tuple;
 use crate::tcp::SocketOptions;
-use crate::tcp::slab::Slab;
+use crate::tcp::slab::{Key, Slab};
 use crate::tcp::terms::Terms;
 
 /// One listener.
@@ -69,7 +69,7 @@ impl Listeners {
         let (words, is_ipv6) = (Tuple::new(end, end).local_words(), local.is_ipv6());
         let queue = VecDeque::new();
         let listener = Listener { local, backlog, options, terms, queue, words, is_ipv6 };
-        let (index, generation) = self.slots.insert(listener);
+        let Key { index, generation } = self.slots.insert(listener);
         match self.place_of(local.port()) {
             Ok(place) => self.by_port[place].1.push(index),
             Err(place) => self.by_port.insert(place, (local.port(), Vec::from([index]))),

@@ -202,7 +202,6 @@ impl RecvHalf {
     }
 
     /// The same if `is_right` says so of the sum of `data`, which is taken while they are copied.
-    #[inline(always)]
     pub fn on_next_text_if(
         &mut self,
         data: &[u8],

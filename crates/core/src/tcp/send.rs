@@ -113,6 +113,15 @@ pub struct Acked {
     pub fin: bool,
 }
 
+/// When a segment has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// The time of the call.
+    pub now: Instant,
+    /// When the device got it, perhaps by another clock: compared with other such times alone.
+    pub heard: Instant,
+}
+
 impl SendHalf {
     /// True if nothing is lost, nor seems to be.
     pub fn misses_nothing(&self) -> bool {
@@ -171,11 +180,10 @@ impl SendHalf {
         ack.at_or_before(self.max) && self.una.distance(ack) <= self.max_window as i32
     }
 
-    /// Takes in an acceptable acknowledgement: the ESTABLISHED part of the fifth step. The second
-    /// of the times is when it arrived, perhaps by another clock.
+    /// Takes in an acceptable acknowledgement: the ESTABLISHED part of the fifth step.
     pub fn on_ack(
         &mut self,
-        times: (Instant, Instant),
+        times: Times,
         segment: &Segment<'_>,
         echo: Option<u32>,
         pool: &mut PagePool,
@@ -187,7 +195,7 @@ impl SendHalf {
         let mut acked = Acked::default();
         if segment.ack.after(self.una) {
             let has_holes = !self.misses_nothing();
-            acked = self.on_progress(times, (segment.ack, echo), flight, has_holes, pool);
+            acked = self.on_progress(times, segment.ack, echo, (flight, has_holes), pool);
         }
         if duplicate {
             let flight = self.flight();
@@ -204,7 +212,7 @@ impl SendHalf {
     #[inline(always)]
     pub fn on_predicted_ack(
         &mut self,
-        times: (Instant, Instant),
+        times: Times,
         segment: &Plain<'_>,
         stamped: bool,
         pool: &mut PagePool,
@@ -216,7 +224,7 @@ impl SendHalf {
         let flight = self.flight();
         self.set_window(segment.seq, segment.ack, segment.window);
         let echo = segment.stamps.filter(|_| stamped).map(|stamps| stamps.echo);
-        self.on_progress(times, (segment.ack, echo), flight, false, pool)
+        self.on_progress(times, segment.ack, echo, (flight, false), pool)
     }
 
     fn on_sack_blocks(&mut self, segment: &Segment<'_>) -> u32 {
@@ -264,15 +272,14 @@ impl SendHalf {
         }
     }
 
-    /// At `now` has come an `ack` beyond SND.UNA, with this `echo`, while `flight` bytes were out;
-    /// it was `heard` of when the device got it.
+    /// An `ack` beyond SND.UNA has come, with this `echo`, while `flight` bytes were out.
     #[inline(always)]
     fn on_progress(
         &mut self,
-        (now, heard): (Instant, Instant),
-        (ack, echo): (Seq, Option<u32>),
-        flight: u32,
-        has_holes: bool,
+        Times { now, heard }: Times,
+        ack: Seq,
+        echo: Option<u32>,
+        (flight, has_holes): (u32, bool),
         pool: &mut PagePool,
     ) -> Acked {
         let mss = u32::from(self.mss);

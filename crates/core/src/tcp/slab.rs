@@ -89,15 +89,24 @@ impl<T, L> Default for Slab<T, L> {
     }
 }
 
+/// A slot, and which of the values that have been in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// Of the slot.
+    pub index: u32,
+    /// How often the slot had been left before.
+    pub generation: u32,
+}
+
 impl<T, L: Copy + Default> Slab<T, L> {
-    /// Puts `value` into a free slot; returns its index and generation.
-    pub fn insert(&mut self, value: T) -> (u32, u32) {
+    /// Puts `value` into a free slot; returns its key.
+    pub fn insert(&mut self, value: T) -> Key {
         self.insert_with(|_| value)
     }
 
     /// As [`Slab::insert`], of a value that is made where it is to lie, of what the last one left.
     #[inline(always)]
-    pub fn insert_with(&mut self, make: impl FnOnce(L) -> T) -> (u32, u32) {
+    pub fn insert_with(&mut self, make: impl FnOnce(L) -> T) -> Key {
         let number = self.open as usize;
         let memory = (self.chunks.get_mut(number), self.shares.get_mut(number));
         let (Some(Some(chunk)), Some(share)) = memory else { return self.insert_grown(make) };
@@ -112,11 +121,11 @@ impl<T, L: Copy + Default> Slab<T, L> {
         if let Content::Left(left) = slot.content {
             slot.content = Content::Value(make(left));
         }
-        ((number * CHUNK) as u32 + place, slot.generation)
+        Key { index: (number * CHUNK) as u32 + place, generation: slot.generation }
     }
 
     /// The same where there is no free slot, or no memory for it.
-    fn insert_grown(&mut self, make: impl FnOnce(L) -> T) -> (u32, u32) {
+    fn insert_grown(&mut self, make: impl FnOnce(L) -> T) -> Key {
         self.grow();
         self.insert_with(make)
     }
@@ -309,11 +318,11 @@ mod tests {
     #[test]
     fn an_old_name_does_not_find_the_new_value() {
         let mut slab: Slab<_> = Slab::default();
-        let (index, generation) = slab.insert('a');
+        let Key { index, generation } = slab.insert('a');
         assert!(slab.is_current(index, generation));
         assert!(slab.take(index).is_some());
         assert!(slab.take(index).is_none());
-        let (again, newer) = slab.insert('b');
+        let Key { index: again, generation: newer } = slab.insert('b');
         assert_eq!(again, index);
         assert!(slab.is_current(again, newer));
         assert!(!slab.is_current(index, generation));
@@ -323,7 +332,7 @@ mod tests {
     #[test]
     fn slots_are_used_again_before_new_ones_and_none_twice() {
         let mut slab: Slab<_> = Slab::default();
-        let indices: Vec<u32> = (0..200).map(|i| slab.insert(i).0).collect();
+        let indices: Vec<u32> = (0..200).map(|i| slab.insert(i).index).collect();
         assert!((0..200).eq(indices.iter().copied()));
         for index in [7, 150] {
             assert!(slab.take(index).is_some());
@@ -333,7 +342,7 @@ mod tests {
         }
         assert_eq!(slab.len(), 196);
         assert!(slab.get(64).is_none() && slab.get(200).is_none() && slab.get(9999).is_none());
-        let mut again: Vec<u32> = (0..5).map(|i| slab.insert(1000 + i).0).collect();
+        let mut again: Vec<u32> = (0..5).map(|i| slab.insert(1000 + i).index).collect();
         assert_eq!(again.pop(), Some(200), "all free slots are taken");
         again.sort_unstable();
         assert_eq!(again, [7, 63, 64, 150]);
@@ -345,7 +354,7 @@ mod tests {
         let mut slab: Slab<u32, u32> = Slab::default();
         let mut forgotten = Vec::new();
         for number in 0..150 {
-            assert_eq!(slab.insert_with(|left| left + number).0, number);
+            assert_eq!(slab.insert_with(|left| left + number).index, number);
         }
         let forget = |_, _, (): &mut ()| panic!("its chunk is there");
         slab.leave(7, &mut (), |_, ()| None, forget);
@@ -353,7 +362,7 @@ mod tests {
         slab.leave(7, &mut (), |value, ()| Some(*value + 993), forget);
         assert!(slab.get(7).is_none() && slab.left_mut(8).is_none());
         assert_eq!(slab.left_mut(7), Some(&mut 1000));
-        let (index, _) = slab.insert_with(|left| left);
+        let index = slab.insert_with(|left| left).index;
         assert_eq!((index, slab.get(7)), (7, Some(&1000)));
         for index in 0..150 {
             let forget = |index, left, forgotten: &mut Vec<_>| forgotten.push((index, left));
@@ -362,7 +371,7 @@ mod tests {
         assert!(forgotten.into_iter().eq((0..128).map(|index| (index, index + 1))));
         assert!(slab.left_mut(0).is_none());
         assert_eq!(slab.left_mut(149), Some(&mut 150));
-        let (index, _) = slab.insert_with(|left| left);
+        let index = slab.insert_with(|left| left).index;
         assert_eq!((index, slab.get(index)), (64, Some(&0)), "its chunk is a new one");
     }
 
@@ -373,21 +382,21 @@ mod tests {
         let names: Vec<_> = (0..1000).map(|_| slab.insert(0)).collect();
         let (stays, go) = names.split_last().unwrap();
         assert_eq!(chunks(&slab), 16);
-        go.iter().for_each(|(index, _)| slab.remove(*index));
+        go.iter().for_each(|key| slab.remove(key.index));
         assert_eq!(chunks(&slab), 2, "that of the one that stays, and an empty one");
         // One at a time: no memory comes and goes.
         for _ in 0..10 {
-            let (index, _) = slab.insert(1);
+            let Key { index, .. } = slab.insert(1);
             assert_eq!(chunks(&slab), 2);
             slab.remove(index);
             assert_eq!(chunks(&slab), 2);
         }
         let again: Vec<_> = (0..999).map(|_| slab.insert(2)).collect();
         assert_eq!((chunks(&slab), slab.len()), (16, 1000));
-        assert!(slab.is_current(stays.0, stays.1));
-        assert!(go.iter().all(|(index, generation)| !slab.is_current(*index, *generation)));
-        let distinct: std::collections::BTreeSet<_> = again.iter().map(|name| name.0).collect();
+        assert!(slab.is_current(stays.index, stays.generation));
+        assert!(go.iter().all(|key| !slab.is_current(key.index, key.generation)));
+        let distinct: std::collections::BTreeSet<_> = again.iter().map(|key| key.index).collect();
         assert_eq!(distinct.len(), 999);
-        assert!(!distinct.contains(&stays.0));
+        assert!(!distinct.contains(&stays.index));
     }
 }

@@ -27,7 +27,7 @@ use crate::event::{ConnectionId, ListenerId, Readiness};
 use crate::flow::Tuple;
 use crate::tcp::connection::{Identity, Resting};
 use crate::tcp::line::Line;
-use crate::tcp::slab::Slab;
+use crate::tcp::slab::{Key, Slab};
 use crate::tcp::spares::Spares;
 use crate::tcp::time_wait::negotiate::Holding;
 use crate::tcp::timers::bsd::Tick;
@@ -113,9 +113,9 @@ impl Detour {
         self.0 != 0
     }
 
-    /// True if something is to be looked at once it is open.
-    pub(crate) fn is_opening(self) -> bool {
-        self.has(Detour(Detour::REUSE.0 | Detour::ASKS.0))
+    /// True if something is to be looked at for a segment that came from there.
+    pub(crate) fn is_for(self, is_from_ourselves: bool) -> bool {
+        self.is_any() && (!is_from_ourselves || self.has(Detour(Detour::REUSE.0 | Detour::ASKS.0)))
     }
 
     /// True if that is among it.
@@ -166,7 +166,7 @@ pub(crate) fn take_seat(
     block: Box<Connection>,
     (tuple, detour, accepting): (&Tuple, Detour, Option<ListenerId>),
 ) -> ConnectionId {
-    let (index, generation) =
+    let Key { index, generation } =
         slots.insert_with(move |filed| Slot::new(block, tuple, accepting, filed, detour));
     ready.push_back(index);
     ConnectionId { index, generation }

@@ -12,9 +12,10 @@
 //!
 //! An entry's number is one that no connection's slot has: they are found by the same index.
 
+use crate::event::ListenerId;
 use crate::flow::Tuple;
 use crate::tcp::connection::SynReceived;
-use crate::tcp::slab::Slab;
+use crate::tcp::slab::{Key, Slab};
 use crate::tcp::timers::Ticks;
 use crate::time::{Duration, Instant, as_nanos};
 
@@ -41,8 +42,8 @@ pub struct HalfOpen {
     pub hash: u64,
     /// What is known of the peer.
     pub syn: SynReceived,
-    /// The slot of the listener, and its generation.
-    pub listener: (u32, u32),
+    /// The listener that its SYN was for.
+    pub listener: ListenerId,
     /// When the SYN, ACK was sent first, for an RTT sample.
     pub answered: Instant,
     /// TIME-WAIT had a record of these ends when the SYN came, over or not.
@@ -119,12 +120,12 @@ impl SynCache {
         &mut self,
         (tuple, hash): (&Tuple, u64),
         syn: SynReceived,
-        listener: (u32, u32),
+        listener: ListenerId,
         in_time_wait: bool,
         now: Instant,
     ) -> u32 {
         let (due, before) = (self.due_after(now, self.first_wait_ns), self.queues[0].last);
-        let (slot, _) = self.entries.insert_with(move |()| HalfOpen {
+        let Key { index: slot, .. } = self.entries.insert_with(move |()| HalfOpen {
             tuple: *tuple,
             hash,
             syn,
@@ -247,7 +248,7 @@ impl SynCache {
     }
 
     /// The numbers of all entries that wait for `listener`.
-    pub fn waiting_for(&self, listener: (u32, u32)) -> alloc::vec::Vec<u32> {
+    pub fn waiting_for(&self, listener: ListenerId) -> alloc::vec::Vec<u32> {
         let entries = self.entries.iter();
         entries.filter(|entry| entry.1.listener == listener).map(|entry| entry.0 ^ ENTRY).collect()
     }
@@ -289,12 +290,24 @@ mod tests {
     #[test]
     fn the_bound_is_reached_with_its_last_entry() {
         let mut cache = SynCache::new(2, RTO, ticks());
-        cache.insert((&tuple(1), 1), syn(), (0, 0), false, Instant::ZERO);
+        cache.insert(
+            (&tuple(1), 1),
+            syn(),
+            ListenerId { index: 0, generation: 0 },
+            false,
+            Instant::ZERO,
+        );
         assert!(!cache.is_full());
-        let entry = cache.insert((&tuple(2), 1), syn(), (0, 0), false, Instant::ZERO);
+        let entry = cache.insert(
+            (&tuple(2), 1),
+            syn(),
+            ListenerId { index: 0, generation: 0 },
+            false,
+            Instant::ZERO,
+        );
         assert!(cache.is_full() && is_entry(entry));
         assert_eq!(cache.get(entry).map(|entry| entry.tuple), Some(tuple(2)));
-        assert!(cache.waiting_for((0, 0)).contains(&entry));
+        assert!(cache.waiting_for(ListenerId { index: 0, generation: 0 }).contains(&entry));
         assert!(cache.remove(entry));
         assert!(cache.get(entry).is_none() && !cache.remove(entry));
         assert!(!cache.is_full());
@@ -305,7 +318,15 @@ mod tests {
         let mut cache = SynCache::new(9, RTO, ticks());
         let at = |ms| Instant::from_millis(ms);
         let slots: std::vec::Vec<u32> = (0..6u16)
-            .map(|i| cache.insert((&tuple(i), 1), syn(), (0, 0), false, at(u64::from(i) * 600)))
+            .map(|i| {
+                cache.insert(
+                    (&tuple(i), 1),
+                    syn(),
+                    ListenerId { index: 0, generation: 0 },
+                    false,
+                    at(u64::from(i) * 600),
+                )
+            })
             .collect();
         // The first has its second answer out, which waits for longer.
         assert!(matches!(cache.due(at(1000)), Some(Due::Answer(slot)) if slot == slots[0]));
@@ -324,7 +345,13 @@ mod tests {
     #[test]
     fn answers_back_off_and_the_entry_goes_after_the_last() {
         let mut cache = SynCache::new(2, RTO, ticks());
-        cache.insert((&tuple(1), 1), syn(), (0, 0), false, Instant::ZERO);
+        cache.insert(
+            (&tuple(1), 1),
+            syn(),
+            ListenerId { index: 0, generation: 0 },
+            false,
+            Instant::ZERO,
+        );
         let (mut times, mut expired) = (std::vec::Vec::new(), None);
         while let Some(at) = cache.deadline() {
             match cache.due(at) {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 use super::checksum::{sum, sum_of};
-use super::ip::{Fragment, Header, Packet};
+use super::ip::packet::{Fragment, Header, Packet};
 use super::{Malformed, checksum};
 
 /// Bytes of a header without options.

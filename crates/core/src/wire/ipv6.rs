@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 
-use super::ip::{Fragment, Header, Packet};
+use super::ip::packet::{Fragment, Header, Packet};
 use super::{Malformed, u16_at, u32_at};
 
 /// Bytes of the fixed header.

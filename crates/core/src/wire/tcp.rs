@@ -15,7 +15,6 @@ use core::ops::{BitOr, BitOrAssign};
 use super::Malformed;
 use super::checksum::{Sum, pseudo_header, sum};
 use super::options::{Options, Timestamps};
-use super::usual::Stamped;
 use crate::flow::Seq;
 
 /// TCP's number in the IP header.
@@ -149,15 +148,33 @@ pub struct Plain<'a> {
     pub text: &'a [u8],
 }
 
+impl Plain<'_> {
+    /// SEG.LEN: the sequence numbers it occupies, SYN and FIN counted (RFC 9293 §3.4).
+    pub fn sequence_len(&self) -> u32 {
+        let controls =
+            u32::from(self.flags.contains(Flags::SYN)) + u32::from(self.flags.contains(Flags::FIN));
+        self.text.len() as u32 + controls
+    }
+
+    /// The sequence number after its last one.
+    pub fn end(&self) -> Seq {
+        self.seq + self.sequence_len()
+    }
+}
+
 impl<'a> Segment<'a> {
     /// What it says, where nothing is said but by the fields of a plain one: without SACK blocks
     /// and experiments.
     /// Options that only a SYN may have mean nothing where a plain segment is waited for.
     pub fn plain(&self) -> Option<Plain<'a>> {
+        let is_plain = self.options.sack.is_empty() && self.options.experimental.is_empty();
+        is_plain.then(|| self.head())
+    }
+
+    /// All but the options other than timestamps, and urgent data.
+    pub fn head(&self) -> Plain<'a> {
         let Segment { seq, ack, flags, window, ref options, payload: text, .. } = *self;
-        let stamps = options.timestamps;
-        let is_plain = options.sack.is_empty() && options.experimental.is_empty();
-        is_plain.then_some(Plain { seq, ack, flags, window, stamps, text })
+        Plain { seq, ack, flags, window, stamps: options.timestamps, text }
     }
 
     /// The segment that `bytes`, an IP packet's whole payload, hold. The checksum is not looked at:
@@ -187,14 +204,12 @@ impl<'a> Segment<'a> {
 
     /// SEG.LEN: the sequence numbers it occupies, SYN and FIN counted (RFC 9293 §3.4).
     pub fn sequence_len(&self) -> u32 {
-        let controls =
-            u32::from(self.flags.contains(Flags::SYN)) + u32::from(self.flags.contains(Flags::FIN));
-        self.payload.len() as u32 + controls
+        self.head().sequence_len()
     }
 
     /// The sequence number after its last one.
     pub fn end(&self) -> Seq {
-        self.seq + self.sequence_len()
+        self.head().end()
     }
 }
 
@@ -240,14 +255,6 @@ impl Header {
             len << 28 | u32::from(self.flags.0) << 16 | u32::from(self.window),
             u32::from(self.urgent),
         ]
-    }
-
-    /// The same, if timestamps are its only option and nothing is urgent.
-    pub(crate) fn stamped(&self) -> Option<Stamped> {
-        let stamps = self.options.lone_timestamps().filter(|_| self.urgent == 0)?;
-        let &Header { source_port, destination_port, seq, ack, flags, window, .. } = self;
-        let ports = u32::from(source_port) << 16 | u32::from(destination_port);
-        Some(Stamped { ports, seq, ack, flags, window, stamps })
     }
 
     /// Appends the header. Its checksum field, [`CHECKSUM_OFFSET`] bytes from its start, is zero:

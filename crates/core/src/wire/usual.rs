@@ -165,14 +165,27 @@ impl<'a> Usual<'a> {
     /// What a segment with timestamps alone says; `None` of a SYN.
     pub fn plain(&self) -> Option<Plain<'a>> {
         let stamps = Timestamps { value: self.word(11), echo: self.word(12) };
-        self.is_stamped().then(|| Plain {
+        self.is_stamped().then(|| self.with(stamps, self.rest))
+    }
+
+    /// What any says, but for the options of a SYN other than timestamps.
+    pub fn head(&self) -> Plain<'a> {
+        self.plain().unwrap_or_else(|| {
+            let (echo, text) = self.rest.split_at_checked(4 * MORE_WORDS).unwrap_or_default();
+            let echo = echo.first_chunk().map_or(0, |echo| u32::from_be_bytes(*echo));
+            self.with(Timestamps { value: self.word(12), echo }, text)
+        })
+    }
+
+    fn with(&self, stamps: Timestamps, text: &'a [u8]) -> Plain<'a> {
+        Plain {
             seq: Seq(self.word(6)),
             ack: Seq(self.word(7)),
             flags: Flags((self.word(8) >> 16) as u8),
             window: self.word(8) as u16,
             stamps: Some(stamps),
-            text: self.rest,
-        })
+            text,
+        }
     }
 
     /// True of a SYN that carries nothing else: no text, FIN or urgent data.
@@ -185,6 +198,7 @@ impl<'a> Usual<'a> {
     }
 
     /// The segment.
+    #[inline(always)]
     pub fn segment(&self) -> Segment<'a> {
         let stamps = || OptionWords::Stamped([10, 11, 12].map(|index| self.word(index)));
         let of_syn = || options_of_syn(self.head, self.rest);
@@ -253,6 +267,14 @@ pub struct Stamped {
 }
 
 impl Stamped {
+    /// `header`, if timestamps are its only option and nothing is urgent.
+    pub(crate) fn of(header: &Header) -> Option<Stamped> {
+        let stamps = header.options.lone_timestamps().filter(|_| header.urgent == 0)?;
+        let &Header { source_port, destination_port, seq, ack, flags, window, .. } = header;
+        let ports = u32::from(source_port) << 16 | u32::from(destination_port);
+        Some(Stamped { ports, seq, ack, flags, window, stamps })
+    }
+
     /// The same for whoever writes all kinds.
     pub fn header(&self) -> Header {
         let Stamped { ports, seq, ack, flags, window, stamps } = *self;

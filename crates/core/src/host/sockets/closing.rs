@@ -58,7 +58,8 @@ impl Host {
 
     pub(super) fn leave(&mut self, now: Instant, id: ConnectionId, reset: bool) {
         let patience = self.orphan_patience();
-        let over_limit = self.orphans - self.fin_wait_2.awake() >= self.config.limits.orphans;
+        let over_limit =
+            self.live.orphans - self.closed.fin_wait_2.awake() >= self.config.limits.orphans;
         let slot = self.slots.named_mut(id.index).filter(|named| named.1 == id.generation);
         let Some((slot, _)) = slot else {
             return;
@@ -66,9 +67,9 @@ impl Host {
         let connection = slot.connection_mut();
         connection.orphan = true;
         if connection.residue().is_none() {
-            self.orphans += 1;
+            self.live.orphans += 1;
         } else {
-            self.lingering.on_orphan();
+            self.closed.lingering.on_orphan();
         }
         let cx = self.shared.at(now);
         let is_live = connection.synchronized().is_some();
@@ -98,7 +99,7 @@ impl Host {
             self.settle_over(now, id.index);
             self.retire(id.index);
         } else {
-            make_ready(slot, id.index, &mut self.ready);
+            make_ready(slot, id.index, &mut self.live.ready);
         }
     }
 

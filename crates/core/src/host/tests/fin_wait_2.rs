@@ -146,7 +146,7 @@ fn one_that_is_woken_is_a_record_again_and_is_given_up_when_it_would_have_been()
 #[test]
 fn its_tuple_is_taken() {
     let mut peer = resting();
-    let (now, tuple) = (peer.now, peer.host.fin_wait_2.tuples().next().unwrap());
+    let (now, tuple) = (peer.now, peer.host.closed.fin_wait_2.tuples().next().unwrap());
     assert_eq!(
         peer.host.connect(now, tuple.local(), tuple.remote()).unwrap_err(),
         Error::AddressInUse
@@ -227,14 +227,14 @@ fn whoever_is_woken_and_stays_is_a_record_again_at_the_end_of_the_turn() {
         peer.say(say.clone());
         peer.hear();
         let counts = (peer.host.slots.len(), peer.host.fin_wait_2_len());
-        assert_eq!((counts, peer.host.fin_wait_2.awake()), ((0, 1), 0), "{say:?}");
+        assert_eq!((counts, peer.host.closed.fin_wait_2.awake()), ((0, 1), 0), "{say:?}");
     }
     // What is out of order is more than a record holds.
     let mut peer = resting();
     peer.exchange(stamped(Say::new(F | A, 2011, 22)));
-    assert_eq!((peer.host.slots.len(), peer.host.fin_wait_2.awake()), (1, 1));
+    assert_eq!((peer.host.slots.len(), peer.host.closed.fin_wait_2.awake()), (1, 1));
     peer.wait(Duration::from_secs(60));
-    assert_eq!((peer.host.slots.len(), peer.host.fin_wait_2.awake()), (0, 0));
+    assert_eq!((peer.host.slots.len(), peer.host.closed.fin_wait_2.awake()), (0, 0));
 }
 
 #[test]
@@ -260,8 +260,8 @@ fn its_fin_is_taken_even_if_its_window_is_not_known_any_more() {
     for other in 1..=4096 {
         let tuple = Tuple::new((ours, 80), (theirs, other));
         let residue = Residue { window: other, ..RESIDUE };
-        let (hash, now) = (peer.host.hasher.hash(&tuple), peer.now);
-        peer.host.fin_wait_2.keep((hash, tuple), &residue, false, now);
+        let (hash, now) = (peer.host.live.hasher.hash(&tuple), peer.now);
+        peer.host.closed.fin_wait_2.keep((hash, tuple), &residue, false, now);
     }
     peer.wait(QUIET);
     assert_eq!(peer.host.slots.len(), 0);

@@ -114,8 +114,8 @@ pub(crate) const RESIDUE: Residue = Residue {
 
 /// A record of `tuple` enters, and no connection was before.
 pub(crate) fn enter(host: &mut Host, now: Instant, tuple: &Tuple) {
-    let hash = host.hasher.hash(tuple);
-    host.time_wait.enter(hash, tuple, &RESIDUE, Distance::Far, now);
+    let hash = host.live.hasher.hash(tuple);
+    host.closed.time_wait.enter(hash, tuple, &RESIDUE, Distance::Far, now);
 }
 
 /// So many do, of other peers.
@@ -136,7 +136,7 @@ pub(crate) fn tuple(peer: &Peer) -> Tuple {
 /// The record of the connection, its time over or not.
 pub(crate) fn left(peer: &Peer) -> Option<Record> {
     let tuple = tuple(peer);
-    peer.host.time_wait_record(peer.host.hasher.hash(&tuple), &tuple)
+    peer.host.time_wait_record(peer.host.live.hasher.hash(&tuple), &tuple)
 }
 
 /// The ISN that RFC 6528's clock has for the connection now.

@@ -62,8 +62,9 @@ fn a_free_port_is_taken_before_one_in_time_wait_however_far_it_is_if_none_may_be
         // One behind half of the others is free again.
         let free = used[usize::from(PORTS) / 2];
         let is_it = |tuple: &Tuple| tuple.local_port() == free;
-        let tuple = pair.client.time_wait.iter().map(|record| record.tuple).find(is_it).unwrap();
-        let hash = pair.client.hasher.hash(&tuple);
+        let tuple =
+            pair.client.closed.time_wait.iter().map(|record| record.tuple).find(is_it).unwrap();
+        let hash = pair.client.live.hasher.hash(&tuple);
         pair.client.end_time_wait(hash, &tuple);
         let id = open(&mut pair).unwrap();
         let expected = if stamps { used[0] } else { free };

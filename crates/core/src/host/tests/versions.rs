@@ -179,8 +179,8 @@ fn an_orphan_is_woken_by_the_other_end_on_its_host_and_not_from_outside_in_its_n
         peer.host.set_options(peer.now, accepted, options).unwrap();
         close(&mut peer, opened);
         peer.wait(Duration::from_secs(5));
-        assert_eq!((peer.host.fin_wait_2_len(), peer.host.fin_wait_2.awake()), (1, 0));
-        let record = peer.host.fin_wait_2.records().iter().next().unwrap();
+        assert_eq!((peer.host.fin_wait_2_len(), peer.host.closed.fin_wait_2.awake()), (1, 0));
+        let record = peer.host.closed.fin_wait_2.records().iter().next().unwrap();
         assert_eq!((record.tuple.local_port(), record.tuple.remote_port()), (5000, 80));
         // From here on whoever speaks to it claims to be its peer, and knows its numbers.
         (peer.ip, peer.port, peer.host_port) = (peer.ends().0.ip(), 80, 5000);
@@ -193,7 +193,7 @@ fn an_orphan_is_woken_by_the_other_end_on_its_host_and_not_from_outside_in_its_n
             .chain([Say::new(S, 0, 0).usual(stamp)])
             .collect();
         let assert_unheard = |peer: &mut Peer| {
-            let counts = |peer: &Peer| (states(peer), peer.host.fin_wait_2.awake());
+            let counts = |peer: &Peer| (states(peer), peer.host.closed.fin_wait_2.awake());
             for claim in &claims {
                 let (before, unheard) = (counts(peer), peer.host.counters().not_for_us);
                 let packet = peer.packet(claim.clone());
@@ -212,13 +212,13 @@ fn an_orphan_is_woken_by_the_other_end_on_its_host_and_not_from_outside_in_its_n
             peer.host.on_time(peer.now);
             peer.host.emit(peer.now, &mut free);
             peer.host.emit(peer.now, &mut full);
-            peer.host.fin_wait_2.awake() == 1
+            peer.host.closed.fin_wait_2.awake() == 1
         });
         assert!(is_woken && free.is_empty(), "{address}");
         assert_unheard(&mut peer);
         // It rests again, and hears the other end's FIN.
         peer.wait(Duration::from_secs(5));
-        assert_eq!((peer.host.fin_wait_2_len(), peer.host.fin_wait_2.awake()), (1, 0));
+        assert_eq!((peer.host.fin_wait_2_len(), peer.host.closed.fin_wait_2.awake()), (1, 0));
         close(&mut peer, accepted);
         assert_eq!((peer.host.time_wait_len(), peer.host.connections()), (1, 0), "{address}");
         assert_eq!(peer.host.fin_wait_2_len(), 0);

@@ -109,9 +109,11 @@ fn look(host: &mut Host, now: Instant, to: usize) -> String {
     let to = address(to);
     let from = if to.is_ipv4() { address(5) } else { address(12) };
     let ends = Tuple::new((from, 1), (to, 2));
-    let kept = host.ways.find(&ends, host.way_changes(), now).map(Way::Open);
+    let kept = host.ip.ways.find(&ends, host.ip.way_changes(), now).map(Way::Open);
     match kept.unwrap_or_else(|| host.find_way(now, &ends)) {
-        Way::Open(place) => format!("{:?} {}", host.ways.at(place).path, host.ways.at(place).local),
+        Way::Open(place) => {
+            format!("{:?} {}", host.ip.ways.at(place).path, host.ip.ways.at(place).local)
+        }
         Way::Waiting(next_hop) => format!("waiting for {next_hop}"),
         Way::Closed => "closed".into(),
     }
@@ -120,11 +122,11 @@ fn look(host: &mut Host, now: Instant, to: usize) -> String {
 fn act(host: &mut Host, now: Instant, step: &Step) -> String {
     match *step {
         Step::Look(to) => return look(host, now, to),
-        Step::Heard(who, mac) => host.neighbours.on_heard(now, address(who), [mac; 6]),
+        Step::Heard(who, mac) => host.ip.neighbours.on_heard(now, address(who), [mac; 6]),
         Step::Told { who, mac, solicited, overrides } => {
             let target = address(who);
             let told = Advertisement { target, mac: Some([2 * mac; 6]), solicited, overrides };
-            host.neighbours.on_advertisement(now, told);
+            host.ip.neighbours.on_advertisement(now, told);
         }
         Step::TooBig(who, mtu) => {
             host.lower_path_mtu(now, address(who), mtu.into(), 1500);
@@ -145,14 +147,14 @@ fn act(host: &mut Host, now: Instant, step: &Step) -> String {
                 preferred_s: 0,
             });
             let router = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);
-            host.routes.on_router_advertisement(now, router, &advertisement);
+            host.ip.routes.on_router_advertisement(now, router, &advertisement);
         }
         Step::Own(who, true) => {
             let own = format!("{}/16", address(who)).parse().unwrap();
-            host.routes.set_address(own, Standing::Preferred);
+            host.ip.routes.set_address(own, Standing::Preferred);
         }
-        Step::Own(who, false) => host.routes.remove_address(address(who)),
-        Step::GatewayFailed => host.routes.on_gateway_failed(address(11)),
+        Step::Own(who, false) => host.ip.routes.remove_address(address(who)),
+        Step::GatewayFailed => host.ip.routes.on_gateway_failed(address(11)),
         Step::Pass(_) => host.on_time(now),
     }
     String::new()
@@ -170,10 +172,10 @@ proptest! {
             if let Step::Pass(ms) = step {
                 now = now + Duration::from_millis(*ms);
             }
-            searches.ways = Ways::default();
+            searches.ip.ways = Ways::default();
             let done = [&mut keeps, &mut searches].map(|host| act(host, now, step));
             prop_assert_eq!(&done[0], &done[1], "{:?}", step);
-            let state = |host: &Host| format!("{:?}", host.neighbours);
+            let state = |host: &Host| format!("{:?}", host.ip.neighbours);
             prop_assert_eq!(state(&keeps), state(&searches), "after {:?}", step);
         }
     }
@@ -182,12 +184,12 @@ proptest! {
 #[test]
 fn a_way_is_searched_for_once() {
     let (mut host, now) = (host(Medium::Ethernet), Instant::from_millis(1000));
-    host.neighbours.on_heard(now, address(0), [2; 6]);
+    host.ip.neighbours.on_heard(now, address(0), [2; 6]);
     assert!(look(&mut host, now, 0).contains("link: Some"));
     let ends = Tuple::new((address(5), 1), (address(0), 2));
-    let changes = host.way_changes();
-    assert!(host.ways.find(&ends, changes, now).is_some());
-    assert!(host.ways.find(&ends, changes + 1, now).is_none(), "something has changed");
+    let changes = host.ip.way_changes();
+    assert!(host.ip.ways.find(&ends, changes, now).is_some());
+    assert!(host.ip.ways.find(&ends, changes + 1, now).is_none(), "something has changed");
     let other = Tuple::new((address(5), 1), (address(1), 2));
-    assert!(host.ways.find(&other, changes, now).is_none());
+    assert!(host.ip.ways.find(&other, changes, now).is_none());
 }

@@ -7,6 +7,7 @@ use super::super::Host;
 use crate::flow::Tuple;
 use crate::tcp::connection::Residue;
 use crate::tcp::demux::Demux;
+use crate::tcp::slab::Key;
 use crate::tcp::slot::{self, Slot};
 use crate::tcp::time_wait::{Holding, Record};
 use crate::tcp::timers::{Linger, Timer};
@@ -20,8 +21,8 @@ const STALE_MAX: usize = 1024;
 pub(in crate::host) struct Lingering {
     /// Slots by tuple.
     blocks: Demux,
-    /// Slots and their generations, in order of entry.
-    order: VecDeque<(u32, u32)>,
+    /// In order of entry.
+    order: VecDeque<Key>,
     orphans: usize,
 }
 
@@ -62,18 +63,19 @@ impl Host {
             self.shared.counters.time_wait_evicted += 1;
             return;
         }
-        while self.lingering.len() >= self.config.limits.time_wait && self.evict_lingering() {
+        while self.closed.lingering.len() >= self.config.limits.time_wait && self.evict_lingering()
+        {
             self.shared.counters.time_wait_evicted += 1;
         }
         let generation = self.slots.generation(index);
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.connection_mut().keep_residue(Some(*residue));
         let (hash, is_orphan) = (slot.tuple_hash, slot.is_orphan());
-        self.lingering.blocks.insert(hash, index, slot::hash_in(&self.slots));
-        self.lingering.order.push_back((index, generation));
+        self.closed.lingering.blocks.insert(hash, index, slot::hash_in(&self.slots));
+        self.closed.lingering.order.push_back(Key { index, generation });
         if is_orphan {
-            self.orphans -= 1;
-            self.lingering.orphans += 1;
+            self.live.orphans -= 1;
+            self.closed.lingering.orphans += 1;
         }
         self.linger_anew(now, index, None);
         self.drop_stale_names();
@@ -89,7 +91,7 @@ impl Host {
             let stamp = residue.stamp.and(stamp).or(residue.stamp);
             connection.keep_residue(Some(Residue { stamp, ..residue }));
         }
-        slot.linger(&mut self.timers, index, Linger { now, duration });
+        slot.linger(&mut self.live.timers, index, Linger { now, duration });
     }
 
     /// 2·MSL of a connection between the ends of `tuple`.
@@ -99,7 +101,7 @@ impl Host {
 
     /// The slot of the block that lingers for `tuple`.
     pub(super) fn lingering_at(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
-        self.lingering.blocks.find(hash, slot::has_tuple(&self.slots, tuple))
+        self.closed.lingering.blocks.find(hash, slot::has_tuple(&self.slots, tuple))
     }
 
     /// The block that lingers for `tuple`, as the rules want it.
@@ -119,27 +121,27 @@ impl Host {
             return;
         }
         connection.deadlines.clear();
-        self.timers.forget(index, &mut slot.filed);
-        self.lingering.blocks.remove(slot.tuple_hash, index);
+        self.live.timers.forget(index, &mut slot.filed);
+        self.closed.lingering.blocks.remove(slot.tuple_hash, index);
         if slot.is_orphan() {
-            self.lingering.orphans -= 1;
-            self.orphans += 1;
+            self.closed.lingering.orphans -= 1;
+            self.live.orphans += 1;
         }
         self.retire(index);
     }
 
     /// The block that entered first goes; false if there is none.
     fn evict_lingering(&mut self) -> bool {
-        while let Some((index, generation)) = self.lingering.order.pop_front() {
-            if self.is_lingering(index, generation) {
-                self.end_lingering(index);
+        while let Some(key) = self.closed.lingering.order.pop_front() {
+            if self.is_lingering(key) {
+                self.end_lingering(key.index);
                 return true;
             }
         }
         false
     }
 
-    fn is_lingering(&self, index: u32, generation: u32) -> bool {
+    fn is_lingering(&self, Key { index, generation }: Key) -> bool {
         let slot = self.slots.get(index).filter(|_| self.slots.is_current(index, generation));
         slot.is_some_and(Slot::lingers)
     }
@@ -148,17 +150,17 @@ impl Host {
     /// one that enters, and when they outnumber those that linger all at once.
     fn drop_stale_names(&mut self) {
         for _ in 0..2 {
-            let Some(&(index, generation)) = self.lingering.order.front() else { return };
-            if self.is_lingering(index, generation) {
+            let Some(&key) = self.closed.lingering.order.front() else { return };
+            if self.is_lingering(key) {
                 break;
             }
-            self.lingering.order.pop_front();
+            self.closed.lingering.order.pop_front();
         }
-        if self.lingering.order.len() <= 2 * self.lingering.len() + STALE_MAX {
+        if self.closed.lingering.order.len() <= 2 * self.closed.lingering.len() + STALE_MAX {
             return;
         }
-        let mut order = core::mem::take(&mut self.lingering.order);
-        order.retain(|(index, generation)| self.is_lingering(*index, *generation));
-        self.lingering.order = order;
+        let mut order = core::mem::take(&mut self.closed.lingering.order);
+        order.retain(|key| self.is_lingering(*key));
+        self.closed.lingering.order = order;
     }
 }

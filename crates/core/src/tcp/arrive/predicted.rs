@@ -27,7 +27,7 @@ impl Connection {
     ) -> bool {
         let Connection { common, shape } = self;
         let Shape::Synchronized(s) = shape else { return false };
-        if !(s.predicts(segment) && is_calm(s)) {
+        if !(s.predicts(segment) && may_predict(s)) {
             return false;
         }
         if !segment.text.is_empty() && (common.orphan || common.deaf) {
@@ -143,14 +143,9 @@ fn is_next(s: &Synchronized, segment: &Plain<'_>) -> bool {
     numbers <= recv.offered() && recv.fin.is_none()
 }
 
-/// Nothing is missing on either side, and nothing else is going on.
-fn is_calm(s: &Synchronized) -> bool {
-    let (send, recv) = (&s.send, &s.recv);
-    send.recovery.is_none()
-        && send.window > 0
-        && recv.disorder.is_none()
-        && s.ecn.is_none()
-        && s.naming == 0
+/// Nothing is missing on either side, and the peer's window is open.
+fn may_predict(s: &Synchronized) -> bool {
+    s.is_calm() && s.send.window > 0
 }
 
 #[cfg(test)]

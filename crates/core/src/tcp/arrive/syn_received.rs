@@ -1,14 +1,14 @@
 //! SYN-RECEIVED after a simultaneous open: RFC 9293 §3.10.7.4 for that state. (The passive
 //! SYN-RECEIVED is an entry of the SYN cache, in [`host::listen`](crate::tcp::listen).)
 
-use super::syn_sent::acknowledges_syn;
 use crate::error::Error;
 use crate::tcp::State;
 use crate::tcp::arrive::Facts;
 use crate::tcp::connection::{
-    Connection, Context, Early, Reset, Shape, SynReceived, stamp_distance,
+    Connection, Context, Early, Meaning, Reset, Shape, SynReceived, stamp_distance,
 };
 use crate::tcp::time_wait::negotiate::NAMING_BEGINS;
+use crate::wire::received::Received;
 use crate::wire::tcp::{Flags, Segment};
 
 impl Connection {
@@ -19,46 +19,30 @@ impl Connection {
         s: &Segment<'_>,
         facts: Facts,
     ) {
-        let rcv_nxt = syn.irs + 1;
-        // First: sequence number. The peer's own SYN, ACK lies before the window and is answered
-        // with what acknowledges it; so both ends become established (Figure 8).
-        if !s.seq.within(rcv_nxt, syn.offer.into()) {
-            let repeats_syn = s.flags.contains(Flags::SYN) && s.seq == syn.irs;
-            let completes = s.flags.contains(Flags::ACK) && acknowledges_syn(s.ack, syn.iss);
-            if repeats_syn && completes {
-                self.complete_simultaneous(cx, &syn, (s, facts), true);
-                self.take_rest_of_syn(cx, s, facts);
-            } else if !s.flags.contains(Flags::RST) {
+        // The peer's own SYN, ACK lies before the window and is answered with what acknowledges it;
+        // so both ends become established (Figure 8).
+        let repeats_syn = s.flags.contains(Flags::SYN | Flags::ACK) && s.seq == syn.irs;
+        if repeats_syn && syn.is_acknowledged_by(&s.head()) {
+            self.complete_simultaneous(cx, &syn, (s, facts), true);
+            return self.take_rest_of_syn(cx, s, facts);
+        }
+        match syn.judge(&s.head(), false, &cx.config) {
+            Meaning::Nothing => {}
+            Meaning::Unacceptable => {
                 self.answer_due |= cx.challenges.take(self.identity.hash, cx.now);
             }
-            return;
-        }
-        // Second: RST, by RFC 5961 §3.2 only at RCV.NXT.
-        if s.flags.contains(Flags::RST) {
-            if s.seq == rcv_nxt || cx.config.quirks.insecure_rst {
+            Meaning::Reset => {
                 cx.counters.resets_received += 1;
                 cx.counters.failed_opens += 1;
                 self.end(State::Closed, Some(Error::ConnectionRefused), cx);
-            } else {
-                self.answer_due |= cx.challenges.take(self.identity.hash, cx.now);
             }
-            return;
+            Meaning::Alien => self.owe_reset(Reset { seq: s.ack, ack: None, stamps: None }, cx),
+            Meaning::Completes => {
+                self.complete_simultaneous(cx, &syn, (s, facts), false);
+                // The rest of the steps, now as an established connection.
+                self.on_first(cx, Received::Any(s, 0), facts);
+            }
         }
-        // Fourth: SYN. Fifth: ACK.
-        if s.flags.contains(Flags::SYN) {
-            self.answer_due |= cx.challenges.take(self.identity.hash, cx.now);
-            return;
-        }
-        if !s.flags.contains(Flags::ACK) {
-            return;
-        }
-        if !acknowledges_syn(s.ack, syn.iss) {
-            self.owe_reset(Reset { seq: s.ack, ack: None, stamps: None }, cx);
-            return;
-        }
-        self.complete_simultaneous(cx, &syn, (s, facts), false);
-        // The rest of the steps, now as an established connection.
-        self.on_first(cx, s, facts);
     }
 
     fn complete_simultaneous(

@@ -1,23 +1,15 @@
 //! SYN-SENT: RFC 9293 §3.10.7.3, its numbered steps in order.
 
-use crate::config::{Ecn, TcpConfig};
 use crate::error::Error;
-use crate::flow::Seq;
 use crate::tcp::State;
 use crate::tcp::arrive::Facts;
 use crate::tcp::connection::{
-    Connection, Context, Early, Reset, Shape, Step, SynReceived, SynSent,
+    Connection, Context, Early, OurSyn, Reset, Shape, Step, SynReceived, SynSent,
 };
 use crate::tcp::time_wait::negotiate::{End, Holder, NAMING_BEGINS, Outcome, Terms};
 use crate::tcp::timers::Timer;
 use crate::time::Instant;
-use crate::wire::options::Options;
 use crate::wire::tcp::{Flags, Segment};
-
-/// RFC 9293 §3.7.1: without an MSS option, 536 bytes over IPv4 and 1220 over IPv6.
-pub(crate) fn peer_mss(options: &Options, ipv6: bool, floor: u16) -> u16 {
-    options.mss.unwrap_or(if ipv6 { 1220 } else { 536 }).max(floor)
-}
 
 impl Connection {
     #[inline(always)]
@@ -52,7 +44,9 @@ impl Connection {
         if syn.predecessor.is_some_and(|predecessor| !predecessor.is_followed_by(s)) {
             return self.on_unsafe_reuse(cx, acks, s);
         }
-        let received = self.negotiate(cx, &syn, s);
+        let SynSent { iss, stamp_offset, mss, offer, attempts, ipv6, .. } = syn;
+        let ours = OurSyn { iss, stamp_offset, mss, offer, attempts, ipv6 };
+        let received = ours.negotiate(s, &cx.config);
         if syn.asks.is_some() {
             return self.on_answer_about_holder(cx, received, (&syn, acks), s, facts);
         }
@@ -134,35 +128,6 @@ impl Connection {
         }
     }
 
-    /// What both ends can do, from their SYNs (RFC 7323 §1.3, RFC 2018 §2).
-    fn negotiate(&self, cx: &Context, syn: &SynSent, segment: &Segment<'_>) -> SynReceived {
-        let options = &segment.options;
-        let config = &cx.config;
-        SynReceived {
-            iss: syn.iss,
-            irs: segment.seq,
-            peer_mss: peer_mss(options, syn.ipv6, config.mss_min),
-            mss: syn.mss,
-            offer: syn.offer,
-            peer_scale: options.window_scale.filter(|_| config.window_scaling).map(|s| s.min(14)),
-            sack: config.sack && options.sack_permitted,
-            ecn: self.agrees_on_ecn(&cx.config, syn, segment.flags),
-            stamp: options.timestamps.filter(|_| config.timestamps).map(|stamps| stamps.value),
-            stamp_offset: syn.stamp_offset,
-            attempts: syn.attempts,
-            names: None,
-        }
-    }
-
-    /// RFC 3168 §6.1.1: a SYN asks with ECE and CWR, a SYN, ACK agrees with ECE alone.
-    fn agrees_on_ecn(&self, config: &TcpConfig, syn: &SynSent, flags: Flags) -> bool {
-        if flags.contains(Flags::ACK) {
-            let agreed = flags.contains(Flags::ECE) && !flags.contains(Flags::CWR);
-            return config.ecn == Ecn::Active && syn.attempts == 1 && agreed;
-        }
-        config.ecn != Ecn::Off && flags.contains(Flags::ECE | Flags::CWR)
-    }
-
     /// SYN, ACK: the connection is established, and the ACK leaves at once.
     #[inline(always)]
     fn complete_open(
@@ -193,9 +158,4 @@ impl Connection {
         self.syn_due = true;
         debug_assert!(self.deadlines.is_set(Timer::Lifetime), "{:?}", cx.now);
     }
-}
-
-/// True if `ack` acknowledges exactly our SYN.
-pub(super) fn acknowledges_syn(ack: Seq, iss: Seq) -> bool {
-    ack == iss + 1
 }

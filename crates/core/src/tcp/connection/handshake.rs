@@ -2,7 +2,7 @@
 //! come, and the connection that its ACK makes of it.
 
 use super::{Context, Stamps, Synchronized, stamp_at, stamp_distance};
-use crate::config::Ecn;
+use crate::config::{Ecn, TcpConfig};
 use crate::flow::Seq;
 use crate::tcp::congestion::Congestion;
 use crate::tcp::ecn::EcnState;
@@ -20,7 +20,7 @@ use crate::tcp::time_wait::negotiate::{ASKING_SYNS, End, Holder};
 use crate::tcp::{Settings, SocketOptions};
 use crate::time::Instant;
 use crate::wire::options::{Options, Timestamps};
-use crate::wire::tcp::{Flags, Header, Plain};
+use crate::wire::tcp::{Flags, Header, Plain, Segment};
 use crate::wire::usual::Syn;
 
 /// Our SYN is out (RFC 9293 §3.10.7.3).
@@ -74,6 +74,75 @@ pub struct SynReceived {
     pub attempts: u8,
     /// The end that our SYN, ACK names as the holder of TIME-WAIT.
     pub names: Option<End>,
+}
+
+/// What our SYN says, to be held against the peer's.
+#[derive(Clone, Copy, Debug)]
+pub struct OurSyn {
+    /// ISS.
+    pub iss: Seq,
+    /// Added to our timestamps.
+    pub stamp_offset: u32,
+    /// The MSS that we announce.
+    pub mss: u16,
+    /// The window that we announce, never scaled.
+    pub offer: u16,
+    /// How often it was sent.
+    pub attempts: u8,
+    /// The way is IPv6's.
+    pub ipv6: bool,
+}
+
+impl OurSyn {
+    /// What both ends can do, from their SYNs (RFC 7323 §1.3, RFC 2018 §2, RFC 3168 §6.1.1).
+    #[inline(always)]
+    pub fn negotiate(self, syn: &Segment<'_>, config: &TcpConfig) -> SynReceived {
+        let (options, OurSyn { iss, stamp_offset, mss, offer, attempts, ipv6 }) =
+            (&syn.options, self);
+        SynReceived {
+            iss,
+            irs: syn.seq,
+            peer_mss: peer_mss(options, ipv6, config.mss_min),
+            mss,
+            offer,
+            peer_scale: options.window_scale.filter(|_| config.window_scaling).map(|s| s.min(14)),
+            sack: config.sack && options.sack_permitted,
+            ecn: self.agrees_on_ecn(syn.flags, config),
+            stamp: options.timestamps.filter(|_| config.timestamps).map(|stamps| stamps.value),
+            stamp_offset,
+            attempts,
+            names: None,
+        }
+    }
+
+    /// RFC 3168 §6.1.1: a SYN asks with ECE and CWR, a SYN, ACK agrees with ECE alone.
+    fn agrees_on_ecn(self, flags: Flags, config: &TcpConfig) -> bool {
+        if flags.contains(Flags::ACK) {
+            let agreed = flags.contains(Flags::ECE) && !flags.contains(Flags::CWR);
+            return config.ecn == Ecn::Active && self.attempts == 1 && agreed;
+        }
+        config.ecn != Ecn::Off && flags.contains(Flags::ECE | Flags::CWR)
+    }
+}
+
+/// RFC 9293 §3.7.1: without an MSS option, 536 bytes over IPv4 and 1220 over IPv6.
+pub(crate) fn peer_mss(options: &Options, ipv6: bool, floor: u16) -> u16 {
+    options.mss.unwrap_or(if ipv6 { 1220 } else { 536 }).max(floor)
+}
+
+/// What a segment means in SYN-RECEIVED.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// Nothing.
+    Nothing,
+    /// It is unacceptable, and to be answered with an ACK, within the limit.
+    Unacceptable,
+    /// The peer resets the connection.
+    Reset,
+    /// It acknowledges what was never sent, and is to be answered with an RST.
+    Alien,
+    /// It acknowledges our SYN: the connection is established.
+    Completes,
 }
 
 impl SynSent {
@@ -133,14 +202,35 @@ impl SynReceived {
         }
     }
 
-    /// True if `segment`, whose only option may be timestamps, completes the handshake: it is
-    /// acceptable and acknowledges our SYN (RFC 9293 §3.10.7.4, up to the fifth step).
-    pub fn is_completed_by(&self, segment: &Plain<'_>) -> bool {
-        let flags = Flags::SYN | Flags::RST | Flags::ACK;
-        segment.flags.0 & flags.0 == Flags::ACK.0
-            && segment.seq.within(self.irs + 1, self.offer.into())
-            && segment.ack == self.iss + 1
-            && !self.is_stale(segment.stamps)
+    /// What `segment` means: RFC 9293 §3.10.7.4 for SYN-RECEIVED, up to the fifth step.
+    /// `is_old`: its timestamp says that it is older than what was seen.
+    pub fn judge(&self, segment: &Plain<'_>, is_old: bool, config: &TcpConfig) -> Meaning {
+        let (flags, rcv_nxt) = (segment.flags, self.irs + 1);
+        let is_reset = flags.contains(Flags::RST);
+        // First: sequence number, and PAWS.
+        if is_old || !segment.seq.within(rcv_nxt, self.offer.into()) {
+            return if is_reset { Meaning::Nothing } else { Meaning::Unacceptable };
+        }
+        // Second: RST; RFC 5961 §3.2 wants it exactly at RCV.NXT.
+        if is_reset {
+            let is_exact = segment.seq == rcv_nxt || config.quirks.insecure_rst;
+            return if is_exact { Meaning::Reset } else { Meaning::Unacceptable };
+        }
+        // Fourth: SYN. Fifth: ACK.
+        if flags.contains(Flags::SYN) {
+            Meaning::Unacceptable
+        } else if !flags.contains(Flags::ACK) {
+            Meaning::Nothing
+        } else if self.is_acknowledged_by(segment) {
+            Meaning::Completes
+        } else {
+            Meaning::Alien
+        }
+    }
+
+    /// True if `segment` acknowledges exactly our SYN.
+    pub fn is_acknowledged_by(&self, segment: &Plain<'_>) -> bool {
+        segment.ack == self.iss + 1
     }
 
     /// RFC 7323 §5.3 R1: true if a segment of these timestamps is older than what was seen.

@@ -105,7 +105,7 @@ fn predict(
     config: &Settings,
 ) -> Option<Predicted> {
     let stamps = s.stamps?;
-    if !is_calm(s) {
+    if is_asked(s) || !s.is_calm() {
         return None;
     }
     let send = &s.send;
@@ -132,13 +132,10 @@ fn predict(
     (!send.has_idled(now, config)).then_some(predicted)
 }
 
-/// True if nothing is lost, out of order, urgent, marked or probed.
-fn is_calm(s: &Synchronized) -> bool {
-    let (send, recv) = (&s.send, &s.recv);
+/// True if something else is asked for than what follows from the queues.
+fn is_asked(s: &Synchronized) -> bool {
     // All at once: hardly ever is one of them so.
-    let is_asked = send.fin_again | s.probe_due | s.keepalive_due | send.urgent.is_some();
-    let is_asked = is_asked | (s.naming > 0);
-    send.recovery.is_none() && recv.disorder.is_none() && s.ecn.is_none() && !is_asked
+    s.send.fin_again | s.probe_due | s.keepalive_due | s.send.urgent.is_some()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::flow::Seq;
 use crate::host::tests::pair::{Pair, Side, config};
 use crate::host::tests::peer::{A, Heard, Peer, S, Say, plain};
 use crate::tcp::State;
-use crate::tcp::arrive::syn_sent::peer_mss;
+use crate::tcp::connection::peer_mss;
 use crate::time::Duration;
 use crate::wire::options::{Layout, Options, tests::any_options};
 use crate::wire::tcp::{Flags, Segment};

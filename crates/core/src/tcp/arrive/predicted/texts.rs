@@ -2,7 +2,7 @@
 //! other at the same time. What each of them would change is changed as if they came one by one;
 //! what they would all change to the same is changed once, in the end.
 
-use super::is_calm;
+use super::may_predict;
 use crate::flow::Seq;
 use crate::tcp::connection::{Connection, Context, Step, Synchronized};
 use crate::wire::tcp::{Flags, Plain};
@@ -21,7 +21,7 @@ impl Connection {
     pub fn texts<'a>(&'a mut self, cx: &'a mut Context) -> Option<Texts<'a>> {
         let step = self.step(cx)?;
         let is_read = !step.common.orphan && !step.common.deaf;
-        let may_take = is_read && is_calm(step.s);
+        let may_take = is_read && may_predict(step.s);
         may_take.then_some(Texts { step, count: 0, last: (Seq(0), 0) })
     }
 }
@@ -30,7 +30,6 @@ impl Texts<'_> {
     /// Takes in `usual` if it brings the next text, and nothing else; else nothing has happened,
     /// and it is false. `trusted`: its checksum is known to be right. `piece`: payload size of the
     /// segments joined into it; 0 if it is a single one.
-    #[inline(always)]
     pub fn take(&mut self, usual: &Usual<'_>, trusted: bool, piece: u16) -> bool {
         let Some(segment) = usual.plain().filter(|segment| is_text_alone(self.step.s, segment))
         else {

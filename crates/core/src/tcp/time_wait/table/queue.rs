@@ -6,13 +6,27 @@
 //!   chunks ─▶ │ 64 blocks │ 64 blocks │ …       block: base in ms │ row │ row │ … up to 1024
 //! ```
 //!
-//! Records get consecutive numbers, and leave from the front: whoever has a number knows from it
-//! alone whether its record may still be there. A block is given back when the front has passed
-//! it, or when all its records are dead. A record that is late (restarted in its place, so that
-//! FINs repeated by a stranger do not make the queue grow) is queued again when the front comes to
-//! it. When most are dead, a sweep from the back to the front moves those that live to the back of
-//! what the dead have left, and in their order. Bases are in order, too: so one that is moved can
-//! tell its time wherever it comes to.
+//! Records get consecutive numbers and leave from the front. A number alone says whether its record
+//! may still be there. A record that is late (restarted in its place, so that FINs repeated by a
+//! stranger do not make the queue grow) is queued again when the front comes to it. When most
+//! records are dead, a sweep from the back to the front moves those that live to the back of what
+//! the dead have left, in their order.
+//!
+//! Invariants, which `Queue::check` checks after every operation of the property tests:
+//!
+//! 1. A record that is not dead has a number from `front` on, before `next`, or was passed in a
+//!    block that the front has not left.
+//! 2. `chunks` hold the numbers from `base`, a multiple of a chunk's, to `next`, and none beyond
+//!    the chunk of `next`. Without chunks there is no record, and `front` is `next`.
+//! 3. The front lies in the first chunk, or at the end of the last.
+//! 4. `rows` counts the rows of all blocks, dead ones as well. A block has 1024 of them at most.
+//! 5. While a block has rows, `live` counts those that are not dead. Only the block of the newest
+//!    number may have rows of which none lives: any other gives its memory back with its last
+//!    record.
+//! 6. The bases of blocks with living rows are in order, from the front to the back. So a record
+//!    that a sweep moves to a later block can tell its time there.
+//! 7. A sweep's `read` is not behind its `write`, which is not behind `next`. Every record from
+//!    `read` on, before `write`, is dead.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -494,13 +508,46 @@ impl<R: Row> Queue<R> {
         blocks.map(|block| block.rows.capacity()).sum()
     }
 
-    /// Rows that there are, counted, and whether bases are in order.
+    /// The invariants, by their numbers.
     #[cfg(test)]
-    pub(super) fn counted(&self) -> (u32, bool) {
+    pub(super) fn check(&self) {
+        let len = self.next.wrapping_sub(self.front);
+        let reach = self.next.wrapping_sub(self.base);
+        assert!(len < 1 << 31, "1: {} to {}", self.front, self.next);
+        if self.chunks.is_empty() {
+            assert_eq!((len, self.rows), (0, 0), "2");
+            return;
+        }
+        let most = (self.chunks.len() as u32) << CHUNK_BITS;
+        assert!(self.base.trailing_zeros() >= CHUNK_BITS, "2: {}", self.base);
+        assert!(reach <= most && reach + (1 << CHUNK_BITS) > most, "2: {reach} in {most}");
+        let front = self.front.wrapping_sub(self.base);
+        assert!(front < 1 << CHUNK_BITS || front == reach, "3: {front}");
         let blocks = || self.chunks.iter().flat_map(|chunk| chunk.iter());
-        let rows = blocks().map(|block| block.rows.len() as u32).sum();
+        let newest = (reach.wrapping_sub(1) >> ROW_BITS) as usize;
+        let mut rows = 0;
+        for (index, block) in blocks().enumerate() {
+            let is_alive = |row: &&R| row.common().expires_ms(block.base_ms, self.scale).is_some();
+            let live = block.rows.iter().filter(is_alive).count();
+            let is_there = !block.rows.is_empty();
+            assert!(!is_there || block.live as usize == live, "5: block {index}");
+            assert!(!is_there || live > 0 || index == newest, "5: block {index}");
+            assert!(block.rows.len() <= ROWS, "4: block {index}");
+            assert!(live == 0 || index <= newest, "1: block {index}");
+            rows += block.rows.len() as u32;
+        }
+        assert_eq!(self.rows, rows, "4");
         let bases = blocks().filter(|block| block.live > 0).map(|block| block.base_ms);
-        (rows, bases.is_sorted())
+        assert!(bases.is_sorted(), "6");
+        if let Some(Sweep { read, write }) = self.sweep {
+            let (read, write) = (read.wrapping_sub(self.base), write.wrapping_sub(self.base));
+            let is_past = |number: u32| number > 1 << 31 || number < front;
+            assert!(is_past(write) || write <= reach && (is_past(read) || read <= write), "7");
+            let first = if is_past(read) { front } else { read };
+            let end = if is_past(write) { front } else { write };
+            let dead = |number: u32| self.row(self.base.wrapping_add(number)).is_none();
+            assert!((first..end).all(dead), "7: {first} to {end}");
+        }
     }
 
     /// An empty queue whose next record is near this number.

@@ -140,7 +140,7 @@ impl Fixture {
     /// What the queues keep account of is so.
     fn check_queues(&mut self) {
         each_shelf!(&mut self.table.classes, shelf => {
-            assert_eq!((shelf.queue.rows(), true), shelf.queue.counted());
+            shelf.queue.check();
             assert!(shelf.queue.span().1 < shelf.index.span_max());
         });
     }

@@ -1,0 +1,145 @@
+//! A TCP segment that has come in, as the host looks for what it belongs to.
+//!
+//! ```text
+//!   frame ─┬─ wire::usual ─▶ Hinted ─┬─▶ the connection that it seems to belong to
+//!          │                         └─┐
+//!          └─ wire::ip ────────────────┴─▶ Inbound ─▶ find ─┬─▶ a connection
+//!                                                           └─▶ Incoming ─▶ dispatch
+//! ```
+//!
+//! Two parsers make one [`Inbound`]. What it belongs to decides what a wrong checksum counts as.
+//! Nearly every segment is of the usual layout and of the connection that its hash leads to: no
+//! [`Inbound`] is made of it.
+
+use super::Host;
+use crate::flow::{Seq, Tuple};
+use crate::frame::{RxChecksum, RxFrame};
+use crate::tcp::arrive::Facts;
+use crate::time::Instant;
+use crate::wire::received::Received;
+use crate::wire::tcp::{Plain, Segment, verify_checksum};
+use crate::wire::usual::Usual;
+use crate::wire::{Malformed, ip};
+
+/// A segment of the usual layout, and where what it belongs to may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hinted<'a> {
+    pub(super) usual: Usual<'a>,
+    /// The hash of its tuple.
+    pub(super) hash: u64,
+    /// The number of what it belongs to, if it belongs to anything, if that has not changed, and
+    /// nothing else has such a hash.
+    pub(super) hint: u32,
+}
+
+/// A segment of any layout.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inbound<'a> {
+    pub(super) tuple: Tuple,
+    /// The hash of the tuple.
+    pub(super) hash: u64,
+    /// The segment, or what is wrong with it.
+    pub(super) received: Result<Received<'a>, Fault>,
+    /// What is known of it beside what it says.
+    pub(super) facts: Facts,
+}
+
+/// What is wrong with a segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fault {
+    Checksum,
+    Malformed(Malformed),
+}
+
+/// A sound segment that belongs to no connection, and what it says but for its options.
+pub(super) struct Incoming<'a> {
+    pub(super) tuple: &'a Tuple,
+    pub(super) hash: u64,
+    pub(super) head: Plain<'a>,
+    pub(super) received: Received<'a>,
+    pub(super) facts: Facts,
+}
+
+/// What TIME-WAIT knows of the ends of a segment that may open a connection.
+#[derive(Clone, Copy)]
+pub(super) enum Past {
+    /// Nothing.
+    Unknown,
+    /// That its time is over; the record is still there.
+    Over,
+    /// That it may be cut short: the new ISN lies at or beyond this.
+    Living(Seq),
+}
+
+/// Whence a handshake is completed.
+#[derive(Clone, Copy)]
+pub(super) struct Begun {
+    /// Its entry in the SYN cache; a cookie has none.
+    pub(super) entry: Option<u32>,
+    /// When the SYN, ACK was sent first.
+    pub(super) answered: Instant,
+    /// TIME-WAIT may have a record of its ends.
+    pub(super) in_time_wait: bool,
+    /// The peer's address is ours as well.
+    pub(super) is_ours: bool,
+}
+
+impl<'a> Inbound<'a> {
+    /// One of the usual layout.
+    pub(super) fn of_usual(
+        usual: Usual<'_>,
+        hash: u64,
+        received: Result<Received<'a>, Fault>,
+        frame: &RxFrame<'_>,
+    ) -> Self {
+        let facts = Facts::of_piece(frame.segment_size);
+        Inbound { tuple: usual.tuple(), hash, received, facts }
+    }
+}
+
+/// The segment in a whole packet.
+pub(super) fn parse<'a>(
+    packet: &ip::Packet<'a>,
+    frame: &RxFrame<'_>,
+) -> Result<Segment<'a>, Fault> {
+    let is_trusted = frame.checksum == RxChecksum::Good;
+    if !is_trusted && !verify_checksum(packet.payload, packet.source, packet.destination) {
+        return Err(Fault::Checksum);
+    }
+    Segment::parse(packet.payload).map_err(Fault::Malformed)
+}
+
+impl Host {
+    /// The segment in `packet`, if that is of the usual layout.
+    #[inline(always)]
+    pub(super) fn hinted<'a>(&self, packet: &'a [u8]) -> Option<Hinted<'a>> {
+        let usual = Usual::parse(packet)?;
+        let hash = self.live.hasher.hash(&usual.tuple());
+        Some(Hinted { usual, hash, hint: self.live.demux.glance(hash) })
+    }
+
+    /// The segment in a whole packet, of any layout, which was [parsed](parse).
+    pub(super) fn any_inbound<'a>(
+        &self,
+        packet: &ip::Packet<'_>,
+        frame: &RxFrame<'_>,
+        segment: &'a Result<Segment<'a>, Fault>,
+    ) -> Inbound<'a> {
+        // What is too short for ports belongs to nobody.
+        let &[a, b, c, d] = packet.payload.first_chunk().unwrap_or(&[0; 4]);
+        let local = (packet.destination, u16::from_be_bytes([c, d]));
+        let tuple = Tuple::new(local, (packet.source, u16::from_be_bytes([a, b])));
+        let hash = self.live.hasher.hash(&tuple);
+        let received = segment.as_ref().map_err(|fault| *fault);
+        let received = received.map(|segment| Received::Any(segment, packet.traffic_class));
+        let facts = Facts::of_piece(frame.segment_size);
+        Inbound { tuple, hash, received, facts }
+    }
+
+    pub(super) fn note_fault(&mut self, fault: Fault) {
+        match fault {
+            Fault::Checksum => self.shared.counters.checksum_errors += 1,
+            Fault::Malformed(reason) => self.note_malformed(reason),
+        }
+    }
+}

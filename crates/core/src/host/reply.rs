@@ -1,0 +1,144 @@
+//! Answers that belong to no connection.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use crate::counters::Counters;
+use crate::flow::{Seq, Tuple};
+use crate::frame::Frame;
+use crate::tcp::Marks;
+use crate::tcp::egress::{self, Marked};
+use crate::wire::ip;
+use crate::wire::options::Options;
+use crate::wire::tcp::{Flags, Header};
+use crate::wire::usual::{Stamped, Syn};
+
+/// Replies that wait at most; beyond it they are dropped, as a full link would.
+const REPLIES_MAX: usize = 4096;
+
+/// An answer that belongs to no connection.
+#[derive(Debug)]
+pub(super) struct Reply {
+    /// From whom to whom; of a frame that is complete, nobody. Only of a segment there are ports.
+    pub(super) ends: Tuple,
+    pub(super) marks: Marks,
+    pub(super) body: Body,
+}
+
+#[derive(Debug)]
+pub(super) enum Body {
+    /// With timestamps as the only option.
+    Stamped(Stamped),
+    Syn(Syn),
+    /// Any other: few are, and they are large.
+    Segment(Box<Header>),
+    /// The payload of an IP packet of this protocol.
+    Packet {
+        protocol: u8,
+        hop_limit: u8,
+        payload: Vec<u8>,
+    },
+    /// A whole frame, link header and all.
+    Frame(Vec<u8>),
+}
+
+impl Reply {
+    /// True if it is one of TCP.
+    pub(super) fn is_segment(&self) -> bool {
+        matches!(self.body, Body::Stamped(_) | Body::Syn(_) | Body::Segment(_))
+    }
+
+    /// A segment without payload between the ends of `tuple`.
+    pub(super) fn segment(tuple: &Tuple, header: Header) -> Reply {
+        let body = Body::Segment(Box::new(header));
+        Reply { ends: *tuple, marks: Marks::default(), body }
+    }
+
+    /// The same in a packet of these marks.
+    pub(super) fn marked(tuple: &Tuple, header: Header, marks: Marks) -> Reply {
+        Reply { ends: *tuple, marks, body: Body::Segment(Box::new(header)) }
+    }
+
+    /// The same of one with timestamps as the only option.
+    pub(super) fn stamped(tuple: &Tuple, header: Stamped) -> Reply {
+        Reply { ends: *tuple, marks: Marks::default(), body: Body::Stamped(header) }
+    }
+
+    /// A SYN, ACK, in a packet of these marks.
+    pub(super) fn syn(tuple: &Tuple, header: Syn, marks: Marks) -> Reply {
+        Reply { ends: *tuple, marks, body: Body::Syn(header) }
+    }
+
+    /// An IP packet.
+    pub(super) fn packet(
+        source: IpAddr,
+        destination: IpAddr,
+        protocol: u8,
+        hop_limit: u8,
+        payload: Vec<u8>,
+    ) -> Reply {
+        let ends = Tuple::new((source, 0), (destination, 0));
+        let marks = Marks::default();
+        Reply { ends, marks, body: Body::Packet { protocol, hop_limit, payload } }
+    }
+
+    /// A frame that is complete.
+    pub(super) fn frame(bytes: Vec<u8>) -> Reply {
+        Reply { ends: Tuple::NOBODY, marks: Marks::default(), body: Body::Frame(bytes) }
+    }
+
+    /// From whom to whom.
+    pub(super) fn ends(&self) -> &Tuple {
+        &self.ends
+    }
+}
+
+/// Lets `reply` wait behind the others. False, and nothing has happened, if there are too many.
+#[inline(always)]
+pub(super) fn owe(replies: &mut VecDeque<Reply>, reply: Reply, counters: &mut Counters) -> bool {
+    let has_room = replies.len() < REPLIES_MAX;
+    if has_room {
+        replies.push_back(reply);
+    } else {
+        counters.replies_suppressed += 1;
+    }
+    has_room
+}
+
+/// Writes a reply that needs a way; false if it cannot be written.
+pub(super) fn write_reply(frame: &mut Frame, way: &Marked<'_>, reply: &Reply) -> bool {
+    let path = way.path;
+    match &reply.body {
+        Body::Stamped(header) => egress::write_bare(frame, way, header),
+        Body::Syn(header) => egress::write(frame, way, &header.header(), None),
+        Body::Segment(header) => egress::write(frame, way, header, None),
+        Body::Packet { protocol, hop_limit, payload } => {
+            let header = ip::Header::new(path.source, path.destination, *protocol, payload.len());
+            let Some(mut header) = header else { return false };
+            header.hop_limit = *hop_limit;
+            if let Some(link) = &path.link {
+                link.emit(&mut frame.head);
+            }
+            header.emit(&mut frame.head);
+            frame.head.extend_from_slice(payload);
+            true
+        }
+        Body::Frame(_) => false,
+    }
+}
+
+/// A header between the ends of `tuple`, without options, and with a closed window.
+pub(super) fn bare_header(tuple: &Tuple, seq: Seq, ack: Seq, flags: Flags) -> Header {
+    Header {
+        source_port: tuple.local_port(),
+        destination_port: tuple.remote_port(),
+        seq,
+        ack,
+        flags,
+        window: 0,
+        urgent: 0,
+        options: Options::default(),
+    }
+}

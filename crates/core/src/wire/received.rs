@@ -1,0 +1,45 @@
+//! A sound segment, as the parser that knows its layout has left it: words of the usual layout, or
+//! fields of any other.
+
+use super::tcp::{Plain, Segment};
+use super::usual::Usual;
+
+/// A segment that has arrived.
+#[derive(Clone, Copy, Debug)]
+pub enum Received<'a> {
+    /// Of the usual layout.
+    Usual(Usual<'a>),
+    /// Of any, in a packet of this traffic class.
+    Any(&'a Segment<'a>, u8),
+}
+
+impl<'a> Received<'a> {
+    /// All of it.
+    pub fn segment(&self) -> Segment<'a> {
+        match self {
+            Received::Usual(usual) => usual.segment(),
+            Received::Any(segment, _) => **segment,
+        }
+    }
+
+    /// All but the options other than timestamps, and urgent data.
+    pub fn head(&self) -> Plain<'a> {
+        match self {
+            Received::Usual(usual) => usual.head(),
+            Received::Any(segment, _) => segment.head(),
+        }
+    }
+
+    /// What it says, if [`Received::head`] is all that matters beside a SYN.
+    pub fn plain(&self) -> Option<Plain<'a>> {
+        match self {
+            Received::Usual(usual) => usual.plain(),
+            Received::Any(segment, _) => segment.plain(),
+        }
+    }
+
+    /// True if it has options of kinds 253 and 254.
+    pub fn has_experiments(&self) -> bool {
+        matches!(self, Received::Any(segment, _) if !segment.options.experimental.is_empty())
+    }
+}
