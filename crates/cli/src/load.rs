@@ -1,7 +1,9 @@
 //! `lightwait load`: what was typed ([`args`]) becomes a plan ([`plan`]), which is put on the
-//! kernel's stack ([`kernel`]) or on ours ([`ours`]) and reported.
+//! kernel's stack ([`kernel`]), on ours ([`ours`]), or on ours before the kernel's ([`joined`]), and
+//! reported.
 
 pub(crate) mod args;
+mod joined;
 mod kernel;
 mod ours;
 mod plan;
@@ -10,6 +12,7 @@ mod watch;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::mem;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -22,7 +25,7 @@ use crate::failure::Failure;
 use crate::serve::raise_descriptor_limit;
 use crate::serve::signals::Signals;
 use args::{LoadAction, LoadArgs, MergeArgs, ReportArgs};
-use plan::LoadPlan;
+use plan::{Carrier, LoadPlan};
 use watch::Watcher;
 
 /// Descriptors that are not connections.
@@ -47,9 +50,10 @@ fn put_on(args: &LoadArgs) -> Result<ExitCode, Failure> {
     eprintln!("{}.", plan.about_sources);
     let tuples = Tuples::new(plan.sources.clone(), plan.ports.clone(), plan.rest, random());
     let watcher = Watcher::new(&plan.engine);
-    let outcome = match plan.ours.take() {
-        None => kernel::run(&plan, tuples, &signals, &watcher)?,
-        Some(on) => ours::run(&mut plan, &on, tuples, &signals, &watcher)?,
+    let outcome = match mem::replace(&mut plan.carrier, Carrier::Kernel) {
+        Carrier::Kernel => kernel::run(&plan, tuples, &signals, &watcher)?,
+        Carrier::Device(on) => ours::run(&mut plan, &on, tuples, &signals, &watcher)?,
+        Carrier::Joined(joined) => joined::run(&plan, &joined, tuples, &signals, &watcher)?,
     };
     watcher.end();
     let Some(outcome) = outcome else { return Ok(ExitCode::SUCCESS) };

@@ -1,8 +1,8 @@
-//! `lightwait load` on the kernel's stack, against servers on the loopback.
+//! `lightwait load` on the kernel's stack, or on ours joined to it, against servers on the loopback.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -20,6 +20,11 @@ struct Server {
 impl Server {
     /// Answers each request with that, after a pause, and closes if it was asked to.
     fn start(answer: &'static str, pause: Duration) -> Server {
+        Server::of(move |stream| serve(stream, answer, pause))
+    }
+
+    /// Serves each connection that way.
+    fn of(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let peers = Arc::new(Mutex::new(Vec::new()));
@@ -28,7 +33,8 @@ impl Server {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 seen.lock().unwrap().push(stream.peer_addr().unwrap());
-                thread::spawn(move || serve(stream, answer, pause));
+                let serve = serve.clone();
+                thread::spawn(move || serve(stream));
             }
         });
         Server { url, peers }
@@ -207,4 +213,79 @@ fn who_cannot_be_asked_is_named_and_nothing_is_put_on_him() {
     assert!(status == 1 && text.contains("/no/such/file: cannot be written"), "{text}");
     let (status, text) = failure(&[&url, "--rat", "5"]);
     assert!(status == 2 && text.contains("`lightwait load --help`"), "{text}");
+}
+
+/// On our stack, without a device.
+const JOINED: [&str; 2] = ["--stack", "lightwait"];
+
+#[test]
+fn our_stack_joined_to_the_kernels_asks_from_the_kernels_sources_and_ports() {
+    let server = Server::start(OK, Duration::ZERO);
+    let flags = ["--rate", "100", "--warm-up", "0", "-d", "2s", "--ports", "20000-20024"];
+    let report = report(&[&[&*server.url], &JOINED[..], &flags].concat());
+    assert_eq!(report["stack"], "our stack, joined in memory to the kernel's");
+    assert_eq!(
+        (&report["requests_answered"], &report["requests_failed"]),
+        (&200.into(), &0.into())
+    );
+    assert_eq!(report["sources"]["addresses"], 260);
+    let peers = server.peers.lock().unwrap();
+    // One more for the first look.
+    assert_eq!(peers.iter().collect::<HashSet<_>>().len(), 201, "each from an end of its own");
+    let is_asked_for = |peer: &SocketAddr| {
+        peer.ip().to_string().starts_with("127.0.") && (20_000..=20_024).contains(&peer.port())
+    };
+    assert!(peers.iter().all(is_asked_for), "{peers:?}");
+}
+
+#[test]
+fn our_stack_without_a_device_hears_ends_and_resets_of_the_kernels_servers() {
+    let (ended, ends) = std::sync::mpsc::channel();
+    // The answer ends with the stream; the other direction stays open until the load closes.
+    let half = Server::of(move |mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello");
+        stream.shutdown(Shutdown::Write).unwrap();
+        let _ = ended.send(stream.read(&mut [0; 1]).map_err(|error| error.kind()));
+    });
+    let flags = [&JOINED[..], &["--rate", "50", "--warm-up", "0", "-d", "1s"]].concat();
+    let all = report(&[&[&*half.url], &flags[..]].concat());
+    assert_eq!((&all["requests_answered"], &all["requests_failed"]), (&50.into(), &0.into()));
+    assert_eq!(all["closed_by_server"], 50);
+    assert!(ends.try_iter().take(50).all(|end| end == Ok(0)), "each heard the load's end");
+    // Dropped with the request unread, the kernel's socket is reset.
+    let resets = Server::of(|stream| {
+        let _ = stream.peek(&mut [0; 1]);
+    });
+    let all = report(&[&[&*resets.url], &flags[..]].concat());
+    assert_eq!(
+        (&all["requests_answered"], &all["errors"]["reset"]),
+        (&0.into(), &50.into()),
+        "{all}"
+    );
+}
+
+#[test]
+fn time_wait_is_swapped_and_negotiated_between_our_stacks_without_a_device() {
+    let server = Server::start(OK, Duration::ZERO);
+    let flags = ["--rate", "50", "--warm-up", "0", "-d", "1s"];
+    for (close, counter) in [("swap", "swapped"), ("negotiate", "agreed")] {
+        let all = [&[&*server.url], &JOINED[..], &flags, &["--close", close]].concat();
+        let report = report(&all);
+        assert_eq!(report["requests_answered"], 50, "{report}");
+        assert_eq!(report[counter], 50, "{close}: {report}");
+    }
+}
+
+#[test]
+fn what_our_stack_without_a_device_cannot_reach_is_named_as_on_the_kernels() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{nobody}/");
+    let with = |flags: &[&str]| failure(&[&[&*url, "--rate", "5"], &JOINED[..], flags].concat());
+    let (status, text) = with(&[]);
+    assert!(status == 1 && text.contains("connection refused: nobody listens"), "{text}");
+    let (status, text) = with(&["--source", "198.51.100.1"]);
+    assert!(status == 1 && text.contains("`sudo ip route add local 198.51.100.1/32"), "{text}");
+    let (status, text) = with(&["--gateway", "10.0.0.1"]);
+    assert!(status == 2 && text.contains("--gateway needs a device: give --tap NAME"), "{text}");
 }

@@ -12,8 +12,13 @@
 //!
 //! Both shards, driven together ([`driver::drive`](crate::driver::drive)), and the bridge live on
 //! one thread, under a tokio runtime, whose sockets the kernel's side uses.
+//!
+//! [`Outlet`] is the other way round: it joins a client on our stack to a server on the kernel's.
 
+mod outlet;
 mod relay;
+
+pub use outlet::Outlet;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -73,7 +78,8 @@ fn wire_capabilities() -> Capabilities {
     Capabilities { checksum: true, segmentation: LARGEST_PACKET, ..plain }
 }
 
-fn client_range() -> Cidr {
+/// The addresses that the client stack connects from.
+pub fn client_range() -> Cidr {
     cidr(CLIENT_RANGE, CLIENT_RANGE_PREFIX_LEN)
 }
 
@@ -149,7 +155,10 @@ impl Bridge {
         let entry = stack.local_addr().ok().map(|address| self.peers.enter(address, peer));
         let scratch = self.scratch.clone();
         self.client.spawn_local(async move {
-            relay::relay(kernel, stack, &scratch).await;
+            match stack.established().await {
+                Ok(stack) => relay::relay(kernel, stack, &scratch).await,
+                Err(_) => relay::reset(&kernel),
+            }
             drop(entry);
         });
     }

@@ -40,7 +40,9 @@ pub(crate) struct LoadArgs {
     #[arg(required = true)]
     pub(crate) url: Option<String>,
 
-    /// The TCP stack [default: lightwait on a device, else kernel]
+    /// The TCP stack [default: lightwait on a device, else kernel]. Without a device `lightwait`
+    /// takes no privileges: the connections of our stack are joined in memory to the kernel's, and
+    /// the server sees the kernel's TCP, its source addresses and its ports
     #[arg(long, value_enum)]
     pub(crate) stack: Option<StackKind>,
 
@@ -130,7 +132,8 @@ pub(crate) struct LoadArgs {
           help_heading = "Sources")]
     pub(crate) source: Vec<Cidr>,
 
-    /// Ports of each [default: 1024-65535 on our stack; the kernel's net.ipv4.ip_local_port_range]
+    /// Ports of each [default: 1024-65535 on a device; else the kernel's
+    /// net.ipv4.ip_local_port_range]
     #[arg(long, value_name = "FIRST-LAST", value_parser = parse_ports, help_heading = "Sources")]
     pub(crate) ports: Option<RangeInclusive<u16>>,
 
@@ -228,7 +231,7 @@ pub(crate) struct MergeArgs {
 pub(crate) enum StackKind {
     /// The kernel's.
     Kernel,
-    /// Ours, on a device.
+    /// Ours, on a device or joined in memory to the kernel's.
     Lightwait,
 }
 

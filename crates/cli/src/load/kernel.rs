@@ -54,7 +54,7 @@ async fn run_on<N: Network>(
 }
 
 /// Refuses source addresses that the kernel does not have, with the command that gives it them.
-fn check(sources: &Sources) -> Result<(), Failure> {
+pub(super) fn check(sources: &Sources) -> Result<(), Failure> {
     let missing: Vec<IpAddr> = sources.iter().filter(|address| !has(*address)).collect();
     let Some(first) = missing.first() else { return Ok(()) };
     let prefix = sources.prefixes().find(|prefix| prefix.contains(*first));

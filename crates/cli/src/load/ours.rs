@@ -65,10 +65,10 @@ fn run_logged(
         async move {
             let network = OurStack::current();
             let outcome = match tls {
-                None => run_on(network, &stack, engine, tuples, &signals, watcher).await,
+                None => probed(network, &stack, engine, tuples, &signals, watcher).await,
                 Some(tls) => {
                     let network = Secured::new(network, tls);
-                    run_on(network, &stack, engine, tuples, &signals, watcher).await
+                    probed(network, &stack, engine, tuples, &signals, watcher).await
                 }
             };
             *result.borrow_mut() = Some(outcome);
@@ -80,7 +80,7 @@ fn run_logged(
     outcome.map_err(|error| refused(plan, &error))
 }
 
-async fn run_on<N: Network>(
+async fn probed<N: Network>(
     network: N,
     stack: &Handle,
     engine: engine::Plan,
@@ -92,16 +92,28 @@ async fn run_on<N: Network>(
         () = signals.stop() => return Ok(None),
         probed = engine::probe(&network, &engine, &mut tuples) => probed?,
     }
+    Ok(Some(counted(network, stack, engine, tuples, signals, watcher).await))
+}
+
+/// Runs the load, and notes what `stack` counted meanwhile: the first connection was not the
+/// load's.
+pub(super) async fn counted<N: Network>(
+    network: N,
+    stack: &Handle,
+    engine: engine::Plan,
+    tuples: Tuples,
+    signals: &Signals,
+    watcher: Watcher,
+) -> Outcome {
     let on_second = move |live: &_| watcher.on_second(live);
-    // The first connection was not the load's.
-    let counted = |host: &Host| {
+    let count = |host: &Host| {
         let counters = host.counters();
         (counters.time_wait_swapped, counters.negotiation_agreed)
     };
-    let before = stack.with_host(counted);
+    let before = stack.with_host(count);
     let mut outcome = engine::run(network, engine, tuples, signals.stop(), on_second).await;
-    let after = stack.with_host(counted);
+    let after = stack.with_host(count);
     outcome.notes.swapped = after.0 - before.0;
     outcome.notes.agreed = after.1 - before.1;
-    Ok(Some(outcome))
+    outcome
 }

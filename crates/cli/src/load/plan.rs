@@ -18,6 +18,7 @@ use lightwait_load::sources::{Rule, Sources};
 use lightwait_load::trace::most_within;
 
 use super::args::{CloseArg, LoadArgs, StackKind};
+use super::joined::client_addresses;
 use super::target::Target;
 use crate::failure::Failure;
 use crate::plan::{Knobs, Memory, Setting, Stack, device_stack, refuse_device_flags};
@@ -44,22 +45,41 @@ pub(super) struct LoadPlan {
     pub(super) setup: Setup,
     /// A line about the sources, for people.
     pub(super) about_sources: String,
-    /// Our stack's device and knobs; `None`: the kernel's stack.
-    pub(super) ours: Option<(Stack, Knobs)>,
+    pub(super) carrier: Carrier,
     /// How TLS is spoken, if it is.
     pub(super) tls: Option<Tls>,
 }
 
+/// What carries the load.
+#[derive(Debug)]
+pub(super) enum Carrier {
+    /// The kernel's stack.
+    Kernel,
+    /// Our stack, on a device.
+    Device(Box<(Stack, Knobs)>),
+    /// Our stack, joined in memory to the kernel's, which has the sources, ports and descriptors.
+    Joined(Box<Joined>),
+}
+
+/// The knobs of the two stacks at the wire in memory.
+#[derive(Debug)]
+pub(super) struct Joined {
+    pub(super) client: Knobs,
+    pub(super) server: Knobs,
+}
+
 impl LoadPlan {
-    /// The plan, or what is wrong. On the kernel's stack `descriptors` bounds the connections.
+    /// The plan, or what is wrong. Unless the load is on a device, `descriptors` bounds the
+    /// connections.
     pub(super) fn new(args: &LoadArgs, descriptors: u32) -> Result<LoadPlan, Failure> {
-        let ours = our_stack(args)?;
+        let carrier = carrier(args)?;
+        let on_device = matches!(carrier, Carrier::Device(..));
         let url = args.url.as_deref().expect("clap asks for it");
         let target = Target::new(url)?;
         let tls = tls(args, &target)?;
         let to = choose_address(&target, args)?;
         let requests = Requests::new(args, &target)?;
-        let most = ours.is_some().then_some(MOST_CONNECTIONS);
+        let most = on_device.then_some(MOST_CONNECTIONS);
         let connections = connections(args, most, descriptors)?;
         let requests_per_connection = (!args.keep_alive).then_some(args.requests_per_connection);
         // Zero: the tuples do not rest at all.
@@ -69,12 +89,13 @@ impl LoadPlan {
             Some(times) => Some(mean_rate(times, rest)),
             None => highest_rate(args).map(|rate| share(args).rate(rate)),
         };
-        let all_ports = args.ports.clone().unwrap_or_else(|| match ours {
-            Some(_) => OUR_PORTS,
-            None => kernel_ports(),
-        });
-        let tuples = share(args).tuples(&candidates(args, to, ours.as_ref())?, &all_ports);
-        let (candidates, ports) = tuples.map_err(|why| usage(format!("--part: {why}")))?;
+        let all_ports = || if on_device { OUR_PORTS } else { kernel_ports() };
+        let all_ports = args.ports.clone().unwrap_or_else(all_ports);
+        let tuples = share(args).tuples(&candidates(args, to, on_device)?, &all_ports);
+        let (mut candidates, ports) = tuples.map_err(|why| usage(format!("--part: {why}")))?;
+        if let Carrier::Joined(_) = carrier {
+            candidates = candidates.first(client_addresses().len());
+        }
         let need = Need {
             rate,
             connections: u64::from(connections),
@@ -90,7 +111,11 @@ impl LoadPlan {
             url: target.url.clone(),
             method: requests.method,
             mix: requests.name,
-            stack: "the kernel's stack".to_owned(),
+            stack: match carrier {
+                Carrier::Joined(_) => "our stack, joined in memory to the kernel's".to_owned(),
+                // A device's name is known when it is open.
+                Carrier::Kernel | Carrier::Device(..) => "the kernel's stack".to_owned(),
+            },
             rate,
             connections: u64::from(connections),
             requests_per_connection: requests_per_connection.map(NonZeroU32::get),
@@ -115,7 +140,7 @@ impl LoadPlan {
             warm_up,
             grace: GRACE.min(args.timeout),
         };
-        Ok(LoadPlan { engine, sources, ports, rest, setup, about_sources, ours, tls })
+        Ok(LoadPlan { engine, sources, ports, rest, setup, about_sources, carrier, tls })
     }
 }
 
@@ -139,54 +164,74 @@ fn usage(text: impl Into<String>) -> Failure {
     Failure::LoadUsage(text.into())
 }
 
-/// Our stack, if that is whose it is.
-fn our_stack(args: &LoadArgs) -> Result<Option<(Stack, Knobs)>, Failure> {
+/// What carries the load, and our stack's knobs if it does.
+fn carrier(args: &LoadArgs) -> Result<Carrier, Failure> {
     let has_device = args.device.tap.is_some() || args.device.af_packet.is_some();
     match args.stack {
-        Some(StackKind::Lightwait) if !has_device => {
-            Err(usage("--stack lightwait needs a device: give --tap NAME or --af-packet IFACE"))
-        }
         Some(StackKind::Kernel) if has_device => {
             Err(usage("--stack kernel has no device: leave out --tap and --af-packet"))
         }
         _ if has_device => {
-            let as_load = |failure| match failure {
-                Failure::Usage(text) => Failure::LoadUsage(text),
-                other => other,
-            };
             let stack = device_stack(&args.device, 80).map_err(as_load)?;
-            let mut settings = args.set.clone();
-            match args.close {
-                CloseArg::Swap => settings.push(Setting::new("time_wait.close_swap", "on")),
-                CloseArg::Negotiate => settings.push(Setting::new("time_wait.negotiate", "client")),
-                CloseArg::Server | CloseArg::Client | CloseArg::ClientClose => {}
-            }
-            let knobs = Knobs::new(Memory::of_machine().bytes(), &settings).map_err(as_load)?;
-            Ok(Some((stack, knobs)))
+            let knobs = knobs(args, Memory::of_machine().bytes(), client_setting(args.close))?;
+            Ok(Carrier::Device(Box::new((stack, knobs))))
         }
-        _ => {
-            let does = match args.close {
-                CloseArg::Swap => Some("swap takes TIME-WAIT over"),
-                CloseArg::Negotiate => Some("negotiate agrees on who holds TIME-WAIT"),
-                CloseArg::Server | CloseArg::Client | CloseArg::ClientClose => None,
-            };
-            if let Some(does) = does {
-                return Err(usage(format!(
-                    "--close {does}, which the kernel's stack cannot: give --tap or --af-packet \
-                     as well",
-                )));
-            }
-            if !args.set.is_empty() {
-                return Err(usage("--set is for our stack: give --tap or --af-packet as well"));
-            }
-            refuse_device_flags(&args.device).map_err(|failure| {
-                usage(match failure {
-                    Failure::Usage(text) => text,
-                    other => other.to_string(),
-                })
-            })?;
-            Ok(None)
+        Some(StackKind::Lightwait) => {
+            refuse_device_flags(&args.device).map_err(as_load)?;
+            let memory = Memory::of_machine().bytes() / 2;
+            let client = knobs(args, memory, client_setting(args.close))?;
+            let server = knobs(args, memory, server_setting(args.close))?;
+            Ok(Carrier::Joined(Box::new(Joined { client, server })))
         }
+        Some(StackKind::Kernel) | None => {
+            refuse_device_flags(&args.device).map_err(as_load)?;
+            refuse_our_flags(args)?;
+            Ok(Carrier::Kernel)
+        }
+    }
+}
+
+/// Refuses what only our stack can.
+fn refuse_our_flags(args: &LoadArgs) -> Result<(), Failure> {
+    const WAY_OUT: &str = "give --stack lightwait, --tap or --af-packet as well";
+    let does = match args.close {
+        CloseArg::Swap => "swap takes TIME-WAIT over",
+        CloseArg::Negotiate => "negotiate agrees on who holds TIME-WAIT",
+        CloseArg::Server | CloseArg::Client | CloseArg::ClientClose if args.set.is_empty() => {
+            return Ok(());
+        }
+        CloseArg::Server | CloseArg::Client | CloseArg::ClientClose => {
+            return Err(usage(format!("--set is for our stack: {WAY_OUT}")));
+        }
+    };
+    Err(usage(format!("--close {does}, which the kernel's stack cannot: {WAY_OUT}")))
+}
+
+/// The knobs of a stack with so many bytes: that of `--close`, then those of `--set`.
+fn knobs(args: &LoadArgs, memory: u64, of_close: Option<Setting>) -> Result<Knobs, Failure> {
+    let settings: Vec<Setting> = of_close.into_iter().chain(args.set.iter().cloned()).collect();
+    Knobs::new(memory, &settings).map_err(as_load)
+}
+
+/// The knob that a way of closing needs at the client.
+fn client_setting(close: CloseArg) -> Option<Setting> {
+    match close {
+        CloseArg::Swap => Some(Setting::new("time_wait.close_swap", "on")),
+        CloseArg::Negotiate => Some(Setting::new("time_wait.negotiate", "client")),
+        CloseArg::Server | CloseArg::Client | CloseArg::ClientClose => None,
+    }
+}
+
+/// The knob that a way of closing needs at the server, where that is ours, too.
+fn server_setting(close: CloseArg) -> Option<Setting> {
+    client_setting(close).filter(|_| close == CloseArg::Negotiate)
+}
+
+/// A failure whose advice is the load's help.
+fn as_load(failure: Failure) -> Failure {
+    match failure {
+        Failure::Usage(text) => Failure::LoadUsage(text),
+        other => other,
     }
 }
 

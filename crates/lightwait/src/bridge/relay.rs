@@ -20,7 +20,7 @@ pub(super) const BLOCK_BYTES: usize = 64 << 10;
 /// Blocks copied before others have their turn.
 const BLOCKS_IN_A_ROW: u32 = 4;
 
-/// Relays between the two until both directions have ended.
+/// Relays between two established connections until both directions have ended.
 pub(super) async fn relay(
     kernel: tokio::net::TcpStream,
     stack: TcpStream,
@@ -29,7 +29,6 @@ pub(super) async fn relay(
     // Whoever wrote small segments meant them; what is held back here is held back twice.
     let _ = kernel.set_nodelay(true);
     let _ = stack.set_nodelay(true);
-    let Ok(stack) = stack.established().await else { return reset(&kernel) };
     let there = pump(&kernel, &stack, scratch);
     let back = pump(&stack, &kernel, scratch);
     if both(there, back).await.is_err() {
@@ -38,9 +37,9 @@ pub(super) async fn relay(
     }
 }
 
-/// Closing the socket will reset the connection.
-pub(super) fn reset(kernel: &tokio::net::TcpStream) {
-    kernel.reset();
+/// Closing this side will reset its connection.
+pub(super) fn reset(side: &impl Side) {
+    side.reset();
 }
 
 /// Copies until the end of the stream, and passes that on.
@@ -123,7 +122,7 @@ async fn both(
 }
 
 /// One side of a relay.
-trait Side {
+pub(super) trait Side {
     async fn readable(&self) -> io::Result<()>;
     async fn writable(&self) -> io::Result<()>;
     fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize>;

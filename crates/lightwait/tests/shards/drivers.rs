@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::sockets::{echo, echo_server, pattern};
 
-fn shards() -> Vec<Shard> {
+pub(crate) fn shards() -> Vec<Shard> {
     let (server_end, client_end) = bridge::wire();
     vec![
         Shard::new(bridge::server_config([1; 32]), Box::new(server_end)).unwrap(),
@@ -23,7 +23,7 @@ fn shards() -> Vec<Shard> {
 }
 
 /// Reads while it writes: nobody holds all that is on its way.
-async fn echo_once(stream: TcpStream, data: &[u8]) {
+pub(crate) async fn echo_once(stream: TcpStream, data: &[u8]) {
     let (mut reader, mut writer) = tokio::io::split(stream);
     let writing = async {
         writer.write_all(data).await.unwrap();
@@ -107,7 +107,7 @@ fn a_sleeping_thread_is_roused_by_stop_and_by_wakes_from_elsewhere() {
     assert!(start.elapsed() < Duration::from_secs(5));
 }
 
-fn runtime() -> tokio::runtime::Runtime {
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 

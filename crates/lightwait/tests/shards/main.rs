@@ -11,3 +11,5 @@ mod world;
 
 #[cfg(target_os = "linux")]
 mod drivers;
+#[cfg(target_os = "linux")]
+mod outlet;

@@ -11,7 +11,6 @@ use lightwait_load::sources::{Rule, Sources};
 use super::usage;
 use crate::failure::Failure;
 use crate::load::args::LoadArgs;
-use crate::plan::{Knobs, Stack};
 
 /// More connections a second than one process opens: a closed loop takes addresses for so many, as
 /// long as there are some.
@@ -33,13 +32,13 @@ pub(super) fn kernel_ports() -> RangeInclusive<u16> {
 pub(super) fn candidates(
     args: &LoadArgs,
     to: SocketAddr,
-    ours: Option<&(Stack, Knobs)>,
+    on_device: bool,
 ) -> Result<Sources, Failure> {
     let fits = |cidr: &&Cidr| cidr.address().is_ipv4() == to.is_ipv4();
     let whole = |address: IpAddr| Cidr::new(address, if address.is_ipv4() { 32 } else { 128 });
     let prefixes: Vec<Cidr> = if !args.source.is_empty() {
         args.source.clone()
-    } else if ours.is_some() {
+    } else if on_device {
         args.device.ip.iter().filter(fits).filter_map(|cidr| whole(cidr.address())).collect()
     } else if to.is_ipv4() && to.ip().is_loopback() {
         Cidr::new(to.ip(), 8).into_iter().collect()

@@ -116,11 +116,15 @@ fn a_warm_up_lasts_for_one_time_wait_unless_connections_are_kept() {
 fn wrong_use_is_told_with_the_flag_that_is_wrong() {
     for (line, why) in [
         ("", "--rate R (an open loop), --connections N (a closed one) or --trace"),
-        ("--rate 5 --stack lightwait", "--tap NAME"),
+        ("--rate 5 --stack lightwait --ip 10.0.0.2/24", "--ip needs a device: give --tap NAME"),
+        ("--rate 5 --stack lightwait --mtu 1400", "--mtu needs a device"),
+        ("--rate 5 --stack lightwait --tap t", "--ip A/N"),
+        ("--rate 5 --stack lightwait --set rto.flor=30ms", "rto.floor"),
+        ("--connections 20001 --stack lightwait", "`ulimit -Hn 20033`"),
         ("--rate 5 --stack kernel --tap t --ip 10.0.0.2/24", "--stack kernel has no device"),
         ("--rate 5 --tap t", "--ip A/N"),
         ("--rate 5 --ip 10.0.0.2/24", "--tap NAME"),
-        ("--rate 5 --set rto.floor=30ms", "--tap"),
+        ("--rate 5 --set rto.floor=30ms", "give --stack lightwait, --tap or --af-packet"),
         ("--rate 5 --source 127.0.0.0/8,127.1.0.0/16", "has addresses of"),
         ("--rate 5 --source fd00::1", "IP version"),
         ("--connections 20001", "`ulimit -Hn 20033`"),
@@ -150,7 +154,7 @@ fn on_our_stack_its_addresses_are_the_sources() {
         .unwrap();
     assert_eq!(plan.sources.iter().collect::<Vec<_>>(), ["10.9.0.2".parse::<IpAddr>().unwrap()]);
     assert_eq!(plan.ports, OUR_PORTS);
-    assert!(plan.ours.is_some());
+    assert!(matches!(plan.carrier, Carrier::Device(..)));
     let more = "--tap t --ip 10.9.0.2/24 --rate 1500";
     assert!(plan_for("http://10.9.0.1/", more).unwrap_err().to_string().contains("= 2;"));
     let ranged = plan_for("http://10.9.0.1/", &format!("{more} --source 10.9.1.0/24")).unwrap();
@@ -158,14 +162,41 @@ fn on_our_stack_its_addresses_are_the_sources() {
 }
 
 #[test]
+fn without_a_device_our_stack_is_joined_to_the_kernels_and_takes_its_sources_and_ports() {
+    let line = format!("--rate 10000 {P}");
+    let kernels = plan(&line).unwrap();
+    let joined = plan(&format!("{line} --stack lightwait")).unwrap();
+    assert!(matches!(joined.carrier, Carrier::Joined(_)));
+    assert_eq!((&joined.sources, &joined.ports), (&kernels.sources, &kernels.ports));
+    assert_eq!(joined.engine.to, kernels.engine.to);
+    assert_eq!(joined.setup.stack, "our stack, joined in memory to the kernel's");
+    let one = "--rate 435 --stack lightwait --source 127.0.0.5";
+    assert!(refusal(&format!("{one} {P}")).contains("= 2;"));
+    // It has 65,534 addresses, whichever part of the kernel's it is.
+    let of = |rate, part| format!("--rate {rate} --stack lightwait --ports 2000-2000{part}");
+    assert_eq!(plan(&of(1008, "")).unwrap().sources.len(), 65_520);
+    assert!(refusal(&of(1009, "")).contains("from 65534 source addresses"));
+    assert_eq!(plan(&of(2016, " --part 2/2")).unwrap().sources.len(), 65_520);
+}
+
+#[test]
 fn each_way_of_closing_sets_the_knob_it_needs() {
-    let knobs = |close: &str| {
-        let line = format!("--tap t --ip 10.9.0.2/24 --rate 5 --close {close}");
-        let (_, knobs) = plan_for("http://10.9.0.1/", &line).unwrap().ours.unwrap();
+    let values = |knobs: &Knobs| {
         let device = Capabilities::plain(Medium::Ip, 1500);
         let config = knobs.on(Config::new(device, "10.0.0.1/24".parse().unwrap(), [7; 32]));
         let time_wait = config.tcp.time_wait;
         (time_wait.close_swap, format!("{:?}", time_wait.negotiate))
+    };
+    let knobs = |close: &str| {
+        let line = format!("--tap t --ip 10.9.0.2/24 --rate 5 --close {close}");
+        let plan = plan_for("http://10.9.0.1/", &line).unwrap();
+        let Carrier::Device(on) = plan.carrier else { panic!("{line}") };
+        values(&on.1)
+    };
+    let both = |close: &str| {
+        let line = format!("--stack lightwait --rate 5 --close {close}");
+        let Carrier::Joined(joined) = plan(&line).unwrap().carrier else { panic!("{line}") };
+        (values(&joined.client), values(&joined.server))
     };
     let off = || "Off".to_owned();
     for close in ["server", "client", "client-close"] {
@@ -173,6 +204,11 @@ fn each_way_of_closing_sets_the_knob_it_needs() {
     }
     assert_eq!(knobs("swap"), (true, off()));
     assert_eq!(knobs("negotiate"), (false, "Client".to_owned()));
+    let plain = || (false, off());
+    assert_eq!(both("server"), (plain(), plain()));
+    assert_eq!(both("swap"), ((true, off()), plain()));
+    let agree = || (false, "Client".to_owned());
+    assert_eq!(both("negotiate"), (agree(), agree()));
     let kernels = plan("--rate 5 --close client-close").unwrap();
     assert_eq!(kernels.engine.close, Close::ClientClose);
     let farewell = String::from_utf8(kernels.engine.farewell).unwrap();

@@ -1,0 +1,182 @@
+//! A load on a stack of ours that is joined in memory to the kernel's: no device, no privileges.
+//!
+//! ```text
+//!   load ══▶ client stack ──wire in memory──▶ server stack ══▶ Outlet ──kernel TCP──▶ target
+//! ```
+//!
+//! The load's 4-tuples are the kernel's, as [`kernel`] has them. Each source address stands for one
+//! of the client stack's; the outlet goes back from that one to the kernel's, with the same port.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use lightwait::bridge::{self, Outlet};
+use lightwait::driver;
+use lightwait::net::{TcpListener, TcpStream};
+use lightwait::shard::Shard;
+use lightwait::stack::secret;
+use lightwait_load::engine::{self, Outcome};
+use lightwait_load::network::{Kernel, Network, OurStack, Secured};
+use lightwait_load::sources::Sources;
+use lightwait_load::tuples::Tuples;
+use tokio::runtime::Builder;
+
+use super::plan::{Joined, LoadPlan};
+use super::watch::Watcher;
+use super::{kernel, ours, refused};
+use crate::failure::Failure;
+use crate::serve::signals::Signals;
+
+/// Where the server stack listens. It may accept all that the load opens at once.
+const PORT: u16 = 80;
+const BACKLOG: usize = 1 << 16;
+
+/// Runs it to its end, or to a signal. `None` if a signal came before it began.
+pub(super) fn run(
+    plan: &LoadPlan,
+    joined: &Joined,
+    mut tuples: Tuples,
+    signals: &Signals,
+    watcher: &Watcher,
+) -> Result<Option<Outcome>, Failure> {
+    kernel::check(&plan.sources)?;
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Stack)?;
+    runtime.block_on(async {
+        // Our stack would accept in the name of a target that refuses.
+        let kernel = Kernel::new(false).map_err(Failure::Stack)?;
+        tokio::select! {
+            () = signals.stop() => return Ok(None),
+            probed = engine::probe(&kernel, &plan.engine, &mut tuples) => {
+                probed.map_err(|error| refused(plan, &error))?;
+            }
+        }
+        let outcome = run_on(plan, joined, tuples, signals, watcher).await;
+        outcome.map(Some).map_err(Failure::Stack)
+    })
+}
+
+async fn run_on(
+    plan: &LoadPlan,
+    joined: &Joined,
+    tuples: Tuples,
+    signals: &Signals,
+    watcher: &Watcher,
+) -> io::Result<Outcome> {
+    let (server_end, client_end) = bridge::wire();
+    let config = joined.server.on(bridge::server_config(secret()?));
+    let server = Shard::new(config, Box::new(server_end))?;
+    let config = joined.client.on(bridge::client_config(secret()?));
+    let client = Shard::new(config, Box::new(client_end))?;
+    let at = SocketAddr::from((bridge::SERVER_ADDRESS, PORT));
+    let listener = TcpListener::bind_with_backlog(&server.handle(), at, BACKLOG)?;
+    let pairs = Rc::new(Pairs::new(&plan.sources));
+    let outlet = Outlet::new(listener, plan.engine.to).with_source({
+        let pairs = pairs.clone();
+        move |client| pairs.kernels(client)
+    });
+    server.handle().spawn_local(async move { match outlet.run().await {} });
+    let stack = client.handle();
+    let load = stack.spawn_local({
+        let (engine, tls, watcher) = (plan.engine.clone(), plan.tls.clone(), watcher.clone());
+        let (stack, signals) = (stack.clone(), signals.clone());
+        async move {
+            let network = Inward { stack: OurStack::current(), pairs, at };
+            match tls {
+                None => ours::counted(network, &stack, engine, tuples, &signals, watcher).await,
+                Some(tls) => {
+                    let network = Secured::new(network, tls);
+                    ours::counted(network, &stack, engine, tuples, &signals, watcher).await
+                }
+            }
+        }
+    });
+    tokio::select! {
+        failure = driver::drive(vec![server, client]) => failure.map(|never| match never {}),
+        outcome = load => outcome.map_err(io::Error::other),
+    }
+}
+
+/// Which address of the client stack stands for which source address of the kernel's.
+#[derive(Debug)]
+struct Pairs {
+    clients: HashMap<IpAddr, IpAddr>,
+    kernels: HashMap<IpAddr, IpAddr>,
+}
+
+impl Pairs {
+    fn new(sources: &Sources) -> Pairs {
+        let clients = client_addresses();
+        let pairs = || sources.iter().zip(clients.iter());
+        let kernels = pairs().map(|(kernel, client)| (client, kernel)).collect();
+        Pairs { clients: pairs().collect(), kernels }
+    }
+
+    /// The client stack's end of a connection that the target is to see from `kernel`.
+    fn clients(&self, kernel: SocketAddr) -> SocketAddr {
+        SocketAddr::new(self.clients[&kernel.ip()], kernel.port())
+    }
+
+    fn kernels(&self, client: SocketAddr) -> SocketAddr {
+        SocketAddr::new(self.kernels[&client.ip()], client.port())
+    }
+}
+
+/// The addresses that the client stack has to connect from. A load takes no more.
+pub(super) fn client_addresses() -> Sources {
+    Sources::new(&[bridge::client_range()]).expect("one prefix of IPv4")
+}
+
+/// The client stack, to which connections are given by their kernel's ends.
+#[derive(Clone, Debug)]
+struct Inward {
+    stack: OurStack,
+    pairs: Rc<Pairs>,
+    /// Where the outlet listens.
+    at: SocketAddr,
+}
+
+impl Network for Inward {
+    type Stream = TcpStream;
+
+    async fn connect(&self, from: SocketAddr, _target: SocketAddr) -> io::Result<TcpStream> {
+        self.stack.connect(self.pairs.clients(from), self.at).await
+    }
+
+    fn now(&self) -> Duration {
+        self.stack.now()
+    }
+
+    fn sleep_until(&self, when: Duration) -> impl Future<Output = ()> + 'static {
+        self.stack.sleep_until(when)
+    }
+
+    async fn alarm(&self, when: Duration) -> io::Result<()> {
+        self.stack.alarm(when).await
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.stack.spawn(task);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_source_has_an_address_of_its_own_on_our_stack_and_comes_back() {
+        let sources =
+            Sources::new(&["127.9.0.0/29".parse().unwrap(), "10.0.0.7/32".parse().unwrap()]);
+        let pairs = Pairs::new(&sources.unwrap());
+        for (kernel, client) in [("127.9.0.1:5", "100.65.0.1:5"), ("10.0.0.7:9", "100.65.0.7:9")] {
+            let (kernel, client) = (kernel.parse().unwrap(), client.parse().unwrap());
+            assert_eq!(pairs.clients(kernel), client);
+            assert_eq!(pairs.kernels(client), kernel);
+        }
+        assert_eq!(client_addresses().len(), 65_534);
+    }
+}

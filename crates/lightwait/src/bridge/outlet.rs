@@ -1,0 +1,97 @@
+//! The way out: a listener on our stack, joined to a server on the kernel's, without any privileges.
+
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::{fmt, io};
+
+use tokio::net::TcpSocket;
+
+use super::{ACCEPT_PAUSE, relay};
+use crate::executor::spawn_local;
+use crate::net::TcpListener;
+use crate::rt;
+
+/// The reverse of [`Bridge`](super::Bridge): connections to a listener on our stack are relayed,
+/// byte stream for byte stream, to one address of the kernel's TCP.
+///
+/// ```text
+///   client stack ──wire in memory──▶ server stack ══▶ Outlet ──kernel TCP──▶ server
+///   100.65.0.0/16                    100.64.0.1:80                           127.0.0.1:8080
+/// ```
+///
+/// Our stack has accepted a connection before the kernel's is opened. A target that refuses is
+/// therefore a reset for the client, behind its handshake.
+pub struct Outlet {
+    listener: TcpListener,
+    target: SocketAddr,
+    source: Option<Box<Source>>,
+    /// One buffer for all relays: each empties it before it waits.
+    scratch: Rc<RefCell<Vec<u8>>>,
+}
+
+/// The source of the kernel's connection for a client of our stack.
+type Source = dyn Fn(SocketAddr) -> SocketAddr;
+
+impl Outlet {
+    /// Relays what `listener` accepts to `target`. The kernel picks the source addresses.
+    pub fn new(listener: TcpListener, target: SocketAddr) -> Outlet {
+        let scratch = Rc::new(RefCell::new(vec![0; relay::BLOCK_BYTES]));
+        Outlet { listener, target, source: None, scratch }
+    }
+
+    /// Connects from the address and the port that `source` returns for the client's. If somebody
+    /// else has that port, the kernel picks another one of that address.
+    #[must_use]
+    pub fn with_source(self, source: impl Fn(SocketAddr) -> SocketAddr + 'static) -> Outlet {
+        Outlet { source: Some(Box::new(source)), ..self }
+    }
+
+    /// Accepts and relays until it is dropped. Spawn it on the listener's shard
+    /// ([`Handle::spawn_local`](crate::shard::Handle::spawn_local)), driven under a tokio runtime
+    /// with I/O and time enabled ([`driver::drive`](crate::driver::drive)). Relays are tasks of
+    /// their own there, and outlive it.
+    pub async fn run(self) -> Infallible {
+        loop {
+            let Ok((stack, peer)) = self.listener.accept().await else {
+                rt::sleep(ACCEPT_PAUSE).await;
+                continue;
+            };
+            let (target, scratch) = (self.target, self.scratch.clone());
+            let source = self.source.as_ref().map(|source| source(peer));
+            spawn_local(async move {
+                match connect(source, target).await {
+                    Ok(kernel) => relay::relay(kernel, stack, &scratch).await,
+                    Err(_) => relay::reset(&stack),
+                }
+            });
+        }
+    }
+}
+
+impl fmt::Debug for Outlet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Outlet { listener, target, .. } = self;
+        f.debug_struct("Outlet").field("listener", listener).field("target", target).finish()
+    }
+}
+
+/// Opens a connection of the kernel's.
+async fn connect(
+    source: Option<SocketAddr>,
+    target: SocketAddr,
+) -> io::Result<tokio::net::TcpStream> {
+    let socket = if target.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    if let Some(source) = source {
+        // Else the port would be refused while any tuple with it is in TIME-WAIT.
+        socket.set_reuseaddr(true)?;
+        match socket.bind(source) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                socket.bind(SocketAddr::new(source.ip(), 0))?;
+            }
+            bound => bound?,
+        }
+    }
+    socket.connect(target).await
+}
