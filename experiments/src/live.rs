@@ -149,12 +149,12 @@ impl Server {
         self.process.0.id()
     }
 
-    /// Connections that it has in TIME-WAIT.
-    pub(crate) fn time_wait(&mut self) -> Result<u64, Failure> {
+    /// How much it holds of what is limited, such as `time_wait` or `pages`.
+    pub(crate) fn held(&mut self, level: &str) -> Result<u64, Failure> {
         self.process.signal(Signal::USR1)?;
         let counts = self.event("counts")?;
-        let held = counts["levels"]["time_wait"]["held"].as_u64();
-        held.ok_or_else(|| "no such level".into())
+        let held = counts["levels"][level]["held"].as_u64();
+        held.ok_or_else(|| format!("no level {level}").into())
     }
 
     /// Ends it.

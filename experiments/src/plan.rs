@@ -77,6 +77,14 @@ pub(crate) const PLANS: &[Plan] = &[
         run: plans::a_fig9::run,
     },
     Plan {
+        id: "a-fig10",
+        title: "A trace of many files, memory shared by TIME-WAIT and the cache of files",
+        source: "Aron & Druschel 1999, Fig. 10",
+        cheap: false,
+        known: Known::Within(0.05),
+        run: plans::a_fig10::run,
+    },
+    Plan {
         id: "a-fig11",
         title: "The bounds of the timer framework",
         source: "Aron & Druschel 1999, Fig. 11",
@@ -331,6 +339,14 @@ pub(crate) const PLANS: &[Plan] = &[
         cheap: false,
         known: Known::Exactly,
         run: plans::d_today::stalled,
+    },
+    Plan {
+        id: "d-live",
+        title: "The policies in the running server, over delay routers, to Linux clients",
+        source: "Cohen & Cohen 2002, Figs. 8 and 9",
+        cheap: false,
+        known: Known::Nothing,
+        run: plans::d_live::run,
     },
     Plan {
         id: "today",

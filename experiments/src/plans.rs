@@ -2,6 +2,7 @@
 
 pub(crate) mod a_delay_router;
 pub(crate) mod a_deviation;
+pub(crate) mod a_fig10;
 pub(crate) mod a_fig11;
 pub(crate) mod a_fig12;
 pub(crate) mod a_fig12_live;
@@ -31,6 +32,7 @@ pub(crate) mod c_table3;
 pub(crate) mod c_table4;
 pub(crate) mod d_fig4;
 pub(crate) mod d_fig8;
+pub(crate) mod d_live;
 pub(crate) mod d_tfact;
 pub(crate) mod d_today;
 mod firing;

@@ -346,7 +346,7 @@ impl Stopping {
         log.write(Record::Stopping { connections: stop.tracked() });
         stop.request();
         // What is held from here on is on its way to somebody.
-        self.service.server.handler().end_cache();
+        self.service.server.handler().set_cache_bytes(0);
         let finished = async {
             stop.finished().await;
             self.drained().await;

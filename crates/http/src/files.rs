@@ -82,10 +82,11 @@ impl<S: FileSource> Files<S> {
         self.cache.tally()
     }
 
-    /// Lets go what is kept in memory, and keeps nothing from here on: what is held then is of
-    /// responses under way.
-    pub fn end_cache(&self) {
-        self.cache.end();
+    /// Keeps so many bytes of files in memory at most, in place of
+    /// [`FilesConfig::cache_bytes`], and lets go what is more. With 0 all that is held from here on
+    /// is of responses under way.
+    pub fn set_cache_bytes(&self, bytes: usize) {
+        self.cache.set_most_bytes(bytes as u64);
     }
 
     /// The same, with what responses hold charged to `memory`, and what the cache holds: that is

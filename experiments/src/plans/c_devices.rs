@@ -216,7 +216,7 @@ impl World {
             ],
         };
         let report = self.load(OURS, run, rate, &[device, more].concat())?;
-        let held = server.time_wait()?;
+        let held = server.held("time_wait")?;
         server.stop()?;
         Ok(Seen { report, held, visits: Vec::new(), refused: 0 })
     }

@@ -187,7 +187,7 @@ pub(crate) fn run(report: &Report, mode: Mode, clients: Clients) -> Result<Run, 
     let mut samples = vec![(0.0, 0, live::processor_time(server.id())?)];
     while loads[0].runs()? {
         thread::sleep(Duration::from_millis(500));
-        let time_wait = server.time_wait()?;
+        let time_wait = server.held("time_wait")?;
         let taken = live::processor_time(server.id())?;
         samples.push((begin.elapsed().as_secs_f64(), time_wait, taken));
     }

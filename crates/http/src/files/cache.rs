@@ -248,10 +248,10 @@ impl<H> FileCache<H> {
         self.count(|tally| tally.given_back_bytes += given);
     }
 
-    /// Lets all bytes go, and keeps none from here on.
-    pub(super) fn end(&self) {
-        self.most_bytes.set(0);
-        self.hot.borrow_mut().set_capacity(0);
+    /// Keeps so many bytes at most from here on, and lets go what is more.
+    pub(super) fn set_most_bytes(&self, bytes: u64) {
+        self.most_bytes.set(bytes);
+        self.hot.borrow_mut().set_capacity(bytes);
     }
 
     /// Lets all descriptors go. False if there was none.

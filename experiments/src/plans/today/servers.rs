@@ -118,7 +118,7 @@ impl Serving {
     /// Connections in TIME-WAIT at the server.
     pub(super) fn time_wait(&mut self) -> Result<u64, Failure> {
         match &mut self.server {
-            Running::Ours(server) => server.time_wait(),
+            Running::Ours(server) => server.held("time_wait"),
             Running::Nginx(_) => {
                 let text = live::run(self.servers.command("cat").arg("/proc/net/sockstat"))?;
                 let line = text.lines().find(|line| line.starts_with("TCP:")).unwrap_or_default();

@@ -226,6 +226,17 @@ async fn no_more_is_kept_than_the_bounds_say() {
         target.is_ok_and(|target| target.starts_with(site.dir.path().join("root")))
     });
     assert_eq!(open.count(), 1 + 3, "the root and those that are kept");
+    // The bound may be moved.
+    for bytes in [30_000, 90_000, 0] {
+        site.files.set_cache_bytes(bytes);
+        assert!(site.files.cache_tally().bytes <= bytes as u64);
+        for number in 0..20 {
+            site.get(&format!("s{number}")).await;
+            site.get(&format!("s{number}")).await;
+            assert!(site.files.cache_tally().bytes <= bytes as u64);
+        }
+        assert_eq!(site.files.cache_tally().bytes > 0, bytes > 0);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -376,7 +387,7 @@ async fn what_is_kept_is_charged_and_given_back_where_memory_is_scarce() {
     purse.is_scarce.set(false);
     site.get("1").await;
     assert_eq!(held(), 100_000);
-    site.files.end_cache();
+    site.files.set_cache_bytes(0);
     assert_eq!(held(), 0);
     site.get("2").await;
     assert_eq!(held(), 0, "its end is its end");
