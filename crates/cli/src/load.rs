@@ -1,6 +1,6 @@
 //! `lightwait load`: what was typed ([`args`]) becomes a plan ([`plan`]), which is put on the
-//! kernel's stack ([`kernel`]), on ours ([`ours`]), or on ours before the kernel's ([`joined`]), and
-//! reported.
+//! kernel's stack ([`kernel`]), on ours ([`ours`]), or on ours before the kernel's ([`joined`]),
+//! and reported.
 
 pub(crate) mod args;
 mod joined;

@@ -1,4 +1,5 @@
-//! `lightwait load` on the kernel's stack, or on ours joined to it, against servers on the loopback.
+//! `lightwait load` on the kernel's stack, or on ours joined to it, against servers on the
+//! loopback.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};

@@ -28,7 +28,7 @@ use lightwait_sim::disk::Disk;
 use lightwait_sim::{Side, World, web};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::chart::{Chart, Mark, Scale};
+use crate::chart::{Chart, Mark};
 use crate::parallel;
 use crate::plan::{Failure, Outcome};
 use crate::plans::paths::{self, Way, client, server};
@@ -280,8 +280,6 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         "hits %",
         "gain %",
     ]);
-    let mut chart = Chart::new("Connections a second of a trace", "memory, MB", "connections/s")
-        .scales(Scale::Linear, Scale::Linear);
     let mut gains = Vec::new();
     for (place, megabytes) in MEMORIES_MB.iter().enumerate() {
         let rates = [0, 1].map(|way| mean(found[2 * place + way], |found| found.rate));
@@ -302,20 +300,26 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
             ]);
         }
     }
+    report.say(format!(
+        "A block takes {:.0} bytes, a record {:.0}. With a disk that takes no time: \
+         {cached_rate:.0} a second.\nThe paper: 216 connections a second with 17 MB of kernel \
+         memory, 379 with 4 MB.\n",
+        kept[0].bytes, kept[1].bytes
+    ));
+    report.table("trace", &table)?;
+    claims(report, &found, cached_rate, &gains);
+    report.picture("trace", &chart(&kept, &found))
+}
+
+fn chart(kept: &[Kept], found: &[&[Found]]) -> Chart {
+    let mut chart = Chart::new("Connections a second of a trace", "memory, MB", "connections/s");
     for (way, kept) in kept.iter().enumerate() {
         let rate = |place: usize| mean(found[2 * place + way], |found| found.rate);
         let points = MEMORIES_MB.iter().enumerate();
         let points = points.map(|(place, megabytes)| (*megabytes as f64, rate(place)));
         chart.draw(kept.name, Mark::Line, points.collect());
     }
-    report.say(format!(
-        "A block takes {:.0} bytes, a record {:.0}. With a disk that takes no time: {cached_rate:.0} \
-         a second.\nThe paper: 216 connections a second with 17 MB of kernel memory, 379 with 4 MB.\n",
-        kept[0].bytes, kept[1].bytes
-    ));
-    report.table("trace", &table)?;
-    claims(report, &found, cached_rate, &gains);
-    report.picture("trace", &chart)
+    chart
 }
 
 fn claims(report: &mut Report, found: &[&[Found]], cached_rate: f64, gains: &[f64]) {

@@ -2,14 +2,14 @@
 //! clients behind two delay routers, one for fast connections and one for slow ones.
 //!
 //! ```text
-//!   serve ── TAP ── bridge ──┬─ veth ─ wan, 10 Mbit/s, 75 ms ─ veth ── 10 at a time, the kernel's TCP
+//!   serve ── TAP ── bridge ──┬─ veth ─ wan, 10 Mbit/s, 75 ms ─ veth ── 10 at a time
 //!                            └─ veth ─ wan,  1 Mbit/s, 75 ms ─ veth ── 30 at a time
 //! ```
 //!
 //! As in Figs. 8 and 9 of Cohen and Cohen a fast connection could carry 1 Mbit/s; a slow one has a
-//! thirtieth of that. The paper's connections have a link each; here those of a kind share one. Files
-//! are of 250 KB, each on a connection of its own, and nothing is kept of them in memory: each read
-//! goes to the thread pool.
+//! thirtieth of that. The paper's connections have a link each; here those of a kind share one.
+//! Files are of 250 KB, each on a connection of its own, and nothing is kept of them in memory:
+//! each read goes to the thread pool.
 
 use std::fs;
 use std::path::Path;

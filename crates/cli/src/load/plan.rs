@@ -61,6 +61,16 @@ pub(super) enum Carrier {
     Joined(Box<Joined>),
 }
 
+impl Carrier {
+    /// Whose TCP it is, for the report; of a device the name is known when it is open.
+    fn stack(&self) -> &'static str {
+        match self {
+            Carrier::Joined(_) => "our stack, joined in memory to the kernel's",
+            Carrier::Kernel | Carrier::Device(..) => "the kernel's stack",
+        }
+    }
+}
+
 /// The knobs of the two stacks at the wire in memory.
 #[derive(Debug)]
 pub(super) struct Joined {
@@ -111,11 +121,7 @@ impl LoadPlan {
             url: target.url.clone(),
             method: requests.method,
             mix: requests.name,
-            stack: match carrier {
-                Carrier::Joined(_) => "our stack, joined in memory to the kernel's".to_owned(),
-                // A device's name is known when it is open.
-                Carrier::Kernel | Carrier::Device(..) => "the kernel's stack".to_owned(),
-            },
+            stack: carrier.stack().to_owned(),
             rate,
             connections: u64::from(connections),
             requests_per_connection: requests_per_connection.map(NonZeroU32::get),

@@ -1,4 +1,5 @@
-//! The way out: a listener on our stack, joined to a server on the kernel's, without any privileges.
+//! The way out: a listener on our stack, joined to a server on the kernel's, without any
+//! privileges.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
