@@ -143,6 +143,8 @@ pub struct Notes {
     pub closed_by_server: u64,
     /// Connections that were closed by the load first.
     pub closed_by_client: u64,
+    /// Connections that the server reset behind their last answer: neither end holds TIME-WAIT.
+    pub closed_by_reset: u64,
     /// Times that a connection waited for a tuple: the sources do not suffice.
     pub tuple_waits: u64,
     /// Tuples that somebody else had.
@@ -166,6 +168,7 @@ impl Notes {
     pub fn add(&mut self, other: &Notes) {
         let Notes { closed_by_server, closed_by_client, tuple_waits, tuples_taken, .. } = other;
         let Notes { reopened, client_closes, asked, obeyed, swapped, agreed, .. } = other;
+        self.closed_by_reset += other.closed_by_reset;
         self.closed_by_server += closed_by_server;
         self.closed_by_client += closed_by_client;
         self.tuple_waits += tuple_waits;

@@ -366,7 +366,8 @@ fn a_server_that_resets_has_not_closed_behind_the_load() {
         let (outcome, _) = run_for(server, plan);
         assert_eq!((outcome.totals.answered, outcome.totals.failed()), (2000, 0));
         let notes = outcome.notes;
-        assert_eq!((notes.asked, notes.closed_by_client), (if asks { 2000 } else { 0 }, 2000));
+        assert_eq!((notes.asked, notes.closed_by_reset), (if asks { 2000 } else { 0 }, 2000));
+        assert_eq!((notes.closed_by_client, notes.closed_by_server), (0, 0));
         assert_eq!((notes.client_closes, notes.obeyed), (0, 0), "{close:?}");
     }
 }

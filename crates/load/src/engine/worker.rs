@@ -268,14 +268,17 @@ impl<N: Network> Engine<N> {
             return self.close_first(open, is_open, limit).await;
         }
         let is_servers = self.plan.close != Close::Client || !self.is_last(open.served);
-        let has_closed = is_servers && {
+        let ended = if is_servers {
             let patience = self.network.now() + CLOSE_PATIENCE;
             let closed = exchange::closed(&mut open.stream, &self.buffer);
-            matches!(limit.before(patience, closed).await, Some(Ok(())))
+            limit.before(patience, closed).await
+        } else {
+            None
         };
-        self.note(|notes| match has_closed {
-            true => notes.closed_by_server += 1,
-            false => notes.closed_by_client += 1,
+        self.note(|notes| match ended {
+            Some(Ok(())) => notes.closed_by_server += 1,
+            Some(Err(error)) if Fault::of(&error) == Fault::Reset => notes.closed_by_reset += 1,
+            _ => notes.closed_by_client += 1,
         });
         self.release(open);
     }
@@ -295,9 +298,12 @@ impl<N: Network> Engine<N> {
             exchange::closed(&mut open.stream, &self.buffer).await
         };
         // What goes wrong now takes no answer away, but nobody may hold TIME-WAIT then.
-        let has_closed = matches!(limit.before(patience, closed).await, Some(Ok(())));
+        let ended = limit.before(patience, closed).await;
+        let has_closed = matches!(ended, Some(Ok(())));
+        let is_reset = matches!(ended, Some(Err(error)) if Fault::of(&error) == Fault::Reset);
         self.note(|notes| {
-            notes.closed_by_client += 1;
+            notes.closed_by_client += u64::from(!is_reset);
+            notes.closed_by_reset += u64::from(is_reset);
             notes.client_closes += u64::from(has_closed && says_so);
             notes.obeyed += u64::from(has_closed && open.is_asked);
         });

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::Report;
-use crate::engine::Close;
+use crate::engine::{Close, Notes};
 use crate::recorder::{Latencies, Second, SecondLatencies};
 
 /// The name and version of the schema. Keys may be added to a version, and none taken away.
@@ -35,7 +35,7 @@ impl Report {
         let parts = setup.shares.iter();
         let parts: Vec<String> =
             parts.map(|share| format!("{}/{}", share.number() + 1, share.of())).collect();
-        json!({
+        let mut report = json!({
             "schema": SCHEMA,
             "url": setup.url,
             "method": setup.method,
@@ -73,21 +73,31 @@ impl Report {
                 "total": latencies(&totals.total),
                 "start_delay": latencies(&totals.delay),
             },
-            "closed_by_server": notes.closed_by_server,
-            "closed_by_client": notes.closed_by_client,
-            "tuple_waits": notes.tuple_waits,
-            "tuples_taken": notes.tuples_taken,
-            "reopened": notes.reopened,
-            "client_closes": notes.client_closes,
-            "asked": notes.asked,
-            "obeyed": notes.obeyed,
-            "swapped": notes.swapped,
-            "agreed": notes.agreed,
             "cpu_share": cpu_share,
             "warnings": self.warnings(),
             "seconds": seconds.map(second).collect::<Vec<_>>(),
-        })
+        });
+        if let (Value::Object(report), Value::Object(counts)) = (&mut report, counts(notes)) {
+            report.extend(counts);
+        }
+        report
     }
+}
+
+fn counts(notes: &Notes) -> Value {
+    json!({
+        "closed_by_server": notes.closed_by_server,
+        "closed_by_client": notes.closed_by_client,
+        "closed_by_reset": notes.closed_by_reset,
+        "tuple_waits": notes.tuple_waits,
+        "tuples_taken": notes.tuples_taken,
+        "reopened": notes.reopened,
+        "client_closes": notes.client_closes,
+        "asked": notes.asked,
+        "obeyed": notes.obeyed,
+        "swapped": notes.swapped,
+        "agreed": notes.agreed,
+    })
 }
 
 fn latencies(latencies: &Latencies) -> Value {

@@ -34,6 +34,7 @@ impl Report {
             notes: Notes {
                 closed_by_server: object.count("closed_by_server")?,
                 closed_by_client: object.count("closed_by_client")?,
+                closed_by_reset: object.later("closed_by_reset")?,
                 tuple_waits: object.count("tuple_waits")?,
                 tuples_taken: object.count("tuples_taken")?,
                 reopened: object.count("reopened")?,
