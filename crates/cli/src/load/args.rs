@@ -320,7 +320,8 @@ fn parse_time_or_0(text: &str) -> Result<Duration, String> {
     if text == "0" {
         Ok(Duration::ZERO)
     } else {
-        parse_time(text).map_err(|error| error.to_string())
+        let hint = "; --close says which end holds TIME-WAIT";
+        parse_time(text).map_err(|error| format!("{error}{hint}"))
     }
 }
 
