@@ -273,6 +273,9 @@ impl Watcher {
     }
 
     fn stop(mut self) {
+        // What came last lies in a block of the kernel's ring, which is handed over when it is full
+        // or a second old.
+        std::thread::sleep(Duration::from_millis(1500));
         let id = self.0.id().to_string();
         assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
         assert!(self.0.wait().unwrap().success());
