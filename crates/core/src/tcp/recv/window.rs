@@ -90,7 +90,7 @@ pub struct RecvWindow {
     promised_to: Seq,
 }
 
-/// A window between data. 36 bytes.
+/// A window between data. 48 bytes.
 #[derive(Clone, Copy, Debug)]
 #[repr(Rust, packed(4))]
 pub struct AtRest {
@@ -100,6 +100,8 @@ pub struct AtRest {
     read_bytes: u32,
     round_start: Instant,
     rtt_ns: u64,
+    promised_at: Instant,
+    promised_to: Seq,
     scale: u8,
     cut: bool,
 }
@@ -107,7 +109,9 @@ pub struct AtRest {
 impl AtRest {
     /// The window again.
     pub fn window(&self) -> RecvWindow {
-        let AtRest { size, size_max, edge, read_bytes, round_start, rtt_ns, scale, cut } = *self;
+        let AtRest { size, size_max, edge, read_bytes, round_start, rtt_ns, scale, cut, .. } =
+            *self;
+        let AtRest { promised_at, promised_to, .. } = *self;
         RecvWindow {
             size,
             size_max,
@@ -117,19 +121,29 @@ impl AtRest {
             read_bytes,
             round_start,
             rtt_ns,
-            promised_at: Instant::FAR_FUTURE,
-            promised_to: Seq::default(),
+            promised_at,
+            promised_to,
         }
     }
 }
 
 impl RecvWindow {
-    /// What must be kept between data. A round trip that is being measured is not: after a rest it
-    /// would be the peer's pause.
+    /// What must be kept between data: all of it, in less room.
     pub fn at_rest(&self) -> AtRest {
         let RecvWindow { size, size_max, edge, scale, cut, .. } = *self;
-        let RecvWindow { read_bytes, round_start, rtt_ns, .. } = *self;
-        AtRest { size, size_max, edge, read_bytes, round_start, rtt_ns, scale, cut }
+        let RecvWindow { read_bytes, round_start, rtt_ns, promised_at, promised_to, .. } = *self;
+        AtRest {
+            size,
+            size_max,
+            edge,
+            read_bytes,
+            round_start,
+            rtt_ns,
+            promised_at,
+            promised_to,
+            scale,
+            cut,
+        }
     }
 
     /// A window of `size` bytes from `rcv_nxt`, or less if the budget has no more; but what our SYN
