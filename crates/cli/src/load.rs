@@ -122,6 +122,15 @@ fn judge(args: &ReportArgs, report: &Report) -> ExitCode {
         eprintln!("lightwait: {rate:.3} % of the requests failed: more than {:.3} %", most * 100.0);
         status = ExitCode::FAILURE;
     }
+    let idle = &report.outcome.idle;
+    let lost = (idle.asked - idle.held()) as f64 / idle.asked.max(1) as f64;
+    if let Some(most) = args.max_error_rate
+        && lost > most
+    {
+        let (lost, most) = (lost * 100.0, most * 100.0);
+        eprintln!("lightwait: {lost:.3} % of the idle connections failed: more than {most:.3} %");
+        status = ExitCode::FAILURE;
+    }
     let p99 = totals.total.percentile(99.0);
     if let Some(most) = args.max_p99
         && (p99 > most || totals.total.is_empty())

@@ -290,3 +290,39 @@ fn what_our_stack_without_a_device_cannot_reach_is_named_as_on_the_kernels() {
     let (status, text) = with(&["--gateway", "10.0.0.1"]);
     assert!(status == 2 && text.contains("--gateway needs a device: give --tap NAME"), "{text}");
 }
+
+#[test]
+fn idle_connections_are_held_beside_a_load_or_alone_on_either_stack() {
+    let server = Server::start(OK, Duration::ZERO);
+    for stack in [&["--stack", "kernel"], &JOINED[..]] {
+        let flags = ["--idle", "40", "-d", "1s"];
+        let alone = report(&[&[&*server.url], &flags[..], stack].concat());
+        assert_eq!(alone["idle"]["held"], 40, "{alone}");
+        assert_eq!((&alone["requests_answered"], &alone["warm_up_s"]), (&0.into(), &0.0.into()));
+        let flags = ["--idle", "20", "-d", "1s", "--rate", "50", "--keep-alive"];
+        let beside = report(&[&[&*server.url], &flags[..], stack].concat());
+        assert_eq!(
+            (&beside["idle"]["held"], &beside["requests_answered"]),
+            (&20.into(), &50.into())
+        );
+    }
+}
+
+#[test]
+fn idle_connections_that_the_server_ends_are_told_and_fail_a_threshold() {
+    let server = Server::of(|mut stream| {
+        let _ = stream.read(&mut [0; 1000]);
+        let _ = stream.write_all(OK.as_bytes());
+        thread::sleep(Duration::from_millis(300));
+    });
+    let flags = ["--idle", "10", "-d", "1s"];
+    let lost = report(&[&[&*server.url], &flags[..]].concat());
+    assert_eq!((&lost["idle"]["opened"], &lost["idle"]["lost"]), (&10.into(), &10.into()));
+    let warning = "of 10 idle connections 0 were held: 0 could not be opened, the server ended 10";
+    assert_eq!(lost["warnings"], serde_json::json!([warning]));
+    let most = [&*server.url, "--idle", "10", "-d", "1s", "--max-error-rate", "50%"];
+    let (status, text) = failure(&most);
+    assert!(status == 1 && text.contains("100.000 % of the idle connections failed"), "{text}");
+    let (status, text) = failure(&[&server.url, "--rate", "5", "--idle-silent"]);
+    assert!(status == 2 && text.contains("--idle"), "{text}");
+}

@@ -9,9 +9,13 @@
 //! ```
 //!
 //! In an open loop a job that finds no worker waits in the queue, and its latency counts from when
-//! it was to start.
+//! it was to start. Idle connections are opened before all that, and held to its end.
 
+mod dialer;
+mod idle;
 mod worker;
+
+pub use idle::{IdleOutcome, IdlePlan};
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -31,6 +35,8 @@ use crate::mix::{Choice, Mix};
 use crate::network::{Network, TimeLimit};
 use crate::recorder::{Fault, Gauges, Recorder, Second, SecondLatencies, Totals};
 use crate::tuples::Tuples;
+use dialer::Dialer;
+use idle::Holder;
 
 /// What is read into, for all connections together.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -50,6 +56,8 @@ pub struct Plan {
     pub mix: Mix,
     /// When it is asked.
     pub mode: Mode,
+    /// Connections that are held beside the load.
+    pub idle: IdlePlan,
     /// Requests of a connection; `None`: as many as the server takes.
     pub requests_per_connection: Option<NonZeroU32>,
     /// Requests that are sent at once, before any of them is answered.
@@ -108,6 +116,20 @@ impl Close {
     }
 }
 
+/// How far a load has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Idle connections are being opened, for some time more.
+    Opening {
+        /// Those that are open.
+        open: usize,
+        /// All.
+        of: usize,
+    },
+    /// A second of the load is over.
+    Second(Live),
+}
+
 /// How a load stands at the end of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Live {
@@ -134,6 +156,8 @@ pub struct Outcome {
     pub second_latencies: Vec<SecondLatencies>,
     /// How often what, in all of it.
     pub notes: Notes,
+    /// What came of the idle connections.
+    pub idle: IdleOutcome,
 }
 
 /// How often something happened, in all of a load.
@@ -183,19 +207,23 @@ impl Notes {
 }
 
 /// Puts a load on a network, and returns what came of it. It ends early when `stop` is ready.
-/// `on_second` is told of each second. It may be called once on a network.
+/// `on_progress` is called for each second. It may be called once on a network.
 pub async fn run<N: Network>(
     network: N,
     plan: Plan,
     tuples: Tuples,
     stop: impl Future<Output = ()>,
-    on_second: impl FnMut(&Live) + 'static,
+    mut on_progress: impl FnMut(&Progress) + 'static,
 ) -> Outcome {
+    let (plan, mut stop) = (Rc::new(plan), pin!(stop));
+    let dialer = Rc::new(Dialer::new(network.clone(), plan.to, tuples));
+    let idle = Holder::new(network.clone(), dialer.clone(), plan.clone());
+    let goes_on = idle.open_all(stop.as_mut(), &mut on_progress).await;
     let begin = network.now();
     let (warm_up, duration) = (plan.warm_up, plan.duration);
     let engine = Rc::new(Engine {
         recorder: RefCell::new(Recorder::new(warm_up..warm_up + duration)),
-        tuples: RefCell::new(tuples),
+        dialer,
         jobs: Jobs::default(),
         choice: RefCell::new(plan.mix.choice()),
         notes: Cell::default(),
@@ -209,17 +237,19 @@ pub async fn run<N: Network>(
         network,
         plan,
     });
-    engine.network.spawn(engine.clone().tick(on_second));
-    match &engine.plan.mode {
-        Mode::Closed { connections } => (0..*connections).for_each(|_| engine.spawn_worker()),
-        Mode::Open { arrivals, connections } => {
-            engine.network.spawn(engine.clone().arrive(arrivals.clone(), *connections));
+    if goes_on {
+        engine.network.spawn(engine.clone().tick(on_progress));
+        match &engine.plan.mode {
+            Mode::Closed { connections } => (0..*connections).for_each(|_| engine.spawn_worker()),
+            Mode::Open { arrivals, connections } => {
+                engine.network.spawn(engine.clone().arrive(arrivals.clone(), *connections));
+            }
         }
+        either(engine.network.sleep_until(begin + warm_up + duration), stop).await;
     }
-    let end = engine.network.sleep_until(begin + warm_up + duration);
-    either(end, stop).await;
     engine.stop().await;
-    engine.outcome()
+    let idle = idle.end().await;
+    Outcome { idle, ..engine.outcome() }
 }
 
 /// Opens a connection as the load will, and closes it again: whether there is anybody to ask.
@@ -308,11 +338,11 @@ impl Jobs {
 }
 
 /// What workers share.
-struct Engine<N> {
+struct Engine<N: Network> {
     network: N,
     begin: Duration,
-    plan: Plan,
-    tuples: RefCell<Tuples>,
+    plan: Rc<Plan>,
+    dialer: Rc<Dialer<N>>,
     recorder: RefCell<Recorder>,
     jobs: Jobs,
     /// Which request the next job makes.
@@ -376,7 +406,7 @@ impl<N: Network> Engine<N> {
     }
 
     /// Ends each second.
-    async fn tick(self: Rc<Self>, mut on_second: impl FnMut(&Live)) {
+    async fn tick(self: Rc<Self>, mut on_progress: impl FnMut(&Progress)) {
         for number in 1.. {
             self.network.sleep_until(self.begin + Duration::from_secs(number)).await;
             if self.is_over.get() {
@@ -387,15 +417,13 @@ impl<N: Network> Engine<N> {
             }
             let second = self.end_second();
             let failed = self.recorder.borrow().totals().failed();
-            on_second(&Live { elapsed: self.now(), second, failed });
+            on_progress(&Progress::Second(Live { elapsed: self.now(), second, failed }));
         }
     }
 
     fn end_second(&self) -> Second {
-        let gauges = Gauges {
-            in_flight: self.jobs.len() as u64,
-            time_wait: self.tuples.borrow_mut().resting(self.now()) as u64,
-        };
+        let gauges =
+            Gauges { in_flight: self.jobs.len() as u64, time_wait: self.dialer.resting() as u64 };
         self.recorder.borrow_mut().on_second(gauges)
     }
 
@@ -431,7 +459,12 @@ impl<N: Network> Engine<N> {
             totals,
             seconds,
             second_latencies,
-            notes: self.notes.get(),
+            notes: Notes {
+                tuple_waits: self.dialer.waits(),
+                tuples_taken: self.dialer.taken(),
+                ..self.notes.get()
+            },
+            idle: IdleOutcome::default(),
         }
     }
 }

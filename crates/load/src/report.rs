@@ -119,6 +119,16 @@ impl Report {
                         TIME-WAITs of a load before";
             warnings.push(format!("{} {text}", notes.tuples_taken));
         }
+        let idle = &outcome.idle;
+        if idle.held() < idle.asked {
+            warnings.push(format!(
+                "of {} idle connections {} were held: {} could not be opened, the server ended {}",
+                idle.asked,
+                idle.held(),
+                idle.asked - idle.opened,
+                idle.lost,
+            ));
+        }
         let missing = merge::missing(setup);
         if setup.shares.len() > 1 && !missing.is_empty() {
             warnings.push(format!("the load is not whole: of its parts {missing} are missing"));

@@ -106,6 +106,15 @@ pub(crate) struct LoadArgs {
     #[arg(long, help_heading = "Connections")]
     pub(crate) keep_alive: bool,
 
+    /// Hold N connections more from before the load to its end: each makes one request, and no
+    /// more. Without --rate, --connections and --trace there is no other load
+    #[arg(long, value_name = "N", help_heading = "Connections")]
+    pub(crate) idle: Option<NonZeroU32>,
+
+    /// Idle connections make no request: for servers that do not speak HTTP, or wait for the first
+    #[arg(long, requires = "idle", help_heading = "Connections")]
+    pub(crate) idle_silent: bool,
+
     /// Send N requests at once, before the first is answered
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Connections",
           value_parser = parse_pipeline)]

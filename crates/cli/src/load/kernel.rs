@@ -48,8 +48,8 @@ async fn run_on<N: Network>(
         }
     }
     let watcher = watcher.clone();
-    let on_second = move |live: &_| watcher.on_second(live);
-    let load = engine::run(network, plan.engine.clone(), tuples, signals.stop(), on_second);
+    let on_progress = move |progress: &_| watcher.on_progress(progress);
+    let load = engine::run(network, plan.engine.clone(), tuples, signals.stop(), on_progress);
     Ok(Some(load.await))
 }
 

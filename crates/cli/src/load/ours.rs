@@ -105,13 +105,13 @@ pub(super) async fn counted<N: Network>(
     signals: &Signals,
     watcher: Watcher,
 ) -> Outcome {
-    let on_second = move |live: &_| watcher.on_second(live);
+    let on_progress = move |progress: &_| watcher.on_progress(progress);
     let count = |host: &Host| {
         let counters = host.counters();
         (counters.time_wait_swapped, counters.negotiation_agreed)
     };
     let before = stack.with_host(count);
-    let mut outcome = engine::run(network, engine, tuples, signals.stop(), on_second).await;
+    let mut outcome = engine::run(network, engine, tuples, signals.stop(), on_progress).await;
     let after = stack.with_host(count);
     outcome.notes.swapped = after.0 - before.0;
     outcome.notes.agreed = after.1 - before.1;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use lightwait_http::client_close;
 use lightwait_load::arrivals::{Arrivals, Spacing, Stage};
-use lightwait_load::engine::{self, Close, Mode};
+use lightwait_load::engine::{self, Close, IdlePlan, Mode};
 use lightwait_load::network::{Tls, Trust};
 use lightwait_load::report::Setup;
 use lightwait_load::share::Share;
@@ -90,7 +90,8 @@ impl LoadPlan {
         let to = choose_address(&target, args)?;
         let requests = Requests::new(args, &target)?;
         let most = on_device.then_some(MOST_CONNECTIONS);
-        let connections = connections(args, most, descriptors)?;
+        let idle = share(args).count(args.idle.map_or(0, NonZeroU32::get).into()) as u32;
+        let connections = connections(args, idle, most, descriptors)?;
         let requests_per_connection = (!args.keep_alive).then_some(args.requests_per_connection);
         // Zero: the tuples do not rest at all.
         let guard = if args.time_wait.is_zero() { Duration::ZERO } else { GUARD };
@@ -109,11 +110,13 @@ impl LoadPlan {
         let need = Need {
             rate,
             connections: u64::from(connections),
-            per_connection: requests_per_connection,
+            idle: u64::from(idle),
+            per_connection: requests_per_connection.filter(|_| connections > 0),
             rule: Rule::new(rest, &ports),
         };
         let (sources, about_sources) = need.choose(&candidates)?;
-        let steady_after = if args.keep_alive { Duration::ZERO } else { rest };
+        let is_new = !args.keep_alive && connections > 0;
+        let steady_after = if is_new { rest } else { Duration::ZERO };
         let warm_up = args.warm_up.unwrap_or(steady_after);
         let timing = Timing::new(args, requests.times, warm_up)?;
         let close = close(args);
@@ -138,6 +141,7 @@ impl LoadPlan {
             mix: requests.mix,
             duration: timing.duration,
             mode: timing.mode(connections as usize),
+            idle: IdlePlan { connections: idle as usize, is_silent: args.idle_silent },
             requests_per_connection,
             pipeline: args.pipeline,
             close,
@@ -251,27 +255,39 @@ fn choose_address(target: &Target, args: &LoadArgs) -> Result<SocketAddr, Failur
     })
 }
 
-/// Connections at a time.
-fn connections(args: &LoadArgs, ours: Option<u32>, descriptors: u32) -> Result<u32, Failure> {
+/// Connections at a time beside so many idle ones.
+fn connections(
+    args: &LoadArgs,
+    idle: u32,
+    ours: Option<u32>,
+    descriptors: u32,
+) -> Result<u32, Failure> {
     let most = ours.unwrap_or(descriptors);
-    let Some(asked) = args.connections else {
-        if highest_rate(args).is_some() || args.trace.is_some() {
-            return Ok(most);
+    let is_open = highest_rate(args).is_some() || args.trace.is_some();
+    let asked = match args.connections {
+        Some(asked) => {
+            let asked = share(args).count(u64::from(asked)) as u32;
+            if asked == 0 {
+                return Err(usage("--part: there are more parts than --connections"));
+            }
+            asked
         }
-        return Err(usage(
-            "say how much: --rate R (an open loop), --connections N (a closed one) or --trace FILE",
-        ));
+        None if is_open => most.saturating_sub(idle).max(1),
+        None if idle > 0 => 0,
+        None => {
+            return Err(usage(
+                "say how much: --rate R (an open loop), --connections N (a closed one), --trace \
+                 FILE or --idle N",
+            ));
+        }
     };
-    let asked = share(args).count(u64::from(asked)) as u32;
-    if asked == 0 {
-        return Err(usage("--part: there are more parts than --connections"));
-    }
-    if ours.is_none() && asked > descriptors {
+    let all = asked.saturating_add(idle);
+    if ours.is_none() && all > descriptors {
         return Err(Failure::Load(format!(
-            "--connections {asked}: this process may have {descriptors} at a time, by its limit on \
+            "{all} connections: this process may have {descriptors} at a time, by its limit on \
              file descriptors; raise it, as root: `ulimit -Hn {}`, or let several processes share \
              the load",
-            asked + super::OTHER_DESCRIPTORS,
+            all.saturating_add(super::OTHER_DESCRIPTORS),
         )));
     }
     Ok(asked)

@@ -1,14 +1,17 @@
-//! Watches a load: a line on the terminal each second, and what the load itself takes.
+//! Watches a load: a bar on the terminal, and what the load itself takes.
 
-use std::cell::RefCell;
-use std::io::{self, IsTerminal, Write};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use lightwait_load::engine::{Live, Plan};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lightwait_load::engine::{Live, Plan, Progress};
 use rustix::time::{ClockId, clock_gettime};
 
-/// What a load takes of the processor, second by second, and its line. Clones are the same.
+/// The bar, and what is told beside it.
+const TEMPLATE: &str = "{bar:20} {msg}";
+
+/// What a load takes of the processor, second by second, and its bar. Clones are the same.
 #[derive(Clone, Debug)]
 pub(super) struct Watcher {
     shared: Rc<Shared>,
@@ -16,10 +19,12 @@ pub(super) struct Watcher {
 
 #[derive(Debug)]
 struct Shared {
-    is_terminal: bool,
+    /// Invisible where standard error is no terminal.
+    bar: ProgressBar,
     warm_up: Duration,
     all: Duration,
-    began: Instant,
+    /// The load's beginning: idle connections are open.
+    began: Cell<Instant>,
     /// Time since the load began, and processor time of the process at it.
     samples: RefCell<Vec<(Duration, Duration)>>,
 }
@@ -27,11 +32,14 @@ struct Shared {
 impl Watcher {
     /// Watches a load that begins now.
     pub(super) fn new(plan: &Plan) -> Watcher {
+        let all = plan.warm_up + plan.duration;
+        let bar = ProgressBar::with_draw_target(Some(all.as_secs()), ProgressDrawTarget::stderr());
+        bar.set_style(ProgressStyle::with_template(TEMPLATE).expect("two fields that exist"));
         let shared = Shared {
-            is_terminal: io::stderr().is_terminal(),
+            bar,
             warm_up: plan.warm_up,
-            all: plan.warm_up + plan.duration,
-            began: Instant::now(),
+            all,
+            began: Cell::new(Instant::now()),
             samples: RefCell::default(),
         };
         let watcher = Watcher { shared: Rc::new(shared) };
@@ -40,21 +48,31 @@ impl Watcher {
     }
 
     /// A second is over.
-    pub(super) fn on_second(&self, live: &Live) {
-        self.sample(live.elapsed);
-        if self.shared.is_terminal {
-            let line = self.line(live);
-            // A terminal that is closed shows nothing, and that is no failure.
-            let _ = write!(io::stderr(), "\r\x1b[K{line}");
+    pub(super) fn on_progress(&self, progress: &Progress) {
+        let bar = &self.shared.bar;
+        match progress {
+            Progress::Opening { open, of } => {
+                bar.set_length(*of as u64);
+                bar.set_position(*open as u64);
+                bar.set_message(format!("{open} of {of} idle connections are open"));
+                // What the load takes counts from its beginning.
+                self.shared.began.set(Instant::now());
+                self.shared.samples.borrow_mut().clear();
+                self.sample(Duration::ZERO);
+            }
+            Progress::Second(live) => {
+                self.sample(live.elapsed);
+                bar.set_length(self.shared.all.as_secs());
+                bar.set_position(live.elapsed.as_secs());
+                bar.set_message(self.line(live));
+            }
         }
     }
 
     /// The load is over.
     pub(super) fn end(&self) {
-        self.sample(self.shared.began.elapsed());
-        if self.shared.is_terminal {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
+        self.sample(self.shared.began.get().elapsed());
+        self.shared.bar.finish_and_clear();
     }
 
     /// The part of a processor that was taken from `warm_up` on.

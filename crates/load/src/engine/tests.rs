@@ -1,5 +1,7 @@
 //! Whole loads in virtual time, on our own stack: two shards joined by a wire in memory.
 
+mod idle;
+
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
@@ -25,6 +27,8 @@ const PORT: u16 = 80;
 struct Server {
     /// How long an answer takes.
     service: Duration,
+    /// Connections that wait for a request for so long are closed.
+    patience: Duration,
     /// Nothing is answered from the one to the other.
     stall: Option<[Duration; 2]>,
     /// Requests of a connection, after which the server closes it without a word.
@@ -62,7 +66,8 @@ impl Server {
     fn new() -> Server {
         let (seen, stall, asks, resets, is_older) = Default::default();
         let most = usize::MAX;
-        Server { service: MS, stall, most, asks, knows: true, resets, is_older, seen }
+        let patience = Duration::MAX;
+        Server { service: MS, patience, stall, most, asks, knows: true, resets, is_older, seen }
     }
 
     async fn serve(self: Rc<Self>, listener: TcpListener) {
@@ -85,7 +90,9 @@ impl Server {
         let mut served = 0;
         'connection: loop {
             let mut text = vec![0; 64 << 10];
-            let len = stream.read(&mut text).await.unwrap_or(0);
+            let read = stream.read(&mut text);
+            let Some(read) = self.patient(read).await else { break };
+            let len = read.unwrap_or(0);
             if len == 0 {
                 self.seen.borrow_mut().left += 1;
                 break;
@@ -145,6 +152,16 @@ impl Server {
         self.seen.borrow_mut().farewells += 1;
     }
 
+    async fn patient<F: Future>(&self, future: F) -> Option<F::Output> {
+        if self.patience == Duration::MAX {
+            return Some(future.await);
+        }
+        tokio::select! {
+            output = future => Some(output),
+            () = rt::sleep(self.patience) => None,
+        }
+    }
+
     async fn wait(&self) {
         rt::sleep(self.service).await;
         let now = Duration::from_nanos(Handle::current().now().as_nanos());
@@ -169,6 +186,7 @@ fn plan(mode: Mode) -> Plan {
         to: (bridge::SERVER_ADDRESS, PORT).into(),
         mix: Mix::one(request("/")),
         mode,
+        idle: IdlePlan::default(),
         requests_per_connection: NonZeroU32::new(1),
         pipeline: NonZeroU32::MIN,
         close: Close::Server,
@@ -212,10 +230,13 @@ fn run_with(
     });
     let mut now = Instant::ZERO;
     let end = now + S * 600;
-    while outcome.borrow().is_none() {
+    loop {
         shards.iter_mut().for_each(|shard| {
             shard.turn(now);
         });
+        if outcome.borrow().is_some() {
+            break;
+        }
         let next = shards.iter().filter_map(|shard| shard.deadline(now)).min();
         now = now.max(next.expect("something to wait for"));
         assert!(now < end, "a load that does not end");

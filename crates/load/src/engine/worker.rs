@@ -1,26 +1,21 @@
 //! A worker: a connection at a time, and the jobs on it.
 
 use std::collections::VecDeque;
-use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::dialer::Opened;
 use super::{Close, Engine, Job, Mode};
 use crate::exchange::{self, Event, Left};
 use crate::network::{Network, TimeLimit};
 use crate::recorder::{Answered, Fault};
-use crate::tuples::{Exhausted, Tuple};
+use crate::tuples::Tuple;
 
 /// How long the server has to close first, when it was asked to.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a worker of a closed loop waits after a connection that could not be opened: it would
 /// do nothing else otherwise.
 const FAULT_PAUSE: Duration = Duration::from_millis(10);
-/// How often is looked for a tuple while all are in use.
-const TUPLE_POLL: Duration = Duration::from_millis(10);
-/// Tuples tried for one connection while others have them.
-const TUPLE_ATTEMPTS: usize = 16;
-
 /// An open connection.
 struct Session<S> {
     stream: S,
@@ -138,55 +133,10 @@ impl<N: Network> Engine<N> {
         deadline: Duration,
         limit: &mut TimeLimit<N>,
     ) -> Result<Session<N::Stream>, Fault> {
-        let mut attempts = TUPLE_ATTEMPTS;
-        loop {
-            let tuple = self.take_tuple(deadline).await?;
-            let from = self.tuples.borrow().address(tuple);
-            let called = self.now();
-            let connect = self.network.connect(from, self.plan.to);
-            let result = limit.before(self.begin + deadline, connect).await;
-            let now = self.now();
-            match result.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into())) {
-                Ok(stream) => {
-                    self.recorder.borrow_mut().on_connection(intended, now.saturating_sub(called));
-                    return Ok(Session {
-                        stream,
-                        tuple,
-                        served: 0,
-                        is_asked: false,
-                        is_older: false,
-                    });
-                }
-                Err(error) => {
-                    self.tuples.borrow_mut().release(tuple, now);
-                    attempts -= 1;
-                    if error.kind() != io::ErrorKind::AddrInUse || attempts == 0 {
-                        return Err(Fault::of(&error));
-                    }
-                    self.note(|notes| notes.tuples_taken += 1);
-                }
-            }
-        }
-    }
-
-    /// Takes a tuple, and waits for one if it must.
-    async fn take_tuple(&self, deadline: Duration) -> Result<Tuple, Fault> {
-        let mut has_waited = false;
-        loop {
-            let now = self.now();
-            let Exhausted { until } = match self.tuples.borrow_mut().take(now) {
-                Ok(tuple) => return Ok(tuple),
-                Err(exhausted) => exhausted,
-            };
-            if now >= deadline {
-                return Err(Fault::Source);
-            }
-            if !std::mem::replace(&mut has_waited, true) {
-                self.note(|notes| notes.tuple_waits += 1);
-            }
-            let when = until.unwrap_or(now + TUPLE_POLL).min(deadline);
-            self.network.sleep_until(self.begin + when).await;
-        }
+        let opened = self.dialer.open(self.begin + deadline, limit).await?;
+        self.recorder.borrow_mut().on_connection(intended, opened.took);
+        let Opened { stream, tuple, .. } = opened;
+        Ok(Session { stream, tuple, served: 0, is_asked: false, is_older: false })
     }
 
     /// Makes the requests of a batch that was begun then, its connection included. Those that are
@@ -313,7 +263,7 @@ impl<N: Network> Engine<N> {
     /// Drops a connection, whose tuple begins to rest.
     fn release(&self, open: Session<N::Stream>) {
         drop(open.stream);
-        self.tuples.borrow_mut().release(open.tuple, self.now());
+        self.dialer.release(open.tuple);
     }
 
     fn fail(&self, batch: &mut VecDeque<Job>, fault: Fault) {

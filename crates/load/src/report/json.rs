@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::Report;
-use crate::engine::{Close, Notes};
-use crate::recorder::{Latencies, Second, SecondLatencies};
+use crate::engine::{Close, IdleOutcome, Notes};
+use crate::recorder::{Faults, Latencies, Second, SecondLatencies};
 
 /// The name and version of the schema. Keys may be added to a version, and none taken away.
 pub(super) const SCHEMA: &str = "lightwait-load/1";
@@ -29,8 +29,6 @@ impl Report {
         let (totals, notes) = (&outcome.totals, &outcome.notes);
         let statuses: Map<String, Value> =
             totals.statuses.iter().map(|(status, n)| (status.to_string(), (*n).into())).collect();
-        let errors: Map<String, Value> =
-            totals.faults.iter().map(|(fault, n)| (fault.name().to_owned(), n.into())).collect();
         let seconds = outcome.seconds.iter().zip(&outcome.second_latencies);
         let parts = setup.shares.iter();
         let parts: Vec<String> =
@@ -66,13 +64,14 @@ impl Report {
             "bytes": totals.bytes,
             "bytes_per_second": self.per_second(totals.bytes),
             "statuses": statuses,
-            "errors": errors,
+            "errors": errors(&totals.faults),
             "latency_ns": {
                 "connect": latencies(&totals.connect),
                 "first_byte": latencies(&totals.first_byte),
                 "total": latencies(&totals.total),
                 "start_delay": latencies(&totals.delay),
             },
+            "idle": idle(&outcome.idle),
             "cpu_share": cpu_share,
             "warnings": self.warnings(),
             "seconds": seconds.map(second).collect::<Vec<_>>(),
@@ -82,6 +81,21 @@ impl Report {
         }
         report
     }
+}
+
+fn errors(faults: &Faults) -> Map<String, Value> {
+    faults.iter().map(|(fault, count)| (fault.name().to_owned(), count.into())).collect()
+}
+
+fn idle(idle: &IdleOutcome) -> Value {
+    json!({
+        "asked": idle.asked,
+        "opened": idle.opened,
+        "lost": idle.lost,
+        "held": idle.held(),
+        "errors": errors(&idle.faults),
+        "opening_s": idle.opening.as_secs_f64(),
+    })
 }
 
 fn counts(notes: &Notes) -> Value {

@@ -71,6 +71,7 @@ impl Outcome {
         self.recorded = self.recorded.max(other.recorded);
         self.totals.add(&other.totals);
         self.notes.add(&other.notes);
+        self.idle.add(&other.idle);
         let len = self.seconds.len().max(other.seconds.len());
         self.seconds.resize(len, Second::default());
         self.second_latencies.resize(len, SecondLatencies::default());

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::json::SCHEMA;
 use super::{Report, Setup};
-use crate::engine::{Close, Notes, Outcome};
+use crate::engine::{Close, IdleOutcome, Notes, Outcome};
 use crate::recorder::{Fault, Faults, Latencies, Second, SecondLatencies, Totals};
 use crate::share::Share;
 
@@ -44,6 +44,7 @@ impl Report {
                 swapped: object.later("swapped")?,
                 agreed: object.later("agreed")?,
             },
+            idle: idle(&object)?,
         };
         Ok(Report { setup: setup(&object)?, outcome, cpu_share: object.number("cpu_share")? })
     }
@@ -87,14 +88,33 @@ fn shares(object: &Object<'_>) -> Result<Vec<Share>, String> {
     shares.map(|value| share(value).ok_or_else(|| wrong("parts"))).collect()
 }
 
-fn totals(object: &Object<'_>) -> Result<Totals, String> {
-    let latencies = object.object("latency_ns")?;
-    let of = |kind| latencies.object(kind)?.histogram().and_then(|bytes| Latencies::decode(&bytes));
+/// None, in reports of before there were any.
+fn idle(object: &Object<'_>) -> Result<IdleOutcome, String> {
+    if object.0.get("idle").is_none() {
+        return Ok(IdleOutcome::default());
+    }
+    let object = object.object("idle")?;
+    Ok(IdleOutcome {
+        asked: object.count("asked")?,
+        opened: object.count("opened")?,
+        lost: object.count("lost")?,
+        faults: faults(&object)?,
+        opening: object.seconds("opening_s")?,
+    })
+}
+
+fn faults(object: &Object<'_>) -> Result<Faults, String> {
     let mut faults = Faults::default();
     for (name, count) in object.counts("errors")? {
         let fault = Fault::ALL.into_iter().find(|fault| fault.name() == name);
         faults.count(fault.ok_or_else(|| wrong("errors"))?, count);
     }
+    Ok(faults)
+}
+
+fn totals(object: &Object<'_>) -> Result<Totals, String> {
+    let latencies = object.object("latency_ns")?;
+    let of = |kind| latencies.object(kind)?.histogram().and_then(|bytes| Latencies::decode(&bytes));
     let statuses = object.counts("statuses")?.into_iter();
     let statuses = statuses.map(|(status, count)| Ok((status.parse()?, count)));
     let statuses: Result<BTreeMap<u16, u64>, std::num::ParseIntError> = statuses.collect();
@@ -103,7 +123,7 @@ fn totals(object: &Object<'_>) -> Result<Totals, String> {
         bytes: object.count("bytes")?,
         connections: object.count("connections_opened")?,
         statuses: statuses.map_err(|_| wrong("statuses"))?,
-        faults,
+        faults: faults(object)?,
         connect: of("connect")?,
         first_byte: of("first_byte")?,
         total: of("total")?,

@@ -33,6 +33,7 @@ impl Report {
         }
         let loop_kind = match setup.rate {
             Some(rate) => format!("open loop, {rate:.0} requests/s"),
+            None if setup.connections == 0 => "no load but idle connections".to_owned(),
             None => format!("closed loop, {} connections", setup.connections),
         };
         let requests = match setup.requests_per_connection {
@@ -74,6 +75,12 @@ impl Report {
         row(text, "", totals.failed(), "failed");
         row(text, "connections", totals.connections, "opened");
         row(text, "bytes", totals.bytes, "received");
+        let idle = &self.outcome.idle;
+        if idle.asked > 0 {
+            let (held, opening) = (idle.held(), idle.opening.as_secs_f64());
+            let name = "idle";
+            line(text, format_args!("{name:<12}{held:>14} held      (opened in {opening:.1} s)"));
+        }
         let list =
             |items: Vec<String>| if items.is_empty() { "none".into() } else { items.join(", ") };
         let statuses = totals.statuses.iter().map(|(status, count)| format!("{status}: {count}"));

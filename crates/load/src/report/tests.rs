@@ -3,8 +3,8 @@ use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::serialization::Deserializer;
 
 use super::*;
-use crate::engine::Notes;
-use crate::recorder::{Answered, Fault, Gauges, Recorder};
+use crate::engine::{IdleOutcome, Notes};
+use crate::recorder::{Answered, Fault, Faults, Gauges, Recorder};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -53,9 +53,31 @@ pub(super) fn report() -> Report {
             seconds,
             second_latencies,
             notes,
+            idle: idle(),
         },
         cpu_share: 0.25,
     }
+}
+
+fn idle() -> IdleOutcome {
+    let (faults, opening) = (Faults::default(), S * 3);
+    IdleOutcome { asked: 70, opened: 70, lost: 0, faults, opening }
+}
+
+#[test]
+fn idle_connections_are_told_and_those_that_were_not_held_are_a_warning() {
+    let mut report = report();
+    assert!(report.table().contains("\nidle                    70 held      (opened in 3.0 s)\n"));
+    assert_eq!(Report::from_json(&report.json()).unwrap().outcome.idle, idle());
+    let idle = &mut report.outcome.idle;
+    (idle.opened, idle.lost) = (68, 5);
+    idle.faults.count(Fault::Refused, 2);
+    let json = report.json();
+    assert_eq!((&json["idle"]["held"], &json["idle"]["lost"]), (&63.into(), &5.into()));
+    assert_eq!(json["idle"]["errors"], serde_json::json!({"refused": 2}));
+    assert_eq!(Report::from_json(&json).unwrap().outcome.idle, report.outcome.idle);
+    let warning = "of 70 idle connections 63 were held: 2 could not be opened, the server ended 5";
+    assert_eq!(report.warnings(), [warning]);
 }
 
 #[test]
@@ -95,8 +117,10 @@ fn a_report_of_before_there_were_ways_to_close_is_read() {
     for key in ["client_closes", "asked", "obeyed", "swapped", "agreed"] {
         json.as_object_mut().unwrap().remove(key).unwrap();
     }
-    let notes = Report::from_json(&json).unwrap().outcome.notes;
-    assert_eq!(notes, Notes { closed_by_server: 400, ..Notes::default() });
+    json.as_object_mut().unwrap().remove("idle").unwrap();
+    let outcome = Report::from_json(&json).unwrap().outcome;
+    assert_eq!(outcome.notes, Notes { closed_by_server: 400, ..Notes::default() });
+    assert_eq!(outcome.idle, IdleOutcome::default());
 }
 
 #[test]

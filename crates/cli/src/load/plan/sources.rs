@@ -72,6 +72,8 @@ pub(super) struct Need {
     /// Requests a second at most; `None` if nobody knows.
     pub(super) rate: Option<f64>,
     pub(super) connections: u64,
+    /// Connections that are held beside those.
+    pub(super) idle: u64,
     pub(super) per_connection: Option<NonZeroU32>,
     pub(super) rule: Rule,
 }
@@ -83,9 +85,10 @@ impl Need {
         let per_connection = self.per_connection.map_or(f64::INFINITY, |n| f64::from(n.get()));
         let rate = self.rate.map(|rate| rate / per_connection);
         let at_a_time = if rate.is_none() { self.connections } else { 0 };
-        let least = at_a_time.div_ceil(u64::from(self.rule.ports)).max(1);
+        let ports = u64::from(self.rule.ports);
+        let least = (at_a_time + self.idle).div_ceil(ports).max(1);
         let wanted = match rate {
-            Some(rate) => self.rule.addresses(rate).max(least),
+            Some(rate) => (self.rule.addresses(rate) + self.idle.div_ceil(ports)).max(least),
             None if self.per_connection.is_none() => least,
             None => self.rule.addresses(CLOSED_LOOP_RATE).max(least),
         };
@@ -95,11 +98,12 @@ impl Need {
         {
             return Err(usage(format!(
                 "{rate:.0} connections/s from {has} source address{}, which allow{} {:.0}/s: it \
-                 takes {}; give so many, such as --source {}",
+                 takes {}{}; give so many, such as --source {}",
                 if has == 1 { "" } else { "es" },
                 if has == 1 { "s" } else { "" },
                 self.rule.rate(has).floor(),
                 self.rule.formula(rate),
+                self.for_idle(),
                 example(candidates, wanted),
             )));
         }
@@ -107,7 +111,7 @@ impl Need {
             return Err(usage(format!(
                 "{} connections at a time take {least} source addresses of {} ports; there are \
                  {has}: give more, such as --source {}",
-                self.connections,
+                at_a_time + self.idle,
                 self.rule.ports,
                 example(candidates, least),
             )));
@@ -117,11 +121,19 @@ impl Need {
         Ok((chosen, about))
     }
 
+    /// What idle connections take beside a rate.
+    fn for_idle(&self) -> String {
+        match self.idle.div_ceil(u64::from(self.rule.ports)) {
+            0 => String::new(),
+            more => format!(", and {more} for {} idle connections", self.idle),
+        }
+    }
+
     fn describe(&self, rate: Option<f64>, chosen: &Sources) -> String {
         let (first, last) = (chosen.nth(0), chosen.nth(chosen.len() - 1));
         let range = if first == last { first.to_string() } else { format!("{first} to {last}") };
         let why = match rate {
-            Some(rate) if rate > 0.0 => self.rule.formula(rate).to_string(),
+            Some(rate) if rate > 0.0 => format!("{}{}", self.rule.formula(rate), self.for_idle()),
             Some(_) => "connections are kept".to_owned(),
             None if self.per_connection.is_none() => "connections are kept".to_owned(),
             None if self.rule.rest.is_zero() => "4-tuples do not rest".to_owned(),

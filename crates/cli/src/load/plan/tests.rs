@@ -115,7 +115,7 @@ fn a_warm_up_lasts_for_one_time_wait_unless_connections_are_kept() {
 #[test]
 fn wrong_use_is_told_with_the_flag_that_is_wrong() {
     for (line, why) in [
-        ("", "--rate R (an open loop), --connections N (a closed one) or --trace"),
+        ("", "--rate R (an open loop), --connections N (a closed one), --trace FILE or --idle N"),
         ("--rate 5 --stack lightwait --ip 10.0.0.2/24", "--ip needs a device: give --tap NAME"),
         ("--rate 5 --stack lightwait --mtu 1400", "--mtu needs a device"),
         ("--rate 5 --stack lightwait --tap t", "--ip A/N"),
@@ -128,6 +128,8 @@ fn wrong_use_is_told_with_the_flag_that_is_wrong() {
         ("--rate 5 --source 127.0.0.0/8,127.1.0.0/16", "has addresses of"),
         ("--rate 5 --source fd00::1", "IP version"),
         ("--connections 20001", "`ulimit -Hn 20033`"),
+        ("--connections 15000 --idle 5001", "20001 connections: this process may have 20000"),
+        ("--idle 20001", "`ulimit -Hn 20033`"),
         ("--rate 5 --body @/no/such/file", "body @/no/such/file: cannot be read"),
         ("--rate 5 --mix /no/such/file", "--mix /no/such/file: cannot be read"),
         ("--trace /no/such/file", "--trace /no/such/file: cannot be read"),
@@ -146,6 +148,7 @@ fn wrong_use_is_told_with_the_flag_that_is_wrong() {
         assert!(text.contains(why), "{line}: {text}");
     }
     assert!(plan("--connections 20000").is_ok());
+    assert!(plan("--connections 15000 --idle 5000").is_ok());
 }
 
 #[test]

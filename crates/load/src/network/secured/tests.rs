@@ -14,7 +14,7 @@ use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use lightwait_http::client_close;
 
 use super::*;
-use crate::engine::{self, Close, Mode, Outcome, Plan};
+use crate::engine::{self, Close, IdlePlan, Mode, Outcome, Plan};
 use crate::mix::Mix;
 use crate::network::{Kernel, OurStack};
 use crate::recorder::Fault;
@@ -89,6 +89,7 @@ fn plan(to: SocketAddr) -> Plan {
         to,
         mix: Mix::one(Request::new("GET", "/", NAME, &[], &[]).unwrap()),
         mode: Mode::Closed { connections: 2 },
+        idle: IdlePlan::default(),
         requests_per_connection: NonZeroU32::new(1),
         pipeline: NonZeroU32::MIN,
         close: Close::Server,

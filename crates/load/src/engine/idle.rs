@@ -1,0 +1,221 @@
+//! Connections that are held beside a load: each makes one request, or none, and says no more.
+//!
+//! They are open before the load begins, and are looked at when it has ended. A connection costs
+//! its stream and nothing else: no task, no timer, no buffer.
+
+use std::cell::{Cell, RefCell};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::sync::Notify;
+
+use super::dialer::Dialer;
+use super::{BUFFER_BYTES, Plan, Progress, either, yield_now};
+use crate::exchange::{self, Left};
+use crate::mix::Choice;
+use crate::network::{Network, TimeLimit};
+use crate::recorder::{Fault, Faults};
+
+/// Connections that are being opened at a time.
+const OPENERS: usize = 256;
+/// Failures in a row behind which an opener gives up.
+const MOST_FAILURES: u32 = 8;
+/// Connections that are closed before other tasks run: fewer than the 128 operations after which
+/// tokio calls a socket pending.
+const CLOSED_AT_ONCE: usize = 64;
+/// How long the stack has to send the last FIN.
+const LAST_FIN: Duration = Duration::from_millis(100);
+
+/// Connections to be held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IdlePlan {
+    /// How many.
+    pub connections: usize,
+    /// They make no request.
+    pub is_silent: bool,
+}
+
+/// What came of the connections that were held.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct IdleOutcome {
+    /// Those that were asked for.
+    pub asked: u64,
+    /// Those that were open, and answered, before the load began.
+    pub opened: u64,
+    /// Of these, those that the server had ended when the load was over.
+    pub lost: u64,
+    /// Why others could not be opened.
+    pub faults: Faults,
+    /// How long it took to open them.
+    pub opening: Duration,
+}
+
+impl IdleOutcome {
+    /// Connections that were idle from the load's beginning to its end.
+    pub fn held(&self) -> u64 {
+        self.opened - self.lost
+    }
+
+    /// Those of another load as well.
+    pub(crate) fn add(&mut self, other: &IdleOutcome) {
+        let IdleOutcome { asked, opened, lost, faults, opening } = other;
+        self.asked += asked;
+        self.opened += opened;
+        self.lost += lost;
+        self.faults.add(faults);
+        self.opening = self.opening.max(*opening);
+    }
+}
+
+/// Opens connections, and holds them.
+pub(super) struct Holder<N: Network> {
+    network: N,
+    dialer: Rc<Dialer<N>>,
+    plan: Rc<Plan>,
+    choice: RefCell<Choice>,
+    buffer: RefCell<Vec<u8>>,
+    begin: Duration,
+    /// Connections that an opener has begun.
+    begun: Cell<usize>,
+    openers: Cell<usize>,
+    is_stopping: Cell<bool>,
+    done: Notify,
+    streams: RefCell<Vec<N::Stream>>,
+    faults: RefCell<Faults>,
+    opening: Cell<Duration>,
+}
+
+impl<N: Network> Holder<N> {
+    pub(super) fn new(network: N, dialer: Rc<Dialer<N>>, plan: Rc<Plan>) -> Rc<Holder<N>> {
+        let count = plan.idle.connections;
+        Rc::new(Holder {
+            begin: network.now(),
+            network,
+            dialer,
+            choice: RefCell::new(plan.mix.choice()),
+            buffer: RefCell::new(vec![0; if count > 0 { BUFFER_BYTES } else { 0 }]),
+            plan,
+            begun: Cell::new(0),
+            openers: Cell::new(OPENERS.min(count)),
+            is_stopping: Cell::new(false),
+            done: Notify::new(),
+            streams: RefCell::new(Vec::with_capacity(count)),
+            faults: RefCell::default(),
+            opening: Cell::default(),
+        })
+    }
+
+    /// Opens all of them. Returns false if `stop` was ready before.
+    pub(super) async fn open_all(
+        self: &Rc<Self>,
+        mut stop: Pin<&mut impl Future<Output = ()>>,
+        on_progress: &mut impl FnMut(&Progress),
+    ) -> bool {
+        for _ in 0..self.openers.get() {
+            self.network.spawn(self.clone().open_some());
+        }
+        let mut second = self.begin;
+        while self.openers.get() > 0 && !self.is_stopping.get() {
+            second += Duration::from_secs(1);
+            let tick = self.network.sleep_until(second);
+            let stopped = async {
+                stop.as_mut().await;
+                self.is_stopping.set(true);
+            };
+            either(either(self.done.notified(), tick), stopped).await;
+            let open = self.streams.borrow().len();
+            on_progress(&Progress::Opening { open, of: self.plan.idle.connections });
+        }
+        self.opening.set(self.network.now().saturating_sub(self.begin));
+        !self.is_stopping.get()
+    }
+
+    /// Opens one after the other, until there are enough.
+    async fn open_some(self: Rc<Self>) {
+        let mut limit = TimeLimit::new(&self.network);
+        let mut failures = 0;
+        while failures < MOST_FAILURES
+            && !self.is_stopping.get()
+            && self.begun.get() < self.plan.idle.connections
+        {
+            self.begun.set(self.begun.get() + 1);
+            match self.open(&mut limit).await {
+                Ok(stream) => {
+                    self.streams.borrow_mut().push(stream);
+                    failures = 0;
+                }
+                Err(fault) => {
+                    self.faults.borrow_mut().count(fault, 1);
+                    failures += 1;
+                }
+            }
+        }
+        self.openers.set(self.openers.get() - 1);
+        if self.openers.get() == 0 {
+            self.done.notify_one();
+        }
+    }
+
+    async fn open(&self, limit: &mut TimeLimit<N>) -> Result<N::Stream, Fault> {
+        let deadline = self.network.now() + self.plan.timeout;
+        let mut stream = self.dialer.open(deadline, limit).await?.stream;
+        if self.plan.idle.is_silent {
+            return Ok(stream);
+        }
+        let request = self.plan.mix.request(self.choice.borrow_mut().next());
+        let heads = [request.is_head()];
+        let exchange =
+            exchange::exchange(&mut stream, request.keeping(), &heads, &self.buffer, |_| {});
+        match limit.before(deadline, exchange).await {
+            Some(Ok(Left::Open)) => Ok(stream),
+            Some(Ok(Left::Closing)) => Err(Fault::Closed),
+            Some(Err(error)) => Err(Fault::of(&error)),
+            None => Err(Fault::Timeout),
+        }
+    }
+
+    /// Sees which are still open, and closes them.
+    pub(super) async fn end(&self) -> IdleOutcome {
+        self.is_stopping.set(true);
+        if self.openers.get() > 0 {
+            let cut = self.network.sleep_until(self.network.now() + self.plan.grace);
+            either(self.done.notified(), cut).await;
+        }
+        let mut streams = self.streams.take();
+        let opened = streams.len() as u64;
+        let mut lost = 0;
+        while !streams.is_empty() {
+            let some = streams.len().saturating_sub(CLOSED_AT_ONCE)..;
+            lost += streams
+                .drain(some)
+                .filter_map(|mut stream| has_ended(&mut stream).then_some(()))
+                .count();
+            yield_now().await;
+        }
+        if opened > 0 {
+            self.network.sleep_until(self.network.now() + LAST_FIN).await;
+        }
+        IdleOutcome {
+            asked: self.plan.idle.connections as u64,
+            opened,
+            lost: lost as u64,
+            faults: self.faults.take(),
+            opening: self.opening.get(),
+        }
+    }
+}
+
+/// True if the peer has closed the stream, or reset it.
+fn has_ended<S: AsyncRead + Unpin>(stream: &mut S) -> bool {
+    let mut byte = [0];
+    let mut byte = ReadBuf::new(&mut byte);
+    let context = &mut Context::from_waker(Waker::noop());
+    match pin!(stream).poll_read(context, &mut byte) {
+        Poll::Pending => false,
+        Poll::Ready(Ok(())) => byte.filled().is_empty(),
+        Poll::Ready(Err(_)) => true,
+    }
+}
