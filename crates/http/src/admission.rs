@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::config::ServerConfig;
 use crate::memory::{Charge, ConnectionRoom, Memory};
 use crate::patient::Phase;
-use crate::waiting::{Seat, WaitingRoom};
+use crate::waiting::{Given, Seat, WaitingRoom};
 
 /// Bits of an IPv6 address that tell one client from another: whoever has one address has a /64
 /// (RFC 6177), and could use a new one for each connection.
@@ -152,13 +152,15 @@ impl Door {
         room == ConnectionRoom::Little || makes_room
     }
 
-    /// Has connections go that wait for their peers, until they give so much back. False if there
-    /// are not enough of them.
+    /// Has connections rest or go that wait for their peers, until they give so much back. False if
+    /// there are not enough of them.
     pub(crate) fn send_away(&self, now: Instant, bytes: usize) -> bool {
         let mut given = 0;
         while given < bytes {
             match self.inside.waiting.send_one_away(now) {
-                Some(is_awake) => given += RESTING_BYTES + if is_awake { AWAKE_BYTES } else { 0 },
+                Some(Given::Awake) => given += AWAKE_BYTES,
+                Some(Given::Resting) => given += RESTING_BYTES,
+                Some(Given::Both) => given += CONNECTION_BYTES,
                 None => return false,
             }
         }
@@ -308,12 +310,32 @@ mod tests {
         assert_eq!(door.admit(ip("192.0.2.1"), now).err(), Some(Refusal::Memory));
         let phase = Phase::new(now);
         phase.set_awake(true);
+        phase.on_request(now, true);
         let seat = door.seat(phase, now);
         let now = now + Duration::from_secs(1);
         assert!(door.admit(ip("192.0.2.1"), now).is_ok());
         assert!(seat.is_wanted(&Context::from_waker(Waker::noop())));
         assert_eq!(door.admit(ip("192.0.2.1"), now).err(), Some(Refusal::Memory));
         assert_eq!(door.tally().refused_for_memory, 2);
+    }
+
+    #[test]
+    fn those_that_may_rest_do_so_before_anybody_goes() {
+        let room = Rc::new(Cell::new(ConnectionRoom::None));
+        let purse = Purse { by_connections: Arc::default(), room };
+        let door = Door::new(&ServerConfig::default(), Memory::new(purse));
+        let now = Instant::now();
+        let phases = [(); 2].map(|()| Phase::new(now));
+        let seats = phases.map(|phase| door.seat(phase, now));
+        seats.iter().for_each(|seat| seat.set_awake(true));
+        let resting = door.seat(Phase::new(now), now);
+        let now = now + Duration::from_secs(1);
+        // What one gives by resting is not enough for a connection; what two give is.
+        assert!(door.admit(ip("192.0.2.1"), now).is_ok());
+        let is_wanted = |seat: &Seat| seat.is_wanted(&Context::from_waker(Waker::noop()));
+        assert_eq!((seats.each_ref().map(is_wanted), is_wanted(&resting)), ([true, true], false));
+        seats.iter().for_each(|seat| seat.set_awake(false));
+        assert_eq!(door.admit(ip("192.0.2.1"), now).err(), Some(Refusal::Memory));
     }
 
     #[test]

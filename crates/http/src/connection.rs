@@ -342,7 +342,7 @@ impl<H: Handler> Visit<H> {
     {
         let Visit { server, phase, owed, peer, .. } = &*self;
         let _charge = server.door.charge_awake();
-        phase.set_awake(true);
+        waits.seat.set_awake(true);
         let service = service_fn(|request| self.clone().answer(request));
         let mut connection = server.http.serve_connection(io, service);
         let outcome = poll_fn(|cx| {
@@ -365,6 +365,9 @@ impl<H: Handler> Visit<H> {
                 return Poll::Ready(Some(Ok(())));
             }
             if outcome.is_pending() && waits.seat.is_wanted(cx) {
+                if phase.may_rest() && owed.is_settled() {
+                    return Poll::Ready(None);
+                }
                 server.leave(&waits.control);
                 return Poll::Ready(Some(Ok(())));
             }
@@ -377,7 +380,7 @@ impl<H: Handler> Visit<H> {
             outcome.map(Some)
         })
         .await;
-        phase.set_awake(false);
+        waits.seat.set_awake(false);
         let Some(outcome) = outcome else {
             server.door.count(|tally| tally.rests += 1);
             let mut parts = connection.into_parts();

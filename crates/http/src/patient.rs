@@ -143,6 +143,7 @@ impl Phase {
     }
 
     /// The connection has what requests need, or has not.
+    /// A connection with a seat has that do so.
     pub(crate) fn set_awake(&self, is_awake: bool) {
         self.0.awake.set(is_awake);
     }
@@ -150,6 +151,13 @@ impl Phase {
     /// True if it has what requests need.
     pub(crate) fn is_awake(&self) -> bool {
         self.0.awake.get()
+    }
+
+    /// True if it could give that up at once: no request is under way, and the peer is not awaited
+    /// for anything else.
+    pub(crate) fn may_rest(&self) -> bool {
+        let Marks { step, yields_close, awake, .. } = &*self.0;
+        awake.get() && !yields_close.get() && matches!(step.get(), Step::Idle(_))
     }
 
     /// True, once, when it has waited for a request for so long that it should give that up.
@@ -291,13 +299,8 @@ impl<I, C: Control> Patient<I, C> {
 
     /// When it should give up what requests need, if none comes.
     fn rest_at(&self) -> Option<Instant> {
-        let Marks { step, yields_close, awake, .. } = &*self.phase.0;
-        match step.get() {
-            Step::Idle(since) if awake.get() && !yields_close.get() => {
-                Some(since + self.bounds.rest)
-            }
-            _ => None,
-        }
+        let since = self.phase.waits_since().filter(|_| self.phase.may_rest());
+        since.map(|since| since + self.bounds.rest)
     }
 
     /// It has given up what requests need.

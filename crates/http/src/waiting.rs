@@ -1,12 +1,15 @@
 //! Connections that wait for their peers, and who of them goes when memory is wanted for others:
-//! one that has no request, or not all of it.
+//! one that has no request, or not all of it. If it has what only requests need it gives that up
+//! first, and stays.
 //!
 //! ```text
-//!   front ─▶ nothing came since it was put here: goes ─▶ closed
+//!   front ─▶ nothing came since it was put here: goes ─▶ rests, or is closed if it did
 //!            something came, or it is being answered ─▶ to the back, and looked at again
 //! ```
 //!
-//! That is the second-chance rule: nothing is done when a request comes or is answered.
+//! That is the second-chance rule: nothing is done when a request comes or is answered. Those that
+//! have what requests need have a queue of their own, which is looked at first: nobody is closed
+//! while another can rest.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -28,8 +31,10 @@ pub(crate) struct WaitingRoom(Rc<RefCell<Queue>>);
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// By the number that each drew when it was put there last.
-    places: BTreeMap<u64, Place>,
+    /// Those that have what requests need, by the number that each drew when it was put there last.
+    awake: BTreeMap<u64, Place>,
+    /// The others, likewise.
+    resting: BTreeMap<u64, Place>,
     next_number: u64,
 }
 
@@ -48,6 +53,17 @@ struct Connection {
     task: RefCell<Option<Waker>>,
 }
 
+/// What a connection that goes gives back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Given {
+    /// What only requests need: it rests.
+    Awake,
+    /// What it takes while it rests: it goes.
+    Resting,
+    /// All: it goes with a part of a request.
+    Both,
+}
+
 /// A connection's place, for as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Seat {
@@ -57,15 +73,24 @@ pub(crate) struct Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.room.0.borrow_mut().places.remove(&self.connection.number.get());
+        self.room.0.borrow_mut().remove(&self.connection);
     }
 }
 
 impl Queue {
+    fn places(&mut self, is_awake: bool) -> &mut BTreeMap<u64, Place> {
+        if is_awake { &mut self.awake } else { &mut self.resting }
+    }
+
     fn push(&mut self, place: Place) {
-        place.connection.number.set(self.next_number);
-        self.places.insert(self.next_number, place);
+        let number = self.next_number;
         self.next_number += 1;
+        place.connection.number.set(number);
+        self.places(place.connection.phase.is_awake()).insert(number, place);
+    }
+
+    fn remove(&mut self, connection: &Connection) -> Option<Place> {
+        self.places(connection.phase.is_awake()).remove(&connection.number.get())
     }
 }
 
@@ -78,27 +103,35 @@ impl WaitingRoom {
         Seat { connection, room: self.clone() }
     }
 
-    /// Has one that waits for its peer go, and says whether it has what requests need. `None` if
-    /// none was found.
-    pub(crate) fn send_one_away(&self, now: Instant) -> Option<bool> {
-        let wanted = self.0.borrow_mut().pick(now);
+    /// Has one that waits for its peer go, or rest, and says what it gives. `None` if none was
+    /// found.
+    pub(crate) fn send_one_away(&self, now: Instant) -> Option<Given> {
+        let wanted = {
+            let mut queue = self.0.borrow_mut();
+            queue.pick(true, now).or_else(|| queue.pick(false, now))
+        };
         // Woken with nothing borrowed: a waker may run anything.
         let task = wanted.as_ref().and_then(|connection| connection.task.take());
         task.into_iter().for_each(Waker::wake);
-        wanted.map(|connection| connection.phase.is_awake())
+        wanted.map(|connection| match connection.phase.is_awake() {
+            true if connection.phase.may_rest() => Given::Awake,
+            true => Given::Both,
+            false => Given::Resting,
+        })
     }
 }
 
 impl Queue {
-    fn pick(&mut self, now: Instant) -> Option<Rc<Connection>> {
-        // Whoever gets a second chance may be the only one: all are looked at twice.
-        for _ in 0..LOOKED_AT.min(2 * self.places.len()) {
-            let (_, Place { connection, since: before }) = self.places.pop_first()?;
+    fn pick(&mut self, is_awake: bool, now: Instant) -> Option<Rc<Connection>> {
+        // One that gets a second chance may be the only one: all are looked at twice.
+        for _ in 0..LOOKED_AT.min(2 * self.places(is_awake).len()) {
+            let (_, Place { connection, since: before }) = self.places(is_awake).pop_first()?;
             let waits_since = connection.phase.waits_since();
             let since = waits_since.unwrap_or(now);
             self.push(Place { connection: connection.clone(), since });
-            // One that is wanted is on its way out already.
-            let has_waited = waits_since.is_some_and(|since| now >= since + GRACE);
+            // One that is wanted is on its way out already. One that only rests loses nothing.
+            let grace = if connection.phase.may_rest() { Duration::ZERO } else { GRACE };
+            let has_waited = waits_since.is_some_and(|since| now >= since + grace);
             if has_waited && since <= before && !connection.is_wanted.replace(true) {
                 return Some(connection);
             }
@@ -108,8 +141,18 @@ impl Queue {
 }
 
 impl Seat {
-    /// True if the connection should end: its place is wanted, and it still waits for its peer.
-    /// Else whoever polls is woken when that is so.
+    /// The connection has what requests need from now on, or has given it up, in place of ending
+    /// if it was wanted.
+    pub(crate) fn set_awake(&self, is_awake: bool) {
+        let mut queue = self.room.0.borrow_mut();
+        let place = queue.remove(&self.connection);
+        self.connection.phase.set_awake(is_awake);
+        self.connection.is_wanted.set(false);
+        place.into_iter().for_each(|place| queue.push(place));
+    }
+
+    /// True if the connection should end, or rest: its place is wanted, and it still waits for its
+    /// peer. Else whoever polls is woken when that is so.
     pub(crate) fn is_wanted(&self, cx: &Context<'_>) -> bool {
         let seat = &self.connection;
         if seat.is_wanted.get() && seat.phase.waits_since().is_some() {
@@ -153,7 +196,7 @@ mod tests {
             .collect();
         assert_eq!(order, [Some(2), Some(3), Some(1), None]);
         drop(seats);
-        assert!(room.0.borrow().places.is_empty());
+        assert!(room.0.borrow().resting.is_empty());
     }
 
     #[test]

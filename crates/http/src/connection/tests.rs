@@ -623,8 +623,17 @@ async fn a_connection_that_waits_for_its_peer_goes_when_its_memory_is_wanted() {
             let mut client = Client { stream, serving, records: Rc::default() };
             assert_eq!(client.get("/a").await.body, b"aaa");
             transport.undelivered.set(undelivered);
-            let later = server.clock.timer.now() + Duration::from_secs(1);
-            assert!(server.door.send_away(later, 1));
+            let now = server.clock.timer.now();
+            assert!(server.door.send_away(now, 1));
+            tokio::task::yield_now().await;
+            // First it gives up what only requests need, and stays.
+            assert_eq!((server.tally().rests, server.tally().closed_for_memory), (1, 0));
+            assert_eq!(client.get("/a").await.body, b"aaa");
+            assert!(server.door.send_away(now, 1));
+            tokio::task::yield_now().await;
+            assert_eq!(server.tally().rests, 2);
+            assert!(!server.door.send_away(now, 1), "a request is under way, maybe");
+            assert!(server.door.send_away(now + Duration::from_secs(1), 1));
             client.serving.await.unwrap().unwrap();
             assert_eq!(transport.is_reset.get(), undelivered > 0);
             assert_eq!(server.tally().closed_for_memory, 1);
