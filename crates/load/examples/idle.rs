@@ -2,6 +2,9 @@
 //! says what memory they take.
 //!
 //! `cargo run --release -p lightwait-load --example idle -- 1000000`
+//!
+//! With `serve TAP ADDRESS/BITS` in place of the number it is the echo server alone, on a TAP, for
+//! `lightwait load http://ADDRESS:7/ --idle N --idle-silent`.
 
 use std::cell::{Cell, RefCell};
 use std::fs;
@@ -12,6 +15,7 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
 
+use lightwait::Stack;
 use lightwait::bridge;
 use lightwait::driver::{self, Stop};
 use lightwait::net::{TcpListener, TcpStream};
@@ -87,9 +91,21 @@ fn memory(key: &str) -> io::Result<u64> {
 }
 
 fn main() -> io::Result<()> {
-    let count = std::env::args().nth(1).map_or(Ok(1_000_000), |text| text.parse::<usize>());
-    let count =
-        count.map_err(|error| io::Error::other(format!("a number of connections: {error}")))?;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => hold(1_000_000),
+        ["serve", tap, address] => {
+            let stack = Stack::tap(tap, address)?;
+            let at = SocketAddr::from((stack.address(), PORT));
+            let listener = TcpListener::bind_with_backlog(&stack.handle(), at, BACKLOG)?;
+            lightwait::run([stack], serve(listener))?
+        }
+        [count] => hold(count.parse().map_err(io::Error::other)?),
+        _ => Err(io::Error::other("give a number of connections, or serve TAP ADDRESS/BITS")),
+    }
+}
+
+fn hold(count: usize) -> io::Result<()> {
     let before = memory("VmRSS:")?;
     let (server_end, client_end) = bridge::wire();
     let server = Shard::new(bridge::server_config(secret()?), Box::new(server_end))?;
