@@ -149,7 +149,7 @@ pub(crate) struct LoadArgs {
     /// How long a closed connection stays in TIME-WAIT, at either end. Its address and port rest
     /// for five seconds more (T), since Linux's timers are that late. With 0 they do not rest: a
     /// new SYN ends the TIME-WAIT before it, which hides most of them, as common benchmarks do
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time_or_0,
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time_wait,
           help_heading = "Sources")]
     pub(crate) time_wait: Duration,
 
@@ -329,9 +329,14 @@ fn parse_time_or_0(text: &str) -> Result<Duration, String> {
     if text == "0" {
         Ok(Duration::ZERO)
     } else {
-        let hint = "; --close says which end holds TIME-WAIT";
-        parse_time(text).map_err(|error| format!("{error}{hint}"))
+        parse_time(text).map_err(|error| error.to_string())
     }
+}
+
+/// How long TIME-WAIT lasts. `serve` has a flag of that name which takes a word.
+fn parse_time_wait(text: &str) -> Result<Duration, String> {
+    let hint = "; --close says which end holds TIME-WAIT";
+    parse_time_or_0(text).map_err(|error| format!("{error}{hint}"))
 }
 
 /// A prefix, or one address.

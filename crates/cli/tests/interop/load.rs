@@ -87,6 +87,23 @@ fn the_kernels_stack_loads_our_server_from_a_range_that_it_was_given() {
     });
 }
 
+#[test]
+fn idle_connections_stay_at_our_server_though_memory_is_short_for_all_at_once() {
+    let test = "load::idle_connections_stay_at_our_server_though_memory_is_short_for_all_at_once";
+    namespace::inside(test, &[], || {
+        let site = tools::directory();
+        std::fs::write(site.path().join("small"), [b'x'; 500]).unwrap();
+        // A connection takes 2 KiB while it rests, and 21 KiB for a second behind a request.
+        let flags = ["--gateway", "10.77.0.1", "--memory", "96M"];
+        let server = Server::on(Cable::best(), site.path(), &flags);
+        ip("route add local 10.78.0.0/16 dev lo");
+        let url = format!("{}/small", URLS[0]);
+        let report = load(&[&url, "--source", "10.78.0.0/16", "--idle", "15000", "-d", "2s"]);
+        assert_eq!(report["idle"]["held"], 15_000, "{report}");
+        server.stop();
+    });
+}
+
 /// A machine of four, with 14 source addresses of its own.
 fn machine(number: u32) -> Namespace {
     let machine = Namespace::new();
@@ -254,7 +271,8 @@ fn nginx_is_loaded_by_tls_on_either_stack_if_its_certificate_is_good() {
         let flags = ["--rate", "200", "-d", "2s", "--warm-up", "0", "--ports", "20000-39999"];
         let kernels: &[&str] = &["--source", "10.77.0.1"];
         let device = [cable.flags(), &["--ip", "10.77.0.2/24"]].concat();
-        for stack in [kernels, &device] {
+        let joined = [kernels, &["--stack", "lightwait"]].concat();
+        for stack in [kernels, &device, &joined] {
             let arguments = [&["load", url, "--json"], &flags[..], stack].concat();
             let mut load = Command::new(env!("CARGO_BIN_EXE_lightwait"));
             load.args(&arguments).env("SSL_CERT_FILE", site.path().join("certificate"));

@@ -117,17 +117,20 @@ impl Value for Option<u32> {
 /// No time that is configured is longer: so that sums of some of them are times.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Units of time, in nanoseconds, the largest first.
-const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1000), ("ns", 1)];
+/// Units that times are shown in, in nanoseconds, the largest first.
+const UNITS: [(&str, u64); 4] = [("s", SECOND), ("ms", 1_000_000), ("us", 1000), ("ns", 1)];
+const SECOND: u64 = 1_000_000_000;
+/// Units that are taken besides: the field's figures of TCP are in seconds.
+const LONG_UNITS: [(&str, u64); 2] = [("h", 3600 * SECOND), ("m", 60 * SECOND)];
 
 impl Value for Duration {
     fn shape(&self) -> &'static str {
-        "a time with its unit: `40ms`, `1s`, `250us`, `10ns`; a year at most"
+        "a time with its unit: `40ms`, `1s`, `5m`, `2h`, `250us`, `10ns`; a year at most"
     }
     fn take(&mut self, text: &str) -> bool {
         let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
-        let unit = UNITS.iter().find(|(name, _)| *name == unit);
+        let unit = LONG_UNITS.iter().chain(&UNITS).find(|(name, _)| *name == unit);
         let nanos = unit.zip(number.parse::<u64>().ok()).and_then(|(u, n)| n.checked_mul(u.1));
         replace(self, nanos.map(Duration::from_nanos).filter(|value| *value <= LONGEST))
     }

@@ -65,6 +65,17 @@ fn a_knob_takes_what_its_type_takes() {
 }
 
 #[test]
+fn a_time_may_be_given_in_minutes_and_hours_and_is_shown_in_seconds() {
+    let mut config = config();
+    for (value, shown) in [("2h", "7200s"), ("5m", "300s"), ("1500ms", "1500ms")] {
+        assert_eq!(config.set("keepalive.idle", value), Ok(()), "{value}");
+        let knob = config.knobs().into_iter().find(|knob| knob.name == "keepalive.idle").unwrap();
+        assert_eq!(knob.value, shown);
+    }
+    assert!(matches!(config.set("keepalive.idle", "8761h"), Err(KnobError::Malformed(_))));
+}
+
+#[test]
 fn anything_else_is_refused_and_changes_nothing() {
     let mut config = config();
     let before = format!("{config:?}");
