@@ -48,11 +48,17 @@ pub(super) fn run(
     runtime.block_on(async {
         // Our stack would accept in the name of a target that refuses.
         let kernel = Kernel::new(false).map_err(Failure::Stack)?;
+        let probe = async {
+            match plan.tls.clone() {
+                None => engine::probe(&kernel, &plan.engine, &mut tuples).await,
+                Some(tls) => {
+                    engine::probe(&Secured::new(kernel, tls), &plan.engine, &mut tuples).await
+                }
+            }
+        };
         tokio::select! {
             () = signals.stop() => return Ok(None),
-            probed = engine::probe(&kernel, &plan.engine, &mut tuples) => {
-                probed.map_err(|error| refused(plan, &error))?;
-            }
+            probed = probe => probed.map_err(|error| refused(plan, &error))?,
         }
         let outcome = run_on(plan, joined, tuples, signals, watcher).await;
         outcome.map(Some).map_err(Failure::Stack)
