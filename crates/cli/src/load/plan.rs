@@ -93,9 +93,7 @@ impl LoadPlan {
         let idle = share(args).count(args.idle.map_or(0, NonZeroU32::get).into()) as u32;
         let connections = connections(args, idle, most, descriptors)?;
         let requests_per_connection = (!args.keep_alive).then_some(args.requests_per_connection);
-        // Zero: the tuples do not rest at all.
-        let guard = if args.time_wait.is_zero() { Duration::ZERO } else { GUARD };
-        let rest = args.time_wait + guard;
+        let rest = rest(args);
         let rate = match &requests.times {
             Some(times) => Some(mean_rate(times, rest)),
             None => highest_rate(args).map(|rate| share(args).rate(rate)),
@@ -163,6 +161,11 @@ fn tls(args: &LoadArgs, target: &Target) -> Result<Option<Tls>, Failure> {
     let trust = if args.insecure { Ok(Trust::Anybody) } else { Trust::of_the_system() };
     let trust = trust.map_err(|why| Failure::Load(format!("{}: {why}", target.url)))?;
     Tls::new(&target.name, trust).map(Some).map_err(usage)
+}
+
+/// How long a tuple rests; zero: not at all.
+fn rest(args: &LoadArgs) -> Duration {
+    args.time_wait + if args.time_wait.is_zero() { Duration::ZERO } else { GUARD }
 }
 
 /// Which part of the load is this process's.

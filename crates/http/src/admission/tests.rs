@@ -1,0 +1,161 @@
+use super::*;
+use crate::Pending;
+use crate::memory::Keeper;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+/// A budget with that much room for connections.
+struct Purse {
+    by_connections: Arc<AtomicUsize>,
+    room: Rc<Cell<ConnectionRoom>>,
+}
+
+impl Keeper for Purse {
+    fn held(&self) -> &Arc<AtomicUsize> {
+        &self.by_connections
+    }
+
+    fn by_connections(&self) -> &Arc<AtomicUsize> {
+        &self.by_connections
+    }
+
+    fn is_scarce(&self) -> bool {
+        true
+    }
+
+    fn has_room(&self) -> bool {
+        false
+    }
+
+    fn room(&self) -> Pending<()> {
+        Box::pin(std::future::pending())
+    }
+
+    fn set_crowded(&self, _is_crowded: bool) {}
+
+    fn room_for_connection(&self, _bytes: usize) -> ConnectionRoom {
+        self.room.get()
+    }
+}
+
+#[test]
+fn a_connection_is_charged_while_it_is_in_and_one_that_waits_goes_for_it() {
+    let (by_connections, room) = (Arc::default(), Rc::new(Cell::new(ConnectionRoom::Enough)));
+    let purse = Purse { by_connections: Arc::clone(&by_connections), room: room.clone() };
+    let door = Door::new(&ServerConfig::default(), Memory::new(purse));
+    let now = Instant::now();
+    let first = door.admit(ip("192.0.2.1"), now).unwrap();
+    assert_eq!(by_connections.load(Ordering::Relaxed), RESTING_BYTES);
+    drop(first);
+    assert_eq!(by_connections.load(Ordering::Relaxed), 0);
+    // With little room somebody goes, if there is one; with none nobody comes in else.
+    room.set(ConnectionRoom::Little);
+    assert!(door.admit(ip("192.0.2.1"), now).is_ok());
+    room.set(ConnectionRoom::None);
+    assert_eq!(door.admit(ip("192.0.2.1"), now).err(), Some(Refusal::Memory));
+    let phase = Phase::new(now);
+    phase.set_awake(true);
+    phase.on_request(now, true);
+    let seat = door.seat(phase, now);
+    let now = now + Duration::from_secs(1);
+    assert!(door.admit(ip("192.0.2.1"), now).is_ok());
+    assert!(seat.is_wanted(&Context::from_waker(Waker::noop())));
+    assert_eq!(door.admit(ip("192.0.2.1"), now).err(), Some(Refusal::Memory));
+    assert_eq!(door.tally().refused_for_memory, 2);
+}
+
+#[test]
+fn those_that_may_rest_do_so_before_anybody_goes() {
+    let room = Rc::new(Cell::new(ConnectionRoom::None));
+    let purse = Purse { by_connections: Arc::default(), room };
+    let door = Door::new(&ServerConfig::default(), Memory::new(purse));
+    let now = Instant::now();
+    let phases = [(); 2].map(|()| Phase::new(now));
+    let seats = phases.map(|phase| door.seat(phase, now));
+    seats.iter().for_each(|seat| seat.set_awake(true));
+    let resting = door.seat(Phase::new(now), now);
+    let now = now + Duration::from_secs(1);
+    // What one gives by resting is not enough for a connection; what two give is.
+    assert!(door.admit(ip("192.0.2.1"), now).is_ok());
+    let is_wanted = |seat: &Seat| seat.is_wanted(&Context::from_waker(Waker::noop()));
+    assert_eq!((seats.each_ref().map(is_wanted), is_wanted(&resting)), ([true, true], false));
+    seats.iter().for_each(|seat| seat.set_awake(false));
+    assert_eq!(door.admit(ip("192.0.2.1"), now).err(), Some(Refusal::Memory));
+}
+
+#[test]
+fn of_those_that_rest_as_many_go_as_give_enough() {
+    let room = Rc::new(Cell::new(ConnectionRoom::None));
+    let purse = Purse { by_connections: Arc::default(), room };
+    let door = Door::new(&ServerConfig::default(), Memory::new(purse));
+    let begin = Instant::now();
+    let now = begin + Duration::from_secs(1);
+    let enough = CONNECTION_BYTES.div_ceil(RESTING_BYTES);
+    for (count, is_enough) in [(enough - 1, false), (enough, true), (enough + 5, true)] {
+        let rest = |_| door.seat(Phase::new(begin), begin);
+        let seats: Vec<Seat> = (0..count).map(rest).collect();
+        assert_eq!(door.admit(ip("192.0.2.1"), now).is_ok(), is_enough, "{count}");
+        let is_wanted = |seat: &&Seat| seat.is_wanted(&Context::from_waker(Waker::noop()));
+        assert_eq!(seats.iter().filter(is_wanted).count(), count.min(enough));
+    }
+}
+
+fn door() -> Door {
+    let limits = ServerConfig {
+        max_connections: 4,
+        max_client_connections: 2,
+        max_responses: 2,
+        ..ServerConfig::default()
+    };
+    Door::new(&limits, Memory::boundless())
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+#[test]
+fn as_many_as_the_limit_come_in_and_one_more_when_one_has_left() {
+    let door = door();
+    let [a, b, c] = ["192.0.2.1", "192.0.2.2", "192.0.2.3"].map(ip);
+    let mut inside: Vec<Admission> =
+        [a, b, a, b].into_iter().map(|peer| door.admit(peer, Instant::now()).unwrap()).collect();
+    assert_eq!(door.admit(c, Instant::now()).err(), Some(Refusal::Connections));
+    inside.pop();
+    assert_eq!(door.admit(a, Instant::now()).err(), Some(Refusal::Client));
+    inside.push(door.admit(c, Instant::now()).unwrap());
+    let refused = (door.tally().refused_connections, door.tally().refused_client_connections);
+    assert_eq!(refused, (1, 1));
+    inside.clear();
+    assert!(door.inside.clients.borrow().is_empty(), "those who left leave nothing behind");
+}
+
+#[test]
+fn a_client_is_an_ipv4_address_or_a_network_of_64_bits_and_nobody_on_the_loopback() {
+    let door = door();
+    let inside = ["2001:db8::1", "2001:db8::ffff:2"]
+        .map(|peer| door.admit(ip(peer), Instant::now()).unwrap());
+    assert_eq!(door.admit(ip("2001:db8::3"), Instant::now()).err(), Some(Refusal::Client));
+    assert!(door.admit(ip("2001:db8:0:1::3"), Instant::now()).is_ok());
+    drop(inside);
+    let mapped =
+        ["::ffff:192.0.2.1", "192.0.2.1"].map(|peer| door.admit(ip(peer), Instant::now()).unwrap());
+    assert_eq!(door.admit(ip("192.0.2.1"), Instant::now()).err(), Some(Refusal::Client));
+    drop(mapped);
+    let local =
+        ["127.0.0.1", "127.0.0.1", "::1", "127.0.0.1"].map(|p| door.admit(ip(p), Instant::now()));
+    assert!(local.iter().all(Result::is_ok));
+}
+
+#[test]
+fn as_many_responses_as_the_limit_are_in_flight() {
+    let door = door();
+    let first = door.begin_response();
+    let _second = door.begin_response().unwrap();
+    assert!(door.begin_response().is_none());
+    drop(first);
+    assert!(door.begin_response().is_some());
+    assert_eq!(door.tally().refused_responses, 1);
+}
