@@ -152,7 +152,7 @@ fn a_log_is_replayed_at_its_times_and_lines_that_are_no_requests_are_told() {
     let flags = ["--trace", path, "--trace-speed", "2", "--warm-up", "0", "--json"];
     let output = load(&[&[&*server.url], &flags[..]].concat());
     let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("1 lines are no requests; line 11:"), "{told}");
+    assert!(told.contains("lines that are no requests: 1; line 11:"), "{told}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&report["requests_answered"], &report["recorded_s"]), (&30.into(), &3.0.into()));
     let answered = |second: usize| report["seconds"][second]["answered"].as_u64().unwrap();

@@ -443,9 +443,9 @@ impl<N: Network> Engine<N> {
             either(self.done.notified(), cut).await;
         }
         self.is_over.set(true);
-        let mut recorder = self.recorder.borrow_mut();
+        let (now, mut recorder) = (self.now(), self.recorder.borrow_mut());
         for intended in self.jobs.intended.borrow().iter().flatten() {
-            recorder.on_fault(*intended, Fault::Unfinished);
+            recorder.on_fault(*intended, now, Fault::Unfinished);
         }
     }
 

@@ -163,11 +163,21 @@ impl Recorder {
         totals.delay.record(answer.started.saturating_sub(answer.intended));
     }
 
-    /// A request that was to start then got no answer.
-    pub fn on_fault(&mut self, intended: Duration, fault: Fault) {
+    /// A request that was to start then had got no answer when it `ended`. One that nobody
+    /// answered in time has waited so long, and counts among the latencies: a server that stalls
+    /// for longer than the timeout would look fast otherwise. One that was refused has not.
+    pub fn on_fault(&mut self, intended: Duration, ended: Duration, fault: Fault) {
+        let latency = ended.saturating_sub(intended);
+        let has_waited = matches!(fault, Fault::Timeout | Fault::Unfinished);
         self.second.failed += 1;
+        if has_waited {
+            record(&mut self.latencies, latency);
+        }
         if self.recorded.contains(&intended) {
             self.totals.faults.count(fault, 1);
+            if has_waited {
+                self.totals.total.record(latency);
+            }
         }
     }
 
@@ -244,7 +254,7 @@ mod tests {
         let mut recorder = Recorder::new(MS * 1000..MS * 2000);
         for intended in [999, 1000, 1999, 2000] {
             recorder.on_answer(&answer(intended, 5));
-            recorder.on_fault(MS * intended, Fault::Reset);
+            recorder.on_fault(MS * intended, MS * 5000, Fault::Reset);
         }
         let second = recorder.on_second(Gauges { in_flight: 7, time_wait: 9 });
         assert_eq!((second.answered, second.failed, second.bytes), (4, 4, 400));
@@ -282,6 +292,22 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_got_no_answer_in_time_has_waited_so_long() {
+        let mut recorder = Recorder::new(Duration::ZERO..MS * 9000);
+        (0..98).for_each(|_| recorder.on_answer(&answer(10, 4)));
+        recorder.on_fault(MS * 10, MS * 2010, Fault::Timeout);
+        recorder.on_fault(MS * 10, MS * 5010, Fault::Unfinished);
+        recorder.on_fault(MS * 10, MS * 11, Fault::Refused);
+        let totals = recorder.totals();
+        assert_eq!((totals.answered, totals.failed(), totals.total.len()), (98, 3, 100));
+        assert!(is_near(totals.total.percentile(98.0), 4));
+        assert!(is_near(totals.total.percentile(99.0), 2000));
+        assert!(is_near(totals.total.percentile(100.0), 5000));
+        let longest = recorder.on_second(Gauges::default()).longest;
+        assert!(longest > MS * 4900, "{longest:?}");
+    }
+
+    #[test]
     fn each_second_has_the_latencies_of_its_own() {
         let mut recorder = Recorder::new(Duration::ZERO..MS * 9000);
         (1..=100).for_each(|ms| recorder.on_answer(&answer(0, ms)));
@@ -316,9 +342,9 @@ mod tests {
             part.on_answer(&answer);
             part.on_connection(MS * ms, MS * ms * 2);
             both.on_connection(MS * ms, MS * ms * 2);
-            part.on_fault(MS * ms, Fault::Timeout);
+            part.on_fault(MS * ms, MS * ms * 4, Fault::Timeout);
             both.on_answer(&answer);
-            both.on_fault(MS * ms, Fault::Timeout);
+            both.on_fault(MS * ms, MS * ms * 4, Fault::Timeout);
         }
         let mut sum = one.totals().clone();
         sum.add(other.totals());

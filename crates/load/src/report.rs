@@ -11,6 +11,7 @@ mod table;
 use std::time::Duration;
 
 use crate::engine::{Close, Outcome};
+use crate::recorder::Fault;
 use crate::share::Share;
 
 /// Percentiles that reports have.
@@ -18,6 +19,12 @@ pub const PERCENTILES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
 /// The part of a processor from which the load itself may be what is slow.
 const BUSY: f64 = 0.8;
+
+/// A delay of the start from which a load is late.
+const LATE: Duration = Duration::from_millis(1);
+
+/// The part of the requests from which it matters that they are unfinished.
+const UNFINISHED: f64 = 0.01;
 
 /// A load and what came of it.
 #[derive(Clone, Debug)]
@@ -75,15 +82,56 @@ impl Report {
         if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
     }
 
+    /// Processor time of the load for a request; `None` if there is none, or if several processes
+    /// shared the load: the share is of the busiest.
+    pub fn cpu_per_request(&self) -> Option<Duration> {
+        let totals = &self.outcome.totals;
+        let requests = totals.answered + totals.failed();
+        let is_one = requests > 0 && self.setup.shares.len() < 2;
+        is_one.then(|| self.outcome.recorded.mul_f64(self.cpu_share.max(0.0) / requests as f64))
+    }
+
     /// True if the load was warm: TIME-WAITs began and ended at the same rate all the time.
     pub fn is_steady(&self) -> bool {
         self.outcome.warm_up >= self.setup.steady_after
+    }
+
+    /// What kept an open loop from the rate or the times that were asked of it.
+    fn lateness(&self) -> Vec<String> {
+        let Report { setup, outcome, .. } = self;
+        let totals = &outcome.totals;
+        let (mut warnings, requests) = (Vec::new(), totals.answered + totals.failed());
+        if setup.rate.is_none() || requests == 0 {
+            return warnings;
+        }
+        if outcome.recorded.is_zero() {
+            return warnings;
+        }
+        let [delay, total] = [&totals.delay, &totals.total].map(|all| all.percentile(99.0));
+        if delay > LATE && delay * 10 > total {
+            warnings.push(format!(
+                "requests began late: 1 % of them {:.1} ms or more, and their latency counts that; \
+                 no connection was free (--connections), or others took the load's processor",
+                delay.as_secs_f64() * 1e3,
+            ));
+        }
+        let unfinished = totals.faults.of(Fault::Unfinished);
+        if unfinished as f64 > requests as f64 * UNFINISHED {
+            warnings.push(format!(
+                "the rate was not reached: {unfinished} of {requests} requests were not answered \
+                 when the load had ended",
+            ));
+        }
+        warnings
     }
 
     /// What a reader must know before he believes the numbers, a line each.
     pub fn warnings(&self) -> Vec<String> {
         let Report { setup, outcome, cpu_share } = self;
         let mut warnings = Vec::new();
+        if outcome.recorded.is_zero() {
+            warnings.push("nothing was recorded: the load ended in its warm-up".to_owned());
+        }
         if !self.is_steady() {
             warnings.push(format!(
                 "not the steady state: recorded after {:.1} s, where TIME-WAIT takes {:.0} s to \
@@ -103,6 +151,7 @@ impl Report {
                 cpu_share * 100.0,
             ));
         }
+        warnings.extend(self.lateness());
         let notes = &outcome.notes;
         if notes.tuple_waits > 0 {
             let allowed = setup.addresses as f64 * f64::from(setup.ports);

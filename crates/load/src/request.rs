@@ -5,6 +5,9 @@ use std::fmt::Write;
 /// Fields that are ours to set: they say where the request ends, or what the connection does.
 const OURS: [&str; 3] = ["connection", "content-length", "transfer-encoding"];
 
+/// RFC 9110 §9.2.2.
+const IDEMPOTENT: [&str; 6] = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
+
 /// A request of HTTP/1.1 in two forms: one that keeps the connection and one that asks the server
 /// to close it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +15,7 @@ pub struct Request {
     keeping: Vec<u8>,
     closing: Vec<u8>,
     is_head: bool,
+    is_idempotent: bool,
 }
 
 impl Request {
@@ -58,6 +62,7 @@ impl Request {
             keeping: whole("\r\n"),
             closing: whole("Connection: close\r\n\r\n"),
             is_head: method == "HEAD",
+            is_idempotent: IDEMPOTENT.contains(&method),
         })
     }
 
@@ -74,6 +79,11 @@ impl Request {
     /// True if its answer has no body whatever it says (RFC 9110 §9.3.2).
     pub fn is_head(&self) -> bool {
         self.is_head
+    }
+
+    /// True if it may be made twice with the effect of once (RFC 9110 §9.2.2).
+    pub fn is_idempotent(&self) -> bool {
+        self.is_idempotent
     }
 }
 

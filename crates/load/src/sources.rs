@@ -159,11 +159,17 @@ impl Rule {
     pub fn formula(&self, rate: f64) -> impl fmt::Display {
         let Rule { rest, ports } = *self;
         format!(
-            "N = ceil(R·T/P) = ceil({rate:.0}/s · {} s / {ports} ports) = {}",
+            "N = ceil(R·T/P) = ceil({}/s · {} s / {ports} ports) = {}",
+            per_second(rate),
             rest.as_secs_f64(),
             self.addresses(rate),
         )
     }
+}
+
+/// A rate for people: whole, but where that would be nothing.
+pub fn per_second(rate: f64) -> String {
+    if rate < 10.0 { format!("{rate:.2}") } else { format!("{rate:.0}") }
 }
 
 #[cfg(test)]

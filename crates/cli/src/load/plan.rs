@@ -82,6 +82,7 @@ impl LoadPlan {
     /// The plan, or what is wrong. Unless the load is on a device, `descriptors` bounds the
     /// connections.
     pub(super) fn new(args: &LoadArgs, descriptors: u32) -> Result<LoadPlan, Failure> {
+        refuse_idle_flags(args)?;
         let carrier = carrier(args)?;
         let on_device = matches!(carrier, Carrier::Device(..));
         let url = args.url.as_deref().expect("clap asks for it");
@@ -202,6 +203,25 @@ fn carrier(args: &LoadArgs) -> Result<Carrier, Failure> {
             Ok(Carrier::Kernel)
         }
     }
+}
+
+/// Refuses what would do nothing.
+fn refuse_idle_flags(args: &LoadArgs) -> Result<(), Failure> {
+    let is_open = args.rate.is_some() || !args.stage.is_empty();
+    let is_single = args.requests_per_connection.get() == 1 && !args.keep_alive;
+    if args.poisson && !is_open {
+        return Err(usage("--poisson is for an open loop: give --rate or --stage"));
+    }
+    if args.burst.get() > 1 && !is_open {
+        return Err(usage("--burst is for an open loop: give --rate or --stage"));
+    }
+    if args.pipeline.get() > 1 && is_single {
+        return Err(usage(
+            "--pipeline is for connections that carry several requests: give --keep-alive or \
+             --requests-per-connection",
+        ));
+    }
+    Ok(())
 }
 
 /// Refuses what only our stack can.

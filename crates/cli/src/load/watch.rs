@@ -9,7 +9,7 @@ use lightwait_load::engine::{Live, Plan, Progress};
 use rustix::time::{ClockId, clock_gettime};
 
 /// The bar, and what is told beside it.
-const TEMPLATE: &str = "{bar:20} {msg}";
+const TEMPLATE: &str = "{bar:10} {msg}";
 
 /// What a load takes of the processor, second by second, and its bar. Clones are the same.
 #[derive(Clone, Debug)]
@@ -89,14 +89,12 @@ impl Watcher {
         let second = &live.second;
         let phase = if live.elapsed <= *warm_up { "warming up" } else { "recording" };
         format!(
-            "{phase}  {} answered/s  {} failed/s  {} in flight  {} in TIME-WAIT  {} failed  \
-             {} s left",
+            "{phase}, {} s left: {}/s, {} failed, {} in flight, {} in TIME-WAIT",
+            all.saturating_sub(live.elapsed).as_secs_f64().round(),
             second.answered,
-            second.failed,
+            live.failed,
             second.in_flight,
             second.time_wait,
-            live.failed,
-            all.saturating_sub(live.elapsed).as_secs_f64().round(),
         )
     }
 }

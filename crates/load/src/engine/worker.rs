@@ -67,7 +67,10 @@ impl<N: Network> Engine<N> {
                 Ok(left) => self.close(open, left, &mut limit).await,
                 Err(Broken { fault, is_silent }) => {
                     self.release(open);
-                    let is_idle_closed = is_silent && served > 0 && !batch[0].is_again;
+                    // RFC 9110 §9.2.2: what a server may have done already is not asked again.
+                    let may_repeat = self.plan.mix.request(batch[0].request).is_idempotent();
+                    let is_idle_closed =
+                        is_silent && served > 0 && !batch[0].is_again && may_repeat;
                     if is_idle_closed && matches!(fault, Fault::Closed | Fault::Reset) {
                         batch[0].is_again = true;
                         self.note(|notes| notes.reopened += 1);
@@ -267,10 +270,10 @@ impl<N: Network> Engine<N> {
     }
 
     fn fail(&self, batch: &mut VecDeque<Job>, fault: Fault) {
-        let mut recorder = self.recorder.borrow_mut();
+        let (now, mut recorder) = (self.now(), self.recorder.borrow_mut());
         for job in batch.drain(..) {
             self.jobs.done(job);
-            recorder.on_fault(job.intended, fault);
+            recorder.on_fault(job.intended, now, fault);
         }
     }
 

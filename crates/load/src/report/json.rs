@@ -1,5 +1,7 @@
 //! JSON, by a schema that `docs/load-report.md` describes.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
@@ -73,6 +75,7 @@ impl Report {
             },
             "idle": idle(&outcome.idle),
             "cpu_share": cpu_share,
+            "cpu_us_per_request": self.cpu_per_request().map(|time| time.as_secs_f64() * 1e6),
             "warnings": self.warnings(),
             "seconds": seconds.map(second).collect::<Vec<_>>(),
         });
@@ -115,8 +118,10 @@ fn counts(notes: &Notes) -> Value {
 }
 
 fn latencies(latencies: &Latencies) -> Value {
-    let [min, mean, max] = latencies.min_mean_max().map(|latency| latency.as_nanos() as u64);
-    let at = |percent| latencies.percentile(percent).as_nanos() as u64;
+    // Of nothing there is no latency; zero would be the best of all.
+    let shown = |latency: Duration| (!latencies.is_empty()).then_some(latency.as_nanos() as u64);
+    let [min, mean, max] = latencies.min_mean_max().map(shown);
+    let at = |percent| shown(latencies.percentile(percent));
     json!({
         "count": latencies.len(),
         "min": min,

@@ -10,8 +10,16 @@ impl Report {
     /// share of a processor is that of the busiest.
     ///
     /// # Errors
-    /// A line that says which key differs, or which share comes twice.
+    /// A line that says which key differs, or which share or report comes twice.
     pub fn merge(reports: Vec<Report>) -> Result<Report, String> {
+        for (number, report) in reports.iter().enumerate() {
+            let is_same =
+                |other: &Report| (&other.setup, &other.outcome) == (&report.setup, &report.outcome);
+            // Of parts their numbers are told.
+            if report.setup.shares.is_empty() && reports[..number].iter().any(is_same) {
+                return Err("one report comes twice".to_owned());
+            }
+        }
         let mut reports = reports.into_iter();
         let mut sum = reports.next().ok_or("there is no report")?;
         for report in reports {

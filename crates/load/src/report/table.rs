@@ -6,14 +6,18 @@ use std::time::Duration;
 use super::{PERCENTILES, Report};
 use crate::engine::Close;
 use crate::recorder::Latencies;
+use crate::sources::per_second;
 
 impl Report {
     /// The report for a terminal, some twenty lines.
     pub fn table(&self) -> String {
         let mut text = String::new();
         self.head(&mut text);
-        self.counts(&mut text);
-        self.latencies(&mut text);
+        self.idle(&mut text);
+        if !self.is_idle_alone() {
+            self.counts(&mut text);
+            self.latencies(&mut text);
+        }
         for warning in self.warnings() {
             line(&mut text, format_args!("Warning: {warning}."));
         }
@@ -32,8 +36,7 @@ impl Report {
             line(text, format_args!("part {numbers} of {}", first.of()));
         }
         let loop_kind = match setup.rate {
-            Some(rate) => format!("open loop, {rate:.0} requests/s"),
-            None if setup.connections == 0 => "no load but idle connections".to_owned(),
+            Some(rate) => format!("open loop, {} requests/s", per_second(rate)),
             None => format!("closed loop, {} connections", setup.connections),
         };
         let requests = match setup.requests_per_connection {
@@ -48,7 +51,15 @@ impl Report {
             Close::ClientClose => "the client closes first, by CLIENT_CLOSE",
             Close::Negotiate => "the server closes first, the client holds TIME-WAIT by agreement",
         };
-        line(text, format_args!("{loop_kind}; {requests}; {closer}"));
+        let batch = match setup.pipeline {
+            1 => String::new(),
+            count => format!(", {count} at once"),
+        };
+        if self.is_idle_alone() {
+            line(text, format_args!("no load but idle connections"));
+        } else {
+            line(text, format_args!("{loop_kind}; {requests}{batch}; {closer}"));
+        }
         line(
             text,
             format_args!(
@@ -65,6 +76,20 @@ impl Report {
         );
     }
 
+    fn idle(&self, text: &mut String) {
+        let idle = &self.outcome.idle;
+        if idle.asked > 0 {
+            let (held, opening) = (idle.held(), idle.opening.as_secs_f64());
+            let name = "idle";
+            line(text, format_args!("{name:<12}{held:>14} held      (opened in {opening:.1} s)"));
+        }
+    }
+
+    /// True if there was nothing to record.
+    fn is_idle_alone(&self) -> bool {
+        self.setup.rate.is_none() && self.setup.connections == 0
+    }
+
     fn counts(&self, text: &mut String) {
         let totals = &self.outcome.totals;
         let row = |text: &mut String, name: &str, count: u64, what: &str| {
@@ -75,12 +100,6 @@ impl Report {
         row(text, "", totals.failed(), "failed");
         row(text, "connections", totals.connections, "opened");
         row(text, "bytes", totals.bytes, "received");
-        let idle = &self.outcome.idle;
-        if idle.asked > 0 {
-            let (held, opening) = (idle.held(), idle.opening.as_secs_f64());
-            let name = "idle";
-            line(text, format_args!("{name:<12}{held:>14} held      (opened in {opening:.1} s)"));
-        }
         let list =
             |items: Vec<String>| if items.is_empty() { "none".into() } else { items.join(", ") };
         let statuses = totals.statuses.iter().map(|(status, count)| format!("{status}: {count}"));
@@ -102,7 +121,12 @@ impl Report {
             line(text, format_args!("{:<12}{}", "closings", closings.join(", ")));
         }
         let share = self.cpu_share * 100.0;
-        line(text, format_args!("{:<12}{share:.0} % of a processor, by the load itself\n", "CPU"));
+        let each = self.cpu_per_request().map_or_else(String::new, |time| {
+            format!(", {:.1} us a request", time.as_secs_f64() * 1e6)
+        });
+        let cpu =
+            format_args!("{:<12}{share:.0} % of a processor, by the load itself{each}\n", "CPU");
+        line(text, cpu);
     }
 
     fn latencies(&self, text: &mut String) {
@@ -128,7 +152,8 @@ fn row(text: &mut String, name: &str, latencies: &Latencies) {
     let percentiles = PERCENTILES.map(|percent| latencies.percentile(percent));
     write!(text, "{name:<12}").expect("a string takes all");
     for latency in percentiles.into_iter().chain([longest, mean]) {
-        write!(text, "{:>10}", shown(latency)).expect("a string takes all");
+        let cell = if latencies.is_empty() { "-".to_owned() } else { shown(latency) };
+        write!(text, "{cell:>10}").expect("a string takes all");
     }
     text.push('\n');
 }

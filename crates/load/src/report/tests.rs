@@ -4,7 +4,7 @@ use hdrhistogram::serialization::Deserializer;
 
 use super::*;
 use crate::engine::{IdleOutcome, Notes};
-use crate::recorder::{Answered, Fault, Faults, Gauges, Recorder};
+use crate::recorder::{Answered, Fault, Faults, Gauges, Recorder, Totals};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -24,7 +24,7 @@ pub(super) fn report() -> Report {
                 bytes: 1000,
             });
         }
-        recorder.on_fault(S * second, Fault::Timeout);
+        recorder.on_fault(S * second, S * second + S / 1000, Fault::Timeout);
         recorder.on_second(Gauges { in_flight: 3, time_wait: 100 * u64::from(second + 1) });
     }
     let (totals, seconds, second_latencies) = recorder.into_parts();
@@ -81,6 +81,34 @@ fn idle_connections_are_told_and_those_that_were_not_held_are_a_warning() {
 }
 
 #[test]
+fn what_kept_a_load_from_what_was_asked_of_it_is_a_warning() {
+    let mut report = report();
+    report.outcome.totals.faults.count(Fault::Unfinished, 2);
+    assert_eq!(report.warnings(), Vec::<String>::new(), "one in a hundred may be under way");
+    report.outcome.totals.faults.count(Fault::Unfinished, 1);
+    let text = "the rate was not reached: 3 of 205 requests were not answered when the load had \
+                ended";
+    assert_eq!(report.warnings(), [text]);
+    report.outcome.totals.faults = Faults::default();
+    (0..3).for_each(|_| report.outcome.totals.delay.record(Duration::from_millis(4)));
+    let [warning] = &report.warnings()[..] else { panic!("{:?}", report.warnings()) };
+    assert!(warning.starts_with("requests began late: 1 % of them 4.0 ms or more"), "{warning}");
+    report.setup.rate = None;
+    assert_eq!(report.warnings(), Vec::<String>::new(), "a closed loop is never late");
+}
+
+#[test]
+fn of_nothing_there_is_no_latency() {
+    let mut report = report();
+    report.outcome.totals = Totals::default();
+    assert_eq!(report.json()["latency_ns"]["total"]["p99"], serde_json::Value::Null);
+    let table = report.table();
+    let row = table.lines().find(|line| line.starts_with("total ")).unwrap();
+    assert_eq!(row.split_whitespace().skip(1).collect::<Vec<_>>(), ["-"; 7]);
+    assert_eq!(Report::from_json(&report.json()).unwrap().outcome.totals, Totals::default());
+}
+
+#[test]
 fn the_json_has_rates_over_the_recorded_part_and_names_for_all() {
     let json = report().json();
     for (key, value) in [
@@ -107,7 +135,7 @@ fn the_json_has_rates_over_the_recorded_part_and_names_for_all() {
     assert_eq!(json["seconds"].as_array().unwrap().len(), 4);
     assert_eq!(json["seconds"][3]["time_wait"], 400);
     let total = &json["latency_ns"]["total"];
-    assert_eq!(total["count"], 200);
+    assert_eq!(total["count"], 202, "those too that were not answered in time");
     assert!((5_000_000..5_010_000).contains(&total["p50"].as_u64().unwrap()), "{total}");
 }
 
@@ -151,7 +179,7 @@ fn the_histograms_in_the_json_are_whole() {
     let bytes = STANDARD.decode(text).unwrap();
     let longest = report.outcome.totals.total.min_mean_max()[2].as_nanos() as u64;
     let histogram = Deserializer::new().deserialize::<u64, _>(&mut &bytes[..]).unwrap();
-    assert_eq!((histogram.len(), histogram.max()), (200, longest));
+    assert_eq!((histogram.len(), histogram.max()), (202, longest));
 }
 
 #[test]

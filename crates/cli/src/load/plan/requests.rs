@@ -115,7 +115,7 @@ fn replay(path: &Path, args: &LoadArgs, target: &Target) -> Result<Requests, Fai
         )));
     }
     if trace.skipped > 0 {
-        eprintln!("--trace {name}: {} lines are no requests; {about}.", trace.skipped);
+        eprintln!("--trace {name}: lines that are no requests: {}; {about}.", trace.skipped);
     }
     let duration = trace.duration(args.trace_speed);
     let share = args.part.unwrap_or(Share::ALL);

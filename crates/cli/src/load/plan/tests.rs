@@ -142,6 +142,9 @@ fn wrong_use_is_told_with_the_flag_that_is_wrong() {
             "--close negotiate agrees on who holds TIME-WAIT, which the",
         ),
         ("--rate 5 --method GE/T", "not a method"),
+        ("--connections 4 --poisson", "--poisson is for an open loop"),
+        ("--connections 4 --burst 5", "--burst is for an open loop"),
+        ("--rate 5 --pipeline 4", "give --keep-alive or --requests-per-connection"),
         ("--rate 5 --header connection:close", "by the load itself"),
     ] {
         let text = refusal(line);

@@ -28,7 +28,8 @@ fn outcome(is_its: impl Fn(u32) -> bool) -> Outcome {
             bytes: u64::from(number),
         });
         if number % 7 == 0 {
-            recorder.on_fault(intended, Fault::Reset);
+            let fault = if number % 2 == 0 { Fault::Reset } else { Fault::Timeout };
+            recorder.on_fault(intended, intended + S, fault);
         }
     }
     recorder.on_second(Gauges::default());
@@ -74,6 +75,7 @@ fn what_is_no_part_of_one_load_is_refused_and_a_missing_part_is_told() {
     let refused = |reports: &[Report]| merge(reports).unwrap_err();
     assert!(refused(&[]).contains("no report"));
     assert!(refused(&[part(0, 4), part(0, 4)]).contains("part 1/4 comes twice"));
+    assert_eq!(refused(&[report(), report()]), "one report comes twice");
     assert!(refused(&[part(0, 4), part(1, 3)]).contains("different numbers"));
     let mut other = part(1, 4);
     other.setup.url = "http://other/".to_owned();
