@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::namespace;
 use crate::server::Server;
-use crate::tools::{self, command, curl, sha256_of_file, sha256_of_output};
+use crate::tools::{self, curl, sha256_of_file, sha256_of_output};
 
 const PARALLEL_CLIENTS: usize = 200;
 
@@ -66,19 +66,9 @@ fn a_browser_shows_the_listing() {
         std::fs::write(directory.path().join("hello & welcome.txt"), "hello").unwrap();
         std::fs::create_dir(directory.path().join("more")).unwrap();
         let server = Server::bridged(directory.path(), &[]);
-        let profile = tempfile::tempdir().unwrap();
-        let picture = profile.path().join("picture.png");
-        let mut browser = command("chromium");
-        browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"]);
-        browser.args(["--no-first-run", "--disable-background-networking", "--disable-sync"]);
-        browser.args(["--disable-component-update", "--disable-dev-shm-usage"]);
-        browser.env("HOME", profile.path()).env("XDG_RUNTIME_DIR", profile.path());
-        browser.arg(format!("--user-data-dir={}", profile.path().display()));
-        browser.arg(format!("--screenshot={}", picture.display()));
-        browser.args(["--dump-dom".to_owned(), format!("{}/", server.url)]);
-        let page = tools::output(&mut browser);
+        let (page, picture) = tools::browse(&format!("{}/", server.url));
         assert!(page.contains("hello &amp; welcome.txt") && page.contains("more/"), "{page}");
-        assert!(std::fs::read(picture).unwrap().starts_with(b"\x89PNG"));
+        assert!(picture.starts_with(b"\x89PNG"));
         server.stop();
     });
 }

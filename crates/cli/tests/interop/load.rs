@@ -230,6 +230,34 @@ fn nginx_keeps_no_time_wait_where_the_load_takes_it_over() {
     });
 }
 
+#[test]
+fn a_browser_shows_the_page_of_a_load_with_its_charts() {
+    let test = "load::a_browser_shows_the_page_of_a_load_with_its_charts";
+    namespace::inside(test, &["chromium"], || {
+        let site = tools::directory();
+        std::fs::write(site.path().join("small"), [b'x'; 500]).unwrap();
+        let server = Server::bridged(site.path(), &[]);
+        let page = site.path().join("load.html");
+        let url = format!("{}/small", server.url);
+        let flags = ["--rate", "200", "-d", "2s", "--warm-up", "1s", "--html"];
+        let report = load(&[&[&*url], &flags[..], &[page.to_str().unwrap()]].concat());
+        server.stop();
+        let (document, picture) = tools::browse(&format!("file://{}", page.display()));
+        let answered = format!("{} answered", report["requests_answered"]);
+        assert!(answered != "0 answered" && document.contains(&answered), "{document}");
+        for heading in ["Throughput", "Connections in TIME-WAIT", "Latency"] {
+            assert!(document.contains(heading), "{heading}");
+        }
+        assert_eq!(document.matches("<svg").count(), 3);
+        // What is drawn takes more than text alone.
+        let text = site.path().join("text.html");
+        let table = document.split("<h2>").next().unwrap();
+        std::fs::write(&text, table).unwrap();
+        let (_, plain) = tools::browse(&format!("file://{}", text.display()));
+        assert!(picture.len() > plain.len() + 2000, "{} and {}", picture.len(), plain.len());
+    });
+}
+
 /// nginx with TLS at 10.77.0.1, its files and its certificate in `site`.
 fn nginx_with_tls(site: &Path) -> Running {
     let at = site.display();

@@ -92,3 +92,19 @@ pub(crate) fn write_file(path: &Path, mebibytes: u64) {
     (0..mebibytes).for_each(|block| file.write_all(&pattern(block)).unwrap());
     file.flush().unwrap();
 }
+
+/// Shows a page in a browser: its document, as text, and its picture.
+pub(crate) fn browse(url: &str) -> (String, Vec<u8>) {
+    let profile = tempfile::tempdir().unwrap();
+    let picture = profile.path().join("picture.png");
+    let mut browser = command("chromium");
+    browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"]);
+    browser.args(["--no-first-run", "--disable-background-networking", "--disable-sync"]);
+    browser.args(["--disable-component-update", "--disable-dev-shm-usage"]);
+    browser.env("HOME", profile.path()).env("XDG_RUNTIME_DIR", profile.path());
+    browser.arg(format!("--user-data-dir={}", profile.path().display()));
+    browser.arg("--window-size=1000,2400").arg(format!("--screenshot={}", picture.display()));
+    browser.args(["--dump-dom", url]);
+    let page = output(&mut browser);
+    (page, std::fs::read(picture).unwrap())
+}
