@@ -26,8 +26,7 @@ impl Host {
             Meaning::Reset => self.drop_half_open(entry),
             Meaning::Alien => self.refuse(now, incoming),
             Meaning::Completes => {
-                let is_ours = self.ip.is_to_ourselves(incoming.tuple);
-                let begun = Begun { entry: Some(entry), answered, in_time_wait, is_ours };
+                let begun = Begun { entry: Some(entry), answered, in_time_wait };
                 self.establish_passive(now, incoming, &syn, listener, begun);
             }
         }
@@ -81,8 +80,8 @@ impl Host {
         listener: ListenerId,
         begun: Begun,
     ) {
-        let &Incoming { tuple, hash, head, received, facts } = incoming;
-        let Begun { entry, answered, in_time_wait, is_ours } = begun;
+        let &Incoming { tuple, hash, head, received, facts, is_ours } = incoming;
+        let Begun { entry, answered, in_time_wait } = begun;
         let facts = self.with_named(tuple, received, facts);
         let has_room = self.connections() < self.config.limits.connections;
         let Some(waiting) = self.opening.listeners.get_mut(listener).filter(|it| !it.is_full())

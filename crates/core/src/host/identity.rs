@@ -323,8 +323,7 @@ impl Host {
         };
         self.shared.counters.cookies_accepted += 1;
         // Where the accept queue is full the ACK is as if lost, and no RST must answer it.
-        let is_ours = self.ip.is_to_ourselves(tuple);
-        let begun = Begun { entry: None, answered: now, in_time_wait: true, is_ours };
+        let begun = Begun { entry: None, answered: now, in_time_wait: true };
         self.establish_passive(now, incoming, &syn, listener, begun);
         true
     }

@@ -58,6 +58,8 @@ pub(super) struct Incoming<'a> {
     pub(super) head: Plain<'a>,
     pub(super) received: Received<'a>,
     pub(super) facts: Facts,
+    /// The peer's address is ours as well.
+    pub(super) is_ours: bool,
 }
 
 /// What TIME-WAIT knows of the ends of a segment that may open a connection.
@@ -80,21 +82,6 @@ pub(super) struct Begun {
     pub(super) answered: Instant,
     /// TIME-WAIT may have a record of its ends.
     pub(super) in_time_wait: bool,
-    /// The peer's address is ours as well.
-    pub(super) is_ours: bool,
-}
-
-impl<'a> Inbound<'a> {
-    /// One of the usual layout.
-    pub(super) fn of_usual(
-        usual: Usual<'_>,
-        hash: u64,
-        received: Result<Received<'a>, Fault>,
-        frame: &RxFrame<'_>,
-    ) -> Self {
-        let facts = Facts::of_piece(frame.segment_size);
-        Inbound { tuple: usual.tuple(), hash, received, facts }
-    }
 }
 
 /// The segment in a whole packet.

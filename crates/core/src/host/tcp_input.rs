@@ -1,7 +1,7 @@
 //! A TCP segment for us: to a connection, to the SYN cache, to TIME-WAIT, to a listener, or nobody.
 
 use super::Host;
-use super::inbound::{Begun, Fault, Hinted, Inbound, Incoming, Past, parse};
+use super::inbound::{Fault, Hinted, Inbound, Incoming, Past, parse};
 use super::input::Origin;
 use super::negotiate::Unwilling;
 use super::reply::{Reply, bare_header};
@@ -11,17 +11,15 @@ use crate::flow::{Seq, Tuple};
 use crate::frame::{RxChecksum, RxFrame};
 use crate::tcp::Marks;
 use crate::tcp::arrive::Facts;
-use crate::tcp::connection::{Meaning, OurSyn, SynReceived};
+use crate::tcp::connection::{OurSyn, SynReceived};
 use crate::tcp::isn::Beginning;
 use crate::tcp::slot::{Detour, Slot};
-use crate::tcp::syn_cache::{HalfOpen, is_entry};
-use crate::tcp::terms::Terms;
+use crate::tcp::syn_cache::is_entry;
 use crate::tcp::time_wait::Verdict;
 use crate::time::Instant;
 use crate::wire::ip;
 use crate::wire::received::Received;
-use crate::wire::tcp::{Flags, Plain};
-use crate::wire::usual::Usual;
+use crate::wire::tcp::Flags;
 
 impl Host {
     /// A segment of the usual layout. That the addresses of one of our connections are ours and the
@@ -36,7 +34,7 @@ impl Host {
     ) {
         let &Hinted { usual, hint, .. } = hinted;
         if frame.checksum != RxChecksum::Good && !usual.verify_checksum() {
-            return self.take_wrong_segment(now, *hinted, frame, from);
+            return self.take_usual_elsewhere(now, hinted, false, frame, from);
         }
         // Nearly always the first that may be it is it.
         let is_it = |slot: &Slot| {
@@ -45,7 +43,7 @@ impl Host {
                 && !slot.detour.is_for(from == Origin::Ourselves)
         };
         let Some((slot, generation)) = self.slots.named_mut(hint).filter(|it| is_it(it.0)) else {
-            return self.take_usual_elsewhere(now, *hinted, frame, from);
+            return self.take_usual_elsewhere(now, hinted, true, frame, from);
         };
         let facts = Facts::of_piece(frame.segment_size);
         let id = ConnectionId { index: hint, generation };
@@ -55,118 +53,19 @@ impl Host {
         }
     }
 
-    /// Its checksum is wrong: what it belongs to decides what it counts as.
-    fn take_wrong_segment(
-        &mut self,
-        now: Instant,
-        hinted: Hinted<'_>,
-        frame: &RxFrame<'_>,
-        from: Origin,
-    ) {
-        let Hinted { usual, hash, .. } = hinted;
-        let inbound = Inbound::of_usual(usual, hash, Err(Fault::Checksum), frame);
-        self.take_segment(now, &inbound, from);
-    }
-
+    /// A segment of the usual layout that is not for the connection its hash leads to, or whose
+    /// checksum is wrong.
     fn take_usual_elsewhere(
         &mut self,
         now: Instant,
-        hinted: Hinted<'_>,
+        &Hinted { usual, hash, .. }: &Hinted<'_>,
+        is_right: bool,
         frame: &RxFrame<'_>,
         from: Origin,
     ) {
-        let Hinted { usual, hash, hint } = hinted;
-        let tuple = &usual.tuple();
-        if !self.begins_usual(now, &usual, (hash, hint), tuple, frame.segment_size) {
-            let inbound = Inbound::of_usual(usual, hash, Ok(Received::Usual(usual)), frame);
-            self.take_segment(now, &inbound, from);
-        }
-    }
-
-    /// A shortcut of [`Host::take_segment`] for what opens a connection nearly always: a SYN to a
-    /// listener that has room, about whose ends nothing is remembered that counts, and the ACK that
-    /// completes the handshake. If it is not that nothing has happened, and it is false.
-    fn begins_usual(
-        &mut self,
-        now: Instant,
-        usual: &Usual<'_>,
-        (hash, hint): (u64, u32),
-        tuple: &Tuple,
-        piece: u16,
-    ) -> bool {
-        match usual.plain() {
-            Some(head) => self.completes_usual(now, usual, head, (hash, hint), tuple, piece),
-            None => self.answers_usual_syn(now, usual, hash, tuple),
-        }
-    }
-
-    fn completes_usual(
-        &mut self,
-        now: Instant,
-        usual: &Usual<'_>,
-        head: Plain<'_>,
-        (hash, entry): (u64, u32),
-        tuple: &Tuple,
-        piece: u16,
-    ) -> bool {
-        let half_open = self.opening.syn_cache.get(entry).filter(|it| it.tuple == *tuple);
-        let Some(&HalfOpen { syn, listener, answered, in_time_wait, .. }) = half_open else {
-            return false;
-        };
-        let meaning = syn.judge(&head, syn.is_stale(head.stamps), &self.shared.config);
-        if meaning != Meaning::Completes || self.ip.is_to_ourselves(tuple) {
-            return false;
-        }
-        debug_assert!(!self.closed.fin_wait_2.has(now, hash, tuple), "its SYN would wake it");
-        self.shared.counters.segments_in += 1;
-        let (received, facts) = (Received::Usual(*usual), Facts::of_piece(piece));
-        let incoming = Incoming { tuple, hash, head, received, facts };
-        let begun = Begun { entry: Some(entry), answered, in_time_wait, is_ours: false };
-        self.establish_passive(now, &incoming, &syn, listener, begun);
-        true
-    }
-
-    fn answers_usual_syn(
-        &mut self,
-        now: Instant,
-        usual: &Usual<'_>,
-        hash: u64,
-        tuple: &Tuple,
-    ) -> bool {
-        let asked = Flags::SYN | Flags::ACK | Flags::RST;
-        let segment = usual.segment();
-        let is_plain = self.ip.is_plain_way(now, tuple);
-        if segment.flags.0 & asked.0 != Flags::SYN.0
-            || !is_plain
-            || self.find_unexpected(hash, tuple).is_some()
-            || self.closed.fin_wait_2.has(now, hash, tuple)
-        {
-            return false;
-        }
-        let past = match self.time_wait_record(hash, tuple) {
-            None => Past::Unknown,
-            Some(record) if record.is_over(now) => Past::Over,
-            Some(_) => return false,
-        };
-        let Some((name, listener)) = self.opening.listeners.find(tuple) else { return false };
-        let is_full = listener.is_full() || self.opening.syn_cache.is_full();
-        if is_full || listener.options.requires_agreement() {
-            return false;
-        }
-        let (begin, marks) = (self.begin(now, tuple), listener.options.marks());
-        let syn =
-            self.our_syn(begin, &listener.terms, tuple).negotiate(&segment, &self.shared.config);
-        self.shared.counters.segments_in += 1;
-        self.answer_syn(now, (hash, tuple), (name, marks), syn, past);
-        true
-    }
-
-    /// What our SYN, ACK between the ends of `tuple` says.
-    #[inline(always)]
-    fn our_syn(&self, begin: Beginning, terms: &Terms, tuple: &Tuple) -> OurSyn {
-        let Beginning { isn: iss, stamp_offset } = begin;
-        let (mss, offer) = (terms.mss(tuple.is_ipv6()), self.shared.budget.offer(terms.offer));
-        OurSyn { iss, stamp_offset, mss, offer, attempts: 1, ipv6: tuple.is_ipv6() }
+        let received = if is_right { Ok(Received::Usual(usual)) } else { Err(Fault::Checksum) };
+        let facts = Facts::of_piece(frame.segment_size);
+        self.take_segment(now, &Inbound { tuple: usual.tuple(), hash, received, facts }, from);
     }
 
     /// A segment of any layout in a whole packet.
@@ -203,7 +102,10 @@ impl Host {
             Some(index) if !is_entry(index) => self.deliver(now, index, received, facts),
             half_open => {
                 let head = received.head();
-                self.dispatch(now, half_open, &Incoming { tuple, hash, head, received, facts });
+                // From the link, no address of ours is a source.
+                let is_ours = from == Origin::Ourselves && self.ip.is_to_ourselves(tuple);
+                let incoming = Incoming { tuple, hash, head, received, facts, is_ours };
+                self.dispatch(now, half_open, &incoming);
             }
         }
     }
@@ -271,6 +173,7 @@ impl Host {
         let reuse = self.slots.get(index).filter(|slot| slot.detour.has(Detour::REUSE));
         let Some(slot) = reuse else { return false };
         let (hash, tuple) = (slot.tuple_hash, slot.tuple);
+        let is_ours = slot.detour.has(Detour::OURSELVES);
         let segment = received.head();
         let is_old = segment.flags.contains(Flags::ACK)
             && segment.flags.0 & (Flags::SYN | Flags::RST).0 == 0
@@ -281,7 +184,8 @@ impl Host {
         let record = self.time_wait_record(hash, &tuple).filter(|record| !record.is_over(now));
         let Some(record) = record else { return false };
         self.shared.counters.segments_in += 1;
-        let incoming = Incoming { tuple: &tuple, hash, head: segment, received, facts };
+        let (tuple, head) = (&tuple, segment);
+        let incoming = Incoming { tuple, hash, head, received, facts, is_ours };
         let verdict = match record.judge(&received.segment()) {
             Verdict::Ignore => Verdict::Challenge,
             verdict => verdict,
@@ -326,10 +230,8 @@ impl Host {
             self.shared.counters.accept_overflows += 1;
             return;
         }
-        let mut begin = self.begin(now, tuple);
-        if let Past::Living(isn_floor) = past {
-            begin.isn = begin.isn.max(isn_floor);
-        }
+        let Beginning { isn, stamp_offset } = self.begin(now, tuple);
+        let iss = if let Past::Living(floor) = past { isn.max(floor) } else { isn };
         let names = match self.choose_holder(&listener.options, tuple, incoming.received) {
             Ok(names) => names,
             Err(Unwilling) => {
@@ -337,7 +239,9 @@ impl Host {
                 return self.refuse(now, incoming);
             }
         };
-        let ours = self.our_syn(begin, &listener.terms, tuple);
+        let (mss, ipv6) = (listener.terms.mss(tuple.is_ipv6()), tuple.is_ipv6());
+        let offer = self.shared.budget.offer(listener.terms.offer);
+        let ours = OurSyn { iss, stamp_offset, mss, offer, attempts: 1, ipv6 };
         let syn = SynReceived {
             names,
             ..ours.negotiate(&incoming.received.segment(), &self.shared.config)
