@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use lightwait_core::Instant;
 
+use crate::attempt::{Attempt, Progress};
 use crate::errno::Errno;
 use crate::world::World;
 
@@ -29,23 +30,6 @@ const HOLD_AT_MOST: Duration = Duration::from_secs(2);
 
 /// One microsecond: what reading the clock costs.
 const TICK: Duration = Duration::from_micros(1);
-
-/// How a call stands after an attempt.
-#[derive(Debug)]
-pub enum Progress<T> {
-    /// It is done.
-    Done(T),
-    /// It must wait for the world to change, or for this time, when it must be tried once more.
-    Wait(Option<Instant>),
-}
-
-/// What an attempt at a call comes to.
-pub type Attempt<T> = Result<Progress<T>, Errno>;
-
-/// A call that is done.
-pub fn done<T>(value: T) -> Attempt<T> {
-    Ok(Progress::Done(value))
-}
 
 /// One instance of the stack.
 #[derive(Debug)]

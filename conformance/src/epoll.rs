@@ -3,16 +3,15 @@
 //! A level-triggered file is reported while any bit that was asked for is set; an edge-triggered
 //! one once for each piece of news about it; a one-shot one once until it is armed again.
 
+mod calls;
+
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 
 use libc::{c_int, c_short};
-use lightwait_core::{Instant, Readiness};
+use lightwait_core::Readiness;
 
-use crate::door::{Attempt, done};
 use crate::errno::Errno;
-use crate::socket::open_descriptor;
-use crate::world::{File, World};
 
 /// Bits that steer, and are never reported.
 const STEERING: u32 =
@@ -113,101 +112,5 @@ impl Watched {
     fn on_reported(&mut self) {
         self.has_news = false;
         self.is_disarmed = self.wanted & libc::EPOLLONESHOT as u32 != 0;
-    }
-}
-
-impl World {
-    /// `epoll_create(2)`.
-    ///
-    /// # Errors
-    /// `EINVAL` for a size that is not positive.
-    pub fn open_epoll(&mut self, size: c_int) -> Result<RawFd, Errno> {
-        if size <= 0 {
-            return Err(Errno::EINVAL);
-        }
-        let fd = open_descriptor()?;
-        self.add_file(fd, File::Epoll(Epoll::default()));
-        Ok(fd)
-    }
-
-    /// `epoll_ctl(2)`.
-    ///
-    /// # Errors
-    /// `EBADF`, `EEXIST`, `ENOENT`, `EINVAL`.
-    pub fn epoll_control(
-        &mut self,
-        epoll: RawFd,
-        op: c_int,
-        fd: RawFd,
-        event: Option<Report>,
-    ) -> Result<(), Errno> {
-        if epoll == fd {
-            return Err(Errno::EINVAL);
-        }
-        if op != libc::EPOLL_CTL_DEL && self.poll_bits(fd) & libc::POLLNVAL != 0 {
-            return Err(Errno::EBADF);
-        }
-        let event = match event {
-            Some(event) => event,
-            None if op == libc::EPOLL_CTL_DEL => Report { events: 0, data: 0 },
-            None => return Err(Errno::EFAULT),
-        };
-        self.epoll(epoll)?.watch(op, fd, event.events, event.data)
-    }
-
-    /// `epoll_wait(2)`: at most `room` reports. `until` is kept between attempts.
-    ///
-    /// # Errors
-    /// `EINVAL` if `room` is not positive, or `fd` something else.
-    pub fn epoll_wait(
-        &mut self,
-        fd: RawFd,
-        room: c_int,
-        timeout_ms: c_int,
-        until: &mut Option<Instant>,
-    ) -> Attempt<Vec<Report>> {
-        if room <= 0 {
-            return Err(Errno::EINVAL);
-        }
-        let reports = self.epoll_reports(fd, room as usize, true)?;
-        match self.patience(timeout_ms, until) {
-            Some(wait) if reports.is_empty() => Ok(wait),
-            _ => done(reports),
-        }
-    }
-
-    /// True if waiting on the epoll instance would report something.
-    pub(crate) fn epoll_is_ready(&mut self, fd: RawFd) -> bool {
-        self.epoll_reports(fd, 1, false).is_ok_and(|reports| !reports.is_empty())
-    }
-
-    fn epoll_reports(
-        &mut self,
-        fd: RawFd,
-        room: usize,
-        consume: bool,
-    ) -> Result<Vec<Report>, Errno> {
-        let epoll = self.epoll(fd)?;
-        let first = epoll.next;
-        let mut order: Vec<RawFd> = epoll.watched.range(first..).map(|(fd, _)| *fd).collect();
-        order.extend(epoll.watched.range(..first).map(|(fd, _)| *fd));
-        let mut reports = Vec::new();
-        for file in order {
-            // An instance that watches another one is looked at one level deep.
-            let is_epoll = self.has_file(file) && self.socket(file).is_err();
-            let bits = if is_epoll { 0 } else { self.poll_bits(file) };
-            let epoll = self.epoll(fd)?;
-            let Some(watched) = epoll.watched.get_mut(&file) else { continue };
-            let Some(report) = watched.report(bits) else { continue };
-            if consume {
-                watched.on_reported();
-                epoll.next = file.saturating_add(1);
-            }
-            reports.push(report);
-            if reports.len() == room {
-                break;
-            }
-        }
-        Ok(reports)
     }
 }

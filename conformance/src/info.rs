@@ -10,7 +10,6 @@ use lightwait_core::{Host, Instant, ListenerId};
 use std::time::Duration;
 
 use crate::errno::Errno;
-use crate::options::buffer_sizes;
 use crate::socket::{Role, Socket};
 
 /// More bytes than `struct tcp_info` has in any Linux: whoever knows a longer one reads zeros.
@@ -251,7 +250,7 @@ fn meminfo(socket: &Socket, host: &Host) -> Vec<u8> {
     let info = socket.connection().and_then(|id| host.info(id).ok());
     let queued = info.map_or(0, |info| info.send_buffered_bytes);
     let unread = socket.connection().map_or(0, |id| host.readable_bytes(id));
-    let [receive_buffer, send_buffer] = buffer_sizes(socket, host);
+    let [receive_buffer, send_buffer] = socket.buffer_sizes(host);
     let mut words = [0u32; MEMINFO_WORDS];
     words[0] = unread as u32;
     words[1] = receive_buffer as u32;

@@ -11,6 +11,7 @@
 
 pub mod abi;
 pub mod address;
+pub mod attempt;
 mod control;
 pub mod door;
 pub mod epoll;

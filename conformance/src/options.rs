@@ -1,18 +1,17 @@
 //! Socket options: what `setsockopt` keeps, what of it reaches the engine, what `getsockopt` says.
 
+mod calls;
+
 use std::collections::BTreeMap;
-use std::os::fd::RawFd;
 use std::time::Duration;
 
 use libc::c_int;
-use lightwait_core::tcp::{Keepalive, SocketOptions, State};
+use lightwait_core::tcp::{Keepalive, SocketOptions};
 use lightwait_core::{ConnectionId, Host, Instant};
 
 use crate::address::Family;
 use crate::errno::Errno;
 use crate::profile::Profile;
-use crate::socket::{Role, Socket};
-use crate::world::World;
 
 /// Named differently, or not at all, by the C library.
 mod number {
@@ -32,9 +31,6 @@ const KEEPALIVE_PROBES_MAX: c_int = 127;
 
 /// MSS that Linux takes (`TCP_MIN_MSS`, `MAX_TCP_WINDOW`).
 const MSS_RANGE: std::ops::RangeInclusive<c_int> = 88..=32_767;
-
-/// The MSS before there is a connection (RFC 9293 MUST-15).
-const MSS_DEFAULT: c_int = 536;
 
 /// Options that are kept and told again, and change nothing here.
 const KEPT: &[(c_int, c_int)] = &[
@@ -351,176 +347,6 @@ impl Options {
     }
 }
 
-impl World {
-    /// TCP_INQ: what `recvmsg` tells of the bytes that can still be read; `None` if that was not
-    /// asked for. One stands for the end.
-    pub fn readable_hint(&self, fd: RawFd) -> Option<c_int> {
-        let socket = self.socket(fd).ok()?;
-        let asked = socket.options.kept.get(&(libc::IPPROTO_TCP, number::TCP_INQ));
-        asked.filter(|asked| **asked != 0)?;
-        let id = socket.connection()?;
-        match self.host.readable_bytes(id) {
-            0 => Some(self.host.is_at_end(id).into()),
-            readable => Some(c_int::try_from(readable).unwrap_or(c_int::MAX)),
-        }
-    }
-
-    /// `setsockopt(2)`.
-    ///
-    /// # Errors
-    /// `ENOPROTOOPT` for an option that does not exist, `EINVAL` for a value that it cannot have.
-    pub fn set_option(
-        &mut self,
-        fd: RawFd,
-        level: c_int,
-        name: c_int,
-        value: &[u8],
-    ) -> Result<(), Errno> {
-        let now = self.now();
-        let (socket, host) = self.socket_and_host(fd)?;
-        let family = socket.family;
-        let options = &mut socket.options;
-        match (level, name) {
-            (libc::SOL_SOCKET, libc::SO_LINGER) => {
-                let (on, seconds) = (int_at(value, 0)?, int_at(value, 4)?);
-                options.linger = (on != 0).then(|| Duration::from_secs(seconds.max(0) as u64));
-            }
-            (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => options.receive_timeout = timeout(value)?,
-            (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => options.send_timeout = timeout(value)?,
-            (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
-                let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
-                let known = CONGESTION.iter().find(|known| known.as_bytes() == name);
-                options.congestion = known.ok_or(Errno::ENOENT)?;
-            }
-            _ => {
-                // A single byte will do where a number fits into it.
-                let number = match (level, value) {
-                    (libc::IPPROTO_IP, [byte]) => c_int::from(*byte),
-                    _ => int_at(value, 0)?,
-                };
-                options.set(family, level, name, number)?;
-            }
-        }
-        socket.apply_options(host, now);
-        if let (Some(id), libc::IPPROTO_TCP, libc::TCP_QUICKACK) =
-            (socket.connection(), level, name)
-        {
-            // A connection that is gone acknowledges nothing.
-            let _gone = host.set_quick_ack(now, id, socket.options.quick_ack == Some(true));
-        }
-        Ok(())
-    }
-
-    /// `getsockopt(2)`: the bytes of the value, to be cut to the caller's room, which is `room`.
-    ///
-    /// # Errors
-    /// `ENOPROTOOPT` for an option that does not exist.
-    pub fn option(
-        &mut self,
-        fd: RawFd,
-        level: c_int,
-        name: c_int,
-        room: usize,
-    ) -> Result<Vec<u8>, Errno> {
-        let now = self.now();
-        let (socket, host) = self.socket_and_host(fd)?;
-        socket.look(host, now);
-        let number = match (level, name) {
-            (libc::SOL_SOCKET, libc::SO_ERROR) => socket.error.take().map_or(0, |error| error.0),
-            (libc::SOL_SOCKET, libc::SO_RCVBUF) => buffer_sizes(socket, host)[0],
-            (libc::SOL_SOCKET, libc::SO_SNDBUF) => buffer_sizes(socket, host)[1],
-            (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => {
-                matches!(socket.role, Role::Listening(_)).into()
-            }
-            (libc::SOL_SOCKET, libc::SO_DOMAIN) => match socket.family {
-                Family::Inet => libc::AF_INET,
-                Family::Inet6 => libc::AF_INET6,
-            },
-            (libc::SOL_SOCKET, libc::SO_LINGER) => {
-                let linger = socket.options.linger;
-                let seconds = linger.map_or(0, seconds);
-                return Ok(ints(&[linger.is_some().into(), seconds]));
-            }
-            (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => {
-                return Ok(timeval(socket.options.receive_timeout));
-            }
-            (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => {
-                return Ok(timeval(socket.options.send_timeout));
-            }
-            (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
-                let mut name = socket.options.congestion.as_bytes().to_vec();
-                name.resize(16, 0);
-                return Ok(name);
-            }
-            (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => mss(socket, host),
-            (libc::IPPROTO_TCP, number::TCP_TIMESTAMP) => now.as_millis() as c_int,
-            (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) => {
-                host.config().device.mtu.into()
-            }
-            (libc::IPPROTO_TCP, libc::TCP_INFO | libc::TCP_CC_INFO)
-            | (libc::SOL_SOCKET, libc::SO_MEMINFO) => {
-                return crate::info::report(socket, host, now, name, room);
-            }
-            _ => socket.options.value(level, name).ok_or(Errno::ENOPROTOOPT)?,
-        };
-        if level == libc::IPPROTO_IP && room < 4 && (0..=255).contains(&number) {
-            return Ok(vec![number as u8]);
-        }
-        Ok(ints(&[number]))
-    }
-}
-
-/// What SO_RCVBUF and SO_SNDBUF say.
-pub(crate) fn buffer_sizes(socket: &Socket, host: &Host) -> [c_int; 2] {
-    let info = socket.connection().and_then(|id| host.info(id).ok());
-    socket.options.buffer_sizes(info.map_or(0, |info| info.mss_bytes.into()))
-}
-
-fn mss(socket: &Socket, host: &Host) -> c_int {
-    let state = socket.state(host);
-    let asked = c_int::from(socket.options.mss);
-    if asked != 0 && matches!(state, State::Closed | State::Listen) {
-        return asked;
-    }
-    let info = socket.connection().and_then(|id| host.info(id).ok());
-    match info.map(|info| crate::info::payload_mss(&info) as c_int) {
-        Some(mss) if mss > 0 => mss,
-        _ => MSS_DEFAULT,
-    }
-}
-
 fn seconds(duration: Duration) -> c_int {
     c_int::try_from(duration.as_secs()).unwrap_or(c_int::MAX)
-}
-
-/// The number at `offset`.
-fn int_at(value: &[u8], offset: usize) -> Result<c_int, Errno> {
-    let bytes = value.get(offset..offset + 4).ok_or(Errno::EINVAL)?;
-    Ok(c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
-}
-
-fn ints(values: &[c_int]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
-}
-
-/// A `struct timeval`; zero stands for ever.
-fn timeout(value: &[u8]) -> Result<Option<Duration>, Errno> {
-    let long = |at: usize| {
-        let bytes = value.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
-        bytes.map(i64::from_ne_bytes).ok_or(Errno::EINVAL)
-    };
-    let (seconds, micros) = (long(0)?, long(8)?);
-    if !(0..1_000_000).contains(&micros) {
-        return Err(Errno::EDOM);
-    }
-    let duration =
-        Duration::from_secs(seconds.max(0) as u64) + Duration::from_micros(micros as u64);
-    Ok((!duration.is_zero()).then_some(duration))
-}
-
-fn timeval(timeout: Option<Duration>) -> Vec<u8> {
-    let timeout = timeout.unwrap_or_default();
-    let seconds = (timeout.as_secs() as i64).to_ne_bytes();
-    let micros = i64::from(timeout.subsec_micros()).to_ne_bytes();
-    [seconds, micros].concat()
 }

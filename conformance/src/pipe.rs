@@ -3,7 +3,7 @@
 use std::os::fd::RawFd;
 
 use crate::abi::kernel;
-use crate::door::{Attempt, Progress, done};
+use crate::attempt::{Attempt, Progress, done};
 use crate::errno::Errno;
 use crate::stream::{Reading, Room, Writing};
 use crate::world::World;

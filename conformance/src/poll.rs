@@ -8,7 +8,7 @@ use lightwait_core::tcp::State;
 use lightwait_core::{Host, Instant, Readiness};
 
 use crate::abi::kernel;
-use crate::door::{Attempt, Progress, done};
+use crate::attempt::{Attempt, Progress, done};
 use crate::socket::{Role, Socket};
 use crate::world::World;
 

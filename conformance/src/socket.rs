@@ -1,24 +1,19 @@
-//! A socket, and the calls that open and close connections.
+//! A socket, as its user sees it.
+
+pub mod calls;
 
 use std::fs::File as NullFile;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{IntoRawFd, RawFd};
-use std::time::Duration;
 
 use libc::c_int;
 use lightwait_core::tcp::State;
 use lightwait_core::{ConnectionId, Host, Instant, ListenerId, Readiness};
 
-use crate::abi::kernel;
-use crate::address::{Family, family_of};
-use crate::door::{Attempt, Progress, done};
+use crate::address::Family;
 use crate::errno::Errno;
 use crate::options::Options;
 use crate::usage::Usage;
-use crate::world::{File, Source, World};
-
-/// The longest backlog (`net.core.somaxconn`).
-const BACKLOG_MAX: c_int = 4096;
 
 /// What a socket is at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,13 +61,13 @@ pub struct Socket {
     is_over: bool,
 }
 
-/// A connection handed to the user.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Accepted {
-    /// The new file descriptor.
-    pub fd: RawFd,
-    /// The peer, as bytes of its `sockaddr`.
-    pub peer: Vec<u8>,
+/// Who has something to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A connection.
+    Connection(ConnectionId),
+    /// A listener.
+    Listener(ListenerId),
 }
 
 impl Socket {
@@ -180,6 +175,12 @@ impl Socket {
         }
     }
 
+    /// What SO_RCVBUF and SO_SNDBUF say.
+    pub(crate) fn buffer_sizes(&self, host: &Host) -> [c_int; 2] {
+        let info = self.connection().and_then(|id| host.info(id).ok());
+        self.options.buffer_sizes(info.map_or(0, |info| info.mss_bytes.into()))
+    }
+
     /// Applies its options to its connection, or to those that it will accept.
     pub fn apply_options(&self, host: &mut Host, now: Instant) {
         let options = self.options.engine();
@@ -198,264 +199,4 @@ pub(crate) fn open_descriptor() -> Result<RawFd, Errno> {
         Ok(file) => Ok(file.into_raw_fd()),
         Err(error) => Err(Errno(error.raw_os_error().unwrap_or(libc::EMFILE))),
     }
-}
-
-impl World {
-    /// `socket(2)`.
-    ///
-    /// # Errors
-    /// What is not TCP is not supported.
-    pub fn open_socket(
-        &mut self,
-        domain: c_int,
-        kind: c_int,
-        protocol: c_int,
-    ) -> Result<RawFd, Errno> {
-        let family = match domain {
-            libc::AF_INET => Family::Inet,
-            libc::AF_INET6 => Family::Inet6,
-            _ => return Err(Errno::EAFNOSUPPORT),
-        };
-        if kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != libc::SOCK_STREAM {
-            return Err(Errno::ESOCKTNOSUPPORT);
-        }
-        if !matches!(protocol, 0 | libc::IPPROTO_TCP) {
-            return Err(Errno::EPROTONOSUPPORT);
-        }
-        let mut socket = Socket::new(family, Options::new(&self.profile));
-        socket.nonblocking = kind & libc::SOCK_NONBLOCK != 0;
-        let fd = open_descriptor()?;
-        self.add_file(fd, File::Socket(Box::new(socket)));
-        Ok(fd)
-    }
-
-    /// `bind(2)`.
-    ///
-    /// # Errors
-    /// `EINVAL` if it is bound already, `EADDRINUSE` if somebody else is, and those of the address.
-    pub fn bind(&mut self, fd: RawFd, address: &[u8]) -> Result<(), Errno> {
-        let socket = self.socket(fd)?;
-        let local = socket.family.decode(address)?;
-        if socket.role != Role::Idle || socket.local.is_some() {
-            return Err(Errno::EINVAL);
-        }
-        let reuses = socket.options.reuse_address;
-        let conflicts = |other: &Socket| {
-            let Some(taken) = other.local else { return false };
-            let meet = taken.ip() == local.ip()
-                || taken.ip().is_unspecified()
-                || local.ip().is_unspecified();
-            let shared =
-                reuses && other.options.reuse_address && !matches!(other.role, Role::Listening(_));
-            local.port() != 0 && taken.port() == local.port() && meet && !shared
-        };
-        let lingers = |(end, peer, _): (SocketAddr, Option<SocketAddr>, State)| {
-            !reuses && peer.is_some() && end.port() == local.port()
-        };
-        if self.sockets().any(|(_, other)| conflicts(other)) || self.host.sockets().any(lingers) {
-            return Err(Errno::EADDRINUSE);
-        }
-        self.learn_address(local.ip(), true);
-        self.socket_and_host(fd)?.0.local = Some(local);
-        Ok(())
-    }
-
-    /// `listen(2)`.
-    ///
-    /// # Errors
-    /// `EINVAL` if it is connected, `EADDRINUSE` if another listens there.
-    pub fn listen(&mut self, fd: RawFd, backlog: c_int) -> Result<(), Errno> {
-        let (socket, host) = self.socket_and_host(fd)?;
-        if socket.connection().is_some() {
-            return Err(Errno::EINVAL);
-        }
-        // Linux lets one more wait than was asked for; a negative number is the largest.
-        let backlog = if backlog < 0 { BACKLOG_MAX } else { backlog.min(BACKLOG_MAX) };
-        socket.backlog = backlog as u32;
-        if let Role::Listening(id) = socket.role {
-            return Ok(host.set_backlog(id, backlog as usize + 1)?);
-        }
-        let local = socket.local.unwrap_or(socket.family.unspecified());
-        let id = host.listen_with(local, backlog as usize + 1, socket.options.engine())?;
-        socket.local = host.listener_address(id).ok();
-        socket.role = Role::Listening(id);
-        Ok(())
-    }
-
-    /// `accept(2)`.
-    ///
-    /// # Errors
-    /// `EINVAL` if it does not listen, `EAGAIN` if there is nothing and it must not block.
-    pub fn accept(&mut self, fd: RawFd) -> Attempt<Accepted> {
-        let (now, inherits) = (self.now(), self.profile.calls.accept_inherits_nonblock);
-        let (socket, host) = self.socket_and_host(fd)?;
-        let Role::Listening(id) = socket.role else { return Err(Errno::EINVAL) };
-        let connection = match host.accept(now, id) {
-            Ok(connection) => connection,
-            Err(lightwait_core::Error::WouldBlock) if !socket.nonblocking => {
-                return Ok(Progress::Wait(None));
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let mut accepted = Socket::new(socket.family, socket.options.clone());
-        accepted.nonblocking = socket.nonblocking && inherits;
-        accepted.local = host.local_address(connection).ok();
-        accepted.role = Role::Connected(connection);
-        let unspecified = accepted.family.unspecified();
-        let peer = host.peer_address(connection).unwrap_or(unspecified);
-        let peer = accepted.family.encode(peer);
-        accepted.refresh(host);
-        let fd = open_descriptor()?;
-        self.add_file(fd, File::Socket(Box::new(accepted)));
-        done(Accepted { fd, peer })
-    }
-
-    /// `connect(2)`. `is_first`: it is not a repeated attempt of one blocking call.
-    ///
-    /// # Errors
-    /// `EINPROGRESS`, `EALREADY`, `EISCONN`, and why the connection failed.
-    pub fn connect(&mut self, fd: RawFd, address: &[u8], is_first: bool) -> Attempt<()> {
-        let now = self.now();
-        let (socket, host) = self.socket_and_host(fd)?;
-        if family_of(address)? == libc::AF_UNSPEC {
-            socket.disconnect(host, now);
-            return done(());
-        }
-        match socket.role {
-            Role::Listening(_) | Role::Connected(_) => Err(Errno::EISCONN),
-            Role::Connecting(_) => self.go_on_connecting(fd, is_first),
-            Role::Idle => {
-                let remote = socket.family.decode(address)?;
-                self.begin_connecting(fd, remote)?;
-                if self.socket(fd)?.nonblocking {
-                    return Err(Errno::EINPROGRESS);
-                }
-                Ok(Progress::Wait(None))
-            }
-        }
-    }
-
-    pub(crate) fn begin_connecting(&mut self, fd: RawFd, remote: SocketAddr) -> Result<(), Errno> {
-        let now = self.now();
-        let socket = self.socket(fd)?;
-        let local = socket.local.unwrap_or(socket.family.unspecified());
-        let ip = if local.ip().is_unspecified() {
-            self.source_for(remote.ip()).ok_or(Errno::ENETUNREACH)?
-        } else {
-            local.ip()
-        };
-        let (socket, host) = self.socket_and_host(fd)?;
-        let (from, options) = (SocketAddr::new(ip, local.port()), socket.options.engine());
-        let id = host.connect_with(now, from, remote, options)?;
-        socket.local = host.local_address(id).ok();
-        socket.role = Role::Connecting(id);
-        Ok(())
-    }
-
-    fn go_on_connecting(&mut self, fd: RawFd, is_first: bool) -> Attempt<()> {
-        let now = self.now();
-        let (socket, host) = self.socket_and_host(fd)?;
-        let Role::Connecting(id) = socket.role else { return Err(Errno::EISCONN) };
-        socket.refresh(host);
-        match host.state(id) {
-            State::SynSent | State::SynReceived if socket.nonblocking => Err(Errno::EALREADY),
-            State::SynSent | State::SynReceived if is_first => Err(Errno::EALREADY),
-            State::SynSent | State::SynReceived => Ok(Progress::Wait(None)),
-            _ if socket.is_over => {
-                let error = socket.error.take().unwrap_or(Errno::ECONNABORTED);
-                socket.disconnect(host, now);
-                Err(error)
-            }
-            _ => {
-                socket.role = Role::Connected(id);
-                done(())
-            }
-        }
-    }
-
-    /// An address of ours to reach `remote` from: one that the caller has told, else the first of
-    /// the ranges.
-    fn source_for(&self, remote: IpAddr) -> Option<IpAddr> {
-        let of_version = |ip: &IpAddr| ip.is_ipv4() == remote.is_ipv4();
-        let told = self.host.addresses().into_iter().find(of_version);
-        let ranges = self.host.config().ranges.iter();
-        told.or_else(|| ranges.map(|range| range.nth(1)).find(of_version))
-    }
-
-    /// `shutdown(2)`.
-    ///
-    /// # Errors
-    /// `ENOTCONN` without a connection, `EINVAL` if `how` makes no sense.
-    pub fn shutdown(&mut self, fd: RawFd, how: c_int) -> Result<(), Errno> {
-        let (read, write) = match how {
-            libc::SHUT_RD => (true, false),
-            libc::SHUT_WR => (false, true),
-            libc::SHUT_RDWR => (true, true),
-            _ => return Err(Errno::EINVAL),
-        };
-        let now = self.now();
-        let (socket, host) = self.socket_and_host(fd)?;
-        socket.refresh(host);
-        let id = match socket.role {
-            Role::Idle => return Err(Errno::ENOTCONN),
-            Role::Listening(_) => {
-                if read {
-                    socket.disconnect(host, now);
-                }
-                return Ok(());
-            }
-            Role::Connecting(id) | Role::Connected(id) => id,
-        };
-        if socket.is_over {
-            return Err(Errno::ENOTCONN);
-        }
-        if host.state(id) == State::SynSent {
-            // RFC 9293 §3.10.4: the open is given up.
-            socket.disconnect(host, now);
-            socket.error = Some(Errno::ECONNRESET);
-            return Ok(());
-        }
-        socket.read_shut |= read;
-        if read {
-            host.shutdown_read(id)?;
-        }
-        if write && !socket.write_shut {
-            socket.write_shut = true;
-            host.shutdown_write(now, id)?;
-            socket.refresh(host);
-        }
-        Ok(())
-    }
-
-    /// `close(2)`. With SO_LINGER it waits until the peer has acknowledged everything.
-    /// `linger_until` is kept between attempts.
-    ///
-    /// # Errors
-    /// `EBADF`.
-    pub fn close(&mut self, fd: RawFd, linger_until: &mut Option<Instant>) -> Attempt<()> {
-        let now = self.now();
-        if let Ok((socket, host)) = self.socket_and_host(fd)
-            && let (Some(id), Some(limit)) = (socket.connection(), socket.options.linger)
-            && limit > Duration::ZERO
-        {
-            let until = *linger_until.get_or_insert(now + limit);
-            let has_unread = host.info(id).is_ok_and(|info| info.receive_buffered_bytes > 0);
-            if !has_unread && now < until && is_lingering(socket, host, now, id) {
-                return Ok(Progress::Wait(Some(until)));
-            }
-        }
-        self.remove_file(fd)?;
-        kernel::close(fd)?;
-        done(())
-    }
-}
-
-/// True if our FIN, which leaves now, is not acknowledged yet.
-fn is_lingering(socket: &mut Socket, host: &mut Host, now: Instant, id: ConnectionId) -> bool {
-    if !socket.write_shut && host.state(id).can_send() {
-        socket.write_shut = true;
-        // It can only fail because there is nothing to close.
-        let _gone = host.shutdown_write(now, id);
-    }
-    matches!(host.state(id), State::FinWait1 | State::Closing | State::LastAck)
 }

@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 use libc::c_int;
 use lightwait_core::tcp::State;
 
-use crate::door::{Attempt, Progress, done};
+use crate::attempt::{Attempt, Progress, done};
 use crate::errno::Errno;
 use crate::socket::Role;
 use crate::world::World;

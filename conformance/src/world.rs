@@ -7,13 +7,13 @@ use std::os::fd::RawFd;
 use lightwait_core::address::Cidr;
 use lightwait_core::frame::RxFrame;
 use lightwait_core::wire::ip;
-use lightwait_core::{ConnectionId, Event, Host, Instant, Outbox, Readiness};
+use lightwait_core::{Event, Host, Instant, Outbox, Readiness};
 
 use crate::epoll::Epoll;
 use crate::errno::Errno;
 use crate::profile::Profile;
 use crate::segments::packets;
-use crate::socket::Socket;
+use crate::socket::{Socket, Source};
 
 /// Frames in one go of `emit`.
 const OUTBOX_FRAMES: usize = 1024;
@@ -51,15 +51,6 @@ pub struct World {
     notices: Vec<(Source, Readiness)>,
     /// Our addresses are known: configured, or learnt from the caller.
     addresses_known: bool,
-}
-
-/// Who has something to tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// A connection.
-    Connection(ConnectionId),
-    /// A listener.
-    Listener(lightwait_core::ListenerId),
 }
 
 impl World {

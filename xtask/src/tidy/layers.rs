@@ -23,7 +23,7 @@ const MARK: &str = "imports only from layers to its left";
 
 /// Circles of files that are still there, each by its first file in the alphabet and its size. One
 /// that is gone, or has become smaller, must be changed here as well.
-const KNOWN: &[(&str, usize)] = &[("conformance/src/door.rs", 6)];
+const KNOWN: &[(&str, usize)] = &[];
 
 /// A file's module, as the names from the package's root to it.
 type Module = Vec<String>;
