@@ -29,6 +29,7 @@ use core::ops::ControlFlow::{Break, Continue};
 use crate::error::Error;
 use crate::event::Readiness;
 use crate::flow::Seq;
+use crate::tcp::congestion::Loss;
 use crate::tcp::connection::{
     Blocked, Common, Connection, Context, Early, Ending, Passed, Shape, Stamps, Step, Synchronized,
 };
@@ -377,8 +378,10 @@ impl Step<'_> {
         let echo = self.s.stamps.and(segment.options.timestamps).map(|stamps| stamps.echo);
         let Step { cx, common, s } = self;
         let mode = s.send.mode();
-        let (congestion, flight) = (s.send.congestion, s.send.flight());
-        let acked = s.send.on_ack(times(cx), segment, echo, &mut cx.pool);
+        let flight = s.send.flight();
+        let is_congested =
+            s.ecn.is_some() && segment.flags.contains(Flags::ECE) && mode == Mode::Open;
+        let acked = s.send.on_ack(times(cx), segment, echo, !is_congested, &mut cx.pool);
         let recovers = ![mode, Mode::Open].contains(&s.send.mode());
         cx.counters.fast_recoveries += u64::from(recovers);
         if let Some(ecn) = &mut s.ecn {
@@ -386,13 +389,10 @@ impl Step<'_> {
             // ACK that asks for it.
             if recovers {
                 ecn.on_reduced(s.send.nxt);
-            } else if segment.flags.contains(Flags::ECE) && mode == Mode::Open {
-                s.send.congestion = congestion;
-                if ecn.asks_to_reduce(segment.ack, segment.flags) {
-                    s.send.congestion.on_loss(flight, s.send.mss.into());
-                    ecn.on_reduced(s.send.nxt);
-                    cx.counters.ecn_reductions += 1;
-                }
+            } else if is_congested && ecn.asks_to_reduce(segment.ack, segment.flags) {
+                s.send.congestion.on_loss(Loss { now: cx.now, flight }, s.send.mss.into());
+                ecn.on_reduced(s.send.nxt);
+                cx.counters.ecn_reductions += 1;
             }
         }
         if was_closed {

@@ -1,39 +1,104 @@
 //! The congestion window: how much may be in flight.
 //!
-//! The boundary behind which the algorithms stand. An enum and not a trait object: a connection
-//! carries its state in line, and the call costs a predictable branch.
+//! The boundary behind which the algorithms stand. An algorithm hears of what is [`Sent`], of what
+//! an [`Ack`] delivers, with its RTT sample, and of each [`Loss`], each with its time; it uses what
+//! it needs. An enum and not a trait object: the call costs a predictable branch. Reno's state lies
+//! in line. A larger one goes into a box of its own variant, so that no connection grows by the
+//! state of an algorithm that it does not use.
 
 pub mod reno;
 
 use crate::config::TcpConfig;
+use crate::flow::Seq;
+use crate::tcp::send::recovery::Mode;
+use crate::time::Instant;
 use reno::Reno;
 
-/// The algorithm in use with its state.
+/// New text has left.
 #[derive(Clone, Copy, Debug)]
-pub enum Congestion {
+pub struct Sent {
+    /// When.
+    pub now: Instant,
+    /// SND.UNA.
+    pub una: Seq,
+    /// SND.NXT behind it.
+    pub nxt: Seq,
+}
+
+/// Something new is acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub struct Ack {
+    /// When.
+    pub now: Instant,
+    /// The RTT sample that it brings, nanoseconds.
+    pub rtt_ns: Option<u64>,
+    /// Bytes that the receiver is now known to hold, and was not before.
+    pub delivered: u32,
+    /// Bytes that were in flight.
+    pub flight: u32,
+    /// Why segments are being sent again, if they are.
+    pub mode: Mode,
+    /// False if it tells of congestion (RFC 3168 §6.1.2): the window must not grow.
+    pub may_grow: bool,
+}
+
+/// Something is lost, or a router says that it is congested.
+#[derive(Clone, Copy, Debug)]
+pub struct Loss {
+    /// When that was found out.
+    pub now: Instant,
+    /// Bytes that were in flight.
+    pub flight: u32,
+}
+
+/// The algorithm in use with its state, and what all of them have.
+#[derive(Clone, Debug)]
+pub struct Congestion {
+    usage: Usage,
+    algorithm: Algorithm,
+}
+
+/// The algorithm in use with its state.
+#[derive(Clone, Debug)]
+enum Algorithm {
     /// Reno (RFC 5681), the fast recovery of RFC 6582 and RFC 6675 driven by the sender.
     Reno(Reno),
 }
 
+/// How much of its window a connection uses: an application that sends little does not probe the
+/// path (RFC 7661 §1), and an unused window must not grow.
+#[derive(Clone, Copy, Debug)]
+struct Usage {
+    /// The most that was in flight at once in the current round.
+    most: u32,
+    /// Where that round ends.
+    round_end: Seq,
+}
+
 impl Congestion {
-    /// At the start of a connection with segments of `mss` bytes.
-    pub fn new(config: &TcpConfig, mss: u32) -> Self {
-        Congestion::Reno(Reno::new(config.congestion.initial_window, mss))
+    /// At the start of a connection with segments of `mss` bytes, the first of which is `next`.
+    pub fn new(config: &TcpConfig, mss: u32, next: Seq) -> Self {
+        Self::with(Reno::new(config.congestion.initial_window, mss), next)
     }
 
     /// Reno in the middle of its life.
     #[cfg(test)]
     pub(crate) fn of_reno(window: u32, threshold: u32) -> Self {
-        Congestion::Reno(Reno::at(window, threshold))
+        Self::with(Reno::at(window, threshold), Seq(0))
+    }
+
+    fn with(reno: Reno, next: Seq) -> Self {
+        let usage = Usage { most: 0, round_end: next };
+        Congestion { usage, algorithm: Algorithm::Reno(reno) }
     }
 
     fn reno(&self) -> &Reno {
-        let Congestion::Reno(reno) = self;
+        let Algorithm::Reno(reno) = &self.algorithm;
         reno
     }
 
     fn reno_mut(&mut self) -> &mut Reno {
-        let Congestion::Reno(reno) = self;
+        let Algorithm::Reno(reno) = &mut self.algorithm;
         reno
     }
 
@@ -51,9 +116,7 @@ impl Congestion {
     /// The window with which a connection goes on that has sent nothing for an RTO, bytes
     /// (RFC 5681 §4.1).
     pub fn window_after_idle(&self, initial_window_segments: u32, mss: u32) -> u32 {
-        let mut after = *self;
-        after.on_idle(initial_window_segments, mss);
-        after.window()
+        self.reno().window_after_idle(initial_window_segments, mss)
     }
 
     /// Slow-start threshold, bytes; `u32::MAX` before the first loss.
@@ -61,22 +124,43 @@ impl Congestion {
         self.reno().threshold
     }
 
-    /// `acked` new bytes were acknowledged outside fast recovery; `limited` says that the window,
-    /// and nothing else, was what held the sender back (RFC 7661's concern: an unused window must
-    /// not grow).
+    /// True if nothing has been sent.
+    pub fn is_unused(&self) -> bool {
+        self.usage.most == 0
+    }
+
+    /// New text has left.
+    pub fn on_sent(&mut self, sent: Sent) {
+        let flight = sent.nxt.since(sent.una);
+        if sent.una.at_or_after(self.usage.round_end) || flight > self.usage.most {
+            self.usage = Usage { most: flight, round_end: sent.nxt };
+        }
+    }
+
+    /// Something new is acknowledged. The window grows only if it, and nothing else, was what held
+    /// the sender back.
     #[inline(always)]
-    pub fn on_ack(&mut self, acked: u32, limited: bool, after_timeout: bool, mss: u32) {
-        self.reno_mut().on_ack(acked, limited, after_timeout, mss);
+    pub fn on_ack(&mut self, ack: Ack, mss: u32) {
+        let used = self.usage.most.max(ack.flight);
+        let window = self.window();
+        let limited = if window < self.threshold() {
+            used.saturating_mul(2) > window
+        } else {
+            used.saturating_add(3 * mss) >= window
+        };
+        if limited && ack.may_grow {
+            self.reno_mut().on_ack(ack, mss);
+        }
     }
 
-    /// Fast recovery begins with `flight` bytes out.
-    pub fn on_loss(&mut self, flight: u32, mss: u32) {
-        self.reno_mut().on_loss(flight, mss);
+    /// Fast recovery begins, or a router has marked what it would have dropped.
+    pub fn on_loss(&mut self, loss: Loss, mss: u32) {
+        self.reno_mut().on_loss(loss, mss);
     }
 
-    /// The retransmission timer fired with `flight` bytes out; `again` for the same data.
-    pub fn on_timeout(&mut self, flight: u32, again: bool, mss: u32) {
-        self.reno_mut().on_timeout(flight, again, mss);
+    /// The retransmission timer fired; `again` for the same data.
+    pub fn on_timeout(&mut self, loss: Loss, again: bool, mss: u32) {
+        self.reno_mut().on_timeout(loss, again, mss);
     }
 
     /// Nothing was sent for an RTO (RFC 5681 §4.1).
@@ -95,5 +179,42 @@ impl Congestion {
         let reno = self.reno_mut();
         let scaled = u64::from(reno.window) * u64::from(mss) / u64::from(old_mss.max(1));
         reno.window = (scaled as u32).max(mss);
+    }
+}
+
+// What is larger goes into a box: all connections, at work or idle, carry this.
+const _: () = assert!(size_of::<Congestion>() <= 24);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: u32 = 1000;
+
+    fn grown(flight: u32, may_grow: bool) -> u32 {
+        let mut congestion = Congestion::new(&TcpConfig::default(), MSS, Seq(1));
+        let (now, rtt_ns, delivered, mode) = (Instant::ZERO, None, MSS, Mode::Open);
+        congestion.on_sent(Sent { now, una: Seq(1), nxt: Seq(1) + flight });
+        congestion.on_ack(Ack { now, rtt_ns, delivered, flight: MSS, mode, may_grow }, MSS);
+        congestion.window()
+    }
+
+    #[test]
+    fn the_window_grows_only_if_it_was_used_and_nothing_tells_of_congestion() {
+        assert_eq!(grown(6 * MSS, true), 11 * MSS);
+        assert_eq!(grown(5 * MSS, true), 10 * MSS, "half of it was used");
+        assert_eq!(grown(6 * MSS, false), 10 * MSS, "ECE");
+    }
+
+    #[test]
+    fn what_was_in_flight_counts_until_the_round_is_over() {
+        let mut congestion = Congestion::new(&TcpConfig::default(), MSS, Seq(1));
+        assert!(congestion.is_unused());
+        let now = Instant::ZERO;
+        congestion.on_sent(Sent { now, una: Seq(1), nxt: Seq(1) + 9 * MSS });
+        congestion.on_sent(Sent { now, una: Seq(1) + 8 * MSS, nxt: Seq(1) + 10 * MSS });
+        assert_eq!(congestion.usage.most, 9 * MSS, "the round is not over");
+        congestion.on_sent(Sent { now, una: Seq(1) + 10 * MSS, nxt: Seq(1) + 11 * MSS });
+        assert_eq!(congestion.usage.most, MSS);
     }
 }

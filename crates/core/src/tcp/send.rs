@@ -32,7 +32,7 @@ use crate::buffer::PagePool;
 use crate::config::TcpConfig;
 use crate::flow::Seq;
 use crate::tcp::Settings;
-use crate::tcp::congestion::Congestion;
+use crate::tcp::congestion::{Ack, Congestion, Loss};
 use crate::time::Instant;
 use crate::wire::tcp::{Plain, Segment};
 
@@ -73,10 +73,6 @@ pub struct SendHalf {
     pub probes: u8,
     /// How much may be in flight.
     pub congestion: Congestion,
-    /// The most that was in flight at once in the current round, and where that round ends: an
-    /// application that sends little does not use its congestion window, and so does not probe the
-    /// path (RFC 7661 §1).
-    pub usage: (u32, Seq),
     /// One past the last urgent byte, while it is ahead of SND.UNA.
     pub urgent: Option<Seq>,
     /// What is missing, and sent again; not there while nothing is.
@@ -111,6 +107,17 @@ pub struct Acked {
     pub freed: usize,
     /// Our FIN is acknowledged.
     pub fin: bool,
+}
+
+/// What was so before an acknowledgement came.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    /// Bytes in flight.
+    flight: u32,
+    /// Something was missing.
+    has_holes: bool,
+    /// Whether the congestion window may grow by it.
+    may_grow: bool,
 }
 
 /// When a segment has come.
@@ -180,12 +187,14 @@ impl SendHalf {
         ack.at_or_before(self.max) && self.una.distance(ack) <= self.max_window as i32
     }
 
-    /// Takes in an acceptable acknowledgement: the ESTABLISHED part of the fifth step.
+    /// Takes in an acceptable acknowledgement: the ESTABLISHED part of the fifth step. `may_grow`:
+    /// it does not tell of congestion.
     pub fn on_ack(
         &mut self,
         times: Times,
         segment: &Segment<'_>,
         echo: Option<u32>,
+        may_grow: bool,
         pool: &mut PagePool,
     ) -> Acked {
         let flight = self.flight();
@@ -194,14 +203,14 @@ impl SendHalf {
         self.update_window(segment.seq, segment.ack, segment.window);
         let mut acked = Acked::default();
         if segment.ack.after(self.una) {
-            let has_holes = !self.misses_nothing();
-            acked = self.on_progress(times, segment.ack, echo, (flight, has_holes), pool);
+            let before = Before { flight, has_holes: !self.misses_nothing(), may_grow };
+            acked = self.on_progress(times, segment.ack, echo, before, pool);
         }
         if duplicate {
             let flight = self.flight();
             self.recovery_mut().on_duplicate(flight);
         }
-        self.find_losses();
+        self.find_losses(times.now);
         if self.recovery.as_ref().is_some_and(|recovery| recovery.is_behind(self.una)) {
             self.recovery = None;
         }
@@ -221,10 +230,10 @@ impl SendHalf {
             self.update_window(segment.seq, segment.ack, segment.window);
             return Acked::default();
         }
-        let flight = self.flight();
+        let before = Before { flight: self.flight(), has_holes: false, may_grow: true };
         self.set_window(segment.seq, segment.ack, segment.window);
         let echo = segment.stamps.filter(|_| stamped).map(|stamps| stamps.echo);
-        self.on_progress(times, segment.ack, echo, (flight, false), pool)
+        self.on_progress(times, segment.ack, echo, before, pool)
     }
 
     fn on_sack_blocks(&mut self, segment: &Segment<'_>) -> u32 {
@@ -272,14 +281,14 @@ impl SendHalf {
         }
     }
 
-    /// An `ack` beyond SND.UNA has come, with this `echo`, while `flight` bytes were out.
+    /// An `ack` beyond SND.UNA has come, with this `echo`.
     #[inline(always)]
     fn on_progress(
         &mut self,
         Times { now, heard }: Times,
         ack: Seq,
         echo: Option<u32>,
-        (flight, has_holes): (u32, bool),
+        Before { flight, has_holes, may_grow }: Before,
         pool: &mut PagePool,
     ) -> Acked {
         let mss = u32::from(self.mss);
@@ -314,11 +323,13 @@ impl SendHalf {
         if self.urgent.is_some_and(|urgent| urgent.at_or_before(ack)) {
             self.urgent = None;
         }
+        let rtt_ns = sent.map(|sent| now.nanos_since(sent));
+        let mut ack = Ack { now, rtt_ns, delivered, flight, mode: Mode::Open, may_grow };
         if has_holes {
-            self.on_recovery_progress(total, delivered, flight);
-        } else {
-            self.widen(delivered, flight, false);
+            ack.mode = self.mode();
+            self.on_recovery_progress(total);
         }
+        self.congestion.on_ack(ack, mss);
         Acked { progress: true, freed, fin }
     }
 
@@ -337,8 +348,8 @@ impl SendHalf {
         recovery.dup_acks.saturating_mul(self.mss.into())
     }
 
-    /// While something is missing, `acked` bytes are acknowledged, of which `delivered` are news.
-    fn on_recovery_progress(&mut self, acked: u32, delivered: u32, flight: u32) {
+    /// While something is missing, `acked` bytes are acknowledged.
+    fn on_recovery_progress(&mut self, acked: u32) {
         let mss = u32::from(self.mss);
         let Some(recovery) = &mut self.recovery else { return };
         recovery.board.advance(self.una);
@@ -354,32 +365,7 @@ impl SendHalf {
                 recovery.dup_acks = recovery.dup_acks.saturating_sub(others);
             }
             Mode::Fast => {}
-            Mode::Open | Mode::Timeout => {
-                recovery.dup_acks = 0;
-                self.widen(delivered, flight, mode == Mode::Timeout);
-            }
-        }
-    }
-
-    /// The congestion window grows by `delivered` bytes, if it was used.
-    #[inline(always)]
-    fn widen(&mut self, delivered: u32, flight: u32, after_timeout: bool) {
-        let mss = u32::from(self.mss);
-        let window = self.congestion.window();
-        let used = self.usage.0.max(flight);
-        let limited = if window < self.congestion.threshold() {
-            used.saturating_mul(2) > window
-        } else {
-            used.saturating_add(3 * mss) >= window
-        };
-        self.congestion.on_ack(delivered, limited, after_timeout, mss);
-    }
-
-    /// New text has left.
-    pub fn note_usage(&mut self) {
-        let flight = self.flight();
-        if self.una.at_or_after(self.usage.1) || flight > self.usage.0 {
-            self.usage = (flight, self.nxt);
+            Mode::Open | Mode::Timeout => recovery.dup_acks = 0,
         }
     }
 
@@ -397,7 +383,7 @@ impl SendHalf {
     }
 
     /// Starts or extends a recovery from what the scoreboard or the duplicate ACKs show.
-    fn find_losses(&mut self) {
+    fn find_losses(&mut self, now: Instant) {
         let (una, mss, flight) = (self.una, u32::from(self.mss), self.flight());
         let Some(recovery) = &mut self.recovery else { return };
         let mut edge = una;
@@ -416,7 +402,8 @@ impl SendHalf {
             // §3.2 step 1): more than `point` must have been acknowledged.
             Mode::Open if !self.sack && una.at_or_before(recovery.point) => {}
             Mode::Open if edge.after(una) => {
-                self.congestion.on_loss(recovery.flight_before(flight), mss);
+                let flight = recovery.flight_before(flight);
+                self.congestion.on_loss(Loss { now, flight }, mss);
                 recovery.enter(Mode::Fast, una, edge, self.nxt);
             }
             Mode::Open => {}
@@ -424,13 +411,14 @@ impl SendHalf {
     }
 
     /// The retransmission timer fired (RFC 6298 §5.4–5.6; RFC 2018 §8: forget what was sacked).
-    pub fn on_timeout(&mut self) {
+    pub fn on_timeout(&mut self, now: Instant) {
         let (una, nxt, flight) = (self.una, self.nxt, self.flight());
         let again = self.rtt.backoff() > 0;
         // What was sent again is lost again: a second sign of congestion (RFC 5681 §4.3).
         let in_recovery = self.mode() == Mode::Fast;
         let limit = if in_recovery { self.congestion.window() } else { u32::MAX };
-        self.congestion.on_timeout(flight.min(limit), again, self.mss.into());
+        let loss = Loss { now, flight: flight.min(limit) };
+        self.congestion.on_timeout(loss, again, self.mss.into());
         self.rtt.back_off();
         self.timeouts = self.timeouts.saturating_add(1);
         let recovery = self.recovery_mut();
@@ -448,7 +436,7 @@ impl SendHalf {
 
     /// The path takes smaller packets than thought (RFC 1191 §6.5): send what is out again.
     fn on_smaller_path(&mut self, mss: u16, config: &TcpConfig) {
-        let is_first = self.usage.0 == 0 && self.congestion.window() > self.mss.into();
+        let is_first = self.congestion.is_unused() && self.congestion.window() > self.mss.into();
         if is_first {
             // Nothing has been sent: the window is the initial one, now of smaller segments.
             self.congestion.on_idle(config.congestion.initial_window, mss.into());

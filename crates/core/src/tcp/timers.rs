@@ -48,14 +48,11 @@ pub enum Timer {
 }
 
 /// Timers a connection has.
-pub const TIMERS: usize = 7;
-
-/// Those that 4.4BSD's ticks count: all but the last, [`Timer::Rest`], which none has there.
-const COUNTED: usize = TIMERS - 1;
+pub const TIMERS: usize = Timer::ALL.len();
 
 impl Timer {
     /// All of them, each at its own index.
-    pub const ALL: [Timer; TIMERS] = [
+    pub const ALL: [Timer; 7] = [
         Timer::Retransmit,
         Timer::DelayedAck,
         Timer::Persist,
@@ -63,6 +60,16 @@ impl Timer {
         Timer::FinWait2,
         Timer::Lifetime,
         Timer::Rest,
+    ];
+
+    /// Those that 4.4BSD had, and its ticks count.
+    const COUNTED: [Timer; 6] = [
+        Timer::Retransmit,
+        Timer::DelayedAck,
+        Timer::Persist,
+        Timer::KeepAlive,
+        Timer::FinWait2,
+        Timer::Lifetime,
     ];
 }
 
@@ -75,8 +82,6 @@ impl TimerSet {
     pub const EMPTY: TimerSet = TimerSet(0);
     /// All of them.
     const ALL: TimerSet = TimerSet((1 << TIMERS) - 1);
-    /// Those that 4.4BSD's ticks count.
-    const COUNTED: TimerSet = TimerSet((1 << COUNTED) - 1);
 
     fn insert(&mut self, timer: Timer) {
         self.0 |= 1 << timer as u32;
@@ -262,11 +267,11 @@ impl Ticks {
 /// counter for each timer. 12 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(align(4))]
-pub struct Filed([u16; COUNTED]);
+pub struct Filed([u16; Timer::COUNTED.len()]);
 
 impl Default for Filed {
     fn default() -> Self {
-        Filed([u16::MAX; COUNTED])
+        Filed([u16::MAX; Timer::COUNTED.len()])
     }
 }
 

@@ -6,8 +6,11 @@
 //! §7 does the same. After a timeout the limit of one segment an ACK holds, because then one ACK
 //! can cover much that left the network long ago.
 
+use super::{Ack, Loss};
+use crate::tcp::send::recovery::Mode;
+
 /// State of the algorithm, in bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Reno {
     /// cwnd.
     pub(super) window: u32,
@@ -32,9 +35,10 @@ impl Reno {
     }
 
     #[inline(always)]
-    pub(super) fn on_ack(&mut self, acked: u32, limited: bool, after_timeout: bool, mss: u32) {
-        if limited {
-            self.grow(acked, after_timeout, mss);
+    pub(super) fn on_ack(&mut self, ack: Ack, mss: u32) {
+        // In fast recovery the window stays as it is.
+        if ack.mode != Mode::Fast {
+            self.grow(ack.delivered, ack.mode == Mode::Timeout, mss);
         }
     }
 
@@ -68,22 +72,26 @@ impl Reno {
         }
     }
 
-    pub(super) fn on_loss(&mut self, flight: u32, mss: u32) {
-        self.threshold = (flight / 2).max(2 * mss);
+    pub(super) fn on_loss(&mut self, loss: Loss, mss: u32) {
+        self.threshold = (loss.flight / 2).max(2 * mss);
         self.window = self.threshold;
         self.acked = 0;
     }
 
-    pub(super) fn on_timeout(&mut self, flight: u32, again: bool, mss: u32) {
+    pub(super) fn on_timeout(&mut self, loss: Loss, again: bool, mss: u32) {
         if !again {
-            self.threshold = (flight / 2).max(2 * mss);
+            self.threshold = (loss.flight / 2).max(2 * mss);
         }
         self.window = mss;
         self.acked = 0;
     }
 
     pub(super) fn on_idle(&mut self, initial_segments: u32, mss: u32) {
-        self.window = self.window.min(initial_window(initial_segments, mss));
+        self.window = self.window_after_idle(initial_segments, mss);
+    }
+
+    pub(super) fn window_after_idle(&self, initial_segments: u32, mss: u32) -> u32 {
+        self.window.min(initial_window(initial_segments, mss))
     }
 }
 
@@ -94,8 +102,18 @@ fn initial_window(segments: u32, mss: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Instant;
 
     const MSS: u32 = 1000;
+
+    fn ack(delivered: u32, mode: Mode) -> Ack {
+        let (now, rtt_ns, flight, may_grow) = (Instant::ZERO, None, delivered, true);
+        Ack { now, rtt_ns, delivered, flight, mode, may_grow }
+    }
+
+    fn loss(flight: u32) -> Loss {
+        Loss { now: Instant::ZERO, flight }
+    }
 
     #[test]
     fn the_initial_window_follows_rfc_6928() {
@@ -108,10 +126,10 @@ mod tests {
     #[test]
     fn slow_start_doubles_a_round_and_stops_at_the_threshold() {
         let mut reno = Reno::new(10, MSS);
-        reno.on_ack(10 * MSS, true, false, MSS);
+        reno.on_ack(ack(10 * MSS, Mode::Open), MSS);
         assert_eq!(reno.window, 20 * MSS);
         reno.threshold = 25 * MSS;
-        reno.on_ack(20 * MSS, true, false, MSS);
+        reno.on_ack(ack(20 * MSS, Mode::Open), MSS);
         assert_eq!(reno.window, 25 * MSS);
     }
 
@@ -119,10 +137,10 @@ mod tests {
     fn avoidance_adds_one_segment_a_window() {
         let mut reno = Reno { window: 10 * MSS, threshold: 10 * MSS, acked: 0 };
         for _ in 0..9 {
-            reno.on_ack(MSS, true, false, MSS);
+            reno.on_ack(ack(MSS, Mode::Open), MSS);
         }
         assert_eq!(reno.window, 10 * MSS);
-        reno.on_ack(MSS, true, false, MSS);
+        reno.on_ack(ack(MSS, Mode::Open), MSS);
         assert_eq!(reno.window, 11 * MSS);
     }
 
@@ -134,7 +152,7 @@ mod tests {
             let mut reno = Reno { window: window * MSS, threshold, acked: 0 };
             let next = reno.next(reno.window, MSS);
             for _ in 0..window {
-                reno.on_ack(MSS, true, false, MSS);
+                reno.on_ack(ack(MSS, Mode::Open), MSS);
             }
             assert_eq!(reno.window, next, "{window} segments, threshold {threshold}");
         }
@@ -145,24 +163,24 @@ mod tests {
     }
 
     #[test]
-    fn an_unused_window_does_not_grow() {
+    fn the_window_does_not_grow_in_fast_recovery() {
         let mut reno = Reno::new(10, MSS);
-        reno.on_ack(5 * MSS, false, false, MSS);
+        reno.on_ack(ack(5 * MSS, Mode::Fast), MSS);
         assert_eq!(reno.window, 10 * MSS);
     }
 
     #[test]
     fn a_loss_halves_and_a_timeout_starts_again_from_one() {
         let mut reno = Reno::new(10, MSS);
-        reno.on_loss(40 * MSS, MSS);
+        reno.on_loss(loss(40 * MSS), MSS);
         assert_eq!((reno.window, reno.threshold), (20 * MSS, 20 * MSS));
-        reno.on_timeout(20 * MSS, false, MSS);
+        reno.on_timeout(loss(20 * MSS), false, MSS);
         assert_eq!((reno.window, reno.threshold), (MSS, 10 * MSS));
-        reno.on_timeout(MSS, true, MSS);
+        reno.on_timeout(loss(MSS), true, MSS);
         assert_eq!(reno.threshold, 10 * MSS, "the second timeout of the same data keeps it");
-        reno.on_ack(5 * MSS, true, true, MSS);
+        reno.on_ack(ack(5 * MSS, Mode::Timeout), MSS);
         assert_eq!(reno.window, 2 * MSS, "after a timeout one segment an ACK");
-        reno.on_loss(MSS, MSS);
+        reno.on_loss(loss(MSS), MSS);
         assert_eq!(reno.threshold, 2 * MSS, "never under two segments");
     }
 }

@@ -305,7 +305,7 @@ impl SynReceived {
     ) -> SendHalf {
         let mss = self.send_mss(options);
         let next = self.iss + 1;
-        let mut congestion = Congestion::new(&cx.config, mss.into());
+        let mut congestion = Congestion::new(&cx.config, mss.into(), next);
         let mut rtt = Rtt::new(&cx.config.rto_bounds);
         if self.attempts > 1 {
             congestion.on_handshake_loss(mss.into());
@@ -332,7 +332,6 @@ impl SynReceived {
             pair: PacketPair::default(),
             sent: SentQueue::default(),
             congestion,
-            usage: (0, next),
             probes: 0,
             silent_since: Instant::FAR_FUTURE,
             last_sent: cx.now,

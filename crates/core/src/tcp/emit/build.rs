@@ -4,6 +4,7 @@ use super::decide::segment_bytes;
 use super::{Emission, Run, Why};
 use crate::config::{Push, TcpConfig};
 use crate::flow::seq::Seq;
+use crate::tcp::congestion::Sent;
 use crate::tcp::connection::{Step, Synchronized, stamp_at};
 use crate::tcp::ecn;
 use crate::tcp::egress::{Egress, Payload};
@@ -200,6 +201,6 @@ pub(super) fn on_new_sent(s: &mut Synchronized, end: Seq, segment: u32, now: Ins
     send.last_sent = now;
     send.probes = 0;
     send.sent.on_sent(end, now);
-    send.note_usage();
+    send.congestion.on_sent(Sent { now, una: send.una, nxt: end });
     s.push_due = false;
 }

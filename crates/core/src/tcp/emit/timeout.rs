@@ -88,7 +88,7 @@ impl Step<'_> {
         // Without a way nothing was lost: nothing was sent. The host looks for one again.
         if !self.common.is_unreachable() {
             self.cx.counters.timeouts += 1;
-            self.s.send.on_timeout();
+            self.s.send.on_timeout(self.cx.now);
             if let Some(ecn) = &mut self.s.ecn {
                 ecn.on_reduced(self.s.send.nxt);
             }

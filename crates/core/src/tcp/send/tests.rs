@@ -66,17 +66,17 @@ fn what_is_kept_of_a_loss_goes_once_it_is_behind() {
     send.max = send.nxt;
     assert!(send.recovery.is_none());
     for bytes in [0, 0, 0, 8000] {
-        send.on_ack(Times { now, heard: now }, &ack(send.una + bytes), None, &mut pool);
+        send.on_ack(Times { now, heard: now }, &ack(send.una + bytes), None, true, &mut pool);
     }
     assert_eq!(send.mode(), Mode::Fast);
-    send.on_ack(Times { now, heard: now }, &ack(send.nxt), None, &mut pool);
+    send.on_ack(Times { now, heard: now }, &ack(send.nxt), None, true, &mut pool);
     let point = send.nxt;
     assert!(send.misses_nothing() && send.recovery.is_some(), "duplicates may still come");
     assert!(Recovery::after(point, send.una).is_some(), "at rest, too");
     send.buffer.write(&[0; 10], &mut pool);
     send.nxt += 10;
     send.max = send.nxt;
-    send.on_ack(Times { now, heard: now }, &ack(send.nxt), None, &mut pool);
+    send.on_ack(Times { now, heard: now }, &ack(send.nxt), None, true, &mut pool);
     assert!(send.recovery.is_none() && Recovery::after(point, send.una).is_none());
 }
 
@@ -90,7 +90,7 @@ fn fast_retransmit_works_after_gibibytes_without_a_loss() {
         let next = send.una + (1 << 20);
         (send.nxt, send.max) = (next, next);
         send.buffer.write(&[0; 1 << 20], &mut pool);
-        send.on_ack(Times { now, heard: now }, &ack(next), None, &mut pool);
+        send.on_ack(Times { now, heard: now }, &ack(next), None, true, &mut pool);
         assert_eq!(send.flight(), 0);
     }
     send.buffer.write(&[0; 10_000], &mut pool);
@@ -98,7 +98,7 @@ fn fast_retransmit_works_after_gibibytes_without_a_loss() {
     send.max = send.nxt;
     for count in 1..=3 {
         assert!(!(send.mode() != Mode::Open), "after {} duplicates", count - 1);
-        send.on_ack(Times { now, heard: now }, &ack(send.una), None, &mut pool);
+        send.on_ack(Times { now, heard: now }, &ack(send.una), None, true, &mut pool);
     }
     assert!((send.mode() != Mode::Open));
     assert!(send.small_end.at_or_after(send.una), "no old number seems ahead");
@@ -129,7 +129,7 @@ fn rate_heard(acks: &[(u64, u32)], turn: fn(u64) -> u64) -> Option<u64> {
     for &(at_ms, segments) in acks {
         let ack = ack(send.una + segments * 1000);
         let [now, heard] = [turn(at_ms), at_ms].map(Instant::from_millis);
-        send.on_ack(Times { now, heard }, &ack, None, &mut pool);
+        send.on_ack(Times { now, heard }, &ack, None, true, &mut pool);
     }
     send.pair.estimate()
 }

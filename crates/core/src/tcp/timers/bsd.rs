@@ -174,7 +174,8 @@ impl Bsd {
     fn begin(&mut self, index: u32, filed: &mut Filed, deadlines: &mut Deadlines) -> TimerSet {
         filed.clear_counters();
         let mut set = TimerSet::EMPTY;
-        TimerSet::COUNTED
+        Timer::COUNTED
+            .into_iter()
             .filter(|timer| deadlines.is_set(*timer))
             .for_each(|timer| set.insert(timer));
         if deadlines.earliest() == Instant::FAR_FUTURE {

@@ -7,7 +7,7 @@
 use lightwait_processor::prefetch;
 
 use super::{Filed, SLOW_NS, Tick};
-use crate::tcp::timers::{COUNTED, Deadlines, Timer, TimerSet};
+use crate::tcp::timers::{Deadlines, Timer, TimerSet};
 use crate::time::Instant;
 
 /// What a counter holds at most: 4.5 hours. What takes longer is counted on when that is over, to
@@ -16,17 +16,20 @@ const MOST: u64 = (1 << 15) - 1;
 /// The highest bit of each counter in a word.
 const HIGHEST: u64 = 0x8000_8000_8000_8000;
 
+/// One of each of [`Timer::COUNTED`].
+type Counters = [u16; Timer::COUNTED.len()];
+
 impl Filed {
     /// No timer is counted.
     pub(super) fn clear_counters(&mut self) {
-        self.0 = [0; COUNTED];
+        self.0 = Counters::default();
     }
 
     /// Counts so many ticks until `timer` fires; 0: it does not.
     pub(super) fn set_counter(&mut self, timer: Timer, ticks: u64) {
         // Of what is more, two ticks are left at least when the counter runs out.
-        if let Some(counter) = self.0.get_mut(timer as usize) {
-            *counter = if ticks > MOST { MOST - 1 } else { ticks } as u16;
+        if let Some(counter) = Timer::COUNTED.into_iter().position(|it| it == timer) {
+            self.0[counter] = if ticks > MOST { MOST - 1 } else { ticks } as u16;
         }
     }
 
@@ -37,22 +40,23 @@ impl Filed {
 
     /// Counts down by a tick. Returns the timers whose time has come, and which are still set.
     pub fn count_down(&mut self, tick: Tick, deadlines: &Deadlines) -> TimerSet {
-        const ACK: usize = Timer::DelayedAck as usize;
         let mut fired = TimerSet::EMPTY;
+        // In the order of `Timer::COUNTED`.
+        let [retransmit, ack, persist, keepalive, fin_wait_2, lifetime] = self.0;
         match tick {
             Tick::Fast => {
-                if self.0[ACK] != 0 && deadlines.is_set(Timer::DelayedAck) {
+                if ack != 0 && deadlines.is_set(Timer::DelayedAck) {
                     fired.insert(Timer::DelayedAck);
                 }
-                self.0[ACK] = 0;
+                self.0 = [retransmit, 0, persist, keepalive, fin_wait_2, lifetime];
             }
             Tick::Slow(tick) => {
-                let [a, _, b, c, d, e] = self.0;
-                let (four, over) = count_down([a, b, c, d]);
-                let last = e.saturating_sub(1);
-                self.0 = [four[0], self.0[ACK], four[1], four[2], four[3], last];
-                if over || e == 1 {
-                    fired = self.run_out([a, 0, b, c, d, e], tick, deadlines);
+                let slow = [retransmit, persist, keepalive, fin_wait_2];
+                let ([a, b, c, d], over) = count_down(slow);
+                self.0 = [a, ack, b, c, d, lifetime.saturating_sub(1)];
+                if over || lifetime == 1 {
+                    let from = [retransmit, 0, persist, keepalive, fin_wait_2, lifetime];
+                    fired = self.run_out(from, tick, deadlines);
                 }
             }
         }
@@ -60,9 +64,10 @@ impl Filed {
     }
 
     /// Of the counters that stood at one, the timers that fire.
-    fn run_out(&mut self, from: [u16; COUNTED], tick: u64, deadlines: &Deadlines) -> TimerSet {
+    fn run_out(&mut self, from: Counters, tick: u64, deadlines: &Deadlines) -> TimerSet {
         let mut fired = TimerSet::EMPTY;
-        for timer in TimerSet::COUNTED.filter(|timer| from[*timer as usize] == 1) {
+        let counted = Timer::COUNTED.into_iter().zip(from);
+        for timer in counted.filter_map(|(timer, ticks)| (ticks == 1).then_some(timer)) {
             // A whole tick and more is left only of what no counter holds, or is not set.
             match deadlines.at(timer) {
                 Instant::FAR_FUTURE => {}
