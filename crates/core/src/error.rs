@@ -1,4 +1,4 @@
-//! What can go wrong with a connection or a call, and who is to blame.
+//! What can go wrong with a connection or a call.
 
 use core::fmt;
 
@@ -33,39 +33,6 @@ pub enum Error {
     InvalidInput(&'static str),
     /// A limit was reached; the text names it.
     Limit(&'static str),
-}
-
-/// Who has to do something about an [`Error`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Blame {
-    /// The other end, or the network's word about it.
-    Peer,
-    /// The path: nothing came back.
-    Network,
-    /// The caller.
-    Api,
-    /// Our own configured bounds.
-    Limit,
-    /// Nobody: wait.
-    Nobody,
-}
-
-impl Error {
-    /// Who has to do something about it.
-    pub fn blame(self) -> Blame {
-        match self {
-            Error::WouldBlock => Blame::Nobody,
-            Error::ConnectionRefused | Error::ConnectionReset => Blame::Peer,
-            Error::TimedOut | Error::HostUnreachable | Error::NetworkUnreachable => Blame::Network,
-            Error::Limit(_) => Blame::Limit,
-            Error::ConnectionAborted
-            | Error::AddressInUse
-            | Error::AddressNotAvailable
-            | Error::NotConnected
-            | Error::BrokenPipe
-            | Error::InvalidInput(_) => Blame::Api,
-        }
-    }
 }
 
 impl fmt::Display for Error {

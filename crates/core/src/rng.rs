@@ -31,7 +31,7 @@ impl Rng {
     }
 
     /// The next 32 random bits.
-    pub fn next_u32(&mut self) -> u32 {
+    pub(crate) fn next_u32(&mut self) -> u32 {
         (self.next_u64() >> 32) as u32
     }
 
@@ -53,7 +53,7 @@ impl Rng {
 }
 
 /// One step of SplitMix64: spreads a counter or a small seed over 64 bits.
-pub fn split_mix_64(state: &mut u64) -> u64 {
+pub(crate) fn split_mix_64(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -126,12 +126,12 @@ impl SocketOptions {
     }
 
     /// True if there is to be no connection without an agreement about TIME-WAIT.
-    pub fn requires_agreement(&self) -> bool {
+    pub(crate) fn requires_agreement(&self) -> bool {
         self.require_agreement && self.negotiate != Wish::Off
     }
 
     /// True if its IP headers are everybody's.
-    pub fn asks_nothing_of_ip(&self) -> bool {
+    pub(crate) fn asks_nothing_of_ip(&self) -> bool {
         self.marks() == Marks::default() && self.path_mtu_discovery
     }
 }

@@ -39,14 +39,14 @@ impl KeyedHash {
     }
 
     /// The strong hash of a connection's two ends. Its halves are as good as two hashes.
-    pub fn of_tuple(&self, tuple: &Tuple) -> u64 {
+    pub(crate) fn of_tuple(&self, tuple: &Tuple) -> u64 {
         let mut hasher = self.strong_hasher();
         tuple.write_to(&mut hasher);
         hasher.finish()
     }
 
     /// The strong hash of a connection's two ends, and of `more`.
-    pub fn of_tuple_and(&self, tuple: &Tuple, more: u64) -> u64 {
+    pub(crate) fn of_tuple_and(&self, tuple: &Tuple, more: u64) -> u64 {
         let mut hasher = self.strong_hasher();
         hasher.write_u64(more);
         tuple.write_to(&mut hasher);

@@ -66,7 +66,7 @@ impl Tuple {
 
     /// The same with another port of ours.
     #[must_use]
-    pub fn with_local_port(self, port: u16) -> Self {
+    pub(crate) fn with_local_port(self, port: u16) -> Self {
         let others = self.ports & !(0xffff << 16);
         Tuple { ports: others | u64::from(port) << 16, ..self }
     }
@@ -100,7 +100,7 @@ impl Tuple {
     }
 
     /// True if both ends are the same.
-    pub fn is_loop(&self) -> bool {
+    pub(crate) fn is_loop(&self) -> bool {
         self.local_port() == self.remote_port() && self.local_words() == self.remote_words()
     }
 
@@ -110,7 +110,7 @@ impl Tuple {
     }
 
     /// True if the addresses are those of `other`.
-    pub fn has_addresses_of(&self, other: &Tuple) -> bool {
+    pub(crate) fn has_addresses_of(&self, other: &Tuple) -> bool {
         // Both versions in one comparison: IPv4's is 0.
         let versions = (self.ports | other.ports) >> 32;
         let is_right = || self.is_ipv6() == other.is_ipv6() && self.words == other.words;
@@ -118,7 +118,7 @@ impl Tuple {
     }
 
     /// A number that differs from address to address, mostly.
-    pub fn addresses_folded(&self) -> u64 {
+    pub(crate) fn addresses_folded(&self) -> u64 {
         let [a, b, c, d] = self.words;
         if self.is_ipv6() { a ^ b.rotate_left(32) ^ c ^ d } else { a }
     }
@@ -135,25 +135,25 @@ impl Tuple {
     }
 
     /// The first word: of IPv4 both addresses, ours in the high half.
-    pub fn first_word(&self) -> u64 {
+    pub(crate) fn first_word(&self) -> u64 {
         self.words[0]
     }
 
     /// Our address as two words, the high half first; IPv4's is the last 32 bits.
-    pub fn local_words(&self) -> [u64; 2] {
+    pub(crate) fn local_words(&self) -> [u64; 2] {
         let [a, b, ..] = self.words;
         if self.is_ipv6() { [a, b] } else { [0, a >> 32] }
     }
 
     /// The peer's address as two words.
-    pub fn remote_words(&self) -> [u64; 2] {
+    pub(crate) fn remote_words(&self) -> [u64; 2] {
         let [a, _, c, d] = self.words;
         if self.is_ipv6() { [c, d] } else { [0, a & 0xffff_ffff] }
     }
 
     /// The tuple of these words, as [`local_words`](Self::local_words),
     /// [`remote_words`](Self::remote_words) and [`ports`](Self::ports) give them.
-    pub fn from_words(local: [u64; 2], remote: [u64; 2], ports: u32, ipv6: bool) -> Self {
+    pub(crate) fn from_words(local: [u64; 2], remote: [u64; 2], ports: u32, ipv6: bool) -> Self {
         let words = if ipv6 {
             [local[0], local[1], remote[0], remote[1]]
         } else {
@@ -175,7 +175,7 @@ impl Tuple {
     /// Writes what differs between connections, both addresses and both ports, to `hasher`: 12
     /// bytes of IPv4, 36 of IPv6, as words, which it need not put together.
     #[inline(always)]
-    pub fn write_to(&self, hasher: &mut impl Hasher) {
+    pub(crate) fn write_to(&self, hasher: &mut impl Hasher) {
         hasher.write_u64(self.words[0]);
         if self.is_ipv6() {
             self.words[1..].iter().for_each(|word| hasher.write_u64(*word));

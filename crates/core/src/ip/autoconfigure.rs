@@ -33,18 +33,18 @@ use crate::wire::mld::{self, Change, Version};
 use crate::wire::ndp::{self, Prefix, RouterAdvertisement, solicited_node};
 
 /// Addresses made from advertised prefixes; the next prefix's is not made.
-pub const MAX_ADDRESSES: usize = 8;
+pub(crate) const MAX_ADDRESSES: usize = 8;
 
 /// How long others have to object to an address (RFC 4862 §5.1: one probe, RETRANS_TIMER).
-pub const PROBE: Duration = Duration::from_secs(1);
+pub(crate) const PROBE: Duration = Duration::from_secs(1);
 
 /// Identifiers tried for a prefix before it is left alone (RFC 7217 §6: IDGEN_RETRIES).
-pub const MAX_ATTEMPTS: u8 = 3;
+pub(crate) const MAX_ATTEMPTS: u8 = 3;
 
 /// The first pause between router solicitations, and the longest (RFC 7559 §2).
-pub const SOLICIT_FIRST: Duration = Duration::from_secs(4);
+pub(crate) const SOLICIT_FIRST: Duration = Duration::from_secs(4);
 /// See [`SOLICIT_FIRST`].
-pub const SOLICIT_LONGEST: Duration = Duration::from_secs(3600);
+pub(crate) const SOLICIT_LONGEST: Duration = Duration::from_secs(3600);
 
 /// A lifetime may not be cut below this by an advertisement (RFC 4862 §5.5.3 e).
 const TWO_HOURS: Duration = Duration::from_secs(7200);
@@ -128,7 +128,7 @@ impl Own {
 
 /// The IPv6 addresses of one host in the making.
 #[derive(Debug)]
-pub struct Autoconfigure {
+pub(crate) struct Autoconfigure {
     hardware: Mac,
     hash: KeyedHash,
     autoconfigure: bool,
@@ -147,7 +147,7 @@ pub struct Autoconfigure {
 
 impl Autoconfigure {
     /// Begins: probes the configured addresses and a link-local one, and asks for routers.
-    pub fn new(now: Instant, setup: &Setup<'_>) -> Self {
+    pub(crate) fn new(now: Instant, setup: &Setup<'_>) -> Self {
         let mut this = Autoconfigure {
             hardware: setup.hardware,
             hash: KeyedHash::new(setup.secret, "interface identifier"),
@@ -172,24 +172,24 @@ impl Autoconfigure {
     }
 
     /// What is to be done, oldest first.
-    pub fn output(&mut self) -> Option<Output> {
+    pub(crate) fn output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
     /// True if the address is ours but not yet proved to be unique: advertisements of it must not
     /// override, and what is sent from it must not tell our hardware address (RFC 4429 §3.2, §3.3).
-    pub fn is_optimistic(&self, address: Ipv6Addr) -> bool {
+    pub(crate) fn is_optimistic(&self, address: Ipv6Addr) -> bool {
         self.find(address).is_some_and(|own| own.probing.is_some())
     }
 
     /// Our link-local address, once it is proved to be unique.
-    pub fn link_local(&self) -> Option<Ipv6Addr> {
+    pub(crate) fn link_local(&self) -> Option<Ipv6Addr> {
         let mut proved = self.addresses.iter().filter(|own| own.probing.is_none());
         proved.find(|own| own.address.is_unicast_link_local()).map(|own| own.address)
     }
 
     /// True if the solicited-node group of one of our addresses is `group`.
-    pub fn listens_to(&self, group: Ipv6Addr) -> bool {
+    pub(crate) fn listens_to(&self, group: Ipv6Addr) -> bool {
         self.addresses.iter().any(|own| solicited_node(own.address) == group)
     }
 
@@ -197,7 +197,7 @@ impl Autoconfigure {
     /// address both leave it (RFC 4862 §5.4.3), unless the probe is our own, looped back. For an
     /// address that is proved to be ours, the host's answer is all that is needed. True if this
     /// has cost us the address.
-    pub fn on_neighbour_solicit(
+    pub(crate) fn on_neighbour_solicit(
         &mut self,
         now: Instant,
         source: Ipv6Addr,
@@ -210,13 +210,17 @@ impl Autoconfigure {
 
     /// Somebody advertises `target` as theirs (RFC 4862 §5.4.4). True if this has cost us the
     /// address.
-    pub fn on_neighbour_advertisement(&mut self, now: Instant, target: Ipv6Addr) -> bool {
+    pub(crate) fn on_neighbour_advertisement(&mut self, now: Instant, target: Ipv6Addr) -> bool {
         self.on_claim(now, target)
     }
 
     /// A router speaks (RFC 4862 §5.5.3). Routes and the MTU are for
     /// [`Routes`](super::route::Routes) to learn.
-    pub fn on_router_advertisement(&mut self, now: Instant, advertisement: &RouterAdvertisement) {
+    pub(crate) fn on_router_advertisement(
+        &mut self,
+        now: Instant,
+        advertisement: &RouterAdvertisement,
+    ) {
         if !self.autoconfigure {
             return;
         }
@@ -235,7 +239,7 @@ impl Autoconfigure {
     }
 
     /// A querier asks who listens to `group`, or if that is unspecified, who listens at all.
-    pub fn on_listener_query(
+    pub(crate) fn on_listener_query(
         &mut self,
         now: Instant,
         version: Version,
@@ -257,7 +261,7 @@ impl Autoconfigure {
     }
 
     /// Does what is due at `now`.
-    pub fn on_time(&mut self, now: Instant) {
+    pub(crate) fn on_time(&mut self, now: Instant) {
         self.expire(now);
         let mut proved_link_local = false;
         for own in &mut self.addresses {
@@ -282,7 +286,7 @@ impl Autoconfigure {
     }
 
     /// When [`Autoconfigure::on_time`] next has something to do.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 

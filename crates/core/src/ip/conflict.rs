@@ -36,21 +36,21 @@ use crate::wire::ethernet::Mac;
 // The constants of RFC 5227 §1.1.
 
 /// The first probe is sent within this time.
-pub const PROBE_WAIT: Duration = Duration::from_secs(1);
+pub(crate) const PROBE_WAIT: Duration = Duration::from_secs(1);
 /// Probes of an address.
-pub const PROBE_NUM: u8 = 3;
+pub(crate) const PROBE_NUM: u8 = 3;
 /// The shortest time between two probes.
-pub const PROBE_MIN: Duration = Duration::from_secs(1);
+pub(crate) const PROBE_MIN: Duration = Duration::from_secs(1);
 /// The longest time between two probes.
-pub const PROBE_MAX: Duration = Duration::from_secs(2);
+pub(crate) const PROBE_MAX: Duration = Duration::from_secs(2);
 /// How long others may object after the last probe.
-pub const ANNOUNCE_WAIT: Duration = Duration::from_secs(2);
+pub(crate) const ANNOUNCE_WAIT: Duration = Duration::from_secs(2);
 /// Announcements of an address.
-pub const ANNOUNCE_NUM: u8 = 2;
+pub(crate) const ANNOUNCE_NUM: u8 = 2;
 /// The time between two announcements.
-pub const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
+pub(crate) const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
 /// An address is defended once in this time at most.
-pub const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
+pub(crate) const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The longest time that probing an address takes by these constants.
 pub const PROBE_LONGEST: Duration = Duration::from_secs(7);
@@ -173,7 +173,7 @@ impl Claims {
     }
 
     /// True if there is a conflict to tell, or how it stands has changed, since the last time.
-    pub fn take_news(&mut self) -> bool {
+    pub(crate) fn take_news(&mut self) -> bool {
         core::mem::take(&mut self.news)
     }
 
@@ -199,7 +199,7 @@ impl Claims {
     }
 
     /// `claimant` says that it has `address`. True if we have it, and say so once more.
-    pub fn on_claim(&mut self, now: Instant, address: IpAddr, claimant: Mac) -> bool {
+    pub(crate) fn on_claim(&mut self, now: Instant, address: IpAddr, claimant: Mac) -> bool {
         let Some(claim) = self.find(address) else { return false };
         match claim.stage {
             Stage::Probing { in_use: false, .. } => self.on_lost(address, claimant),
@@ -222,7 +222,7 @@ impl Claims {
 
     /// `claimant` asks whether anybody has `address`, because it wants it: if we want it, too,
     /// neither may have it (RFC 5227 §2.1.1). If we have it, the host's answer is enough.
-    pub fn on_probe(&mut self, address: IpAddr, claimant: Mac) {
+    pub(crate) fn on_probe(&mut self, address: IpAddr, claimant: Mac) {
         if let Some(Claim { stage: Stage::Probing { in_use: false, .. }, .. }) = self.find(address)
         {
             self.on_lost(address, claimant);
@@ -230,7 +230,7 @@ impl Claims {
     }
 
     /// Duplicate address detection has found no duplicate of `address`.
-    pub fn on_verified(&mut self, now: Instant, address: IpAddr) {
+    pub(crate) fn on_verified(&mut self, now: Instant, address: IpAddr) {
         let first = self.first_announcement(now);
         if let Some(claim) = self.find(address).filter(|claim| claim.stage == Stage::Verifying) {
             claim.stage = first;
@@ -260,7 +260,7 @@ impl Claims {
     }
 
     /// `claimant` has turned out to have `address`, claimed here or not.
-    pub fn on_lost(&mut self, address: IpAddr, claimant: Mac) {
+    pub(crate) fn on_lost(&mut self, address: IpAddr, claimant: Mac) {
         if let Some(claim) = self.find(address) {
             claim.stage = Stage::Lost { claimant };
         }

@@ -7,13 +7,15 @@
 //!   it is refused when that would be more than `burst` intervals from now.
 //! ```
 
-use crate::time::{Duration, Instant};
+#[cfg(test)]
+use crate::time::Duration;
+use crate::time::Instant;
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
 
 /// A limit on how often something is done.
 #[derive(Clone, Copy, Debug)]
-pub struct TokenBucket {
+pub(crate) struct TokenBucket {
     /// Between two tokens, in ns, rounded up: the rate is never exceeded. `None`: no tokens at all.
     interval_ns: Option<u64>,
     /// From empty to full, in ns.
@@ -25,7 +27,7 @@ pub struct TokenBucket {
 impl TokenBucket {
     /// A full bucket of `burst` tokens (at least one) that earns `per_second` of them a second;
     /// with a rate of zero it is and stays empty.
-    pub fn new(per_second: u32, burst: u32) -> Self {
+    pub(crate) fn new(per_second: u32, burst: u32) -> Self {
         let interval_ns = NS_PER_SECOND
             .checked_add(u64::from(per_second).saturating_sub(1))
             .and_then(|ns| ns.checked_div(u64::from(per_second)));
@@ -34,7 +36,7 @@ impl TokenBucket {
     }
 
     /// Takes a token; false if there is none.
-    pub fn take(&mut self, now: Instant) -> bool {
+    pub(crate) fn take(&mut self, now: Instant) -> bool {
         let Some(interval_ns) = self.interval_ns else { return false };
         let now_ns = now.as_nanos();
         let full_at_ns = self.full_at_ns.max(now_ns).saturating_add(interval_ns);
@@ -46,7 +48,8 @@ impl TokenBucket {
     }
 
     /// How long until [`TokenBucket::take`] succeeds; zero if it would now.
-    pub fn wait(&self, now: Instant) -> Duration {
+    #[cfg(test)]
+    pub(crate) fn wait(&self, now: Instant) -> Duration {
         let Some(interval_ns) = self.interval_ns else { return Duration::MAX };
         let full_at_ns = self.full_at_ns.max(now.as_nanos()).saturating_add(interval_ns);
         Duration::from_nanos((full_at_ns - now.as_nanos()).saturating_sub(self.burst_ns))

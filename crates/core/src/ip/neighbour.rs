@@ -51,22 +51,22 @@ use crate::wire::ethernet::{Mac, is_group};
 use state::{State, Whom};
 
 /// Between two solicitations (RFC 4861 §10 RETRANS_TIMER; RFC 1122 §2.3.2.1: at most one a second).
-pub const RETRANSMIT: Duration = Duration::from_secs(1);
+pub(crate) const RETRANSMIT: Duration = Duration::from_secs(1);
 /// Solicitations to everybody before giving up (MAX_MULTICAST_SOLICIT).
-pub const MAX_MULTICAST_SOLICITS: u8 = 3;
+pub(crate) const MAX_MULTICAST_SOLICITS: u8 = 3;
 /// Solicitations to the address known before giving it up (MAX_UNICAST_SOLICIT).
-pub const MAX_UNICAST_SOLICITS: u8 = 3;
+pub(crate) const MAX_UNICAST_SOLICITS: u8 = 3;
 /// How long the owner of an address that is contradicted may take to answer before everybody is
 /// asked: much longer than a neighbour needs, and not noticed where one has moved.
-pub const OWNER_ANSWERS: Duration = Duration::from_millis(200);
+pub(crate) const OWNER_ANSWERS: Duration = Duration::from_millis(200);
 /// How long an answer is trusted (REACHABLE_TIME).
-pub const REACHABLE: Duration = Duration::from_secs(30);
+pub(crate) const REACHABLE: Duration = Duration::from_secs(30);
 /// How long a neighbour is doubted before it is asked (DELAY_FIRST_PROBE_TIME).
 pub const DELAY: Duration = Duration::from_secs(5);
 /// How long a neighbour that did not answer is not asked again.
-pub const FAILED: Duration = Duration::from_secs(3);
+pub(crate) const FAILED: Duration = Duration::from_secs(3);
 /// Frames that wait for one neighbour: beyond it the oldest is dropped (RFC 4861 §7.2.2).
-pub const MAX_WAITING_EACH: usize = 16;
+pub(crate) const MAX_WAITING_EACH: usize = 16;
 
 /// Entries looked at to find one to evict.
 const EVICTION_STEPS: usize = 16;
@@ -84,7 +84,7 @@ pub enum Lookup {
 
 /// How asking for a next hop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resolution {
+pub(crate) enum Resolution {
     /// It has answered.
     Resolved,
     /// It has not.
@@ -119,7 +119,7 @@ pub struct Waiting {
 /// A neighbour advertisement, or an ARP packet that tells an address (then `solicited` if it is a
 /// reply to us, `overrides` always).
 #[derive(Clone, Copy, Debug)]
-pub struct Advertisement {
+pub(crate) struct Advertisement {
     /// Whose address is told.
     pub target: IpAddr,
     /// The address, if it is.
@@ -216,7 +216,7 @@ impl Neighbours {
 
     /// Until when [`Neighbours::lookup`] has the same answer and effect for `next_hop`, which it
     /// has just called known, unless there are [changes](Self::changes).
-    pub fn trusted_until(&self, next_hop: IpAddr) -> Instant {
+    pub(crate) fn trusted_until(&self, next_hop: IpAddr) -> Instant {
         match self.entries.get(&next_hop).map(|entry| entry.state) {
             Some(State::Reachable { until, .. }) => until,
             _ => Instant::FAR_FUTURE,
@@ -252,7 +252,7 @@ impl Neighbours {
 
     /// A neighbour at `source` has shown its address in a message meant for us: a solicitation of
     /// ours, an ARP request for ours, or a router's advertisement (RFC 4861 §7.2.3; RFC 826).
-    pub fn on_heard(&mut self, now: Instant, source: IpAddr, mac: Mac) {
+    pub(crate) fn on_heard(&mut self, now: Instant, source: IpAddr, mac: Mac) {
         if !is_neighbour(source, mac) {
             return;
         }
@@ -270,7 +270,7 @@ impl Neighbours {
 
     /// A neighbour has told its address, asked or not (RFC 4861 §7.2.5; gratuitous ARP). Changes
     /// what is there and makes nothing new.
-    pub fn on_advertisement(&mut self, now: Instant, advertisement: Advertisement) {
+    pub(crate) fn on_advertisement(&mut self, now: Instant, advertisement: Advertisement) {
         let Advertisement { target, mac, solicited, overrides } = advertisement;
         let Some(state) = self.entries.get(&target).map(|entry| entry.state) else { return };
         if mac.is_some_and(|mac| !is_neighbour(target, mac)) {
@@ -307,7 +307,7 @@ impl Neighbours {
     }
 
     /// True if there is a [`Neighbours::deadline`].
-    pub fn has_deadline(&self) -> bool {
+    pub(crate) fn has_deadline(&self) -> bool {
         !self.timers.is_empty()
     }
 
@@ -317,17 +317,17 @@ impl Neighbours {
     }
 
     /// True if [`Neighbours::output`] has something.
-    pub fn has_output(&self) -> bool {
+    pub(crate) fn has_output(&self) -> bool {
         !self.outputs.is_empty()
     }
 
     /// True if [`Neighbours::resolved`] has something.
-    pub fn has_resolved(&self) -> bool {
+    pub(crate) fn has_resolved(&self) -> bool {
         !self.notices.is_empty()
     }
 
     /// A next hop that was pending, and how it ended: whatever waits for it may go on, or fail.
-    pub fn resolved(&mut self) -> Option<(IpAddr, Resolution)> {
+    pub(crate) fn resolved(&mut self) -> Option<(IpAddr, Resolution)> {
         self.notices.pop_front()
     }
 

@@ -18,17 +18,17 @@ use crate::time::{Duration, Instant};
 use crate::wire::ipv6;
 
 /// The least IPv4 path MTU that we take, in bytes: 512 of payload and 40 of headers.
-pub const IPV4_FLOOR: u16 = 552;
+pub(crate) const IPV4_FLOOR: u16 = 552;
 
 /// How long an estimate lasts (RFC 1191 §6.3, RFC 8201 §4).
-pub const LIFETIME: Duration = Duration::from_secs(600);
+pub(crate) const LIFETIME: Duration = Duration::from_secs(600);
 
 /// What paths are likely to carry, for routers that do not say (RFC 1191 §7.1).
 const PLATEAUS: [u16; 9] = [65535, 32000, 17914, 8166, 4352, 2002, 1492, 1006, IPV4_FLOOR];
 
 /// What a path carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PathMtu {
+pub(crate) struct PathMtu {
     /// The largest packet, in bytes.
     pub mtu: u16,
     /// Send with DF: false only on an IPv4 path narrower than we care to go.
@@ -43,7 +43,7 @@ struct Entry {
 
 /// The path MTUs of one host.
 #[derive(Debug)]
-pub struct PathMtus {
+pub(crate) struct PathMtus {
     link_mtu: u16,
     limit: usize,
     entries: HashMap<IpAddr, Entry, KeyedHash>,
@@ -55,7 +55,7 @@ pub struct PathMtus {
 
 impl PathMtus {
     /// At most `limit` estimates below `link_mtu`, the link's own.
-    pub fn new(link_mtu: u16, limit: usize, secret: &[u8; 32]) -> Self {
+    pub(crate) fn new(link_mtu: u16, limit: usize, secret: &[u8; 32]) -> Self {
         PathMtus {
             link_mtu,
             limit: limit.max(1),
@@ -66,20 +66,20 @@ impl PathMtus {
     }
 
     /// What the path to `destination` carries.
-    pub fn path(&self, destination: IpAddr) -> PathMtu {
+    pub(crate) fn path(&self, destination: IpAddr) -> PathMtu {
         let link = PathMtu { mtu: self.link_mtu, dont_fragment: true };
         self.entries.get(&destination).map_or(link, |entry| entry.path)
     }
 
     /// How often an answer of [`PathMtus::path`] may have changed.
-    pub fn changes(&self) -> u64 {
+    pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
 
     /// A router says that a packet of ours, `packet_len` bytes long, was too large for its next
     /// link, which carries `next_hop_mtu` bytes (0: it does not say how many). Returns what the
     /// path carries now if that is less than before.
-    pub fn on_too_big(
+    pub(crate) fn on_too_big(
         &mut self,
         now: Instant,
         destination: IpAddr,
@@ -108,7 +108,7 @@ impl PathMtus {
 
     /// Forgets the estimates that have ended by `now`, and tells each: packets of the link's MTU
     /// may be tried again.
-    pub fn on_time(&mut self, now: Instant, mut ended: impl FnMut(IpAddr)) {
+    pub(crate) fn on_time(&mut self, now: Instant, mut ended: impl FnMut(IpAddr)) {
         while let Some(&(at, destination)) = self.order.front() {
             if at > now {
                 break;
@@ -129,17 +129,19 @@ impl PathMtus {
     }
 
     /// When [`PathMtus::on_time`] next has something to do.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         self.order.front().map(|(at, _)| *at)
     }
 
     /// How many estimates there are.
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// True if there is none.
-    pub fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 

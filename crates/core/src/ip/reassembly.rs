@@ -22,13 +22,13 @@ use crate::wire::ip::{Fragment, Header, Packet};
 
 /// How long a packet's fragments may take, from the first that arrived (RFC 8200 §4.5; RFC 1122
 /// §3.3.2 allows 60 to 120 s).
-pub const LIFETIME: Duration = Duration::from_secs(60);
+pub(crate) const LIFETIME: Duration = Duration::from_secs(60);
 
 /// Fragments of one packet: enough for 64 KiB in packets of 576 bytes.
-pub const MAX_FRAGMENTS: usize = 128;
+pub(crate) const MAX_FRAGMENTS: usize = 128;
 
 /// Packets in the making at most, whatever is configured: they are searched one by one.
-pub const MAX_PACKETS: usize = 64;
+pub(crate) const MAX_PACKETS: usize = 64;
 
 /// Room for what an error message quotes of a first fragment.
 const QUOTED_BYTES: usize = icmpv6::MAX_QUOTED_BYTES;
@@ -79,7 +79,7 @@ pub struct Expired {
 
 /// What was given up, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GivenUp {
+pub(crate) struct GivenUp {
     /// Packets that ran out of time.
     pub expired: u64,
     /// Packets that made room for others.
@@ -139,7 +139,7 @@ struct Assembly {
 
 /// The packets in the making of one host.
 #[derive(Debug)]
-pub struct Reassembly {
+pub(crate) struct Reassembly {
     /// In the order in which they began, which is that of their ends.
     assemblies: VecDeque<Assembly>,
     limit: usize,
@@ -152,7 +152,7 @@ pub struct Reassembly {
 impl Reassembly {
     /// At most `packets` packets in the making (and at most [`MAX_PACKETS`]), with at most
     /// `bytes_limit` bytes in all of them.
-    pub fn new(packets: usize, bytes_limit: usize) -> Self {
+    pub(crate) fn new(packets: usize, bytes_limit: usize) -> Self {
         Reassembly {
             assemblies: VecDeque::new(),
             limit: packets.clamp(1, MAX_PACKETS),
@@ -164,7 +164,7 @@ impl Reassembly {
     }
 
     /// Takes in a fragment.
-    pub fn on_fragment(&mut self, now: Instant, packet: &Packet<'_>) -> Outcome {
+    pub(crate) fn on_fragment(&mut self, now: Instant, packet: &Packet<'_>) -> Outcome {
         let Some(fragment) = packet.fragment else { return Outcome::Dropped(Reason::Whole) };
         self.on_time(now);
         let key = Key {
@@ -190,7 +190,7 @@ impl Reassembly {
     }
 
     /// Gives up what has not arrived by `now`.
-    pub fn on_time(&mut self, now: Instant) {
+    pub(crate) fn on_time(&mut self, now: Instant) {
         while self.assemblies.front().is_some_and(|assembly| assembly.until <= now) {
             let Some(assembly) = self.pop() else { return };
             if assembly.abandoned {
@@ -205,32 +205,35 @@ impl Reassembly {
     }
 
     /// When [`Reassembly::on_time`] next has something to do.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         self.assemblies.front().map(|assembly| assembly.until)
     }
 
     /// True if [`Reassembly::expired`] has something.
-    pub fn has_expired(&self) -> bool {
+    pub(crate) fn has_expired(&self) -> bool {
         !self.expired.is_empty()
     }
 
     /// The next packet that ran out of time and whose sender is to be told.
-    pub fn expired(&mut self) -> Option<Expired> {
+    pub(crate) fn expired(&mut self) -> Option<Expired> {
         self.expired.pop_front()
     }
 
     /// Packets in the making, given up ones whose time is not over among them.
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
         self.assemblies.len()
     }
 
     /// True if there is none.
-    pub fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
         self.assemblies.is_empty()
     }
 
     /// What was given up.
-    pub fn given_up(&self) -> GivenUp {
+    #[cfg(test)]
+    pub(crate) fn given_up(&self) -> GivenUp {
         self.given_up
     }
 

@@ -17,13 +17,13 @@ use crate::wire::ndp::{self, RouterAdvertisement};
 use crate::wire::{ip, ipv6};
 
 /// Routers remembered from advertisements; the next one's is ignored.
-pub const MAX_ROUTERS: usize = 4;
+pub(crate) const MAX_ROUTERS: usize = 4;
 /// On-link prefixes remembered from advertisements; the next one is ignored.
-pub const MAX_PREFIXES: usize = 16;
+pub(crate) const MAX_PREFIXES: usize = 16;
 
 /// Where a packet goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NextHop {
+pub(crate) enum NextHop {
     /// The destination is ours.
     Ourselves,
     /// This neighbour: the destination, or a gateway.
@@ -34,7 +34,7 @@ pub enum NextHop {
 
 /// What kind of address it is, seen from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub(crate) enum Class {
     /// Nobody's: `0.0.0.0/8` or `::`.
     Unspecified,
     /// A loopback address: none of these belongs on a link.
@@ -140,7 +140,7 @@ impl Routes {
     }
 
     /// True if the address is ours.
-    pub fn is_local(&self, address: IpAddr) -> bool {
+    pub(crate) fn is_local(&self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(address) => self.is_local_ipv4(address),
             IpAddr::V6(_) => {
@@ -151,13 +151,13 @@ impl Routes {
     }
 
     /// The same of an IPv4 address: most segments' source is looked at.
-    pub fn is_local_ipv4(&self, address: Ipv4Addr) -> bool {
+    pub(crate) fn is_local_ipv4(&self, address: Ipv4Addr) -> bool {
         self.ipv4.iter().any(|(mask, prefix)| address.to_bits() & mask == *prefix)
     }
 
     /// True if we listen to the group: all hosts, all nodes, or the solicited-node group of one of
     /// our addresses.
-    pub fn is_our_group(&self, group: IpAddr) -> bool {
+    pub(crate) fn is_our_group(&self, group: IpAddr) -> bool {
         match group {
             IpAddr::V4(group) => group == Ipv4Addr::new(224, 0, 0, 1),
             IpAddr::V6(group) => {
@@ -171,7 +171,7 @@ impl Routes {
     }
 
     /// What kind of address it is.
-    pub fn class(&self, address: IpAddr) -> Class {
+    pub(crate) fn class(&self, address: IpAddr) -> Class {
         match address {
             IpAddr::V4(v4) => self.class_ipv4(v4),
             _ if self.is_local(address) => Class::Ours,
@@ -195,17 +195,17 @@ impl Routes {
 
     /// True if a packet from the link may come from there (RFC 1122 §3.2.1.3, RFC 4291 §2.5): from
     /// a single other host, not from a group, nobody, or ourselves.
-    pub fn is_acceptable_source(&self, source: IpAddr) -> bool {
+    pub(crate) fn is_acceptable_source(&self, source: IpAddr) -> bool {
         self.class(source) == Class::Other
     }
 
     /// Where a packet to `destination` goes next; `None` if there is no way.
-    pub fn next_hop(&self, destination: IpAddr) -> Option<NextHop> {
+    pub(crate) fn next_hop(&self, destination: IpAddr) -> Option<NextHop> {
         self.next_hop_of(self.class(destination), destination)
     }
 
     /// The same to a destination of which it is known what kind it is.
-    pub fn next_hop_of(&self, class: Class, destination: IpAddr) -> Option<NextHop> {
+    pub(crate) fn next_hop_of(&self, class: Class, destination: IpAddr) -> Option<NextHop> {
         match (class, destination) {
             (Class::Ours, _) => Some(NextHop::Ourselves),
             (Class::Broadcast, _) => Some(NextHop::Group(ethernet::BROADCAST)),
@@ -259,7 +259,7 @@ impl Routes {
 
     /// Gives us an address, or a known one another standing. Its prefix does not become on-link:
     /// that is for the router to say.
-    pub fn set_address(&mut self, cidr: Cidr, standing: Standing) {
+    pub(crate) fn set_address(&mut self, cidr: Cidr, standing: Standing) {
         self.changes += 1;
         let known = self.addresses.iter_mut().find(|own| own.cidr.address() == cidr.address());
         match known {
@@ -270,24 +270,24 @@ impl Routes {
     }
 
     /// Takes an address away.
-    pub fn remove_address(&mut self, address: IpAddr) {
+    pub(crate) fn remove_address(&mut self, address: IpAddr) {
         self.changes += 1;
         self.addresses.retain(|own| own.cidr.address() != address);
         self.note_ipv4();
     }
 
     /// The largest IPv6 packet for the link: the device's MTU, or less if a router says so.
-    pub fn ipv6_mtu(&self) -> u16 {
+    pub(crate) fn ipv6_mtu(&self) -> u16 {
         self.ipv6_mtu
     }
 
     /// The hop limit of our IPv6 packets.
-    pub fn ipv6_hop_limit(&self) -> u8 {
+    pub(crate) fn ipv6_hop_limit(&self) -> u8 {
         self.ipv6_hop_limit
     }
 
     /// Learns what the router at `router` says of itself and of the link (RFC 4861 §6.3.4).
-    pub fn on_router_advertisement(
+    pub(crate) fn on_router_advertisement(
         &mut self,
         now: Instant,
         router: Ipv6Addr,
@@ -315,7 +315,7 @@ impl Routes {
     }
 
     /// Puts a learnt gateway that does not answer behind the others (RFC 4861 §6.3.6).
-    pub fn on_gateway_failed(&mut self, gateway: IpAddr) {
+    pub(crate) fn on_gateway_failed(&mut self, gateway: IpAddr) {
         self.changes += 1;
         let (failed, mut others): (Vec<Route>, Vec<Route>) =
             self.routes.iter().partition(|route| route.gateway == Some(gateway));

@@ -46,7 +46,7 @@ use crate::wire::tcp::{Flags, Segment};
 
 /// What is known of a segment beside what it says.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Facts {
+pub(crate) struct Facts {
     /// Payload size of the segments that were joined into it; 0 if it is a single one.
     pub piece: u16,
     /// Its packet was marked: congestion experienced (RFC 3168 §5).
@@ -59,7 +59,7 @@ pub struct Facts {
 
 impl Facts {
     /// Of a segment that `piece` bytes each of others were joined into.
-    pub fn of_piece(piece: u16) -> Facts {
+    pub(crate) fn of_piece(piece: u16) -> Facts {
         Facts { piece, ..Facts::default() }
     }
 
@@ -69,7 +69,7 @@ impl Facts {
     }
 
     /// True if it repeats the end that our SYN, ACK names.
-    pub fn agree_with(self, names: Option<End>) -> bool {
+    pub(crate) fn agree_with(self, names: Option<End>) -> bool {
         names.is_some() && self.named == names
     }
 }
@@ -103,14 +103,14 @@ fn times(cx: &Context) -> Times {
 impl Connection {
     /// Takes in one segment, verified and addressed to this connection.
     #[inline(always)]
-    pub fn on_segment(&mut self, cx: &mut Context, received: Received<'_>, facts: Facts) {
+    pub(crate) fn on_segment(&mut self, cx: &mut Context, received: Received<'_>, facts: Facts) {
         cx.counters.segments_in += 1;
         self.on_first(cx, received, facts);
     }
 
     /// The same of the first segment, which has completed the handshake and is counted.
     #[inline(always)]
-    pub fn on_first(&mut self, cx: &mut Context, received: Received<'_>, facts: Facts) {
+    pub(crate) fn on_first(&mut self, cx: &mut Context, received: Received<'_>, facts: Facts) {
         let plain = received.plain();
         if !plain.is_some_and(|plain| self.take_predicted(cx, &plain, facts.piece)) {
             self.take_any(cx, received, facts);

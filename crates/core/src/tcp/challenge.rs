@@ -25,7 +25,7 @@ struct Bucket {
 
 /// Who may still be challenged.
 #[derive(Debug)]
-pub struct Challenges {
+pub(crate) struct Challenges {
     buckets: alloc::boxed::Box<[Bucket]>,
     window_start: Instant,
     /// Challenge ACKs left in this second.
@@ -37,7 +37,7 @@ pub struct Challenges {
 impl Challenges {
     /// On average `per_second` challenge ACKs over all connections, and never more than half as
     /// many again; `seed` decides how many in which second.
-    pub fn new(per_second: u32, seed: u64) -> Self {
+    pub(crate) fn new(per_second: u32, seed: u64) -> Self {
         let full = Bucket { tokens: BURST, refilled: Instant::ZERO };
         Challenges {
             buckets: alloc::vec![full; BUCKETS].into_boxed_slice(),
@@ -49,7 +49,7 @@ impl Challenges {
     }
 
     /// True if a challenge ACK may go now to the connection whose tuple hashes to `hash`.
-    pub fn take(&mut self, hash: u64, now: Instant) -> bool {
+    pub(crate) fn take(&mut self, hash: u64, now: Instant) -> bool {
         let index = hash as usize % BUCKETS;
         let bucket = &mut self.buckets[index];
         let earned = now.since(bucket.refilled).as_nanos() as u64 / REFILL_NS;

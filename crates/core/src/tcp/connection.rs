@@ -24,14 +24,16 @@ pub(crate) mod lone;
 mod resting;
 mod step;
 
-pub use blocked::Blocked;
-pub use common::{Common, Identity};
+pub(crate) use blocked::Blocked;
+pub use common::Common;
+pub(crate) use common::Identity;
 pub use early::Early;
 pub use ended::{Ended, Reset, Residue, Trouble};
 #[cfg(test)]
 pub(crate) use handshake::peer_mss;
-pub use handshake::{Meaning, OurSyn, SynReceived, SynSent};
-pub use resting::Resting;
+pub(crate) use handshake::{Meaning, OurSyn};
+pub use handshake::{SynReceived, SynSent};
+pub(crate) use resting::Resting;
 pub use step::{Ending, Passed, Step};
 
 use alloc::boxed::Box;
@@ -69,9 +71,9 @@ pub struct Context {
     /// Buffer memory.
     pub pool: PagePool,
     /// Receive windows promised.
-    pub budget: WindowBudget,
+    pub(crate) budget: WindowBudget,
     /// Who may still be challenged.
-    pub challenges: Challenges,
+    pub(crate) challenges: Challenges,
     /// What happened.
     pub counters: Counters,
 }
@@ -99,16 +101,16 @@ pub struct Stamps {
 const STAMP_LIFE: NonZeroU64 = NonZeroU64::MIN.saturating_add(24 * 86_400_000_000_000 - 1);
 
 /// The tick of our timestamp clock (RFC 7323 §5.4).
-pub const STAMP_TICK: Duration = Duration::from_millis(1);
+pub(crate) const STAMP_TICK: Duration = Duration::from_millis(1);
 
 /// What that clock says, offset per connection.
-pub fn stamp_at(now: Instant, offset: u32) -> u32 {
+pub(crate) fn stamp_at(now: Instant, offset: u32) -> u32 {
     (now.as_millis() as u32).wrapping_add(offset)
 }
 
 /// How far a timestamp is ahead of an earlier one, modulo 2^32; negative if it is older (RFC 7323
 /// §5.2).
-pub const fn stamp_distance(stamp: u32, earlier: u32) -> i32 {
+pub(crate) const fn stamp_distance(stamp: u32, earlier: u32) -> i32 {
     stamp.wrapping_sub(earlier) as i32
 }
 
@@ -127,7 +129,7 @@ impl Stamps {
 /// ESTABLISHED to LAST-ACK.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Synchronized {
+pub(crate) struct Synchronized {
     /// A zero-window probe is due.
     pub probe_due: bool,
     /// A keepalive probe is due.
@@ -156,7 +158,7 @@ pub struct Synchronized {
 /// The shapes a connection takes.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly every connection is synchronized")]
-pub enum Shape {
+pub(crate) enum Shape {
     /// SYN-SENT.
     SynSent(SynSent),
     /// SYN-RECEIVED after a simultaneous open, and what came with the peer's SYN.
@@ -174,7 +176,7 @@ pub struct Connection {
     /// What it has wherever it is.
     pub common: Common,
     /// What it needs where it is.
-    pub shape: Shape,
+    pub(crate) shape: Shape,
 }
 
 impl Deref for Connection {
@@ -193,7 +195,7 @@ impl DerefMut for Connection {
 
 impl Synchronized {
     /// The application has read so much that the peer should hear of it.
-    pub fn wants_window_update(&self) -> bool {
+    pub(crate) fn wants_window_update(&self) -> bool {
         let recv = &self.recv;
         recv.window.wants_update(recv.nxt, recv.buffer.len() as u32, recv.mss)
             && !recv.is_finished()
@@ -201,7 +203,7 @@ impl Synchronized {
 
     /// Nothing is missing on either side, and neither ECN nor TIME-WAIT is being agreed on: what
     /// comes next, and what is due next, can be predicted.
-    pub fn is_calm(&self) -> bool {
+    pub(crate) fn is_calm(&self) -> bool {
         self.send.recovery.is_none()
             && self.recv.disorder.is_none()
             && self.ecn.is_none()
@@ -209,7 +211,7 @@ impl Synchronized {
     }
 
     /// The RST that ends it (RFC 9293 §3.10.5).
-    pub fn reset(&self, now: Instant) -> Reset {
+    pub(crate) fn reset(&self, now: Instant) -> Reset {
         let stamps =
             |own: Stamps| Timestamps { value: stamp_at(now, own.offset), echo: own.recent };
         Reset { seq: self.send.nxt, ack: Some(self.recv.nxt), stamps: self.stamps.map(stamps) }
@@ -242,7 +244,7 @@ impl Connection {
 
     /// An active open, where a [hollow](Self::hollow) one lies: the SYN leaves with the next
     /// `emit`. `expected`: when what follows may be due at the earliest.
-    pub fn open(
+    pub(crate) fn open(
         &mut self,
         identity: Identity,
         options: &Arc<SocketOptions>,
@@ -259,7 +261,7 @@ impl Connection {
     }
 
     /// A passive open that the peer's ACK has completed, where a [hollow](Self::hollow) one lies.
-    pub fn accept(
+    pub(crate) fn accept(
         &mut self,
         identity: Identity,
         options: &Arc<SocketOptions>,
@@ -290,7 +292,7 @@ impl Connection {
 
     /// True if a segment that begins at `seq` may be under way: what an ICMP error must quote to be
     /// believed (RFC 5927 §4.1).
-    pub fn is_in_flight(&self, seq: Seq) -> bool {
+    pub(crate) fn is_in_flight(&self, seq: Seq) -> bool {
         match &self.shape {
             Shape::SynSent(syn) => seq == syn.iss && syn.attempts > 0,
             Shape::SynReceived(syn, _) => seq == syn.iss,
@@ -300,12 +302,12 @@ impl Connection {
     }
 
     /// True if it waits for the answer to its SYN, and this acknowledgment number is not that.
-    pub fn is_unanswered_by(&self, ack: Seq) -> bool {
+    pub(crate) fn is_unanswered_by(&self, ack: Seq) -> bool {
         matches!(&self.shape, Shape::SynSent(syn) if ack != syn.iss + 1)
     }
 
     /// The synchronized shape, if it has that.
-    pub fn synchronized(&self) -> Option<&Synchronized> {
+    pub(crate) fn synchronized(&self) -> Option<&Synchronized> {
         match &self.shape {
             Shape::Synchronized(synchronized) => Some(synchronized),
             _ => None,
@@ -313,7 +315,7 @@ impl Connection {
     }
 
     /// The synchronized shape, to be changed.
-    pub fn synchronized_mut(&mut self) -> Option<&mut Synchronized> {
+    pub(crate) fn synchronized_mut(&mut self) -> Option<&mut Synchronized> {
         match &mut self.shape {
             Shape::Synchronized(synchronized) => Some(synchronized),
             _ => None,
@@ -322,7 +324,7 @@ impl Connection {
 
     /// The handshake is complete: takes the synchronized shape.
     #[inline(always)]
-    pub fn establish(&mut self, synchronized: Synchronized, cx: &mut Context) {
+    pub(crate) fn establish(&mut self, synchronized: Synchronized, cx: &mut Context) {
         debug_assert!(matches!(self.shape, Shape::SynSent(_) | Shape::SynReceived(..)));
         self.shape.give_way(Shape::Synchronized(synchronized));
         self.state.transition(State::Established);
@@ -338,7 +340,7 @@ impl Connection {
     }
 
     /// FIN follows what was written: the CLOSE call of RFC 9293 §3.10.4.
-    pub fn queue_fin(&mut self) {
+    pub(crate) fn queue_fin(&mut self) {
         let Shape::Synchronized(synchronized) = &mut self.shape else { return };
         let state = &mut self.common.state;
         match state.get() {
@@ -374,7 +376,7 @@ impl Connection {
     }
 
     /// True if something may be written even where memory is scarce, or an error is to be told.
-    pub fn has_room_where_scarce(&self, cx: &Context) -> bool {
+    pub(crate) fn has_room_where_scarce(&self, cx: &Context) -> bool {
         self.synchronized().is_none_or(|s| s.send.room_where_scarce(&self.options, cx) > 0)
     }
 
@@ -404,7 +406,7 @@ impl Connection {
     /// writer waits for nothing. Of any other, no room: [`Connection::writable`] tells.
     ///
     /// [`SendSize::Round`]: crate::config::SendSize::Round
-    pub fn writable_at_once(
+    pub(crate) fn writable_at_once(
         &mut self,
         wanted: usize,
         is_scarce: bool,

@@ -209,7 +209,7 @@ impl Line {
     }
 
     /// The slot that may have this hash, at first sight. If there is none, some number.
-    pub fn glance(&self, hash: u64) -> u32 {
+    pub(crate) fn glance(&self, hash: u64) -> u32 {
         // No question is asked: where the tag is not, the first place will do, and a tag that must
         // not be 0 is not seen.
         let places = which(&self.head, |it| it == (hash >> 56) as u8) | 1 << LINK;
@@ -307,7 +307,7 @@ impl Demux {
 
     /// The same where it would be a surprise.
     #[inline(always)]
-    pub fn find_unexpected(&self, hash: u64, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub(crate) fn find_unexpected(&self, hash: u64, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let line = self.lines.get(self.line_of(hash))?;
         if line.places(tag_of(hash)) == 0 && line.link() == NONE {
             return None;
@@ -316,7 +316,7 @@ impl Demux {
     }
 
     /// As [`Line::glance`].
-    pub fn glance(&self, hash: u64) -> u32 {
+    pub(crate) fn glance(&self, hash: u64) -> u32 {
         self.lines.get(self.line_of(hash)).map_or(NONE, |line| line.glance(hash))
     }
 

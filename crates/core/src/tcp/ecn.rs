@@ -10,15 +10,15 @@ use crate::flow::Seq;
 use crate::wire::tcp::Flags;
 
 /// The codepoint of data that may be marked: ECT(0).
-pub const ECT0: u8 = 0b10;
+pub(crate) const ECT0: u8 = 0b10;
 /// The codepoint of a packet that was marked.
-pub const CE: u8 = 0b11;
+pub(crate) const CE: u8 = 0b11;
 /// The bits of the codepoint in a traffic class.
-pub const MASK: u8 = 0b11;
+pub(crate) const MASK: u8 = 0b11;
 
 /// What both halves of a connection that uses ECN remember.
 #[derive(Clone, Copy, Debug)]
-pub struct EcnState {
+pub(crate) struct EcnState {
     /// Our ACKs carry ECE: data came marked, and the peer has not said that it heard.
     pub echo: bool,
     /// Our next new data carries CWR: the window was reduced.
@@ -30,12 +30,12 @@ pub struct EcnState {
 impl EcnState {
     /// At the start, with `next` the first number of our data; or with nothing to tell, and the
     /// window last reduced at `next`.
-    pub fn new(next: Seq) -> Self {
+    pub(crate) fn new(next: Seq) -> Self {
         EcnState { echo: false, cwr_due: false, reduced_at: next }
     }
 
     /// Data has arrived, in a segment with `flags`, in a packet that was marked or not.
-    pub fn on_data(&mut self, flags: Flags, marked: bool) {
+    pub(crate) fn on_data(&mut self, flags: Flags, marked: bool) {
         if flags.contains(Flags::CWR) {
             self.echo = false;
         }
@@ -43,12 +43,12 @@ impl EcnState {
     }
 
     /// True if an ACK of everything before `ack`, with `flags`, asks for a reduction.
-    pub fn asks_to_reduce(&self, ack: Seq, flags: Flags) -> bool {
+    pub(crate) fn asks_to_reduce(&self, ack: Seq, flags: Flags) -> bool {
         flags.contains(Flags::ECE) && ack.after(self.reduced_at)
     }
 
     /// The congestion window was reduced, for whatever reason, with SND.NXT at `nxt`.
-    pub fn on_reduced(&mut self, nxt: Seq) {
+    pub(crate) fn on_reduced(&mut self, nxt: Seq) {
         self.cwr_due = true;
         self.reduced_at = nxt;
     }

@@ -59,7 +59,7 @@ impl Path {
 
     /// The same for packets with `marks`.
     #[must_use]
-    pub fn marked(&self, marks: Marks) -> Marked<'_> {
+    pub(crate) fn marked(&self, marks: Marks) -> Marked<'_> {
         Marked {
             path: self,
             dont_fragment: self.dont_fragment,
@@ -70,7 +70,7 @@ impl Path {
 
     /// Payload bytes that may be handed to the device at once, in segments of `segment` bytes,
     /// under a TCP header of `header` bytes: a multiple of `segment`.
-    pub fn large_payload(&self, header: usize, segment: usize) -> usize {
+    pub(crate) fn large_payload(&self, header: usize, segment: usize) -> usize {
         if !self.device.checksum {
             return segment;
         }
@@ -82,7 +82,7 @@ impl Path {
 
 /// A path, and what the IP headers of packets on it say besides the addresses.
 #[derive(Clone, Copy, Debug)]
-pub struct Marked<'a> {
+pub(crate) struct Marked<'a> {
     /// The path.
     pub path: &'a Path,
     /// IPv4's DF.
@@ -96,7 +96,7 @@ pub struct Marked<'a> {
 impl Marked<'_> {
     /// The same if its packets are of the usual kind, and alike: IPv4 that nobody cuts, with
     /// checksums of our own.
-    pub fn usual(&self) -> Option<UsualPath> {
+    pub(crate) fn usual(&self) -> Option<UsualPath> {
         if self.dont_fragment { self.numbered(0) } else { None }
     }
 
@@ -131,7 +131,7 @@ impl Marked<'_> {
 
 /// A path whose packets are of the usual kind, and what they have in common.
 #[derive(Clone, Copy, Debug)]
-pub struct UsualPath {
+pub(crate) struct UsualPath {
     /// The link header, on a medium that has one.
     link: Option<ethernet::Header>,
     /// The IP header.
@@ -142,7 +142,7 @@ pub struct UsualPath {
 
 impl UsualPath {
     /// Writes the frame of a segment around `text`. False if it is too long for one.
-    pub fn write(&self, frame: &mut Frame, header: &Stamped, text: &[u8]) -> bool {
+    pub(crate) fn write(&self, frame: &mut Frame, header: &Stamped, text: &[u8]) -> bool {
         if text.len() >= SUM_WHILE_COPIED {
             return self.write_around(frame, header, text.len(), |out| append_and_sum(out, text));
         }
@@ -153,7 +153,7 @@ impl UsualPath {
     }
 
     /// The same of a segment without text.
-    pub fn write_bare(&self, frame: &mut Frame, header: &Stamped) -> bool {
+    pub(crate) fn write_bare(&self, frame: &mut Frame, header: &Stamped) -> bool {
         self.write(frame, header, &[])
     }
 
@@ -197,7 +197,7 @@ impl UsualPath {
     }
 
     /// Writes the frame of a SYN, if its options are all the usual ones; else nothing.
-    pub fn write_syn(&self, frame: &mut Frame, header: &Syn) -> bool {
+    pub(crate) fn write_syn(&self, frame: &mut Frame, header: &Syn) -> bool {
         if let Some(link) = &self.link {
             link.emit(&mut frame.head);
         }
@@ -210,7 +210,7 @@ impl UsualPath {
 
     /// Writes the headers of a segment before `text`, if its options are usual ones, and it is not
     /// too long; else nothing.
-    pub fn write_any(&self, frame: &mut Frame, header: &Header, text: Text) -> bool {
+    pub(crate) fn write_any(&self, frame: &mut Frame, header: &Header, text: Text) -> bool {
         if let Some(link) = &self.link {
             link.emit(&mut frame.head);
         }
@@ -266,7 +266,7 @@ impl Span<'_> {
 
 /// The way out for one connection in one turn.
 #[derive(Debug)]
-pub struct Egress<'a> {
+pub(crate) struct Egress<'a> {
     /// The device's batch.
     pub outbox: &'a mut Outbox,
     /// The way.
@@ -280,18 +280,18 @@ pub struct Egress<'a> {
 
 impl Egress<'_> {
     /// Frames that may still leave.
-    pub fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         self.budget.min(self.outbox.room())
     }
 
     /// True if another frame may leave.
-    pub fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.budget > 0 && self.outbox.room() > 0
     }
 
     /// Sends text as one segment after the other, where the device does not cut it: PSH and FIN go
     /// with the last, CWR with the first. False, and nothing has happened, if there is no room.
-    pub fn send_text(&mut self, header: &Header, payload: Option<Payload<'_>>) -> bool {
+    pub(crate) fn send_text(&mut self, header: &Header, payload: Option<Payload<'_>>) -> bool {
         match payload {
             Some(text) if text.len > text.segment && !self.way.path.device.checksum => {
                 self.send_pieces(header, &text)
@@ -334,7 +334,7 @@ impl Egress<'_> {
     }
 
     /// Sends one segment. False, and nothing has happened, if there is no room.
-    pub fn send(&mut self, header: &Header, payload: Option<Payload<'_>>) -> bool {
+    pub(crate) fn send(&mut self, header: &Header, payload: Option<Payload<'_>>) -> bool {
         let packets = match &payload {
             Some(payload) if payload.len > payload.segment => {
                 payload.len.div_ceil(payload.segment.max(1))
@@ -359,7 +359,7 @@ impl Egress<'_> {
 }
 
 /// Writes the frame of a segment without text.
-pub fn write_bare(frame: &mut Frame, way: &Marked<'_>, header: &Stamped) -> bool {
+pub(crate) fn write_bare(frame: &mut Frame, way: &Marked<'_>, header: &Stamped) -> bool {
     match way.usual() {
         Some(path) => path.write_bare(frame, header),
         None => write(frame, way, &header.header(), None),
@@ -367,7 +367,7 @@ pub fn write_bare(frame: &mut Frame, way: &Marked<'_>, header: &Stamped) -> bool
 }
 
 /// Writes the frame of a segment. False if the packet would be too long for its length field.
-pub fn write(
+pub(crate) fn write(
     frame: &mut Frame,
     way: &Marked<'_>,
     header: &Header,

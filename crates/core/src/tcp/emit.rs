@@ -28,7 +28,7 @@ use crate::time::{Duration, Instant};
 
 /// One thing to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Emission {
+pub(crate) enum Emission {
     /// Data, FIN or both.
     Text(Run),
     /// A probe of an idle peer, or of a closed window: nothing, at SND.NXT - 1.
@@ -72,7 +72,7 @@ pub enum Why {
 
 /// How an `emit` ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flushed {
+pub(crate) enum Flushed {
     /// Nothing is left to send.
     Done,
     /// The outbox or the budget ran out: come again.
@@ -81,7 +81,7 @@ pub enum Flushed {
 
 impl Connection {
     /// Sends what the connection should, while there is room.
-    pub fn emit(&mut self, cx: &mut Context, egress: &mut Egress<'_>) -> Flushed {
+    pub(crate) fn emit(&mut self, cx: &mut Context, egress: &mut Egress<'_>) -> Flushed {
         self.note_way();
         let frames = egress.frames;
         let flushed = match self.step(cx) {

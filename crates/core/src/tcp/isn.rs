@@ -17,14 +17,14 @@ const TICK_NS: u64 = 4_000;
 
 /// The source of ISNs and timestamp offsets.
 #[derive(Clone, Copy, Debug)]
-pub struct IsnSource {
+pub(crate) struct IsnSource {
     /// Its low half is the F of the ISN, its high half the timestamp offset.
     ends: KeyedHash,
 }
 
 /// What a connection begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Beginning {
+pub(crate) struct Beginning {
     /// Its ISN (RFC 9293 MUST-8, SHLD-1).
     pub isn: Seq,
     /// What is added to the timestamp clock.
@@ -33,19 +33,19 @@ pub struct Beginning {
 
 impl IsnSource {
     /// The source that belongs to this secret.
-    pub fn new(secret: &[u8; 32]) -> Self {
+    pub(crate) fn new(secret: &[u8; 32]) -> Self {
         IsnSource { ends: KeyedHash::new(secret, "isn and timestamp offset") }
     }
 
     /// What a connection between these ends that begins now begins with.
-    pub fn begin(&self, now: Instant, tuple: &Tuple) -> Beginning {
+    pub(crate) fn begin(&self, now: Instant, tuple: &Tuple) -> Beginning {
         let ticks = (now.as_nanos() / TICK_NS) as u32;
         let ends = self.ends.of_tuple(tuple);
         Beginning { isn: Seq(ends as u32) + ticks, stamp_offset: (ends >> 32) as u32 }
     }
 
     /// What is added to the timestamp clock on connections between these ends. Always the same.
-    pub fn timestamp_offset(&self, tuple: &Tuple) -> u32 {
+    pub(crate) fn timestamp_offset(&self, tuple: &Tuple) -> u32 {
         (self.ends.of_tuple(tuple) >> 32) as u32
     }
 }

@@ -22,7 +22,7 @@ pub struct Listener {
     /// What its connections start with.
     pub options: Arc<SocketOptions>,
     /// What our SYNs announce therefore.
-    pub terms: Terms,
+    pub(crate) terms: Terms,
     /// Slots of established connections not yet accepted, oldest first.
     pub queue: VecDeque<u32>,
     /// The address, as [`Tuple::local_words`] has it, and if it is IPv6's.
@@ -46,7 +46,7 @@ impl Listener {
 
 /// All listeners of a host.
 #[derive(Debug, Default)]
-pub struct Listeners {
+pub(crate) struct Listeners {
     slots: Slab<Listener>,
     /// Ports in order, each with its slots: what a SYN costs hardly grows with the listeners of
     /// other ports.
@@ -55,7 +55,7 @@ pub struct Listeners {
 
 impl Listeners {
     /// Adds a listener; `None` if another has exactly that address and port.
-    pub fn insert(
+    pub(crate) fn insert(
         &mut self,
         local: SocketAddr,
         backlog: usize,
@@ -92,18 +92,18 @@ impl Listeners {
     }
 
     /// True if some listener has `port`.
-    pub fn has_port(&self, port: u16) -> bool {
+    pub(crate) fn has_port(&self, port: u16) -> bool {
         self.place_of(port).is_ok()
     }
 
     /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = &Listener> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Listener> {
         self.slots.iter().map(|(_, listener)| listener)
     }
 
     /// The listener for a SYN to our end of `tuple`: the exact address before any.
     #[inline(always)]
-    pub fn find(&self, tuple: &Tuple) -> Option<(ListenerId, &Listener)> {
+    pub(crate) fn find(&self, tuple: &Tuple) -> Option<(ListenerId, &Listener)> {
         // Nearly always there is one, and it hears.
         let &[index] = self.slots_of(tuple.local_port()) else { return self.find_best(tuple) };
         let (listener, generation) = self.slots.named(index)?;
@@ -123,19 +123,19 @@ impl Listeners {
     }
 
     /// The listener of that name.
-    pub fn get(&self, id: ListenerId) -> Option<&Listener> {
+    pub(crate) fn get(&self, id: ListenerId) -> Option<&Listener> {
         let (listener, generation) = self.slots.named(id.index)?;
         (generation == id.generation).then_some(listener)
     }
 
     /// The listener of that name, to be changed.
-    pub fn get_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
+    pub(crate) fn get_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
         let (listener, generation) = self.slots.named_mut(id.index)?;
         (generation == id.generation).then_some(listener)
     }
 
     /// Takes a listener out.
-    pub fn remove(&mut self, id: ListenerId) -> Option<Listener> {
+    pub(crate) fn remove(&mut self, id: ListenerId) -> Option<Listener> {
         let port = self.get(id)?.local.port();
         if let Ok(place) = self.place_of(port) {
             let slots = &mut self.by_port[place].1;

@@ -22,7 +22,7 @@ const RECENT: usize = 64;
 
 /// Ports tried for one open, of all our addresses together. Beyond it the open fails, and the next
 /// goes on where it stopped.
-pub const MAX_ATTEMPTS: u32 = 1024;
+pub(crate) const MAX_ATTEMPTS: u32 = 1024;
 
 /// The ephemeral ports of one shard.
 #[derive(Clone, Debug)]
@@ -87,7 +87,7 @@ pub struct Search {
 
 /// A port to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub(crate) struct Candidate {
     /// The port.
     pub port: u16,
     /// The hash of the tuple that it makes, if [`Ports::foresee`] asked for that before.
@@ -154,7 +154,7 @@ impl Ports {
     }
 
     /// The next port to try; `None` after [`MAX_ATTEMPTS`], or when all have been tried.
-    pub fn next(&mut self, search: &mut Search) -> Option<Candidate> {
+    pub(crate) fn next(&mut self, search: &mut Search) -> Option<Candidate> {
         search.left = search.left.checked_sub(1)?;
         let port = self.peek(search);
         let step = &mut self.counters[usize::from(search.counter) % COUNTERS];
@@ -165,7 +165,7 @@ impl Ports {
     }
 
     /// The next search goes on behind `port`, which this one has tried.
-    pub fn go_on_behind(&mut self, search: &Search, port: u16) {
+    pub(crate) fn go_on_behind(&mut self, search: &Search, port: u16) {
         let offset = u32::from(port - self.first);
         let ahead = offset + self.size - search.start;
         self.counters[usize::from(search.counter) % COUNTERS] = (ahead + 1) % self.size;

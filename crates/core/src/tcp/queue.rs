@@ -54,7 +54,7 @@ impl<T> Queue<T> {
     }
 
     /// The newest, to be changed.
-    pub fn back_mut(&mut self) -> Option<&mut T> {
+    pub(crate) fn back_mut(&mut self) -> Option<&mut T> {
         match self {
             Queue::Empty => None,
             Queue::One(one) => Some(one),
@@ -113,13 +113,13 @@ impl<T> Queue<T> {
     }
 
     /// Takes out the one element, if there is one and was no more.
-    pub fn take_only(&mut self) -> Option<T> {
+    pub(crate) fn take_only(&mut self) -> Option<T> {
         if matches!(self, Queue::One(_)) { self.take_one() } else { None }
     }
 
     /// The same, if it is one that `is_it` says so of.
     #[inline(always)]
-    pub fn take_only_if(&mut self, is_it: impl FnOnce(&T) -> bool) -> Option<T> {
+    pub(crate) fn take_only_if(&mut self, is_it: impl FnOnce(&T) -> bool) -> Option<T> {
         if matches!(self, Queue::One(one) if is_it(one)) { self.take_one() } else { None }
     }
 
@@ -132,7 +132,7 @@ impl<T> Queue<T> {
     }
 
     /// Takes the newest out.
-    pub fn pop_back(&mut self) -> Option<T> {
+    pub(crate) fn pop_back(&mut self) -> Option<T> {
         let Queue::More(all) = self else { return self.take_one() };
         let back = all.pop_back();
         self.shrink();
@@ -157,7 +157,7 @@ impl<T> Queue<T> {
     }
 
     /// All from the `index`th on.
-    pub fn iter_from(&self, index: usize) -> impl Iterator<Item = &T> {
+    pub(crate) fn iter_from(&self, index: usize) -> impl Iterator<Item = &T> {
         let (one, all) = match self {
             Queue::Empty => (None, None),
             Queue::One(one) => (Some(one), None),
@@ -167,7 +167,7 @@ impl<T> Queue<T> {
     }
 
     /// All from the `index`th on, to be changed.
-    pub fn iter_mut_from(&mut self, index: usize) -> impl Iterator<Item = &mut T> {
+    pub(crate) fn iter_mut_from(&mut self, index: usize) -> impl Iterator<Item = &mut T> {
         let (one, all) = match self {
             Queue::Empty => (None, None),
             Queue::One(one) => (Some(one), None),

@@ -29,7 +29,7 @@ use crate::wire::options::{SackBlock, SackBlocks};
 /// Receive sequence variables and what belongs to them.
 #[derive(Debug)]
 #[repr(C)]
-pub struct RecvHalf {
+pub(crate) struct RecvHalf {
     /// RCV.NXT: the next number expected.
     pub nxt: Seq,
     /// The MSS that we announced.
@@ -48,7 +48,7 @@ pub struct RecvHalf {
 
 /// What has arrived out of order, or twice, or is urgent, and what is to be told of it.
 #[derive(Debug, Default)]
-pub struct Disorder {
+pub(crate) struct Disorder {
     /// What has arrived beyond RCV.NXT.
     assembler: Assembler,
     /// A duplicate to report in the next ACK (RFC 2883).
@@ -82,18 +82,18 @@ pub enum Text {
 
 impl RecvHalf {
     /// Bytes that the peer may send from RCV.NXT on.
-    pub fn offered(&self) -> u32 {
+    pub(crate) fn offered(&self) -> u32 {
         self.window.offered(self.nxt)
     }
 
     /// Bytes from RCV.NXT on that the buffer could take: what is offered, or more.
-    pub fn possible(&self) -> u32 {
+    pub(crate) fn possible(&self) -> u32 {
         self.offered().max(self.window.size().saturating_sub(self.buffer.len() as u32))
     }
 
     /// RFC 9293 §3.10.7.4, first step: the acceptability test, for a segment of `len` numbers and a
     /// window of `window` bytes.
-    pub fn accepts(&self, seq: Seq, len: u32, window: u32) -> bool {
+    pub(crate) fn accepts(&self, seq: Seq, len: u32, window: u32) -> bool {
         match (len, window) {
             (0, 0) => seq == self.nxt,
             (0, _) => seq.within(self.nxt, window),
@@ -103,7 +103,7 @@ impl RecvHalf {
     }
 
     /// Takes in the bytes `data` at `seq`, already cut to the window.
-    pub fn on_text(
+    pub(crate) fn on_text(
         &mut self,
         seq: Seq,
         data: &[u8],
@@ -157,27 +157,27 @@ impl RecvHalf {
     }
 
     /// True if there is something beyond RCV.NXT.
-    pub fn has_holes(&self) -> bool {
+    pub(crate) fn has_holes(&self) -> bool {
         self.assembler().is_some_and(|held| !held.is_empty())
     }
 
     /// What `block` holds has arrived twice: the next ACK reports it.
-    pub fn note_duplicate(&mut self, block: SackBlock) {
+    pub(crate) fn note_duplicate(&mut self, block: SackBlock) {
         self.disorder.get_or_insert_default().duplicate = Some(block);
     }
 
     /// RCV.UP: one past the peer's last urgent byte, while it is not read.
-    pub fn urgent(&self) -> Option<Seq> {
+    pub(crate) fn urgent(&self) -> Option<Seq> {
         self.disorder.as_ref()?.urgent
     }
 
     /// RCV.UP moves to `up`.
-    pub fn note_urgent(&mut self, up: Seq) {
+    pub(crate) fn note_urgent(&mut self, up: Seq) {
         self.disorder.get_or_insert_default().urgent = Some(up);
     }
 
     /// Everything before `read_to` has been read, urgent or not.
-    pub fn forget_urgent(&mut self, read_to: Seq) {
+    pub(crate) fn forget_urgent(&mut self, read_to: Seq) {
         self.with_disorder(|held| held.urgent = held.urgent.filter(|up| up.after(read_to)));
     }
 
@@ -193,7 +193,7 @@ impl RecvHalf {
     /// Takes in the bytes `data` at RCV.NXT when nothing is held beyond. False, and nothing has
     /// happened, if there is no memory for them.
     #[inline(always)]
-    pub fn on_next_text(&mut self, data: &[u8], pool: &mut PagePool) -> bool {
+    pub(crate) fn on_next_text(&mut self, data: &[u8], pool: &mut PagePool) -> bool {
         let is_written = self.buffer.append(data, pool);
         if is_written {
             self.nxt += data.len() as u32;
@@ -202,7 +202,7 @@ impl RecvHalf {
     }
 
     /// The same if `is_right` says so of the sum of `data`, which is taken while they are copied.
-    pub fn on_next_text_if(
+    pub(crate) fn on_next_text_if(
         &mut self,
         data: &[u8],
         pool: &mut PagePool,
@@ -221,13 +221,13 @@ impl RecvHalf {
     }
 
     /// A large segment of `len` bytes whose pieces nobody told is taken for ones of our MSS.
-    pub fn whole_piece(&self, len: usize) -> u16 {
+    pub(crate) fn whole_piece(&self, len: usize) -> u16 {
         len.min(self.mss.into()) as u16
     }
 
     /// FIN has come, with that number, perhaps before what precedes it. The first one stands: a
     /// stream has one end, and nothing counts behind it.
-    pub fn on_fin(&mut self, fin: Seq) {
+    pub(crate) fn on_fin(&mut self, fin: Seq) {
         if self.fin.is_none() {
             self.fin = Some(fin);
             self.with_disorder(|disorder| disorder.assembler.cut(fin));
@@ -245,7 +245,7 @@ impl RecvHalf {
     }
 
     /// A segment that begins at `seq` lies beyond RCV.NXT: a duplicate ACK is owed for it.
-    pub fn on_out_of_order(&mut self, seq: Seq) {
+    pub(crate) fn on_out_of_order(&mut self, seq: Seq) {
         self.ack.on_out_of_order();
         let triggers = &mut self.disorder.get_or_insert_default().triggers;
         if triggers.len() < DUPLICATES_MAX.into() {
@@ -255,18 +255,18 @@ impl RecvHalf {
 
     /// RCV.NXT has moved: duplicate ACKs owed for the hole are owed no more.
     #[inline(always)]
-    pub fn on_advance(&mut self) {
+    pub(crate) fn on_advance(&mut self) {
         self.ack.on_advance();
         self.with_disorder(|disorder| disorder.triggers = VecDeque::new());
     }
 
     /// Where the segment begins for which the next duplicate ACK is owed.
-    pub fn trigger(&self) -> Option<Seq> {
+    pub(crate) fn trigger(&self) -> Option<Seq> {
         self.disorder.as_ref()?.triggers.front().copied()
     }
 
     /// A duplicate ACK has left.
-    pub fn on_duplicate_sent(&mut self) {
+    pub(crate) fn on_duplicate_sent(&mut self) {
         self.ack.duplicates -= 1;
         self.with_disorder(|disorder| {
             disorder.triggers.pop_front();
@@ -274,20 +274,20 @@ impl RecvHalf {
     }
 
     /// An ACK has left with a segment.
-    pub fn on_acknowledged(&mut self, deadlines: &mut Deadlines) {
+    pub(crate) fn on_acknowledged(&mut self, deadlines: &mut Deadlines) {
         self.with_disorder(|disorder| disorder.duplicate = None);
         self.ack.on_sent(self.nxt, deadlines);
     }
 
     /// True if there are SACK blocks to send.
-    pub fn has_sack_blocks(&self) -> bool {
+    pub(crate) fn has_sack_blocks(&self) -> bool {
         let tells = |held: &Disorder| held.duplicate.is_some() || !held.assembler.is_empty();
         self.disorder.as_deref().is_some_and(tells)
     }
 
     /// SACK blocks to send: a duplicate first, then the block that holds it (RFC 2883 §4), then
     /// that which `trigger` belongs to, then what else lies beyond RCV.NXT.
-    pub fn sack_blocks(&self, trigger: Option<Seq>) -> SackBlocks {
+    pub(crate) fn sack_blocks(&self, trigger: Option<Seq>) -> SackBlocks {
         let mut blocks = SackBlocks::EMPTY;
         let Some(disorder) = &self.disorder else { return blocks };
         if let Some(duplicate) = disorder.duplicate {
@@ -299,12 +299,12 @@ impl RecvHalf {
     }
 
     /// The number of the next byte to be read.
-    pub fn read_position(&self) -> Seq {
+    pub(crate) fn read_position(&self) -> Seq {
         self.nxt - u32::from(self.is_finished()) - self.buffer.len() as u32
     }
 
     /// True if the peer has sent everything: FIN has been reached.
-    pub fn is_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         self.fin.is_some_and(|fin| self.nxt.after(fin))
     }
 }

@@ -42,7 +42,7 @@ const DUP_ACKS: u32 = 3;
 /// Send sequence variables and what belongs to them.
 #[derive(Debug)]
 #[repr(C)]
-pub struct SendHalf {
+pub(crate) struct SendHalf {
     /// SND.UNA: the oldest number not acknowledged.
     pub una: Seq,
     /// SND.NXT: the next new number.
@@ -100,7 +100,7 @@ pub struct SendHalf {
 
 /// What an acceptable acknowledgement has done.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Acked {
+pub(crate) struct Acked {
     /// SND.UNA has moved.
     pub progress: bool,
     /// Bytes of the buffer that were freed.
@@ -131,12 +131,12 @@ pub struct Times {
 
 impl SendHalf {
     /// True if nothing is lost, nor seems to be.
-    pub fn misses_nothing(&self) -> bool {
+    pub(crate) fn misses_nothing(&self) -> bool {
         self.recovery.as_ref().is_none_or(|recovery| recovery.misses_nothing())
     }
 
     /// Why segments are being sent again.
-    pub fn mode(&self) -> Mode {
+    pub(crate) fn mode(&self) -> Mode {
         self.recovery.as_ref().map_or(Mode::Open, |recovery| recovery.mode)
     }
 
@@ -147,12 +147,12 @@ impl SendHalf {
     }
 
     /// Everything in flight, in sequence numbers.
-    pub fn flight(&self) -> u32 {
+    pub(crate) fn flight(&self) -> u32 {
         self.nxt.since(self.una)
     }
 
     /// Bytes believed to be in the network.
-    pub fn pipe(&self) -> u32 {
+    pub(crate) fn pipe(&self) -> u32 {
         let Some(recovery) = &self.recovery else { return self.flight() };
         let pipe = recovery.pipe(self.una, self.nxt);
         if self.sack {
@@ -163,33 +163,33 @@ impl SendHalf {
     }
 
     /// One past the last byte of data queued; FIN has this number.
-    pub fn data_end(&self) -> Seq {
+    pub(crate) fn data_end(&self) -> Seq {
         self.una + self.buffer.len() as u32
     }
 
     /// One past the last number queued, FIN included.
-    pub fn queued_end(&self) -> Seq {
+    pub(crate) fn queued_end(&self) -> Seq {
         self.data_end() + u32::from(self.fin_queued)
     }
 
     /// True if our FIN has been sent, and it alone is not acknowledged.
-    pub fn only_fin_in_flight(&self) -> bool {
+    pub(crate) fn only_fin_in_flight(&self) -> bool {
         self.fin_queued && self.buffer.is_empty() && self.nxt.after(self.una)
     }
 
     /// One past the last number the peer allows.
-    pub fn window_edge(&self) -> Seq {
+    pub(crate) fn window_edge(&self) -> Seq {
         self.una + self.window
     }
 
     /// RFC 5961 §5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.MAX.
-    pub fn accepts(&self, ack: Seq) -> bool {
+    pub(crate) fn accepts(&self, ack: Seq) -> bool {
         ack.at_or_before(self.max) && self.una.distance(ack) <= self.max_window as i32
     }
 
     /// Takes in an acceptable acknowledgement: the ESTABLISHED part of the fifth step. `may_grow`:
     /// it does not tell of congestion.
-    pub fn on_ack(
+    pub(crate) fn on_ack(
         &mut self,
         times: Times,
         segment: &Segment<'_>,
@@ -219,7 +219,7 @@ impl SendHalf {
 
     /// As [`SendHalf::on_ack`], where nothing is lost or sacked and the ACK is no duplicate.
     #[inline(always)]
-    pub fn on_predicted_ack(
+    pub(crate) fn on_predicted_ack(
         &mut self,
         times: Times,
         segment: &Plain<'_>,
@@ -262,7 +262,7 @@ impl SendHalf {
     /// RFC 9293 §3.10.7.4: only from a segment that is not older than the last one used. One that
     /// acknowledges more than any before is newer, whatever its number says: a retransmission has
     /// an old number and a new window, and moving SND.UNA under the old window would move its edge.
-    pub fn update_window(&mut self, seq: Seq, ack: Seq, window: u16) {
+    pub(crate) fn update_window(&mut self, seq: Seq, ack: Seq, window: u16) {
         let newer = ack.after(self.una)
             || self.wl1.before(seq)
             || (self.wl1 == seq && self.wl2.at_or_before(ack));
@@ -370,7 +370,7 @@ impl SendHalf {
     }
 
     /// Something that is sent at `now` waits for an answer; since when something does.
-    pub fn wait_from(&mut self, now: Instant) -> Instant {
+    pub(crate) fn wait_from(&mut self, now: Instant) -> Instant {
         if self.silent_since == Instant::FAR_FUTURE {
             self.silent_since = now;
         }
@@ -378,7 +378,7 @@ impl SendHalf {
     }
 
     /// The peer has answered. True if something had waited for that.
-    pub fn stop_waiting(&mut self) -> bool {
+    pub(crate) fn stop_waiting(&mut self) -> bool {
         core::mem::replace(&mut self.silent_since, Instant::FAR_FUTURE) != Instant::FAR_FUTURE
     }
 
@@ -411,7 +411,7 @@ impl SendHalf {
     }
 
     /// The retransmission timer fired (RFC 6298 §5.4–5.6; RFC 2018 §8: forget what was sacked).
-    pub fn on_timeout(&mut self, now: Instant) {
+    pub(crate) fn on_timeout(&mut self, now: Instant) {
         let (una, nxt, flight) = (self.una, self.nxt, self.flight());
         let again = self.rtt.backoff() > 0;
         // What was sent again is lost again: a second sign of congestion (RFC 5681 §4.3).
@@ -428,7 +428,7 @@ impl SendHalf {
     }
 
     /// The path takes segments of `mss` bytes.
-    pub fn on_path(&mut self, mss: u16, config: &TcpConfig) {
+    pub(crate) fn on_path(&mut self, mss: u16, config: &TcpConfig) {
         if mss < self.mss {
             self.on_smaller_path(mss, config);
         }
@@ -452,7 +452,7 @@ impl SendHalf {
 
     /// True if nothing was sent for so long that the congestion window means nothing any more.
     #[inline(always)]
-    pub fn has_idled(&self, now: Instant, config: &Settings) -> bool {
+    pub(crate) fn has_idled(&self, now: Instant, config: &Settings) -> bool {
         now.nanos_since(self.last_sent) > config.rto_bounds.shortest_ns()
             && self.flight() == 0
             && config.congestion.restart_after_idle
@@ -460,7 +460,7 @@ impl SendHalf {
     }
 
     /// Before new data after a silence: RFC 5681 §4.1.
-    pub fn on_restart(&mut self, now: Instant, config: &Settings) {
+    pub(crate) fn on_restart(&mut self, now: Instant, config: &Settings) {
         if self.has_idled(now, config) {
             self.congestion.on_idle(config.congestion.initial_window, self.mss.into());
         }

@@ -24,7 +24,7 @@ const NONE: u32 = u32::MAX;
 
 /// Values in numbered slots. What one leaves in its slot is an `L`.
 #[derive(Debug)]
-pub struct Slab<T, L = ()> {
+pub(crate) struct Slab<T, L = ()> {
     /// `None`: all of its slots are free, and there is no memory for them.
     chunks: Vec<Option<Box<Chunk<T, L>>>>,
     shares: Vec<Share>,
@@ -100,13 +100,13 @@ pub struct Key {
 
 impl<T, L: Copy + Default> Slab<T, L> {
     /// Puts `value` into a free slot; returns its key.
-    pub fn insert(&mut self, value: T) -> Key {
+    pub(crate) fn insert(&mut self, value: T) -> Key {
         self.insert_with(|_| value)
     }
 
     /// As [`Slab::insert`], of a value that is made where it is to lie, of what the last one left.
     #[inline(always)]
-    pub fn insert_with(&mut self, make: impl FnOnce(L) -> T) -> Key {
+    pub(crate) fn insert_with(&mut self, make: impl FnOnce(L) -> T) -> Key {
         let number = self.open as usize;
         let memory = (self.chunks.get_mut(number), self.shares.get_mut(number));
         let (Some(Some(chunk)), Some(share)) = memory else { return self.insert_grown(make) };
@@ -148,7 +148,7 @@ impl<T, L: Copy + Default> Slab<T, L> {
     }
 
     /// Empties a slot; its next use is a new generation.
-    pub fn take(&mut self, index: u32) -> Option<T> {
+    pub(crate) fn take(&mut self, index: u32) -> Option<T> {
         let empty = |content: &mut Content<T, L>, (): &mut ()| {
             content.value()?;
             match core::mem::replace(content, Content::Left(L::default())) {
@@ -160,14 +160,15 @@ impl<T, L: Copy + Default> Slab<T, L> {
     }
 
     /// As [`Slab::take`], where the value is dropped.
-    pub fn remove(&mut self, index: u32) {
+    #[cfg(test)]
+    pub(crate) fn remove(&mut self, index: u32) {
         self.take(index);
     }
 
     /// The same, where the value leaves what `leave` says, and stays if it says nothing. `forget`
     /// hears of each slot that there is no memory for any more, and of what was left there. Both
     /// may change `context`.
-    pub fn leave<C>(
+    pub(crate) fn leave<C>(
         &mut self,
         index: u32,
         context: &mut C,
@@ -222,7 +223,7 @@ impl<T, L: Copy + Default> Slab<T, L> {
     }
 
     /// What was left in slot `index`, if that is free.
-    pub fn left_mut(&mut self, index: u32) -> Option<&mut L> {
+    pub(crate) fn left_mut(&mut self, index: u32) -> Option<&mut L> {
         match &mut self.slot_mut(index)?.content {
             Content::Value(_) => None,
             Content::Left(left) => Some(left),
@@ -240,68 +241,69 @@ impl<T, L: Copy + Default> Slab<T, L> {
     }
 
     /// Fetches the first `bytes` of the value in slot `index`, without waiting for them.
-    pub fn read_ahead(&self, index: u32, bytes: usize) {
+    pub(crate) fn read_ahead(&self, index: u32, bytes: usize) {
         if let Some(slot) = self.slot(index) {
             prefetch_first(slot, offset_of!(Slot<T, L>, content) + bytes);
         }
     }
 
     /// The value in slot `index`.
-    pub fn get(&self, index: u32) -> Option<&T> {
+    pub(crate) fn get(&self, index: u32) -> Option<&T> {
         self.slot(index)?.content.value()
     }
 
     /// The value in slot `index`, to be changed.
-    pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         self.slot_mut(index)?.content.value_mut()
     }
 
     /// The value in slot `index`, and its generation.
-    pub fn named(&self, index: u32) -> Option<(&T, u32)> {
+    pub(crate) fn named(&self, index: u32) -> Option<(&T, u32)> {
         let slot = self.slot(index)?;
         Some((slot.content.value()?, slot.generation))
     }
 
     /// The value in slot `index`, to be changed, and its generation.
-    pub fn named_mut(&mut self, index: u32) -> Option<(&mut T, u32)> {
+    pub(crate) fn named_mut(&mut self, index: u32) -> Option<(&mut T, u32)> {
         let slot = self.slot_mut(index)?;
         Some((slot.content.value_mut()?, slot.generation))
     }
 
     /// True if slot `index` holds a value of this generation.
-    pub fn is_current(&self, index: u32, generation: u32) -> bool {
+    pub(crate) fn is_current(&self, index: u32, generation: u32) -> bool {
         self.slot(index)
             .is_some_and(|slot| slot.generation == generation && slot.content.value().is_some())
     }
 
     /// The generation of slot `index`.
-    pub fn generation(&self, index: u32) -> u32 {
+    pub(crate) fn generation(&self, index: u32) -> u32 {
         self.slot(index).map_or(0, |slot| slot.generation)
     }
 
     /// Changes every value.
-    pub fn for_each(&mut self, change: impl FnMut(&mut T)) {
+    pub(crate) fn for_each(&mut self, change: impl FnMut(&mut T)) {
         let slots = self.chunks.iter_mut().flatten().flat_map(|chunk| chunk.iter_mut());
         slots.filter_map(|slot| slot.content.value_mut()).for_each(change);
     }
 
     /// Values held.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len as usize
     }
 
     /// One past the highest index that a value has had.
-    pub fn end(&self) -> u32 {
+    pub(crate) fn end(&self) -> u32 {
         (self.chunks.len() * CHUNK) as u32
     }
 
     /// True if there are none.
-    pub fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// Every value with its index.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let chunks = self.chunks.iter().enumerate();
         let slots = chunks.flat_map(|(number, chunk)| {
             let first = number * CHUNK;

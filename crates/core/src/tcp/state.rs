@@ -75,7 +75,7 @@ const FOLLOWERS: [u16; TimeWait as usize + 1] = {
 
 impl State {
     /// True if Figure 5 has an arc from here to `to`.
-    pub const fn may_become(self, to: State) -> bool {
+    pub(crate) const fn may_become(self, to: State) -> bool {
         FOLLOWERS[self as usize] >> to as u32 & 1 == 1
     }
 
@@ -92,22 +92,22 @@ impl State {
 
 /// A state that can only move along an arc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StateCell(State);
+pub(crate) struct StateCell(State);
 
 impl StateCell {
     /// A connection begins CLOSED.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         StateCell(Closed)
     }
 
     /// Where it is.
-    pub fn get(self) -> State {
+    pub(crate) fn get(self) -> State {
         self.0
     }
 
     /// Moves to `to`. Panics if there is no such arc: that is a fault of this engine, not of any
     /// byte from the network.
-    pub fn transition(&mut self, to: State) {
+    pub(crate) fn transition(&mut self, to: State) {
         assert!(self.0.may_become(to), "no arc from {:?} to {to:?}", self.0);
         self.0 = to;
     }

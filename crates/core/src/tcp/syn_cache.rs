@@ -29,13 +29,13 @@ const NONE: u32 = u32::MAX;
 const ENTRY: u32 = 1 << 31;
 
 /// True if `number` is that of an entry, and not of a connection's slot.
-pub fn is_entry(number: u32) -> bool {
+pub(crate) fn is_entry(number: u32) -> bool {
     number & ENTRY != 0
 }
 
 /// One half-open connection.
 #[derive(Clone, Copy, Debug)]
-pub struct HalfOpen {
+pub(crate) struct HalfOpen {
     /// The two ends.
     pub tuple: Tuple,
     /// The tuple's keyed hash.
@@ -64,7 +64,7 @@ struct Queue {
 
 /// All half-open connections of a host.
 #[derive(Debug)]
-pub struct SynCache {
+pub(crate) struct SynCache {
     entries: Slab<HalfOpen>,
     queues: [Queue; ATTEMPTS_MAX as usize],
     /// No entry is due before this.
@@ -77,7 +77,7 @@ pub struct SynCache {
 
 /// What a due entry wants.
 #[derive(Clone, Copy, Debug)]
-pub enum Due {
+pub(crate) enum Due {
     /// Its SYN, ACK again.
     Answer(u32),
     /// Nothing more: it is to be removed.
@@ -87,7 +87,7 @@ pub enum Due {
 impl SynCache {
     /// An empty cache of at most `limit` entries, the first answers of which wait for
     /// `rto.initial`.
-    pub fn new(limit: usize, initial_rto: Duration, ticks: Ticks) -> Self {
+    pub(crate) fn new(limit: usize, initial_rto: Duration, ticks: Ticks) -> Self {
         SynCache {
             entries: Slab::default(),
             queues: [Queue { first: NONE, last: NONE }; ATTEMPTS_MAX as usize],
@@ -99,24 +99,24 @@ impl SynCache {
     }
 
     /// Entries held.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// True if there are none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// True if a new SYN must get a cookie.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.len() >= self.limit
     }
 
     /// Adds an entry whose SYN, ACK is about to be sent for the first time; returns its number.
     /// `in_time_wait`: see [`HalfOpen::in_time_wait`].
     #[inline(always)]
-    pub fn insert(
+    pub(crate) fn insert(
         &mut self,
         (tuple, hash): (&Tuple, u64),
         syn: SynReceived,
@@ -186,22 +186,22 @@ impl SynCache {
     }
 
     /// All entries.
-    pub fn iter(&self) -> impl Iterator<Item = &HalfOpen> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &HalfOpen> {
         self.entries.iter().map(|(_, entry)| entry)
     }
 
     /// The entry of that number.
-    pub fn get(&self, number: u32) -> Option<&HalfOpen> {
+    pub(crate) fn get(&self, number: u32) -> Option<&HalfOpen> {
         self.entries.get(number ^ ENTRY)
     }
 
     /// True if the entry of that number is of `tuple`.
-    pub fn has(&self, number: u32, tuple: &Tuple) -> bool {
+    pub(crate) fn has(&self, number: u32, tuple: &Tuple) -> bool {
         self.get(number).is_some_and(|entry| entry.tuple == *tuple)
     }
 
     /// Takes the entry of that number out; false if there is none.
-    pub fn remove(&mut self, number: u32) -> bool {
+    pub(crate) fn remove(&mut self, number: u32) -> bool {
         let mut link = None;
         let leave = |entry: &mut HalfOpen, link: &mut Option<_>| {
             *link = Some((entry.syn.attempts, (entry.before, entry.behind)));
@@ -214,12 +214,12 @@ impl SynCache {
     }
 
     /// True if [`SynCache::due`] may have an entry at `now`.
-    pub fn may_be_due(&self, now: Instant) -> bool {
+    pub(crate) fn may_be_due(&self, now: Instant) -> bool {
         self.earliest <= now
     }
 
     /// The next entry that is due at `now`.
-    pub fn due(&mut self, now: Instant) -> Option<Due> {
+    pub(crate) fn due(&mut self, now: Instant) -> Option<Due> {
         let next = self.next();
         self.earliest = next.map_or(Instant::FAR_FUTURE, |(due, _)| due);
         let (_, slot) = next.filter(|(due, _)| *due <= now)?;
@@ -234,7 +234,7 @@ impl SynCache {
     }
 
     /// When the next entry is due.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         if self.is_empty() {
             return None;
         }
@@ -248,7 +248,7 @@ impl SynCache {
     }
 
     /// The numbers of all entries that wait for `listener`.
-    pub fn waiting_for(&self, listener: ListenerId) -> alloc::vec::Vec<u32> {
+    pub(crate) fn waiting_for(&self, listener: ListenerId) -> alloc::vec::Vec<u32> {
         let entries = self.entries.iter();
         entries.filter(|entry| entry.1.listener == listener).map(|entry| entry.0 ^ ENTRY).collect()
     }

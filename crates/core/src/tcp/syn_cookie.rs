@@ -29,7 +29,7 @@ const LATER_STEPS: u64 = 1;
 /// The largest of these that is not above the peer's MSS is remembered: the least we take
 /// (`TcpConfig::mss_min`), IPv4's default, IPv6's least, two tunnels, Ethernet with IPv6 and with
 /// IPv4, and jumbo frames.
-pub const MSS_CLASSES: [u16; 8] = [88, 536, 1220, 1360, 1400, 1440, 1460, 8940];
+pub(crate) const MSS_CLASSES: [u16; 8] = [88, 536, 1220, 1360, 1400, 1440, 1460, 8940];
 
 /// Low bits of TSval that carry facts. The timestamp goes back by at most 31 ms for them.
 const STAMP_BITS: u32 = 5;
@@ -39,7 +39,7 @@ const NO_SCALE: u32 = 15;
 
 /// What a cookie remembers of a SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CookieFacts {
+pub(crate) struct CookieFacts {
     /// The peer's MSS; from a cookie, one of [`MSS_CLASSES`].
     pub mss: u16,
     /// The peer's window scale, at most 14.
@@ -53,7 +53,7 @@ pub struct CookieFacts {
 impl CookieFacts {
     /// These facts as a cookie can carry them: the SYN-ACK must offer nothing beyond.
     #[must_use]
-    pub fn carried(self) -> CookieFacts {
+    pub(crate) fn carried(self) -> CookieFacts {
         CookieFacts {
             mss: MSS_CLASSES[self.mss_class()],
             window_scale: self.window_scale.filter(|_| self.timestamps).map(|scale| scale.min(14)),
@@ -64,7 +64,7 @@ impl CookieFacts {
 
     /// The TSval that carries them, at or just before `clock`, the connection's timestamp clock
     /// with its offset.
-    pub fn stamp(self, clock: u32) -> u32 {
+    pub(crate) fn stamp(self, clock: u32) -> u32 {
         let mask = (1 << STAMP_BITS) - 1;
         let stamp = clock & !mask | self.carried().stamp_bits();
         if stamp & mask > clock & mask { stamp.wrapping_sub(1 << STAMP_BITS) } else { stamp }
@@ -91,7 +91,7 @@ impl CookieFacts {
 
 /// Makes cookies and checks them.
 #[derive(Clone, Copy, Debug)]
-pub struct SynCookies {
+pub(crate) struct SynCookies {
     /// Hides what the cookie holds.
     mask: KeyedHash,
     /// Proves that we made it.
@@ -100,7 +100,7 @@ pub struct SynCookies {
 
 impl SynCookies {
     /// The cookies that belong to this secret.
-    pub fn new(secret: &[u8; 32]) -> Self {
+    pub(crate) fn new(secret: &[u8; 32]) -> Self {
         SynCookies {
             mask: KeyedHash::new(secret, "syn cookie mask"),
             proof: KeyedHash::new(secret, "syn cookie proof"),
@@ -109,7 +109,13 @@ impl SynCookies {
 
     /// The ISN that answers a SYN of `tuple` with sequence number `peer_isn`, remembering
     /// `facts` as far as they can be [carried](CookieFacts::carried).
-    pub fn encode(&self, now: Instant, tuple: &Tuple, peer_isn: Seq, facts: CookieFacts) -> Seq {
+    pub(crate) fn encode(
+        &self,
+        now: Instant,
+        tuple: &Tuple,
+        peer_isn: Seq,
+        facts: CookieFacts,
+    ) -> Seq {
         let (step, facts) = (step(now), facts.carried());
         let place = ((step & STEP_MASK) << 27) as u32 | (facts.mss_class() as u32) << 24;
         let proof = self.proof(tuple, peer_isn, step, facts);
@@ -119,7 +125,7 @@ impl SynCookies {
     /// What the SYN said, if `cookie` (SEG.ACK - 1) is an ISN that we gave, at most two minutes
     /// ago, to a SYN of `tuple` with sequence number `peer_isn` (SEG.SEQ - 1). `ts_echo`: the
     /// TSecr of the ACK, if it has timestamps.
-    pub fn check(
+    pub(crate) fn check(
         &self,
         now: Instant,
         tuple: &Tuple,

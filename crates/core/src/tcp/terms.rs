@@ -7,7 +7,7 @@ use crate::wire::options::mss_for_mtu;
 
 /// What our SYNs announce under some options: known before any is sent.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Terms {
+pub(crate) struct Terms {
     mss_ipv4: u16,
     mss_ipv6: u16,
     /// The window; the budget may allow less.

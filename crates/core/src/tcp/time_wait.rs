@@ -79,7 +79,7 @@ pub struct Record {
 /// What is remembered of a connection in TIME-WAIT by the one that is opened from here in its
 /// place, until its handshake is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Predecessor {
+pub(crate) struct Predecessor {
     snd_nxt: Seq,
     rcv_nxt: Seq,
     stamp: Option<u32>,
@@ -87,13 +87,13 @@ pub struct Predecessor {
 
 impl Predecessor {
     /// The least ISN of a connection that takes its place.
-    pub fn isn_floor(&self) -> Seq {
+    pub(crate) fn isn_floor(&self) -> Seq {
         self.snd_nxt + ISN_STEP
     }
 
     /// RFC 6191 §2, of a SYN or SYN, ACK of the peer: true if what may still be under way of the
     /// old connection can be told from the new one's segments.
-    pub fn is_followed_by(&self, syn: &Segment<'_>) -> bool {
+    pub(crate) fn is_followed_by(&self, syn: &Segment<'_>) -> bool {
         let beyond_fin = syn.seq.at_or_after(self.rcv_nxt);
         match (self.stamp, syn.options.timestamps) {
             (Some(old), Some(new)) => match stamp_distance(new.value, old) {
@@ -199,12 +199,12 @@ impl Record {
     }
 
     /// What a connection that takes its place must know.
-    pub fn predecessor(&self) -> Predecessor {
+    pub(crate) fn predecessor(&self) -> Predecessor {
         Predecessor { snd_nxt: self.snd_nxt, rcv_nxt: self.rcv_nxt, stamp: self.stamp }
     }
 
     /// The least ISN of a connection that takes its place.
-    pub fn isn_floor(&self) -> Seq {
+    pub(crate) fn isn_floor(&self) -> Seq {
         self.predecessor().isn_floor()
     }
 
@@ -212,12 +212,12 @@ impl Record {
     /// remembers anything, tells the new connection's segments from the old one's by timestamps,
     /// and our clock has moved on since the last that it saw. Whether we can tell the peer's is
     /// known when its SYN, ACK comes: see [`Predecessor::is_followed_by`].
-    pub fn may_open(&self, now: Instant) -> bool {
+    pub(crate) fn may_open(&self, now: Instant) -> bool {
         self.stamp.is_some() && now.as_millis() > self.entered.as_millis()
     }
 
     /// RFC 6191 §2.
-    pub fn may_reopen(&self, syn: &Segment<'_>) -> bool {
+    pub(crate) fn may_reopen(&self, syn: &Segment<'_>) -> bool {
         self.predecessor().is_followed_by(syn)
     }
 

@@ -48,7 +48,7 @@ pub enum Timer {
 }
 
 /// Timers a connection has.
-pub const TIMERS: usize = Timer::ALL.len();
+pub(crate) const TIMERS: usize = Timer::ALL.len();
 
 impl Timer {
     /// All of them, each at its own index.
@@ -136,7 +136,7 @@ impl Deadlines {
     }
 
     /// As [`Deadlines::set`], so long after `now`, for whoever seldom has that timer.
-    pub fn set_after(&mut self, timer: Timer, now: Instant, after: Duration) {
+    pub(crate) fn set_after(&mut self, timer: Timer, now: Instant, after: Duration) {
         self.set(timer, now + after);
     }
 
@@ -314,7 +314,7 @@ impl Timers {
     /// The same for connections whose retransmission timeouts are of `estimator`: unless it counts
     /// in the slow ticks of [`Scheme::Scan`] and [`Scheme::OrderedList`], those do not fire them
     /// early.
-    pub fn with_estimator(mut self, estimator: Estimator) -> Self {
+    pub(crate) fn with_estimator(mut self, estimator: Estimator) -> Self {
         if let Timers::Bsd(bsd) = &mut self {
             bsd.set_fine(matches!(estimator, Estimator::Rfc6298 | Estimator::Fine));
         }
@@ -355,7 +355,7 @@ impl Timers {
 
     /// Connection `index` is gone. What the next of that number begins with: where an entry may be
     /// early it stays, since until it is reached that one will hardly need an earlier.
-    pub fn bequeath(&mut self, index: u32, mut filed: Filed) -> Filed {
+    pub(crate) fn bequeath(&mut self, index: u32, mut filed: Filed) -> Filed {
         if !matches!(self, Timers::Inline(_)) {
             self.forget(index, &mut filed);
             filed = Filed::default();
@@ -373,7 +373,7 @@ impl Timers {
     }
 
     /// There will be no connection of number `index` for now: what the last one left is forgotten.
-    pub fn forget_left(&mut self, index: u32, mut filed: Filed) {
+    pub(crate) fn forget_left(&mut self, index: u32, mut filed: Filed) {
         if filed != Filed::default() {
             self.forget(index, &mut filed);
         }

@@ -34,7 +34,7 @@ impl Sum {
 
     /// The sum of big-endian words that were added as numbers, without overflow.
     #[must_use]
-    pub const fn of_big_endian(sum: u64) -> Sum {
+    pub(crate) const fn of_big_endian(sum: u64) -> Sum {
         Sum { value: sum.to_be(), odd: false }
     }
 
@@ -54,7 +54,7 @@ impl Sum {
 
     /// This piece followed by the two bytes of a big-endian field.
     #[must_use]
-    pub const fn then_u16(self, field: u16) -> Sum {
+    pub(crate) const fn then_u16(self, field: u16) -> Sum {
         self.then(Sum { value: field.to_be() as u64, odd: false })
     }
 
@@ -74,7 +74,7 @@ impl Sum {
 
     /// True if this is the sum of bytes that contain their own right checksum.
     #[must_use]
-    pub const fn is_valid(self) -> bool {
+    pub(crate) const fn is_valid(self) -> bool {
         // What folds to ones is a multiple of them, but not zero. Times the inverse of ones, which
         // there is modulo 2^64, multiples are the numbers from 0 up; and no others are so small.
         const INVERSE: u64 = 0xfffe_fffe_fffe_ffff;
@@ -96,7 +96,7 @@ pub fn sum_of<const N: usize>(data: &[u8; N]) -> Sum {
 
 /// The checksum of a header given as big-endian words, few enough not to overflow 64 bits.
 #[must_use]
-pub fn of_words(words: &[u32]) -> u16 {
+pub(crate) fn of_words(words: &[u32]) -> u16 {
     of_sum(word_sum(words))
 }
 

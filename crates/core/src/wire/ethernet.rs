@@ -75,18 +75,18 @@ impl Header {
 }
 
 /// True for multicast and broadcast addresses: the group bit is set.
-pub const fn is_group(address: Mac) -> bool {
+pub(crate) const fn is_group(address: Mac) -> bool {
     address[0] & 1 == 1
 }
 
 /// Where packets to an IPv4 multicast group go (RFC 1112 §6.4).
-pub const fn ipv4_group(group: Ipv4Addr) -> Mac {
+pub(crate) const fn ipv4_group(group: Ipv4Addr) -> Mac {
     let [_, b, c, d] = group.octets();
     [0x01, 0x00, 0x5e, b & 0x7f, c, d]
 }
 
 /// Where packets to an IPv6 multicast group go (RFC 2464 §7).
-pub const fn ipv6_group(group: Ipv6Addr) -> Mac {
+pub(crate) const fn ipv6_group(group: Ipv6Addr) -> Mac {
     let [.., a, b, c, d] = group.octets();
     [0x33, 0x33, a, b, c, d]
 }

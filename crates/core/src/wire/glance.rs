@@ -6,7 +6,7 @@ use crate::flow::Tuple;
 
 /// What seems to be a TCP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Glance {
+pub(crate) struct Glance {
     /// Receiver and sender.
     pub tuple: Tuple,
     /// It has SYN or FIN: a connection begins or ends with it.
@@ -21,7 +21,7 @@ const IPV6_BYTES: usize = 40;
 type Head = [u8; 14];
 
 /// The segment in `packet`, unless it is behind options.
-pub fn at(packet: &[u8]) -> Option<Glance> {
+pub(crate) fn at(packet: &[u8]) -> Option<Glance> {
     match packet.first()? {
         0x45 => {
             let head: &[u8; IPV4_BYTES] = packet.first_chunk()?;
@@ -50,7 +50,7 @@ pub fn at(packet: &[u8]) -> Option<Glance> {
 
 /// True if both frames, behind link headers of so many bytes, seem to carry segments between the
 /// same ports which acknowledge the same, as those do that bring one connection's text.
-pub fn is_alike(one: &[u8], other: &[u8], link: usize) -> bool {
+pub(crate) fn is_alike(one: &[u8], other: &[u8], link: usize) -> bool {
     let word =
         |frame: &[u8], at: usize| frame.get(link + IPV4_BYTES + at..)?.first_chunk::<4>().copied();
     word(one, 0) == word(other, 0) && word(one, 8) == word(other, 8)

@@ -15,7 +15,7 @@ pub const MAX_QUOTED_BYTES: usize = 576 - ipv4::MIN_HEADER_BYTES - HEADER_BYTES;
 /// Codes of [`Message::Unreachable`].
 pub mod unreachable_code {
     /// The network cannot be reached.
-    pub const NETWORK: u8 = 0;
+    pub(crate) const NETWORK: u8 = 0;
     /// The host cannot be reached.
     pub const HOST: u8 = 1;
     /// The host does not know the protocol.
@@ -23,7 +23,7 @@ pub mod unreachable_code {
     /// Nobody has the port.
     pub const PORT: u8 = 3;
     /// The packet is too large for a link and may not be fragmented.
-    pub const FRAGMENTATION_NEEDED: u8 = 4;
+    pub(crate) const FRAGMENTATION_NEEDED: u8 = 4;
 }
 
 /// Message types.

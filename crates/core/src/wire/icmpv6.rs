@@ -19,9 +19,9 @@ pub const MAX_QUOTED_BYTES: usize = ipv6::MIN_MTU as usize - ipv6::HEADER_BYTES 
 /// Codes of [`Message::Unreachable`].
 pub mod unreachable_code {
     /// There is no route.
-    pub const NO_ROUTE: u8 = 0;
+    pub(crate) const NO_ROUTE: u8 = 0;
     /// A firewall forbids it.
-    pub const PROHIBITED: u8 = 1;
+    pub(crate) const PROHIBITED: u8 = 1;
     /// The address does not answer.
     pub const ADDRESS: u8 = 3;
     /// Nobody has the port.

@@ -9,8 +9,9 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::{Malformed, ipv4, ipv6};
+pub use packet::Fragment;
 use packet::MAX_BYTES;
-pub use packet::{Fragment, Header, Packet};
+pub use packet::{Header, Packet};
 
 /// Protocol numbers, as IANA gives them to both versions.
 pub mod protocol {
@@ -25,7 +26,7 @@ pub mod protocol {
 }
 
 /// The hop limit of what we send (IANA's default TTL).
-pub const DEFAULT_HOP_LIMIT: u8 = 64;
+pub(crate) const DEFAULT_HOP_LIMIT: u8 = 64;
 
 impl<'a> Packet<'a> {
     /// The packet that `bytes` begin with.

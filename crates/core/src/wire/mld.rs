@@ -12,10 +12,10 @@ use super::ipv6::next_header;
 use super::{Malformed, ndp, u16_at};
 
 /// Where version 2 reports go (RFC 3810 §5.2.14).
-pub const ALL_MLDV2_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
+pub(crate) const ALL_MLDV2_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
 
 /// Groups in one report at most: it stays far below the least MTU.
-pub const MAX_RECORDS: usize = 32;
+pub(crate) const MAX_RECORDS: usize = 32;
 
 const QUERY: u8 = 130;
 const REPORT_V1: u8 = 131;
@@ -117,7 +117,7 @@ impl Change {
 
 /// Appends a whole IPv6 packet with a version 2 report of at most [`MAX_RECORDS`] records: the rest
 /// is left out. `source`: our link-local address, or unspecified while we have none.
-pub fn emit_report(source: Ipv6Addr, records: &[(Change, Ipv6Addr)], out: &mut Vec<u8>) {
+pub(crate) fn emit_report(source: Ipv6Addr, records: &[(Change, Ipv6Addr)], out: &mut Vec<u8>) {
     let records = &records[..records.len().min(MAX_RECORDS)];
     let mut body = Vec::with_capacity(4 + 20 * records.len());
     body.extend_from_slice(&[0, 0, 0, records.len() as u8]);
@@ -130,7 +130,7 @@ pub fn emit_report(source: Ipv6Addr, records: &[(Change, Ipv6Addr)], out: &mut V
 
 /// Appends a whole IPv6 packet with the version 1 message for a group: what a version 1 querier
 /// understands (RFC 3810 §8.2.1).
-pub fn emit_report_v1(source: Ipv6Addr, change: Change, group: Ipv6Addr, out: &mut Vec<u8>) {
+pub(crate) fn emit_report_v1(source: Ipv6Addr, change: Change, group: Ipv6Addr, out: &mut Vec<u8>) {
     let (kind, destination) = match change {
         Change::Listening | Change::Joined => (REPORT_V1, group),
         Change::Left => (DONE_V1, ndp::ALL_ROUTERS),

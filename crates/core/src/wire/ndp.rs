@@ -10,18 +10,18 @@ use super::ethernet::Mac;
 use super::{Malformed, u16_at, u32_at};
 
 /// The hop limit of every message: it has not been forwarded.
-pub const HOP_LIMIT: u8 = 255;
+pub(crate) const HOP_LIMIT: u8 = 255;
 
 /// Options walked at most in one message.
-pub const MAX_OPTIONS: usize = 32;
+pub(crate) const MAX_OPTIONS: usize = 32;
 
 /// Prefixes taken from one advertisement; the others are ignored.
-pub const MAX_PREFIXES: usize = 4;
+pub(crate) const MAX_PREFIXES: usize = 4;
 
 /// All nodes on the link.
 pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// All routers on the link.
-pub const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
+pub(crate) const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 
 /// ICMPv6 message types.
 pub(super) mod kind {
@@ -135,7 +135,7 @@ impl Prefixes {
     }
 
     /// The prefixes, in order.
-    pub fn iter(&self) -> impl Iterator<Item = Prefix> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Prefix> + '_ {
         self.prefixes.iter().flatten().copied()
     }
 }
@@ -149,7 +149,7 @@ pub(super) struct Envelope {
 }
 
 /// True if the ICMPv6 message `bytes` says that it is one of these.
-pub fn is_message(bytes: &[u8]) -> bool {
+pub(crate) fn is_message(bytes: &[u8]) -> bool {
     let kinds = kind::ROUTER_SOLICIT..=kind::NEIGHBOUR_ADVERTISEMENT;
     bytes.first().is_some_and(|kind| kinds.contains(kind))
 }

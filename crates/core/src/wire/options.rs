@@ -19,10 +19,10 @@ use crate::flow::Seq;
 pub const MAX_OPTIONS_BYTES: usize = 40;
 
 /// Most SACK blocks in a segment (RFC 2018 §3).
-pub const MAX_SACK_BLOCKS: usize = 4;
+pub(crate) const MAX_SACK_BLOCKS: usize = 4;
 
 /// Bytes of experimental options that are kept: what a SYN has left beside all the others.
-pub const MAX_EXPERIMENTAL_BYTES: usize = 20;
+pub(crate) const MAX_EXPERIMENTAL_BYTES: usize = 20;
 
 /// Kinds, as IANA numbers them.
 mod kind {
@@ -425,9 +425,9 @@ impl Experimental {
     pub const EMPTY: Experimental = Experimental { bytes: [0; MAX_EXPERIMENTAL_BYTES], len: 0 };
 
     /// The first of the experimental kinds.
-    pub const KIND_253: u8 = 253;
+    pub(crate) const KIND_253: u8 = 253;
     /// The second of the experimental kinds.
-    pub const KIND_254: u8 = 254;
+    pub(crate) const KIND_254: u8 = 254;
 
     /// Adds an option of `kind` (253 or 254) with `data` after its kind and length; false, and
     /// nothing added, if it does not fit or the kind is another.
@@ -476,12 +476,12 @@ impl Experimental {
 
 /// The MSS to put on a SYN for a largest IP packet of `mtu` bytes: without IP and TCP options
 /// (RFC 6691 §2).
-pub const fn mss_for_mtu(mtu: u16, ipv6: bool) -> u16 {
+pub(crate) const fn mss_for_mtu(mtu: u16, ipv6: bool) -> u16 {
     mtu.saturating_sub(if ipv6 { 60 } else { 40 })
 }
 
 /// The smallest shift by which 16 bits express a window of `bytes` (RFC 7323 §2.3: 14 at most).
-pub fn shift_for(bytes: u32) -> u8 {
+pub(crate) fn shift_for(bytes: u32) -> u8 {
     16u8.saturating_sub(bytes.leading_zeros() as u8).min(14)
 }
 

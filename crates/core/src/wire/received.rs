@@ -6,7 +6,7 @@ use super::usual::Usual;
 
 /// A segment that has arrived.
 #[derive(Clone, Copy, Debug)]
-pub enum Received<'a> {
+pub(crate) enum Received<'a> {
     /// Of the usual layout.
     Usual(Usual<'a>),
     /// Of any, in a packet of this traffic class.
@@ -15,7 +15,7 @@ pub enum Received<'a> {
 
 impl<'a> Received<'a> {
     /// All of it.
-    pub fn segment(&self) -> Segment<'a> {
+    pub(crate) fn segment(&self) -> Segment<'a> {
         match self {
             Received::Usual(usual) => usual.segment(),
             Received::Any(segment, _) => **segment,
@@ -23,7 +23,7 @@ impl<'a> Received<'a> {
     }
 
     /// All but the options other than timestamps, and urgent data.
-    pub fn head(&self) -> Plain<'a> {
+    pub(crate) fn head(&self) -> Plain<'a> {
         match self {
             Received::Usual(usual) => usual.head(),
             Received::Any(segment, _) => segment.head(),
@@ -31,7 +31,7 @@ impl<'a> Received<'a> {
     }
 
     /// What it says, if [`Received::head`] is all that matters beside a SYN.
-    pub fn plain(&self) -> Option<Plain<'a>> {
+    pub(crate) fn plain(&self) -> Option<Plain<'a>> {
         match self {
             Received::Usual(usual) => usual.plain(),
             Received::Any(segment, _) => segment.plain(),
@@ -39,7 +39,7 @@ impl<'a> Received<'a> {
     }
 
     /// True if it has options of kinds 253 and 254.
-    pub fn has_experiments(&self) -> bool {
+    pub(crate) fn has_experiments(&self) -> bool {
         matches!(self, Received::Any(segment, _) if !segment.options.experimental.is_empty())
     }
 }

@@ -23,9 +23,6 @@ pub const PROTOCOL: u8 = 6;
 /// Bytes of a header without options.
 pub const MIN_HEADER_BYTES: usize = 20;
 
-/// Bytes of the longest header.
-pub const MAX_HEADER_BYTES: usize = 60;
-
 /// Where the checksum field is, in bytes from the start of the header.
 pub const CHECKSUM_OFFSET: usize = 16;
 
@@ -53,7 +50,7 @@ impl Flags {
     }
 
     /// True if any bit of `other` is set here.
-    pub const fn intersects(self, other: Flags) -> bool {
+    pub(crate) const fn intersects(self, other: Flags) -> bool {
         self.0 & other.0 != 0
     }
 

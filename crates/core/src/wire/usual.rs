@@ -50,7 +50,7 @@ const FRAGMENT: u32 = 0x3fff;
 
 /// Such a segment that has arrived; its IP checksum is right, its TCP checksum was not looked at.
 #[derive(Clone, Copy, Debug)]
-pub struct Usual<'a> {
+pub(crate) struct Usual<'a> {
     /// The words up to the third of the options.
     head: &'a [u8; HEAD_BYTES],
     /// What follows them: of a SYN two more words of options, and the payload.
@@ -59,7 +59,7 @@ pub struct Usual<'a> {
 
 /// The packet around a segment that is to be sent.
 #[derive(Clone, Copy, Debug)]
-pub struct Envelope {
+pub(crate) struct Envelope {
     /// From whom.
     pub source: Ipv4Addr,
     /// To whom.
@@ -77,7 +77,7 @@ pub struct Envelope {
 impl<'a> Usual<'a> {
     /// The segment in the IP packet `bytes`, if it is of these kinds and sound so far.
     #[inline(always)]
-    pub fn parse(bytes: &'a [u8]) -> Option<Usual<'a>> {
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Usual<'a>> {
         let head = bytes.first_chunk::<HEAD_BYTES>()?;
         let word = |index| word_of(head, index);
         let unusual = (word(0) >> 24 ^ VERSION)
@@ -99,13 +99,13 @@ impl<'a> Usual<'a> {
     }
 
     /// The same of a whole packet that was parsed before.
-    pub fn of_parsed(packet: &'a [u8]) -> Option<Usual<'a>> {
+    pub(crate) fn of_parsed(packet: &'a [u8]) -> Option<Usual<'a>> {
         let (head, rest) = packet.split_first_chunk()?;
         Some(Usual { head, rest })
     }
 
     /// Bytes of the packet, from the IP header on.
-    pub fn packet_len(&self) -> u32 {
+    pub(crate) fn packet_len(&self) -> u32 {
         self.word(0) & 0xffff
     }
 
@@ -119,41 +119,43 @@ impl<'a> Usual<'a> {
     }
 
     /// The sender's address.
-    pub fn source(&self) -> Ipv4Addr {
+    #[cfg(test)]
+    pub(crate) fn source(&self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.word(3))
     }
 
     /// The receiver's address.
-    pub fn destination(&self) -> Ipv4Addr {
+    #[cfg(test)]
+    pub(crate) fn destination(&self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.word(4))
     }
 
     /// DSCP and ECN.
-    pub fn traffic_class(&self) -> u8 {
+    pub(crate) fn traffic_class(&self) -> u8 {
         (self.word(0) >> 16) as u8
     }
 
     /// Sender and receiver, as the receiver sees them.
-    pub fn tuple(&self) -> Tuple {
+    pub(crate) fn tuple(&self) -> Tuple {
         let [source, destination, ports] = [3, 4, 5].map(|index| self.word(index));
         let (ours, theirs) = ([0, destination.into()], [0, source.into()]);
         Tuple::from_words(ours, theirs, ports.rotate_left(16), false)
     }
 
     /// What it seems to be, as somebody sees it who looks no further.
-    pub fn glance(&self) -> Glance {
+    pub(crate) fn glance(&self) -> Glance {
         let turns = Flags((self.word(8) >> 16) as u8).intersects(Flags::SYN | Flags::FIN);
         Glance { tuple: self.tuple(), turns }
     }
 
     /// True if the TCP checksum is right (RFC 9293 MUST-3).
-    pub fn verify_checksum(&self) -> bool {
+    pub(crate) fn verify_checksum(&self) -> bool {
         self.is_right_with(if self.rest.is_empty() { Sum::ZERO } else { sum(self.rest) })
     }
 
     /// The same, if this is the sum of what follows the first 13 words: of the text, unless it is a
     /// SYN.
-    pub fn is_right_with(&self, rest: Sum) -> bool {
+    pub(crate) fn is_right_with(&self, rest: Sum) -> bool {
         // With 16 bits of length, less the IP header's, the protocol number has room.
         let len = (self.word(0) as u16).wrapping_sub(IP_BYTES as u16);
         let from_addresses = self.head.last_chunk::<{ HEAD_BYTES - ADDRESSES_AT }>();
@@ -163,13 +165,13 @@ impl<'a> Usual<'a> {
     }
 
     /// What a segment with timestamps alone says; `None` of a SYN.
-    pub fn plain(&self) -> Option<Plain<'a>> {
+    pub(crate) fn plain(&self) -> Option<Plain<'a>> {
         let stamps = Timestamps { value: self.word(11), echo: self.word(12) };
         self.is_stamped().then(|| self.with(stamps, self.rest))
     }
 
     /// What any says, but for the options of a SYN other than timestamps.
-    pub fn head(&self) -> Plain<'a> {
+    pub(crate) fn head(&self) -> Plain<'a> {
         self.plain().unwrap_or_else(|| {
             let (echo, text) = self.rest.split_at_checked(4 * MORE_WORDS).unwrap_or_default();
             let echo = echo.first_chunk().map_or(0, |echo| u32::from_be_bytes(*echo));
@@ -189,7 +191,7 @@ impl<'a> Usual<'a> {
     }
 
     /// True of a SYN that carries nothing else: no text, FIN or urgent data.
-    pub fn is_bare_syn(&self) -> bool {
+    pub(crate) fn is_bare_syn(&self) -> bool {
         let flags = Flags((self.word(8) >> 16) as u8);
         !self.is_stamped()
             && self.rest.len() == 4 * MORE_WORDS
@@ -199,7 +201,7 @@ impl<'a> Usual<'a> {
 
     /// The segment.
     #[inline(always)]
-    pub fn segment(&self) -> Segment<'a> {
+    pub(crate) fn segment(&self) -> Segment<'a> {
         let stamps = || OptionWords::Stamped([10, 11, 12].map(|index| self.word(index)));
         let of_syn = || options_of_syn(self.head, self.rest);
         let (options, payload) = match if self.is_stamped() { None } else { of_syn() } {
@@ -251,7 +253,7 @@ impl Text {
 
 /// The TCP header of a segment with timestamps as the only option.
 #[derive(Clone, Copy, Debug)]
-pub struct Stamped {
+pub(crate) struct Stamped {
     /// Both ports, the sender's in the high half.
     pub ports: u32,
     /// SEG.SEQ.
@@ -276,7 +278,7 @@ impl Stamped {
     }
 
     /// The same for whoever writes all kinds.
-    pub fn header(&self) -> Header {
+    pub(crate) fn header(&self) -> Header {
         let Stamped { ports, seq, ack, flags, window, stamps } = *self;
         Header {
             source_port: (ports >> 16) as u16,
@@ -301,7 +303,7 @@ impl Stamped {
 
 /// The TCP header of a SYN, whatever it offers.
 #[derive(Clone, Copy, Debug)]
-pub struct Syn {
+pub(crate) struct Syn {
     /// Both ports, the sender's in the high half.
     pub ports: u32,
     /// SEG.SEQ.
@@ -326,7 +328,7 @@ pub struct Syn {
 
 impl Syn {
     /// The same for whoever writes all kinds.
-    pub fn header(&self) -> Header {
+    pub(crate) fn header(&self) -> Header {
         let Syn { ports, seq, ack, flags, window, mss, scale, sack, stamps, layout } = *self;
         Header {
             source_port: (ports >> 16) as u16,
@@ -350,7 +352,7 @@ impl Syn {
 
 /// As [`emit`], of a SYN that carries nothing.
 #[inline(always)]
-pub fn emit_syn(around: &Template, header: &Syn, out: &mut Vec<u8>) -> bool {
+pub(crate) fn emit_syn(around: &Template, header: &Syn, out: &mut Vec<u8>) -> bool {
     let (true, Layout::ScaleLast, Some(scale), Some(stamps)) =
         (header.sack, header.layout, header.scale, header.stamps)
     else {
@@ -367,7 +369,7 @@ pub fn emit_syn(around: &Template, header: &Syn, out: &mut Vec<u8>) -> bool {
 /// As [`emit`], of a header of this kind. `body`: as much of the text as lies in one piece, from
 /// its beginning, is appended as well.
 #[inline(always)]
-pub fn emit_stamped(
+pub(crate) fn emit_stamped(
     around: &Template,
     header: &Stamped,
     text: Text,
@@ -379,7 +381,7 @@ pub fn emit_stamped(
 }
 
 /// The same with all of the text, `len` bytes, which `append` appends, and says their sum.
-pub fn emit_around(
+pub(crate) fn emit_around(
     around: &Template,
     header: &Stamped,
     len: usize,
@@ -404,7 +406,7 @@ pub fn emit_around(
 /// Appends the headers of the packet that carries `header` and then `text`. False, and nothing
 /// appended, if its options are not of this kind, or the packet would be too long for its length
 /// field.
-pub fn emit(around: &Template, header: &Header, text: Text, out: &mut Vec<u8>) -> bool {
+pub(crate) fn emit(around: &Template, header: &Header, text: Text, out: &mut Vec<u8>) -> bool {
     match header.options.words() {
         Some(OptionWords::Stamped([kind, value, echo])) => {
             let fixed = header.fixed_words(STAMPED_OFFSET);
@@ -481,7 +483,7 @@ fn headers<const OPTIONS: usize, const BYTES: usize>(
 /// An [`Envelope`] as it is written: pairs of words without the length and the checksum, and the
 /// sums of the words.
 #[derive(Clone, Copy, Debug)]
-pub struct Template {
+pub(crate) struct Template {
     /// Version, DSCP, total length; identification, fragments.
     length: u64,
     /// TTL, protocol, checksum; source.
@@ -496,7 +498,7 @@ pub struct Template {
 
 impl Envelope {
     /// What packets in it have in common.
-    pub fn template(&self) -> Template {
+    pub(crate) fn template(&self) -> Template {
         let (source, destination) = (self.source.to_bits(), self.destination.to_bits());
         let first = VERSION << 24 | u32::from(self.traffic_class) << 16;
         let fragment =

@@ -14,7 +14,10 @@ impl Connection {
     /// What is to be kept of it, and whether both ends use SACK, if it is an orphan in FIN-WAIT-2
     /// on which nothing moves: its window is given back to `budget`, and it must not be used any
     /// more.
-    pub fn leave_for_record(&mut self, budget: &mut WindowBudget) -> Option<(Residue, bool)> {
+    pub(crate) fn leave_for_record(
+        &mut self,
+        budget: &mut WindowBudget,
+    ) -> Option<(Residue, bool)> {
         let s = self.synchronized().filter(|s| self.is_at_rest(s))?;
         let is_acknowledged = s.recv.ack.at_rest(s.recv.nxt).is_some();
         if self.state() != State::FinWait2 || !is_acknowledged {
@@ -36,7 +39,7 @@ impl Connection {
     /// The orphan of which `record` was kept, its timestamps that much ahead of our clock. It knows
     /// its ends' numbers, and no more of the way between them than a new one; and of its window the
     /// field that it announced, unscaled.
-    pub fn of_record(
+    pub(crate) fn of_record(
         cx: &mut Context,
         hash: u64,
         options: Arc<SocketOptions>,

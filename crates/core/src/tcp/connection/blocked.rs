@@ -7,7 +7,7 @@ use crate::tcp::send::SendHalf;
 
 /// What the writer of a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Blocked {
+pub(crate) enum Blocked {
     /// Nothing, and its buffer is [`SendSize::Round`]: a write, or an ACK, has nothing more to ask.
     No,
     /// Room in the send buffer, which acknowledgements make.
@@ -28,17 +28,17 @@ pub enum Blocked {
 
 impl Blocked {
     /// Of one that may write: what it is where its buffer is `size`, and its source `has_more`.
-    pub fn free(size: SendSize, has_more: bool) -> Blocked {
+    pub(crate) fn free(size: SendSize, has_more: bool) -> Blocked {
         if size == SendSize::Round && !has_more { Blocked::No } else { Blocked::OnSource }
     }
 
     /// True if it has a place in the host's line for pages.
-    pub fn is_in_line(self) -> bool {
+    pub(crate) fn is_in_line(self) -> bool {
         matches!(self, Blocked::ForPages | Blocked::Drained)
     }
 
     /// True if it may write, and is not [`Blocked::No`].
-    pub fn is_on_source(self) -> bool {
+    pub(crate) fn is_on_source(self) -> bool {
         matches!(self, Blocked::OnSource | Blocked::Lacking)
     }
 }
@@ -46,7 +46,7 @@ impl Blocked {
 impl Connection {
     /// Its writer comes at `cx.now`. If the windows have waited for it, that was a buffer miss,
     /// unless it comes in the same turn.
-    pub fn end_lack(&mut self, cx: &mut Context) {
+    pub(crate) fn end_lack(&mut self, cx: &mut Context) {
         if self.blocked == Blocked::Lacking
             && let Some(s) = self.synchronized_mut()
         {

@@ -19,7 +19,7 @@ use crate::time::{Duration, Instant};
 #[repr(C)]
 pub struct Common {
     /// Where it is in RFC 9293's Figure 5.
-    pub state: StateCell,
+    pub(crate) state: StateCell,
     /// What has become possible since the host last asked.
     pub notices: Readiness,
     /// Its user has closed it.
@@ -27,7 +27,7 @@ pub struct Common {
     /// Its user reads no more: data that comes once our FIN is sent resets it.
     pub deaf: bool,
     /// What its writer waits for.
-    pub blocked: Blocked,
+    pub(crate) blocked: Blocked,
     /// The user closed or shut down before the connection was synchronized.
     pub close_early: bool,
     /// A SYN, or SYN, ACK, to send.
@@ -41,7 +41,7 @@ pub struct Common {
     /// What keeps it from going on.
     pub trouble: Option<Box<Trouble>>,
     /// Who is connected.
-    pub identity: Identity,
+    pub(crate) identity: Identity,
     /// When its timers fire.
     pub deadlines: Deadlines,
 }
@@ -49,7 +49,7 @@ pub struct Common {
 /// Who is connected: all that a connection has to know of that.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub struct Identity {
+pub(crate) struct Identity {
     /// The tuple under the host's keyed hash.
     pub hash: u64,
     /// Both ports, ours in the high half.
@@ -114,18 +114,18 @@ impl Common {
     }
 
     /// What has become possible since the last call.
-    pub fn take_notices(&mut self) -> Readiness {
+    pub(crate) fn take_notices(&mut self) -> Readiness {
         core::mem::take(&mut self.notices)
     }
 
     /// An RST is to be sent.
-    pub fn owe_reset(&mut self, reset: Reset, cx: &mut Context) {
+    pub(crate) fn owe_reset(&mut self, reset: Reset, cx: &mut Context) {
         self.reset_due = Some(Box::new(reset));
         cx.counters.resets_sent += 1;
     }
 
     /// Arms the keepalive timer if the user wants it.
-    pub fn start_keepalive(&mut self, now: Instant) {
+    pub(crate) fn start_keepalive(&mut self, now: Instant) {
         match self.options.keepalive {
             Some(keepalive) => self.deadlines.set_after(Timer::KeepAlive, now, keepalive.idle),
             None => self.deadlines.cancel(Timer::KeepAlive),
@@ -143,13 +143,13 @@ impl Common {
 
     /// True, once, if it is an orphan and the host's patience with it has ended at `tick`; a linger
     /// is the user's, and ends it whatever moves.
-    pub fn has_patience_ended(&mut self, tick: Instant) -> bool {
+    pub(crate) fn has_patience_ended(&mut self, tick: Instant) -> bool {
         let is_patience = self.orphan && self.options.linger.is_none();
         is_patience && self.deadlines.take_due(Timer::Lifetime, tick)
     }
 
     /// All that an orphan had to send is acknowledged: how long it may hold that is no matter.
-    pub fn end_patience_of_orphan(&mut self) {
+    pub(crate) fn end_patience_of_orphan(&mut self) {
         if self.options.linger.is_none() {
             self.deadlines.cancel(Timer::Lifetime);
         }
@@ -158,17 +158,17 @@ impl Common {
     // ---- trouble
 
     /// What keeps it from going on.
-    pub fn soft_error(&self) -> Option<Error> {
+    pub(crate) fn soft_error(&self) -> Option<Error> {
         self.trouble.as_ref().and_then(|trouble| trouble.soft_error)
     }
 
     /// ICMP tells of trouble on the way.
-    pub fn note_soft_error(&mut self, error: Error) {
+    pub(crate) fn note_soft_error(&mut self, error: Error) {
         self.trouble.get_or_insert_default().soft_error = Some(error);
     }
 
     /// The peer is silent; what ICMP has told is the better reason.
-    pub fn note_silence(&mut self) {
+    pub(crate) fn note_silence(&mut self) {
         self.trouble.get_or_insert_default().soft_error.get_or_insert(Error::TimedOut);
     }
 
@@ -180,19 +180,19 @@ impl Common {
     }
 
     /// There is a way to the peer.
-    pub fn note_way(&mut self) {
+    pub(crate) fn note_way(&mut self) {
         if let Some(trouble) = &mut self.trouble {
             trouble.unreachable_since = None;
         }
     }
 
     /// True if there was no way to the peer when it was last looked for.
-    pub fn is_unreachable(&self) -> bool {
+    pub(crate) fn is_unreachable(&self) -> bool {
         self.trouble.as_ref().is_some_and(|trouble| trouble.unreachable_since.is_some())
     }
 
     /// There is no way to the peer now. True once that has lasted for the user timeout.
-    pub fn is_given_up_unreachable(&mut self, now: Instant, config: &TcpConfig) -> bool {
+    pub(crate) fn is_given_up_unreachable(&mut self, now: Instant, config: &TcpConfig) -> bool {
         let trouble = self.trouble.get_or_insert_default();
         let since = *trouble.unreachable_since.get_or_insert(now);
         now.since(since) >= self.patience(config)

@@ -50,7 +50,7 @@ impl Early {
     }
 
     /// True if it has no memory.
-    pub fn owns_nothing(&self) -> bool {
+    pub(crate) fn owns_nothing(&self) -> bool {
         self.text.owns_nothing()
     }
 

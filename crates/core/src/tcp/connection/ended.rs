@@ -17,7 +17,7 @@ use crate::wire::options::Timestamps;
 #[derive(Debug, Default)]
 pub struct Ended {
     /// What the user has not read yet.
-    pub unread: RecvBuffer,
+    pub(crate) unread: RecvBuffer,
     /// Why it ended; told once.
     pub error: Option<Error>,
     /// On entry to TIME-WAIT: what its record needs. The host takes it, unless the whole control
@@ -148,7 +148,7 @@ impl Connection {
     }
 
     /// It has ended, and nobody will read what is unread.
-    pub fn drop_unread(&mut self, pool: &mut PagePool) {
+    pub(crate) fn drop_unread(&mut self, pool: &mut PagePool) {
         if let Shape::Ended(ended) = &mut self.shape
             && !ended.unread.owns_nothing()
         {
@@ -165,7 +165,7 @@ impl Connection {
 
     /// It is gone: sees to it that another may begin here. Nearly always nothing is left to drop.
     #[inline(always)]
-    pub fn hollow(&mut self) {
+    pub(crate) fn hollow(&mut self) {
         if !self.is_hollow() {
             self.become_hollow();
         }
@@ -226,7 +226,7 @@ impl Connection {
     }
 
     /// What TIME-WAIT must remember, if it is kept here.
-    pub fn residue(&self) -> Option<&Residue> {
+    pub(crate) fn residue(&self) -> Option<&Residue> {
         match &self.shape {
             Shape::Ended(ended) => ended.residue.as_ref(),
             _ => None,
@@ -234,7 +234,7 @@ impl Connection {
     }
 
     /// What TIME-WAIT must remember is the host's from here on.
-    pub fn take_residue(&mut self) -> Option<Residue> {
+    pub(crate) fn take_residue(&mut self) -> Option<Residue> {
         match &mut self.shape {
             Shape::Ended(ended) => ended.residue.take(),
             _ => None,
@@ -242,7 +242,7 @@ impl Connection {
     }
 
     /// What TIME-WAIT must remember is kept here, or nothing is.
-    pub fn keep_residue(&mut self, residue: Option<Residue>) {
+    pub(crate) fn keep_residue(&mut self, residue: Option<Residue>) {
         if let Shape::Ended(ended) = &mut self.shape {
             ended.residue = residue;
         }

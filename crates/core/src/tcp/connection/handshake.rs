@@ -41,7 +41,7 @@ pub struct SynSent {
     /// The way is IPv6's.
     pub ipv6: bool,
     /// Whose TIME-WAIT it cuts short.
-    pub predecessor: Option<Predecessor>,
+    pub(crate) predecessor: Option<Predecessor>,
     /// The end that we ask to hold TIME-WAIT, if we ask.
     pub asks: Option<End>,
 }
@@ -78,7 +78,7 @@ pub struct SynReceived {
 
 /// What our SYN says, to be held against the peer's.
 #[derive(Clone, Copy, Debug)]
-pub struct OurSyn {
+pub(crate) struct OurSyn {
     /// ISS.
     pub iss: Seq,
     /// Added to our timestamps.
@@ -96,7 +96,7 @@ pub struct OurSyn {
 impl OurSyn {
     /// What both ends can do, from their SYNs (RFC 7323 §1.3, RFC 2018 §2, RFC 3168 §6.1.1).
     #[inline(always)]
-    pub fn negotiate(self, syn: &Segment<'_>, config: &TcpConfig) -> SynReceived {
+    pub(crate) fn negotiate(self, syn: &Segment<'_>, config: &TcpConfig) -> SynReceived {
         let (options, OurSyn { iss, stamp_offset, mss, offer, attempts, ipv6 }) =
             (&syn.options, self);
         SynReceived {
@@ -132,7 +132,7 @@ pub(crate) fn peer_mss(options: &Options, ipv6: bool, floor: u16) -> u16 {
 
 /// What a segment means in SYN-RECEIVED.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meaning {
+pub(crate) enum Meaning {
     /// Nothing.
     Nothing,
     /// It is unacceptable, and to be answered with an ACK, within the limit.
@@ -153,7 +153,7 @@ impl SynSent {
     }
 
     /// Our SYN that leaves at `now`. `ports`: both, ours in the high half.
-    pub fn header(&self, ports: u32, now: Instant, config: &Settings) -> Syn {
+    pub(crate) fn header(&self, ports: u32, now: Instant, config: &Settings) -> Syn {
         // Asked for once: what drops a SYN that asks shall pass the next.
         let asks = config.ecn == Ecn::Active && self.attempts <= 1;
         let ecn = if asks { Flags::ECE | Flags::CWR } else { Flags::default() };
@@ -175,17 +175,17 @@ impl SynSent {
 
 impl SynReceived {
     /// True if our SYN, ACK names us as the holder of TIME-WAIT.
-    pub fn names_ourselves(&self) -> bool {
+    pub(crate) fn names_ourselves(&self) -> bool {
         self.names == Some(End::Ourselves)
     }
 
     /// Our SYN, ACK that leaves at `now`. `ports`: both, ours in the high half.
-    pub fn header(&self, ports: u32, now: Instant, config: &Settings) -> Syn {
+    pub(crate) fn header(&self, ports: u32, now: Instant, config: &Settings) -> Syn {
         self.header_stamped(ports, stamp_at(now, self.stamp_offset), config)
     }
 
     /// The same with `value` for our timestamp, if there is any.
-    pub fn header_stamped(&self, ports: u32, value: u32, config: &Settings) -> Syn {
+    pub(crate) fn header_stamped(&self, ports: u32, value: u32, config: &Settings) -> Syn {
         // RFC 3168 §6.1.1: with ECE if ECN is agreed on.
         let ecn = if self.ecn { Flags::ECE } else { Flags::default() };
         Syn {
@@ -204,7 +204,7 @@ impl SynReceived {
 
     /// What `segment` means: RFC 9293 §3.10.7.4 for SYN-RECEIVED, up to the fifth step.
     /// `is_old`: its timestamp says that it is older than what was seen.
-    pub fn judge(&self, segment: &Plain<'_>, is_old: bool, config: &TcpConfig) -> Meaning {
+    pub(crate) fn judge(&self, segment: &Plain<'_>, is_old: bool, config: &TcpConfig) -> Meaning {
         let (flags, rcv_nxt) = (segment.flags, self.irs + 1);
         let is_reset = flags.contains(Flags::RST);
         // First: sequence number, and PAWS.
@@ -229,18 +229,18 @@ impl SynReceived {
     }
 
     /// True if `segment` acknowledges exactly our SYN.
-    pub fn is_acknowledged_by(&self, segment: &Plain<'_>) -> bool {
+    pub(crate) fn is_acknowledged_by(&self, segment: &Plain<'_>) -> bool {
         segment.ack == self.iss + 1
     }
 
     /// RFC 7323 §5.3 R1: true if a segment of these timestamps is older than what was seen.
-    pub fn is_stale(&self, stamps: Option<Timestamps>) -> bool {
+    pub(crate) fn is_stale(&self, stamps: Option<Timestamps>) -> bool {
         matches!((self.stamp, stamps),
             (Some(old), Some(new)) if stamp_distance(new.value, old) < 0)
     }
 
     /// The largest payload that we send, by the peer's MSS and our user's.
-    pub fn send_mss(&self, options: &SocketOptions) -> u16 {
+    pub(crate) fn send_mss(&self, options: &SocketOptions) -> u16 {
         let chosen = if options.mss_max > 0 { options.mss_max } else { u16::MAX };
         self.peer_mss.min(chosen)
     }
@@ -271,7 +271,7 @@ impl SynReceived {
     /// The synchronized connection that the peer's ACK makes of it. `window` is the peer's window
     /// in bytes, and `segment_seq`, `segment_ack` are those of the segment that told it.
     #[inline(always)]
-    pub fn synchronize(
+    pub(crate) fn synchronize(
         &self,
         cx: &mut Context,
         options: &SocketOptions,

@@ -45,7 +45,7 @@ use crate::time::Instant;
 /// A connection at rest. 184 bytes.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Resting {
+pub(crate) struct Resting {
     traits: Traits,
     holder: Holder,
     naming: u8,
@@ -132,7 +132,7 @@ impl RecvHalf {
 
 impl Common {
     /// True if it shall rest when nothing moves for a while, and nobody will see to that yet.
-    pub fn may_rest(&self, config: &TcpConfig) -> bool {
+    pub(crate) fn may_rest(&self, config: &TcpConfig) -> bool {
         !self.deadlines.is_set(Timer::Rest) && self.is_waiting() && !config.compact_after.is_zero()
     }
 
@@ -149,7 +149,7 @@ impl Common {
 
 impl Connection {
     /// When something moved last.
-    pub fn last_moved(&self) -> Instant {
+    pub(crate) fn last_moved(&self) -> Instant {
         self.synchronized().map_or(Instant::ZERO, |s| s.last_heard.max(s.send.last_sent))
     }
 
@@ -178,7 +178,7 @@ impl Connection {
     }
 
     /// What is to be kept of it, if it is established and nothing moves.
-    pub fn rest(&self) -> Option<Resting> {
+    pub(crate) fn rest(&self) -> Option<Resting> {
         let s = self.synchronized().filter(|s| !self.orphan && self.is_at_rest(s))?;
         let (send, recv) = (&s.send, &s.recv);
         Some(Resting {
@@ -216,7 +216,7 @@ impl Connection {
 
 impl Resting {
     /// The connection as it was, of that `identity`.
-    pub fn wake(&self, identity: Identity) -> Connection {
+    pub(crate) fn wake(&self, identity: Identity) -> Connection {
         let synchronized = Synchronized {
             send: self.send_half(),
             recv: self.recv_half(),
@@ -238,7 +238,7 @@ impl Resting {
     }
 
     /// When its timers fire: the one that it may have.
-    pub fn deadlines(&self) -> Deadlines {
+    pub(crate) fn deadlines(&self) -> Deadlines {
         let mut deadlines = Deadlines::NONE;
         deadlines.set(Timer::KeepAlive, self.keepalive_at);
         deadlines

@@ -16,7 +16,7 @@ pub struct Step<'a> {
     /// What every connection has.
     pub common: &'a mut Common,
     /// What a synchronized one has.
-    pub s: &'a mut Synchronized,
+    pub(crate) s: &'a mut Synchronized,
 }
 
 /// Whether the next step follows. If none does, how the connection ends, if it does.
@@ -45,7 +45,7 @@ impl Connection {
     }
 
     /// The last step has passed, or one that none follows: ends the connection if that says so.
-    pub fn conclude(&mut self, passed: Passed, cx: &mut Context) {
+    pub(crate) fn conclude(&mut self, passed: Passed, cx: &mut Context) {
         if let Break(Some(ending)) = passed {
             self.finish(ending, cx);
         }

@@ -31,7 +31,7 @@ impl Connection {
     /// Sends the one segment that is predicted, after which nothing is left to send, and sets the
     /// timers that it calls for. False if another is due, or none, or if there is no room; then
     /// [`Connection::emit`] does what is to be done.
-    pub fn emit_predicted(
+    pub(crate) fn emit_predicted(
         &mut self,
         now: Instant,
         config: &Settings,

@@ -27,7 +27,7 @@ use crate::tcp::timers::{Deadlines, Timer};
 use crate::time::{Instant, as_nanos};
 
 /// Duplicate ACKs owed at most between two turns.
-pub const DUPLICATES_MAX: u8 = 64;
+pub(crate) const DUPLICATES_MAX: u8 = 64;
 
 /// What this end owes the peer in acknowledgements.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +54,7 @@ pub struct AckState {
 
 /// What is kept while nothing is owed. 8 bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct AtRest {
+pub(crate) struct AtRest {
     phase: u32,
     full_bytes: u16,
     quick: u8,
@@ -62,7 +62,7 @@ pub struct AtRest {
 
 impl AtRest {
     /// The state again, of an end whose last ACK was of everything before `rcv_nxt`.
-    pub fn state(&self, rcv_nxt: Seq) -> AckState {
+    pub(crate) fn state(&self, rcv_nxt: Seq) -> AckState {
         let full_bytes = self.full_bytes;
         AckState { full_bytes, ..AckState::new(self.quick, rcv_nxt, self.phase) }
     }
@@ -71,7 +71,7 @@ impl AtRest {
 impl AckState {
     /// What must be kept while nothing is owed; `None` if something is. The present interval of the
     /// grid is found again when an ACK is asked for.
-    pub fn at_rest(&self, rcv_nxt: Seq) -> Option<AtRest> {
+    pub(crate) fn at_rest(&self, rcv_nxt: Seq) -> Option<AtRest> {
         let AckState { phase, full_bytes, quick, .. } = *self;
         let is_even = !self.is_owed() && self.last_sent == rcv_nxt;
         is_even.then_some(AtRest { phase, full_bytes, quick })
@@ -104,7 +104,7 @@ impl AckState {
     }
 
     /// The next `quick` segments are acknowledged at once, and what is owed now too, if any is.
-    pub fn set_quick(&mut self, quick: u8) {
+    pub(crate) fn set_quick(&mut self, quick: u8) {
         self.quick = quick;
         self.now |= quick > 0 && self.is_owed();
     }
@@ -176,12 +176,12 @@ impl AckState {
     }
 
     /// A segment beyond RCV.NXT has arrived: a duplicate ACK for it, at once.
-    pub fn on_out_of_order(&mut self) {
+    pub(crate) fn on_out_of_order(&mut self) {
         self.duplicates = (self.duplicates + 1).min(DUPLICATES_MAX);
     }
 
     /// RCV.NXT has moved: duplicates owed for the hole would now repeat the wrong number.
-    pub fn on_advance(&mut self) {
+    pub(crate) fn on_advance(&mut self) {
         if self.duplicates > 0 {
             self.duplicates = 0;
             self.now = true;
@@ -189,12 +189,12 @@ impl AckState {
     }
 
     /// True if an ACK is owed, now or later: one must not be forgotten when the timer fires.
-    pub fn is_owed(&self) -> bool {
+    pub(crate) fn is_owed(&self) -> bool {
         self.now || self.duplicates > 0 || self.unacked_bytes > 0
     }
 
     /// The largest segment seen, in bytes of payload; 0 before the first.
-    pub fn full_bytes(&self) -> u16 {
+    pub(crate) fn full_bytes(&self) -> u16 {
         self.full_bytes
     }
 

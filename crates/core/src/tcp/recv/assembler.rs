@@ -9,11 +9,11 @@ use crate::flow::Seq;
 use crate::wire::options::{SackBlock, SackBlocks};
 
 /// Out-of-order ranges kept at most; a segment that would make one more is dropped.
-pub const RANGES_MAX: usize = 1024;
+pub(crate) const RANGES_MAX: usize = 1024;
 
 /// The ranges beyond RCV.NXT of one connection.
 #[derive(Debug, Default)]
-pub struct Assembler {
+pub(crate) struct Assembler {
     ranges: Vec<(Seq, Seq)>,
     /// A byte of each of the ranges changed last, latest first.
     recent: [Option<Seq>; 4],
@@ -21,17 +21,12 @@ pub struct Assembler {
 
 impl Assembler {
     /// True if there is nothing out of order.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Out-of-order ranges held.
-    pub fn len(&self) -> usize {
-        self.ranges.len()
-    }
-
     /// True if `start..end` may be inserted: it joins a range, or there is room for one more.
-    pub fn accepts(&self, start: Seq, end: Seq) -> bool {
+    pub(crate) fn accepts(&self, start: Seq, end: Seq) -> bool {
         self.ranges.len() < RANGES_MAX || {
             let (first, last) = self.touching(start, end);
             first < last
@@ -46,7 +41,7 @@ impl Assembler {
     }
 
     /// The bytes `start..end` (not empty, accepted, beyond RCV.NXT) have arrived.
-    pub fn insert(&mut self, start: Seq, end: Seq) {
+    pub(crate) fn insert(&mut self, start: Seq, end: Seq) {
         let (first, last) = self.touching(start, end);
         let merged = self.ranges[first..last]
             .iter()
@@ -67,7 +62,7 @@ impl Assembler {
 
     /// RCV.NXT has come to `next`: takes out the range that it meets, and returns that range's end
     /// (or `next`).
-    pub fn advance(&mut self, next: Seq) -> Seq {
+    pub(crate) fn advance(&mut self, next: Seq) -> Seq {
         if self.is_empty() { next } else { self.take_out(next) }
     }
 
@@ -89,7 +84,7 @@ impl Assembler {
     }
 
     /// True if all of `start..end` has arrived out of order.
-    pub fn holds(&self, start: Seq, end: Seq) -> bool {
+    pub(crate) fn holds(&self, start: Seq, end: Seq) -> bool {
         let index = self.ranges.partition_point(|range| range.1.before(end));
         self.ranges
             .get(index)
@@ -97,7 +92,7 @@ impl Assembler {
     }
 
     /// The first bytes of `start..end` that have arrived out of order, as one block.
-    pub fn overlap(&self, start: Seq, end: Seq) -> Option<SackBlock> {
+    pub(crate) fn overlap(&self, start: Seq, end: Seq) -> Option<SackBlock> {
         let index = self.ranges.partition_point(|range| range.1.at_or_before(start));
         let range = self.ranges.get(index).filter(|range| range.0.before(end))?;
         Some(SackBlock { start: range.0.max(start), end: range.1.min(end) })
@@ -105,7 +100,7 @@ impl Assembler {
 
     /// SACK blocks: the ranges that hold `first`, then the range changed last and so on, none twice
     /// (RFC 2018 §4).
-    pub fn sack_blocks(&self, first: [Option<Seq>; 2], blocks: &mut SackBlocks) {
+    pub(crate) fn sack_blocks(&self, first: [Option<Seq>; 2], blocks: &mut SackBlocks) {
         if !self.ranges.is_empty() {
             self.push_sack_blocks(first, blocks);
         }
@@ -124,7 +119,7 @@ impl Assembler {
     }
 
     /// Forgets what lies at `end` and beyond.
-    pub fn cut(&mut self, end: Seq) {
+    pub(crate) fn cut(&mut self, end: Seq) {
         self.ranges.retain_mut(|range| {
             range.1 = range.1.min(end);
             range.0.before(end)
@@ -135,7 +130,7 @@ impl Assembler {
     }
 
     /// Forgets everything: the bytes are dropped (RFC 2018 §8 allows that).
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Assembler::default();
     }
 }

@@ -65,7 +65,7 @@ impl Place {
 
 /// Bytes received and not yet read.
 #[derive(Default)]
-pub struct RecvBuffer {
+pub(crate) struct RecvBuffer {
     pages: Queue<Place>,
     /// Where in the first page the next unread byte is.
     head: usize,
@@ -75,24 +75,24 @@ pub struct RecvBuffer {
 
 impl RecvBuffer {
     /// Bytes that can be read.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.readable
     }
 
     /// True if nothing can be read.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.readable == 0
     }
 
     /// True if it has no memory.
-    pub fn owns_nothing(&self) -> bool {
+    pub(crate) fn owns_nothing(&self) -> bool {
         self.pages.is_empty()
     }
 
     /// Writes `data` at RCV.NXT when nothing lies beyond, and moves RCV.NXT over it. False, and
     /// nothing is written, if the pool cannot give the pages.
     #[inline(always)]
-    pub fn append(&mut self, data: &[u8], pool: &mut PagePool) -> bool {
+    pub(crate) fn append(&mut self, data: &[u8], pool: &mut PagePool) -> bool {
         // The usual case: what came before has been read.
         if !self.pages.is_empty() || data.len() > PAGE_BYTES {
             return self.append_behind(data, pool);
@@ -134,7 +134,7 @@ impl RecvBuffer {
     /// Writes `data` at RCV.NXT, which stays, when nothing lies beyond, and sums it on the way.
     /// What is then found wrong, [`RecvBuffer::truncate`] drops. `None`, and nothing is written, if
     /// it would not begin in a whole page and end there or in another that can be had.
-    pub fn write_and_sum(&mut self, data: &[u8], pool: &mut PagePool) -> Option<Sum> {
+    pub(crate) fn write_and_sum(&mut self, data: &[u8], pool: &mut PagePool) -> Option<Sum> {
         let mut total = Sum::ZERO;
         let copy = |to: &mut [u8], from: &[u8]| total = total.then(copy_and_sum(to, from));
         self.write_next(data, pool, copy).then_some(total)
@@ -169,7 +169,7 @@ impl RecvBuffer {
 
     /// Writes `data` at `offset` bytes beyond RCV.NXT. False, and nothing is written, if the pool
     /// cannot give the pages.
-    pub fn write(&mut self, offset: usize, data: &[u8], pool: &mut PagePool) -> bool {
+    pub(crate) fn write(&mut self, offset: usize, data: &[u8], pool: &mut PagePool) -> bool {
         let at = self.head + self.readable + offset;
         // The usual case: it lies in one page, which is there.
         let (index, within) = (at / PAGE_BYTES, at % PAGE_BYTES);
@@ -247,12 +247,12 @@ impl RecvBuffer {
     }
 
     /// RCV.NXT has moved over `n` bytes that were written: they can be read.
-    pub fn advance(&mut self, n: usize) {
+    pub(crate) fn advance(&mut self, n: usize) {
         self.readable += n;
     }
 
     /// Copies the first readable bytes to `out` and returns how many; they stay.
-    pub fn peek(&self, out: &mut [u8]) -> usize {
+    pub(crate) fn peek(&self, out: &mut [u8]) -> usize {
         let wanted = out.len().min(self.readable);
         if wanted > 0
             && self.head + wanted <= PAGE_BYTES
@@ -276,7 +276,7 @@ impl RecvBuffer {
     /// Moves all that can be read to `out` and returns how many bytes that were, if they lie in one
     /// page, from its beginning, and are wanted all; else nothing has happened. Nothing may lie
     /// beyond RCV.NXT.
-    pub fn take_all(&mut self, out: &mut [u8], pool: &mut PagePool) -> Option<usize> {
+    pub(crate) fn take_all(&mut self, out: &mut [u8], pool: &mut PagePool) -> Option<usize> {
         let Queue::One(place) = &self.pages else { return None };
         let len = self.readable;
         if len == 0 || self.head > 0 {
@@ -291,7 +291,7 @@ impl RecvBuffer {
     }
 
     /// Drops the first `n` readable bytes, and the pages that are read to their end.
-    pub fn consume(&mut self, n: usize, pool: &mut PagePool) {
+    pub(crate) fn consume(&mut self, n: usize, pool: &mut PagePool) {
         debug_assert!(n <= self.readable);
         self.readable -= n;
         self.head += n;
@@ -302,7 +302,7 @@ impl RecvBuffer {
     }
 
     /// Drops what lies beyond RCV.NXT.
-    pub fn truncate(&mut self, pool: &mut PagePool) {
+    pub(crate) fn truncate(&mut self, pool: &mut PagePool) {
         let kept = (self.head + self.readable).div_ceil(PAGE_BYTES);
         while self.pages.len() > kept {
             if let Some(place) = self.pages.pop_back() {
@@ -312,14 +312,14 @@ impl RecvBuffer {
     }
 
     /// Frees what holds nothing: call when nothing is out of order.
-    pub fn trim(&mut self, pool: &mut PagePool) {
+    pub(crate) fn trim(&mut self, pool: &mut PagePool) {
         if self.readable == 0 {
             self.clear(pool);
         }
     }
 
     /// Frees everything.
-    pub fn clear(&mut self, pool: &mut PagePool) {
+    pub(crate) fn clear(&mut self, pool: &mut PagePool) {
         while !self.pages.is_empty() {
             self.release_front(pool);
         }

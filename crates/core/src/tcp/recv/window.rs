@@ -21,7 +21,7 @@ const WINDOW_MIN: u32 = 2048;
 
 /// Bytes of window that a shard may promise to all its peers together.
 #[derive(Clone, Copy, Debug)]
-pub struct WindowBudget {
+pub(crate) struct WindowBudget {
     promised: u64,
     limit: u64,
     /// Our shift count, if we scale.
@@ -30,13 +30,13 @@ pub struct WindowBudget {
 
 /// What a SYN offers of a window of `bytes`: as much of it as its field holds, and one unit of
 /// `shift` at least, or the window could never open.
-pub fn offer_of(bytes: u32, shift: u8) -> u16 {
+pub(crate) fn offer_of(bytes: u32, shift: u8) -> u16 {
     bytes.clamp(1 << shift, u16::MAX.into()) as u16
 }
 
 impl WindowBudget {
     /// A budget of `limit` bytes for connections that scale by `shift`.
-    pub fn new(limit: u64, shift: u8) -> Self {
+    pub(crate) fn new(limit: u64, shift: u8) -> Self {
         WindowBudget { promised: 0, limit, shift }
     }
 
@@ -49,7 +49,7 @@ impl WindowBudget {
 
     /// The window for a SYN whose connection wants to offer `wanted` bytes: at most what is left,
     /// but never so little that the connection could not live.
-    pub fn offer(&self, wanted: u16) -> u16 {
+    pub(crate) fn offer(&self, wanted: u16) -> u16 {
         let left = self.limit.saturating_sub(self.promised).max(WINDOW_MIN.into());
         if left < wanted.into() {
             // Whole units: what is scaled can say the same.
@@ -60,14 +60,14 @@ impl WindowBudget {
     }
 
     /// Bytes promised now.
-    pub fn promised(&self) -> u64 {
+    pub(crate) fn promised(&self) -> u64 {
         self.promised
     }
 }
 
 /// One connection's receive window.
 #[derive(Clone, Copy, Debug)]
-pub struct RecvWindow {
+pub(crate) struct RecvWindow {
     /// Bytes the buffer may hold, taken from the budget.
     size: u32,
     /// Largest size it may grow to; smaller than `size` while what was promised once outlives a
@@ -93,7 +93,7 @@ pub struct RecvWindow {
 /// A window between data. 48 bytes.
 #[derive(Clone, Copy, Debug)]
 #[repr(Rust, packed(4))]
-pub struct AtRest {
+pub(crate) struct AtRest {
     size: u32,
     size_max: u32,
     edge: Seq,
@@ -108,7 +108,7 @@ pub struct AtRest {
 
 impl AtRest {
     /// The window again.
-    pub fn window(&self) -> RecvWindow {
+    pub(crate) fn window(&self) -> RecvWindow {
         let AtRest { size, size_max, edge, read_bytes, round_start, rtt_ns, scale, cut, .. } =
             *self;
         let AtRest { promised_at, promised_to, .. } = *self;
@@ -129,7 +129,7 @@ impl AtRest {
 
 impl RecvWindow {
     /// What must be kept between data: all of it, in less room.
-    pub fn at_rest(&self) -> AtRest {
+    pub(crate) fn at_rest(&self) -> AtRest {
         let RecvWindow { size, size_max, edge, scale, cut, .. } = *self;
         let RecvWindow { read_bytes, round_start, rtt_ns, promised_at, promised_to, .. } = *self;
         AtRest {
@@ -148,7 +148,7 @@ impl RecvWindow {
 
     /// A window of `size` bytes from `rcv_nxt`, or less if the budget has no more; but what our SYN
     /// has `offered` stays promised.
-    pub fn new(
+    pub(crate) fn new(
         rcv_nxt: Seq,
         offered: u16,
         (size, size_max): (u32, u32),
@@ -176,17 +176,17 @@ impl RecvWindow {
     }
 
     /// Bytes from `rcv_nxt` that the peer may send.
-    pub fn offered(&self, rcv_nxt: Seq) -> u32 {
+    pub(crate) fn offered(&self, rcv_nxt: Seq) -> u32 {
         self.edge.distance(rcv_nxt).max(0) as u32
     }
 
     /// Our shift count; 0 without scaling.
-    pub fn scale(&self) -> u8 {
+    pub(crate) fn scale(&self) -> u8 {
         self.scale
     }
 
     /// Bytes the buffer may hold.
-    pub fn size(&self) -> u32 {
+    pub(crate) fn size(&self) -> u32 {
         self.size.min(self.size_max)
     }
 
@@ -199,7 +199,7 @@ impl RecvWindow {
     /// Moves the edge if the step is worth it (a segment, or half the buffer; the first one always,
     /// from what a SYN could say; and any while the field is at its largest, since that is no silly
     /// window), and returns the value of the window field.
-    pub fn announce(&mut self, rcv_nxt: Seq, unread: u32, mss: u16) -> u16 {
+    pub(crate) fn announce(&mut self, rcv_nxt: Seq, unread: u32, mss: u16) -> u16 {
         let (size, unit) = (self.size(), 1u32 << self.scale);
         // From RCV.NXT, which may have passed the edge.
         let edge = self.edge.distance(rcv_nxt);
@@ -217,7 +217,7 @@ impl RecvWindow {
 
     /// True if the application has read enough for an unsolicited window update: the window would
     /// at least double, by a segment or more.
-    pub fn wants_update(&self, rcv_nxt: Seq, unread: u32, mss: u16) -> bool {
+    pub(crate) fn wants_update(&self, rcv_nxt: Seq, unread: u32, mss: u16) -> bool {
         let (offered, half) = (self.offered(rcv_nxt), self.size() / 2);
         // What is more than half of what may ever be cannot double.
         if offered > half {
@@ -229,14 +229,14 @@ impl RecvWindow {
 
     /// The peer's FIN has arrived, and nothing will any more. It takes no room in the buffer: the
     /// window that TIME-WAIT announces is the one before it, which is all that a record knows.
-    pub fn pass_fin(&mut self) {
+    pub(crate) fn pass_fin(&mut self) {
         self.edge += 1;
     }
 
     /// Data up to `rcv_nxt` has arrived: measures a round trip as the time in which a window's
     /// worth of new data came. `srtt_ns` is better where the sender half has one; 0: it has none.
     #[inline(always)]
-    pub fn on_data(&mut self, rcv_nxt: Seq, srtt_ns: u64, now: Instant) {
+    pub(crate) fn on_data(&mut self, rcv_nxt: Seq, srtt_ns: u64, now: Instant) {
         if srtt_ns > 0 {
             self.rtt_ns = srtt_ns;
         } else {
@@ -257,7 +257,7 @@ impl RecvWindow {
     }
 
     /// The application has read `n` bytes: once a round trip, the size follows what it reads.
-    pub fn on_read(&mut self, n: u32, now: Instant, budget: &mut WindowBudget) {
+    pub(crate) fn on_read(&mut self, n: u32, now: Instant, budget: &mut WindowBudget) {
         self.read_bytes = self.read_bytes.saturating_add(n);
         if now.nanos_since(self.round_start) < self.rtt_ns || self.rtt_ns == 0 {
             return;
@@ -272,7 +272,7 @@ impl RecvWindow {
 
     /// The size is `bytes` from now on and does not follow the application any more. What has been
     /// promised stays so.
-    pub fn fix(&mut self, bytes: u32, rcv_nxt: Seq, budget: &mut WindowBudget) {
+    pub(crate) fn fix(&mut self, bytes: u32, rcv_nxt: Seq, budget: &mut WindowBudget) {
         // One unit of the field at least, or the window would never open again.
         let bytes = bytes.max(1 << self.scale);
         let wanted = bytes.max(self.offered(rcv_nxt));
@@ -286,7 +286,7 @@ impl RecvWindow {
     }
 
     /// The connection is over: gives its promise back.
-    pub fn release(&mut self, budget: &mut WindowBudget) {
+    pub(crate) fn release(&mut self, budget: &mut WindowBudget) {
         budget.promised -= u64::from(self.size);
         self.size = 0;
     }

@@ -24,7 +24,7 @@ const FIRST_READ_SEGMENTS: u32 = 3;
 
 /// The most round trips of a read that count: the work per question is bounded by them. From an
 /// initial window on, 32 rounds carry 858 segments, more than the largest buffer holds by default.
-pub const FACTOR_MAX: u32 = 32;
+pub(crate) const FACTOR_MAX: u32 = 32;
 
 /// T_fact: how many round trips a read takes, rounded up, 1 at least; `preset` where either time is
 /// not known (0).
@@ -43,7 +43,7 @@ pub fn factor(read_time_ns: u64, srtt_ns: u64, preset: u32) -> u32 {
 #[derive(Clone, Copy, Debug)]
 pub struct Los<'a> {
     /// Who predicts the window.
-    pub congestion: &'a Congestion,
+    pub(crate) congestion: &'a Congestion,
     /// The window to count from, bytes: the paper's sender window, the lesser of the congestion
     /// window and the peer's.
     pub window: u32,
@@ -73,7 +73,7 @@ impl Los<'_> {
 
     /// What the first read should bring, in bytes, but no more than `limit`: all that the buffer
     /// should hold.
-    pub fn first_read(&self, limit: u32) -> u32 {
+    pub(crate) fn first_read(&self, limit: u32) -> u32 {
         self.hiwat(limit).max(FIRST_READ_SEGMENTS.saturating_mul(self.mss)).min(limit)
     }
 

@@ -20,7 +20,7 @@ const RECENT: usize = 3;
 
 /// The estimator of one connection. 24 bytes.
 #[derive(Clone, Debug)]
-pub struct PacketPair {
+pub(crate) struct PacketPair {
     /// When the burst left to which the latest acknowledgement belongs.
     burst: Instant,
     acked_at: Instant,
@@ -45,19 +45,19 @@ impl Default for PacketPair {
 
 impl PacketPair {
     /// True if it has no memory beside its own.
-    pub fn owns_nothing(&self) -> bool {
+    pub(crate) fn owns_nothing(&self) -> bool {
         self.rates.is_none()
     }
 
     /// True if no rate has been seen yet.
-    pub fn is_blank(&self) -> bool {
+    pub(crate) fn is_blank(&self) -> bool {
         self.rates.as_ref().is_none_or(|rates| rates.recent == [0; RECENT])
     }
 
     /// An acknowledgement arrived at `now`, by the device if it knows better, the newest of whose
     /// bytes left at `sent`, if they were sent once. When the one before it arrived, if that was of
     /// the same burst.
-    pub fn on_ack(&mut self, sent: Option<Instant>, now: Instant) -> Option<Instant> {
+    pub(crate) fn on_ack(&mut self, sent: Option<Instant>, now: Instant) -> Option<Instant> {
         let previous = mem::replace(&mut self.acked_at, now);
         let burst = mem::replace(&mut self.burst, sent.unwrap_or(Instant::FAR_FUTURE));
         (sent == Some(burst)).then_some(previous)
@@ -67,7 +67,7 @@ impl PacketPair {
     /// with ticks of `tick_ns`. To be told only of an ACK that was not delayed, and that covers all
     /// that has passed since the one before: more of the same burst is in flight, or two full
     /// segments were acknowledged, and nothing is missing.
-    pub fn on_spaced(&mut self, bytes: u32, previous: Instant, now: Instant, tick_ns: u64) {
+    pub(crate) fn on_spaced(&mut self, bytes: u32, previous: Instant, now: Instant, tick_ns: u64) {
         let ticks = |at: Instant| at.as_nanos() / tick_ns.max(1);
         // A device's clock may have been set back in between.
         let spacing_ns = ticks(now).saturating_sub(ticks(previous)).saturating_mul(tick_ns);
@@ -78,7 +78,7 @@ impl PacketPair {
     }
 
     /// Bytes a second through the narrowest link, payload alone; `None` before three samples.
-    pub fn estimate(&self) -> Option<u64> {
+    pub(crate) fn estimate(&self) -> Option<u64> {
         self.rates.as_ref().and_then(|rates| rates.estimate())
     }
 }

@@ -31,7 +31,7 @@ pub enum Mode {
 
 /// The recovery of one connection.
 #[derive(Debug)]
-pub struct Recovery {
+pub(crate) struct Recovery {
     /// Why, if at all.
     pub mode: Mode,
     /// The first retransmission leaves whatever the window says (RFC 6675 §5 step 4.3).
@@ -55,7 +55,7 @@ pub struct Recovery {
 
 impl Recovery {
     /// Nothing is missing yet; `una` is SND.UNA.
-    pub fn new(una: Seq) -> Self {
+    pub(crate) fn new(una: Seq) -> Self {
         Recovery {
             mode: Mode::Open,
             force: false,
@@ -71,34 +71,34 @@ impl Recovery {
 
     /// What is kept with SND.UNA at `una` of the last recovery, which ended at `point`: nothing
     /// once more than that is acknowledged.
-    pub fn after(point: Seq, una: Seq) -> Option<Box<Recovery>> {
+    pub(crate) fn after(point: Seq, una: Seq) -> Option<Box<Recovery>> {
         let is_behind = point.before(una);
         (!is_behind).then(|| Box::new(Recovery { point, ..Recovery::new(una) }))
     }
 
     /// True if nothing is missing, by what the receiver has told.
-    pub fn misses_nothing(&self) -> bool {
+    pub(crate) fn misses_nothing(&self) -> bool {
         self.mode == Mode::Open && self.board.is_empty() && self.dup_acks == 0
     }
 
     /// True if it says no more than a new one would.
-    pub fn is_behind(&self, una: Seq) -> bool {
+    pub(crate) fn is_behind(&self, una: Seq) -> bool {
         self.misses_nothing() && self.point.before(una)
     }
 
     /// Starts recovering everything lost below `lost_edge`; ends when `nxt` is acknowledged.
-    pub fn enter(&mut self, mode: Mode, una: Seq, lost_edge: Seq, nxt: Seq) {
+    pub(crate) fn enter(&mut self, mode: Mode, una: Seq, lost_edge: Seq, nxt: Seq) {
         (self.mode, self.force, self.rescued) = (mode, true, false);
         (self.point, self.high_rxt, self.lost_edge) = (nxt, una, lost_edge);
     }
 
     /// True while segments are being sent again.
-    pub fn is_active(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         self.mode != Mode::Open
     }
 
     /// A duplicate ACK has come, with `flight` bytes out.
-    pub fn on_duplicate(&mut self, flight: u32) {
+    pub(crate) fn on_duplicate(&mut self, flight: u32) {
         if self.dup_acks == 0 {
             self.flight_before = flight;
         }
@@ -106,12 +106,12 @@ impl Recovery {
     }
 
     /// What was in flight when the duplicates began, if there are any; else `flight`.
-    pub fn flight_before(&self, flight: u32) -> u32 {
+    pub(crate) fn flight_before(&self, flight: u32) -> u32 {
         if self.dup_acks > 0 { flight.min(self.flight_before) } else { flight }
     }
 
     /// SND.UNA has come to `una`. True if that ends the recovery.
-    pub fn on_progress(&mut self, una: Seq) -> bool {
+    pub(crate) fn on_progress(&mut self, una: Seq) -> bool {
         if !self.is_active() {
             // The last recovery is behind; an old number would seem ahead after 2 GiB.
             (self.point, self.high_rxt, self.lost_edge) = (una - 1, una, una);
@@ -128,7 +128,7 @@ impl Recovery {
     }
 
     /// The next range to send again: the first hole not yet filled, `mss` bytes at most.
-    pub fn next_lost(&self, una: Seq, mss: u32) -> Option<(Seq, u32)> {
+    pub(crate) fn next_lost(&self, una: Seq, mss: u32) -> Option<(Seq, u32)> {
         if !self.is_active() {
             return None;
         }
@@ -138,7 +138,7 @@ impl Recovery {
 
     /// When nothing is known lost and nothing new can be sent: a hole under the highest sacked byte
     /// (RFC 6675 §4, NextSeg rule 3), or once the last segment of all (rule 4).
-    pub fn next_speculative(&self, una: Seq, nxt: Seq, mss: u32) -> Option<(Seq, u32)> {
+    pub(crate) fn next_speculative(&self, una: Seq, nxt: Seq, mss: u32) -> Option<(Seq, u32)> {
         if self.mode != Mode::Fast {
             return None;
         }
@@ -155,7 +155,7 @@ impl Recovery {
 
     /// `len` bytes from `start` were sent again. The rescue, which lies above all that is lost or
     /// sacked, says nothing of what lies below it (RFC 6675 §4, NextSeg rule 4).
-    pub fn on_retransmitted(&mut self, start: Seq, len: u32) {
+    pub(crate) fn on_retransmitted(&mut self, start: Seq, len: u32) {
         let above = |edge: Seq| start.at_or_after(edge);
         if above(self.lost_edge) && self.board.highest().is_none_or(above) {
             self.rescued = true;
@@ -166,7 +166,7 @@ impl Recovery {
     }
 
     /// Bytes held lost that wait to be sent again, and bytes that were, in this recovery.
-    pub fn lost_and_resent(&self, una: Seq, nxt: Seq) -> (u32, u32) {
+    pub(crate) fn lost_and_resent(&self, una: Seq, nxt: Seq) -> (u32, u32) {
         if !self.is_active() {
             return (0, 0);
         }
@@ -178,7 +178,7 @@ impl Recovery {
 
     /// Bytes believed to be in the network (RFC 6675 §4, SetPipe): what was sent again, and what
     /// was never lost. What was sent again without being known to be lost is there twice.
-    pub fn pipe(&self, una: Seq, nxt: Seq) -> u32 {
+    pub(crate) fn pipe(&self, una: Seq, nxt: Seq) -> u32 {
         let board = &self.board;
         if !self.is_active() {
             return nxt.since(una) - board.sacked_bytes();

@@ -41,7 +41,7 @@ impl SendHalf {
     }
 
     /// How many of `wanted` bytes may be written now: fewer where memory is scarce.
-    pub fn room_for(&self, wanted: usize, options: &SocketOptions, cx: &Context) -> usize {
+    pub(crate) fn room_for(&self, wanted: usize, options: &SocketOptions, cx: &Context) -> usize {
         let is_scarce = cx.pool.is_scarce();
         match options.send_size {
             SendSize::Round => self.room_of_round_for(wanted, options.send_buffer_bytes, is_scarce),
@@ -50,7 +50,7 @@ impl SendHalf {
     }
 
     /// The same by [`SendSize::Round`], of a buffer of `limit` bytes.
-    pub fn room_of_round_for(&self, wanted: usize, limit: u32, is_scarce: bool) -> usize {
+    pub(crate) fn room_of_round_for(&self, wanted: usize, limit: u32, is_scarce: bool) -> usize {
         if is_scarce {
             return wanted.min(self.room_of_round_where_scarce(limit) as usize);
         }
@@ -70,7 +70,7 @@ impl SendHalf {
     }
 
     /// Bytes that may be written where memory is scarce.
-    pub fn room_where_scarce(&self, options: &SocketOptions, cx: &Context) -> u32 {
+    pub(crate) fn room_where_scarce(&self, options: &SocketOptions, cx: &Context) -> u32 {
         match options.send_size {
             SendSize::Round => self.room_of_round_where_scarce(options.send_buffer_bytes),
             _ => self.room_by(options, cx, true),
@@ -78,7 +78,7 @@ impl SendHalf {
     }
 
     /// Bytes that may be written, whoever has need of memory.
-    pub fn room(&self, options: &SocketOptions, cx: &Context) -> u32 {
+    pub(crate) fn room(&self, options: &SocketOptions, cx: &Context) -> u32 {
         match options.send_size {
             SendSize::Round => self.room_of_round(options.send_buffer_bytes),
             _ => self.room_by(options, cx, false),
@@ -123,7 +123,7 @@ impl SendHalf {
 
     /// Before something is written, or its writer told that it may be: a size that never shrinks is
     /// kept.
-    pub fn keep_size(&mut self, options: &SocketOptions) {
+    pub(crate) fn keep_size(&mut self, options: &SocketOptions) {
         if let SendSize::Linux { .. } = options.send_size {
             self.source.get_or_insert_default().size = self.linux_size();
         }
@@ -152,7 +152,7 @@ impl SendHalf {
     }
 
     /// True if so much may be written that its writer should come.
-    pub fn has_much_room(&self, options: &SocketOptions, cx: &Context) -> bool {
+    pub(crate) fn has_much_room(&self, options: &SocketOptions, cx: &Context) -> bool {
         if self.buffer.room_in_share(&cx.pool) == 0 {
             return false;
         }
@@ -182,12 +182,12 @@ impl SendHalf {
     // ---- the line for pages
 
     /// It waits in line, as the one in that slot: the host is to hear when it holds less.
-    pub fn wait_at(&mut self, slot: u32) {
+    pub(crate) fn wait_at(&mut self, slot: u32) {
         self.source.get_or_insert_default().place = Some(slot);
     }
 
     /// It holds less than it did, or needs more: says so once, if it waits in line.
-    pub fn note_moved(&mut self, pool: &mut PagePool) {
+    pub(crate) fn note_moved(&mut self, pool: &mut PagePool) {
         if let Some(slot) = self.source.as_mut().and_then(|source| source.place.take()) {
             pool.note_moved(slot);
         }
@@ -196,19 +196,19 @@ impl SendHalf {
     // ---- the source
 
     /// The application says so of its source.
-    pub fn set_supply(&mut self, supply: Supply) {
+    pub(crate) fn set_supply(&mut self, supply: Supply) {
         if supply != Supply::default() || self.source.is_some() {
             self.source.get_or_insert_default().supply = supply;
         }
     }
 
     /// True if the source has more than was written.
-    pub fn has_more_to_come(&self) -> bool {
+    pub(crate) fn has_more_to_come(&self) -> bool {
         self.source.as_ref().is_some_and(|source| source.supply.more)
     }
 
     /// Something is written: if it was late, that was a buffer miss.
-    pub fn end_lack(&mut self, cx: &mut Context) {
+    pub(crate) fn end_lack(&mut self, cx: &mut Context) {
         if let Some(source) = &mut self.source {
             cx.counters.buffer_misses += u64::from(source.end_lack(cx.now));
         }
@@ -216,7 +216,7 @@ impl SendHalf {
 
     /// Something was acknowledged at `now`. True if the source has more, and the windows allow a
     /// segment beyond all that is fresh: a buffer miss, unless something is written at once.
-    pub fn note_lack(&mut self, now: Instant) -> bool {
+    pub(crate) fn note_lack(&mut self, now: Instant) -> bool {
         if !self.has_more_to_come() || !self.is_short_of_fresh() {
             return false;
         }
@@ -241,7 +241,7 @@ impl SendHalf {
     }
 
     /// What the connection could do with.
-    pub fn demand(&self, options: &SocketOptions, cx: &Context) -> Demand {
+    pub(crate) fn demand(&self, options: &SocketOptions, cx: &Context) -> Demand {
         let room = self.room_for(usize::MAX, options, cx);
         let limit = options.send_buffer_bytes;
         let read = match options.send_size {
@@ -254,7 +254,7 @@ impl SendHalf {
     }
 
     /// What it says of its buffer.
-    pub fn info(&self, options: &SocketOptions, cx: &Context) -> SendInfo {
+    pub(crate) fn info(&self, options: &SocketOptions, cx: &Context) -> SendInfo {
         let (held_bytes, flight) = (self.buffer.len(), self.flight() as usize);
         SendInfo {
             hiwat: self.capacity(options, cx) as usize,

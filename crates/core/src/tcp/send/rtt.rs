@@ -50,12 +50,12 @@ pub struct Bounds {
 
 impl Bounds {
     /// No timeout is shorter than this, in ns.
-    pub fn shortest_ns(&self) -> u64 {
+    pub(crate) fn shortest_ns(&self) -> u64 {
         self.shortest_ns
     }
 
     /// The timeout of a SYN that has been sent `attempts` times (RFC 6298 §5.5), in ns.
-    pub fn syn_rto_ns(&self, attempts: u8) -> u64 {
+    pub(crate) fn syn_rto_ns(&self, attempts: u8) -> u64 {
         let doublings = attempts.saturating_sub(1).min(16);
         self.initial_ns.saturating_mul(1 << doublings).min(self.longest_ns)
     }
@@ -104,7 +104,7 @@ pub struct Rtt {
 /// An estimator between samples. 28 bytes.
 #[derive(Clone, Copy, Debug)]
 #[repr(Rust, packed(4))]
-pub struct AtRest {
+pub(crate) struct AtRest {
     srtt_ns: u64,
     /// RTTVAR; before the first sample the RTO.
     rttvar_ns: u64,
@@ -114,7 +114,7 @@ pub struct AtRest {
 
 impl AtRest {
     /// The estimator again.
-    pub fn estimator(&self) -> Rtt {
+    pub(crate) fn estimator(&self) -> Rtt {
         let AtRest { srtt_ns, rttvar_ns, latest_ns, measure_ns } = *self;
         let (coarse, backoff, doublings) = (None, 0, 0);
         Rtt { srtt_ns, rttvar_ns, latest_ns, coarse, measure_ns, backoff, doublings }
@@ -151,13 +151,13 @@ impl Coarse {
 
 impl Rtt {
     /// True if it has no memory beside its own.
-    pub fn owns_nothing(&self) -> bool {
+    pub(crate) fn owns_nothing(&self) -> bool {
         self.coarse.is_none()
     }
 
     /// What must be kept between samples; `None` for one that has backed off, or is not the
     /// default.
-    pub fn at_rest(&self) -> Option<AtRest> {
+    pub(crate) fn at_rest(&self) -> Option<AtRest> {
         let &Rtt { srtt_ns, rttvar_ns, latest_ns, measure_ns, .. } = self;
         let is_plain = self.coarse.is_none() && (self.backoff, self.doublings) == (0, 0);
         is_plain.then_some(AtRest { srtt_ns, rttvar_ns, latest_ns, measure_ns })
@@ -181,7 +181,7 @@ impl Rtt {
     }
 
     /// RFC 6298 §5.7: the SYN was retransmitted, so data starts with an RTO of 3 s.
-    pub fn on_syn_retransmitted(&mut self) {
+    pub(crate) fn on_syn_retransmitted(&mut self) {
         self.rttvar_ns = self.rttvar_ns.max(3_000_000_000);
     }
 
@@ -232,7 +232,7 @@ impl Rtt {
 
     /// New data was acknowledged. The RTO stays as long as it is: what was sent again gives no
     /// sample, and only a sample shows that the longer time was not needed (RFC 6298 §5).
-    pub fn on_progress(&mut self) {
+    pub(crate) fn on_progress(&mut self) {
         self.backoff = 0;
     }
 
@@ -242,7 +242,7 @@ impl Rtt {
     }
 
     /// The timer fired: double the RTO (RFC 6298 §5.5).
-    pub fn back_off(&mut self) {
+    pub(crate) fn back_off(&mut self) {
         self.backoff = self.backoff.saturating_add(1).min(30);
         self.doublings = self.doublings.saturating_add(1).min(30);
     }
@@ -287,7 +287,7 @@ impl Rtt {
     }
 
     /// Smoothed round-trip time, in ns; 0 before the first sample.
-    pub fn srtt_ns(&self) -> u64 {
+    pub(crate) fn srtt_ns(&self) -> u64 {
         if self.srtt_ns != 0 {
             return self.srtt_ns;
         }

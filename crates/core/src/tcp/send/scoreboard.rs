@@ -23,30 +23,30 @@ const DUP_THRESH: u32 = 3;
 
 /// The sacked ranges of one connection.
 #[derive(Debug, Default)]
-pub struct Scoreboard {
+pub(crate) struct Scoreboard {
     ranges: Vec<(Seq, Seq)>,
     sacked_bytes: u32,
 }
 
 impl Scoreboard {
     /// True if nothing is sacked.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
     /// Bytes sacked.
-    pub fn sacked_bytes(&self) -> u32 {
+    pub(crate) fn sacked_bytes(&self) -> u32 {
         self.sacked_bytes
     }
 
     /// One past the highest byte sacked.
-    pub fn highest(&self) -> Option<Seq> {
+    pub(crate) fn highest(&self) -> Option<Seq> {
         self.ranges.last().map(|range| range.1)
     }
 
     /// Adds a block that lies within `una..nxt`; anything else is ignored (a D-SACK, RFC 2883, or
     /// nonsense). Returns how many bytes are newly sacked.
-    pub fn on_block(&mut self, block: SackBlock, una: Seq, nxt: Seq) -> u32 {
+    pub(crate) fn on_block(&mut self, block: SackBlock, una: Seq, nxt: Seq) -> u32 {
         let (start, end) = (block.start, block.end);
         // Offsets from `una`: a block longer than half the space would pass for one behind it.
         let (from, to) = (start.since(una), end.since(una));
@@ -73,7 +73,7 @@ impl Scoreboard {
     }
 
     /// Everything before `una` is acknowledged.
-    pub fn advance(&mut self, una: Seq) {
+    pub(crate) fn advance(&mut self, una: Seq) {
         if !self.ranges.is_empty() {
             self.drop_before(una);
         }
@@ -94,7 +94,7 @@ impl Scoreboard {
     }
 
     /// Forgets everything: after a timeout the receiver may have reneged (RFC 2018 §8).
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.ranges = Vec::new();
         self.sacked_bytes = 0;
     }
@@ -102,7 +102,7 @@ impl Scoreboard {
     /// RFC 6675 §4 IsLost, as an edge: what is not sacked below it is lost, because three
     /// discontiguous ranges, or more than two segments' bytes, are sacked above. `una` if nothing
     /// is.
-    pub fn lost_edge(&self, una: Seq, mss: u32) -> Seq {
+    pub(crate) fn lost_edge(&self, una: Seq, mss: u32) -> Seq {
         let (mut ranges, mut bytes) = (0, 0u32);
         for range in self.ranges.iter().rev() {
             ranges += 1;
@@ -115,7 +115,7 @@ impl Scoreboard {
     }
 
     /// The first range of bytes at or after `from` and before `to` that is not sacked.
-    pub fn first_hole(&self, from: Seq, to: Seq) -> Option<(Seq, Seq)> {
+    pub(crate) fn first_hole(&self, from: Seq, to: Seq) -> Option<(Seq, Seq)> {
         let mut start = from;
         let index = self.ranges.partition_point(|range| range.1.at_or_before(from));
         let mut rest = self.ranges[index..].iter();
@@ -129,7 +129,7 @@ impl Scoreboard {
     }
 
     /// Bytes in `from..to` that are not sacked.
-    pub fn unsacked_bytes(&self, from: Seq, to: Seq) -> u32 {
+    pub(crate) fn unsacked_bytes(&self, from: Seq, to: Seq) -> u32 {
         if !from.before(to) {
             return 0;
         }
@@ -143,7 +143,7 @@ impl Scoreboard {
     }
 
     /// True if the byte at `seq` is sacked.
-    pub fn contains(&self, seq: Seq) -> bool {
+    pub(crate) fn contains(&self, seq: Seq) -> bool {
         let index = self.ranges.partition_point(|range| range.1.at_or_before(seq));
         self.ranges.get(index).is_some_and(|range| range.0.at_or_before(seq))
     }

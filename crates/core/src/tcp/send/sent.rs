@@ -42,19 +42,19 @@ impl Sent {
 
 /// The transmissions in flight, oldest first.
 #[derive(Debug, Default)]
-pub struct SentQueue {
+pub(crate) struct SentQueue {
     records: Queue<Sent>,
 }
 
 impl SentQueue {
     /// True if it has no memory: nothing is in flight.
-    pub fn owns_nothing(&self) -> bool {
+    pub(crate) fn owns_nothing(&self) -> bool {
         self.records.is_empty()
     }
 
     /// New data up to `end` was sent at `at`.
     #[inline(always)]
-    pub fn on_sent(&mut self, end: Seq, at: Instant) {
+    pub(crate) fn on_sent(&mut self, end: Seq, at: Instant) {
         if self.records.is_empty() {
             self.records.push_back(Sent::one(end, at));
         } else {
@@ -63,7 +63,7 @@ impl SentQueue {
     }
 
     /// So many segments of new data from `start` on, of `segment` bytes each, were sent at `at`.
-    pub fn on_run_sent(&mut self, start: Seq, segment: u16, count: u32, at: Instant) {
+    pub(crate) fn on_run_sent(&mut self, start: Seq, segment: u16, count: u32, at: Instant) {
         let (first, end) = (start + u32::from(segment), start + count * u32::from(segment));
         if count > 0 {
             self.push(Sent { first, segment, ..Sent::one(end, at) });
@@ -78,7 +78,7 @@ impl SentQueue {
     }
 
     /// The bytes from `start` up to `end` were sent again, with the timestamp `stamp`.
-    pub fn on_sent_again(&mut self, start: Seq, end: Seq, at: Instant, stamp: u32) {
+    pub(crate) fn on_sent_again(&mut self, start: Seq, end: Seq, at: Instant, stamp: u32) {
         self.divide(start, end);
         let first = self.records.partition_point(|sent| sent.end.at_or_before(start));
         let mut previous = start;
@@ -106,7 +106,7 @@ impl SentQueue {
     }
 
     /// When the oldest of what is in flight was sent last.
-    pub fn oldest(&self) -> Option<Instant> {
+    pub(crate) fn oldest(&self) -> Option<Instant> {
         self.records.front().map(|sent| sent.at)
     }
 
@@ -114,7 +114,7 @@ impl SentQueue {
     /// Returns when the newest of it was sent, if that tells the RTT: it was sent once, or the echo
     /// shows that it was the last transmission that arrived (RFC 6298 §3).
     #[inline(always)]
-    pub fn on_ack(&mut self, ack: Seq, echo: Option<u32>) -> Option<Instant> {
+    pub(crate) fn on_ack(&mut self, ack: Seq, echo: Option<u32>) -> Option<Instant> {
         // The usual case: all that is in flight left together, once.
         if let Queue::One(Sent { end, again: false, .. }) = self.records
             && end.at_or_before(ack)

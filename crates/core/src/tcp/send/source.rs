@@ -62,14 +62,9 @@ pub struct Source {
 }
 
 impl Source {
-    /// What was said last.
-    pub fn supply(&self) -> Supply {
-        self.supply
-    }
-
     /// Bytes are written at `now`. True if the source was late. What follows in the same turn is
     /// not: nothing was sent meanwhile.
-    pub fn end_lack(&mut self, now: Instant) -> bool {
+    pub(crate) fn end_lack(&mut self, now: Instant) -> bool {
         let is_miss = self.lacks_since.take().is_some_and(|since| since < now);
         self.misses += u64::from(is_miss);
         is_miss

@@ -49,10 +49,10 @@ use crate::wire::options::{Experimental, Options};
 
 /// SYNs that carry the option, at the beginning of an open: some networks drop what they do not
 /// know (a lone lost SYN shall not cost the agreement).
-pub const ASKING_SYNS: u8 = 2;
+pub(crate) const ASKING_SYNS: u8 = 2;
 
 /// Bytes of the option, as long as no segment has been laid out that carries it.
-pub const NAMING_BEGINS: u8 = Code::padded_len(true);
+pub(crate) const NAMING_BEGINS: u8 = Code::padded_len(true);
 
 /// One of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ pub enum Holding {
 
 impl Holding {
     /// True if the peer relies on us, so that no RST may end it.
-    pub fn is_promised(self) -> bool {
+    pub(crate) fn is_promised(self) -> bool {
         matches!(self, Holding::Swapped | Holding::Agreed)
     }
 }
@@ -112,7 +112,7 @@ pub enum Outcome {
 
 /// What an end asks for when it opens or listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub(crate) struct Terms {
     /// Which end it wishes to hold; `None`: it does not negotiate.
     pub wish: Option<End>,
     /// Without an agreement there is to be no connection.
@@ -145,7 +145,7 @@ impl Wish {
 
 impl Terms {
     /// What a client makes of `choice`, in the SYN, ACK: step 3.
-    pub fn judge(&self, choice: Option<End>) -> Outcome {
+    pub(crate) fn judge(&self, choice: Option<End>) -> Outcome {
         let is_lenient = !self.required && self.disagreement == Disagreement::FallBack;
         match (self.wish, choice) {
             (None, _) => Outcome::None,
@@ -159,7 +159,7 @@ impl Terms {
 
     /// The same where both ends have opened: Table 1 makes the choice, of our wish and of what the
     /// peer's SYN names. `are_larger`: our address is the larger one.
-    pub fn judge_crossed(&self, theirs: Option<End>, are_larger: bool) -> Outcome {
+    pub(crate) fn judge_crossed(&self, theirs: Option<End>, are_larger: bool) -> Outcome {
         let larger = if are_larger { End::Ourselves } else { End::Peer };
         let choice =
             self.wish.zip(theirs).map(|(ours, theirs)| if ours == theirs { ours } else { larger });
@@ -169,7 +169,7 @@ impl Terms {
 
 impl Holder {
     /// Who holds once we have sent a SYN, ACK or an ACK that names `end`.
-    pub fn having_named(end: Option<End>) -> Holder {
+    pub(crate) fn having_named(end: Option<End>) -> Holder {
         match end {
             None => Holder::Closer,
             Some(End::Ourselves) => Holder::Ourselves,
@@ -222,7 +222,7 @@ impl Code {
     }
 
     /// Bytes of the option that names an address of this version, with its filler.
-    pub const fn padded_len(ipv6: bool) -> u8 {
+    pub(crate) const fn padded_len(ipv6: bool) -> u8 {
         if ipv6 { 20 } else { 8 }
     }
 

@@ -112,7 +112,7 @@ impl<F: FnMut(u32, Tick) -> TimerSet> Blocks for F {
 
 /// What is due on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fired {
+pub(crate) enum Fired {
     /// One of its timers.
     Timer(Timer),
     /// Its TIME-WAIT is over; it is listed no more.
@@ -148,7 +148,7 @@ impl Bsd {
 
     /// Whether retransmission timeouts are times by a clock finer than the slow ticks: such do not
     /// fire early.
-    pub fn set_fine(&mut self, fine: bool) {
+    pub(crate) fn set_fine(&mut self, fine: bool) {
         self.fine = fine;
     }
 
@@ -252,7 +252,7 @@ impl Bsd {
     }
 
     /// Something that is due at `now`, after the ticks until then have been brought to `blocks`.
-    pub fn due(&mut self, now: Instant, blocks: &mut impl Blocks) -> Option<(u32, Fired)> {
+    pub(crate) fn due(&mut self, now: Instant, blocks: &mut impl Blocks) -> Option<(u32, Fired)> {
         while self.due.is_empty() {
             let (fast_at, slow_at) = ((self.fast + 1) * FAST_NS, (self.slow + 1) * SLOW_NS);
             if fast_at.min(slow_at) > now.as_nanos() {

@@ -9,7 +9,7 @@ use crate::wire::tcp::{Flags, Plain};
 use crate::wire::usual::Usual;
 
 /// A connection that takes in one text after the other. [`Texts::end`] must follow.
-pub struct Texts<'a> {
+pub(crate) struct Texts<'a> {
     step: Step<'a>,
     /// How many there were, and SEG.SEQ and SEG.WND of the last one.
     count: usize,
@@ -18,7 +18,7 @@ pub struct Texts<'a> {
 
 impl Connection {
     /// The connection, if it may take in texts in a row.
-    pub fn texts<'a>(&'a mut self, cx: &'a mut Context) -> Option<Texts<'a>> {
+    pub(crate) fn texts<'a>(&'a mut self, cx: &'a mut Context) -> Option<Texts<'a>> {
         let step = self.step(cx)?;
         let is_read = !step.common.orphan && !step.common.deaf;
         let may_take = is_read && may_predict(step.s);
@@ -30,7 +30,7 @@ impl Texts<'_> {
     /// Takes in `usual` if it brings the next text, and nothing else; else nothing has happened,
     /// and it is false. `trusted`: its checksum is known to be right. `piece`: payload size of the
     /// segments joined into it; 0 if it is a single one.
-    pub fn take(&mut self, usual: &Usual<'_>, trusted: bool, piece: u16) -> bool {
+    pub(crate) fn take(&mut self, usual: &Usual<'_>, trusted: bool, piece: u16) -> bool {
         let Some(segment) = usual.plain().filter(|segment| is_text_alone(self.step.s, segment))
         else {
             return false;
@@ -56,7 +56,7 @@ impl Texts<'_> {
     }
 
     /// No more of them; how many there were.
-    pub fn end(self) -> usize {
+    pub(crate) fn end(self) -> usize {
         let Texts { step: Step { cx, common, s }, count, last: (seq, window) } = self;
         if count > 0 {
             s.note_heard(common, cx.now);

@@ -50,7 +50,7 @@ impl Scaled {
     }
 
     /// True once there was a sample.
-    pub fn has_sample(&self) -> bool {
+    pub(crate) fn has_sample(&self) -> bool {
         self.sa > 0
     }
 
@@ -64,7 +64,7 @@ impl Scaled {
     }
 
     /// A in eighths of a tick.
-    pub fn srtt_eighths(&self) -> u64 {
+    pub(crate) fn srtt_eighths(&self) -> u64 {
         let fraction = if self.scale == Scale::Bsd { 0 } else { 2 };
         (self.sa >> fraction).max(0) as u64
     }
