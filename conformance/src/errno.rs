@@ -1,6 +1,6 @@
 //! Error numbers, as Linux gives them.
 
-use lightwait_core::Error;
+use lightwait_core::{AcceptError, ConnectError, Error, ReadError, WriteError};
 
 /// A value of `errno`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,19 @@ impl From<Error> for Errno {
         }
     }
 }
+
+/// A call's own error has the number of the [`Error`] that it becomes.
+macro_rules! numbered_as_error {
+    ($($name:ty),*) => {$(
+        impl From<$name> for Errno {
+            fn from(error: $name) -> Errno {
+                Error::from(error).into()
+            }
+        }
+    )*};
+}
+
+numbered_as_error!(AcceptError, ConnectError, ReadError, WriteError);
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 use std::os::fd::RawFd;
 
 use libc::c_int;
+use lightwait_core::WriteError;
 use lightwait_core::tcp::State;
 
 use crate::attempt::{Attempt, Progress, done};
@@ -161,7 +162,7 @@ impl World {
                     writing.written += n;
                     socket.bytes_written += n as u64;
                 }
-                Err(lightwait_core::Error::WouldBlock) => {}
+                Err(WriteError::WouldBlock) => {}
                 Err(error) => return part(writing, error.into()),
             }
             if flags & libc::MSG_MORE == 0 {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use libc::c_int;
 use lightwait_core::tcp::State;
-use lightwait_core::{ConnectionId, Host, Instant};
+use lightwait_core::{AcceptError, ConnectionId, Host, Instant};
 
 use super::{Role, Socket, open_descriptor};
 use crate::abi::kernel;
@@ -120,7 +120,7 @@ impl World {
         let Role::Listening(id) = socket.role else { return Err(Errno::EINVAL) };
         let connection = match host.accept(now, id) {
             Ok(connection) => connection,
-            Err(lightwait_core::Error::WouldBlock) if !socket.nonblocking => {
+            Err(AcceptError::WouldBlock) if !socket.nonblocking => {
                 return Ok(Progress::Wait(None));
             }
             Err(error) => return Err(error.into()),

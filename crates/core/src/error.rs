@@ -1,8 +1,12 @@
 //! What can go wrong with a connection or a call.
+//!
+//! The calls whose callers act on a failure have an error of their own, which says all that can go
+//! wrong with them: [`ConnectError`], [`AcceptError`], [`ReadError`], [`WriteError`]. Each becomes
+//! an [`Error`], which says what can go wrong at all.
 
 use core::fmt;
 
-/// A failure of a call or of a connection.
+/// Any failure of a call or of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Error {
@@ -57,3 +61,130 @@ impl fmt::Display for Error {
 }
 
 impl core::error::Error for Error {}
+
+/// Why a connection is not opened. Why one fails that is, is an [`Error`] of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConnectError {
+    /// The addresses make no sense; the text says why.
+    InvalidInput(&'static str),
+    /// There are as many connections as may be.
+    Limit,
+    /// The local address is not one of ours, or has no free port.
+    AddressNotAvailable,
+    /// Another connection has these addresses and ports, or TIME-WAIT.
+    AddressInUse,
+    /// No address of ours leads there.
+    NetworkUnreachable,
+}
+
+/// Why no connection is accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AcceptError {
+    /// None waits; an [`Event`](crate::Event) will tell when.
+    WouldBlock,
+    /// The id names no listener, or what waited is gone; the text says which.
+    InvalidInput(&'static str),
+}
+
+/// Why nothing is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReadError {
+    /// There is nothing yet; an [`Event`](crate::Event) will tell when.
+    WouldBlock,
+    /// The id names no connection.
+    NoSuchConnection,
+    /// The connection has failed, and all that came before was read.
+    Failed(Error),
+}
+
+/// Why nothing is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WriteError {
+    /// There is no room yet; an [`Event`](crate::Event) will tell when.
+    WouldBlock,
+    /// The id names no connection.
+    NoSuchConnection,
+    /// The write side was shut down, or the connection is over.
+    BrokenPipe,
+    /// The connection has failed.
+    Failed(Error),
+}
+
+/// The id names no connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NoSuchConnection;
+
+impl From<ConnectError> for Error {
+    fn from(error: ConnectError) -> Error {
+        match error {
+            ConnectError::InvalidInput(what) => Error::InvalidInput(what),
+            ConnectError::Limit => Error::Limit("connections"),
+            ConnectError::AddressNotAvailable => Error::AddressNotAvailable,
+            ConnectError::AddressInUse => Error::AddressInUse,
+            ConnectError::NetworkUnreachable => Error::NetworkUnreachable,
+        }
+    }
+}
+
+impl From<AcceptError> for Error {
+    fn from(error: AcceptError) -> Error {
+        match error {
+            AcceptError::WouldBlock => Error::WouldBlock,
+            AcceptError::InvalidInput(what) => Error::InvalidInput(what),
+        }
+    }
+}
+
+impl From<ReadError> for Error {
+    fn from(error: ReadError) -> Error {
+        match error {
+            ReadError::WouldBlock => Error::WouldBlock,
+            ReadError::NoSuchConnection => NoSuchConnection.into(),
+            ReadError::Failed(error) => error,
+        }
+    }
+}
+
+impl From<WriteError> for Error {
+    fn from(error: WriteError) -> Error {
+        match error {
+            WriteError::WouldBlock => Error::WouldBlock,
+            WriteError::NoSuchConnection => NoSuchConnection.into(),
+            WriteError::BrokenPipe => Error::BrokenPipe,
+            WriteError::Failed(error) => error,
+        }
+    }
+}
+
+impl From<NoSuchConnection> for Error {
+    fn from(_: NoSuchConnection) -> Error {
+        Error::InvalidInput("no such connection")
+    }
+}
+
+impl From<NoSuchConnection> for ReadError {
+    fn from(_: NoSuchConnection) -> ReadError {
+        ReadError::NoSuchConnection
+    }
+}
+
+impl From<NoSuchConnection> for WriteError {
+    fn from(_: NoSuchConnection) -> WriteError {
+        WriteError::NoSuchConnection
+    }
+}
+
+/// Each says what the [`Error`] says that it becomes.
+macro_rules! says_as_error {
+    ($($name:ident),*) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                Error::from(*self).fmt(f)
+            }
+        }
+
+        impl core::error::Error for $name {}
+    )*};
+}
+
+says_as_error!(ConnectError, AcceptError, ReadError, WriteError);

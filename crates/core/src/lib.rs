@@ -35,7 +35,7 @@ pub mod time;
 pub mod wire;
 
 pub use config::Config;
-pub use error::Error;
+pub use error::{AcceptError, ConnectError, Error, ReadError, WriteError};
 pub use event::{ConnectionId, Event, ListenerId, Readiness};
 pub use frame::{Capabilities, Frame, Medium, Outbox, RxFrame};
 pub use host::Host;

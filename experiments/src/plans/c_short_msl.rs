@@ -25,7 +25,7 @@ use lightwait_core::rng::Rng;
 use lightwait_core::wire::options::Options;
 use lightwait_core::wire::tcp::{CHECKSUM_OFFSET, Flags, Header, Segment, checksum};
 use lightwait_core::wire::{checksum as sums, ip};
-use lightwait_core::{ConnectionId, Event, Host, Instant, Outbox, RxFrame};
+use lightwait_core::{ConnectionId, Event, Host, Instant, Outbox, ReadError, RxFrame};
 
 use crate::chart::{Chart, Mark};
 use crate::plan::Outcome;
@@ -244,7 +244,7 @@ impl World {
         let Some(read) = self.read.get_mut(&id) else { return };
         match self.host.read(self.now, id, &mut bytes) {
             Ok(len @ 1..) => read.extend_from_slice(&bytes[..len]),
-            Err(lightwait_core::Error::WouldBlock) => return,
+            Err(ReadError::WouldBlock) => return,
             Ok(_) | Err(_) => {
                 self.read.remove(&id);
                 self.host.close(self.now, id);

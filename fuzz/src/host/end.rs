@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use lightwait_core::frame::Outbox;
 use lightwait_core::tcp::{Keepalive, SocketOptions};
 use lightwait_core::time::{Duration, Instant};
-use lightwait_core::{Config, ConnectionId, Error, Host, ListenerId};
+use lightwait_core::{AcceptError, Config, ConnectionId, Host, ListenerId};
 
 use super::World;
 use super::check;
@@ -144,7 +144,7 @@ impl World {
         self.say(format_args!("{side} accepts: {result:?}"));
         match result {
             Ok(id) => self.adopt(side, id),
-            Err(error) => assert_eq!(error, Error::WouldBlock),
+            Err(error) => assert_eq!(error, AcceptError::WouldBlock),
         }
     }
 
@@ -165,7 +165,7 @@ impl World {
                 assert!(n <= len, "more was written than there was");
                 self.ledger.on_written(socket.way, n);
             }
-            Err(error) => self.ledger.on_error((socket.way.1, socket.way.0), error),
+            Err(error) => self.ledger.on_error((socket.way.1, socket.way.0), error.into()),
         }
     }
 
@@ -199,7 +199,7 @@ impl World {
         match result {
             Ok(0) if !peek && len > 0 => self.ledger.on_end(way),
             Ok(n) => self.ledger.on_read(way, &out[..n], peek),
-            Err(error) => self.ledger.on_error(way, error),
+            Err(error) => self.ledger.on_error(way, error.into()),
         }
         result.unwrap_or(0)
     }
@@ -212,7 +212,7 @@ impl World {
         if result.is_ok() {
             let written = self.ends[side].host.write(self.now, socket.id, &data);
             assert!(written.is_err(), "written after shutdown");
-            self.ledger.on_error((socket.way.1, socket.way.0), written.unwrap_err());
+            self.ledger.on_error((socket.way.1, socket.way.0), written.unwrap_err().into());
         }
     }
 

@@ -6,7 +6,7 @@ use super::Host;
 use super::inbound::{Begun, Incoming};
 use super::reply::Reply;
 use super::reply::bare_header;
-use crate::error::Error;
+use crate::error::ConnectError;
 use crate::event::ListenerId;
 use crate::flow::{Seq, Tuple};
 use crate::tcp::Marks;
@@ -127,10 +127,14 @@ impl Host {
 
     /// Finds an ephemeral port for `claim`: one that is not in TIME-WAIT, if one is soon found,
     /// else the first of those whose TIME-WAIT may be cut short.
-    pub(super) fn pick_port(&mut self, now: Instant, claim: &mut Claim) -> Result<(), Error> {
+    pub(super) fn pick_port(
+        &mut self,
+        now: Instant,
+        claim: &mut Claim,
+    ) -> Result<(), ConnectError> {
         let mut hunt = Hunt::new(MAX_ATTEMPTS);
         let is_found = self.find_port(now, claim, &mut hunt) || self.fall_back(claim, &mut hunt);
-        if is_found { Ok(()) } else { Err(Error::AddressNotAvailable) }
+        if is_found { Ok(()) } else { Err(ConnectError::AddressNotAvailable) }
     }
 
     /// Looks for a port of ours, which `claim` has then.

@@ -10,7 +10,7 @@ use super::Host;
 use super::identity::Claim;
 use super::parts::Live;
 use super::settle::{make_ready, pass_on};
-use crate::error::Error;
+use crate::error::{AcceptError, ConnectError, Error, NoSuchConnection, ReadError};
 use crate::event::{ConnectionId, ListenerId, Readiness};
 use crate::flow::Tuple;
 use crate::ip::route::Class;
@@ -20,8 +20,6 @@ use crate::tcp::slot::{Detour, Slot, Slots};
 use crate::tcp::terms::Terms;
 use crate::tcp::{Connection, ConnectionInfo, SocketOptions, State};
 use crate::time::Instant;
-
-const NO_SUCH: Error = Error::InvalidInput("no such connection");
 
 impl Host {
     // ---- listeners
@@ -81,13 +79,16 @@ impl Host {
         Ok(())
     }
 
-    /// The oldest established connection not yet accepted, or [`Error::WouldBlock`].
-    pub fn accept(&mut self, now: Instant, id: ListenerId) -> Result<ConnectionId, Error> {
-        let listener =
-            self.opening.listeners.get_mut(id).ok_or(Error::InvalidInput("no such listener"))?;
-        let index = listener.queue.pop_front().ok_or(Error::WouldBlock)?;
+    /// The oldest established connection not yet accepted, or [`AcceptError::WouldBlock`].
+    pub fn accept(&mut self, now: Instant, id: ListenerId) -> Result<ConnectionId, AcceptError> {
+        let listener = self
+            .opening
+            .listeners
+            .get_mut(id)
+            .ok_or(AcceptError::InvalidInput("no such listener"))?;
+        let index = listener.queue.pop_front().ok_or(AcceptError::WouldBlock)?;
         let Some((slot, generation)) = self.slots.named_mut(index) else {
-            return Err(NO_SUCH);
+            return Err(AcceptError::InvalidInput("no such connection"));
         };
         let id = ConnectionId { index, generation };
         slot.accepting = None;
@@ -123,7 +124,7 @@ impl Host {
         now: Instant,
         local: SocketAddr,
         remote: SocketAddr,
-    ) -> Result<ConnectionId, Error> {
+    ) -> Result<ConnectionId, ConnectError> {
         self.open(now, local, remote, None)
     }
 
@@ -134,7 +135,7 @@ impl Host {
         local: SocketAddr,
         remote: SocketAddr,
         options: SocketOptions,
-    ) -> Result<ConnectionId, Error> {
+    ) -> Result<ConnectionId, ConnectError> {
         self.open(now, local, remote, Some(&Arc::new(options)))
     }
 
@@ -144,7 +145,7 @@ impl Host {
         local: SocketAddr,
         remote: SocketAddr,
         options: Option<&Arc<SocketOptions>>,
-    ) -> Result<ConnectionId, Error> {
+    ) -> Result<ConnectionId, ConnectError> {
         let ends = match (local, remote) {
             (SocketAddr::V4(local), SocketAddr::V4(remote)) => Tuple::new(
                 (IpAddr::V4(*local.ip()), local.port()),
@@ -155,10 +156,10 @@ impl Host {
         // RFC 9293 MUST-46, RFC 1122 §3.2.1.3: no group, broadcast or loopback.
         let is_plain = self.ip.is_plain_way(now, &ends);
         if remote.port() == 0 || !(is_plain || self.is_host(&remote)) {
-            return Err(Error::InvalidInput("the remote address names no host and port"));
+            return Err(ConnectError::InvalidInput("the remote address names no host and port"));
         }
         if self.connections() >= self.config.limits.connections {
-            return Err(Error::Limit("connections"));
+            return Err(ConnectError::Limit);
         }
         let mut claim = Claim::of(ends);
         let chosen = if is_plain && local.port() == 0 {
@@ -167,7 +168,7 @@ impl Host {
             self.choose_tuple(now, (local, remote), &mut claim)
         };
         if let Err(error) = chosen {
-            if error == Error::AddressNotAvailable && local.port() == 0 {
+            if error == ConnectError::AddressNotAvailable && local.port() == 0 {
                 self.shared.counters.ports_exhausted += 1;
             }
             return Err(error);
@@ -217,38 +218,45 @@ impl Host {
         now: Instant,
         (local, remote): (SocketAddr, SocketAddr),
         claim: &mut Claim,
-    ) -> Result<(), Error> {
+    ) -> Result<(), ConnectError> {
         if local.is_ipv4() != remote.is_ipv4() {
-            return Err(Error::InvalidInput("the two addresses are of different IP versions"));
+            return Err(ConnectError::InvalidInput(
+                "the two addresses are of different IP versions",
+            ));
         }
         if local.ip().is_unspecified() && local.port() == 0 {
             let is_found = self.pick_claim(now, remote, claim);
-            return if is_found { Ok(()) } else { Err(Error::AddressNotAvailable) };
+            return if is_found { Ok(()) } else { Err(ConnectError::AddressNotAvailable) };
         }
         let address = match local.ip() {
             ip if ip.is_unspecified() => {
-                self.source_for(remote.ip()).ok_or(Error::NetworkUnreachable)?
+                self.source_for(remote.ip()).ok_or(ConnectError::NetworkUnreachable)?
             }
             ip if self.ip.is_ours(ip) => ip,
-            _ => return Err(Error::AddressNotAvailable),
+            _ => return Err(ConnectError::AddressNotAvailable),
         };
         claim.tuple = Tuple::new((address, local.port()), (remote.ip(), remote.port()));
         self.claim_or_pick(now, claim)
     }
 
     /// Claims the tuple, or with an ephemeral port of ours if it has none.
-    fn claim_or_pick(&mut self, now: Instant, claim: &mut Claim) -> Result<(), Error> {
+    fn claim_or_pick(&mut self, now: Instant, claim: &mut Claim) -> Result<(), ConnectError> {
         if claim.tuple.local_port() == 0 {
             return self.pick_port(now, claim);
         }
-        if self.claim(now, claim) { Ok(()) } else { Err(Error::AddressInUse) }
+        if self.claim(now, claim) { Ok(()) } else { Err(ConnectError::AddressInUse) }
     }
 
     // ---- data; to be sent: sockets/sending.rs
 
     /// Moves received bytes into `out` and returns how many; 0 is the end of the stream (or an
-    /// empty `out`); [`Error::WouldBlock`] when there is nothing yet.
-    pub fn read(&mut self, now: Instant, id: ConnectionId, out: &mut [u8]) -> Result<usize, Error> {
+    /// empty `out`); [`ReadError::WouldBlock`] when there is nothing yet.
+    pub fn read(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        out: &mut [u8],
+    ) -> Result<usize, ReadError> {
         let Host { slots, shared, live: Live { ready, .. }, .. } = self;
         let slot = named(slots, id)?;
         let connection = slot.connection_mut();
@@ -256,7 +264,7 @@ impl Host {
         let (taken, is_told) = read?;
         if taken == 0 {
             let error = if out.is_empty() { None } else { connection.take_error() };
-            return error.map_or(Ok(0), Err);
+            return error.map_or(Ok(0), |error| Err(ReadError::Failed(error)));
         }
         if is_told || connection.may_rest(&shared.config) {
             make_ready(slot, id.index, ready);
@@ -265,7 +273,7 @@ impl Host {
     }
 
     /// As [`Host::read`], but the bytes stay.
-    pub fn peek(&self, id: ConnectionId, out: &mut [u8]) -> Result<usize, Error> {
+    pub fn peek(&self, id: ConnectionId, out: &mut [u8]) -> Result<usize, ReadError> {
         self.slot(id)?.view().peek(out)
     }
 
@@ -427,28 +435,35 @@ impl Host {
         *self.opening.options
     }
 
-    fn slot(&self, id: ConnectionId) -> Result<&Slot, Error> {
-        let (slot, generation) = self.slots.named(id.index).ok_or(NO_SUCH)?;
-        if generation == id.generation && !slot.is_orphan() { Ok(slot) } else { Err(NO_SUCH) }
+    fn slot(&self, id: ConnectionId) -> Result<&Slot, NoSuchConnection> {
+        let (slot, generation) = self.slots.named(id.index).ok_or(NoSuchConnection)?;
+        if generation == id.generation && !slot.is_orphan() {
+            Ok(slot)
+        } else {
+            Err(NoSuchConnection)
+        }
     }
 
     pub(super) fn connection_and_shared(
         &mut self,
         id: ConnectionId,
-    ) -> Result<(&mut Connection, &mut Context), Error> {
+    ) -> Result<(&mut Connection, &mut Context), NoSuchConnection> {
         self.slot_and_shared(id).map(|(slot, shared)| (slot.connection_mut(), shared))
     }
 
-    fn slot_and_shared(&mut self, id: ConnectionId) -> Result<(&mut Slot, &mut Context), Error> {
+    fn slot_and_shared(
+        &mut self,
+        id: ConnectionId,
+    ) -> Result<(&mut Slot, &mut Context), NoSuchConnection> {
         Ok((named(&mut self.slots, id)?, &mut self.shared))
     }
 }
 
 /// The slot of that name.
-fn named(slots: &mut Slots, id: ConnectionId) -> Result<&mut Slot, Error> {
+fn named(slots: &mut Slots, id: ConnectionId) -> Result<&mut Slot, NoSuchConnection> {
     match slots.named_mut(id.index) {
         Some((slot, generation)) if generation == id.generation && !slot.is_orphan() => Ok(slot),
-        _ => Err(NO_SUCH),
+        _ => Err(NoSuchConnection),
     }
 }
 

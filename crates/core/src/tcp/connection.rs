@@ -44,7 +44,7 @@ use core::ops::{Deref, DerefMut};
 use crate::buffer::PagePool;
 use crate::config::TcpConfig;
 use crate::counters::Counters;
-use crate::error::Error;
+use crate::error::{ReadError, WriteError};
 use crate::event::Readiness;
 use crate::flow::Seq;
 use crate::tcp::challenge::Challenges;
@@ -386,19 +386,19 @@ impl Connection {
         &mut self,
         wanted: usize,
         cx: &Context,
-    ) -> Result<(&mut SendBuffer, usize), Error> {
+    ) -> Result<(&mut SendBuffer, usize), WriteError> {
         let Connection { common, shape } = self;
         match shape {
             Shape::SynSent(_) | Shape::SynReceived(..) => {
                 common.blocked = Blocked::ForRoom;
-                Err(Error::WouldBlock)
+                Err(WriteError::WouldBlock)
             }
             Shape::Synchronized(s) if common.state().can_send() => {
                 let room = s.send.room_for(wanted, &common.options, cx);
                 Ok((&mut s.send.buffer, room))
             }
-            Shape::Synchronized(_) => Err(Error::BrokenPipe),
-            Shape::Ended(ended) => Err(ended.error.take().unwrap_or(Error::BrokenPipe)),
+            Shape::Synchronized(_) => Err(WriteError::BrokenPipe),
+            Shape::Ended(ended) => Err(ended.write_error()),
         }
     }
 
@@ -410,7 +410,7 @@ impl Connection {
         &mut self,
         wanted: usize,
         is_scarce: bool,
-    ) -> Result<(&mut SendBuffer, usize), Error> {
+    ) -> Result<(&mut SendBuffer, usize), WriteError> {
         let Connection { common, shape } = self;
         match shape {
             Shape::Synchronized(s) if common.state().can_send() => {
@@ -423,21 +423,21 @@ impl Connection {
             }
             Shape::SynSent(_) | Shape::SynReceived(..) => {
                 common.blocked = Blocked::ForRoom;
-                Err(Error::WouldBlock)
+                Err(WriteError::WouldBlock)
             }
-            Shape::Synchronized(_) => Err(Error::BrokenPipe),
-            Shape::Ended(ended) => Err(ended.error.take().unwrap_or(Error::BrokenPipe)),
+            Shape::Synchronized(_) => Err(WriteError::BrokenPipe),
+            Shape::Ended(ended) => Err(ended.write_error()),
         }
     }
 
     /// Copies the first bytes that can be read to `out` and returns how many; 0 is the end of the
-    /// stream, or an empty `out`; [`Error::WouldBlock`] when there is nothing yet.
-    pub fn peek(&self, out: &mut [u8]) -> Result<usize, Error> {
+    /// stream, or an empty `out`; [`ReadError::WouldBlock`] when there is nothing yet.
+    pub fn peek(&self, out: &mut [u8]) -> Result<usize, ReadError> {
         match &self.shape {
-            Shape::SynSent(_) | Shape::SynReceived(..) => Err(Error::WouldBlock),
+            Shape::SynSent(_) | Shape::SynReceived(..) => Err(ReadError::WouldBlock),
             Shape::Ended(ended) => Ok(ended.unread.peek(out)),
             Shape::Synchronized(s) => match s.recv.buffer.peek(out) {
-                0 if !out.is_empty() && !s.recv.is_finished() => Err(Error::WouldBlock),
+                0 if !out.is_empty() && !s.recv.is_finished() => Err(ReadError::WouldBlock),
                 n => Ok(n),
             },
         }
@@ -446,7 +446,7 @@ impl Connection {
     /// Moves the first bytes that can be read to `out`: what [`Connection::peek`] and
     /// [`Connection::consume`] do together. How many they are, and true if the peer should hear of
     /// the room.
-    pub fn read(&mut self, out: &mut [u8], cx: &mut Context) -> Result<(usize, bool), Error> {
+    pub fn read(&mut self, out: &mut [u8], cx: &mut Context) -> Result<(usize, bool), ReadError> {
         if let Shape::Synchronized(s) = &mut self.shape
             && s.recv.disorder.is_none()
             && let Some(len) = s.recv.buffer.take_all(out, &mut cx.pool)
@@ -457,12 +457,12 @@ impl Connection {
         self.read_some(out, cx)
     }
 
-    fn read_some(&mut self, out: &mut [u8], cx: &mut Context) -> Result<(usize, bool), Error> {
+    fn read_some(&mut self, out: &mut [u8], cx: &mut Context) -> Result<(usize, bool), ReadError> {
         if let Shape::Synchronized(s) = &self.shape
             && s.recv.buffer.is_empty()
         {
             let is_over = s.recv.is_finished() || out.is_empty();
-            return if is_over { Ok((0, false)) } else { Err(Error::WouldBlock) };
+            return if is_over { Ok((0, false)) } else { Err(ReadError::WouldBlock) };
         }
         let len = self.peek(out)?;
         Ok((len, len > 0 && self.consume(len, cx)))

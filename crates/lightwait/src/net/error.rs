@@ -4,8 +4,9 @@ use std::io;
 
 use lightwait_core::Error;
 
-/// The `io::Error` that stands for `error`; its source is the error itself.
-pub fn io_error(error: Error) -> io::Error {
+/// The `io::Error` that stands for `error`, of a call or of any kind; its source is the [`Error`].
+pub fn io_error(error: impl Into<Error>) -> io::Error {
+    let error = error.into();
     let kind = match error {
         // Their text allocates nothing: these are no failures, but daily bread.
         Error::WouldBlock => return io::ErrorKind::WouldBlock.into(),
@@ -29,13 +30,20 @@ pub fn io_error(error: Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lightwait_core::{ConnectError, ReadError, WriteError};
 
     #[test]
     fn an_error_keeps_its_kind_and_its_text() {
         let error = io_error(Error::ConnectionRefused);
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
         assert_eq!(error.to_string(), "connection refused");
-        assert_eq!(io_error(Error::WouldBlock).kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(io_error(ReadError::WouldBlock).kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(io_error(WriteError::WouldBlock).kind(), io::ErrorKind::WouldBlock);
+        let reset = io_error(ReadError::Failed(Error::ConnectionReset));
+        assert_eq!(reset.kind(), io::ErrorKind::ConnectionReset);
+        assert_eq!(io_error(ConnectError::Limit).kind(), io::ErrorKind::QuotaExceeded);
+        let gone = io_error(WriteError::NoSuchConnection);
+        assert_eq!(gone.to_string(), "invalid input: no such connection");
         let limit = io_error(Error::Limit("connections"));
         assert_eq!(limit.kind(), io::ErrorKind::QuotaExceeded);
         assert_eq!(limit.to_string(), "limit reached: connections");

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use lightwait_core::tcp::SocketOptions;
-use lightwait_core::{Error, ListenerId};
+use lightwait_core::{AcceptError, ListenerId};
 
 use super::address::no_address;
 use super::stream::hop_limit;
@@ -102,7 +102,7 @@ impl TcpListener {
                         return Poll::Ready(Ok((stream, peer)));
                     }
                 }
-                Err(Error::WouldBlock) => {
+                Err(AcceptError::WouldBlock) => {
                     self.local.wait_acceptable(self.id, context);
                     return Poll::Pending;
                 }

@@ -16,7 +16,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{BufMut, Bytes};
 use lightwait_core::tcp::{ConnectionInfo, SocketOptions};
-use lightwait_core::{ConnectionId, Error, Host, Instant, Readiness};
+use lightwait_core::{ConnectionId, Error, Host, Instant, ReadError, Readiness, WriteError};
 use tokio::io::ReadBuf;
 
 pub use control::Control;
@@ -139,10 +139,10 @@ impl TcpStream {
 
     /// Makes a call on the host that may leave work.
     #[inline]
-    fn call<R>(
+    fn call<R, E>(
         &self,
-        call: impl FnOnce(&mut Host, Instant, ConnectionId) -> Result<R, Error>,
-    ) -> Result<R, Error> {
+        call: impl FnOnce(&mut Host, Instant, ConnectionId) -> Result<R, E>,
+    ) -> Result<R, E> {
         let result = call(&mut self.local.host_mut(), self.local.now(), self.id);
         if result.is_ok() {
             self.local.touch();
@@ -155,9 +155,9 @@ impl TcpStream {
     fn or_wait_readable<R>(
         &self,
         context: &Context<'_>,
-        result: Result<R, Error>,
+        result: Result<R, ReadError>,
     ) -> Poll<io::Result<R>> {
-        if let Err(Error::WouldBlock) = result {
+        if let Err(ReadError::WouldBlock) = result {
             self.local.wait_readable(self.id, context);
             return Poll::Pending;
         }
@@ -169,9 +169,9 @@ impl TcpStream {
     fn or_wait_writable<R>(
         &self,
         context: &Context<'_>,
-        result: Result<R, Error>,
+        result: Result<R, WriteError>,
     ) -> Poll<io::Result<R>> {
-        if let Err(Error::WouldBlock) = result {
+        if let Err(WriteError::WouldBlock) = result {
             self.local.wait_writable(self.id, context);
             return Poll::Pending;
         }
@@ -179,16 +179,16 @@ impl TcpStream {
     }
 
     #[inline]
-    fn read(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+    fn read(&self, buffer: &mut [u8]) -> Result<usize, ReadError> {
         self.call(|host, now, id| host.read(now, id, buffer))
     }
 
     #[inline]
-    fn write(&self, data: &[u8]) -> Result<usize, Error> {
+    fn write(&self, data: &[u8]) -> Result<usize, WriteError> {
         self.call(|host, now, id| host.write(now, id, data))
     }
 
-    fn write_slices(&self, slices: &[IoSlice<'_>]) -> Result<usize, Error> {
+    fn write_slices(&self, slices: &[IoSlice<'_>]) -> Result<usize, WriteError> {
         let mut written = 0;
         for slice in slices.iter().filter(|slice| !slice.is_empty()) {
             match self.write(slice) {
@@ -206,7 +206,7 @@ impl TcpStream {
         Ok(written)
     }
 
-    fn write_bytes(&self, data: &Bytes) -> Result<usize, Error> {
+    fn write_bytes(&self, data: &Bytes) -> Result<usize, WriteError> {
         self.call(|host, now, id| host.write_bytes(now, id, data))
     }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use lightwait_core::tcp::State;
 use lightwait_core::tcp::time_wait::negotiate::Holder;
-use lightwait_core::{Config, ConnectionId, Error, Host, Instant, ListenerId, Outbox, RxFrame};
+use lightwait_core::{Config, ConnectionId, Host, Instant, ListenerId, Outbox, ReadError, RxFrame};
 
 use super::packet::Packet;
 
@@ -273,7 +273,7 @@ impl Life {
                 self.view.mixed |= self.read.iter().any(|byte| Some(*byte) != expected);
                 true
             }
-            Err(Error::WouldBlock) => false,
+            Err(ReadError::WouldBlock) => false,
             Err(_) => {
                 self.view.failed = true;
                 false

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use lightwait_core::rng::Rng;
-use lightwait_core::{ConnectionId, Error, Event, Host, Instant, Readiness};
+use lightwait_core::{ConnectionId, Event, Host, Instant, ReadError, Readiness};
 
 use super::lan::{Application, client, server};
 
@@ -213,7 +213,7 @@ impl Web {
             let read = host.read(now, id, &mut self.buffer);
             let Some(asking) = self.asking(who) else { return };
             match read {
-                Err(Error::WouldBlock) => return,
+                Err(ReadError::WouldBlock) => return,
                 Ok(len @ 1..) => {
                     asking.bytes_left = asking.bytes_left.saturating_sub(len as u64);
                     asking.taken += len as u64;
@@ -310,7 +310,7 @@ fn discard(host: &mut Host, now: Instant, id: ConnectionId) {
     loop {
         match host.read(now, id, &mut text) {
             Ok(1..) => {}
-            Err(Error::WouldBlock) => return,
+            Err(ReadError::WouldBlock) => return,
             Ok(_) | Err(_) => return host.close(now, id),
         }
     }

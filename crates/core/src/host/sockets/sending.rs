@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::Host;
-use crate::error::Error;
+use crate::error::WriteError;
 use crate::event::ConnectionId;
 use crate::tcp::connection::{Blocked, Shape};
 use crate::tcp::{Connection, Demand, SendInfo, Supply};
@@ -11,8 +11,13 @@ use crate::time::Instant;
 
 impl Host {
     /// Copies as much of `data` as the send buffer takes and returns how much;
-    /// [`Error::WouldBlock`] when it takes nothing.
-    pub fn write(&mut self, now: Instant, id: ConnectionId, data: &[u8]) -> Result<usize, Error> {
+    /// [`WriteError::WouldBlock`] when it takes nothing.
+    pub fn write(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        data: &[u8],
+    ) -> Result<usize, WriteError> {
         let (slot, shared) = self.slot_and_shared(id)?;
         let is_ready = slot.ready;
         let connection = slot.connection_mut();
@@ -22,7 +27,7 @@ impl Host {
         if taken < data.len() {
             taken += self.write_rest(now, id, &data[taken..]);
             if taken == 0 {
-                return Err(Error::WouldBlock);
+                return Err(WriteError::WouldBlock);
             }
         }
         if !is_settled {
@@ -37,7 +42,7 @@ impl Host {
         now: Instant,
         id: ConnectionId,
         data: &Bytes,
-    ) -> Result<usize, Error> {
+    ) -> Result<usize, WriteError> {
         let (connection, shared) = self.connection_and_shared(id)?;
         let shared = shared.at(now);
         let is_in_turn = connection.blocked == Blocked::InTurn;
@@ -54,7 +59,7 @@ impl Host {
             connection.blocked = Blocked::ForRoom;
         }
         if taken == 0 && !data.is_empty() {
-            return Err(Error::WouldBlock);
+            return Err(WriteError::WouldBlock);
         }
         self.settle(now, id.index);
         Ok(taken)
@@ -67,7 +72,7 @@ impl Host {
         now: Instant,
         id: ConnectionId,
         data: &[u8],
-    ) -> Result<usize, Error> {
+    ) -> Result<usize, WriteError> {
         let taken = self.write(now, id, data)?;
         let (connection, _) = self.connection_and_shared(id)?;
         if let Some(s) = connection.synchronized_mut().filter(|_| taken > 0) {

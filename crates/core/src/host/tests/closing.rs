@@ -2,7 +2,7 @@
 
 use super::pair::{Pair, Side, config};
 use super::peer::{A, Peer, R, S, Say, plain};
-use crate::error::Error;
+use crate::error::{Error, WriteError};
 use crate::tcp::State;
 use crate::time::Duration;
 
@@ -15,7 +15,7 @@ fn half_close_lets_the_other_half_go_on() {
     pair.client.shutdown_write(now, client).unwrap();
     pair.run_for(Duration::from_secs(200));
     assert_eq!(pair.client.state(client), State::FinWait2, "a reader is not timed out");
-    assert_eq!(pair.client.write(now, client, b"x"), Err(Error::BrokenPipe));
+    assert_eq!(pair.client.write(now, client, b"x"), Err(WriteError::BrokenPipe));
     let (mut out, now) = ([0; 20], pair.now);
     assert_eq!(pair.server.read(now, server, &mut out), Ok(7));
     assert_eq!(pair.server.read(now, server, &mut out), Ok(0));
@@ -216,7 +216,7 @@ fn a_write_after_the_peer_s_reset_tells_it_once_and_then_that_the_pipe_is_broken
     let (id, now) = (peer.id(), peer.now);
     assert_eq!(peer.read(99).unwrap(), b"parting words", "what was acknowledged is kept");
     assert_eq!(peer.read(99), Err(Error::ConnectionReset));
-    assert_eq!(peer.host.write(now, id, b"x"), Err(Error::BrokenPipe));
+    assert_eq!(peer.host.write(now, id, b"x"), Err(WriteError::BrokenPipe));
 }
 
 #[test]

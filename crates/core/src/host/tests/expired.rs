@@ -4,7 +4,7 @@
 use super::old::*;
 use super::peer::*;
 use crate::config::TimeWaitState;
-use crate::error::Error;
+use crate::error::ConnectError;
 use crate::tcp::State;
 use crate::time::Duration;
 use std::vec::Vec;
@@ -221,7 +221,11 @@ fn an_open_from_here_finds_the_record_before_its_time_is_over() {
                 assert_eq!(peer.exchange(old.say(Say::new(S | A, 0, 1))), ["R 1:1(0)"]);
                 assert_eq!((peer.state(), left(&peer).is_some()), (State::Closed, true));
             } else {
-                let error = if picks { Error::AddressNotAvailable } else { Error::AddressInUse };
+                let error = if picks {
+                    ConnectError::AddressNotAvailable
+                } else {
+                    ConnectError::AddressInUse
+                };
                 assert_eq!(opened, Err(error), "{old:?}");
             }
         }

@@ -3,7 +3,7 @@
 use super::old::RESIDUE;
 use super::peer::*;
 use crate::config::Config;
-use crate::error::Error;
+use crate::error::ConnectError;
 use crate::flow::Tuple;
 use crate::tcp::connection::Residue;
 use crate::tcp::time_wait::ISN_STEP;
@@ -149,7 +149,7 @@ fn its_tuple_is_taken() {
     let (now, tuple) = (peer.now, peer.host.closed.fin_wait_2.tuples().next().unwrap());
     assert_eq!(
         peer.host.connect(now, tuple.local(), tuple.remote()).unwrap_err(),
-        Error::AddressInUse
+        ConnectError::AddressInUse
     );
 }
 

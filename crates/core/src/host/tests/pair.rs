@@ -192,7 +192,7 @@ impl Pair {
                 let now = self.now;
                 match self.host(from.0).write(now, from.1, &chunk) {
                     Ok(n) => sent += n,
-                    Err(crate::Error::WouldBlock) => break,
+                    Err(crate::WriteError::WouldBlock) => break,
                     Err(error) => panic!("write: {error}"),
                 }
             }
@@ -206,7 +206,7 @@ impl Pair {
                         assert!(buffer[..n].iter().copied().eq(expected), "at {received}");
                         received += n;
                     }
-                    Err(crate::Error::WouldBlock) => break,
+                    Err(crate::ReadError::WouldBlock) => break,
                     Err(error) => panic!("read: {error}"),
                 }
             }

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::pair::{CLIENT, Pair, SERVER, Side, config};
-use crate::Error;
+use crate::WriteError;
 use crate::config::{Config, PageSize, PoolPolicy, SendRule};
 use crate::event::{ConnectionId, Event, Readiness};
 use crate::time::Duration;
@@ -68,7 +68,7 @@ impl Downloads {
                 match pair.server.write(pair.now, one.server, part) {
                     Ok(taken) => one.written += taken,
                     Err(error) => {
-                        assert_eq!(error, Error::WouldBlock);
+                        assert_eq!(error, WriteError::WouldBlock);
                         break;
                     }
                 }
@@ -211,14 +211,14 @@ fn a_turn_is_of_one_page_while_others_wait() {
             assert_eq!(write(pair, *id, pages), Ok(pages * 512));
         }
         for id in &names[..2] {
-            assert_eq!(write(pair, *id, 3), Err(Error::WouldBlock));
+            assert_eq!(write(pair, *id, 3), Err(WriteError::WouldBlock));
         }
         pair.server.abort(pair.now, names[2]);
         pair.turn();
         assert_eq!(pair.server.counters().page_turns, 1, "{policy:?}");
-        assert_eq!(write(pair, names[1], 3), Err(Error::WouldBlock), "it is not its turn");
+        assert_eq!(write(pair, names[1], 3), Err(WriteError::WouldBlock), "it is not its turn");
         assert_eq!(write(pair, names[0], 3), Ok(512), "{policy:?}");
-        assert_eq!(write(pair, names[0], 2), Err(Error::WouldBlock));
+        assert_eq!(write(pair, names[0], 2), Err(WriteError::WouldBlock));
         assert_eq!(pair.server.pool_info().waiting, 2);
         // What was promised has been taken: the next page is the next one's at once.
         pair.server.abort(pair.now, names[3]);

@@ -6,12 +6,12 @@ use bytes::Bytes;
 
 use super::pair::{CLIENT, Pair, SERVER, Side, config};
 use super::peer::{A, Peer, Say, plain};
-use crate::Error;
 use crate::buffer::{ConnectionRoom, PAGE_BYTES};
 use crate::config::Config;
 use crate::event::{ConnectionId, Event, ListenerId, Readiness};
 use crate::tcp::{SocketOptions, State};
 use crate::time::Duration;
+use crate::{Error, WriteError};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -93,7 +93,7 @@ fn who_found_all_pages_taken_is_told_when_they_come_back() {
         let [a, b] = [(); 2].map(|()| pair.connect(listener).1);
         assert_eq!(pair.server.write(pair.now, a, &[7; 3000]), Ok(3000));
         pair.events.clear();
-        assert_eq!(write(&mut pair, b, shared), Err(Error::WouldBlock));
+        assert_eq!(write(&mut pair, b, shared), Err(WriteError::WouldBlock));
         assert!(!pair.server.readiness(b).contains(Readiness::WRITABLE), "or it would ask again");
         pair.run_for(MS * 100);
         assert_eq!(told(&mut pair), [b]);
@@ -116,7 +116,7 @@ fn bytes_that_are_more_than_there_are_pages_are_taken_by_parts() {
     for _ in 0..100 {
         match pair.server.write_bytes(pair.now, server, &data.slice(sent..)) {
             Ok(taken) => sent += taken,
-            Err(error) => assert_eq!(error, Error::WouldBlock),
+            Err(error) => assert_eq!(error, WriteError::WouldBlock),
         }
         pair.run_for(MS * 20);
         received += drain(&mut pair, client);
@@ -155,7 +155,10 @@ fn writers_are_served_in_the_order_in_which_they_came() {
     fill(&mut pair, hoarder.1);
     pair.server.set_memory_elsewhere(35 * PAGE_BYTES);
     for (_, server) in waiting.iter().rev() {
-        assert_eq!(pair.server.write(pair.now, *server, &[7; PAGE_BYTES]), Err(Error::WouldBlock));
+        assert_eq!(
+            pair.server.write(pair.now, *server, &[7; PAGE_BYTES]),
+            Err(WriteError::WouldBlock)
+        );
     }
     pair.filter = None;
     pair.server.set_memory_elsewhere(0);
@@ -184,7 +187,10 @@ fn who_has_waited_in_line_and_holds_nothing_any_more_is_told_at_once() {
     assert_eq!(pair.server.write(pair.now, waiting.1, &[7; PAGE_BYTES]), Ok(PAGE_BYTES));
     // Others hold all that is left, and nobody's connection stalls for it.
     pair.server.set_memory_elsewhere(230 * PAGE_BYTES);
-    assert_eq!(pair.server.write(pair.now, waiting.1, &[7; PAGE_BYTES]), Err(Error::WouldBlock));
+    assert_eq!(
+        pair.server.write(pair.now, waiting.1, &[7; PAGE_BYTES]),
+        Err(WriteError::WouldBlock)
+    );
     pair.events.clear();
     pair.run_for(MS * 50);
     assert_eq!(drain(&mut pair, waiting.0), PAGE_BYTES);
@@ -384,8 +390,8 @@ fn only_who_could_send_more_waits_in_line() {
     fill(&mut pair, closed);
     pair.run_for(SECOND);
     pair.server.set_memory_elsewhere(1000 * PAGE_BYTES);
-    assert_eq!(pair.server.write(pair.now, closed, &[7; 100]), Err(Error::WouldBlock));
-    assert_eq!(pair.server.write(pair.now, open.1, &[7; 100]), Err(Error::WouldBlock));
+    assert_eq!(pair.server.write(pair.now, closed, &[7; 100]), Err(WriteError::WouldBlock));
+    assert_eq!(pair.server.write(pair.now, open.1, &[7; 100]), Err(WriteError::WouldBlock));
     assert_eq!(pair.server.counters().writes_short_of_pages, 1);
     pair.events.clear();
     pair.server.set_memory_elsewhere(800 * PAGE_BYTES);
@@ -448,7 +454,7 @@ fn who_waits_for_a_first_page_is_told_before_those_who_hold_some() {
     let taken = pair.server.pages_in_use();
     pair.server.set_memory_elsewhere((240 - taken) * PAGE_BYTES);
     for id in late {
-        assert_eq!(pair.server.write(pair.now, id, &[7; 100]), Err(Error::WouldBlock));
+        assert_eq!(pair.server.write(pair.now, id, &[7; 100]), Err(WriteError::WouldBlock));
     }
     pair.events.clear();
     pair.run_for(MS * 10);

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use super::pair::{CLIENT, Pair, SERVER, Side, config};
 use super::peer::{A, Peer, Say, plain};
-use crate::Error;
+use crate::WriteError;
 use crate::config::SendSize;
 use crate::event::{ConnectionId, Event, Readiness};
 use crate::tcp::{SendInfo, SocketOptions, Supply};
@@ -46,7 +46,7 @@ fn fill(pair: &mut Pair, id: ConnectionId) -> usize {
         match pair.server.write(pair.now, id, &[7; 1000]) {
             Ok(taken) => total += taken,
             Err(error) => {
-                assert_eq!(error, Error::WouldBlock);
+                assert_eq!(error, WriteError::WouldBlock);
                 return total;
             }
         }

@@ -6,7 +6,7 @@ use super::pair::{Pair, config};
 use super::peer::*;
 use crate::config::{Config, Scheme, TimeWaitState};
 use crate::counters::Counters;
-use crate::error::Error;
+use crate::error::ConnectError;
 use crate::tcp::State;
 use crate::time::Duration;
 use std::vec::Vec;
@@ -210,7 +210,10 @@ fn an_active_open_waits_unless_timestamps_make_it_safe_whatever_is_kept() {
             peer.say(stamped(Say::new(F | A, 1, 2)));
             peer.hear();
             let ends = (peer.host.sockets().last().unwrap().0, "10.0.0.1:4000".parse().unwrap());
-            assert_eq!(peer.host.connect(peer.now, ends.0, ends.1), Err(Error::AddressInUse));
+            assert_eq!(
+                peer.host.connect(peer.now, ends.0, ends.1),
+                Err(ConnectError::AddressInUse)
+            );
             peer.now = peer.now + Duration::from_millis(1);
             let again = peer.host.connect(peer.now, ends.0, ends.1);
             assert_eq!(again.is_ok(), stamps, "{state:?}");

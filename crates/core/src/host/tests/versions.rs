@@ -5,7 +5,7 @@ use super::fin_wait_2::{resting_of, stamped, states};
 use super::old::*;
 use super::pair::config;
 use super::peer::*;
-use crate::error::Error;
+use crate::error::ConnectError;
 use crate::event::ConnectionId;
 use crate::frame::{Outbox, RxFrame};
 use crate::tcp::{Keepalive, State};
@@ -103,7 +103,7 @@ fn an_open_from_here_takes_the_end_of_no_orphan_before_that_is_given_up() {
         let (local, remote) = peer.ends();
         let any_port = SocketAddr::new(local.ip(), 0);
         let opened = [local, any_port].map(|local| peer.host.connect(peer.now, local, remote));
-        let errors = [Error::AddressInUse, Error::AddressNotAvailable].map(Err);
+        let errors = [ConnectError::AddressInUse, ConnectError::AddressNotAvailable].map(Err);
         assert_eq!((opened, states(&peer)), (errors, [State::FinWait2].to_vec()), "{address}");
         peer.now = peer.now + TERM;
         assert!(peer.host.connect(peer.now, any_port, remote).is_ok(), "{address}");
@@ -149,7 +149,7 @@ fn ends_of_one_host_are_used_again_whichever_is_in_time_wait() {
             if opener_first && !old.stamped {
                 let (at, _) = peer.ends();
                 let again = peer.host.connect(peer.now, SocketAddr::new(at.ip(), 5000), at);
-                assert_eq!(again, Err(Error::AddressInUse), "{old:?}");
+                assert_eq!(again, Err(ConnectError::AddressInUse), "{old:?}");
                 continue;
             }
             let (opened, accepted) = open_to_itself(&mut peer);

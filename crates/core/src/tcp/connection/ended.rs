@@ -4,7 +4,7 @@
 
 use super::{Connection, Context, Ending, Shape, Synchronized, stamp_at};
 use crate::buffer::PagePool;
-use crate::error::Error;
+use crate::error::{Error, WriteError};
 use crate::event::Readiness;
 use crate::flow::Seq;
 use crate::tcp::State;
@@ -24,6 +24,13 @@ pub struct Ended {
     /// block is the record. If the peer holds TIME-WAIT: what the last ACK needs, which the host
     /// takes.
     residue: Option<Residue>,
+}
+
+impl Ended {
+    /// Why nothing can be written: why it ended, once.
+    pub(super) fn write_error(&mut self) -> WriteError {
+        self.error.take().map_or(WriteError::BrokenPipe, WriteError::Failed)
+    }
 }
 
 /// What keeps a connection from going on, and may pass.

@@ -1,6 +1,6 @@
 //! OPEN, and who may be opened to: RFC 9293 §3.9.1.1, §3.9.2.3.
 
-use crate::error::Error;
+use crate::error::{ConnectError, Error};
 use crate::host::Host;
 use crate::host::tests::pair::{Pair, Side, config};
 use crate::host::tests::peer::{A, F, Peer, R, S, Say, plain};
@@ -23,7 +23,7 @@ fn an_open_to_a_group_a_broadcast_or_nobody_is_an_error() {
             .chain(["127.0.0.1:80", "10.0.0.1:0"])
     {
         let opened = host.connect(now, at("0.0.0.0:0"), at(remote));
-        assert!(matches!(opened, Err(Error::InvalidInput(_))), "{remote}: {opened:?}");
+        assert!(matches!(opened, Err(ConnectError::InvalidInput(_))), "{remote}: {opened:?}");
     }
     assert!(host.connect(now, at("0.0.0.0:0"), at("10.0.0.1:80")).is_ok());
     assert!(host.connect(now, at("0.0.0.0:0"), at("10.0.0.2:80")).is_ok(), "ourselves");
@@ -101,7 +101,7 @@ fn the_local_address_is_the_one_asked_for_or_the_best_and_stays() {
     let asked = pair.client.connect(pair.now, at("10.0.0.7:0"), at("10.0.0.2:80")).unwrap();
     let chosen = pair.client.connect(pair.now, at("0.0.0.0:0"), at("10.0.0.2:80")).unwrap();
     let foreign = pair.client.connect(pair.now, at("10.0.0.8:0"), at("10.0.0.2:80"));
-    assert_eq!(foreign, Err(Error::AddressNotAvailable));
+    assert_eq!(foreign, Err(ConnectError::AddressNotAvailable));
     pair.run_for(Duration::from_millis(100));
     for (id, address) in [(asked, "10.0.0.7"), (chosen, "10.0.0.1")] {
         assert_eq!(pair.client.state(id), State::Established);
