@@ -195,7 +195,7 @@ impl Bench {
         section(name, count, || {
             for batch in entering.chunks(TOGETHER) {
                 for ((hash, tuple), _) in &batch[..ahead.min(batch.len())] {
-                    table.read_ahead(*hash, tuple);
+                    table.prefetch(*hash, tuple);
                 }
                 for ((hash, tuple), now) in batch {
                     *evicted += table.enter(*hash, tuple, &RESIDUE, Distance::Far, *now);

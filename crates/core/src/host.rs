@@ -14,7 +14,6 @@
 //! Inputs mark and never send; `emit` sends. A connection that could not finish stays on the ready
 //! list, behind the others.
 
-mod ahead;
 mod claim;
 mod fin_wait_2;
 mod half_open;
@@ -28,6 +27,7 @@ mod negotiate;
 mod output;
 mod parts;
 mod paths;
+mod prefetch;
 mod reply;
 mod settle;
 mod shortage;

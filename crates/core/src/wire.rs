@@ -17,7 +17,6 @@
 pub mod arp;
 pub mod checksum;
 pub mod ethernet;
-pub mod glance;
 pub mod icmpv4;
 pub mod icmpv6;
 pub mod ip;
@@ -26,6 +25,7 @@ pub mod ipv6;
 pub mod mld;
 pub mod ndp;
 pub mod options;
+pub mod peek;
 pub mod quoted;
 pub mod received;
 pub mod tcp;

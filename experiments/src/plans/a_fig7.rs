@@ -99,8 +99,8 @@ impl Blocks for Memory {
         filed.count_down(tick, deadlines)
     }
 
-    fn read_ahead(&self, index: u32) {
-        self.0[index as usize].filed.read_ahead();
+    fn prefetch(&self, index: u32) {
+        self.0[index as usize].filed.prefetch();
     }
 }
 

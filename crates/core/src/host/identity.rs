@@ -147,7 +147,7 @@ impl Host {
             None => false,
         };
         if is_found {
-            self.read_likely_ahead();
+            self.prefetch_likely();
         }
         is_found
     }
@@ -188,7 +188,7 @@ impl Host {
         let Some((second_best, search)) = hunt.second_best.take() else { return false };
         *claim = second_best;
         self.opening.ports.go_on_behind(&search, claim.tuple.local_port());
-        self.read_likely_ahead();
+        self.prefetch_likely();
         true
     }
 

@@ -102,7 +102,7 @@ impl Host {
     pub(super) fn hinted<'a>(&self, packet: &'a [u8]) -> Option<Hinted<'a>> {
         let usual = Usual::parse(packet)?;
         let hash = self.live.hasher.hash(&usual.tuple());
-        Some(Hinted { usual, hash, hint: self.live.demux.glance(hash) })
+        Some(Hinted { usual, hash, hint: self.live.demux.first_guess(hash) })
     }
 
     /// The segment in a whole packet, of any layout, which was [parsed](parse).

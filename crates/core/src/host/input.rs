@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use super::Host;
-use super::ahead::Notes;
+use super::prefetch::Notes;
 use crate::frame::{BURST, Medium, RxFrame};
 use crate::time::Instant;
 use crate::wire::ethernet::{self, Mac, ethertype};
@@ -35,15 +35,15 @@ impl Host {
         match frames {
             [frame] => self.on_frame(now, *frame),
             _ if self.is_crowded() => {
-                frames.chunks(BURST).for_each(|burst| self.take_ahead(now, burst));
+                frames.chunks(BURST).for_each(|burst| self.take_prefetched(now, burst));
             }
             _ => self.take_each(now, frames, None),
         }
     }
 
-    fn take_ahead(&mut self, now: Instant, burst: &[RxFrame<'_>]) {
+    fn take_prefetched(&mut self, now: Instant, burst: &[RxFrame<'_>]) {
         let mut notes = self.live.notes.take().unwrap_or_default();
-        self.look_ahead(burst, &mut notes);
+        self.prefetch_burst(burst, &mut notes);
         self.take_each(now, burst, Some(&notes));
         self.live.notes = Some(notes);
     }

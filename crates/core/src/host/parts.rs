@@ -6,9 +6,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use super::ahead::Notes;
 use super::claim;
 use super::fin_wait_2::FinWait2;
+use super::prefetch::Notes;
 use super::reply::Reply;
 use super::time_wait::Lingering;
 use crate::config::Config;

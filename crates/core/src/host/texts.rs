@@ -11,7 +11,7 @@ use crate::event::ConnectionId;
 use crate::frame::{Medium, RxChecksum, RxFrame};
 use crate::time::Instant;
 use crate::wire::ethernet::{self, ethertype};
-use crate::wire::glance::is_alike;
+use crate::wire::peek::is_alike;
 use crate::wire::usual::Usual;
 
 /// Bytes of a frame from which on it is worth a look whether the next one belongs to it.
@@ -52,7 +52,7 @@ impl Host {
             return 0;
         };
         let tuple = usual.tuple();
-        let index = self.live.demux.glance(self.live.hasher.hash(&tuple));
+        let index = self.live.demux.first_guess(self.live.hasher.hash(&tuple));
         let Some((slot, generation)) = self.slots.named_mut(index) else { return 0 };
         if slot.tuple != tuple || !slot.listed || slot.detour.is_any() {
             return 0;

@@ -209,7 +209,7 @@ impl Line {
     }
 
     /// The slot that may have this hash, at first sight. If there is none, some number.
-    pub(crate) fn glance(&self, hash: u64) -> u32 {
+    pub(crate) fn first_guess(&self, hash: u64) -> u32 {
         // No question is asked: where the tag is not, the first place will do, and a tag that must
         // not be 0 is not seen.
         let places = which(&self.head, |it| it == (hash >> 56) as u8) | 1 << LINK;
@@ -280,7 +280,7 @@ impl Demux {
     }
 
     /// Fetches the line that a look-up of this hash will read, without waiting for it.
-    pub fn read_ahead(&self, hash: u64) -> &Line {
+    pub fn prefetch(&self, hash: u64) -> &Line {
         match self.lines.get(self.line_of(hash)) {
             Some(line) => {
                 prefetch(line);
@@ -315,9 +315,9 @@ impl Demux {
         self.find_among_all(hash, is_it)
     }
 
-    /// As [`Line::glance`].
-    pub(crate) fn glance(&self, hash: u64) -> u32 {
-        self.lines.get(self.line_of(hash)).map_or(NONE, |line| line.glance(hash))
+    /// The slot that may have this hash; if there is none, some number.
+    pub(crate) fn first_guess(&self, hash: u64) -> u32 {
+        self.lines.get(self.line_of(hash)).map_or(NONE, |line| line.first_guess(hash))
     }
 
     fn find_among_all(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {

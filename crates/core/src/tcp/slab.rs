@@ -241,7 +241,7 @@ impl<T, L: Copy + Default> Slab<T, L> {
     }
 
     /// Fetches the first `bytes` of the value in slot `index`, without waiting for them.
-    pub(crate) fn read_ahead(&self, index: u32, bytes: usize) {
+    pub(crate) fn prefetch(&self, index: u32, bytes: usize) {
         if let Some(slot) = self.slot(index) {
             prefetch_first(slot, offset_of!(Slot<T, L>, content) + bytes);
         }

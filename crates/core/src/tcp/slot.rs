@@ -80,8 +80,8 @@ impl Blocks for Slots {
         self.get_mut(index).map_or(TimerSet::EMPTY, |slot| slot.count_down(tick))
     }
 
-    fn read_ahead(&self, index: u32) {
-        self.read_ahead(index, TOUCHED);
+    fn prefetch(&self, index: u32) {
+        self.prefetch(index, TOUCHED);
     }
 }
 
@@ -217,7 +217,7 @@ impl Slot {
     }
 
     /// Fetches the connection, if it does not rest, without waiting for it.
-    pub(crate) fn read_ahead(&self) {
+    pub(crate) fn prefetch(&self) {
         if let Some(connection) = self.awake() {
             prefetch_first(connection, Connection::CALM_BYTES);
         }

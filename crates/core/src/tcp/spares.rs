@@ -34,7 +34,7 @@ impl Spares {
         self.in_use += 1;
         let block = self.kept.pop();
         if self.kept.len() > AT_LEAST {
-            self.read_ahead();
+            self.prefetch();
         }
         match block {
             Some(block) => block,
@@ -43,7 +43,7 @@ impl Spares {
     }
 
     /// Of many the next one has long left the nearest cache: fetches it.
-    fn read_ahead(&self) {
+    fn prefetch(&self) {
         if let Some(next) = self.kept.last() {
             prefetch_first::<Connection>(next, size_of::<Connection>());
         }

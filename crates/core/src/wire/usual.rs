@@ -22,8 +22,8 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 use super::checksum::{Sum, of_short_sum, of_sum, sum, sum_of, word_sum};
-use super::glance::Glance;
 use super::options::{Layout, OptionWords, Options, Timestamps};
+use super::peek::Peeked;
 use super::tcp::{Flags, Header, PROTOCOL, Plain, Segment};
 use crate::flow::{Seq, Tuple};
 
@@ -143,9 +143,9 @@ impl<'a> Usual<'a> {
     }
 
     /// What it seems to be, as somebody sees it who looks no further.
-    pub(crate) fn glance(&self) -> Glance {
+    pub(crate) fn peeked(&self) -> Peeked {
         let turns = Flags((self.word(8) >> 16) as u8).intersects(Flags::SYN | Flags::FIN);
-        Glance { tuple: self.tuple(), turns }
+        Peeked { tuple: self.tuple(), turns }
     }
 
     /// True if the TCP checksum is right (RFC 9293 MUST-3).

@@ -38,8 +38,8 @@ impl Lingering {
     }
 
     /// Fetches what a look-up of this hash reads first, without waiting for it.
-    pub(in crate::host) fn read_ahead(&self, hash: u64) {
-        self.blocks.read_ahead(hash);
+    pub(in crate::host) fn prefetch(&self, hash: u64) {
+        self.blocks.prefetch(hash);
     }
 
     /// Those that have no user any more.

@@ -53,9 +53,9 @@ fn only_slots_with_all_bits_of_the_tag_are_looked_at() {
         assert_eq!(seen, [slot | 1 << 31]);
     }
     // At a glance only the last one in the line is seen, and no wrong one.
-    let seen = |slot: &u32| demux.glance(hash(*slot)) == *slot | 1 << 31;
+    let seen = |slot: &u32| demux.first_guess(hash(*slot)) == *slot | 1 << 31;
     assert_eq!((0..32).filter(seen).count(), 1);
-    assert!((0..32).all(|slot| seen(&slot) || demux.glance(hash(slot)) & MORE != 0));
+    assert!((0..32).all(|slot| seen(&slot) || demux.first_guess(hash(slot)) & MORE != 0));
     assert!(demux.remove(hash(9), 9 | 1 << 31) && demux.find(hash(9), |_| true).is_none());
 }
 
@@ -133,7 +133,7 @@ fn tags_are_found_wherever_they_are_and_no_others() {
                 });
                 let all: Vec<usize> = (0..ENTRIES).collect();
                 assert_eq!(found, if other == tag { all } else { std::vec![place] });
-                assert_eq!(line.glance(u64::from(tag) << 56), *found.last().unwrap() as u32);
+                assert_eq!(line.first_guess(u64::from(tag) << 56), *found.last().unwrap() as u32);
             }
         }
     }

@@ -101,7 +101,7 @@ pub trait Blocks {
     /// Has connection `index` count down by the tick; whose time has come.
     fn count_down(&mut self, index: u32, tick: Tick) -> TimerSet;
     /// Connection `index` is counted down soon: its block may be fetched from memory meanwhile.
-    fn read_ahead(&self, _index: u32) {}
+    fn prefetch(&self, _index: u32) {}
 }
 
 impl<F: FnMut(u32, Tick) -> TimerSet> Blocks for F {
@@ -332,7 +332,7 @@ impl Bsd {
         if ahead >= END {
             return ahead;
         }
-        blocks.read_ahead(ahead);
+        blocks.prefetch(ahead);
         self.link(ahead).next
     }
 

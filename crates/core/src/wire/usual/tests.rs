@@ -4,7 +4,7 @@ use super::*;
 use crate::wire::checksum::append_and_sum;
 use crate::wire::options::Options;
 use crate::wire::tcp::{CHECKSUM_OFFSET, checksum};
-use crate::wire::{glance, ip, tcp};
+use crate::wire::{ip, peek, tcp};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -122,7 +122,7 @@ proptest! {
             prop_assert_eq!(Segment::parse(packet.payload), Ok(usual.segment()));
             let good = tcp::verify_checksum(packet.payload, packet.source, packet.destination);
             prop_assert_eq!(usual.verify_checksum(), good);
-            prop_assert_eq!(Some(usual.glance()), glance::at(&bytes));
+            prop_assert_eq!(Some(usual.peeked()), peek::at(&bytes));
             prop_assert!(packet.fragment.is_none() && packet.protocol == PROTOCOL);
         }
     }

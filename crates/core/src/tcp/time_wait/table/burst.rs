@@ -23,7 +23,7 @@ struct Lead<'a, R> {
 impl TimeWait {
     /// Fetches what a look-up of `tuple` will read first, or its entering write, without waiting
     /// for it.
-    pub fn read_ahead(&self, hash: u64, tuple: &Tuple) {
+    pub fn prefetch(&self, hash: u64, tuple: &Tuple) {
         if self.len > 0 {
             let Class { v4, v6, .. } = &self.classes[0];
             if tuple.is_ipv6() { v6.index.prefetch(hash) } else { v4.index.prefetch(hash) }

@@ -34,7 +34,7 @@ impl Filed {
     }
 
     /// Fetches it from memory, without waiting for it.
-    pub fn read_ahead(&self) {
+    pub fn prefetch(&self) {
         prefetch(self);
     }
 

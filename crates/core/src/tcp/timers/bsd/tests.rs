@@ -308,7 +308,7 @@ impl Blocks for Watched {
         TimerSet::EMPTY
     }
 
-    fn read_ahead(&self, index: u32) {
+    fn prefetch(&self, index: u32) {
         self.0.borrow_mut().push((index, true));
     }
 }

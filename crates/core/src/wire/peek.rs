@@ -6,7 +6,7 @@ use crate::flow::Tuple;
 
 /// What seems to be a TCP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Glance {
+pub(crate) struct Peeked {
     /// Receiver and sender.
     pub tuple: Tuple,
     /// It has SYN or FIN: a connection begins or ends with it.
@@ -21,7 +21,7 @@ const IPV6_BYTES: usize = 40;
 type Head = [u8; 14];
 
 /// The segment in `packet`, unless it is behind options.
-pub(crate) fn at(packet: &[u8]) -> Option<Glance> {
+pub(crate) fn at(packet: &[u8]) -> Option<Peeked> {
     match packet.first()? {
         0x45 => {
             let head: &[u8; IPV4_BYTES] = packet.first_chunk()?;
@@ -32,7 +32,7 @@ pub(crate) fn at(packet: &[u8]) -> Option<Glance> {
             let word = |at: usize| {
                 u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
             };
-            Some(glance(tcp, [0, word(16).into()], [0, word(12).into()], false))
+            Some(peeked(tcp, [0, word(16).into()], [0, word(12).into()], false))
         }
         0x60..=0x6f => {
             let head: &[u8; IPV6_BYTES] = packet.first_chunk()?;
@@ -42,7 +42,7 @@ pub(crate) fn at(packet: &[u8]) -> Option<Glance> {
             }
             let (words, _) = head.as_chunks::<8>();
             let [_, a, b, c, d] = [0, 1, 2, 3, 4].map(|index| u64::from_be_bytes(words[index]));
-            Some(glance(tcp, [c, d], [a, b], true))
+            Some(peeked(tcp, [c, d], [a, b], true))
         }
         _ => None,
     }
@@ -56,10 +56,10 @@ pub(crate) fn is_alike(one: &[u8], other: &[u8], link: usize) -> bool {
     word(one, 0) == word(other, 0) && word(one, 8) == word(other, 8)
 }
 
-fn glance(tcp: &Head, ours: [u64; 2], theirs: [u64; 2], ipv6: bool) -> Glance {
+fn peeked(tcp: &Head, ours: [u64; 2], theirs: [u64; 2], ipv6: bool) -> Peeked {
     let ports = u32::from_be_bytes([tcp[2], tcp[3], tcp[0], tcp[1]]);
     let tuple = Tuple::from_words(ours, theirs, ports, ipv6);
-    Glance { tuple, turns: Flags(tcp[13]).intersects(Flags::SYN | Flags::FIN) }
+    Peeked { tuple, turns: Flags(tcp[13]).intersects(Flags::SYN | Flags::FIN) }
 }
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ mod tests {
                 (Flags::RST, false),
             ] {
                 let (bytes, tuple) = segment(ends, flags);
-                assert_eq!(at(&bytes), Some(Glance { tuple, turns }));
+                assert_eq!(at(&bytes), Some(Peeked { tuple, turns }));
             }
         }
     }

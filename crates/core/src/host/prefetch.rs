@@ -1,4 +1,4 @@
-//! Reading ahead: what a burst of frames will touch is fetched for all of them at once.
+//! Prefetching: what a burst of frames will touch is fetched for all of them at once.
 //!
 //! ```text
 //!   frames ─▶ hashes ─▶ lines of the indexes ─▶ slots ─▶ connections ─▶ the frames, one by one
@@ -21,7 +21,7 @@ use crate::flow::Tuple;
 use crate::frame::{BURST, RxFrame};
 use crate::tcp::demux::Line;
 use crate::tcp::slot::Slot;
-use crate::wire::glance::{self, Glance};
+use crate::wire::peek::{self, Peeked};
 use crate::wire::usual::Usual;
 
 /// Entries of a table from which on it pays to read ahead: of fewer, the second cache holds most. A
@@ -37,11 +37,11 @@ const MANY_LINES: usize = if cfg!(test) { 1 } else { 1 << 11 };
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     hashes: [u64; BURST],
-    places: [Place; BURST],
+    packets: [Noted; BURST],
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct Noted {
     /// Where its connection may be.
     hint: u32,
     /// Bytes of the packet; 0 if it is not of the usual kind.
@@ -49,13 +49,13 @@ struct Place {
 }
 
 impl Notes {
-    /// What was seen in `packet`, which was the one at `place`.
+    /// What was seen in `packet`, which was at `position` in the burst.
     #[inline(always)]
-    pub(super) fn hinted<'a>(&self, place: usize, packet: &'a [u8]) -> Option<Hinted<'a>> {
-        let place = place % BURST;
-        let Place { hint, len } = self.places[place];
+    pub(super) fn hinted<'a>(&self, position: usize, packet: &'a [u8]) -> Option<Hinted<'a>> {
+        let position = position % BURST;
+        let Noted { hint, len } = self.packets[position];
         let usual = Usual::of_parsed(packet.get(..len as usize)?)?;
-        Some(Hinted { usual, hash: self.hashes[place], hint })
+        Some(Hinted { usual, hash: self.hashes[position], hint })
     }
 }
 
@@ -84,26 +84,26 @@ impl Host {
 
     /// Fetches what is looked at first where the next connection of ours is likely to begin, if
     /// that lies far away.
-    pub(super) fn read_likely_ahead(&mut self) {
+    pub(super) fn prefetch_likely(&mut self) {
         let with_records = self.has_many_records();
         if self.live.demux.len() < MANY_LINES && !with_records {
             return;
         }
         let (tuple, hash) = self.opening.ports.foresee(|tuple| self.live.hasher.hash(tuple));
-        self.live.demux.read_ahead(hash);
+        self.live.demux.prefetch(hash);
         if with_records {
             self.read_records_ahead(hash, &tuple);
         }
     }
 
     fn read_records_ahead(&self, hash: u64, tuple: &Tuple) {
-        self.closed.time_wait.read_ahead(hash, tuple);
-        self.closed.fin_wait_2.records().read_ahead(hash, tuple);
-        self.closed.lingering.read_ahead(hash);
+        self.closed.time_wait.prefetch(hash, tuple);
+        self.closed.fin_wait_2.records().prefetch(hash, tuple);
+        self.closed.lingering.prefetch(hash);
     }
 
     /// Notes what is in each of these frames, [`BURST`] at most, and fetches what they lead to.
-    pub(super) fn look_ahead(&self, frames: &[RxFrame<'_>], notes: &mut Notes) {
+    pub(super) fn prefetch_burst(&self, frames: &[RxFrame<'_>], notes: &mut Notes) {
         let mut lines = [Line::NOTHING; BURST];
         let count = frames.len().min(BURST);
         let (frames, lines) = (&frames[..count], &mut lines[..count]);
@@ -128,32 +128,34 @@ impl Host {
         lines: &mut [&'s Line],
     ) {
         let link = self.link_bytes();
-        let noted = notes.hashes.iter_mut().zip(&mut notes.places);
-        for (((hash, place), line), frame) in noted.zip(lines).zip(frames) {
+        let noted = notes.hashes.iter_mut().zip(&mut notes.packets);
+        for (((hash, note), line), frame) in noted.zip(lines).zip(frames) {
             let packet = frame.bytes.get(link..);
-            (*hash, place.len) = match packet.and_then(Usual::parse) {
-                Some(usual) => (self.hash_ahead::<RECORDS>(&usual.glance()), usual.packet_len()),
+            (*hash, note.len) = match packet.and_then(Usual::parse) {
+                Some(usual) => {
+                    (self.hash_and_prefetch::<RECORDS>(&usual.peeked()), usual.packet_len())
+                }
                 None => (self.hash_unusual::<RECORDS>(packet), 0),
             };
-            *line = self.live.demux.read_ahead(*hash);
+            *line = self.live.demux.prefetch(*hash);
         }
     }
 
     /// Finds the connections that they are for. `FAR`: their blocks are fetched.
     fn find_all<const FAR: bool>(&self, notes: &mut Notes, lines: &[&Line]) {
-        let noted = notes.hashes.iter().zip(&mut notes.places);
-        for ((hash, place), line) in noted.zip(lines) {
-            place.hint = line.glance(*hash);
+        let noted = notes.hashes.iter().zip(&mut notes.packets);
+        for ((hash, note), line) in noted.zip(lines) {
+            note.hint = line.first_guess(*hash);
             if FAR {
                 // The processor goes on to the next frames while it waits for the slot.
-                self.slots.read_ahead(place.hint, 0);
-                self.slots.get(place.hint).into_iter().for_each(Slot::read_ahead);
+                self.slots.prefetch(note.hint, 0);
+                self.slots.get(note.hint).into_iter().for_each(Slot::prefetch);
             }
         }
     }
 
     /// The hash of what seems to be in a packet; what may be left of its connection is fetched.
-    fn hash_ahead<const RECORDS: bool>(&self, Glance { tuple, turns }: &Glance) -> u64 {
+    fn hash_and_prefetch<const RECORDS: bool>(&self, Peeked { tuple, turns }: &Peeked) -> u64 {
         let hash = self.live.hasher.hash(tuple);
         if RECORDS && *turns {
             self.read_records_ahead(hash, tuple);
@@ -162,7 +164,7 @@ impl Host {
     }
 
     fn hash_unusual<const RECORDS: bool>(&self, packet: Option<&[u8]>) -> u64 {
-        let glance = packet.and_then(glance::at);
-        glance.map_or(0, |glance| self.hash_ahead::<RECORDS>(&glance))
+        let peeked = packet.and_then(peek::at);
+        peeked.map_or(0, |peeked| self.hash_and_prefetch::<RECORDS>(&peeked))
     }
 }
