@@ -14,7 +14,9 @@
 //! Inputs mark and never send; `emit` sends. A connection that could not finish stays on the ready
 //! list, behind the others.
 
+mod after_input;
 mod claim;
+mod coalesce;
 mod fin_wait_2;
 mod half_open;
 mod icmp;
@@ -29,11 +31,9 @@ mod parts;
 mod paths;
 mod prefetch;
 mod reply;
-mod settle;
 mod shortage;
 mod sockets;
 mod tcp_input;
-mod texts;
 mod time_wait;
 
 pub use shortage::PoolInfo;
@@ -186,7 +186,7 @@ impl Host {
             connection.on_time(self.shared.at(now), tick);
             connection.deadlines.tighten();
             self.note_stall(now, index);
-            self.settle(now, index);
+            self.after_input(now, index);
         }
         due.clear();
         self.live.due = due;

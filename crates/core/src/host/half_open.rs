@@ -136,7 +136,7 @@ impl Host {
         }
         debug_assert!(self.time_wait_record(hash, tuple).is_none(), "a SYN cache entry knows");
         if is_over {
-            self.settle_over(now, index);
+            self.reap(now, index);
         }
     }
 

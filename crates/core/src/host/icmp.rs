@@ -174,7 +174,7 @@ impl Host {
             Complaint::Soft(error) => self.note_soft_error(index, error),
             Complaint::Hard(error) => self.on_hard_error(now, index, error),
         }
-        self.settle(now, index);
+        self.after_input(now, index);
     }
 
     fn on_too_big(&mut self, now: Instant, quoted: &Quote, mtu: u32) {

@@ -53,7 +53,7 @@ impl Host {
     fn take_each(&mut self, now: Instant, frames: &[RxFrame<'_>], notes: Option<&Notes>) {
         let mut left = frames;
         while let Some((frame, others)) = left.split_first() {
-            let taken = self.take_texts(now, left);
+            let taken = self.coalesce(now, left);
             if taken > 0 {
                 left = &left[taken..];
                 continue;

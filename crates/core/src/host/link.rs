@@ -345,7 +345,7 @@ impl Host {
         }
         let over = connection.is_over();
         if over {
-            self.settle(now, index);
+            self.after_input(now, index);
             self.retire(index);
         } else {
             self.rearm(now, index);

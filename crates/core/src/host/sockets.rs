@@ -7,9 +7,9 @@ use alloc::sync::Arc;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::Host;
+use super::after_input::{make_ready, publish};
 use super::identity::Claim;
 use super::parts::Live;
-use super::settle::{make_ready, pass_on};
 use crate::error::{AcceptError, ConnectError, Error, NoSuchConnection, ReadError};
 use crate::event::{ConnectionId, ListenerId, Readiness};
 use crate::flow::Tuple;
@@ -94,8 +94,8 @@ impl Host {
         slot.accepting = None;
         let connection = slot.connection_mut();
         connection.common.notices |= connection.readiness(&self.shared);
-        if pass_on(slot, id, &mut self.live.ready, &mut self.events) {
-            self.settle_over(now, index);
+        if publish(slot, id, &mut self.live.ready, &mut self.events) {
+            self.reap(now, index);
         }
         Ok(id)
     }
@@ -362,7 +362,7 @@ impl Host {
         if keepalive_changed && connection.synchronized().is_some() {
             connection.start_keepalive(now);
         }
-        self.settle(now, id.index);
+        self.after_input(now, id.index);
         Ok(())
     }
 
@@ -374,7 +374,7 @@ impl Host {
         if let Some(s) = connection.synchronized_mut() {
             s.recv.ack.set_quick(quick);
         }
-        self.settle(now, id.index);
+        self.after_input(now, id.index);
         Ok(())
     }
 

@@ -1,11 +1,11 @@
 //! A TCP segment for us: to a connection, to the SYN cache, to TIME-WAIT, to a listener, or nobody.
 
 use super::Host;
+use super::after_input::publish;
 use super::inbound::{Fault, Hinted, Inbound, Incoming, Past, parse};
 use super::input::Origin;
 use super::negotiate::Unwilling;
 use super::reply::{Reply, bare_header};
-use super::settle::pass_on;
 use crate::event::{ConnectionId, ListenerId};
 use crate::flow::{Seq, Tuple};
 use crate::frame::{RxChecksum, RxFrame};
@@ -48,8 +48,8 @@ impl Host {
         let facts = Facts::of_piece(frame.segment_size);
         let id = ConnectionId { index: hint, generation };
         slot.connection_mut().on_segment(self.shared.at(now), Received::Usual(usual), facts);
-        if pass_on(slot, id, &mut self.live.ready, &mut self.events) {
-            self.settle_over(now, hint);
+        if publish(slot, id, &mut self.live.ready, &mut self.events) {
+            self.reap(now, hint);
         }
     }
 

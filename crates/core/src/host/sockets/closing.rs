@@ -3,7 +3,7 @@
 use super::Host;
 use crate::error::Error;
 use crate::event::ConnectionId;
-use crate::host::settle::make_ready;
+use crate::host::after_input::make_ready;
 use crate::tcp::connection::Shape;
 use crate::tcp::slot::Slot;
 use crate::tcp::timers::Timer;
@@ -19,7 +19,7 @@ impl Host {
             Shape::Synchronized(_) => connection.queue_fin(),
             Shape::Ended(_) => return Err(Error::NotConnected),
         }
-        self.settle(now, id.index);
+        self.after_input(now, id.index);
         Ok(())
     }
 
@@ -96,7 +96,7 @@ impl Host {
         // Nobody hears of it any more.
         connection.take_notices();
         if connection.is_over() {
-            self.settle_over(now, id.index);
+            self.reap(now, id.index);
             self.retire(id.index);
         } else {
             make_ready(slot, id.index, &mut self.live.ready);

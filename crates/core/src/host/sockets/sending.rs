@@ -21,7 +21,7 @@ impl Host {
         let (slot, shared) = self.slot_and_shared(id)?;
         let is_ready = slot.ready;
         let connection = slot.connection_mut();
-        let is_settled = is_ready && connection.notices.is_empty();
+        let has_nothing_to_publish = is_ready && connection.notices.is_empty();
         let (buffer, room) = connection.writable_at_once(data.len(), shared.pool.is_scarce())?;
         let mut taken = buffer.write(&data[..room], &mut shared.pool);
         if taken < data.len() {
@@ -30,8 +30,8 @@ impl Host {
                 return Err(WriteError::WouldBlock);
             }
         }
-        if !is_settled {
-            self.settle_changes(now, id.index);
+        if !has_nothing_to_publish {
+            self.publish_changes(now, id.index);
         }
         Ok(taken)
     }
@@ -61,7 +61,7 @@ impl Host {
         if taken == 0 && !data.is_empty() {
             return Err(WriteError::WouldBlock);
         }
-        self.settle(now, id.index);
+        self.after_input(now, id.index);
         Ok(taken)
     }
 

@@ -267,10 +267,10 @@ fn texts_in_a_row_are_taken_in_together_and_what_is_broken_is_not() {
     assert_eq!(frames.len(), 7);
     frames[4][1000] ^= 1;
     let burst: Vec<RxFrame<'_>> = frames.iter().map(|frame| RxFrame::plain(frame)).collect();
-    assert_eq!(server.take_texts(*now, &burst), 0, "the first acknowledges the welcome");
+    assert_eq!(server.coalesce(*now, &burst), 0, "the first acknowledges the welcome");
     server.on_frame(*now, burst[0]);
-    assert_eq!(server.take_texts(*now, &burst[1..]), 3);
-    assert_eq!(server.take_texts(*now, &burst[4..]), 0, "its checksum is wrong");
-    assert_eq!(server.take_texts(*now, &burst[5..]), 0, "it comes too early");
+    assert_eq!(server.coalesce(*now, &burst[1..]), 3);
+    assert_eq!(server.coalesce(*now, &burst[4..]), 0, "its checksum is wrong");
+    assert_eq!(server.coalesce(*now, &burst[5..]), 0, "it comes too early");
     assert_eq!(server.counters().checksum_errors, 0, "that is for whoever takes it alone");
 }

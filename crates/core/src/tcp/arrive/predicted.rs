@@ -4,7 +4,7 @@
 //! with such a segment is done here without asking each of them; whatever is not of this kind goes
 //! through the steps.
 
-mod texts;
+mod coalesce;
 
 use super::{DONE, times};
 use crate::event::Readiness;

@@ -35,20 +35,21 @@ impl Host {
         is_current.then(|| Event::Ready(id, core::mem::take(&mut slot.announced)))
     }
 
-    /// A connection was touched: passes on what it has to tell, and sees to it that it is flushed.
-    pub(super) fn settle(&mut self, now: Instant, index: u32) {
+    /// A connection was touched: publishes what it has to tell, and puts it on the ready list.
+    pub(super) fn after_input(&mut self, now: Instant, index: u32) {
         let slot = self.slots.get(index);
-        if !slot.is_some_and(|slot| slot.ready && slot.awake().is_some_and(is_settled)) {
-            self.settle_changes(now, index);
+        if !slot.is_some_and(|slot| slot.ready && slot.awake().is_some_and(has_nothing_to_publish))
+        {
+            self.publish_changes(now, index);
         }
     }
 
-    /// The same of one that is not settled.
-    pub(super) fn settle_changes(&mut self, now: Instant, index: u32) {
+    /// Publishes what has changed on a connection.
+    pub(super) fn publish_changes(&mut self, now: Instant, index: u32) {
         self.change(now, index, |_, _| {});
     }
 
-    /// Lets `act` change a connection, and settles what comes of it.
+    /// Lets `act` change a connection, and publishes what comes of it.
     pub(super) fn change(
         &mut self,
         now: Instant,
@@ -60,14 +61,14 @@ impl Host {
         };
         let id = ConnectionId { index, generation };
         act(slot.connection_mut(), self.shared.at(now));
-        if pass_on(slot, id, &mut self.live.ready, &mut self.events) {
-            self.settle_over(now, index);
+        if publish(slot, id, &mut self.live.ready, &mut self.events) {
+            self.reap(now, index);
         }
     }
 
-    /// As [`Host::settle`], of one that is over, and that goes at once if nothing waits for it and
+    /// Makes the record of a connection that is over. Frees it at once if nothing waits for it and
     /// nothing is left of it here.
-    pub(super) fn settle_over(&mut self, now: Instant, index: u32) {
+    pub(super) fn reap(&mut self, now: Instant, index: u32) {
         self.forget_stall(index);
         let stays_whole = self.shared.config.time_wait.state == TimeWaitState::Full;
         let Host { slots, live: Live { timers, demux, spares, orphans, ready, .. }, .. } = self;
@@ -111,7 +112,7 @@ impl Host {
         slots.leave(index, timers, leave, |index, filed, timers| timers.forget_left(index, filed));
         if let Some(residue) = whole {
             self.linger_in_time_wait(now, index, &residue);
-            self.settle_over(now, index);
+            self.reap(now, index);
         }
     }
 
@@ -133,14 +134,14 @@ impl Host {
 }
 
 /// True if there is nothing to be told of it, and it goes on.
-fn is_settled(connection: &Connection) -> bool {
+fn has_nothing_to_publish(connection: &Connection) -> bool {
     connection.notices.is_empty() && !connection.is_over()
 }
 
-/// Passes on what comes of a change to the connection in `slot`, and sees to it that it is flushed.
-/// True if it is over: then that is for [`Host::settle_over`].
+/// Publishes what comes of a change to the connection in `slot`, and puts it on the ready list.
+/// True if it is over: then that is for [`Host::reap`].
 #[inline(always)]
-pub(super) fn pass_on(
+pub(super) fn publish(
     slot: &mut Slot,
     id: ConnectionId,
     ready: &mut Line<u32>,

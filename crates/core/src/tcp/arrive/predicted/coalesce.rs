@@ -1,4 +1,4 @@
-//! Texts in a row: segments that bring a connection's next text, and nothing else, one after the
+//! Text in a row: segments that bring a connection's next text, and nothing else, one after the
 //! other at the same time. What each of them would change is changed as if they came one by one;
 //! what they would all change to the same is changed once, in the end.
 
@@ -8,8 +8,8 @@ use crate::tcp::connection::{Connection, Context, Step, Synchronized};
 use crate::wire::tcp::{Flags, Plain};
 use crate::wire::usual::Usual;
 
-/// A connection that takes in one text after the other. [`Texts::end`] must follow.
-pub(crate) struct Texts<'a> {
+/// A connection that takes in one text after the other. [`Coalesced::end`] must follow.
+pub(crate) struct Coalesced<'a> {
     step: Step<'a>,
     /// How many there were, and SEG.SEQ and SEG.WND of the last one.
     count: usize,
@@ -18,15 +18,15 @@ pub(crate) struct Texts<'a> {
 
 impl Connection {
     /// The connection, if it may take in texts in a row.
-    pub(crate) fn texts<'a>(&'a mut self, cx: &'a mut Context) -> Option<Texts<'a>> {
+    pub(crate) fn coalesced<'a>(&'a mut self, cx: &'a mut Context) -> Option<Coalesced<'a>> {
         let step = self.step(cx)?;
         let is_read = !step.common.orphan && !step.common.deaf;
         let may_take = is_read && may_predict(step.s);
-        may_take.then_some(Texts { step, count: 0, last: (Seq(0), 0) })
+        may_take.then_some(Coalesced { step, count: 0, last: (Seq(0), 0) })
     }
 }
 
-impl Texts<'_> {
+impl Coalesced<'_> {
     /// Takes in `usual` if it brings the next text, and nothing else; else nothing has happened,
     /// and it is false. `trusted`: its checksum is known to be right. `piece`: payload size of the
     /// segments joined into it; 0 if it is a single one.
@@ -57,7 +57,7 @@ impl Texts<'_> {
 
     /// No more of them; how many there were.
     pub(crate) fn end(self) -> usize {
-        let Texts { step: Step { cx, common, s }, count, last: (seq, window) } = self;
+        let Coalesced { step: Step { cx, common, s }, count, last: (seq, window) } = self;
         if count > 0 {
             s.note_heard(common, cx.now);
             s.send.update_window(seq, s.send.una, window);

@@ -1,4 +1,4 @@
-//! Texts in a row: of what arrives together much is one connection's text, each segment going on
+//! Text in a row: of what arrives together much is one connection's text, each segment going on
 //! where the last one ended. Their connection is found once, and what one segment after another
 //! would change to the same is changed once.
 //!
@@ -6,7 +6,7 @@
 //! frames one by one, so that all of them do what they would have done alone.
 
 use super::Host;
-use super::settle::pass_on;
+use super::after_input::publish;
 use crate::event::ConnectionId;
 use crate::frame::{Medium, RxChecksum, RxFrame};
 use crate::time::Instant;
@@ -21,7 +21,7 @@ impl Host {
     /// Takes in the frames at the front of `burst` that bring a connection's next text, if there
     /// seem to be several; how many that were.
     #[inline(always)]
-    pub(super) fn take_texts(&mut self, now: Instant, burst: &[RxFrame<'_>]) -> usize {
+    pub(super) fn coalesce(&mut self, now: Instant, burst: &[RxFrame<'_>]) -> usize {
         #[cfg(test)]
         if self.live.knows_no_usual {
             return 0;
@@ -59,21 +59,21 @@ impl Host {
         }
         // One that rests is woken only by what is known to be sound.
         let Some(connection) = slot.awake_mut() else { return 0 };
-        let Some(mut texts) = connection.texts(self.shared.at(now)) else { return 0 };
+        let Some(mut coalesced) = connection.coalesced(self.shared.at(now)) else { return 0 };
         for frame in burst {
             let Some(usual) = packet_behind(link, frame.bytes).and_then(Usual::parse) else {
                 break;
             };
             let trusted = frame.checksum == RxChecksum::Good;
-            if usual.tuple() != tuple || !texts.take(&usual, trusted, frame.segment_size) {
+            if usual.tuple() != tuple || !coalesced.take(&usual, trusted, frame.segment_size) {
                 break;
             }
         }
-        let taken = texts.end();
+        let taken = coalesced.end();
         self.shared.counters.frames_in += taken as u64;
         // Text alone ends nothing.
         let id = ConnectionId { index, generation };
-        let _goes_on = pass_on(slot, id, &mut self.live.ready, &mut self.events);
+        let _goes_on = publish(slot, id, &mut self.live.ready, &mut self.events);
         taken
     }
 
