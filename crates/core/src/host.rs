@@ -209,8 +209,8 @@ impl Host {
             }
         } else if now.since(moved) < after {
             connection.deadlines.set(Timer::Rest, moved + after);
-            slot.stay_awake(&mut self.live.spares);
-        } else if slot.rest(&mut self.live.spares) {
+            slot.stay_awake(&mut self.live.block_pool);
+        } else if slot.rest(&mut self.live.block_pool) {
             self.shared.counters.rested += 1;
             return true;
         }
@@ -245,7 +245,7 @@ impl Host {
     /// A block for a connection to begin in.
     #[inline(always)]
     fn take_block(&mut self) -> Box<Connection> {
-        self.live.spares.take(|| Connection::block(&self.opening.options))
+        self.live.block_pool.take(|| Connection::block(&self.opening.options))
     }
 
     /// Gives a new connection of ours between the ends of `tuple` a slot and a name, and lets it be
@@ -276,14 +276,14 @@ impl Host {
     /// Frees the slot of a connection that its user has left and that has nothing more to send.
     fn free_connection(&mut self, index: u32) {
         self.forget_stall(index);
-        let Host { slots, live: Live { timers, demux, spares, orphans, .. }, .. } = self;
+        let Host { slots, live: Live { timers, demux, block_pool, orphans, .. }, .. } = self;
         let leave = |slot: &mut Slot, timers: &mut Timers| {
             if slot.listed {
                 demux.remove(slot.tuple_hash, index);
             }
             *orphans -= usize::from(slot.is_orphan());
-            slot.leave(spares);
-            Some(timers.bequeath(index, slot.filed))
+            slot.leave(block_pool);
+            Some(timers.hand_on(index, slot.filed))
         };
         slots.leave(index, timers, leave, |index, filed, timers| timers.forget_left(index, filed));
     }

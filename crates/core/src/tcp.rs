@@ -1,6 +1,7 @@
 //! TCP (RFC 9293), sans I/O.
 
 pub mod arrive;
+pub(crate) mod block_pool;
 pub mod challenge;
 pub mod congestion;
 pub mod connection;
@@ -14,18 +15,17 @@ pub mod listen;
 pub mod port;
 pub mod queue;
 pub mod recv;
+pub(crate) mod route_cache;
 pub mod send;
 pub mod settings;
 pub mod slab;
 pub(crate) mod slot;
-pub(crate) mod spares;
 pub mod state;
 pub mod syn_cache;
 pub mod syn_cookie;
 pub(crate) mod terms;
 pub mod time_wait;
 pub mod timers;
-pub(crate) mod ways;
 
 pub use connection::Connection;
 pub use send::source::{Demand, SendInfo, Supply};

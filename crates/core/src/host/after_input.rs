@@ -71,7 +71,7 @@ impl Host {
     pub(super) fn reap(&mut self, now: Instant, index: u32) {
         self.forget_stall(index);
         let stays_whole = self.shared.config.time_wait.state == TimeWaitState::Full;
-        let Host { slots, live: Live { timers, demux, spares, orphans, ready, .. }, .. } = self;
+        let Host { slots, live: Live { timers, demux, block_pool, orphans, ready, .. }, .. } = self;
         let fin_wait_2 = &mut self.closed.fin_wait_2;
         let (shared, routes, isns) = (&mut self.shared, &self.ip.routes, &self.opening.isns);
         let (records, replies) = (&mut self.closed.time_wait, &mut self.out.replies);
@@ -104,10 +104,10 @@ impl Host {
                 ready.push_back(index);
                 return None;
             }
-            slot.leave(spares);
+            slot.leave(block_pool);
             // It is finished only if it is an orphan.
             *orphans -= 1;
-            Some(timers.bequeath(index, slot.filed))
+            Some(timers.hand_on(index, slot.filed))
         };
         slots.leave(index, timers, leave, |index, filed, timers| timers.forget_left(index, filed));
         if let Some(residue) = whole {

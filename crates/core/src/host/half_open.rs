@@ -96,7 +96,7 @@ impl Host {
         if waiting.options.requires_agreement() && !facts.agree_with(syn.names) {
             return self.refuse_unwilling(now, incoming, entry);
         }
-        let mut block = self.live.spares.take(|| Connection::block(&waiting.options));
+        let mut block = self.live.block_pool.take(|| Connection::block(&waiting.options));
         let cx = self.shared.at(now);
         let Plain { seq, ack, window, .. } = head;
         let window = u32::from(window) << syn.peer_scale.unwrap_or(0);

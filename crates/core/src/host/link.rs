@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Host;
-use super::output::Way;
+use super::output::Route;
 use super::reply::{Reply, write_reply};
 use crate::flow::Tuple;
 use crate::frame::{Frame, Medium, Outbox};
@@ -14,8 +14,8 @@ use crate::ip::route::{Class, NextHop};
 use crate::tcp::Marks;
 use crate::tcp::connection::Shape;
 use crate::tcp::egress::Path;
+use crate::tcp::route_cache::CachedRoute;
 use crate::tcp::timers::Timer;
-use crate::tcp::ways::Known;
 use crate::time::{Duration, Instant};
 use crate::wire::arp::{self, Operation};
 use crate::wire::ethernet::{self, BROADCAST, Mac, ethertype};
@@ -37,7 +37,7 @@ impl Host {
     }
 
     /// How a packet between `ends` leaves, where no way is kept.
-    pub(super) fn find_way(&mut self, now: Instant, ends: &Tuple) -> Way {
+    pub(super) fn find_route(&mut self, now: Instant, ends: &Tuple) -> Route {
         let device = self.config.device;
         let (source, destination) = (ends.local_ip(), ends.remote_ip());
         let (mtu, dont_fragment) = self.path_mtu(destination);
@@ -59,20 +59,20 @@ impl Host {
                             until = self.ip.neighbours.trusted_until(next_hop);
                             mac
                         }
-                        Lookup::Pending => return Way::Waiting(next_hop),
-                        Lookup::Failed => return Way::Closed,
+                        Lookup::Pending => return Route::Waiting(next_hop),
+                        Lookup::Failed => return Route::Closed,
                     }
                 }
                 Some(NextHop::Group(mac)) => mac,
-                Some(NextHop::Ourselves) | None => return Way::Closed,
+                Some(NextHop::Ourselves) | None => return Route::Closed,
             };
             path.link = Some(self.link_header(to, destination.is_ipv4()));
         }
         let plain = class == Class::Other && self.ip.is_ours(source);
         let usual = path.marked(Marks::default()).usual();
-        let changes = self.ip.way_changes();
-        let known = Known { ends: *ends, changes, until, path, usual, local, plain };
-        Way::Open(self.ip.ways.keep(known))
+        let changes = self.ip.route_changes();
+        let known = CachedRoute { ends: *ends, changes, until, path, usual, local, plain };
+        Route::Open(self.ip.route_cache.keep(known))
     }
 
     fn hop_limit(&self, destination: IpAddr) -> u8 {

@@ -15,8 +15,8 @@ use crate::tcp::Marks;
 use crate::tcp::connection::Context;
 use crate::tcp::egress::Egress;
 use crate::tcp::emit::Flushed;
+use crate::tcp::route_cache::{CachedRoute, RouteIndex};
 use crate::tcp::slot::Slot;
-use crate::tcp::ways::{Known, Place};
 use crate::time::Instant;
 
 /// Bytes that one connection may emit before the others have their turn: they should still be in
@@ -24,9 +24,9 @@ use crate::time::Instant;
 const TURN_BYTES: usize = 128 << 10;
 
 /// Whether a packet can leave.
-pub(super) enum Way {
+pub(super) enum Route {
     /// By the way that is kept at this place.
-    Open(Place),
+    Open(RouteIndex),
     /// When the neighbour has answered.
     Waiting(IpAddr),
     /// Not at all.
@@ -90,21 +90,23 @@ impl Host {
 
     /// Sends the reply at `index`, or lets it wait for its neighbour.
     fn emit_reply(&mut self, now: Instant, index: usize, outbox: &mut Outbox) {
-        let changes = self.ip.way_changes();
-        let Host { out: Out { replies, loopback, .. }, ip: Ip { ways, .. }, shared, .. } = self;
+        let changes = self.ip.route_changes();
+        let Host { out: Out { replies, loopback, .. }, ip: Ip { route_cache, .. }, shared, .. } =
+            self;
         let Some(reply) = replies.get(index) else { return };
-        let Some(place) = ways.find(&reply.ends, changes, now) else {
+        let Some(place) = route_cache.find(&reply.ends, changes, now) else {
             return self.emit_reply_elsewhere(now, index, outbox);
         };
-        push_reply(ways.at(place), reply, (outbox, loopback), &mut shared.counters);
+        push_reply(route_cache.at(place), reply, (outbox, loopback), &mut shared.counters);
     }
 
     /// The same where no way is kept.
     fn emit_reply_elsewhere(&mut self, now: Instant, index: usize, outbox: &mut Outbox) {
         let Some(place) = self.find_way_of_reply(now, index, outbox) else { return };
-        let Host { out: Out { replies, loopback, .. }, ip: Ip { ways, .. }, shared, .. } = self;
+        let Host { out: Out { replies, loopback, .. }, ip: Ip { route_cache, .. }, shared, .. } =
+            self;
         let Some(reply) = replies.get(index) else { return };
-        push_reply(ways.at(place), reply, (outbox, loopback), &mut shared.counters);
+        push_reply(route_cache.at(place), reply, (outbox, loopback), &mut shared.counters);
     }
 
     /// The way of the reply at `index`. If there is none, or none is needed, it has been seen to.
@@ -113,17 +115,17 @@ impl Host {
         now: Instant,
         index: usize,
         outbox: &mut Outbox,
-    ) -> Option<Place> {
+    ) -> Option<RouteIndex> {
         let Reply { ends, body, .. } = self.out.replies.get(index)?;
         if let Body::Frame(_) = body {
             self.emit_frame(index, outbox);
             return None;
         }
         let ends = *ends;
-        match self.find_way(now, &ends) {
-            Way::Open(place) => return Some(place),
-            Way::Waiting(next_hop) => self.delay_reply(now, next_hop, index),
-            Way::Closed => self.shared.counters.unreachable += 1,
+        match self.find_route(now, &ends) {
+            Route::Open(place) => return Some(place),
+            Route::Waiting(next_hop) => self.delay_reply(now, next_hop, index),
+            Route::Closed => self.shared.counters.unreachable += 1,
         }
         None
     }
@@ -145,12 +147,12 @@ impl Host {
 
     /// Lets one connection speak.
     fn flush(&mut self, now: Instant, index: u32, outbox: &mut Outbox) {
-        let changes = self.ip.way_changes();
+        let changes = self.ip.route_changes();
         let Some(slot) = self.slots.get_mut(index) else {
             return;
         };
         slot.ready = false;
-        if let Some(way) = self.ip.ways.good(slot.place, &slot.tuple, changes, now)
+        if let Some(way) = self.ip.route_cache.good(slot.place, &slot.tuple, changes, now)
             && speak_predicted(slot, way, &mut self.shared, now, outbox)
         {
             return slot.rearm(&mut self.live.timers, index, now);
@@ -160,7 +162,7 @@ impl Host {
 
     /// The same, whatever is to be said.
     fn flush_by_steps(&mut self, now: Instant, index: u32, outbox: &mut Outbox) {
-        let changes = self.ip.way_changes();
+        let changes = self.ip.route_changes();
         let Some(slot) = self.slots.get_mut(index) else { return };
         let connection = slot.connection_mut();
         if connection.is_silent() {
@@ -169,13 +171,13 @@ impl Host {
             }
             return slot.rearm(&mut self.live.timers, index, now);
         }
-        let (slot, place) = match self.ip.ways.find(&slot.tuple, changes, now) {
+        let (slot, place) = match self.ip.route_cache.find(&slot.tuple, changes, now) {
             Some(place) => (slot, place),
             None => {
                 let ends = slot.tuple;
                 let Some(place) = self.find_way_of(now, index, &ends) else { return };
                 let Some(slot) = self.slots.get_mut(index) else { return };
-                let known = self.ip.ways.at(place);
+                let known = self.ip.route_cache.at(place);
                 if slot.place == place
                     && speak_predicted(slot, known, &mut self.shared, now, outbox)
                 {
@@ -185,7 +187,7 @@ impl Host {
             }
         };
         let connection = slot.connection_mut();
-        let known = self.ip.ways.at(place);
+        let known = self.ip.route_cache.at(place);
         let mut way = known.path.marked(connection.options.marks());
         way.dont_fragment &= connection.options.path_mtu_discovery;
         let budget = turn_budget(self.config.limits.frames_per_turn, known.path.mtu);
@@ -203,11 +205,11 @@ impl Host {
     }
 
     /// Finds the way of a connection between `ends`. While there is none it has been seen to.
-    fn find_way_of(&mut self, now: Instant, index: u32, ends: &Tuple) -> Option<Place> {
-        match self.find_way(now, ends) {
-            Way::Open(place) => return Some(place),
-            Way::Waiting(next_hop) => self.stall(now, next_hop, index),
-            Way::Closed => self.on_unreachable(now, index),
+    fn find_way_of(&mut self, now: Instant, index: u32, ends: &Tuple) -> Option<RouteIndex> {
+        match self.find_route(now, ends) {
+            Route::Open(place) => return Some(place),
+            Route::Waiting(next_hop) => self.stall(now, next_hop, index),
+            Route::Closed => self.on_unreachable(now, index),
         }
         None
     }
@@ -254,7 +256,7 @@ fn turn_budget(packets: usize, mtu: u16) -> usize {
 /// to, if it is that.
 fn speak_predicted(
     slot: &mut Slot,
-    way: &Known,
+    way: &CachedRoute,
     shared: &mut Context,
     now: Instant,
     outbox: &mut Outbox,
@@ -272,7 +274,7 @@ fn speak_predicted(
 /// Writes a reply to the outbox, or to the loopback if its way leads to ourselves.
 #[inline(always)]
 fn push_reply(
-    known: &Known,
+    known: &CachedRoute,
     reply: &Reply,
     (outbox, loopback): (&mut Outbox, &mut Outbox),
     counters: &mut Counters,

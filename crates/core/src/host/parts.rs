@@ -24,19 +24,19 @@ use crate::ip::reassembly::Reassembly;
 use crate::ip::route::Routes;
 use crate::rng::Rng;
 use crate::tcp::SocketOptions;
+use crate::tcp::block_pool::BlockPool;
 use crate::tcp::demux::{Demux, TupleHasher};
 use crate::tcp::isn::IsnSource;
 use crate::tcp::line::Line;
 use crate::tcp::listen::Listeners;
 use crate::tcp::port::Ports;
-use crate::tcp::spares::Spares;
+use crate::tcp::route_cache::RouteCache;
 use crate::tcp::syn_cache::SynCache;
 use crate::tcp::syn_cookie::SynCookies;
 use crate::tcp::terms::Terms;
 use crate::tcp::time_wait::TimeWait;
 use crate::tcp::time_wait::negotiate::Unheard;
 use crate::tcp::timers::{Ticks, Timers};
-use crate::tcp::ways::Ways;
 use crate::time::Instant;
 use crate::wire::Malformed;
 
@@ -53,7 +53,7 @@ pub(super) struct Live {
     pub(super) hasher: TupleHasher,
     pub(super) demux: Demux,
     /// Blocks of connections that are gone, for those to come.
-    pub(super) spares: Spares,
+    pub(super) block_pool: BlockPool,
     /// Where frames that are read ahead are noted, once any were.
     pub(super) notes: Option<Box<Notes>>,
     pub(super) timers: Timers,
@@ -110,7 +110,7 @@ pub(super) struct Ip {
     pub(super) path_mtus: PathMtus,
     pub(super) reassembly: Reassembly,
     pub(super) neighbours: Neighbours,
-    pub(super) ways: Ways,
+    pub(super) route_cache: RouteCache,
     /// Connections that wait for a neighbour.
     pub(super) stalled: BTreeMap<IpAddr, Vec<u32>>,
     pub(super) rng: Rng,
@@ -135,7 +135,7 @@ impl Live {
         Live {
             hasher: TupleHasher::new(&config.secret),
             demux: Demux::default(),
-            spares: Spares::default(),
+            block_pool: BlockPool::default(),
             notes: None,
             timers: Timers::new(config.tcp.timers, ticks).with_estimator(config.tcp.rto.estimator),
             ticks,
@@ -191,7 +191,7 @@ impl Ip {
             path_mtus: PathMtus::new(config.device.mtu, limits.path_mtus, secret),
             reassembly: Reassembly::new(limits.reassemblies, REASSEMBLY_BYTES),
             neighbours: Neighbours::new(limits.neighbours, limits.neighbour_queue, secret),
-            ways: Ways::default(),
+            route_cache: RouteCache::default(),
             stalled: BTreeMap::new(),
             rng: Rng::from_seed(KeyedHash::new(secret, "spread").quick(&[])),
             malformed: [0; Malformed::COUNT],
@@ -209,13 +209,13 @@ impl Ip {
 
     /// True if the addresses of `ends` are known for one of ours and that of a single other host:
     /// something has lately gone there. If not they may be all the same.
-    pub(super) fn is_plain_way(&self, now: Instant, ends: &Tuple) -> bool {
-        let place = self.ways.find(ends, self.way_changes(), now);
-        place.is_some_and(|place| self.ways.at(place).plain)
+    pub(super) fn is_plain_route(&self, now: Instant, ends: &Tuple) -> bool {
+        let place = self.route_cache.find(ends, self.route_changes(), now);
+        place.is_some_and(|place| self.route_cache.at(place).plain)
     }
 
     /// How often what decides on ways has changed.
-    pub(super) fn way_changes(&self) -> u64 {
+    pub(super) fn route_changes(&self) -> u64 {
         self.routes.changes() + self.neighbours.changes() + self.path_mtus.changes()
     }
 }

@@ -72,7 +72,7 @@ impl Host {
 
     /// True if so many connections are at work that their blocks are likely to lie far away.
     fn has_many_at_work(&self) -> bool {
-        self.live.spares.in_use() >= MANY
+        self.live.block_pool.in_use() >= MANY
     }
 
     /// The same of what is left of those that are closed, or closing.

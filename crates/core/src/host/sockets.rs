@@ -154,7 +154,7 @@ impl Host {
             _ => tuple_between(&local, &remote),
         };
         // RFC 9293 MUST-46, RFC 1122 §3.2.1.3: no group, broadcast or loopback.
-        let is_plain = self.ip.is_plain_way(now, &ends);
+        let is_plain = self.ip.is_plain_route(now, &ends);
         if remote.port() == 0 || !(is_plain || self.is_host(&remote)) {
             return Err(ConnectError::InvalidInput("the remote address names no host and port"));
         }

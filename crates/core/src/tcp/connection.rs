@@ -234,15 +234,15 @@ impl Connection {
         Connection { common: Common::new(identity, options), shape }
     }
 
-    /// What [`Connection::new`] makes, where a [hollow](Self::hollow) one lies: a block of so many
+    /// What [`Connection::new`] makes, where a [clear](Self::clear) one lies: a block of so many
     /// bytes is not built elsewhere and moved.
     fn begin(&mut self, identity: Identity, options: &Arc<SocketOptions>, shape: Shape) {
         debug_assert!(self.is_hollow());
-        self.shape.give_way(shape);
+        self.shape.replace_with(shape);
         self.common.begin(identity, options);
     }
 
-    /// An active open, where a [hollow](Self::hollow) one lies: the SYN leaves with the next
+    /// An active open, where a [clear](Self::clear) one lies: the SYN leaves with the next
     /// `emit`. `expected`: when what follows may be due at the earliest.
     pub(crate) fn open(
         &mut self,
@@ -260,7 +260,7 @@ impl Connection {
         self.deadlines.set(Timer::Lifetime, now + limit);
     }
 
-    /// A passive open that the peer's ACK has completed, where a [hollow](Self::hollow) one lies.
+    /// A passive open that the peer's ACK has completed, where a [clear](Self::clear) one lies.
     pub(crate) fn accept(
         &mut self,
         identity: Identity,
@@ -326,7 +326,7 @@ impl Connection {
     #[inline(always)]
     pub(crate) fn establish(&mut self, synchronized: Synchronized, cx: &mut Context) {
         debug_assert!(matches!(self.shape, Shape::SynSent(_) | Shape::SynReceived(..)));
-        self.shape.give_way(Shape::Synchronized(synchronized));
+        self.shape.replace_with(Shape::Synchronized(synchronized));
         self.state.transition(State::Established);
         self.deadlines.clear();
         self.start_keepalive(cx.now);

@@ -25,14 +25,14 @@ use lightwait_processor::prefetch_first;
 
 use crate::event::{ConnectionId, ListenerId, Readiness};
 use crate::flow::Tuple;
+use crate::tcp::block_pool::BlockPool;
 use crate::tcp::connection::{Identity, Resting};
 use crate::tcp::line::Line;
+use crate::tcp::route_cache::RouteIndex;
 use crate::tcp::slab::{Key, Slab};
-use crate::tcp::spares::Spares;
 use crate::tcp::time_wait::negotiate::Holding;
 use crate::tcp::timers::bsd::Tick;
 use crate::tcp::timers::{Blocks, Filed, Linger, Timer, TimerSet, Timers};
-use crate::tcp::ways::Place;
 use crate::tcp::{Connection, SocketOptions, State};
 use crate::time::Instant;
 
@@ -62,10 +62,10 @@ pub(crate) struct Slot {
     /// Notices whose event waits to be fetched.
     pub(crate) announced: Readiness,
     /// Where its way is kept, if it is, and if the IP headers that everybody has will do.
-    pub(crate) place: Place,
+    pub(crate) place: RouteIndex,
     /// Why its segments are not taken in at once, if they are not.
     pub(crate) detour: Detour,
-    /// Its block is lent by [`Spares`], or adopted; not made for it as it woke a short while ago.
+    /// Its block is lent by [`BlockPool`], or adopted; not made for it as it woke a short while ago.
     lent: bool,
     /// The connection at work. It rests if there is none.
     block: Option<Box<Connection>>,
@@ -153,8 +153,8 @@ pub(crate) fn has_tuple(slots: &Slots, tuple: &Tuple) -> impl Fn(u32) -> bool {
 
 /// Where the way of a connection between `ends` is kept; nowhere if it asks something of its IP
 /// headers.
-fn place_of(ends: &Tuple, options: &SocketOptions) -> Place {
-    if options.asks_nothing_of_ip() { Place::of(ends) } else { Place::NOWHERE }
+fn place_of(ends: &Tuple, options: &SocketOptions) -> RouteIndex {
+    if options.asks_nothing_of_ip() { RouteIndex::of(ends) } else { RouteIndex::NOWHERE }
 }
 
 /// Gives a new connection a slot and a name, and sees to it that it is flushed. `tuple`: its ends;
@@ -255,38 +255,38 @@ impl Slot {
         is_listed || self.announced != Readiness::EMPTY
     }
 
-    /// Lets the connection rest, if it keeps so quiet; its block is one of `spares` then.
-    pub(crate) fn rest(&mut self, spares: &mut Spares) -> bool {
+    /// Lets the connection rest, if it keeps so quiet; its block is one of `block_pool` then.
+    pub(crate) fn rest(&mut self, block_pool: &mut BlockPool) -> bool {
         let Some(rest) = self.awake().filter(|_| !self.is_waited_for()).and_then(Connection::rest)
         else {
             return false;
         };
         self.rest = Some(rest);
-        self.give_back(spares);
+        self.give_back(block_pool);
         true
     }
 
     /// It does not rest when it might: its block is one of those in use.
-    pub(crate) fn stay_awake(&mut self, spares: &mut Spares) {
+    pub(crate) fn stay_awake(&mut self, block_pool: &mut BlockPool) {
         if !core::mem::replace(&mut self.lent, true) {
-            spares.adopt();
+            block_pool.adopt();
         }
     }
 
     /// Gives the block back, and drops what rests: a connection that is gone must not be used any
     /// more.
     #[inline(always)]
-    pub(crate) fn leave(&mut self, spares: &mut Spares) {
-        if self.block.is_some() { self.give_back(spares) } else { self.rest = None }
+    pub(crate) fn leave(&mut self, block_pool: &mut BlockPool) {
+        if self.block.is_some() { self.give_back(block_pool) } else { self.rest = None }
     }
 
     #[inline(always)]
-    fn give_back(&mut self, spares: &mut Spares) {
+    fn give_back(&mut self, block_pool: &mut BlockPool) {
         if let Some(block) = &mut self.block {
-            block.hollow();
+            block.clear();
         }
         if let Some(block) = self.block.take() {
-            spares.put_back(block, self.lent);
+            block_pool.put_back(block, self.lent);
         }
     }
 

@@ -355,7 +355,7 @@ impl Timers {
 
     /// Connection `index` is gone. What the next of that number begins with: where an entry may be
     /// early it stays, since until it is reached that one will hardly need an earlier.
-    pub(crate) fn bequeath(&mut self, index: u32, mut filed: Filed) -> Filed {
+    pub(crate) fn hand_on(&mut self, index: u32, mut filed: Filed) -> Filed {
         if !matches!(self, Timers::Inline(_)) {
             self.forget(index, &mut filed);
             filed = Filed::default();

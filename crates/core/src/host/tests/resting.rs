@@ -108,19 +108,25 @@ fn keepalive_probes_leave_from_rest_and_the_connection_rests_again() {
     assert_eq!(pair.client.counters().keepalive_probes, 3);
     assert_eq!((pair.client.counters().rested, pair.server.counters().rested), (4, 4));
     // The blocks in which it woke are nobody's.
-    assert_eq!((pair.client.live.spares.in_use(), pair.server.live.spares.in_use()), (0, 0));
+    assert_eq!(
+        (pair.client.live.block_pool.in_use(), pair.server.live.block_pool.in_use()),
+        (0, 0)
+    );
     let now = pair.now;
     pair.client.abort(now, a);
     pair.run_for(REST_AFTER);
     assert_eq!((pair.client.connections(), pair.server.connections()), (0, 1));
-    assert_eq!((pair.client.live.spares.in_use(), pair.server.live.spares.in_use()), (0, 0));
+    assert_eq!(
+        (pair.client.live.block_pool.in_use(), pair.server.live.block_pool.in_use()),
+        (0, 0)
+    );
 }
 
 #[test]
 fn who_woke_and_stays_awake_is_at_work_until_he_rests_again() {
     let (mut pair, [(_, a), (_, b)]) = conversed(|_| ());
     let at_work =
-        |pair: &Pair| (pair.client.live.spares.in_use(), pair.server.live.spares.in_use());
+        |pair: &Pair| (pair.client.live.block_pool.in_use(), pair.server.live.block_pool.in_use());
     assert_eq!(at_work(&pair), (1, 1));
     pair.run_for(2 * REST_AFTER);
     assert_eq!(at_work(&pair), (0, 0));

@@ -75,7 +75,7 @@ pub struct Residue {
 
 impl Shape {
     /// Goes on to `next`. Its caller has given back to the pool the pages it owned.
-    pub(super) fn give_way(&mut self, next: Shape) {
+    pub(super) fn replace_with(&mut self, next: Shape) {
         debug_assert!(match self {
             Shape::SynSent(_) => true,
             Shape::SynReceived(_, early) => early.owns_nothing(),
@@ -172,7 +172,7 @@ impl Connection {
 
     /// It is gone: sees to it that another may begin here. Nearly always nothing is left to drop.
     #[inline(always)]
-    pub(crate) fn hollow(&mut self) {
+    pub(crate) fn clear(&mut self) {
         if !self.is_hollow() {
             self.become_hollow();
         }

@@ -277,7 +277,7 @@ proptest! {
                 asks,
             };
             let options = end.lone.connection.options.clone();
-            end.lone.connection.hollow();
+            end.lone.connection.clear();
             end.lone.connection.open(Identity { hash: 9, ports: 7 }, &options, syn, now, now);
             if reset {
                 let reset = Reset { seq: Seq(numbers.1), ack: None, stamps: None };

@@ -1,7 +1,7 @@
-//! Ways that were found lately. Most packets go where others have just gone, so the way of each,
-//! once it is found among routes, neighbours and path MTUs, is kept until one of these changes.
+//! Routes that were found lately. Most packets go where others have just gone, so the route of
+//! each, once it is found among routes, neighbours and path MTUs, is kept until one of them changes.
 //!
-//! Each of them counts its changes; a way is good while their sum is what it was. So it never
+//! Each of them counts its changes; a route is good while their sum is what it was. So it never
 //! differs from what a search would find, and a neighbour is doubted, asked and thrown out when it
 //! would be otherwise.
 
@@ -13,36 +13,36 @@ use crate::frame::{Capabilities, Medium};
 use crate::tcp::egress::{Path, UsualPath};
 use crate::time::Instant;
 
-/// Ways kept. Two that share a place push each other out, which costs a search each time.
-pub(crate) const WAYS: usize = 64;
+/// Routes kept. Two that share a place push each other out, which costs a search each time.
+pub(crate) const ROUTES: usize = 64;
 
-/// Where a way is kept.
+/// Where a route is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(pub(crate) u8);
+pub(crate) struct RouteIndex(pub(crate) u8);
 
-impl Place {
-    /// Where no way is kept.
-    pub(crate) const NOWHERE: Place = Place(WAYS as u8);
+impl RouteIndex {
+    /// Where no route is kept.
+    pub(crate) const NOWHERE: RouteIndex = RouteIndex(ROUTES as u8);
 
-    /// Of the way between `ends`.
-    pub(crate) fn of(ends: &Tuple) -> Place {
+    /// Of the route between `ends`.
+    pub(crate) fn of(ends: &Tuple) -> RouteIndex {
         let folded = ends.addresses_folded();
         // Whichever of the addresses differ: of IPv4, either half holds one of them.
         let short = (folded ^ folded >> 32) as u32;
-        Place((short.wrapping_mul(SPREAD) >> (u32::BITS - WAYS.ilog2())) as u8)
+        RouteIndex((short.wrapping_mul(SPREAD) >> (u32::BITS - ROUTES.ilog2())) as u8)
     }
 }
 
-/// A way that is open.
+/// A route that is open.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
+pub(crate) struct CachedRoute {
     /// Between these addresses; of any ports.
     pub(crate) ends: Tuple,
     /// Good while the changes that were counted are so many, and before this time: after it the
     /// neighbour is in doubt.
     pub(crate) changes: u64,
     pub(crate) until: Instant,
-    /// The way of a packet without marks of its own.
+    /// The path of a packet without marks of its own.
     pub(crate) path: Path,
     /// The same if packets on it are of the usual kind, and connections may send them.
     pub(crate) usual: Option<UsualPath>,
@@ -53,7 +53,7 @@ pub(crate) struct Known {
 }
 
 /// Nobody's, and never good.
-const NOWHERE: Known = Known {
+const NOWHERE: CachedRoute = CachedRoute {
     ends: Tuple::NOBODY,
     changes: u64::MAX,
     until: Instant::ZERO,
@@ -71,49 +71,49 @@ const NOWHERE: Known = Known {
     plain: false,
 };
 
-/// Ways, each at a place by its addresses.
+/// Routes, each at a place by its addresses.
 #[derive(Debug)]
-pub(crate) struct Ways {
-    known: Box<[Known; WAYS]>,
+pub(crate) struct RouteCache {
+    known: Box<[CachedRoute; ROUTES]>,
 }
 
-impl Default for Ways {
+impl Default for RouteCache {
     fn default() -> Self {
-        Ways { known: Box::new([NOWHERE; WAYS]) }
+        RouteCache { known: Box::new([NOWHERE; ROUTES]) }
     }
 }
 
-impl Ways {
-    /// Where the way between `ends` is kept, if it is good at `now`, when there have been so many
+impl RouteCache {
+    /// Where the route between `ends` is kept, if it is good at `now`, when there have been so many
     /// `changes`.
-    pub(crate) fn find(&self, ends: &Tuple, changes: u64, now: Instant) -> Option<Place> {
-        let place = Place::of(ends);
+    pub(crate) fn find(&self, ends: &Tuple, changes: u64, now: Instant) -> Option<RouteIndex> {
+        let place = RouteIndex::of(ends);
         self.good(place, ends, changes, now).map(|_| place)
     }
 
-    /// The way between `ends`, whose place is `place`, if it is kept and good at `now`.
+    /// The route between `ends`, whose place is `place`, if it is kept and good at `now`.
     pub(crate) fn good(
         &self,
-        place: Place,
+        place: RouteIndex,
         ends: &Tuple,
         changes: u64,
         now: Instant,
-    ) -> Option<&Known> {
+    ) -> Option<&CachedRoute> {
         let known = self.known.get(usize::from(place.0))?;
         let is_good =
             known.changes == changes && now < known.until && known.ends.has_addresses_of(ends);
         is_good.then_some(known)
     }
 
-    /// The way kept at `place`.
-    pub(crate) fn at(&self, place: Place) -> &Known {
-        &self.known[usize::from(place.0) % WAYS]
+    /// The route kept at `place`.
+    pub(crate) fn at(&self, place: RouteIndex) -> &CachedRoute {
+        &self.known[usize::from(place.0) % ROUTES]
     }
 
-    /// Keeps a way; returns where.
-    pub(crate) fn keep(&mut self, known: Known) -> Place {
-        let place = Place::of(&known.ends);
-        self.known[usize::from(place.0) % WAYS] = known;
+    /// Keeps a route; returns where.
+    pub(crate) fn keep(&mut self, known: CachedRoute) -> RouteIndex {
+        let place = RouteIndex::of(&known.ends);
+        self.known[usize::from(place.0) % ROUTES] = known;
         place
     }
 }

@@ -5,10 +5,10 @@ use crate::config::Config;
 use crate::flow::Tuple;
 use crate::frame::{Capabilities, Medium};
 use crate::host::Host;
-use crate::host::output::Way;
+use crate::host::output::Route;
 use crate::ip::neighbour::Advertisement;
 use crate::ip::route::Standing;
-use crate::tcp::ways::{Place, WAYS, Ways};
+use crate::tcp::route_cache::{ROUTES, RouteCache, RouteIndex};
 use crate::time::{Duration, Instant};
 use crate::wire::ndp::{Prefix, RouterAdvertisement};
 use core::net::{IpAddr, Ipv6Addr};
@@ -22,11 +22,11 @@ fn neighbouring_addresses_lie_apart_at_either_end() {
     let far = IpAddr::from([10, 0, 0, 2]);
     let many = |tuple: fn(IpAddr, IpAddr) -> Tuple| {
         let near = (first..).map(|bits| IpAddr::V4(bits.into()));
-        let places = near.take(WAYS / 2).map(|near| Place::of(&tuple(near, far)).0);
+        let places = near.take(ROUTES / 2).map(|near| RouteIndex::of(&tuple(near, far)).0);
         places.collect::<std::collections::BTreeSet<_>>().len()
     };
-    assert_eq!(many(|near, far| Tuple::new((near, 0), (far, 0))), WAYS / 2);
-    assert_eq!(many(|near, far| Tuple::new((far, 0), (near, 0))), WAYS / 2);
+    assert_eq!(many(|near, far| Tuple::new((near, 0), (far, 0))), ROUTES / 2);
+    assert_eq!(many(|near, far| Tuple::new((far, 0), (near, 0))), ROUTES / 2);
 }
 
 #[derive(Clone, Debug)]
@@ -109,13 +109,17 @@ fn look(host: &mut Host, now: Instant, to: usize) -> String {
     let to = address(to);
     let from = if to.is_ipv4() { address(5) } else { address(12) };
     let ends = Tuple::new((from, 1), (to, 2));
-    let kept = host.ip.ways.find(&ends, host.ip.way_changes(), now).map(Way::Open);
-    match kept.unwrap_or_else(|| host.find_way(now, &ends)) {
-        Way::Open(place) => {
-            format!("{:?} {}", host.ip.ways.at(place).path, host.ip.ways.at(place).local)
+    let kept = host.ip.route_cache.find(&ends, host.ip.route_changes(), now).map(Route::Open);
+    match kept.unwrap_or_else(|| host.find_route(now, &ends)) {
+        Route::Open(place) => {
+            format!(
+                "{:?} {}",
+                host.ip.route_cache.at(place).path,
+                host.ip.route_cache.at(place).local
+            )
         }
-        Way::Waiting(next_hop) => format!("waiting for {next_hop}"),
-        Way::Closed => "closed".into(),
+        Route::Waiting(next_hop) => format!("waiting for {next_hop}"),
+        Route::Closed => "closed".into(),
     }
 }
 
@@ -172,7 +176,7 @@ proptest! {
             if let Step::Pass(ms) = step {
                 now = now + Duration::from_millis(*ms);
             }
-            searches.ip.ways = Ways::default();
+            searches.ip.route_cache = RouteCache::default();
             let done = [&mut keeps, &mut searches].map(|host| act(host, now, step));
             prop_assert_eq!(&done[0], &done[1], "{:?}", step);
             let state = |host: &Host| format!("{:?}", host.ip.neighbours);
@@ -187,9 +191,9 @@ fn a_way_is_searched_for_once() {
     host.ip.neighbours.on_heard(now, address(0), [2; 6]);
     assert!(look(&mut host, now, 0).contains("link: Some"));
     let ends = Tuple::new((address(5), 1), (address(0), 2));
-    let changes = host.ip.way_changes();
-    assert!(host.ip.ways.find(&ends, changes, now).is_some());
-    assert!(host.ip.ways.find(&ends, changes + 1, now).is_none(), "something has changed");
+    let changes = host.ip.route_changes();
+    assert!(host.ip.route_cache.find(&ends, changes, now).is_some());
+    assert!(host.ip.route_cache.find(&ends, changes + 1, now).is_none(), "something has changed");
     let other = Tuple::new((address(5), 1), (address(1), 2));
-    assert!(host.ip.ways.find(&other, changes, now).is_none());
+    assert!(host.ip.route_cache.find(&other, changes, now).is_none());
 }

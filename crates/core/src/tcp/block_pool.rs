@@ -20,14 +20,14 @@ const ONE_IN: usize = 4;
 
 /// Blocks that no connection is in.
 #[derive(Debug, Default)]
-pub(crate) struct Spares {
+pub(crate) struct BlockPool {
     #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
     kept: Vec<Box<Connection>>,
     /// Blocks taken, or adopted, and not given back.
     in_use: usize,
 }
 
-impl Spares {
+impl BlockPool {
     /// A block for a connection to begin in; `make` makes one if none is left.
     #[inline(always)]
     pub(crate) fn take(&mut self, make: impl FnOnce() -> Box<Connection>) -> Box<Connection> {
@@ -54,7 +54,7 @@ impl Spares {
         self.in_use += 1;
     }
 
-    /// Takes a block that is not needed any more, and is hollow. `lent`: it was taken here, or
+    /// Takes a block that is not needed any more, and is clear. `lent`: it was taken here, or
     /// adopted.
     #[inline(always)]
     pub(crate) fn put_back(&mut self, block: Box<Connection>, lent: bool) {
@@ -98,20 +98,20 @@ mod tests {
 
     #[test]
     fn what_ends_at_once_is_found_again_as_far_as_a_quarter_of_the_rest() {
-        let mut spares = Spares::default();
-        let mut taken: Vec<_> = (0..5000).map(|_| spares.take(blank)).collect();
-        taken.drain(..1000).for_each(|block| spares.put_back(block, true));
+        let mut block_pool = BlockPool::default();
+        let mut taken: Vec<_> = (0..5000).map(|_| block_pool.take(blank)).collect();
+        taken.drain(..1000).for_each(|block| block_pool.put_back(block, true));
         let found = (0..1000).filter(|_| {
             let mut is_found = true;
-            taken.push(spares.take(|| {
+            taken.push(block_pool.take(|| {
                 is_found = false;
                 blank()
             }));
             is_found
         });
         assert_eq!(found.count(), 1000);
-        taken.drain(..).for_each(|block| spares.put_back(block, true));
-        assert_eq!((spares.kept.len(), spares.in_use()), (AT_LEAST, 0));
+        taken.drain(..).for_each(|block| block_pool.put_back(block, true));
+        assert_eq!((block_pool.kept.len(), block_pool.in_use()), (AT_LEAST, 0));
     }
 
     proptest! {
@@ -119,19 +119,19 @@ mod tests {
         fn what_is_kept_is_bounded_by_what_is_in_use(
             steps in prop::collection::vec((any::<bool>(), 0_usize..3000), 1..20),
         ) {
-            let mut spares = Spares::default();
+            let mut block_pool = BlockPool::default();
             let mut taken = Vec::new();
             for (takes, count) in steps {
                 for _ in 0..count {
                     if takes {
-                        taken.push(spares.take(blank));
+                        taken.push(block_pool.take(blank));
                     } else if let Some(block) = taken.pop() {
-                        spares.put_back(block, true);
+                        block_pool.put_back(block, true);
                     } else {
-                        spares.put_back(blank(), false);
+                        block_pool.put_back(blank(), false);
                     }
-                    prop_assert_eq!(spares.in_use(), taken.len());
-                    prop_assert!(spares.kept.len() <= AT_LEAST.max(taken.len() / ONE_IN));
+                    prop_assert_eq!(block_pool.in_use(), taken.len());
+                    prop_assert!(block_pool.kept.len() <= AT_LEAST.max(taken.len() / ONE_IN));
                 }
             }
         }
