@@ -20,7 +20,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};
 
 use lightwait_core::flow::{Seq, Tuple};
-use lightwait_core::tcp::connection::Residue;
+use lightwait_core::tcp::connection::FinalState;
 use lightwait_core::tcp::demux::TupleHasher;
 use lightwait_core::tcp::time_wait::{Distance, Holding, TimeWait};
 use lightwait_core::time::Instant;
@@ -122,7 +122,7 @@ fn tuple(number: usize) -> Tuple {
     Tuple::new(([10, 0, 0, 1].into(), 80), (std::net::Ipv4Addr::from_bits(bits).into(), port))
 }
 
-const RESIDUE: Residue = Residue {
+const FINAL_STATE: FinalState = FinalState {
     snd_nxt: Seq(1),
     rcv_nxt: Seq(2),
     stamp: Some(3),
@@ -198,7 +198,7 @@ impl Bench {
                     table.prefetch(*hash, tuple);
                 }
                 for ((hash, tuple), now) in batch {
-                    *evicted += table.enter(*hash, tuple, &RESIDUE, Distance::Far, *now);
+                    *evicted += table.enter(*hash, tuple, &FINAL_STATE, Distance::Far, *now);
                 }
             }
         });
@@ -217,7 +217,7 @@ impl Bench {
                 let tuple = tuple(number);
                 let hash = self.hasher.hash(&tuple);
                 let clock = Clock::now();
-                self.evicted += table.enter(hash, &tuple, &RESIDUE, Distance::Far, now);
+                self.evicted += table.enter(hash, &tuple, &FINAL_STATE, Distance::Far, now);
                 *least = (*least).min(clock.elapsed().as_nanos() as u32);
                 now = now + self.between;
             }

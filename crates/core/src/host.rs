@@ -55,7 +55,7 @@ use crate::tcp::challenge::Challenges;
 use crate::tcp::connection::Context;
 use crate::tcp::line::Line;
 use crate::tcp::recv::window::WindowBudget;
-use crate::tcp::slot::{Detour, Slot, Slots, take_seat};
+use crate::tcp::slot::{Slot, SlotFlags, Slots, take_seat};
 use crate::tcp::timers::{Timer, Timers};
 use crate::tcp::{Connection, Settings};
 use crate::time::{Duration, Instant};
@@ -254,10 +254,10 @@ impl Host {
     fn add_connection(
         &mut self,
         block: Box<Connection>,
-        (tuple, detour): (&Tuple, Detour),
+        (tuple, flags): (&Tuple, SlotFlags),
     ) -> ConnectionId {
         let hash = block.identity.hash;
-        let seat = (tuple, detour, None);
+        let seat = (tuple, flags, None);
         let id = take_seat(&mut self.slots, &mut self.live.ready, block, seat);
         self.list(hash, id.index);
         id
@@ -386,7 +386,7 @@ impl Host {
         let Host { ip: Ip { routes, .. }, slots, .. } = self;
         slots.for_each(|slot| {
             let is_ours = routes.is_local(slot.tuple.remote_ip());
-            slot.detour = slot.detour.with(Detour::OURSELVES, is_ours);
+            slot.flags = slot.flags.with(SlotFlags::OURSELVES, is_ours);
         });
     }
 

@@ -112,7 +112,7 @@ impl SocketOptions {
 
 /// What a socket asks of its IP headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Marks {
+pub struct IpFields {
     /// DSCP and ECN bits.
     pub traffic_class: u8,
     /// TTL or hop limit; `None`: the host's.
@@ -121,8 +121,8 @@ pub struct Marks {
 
 impl SocketOptions {
     /// What it asks of its IP headers.
-    pub fn marks(&self) -> Marks {
-        Marks { traffic_class: self.traffic_class, hop_limit: self.hop_limit }
+    pub fn ip_fields(&self) -> IpFields {
+        IpFields { traffic_class: self.traffic_class, hop_limit: self.hop_limit }
     }
 
     /// True if there is to be no connection without an agreement about TIME-WAIT.
@@ -132,7 +132,7 @@ impl SocketOptions {
 
     /// True if its IP headers are everybody's.
     pub(crate) fn asks_nothing_of_ip(&self) -> bool {
-        self.marks() == Marks::default() && self.path_mtu_discovery
+        self.ip_fields() == IpFields::default() && self.path_mtu_discovery
     }
 }
 

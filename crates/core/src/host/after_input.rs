@@ -85,15 +85,15 @@ impl Host {
                 }
                 demux.remove(hash, index);
                 if stays_whole && slot.lingers_here() {
-                    whole = slot.connection_mut().take_residue();
+                    whole = slot.connection_mut().take_final_state();
                     if whole.is_some() {
                         return None;
                     }
                 }
-                if let Some(residue) = slot.awake().and_then(Connection::residue) {
+                if let Some(final_state) = slot.awake().and_then(Connection::final_state) {
                     let mut entrance = Entrance { shared, routes, isns, records, replies };
-                    entrance.enter(now, (hash, &slot.tuple), residue);
-                    slot.connection_mut().keep_residue(None);
+                    entrance.enter(now, (hash, &slot.tuple), final_state);
+                    slot.connection_mut().keep_final_state(None);
                 }
             }
             if slot.ready {
@@ -110,8 +110,8 @@ impl Host {
             Some(timers.hand_on(index, slot.filed))
         };
         slots.leave(index, timers, leave, |index, filed, timers| timers.forget_left(index, filed));
-        if let Some(residue) = whole {
-            self.linger_in_time_wait(now, index, &residue);
+        if let Some(final_state) = whole {
+            self.linger_in_time_wait(now, index, &final_state);
             self.reap(now, index);
         }
     }

@@ -54,7 +54,7 @@ impl Host {
         let tuple = usual.tuple();
         let index = self.live.demux.first_guess(self.live.hasher.hash(&tuple));
         let Some((slot, generation)) = self.slots.named_mut(index) else { return 0 };
-        if slot.tuple != tuple || !slot.listed || slot.detour.is_any() {
+        if slot.tuple != tuple || !slot.listed || slot.flags.is_any() {
             return 0;
         }
         // One that rests is woken only by what is known to be sound.

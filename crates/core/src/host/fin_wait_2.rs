@@ -23,9 +23,9 @@ use super::inbound::Incoming;
 use crate::config::Config;
 use crate::flow::Tuple;
 use crate::tcp::Connection;
-use crate::tcp::connection::Residue;
+use crate::tcp::connection::FinalState;
 use crate::tcp::demux::TupleHasher;
-use crate::tcp::slot::Detour;
+use crate::tcp::slot::SlotFlags;
 use crate::tcp::time_wait::{Distance, Record, TimeWait};
 use crate::tcp::timers::Timer;
 use crate::time::{Duration, Instant, as_nanos};
@@ -84,11 +84,11 @@ impl FinWait2 {
     pub(super) fn keep(
         &mut self,
         (hash, tuple): (u64, Tuple),
-        residue: &Residue,
+        final_state: &FinalState,
         sack: bool,
         now: Instant,
     ) -> u64 {
-        let evicted = self.records.enter(hash, &tuple, residue, Distance::Far, now);
+        let evicted = self.records.enter(hash, &tuple, final_state, Distance::Far, now);
         self.records.mark(hash, &tuple, sack);
         evicted
     }
@@ -159,7 +159,7 @@ impl Host {
         if !is_its_turn {
             return false;
         }
-        let Some((residue, sack)) = connection.leave_for_record(&mut self.shared.budget) else {
+        let Some((final_state, sack)) = connection.leave_for_record(&mut self.shared.budget) else {
             return false;
         };
         self.free_connection(index);
@@ -167,7 +167,7 @@ impl Host {
         if woken {
             self.closed.fin_wait_2.awake -= 1;
         } else {
-            let evicted = self.closed.fin_wait_2.keep((hash, tuple), &residue, sack, now);
+            let evicted = self.closed.fin_wait_2.keep((hash, tuple), &final_state, sack, now);
             self.shared.counters.fin_wait_2_evicted += evicted;
         }
         true
@@ -199,8 +199,8 @@ impl Host {
         let connection = Connection::of_record(cx, incoming.hash, options, record, offset);
         let mut block = self.take_block();
         *block = connection;
-        let detour = Detour::OURSELVES.only_if(self.ip.is_ours(record.tuple.remote_ip()));
-        let ends = (&record.tuple, detour);
+        let flags = SlotFlags::OURSELVES.only_if(self.ip.is_ours(record.tuple.remote_ip()));
+        let ends = (&record.tuple, flags);
         let index = self.add_connection(block, ends).index;
         if let Some(slot) = self.slots.get_mut(index) {
             slot.woken = true;

@@ -8,7 +8,7 @@ use crate::event::{ConnectionId, Event, ListenerId};
 use crate::flow::Seq;
 use crate::tcp::Connection;
 use crate::tcp::connection::{Identity, Meaning, SynReceived};
-use crate::tcp::slot::{Detour, take_seat};
+use crate::tcp::slot::{SlotFlags, take_seat};
 use crate::tcp::syn_cache::{Due, HalfOpen};
 use crate::time::Instant;
 use crate::wire::tcp::{Flags, Plain};
@@ -117,7 +117,7 @@ impl Host {
         block.on_first(cx, received, facts);
         block.take_notices();
         let is_over = block.is_over();
-        let seat = (tuple, Detour::OURSELVES.only_if(is_ours), Some(listener));
+        let seat = (tuple, SlotFlags::OURSELVES.only_if(is_ours), Some(listener));
         let ConnectionId { index, .. } =
             take_seat(&mut self.slots, &mut self.live.ready, block, seat);
         waiting.queue.push_back(index);

@@ -9,7 +9,7 @@ use super::reply::bare_header;
 use crate::error::ConnectError;
 use crate::event::ListenerId;
 use crate::flow::{Seq, Tuple};
-use crate::tcp::Marks;
+use crate::tcp::IpFields;
 use crate::tcp::connection::{SynReceived, stamp_at};
 use crate::tcp::isn::Beginning;
 use crate::tcp::port::{Candidate, MAX_ATTEMPTS, Search};
@@ -62,7 +62,7 @@ const PASSED_OVER_MAX: u32 = 32;
 
 /// The search for a port of any of our addresses.
 #[derive(Debug)]
-struct Hunt {
+struct PortHunt {
     /// Ports that may still be tried.
     left: u32,
     /// Ports in TIME-WAIT that were passed over.
@@ -71,9 +71,9 @@ struct Hunt {
     second_best: Option<(Claim, Search)>,
 }
 
-impl Hunt {
-    fn new(left: u32) -> Hunt {
-        Hunt { left, passed: 0, second_best: None }
+impl PortHunt {
+    fn new(left: u32) -> PortHunt {
+        PortHunt { left, passed: 0, second_best: None }
     }
 
     fn is_time_to_fall_back(&self) -> bool {
@@ -132,13 +132,13 @@ impl Host {
         now: Instant,
         claim: &mut Claim,
     ) -> Result<(), ConnectError> {
-        let mut hunt = Hunt::new(MAX_ATTEMPTS);
+        let mut hunt = PortHunt::new(MAX_ATTEMPTS);
         let is_found = self.find_port(now, claim, &mut hunt) || self.fall_back(claim, &mut hunt);
         if is_found { Ok(()) } else { Err(ConnectError::AddressNotAvailable) }
     }
 
     /// Looks for a port of ours, which `claim` has then.
-    fn find_port(&mut self, now: Instant, claim: &mut Claim, hunt: &mut Hunt) -> bool {
+    fn find_port(&mut self, now: Instant, claim: &mut Claim, hunt: &mut PortHunt) -> bool {
         let mut search = self.opening.ports.search(&claim.tuple);
         // Nearly always the first will do.
         let is_found = match self.try_port(now, claim, &mut search) {
@@ -159,7 +159,7 @@ impl Host {
         now: Instant,
         claim: &mut Claim,
         (mut search, mut trial): (Search, Trial),
-        hunt: &mut Hunt,
+        hunt: &mut PortHunt,
     ) -> bool {
         loop {
             match trial {
@@ -184,7 +184,7 @@ impl Host {
 
     /// The first that may be had by cutting its TIME-WAIT short: its port is the one used longest
     /// ago. The next search goes on behind it.
-    fn fall_back(&mut self, claim: &mut Claim, hunt: &mut Hunt) -> bool {
+    fn fall_back(&mut self, claim: &mut Claim, hunt: &mut PortHunt) -> bool {
         let Some((second_best, search)) = hunt.second_best.take() else { return false };
         *claim = second_best;
         self.opening.ports.go_on_behind(&search, claim.tuple.local_port());
@@ -218,7 +218,7 @@ impl Host {
         claim: &mut Claim,
     ) -> bool {
         let sources = if self.config.ranges.is_empty() { 1 } else { SOURCES_TRIED };
-        let mut hunt = Hunt::new(0);
+        let mut hunt = PortHunt::new(0);
         for _ in 0..sources {
             let Some(local) = self.source_for(remote.ip()) else { return false };
             claim.tuple = Tuple::new((local, 0), (remote.ip(), remote.port()));
@@ -255,7 +255,7 @@ impl Host {
         now: Instant,
         incoming: &Incoming<'_>,
         received: SynReceived,
-        (offer, marks): (u16, Marks),
+        (offer, marks): (u16, IpFields),
     ) {
         let facts = CookieFacts {
             mss: received.peer_mss,
@@ -345,7 +345,7 @@ impl Host {
         now: Instant,
         tuple: &Tuple,
         syn: &SynReceived,
-        marks: Marks,
+        marks: IpFields,
     ) {
         let header = syn.header(tuple.ports(), now, &self.shared.config);
         self.reply_syn(tuple, header, syn.names, marks);
@@ -353,7 +353,7 @@ impl Host {
 
     /// Owes a SYN, ACK that names `names` as the holder of TIME-WAIT.
     #[inline(always)]
-    fn reply_syn(&mut self, tuple: &Tuple, header: Syn, names: Option<End>, marks: Marks) {
+    fn reply_syn(&mut self, tuple: &Tuple, header: Syn, names: Option<End>, marks: IpFields) {
         let reply = match names {
             None => Reply::syn(tuple, header, marks),
             Some(end) => self.syn_naming(tuple, header.header(), end, marks),
@@ -361,7 +361,7 @@ impl Host {
         self.reply(reply);
     }
 
-    fn syn_naming(&self, tuple: &Tuple, mut header: Header, end: End, marks: Marks) -> Reply {
+    fn syn_naming(&self, tuple: &Tuple, mut header: Header, end: End, marks: IpFields) -> Reply {
         let address = match end {
             End::Ourselves => tuple.local_ip(),
             End::Peer => tuple.remote_ip(),
@@ -373,7 +373,7 @@ impl Host {
     /// Again, as the listener wants it now.
     pub(super) fn repeat_syn_ack(&mut self, now: Instant, tuple: &Tuple, syn: &SynReceived) {
         let listener = self.opening.listeners.find(tuple);
-        let marks = listener.map(|(_, listener)| listener.options.marks());
+        let marks = listener.map(|(_, listener)| listener.options.ip_fields());
         self.reply_syn_ack(now, tuple, syn, marks.unwrap_or_default());
     }
 

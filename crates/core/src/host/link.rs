@@ -11,7 +11,7 @@ use crate::frame::{Frame, Medium, Outbox};
 use crate::ip::autoconfigure::Autoconfigure;
 use crate::ip::neighbour::{Advertisement, Lookup, Output, Resolution, Waiting};
 use crate::ip::route::{Class, NextHop};
-use crate::tcp::Marks;
+use crate::tcp::IpFields;
 use crate::tcp::connection::Shape;
 use crate::tcp::egress::Path;
 use crate::tcp::route_cache::CachedRoute;
@@ -69,7 +69,7 @@ impl Host {
             path.link = Some(self.link_header(to, destination.is_ipv4()));
         }
         let plain = class == Class::Other && self.ip.is_ours(source);
-        let usual = path.marked(Marks::default()).usual();
+        let usual = path.marked(IpFields::default()).usual();
         let changes = self.ip.route_changes();
         let known = CachedRoute { ends: *ends, changes, until, path, usual, local, plain };
         Route::Open(self.ip.route_cache.keep(known))
@@ -271,7 +271,7 @@ impl Host {
             device: crate::frame::Capabilities { checksum: false, ..device },
         };
         let mut frame = Frame::default();
-        if write_reply(&mut frame, &path.marked(Marks::default()), reply) {
+        if write_reply(&mut frame, &path.marked(IpFields::default()), reply) {
             let is_segment = reply.is_segment();
             self.ip.neighbours.wait(next_hop, Waiting { frame: frame.head, is_segment });
         }

@@ -9,7 +9,7 @@ use crate::flow::Tuple;
 use crate::tcp::SocketOptions;
 use crate::tcp::arrive::Facts;
 use crate::tcp::connection::Shape;
-use crate::tcp::slot::Detour;
+use crate::tcp::slot::SlotFlags;
 use crate::tcp::time_wait::negotiate::{ASKING_SYNS, Code, End, Holder};
 use crate::time::Instant;
 use crate::wire::received::Received;
@@ -81,7 +81,7 @@ impl Host {
     /// What is known of the connection in slot `index`, before a segment is delivered, if it has
     /// asked: how many SYNs it has sent.
     pub(super) fn asked(&self, index: u32) -> Option<u8> {
-        let slot = self.slots.get(index).filter(|slot| slot.detour.has(Detour::ASKS))?;
+        let slot = self.slots.get(index).filter(|slot| slot.flags.has(SlotFlags::ASKS))?;
         match &slot.awake()?.shape {
             Shape::SynSent(syn) => Some(syn.attempts),
             _ => Some(0),
@@ -96,7 +96,7 @@ impl Host {
         let Some(holder) = slot.awake().and_then(|c| c.synchronized()).map(|s| s.holder) else {
             return;
         };
-        slot.detour = slot.detour.with(Detour::ASKS, false);
+        slot.flags = slot.flags.with(SlotFlags::ASKS, false);
         let peer = slot.tuple.remote_ip();
         if syns > ASKING_SYNS && holder == Holder::Closer {
             self.shared.counters.negotiation_unheard += 1;

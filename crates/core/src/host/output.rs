@@ -11,7 +11,7 @@ use super::reply::{Body, Reply, owe, write_reply};
 use crate::counters::Counters;
 use crate::flow::Tuple;
 use crate::frame::{Outbox, RxChecksum, RxFrame};
-use crate::tcp::Marks;
+use crate::tcp::IpFields;
 use crate::tcp::connection::Context;
 use crate::tcp::egress::Egress;
 use crate::tcp::emit::Flushed;
@@ -188,7 +188,7 @@ impl Host {
         };
         let connection = slot.connection_mut();
         let known = self.ip.route_cache.at(place);
-        let mut way = known.path.marked(connection.options.marks());
+        let mut way = known.path.marked(connection.options.ip_fields());
         way.dont_fragment &= connection.options.path_mtu_discovery;
         let budget = turn_budget(self.config.limits.frames_per_turn, known.path.mtu);
         let outbox = if known.local { &mut self.out.loopback } else { outbox };
@@ -284,7 +284,7 @@ fn push_reply(
         counters.replies_suppressed += 1;
         return;
     };
-    let usual = known.usual.as_ref().filter(|_| reply.marks == Marks::default());
+    let usual = known.usual.as_ref().filter(|_| reply.marks == IpFields::default());
     let is_written = match (usual, &reply.body) {
         (Some(path), Body::Stamped(header)) => path.write_bare(frame, header),
         (Some(path), Body::Syn(header)) => path.write_syn(frame, header),

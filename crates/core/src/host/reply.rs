@@ -8,7 +8,7 @@ use core::net::IpAddr;
 use crate::counters::Counters;
 use crate::flow::{Seq, Tuple};
 use crate::frame::Frame;
-use crate::tcp::Marks;
+use crate::tcp::IpFields;
 use crate::tcp::egress::{self, Marked};
 use crate::wire::ip;
 use crate::wire::options::Options;
@@ -23,7 +23,7 @@ const REPLIES_MAX: usize = 4096;
 pub(super) struct Reply {
     /// From whom to whom; of a frame that is complete, nobody. Only of a segment there are ports.
     pub(super) ends: Tuple,
-    pub(super) marks: Marks,
+    pub(super) marks: IpFields,
     pub(super) body: Body,
 }
 
@@ -53,21 +53,21 @@ impl Reply {
     /// A segment without payload between the ends of `tuple`.
     pub(super) fn segment(tuple: &Tuple, header: Header) -> Reply {
         let body = Body::Segment(Box::new(header));
-        Reply { ends: *tuple, marks: Marks::default(), body }
+        Reply { ends: *tuple, marks: IpFields::default(), body }
     }
 
     /// The same in a packet of these marks.
-    pub(super) fn marked(tuple: &Tuple, header: Header, marks: Marks) -> Reply {
+    pub(super) fn marked(tuple: &Tuple, header: Header, marks: IpFields) -> Reply {
         Reply { ends: *tuple, marks, body: Body::Segment(Box::new(header)) }
     }
 
     /// The same of one with timestamps as the only option.
     pub(super) fn stamped(tuple: &Tuple, header: Stamped) -> Reply {
-        Reply { ends: *tuple, marks: Marks::default(), body: Body::Stamped(header) }
+        Reply { ends: *tuple, marks: IpFields::default(), body: Body::Stamped(header) }
     }
 
     /// A SYN, ACK, in a packet of these marks.
-    pub(super) fn syn(tuple: &Tuple, header: Syn, marks: Marks) -> Reply {
+    pub(super) fn syn(tuple: &Tuple, header: Syn, marks: IpFields) -> Reply {
         Reply { ends: *tuple, marks, body: Body::Syn(header) }
     }
 
@@ -80,13 +80,13 @@ impl Reply {
         payload: Vec<u8>,
     ) -> Reply {
         let ends = Tuple::new((source, 0), (destination, 0));
-        let marks = Marks::default();
+        let marks = IpFields::default();
         Reply { ends, marks, body: Body::Packet { protocol, hop_limit, payload } }
     }
 
     /// A frame that is complete.
     pub(super) fn frame(bytes: Vec<u8>) -> Reply {
-        Reply { ends: Tuple::NOBODY, marks: Marks::default(), body: Body::Frame(bytes) }
+        Reply { ends: Tuple::NOBODY, marks: IpFields::default(), body: Body::Frame(bytes) }
     }
 
     /// From whom to whom.

@@ -16,7 +16,7 @@ use crate::flow::Tuple;
 use crate::ip::route::Class;
 use crate::tcp::connection::{Blocked, Context, Identity, SynSent};
 use crate::tcp::isn::Beginning;
-use crate::tcp::slot::{Detour, Slot, Slots};
+use crate::tcp::slot::{Slot, SlotFlags, Slots};
 use crate::tcp::terms::Terms;
 use crate::tcp::{Connection, ConnectionInfo, SocketOptions, State};
 use crate::time::Instant;
@@ -201,10 +201,10 @@ impl Host {
         let identity = Identity { hash: *hash, ports: tuple.ports() };
         block.open(identity, options, syn, now, expected);
         let is_ours = !is_plain && self.ip.is_to_ourselves(tuple);
-        let detour = Detour::OURSELVES.only_if(is_ours);
-        let detour = detour.with(Detour::REUSE, predecessor.is_some());
-        let detour = detour.with(Detour::ASKS, asks.is_some());
-        let id = self.add_connection(block, (tuple, detour));
+        let flags = SlotFlags::OURSELVES.only_if(is_ours);
+        let flags = flags.with(SlotFlags::REUSE, predecessor.is_some());
+        let flags = flags.with(SlotFlags::ASKS, asks.is_some());
+        let id = self.add_connection(block, (tuple, flags));
         self.shared.counters.active_opens += 1;
         Ok(id)
     }

@@ -9,11 +9,11 @@ use super::reply::{Reply, bare_header};
 use crate::event::{ConnectionId, ListenerId};
 use crate::flow::{Seq, Tuple};
 use crate::frame::{RxChecksum, RxFrame};
-use crate::tcp::Marks;
+use crate::tcp::IpFields;
 use crate::tcp::arrive::Facts;
 use crate::tcp::connection::{OurSyn, SynReceived};
 use crate::tcp::isn::Beginning;
-use crate::tcp::slot::{Detour, Slot};
+use crate::tcp::slot::{Slot, SlotFlags};
 use crate::tcp::syn_cache::is_entry;
 use crate::tcp::time_wait::Verdict;
 use crate::time::Instant;
@@ -40,7 +40,7 @@ impl Host {
         let is_it = |slot: &Slot| {
             slot.tuple == usual.tuple()
                 && slot.listed
-                && !slot.detour.is_for(from == Origin::Ourselves)
+                && !slot.flags.is_for(from == Origin::Ourselves)
         };
         let Some((slot, generation)) = self.slots.named_mut(hint).filter(|it| is_it(it.0)) else {
             return self.take_usual_elsewhere(now, hinted, true, frame, from);
@@ -170,10 +170,10 @@ impl Host {
         received: Received<'_>,
         facts: Facts,
     ) -> bool {
-        let reuse = self.slots.get(index).filter(|slot| slot.detour.has(Detour::REUSE));
+        let reuse = self.slots.get(index).filter(|slot| slot.flags.has(SlotFlags::REUSE));
         let Some(slot) = reuse else { return false };
         let (hash, tuple) = (slot.tuple_hash, slot.tuple);
-        let is_ours = slot.detour.has(Detour::OURSELVES);
+        let is_ours = slot.flags.has(SlotFlags::OURSELVES);
         let segment = received.head();
         let is_old = segment.flags.contains(Flags::ACK)
             && segment.flags.0 & (Flags::SYN | Flags::RST).0 == 0
@@ -199,8 +199,8 @@ impl Host {
     fn note_opened(&mut self, index: u32) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let is_open = |slot: &Slot| slot.awake().is_some_and(|c| c.synchronized().is_some());
-        if slot.detour.has(Detour::REUSE) && is_open(slot) {
-            slot.detour = slot.detour.with(Detour::REUSE, false);
+        if slot.flags.has(SlotFlags::REUSE) && is_open(slot) {
+            slot.flags = slot.flags.with(SlotFlags::REUSE, false);
             let (hash, tuple) = (slot.tuple_hash, slot.tuple);
             self.end_time_wait(hash, &tuple);
         }
@@ -246,7 +246,7 @@ impl Host {
             names,
             ..ours.negotiate(&incoming.received.segment(), &self.shared.config)
         };
-        let marks = listener.options.marks();
+        let marks = listener.options.ip_fields();
         if self.opening.syn_cache.is_full() {
             let terms = (listener.terms.offer, marks);
             return self.answer_without_state(now, incoming, syn, terms, past);
@@ -261,7 +261,7 @@ impl Host {
         now: Instant,
         incoming: &Incoming<'_>,
         syn: SynReceived,
-        terms: (u16, Marks),
+        terms: (u16, IpFields),
         past: Past,
     ) {
         if let Past::Living(_) = past {
@@ -277,7 +277,7 @@ impl Host {
         &mut self,
         now: Instant,
         (hash, tuple): (u64, &Tuple),
-        (listener, marks): (ListenerId, Marks),
+        (listener, marks): (ListenerId, IpFields),
         syn: SynReceived,
         past: Past,
     ) {

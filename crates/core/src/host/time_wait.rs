@@ -15,7 +15,7 @@ use crate::config::{TcpConfig, TimeWaitState};
 use crate::counters::Counters;
 use crate::flow::{Seq, Tuple};
 use crate::ip::route::{NextHop, Routes};
-use crate::tcp::connection::{Context, Residue, STAMP_TICK, stamp_at};
+use crate::tcp::connection::{Context, FinalState, STAMP_TICK, stamp_at};
 use crate::tcp::isn::IsnSource;
 use crate::tcp::slot::Slot;
 use crate::tcp::time_wait::{Distance, Holding, Record, TimeWait, Verdict};
@@ -37,9 +37,9 @@ struct LastAck {
 
 impl LastAck {
     /// That of what is left of a connection.
-    fn of(residue: &Residue) -> LastAck {
-        let &Residue { snd_nxt: seq, rcv_nxt: ack, window, stamp, .. } = residue;
-        LastAck { seq, ack, window, stamp, offset: residue.stamp_offset.unwrap_or(0) }
+    fn of(final_state: &FinalState) -> LastAck {
+        let &FinalState { snd_nxt: seq, rcv_nxt: ack, window, stamp, .. } = final_state;
+        LastAck { seq, ack, window, stamp, offset: final_state.stamp_offset.unwrap_or(0) }
     }
 
     fn reply(self, now: Instant, tuple: &Tuple) -> Reply {
@@ -81,44 +81,51 @@ impl Entrance<'_> {
     /// A connection has entered TIME-WAIT, and no more of it stays than a record; it is in the
     /// demultiplexing table no more. Or it is closed and the peer holds TIME-WAIT: nothing stays,
     /// but an ACK may be owed.
-    pub(super) fn enter(&mut self, now: Instant, (hash, tuple): (u64, &Tuple), residue: &Residue) {
+    pub(super) fn enter(
+        &mut self,
+        now: Instant,
+        (hash, tuple): (u64, &Tuple),
+        final_state: &FinalState,
+    ) {
         debug_assert!(
-            residue.stamp_offset.is_none_or(|offset| offset == self.isns.timestamp_offset(tuple)),
+            final_state
+                .stamp_offset
+                .is_none_or(|offset| offset == self.isns.timestamp_offset(tuple)),
             "the record does not store it"
         );
-        if residue.holding == Holding::ByPeer {
+        if final_state.holding == Holding::ByPeer {
             self.shared.counters.time_wait_by_peer += 1;
         } else {
-            self.keep(now, (hash, tuple), residue);
+            self.keep(now, (hash, tuple), final_state);
         }
-        if residue.ack_due {
-            let last = LastAck::of(residue).reply(now, tuple);
+        if final_state.ack_due {
+            let last = LastAck::of(final_state).reply(now, tuple);
             reply::owe(self.replies, last, &mut self.shared.counters);
         }
-        if residue.holding.is_promised() {
-            self.promise(now, (hash, tuple), residue);
+        if final_state.holding.is_promised() {
+            self.promise(now, (hash, tuple), final_state);
         }
     }
 
     /// A record is kept, if any is.
-    fn keep(&mut self, now: Instant, (hash, tuple): (u64, &Tuple), residue: &Residue) {
+    fn keep(&mut self, now: Instant, (hash, tuple): (u64, &Tuple), final_state: &FinalState) {
         let Context { config, counters, .. } = &mut *self.shared;
         counters.time_wait_entered += 1;
         if config.time_wait.state == TimeWaitState::Skip {
             counters.time_wait_skipped += 1;
         } else {
             let distance = distance(config, self.routes, tuple);
-            let evicted = self.records.enter(hash, tuple, residue, distance, now);
+            let evicted = self.records.enter(hash, tuple, final_state, distance, now);
             counters.time_wait_evicted += evicted;
         }
     }
 
     /// The peer relies on the record, or is about to.
-    fn promise(&mut self, now: Instant, (hash, tuple): (u64, &Tuple), residue: &Residue) {
+    fn promise(&mut self, now: Instant, (hash, tuple): (u64, &Tuple), final_state: &FinalState) {
         let counters = &mut self.shared.counters;
-        if residue.holding == Holding::Swapped {
+        if final_state.holding == Holding::Swapped {
             let is_kept = self.records.get(hash, tuple).is_some();
-            swap(self.replies, now, (tuple, residue), is_kept, counters);
+            swap(self.replies, now, (tuple, final_state), is_kept, counters);
         } else {
             counters.time_wait_agreed += 1;
         }
@@ -130,11 +137,11 @@ impl Entrance<'_> {
 fn swap(
     replies: &mut VecDeque<Reply>,
     now: Instant,
-    (tuple, residue): (&Tuple, &Residue),
+    (tuple, final_state): (&Tuple, &FinalState),
     is_kept: bool,
     counters: &mut Counters,
 ) {
-    let reset = || LastAck::of(residue).reset(now, tuple);
+    let reset = || LastAck::of(final_state).reset(now, tuple);
     if is_kept && reply::owe(replies, reset(), counters) {
         counters.time_wait_swapped += 1;
     } else {
@@ -160,16 +167,21 @@ fn distance(config: &TcpConfig, routes: &Routes, tuple: &Tuple) -> Distance {
 impl Host {
     /// The connection in slot `index` has entered TIME-WAIT, and stays whole; it is in the
     /// demultiplexing table no more.
-    pub(super) fn linger_in_time_wait(&mut self, now: Instant, index: u32, residue: &Residue) {
+    pub(super) fn linger_in_time_wait(
+        &mut self,
+        now: Instant,
+        index: u32,
+        final_state: &FinalState,
+    ) {
         let Some(tuple) = self.slots.get(index).map(|slot| slot.tuple) else { return };
-        self.linger(now, index, residue);
-        if residue.ack_due {
-            self.reply(LastAck::of(residue).reply(now, &tuple));
+        self.linger(now, index, final_state);
+        if final_state.ack_due {
+            self.reply(LastAck::of(final_state).reply(now, &tuple));
         }
-        if residue.holding == Holding::Swapped {
+        if final_state.holding == Holding::Swapped {
             let is_kept = self.slots.get(index).is_some_and(Slot::lingers);
             let counters = &mut self.shared.counters;
-            swap(&mut self.out.replies, now, (&tuple, residue), is_kept, counters);
+            swap(&mut self.out.replies, now, (&tuple, final_state), is_kept, counters);
         }
     }
 

@@ -468,7 +468,7 @@ impl Step<'_> {
     /// (RFC 9293 §3.6.1, RFC 2525 §2.17).
     fn take_text(&mut self, arrival: &Arrival<'_>) -> Passed {
         let state = self.common.state();
-        let unheard = self.common.orphan || (self.common.deaf && state != State::Established);
+        let unheard = self.common.orphan || (self.common.read_shut && state != State::Established);
         if !state.can_receive() {
             return DONE;
         }

@@ -15,25 +15,25 @@
 mod awaiting_fin;
 mod blocked;
 mod common;
+mod compact;
 mod early;
 mod ended;
 mod handshake;
 mod layout;
 #[cfg(test)]
 pub(crate) mod lone;
-mod resting;
 mod step;
 
 pub(crate) use blocked::Blocked;
 pub use common::Common;
 pub(crate) use common::Identity;
+pub(crate) use compact::Compact;
 pub use early::Early;
-pub use ended::{Ended, Reset, Residue, Trouble};
+pub use ended::{Ended, FinalState, Reset, Trouble};
 #[cfg(test)]
 pub(crate) use handshake::peer_mss;
 pub(crate) use handshake::{Meaning, OurSyn};
 pub use handshake::{SynReceived, SynSent};
-pub(crate) use resting::Resting;
 pub use step::{Ending, Passed, Step};
 
 use alloc::boxed::Box;

@@ -8,7 +8,7 @@ use core::net::IpAddr;
 
 use crate::flow::Seq;
 use crate::frame::{Capabilities, Frame, Outbox, Segmentation, TxChecksum};
-use crate::tcp::Marks;
+use crate::tcp::IpFields;
 use crate::tcp::send::buffer::{Cursor, SendBuffer};
 use crate::wire::checksum::{Sum, append_and_sum, pseudo_header, sum};
 use crate::wire::tcp::{CHECKSUM_OFFSET, Flags, Header, PROTOCOL, checksum};
@@ -59,7 +59,7 @@ impl Path {
 
     /// The same for packets with `marks`.
     #[must_use]
-    pub(crate) fn marked(&self, marks: Marks) -> Marked<'_> {
+    pub(crate) fn marked(&self, marks: IpFields) -> Marked<'_> {
         Marked {
             path: self,
             dont_fragment: self.dont_fragment,
@@ -524,7 +524,7 @@ mod tests {
             options: Options::default(),
         };
         let mut outbox = Outbox::new(100);
-        let way = PATH.marked(Marks::default());
+        let way = PATH.marked(IpFields::default());
         let mut egress = Egress { outbox: &mut outbox, way, budget: 8, frames: 0 };
         loop {
             let payload = Payload { buffer: &mut buffer, offset: 0, len, segment: 1000 };
@@ -557,7 +557,7 @@ mod tests {
         let mut frame = Frame::default();
         // Not from the first byte, so that no page of its own is met.
         let payload = Payload { buffer: &mut buffer, offset: 100, len, segment };
-        assert!(write(&mut frame, &PATH.marked(Marks::default()), &header, Some(payload)));
+        assert!(write(&mut frame, &PATH.marked(IpFields::default()), &header, Some(payload)));
         assert_eq!(frame.len(), 40 + len);
         (frame.head.len() - 40, frame.tail.len())
     }

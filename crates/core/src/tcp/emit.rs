@@ -99,7 +99,7 @@ impl Connection {
 
     /// True if the user is gone and nothing is left to do: the host forgets it.
     pub fn is_finished(&self) -> bool {
-        self.orphan && self.is_silent() && self.residue().is_none()
+        self.orphan && self.is_silent() && self.final_state().is_none()
     }
 }
 

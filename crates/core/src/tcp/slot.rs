@@ -26,7 +26,7 @@ use lightwait_processor::prefetch_first;
 use crate::event::{ConnectionId, ListenerId, Readiness};
 use crate::flow::Tuple;
 use crate::tcp::block_pool::BlockPool;
-use crate::tcp::connection::{Identity, Resting};
+use crate::tcp::connection::{Compact, Identity};
 use crate::tcp::line::Line;
 use crate::tcp::route_cache::RouteIndex;
 use crate::tcp::slab::{Key, Slab};
@@ -64,12 +64,12 @@ pub(crate) struct Slot {
     /// Where its way is kept, if it is, and if the IP headers that everybody has will do.
     pub(crate) place: RouteIndex,
     /// Why its segments are not taken in at once, if they are not.
-    pub(crate) detour: Detour,
+    pub(crate) flags: SlotFlags,
     /// Its block is lent by [`BlockPool`], or adopted; not made for it as it woke a short while ago.
     lent: bool,
     /// The connection at work. It rests if there is none.
     block: Option<Box<Connection>>,
-    rest: Option<Resting>,
+    rest: Option<Compact>,
 }
 
 /// The slots of all connections. What is left in one is its entry among the timers.
@@ -87,25 +87,25 @@ impl Blocks for Slots {
 
 /// What must be looked at before a connection's segment is taken in, or after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Detour(u8);
+pub(crate) struct SlotFlags(u8);
 
-impl Detour {
+impl SlotFlags {
     /// The peer's address is ours as well: what comes from outside is not its.
-    pub(crate) const OURSELVES: Detour = Detour(1);
+    pub(crate) const OURSELVES: SlotFlags = SlotFlags(1);
     /// It is being opened in the place of one in TIME-WAIT, of which the record ends when the
     /// handshake is complete.
-    pub(crate) const REUSE: Detour = Detour(2);
+    pub(crate) const REUSE: SlotFlags = SlotFlags(2);
     /// It is being opened, and asks who shall hold TIME-WAIT.
-    pub(crate) const ASKS: Detour = Detour(4);
+    pub(crate) const ASKS: SlotFlags = SlotFlags(4);
 
     /// `self` if it is so.
-    pub(crate) fn only_if(self, is_so: bool) -> Detour {
-        Detour(self.0 * u8::from(is_so))
+    pub(crate) fn only_if(self, is_so: bool) -> SlotFlags {
+        SlotFlags(self.0 * u8::from(is_so))
     }
 
     /// This, with that or without.
-    pub(crate) fn with(self, that: Detour, is_so: bool) -> Detour {
-        Detour(self.0 & !that.0 | that.only_if(is_so).0)
+    pub(crate) fn with(self, that: SlotFlags, is_so: bool) -> SlotFlags {
+        SlotFlags(self.0 & !that.0 | that.only_if(is_so).0)
     }
 
     /// True if there is anything.
@@ -115,11 +115,12 @@ impl Detour {
 
     /// True if something is to be looked at for a segment that came from there.
     pub(crate) fn is_for(self, is_from_ourselves: bool) -> bool {
-        self.is_any() && (!is_from_ourselves || self.has(Detour(Detour::REUSE.0 | Detour::ASKS.0)))
+        self.is_any()
+            && (!is_from_ourselves || self.has(SlotFlags(SlotFlags::REUSE.0 | SlotFlags::ASKS.0)))
     }
 
     /// True if that is among it.
-    pub(crate) fn has(self, that: Detour) -> bool {
+    pub(crate) fn has(self, that: SlotFlags) -> bool {
         self.0 & that.0 != 0
     }
 }
@@ -127,7 +128,7 @@ impl Detour {
 /// A connection as it is, or as it would be if it were awake.
 pub(crate) enum View<'a> {
     Awake(&'a Connection),
-    Resting(Box<Connection>),
+    Compact(Box<Connection>),
 }
 
 impl Deref for View<'_> {
@@ -136,7 +137,7 @@ impl Deref for View<'_> {
     fn deref(&self) -> &Connection {
         match self {
             View::Awake(connection) => connection,
-            View::Resting(connection) => connection,
+            View::Compact(connection) => connection,
         }
     }
 }
@@ -164,10 +165,10 @@ pub(crate) fn take_seat(
     slots: &mut Slots,
     ready: &mut Line<u32>,
     block: Box<Connection>,
-    (tuple, detour, accepting): (&Tuple, Detour, Option<ListenerId>),
+    (tuple, flags, accepting): (&Tuple, SlotFlags, Option<ListenerId>),
 ) -> ConnectionId {
     let Key { index, generation } =
-        slots.insert_with(move |filed| Slot::new(block, tuple, accepting, filed, detour));
+        slots.insert_with(move |filed| Slot::new(block, tuple, accepting, filed, flags));
     ready.push_back(index);
     ConnectionId { index, generation }
 }
@@ -180,7 +181,7 @@ impl Slot {
         tuple: &Tuple,
         accepting: Option<ListenerId>,
         filed: Filed,
-        detour: Detour,
+        flags: SlotFlags,
     ) -> Slot {
         Slot {
             place: place_of(tuple, &connection.options),
@@ -195,7 +196,7 @@ impl Slot {
             listed: true,
             woken: false,
             announced: Readiness::EMPTY,
-            detour,
+            flags,
             lent: true,
         }
     }
@@ -225,7 +226,7 @@ impl Slot {
 
     /// The connection, to be asked.
     pub(crate) fn view(&self) -> View<'_> {
-        self.awake().map_or_else(|| View::Resting(self.awakened()), View::Awake)
+        self.awake().map_or_else(|| View::Compact(self.awakened()), View::Awake)
     }
 
     /// The connection, which rests, as it would be if it were awake.
@@ -328,13 +329,13 @@ impl Slot {
 
     /// True if it has just entered TIME-WAIT, and the peer does not hold it.
     pub(crate) fn lingers_here(&self) -> bool {
-        let residue = self.awake().and_then(Connection::residue);
-        residue.is_some_and(|residue| residue.holding != Holding::ByPeer)
+        let final_state = self.awake().and_then(Connection::final_state);
+        final_state.is_some_and(|final_state| final_state.holding != Holding::ByPeer)
     }
 
     /// True if it is a whole control block in TIME-WAIT.
     pub(crate) fn lingers(&self) -> bool {
-        self.awake().is_some_and(|connection| connection.residue().is_some())
+        self.awake().is_some_and(|connection| connection.final_state().is_some())
     }
 
     /// The connection's state.

@@ -44,7 +44,7 @@ pub use table::{Distance, Found, TimeWait};
 
 use crate::counters::Counters;
 use crate::flow::{Seq, Tuple};
-use crate::tcp::connection::{Residue, stamp_distance};
+use crate::tcp::connection::{FinalState, stamp_distance};
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::{Flags, Segment};
 
@@ -154,14 +154,14 @@ impl Verdict {
 impl Record {
     /// What is left of the connection between the ends of `tuple`, which enters at `now` for
     /// `duration`.
-    pub fn new(tuple: Tuple, residue: &Residue, now: Instant, duration: Duration) -> Record {
+    pub fn new(tuple: Tuple, final_state: &FinalState, now: Instant, duration: Duration) -> Record {
         Record {
             tuple,
-            snd_nxt: residue.snd_nxt,
-            rcv_nxt: residue.rcv_nxt,
-            stamp: residue.stamp,
-            window: residue.window,
-            is_holder: residue.holding.is_promised(),
+            snd_nxt: final_state.snd_nxt,
+            rcv_nxt: final_state.rcv_nxt,
+            stamp: final_state.stamp,
+            window: final_state.window,
+            is_holder: final_state.holding.is_promised(),
             is_marked: false,
             entered: now,
             expires: now + duration,

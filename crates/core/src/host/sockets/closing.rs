@@ -27,7 +27,7 @@ impl Host {
     /// after it has nobody to go to, and resets the connection (RFC 1122 §4.2.2.13).
     pub fn shutdown_read(&mut self, id: ConnectionId) -> Result<(), Error> {
         let (connection, _) = self.connection_and_shared(id)?;
-        connection.deaf = true;
+        connection.read_shut = true;
         Ok(())
     }
 
@@ -66,7 +66,7 @@ impl Host {
         };
         let connection = slot.connection_mut();
         connection.orphan = true;
-        if connection.residue().is_none() {
+        if connection.final_state().is_none() {
             self.live.orphans += 1;
         } else {
             self.closed.lingering.on_orphan();

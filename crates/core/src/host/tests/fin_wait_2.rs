@@ -5,7 +5,7 @@ use super::peer::*;
 use crate::config::Config;
 use crate::error::ConnectError;
 use crate::flow::Tuple;
-use crate::tcp::connection::Residue;
+use crate::tcp::connection::FinalState;
 use crate::tcp::time_wait::ISN_STEP;
 use crate::tcp::{Keepalive, SocketOptions, State};
 use crate::time::Duration;
@@ -259,9 +259,9 @@ fn its_fin_is_taken_even_if_its_window_is_not_known_any_more() {
     // As many others as windows can be told apart.
     for other in 1..=4096 {
         let tuple = Tuple::new((ours, 80), (theirs, other));
-        let residue = Residue { window: other, ..RESIDUE };
+        let final_state = FinalState { window: other, ..RESIDUE };
         let (hash, now) = (peer.host.live.hasher.hash(&tuple), peer.now);
-        peer.host.closed.fin_wait_2.keep((hash, tuple), &residue, false, now);
+        peer.host.closed.fin_wait_2.keep((hash, tuple), &final_state, false, now);
     }
     peer.wait(QUIET);
     assert_eq!(peer.host.slots.len(), 0);

@@ -7,7 +7,7 @@ use crate::config::{Config, TimeWaitState};
 use crate::flow::{Seq, Tuple};
 use crate::host::Host;
 use crate::tcp::State;
-use crate::tcp::connection::Residue;
+use crate::tcp::connection::FinalState;
 use crate::tcp::time_wait::{Distance, Holding, Record};
 use crate::time::{Duration, Instant};
 use crate::wire::usual::Usual;
@@ -102,7 +102,7 @@ impl Old {
 }
 
 /// What is left of a connection that nothing more is asked of.
-pub(crate) const RESIDUE: Residue = Residue {
+pub(crate) const RESIDUE: FinalState = FinalState {
     snd_nxt: Seq(1),
     rcv_nxt: Seq(2),
     stamp: None,

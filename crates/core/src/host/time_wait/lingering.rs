@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 
 use super::super::Host;
 use crate::flow::Tuple;
-use crate::tcp::connection::Residue;
+use crate::tcp::connection::FinalState;
 use crate::tcp::demux::Demux;
 use crate::tcp::slab::Key;
 use crate::tcp::slot::{self, Slot};
@@ -55,9 +55,9 @@ impl Lingering {
 
 impl Host {
     /// The connection in slot `index` has entered TIME-WAIT and stays whole.
-    pub(super) fn linger(&mut self, now: Instant, index: u32, residue: &Residue) {
+    pub(super) fn linger(&mut self, now: Instant, index: u32, final_state: &FinalState) {
         self.shared.counters.time_wait_entered += 1;
-        let is_agreed = residue.holding == Holding::Agreed;
+        let is_agreed = final_state.holding == Holding::Agreed;
         self.shared.counters.time_wait_agreed += u64::from(is_agreed);
         if self.config.limits.time_wait == 0 {
             self.shared.counters.time_wait_evicted += 1;
@@ -69,7 +69,7 @@ impl Host {
         }
         let generation = self.slots.generation(index);
         let Some(slot) = self.slots.get_mut(index) else { return };
-        slot.connection_mut().keep_residue(Some(*residue));
+        slot.connection_mut().keep_final_state(Some(*final_state));
         let (hash, is_orphan) = (slot.tuple_hash, slot.is_orphan());
         self.closed.lingering.blocks.insert(hash, index, slot::hash_in(&self.slots));
         self.closed.lingering.order.push_back(Key { index, generation });
@@ -87,9 +87,9 @@ impl Host {
         let duration = self.term(&tuple);
         let Some(slot) = self.slots.get_mut(index) else { return };
         let connection = slot.connection_mut();
-        if let Some(residue) = connection.residue().copied() {
-            let stamp = residue.stamp.and(stamp).or(residue.stamp);
-            connection.keep_residue(Some(Residue { stamp, ..residue }));
+        if let Some(final_state) = connection.final_state().copied() {
+            let stamp = final_state.stamp.and(stamp).or(final_state.stamp);
+            connection.keep_final_state(Some(FinalState { stamp, ..final_state }));
         }
         slot.linger(&mut self.live.timers, index, Linger { now, duration });
     }
@@ -108,16 +108,16 @@ impl Host {
     pub(super) fn lingering_record(&self, hash: u64, tuple: &Tuple) -> Option<Record> {
         let index = self.lingering_at(hash, tuple)?;
         let connection = self.slots.get(index)?.awake()?;
-        let residue = connection.residue()?;
+        let final_state = connection.final_state()?;
         let (duration, expires) = (self.term(tuple), connection.deadlines.at(Timer::Lifetime));
-        Some(Record::new(*tuple, residue, expires - duration, duration))
+        Some(Record::new(*tuple, final_state, expires - duration, duration))
     }
 
     /// The block in slot `index` lingers no more; without a user it goes.
     pub(in crate::host) fn end_lingering(&mut self, index: u32) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let connection = slot.connection_mut();
-        if connection.take_residue().is_none() {
+        if connection.take_final_state().is_none() {
             return;
         }
         connection.deadlines.clear();

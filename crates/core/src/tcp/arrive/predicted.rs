@@ -30,7 +30,7 @@ impl Connection {
         if !(s.predicts(segment) && may_predict(s)) {
             return false;
         }
-        if !segment.text.is_empty() && (common.orphan || common.deaf) {
+        if !segment.text.is_empty() && (common.orphan || common.read_shut) {
             // There is nobody who wants it.
             return false;
         }

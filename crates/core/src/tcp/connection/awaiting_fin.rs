@@ -3,7 +3,7 @@
 
 use alloc::sync::Arc;
 
-use super::{Connection, Context, Identity, Residue, SynReceived, Synchronized};
+use super::{Connection, Context, FinalState, Identity, SynReceived, Synchronized};
 use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::time_wait::Record;
 use crate::tcp::time_wait::negotiate::{Holder, Holding};
@@ -17,7 +17,7 @@ impl Connection {
     pub(crate) fn leave_for_record(
         &mut self,
         budget: &mut WindowBudget,
-    ) -> Option<(Residue, bool)> {
+    ) -> Option<(FinalState, bool)> {
         let s = self.synchronized().filter(|s| self.is_at_rest(s))?;
         let is_acknowledged = s.recv.ack.at_rest(s.recv.nxt).is_some();
         if self.state() != State::FinWait2 || !is_acknowledged {
@@ -31,9 +31,9 @@ impl Connection {
             Holder::Peer => Holding::Agreed,
             Holder::Unproven | Holder::Ourselves => return None,
         };
-        let residue = s.residue(holding);
+        let final_state = s.final_state(holding);
         s.recv.window.release(budget);
-        Some((residue, s.send.sack))
+        Some((final_state, s.send.sack))
     }
 
     /// The orphan of which `record` was kept, its timestamps that much ahead of our clock. It knows

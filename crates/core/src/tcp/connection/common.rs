@@ -25,7 +25,7 @@ pub struct Common {
     /// Its user has closed it.
     pub orphan: bool,
     /// Its user reads no more: data that comes once our FIN is sent resets it.
-    pub deaf: bool,
+    pub read_shut: bool,
     /// What its writer waits for.
     pub(crate) blocked: Blocked,
     /// The user closed or shut down before the connection was synchronized.
@@ -63,7 +63,7 @@ impl Common {
             state: StateCell::new(),
             notices: Readiness::EMPTY,
             orphan: false,
-            deaf: false,
+            read_shut: false,
             blocked: Blocked::free(options.send_size, false),
             close_early: false,
             syn_due: false,
@@ -88,7 +88,7 @@ impl Common {
             state,
             notices,
             orphan,
-            deaf,
+            read_shut,
             blocked,
             close_early,
             syn_due,
@@ -103,7 +103,7 @@ impl Common {
         *deadlines = Deadlines::NONE;
         *notices = Readiness::EMPTY;
         *blocked = Blocked::free(options.send_size, false);
-        for flag in [orphan, deaf, close_early, syn_due, answer_due] {
+        for flag in [orphan, read_shut, close_early, syn_due, answer_due] {
             *flag = false;
         }
     }

@@ -23,7 +23,7 @@ pub struct Ended {
     /// On entry to TIME-WAIT: what its record needs. The host takes it, unless the whole control
     /// block is the record. If the peer holds TIME-WAIT: what the last ACK needs, which the host
     /// takes.
-    residue: Option<Residue>,
+    final_state: Option<FinalState>,
 }
 
 impl Ended {
@@ -56,7 +56,7 @@ pub struct Reset {
 
 /// What TIME-WAIT must remember of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Residue {
+pub struct FinalState {
     /// SND.NXT.
     pub snd_nxt: Seq,
     /// RCV.NXT.
@@ -101,10 +101,10 @@ impl Synchronized {
     }
 
     /// What TIME-WAIT must remember of it.
-    pub(super) fn residue(&mut self, holding: Holding) -> Residue {
+    pub(super) fn final_state(&mut self, holding: Holding) -> FinalState {
         let (send, recv) = (&self.send, &mut self.recv);
         let unread = recv.buffer.len() as u32;
-        Residue {
+        FinalState {
             snd_nxt: send.nxt,
             rcv_nxt: recv.nxt,
             stamp: self.stamps.map(|stamps| stamps.recent),
@@ -146,7 +146,7 @@ impl Connection {
         };
         match &mut self.shape {
             Shape::Ended(before) => before.error = before.error.or(error),
-            _ => self.shape = Shape::Ended(Ended { unread, error, residue: None }),
+            _ => self.shape = Shape::Ended(Ended { unread, error, final_state: None }),
         }
         if self.orphan {
             self.drop_unread(&mut cx.pool);
@@ -189,10 +189,10 @@ impl Connection {
             Ending::Closed(error) => self.end(State::Closed, error, cx),
             Ending::Aborted(error) => self.abort(error, cx),
             Ending::TimeWait(Holding::ByPeer) => {
-                self.close(State::Closed, |s| Some(s.residue(Holding::ByPeer)), cx);
+                self.close(State::Closed, |s| Some(s.final_state(Holding::ByPeer)), cx);
             }
             Ending::TimeWait(holding) => {
-                self.close(State::TimeWait, |s| Some(s.residue(holding)), cx);
+                self.close(State::TimeWait, |s| Some(s.final_state(holding)), cx);
             }
             Ending::LastAck => self.close(State::Closed, |_| None, cx),
         }
@@ -203,55 +203,55 @@ impl Connection {
     fn close(
         &mut self,
         to: State,
-        residue: impl FnOnce(&mut Synchronized) -> Option<Residue>,
+        final_state: impl FnOnce(&mut Synchronized) -> Option<FinalState>,
         cx: &mut Context,
     ) {
         match &mut self.shape {
             Shape::Synchronized(s) if s.owns_nothing() => {
-                let residue = residue(s);
+                let final_state = final_state(s);
                 s.recv.window.release(&mut cx.budget);
-                let ended = Shape::Ended(Ended { residue, ..Ended::default() });
+                let ended = Shape::Ended(Ended { final_state, ..Ended::default() });
                 // It owns nothing, as was asked above.
                 core::mem::forget(core::mem::replace(&mut self.shape, ended));
                 self.state.transition(to);
                 self.deadlines.clear();
                 self.notices |= Readiness::CLOSED | Readiness::READABLE | Readiness::WRITABLE;
             }
-            _ => self.close_with_more(to, residue, cx),
+            _ => self.close_with_more(to, final_state, cx),
         }
     }
 
     fn close_with_more(
         &mut self,
         to: State,
-        residue: impl FnOnce(&mut Synchronized) -> Option<Residue>,
+        final_state: impl FnOnce(&mut Synchronized) -> Option<FinalState>,
         cx: &mut Context,
     ) {
-        let residue = self.synchronized_mut().and_then(residue);
+        let final_state = self.synchronized_mut().and_then(final_state);
         self.end(to, None, cx);
-        self.keep_residue(residue);
+        self.keep_final_state(final_state);
     }
 
     /// What TIME-WAIT must remember, if it is kept here.
-    pub(crate) fn residue(&self) -> Option<&Residue> {
+    pub(crate) fn final_state(&self) -> Option<&FinalState> {
         match &self.shape {
-            Shape::Ended(ended) => ended.residue.as_ref(),
+            Shape::Ended(ended) => ended.final_state.as_ref(),
             _ => None,
         }
     }
 
     /// What TIME-WAIT must remember is the host's from here on.
-    pub(crate) fn take_residue(&mut self) -> Option<Residue> {
+    pub(crate) fn take_final_state(&mut self) -> Option<FinalState> {
         match &mut self.shape {
-            Shape::Ended(ended) => ended.residue.take(),
+            Shape::Ended(ended) => ended.final_state.take(),
             _ => None,
         }
     }
 
     /// What TIME-WAIT must remember is kept here, or nothing is.
-    pub(crate) fn keep_residue(&mut self, residue: Option<Residue>) {
+    pub(crate) fn keep_final_state(&mut self, final_state: Option<FinalState>) {
         if let Shape::Ended(ended) = &mut self.shape {
-            ended.residue = residue;
+            ended.final_state = final_state;
         }
     }
 

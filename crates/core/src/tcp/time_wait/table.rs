@@ -23,7 +23,7 @@ mod row;
 
 use super::Record;
 use crate::flow::Tuple;
-use crate::tcp::connection::Residue;
+use crate::tcp::connection::FinalState;
 use crate::tcp::demux::TupleHasher;
 use crate::time::{Duration, Instant, as_nanos};
 pub use found::Found;
@@ -154,7 +154,7 @@ impl TimeWait {
         &mut self,
         hash: u64,
         tuple: &Tuple,
-        residue: &Residue,
+        final_state: &FinalState,
         distance: Distance,
         now: Instant,
     ) -> u64 {
@@ -169,9 +169,9 @@ impl TimeWait {
         let TimeWait { classes, handles, hasher, .. } = self;
         let class = &mut classes[distance as usize];
         let expires_ms = if tuple.is_ipv6() {
-            class.v6.enter(hash, tuple, residue, now, (handles, hasher))
+            class.v6.enter(hash, tuple, final_state, now, (handles, hasher))
         } else {
-            class.v4.enter(hash, tuple, residue, now, (handles, hasher))
+            class.v4.enter(hash, tuple, final_state, now, (handles, hasher))
         };
         let Some(expires_ms) = expires_ms else { return evicted + 1 };
         self.earliest_ms = self.earliest_ms.min(expires_ms);
@@ -369,16 +369,16 @@ impl<R: Row> Shelf<R> {
         &mut self,
         hash: u64,
         tuple: &Tuple,
-        residue: &Residue,
+        final_state: &FinalState,
         now: Instant,
         (handles, hasher): (&mut Handles, &TupleHasher),
     ) -> Option<u64> {
         if self.index.is_due() {
             self.keep_up(Finder { handles, hasher });
         }
-        let handle = handles.take(R::local(tuple), residue.window)?;
+        let handle = handles.take(R::local(tuple), final_state.window)?;
         let expires_ms = ceil_ms(now).saturating_add(self.term_ms);
-        let row = R::new(tuple, Common::new(residue, tuple.ports(), handle));
+        let row = R::new(tuple, Common::new(final_state, tuple.ports(), handle));
         let number = self.queue.push(row, expires_ms);
         self.live += 1;
         self.index.insert(hash, number, self.queue.span());

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::flow::Tuple;
-use crate::tcp::connection::Residue;
+use crate::tcp::connection::FinalState;
 use crate::time::Duration;
 use crate::wire::options::{Options, Timestamps};
 
@@ -10,7 +10,7 @@ const NOW: Instant = Instant::from_millis(1000);
 
 fn record(stamp: Option<u32>) -> Record {
     let tuple = Tuple::new(([10, 0, 0, 1].into(), 80), ([10, 0, 0, 2].into(), 1));
-    let residue = Residue {
+    let final_state = FinalState {
         snd_nxt: Seq(1000),
         rcv_nxt: Seq(5000),
         stamp,
@@ -19,7 +19,7 @@ fn record(stamp: Option<u32>) -> Record {
         holding: Holding::Closer,
         ack_due: false,
     };
-    Record::new(tuple, &residue, NOW, Duration::from_secs(60))
+    Record::new(tuple, &final_state, NOW, Duration::from_secs(60))
 }
 
 fn segment(flags: Flags, seq: u32, ack: u32, stamp: Option<u32>) -> Segment<'static> {

@@ -20,7 +20,7 @@ impl Connection {
     /// The connection, if it may take in texts in a row.
     pub(crate) fn coalesced<'a>(&'a mut self, cx: &'a mut Context) -> Option<Coalesced<'a>> {
         let step = self.step(cx)?;
-        let is_read = !step.common.orphan && !step.common.deaf;
+        let is_read = !step.common.orphan && !step.common.read_shut;
         let may_take = is_read && may_predict(step.s);
         may_take.then_some(Coalesced { step, count: 0, last: (Seq(0), 0) })
     }

@@ -4,7 +4,7 @@
 use super::*;
 use crate::flow::Tuple;
 use crate::frame::{Capabilities, Medium, Outbox};
-use crate::tcp::Marks;
+use crate::tcp::IpFields;
 use crate::tcp::arrive::Facts;
 use crate::tcp::connection::lone::Lone;
 use crate::tcp::egress::{Egress, Path};
@@ -72,7 +72,7 @@ impl End {
             hop_limit: 64,
             device: Capabilities::plain(Medium::Ip, 1500),
         };
-        let way = path.marked(Marks::default());
+        let way = path.marked(IpFields::default());
         let mut egress = Egress { outbox: &mut outbox, way, budget: 64, frames: 0 };
         self.lone.with(now, |connection, cx| connection.emit(cx, &mut egress));
         outbox.frames().map(|frame| frame.head.clone()).collect()
@@ -186,7 +186,7 @@ fn run(acts: &[Act], stamped: bool, sack: bool) -> u32 {
             }
             Act::Close(reader) => {
                 for end in &mut ends {
-                    end.lone.connection.deaf = matches!(reader, Reader::Deaf | Reader::Gone);
+                    end.lone.connection.read_shut = matches!(reader, Reader::Deaf | Reader::Gone);
                     end.lone.connection.orphan |= matches!(reader, Reader::Gone);
                     end.lone.connection.queue_fin();
                 }

@@ -4,7 +4,7 @@
 use super::*;
 use crate::flow::{Seq, Tuple};
 use crate::frame::{Capabilities, Medium, Outbox};
-use crate::tcp::Marks;
+use crate::tcp::IpFields;
 use crate::tcp::connection::lone::Lone;
 use crate::tcp::connection::{Identity, Reset, SynSent};
 use crate::tcp::egress::{Egress, Path};
@@ -163,7 +163,7 @@ const PATH: Path = Path {
 };
 
 /// Of every packet.
-const MARKS: Marks = Marks { traffic_class: 0x28, hop_limit: None };
+const MARKS: IpFields = IpFields { traffic_class: 0x28, hop_limit: None };
 
 const SETTING: Setting =
     Setting { stamped: true, sack: true, ecn: false, nodelay: true, cork: false, path: PATH };

@@ -20,7 +20,7 @@
 //! behind it do not wait for it.
 
 use crate::flow::Tuple;
-use crate::tcp::connection::Residue;
+use crate::tcp::connection::FinalState;
 use crate::tcp::time_wait::Record;
 
 const DELTA: u16 = 0x0fff;
@@ -150,16 +150,16 @@ impl Row for Row6 {
 }
 
 impl Common {
-    /// What `residue` of a connection with these ports needs; `handle` stands for our address and
-    /// the window. When it expires is told when it gets its place.
-    pub(super) fn new(residue: &Residue, ports: u32, handle: u16) -> Common {
-        let stamped = if residue.stamp.is_some() { STAMPED } else { 0 };
-        let holder = if residue.holding.is_promised() { HOLDER } else { 0 };
+    /// What `final_state` of a connection with these ports needs; `handle` stands for our address
+    /// and the window. When it expires is told when it gets its place.
+    pub(super) fn new(final_state: &FinalState, ports: u32, handle: u16) -> Common {
+        let stamped = if final_state.stamp.is_some() { STAMPED } else { 0 };
+        let holder = if final_state.holding.is_promised() { HOLDER } else { 0 };
         Common {
             ports,
-            snd_nxt: residue.snd_nxt.0,
-            rcv_nxt: residue.rcv_nxt.0,
-            stamp: residue.stamp.unwrap_or(0),
+            snd_nxt: final_state.snd_nxt.0,
+            rcv_nxt: final_state.rcv_nxt.0,
+            stamp: final_state.stamp.unwrap_or(0),
             handle,
             word: stamped | holder,
         }

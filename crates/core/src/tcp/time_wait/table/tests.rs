@@ -47,8 +47,8 @@ fn tuple_among(sixes: u32, number: u32) -> Tuple {
     if number % 4 < sixes { tuple6(number) } else { tuple(number) }
 }
 
-fn residue(number: u32) -> Residue {
-    Residue {
+fn final_state(number: u32) -> FinalState {
+    FinalState {
         snd_nxt: Seq(number.wrapping_mul(0x9e37_79b9)),
         rcv_nxt: Seq(number ^ 0x8000_0000),
         stamp: (!number.is_multiple_of(3)).then_some(number.wrapping_neg()),
@@ -76,12 +76,12 @@ impl Fixture {
     }
 
     fn enter_as(&mut self, tuple: Tuple, number: u32, distance: Distance) {
-        let (hash, residue) = (self.hasher.hash(&tuple), residue(number));
+        let (hash, final_state) = (self.hasher.hash(&tuple), final_state(number));
         if self.table.remove(hash, &tuple) {
             self.counters.time_wait_reused += 1;
         }
         self.counters.time_wait_entered += 1;
-        let evicted = self.table.enter(hash, &tuple, &residue, distance, self.now);
+        let evicted = self.table.enter(hash, &tuple, &final_state, distance, self.now);
         self.counters.time_wait_evicted += evicted;
     }
 
@@ -179,7 +179,7 @@ fn what_went_in_comes_out() {
     for number in 0..100 {
         for tuple in [tuple(number), tuple6(number)] {
             fixture.enter_as(tuple, number, Distance::Far);
-            let expected = Record::new(tuple, &residue(number), fixture.now, TERM);
+            let expected = Record::new(tuple, &final_state(number), fixture.now, TERM);
             assert_eq!(fixture.find_as(&tuple), Some(expected));
         }
     }
@@ -460,7 +460,7 @@ fn run(
         let touched = match *step {
             Step::Enter(number, class) => {
                 fixture.enter_as(tuple(number), number, Distance::ALL[class]);
-                let record = Record::new(tuple(number), &residue(number), now, terms[class]);
+                let record = Record::new(tuple(number), &final_state(number), now, terms[class]);
                 model.records.insert(number, (record, class));
                 number
             }

@@ -311,7 +311,8 @@ fn what_is_moved_stays_what_it_was_and_lasts_its_time() {
             for (number, ends) in (0..).zip(&until) {
                 let found = fixture.find(number);
                 let right = found.is_none_or(|found| {
-                    let expected = Record::new(tuple(number), &residue(number), fixture.now, TERM);
+                    let expected =
+                        Record::new(tuple(number), &final_state(number), fixture.now, TERM);
                     let Record { entered, expires, .. } = found;
                     Record { entered, expires, ..expected } == found && *ends > Instant::ZERO
                 });

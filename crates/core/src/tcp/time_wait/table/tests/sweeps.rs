@@ -134,7 +134,7 @@ fn blocks_that_are_taken_back_are_in_order_and_tell_all_times() {
     churn(&mut fixture, 1, 100);
     for number in (0..9 * EACH).filter(stays) {
         let record = fixture.find(number).unwrap();
-        let expected = Record::new(tuple(number), &residue(number), record.entered, term);
+        let expected = Record::new(tuple(number), &final_state(number), record.entered, term);
         assert_eq!(Record { expires: expected.expires, ..record }, expected);
         let end = ends[number as usize];
         assert!(record.expires >= end && record.expires.since(end) <= Duration::from_millis(64));
@@ -263,7 +263,7 @@ proptest! {
     ) {
         let scale = Scale::new(term_ms);
         let base = |part: u64| scale.base(now_ms + term_ms * part / 1000);
-        let mut row = Row4::new(&tuple(1), Common::new(&residue(1), tuple(1).ports(), 0));
+        let mut row = Row4::new(&tuple(1), Common::new(&final_state(1), tuple(1).ports(), 0));
         let at_ms = base(first) + term_ms * third / 32_000;
         let unit = told(&mut row, at_ms, base(first), scale, true).unwrap();
         prop_assert!(unit >= at_ms && unit - at_ms <= scale.step_ms());

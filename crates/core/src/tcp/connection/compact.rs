@@ -6,7 +6,7 @@
 //! million at work do, and a connection comes back from rest as it went.
 //!
 //! ```text
-//!   bytes   0  SACK, deaf, ECN; who holds TIME-WAIT, and
+//!   bytes   0  SACK, SHUT_RD, ECN; who holds TIME-WAIT, and
 //!              if that is told yet; scale, MSS both ways  8
 //!           8  options, its timer, history        24
 //!          32  last sent, last heard              16
@@ -45,7 +45,7 @@ use crate::time::Instant;
 /// A connection at rest. 184 bytes.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Resting {
+pub(crate) struct Compact {
     traits: Traits,
     holder: Holder,
     naming: u8,
@@ -80,7 +80,7 @@ struct Traits(u8);
 
 impl Traits {
     const SACK: u8 = 1;
-    const DEAF: u8 = 2;
+    const READ_SHUT: u8 = 2;
     const ECN: u8 = 4;
 
     fn new(all: [(u8, bool); 3]) -> Traits {
@@ -178,10 +178,10 @@ impl Connection {
     }
 
     /// What is to be kept of it, if it is established and nothing moves.
-    pub(crate) fn rest(&self) -> Option<Resting> {
+    pub(crate) fn rest(&self) -> Option<Compact> {
         let s = self.synchronized().filter(|s| !self.orphan && self.is_at_rest(s))?;
         let (send, recv) = (&s.send, &s.recv);
-        Some(Resting {
+        Some(Compact {
             options: self.options.clone(),
             keepalive_at: self.deadlines.at(Timer::KeepAlive),
             history: send.history(),
@@ -205,7 +205,7 @@ impl Connection {
             scale: send.scale,
             traits: Traits::new([
                 (Traits::SACK, send.sack),
-                (Traits::DEAF, self.deaf),
+                (Traits::READ_SHUT, self.read_shut),
                 (Traits::ECN, s.ecn.is_some()),
             ]),
             holder: s.holder,
@@ -214,7 +214,7 @@ impl Connection {
     }
 }
 
-impl Resting {
+impl Compact {
     /// The connection as it was, of that `identity`.
     pub(crate) fn wake(&self, identity: Identity) -> Connection {
         let synchronized = Synchronized {
@@ -232,7 +232,7 @@ impl Resting {
         };
         let options = self.options.clone();
         let mut connection = Connection::established(identity, options, synchronized);
-        connection.deaf = self.traits.has(Traits::DEAF);
+        connection.read_shut = self.traits.has(Traits::READ_SHUT);
         connection.deadlines = self.deadlines();
         connection
     }
@@ -292,4 +292,4 @@ impl Resting {
 
 // A budget: a million of them rest.
 #[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<Resting>() <= 208);
+const _: () = assert!(size_of::<Compact>() <= 208);
