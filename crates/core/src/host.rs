@@ -53,7 +53,7 @@ use crate::flow::keyed::KeyedHash;
 use crate::ip::route::Standing;
 use crate::tcp::challenge::Challenges;
 use crate::tcp::connection::Context;
-use crate::tcp::line::Line;
+use crate::tcp::fifo::Fifo;
 use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::slot::{Slot, SlotFlags, Slots, take_seat};
 use crate::tcp::timers::{Timer, Timers};
@@ -77,7 +77,7 @@ pub struct Host {
     shortage: Shortage,
     ip: Ip,
     out: Out,
-    events: Line<Event>,
+    events: Fifo<Event>,
 }
 
 impl Host {
@@ -110,7 +110,7 @@ impl Host {
             shortage: Shortage::new(&config.tcp.pool),
             ip: Ip::new(&config),
             out: Out::new(&config),
-            events: Line::default(),
+            events: Fifo::default(),
             shared,
             config,
         })

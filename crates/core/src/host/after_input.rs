@@ -8,7 +8,7 @@ use crate::config::TimeWaitState;
 use crate::event::{ConnectionId, Event, Readiness};
 use crate::tcp::Connection;
 use crate::tcp::connection::Context;
-use crate::tcp::line::Line;
+use crate::tcp::fifo::Fifo;
 use crate::tcp::slot::Slot;
 use crate::tcp::timers::Timers;
 use crate::time::Instant;
@@ -144,8 +144,8 @@ fn has_nothing_to_publish(connection: &Connection) -> bool {
 pub(super) fn publish(
     slot: &mut Slot,
     id: ConnectionId,
-    ready: &mut Line<u32>,
-    events: &mut Line<Event>,
+    ready: &mut Fifo<u32>,
+    events: &mut Fifo<Event>,
 ) -> bool {
     let connection = slot.connection_mut();
     let notices = connection.take_notices();
@@ -160,7 +160,7 @@ pub(super) fn publish(
 }
 
 /// Puts the connection in `slot`, which is number `index`, among those that are to be flushed.
-pub(super) fn make_ready(slot: &mut Slot, index: u32, ready: &mut Line<u32>) {
+pub(super) fn make_ready(slot: &mut Slot, index: u32, ready: &mut Fifo<u32>) {
     if !slot.ready {
         slot.ready = true;
         ready.push_back(index);
@@ -169,7 +169,7 @@ pub(super) fn make_ready(slot: &mut Slot, index: u32, ready: &mut Line<u32>) {
 
 /// Tells the user of the connection in `slot`, once it is accepted, of `notices`.
 #[inline(always)]
-fn tell(events: &mut Line<Event>, slot: &mut Slot, id: ConnectionId, notices: Readiness) {
+fn tell(events: &mut Fifo<Event>, slot: &mut Slot, id: ConnectionId, notices: Readiness) {
     if notices.is_empty() || slot.accepting.is_some() {
         return;
     }

@@ -29,7 +29,7 @@ const SOURCES_TRIED: u32 = 16;
 
 /// A tuple that an active open may take.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Claim {
+pub(super) struct TupleChoice {
     pub(super) tuple: Tuple,
     pub(super) hash: u64,
     /// Of whom there is a record whose time is not over: TIME-WAIT is to be cut short.
@@ -38,16 +38,16 @@ pub(super) struct Claim {
     pub(super) is_over: bool,
 }
 
-impl Claim {
+impl TupleChoice {
     /// Of `tuple`, of which nothing is found out yet.
-    pub(super) fn of(tuple: Tuple) -> Claim {
-        Claim { tuple, hash: 0, predecessor: None, is_over: false }
+    pub(super) fn of(tuple: Tuple) -> TupleChoice {
+        TupleChoice { tuple, hash: 0, predecessor: None, is_over: false }
     }
 }
 
 /// What comes of trying a port.
 #[derive(Clone, Copy, Debug)]
-enum Trial {
+enum PortState {
     /// Nobody uses it.
     Free,
     /// It is in TIME-WAIT, which may be cut short or not.
@@ -62,18 +62,18 @@ const PASSED_OVER_MAX: u32 = 32;
 
 /// The search for a port of any of our addresses.
 #[derive(Debug)]
-struct PortHunt {
+struct PortTries {
     /// Ports that may still be tried.
     left: u32,
     /// Ports in TIME-WAIT that were passed over.
     passed: u32,
     /// What to fall back upon.
-    second_best: Option<(Claim, Search)>,
+    second_best: Option<(TupleChoice, Search)>,
 }
 
-impl PortHunt {
-    fn new(left: u32) -> PortHunt {
-        PortHunt { left, passed: 0, second_best: None }
+impl PortTries {
+    fn new(left: u32) -> PortTries {
+        PortTries { left, passed: 0, second_best: None }
     }
 
     fn is_time_to_fall_back(&self) -> bool {
@@ -96,54 +96,55 @@ impl Host {
 
     // ---- active opens
 
-    /// True if an active open may take the tuple of `claim`, which says under what terms then: no
+    /// True if an active open may take the tuple of `choice`, which says under what terms then: no
     /// connection has it, and its TIME-WAIT, if any, is over or may be cut short, which takes
     /// timestamps (RFC 6191 §3).
-    pub(super) fn claim(&self, now: Instant, claim: &mut Claim) -> bool {
-        claim.hash = self.live.hasher.hash(&claim.tuple);
-        let record = self.time_wait_record(claim.hash, &claim.tuple);
-        self.find_beside(now, claim, record)
+    pub(super) fn may_take(&self, now: Instant, choice: &mut TupleChoice) -> bool {
+        choice.hash = self.live.hasher.hash(&choice.tuple);
+        let record = self.time_wait_record(choice.hash, &choice.tuple);
+        self.find_beside(now, choice, record)
     }
 
     /// The same, beside what TIME-WAIT has of the tuple.
     #[inline(always)]
-    fn find_beside(&self, now: Instant, claim: &mut Claim, record: Option<Record>) -> bool {
-        let (hash, tuple) = (claim.hash, &claim.tuple);
+    fn find_beside(&self, now: Instant, choice: &mut TupleChoice, record: Option<Record>) -> bool {
+        let (hash, tuple) = (choice.hash, &choice.tuple);
         let is_taken = self.find_unexpected(hash, tuple).is_some()
             || self.closed.fin_wait_2.has(now, hash, tuple);
         if is_taken {
             return false;
         }
-        (claim.predecessor, claim.is_over) = (None, false);
+        (choice.predecessor, choice.is_over) = (None, false);
         let Some(record) = record else { return true };
         if record.is_over(now) {
-            claim.is_over = true;
+            choice.is_over = true;
             return true;
         }
         let may_open = self.shared.config.timestamps && record.may_open(now);
-        claim.predecessor = may_open.then(|| record.predecessor());
+        choice.predecessor = may_open.then(|| record.predecessor());
         may_open
     }
 
-    /// Finds an ephemeral port for `claim`: one that is not in TIME-WAIT, if one is soon found,
+    /// Finds an ephemeral port for `choice`: one that is not in TIME-WAIT, if one is soon found,
     /// else the first of those whose TIME-WAIT may be cut short.
     pub(super) fn pick_port(
         &mut self,
         now: Instant,
-        claim: &mut Claim,
+        choice: &mut TupleChoice,
     ) -> Result<(), ConnectError> {
-        let mut hunt = PortHunt::new(MAX_ATTEMPTS);
-        let is_found = self.find_port(now, claim, &mut hunt) || self.fall_back(claim, &mut hunt);
+        let mut tries = PortTries::new(MAX_ATTEMPTS);
+        let is_found =
+            self.find_port(now, choice, &mut tries) || self.fall_back(choice, &mut tries);
         if is_found { Ok(()) } else { Err(ConnectError::AddressNotAvailable) }
     }
 
-    /// Looks for a port of ours, which `claim` has then.
-    fn find_port(&mut self, now: Instant, claim: &mut Claim, hunt: &mut PortHunt) -> bool {
-        let mut search = self.opening.ports.search(&claim.tuple);
+    /// Looks for a port of ours, which `choice` has then.
+    fn find_port(&mut self, now: Instant, choice: &mut TupleChoice, tries: &mut PortTries) -> bool {
+        let mut search = self.opening.ports.search(&choice.tuple);
         // Nearly always the first will do.
-        let is_found = match self.try_port(now, claim, &mut search) {
-            Some(Trial::Free) => true,
-            Some(first) => self.try_ports(now, claim, (search, first), hunt),
+        let is_found = match self.try_port(now, choice, &mut search) {
+            Some(PortState::Free) => true,
+            Some(first) => self.try_ports(now, choice, (search, first), tries),
             None => false,
         };
         if is_found {
@@ -157,80 +158,85 @@ impl Host {
     fn try_ports(
         &mut self,
         now: Instant,
-        claim: &mut Claim,
-        (mut search, mut trial): (Search, Trial),
-        hunt: &mut PortHunt,
+        choice: &mut TupleChoice,
+        (mut search, mut trial): (Search, PortState),
+        tries: &mut PortTries,
     ) -> bool {
         loop {
             match trial {
-                Trial::Free => return true,
-                Trial::Waiting(may_open) => {
+                PortState::Free => return true,
+                PortState::Waiting(may_open) => {
                     self.shared.counters.ports_in_time_wait += 1;
-                    hunt.passed += 1;
-                    if may_open && hunt.second_best.is_none() {
-                        hunt.second_best = Some((*claim, search));
+                    tries.passed += 1;
+                    if may_open && tries.second_best.is_none() {
+                        tries.second_best = Some((*choice, search));
                     }
                 }
-                Trial::Taken => {}
+                PortState::Taken => {}
             }
-            hunt.left -= 1;
-            if hunt.left == 0 || hunt.is_time_to_fall_back() {
+            tries.left -= 1;
+            if tries.left == 0 || tries.is_time_to_fall_back() {
                 return false;
             }
-            let Some(next) = self.try_port(now, claim, &mut search) else { return false };
+            let Some(next) = self.try_port(now, choice, &mut search) else { return false };
             trial = next;
         }
     }
 
     /// The first that may be had by cutting its TIME-WAIT short: its port is the one used longest
     /// ago. The next search goes on behind it.
-    fn fall_back(&mut self, claim: &mut Claim, hunt: &mut PortHunt) -> bool {
-        let Some((second_best, search)) = hunt.second_best.take() else { return false };
-        *claim = second_best;
-        self.opening.ports.go_on_behind(&search, claim.tuple.local_port());
+    fn fall_back(&mut self, choice: &mut TupleChoice, tries: &mut PortTries) -> bool {
+        let Some((second_best, search)) = tries.second_best.take() else { return false };
+        *choice = second_best;
+        self.opening.ports.go_on_behind(&search, choice.tuple.local_port());
         self.prefetch_likely();
         true
     }
 
     /// Tries the next port of `search`; `None` if there is none.
     #[inline(always)]
-    fn try_port(&mut self, now: Instant, claim: &mut Claim, search: &mut Search) -> Option<Trial> {
+    fn try_port(
+        &mut self,
+        now: Instant,
+        choice: &mut TupleChoice,
+        search: &mut Search,
+    ) -> Option<PortState> {
         let Candidate { port, hash } = self.opening.ports.next(search)?;
-        claim.tuple = claim.tuple.with_local_port(port);
-        claim.hash = hash.unwrap_or_else(|| self.live.hasher.hash(&claim.tuple));
-        let record = self.time_wait_record(claim.hash, &claim.tuple);
+        choice.tuple = choice.tuple.with_local_port(port);
+        choice.hash = hash.unwrap_or_else(|| self.live.hasher.hash(&choice.tuple));
+        let record = self.time_wait_record(choice.hash, &choice.tuple);
         let is_free =
-            !self.opening.listeners.has_port(port) && self.find_beside(now, claim, record);
+            !self.opening.listeners.has_port(port) && self.find_beside(now, choice, record);
         Some(match record {
-            Some(record) if !record.is_over(now) => Trial::Waiting(is_free),
-            _ if is_free => Trial::Free,
-            _ => Trial::Taken,
+            Some(record) if !record.is_over(now) => PortState::Waiting(is_free),
+            _ if is_free => PortState::Free,
+            _ => PortState::Taken,
         })
     }
 
     /// Finds a tuple to `remote` from any of our addresses: of the range, if there is one, in
     /// random order, so that all of its ports are used before any comes again. False if there is
     /// none.
-    pub(super) fn pick_claim(
+    pub(super) fn pick_source(
         &mut self,
         now: Instant,
         remote: SocketAddr,
-        claim: &mut Claim,
+        choice: &mut TupleChoice,
     ) -> bool {
         let sources = if self.config.ranges.is_empty() { 1 } else { SOURCES_TRIED };
-        let mut hunt = PortHunt::new(0);
+        let mut tries = PortTries::new(0);
         for _ in 0..sources {
             let Some(local) = self.source_for(remote.ip()) else { return false };
-            claim.tuple = Tuple::new((local, 0), (remote.ip(), remote.port()));
-            hunt.left += MAX_ATTEMPTS / sources;
-            if self.find_port(now, claim, &mut hunt) {
+            choice.tuple = Tuple::new((local, 0), (remote.ip(), remote.port()));
+            tries.left += MAX_ATTEMPTS / sources;
+            if self.find_port(now, choice, &mut tries) {
                 return true;
             }
-            if hunt.is_time_to_fall_back() {
+            if tries.is_time_to_fall_back() {
                 break;
             }
         }
-        self.fall_back(claim, &mut hunt)
+        self.fall_back(choice, &mut tries)
     }
 
     /// An address of ours to reach `remote` from.

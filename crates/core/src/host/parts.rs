@@ -26,8 +26,8 @@ use crate::rng::Rng;
 use crate::tcp::SocketOptions;
 use crate::tcp::block_pool::BlockPool;
 use crate::tcp::demux::{Demux, TupleHasher};
+use crate::tcp::fifo::Fifo;
 use crate::tcp::isn::IsnSource;
-use crate::tcp::line::Line;
 use crate::tcp::listen::Listeners;
 use crate::tcp::port::Ports;
 use crate::tcp::route_cache::RouteCache;
@@ -62,7 +62,7 @@ pub(super) struct Live {
     /// Connections whose timers are being run; empty between calls.
     pub(super) due: Vec<u32>,
     /// Connections to be flushed, in their order.
-    pub(super) ready: Line<u32>,
+    pub(super) ready: Fifo<u32>,
     /// Those whose user has left.
     pub(super) orphans: usize,
     /// No segment is taken for one of the usual layout: what it does must be the same.
@@ -140,7 +140,7 @@ impl Live {
             timers: Timers::new(config.tcp.timers, ticks).with_estimator(config.tcp.rto.estimator),
             ticks,
             due: Vec::new(),
-            ready: Line::default(),
+            ready: Fifo::default(),
             orphans: 0,
             #[cfg(test)]
             knows_no_usual: false,

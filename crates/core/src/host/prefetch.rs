@@ -19,7 +19,7 @@ use super::Host;
 use super::inbound::Hinted;
 use crate::flow::Tuple;
 use crate::frame::{BURST, RxFrame};
-use crate::tcp::demux::Line;
+use crate::tcp::demux::Bucket;
 use crate::tcp::slot::Slot;
 use crate::wire::peek::{self, Peeked};
 use crate::wire::usual::Usual;
@@ -104,7 +104,7 @@ impl Host {
 
     /// Notes what is in each of these frames, [`BURST`] at most, and fetches what they lead to.
     pub(super) fn prefetch_burst(&self, frames: &[RxFrame<'_>], notes: &mut Notes) {
-        let mut lines = [Line::NOTHING; BURST];
+        let mut lines = [Bucket::NOTHING; BURST];
         let count = frames.len().min(BURST);
         let (frames, lines) = (&frames[..count], &mut lines[..count]);
         if self.has_many_records() {
@@ -125,7 +125,7 @@ impl Host {
         &'s self,
         frames: &[RxFrame<'_>],
         notes: &mut Notes,
-        lines: &mut [&'s Line],
+        lines: &mut [&'s Bucket],
     ) {
         let link = self.link_bytes();
         let noted = notes.hashes.iter_mut().zip(&mut notes.packets);
@@ -142,7 +142,7 @@ impl Host {
     }
 
     /// Finds the connections that they are for. `FAR`: their blocks are fetched.
-    fn find_all<const FAR: bool>(&self, notes: &mut Notes, lines: &[&Line]) {
+    fn find_all<const FAR: bool>(&self, notes: &mut Notes, lines: &[&Bucket]) {
         let noted = notes.hashes.iter().zip(&mut notes.packets);
         for ((hash, note), line) in noted.zip(lines) {
             note.hint = line.first_guess(*hash);

@@ -8,7 +8,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::Host;
 use super::after_input::{make_ready, publish};
-use super::identity::Claim;
+use super::identity::TupleChoice;
 use super::parts::Live;
 use crate::error::{AcceptError, ConnectError, Error, NoSuchConnection, ReadError};
 use crate::event::{ConnectionId, ListenerId, Readiness};
@@ -161,11 +161,11 @@ impl Host {
         if self.connections() >= self.config.limits.connections {
             return Err(ConnectError::Limit);
         }
-        let mut claim = Claim::of(ends);
+        let mut choice = TupleChoice::of(ends);
         let chosen = if is_plain && local.port() == 0 {
-            self.pick_port(now, &mut claim)
+            self.pick_port(now, &mut choice)
         } else {
-            self.choose_tuple(now, (local, remote), &mut claim)
+            self.choose_tuple(now, (local, remote), &mut choice)
         };
         if let Err(error) = chosen {
             if error == ConnectError::AddressNotAvailable && local.port() == 0 {
@@ -173,7 +173,7 @@ impl Host {
             }
             return Err(error);
         }
-        let Claim { tuple, hash, predecessor, is_over } = &claim;
+        let TupleChoice { tuple, hash, predecessor, is_over } = &choice;
         let Beginning { isn, stamp_offset } = self.begin(now, tuple);
         let iss = predecessor.map_or(isn, |predecessor| isn.max(predecessor.isn_floor()));
         if *is_over {
@@ -217,7 +217,7 @@ impl Host {
         &mut self,
         now: Instant,
         (local, remote): (SocketAddr, SocketAddr),
-        claim: &mut Claim,
+        choice: &mut TupleChoice,
     ) -> Result<(), ConnectError> {
         if local.is_ipv4() != remote.is_ipv4() {
             return Err(ConnectError::InvalidInput(
@@ -225,7 +225,7 @@ impl Host {
             ));
         }
         if local.ip().is_unspecified() && local.port() == 0 {
-            let is_found = self.pick_claim(now, remote, claim);
+            let is_found = self.pick_source(now, remote, choice);
             return if is_found { Ok(()) } else { Err(ConnectError::AddressNotAvailable) };
         }
         let address = match local.ip() {
@@ -235,16 +235,16 @@ impl Host {
             ip if self.ip.is_ours(ip) => ip,
             _ => return Err(ConnectError::AddressNotAvailable),
         };
-        claim.tuple = Tuple::new((address, local.port()), (remote.ip(), remote.port()));
-        self.claim_or_pick(now, claim)
+        choice.tuple = Tuple::new((address, local.port()), (remote.ip(), remote.port()));
+        self.take_or_pick(now, choice)
     }
 
     /// Claims the tuple, or with an ephemeral port of ours if it has none.
-    fn claim_or_pick(&mut self, now: Instant, claim: &mut Claim) -> Result<(), ConnectError> {
-        if claim.tuple.local_port() == 0 {
-            return self.pick_port(now, claim);
+    fn take_or_pick(&mut self, now: Instant, choice: &mut TupleChoice) -> Result<(), ConnectError> {
+        if choice.tuple.local_port() == 0 {
+            return self.pick_port(now, choice);
         }
-        if self.claim(now, claim) { Ok(()) } else { Err(ConnectError::AddressInUse) }
+        if self.may_take(now, choice) { Ok(()) } else { Err(ConnectError::AddressInUse) }
     }
 
     // ---- data; to be sent: sockets/sending.rs

@@ -98,14 +98,14 @@ const MORE: u32 = (1 << 31) - SLOTS_MAX as u32;
 /// Entries with tag 0 are free.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-pub struct Line {
+pub struct Bucket {
     /// The link, and behind it the tags.
     head: [u8; LINK + ENTRIES],
     entries: [u32; ENTRIES],
 }
 
 /// The link [`NONE`] before tags that are 0.
-const FREE: Line = Line {
+const FREE: Bucket = Bucket {
     head: [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
     entries: [0; ENTRIES],
 };
@@ -113,16 +113,16 @@ const FREE: Line = Line {
 /// Lines that never move.
 #[derive(Debug, Default)]
 struct Lines {
-    segments: Vec<Box<[Line; SEGMENT]>>,
+    segments: Vec<Box<[Bucket; SEGMENT]>>,
     len: u32,
 }
 
 impl Lines {
-    fn get(&self, line: u32) -> Option<&Line> {
+    fn get(&self, line: u32) -> Option<&Bucket> {
         Some(&self.segments.get(line as usize / SEGMENT)?[line as usize % SEGMENT])
     }
 
-    fn get_mut(&mut self, line: u32) -> Option<&mut Line> {
+    fn get_mut(&mut self, line: u32) -> Option<&mut Bucket> {
         Some(&mut self.segments.get_mut(line as usize / SEGMENT)?[line as usize % SEGMENT])
     }
 
@@ -188,9 +188,9 @@ fn slot_of(hash: u64, entry: u32) -> Option<u32> {
     (slot & MORE == 0).then_some(slot)
 }
 
-impl Line {
+impl Bucket {
     /// One that holds nothing.
-    pub const NOTHING: &Line = &FREE;
+    pub const NOTHING: &Bucket = &FREE;
 
     /// The line that lies behind.
     fn link(&self) -> u32 {
@@ -280,13 +280,13 @@ impl Demux {
     }
 
     /// Fetches the line that a look-up of this hash will read, without waiting for it.
-    pub fn prefetch(&self, hash: u64) -> &Line {
+    pub fn prefetch(&self, hash: u64) -> &Bucket {
         match self.lines.get(self.line_of(hash)) {
             Some(line) => {
                 prefetch(line);
                 line
             }
-            None => Line::NOTHING,
+            None => Bucket::NOTHING,
         }
     }
 
@@ -438,13 +438,13 @@ impl Demux {
     }
 
     /// Takes everything out of a line; what lies behind it is linked to what was taken.
-    fn take_line(&mut self, line: u32) -> Line {
+    fn take_line(&mut self, line: u32) -> Bucket {
         self.lines.get_mut(line).map_or(FREE, |line| core::mem::replace(line, FREE))
     }
 
     /// Puts all that was taken out, and what lies behind it, into the lines that `line_of` says.
     /// Each line is free before its entries are put, so that they may lie in it again.
-    fn put_again(&mut self, mut taken: Line, line_of: impl Fn(&Demux, u32) -> u32) {
+    fn put_again(&mut self, mut taken: Bucket, line_of: impl Fn(&Demux, u32) -> u32) {
         loop {
             for (tag, entry) in taken.entries() {
                 self.put(line_of(self, entry), tag, entry);

@@ -27,7 +27,7 @@ use crate::event::{ConnectionId, ListenerId, Readiness};
 use crate::flow::Tuple;
 use crate::tcp::block_pool::BlockPool;
 use crate::tcp::connection::{Compact, Identity};
-use crate::tcp::line::Line;
+use crate::tcp::fifo::Fifo;
 use crate::tcp::route_cache::RouteIndex;
 use crate::tcp::slab::{Key, Slab};
 use crate::tcp::time_wait::negotiate::Holding;
@@ -163,7 +163,7 @@ fn place_of(ends: &Tuple, options: &SocketOptions) -> RouteIndex {
 #[inline(always)]
 pub(crate) fn take_seat(
     slots: &mut Slots,
-    ready: &mut Line<u32>,
+    ready: &mut Fifo<u32>,
     block: Box<Connection>,
     (tuple, flags, accepting): (&Tuple, SlotFlags, Option<ListenerId>),
 ) -> ConnectionId {

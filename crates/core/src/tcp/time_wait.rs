@@ -40,7 +40,7 @@ pub mod negotiate;
 pub mod table;
 
 pub use negotiate::Holding;
-pub use table::{Distance, Found, TimeWait};
+pub use table::{Distance, RecordRef, TimeWait};
 
 use crate::counters::Counters;
 use crate::flow::{Seq, Tuple};

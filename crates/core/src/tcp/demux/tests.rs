@@ -103,7 +103,7 @@ fn it_grows_and_shrinks_by_lines_and_gives_its_memory_back() {
     for slot in 0..100_000 {
         demux.insert(hash(slot), slot, hash);
     }
-    let bytes = |lines: &Lines| lines.segments.len() * size_of::<[Line; SEGMENT]>();
+    let bytes = |lines: &Lines| lines.segments.len() * size_of::<[Bucket; SEGMENT]>();
     let all = bytes(&demux.lines) + bytes(&demux.spare);
     assert!(all <= 100_000 * 17, "{all} bytes");
     let long = (0..demux.lines.len).filter(|line| demux.lines.get(*line).unwrap().link() != NONE);

@@ -25,7 +25,7 @@ use crate::wire::checksum::{Sum, copy_and_sum};
 
 /// Memory for so much of the stream as a page holds.
 #[derive(Debug, Default)]
-enum Place {
+enum Memory {
     /// None: no byte of it has come.
     #[default]
     Hole,
@@ -35,12 +35,12 @@ enum Place {
     Whole(Page),
 }
 
-impl Place {
+impl Memory {
     fn bytes(&self) -> &[u8] {
         match self {
-            Place::Hole => &[],
-            Place::Small(page) => page.bytes(),
-            Place::Whole(page) => page.bytes(),
+            Memory::Hole => &[],
+            Memory::Small(page) => page.bytes(),
+            Memory::Whole(page) => page.bytes(),
         }
     }
 
@@ -49,16 +49,16 @@ impl Place {
         let Some(mut page) = pool.take(Claim::Receive) else { return false };
         let narrow = self.bytes();
         page.bytes_mut()[..narrow.len()].copy_from_slice(narrow);
-        core::mem::replace(self, Place::Whole(page)).release(pool);
+        core::mem::replace(self, Memory::Whole(page)).release(pool);
         true
     }
 
     #[inline(always)]
     fn release(self, pool: &mut PagePool) {
         match self {
-            Place::Hole => {}
-            Place::Small(page) => pool.put_small(Side::Receive, page),
-            Place::Whole(page) => pool.put(page),
+            Memory::Hole => {}
+            Memory::Small(page) => pool.put_small(Side::Receive, page),
+            Memory::Whole(page) => pool.put(page),
         }
     }
 }
@@ -66,7 +66,7 @@ impl Place {
 /// Bytes received and not yet read.
 #[derive(Default)]
 pub(crate) struct RecvBuffer {
-    pages: Queue<Place>,
+    pages: Queue<Memory>,
     /// Where in the first page the next unread byte is.
     head: usize,
     /// Bytes that can be read: from the read position to RCV.NXT.
@@ -112,11 +112,11 @@ impl RecvBuffer {
         let place = if end <= SMALL_BYTES {
             let Some(mut page) = pool.take_small(Claim::Receive) else { return false };
             page.bytes_mut()[begin..end].copy_from_slice(data);
-            Place::Small(page)
+            Memory::Small(page)
         } else {
             let Some(mut page) = pool.take(Claim::Receive) else { return false };
             page.bytes_mut()[begin..end].copy_from_slice(data);
-            Place::Whole(page)
+            Memory::Whole(page)
         };
         self.pages.push_back(place);
         true
@@ -150,7 +150,7 @@ impl RecvBuffer {
     ) -> bool {
         let begin = self.head + self.readable + PAGE_BYTES;
         let begin = begin.wrapping_sub(self.pages.len() * PAGE_BYTES);
-        let Some(Place::Whole(last)) = self.pages.back_mut() else { return false };
+        let Some(Memory::Whole(last)) = self.pages.back_mut() else { return false };
         let Some(free) = last.bytes_mut().get_mut(begin..) else { return false };
         if let Some(place) = free.get_mut(..data.len()) {
             copy(place, data);
@@ -163,7 +163,7 @@ impl RecvBuffer {
         let Some(mut page) = pool.take(Claim::Receive) else { return false };
         copy(free, here);
         copy(&mut page.bytes_mut()[..behind.len()], behind);
-        self.pages.push_back(Place::Whole(page));
+        self.pages.push_back(Memory::Whole(page));
         true
     }
 
@@ -173,7 +173,7 @@ impl RecvBuffer {
         let at = self.head + self.readable + offset;
         // The usual case: it lies in one page, which is there.
         let (index, within) = (at / PAGE_BYTES, at % PAGE_BYTES);
-        if let Some(Place::Whole(page)) = self.pages.get_mut(index)
+        if let Some(Memory::Whole(page)) = self.pages.get_mut(index)
             && let Some(place) = page.bytes_mut().get_mut(within..within + data.len())
         {
             place.copy_from_slice(data);
@@ -191,7 +191,7 @@ impl RecvBuffer {
         if self.pages.is_empty() && end <= PAGE_BYTES {
             return self.begin(at, data, pool);
         }
-        if let Queue::One(Place::Small(page)) = &mut self.pages
+        if let Queue::One(Memory::Small(page)) = &mut self.pages
             && let Some(place) = page.bytes_mut().get_mut(at..end)
         {
             place.copy_from_slice(data);
@@ -218,28 +218,28 @@ impl RecvBuffer {
     fn page_mut(&mut self, index: usize, pool: &mut PagePool) -> Option<&mut Page> {
         if index == self.pages.len() {
             let page = pool.take(Claim::Receive)?;
-            self.pages.push_back(Place::Whole(page));
+            self.pages.push_back(Memory::Whole(page));
         }
         let place = self.pages.get_mut(index)?;
-        if !matches!(place, Place::Whole(_)) && !place.widen(pool) {
+        if !matches!(place, Memory::Whole(_)) && !place.widen(pool) {
             return None;
         }
-        let Place::Whole(page) = place else { return None };
+        let Memory::Whole(page) = place else { return None };
         Some(page)
     }
 
     fn provide_pages(&mut self, first: usize, last: usize, pool: &mut PagePool) -> bool {
         let wanted = last + 1 - first;
-        let is_whole = |place: &&Place| matches!(place, Place::Whole(_));
+        let is_whole = |place: &&Memory| matches!(place, Memory::Whole(_));
         let present = self.pages.iter_from(first).take(wanted).filter(is_whole).count();
         if pool.available() < wanted - present {
             return false;
         }
         for _ in self.pages.len()..=last {
-            self.pages.push_back(Place::Hole);
+            self.pages.push_back(Memory::Hole);
         }
         for place in self.pages.iter_mut_from(first).take(wanted) {
-            if !matches!(place, Place::Whole(_)) {
+            if !matches!(place, Memory::Whole(_)) {
                 place.widen(pool);
             }
         }

@@ -26,10 +26,10 @@ use crate::flow::Tuple;
 use crate::tcp::connection::FinalState;
 use crate::tcp::demux::TupleHasher;
 use crate::time::{Duration, Instant, as_nanos};
-pub use found::Found;
+pub use found::RecordRef;
 use handles::Handles;
 use index::{Index, Probe};
-use queue::{Queue, Seen, Spot};
+use queue::{Located, Location, Queue};
 use row::{Common, Row, Row4, Row6};
 
 /// How near the peer was: a near one's segments cannot be under way for long.
@@ -51,7 +51,7 @@ impl Distance {
 
 /// Records of one duration and one IP version.
 #[derive(Debug)]
-struct Shelf<R> {
+struct RecordSet<R> {
     queue: Queue<R>,
     index: Index,
     term_ms: u64,
@@ -64,8 +64,8 @@ struct Shelf<R> {
 /// Records of one duration.
 #[derive(Debug)]
 struct Class {
-    v4: Shelf<Row4>,
-    v6: Shelf<Row6>,
+    v4: RecordSet<Row4>,
+    v6: RecordSet<Row6>,
 }
 
 /// All TIME-WAIT records of a host.
@@ -95,16 +95,16 @@ const DEAD_MAX: u32 = 1 << 13;
 const NUMBERS_MAX: u32 = 1 << 16;
 /// Records that a turn drops before it leaves the rest to the next; it ends with a block of them.
 const SHARE: usize = 1024;
-/// Does `$body` with each shelf in turn.
-macro_rules! each_shelf {
-    ($classes:expr, $shelf:ident => $body:expr) => {
+/// Does `$body` with each record set in turn.
+macro_rules! each_record_set {
+    ($classes:expr, $records:ident => $body:expr) => {
         for class in $classes {
             {
-                let $shelf = &mut class.v4;
+                let $records = &mut class.v4;
                 $body
             }
             {
-                let $shelf = &mut class.v6;
+                let $records = &mut class.v6;
                 $body
             }
         }
@@ -118,7 +118,7 @@ impl TimeWait {
         let limit = limit.min(LIMIT_MAX);
         let class = |term: Duration| {
             let term_ms = as_nanos(term).div_ceil(1_000_000).min(TERM_MAX_MS);
-            Class { v4: Shelf::new(term_ms, limit), v6: Shelf::new(term_ms, limit) }
+            Class { v4: RecordSet::new(term_ms, limit), v6: RecordSet::new(term_ms, limit) }
         };
         TimeWait {
             classes: terms.map(class),
@@ -181,13 +181,13 @@ impl TimeWait {
     }
 
     /// The record of `tuple`, if its time is not over.
-    pub fn find<'a>(&'a self, hash: u64, tuple: &'a Tuple, now: Instant) -> Option<Found<'a>> {
+    pub fn find<'a>(&'a self, hash: u64, tuple: &'a Tuple, now: Instant) -> Option<RecordRef<'a>> {
         self.get(hash, tuple).filter(|found| !found.is_over(now))
     }
 
     /// The record of `tuple`, its time over or not.
     #[inline(always)]
-    pub fn get<'a>(&'a self, hash: u64, tuple: &'a Tuple) -> Option<Found<'a>> {
+    pub fn get<'a>(&'a self, hash: u64, tuple: &'a Tuple) -> Option<RecordRef<'a>> {
         if self.len == 0 {
             return None;
         }
@@ -199,7 +199,7 @@ impl TimeWait {
     }
 
     /// The same, of a near peer.
-    fn get_near<'a>(&'a self, hash: u64, tuple: &'a Tuple) -> Option<Found<'a>> {
+    fn get_near<'a>(&'a self, hash: u64, tuple: &'a Tuple) -> Option<RecordRef<'a>> {
         self.classes[1..].iter().find_map(|class| class.get(hash, tuple, &self.handles))
     }
 
@@ -229,9 +229,9 @@ impl TimeWait {
     /// Marks a record, whatever that means to whoever keeps it, or takes the mark back.
     pub fn mark(&mut self, hash: u64, tuple: &Tuple, is_marked: bool) {
         let handles = &self.handles;
-        each_shelf!(&mut self.classes, shelf => {
-            if let Some((number, _)) = shelf.find(hash, tuple, handles)
-                && let Some(row) = shelf.queue.row_mut(number)
+        each_record_set!(&mut self.classes, records => {
+            if let Some((number, _)) = records.find(hash, tuple, handles)
+                && let Some(row) = records.queue.row_mut(number)
             {
                 row.common_mut().mark(is_marked);
             }
@@ -241,7 +241,7 @@ impl TimeWait {
     /// The peer has repeated its FIN, with this TSval if timestamps are used: 2·MSL start over.
     pub fn restart(&mut self, hash: u64, tuple: &Tuple, stamp: Option<u32>, now: Instant) {
         let handles = &self.handles;
-        each_shelf!(&mut self.classes, shelf => shelf.restart(hash, tuple, stamp, now, handles));
+        each_record_set!(&mut self.classes, records => records.restart(hash, tuple, stamp, now, handles));
     }
 
     /// True if a record may be due at `now`.
@@ -259,8 +259,8 @@ impl TimeWait {
     fn drop_due(&mut self, now: Instant) -> u64 {
         let (before, mut share) = (self.len, SHARE);
         let TimeWait { classes, handles, hasher, len, .. } = self;
-        each_shelf!(classes, shelf => {
-            *len -= shelf.on_time(now, &mut share, handles, hasher);
+        each_record_set!(classes, records => {
+            *len -= records.on_time(now, &mut share, handles, hasher);
         });
         // Beyond a turn's share more may be due at once.
         if share > 0 {
@@ -306,14 +306,14 @@ impl TimeWait {
     /// The record that entered first goes; returns when it would have expired.
     fn drop_oldest(&mut self, now: Instant) -> Option<u64> {
         let mut oldest = None;
-        each_shelf!(&mut self.classes, shelf => {
-            oldest = [oldest, shelf.entered_ms()].into_iter().flatten().min();
+        each_record_set!(&mut self.classes, records => {
+            oldest = [oldest, records.entered_ms()].into_iter().flatten().min();
         });
         let TimeWait { classes, handles, hasher, len, .. } = self;
-        each_shelf!(classes, shelf => {
-            if shelf.live > 0 && shelf.entered_ms() == oldest {
+        each_record_set!(classes, records => {
+            if records.live > 0 && records.entered_ms() == oldest {
                 *len -= 1;
-                return shelf.drop_front(now, handles, hasher);
+                return records.drop_front(now, handles, hasher);
             }
         });
         None
@@ -323,7 +323,12 @@ impl TimeWait {
 impl Class {
     /// The record of `tuple`.
     #[inline(always)]
-    fn get<'a>(&'a self, hash: u64, tuple: &'a Tuple, handles: &'a Handles) -> Option<Found<'a>> {
+    fn get<'a>(
+        &'a self,
+        hash: u64,
+        tuple: &'a Tuple,
+        handles: &'a Handles,
+    ) -> Option<RecordRef<'a>> {
         if tuple.is_ipv6() {
             self.v6.get(hash, tuple, handles)
         } else {
@@ -357,10 +362,10 @@ impl Handles {
     }
 }
 
-impl<R: Row> Shelf<R> {
+impl<R: Row> RecordSet<R> {
     fn new(term_ms: u64, limit: usize) -> Self {
         let (queue, index) = (Queue::new(term_ms), Index::new(limit));
-        Shelf { queue, index, term_ms, live: 0, dead_max: DEAD_MAX }
+        RecordSet { queue, index, term_ms, live: 0, dead_max: DEAD_MAX }
     }
 
     /// Adds a record; says when it expires. `None` if so many of our addresses are in TIME-WAIT
@@ -390,32 +395,42 @@ impl<R: Row> Shelf<R> {
         if self.is_long() {
             self.shorten(finder);
         }
-        let Shelf { queue, index, live, .. } = self;
+        let RecordSet { queue, index, live, .. } = self;
         let hash_of = |number| queue.row(number).map(|seen| finder.hash(seen.row));
         index.keep_up(*live, queue.span(), hash_of);
     }
 
     /// The record of `tuple`.
     #[inline(always)]
-    fn get<'a>(&'a self, hash: u64, tuple: &'a Tuple, handles: &'a Handles) -> Option<Found<'a>> {
+    fn get<'a>(
+        &'a self,
+        hash: u64,
+        tuple: &'a Tuple,
+        handles: &'a Handles,
+    ) -> Option<RecordRef<'a>> {
         let (_, seen) = self.find(hash, tuple, handles)?;
         Some(self.found(tuple, seen, handles))
     }
 
-    fn found<'a>(&self, tuple: &'a Tuple, seen: Seen<'a, R>, handles: &'a Handles) -> Found<'a> {
+    fn found<'a>(
+        &self,
+        tuple: &'a Tuple,
+        seen: Located<'a, R>,
+        handles: &'a Handles,
+    ) -> RecordRef<'a> {
         let (common, term_ms) = (seen.row.common(), self.term_ms);
-        Found { tuple, common, handles, term_ms, expires_ms: seen.expires_ms }
+        RecordRef { tuple, common, handles, term_ms, expires_ms: seen.expires_ms }
     }
 
     /// The record of `tuple` where it lies, and its number.
     #[inline(always)]
-    fn find(&self, hash: u64, tuple: &Tuple, handles: &Handles) -> Option<(u32, Seen<'_, R>)> {
+    fn find(&self, hash: u64, tuple: &Tuple, handles: &Handles) -> Option<(u32, Located<'_, R>)> {
         if tuple.is_ipv6() != R::IPV6 {
             return None;
         }
         let mut probe = self.index.probe(hash, self.index.line(hash)?);
         let first = self.index.next(&mut probe, self.queue.span());
-        let found = first.and_then(|number| self.see(number, tuple, handles));
+        let found = first.and_then(|number| self.locate(number, tuple, handles));
         // Nearly always it is the first, or nothing has its tag and nothing lies behind the line.
         if found.is_some() || (probe.matches, probe.link) == (0, 0) {
             return found;
@@ -430,7 +445,7 @@ impl<R: Row> Shelf<R> {
         hash: u64,
         tuple: &Tuple,
         handles: &Handles,
-    ) -> Option<(u32, Seen<'_, R>)> {
+    ) -> Option<(u32, Located<'_, R>)> {
         let mut found = self.walk(&mut probe, tuple, handles);
         let mut link = probe.link;
         while found.is_none()
@@ -448,10 +463,10 @@ impl<R: Row> Shelf<R> {
         probe: &mut Probe<'_, N>,
         tuple: &Tuple,
         handles: &Handles,
-    ) -> Option<(u32, Seen<'_, R>)> {
+    ) -> Option<(u32, Located<'_, R>)> {
         while probe.matches != 0 {
             let number = self.index.next(probe, self.queue.span());
-            let found = number.and_then(|number| self.see(number, tuple, handles));
+            let found = number.and_then(|number| self.locate(number, tuple, handles));
             if found.is_some() {
                 return found;
             }
@@ -460,23 +475,28 @@ impl<R: Row> Shelf<R> {
     }
 
     /// The record of that number, if it is that of `tuple`.
-    fn see(&self, number: u32, tuple: &Tuple, handles: &Handles) -> Option<(u32, Seen<'_, R>)> {
-        Some((number, self.see_at(&self.queue.spot(number)?, tuple, handles)?))
+    fn locate(
+        &self,
+        number: u32,
+        tuple: &Tuple,
+        handles: &Handles,
+    ) -> Option<(u32, Located<'_, R>)> {
+        Some((number, self.see_at(&self.queue.location(number)?, tuple, handles)?))
     }
 
     /// The record that lies there, if it is that of `tuple`.
     fn see_at<'a>(
         &self,
-        spot: &Spot<'a, R>,
+        location: &Location<'a, R>,
         tuple: &Tuple,
         handles: &Handles,
-    ) -> Option<Seen<'a, R>> {
-        let row = spot.row;
+    ) -> Option<Located<'a, R>> {
+        let row = location.row;
         if row.common().ports() != tuple.ports() {
             return None;
         }
         let local = handles.meaning(row.common().handle()).0;
-        if row.is_between(tuple, local) { self.queue.see(spot) } else { None }
+        if row.is_between(tuple, local) { self.queue.locate(location) } else { None }
     }
 
     fn records(&self, handles: &Handles) -> impl Iterator<Item = Record> {

@@ -6,7 +6,7 @@
 //! moves only when a deadline becomes earlier than the slot in which it is filed. One whose slot
 //! is reached early is filed again.
 
-use super::slots::{Place, Slots};
+use super::slots::{Position, Slots};
 use super::{Filed, Ticks};
 use crate::time::Instant;
 
@@ -34,7 +34,7 @@ impl Inline {
 
     fn file(&mut self, index: u32, filed: &mut Filed, earliest: Instant) {
         let place = filed.place();
-        if place != Place::NOWHERE {
+        if place != Position::NOWHERE {
             self.slots.remove(index, place);
         }
         let (place, reached) = self.slots.insert(index, self.ticks.at_or_after(earliest));
@@ -47,7 +47,7 @@ impl Inline {
     /// Connection `index` is gone.
     pub fn forget(&mut self, index: u32, filed: &mut Filed) {
         let place = filed.place();
-        if place != Place::NOWHERE {
+        if place != Position::NOWHERE {
             self.slots.remove(index, place);
             *filed = Filed::default();
         }
@@ -97,7 +97,7 @@ impl Inline {
 /// Where a connection's entry is filed. By default nowhere: anything is earlier, but for what never
 /// comes.
 impl Filed {
-    fn at(reached: Instant, place: Place) -> Filed {
+    fn at(reached: Instant, place: Position) -> Filed {
         let (ns, bits) = (reached.as_nanos(), place.bits());
         Filed([
             ns as u16,
@@ -115,9 +115,9 @@ impl Filed {
         Instant::from_nanos(a | b << 16 | c << 32 | d << 48)
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> Position {
         let [.., a, b] = self.0.map(u32::from);
-        Place::from_bits(a | b << 16)
+        Position::from_bits(a | b << 16)
     }
 }
 

@@ -15,7 +15,7 @@
 //! A slot's first entry lies in its head, where it costs no block: with few connections most slots
 //! hold no other. The rest lie in blocks of one cache line, so that reaching a slot reads an array:
 //! a list of the entries themselves would wait for memory once for each. Whoever files an entry
-//! keeps its [`Place`], and takes it out by clearing a bit. A block that is empty is free again at
+//! keeps its [`Position`], and takes it out by clearing a bit. A block that is empty is free again at
 //! once, so that there are never more of them than entries.
 //!
 //! ```text
@@ -44,7 +44,7 @@ const HORIZON: u64 = (SLOTS as u64 - 2) << (2 * LEVEL_SHIFT);
 /// Entries of a block.
 const ENTRIES: usize = 13;
 const FULL: u16 = (1 << ENTRIES) - 1;
-/// Bits of a [`Place`] that say where in its block an entry is.
+/// Bits of a [`Position`] that say where in its block an entry is.
 const PLACE_BITS: u32 = 4;
 /// What they say of an entry in the head of its slot, the number of which is in place of a block's.
 const IN_HEAD: u32 = (1 << PLACE_BITS) - 1;
@@ -54,11 +54,11 @@ const CHUNK: usize = 256;
 
 /// Where an entry is filed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place(u32);
+pub(super) struct Position(u32);
 
-impl Place {
+impl Position {
     /// Nowhere.
-    pub(super) const NOWHERE: Place = Place(u32::MAX);
+    pub(super) const NOWHERE: Position = Position(u32::MAX);
 
     /// As a number.
     pub(super) const fn bits(self) -> u32 {
@@ -66,8 +66,8 @@ impl Place {
     }
 
     /// From [`bits`](Self::bits).
-    pub(super) const fn from_bits(bits: u32) -> Place {
-        Place(bits)
+    pub(super) const fn from_bits(bits: u32) -> Position {
+        Position(bits)
     }
 }
 
@@ -138,7 +138,7 @@ impl Slots {
 
     /// Files `entry` under `tick`; one that is past counts as the present. Returns where, and the
     /// tick at which its slot is reached: `tick`, or earlier.
-    pub(super) fn insert(&mut self, entry: u32, tick: u64) -> (Place, u64) {
+    pub(super) fn insert(&mut self, entry: u32, tick: u64) -> (Position, u64) {
         let (slot, at) = self.slot_of(tick);
         self.len += 1;
         if at < self.next {
@@ -152,11 +152,11 @@ impl Slots {
         if head.first == NONE {
             self.occupancy[slot / SLOTS].insert(slot % SLOTS);
         }
-        (Place((slot as u32) << PLACE_BITS | IN_HEAD), at)
+        (Position((slot as u32) << PLACE_BITS | IN_HEAD), at)
     }
 
     /// Files `entry` in a slot whose head has one.
-    fn insert_into_block(&mut self, entry: u32, slot: usize) -> Place {
+    fn insert_into_block(&mut self, entry: u32, slot: usize) -> Position {
         let mut number = self.heads[slot].first;
         let chunk = self.blocks.get_mut(number as usize / CHUNK);
         let block = match chunk.map(|chunk| &mut chunk[number as usize % CHUNK]) {
@@ -169,7 +169,7 @@ impl Slots {
         let position = block.live.trailing_ones();
         block.live |= 1 << position;
         block.entries[position as usize] = entry;
-        Place(number << PLACE_BITS | position)
+        Position(number << PLACE_BITS | position)
     }
 
     /// In which slot `tick` is filed, and when that is reached.
@@ -187,7 +187,7 @@ impl Slots {
     }
 
     /// Takes `entry` out, which is filed at `place`.
-    pub(super) fn remove(&mut self, entry: u32, place: Place) {
+    pub(super) fn remove(&mut self, entry: u32, place: Position) {
         let (number, position) = (place.0 >> PLACE_BITS, place.0 & ((1 << PLACE_BITS) - 1));
         self.len -= 1;
         if position == IN_HEAD {

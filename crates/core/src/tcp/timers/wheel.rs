@@ -4,7 +4,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::slots::{Place, Slots};
+use super::slots::{Position, Slots};
 use super::{Deadlines, TIMERS, Ticks, Timer};
 use crate::time::Instant;
 
@@ -23,11 +23,11 @@ pub struct Wheel {
 #[derive(Clone, Copy, Debug)]
 struct Filing {
     at: [Instant; TIMERS],
-    places: [Place; TIMERS],
+    places: [Position; TIMERS],
 }
 
 const UNFILED: Filing =
-    Filing { at: [Instant::FAR_FUTURE; TIMERS], places: [Place::NOWHERE; TIMERS] };
+    Filing { at: [Instant::FAR_FUTURE; TIMERS], places: [Position::NOWHERE; TIMERS] };
 
 impl Wheel {
     /// No timer set; deadlines count in whole `ticks`.
@@ -50,9 +50,9 @@ impl Wheel {
             filing.at[timer as usize] = at;
             let entry = index * TIMERS as u32 + timer as u32;
             let place = &mut filing.places[timer as usize];
-            if *place != Place::NOWHERE {
+            if *place != Position::NOWHERE {
                 self.slots.remove(entry, *place);
-                *place = Place::NOWHERE;
+                *place = Position::NOWHERE;
             }
             if at != Instant::FAR_FUTURE {
                 (*place, _) = self.slots.insert(entry, self.ticks.at_or_after(at));
@@ -79,7 +79,7 @@ impl Wheel {
             let place = &mut filing.places[timer as usize];
             let tick = self.ticks.at_or_after(filing.at[timer as usize]);
             if self.ticks.instant(tick) <= now {
-                *place = Place::NOWHERE;
+                *place = Position::NOWHERE;
                 filing.at[timer as usize] = Instant::FAR_FUTURE;
                 return Some(index);
             }

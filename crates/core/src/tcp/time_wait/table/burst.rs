@@ -2,10 +2,10 @@
 
 use lightwait_processor::prefetch;
 
-use super::found::Found;
-use super::queue::Spot;
+use super::found::RecordRef;
+use super::queue::Location;
 use super::row::Row;
-use super::{Class, Shelf, TimeWait};
+use super::{Class, RecordSet, TimeWait};
 use crate::flow::Tuple;
 use crate::time::Instant;
 
@@ -15,7 +15,7 @@ const BURST: usize = 32;
 /// Where the index leads for a tuple.
 struct Lead<'a, R> {
     /// What may be its record.
-    spot: Option<Spot<'a, R>>,
+    location: Option<Location<'a, R>>,
     /// Not 0 if there may be a record elsewhere.
     others: u32,
 }
@@ -36,7 +36,7 @@ impl TimeWait {
         &'a self,
         wanted: &'a [(u64, Tuple)],
         now: Instant,
-        mut tell: impl FnMut(Option<Found<'a>>),
+        mut tell: impl FnMut(Option<RecordRef<'a>>),
     ) {
         let Class { v4, v6, .. } = &self.classes[0];
         for burst in wanted.chunks(BURST) {
@@ -48,31 +48,34 @@ impl TimeWait {
         }
     }
 
-    /// The same of a burst, mostly of the version of `shelf`, where the records of far peers are.
+    /// The same of a burst, mostly of the version of `records`, where the records of far peers are.
     fn find_burst<'a, R: Row>(
         &'a self,
-        shelf: &'a Shelf<R>,
+        records: &'a RecordSet<R>,
         burst: &'a [(u64, Tuple)],
         now: Instant,
-        tell: &mut impl FnMut(Option<Found<'a>>),
+        tell: &mut impl FnMut(Option<RecordRef<'a>>),
     ) {
         let handles = &self.handles;
-        let mut leads = [const { Lead { spot: None, others: u32::MAX } }; BURST];
-        shelf.lead(burst, &mut leads);
+        let mut leads = [const { Lead { location: None, others: u32::MAX } }; BURST];
+        records.lead(burst, &mut leads);
         for (lead, (hash, tuple)) in leads.iter().zip(burst) {
-            let seen = lead.spot.as_ref().and_then(|spot| shelf.see_at(spot, tuple, handles));
+            let seen = lead
+                .location
+                .as_ref()
+                .and_then(|location| records.see_at(location, tuple, handles));
             tell(match seen {
                 Some(seen) => {
-                    Some(shelf.found(tuple, seen, handles)).filter(|found| !found.is_over(now))
+                    Some(records.found(tuple, seen, handles)).filter(|found| !found.is_over(now))
                 }
-                None if lead.spot.is_none() && lead.others == 0 && self.near == 0 => None,
+                None if lead.location.is_none() && lead.others == 0 && self.near == 0 => None,
                 None => self.find(*hash, tuple, now),
             });
         }
     }
 }
 
-impl<R: Row> Shelf<R> {
+impl<R: Row> RecordSet<R> {
     /// First the lines of the index are fetched, and when those are there the records that they
     /// lead to.
     fn lead<'a>(&'a self, burst: &[(u64, Tuple)], leads: &mut [Lead<'a, R>; BURST]) {
@@ -87,10 +90,10 @@ impl<R: Row> Shelf<R> {
             let Some(line) = line else { continue };
             let mut probe = self.index.probe(*hash, line);
             let first = self.index.next(&mut probe, self.queue.span());
-            lead.spot = first.and_then(|number| self.queue.spot(number));
+            lead.location = first.and_then(|number| self.queue.location(number));
             lead.others = probe.matches | probe.link;
-            if let Some(spot) = &lead.spot {
-                prefetch(spot.row);
+            if let Some(location) = &lead.location {
+                prefetch(location.row);
             }
         }
     }

@@ -1,8 +1,8 @@
-//! How records leave a shelf: at its front, when their time is over or to make room.
+//! How records leave a record set: at its front, when their time is over or to make room.
 
-use super::queue::{Front, Seen};
+use super::queue::{Front, Located};
 use super::row::Row;
-use super::{Finder, Handles, NUMBERS_MAX, Shelf};
+use super::{Finder, Handles, NUMBERS_MAX, RecordSet};
 use crate::tcp::demux::TupleHasher;
 use crate::time::Instant;
 
@@ -13,7 +13,7 @@ const LOOKS: u32 = 256;
 /// Lines of the index joined at most at a time, and one for four records that expire.
 const JOINS: u32 = 8;
 
-impl<R: Row> Shelf<R> {
+impl<R: Row> RecordSet<R> {
     /// The record at the front goes; returns when it would have expired.
     pub(super) fn drop_front(
         &mut self,
@@ -40,7 +40,7 @@ impl<R: Row> Shelf<R> {
 
     /// Queues again what was passed and has time left.
     fn requeue(&mut self, number: u32, expires_ms: u64, finder: Finder<'_>) {
-        let Some(Seen { row, .. }) = self.queue.row(number) else { return };
+        let Some(Located { row, .. }) = self.queue.row(number) else { return };
         let (row, hash) = (*row, finder.hash(row));
         // First, for the new row may need a new block, and the old block may be the last.
         self.queue.release(number);
@@ -108,7 +108,7 @@ impl<R: Row> Shelf<R> {
     /// Dead records take up room until the front has passed them. If there are too many of them,
     /// those that live are moved together, some at a time.
     pub(super) fn shorten(&mut self, finder: Finder<'_>) {
-        let Shelf { queue, index, .. } = self;
+        let RecordSet { queue, index, .. } = self;
         debug_assert!(queue.span().1 < index.span_max());
         let first = queue.span().0;
         queue.sweep(LOOKS, MOVES, |row, old, new| {

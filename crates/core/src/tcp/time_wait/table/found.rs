@@ -8,7 +8,7 @@ use crate::time::Instant;
 
 /// A record that was looked up: what is asked of it is read where it lies.
 #[derive(Clone, Copy, Debug)]
-pub struct Found<'a> {
+pub struct RecordRef<'a> {
     pub(super) tuple: &'a Tuple,
     pub(super) common: &'a Common,
     pub(super) handles: &'a Handles,
@@ -16,7 +16,7 @@ pub struct Found<'a> {
     pub(super) expires_ms: u64,
 }
 
-impl Found<'_> {
+impl RecordRef<'_> {
     /// True if its time is over.
     pub fn is_over(&self, now: Instant) -> bool {
         Instant::from_millis(self.expires_ms) <= now

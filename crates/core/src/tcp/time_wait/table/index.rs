@@ -46,7 +46,7 @@ const LINES_KEPT: u32 = 16;
 
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-pub(super) struct Line([u32; LINE + 1]);
+pub(super) struct Bucket([u32; LINE + 1]);
 
 /// The numbers that records have: the first, and how many.
 pub(super) type Span = (u32, u32);
@@ -64,7 +64,7 @@ pub(super) struct Probe<'a, const N: usize = { LINE + 1 }> {
 /// The index.
 #[derive(Debug)]
 pub(super) struct Index {
-    segments: Vec<Box<[Line; SEGMENT]>>,
+    segments: Vec<Box<[Bucket; SEGMENT]>>,
     lines: u32,
     /// The lines' number rounded up to a power of two, less 1.
     mask: u32,
@@ -122,7 +122,7 @@ impl Index {
     }
 
     /// The line of this hash; there is none where there are no records.
-    pub(super) fn line(&self, hash: u64) -> Option<&Line> {
+    pub(super) fn line(&self, hash: u64) -> Option<&Bucket> {
         let line = self.line_of(hash) as usize;
         Some(&self.segments.get(line / SEGMENT)?[line % SEGMENT])
     }
@@ -135,7 +135,7 @@ impl Index {
     }
 
     /// The entries under this hash, of its line, whose tag is right.
-    pub(super) fn probe<'a>(&self, hash: u64, Line(line): &'a Line) -> Probe<'a> {
+    pub(super) fn probe<'a>(&self, hash: u64, Bucket(line): &'a Bucket) -> Probe<'a> {
         let (wanted, tag) = (self.entry(hash, 0), !self.numbers);
         let matches = entries_of(line, |entry| entry & tag == wanted);
         Probe { line, matches, link: line[LINE] & LINK }
@@ -186,7 +186,7 @@ impl Index {
     #[inline(always)]
     fn put(&mut self, line: u32, entry: u32, span: Span) {
         let Index { segments, halves, numbers, .. } = self;
-        let Line(line) = &mut segments[line as usize / SEGMENT][line as usize % SEGMENT];
+        let Bucket(line) = &mut segments[line as usize / SEGMENT][line as usize % SEGMENT];
         let place = (line[LINE] >> TURN_SHIFT) as usize;
         if line[place].wrapping_sub(span.0) & *numbers < span.1 {
             return put_elsewhere(line, halves, entry, (span, *numbers));
@@ -217,7 +217,7 @@ impl Index {
         }
         let line = self.line_of(hash);
         let Index { segments, halves, .. } = self;
-        let Line(line) = &mut segments[line as usize / SEGMENT][line as usize % SEGMENT];
+        let Bucket(line) = &mut segments[line as usize / SEGMENT][line as usize % SEGMENT];
         if let Some(place) = line[..LINE].iter_mut().find(|entry| **entry == old) {
             *place = new;
             return;
@@ -234,11 +234,11 @@ impl Index {
 
     fn add_line(&mut self, first: u32) {
         let stale = first.wrapping_sub(1) & self.numbers;
-        let mut line = Line([stale; LINE + 1]);
+        let mut line = Bucket([stale; LINE + 1]);
         line.0[LINE] = 0;
         let place = self.lines as usize % SEGMENT;
         if place == 0 {
-            let segment: Result<Box<[Line; SEGMENT]>, _> = vec![line; SEGMENT].try_into();
+            let segment: Result<Box<[Bucket; SEGMENT]>, _> = vec![line; SEGMENT].try_into();
             self.segments.extend(segment);
         }
         if let Some(segment) = self.segments.last_mut() {
@@ -302,7 +302,7 @@ impl Index {
         let Index { scratch, segments, halves, numbers, .. } = self;
         let is_live = |entry: &&u32| entry.wrapping_sub(span.0) & *numbers < span.1;
         scratch.clear();
-        let Line(line) = &mut segments[line as usize / SEGMENT][line as usize % SEGMENT];
+        let Bucket(line) = &mut segments[line as usize / SEGMENT][line as usize % SEGMENT];
         let (newer, older) = line[..LINE].split_at((line[LINE] >> TURN_SHIFT) as usize % LINE);
         scratch.extend(older.iter().chain(newer).filter(is_live));
         let mut link = core::mem::take(&mut line[LINE]) & LINK;
@@ -318,7 +318,7 @@ impl Index {
     fn put_back(&mut self, line: u32, first: u32) {
         let stale = first.wrapping_sub(1) & self.numbers;
         let Index { scratch, segments, halves, .. } = self;
-        let Line(line) = &mut segments[line as usize / SEGMENT][line as usize % SEGMENT];
+        let Bucket(line) = &mut segments[line as usize / SEGMENT][line as usize % SEGMENT];
         let (here, beyond) = scratch.split_at(scratch.len().min(LINE));
         line[..LINE].fill(stale);
         line[..here.len()].copy_from_slice(here);

@@ -55,14 +55,14 @@ impl<R> Block<R> {
 
 /// Where a record lies, or has lain: nothing of it has been read.
 #[derive(Debug)]
-pub(super) struct Spot<'a, R> {
+pub(super) struct Location<'a, R> {
     pub(super) row: &'a R,
     base_ms: u64,
 }
 
 /// A record where it lies.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen<'a, R> {
+pub(super) struct Located<'a, R> {
     /// The record.
     pub(super) row: &'a R,
     /// When it expires.
@@ -233,21 +233,21 @@ impl<R: Row> Queue<R> {
     }
 
     /// Where the record of that number lies.
-    pub(super) fn spot(&self, number: u32) -> Option<Spot<'_, R>> {
+    pub(super) fn location(&self, number: u32) -> Option<Location<'_, R>> {
         let block = self.block(number)?;
         let row = block.rows.get(number as usize % ROWS)?;
-        Some(Spot { row, base_ms: block.base_ms })
+        Some(Location { row, base_ms: block.base_ms })
     }
 
     /// The record that lies there, unless it is dead.
-    pub(super) fn see<'a>(&self, spot: &Spot<'a, R>) -> Option<Seen<'a, R>> {
-        let expires_ms = spot.row.common().expires_ms(spot.base_ms, self.scale)?;
-        Some(Seen { row: spot.row, expires_ms })
+    pub(super) fn locate<'a>(&self, location: &Location<'a, R>) -> Option<Located<'a, R>> {
+        let expires_ms = location.row.common().expires_ms(location.base_ms, self.scale)?;
+        Some(Located { row: location.row, expires_ms })
     }
 
     /// The record of that number, unless it is dead.
-    pub(super) fn row(&self, number: u32) -> Option<Seen<'_, R>> {
-        self.see(&self.spot(number)?)
+    pub(super) fn row(&self, number: u32) -> Option<Located<'_, R>> {
+        self.locate(&self.location(number)?)
     }
 
     /// The record of that number, to be changed.
@@ -392,12 +392,12 @@ impl<R: Row> Queue<R> {
                 return;
             }
             let number = read.wrapping_sub(1);
-            let Some(spot) = self.spot(number) else {
+            let Some(location) = self.location(number) else {
                 read = self.end_of_rows(number);
                 continue;
             };
-            let base_ms = spot.base_ms;
-            let Some(Seen { row, expires_ms }) = self.see(&spot) else {
+            let base_ms = location.base_ms;
+            let Some(Located { row, expires_ms }) = self.locate(&location) else {
                 read = number;
                 continue;
             };
@@ -496,7 +496,7 @@ impl<R: Row> Queue<R> {
     }
 
     /// Every record that is not dead.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Seen<'_, R>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = Located<'_, R>> {
         let (front, len) = self.span();
         (0..len).filter_map(move |offset| self.row(front.wrapping_add(offset)))
     }

@@ -134,14 +134,14 @@ impl Fixture {
 
     /// The queues are made shorter as soon as there are so many dead rows more than living ones.
     fn keep_dead(&mut self, dead_max: u32) {
-        each_shelf!(&mut self.table.classes, shelf => shelf.dead_max = dead_max);
+        each_record_set!(&mut self.table.classes, records => records.dead_max = dead_max);
     }
 
     /// What the queues keep account of is so.
     fn check_queues(&mut self) {
-        each_shelf!(&mut self.table.classes, shelf => {
-            shelf.queue.check();
-            assert!(shelf.queue.span().1 < shelf.index.span_max());
+        each_record_set!(&mut self.table.classes, records => {
+            records.queue.check();
+            assert!(records.queue.span().1 < records.index.span_max());
         });
     }
 
@@ -304,24 +304,27 @@ fn a_full_table_drops_its_oldest() {
     assert_eq!((none.table.len(), none.counters.time_wait_evicted), (0, 1));
 }
 
-/// Whatever their durations and IP versions: neither the first to expire nor the first shelf.
+/// Whatever their durations and IP versions: neither the first to expire nor the first record set.
 #[test]
 fn a_full_table_drops_what_entered_first() {
-    let shelves = |n: u32| {
+    let record_sets = |n: u32| {
         let tuple = if n.is_multiple_of(2) { tuple(n) } else { tuple6(n) };
         (Distance::ALL[n as usize / 2], tuple)
     };
     for order in [[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [2, 5, 0, 3, 4, 1]] {
         let mut fixture = Fixture::with(NEAR, 6);
         for number in order {
-            let (distance, tuple) = shelves(number);
+            let (distance, tuple) = record_sets(number);
             fixture.enter_as(tuple, number, distance);
             fixture.pass(Duration::from_millis(50));
         }
         for (gone, number) in order.into_iter().zip(10..) {
-            assert!(fixture.find_as(&shelves(gone).1).is_some(), "{order:?}: {gone} goes early");
+            assert!(
+                fixture.find_as(&record_sets(gone).1).is_some(),
+                "{order:?}: {gone} goes early"
+            );
             fixture.enter(number);
-            assert!(fixture.find_as(&shelves(gone).1).is_none(), "{order:?}: {gone} stays");
+            assert!(fixture.find_as(&record_sets(gone).1).is_none(), "{order:?}: {gone} stays");
         }
         assert_eq!((fixture.table.len(), fixture.counters.time_wait_evicted), (6, 6));
     }
@@ -542,7 +545,7 @@ proptest! {
         few in proptest::collection::vec(step(8), 1..300),
         many in proptest::collection::vec(step(3000), 1..3000),
         terms in proptest::sample::select(&[[TERM; 3], NEAR, LONG]),
-        // All of one version, or both, in shelves that run at their own pace.
+        // All of one version, or both, in record sets that run at their own pace.
         sixes in 0u32..=4,
         start in prop_oneof![Just(0u32), Just(u32::MAX - 5000), any::<u32>()],
         dead_max in prop_oneof![Just(0u32), Just(100), Just(DEAD_MAX)],

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 struct Filing {
     slots: Slots,
-    wanted: BTreeMap<u32, (Place, u64)>,
+    wanted: BTreeMap<u32, (Position, u64)>,
 }
 
 impl Filing {

@@ -121,8 +121,8 @@ fn tuples_chosen_against_a_known_key_do_not_meet_in_one_line_under_another() {
         for (number, tuple) in (0..).zip(tuples) {
             fixture.enter_as(*tuple, number, Distance::Far);
         }
-        let shelf = &mut fixture.table.classes[0].v4;
-        shelf.index.fullest(shelf.queue.span())
+        let records = &mut fixture.table.classes[0].v4;
+        records.index.fullest(records.queue.span())
     };
     assert_eq!(fullest(8, &chosen), CHOSEN, "all in one line");
     for key in 9..19 {

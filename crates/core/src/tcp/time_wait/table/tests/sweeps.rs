@@ -226,7 +226,7 @@ fn memory_goes_with_those_that_are_removed() {
     }
 }
 
-/// Within a shelf it is by its place, and so it is among shelves.
+/// Within a record set it is by its place, and so it is among record sets.
 #[test]
 fn that_one_was_restarted_does_not_make_it_younger() {
     let mut fixture = Fixture::new(2);

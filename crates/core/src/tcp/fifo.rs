@@ -6,19 +6,19 @@ use alloc::vec::Vec;
 
 /// First in, first out.
 #[derive(Debug)]
-pub(crate) struct Line<T> {
+pub(crate) struct Fifo<T> {
     /// Those that wait, behind the first `gone`, which wait no more. Empty if none does.
     all: Vec<T>,
     gone: usize,
 }
 
-impl<T> Default for Line<T> {
+impl<T> Default for Fifo<T> {
     fn default() -> Self {
-        Line { all: Vec::new(), gone: 0 }
+        Fifo { all: Vec::new(), gone: 0 }
     }
 }
 
-impl<T: Copy> Line<T> {
+impl<T: Copy> Fifo<T> {
     /// How many wait.
     pub(crate) fn len(&self) -> usize {
         self.all.len() - self.gone
@@ -80,7 +80,7 @@ mod tests {
         fn behaves_like_a_deque_and_does_not_grow_with_what_is_gone(
             steps in proptest::collection::vec((0usize..6, 1usize..20), 1..200),
         ) {
-            let (mut line, mut model, mut longest) = (Line::default(), VecDeque::new(), 0);
+            let (mut line, mut model, mut longest) = (Fifo::default(), VecDeque::new(), 0);
             for (number, (what, count)) in steps.into_iter().enumerate() {
                 match what {
                     0..3 => (0..count).for_each(|more| {
