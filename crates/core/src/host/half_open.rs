@@ -7,7 +7,7 @@ use super::reply::{Reply, bare_header};
 use crate::event::{ConnectionId, Event, ListenerId};
 use crate::flow::Seq;
 use crate::tcp::Connection;
-use crate::tcp::connection::{Identity, Meaning, SynReceived};
+use crate::tcp::connection::{Identity, Meaning, SynReceived, WindowUpdate};
 use crate::tcp::slot::{SlotFlags, take_seat};
 use crate::tcp::syn_cache::{Due, HalfOpen};
 use crate::time::Instant;
@@ -100,7 +100,7 @@ impl Host {
         let cx = self.shared.at(now);
         let Plain { seq, ack, window, .. } = head;
         let window = u32::from(window) << syn.peer_scale.unwrap_or(0);
-        let synchronized = syn.synchronize(cx, &waiting.options, window, seq, ack);
+        let synchronized = syn.synchronize(cx, &waiting.options, WindowUpdate { window, seq, ack });
         cx.counters.established += 1;
         if syn.names_ourselves() && facts.agree_with(syn.names) {
             cx.counters.negotiation_agreed += 1;

@@ -1,5 +1,6 @@
 //! Routes that were found lately. Most packets go where others have just gone, so the route of
-//! each, once it is found among routes, neighbours and path MTUs, is kept until one of them changes.
+//! each, once it is found among routes, neighbours and path MTUs, is kept until one of these
+//! changes.
 //!
 //! Each of them counts its changes; a route is good while their sum is what it was. So it never
 //! differs from what a search would find, and a neighbour is doubted, asked and thrown out when it

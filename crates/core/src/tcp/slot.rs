@@ -65,7 +65,8 @@ pub(crate) struct Slot {
     pub(crate) place: RouteIndex,
     /// Why its segments are not taken in at once, if they are not.
     pub(crate) flags: SlotFlags,
-    /// Its block is lent by [`BlockPool`], or adopted; not made for it as it woke a short while ago.
+    /// Its block is lent by [`BlockPool`], or adopted; not made for it as it woke a short while
+    /// ago.
     lent: bool,
     /// The connection at work. It rests if there is none.
     block: Option<Box<Connection>>,

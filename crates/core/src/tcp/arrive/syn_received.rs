@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::tcp::State;
 use crate::tcp::arrive::Facts;
 use crate::tcp::connection::{
-    Connection, Context, Early, Meaning, Reset, Shape, SynReceived, stamp_distance,
+    Connection, Context, Early, Meaning, Reset, Shape, SynReceived, WindowUpdate, stamp_distance,
 };
 use crate::tcp::time_wait::negotiate::NAMING_BEGINS;
 use crate::wire::received::Received;
@@ -63,8 +63,9 @@ impl Connection {
         let newer = s.options.timestamps.map(|stamps| stamps.value);
         let newer = newer.filter(|new| syn.stamp.is_some_and(|old| stamp_distance(*new, old) > 0));
         let syn = &SynReceived { stamp: newer.or(syn.stamp), ..*syn };
-        let mut synchronized =
-            syn.synchronize(cx, &self.options, u32::from(s.window) << scale, s.seq, s.ack);
+        let window = u32::from(s.window) << scale;
+        let told = WindowUpdate { window, seq: s.seq, ack: s.ack };
+        let mut synchronized = syn.synchronize(cx, &self.options, told);
         synchronized.recv.ack.now |= unscaled;
         let early = match &mut self.shape {
             Shape::SynReceived(_, early) => core::mem::take(early),

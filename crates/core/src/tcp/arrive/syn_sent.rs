@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::tcp::State;
 use crate::tcp::arrive::Facts;
 use crate::tcp::connection::{
-    Connection, Context, Early, OurSyn, Reset, Shape, Step, SynReceived, SynSent,
+    Connection, Context, Early, OurSyn, Reset, Shape, Step, SynReceived, SynSent, WindowUpdate,
 };
 use crate::tcp::time_wait::negotiate::{End, Holder, NAMING_BEGINS, Outcome, Terms};
 use crate::tcp::timers::Timer;
@@ -137,8 +137,8 @@ impl Connection {
         sent_at: Instant,
         s: &Segment<'_>,
     ) {
-        let window = u32::from(s.window);
-        let synchronized = received.synchronize(cx, &self.options, window, s.seq, s.ack);
+        let told = WindowUpdate { window: s.window.into(), seq: s.seq, ack: s.ack };
+        let synchronized = received.synchronize(cx, &self.options, told);
         self.establish(synchronized, cx);
         if let Some(Step { cx, s, .. }) = self.step(cx) {
             s.recv.ack.now = true;

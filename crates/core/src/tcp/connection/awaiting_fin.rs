@@ -3,7 +3,7 @@
 
 use alloc::sync::Arc;
 
-use super::{Connection, Context, FinalState, Identity, SynReceived, Synchronized};
+use super::{Connection, Context, FinalState, Identity, SynReceived, Synchronized, WindowUpdate};
 use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::time_wait::Record;
 use crate::tcp::time_wait::negotiate::{Holder, Holding};
@@ -82,7 +82,8 @@ impl Record {
             attempts: 1,
             names: None,
         };
-        let mut s = syn.synchronize(cx, options, 0, self.rcv_nxt, self.snd_nxt);
+        let told = WindowUpdate { window: 0, seq: self.rcv_nxt, ack: self.snd_nxt };
+        let mut s = syn.synchronize(cx, options, told);
         s.recv.window.fix(offer.into(), self.rcv_nxt, &mut cx.budget);
         if self.is_holder {
             s.holder = Holder::Peer;

@@ -76,6 +76,17 @@ pub struct SynReceived {
     pub names: Option<End>,
 }
 
+/// The peer's window, as a segment has told it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WindowUpdate {
+    /// In bytes.
+    pub(crate) window: u32,
+    /// SEG.SEQ.
+    pub(crate) seq: Seq,
+    /// SEG.ACK.
+    pub(crate) ack: Seq,
+}
+
 /// What our SYN says, to be held against the peer's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OurSyn {
@@ -268,20 +279,17 @@ impl SynReceived {
         }
     }
 
-    /// The synchronized connection that the peer's ACK makes of it. `window` is the peer's window
-    /// in bytes, and `segment_seq`, `segment_ack` are those of the segment that told it.
+    /// The synchronized connection that the peer's ACK makes of it, which tells its window.
     #[inline(always)]
     pub(crate) fn synchronize(
         &self,
         cx: &mut Context,
         options: &SocketOptions,
-        window: u32,
-        segment_seq: Seq,
-        segment_ack: Seq,
+        told: WindowUpdate,
     ) -> Synchronized {
         let stamps = self.stamp.map(|recent| Stamps::new(self.stamp_offset, recent, cx.now));
         Synchronized {
-            send: self.send_half(cx, options, window, (segment_seq, segment_ack)),
+            send: self.send_half(cx, options, told),
             recv: self.recv_half(cx, options),
             stamps,
             ecn: self.ecn.then(|| EcnState::new(self.iss + 1)),
@@ -300,8 +308,7 @@ impl SynReceived {
         &self,
         cx: &Context,
         options: &SocketOptions,
-        window: u32,
-        (wl1, wl2): (Seq, Seq),
+        WindowUpdate { window, seq: wl1, ack: wl2 }: WindowUpdate,
     ) -> SendHalf {
         let mss = self.send_mss(options);
         let next = self.iss + 1;

@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::string::String;
 
-use super::{Connection, Context, Identity, SynReceived};
+use super::{Connection, Context, Identity, SynReceived, WindowUpdate};
 use crate::buffer::PagePool;
 use crate::config::TcpConfig;
 use crate::counters::Counters;
@@ -58,7 +58,8 @@ impl Lone {
         };
         let (seq, ack) = (syn.irs + 1, syn.iss + 1);
         lone.with(now, |connection, cx| {
-            let synchronized = syn.synchronize(cx, &options, 30_000, seq, ack);
+            let synchronized =
+                syn.synchronize(cx, &options, WindowUpdate { window: 30_000, seq, ack });
             let identity = Identity { hash: 7, ports: tuple.ports() };
             connection.accept(identity, &options.into(), synchronized, now);
         });

@@ -4,7 +4,7 @@ use super::*;
 use crate::counters::Counters;
 use crate::tcp::Settings;
 use crate::tcp::challenge::Challenges;
-use crate::tcp::connection::{Context, SynReceived, Synchronized};
+use crate::tcp::connection::{Context, SynReceived, Synchronized, WindowUpdate};
 use crate::tcp::recv::window::WindowBudget;
 use crate::wire::options::Options;
 use crate::wire::tcp::Flags;
@@ -39,7 +39,8 @@ pub(super) fn synchronized() -> Synchronized {
         attempts: 1,
         names: None,
     };
-    syn.synchronize(&mut cx, &options, 65_535, Seq(501), Seq(101))
+    let told = WindowUpdate { window: 65_535, seq: Seq(501), ack: Seq(101) };
+    syn.synchronize(&mut cx, &options, told)
 }
 
 fn ack(ack: Seq) -> Segment<'static> {

@@ -169,9 +169,9 @@ impl TimeWait {
         let TimeWait { classes, handles, hasher, .. } = self;
         let class = &mut classes[distance as usize];
         let expires_ms = if tuple.is_ipv6() {
-            class.v6.enter(hash, tuple, final_state, now, (handles, hasher))
+            class.v6.enter(hash, tuple, final_state, now, Lent { handles, hasher })
         } else {
-            class.v4.enter(hash, tuple, final_state, now, (handles, hasher))
+            class.v4.enter(hash, tuple, final_state, now, Lent { handles, hasher })
         };
         let Some(expires_ms) = expires_ms else { return evicted + 1 };
         self.earliest_ms = self.earliest_ms.min(expires_ms);
@@ -217,9 +217,9 @@ impl TimeWait {
         let TimeWait { classes, handles, hasher, .. } = self;
         let removed = classes[..used].iter_mut().any(|class| {
             if tuple.is_ipv6() {
-                class.v6.remove(hash, tuple, (handles, hasher))
+                class.v6.remove(hash, tuple, Lent { handles, hasher })
             } else {
-                class.v4.remove(hash, tuple, (handles, hasher))
+                class.v4.remove(hash, tuple, Lent { handles, hasher })
             }
         });
         self.len -= usize::from(removed);
@@ -241,7 +241,9 @@ impl TimeWait {
     /// The peer has repeated its FIN, with this TSval if timestamps are used: 2·MSL start over.
     pub fn restart(&mut self, hash: u64, tuple: &Tuple, stamp: Option<u32>, now: Instant) {
         let handles = &self.handles;
-        each_record_set!(&mut self.classes, records => records.restart(hash, tuple, stamp, now, handles));
+        each_record_set!(&mut self.classes, records => {
+            records.restart(hash, tuple, stamp, now, handles);
+        });
     }
 
     /// True if a record may be due at `now`.
@@ -342,6 +344,12 @@ fn ceil_ms(at: Instant) -> u64 {
     at.as_nanos().saturating_add(999_999) / 1_000_000
 }
 
+/// What the table lends one of its record sets.
+struct Lent<'a> {
+    handles: &'a mut Handles,
+    hasher: &'a TupleHasher,
+}
+
 /// How the hash of a row is found again.
 #[derive(Clone, Copy)]
 struct Finder<'a> {
@@ -376,7 +384,7 @@ impl<R: Row> RecordSet<R> {
         tuple: &Tuple,
         final_state: &FinalState,
         now: Instant,
-        (handles, hasher): (&mut Handles, &TupleHasher),
+        Lent { handles, hasher }: Lent<'_>,
     ) -> Option<u64> {
         if self.index.is_due() {
             self.keep_up(Finder { handles, hasher });
@@ -503,12 +511,7 @@ impl<R: Row> RecordSet<R> {
         self.queue.iter().map(|seen| self.found(&handles.tuple(seen.row), seen, handles).record())
     }
 
-    fn remove(
-        &mut self,
-        hash: u64,
-        tuple: &Tuple,
-        (handles, hasher): (&mut Handles, &TupleHasher),
-    ) -> bool {
+    fn remove(&mut self, hash: u64, tuple: &Tuple, Lent { handles, hasher }: Lent<'_>) -> bool {
         let Some((number, seen)) = self.find(hash, tuple, handles) else { return false };
         handles.give_back(seen.row.common().handle());
         self.queue.kill(number);

@@ -15,8 +15,8 @@
 //! A slot's first entry lies in its head, where it costs no block: with few connections most slots
 //! hold no other. The rest lie in blocks of one cache line, so that reaching a slot reads an array:
 //! a list of the entries themselves would wait for memory once for each. Whoever files an entry
-//! keeps its [`Position`], and takes it out by clearing a bit. A block that is empty is free again at
-//! once, so that there are never more of them than entries.
+//! keeps its [`Position`], and takes it out by clearing a bit. A block that is empty is free again
+//! at once, so that there are never more of them than entries.
 //!
 //! ```text
 //!   │ entry first │ ─▶ │ next previous slot live │ entry entry … 13 of them │ ─▶ block ─▶ block
