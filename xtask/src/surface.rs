@@ -1,5 +1,7 @@
 //! The sockets' surface beside tokio's: every method of tokio's TCP types is one of ours, or stands
-//! below with the reason why not.
+//! below with the reason why not. And what `core` shows: see [`shown`].
+
+mod shown;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -45,7 +47,9 @@ pub(crate) fn check(root: &Path) -> Outcome {
     let sources = tracked(root, &[".rs"])?;
     let ours = sources.iter().filter(|source| source.path.starts_with(OURS));
     let ours: BTreeSet<String> = ours.flat_map(|source| methods(&source.text)).collect();
-    Ok(compare(&expected, &ours, MISSING))
+    let mut findings = compare(&expected, &ours, MISSING);
+    findings.extend(shown::check(&sources));
+    Ok(findings)
 }
 
 /// The folder of the version of tokio that is used.
