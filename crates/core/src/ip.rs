@@ -1,9 +1,9 @@
 //! The Internet layer: addresses and how they are had, routes, neighbours, path MTUs, reassembly.
 
-pub mod autoconfigure;
+pub(crate) mod autoconfigure;
 pub mod conflict;
-pub mod limiter;
-pub mod neighbour;
-pub mod pmtu;
-pub mod reassembly;
-pub mod route;
+pub(crate) mod limiter;
+pub(crate) mod neighbour;
+pub(crate) mod pmtu;
+pub(crate) mod reassembly;
+pub(crate) mod route;

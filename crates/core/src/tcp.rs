@@ -1,13 +1,13 @@
 //! TCP (RFC 9293), sans I/O.
 
-pub mod arrive;
+pub(crate) mod arrive;
 pub(crate) mod block_pool;
-pub mod challenge;
+pub(crate) mod challenge;
 pub mod congestion;
 pub mod connection;
 pub mod demux;
 pub mod ecn;
-pub mod egress;
+pub(crate) mod egress;
 pub mod emit;
 pub(crate) mod fifo;
 pub mod isn;
@@ -18,11 +18,11 @@ pub mod recv;
 pub(crate) mod route_cache;
 pub mod send;
 pub mod settings;
-pub mod slab;
+pub(crate) mod slab;
 pub(crate) mod slot;
 pub mod state;
-pub mod syn_cache;
-pub mod syn_cookie;
+pub(crate) mod syn_cache;
+pub(crate) mod syn_cookie;
 pub(crate) mod terms;
 pub mod time_wait;
 pub mod timers;

@@ -54,7 +54,7 @@ const OLD_QUERIER: Duration = Duration::from_secs(260);
 
 /// What the host is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
+pub(crate) enum Output {
     /// Send this IPv6 packet to that group.
     Packet {
         /// The group.
@@ -70,14 +70,14 @@ pub enum Output {
 
 /// What autoconfiguration needs to know.
 #[derive(Clone, Copy, Debug)]
-pub struct Setup<'a> {
+pub(crate) struct Setup<'a> {
     /// Our hardware address.
     pub hardware: Mac,
     /// Configured addresses; those of IPv4 are passed over.
     pub configured: &'a [Cidr],
     /// Ask for routers, and make addresses of the prefixes that they advertise.
     pub autoconfigure: bool,
-    /// Configured addresses are not used before nobody has objected for so long, or for [`PROBE`]
+    /// Configured addresses are not used before nobody has objected for so long, or for `PROBE`
     /// if that is shorter (RFC 4862 §5.4). Zero: they are used at once (RFC 4429).
     pub probe: Duration,
     /// This process's secret.

@@ -15,7 +15,7 @@
 //! use.
 //!
 //! An IPv6 address is verified by duplicate address detection (RFC 4862), which
-//! [`autoconfigure`](super::autoconfigure) does; from there on both versions are treated alike. An
+//! `autoconfigure` does; from there on both versions are treated alike. An
 //! IPv6 address is announced by unsolicited neighbour advertisements (RFC 4861 §7.2.6).
 //!
 //! An address that was verified is never given up: this is the stack of servers, which are found
@@ -145,7 +145,7 @@ impl Claims {
     }
 
     /// Claims an address. One of IPv4 is probed, if any is, or announced; one of IPv6 waits for
-    /// [`Claims::on_verified`].
+    /// `Claims::on_verified`.
     pub fn begin(&mut self, now: Instant, address: IpAddr) {
         if self.find(address).is_some() {
             return;

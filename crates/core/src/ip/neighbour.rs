@@ -62,7 +62,7 @@ pub(crate) const OWNER_ANSWERS: Duration = Duration::from_millis(200);
 /// How long an answer is trusted (REACHABLE_TIME).
 pub(crate) const REACHABLE: Duration = Duration::from_secs(30);
 /// How long a neighbour is doubted before it is asked (DELAY_FIRST_PROBE_TIME).
-pub const DELAY: Duration = Duration::from_secs(5);
+pub(crate) const DELAY: Duration = Duration::from_secs(5);
 /// How long a neighbour that did not answer is not asked again.
 pub(crate) const FAILED: Duration = Duration::from_secs(3);
 /// Frames that wait for one neighbour: beyond it the oldest is dropped (RFC 4861 §7.2.2).
@@ -73,7 +73,7 @@ const EVICTION_STEPS: usize = 16;
 
 /// What is known of a next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lookup {
+pub(crate) enum Lookup {
     /// Send it there.
     Known(Mac),
     /// It is being asked for: let the frame wait with [`Neighbours::wait`].
@@ -95,7 +95,7 @@ pub(crate) enum Resolution {
 
 /// What the cache wants sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
+pub(crate) enum Output {
     /// An ARP request or a neighbour solicitation.
     Solicit {
         /// Who is asked for.
@@ -109,7 +109,7 @@ pub enum Output {
 
 /// A frame without a destination, which waits for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub(crate) struct Waiting {
     /// The frame; the destination is its first six bytes.
     pub frame: Vec<u8>,
     /// It is a segment of TCP.
@@ -145,7 +145,7 @@ struct Entry {
 
 /// What could not be kept, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dropped {
+pub(crate) struct Dropped {
     /// Frames that found no room to wait, or waited in vain.
     pub frames: u64,
     /// Entries that made room for others.
@@ -156,7 +156,7 @@ pub struct Dropped {
 
 /// The neighbour cache of one host.
 #[derive(Debug)]
-pub struct Neighbours {
+pub(crate) struct Neighbours {
     entries: HashMap<IpAddr, Entry, KeyedHash>,
     /// Every entry once, in the order in which eviction considers them.
     order: VecDeque<IpAddr>,
@@ -175,7 +175,7 @@ pub struct Neighbours {
 
 impl Neighbours {
     /// A cache of at most `limit` entries with at most `waiting_limit` frames waiting for them.
-    pub fn new(limit: usize, waiting_limit: usize, secret: &[u8; 32]) -> Self {
+    pub(crate) fn new(limit: usize, waiting_limit: usize, secret: &[u8; 32]) -> Self {
         Neighbours {
             entries: HashMap::with_hasher(KeyedHash::new(secret, "neighbours")),
             order: VecDeque::new(),
@@ -192,7 +192,7 @@ impl Neighbours {
 
     /// What is known of `next_hop`, which a frame is about to be sent to. If nothing is, it is
     /// asked for.
-    pub fn lookup(&mut self, now: Instant, next_hop: IpAddr) -> Lookup {
+    pub(crate) fn lookup(&mut self, now: Instant, next_hop: IpAddr) -> Lookup {
         let Some(entry) = self.entries.get_mut(&next_hop) else {
             self.ask(now, next_hop);
             return Lookup::Pending;
@@ -224,13 +224,13 @@ impl Neighbours {
     }
 
     /// How often what is known may have changed.
-    pub fn changes(&self) -> u64 {
+    pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
 
     /// Lets a frame wait for `next_hop`, which [`Neighbours::lookup`] called pending: its
     /// destination is filled in when the answer comes. False if it was dropped.
-    pub fn wait(&mut self, next_hop: IpAddr, waiting: Waiting) -> bool {
+    pub(crate) fn wait(&mut self, next_hop: IpAddr, waiting: Waiting) -> bool {
         let full = self.waiting >= self.waiting_limit;
         let entry = self.entries.get_mut(&next_hop);
         let Some(entry) = entry.filter(|e| matches!(e.state, State::Incomplete { .. })) else {
@@ -292,7 +292,7 @@ impl Neighbours {
     }
 
     /// Asks what is due at `now`.
-    pub fn on_time(&mut self, now: Instant) {
+    pub(crate) fn on_time(&mut self, now: Instant) {
         while let Some(&(at, target)) = self.timers.first() {
             if at > now {
                 break;
@@ -302,7 +302,7 @@ impl Neighbours {
     }
 
     /// When [`Neighbours::on_time`] next has something to do.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         self.timers.first().map(|(at, _)| *at)
     }
 
@@ -312,7 +312,7 @@ impl Neighbours {
     }
 
     /// What is to be sent, oldest first.
-    pub fn output(&mut self) -> Option<Output> {
+    pub(crate) fn output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
@@ -332,17 +332,20 @@ impl Neighbours {
     }
 
     /// How many entries there are.
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// True if there is none.
-    pub fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
     /// What could not be kept.
-    pub fn dropped(&self) -> Dropped {
+    #[cfg(test)]
+    pub(crate) fn dropped(&self) -> Dropped {
         self.dropped
     }
 

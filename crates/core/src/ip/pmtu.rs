@@ -5,7 +5,7 @@
 //! ends ten minutes after it was last lowered, and the link's MTU is tried again (RFC 1191 §6.3).
 //!
 //! IPv4 allows paths down to 68 bytes, where a few forged messages would make us send hundreds of
-//! packets for one. We go no lower than [`IPV4_FLOOR`], and send packets of that size without DF
+//! packets for one. We go no lower than `IPV4_FLOOR`, and send packets of that size without DF
 //! when a path is said to be narrower still: routers may fragment them. IPv6 promises 1,280, and
 //! less is not believed (RFC 8201 §4).
 

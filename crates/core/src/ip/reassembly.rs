@@ -35,7 +35,7 @@ const QUOTED_BYTES: usize = icmpv6::MAX_QUOTED_BYTES;
 
 /// What came of a fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// Others are missing.
     Pending,
     /// It was the last one missing: here is the packet, header and all. A packet that turns out to
@@ -47,7 +47,7 @@ pub enum Outcome {
 
 /// Why a fragment was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub(crate) enum Reason {
     /// It was not a fragment.
     Whole,
     /// It is an exact copy of one that is there.
@@ -68,7 +68,7 @@ pub enum Reason {
 /// A packet whose fragments did not all arrive in time, although the first did: its sender is to be
 /// told (time exceeded, code 1).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Expired {
+pub(crate) struct Expired {
     /// The packet's sender.
     pub source: IpAddr,
     /// The address of ours that it was sent to.

@@ -51,7 +51,7 @@ pub(crate) enum Class {
 
 /// How willingly an address of ours is used as a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
+pub(crate) enum Standing {
     /// Only if there is no better one: deprecated (RFC 4862 §5.5.4), or not yet proved to be
     /// unique (RFC 4429 §3.1).
     Reluctant,
@@ -83,7 +83,7 @@ impl Route {
 
 /// The addresses and routes of one host.
 #[derive(Clone, Debug)]
-pub struct Routes {
+pub(crate) struct Routes {
     addresses: Vec<OwnAddress>,
     ranges: Vec<Cidr>,
     /// Those of IPv4 among both, as masks and what is left under them.
@@ -104,7 +104,12 @@ pub struct Routes {
 impl Routes {
     /// What is configured: our addresses with the prefixes that are on-link, ranges of addresses
     /// that are ours as well, gateways for everything else, and the device's MTU.
-    pub fn new(addresses: &[Cidr], ranges: &[Cidr], gateways: &[IpAddr], device_mtu: u16) -> Self {
+    pub(crate) fn new(
+        addresses: &[Cidr],
+        ranges: &[Cidr],
+        gateways: &[IpAddr],
+        device_mtu: u16,
+    ) -> Self {
         let until = Instant::FAR_FUTURE;
         let on_link = addresses.iter().map(|&prefix| Route { prefix, gateway: None, until });
         let default = gateways.iter().filter_map(|&gateway| {
@@ -230,13 +235,13 @@ impl Routes {
     }
 
     /// How often an answer that is given here may have changed.
-    pub fn changes(&self) -> u64 {
+    pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
 
     /// The address of ours to send from to `destination` (RFC 6724 §5, rules 1, 2, 3 and 8); of a
     /// range only if there is no other of the version.
-    pub fn source_for(&self, destination: IpAddr) -> Option<IpAddr> {
+    pub(crate) fn source_for(&self, destination: IpAddr) -> Option<IpAddr> {
         let same_version = |cidr: Cidr| cidr.address().is_ipv4() == destination.is_ipv4();
         let candidates = self.addresses.iter().filter(|own| same_version(own.cidr));
         let best = candidates.min_by_key(|own| Reverse(fitness(own, destination)));
@@ -248,13 +253,8 @@ impl Routes {
     }
 
     /// Our addresses, those of ranges apart.
-    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.addresses.iter().map(|own| own.cidr.address())
-    }
-
-    /// Our ranges of addresses.
-    pub fn ranges(&self) -> &[Cidr] {
-        &self.ranges
     }
 
     /// Gives us an address, or a known one another standing. Its prefix does not become on-link:
@@ -324,7 +324,7 @@ impl Routes {
     }
 
     /// Forgets what has ended by `now`.
-    pub fn on_time(&mut self, now: Instant) {
+    pub(crate) fn on_time(&mut self, now: Instant) {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.changes += 1;
             self.routes.retain(|route| route.until > now);
@@ -333,7 +333,7 @@ impl Routes {
     }
 
     /// When [`Routes::on_time`] next has something to do.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 

@@ -6,7 +6,7 @@
 //! in line. A larger one goes into a box of its own variant, so that no connection grows by the
 //! state of an algorithm that it does not use.
 
-pub mod reno;
+pub(crate) mod reno;
 
 use crate::config::TcpConfig;
 use crate::flow::Seq;

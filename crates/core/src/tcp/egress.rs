@@ -28,7 +28,7 @@ const PACKET_BYTES_MAX: usize = 65_535;
 
 /// How a packet gets to the other end.
 #[derive(Clone, Copy, Debug)]
-pub struct Path {
+pub(crate) struct Path {
     /// Our address.
     pub source: IpAddr,
     /// The other end's.
@@ -47,13 +47,13 @@ pub struct Path {
 
 impl Path {
     /// The largest TCP payload and options together in one packet.
-    pub fn mss(&self) -> u16 {
+    pub(crate) fn mss(&self) -> u16 {
         let headers = ip::header_len(self.source) + 20;
         self.mtu.saturating_sub(headers as u16)
     }
 
     /// Our address, or the other end's.
-    pub fn address(&self, ours: bool) -> IpAddr {
+    pub(crate) fn address(&self, ours: bool) -> IpAddr {
         if ours { self.source } else { self.destination }
     }
 
@@ -224,7 +224,7 @@ impl UsualPath {
 
 /// The payload of a segment, or of several.
 #[derive(Debug)]
-pub struct Payload<'a> {
+pub(crate) struct Payload<'a> {
     /// Where the bytes are.
     pub buffer: &'a mut SendBuffer,
     /// Of the first byte, from SND.UNA.

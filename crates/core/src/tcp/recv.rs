@@ -7,7 +7,7 @@
 //! ```
 
 pub mod ack;
-pub mod assembler;
+pub(crate) mod assembler;
 pub mod buffer;
 pub mod window;
 

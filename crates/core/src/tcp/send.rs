@@ -15,7 +15,7 @@ pub mod pair;
 pub mod recovery;
 mod room;
 pub mod rtt;
-pub mod scoreboard;
+pub(crate) mod scoreboard;
 pub mod sent;
 pub mod source;
 

@@ -4,7 +4,7 @@
 //! TIME-WAIT, because it takes that over from the peer (Faber, Touch & Yue 1999, Figure 3, whose
 //! LAST-ACK-SWAP is LAST-ACK here and to monitors: what differs is how it ends), or because both
 //! have agreed on it. Nothing changes a connection's state but
-//! [`StateCell::transition`], which checks it. The graph under `docs/states.md` is made from it.
+//! `StateCell::transition`, which checks it. The graph under `docs/states.md` is made from it.
 
 use State::{
     CloseWait, Closed, Closing, Established, FinWait1, FinWait2, LastAck, Listen, SynReceived,

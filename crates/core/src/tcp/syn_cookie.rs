@@ -11,7 +11,7 @@
 //!
 //! If the peer uses timestamps, what else its SYN said lies in the low bits of our TSval, which
 //! comes back as TSecr; without timestamps there is no place for it, and our SYN-ACK must not
-//! pretend otherwise: see [`CookieFacts::carried`]. The MAC covers these bits too.
+//! pretend otherwise: see `CookieFacts::carried`. The MAC covers these bits too.
 
 use crate::flow::keyed::KeyedHash;
 use crate::flow::{Seq, Tuple};

@@ -78,7 +78,7 @@ pub enum Message<'a> {
     /// Neighbour discovery.
     Ndp(ndp::Message),
     /// Multicast listener discovery: only arrives. What we send of it are whole packets, by
-    /// [`mld::emit_report`].
+    /// `mld::emit_report`.
     Mld(mld::Message),
     /// Any other message: nothing to us.
     Other {

@@ -1,6 +1,6 @@
 //! IP packets of both versions, seen alike.
 //!
-//! The two headers are read by [`ipv4`] and [`ipv6`]; what a host wants to know of them is the same
+//! The two headers are read by `ipv4` and [`ipv6`]; what a host wants to know of them is the same
 //! and stands here.
 
 pub(in crate::wire) mod packet;

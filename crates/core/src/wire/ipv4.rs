@@ -9,7 +9,7 @@ use super::ip::packet::{Fragment, Header, Packet};
 use super::{Malformed, checksum};
 
 /// Bytes of a header without options.
-pub const MIN_HEADER_BYTES: usize = 20;
+pub(crate) const MIN_HEADER_BYTES: usize = 20;
 
 /// Don't fragment, in the 16 bits of flags and offset.
 const DF: u16 = 0x4000;
@@ -19,7 +19,7 @@ const MF: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
 
 /// The packet that `bytes` begin with: lengths and header checksum are right (RFC 1122 §3.2.1.2).
-pub fn parse(bytes: &[u8]) -> Result<Packet<'_>, Malformed> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Packet<'_>, Malformed> {
     let fixed = bytes.first_chunk::<MIN_HEADER_BYTES>().ok_or(Malformed::Ipv4Length)?;
     if fixed[0] >> 4 != 4 {
         return Err(Malformed::IpVersion);

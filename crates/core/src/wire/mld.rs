@@ -94,7 +94,7 @@ const fn max_response_ms(code: u16) -> u32 {
 
 /// Why a group is in a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub(crate) enum Change {
     /// No change: a query asked.
     Listening,
     /// We have begun to listen.

@@ -121,7 +121,7 @@ pub struct Prefix {
     pub preferred_s: u32,
 }
 
-/// At most [`MAX_PREFIXES`] prefixes.
+/// At most `MAX_PREFIXES` prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Prefixes {
     prefixes: [Option<Prefix>; MAX_PREFIXES],

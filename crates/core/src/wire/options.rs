@@ -337,7 +337,7 @@ pub struct SackBlock {
     pub end: Seq,
 }
 
-/// At most [`MAX_SACK_BLOCKS`] blocks, in the order in which they stand in the option: the most
+/// At most `MAX_SACK_BLOCKS` blocks, in the order in which they stand in the option: the most
 /// recent first (RFC 2018 §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SackBlocks {
@@ -412,7 +412,7 @@ impl SackBlocks {
 
 /// Options of the experimental kinds (RFC 6994), kept as bytes: their data begins with the 16- or
 /// 32-bit experiment identifier. They are kept in order for as long as they fit; those beyond
-/// [`MAX_EXPERIMENTAL_BYTES`] are dropped, as an option that we do not know.
+/// `MAX_EXPERIMENTAL_BYTES` are dropped, as an option that we do not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Experimental {
     /// The options one after the other, each with its kind and length. Zeros beyond `len`.

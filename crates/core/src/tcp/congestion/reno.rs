@@ -11,7 +11,7 @@ use crate::tcp::send::recovery::Mode;
 
 /// State of the algorithm, in bytes.
 #[derive(Clone, Debug)]
-pub struct Reno {
+pub(crate) struct Reno {
     /// cwnd.
     pub(super) window: u32,
     /// ssthresh.

@@ -11,7 +11,7 @@
 //! The size starts small and follows what the application really reads in a round trip (dynamic
 //! right-sizing, Fisk & Feng 2001): twice that, up to the largest. Silly windows are avoided by
 //! moving the edge in steps of a segment or half the buffer (§3.8.6.2.2). All windows of a shard
-//! together are bounded by a [`WindowBudget`].
+//! together are bounded by a `WindowBudget`.
 
 use crate::flow::Seq;
 use crate::time::Instant;
