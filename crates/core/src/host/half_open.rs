@@ -23,7 +23,10 @@ impl Host {
         match syn.judge(segment, is_old, &self.shared.config) {
             Meaning::Nothing => {}
             Meaning::Unacceptable => self.answer_half_open(now, incoming, &syn),
-            Meaning::Reset => self.drop_half_open(entry),
+            Meaning::Reset => {
+                self.shared.counters.resets_received += 1;
+                self.drop_half_open(entry);
+            }
             Meaning::Alien => self.refuse(now, incoming),
             Meaning::Completes => {
                 let begun = Begun { entry: Some(entry), answered, in_time_wait };

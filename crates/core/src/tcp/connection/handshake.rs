@@ -218,8 +218,8 @@ impl SynReceived {
     pub(crate) fn judge(&self, segment: &Plain<'_>, is_old: bool, config: &TcpConfig) -> Meaning {
         let (flags, rcv_nxt) = (segment.flags, self.irs + 1);
         let is_reset = flags.contains(Flags::RST);
-        // First: sequence number, and PAWS.
-        if is_old || !segment.seq.within(rcv_nxt, self.offer.into()) {
+        // First: sequence number, and PAWS, by which an RST is not judged (RFC 7323 §5.2).
+        if is_old && !is_reset || !segment.seq.within(rcv_nxt, self.offer.into()) {
             return if is_reset { Meaning::Nothing } else { Meaning::Unacceptable };
         }
         // Second: RST; RFC 5961 §3.2 wants it exactly at RCV.NXT.

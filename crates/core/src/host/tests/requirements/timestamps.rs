@@ -222,6 +222,20 @@ fn a_reset_is_not_judged_by_its_timestamp_and_teaches_none() {
 }
 
 #[test]
+fn a_reset_of_a_half_open_connection_is_not_judged_by_its_timestamp() {
+    let mut peer = Peer::listening(stamped());
+    peer.say(Say::new(S, 0, 0).stamp(5000, 0));
+    peer.hear_one();
+    peer.say(Say::new(A, 1, 1).stamp(4999, 0));
+    assert_eq!((peer.host.half_open(), peer.host.connections()), (1, 0), "an old ACK is none");
+    peer.hear();
+    // RFC 7323 §5.2 has resets carry 0 where nothing better is known.
+    peer.say(Say::new(R, 1, 0).stamp(0, 0));
+    assert_eq!(peer.host.half_open(), 0);
+    assert_eq!(peer.host.counters().resets_received, 1);
+}
+
+#[test]
 fn an_abort_carries_timestamps_if_they_were_agreed_on() {
     for agreed in [true, false] {
         let mut peer = if agreed { established() } else { Peer::established(plain()) };
