@@ -517,9 +517,13 @@ impl Step<'_> {
         if recv.fin != Some(recv.nxt) {
             return Continue(());
         }
-        if self.s.holder == Holder::Peer && recv.ack.last_sent != recv.nxt {
-            // The peer may wait for more than the ACK of its FIN. If ours is lost, an RST would not
-            // tell it that its text was received; a record of our own does.
+        if self.s.holder == Holder::Peer
+            && matches!(state, State::FinWait1 | State::FinWait2)
+            && self.s.send.told_by_fin != recv.nxt
+        {
+            // Text came behind our FIN, and the peer may wait for more than the ACK of its own. If
+            // ours are lost, an RST would not tell it that the text was received; a record of our
+            // own does.
             self.s.holder = Holder::Closer;
         }
         recv.nxt += 1;

@@ -349,6 +349,7 @@ impl Connection {
             _ => return,
         }
         synchronized.send.fin_queued = true;
+        synchronized.send.told_by_fin = synchronized.recv.nxt;
     }
 
     /// What is possible now.

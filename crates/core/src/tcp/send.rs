@@ -75,6 +75,9 @@ pub(crate) struct SendHalf {
     pub congestion: Congestion,
     /// One past the last urgent byte, while it is ahead of SND.UNA.
     pub urgent: Option<Seq>,
+    /// RCV.NXT when FIN was queued: a peer that acknowledges our FIN has heard that all before this
+    /// number arrived.
+    pub told_by_fin: Seq,
     /// What is missing, and sent again; not there while nothing is.
     pub recovery: Option<Box<Recovery>>,
     /// Since when the peer has been silent: the first sending of what is in flight, or of a probe,

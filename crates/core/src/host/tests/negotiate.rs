@@ -121,7 +121,10 @@ fn the_end_that_was_agreed_on_holds_whoever_closes_first() {
                 pair.transfer((Side::Client, client), (Side::Server, server), 3000);
                 pair.transfer((Side::Server, server), (Side::Client, client), 3000);
                 close(&mut pair, (client, server), order);
-                assert_eq!(held(&pair), expected, "{state:?} {wish:?} {order:?}");
+                // Text came behind the server's FIN: it keeps one as well.
+                let kept = usize::from(order == Order::HalfClosed && wish == Wish::Client);
+                let all = (expected.0, expected.1 + kept);
+                assert_eq!(held(&pair), all, "{state:?} {wish:?} {order:?}");
                 let by = |host: &crate::Host| {
                     (host.counters().time_wait_agreed, host.counters().time_wait_by_peer)
                 };
@@ -294,6 +297,34 @@ fn text_that_came_with_the_fin_is_never_told_to_be_lost() {
     // The server, which had not acknowledged the text before, answers from a record of its own.
     assert_eq!((held(&pair), pair.server.counters().time_wait_restarted), ((1, 1), 1));
     assert_eq!(pair.client.take_error(client), None);
+}
+
+#[test]
+fn text_behind_a_half_close_is_never_told_to_be_lost() {
+    let mut pair = pair_of(wishing(Wish::Client, Wish::Client));
+    let (_, client, server) = pair.connected();
+    let now = pair.now;
+    pair.server.shutdown_write(now, server).unwrap();
+    pair.run_for(SOON);
+    // The server acknowledges the text, and then the FIN, which comes apart from it: both ACKs are
+    // lost.
+    pair.filter = Some(Box::new(|from, _| from == Side::Client));
+    let now = pair.now;
+    pair.client.write(now, client, b"the last words").unwrap();
+    pair.run_for(SOON);
+    let now = pair.now;
+    pair.client.shutdown_write(now, client).unwrap();
+    pair.run_for(SOON);
+    assert_eq!(pair.server.read(pair.now, server, &mut [0; 99]), Ok(14));
+    pair.filter = None;
+    pair.run_for(SECOND * 3);
+    assert_eq!((held(&pair), pair.client.take_error(client)), ((1, 1), None));
+    // Without text behind its FIN the server leaves it to the client, however much came before.
+    let mut pair = pair_of(wishing(Wish::Client, Wish::Client));
+    let (_, client, server) = pair.connected();
+    pair.transfer((Side::Client, client), (Side::Server, server), 3000);
+    close(&mut pair, (client, server), Order::ServerFirst);
+    assert_eq!(held(&pair), (1, 0));
 }
 
 #[test]

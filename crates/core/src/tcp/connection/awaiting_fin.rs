@@ -85,6 +85,7 @@ impl Record {
         let told = WindowUpdate { window: 0, seq: self.rcv_nxt, ack: self.snd_nxt };
         let mut s = syn.synchronize(cx, options, told);
         s.recv.window.fix(offer.into(), self.rcv_nxt, &mut cx.budget);
+        s.send.told_by_fin = self.rcv_nxt;
         if self.is_holder {
             s.holder = Holder::Peer;
         }

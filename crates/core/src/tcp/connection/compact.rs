@@ -263,6 +263,7 @@ impl Compact {
             fin_again: false,
             small_end: una,
             urgent: None,
+            told_by_fin: Seq(0),
             recovery: Recovery::after(self.recovery_point, una),
             rtt: self.rtt.estimator(),
             pair: history.map_or_else(PacketPair::default, |history| history.pair.clone()),

@@ -334,6 +334,7 @@ impl SynReceived {
             fin_again: false,
             small_end: next,
             urgent: None,
+            told_by_fin: Seq(0),
             recovery: None,
             rtt,
             pair: PacketPair::default(),

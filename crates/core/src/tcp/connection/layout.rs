@@ -16,7 +16,7 @@
 //!         272    FIN, disorder                    16
 //!         288    sequence space, windows          36
 //!         324    flags, usage, congestion window  24
-//!         348    urgent, recovery                 20
+//!         348    urgent, told by FIN, recovery    20
 //!         368    silent since, last sent          16
 //!         384    send buffer                      48
 //!         432    what is in flight, RTT           64

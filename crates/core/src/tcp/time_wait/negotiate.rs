@@ -36,7 +36,8 @@
 //! **Closing.** FINs are exchanged as ever. Then the holder enters TIME-WAIT, and the other end
 //! CLOSED, whichever closed first. If the last ACK of the latter is lost, the holder's FIN comes
 //! again and draws an RST, which the holder takes for the ACK. Only its FIN can be missing then: an
-//! end that had not acknowledged all text before the peer's FIN came keeps TIME-WAIT as well.
+//! end to which text came behind its own FIN keeps TIME-WAIT as well, since the holder may have
+//! heard none of its later ACKs.
 
 mod memory;
 
