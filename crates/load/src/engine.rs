@@ -185,13 +185,15 @@ pub struct Notes {
     pub swapped: u64,
     /// Connections for which both ends agreed on who holds TIME-WAIT, as the network tells.
     pub agreed: u64,
+    /// TIME-WAITs that the network holds at the end, as it tells.
+    pub held: u64,
 }
 
 impl Notes {
     /// Those of another load as well.
     pub fn add(&mut self, other: &Notes) {
         let Notes { closed_by_server, closed_by_client, tuple_waits, tuples_taken, .. } = other;
-        let Notes { reopened, client_closes, asked, obeyed, swapped, agreed, .. } = other;
+        let Notes { reopened, client_closes, asked, obeyed, swapped, agreed, held, .. } = other;
         self.closed_by_reset += other.closed_by_reset;
         self.closed_by_server += closed_by_server;
         self.closed_by_client += closed_by_client;
@@ -203,6 +205,7 @@ impl Notes {
         self.obeyed += obeyed;
         self.swapped += swapped;
         self.agreed += agreed;
+        self.held += held;
     }
 }
 

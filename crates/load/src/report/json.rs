@@ -114,6 +114,7 @@ fn counts(notes: &Notes) -> Value {
         "obeyed": notes.obeyed,
         "swapped": notes.swapped,
         "agreed": notes.agreed,
+        "held": notes.held,
     })
 }
 

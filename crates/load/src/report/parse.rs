@@ -43,6 +43,7 @@ impl Report {
                 obeyed: object.later("obeyed")?,
                 swapped: object.later("swapped")?,
                 agreed: object.later("agreed")?,
+                held: object.later("held")?,
             },
             idle: idle(&object)?,
         };

@@ -142,7 +142,7 @@ fn the_json_has_rates_over_the_recorded_part_and_names_for_all() {
 #[test]
 fn a_report_of_before_there_were_ways_to_close_is_read() {
     let mut json = report().json();
-    for key in ["client_closes", "asked", "obeyed", "swapped", "agreed"] {
+    for key in ["client_closes", "asked", "obeyed", "swapped", "agreed", "held"] {
         json.as_object_mut().unwrap().remove(key).unwrap();
     }
     json.as_object_mut().unwrap().remove("idle").unwrap();
