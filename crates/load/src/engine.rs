@@ -21,6 +21,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::iter::Peekable;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::pin::pin;
@@ -224,10 +225,15 @@ pub async fn run<N: Network>(
     let goes_on = idle.open_all(stop.as_mut(), &mut on_progress).await;
     let begin = network.now();
     let (warm_up, duration) = (plan.warm_up, plan.duration);
+    let arrivals = match &plan.mode {
+        Mode::Closed { .. } => Arrivals::at(Vec::new()),
+        Mode::Open { arrivals, .. } => arrivals.clone(),
+    };
     let engine = Rc::new(Engine {
         recorder: RefCell::new(Recorder::new(warm_up..warm_up + duration)),
         dialer,
         jobs: Jobs::default(),
+        arrivals: RefCell::new(arrivals.peekable()),
         choice: RefCell::new(plan.mix.choice()),
         notes: Cell::default(),
         workers: Cell::new(0),
@@ -244,11 +250,11 @@ pub async fn run<N: Network>(
         engine.network.spawn(engine.clone().tick(on_progress));
         match &engine.plan.mode {
             Mode::Closed { connections } => (0..*connections).for_each(|_| engine.spawn_worker()),
-            Mode::Open { arrivals, connections } => {
-                engine.network.spawn(engine.clone().arrive(arrivals.clone(), *connections));
-            }
+            Mode::Open { .. } => engine.network.spawn(engine.clone().arrive()),
         }
         either(engine.network.sleep_until(begin + warm_up + duration), stop).await;
+    } else {
+        engine.is_stopping.set(true);
     }
     engine.stop().await;
     let idle = idle.end().await;
@@ -348,6 +354,8 @@ struct Engine<N: Network> {
     dialer: Rc<Dialer<N>>,
     recorder: RefCell<Recorder>,
     jobs: Jobs,
+    /// Arrivals to come, in an open loop.
+    arrivals: RefCell<Peekable<Arrivals>>,
     /// Which request the next job makes.
     choice: RefCell<Choice>,
     notes: Cell<Notes>,
@@ -385,18 +393,36 @@ impl<N: Network> Engine<N> {
     }
 
     /// Makes the jobs of an open loop.
-    async fn arrive(self: Rc<Self>, arrivals: Arrivals, connections: usize) {
-        for (count, intended) in arrivals.enumerate() {
+    async fn arrive(self: Rc<Self>) {
+        while let Some(intended) = self.next_arrival() {
             if intended > self.now() && self.network.alarm(self.begin + intended).await.is_err() {
                 self.network.sleep_until(self.begin + intended).await;
-            }
-            if count % ARRIVALS_AT_ONCE == 0 {
-                // Who is behind must still let answers be read.
-                yield_now().await;
             }
             if self.is_stopping.get() {
                 return;
             }
+            if self.begin_due(ARRIVALS_AT_ONCE) == ARRIVALS_AT_ONCE {
+                // A load that is behind must still let answers be read.
+                yield_now().await;
+            }
+        }
+    }
+
+    /// When the next job is due, if that is before the end.
+    fn next_arrival(&self) -> Option<Duration> {
+        let end = self.plan.warm_up + self.plan.duration;
+        self.arrivals.borrow_mut().peek().copied().filter(|intended| *intended < end)
+    }
+
+    /// Begins the jobs that are due, so many at most. Returns how many there were.
+    fn begin_due(self: &Rc<Self>, most: usize) -> usize {
+        let Mode::Open { connections, .. } = self.plan.mode else { return 0 };
+        let now = self.now();
+        for count in 0..most {
+            let Some(intended) = self.next_arrival().filter(|intended| *intended <= now) else {
+                return count;
+            };
+            self.arrivals.borrow_mut().next();
             self.jobs.queue.borrow_mut().push_back(self.begin_job(intended));
             let idle = self.jobs.idle.get();
             if idle > 0 {
@@ -406,6 +432,7 @@ impl<N: Network> Engine<N> {
                 self.spawn_worker();
             }
         }
+        most
     }
 
     /// Ends each second.
@@ -431,8 +458,11 @@ impl<N: Network> Engine<N> {
     }
 
     /// Begins no more jobs, and waits until those under way are done, but no longer than the grace.
-    async fn stop(&self) {
-        self.is_stopping.set(true);
+    async fn stop(self: &Rc<Self>) {
+        if !self.is_stopping.replace(true) {
+            // Those too that were due in this turn, which may be late.
+            self.begin_due(usize::MAX);
+        }
         let now = self.now();
         self.recorder.borrow_mut().cut(now);
         // The last second ends with the load, whichever of the two timers is first.

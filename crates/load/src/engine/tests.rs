@@ -213,6 +213,17 @@ fn run_with(
     tuples: Tuples,
     stop: impl Future<Output = ()> + 'static,
 ) -> (Outcome, Rc<Server>) {
+    run_late(server, plan, tuples, stop, [Instant::ZERO; 2])
+}
+
+/// The same on a machine that is busy from the one to the other.
+fn run_late(
+    server: Server,
+    plan: Plan,
+    tuples: Tuples,
+    stop: impl Future<Output = ()> + 'static,
+    busy: [Instant; 2],
+) -> (Outcome, Rc<Server>) {
     let (server_end, client_end) = bridge::wire();
     let mut shards = [
         Shard::in_made_time(bridge::server_config([1; 32]), Box::new(server_end)).unwrap(),
@@ -239,6 +250,9 @@ fn run_with(
         }
         let next = shards.iter().filter_map(|shard| shard.deadline(now)).min();
         now = now.max(next.expect("something to wait for"));
+        if (busy[0]..busy[1]).contains(&now) {
+            now = busy[1];
+        }
         assert!(now < end, "a load that does not end");
     }
     let outcome = outcome.borrow_mut().take().unwrap();
@@ -522,6 +536,15 @@ fn what_was_to_start_before_the_end_is_done_behind_it() {
     let plan = plan(Mode::Open { arrivals, connections: 1 });
     let (outcome, _) = run_with(server, plan, tuples, stop);
     assert_eq!((outcome.totals.answered, outcome.totals.failed()), (35, 0));
+}
+
+#[test]
+fn what_was_to_start_in_a_turn_that_is_late_for_the_end_is_done() {
+    let tuples = Tuples::new(sources(1000), 1024..=65_535, S * 61, 0);
+    let busy = [9700, 10_005].map(Instant::from_millis);
+    let plan = plan(open(2000.0, 10));
+    let (outcome, _) = run_late(Server::new(), plan, tuples, std::future::pending(), busy);
+    assert_eq!((outcome.totals.answered, outcome.totals.failed()), (20_000, 0));
 }
 
 #[test]
