@@ -3,7 +3,7 @@
 //! ```text
 //!   state = what each host has been given, in order │ packets under way │ the time │ bounds left
 //!   move  = deliver a packet │ deliver it and keep it │ strip its option
-//!         │ let time pass to the next deadline, and lose what is under way, or keep it
+//!         │ let time pass to the next deadline, and lose what is under way, but for one packet
 //!         │ open again between the same ends
 //! ```
 //!
@@ -44,7 +44,7 @@ const PATIENCE: usize = 200;
 pub struct Bounds {
     /// Times that it lets time pass to the next deadline; what is under way is lost then.
     pub timers: u8,
-    /// Of those, times that what is under way stays so, and is late.
+    /// Of those, times that one packet is not, and is late.
     pub delays: u8,
     /// Packets that it delivers and keeps.
     pub repeats: u8,
@@ -72,16 +72,33 @@ pub struct Plan {
     pub order: Order,
     /// What the network may do.
     pub bounds: Bounds,
-    /// Only that no text of an old connection is accepted by a new one: the other rules are not
-    /// asked for.
-    pub only_text: bool,
+    /// The one rule that is asked for; `None`: all of them.
+    pub only: Option<Rule>,
     /// What a host with a rule taken out would send or take besides: changes a packet that leaves
     /// the client (0) or the server (1), or adds one behind it. None for the real ones.
     pub mutant: Option<Mutant>,
 }
 
-/// See [`Plan::mutant`].
-pub type Mutant = fn(usize, Packet) -> Vec<Packet>;
+/// See [`Plan::mutant`]: also what is seen of both ends when the packet has left.
+pub type Mutant = fn(usize, [&View; 2], Packet) -> Vec<Packet>;
+
+/// What must be so in every state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// No text of an old connection is accepted by a new one.
+    NoOldText,
+    /// No end is told of an error; but TIME-WAIT may refuse a second connection.
+    NoError,
+    /// From when both have closed and for 2·MSL one end at least holds TIME-WAIT.
+    Held,
+    /// The end holds it that both have agreed on, and both hear of an agreement if nothing is
+    /// stripped.
+    Agreed,
+    /// What both ends were told has arrived has arrived.
+    NoLoss,
+    /// On a fair network both ends finish.
+    Finished,
+}
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -113,7 +130,8 @@ enum Move {
     Repeat(usize),
     Strip(usize),
     Lose,
-    Delay,
+    /// All but that.
+    Delay(usize),
     Reopen(Duration),
 }
 
@@ -190,7 +208,8 @@ impl Search<'_> {
             }
             self.path.truncate(depth);
         }
-        if state.bounds.timers > 0 || self.plan.only_text { None } else { self.finish(state) }
+        let is_finishing = state.bounds.timers == 0 && self.asks(Rule::Finished);
+        if is_finishing { self.finish(state) } else { None }
     }
 
     fn moves(&self, state: &State) -> Vec<Move> {
@@ -222,9 +241,8 @@ impl Search<'_> {
         let is_over = client.is_done && server.is_done && state.flying.is_empty();
         if state.bounds.timers > 0 && !is_over {
             moves.push(Move::Lose);
-            if state.bounds.delays > 0 && !state.flying.is_empty() {
-                moves.push(Move::Delay);
-            }
+            let late = if state.bounds.delays > 0 { state.flying.len() } else { 0 };
+            moves.extend((0..late).map(Move::Delay));
         }
         moves
     }
@@ -235,7 +253,7 @@ impl Search<'_> {
     fn is_new_ground(&mut self, state: &State) -> bool {
         let records = self.views(state).map(|view| (view.records, view.held_since));
         let mut hasher = DefaultHasher::new();
-        (records, &state.flying, state.now).hash(&mut hasher);
+        (records, &state.flying, state.now, state.bounds).hash(&mut hasher);
         self.reopened.insert(hasher.finish())
     }
 
@@ -269,9 +287,10 @@ impl Search<'_> {
                 state.flying.clear();
                 self.wait(state)
             }
-            Move::Delay => {
+            Move::Delay(index) => {
                 state.bounds.timers -= 1;
                 state.bounds.delays -= 1;
+                state.flying = vec![state.flying.swap_remove(index)];
                 self.wait(state)
             }
             Move::Reopen(after) => {
@@ -287,8 +306,27 @@ impl Search<'_> {
         self.path.push(Event::Packet(now, to, packet.clone(), what));
     }
 
-    /// Time passes to the next deadline; what is older than MSL is under way no more.
+    /// Time passes to the next deadline at which something comes of it: a host may look early.
     fn wait(&mut self, state: &mut State) -> Option<String> {
+        for _ in 0..PATIENCE {
+            let seen = |search: &Self, state: &State| {
+                search.views(state).map(|view| (view.is_done, view.failed, view.records))
+            };
+            let (before, under_way) = (seen(self, state), state.flying.len());
+            let fault = self.wait_once(state);
+            let is_idle = self.views(state).iter().all(|view| view.deadline.is_none());
+            if fault.is_some() || state.flying.len() != under_way || is_idle {
+                return fault;
+            }
+            if seen(self, state) != before {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Time passes to the next deadline; what is older than MSL is under way no more.
+    fn wait_once(&mut self, state: &mut State) -> Option<String> {
         let deadlines = self.views(state).map(|view| view.deadline);
         let at = deadlines.into_iter().flatten().min()?.max(state.now);
         state.now = at;
@@ -312,7 +350,7 @@ impl Search<'_> {
         state.nodes[side] = node;
         for packet in sent.iter().cloned() {
             let packets = match self.plan.mutant {
-                Some(mutant) => mutant(side, packet),
+                Some(mutant) => mutant(side, self.views(state), packet),
                 None => vec![packet],
             };
             for packet in packets {
@@ -331,31 +369,66 @@ impl Search<'_> {
         self.views(state).iter().all(|view| view.is_done)
     }
 
+    fn asks(&self, rule: Rule) -> bool {
+        self.plan.only.is_none_or(|only| only == rule)
+    }
+
     /// The rule that this state breaks.
     fn judge(&self, state: &State) -> Option<String> {
         let [client, server] = self.views(state);
-        if client.mixed || server.mixed {
-            return Some("text of an old connection is accepted by a new one".to_owned());
+        let fault = if self.asks(Rule::NoOldText) && (client.mixed || server.mixed) {
+            Some("text of an old connection is accepted by a new one")
+        } else if client.failed || server.failed {
+            self.judge_failed(state)
+        } else if self.are_done(state) {
+            let is_lost = self.asks(Rule::NoLoss) && !(client.has_all && server.has_all);
+            let lost = is_lost.then_some("what was acknowledged is lost");
+            self.judge_held(state).or_else(|| self.judge_agreed(state)).or(lost)
+        } else {
+            None
+        };
+        fault.map(str::to_owned)
+    }
+
+    /// The same where an end was told of an error.
+    fn judge_failed(&self, state: &State) -> Option<&'static str> {
+        // TIME-WAIT may refuse a second connection.
+        if self.plan.bounds.reopens.is_some() {
+            None
+        } else if self.asks(Rule::NoError) {
+            Some("an end was told of an error")
+        } else if self.are_done(state) {
+            self.judge_held(state)
+        } else {
+            None
         }
-        let has_failed = client.failed || server.failed;
-        // Where the client may open again, TIME-WAIT may refuse it.
-        if has_failed && self.plan.bounds.reopens.is_none() && !self.plan.only_text {
-            return Some("an end was told of an error".to_owned());
-        }
-        if has_failed || !self.are_done(state) || self.plan.only_text {
+    }
+
+    /// The same where both have closed.
+    fn judge_held(&self, state: &State) -> Option<&'static str> {
+        let [client, server] = self.views(state);
+        let since = client.held_since.into_iter().chain(server.held_since).min();
+        let is_due = since.is_none_or(|since| !is_over(state, since));
+        let is_held = client.records + server.records > 0 || !is_due;
+        (!is_held && self.asks(Rule::Held))
+            .then_some("both ends are closed, and nobody holds TIME-WAIT")
+    }
+
+    /// The same of what both have agreed on.
+    fn judge_agreed(&self, state: &State) -> Option<&'static str> {
+        if !self.asks(Rule::Agreed) {
             return None;
         }
-        let since = client.held_since.into_iter().chain(server.held_since).min();
-        if client.records + server.records == 0 && since.is_none_or(|it| !is_over(state, it)) {
-            return Some("both ends are closed, and nobody holds TIME-WAIT".to_owned());
-        }
+        let [client, server] = self.views(state);
         for (view, other) in [(client, server), (server, client)] {
             let is_over = view.held_since.is_some_and(|since| is_over(state, since));
             if view.relies_on_us && other.relies_on_peer && view.records == 0 && !is_over {
-                return Some("the end that was agreed on does not hold TIME-WAIT".to_owned());
+                return Some("the end that was agreed on does not hold TIME-WAIT");
             }
         }
-        (!client.has_all || !server.has_all).then(|| "what was acknowledged is lost".to_owned())
+        let is_whole = state.bounds.strips == self.plan.bounds.strips;
+        (is_whole && client.agreed != server.agreed)
+            .then_some("one end alone knows of the agreement, and nothing was stripped")
     }
 
     /// The network turns fair: what is under way arrives, or is lost, and nothing else is. Both

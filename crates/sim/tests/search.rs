@@ -8,18 +8,26 @@ use lightwait_core::tcp::time_wait::negotiate::Code;
 use lightwait_core::wire::tcp::Flags;
 use lightwait_core::{Capabilities, Config, Medium};
 use lightwait_sim::search::packet::Packet;
-use lightwait_sim::search::{self, Bounds, Found, MSL, Order, Plan, Reopen};
+use lightwait_sim::search::{self, Bounds, Found, MSL, Order, Plan, Reopen, Rule, View};
 
-const ORDERS: [Order; 3] = [Order::ServerFirst, Order::ClientFirst, Order::AtOnce];
+const ORDERS: [Order; 4] =
+    [Order::ServerFirst, Order::ClientFirst, Order::AtOnce, Order::Unanswered];
 
-/// What the network may do: lose and delay, or repeat.
-const LATE: Bounds = Bounds { timers: 2, delays: 1, repeats: 0, strips: 0, reopens: None };
-const TWICE: Bounds = Bounds { timers: 0, delays: 0, repeats: 1, strips: 0, reopens: None };
+/// What the network may do: lose what is under way, but for one packet, or repeat one.
+const LOST: Bounds = Bounds { timers: 2, delays: 0, repeats: 0, strips: 0, reopens: None };
+const LOST_ONCE: Bounds = Bounds { timers: 1, ..LOST };
+/// No more than that.
+const REORDERED: Bounds = Bounds { timers: 0, ..LOST };
+const LATE: Bounds = Bounds { timers: 1, delays: 1, ..LOST };
+const STRIPPED: Bounds = Bounds { timers: 1, strips: 1, ..LOST };
+const TWICE: Bounds = Bounds { timers: 0, repeats: 1, ..LOST };
 
 /// And to one connection and another behind it, between the same ends: so soon that its numbers
 /// are those of the first one's text, which TIME-WAIT does not let begin, or later.
 const SOON: Bounds = again(1, true);
 const LATER: Bounds = again(10, true);
+/// The old packet is late, and its copy was sent at a time-out.
+const LATE_AND_LATER: Bounds = Bounds { reopens: LATER.reopens, ..LATE };
 /// The same while any packet of the first one is under way.
 const BEHIND_ANY: Bounds = again(10, false);
 
@@ -48,7 +56,7 @@ fn plan(order: Order, bounds: Bounds, change: impl Fn(&mut Config)) -> Plan {
         change(&mut config);
         config
     });
-    Plan { configs, order, bounds, only_text: false, mutant: None }
+    Plan { configs, order, bounds, only: None, mutant: None }
 }
 
 /// Searches to the end, and prints what that took.
@@ -67,142 +75,246 @@ fn search(name: &str, plan: &Plan) -> Found {
     found
 }
 
+/// No rule is broken, and the second connection begins if there is to be one.
 fn assert_sound(name: &str, plan: &Plan) {
+    let reopens = plan.bounds.reopens.is_some();
+    assert_eq!(assert_faultless(name, plan) > 0, reopens, "{name}, {:?}", plan.order);
+}
+
+/// No rule is broken, and TIME-WAIT does not let the second connection begin.
+fn assert_refused(name: &str, plan: &Plan) {
+    assert_eq!(assert_faultless(name, plan), 0, "{name}, {:?}", plan.order);
+}
+
+/// States in which the second connection has been established.
+fn assert_faultless(name: &str, plan: &Plan) -> usize {
     let found = search(name, plan);
     if let Some(fault) = &found.fault {
         panic!("{name}, {:?}: {fault}", plan.order);
     }
-    assert_eq!(found.again > 0, plan.bounds.reopens.is_some(), "{name}, {:?}", plan.order);
+    found.again
+}
+
+/// What is searched of each mechanism. That one packet is late makes too many states where there is
+/// an answer.
+fn each() -> impl Iterator<Item = (Order, Bounds)> {
+    let all = ORDERS.into_iter().flat_map(|order| [(order, LOST), (order, TWICE)]);
+    all.chain([(Order::Unanswered, LATE)])
 }
 
 #[test]
 fn time_wait_of_plain_tcp_keeps_every_rule() {
-    for order in ORDERS {
-        // A client that holds TIME-WAIT opens no second connection.
-        let twice = if order == Order::ServerFirst { LATER } else { TWICE };
-        for bounds in [LATE, twice] {
-            assert_sound("plain", &plan(order, bounds, |_| {}));
-        }
+    for (order, bounds) in each() {
+        assert_sound("plain", &plan(order, bounds, |_| {}));
     }
 }
 
 #[test]
+fn time_wait_of_plain_tcp_keeps_connections_apart() {
+    // Where the server holds, the client opens another behind it.
+    assert_sound("plain", &plan(Order::ServerFirst, LATER, |_| {}));
+    assert_refused("plain", &plan(Order::ServerFirst, SOON, |_| {}));
+}
+
+#[test]
 fn time_wait_that_is_swapped_keeps_every_rule() {
-    for order in ORDERS {
-        for bounds in [LATE, TWICE] {
-            let swap = |config: &mut Config| config.tcp.time_wait.close_swap = true;
-            assert_sound("swap", &plan(order, bounds, swap));
-        }
+    for (order, bounds) in each() {
+        let swap = |config: &mut Config| config.tcp.time_wait.close_swap = true;
+        assert_sound("swap", &plan(order, bounds, swap));
     }
 }
 
 #[test]
 fn time_wait_that_is_negotiated_keeps_every_rule() {
-    let late = Bounds { timers: 1, strips: 1, ..LATE };
     for wish in [Wish::Client, Wish::Server] {
-        for order in ORDERS {
-            // With an answer there are so many orders that either is enough for a minute.
-            let twice = Bounds { strips: u8::from(order != Order::ServerFirst), ..TWICE };
-            for bounds in [late, twice] {
-                let name = format!("negotiated, {wish:?}");
-                assert_sound(&name, &plan(order, bounds, |c| c.tcp.time_wait.negotiate = wish));
-            }
+        let stripped = Bounds { strips: 1, ..REORDERED };
+        let all = ORDERS
+            .into_iter()
+            .flat_map(|order| [LOST_ONCE, stripped, TWICE].map(move |bounds| (order, bounds)));
+        for (order, bounds) in all.chain([STRIPPED, LATE].map(|it| (Order::Unanswered, it))) {
+            let name = format!("negotiated, {wish:?}");
+            assert_sound(&name, &plan(order, bounds, |c| c.tcp.time_wait.negotiate = wish));
         }
     }
-    // The server holds whoever closes first: the client opens another behind it.
-    for order in [Order::ClientFirst, Order::AtOnce] {
-        let server_holds = |config: &mut Config| config.tcp.time_wait.negotiate = Wish::Server;
-        assert_sound("negotiated, Server", &plan(order, BEHIND_ANY, server_holds));
+}
+
+#[test]
+fn time_wait_that_the_server_has_agreed_to_hold_keeps_connections_apart() {
+    let server_holds = |config: &mut Config| config.tcp.time_wait.negotiate = Wish::Server;
+    // Elsewhere the answer comes behind the client's FIN, and so the client holds as well.
+    for (order, later) in [(Order::ServerFirst, LATER), (Order::Unanswered, BEHIND_ANY)] {
+        assert_sound("negotiated, Server", &plan(order, later, server_holds));
+        assert_refused("negotiated, Server", &plan(order, SOON, server_holds));
     }
+    assert_sound("negotiated, Server", &plan(Order::Unanswered, LATE_AND_LATER, server_holds));
+}
+
+/// What the search must find: the fault, in which `what` is said.
+fn assert_found(name: &str, plan: &Plan, what: &str) {
+    let fault = search(name, plan).fault.expect(what);
+    println!("{fault}");
+    assert!(fault.contains(what), "{name}: {fault}");
 }
 
 #[test]
 fn time_wait_that_is_skipped_lets_old_text_into_a_new_connection() {
     let skip = |config: &mut Config| config.tcp.time_wait.state = TimeWaitState::Skip;
-    let mut plan = plan(Order::ClientFirst, SOON, skip);
-    plan.only_text = true;
-    let fault = search("skip", &plan).fault.expect("Faber, Touch & Yue 1999, Figure 1");
-    println!("{fault}");
-    assert!(fault.starts_with("text of an old connection is accepted by a new one"), "{fault}");
+    // Faber, Touch & Yue 1999, Figure 1.
+    let soon = Plan { only: Some(Rule::NoOldText), ..plan(Order::ClientFirst, SOON, skip) };
+    assert_found("skip", &soon, "text of an old connection is accepted by a new one");
+    // The clock of the ISN alone keeps them apart.
+    let later = Plan { only: Some(Rule::NoOldText), ..plan(Order::ClientFirst, LATER, skip) };
+    assert_sound("skip", &later);
 }
 
 #[test]
 fn time_wait_left_without_proof_is_found_by_the_search() {
-    let strips = Bounds { timers: 1, strips: 1, ..LATE };
     for (wish, order, mutant) in [
         (Wish::Client, Order::ServerFirst, believes_any_ack as search::Mutant),
-        (Wish::Server, Order::ClientFirst, believes_any_syn_ack as search::Mutant),
+        (Wish::Server, Order::Unanswered, believes_any_syn_ack as search::Mutant),
     ] {
-        let mut plan = plan(order, strips, |config| config.tcp.time_wait.negotiate = wish);
+        let mut plan = plan(order, STRIPPED, |config| config.tcp.time_wait.negotiate = wish);
         plan.mutant = Some(mutant);
-        let fault = search("without proof", &plan).fault.expect("nobody holds");
-        println!("{fault}");
-        assert!(fault.contains("nobody holds") || fault.contains("agreed on"), "{fault}");
+        assert_found("without proof", &plan, "nobody holds");
     }
 }
 
 #[test]
+fn time_wait_agreed_by_a_proof_that_is_not_repeated_is_found_by_the_search() {
+    let client = |config: &mut Config| config.tcp.time_wait.negotiate = Wish::Client;
+    let mut plan = plan(Order::ClientFirst, LOST, client);
+    plan.mutant = Some(names_only_with_its_text);
+    assert_found("a proof but once", &plan, "one end alone knows of the agreement");
+}
+
+#[test]
+fn time_wait_of_a_holder_is_deaf_to_an_exact_reset() {
+    let client = |config: &mut Config| config.tcp.time_wait.negotiate = Wish::Client;
+    let mut agreed = plan(Order::ClientFirst, REORDERED, client);
+    agreed.mutant = Some(resets_behind_its_fin);
+    assert_sound("agreed, a peer that resets", &agreed);
+    let swap = |config: &mut Config| config.tcp.time_wait.close_swap = true;
+    let mut swapped = plan(Order::ServerFirst, REORDERED, swap);
+    swapped.mutant = Some(resets_from_time_wait);
+    assert_sound("swapped, a peer that resets", &swapped);
+}
+
+#[test]
+fn time_wait_of_a_holder_that_is_not_deaf_is_found_by_the_search() {
+    // The server has the proof, and the client's record does not know.
+    let mut agreed = plan(Order::ClientFirst, LOST, |_| {});
+    agreed.configs[1].tcp.time_wait.negotiate = Wish::Client;
+    agreed.only = Some(Rule::Held);
+    agreed.mutant = Some(names_the_client_and_resets);
+    assert_found("agreed, not deaf", &agreed, "nobody holds");
+    // Each takes over from the other.
+    let mut swapped = plan(Order::AtOnce, LOST, |_| {});
+    swapped.mutant = Some(both_reset_from_time_wait);
+    assert_found("taken over, not deaf", &swapped, "nobody holds");
+}
+
+#[test]
 fn time_wait_swapped_too_early_is_found_by_the_search() {
-    let mut plan = plan(Order::ServerFirst, LATE, |config| config.tcp.time_wait.close_swap = true);
+    let mut plan = plan(Order::ServerFirst, LOST, |config| config.tcp.time_wait.close_swap = true);
     plan.mutant = Some(swaps_with_its_fin);
-    let fault = search("swap too early", &plan).fault.expect("nobody holds");
-    println!("{fault}");
-    assert!(fault.contains("nobody holds"), "{fault}");
+    assert_found("swap too early", &plan, "nobody holds");
 }
 
 #[test]
 fn time_wait_that_is_over_too_early_is_found_by_the_search() {
-    let plan = plan(Order::ServerFirst, LATE, |config| config.tcp.time_wait.length = MSL);
-    let fault = search("too short", &plan).fault.expect("nobody holds for 2*MSL");
-    println!("{fault}");
-    assert!(fault.contains("nobody holds"), "{fault}");
+    let plan = plan(Order::ServerFirst, LOST, |config| config.tcp.time_wait.length = MSL);
+    assert_found("too short", &plan, "nobody holds");
 }
 
 #[test]
 fn time_wait_behind_which_an_end_is_told_of_a_reset_is_found_by_the_search() {
-    let mut plan = plan(Order::ServerFirst, LATE, |_| {});
+    let mut plan = plan(Order::ServerFirst, LOST, |_| {});
     plan.mutant = Some(resets_behind_its_fin);
-    let fault = search("reset", &plan).fault.expect("an error");
-    println!("{fault}");
-    assert!(fault.contains("told of an error"), "{fault}");
+    assert_found("reset", &plan, "an end was told of an error");
+}
+
+#[test]
+fn time_wait_of_a_client_that_does_not_read_on_is_found_by_the_search() {
+    let held = Plan { only: Some(Rule::Held), ..plan(Order::ClientLeaves, LOST, |_| {}) };
+    assert_found("CLIENT_CLOSE with both halves", &held, "nobody holds");
+}
+
+#[test]
+fn time_wait_behind_a_reset_that_any_end_takes_for_the_ack_is_found_by_the_search() {
+    let mut plan = plan(Order::ClientLeaves, LOST_ONCE, |_| {});
+    plan.only = Some(Rule::NoLoss);
+    assert_sound("the answer draws a reset", &plan);
+    plan.mutant = Some(takes_any_reset_for_the_ack);
+    assert_found("a reset for the ACK", &plan, "what was acknowledged is lost");
 }
 
 const CODE: Code = Code { kind: 253, exid: 0x5457 };
 
 /// To a server each segment of the client's names the client: as if it needed no proof.
-fn believes_any_ack(side: usize, packet: Packet) -> Vec<Packet> {
+fn believes_any_ack(side: usize, _: [&View; 2], packet: Packet) -> Vec<Packet> {
     let is_syn = packet.flags().contains(Flags::SYN);
-    if side == 1 || is_syn || packet.flags().contains(Flags::RST) {
-        return vec![packet];
-    }
-    let client = packet.ends().0;
-    vec![packet.with_option(CODE.option(client))]
+    vec![if side == 1 || is_syn { packet } else { naming(packet, 0) }]
 }
 
 /// To a client each SYN, ACK names the server: as if it needed no proof.
-fn believes_any_syn_ack(side: usize, packet: Packet) -> Vec<Packet> {
-    if side == 0 || !packet.flags().contains(Flags::SYN) {
-        return vec![packet];
+fn believes_any_syn_ack(side: usize, _: [&View; 2], packet: Packet) -> Vec<Packet> {
+    let is_syn_ack = side == 1 && packet.flags().contains(Flags::SYN);
+    vec![if is_syn_ack { naming(packet, 1) } else { packet }]
+}
+
+/// A client that proves what it has heard in the segment with its text alone.
+fn names_only_with_its_text(side: usize, _: [&View; 2], packet: Packet) -> Vec<Packet> {
+    let is_proof = packet.has_text() || packet.flags().contains(Flags::SYN);
+    vec![if side == 1 || is_proof { packet } else { packet.stripped() }]
+}
+
+/// A server that relies on a client which knows of no agreement, and resets behind its FIN.
+fn names_the_client_and_resets(side: usize, views: [&View; 2], packet: Packet) -> Vec<Packet> {
+    if side == 0 { vec![naming(packet, 0)] } else { resets_behind_its_fin(side, views, packet) }
+}
+
+/// The same, but it names that side.
+fn naming(packet: Packet, side: usize) -> Packet {
+    if packet.flags().contains(Flags::RST) {
+        return packet;
     }
-    let server = packet.ends().0;
-    vec![packet.with_option(CODE.option(server))]
+    let address = [[10, 0, 0, 1], [10, 0, 0, 2]][side];
+    packet.with_option(CODE.option(address.into()))
 }
 
 /// A client that does not wait for the ACK of its FIN.
-fn swaps_with_its_fin(side: usize, packet: Packet) -> Vec<Packet> {
-    if side == 0 { with_a_reset(packet) } else { vec![packet] }
+fn swaps_with_its_fin(side: usize, _: [&View; 2], packet: Packet) -> Vec<Packet> {
+    if side == 0 { with_a_reset(packet, Flags::FIN) } else { vec![packet] }
 }
 
 /// A server that does not keep its connection behind its FIN.
-fn resets_behind_its_fin(side: usize, packet: Packet) -> Vec<Packet> {
-    if side == 1 { with_a_reset(packet) } else { vec![packet] }
+fn resets_behind_its_fin(side: usize, _: [&View; 2], packet: Packet) -> Vec<Packet> {
+    if side == 1 { with_a_reset(packet, Flags::FIN) } else { vec![packet] }
 }
 
-/// A FIN, and an RST behind it.
-fn with_a_reset(packet: Packet) -> Vec<Packet> {
-    if !packet.flags().contains(Flags::FIN) {
+/// A server that sends from TIME-WAIT what takes TIME-WAIT over.
+fn resets_from_time_wait(side: usize, views: [&View; 2], packet: Packet) -> Vec<Packet> {
+    if side == 1 { both_reset_from_time_wait(side, views, packet) } else { vec![packet] }
+}
+
+fn both_reset_from_time_wait(side: usize, views: [&View; 2], packet: Packet) -> Vec<Packet> {
+    if views[side].records > 0 { with_a_reset(packet, Flags::ACK) } else { vec![packet] }
+}
+
+/// A packet with that bit, and an RST behind it.
+fn with_a_reset(packet: Packet, bit: Flags) -> Vec<Packet> {
+    if !packet.flags().contains(bit) || packet.flags().contains(Flags::RST) {
         return vec![packet];
     }
     let reset = packet.reset_behind();
     vec![packet, reset]
+}
+
+/// A server that has closed, and takes any RST for the ACK of all that it has sent.
+fn takes_any_reset_for_the_ack(side: usize, views: [&View; 2], packet: Packet) -> Vec<Packet> {
+    let is_taken = side == 0 && packet.flags().contains(Flags::RST) && !views[1].relies_on_us;
+    vec![match views[1].sent_to.filter(|_| is_taken) {
+        Some(end) => packet.acknowledging(end),
+        None => packet,
+    }]
 }

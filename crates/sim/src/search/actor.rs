@@ -2,10 +2,13 @@
 //! history, and what came of it is looked up from then on.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::rc::Rc;
 
+use lightwait_core::flow::Seq;
 use lightwait_core::tcp::State;
 use lightwait_core::tcp::time_wait::negotiate::Holder;
+use lightwait_core::wire::tcp::Flags;
 use lightwait_core::{Config, ConnectionId, Host, Instant, ListenerId, Outbox, ReadError, RxFrame};
 
 use super::packet::Packet;
@@ -13,15 +16,21 @@ use super::packet::Packet;
 /// A history, by its number.
 pub(super) type Node = usize;
 
-/// Who closes, and when.
+/// Who closes, and when. The client sends a request, and the server an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// The server behind its answer, the client when it has read that.
     ServerFirst,
-    /// The client behind its request, the server when it has read that.
+    /// The client behind its request, and reads on. The server answers when it has read the end of
+    /// that, and closes: as a server of HTTP which does not know CLIENT_CLOSE.
     ClientFirst,
-    /// Both as soon as they are established.
+    /// The client behind its request, and the server behind its answer, which waits for the request
+    /// alone: the two FINs may cross.
     AtOnce,
+    /// The client behind its request. The server, when it has read the end of that, sends nothing.
+    Unanswered,
+    /// As `ClientFirst`, but the client closes both halves at once: a mutant of CLIENT_CLOSE.
+    ClientLeaves,
 }
 
 /// Bytes of a request and of an answer: more than an ISN moves on in a moment.
@@ -59,6 +68,10 @@ pub struct View {
     pub relies_on_us: bool,
     /// The peer does.
     pub relies_on_peer: bool,
+    /// Its connections of which it knew so at some time.
+    pub agreed: u64,
+    /// The end of what its connection has sent.
+    pub sent_to: Option<Seq>,
 }
 
 /// A history's last input, and what came of it.
@@ -170,6 +183,7 @@ impl Life {
     fn view(mut self) -> View {
         self.view.deadline = self.host.deadline();
         self.view.records = self.host.time_wait_len();
+        self.view.agreed = self.host.counters().negotiation_agreed;
         self.view
     }
 
@@ -198,12 +212,22 @@ impl Life {
             while let Some(frame) = outbox.take() {
                 bytes.clear();
                 frame.complete_to(&mut bytes);
-                sent.push(Packet::new(&bytes));
+                let packet = Packet::new(&bytes);
+                self.note_sent(&packet);
+                sent.push(packet);
             }
             while self.host.event().is_some() {}
             if !acted && sent.len() == before {
                 return sent;
             }
+        }
+    }
+
+    fn note_sent(&mut self, packet: &Packet) {
+        let (end, before) = (packet.end(), self.view.sent_to);
+        let goes_on = before.is_none_or(|before| end.after(before));
+        if goes_on && self.id.is_some() && !packet.flags().contains(Flags::RST) {
+            self.view.sent_to = Some(end);
         }
     }
 
@@ -219,8 +243,7 @@ impl Life {
     }
 
     fn open(&mut self) {
-        let local = "10.0.0.1:4000".parse().expect("an address");
-        let remote = "10.0.0.2:80".parse().expect("an address");
+        let [local, remote] = ends();
         // TIME-WAIT of our own forbids it: then there is no second connection.
         if let Ok(id) = self.host.connect(self.now, local, remote) {
             self.begin(id);
@@ -234,7 +257,7 @@ impl Life {
         (self.said, self.closed, self.at_end) = (false, false, false);
         (self.view.is_done, self.view.failed, self.view.has_all) = (false, false, true);
         (self.view.relies_on_us, self.view.relies_on_peer) = (false, false);
-        self.view.held_since = None;
+        (self.view.held_since, self.view.sent_to) = (None, None);
     }
 
     /// One thing that the application can do; false if there is none.
@@ -249,6 +272,9 @@ impl Life {
         {
             self.view.relies_on_us = info.holder == Holder::Ourselves;
             self.view.relies_on_peer = info.holder == Holder::Peer;
+        }
+        if self.closed && self.leaves() {
+            return self.end_unwatched(id);
         }
         self.take_text(id) || self.speak(id) || self.end(id, state)
     }
@@ -289,27 +315,43 @@ impl Life {
     /// Writes what is to be written, and closes when it is time for that.
     fn speak(&mut self, id: ConnectionId) -> bool {
         let has_request = self.read.len() >= TEXT;
-        let talks = self.order != Order::AtOnce;
-        let may_say = talks && if self.side == 0 { true } else { has_request };
-        let says = self.side == 0 || self.order == Order::ServerFirst;
-        if may_say && says && !self.said {
+        let may_say = match (self.side, self.order) {
+            (0, _) => true,
+            (_, Order::ServerFirst | Order::AtOnce) => has_request,
+            (_, Order::ClientFirst | Order::ClientLeaves) => has_request && self.at_end,
+            (_, Order::Unanswered) => false,
+        };
+        if may_say && !self.said {
             self.said = true;
             let text = [self.letter(self.side); TEXT];
             let written = self.host.write(self.now, id, &text);
             self.view.failed |= written != Ok(TEXT);
             return true;
         }
-        let is_time = match (self.order, self.side) {
-            (Order::AtOnce, _) => true,
-            (Order::ServerFirst, 1) | (Order::ClientFirst, 0) => self.said,
-            _ => self.at_end,
+        let is_time = match (self.side, self.order) {
+            (0, Order::ServerFirst) | (1, Order::Unanswered) => self.at_end,
+            _ => self.said,
         };
         if !is_time || self.closed {
             return false;
         }
         self.closed = true;
-        self.view.failed |= self.host.shutdown_write(self.now, id).is_err();
+        if self.leaves() {
+            self.host.close(self.now, id);
+        } else {
+            self.view.failed |= self.host.shutdown_write(self.now, id).is_err();
+        }
         true
+    }
+
+    /// It closes both halves, and hears nothing any more.
+    fn leaves(&self) -> bool {
+        self.order == Order::ClientLeaves && self.side == 0
+    }
+
+    fn end_unwatched(&mut self, id: ConnectionId) -> bool {
+        let [local, remote] = ends();
+        self.end(id, self.host.state_between(local, remote))
     }
 
     /// The connection is over: what has become of it.
@@ -318,14 +360,17 @@ impl Life {
             return false;
         }
         self.view.failed |= self.host.take_error(id).is_some();
-        let expected = match (self.order, self.side) {
-            (Order::AtOnce, _) | (Order::ClientFirst, 0) => 0,
-            _ => TEXT,
-        };
+        let is_answer = self.side == 0;
+        let expected = if is_answer && self.order == Order::Unanswered { 0 } else { TEXT };
         self.view.has_all = self.read.len() == expected;
         self.view.is_done = true;
         self.host.close(self.now, id);
         self.id = None;
         true
     }
+}
+
+/// The client's, and the server's.
+fn ends() -> [SocketAddr; 2] {
+    [([10, 0, 0, 1], 4000).into(), ([10, 0, 0, 2], 80).into()]
 }

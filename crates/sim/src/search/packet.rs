@@ -6,6 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::rc::Rc;
 
+use lightwait_core::flow::Seq;
 use lightwait_core::wire::checksum::sum;
 use lightwait_core::wire::ip;
 use lightwait_core::wire::options::Experimental;
@@ -48,6 +49,11 @@ impl Packet {
         self.parts().2.flags
     }
 
+    /// The number behind all that it carries.
+    pub fn end(&self) -> Seq {
+        self.parts().2.end()
+    }
+
     /// True if it carries text.
     pub fn has_text(&self) -> bool {
         !self.parts().2.payload.is_empty()
@@ -73,14 +79,16 @@ impl Packet {
     /// The RST with ACK that goes on where it ends.
     #[must_use]
     pub fn reset_behind(&self) -> Packet {
-        let end = self.parts().2.end();
-        let reset = self.rebuilt(|header| {
-            header.seq = end;
-            header.flags = Flags::RST | Flags::ACK;
-        });
-        let (source, destination, segment) = reset.parts();
-        let header = header_of(&segment);
+        let (source, destination, segment) = self.parts();
+        let (seq, flags) = (segment.end(), Flags::RST | Flags::ACK);
+        let header = Header { seq, flags, ..header_of(&segment) };
         written((source, destination), &header, &[])
+    }
+
+    /// The same, but all it says is that what comes before `ack` has arrived.
+    #[must_use]
+    pub fn acknowledging(&self, ack: Seq) -> Packet {
+        self.rebuilt(|header| (header.ack, header.flags) = (ack, Flags::ACK))
     }
 
     /// From whom, to whom.
