@@ -53,25 +53,40 @@ enum Stack {
     Kernels,
 }
 
-/// A run, and how many TIME-WAITs the server may have at its end.
+/// Who holds TIME-WAIT at the end of a run: all of it, or next to none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holder {
+    Server,
+    Client,
+    Both,
+}
+
+/// A run.
 struct Run {
     serving: Serving,
     stack: Stack,
     close: &'static str,
-    most: u64,
+    holder: Holder,
     /// What is counted of all connections, by the load's report.
     counts: Option<&'static str>,
+    /// The kernel ignores every RST in TIME-WAIT (`tcp_rfc1337`).
+    ignores_resets: bool,
 }
 
 const fn run_of(serving: Serving, stack: Stack, close: &'static str) -> Run {
-    Run { serving, stack, close, most: CONNECTIONS / 100, counts: None }
+    Run { serving, stack, close, holder: Holder::Client, counts: None, ignores_resets: false }
 }
 
-const RUNS: [Run; 8] = [
-    Run { most: CONNECTIONS, ..run_of(Serving::Nginx, Stack::Ours, "server") },
+const RUNS: [Run; 9] = [
+    Run { holder: Holder::Server, ..run_of(Serving::Nginx, Stack::Ours, "server") },
     run_of(Serving::Nginx, Stack::Ours, "swap"),
+    Run {
+        ignores_resets: true,
+        holder: Holder::Both,
+        ..run_of(Serving::Nginx, Stack::Ours, "swap")
+    },
     Run { counts: Some("client_closes"), ..run_of(Serving::Nginx, Stack::Ours, "client-close") },
-    Run { most: CONNECTIONS, ..run_of(Serving::Ours("keep"), Stack::Kernels, "server") },
+    Run { holder: Holder::Server, ..run_of(Serving::Ours("keep"), Stack::Kernels, "server") },
     Run {
         counts: Some("client_closes"),
         ..run_of(Serving::Ours("keep"), Stack::Kernels, "client-close")
@@ -84,6 +99,7 @@ const RUNS: [Run; 8] = [
 impl Run {
     fn server(&self) -> String {
         match self.serving {
+            Serving::Nginx if self.ignores_resets => "nginx, tcp_rfc1337=1".to_owned(),
             Serving::Nginx => "nginx".to_owned(),
             Serving::Ours(who) => format!("lightwait serve --time-wait {who}"),
         }
@@ -98,7 +114,9 @@ impl Run {
 /// What a run tells.
 struct Seen {
     report: Value,
+    /// TIME-WAITs at the server, and at the client.
     held: u64,
+    held_by_client: u64,
     /// 4-tuples that nginx saw, in order, with the time in seconds of each.
     visits: Vec<(f64, String)>,
     /// Requests that nginx refused.
@@ -152,6 +170,7 @@ impl World {
     fn see_nginx(&self, run: &Run, rate: u64, more: &[&str]) -> Result<Seen, Failure> {
         // A TAP is there only while the load is.
         self.namespace.ip("addr add 10.77.0.1/32 dev lo")?;
+        self.set("tcp_rfc1337", run.ignores_resets)?;
         let log = self.directory.join("access");
         let _ = fs::remove_file(&log);
         let nginx = self.nginx(&log)?;
@@ -160,6 +179,7 @@ impl World {
         let device = ["--tap", "lw0", "--ip", "10.77.0.2/24", "--source", "10.77.0.128/25"];
         let report = self.load(NGINX, run, rate, &[&device[..], more].concat())?;
         let held = self.in_time_wait()?.saturating_sub(before);
+        let held_by_client = held_by_our_stack(&report)?;
         nginx.stop()?;
         let text = fs::read_to_string(&log)?;
         let lines = || text.lines().filter_map(Visit::of);
@@ -167,7 +187,7 @@ impl World {
         let asked = lines().filter(|visit| ours(visit) && visit.status == "200");
         let visits = asked.map(|visit| (visit.at, visit.tuple.to_owned())).collect();
         let refused = lines().filter(|visit| ours(visit) && visit.status == "400").count();
-        Ok(Seen { report, held, visits, refused })
+        Ok(Seen { report, held, held_by_client, visits, refused })
     }
 
     fn nginx(&self, log: &Path) -> Result<Process, Failure> {
@@ -202,8 +222,7 @@ impl World {
         let mut server = Server::start(serve.arg(&self.directory))?;
         // A TAP takes a while to come up.
         self.wait_for(OURS)?;
-        let mut forward = self.namespace.command("sh");
-        live::run(forward.args(["-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"]))?;
+        self.set("ip_forward", true)?;
         let device: &[&str] = match run.stack {
             Stack::Kernels => &["--stack", "kernel", "--source", "10.79.0.0/16"],
             Stack::Ours => &[
@@ -219,8 +238,18 @@ impl World {
         };
         let report = self.load(OURS, run, rate, &[device, more].concat())?;
         let held = server.held("time_wait")?;
+        let held_by_client = match run.stack {
+            Stack::Kernels => self.in_time_wait()?,
+            Stack::Ours => held_by_our_stack(&report)?,
+        };
         server.stop()?;
-        Ok(Seen { report, held, visits: Vec::new(), refused: 0 })
+        Ok(Seen { report, held, held_by_client, visits: Vec::new(), refused: 0 })
+    }
+
+    /// Sets what the kernel does with IPv4 there.
+    fn set(&self, name: &str, value: bool) -> Result<(), Failure> {
+        let text = format!("echo {} > /proc/sys/net/ipv4/{name}", u8::from(value));
+        live::run(self.namespace.command("sh").args(["-c", &text])).map(drop)
     }
 
     fn load(&self, to: &str, run: &Run, rate: u64, more: &[&str]) -> Result<Value, Failure> {
@@ -247,6 +276,11 @@ impl World {
     }
 }
 
+/// TIME-WAITs that a load on our stack has left behind, by its report.
+fn held_by_our_stack(report: &Value) -> Result<u64, Failure> {
+    report["held"].as_u64().ok_or_else(|| "no TIME-WAITs in the report".into())
+}
+
 /// A line of nginx's log.
 struct Visit<'a> {
     at: f64,
@@ -269,6 +303,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         "server",
         "client",
         "TIME-WAIT at the server",
+        "at the client",
         "answered",
         "failed",
         "CLIENT_CLOSE",
@@ -287,6 +322,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
             &run.server(),
             &run.client(),
             &seen.held,
+            &seen.held_by_client,
             &count("requests_answered"),
             &count("requests_failed"),
             &count("client_closes"),
@@ -310,12 +346,21 @@ fn claims(report: &mut Report, run: &Run, seen: &Seen) {
         answered == CONNECTIONS && seen.count("requests_failed") == 0,
         format!("{answered} of {CONNECTIONS}; errors: {}", seen.report["errors"]),
     );
-    let holds_all = run.most == CONNECTIONS;
+    let holds_all = run.holder != Holder::Client;
     let what = if holds_all { "all" } else { "less than one in a hundred" };
     report.claim(
         &format!("{name}: the server holds {what}"),
-        if holds_all { seen.held >= CONNECTIONS } else { seen.held < run.most },
+        if holds_all { seen.held >= CONNECTIONS } else { seen.held < CONNECTIONS / 100 },
         seen.held,
+    );
+    // The load does not wait until it has taken its last ones over.
+    let holds_most = run.holder != Holder::Server;
+    let what = if holds_most { "99 in a hundred" } else { "less than one in a hundred" };
+    let held = seen.held_by_client;
+    report.claim(
+        &format!("{name}: the client holds {what}"),
+        if holds_most { held >= CONNECTIONS / 100 * 99 } else { held < CONNECTIONS / 100 },
+        held,
     );
     if let Some(key) = run.counts {
         let count = seen.count(key);
@@ -333,8 +378,15 @@ fn claims(report: &mut Report, run: &Run, seen: &Seen) {
 
 /// A load that needs its 4-tuples again: none is used before it has rested.
 fn reuse(report: &mut Report) -> Outcome {
-    let mut table =
-        Table::new(&["client", "connections", "4-tuples again", "soonest s", "TIME-WAIT at nginx"]);
+    let head = [
+        "client",
+        "connections",
+        "4-tuples again",
+        "soonest s",
+        "TIME-WAIT at nginx",
+        "at the client",
+    ];
+    let mut table = Table::new(&head);
     for close in ["swap", "client-close"] {
         let run = run_of(Serving::Nginx, Stack::Ours, close);
         let seconds = format!("{REUSING_S}s");
@@ -349,6 +401,7 @@ fn reuse(report: &mut Report) -> Outcome {
             &again,
             &format!("{soonest:.2}"),
             &seen.held,
+            &seen.held_by_client,
         ]);
         let total = REUSING_RATE * REUSING_S;
         report.claim(
@@ -363,6 +416,12 @@ fn reuse(report: &mut Report) -> Outcome {
             &format!("--close {close}: nothing is lost, and nginx holds next to none"),
             seen.count("requests_failed") == 0 && seen.held < total / 100,
             format!("{} failed, {} held", seen.count("requests_failed"), seen.held),
+        );
+        let (held, due) = (seen.held_by_client as f64, REUSING_RATE as f64 * TIME_WAIT_S);
+        report.claim(
+            &format!("--close {close}: our stack holds those of the last {TIME_WAIT_S} s"),
+            (held / due - 1.0).abs() < 0.01,
+            format!("{held} of {due}"),
         );
     }
     report.table("reuse", &table)
@@ -383,7 +442,7 @@ mod tests {
     fn seen(lines: &[&str]) -> Seen {
         let visits = lines.iter().filter_map(|line| Visit::of(line));
         let visits = visits.map(|visit| (visit.at, visit.tuple.to_owned())).collect();
-        Seen { report: Value::Null, held: 0, visits, refused: 0 }
+        Seen { report: Value::Null, held: 0, held_by_client: 0, visits, refused: 0 }
     }
 
     #[test]
