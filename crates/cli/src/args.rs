@@ -80,9 +80,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BYTES", help_heading = "Limits")]
     pub(crate) memory: Option<Memory>,
 
-    /// How large the send buffer of a connection is: round (in flight, and what a round trip may
-    /// carry), los (what is sent until the next read of the file is done: Cohen & Cohen 2002),
-    /// fixed:BYTES, linux (two windows, never shrinks) or linux:lowat=BYTES [default: round]
+    /// How large the send buffer of a connection is: los (what is sent until the next read of the
+    /// file is done: Cohen & Cohen 2002), round (in flight, and what a round trip may carry),
+    /// fixed:BYTES, linux (two windows, never shrinks) or linux:lowat=BYTES [default: los]
     #[arg(long, value_name = "RULE", help_heading = "Limits")]
     pub(crate) send_buffer: Option<SendBuffer>,
 
@@ -90,7 +90,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BYTES", help_heading = "Limits")]
     pub(crate) pool: Option<Bytes>,
 
-    /// Who gets the next page where they are short
+    /// Which connection gets the next page where pages are short [default: priority]
     #[arg(long, value_name = "POLICY", value_enum, help_heading = "Limits")]
     pub(crate) pool_policy: Option<PoolPolicy>,
 

@@ -180,8 +180,8 @@ impl Plan {
 /// counts. Each stack has `memory` bytes.
 fn settings(args: &ServeArgs, memory: u64, stack: &Stack) -> Result<Vec<Setting>, Failure> {
     let mut settings = Vec::new();
-    settings.extend(args.send_buffer.into_iter().flat_map(SendBuffer::settings));
-    settings.extend(args.pool_policy.map(PoolPolicy::setting));
+    settings.extend(args.send_buffer.unwrap_or(SendBuffer::Los).settings());
+    settings.push(args.pool_policy.unwrap_or(PoolPolicy::Priority).setting());
     if let Some(Bytes(bytes)) = args.pool {
         if args.set.iter().any(|setting| setting.is_of("limits.pages")) {
             let text = "--pool and --set limits.pages say the same: leave one out";

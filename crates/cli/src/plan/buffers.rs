@@ -64,18 +64,18 @@ impl SendBuffer {
     }
 }
 
-/// Who gets the next page of memory where it is short.
+/// Which connection gets the next page of memory where it is short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum PoolPolicy {
-    /// Who has waited longest, and as much as two windows carry
+    /// The one that has waited longest, and as much as two windows carry
     Line,
-    /// Each may hold as much as any
+    /// The one that has waited longest; all may hold the same
     Naive,
-    /// Who has waited longest, and one page
+    /// The one that has waited longest, a page at a time
     RoundRobin,
-    /// Who holds the least part of what it needs, and one page
+    /// The one that holds the least part of what it needs, a page at a time
     Priority,
-    /// Each may hold its fair share, found by scans
+    /// The one that has waited longest; each may hold its fair share, found by scans
     Psc,
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::args::{Command, CommandLine};
 use clap::Parser;
-use lightwait_core::config::PoolPolicy::{Priority, RoundRobin};
+use lightwait_core::config::PoolPolicy::{Naive, Priority, RoundRobin};
 use lightwait_core::config::SendSize;
 use lightwait_core::{Capabilities, Config, Medium};
 
@@ -249,12 +249,14 @@ fn limits_of_the_server_are_taken_and_none_may_be_nothing() {
 #[test]
 fn buffers_and_pages_have_flags_of_their_own_and_a_knob_by_name_goes_before_them() {
     let tcp_of = |line: &str| config_of(line).tcp;
+    let tcp = tcp_of("");
+    assert_eq!((tcp.buffers.send_size(), tcp.pool.policy), (SendSize::Los, Priority));
     let tcp = tcp_of("--send-buffer fixed:32K --pool-policy round-robin");
     assert_eq!((tcp.buffers.send_size(), tcp.pool.policy), (SendSize::Fixed(32 << 10), RoundRobin));
-    let tcp = tcp_of("--send-buffer linux:lowat=16K --pool-policy priority");
+    let tcp = tcp_of("--send-buffer linux:lowat=16K --pool-policy naive");
     let lowat = SendSize::Linux { lowat: Some(16 << 10) };
-    assert_eq!((tcp.buffers.send_size(), tcp.pool.policy), (lowat, Priority));
-    let tcp = tcp_of("--send-buffer los --set buffers.send_size=round");
+    assert_eq!((tcp.buffers.send_size(), tcp.pool.policy), (lowat, Naive));
+    let tcp = tcp_of("--set buffers.send_size=round");
     assert_eq!(tcp.buffers.send_size(), SendSize::Round);
     assert_eq!(config_of("--memory 64M --pool 1MiB").limits.pages, 256);
     for line in ["--pool 1M --set limits.pages=9", "--memory 64M --pool 33M", "--pool 63K"] {
