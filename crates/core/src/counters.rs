@@ -100,6 +100,12 @@ counters! {
     /// Times that the windows allowed a segment, nothing was fresh, and the source had more
     /// ([`Supply::more`](crate::tcp::Supply::more)); counted once it comes.
     buffer_misses,
+    /// Connections asked to take back what was written and never sent, because memory was short.
+    asked_back_for_memory,
+    /// Bytes that were taken back so from connections whose peer had kept its window closed.
+    taken_back_closed_window_bytes,
+    /// Bytes that were taken back so from connections whose peer took next to nothing.
+    taken_back_slow_bytes,
     /// Connections reset because memory was short and the peer had kept its window closed.
     reset_for_memory_closed_window,
     /// Connections reset because memory was short and the peer took next to nothing of what was

@@ -57,6 +57,10 @@ impl Readiness {
     pub const CLOSED: Readiness = Readiness(4);
     /// Urgent data was announced (RFC 9293 MUST-32).
     pub const URGENT: Readiness = Readiness(8);
+    /// Memory is short, and the peer's window is closed or it takes next to nothing: what was
+    /// written and never sent should be taken back
+    /// ([`Host::take_back`](crate::Host::take_back)). Else the connection may be reset.
+    pub const WANTED_BACK: Readiness = Readiness(16);
 
     /// True if every bit of `other` is set here.
     pub fn contains(self, other: Readiness) -> bool {
@@ -95,6 +99,7 @@ impl fmt::Debug for Readiness {
             (Readiness::WRITABLE, "writable"),
             (Readiness::CLOSED, "closed"),
             (Readiness::URGENT, "urgent"),
+            (Readiness::WANTED_BACK, "wanted back"),
         ];
         f.debug_set().entries(names.iter().filter(|(b, _)| self.contains(*b)).map(|n| n.1)).finish()
     }

@@ -5,8 +5,12 @@
 //! ```text
 //!   write ─ refused by the pool ─▶ line ─ pages came back ─▶ in turn, told that it can write
 //!           (those who hold no page stand in a line of their own, and come first)
-//!   a timer fired, text is unsent ─▶ stalled ─ a claim was refused ─▶ reset, the longest first
+//!   a timer fired, text is unsent ─▶ stalled ─ a claim was refused ─▶ asked to take back what was
+//!           never sent ─ that of all was not enough ─▶ reset, those first that were asked first
 //! ```
+//!
+//! What was never sent, and can be had again (from a file), is no reason to reset a connection: its
+//! user takes it back ([`Host::take_back`]) and writes it again once the peer takes data.
 //!
 //! A connection is *stalled* if the peer acknowledges fewer bytes than
 //! [`StallConfig::rate`](crate::config::StallConfig::rate) allows, and less than half
@@ -21,6 +25,7 @@ mod line;
 mod policy;
 mod shares;
 mod stalled;
+mod taking_back;
 
 use super::Host;
 use crate::buffer::PagePool;
@@ -36,7 +41,7 @@ pub use line::PoolInfo;
 use line::{Waiting, turn_pages};
 use shares::Shares;
 pub(super) use shares::{options, pool};
-use stalled::{Mark, Stalled};
+use stalled::{Mark, Stage, Stalled};
 
 /// How much more a peer must take where there is no room for more connections, and none that waits
 /// for a request can go: 16,000 bytes a second by default.
@@ -66,6 +71,10 @@ pub(super) struct Shortage {
     /// Since when others could hold no more elsewhere, though they would.
     elsewhere_since: Option<Instant>,
     stalled: Stalled,
+    /// What was asked back last, in bytes.
+    asked_bytes: usize,
+    /// Since when nobody was reset, because some may still answer.
+    holds_off_since: Option<Instant>,
     /// The next slot to look at for connections that stall and that no timer tells of.
     patrol: u32,
     round: Round,
@@ -125,6 +134,8 @@ impl Shortage {
             shares: Shares::new(config),
             elsewhere_since: None,
             stalled: Stalled::default(),
+            asked_bytes: 0,
+            holds_off_since: None,
             patrol: 0,
             round: Round { at: None, not_before: Instant::ZERO },
         }
@@ -213,7 +224,7 @@ impl Host {
         let waits_elsewhere = self.shared.pool.is_short_elsewhere();
         let since = self.shortage.elsewhere_since.unwrap_or(now);
         self.shortage.elsewhere_since = waits_elsewhere.then_some(since);
-        self.reset_stalled(now);
+        self.reclaim(now);
         self.serve_line(now);
         self.scan_shares(now);
     }
@@ -233,7 +244,8 @@ impl Host {
     /// Its progress counts from now on.
     fn list_stalled(&mut self, now: Instant, index: u32) {
         if let Some(s) = self.at_work(index) {
-            let mark = Mark { since: now, una: s.send.una, held: s.send.buffer.len() };
+            let (una, held) = (s.send.una, s.send.buffer.len());
+            let mark = Mark { since: now, una, held, stage: Stage::Listed };
             self.shortage.stalled.push(index, mark);
         }
     }
@@ -245,12 +257,19 @@ impl Host {
         }
     }
 
-    /// Resets connections, those that have stalled longest first, until enough pages are free.
-    fn reset_stalled(&mut self, now: Instant) {
+    /// Has connections give back pages, those that have stalled longest first, until enough are
+    /// free.
+    fn reclaim(&mut self, now: Instant) {
+        if self.shortage.stalled.all_have_answered() {
+            (self.shortage.asked_bytes, self.shortage.holds_off_since) = (0, None);
+        }
         for _ in 0..JUDGED_A_TURN {
             if !is_short(&self.shared.pool) {
                 self.shared.pool.forget_refusal();
                 return;
+            }
+            if self.has_asked_enough() {
+                break;
             }
             let Some((index, mark)) = self.shortage.stalled.first() else { break };
             if now.since(mark.since) < self.shared.config.stall.after {
@@ -259,33 +278,34 @@ impl Host {
             match self.verdict(now, index, mark, self.memory_is_crowded()) {
                 Verdict::Clear => self.shortage.stalled.remove(index),
                 Verdict::Moves => self.list_stalled(now, index),
-                Verdict::Stalled(cause) => self.reset_for_memory(now, index, cause),
+                Verdict::Stalled(cause) => self.ask_back(index, mark, cause),
             }
         }
         self.patrol(now, PATROLLED_A_TURN, |s| !s.send.buffer.is_empty());
-        self.reset_closed(now);
-        if self.shortage.nobody_waits() {
+        self.reclaim_closed(now);
+        self.reset_last(now);
+        // Whose answer is waited for is looked at again.
+        if self.shortage.nobody_waits() && self.shortage.stalled.all_have_answered() {
             self.shared.pool.forget_refusal();
         }
     }
 
-    /// Resets connections whose windows are closed though they have stalled for a short time only,
-    /// as long as newcomers find no room, or somebody has waited for memory as long: else as many
-    /// peers as come within [`StallConfig::after`](crate::config::StallConfig::after) would keep
-    /// all others out.
-    fn reset_closed(&mut self, now: Instant) {
+    /// The same of connections whose windows are closed though they have stalled for a short time
+    /// only: to be asked harms none. And while newcomers find no room, or somebody has waited for
+    /// memory as long, they are reset as soon: else as many peers as come within
+    /// [`StallConfig::after`](crate::config::StallConfig::after) would keep all others out.
+    fn reclaim_closed(&mut self, now: Instant) {
         if now < self.shortage.round.not_before {
             return;
         }
         let patience = self.closed_patience();
-        let starves = self.shortage.waits_since().is_some_and(|at| now.since(at) >= patience);
         for _ in 0..JUDGED_A_TURN {
-            let pool = &self.shared.pool;
-            if !(pool.is_short_for_newcomers() || starves && is_short(pool)) {
+            if !is_short(&self.shared.pool) || self.has_asked_enough() {
                 return;
             }
             let Shortage { stalled, round, .. } = &mut self.shortage;
             let here = round.at.and_then(|at| Some((at, stalled.mark(at)?)));
+            let here = here.filter(|(_, mark)| mark.stage == Stage::Listed);
             let Some((index, mark)) = here.or_else(|| stalled.first()) else { return };
             if now.since(mark.since) < patience {
                 // All behind it came later.
@@ -304,15 +324,26 @@ impl Host {
         }
     }
 
-    /// Resets the connection in slot `index` if its window is closed and it has taken too little
-    /// since `mark`. Others have until they are judged by their rate.
+    /// When a connection with that mark, which is to make room, may be reset: not before newcomers
+    /// find no room, or somebody has waited for a while.
+    fn reset_at(&self, mark: Mark) -> Option<Instant> {
+        let patience = self.closed_patience();
+        let pressed = match self.shared.pool.is_short_for_newcomers() {
+            true => Some(Instant::ZERO),
+            false => self.shortage.waits_since().map(|since| since + patience),
+        };
+        pressed.map(|from| from.max(mark.since + patience))
+    }
+
+    /// The connection in slot `index` is to make room if its window is closed and it has taken too
+    /// little since `mark`. Others have until they are judged by their rate.
     fn judge_closed(&mut self, now: Instant, index: u32, mark: Mark) {
         match self.verdict(now, index, mark, true) {
             Verdict::Clear => self.shortage.stalled.remove(index),
             Verdict::Moves => self.list_stalled(now, index),
             Verdict::Stalled(cause) => {
                 if self.at_work(index).is_some_and(Synchronized::has_closed_window) {
-                    self.reset_for_memory(now, index, cause);
+                    self.ask_back(index, mark, cause);
                 }
             }
         }
@@ -362,12 +393,6 @@ impl Host {
         self.slots.get(index).and_then(Slot::awake).and_then(Connection::synchronized)
     }
 
-    /// Others have need of what the connection in slot `index` holds.
-    fn reset_for_memory(&mut self, now: Instant, index: u32, cause: Cause) {
-        *cause.counter(&mut self.shared.counters) += 1;
-        self.reset(now, index, Error::Limit(cause.text()));
-    }
-
     fn reset(&mut self, now: Instant, index: u32, error: Error) {
         self.shortage.stalled.remove(index);
         self.shared.pool.expect_end_of_connection(self.slots.len());
@@ -379,20 +404,20 @@ impl Host {
     pub(super) fn shortage_deadline(&self) -> Option<Instant> {
         let Shortage { waiting, stalled, round, .. } = &self.shortage;
         let pool = &self.shared.pool;
-        if self.shortage.nobody_waits() && !pool.is_short_elsewhere() {
+        // Without any of these nothing is done about it, either.
+        let waits_for_answer = pool.was_refused() && !stalled.all_have_answered();
+        if self.shortage.nobody_waits() && !pool.is_short_elsewhere() && !waits_for_answer {
             return None;
         }
         let promise = waiting.promised_until();
-        let judged = stalled.first().filter(|_| is_short(pool));
-        let judged = judged.map(|(_, mark)| {
-            let patience = self.closed_patience();
-            let starves_at = self.shortage.waits_since().map(|since| since + patience);
-            let is_crowded = pool.is_short_for_newcomers();
-            let begins = if is_crowded { Some(Instant::ZERO) } else { starves_at };
-            let closed = begins.map(|at| at.max(round.not_before).max(mark.since + patience));
-            closed.into_iter().fold(mark.since + self.shared.config.stall.after, Instant::min)
+        let can_ask = is_short(pool) && !self.has_asked_enough();
+        let judged = stalled.first().filter(|_| can_ask).map(|(_, mark)| {
+            let by_rate = mark.since + self.shared.config.stall.after;
+            (mark.since + self.closed_patience()).max(round.not_before).min(by_rate)
         });
-        promise.into_iter().chain(judged).min()
+        let to_go = stalled.first_to_go().filter(|_| is_short(pool));
+        let to_go = to_go.and_then(|(_, mark)| self.goes_at(mark));
+        promise.into_iter().chain(judged).chain(to_go).min()
     }
 
     // ---- orphans

@@ -29,6 +29,7 @@ mod stream;
 mod supply;
 mod swap;
 mod syns;
+mod taking_back;
 mod time_wait;
 mod turns;
 mod versions;

@@ -128,7 +128,9 @@ impl WaiterTable {
             Event::Addresses => return self.addresses.wake(wake),
         };
         let Some(waiting) = self.connections.get_mut(id.index()) else { return };
-        let concerns = |what| readiness.contains(Readiness::CLOSED) || readiness.contains(what);
+        let for_all = Readiness::CLOSED | Readiness::WANTED_BACK;
+        let is_for_all = readiness.without(for_all) != readiness;
+        let concerns = |what| is_for_all || readiness.contains(what);
         if concerns(Readiness::READABLE) {
             waiting.readers.wake(&mut wake);
         }

@@ -1,5 +1,6 @@
-//! Connections on which nothing moves, in the order in which that was seen: a list beside the
-//! slots, so that one is added and taken out by a few stores, wherever it stands.
+//! Connections on which nothing moves, in two lists beside the slots: those that others have had no
+//! need of yet, in the order in which they were seen to stall, and those that are to make room.
+//! One is added and taken out by a few stores, wherever it stands.
 
 use alloc::vec::Vec;
 
@@ -9,12 +10,12 @@ use crate::time::Instant;
 /// No link.
 const NONE: u32 = u32::MAX;
 
-/// A slot's place in the list.
+/// A slot's place in its list.
 #[derive(Clone, Copy, Debug)]
 struct Link {
     previous: u32,
     next: u32,
-    /// `None`: it is not in the list.
+    /// `None`: it is in no list.
     mark: Option<Mark>,
 }
 
@@ -29,72 +30,117 @@ pub(super) struct Mark {
     pub(super) una: Seq,
     /// Bytes that were not acknowledged then.
     pub(super) held: usize,
+    pub(super) stage: Stage,
 }
 
-/// Slots in order of time. It grows to the highest slot that was ever in it.
-#[derive(Debug)]
-pub(super) struct Stalled {
-    links: Vec<Link>,
+/// How far a connection that stalls has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Nobody has had need of what it holds.
+    Listed,
+    /// Others have: it was asked to take back what was never sent.
+    Asked,
+    /// It has answered, or has nothing that could be taken back: it is reset if that was not
+    /// enough.
+    Last,
+}
+
+impl Stage {
+    /// Which list it is in.
+    fn list(self) -> usize {
+        usize::from(self != Stage::Listed)
+    }
+}
+
+/// The ends of a list.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
     first: u32,
     last: u32,
 }
 
+/// Slots in two lists. It grows to the highest slot that was ever in one.
+#[derive(Debug)]
+pub(super) struct Stalled {
+    links: Vec<Link>,
+    lists: [Ends; 2],
+    /// How many were asked, and have not answered.
+    asked: usize,
+}
+
 impl Default for Stalled {
     fn default() -> Self {
-        Stalled { links: Vec::new(), first: NONE, last: NONE }
+        Stalled { links: Vec::new(), lists: [Ends { first: NONE, last: NONE }; 2], asked: 0 }
     }
 }
 
 impl Stalled {
     /// True if none is listed.
     pub(super) fn is_empty(&self) -> bool {
-        self.first == NONE
+        self.lists.iter().all(|list| list.first == NONE)
     }
 
-    /// The slot that was added first, and its mark.
+    /// Of those that others have had no need of yet, the slot that was added first, and its mark.
     pub(super) fn first(&self) -> Option<(u32, Mark)> {
-        Some((self.first, self.mark(self.first)?))
+        self.first_of(Stage::Listed.list())
     }
 
-    /// The slot that was added after that one, and its mark.
+    /// The same of those that are to make room.
+    pub(super) fn first_to_go(&self) -> Option<(u32, Mark)> {
+        self.first_of(Stage::Last.list())
+    }
+
+    /// True if none was asked that has not answered.
+    pub(super) fn all_have_answered(&self) -> bool {
+        self.asked == 0
+    }
+
+    fn first_of(&self, list: usize) -> Option<(u32, Mark)> {
+        let first = self.lists[list].first;
+        Some((first, self.mark(first)?))
+    }
+
+    /// The slot that was added to the same list after that one, and its mark.
     pub(super) fn after(&self, index: u32) -> Option<(u32, Mark)> {
         let next = self.links.get(index as usize)?.next;
         Some((next, self.mark(next)?))
     }
 
-    /// The mark of that slot, if it is in the list.
+    /// The mark of that slot, if it is in a list.
     pub(super) fn mark(&self, index: u32) -> Option<Mark> {
         self.links.get(index as usize)?.mark
     }
 
-    /// Adds a slot at the end, or moves it there. No mark in the list is later than `mark`.
+    /// Adds a slot at the end of the list of its stage, or moves it there.
     pub(super) fn push(&mut self, index: u32, mark: Mark) {
         self.remove(index);
         if self.links.len() <= index as usize {
             self.links.resize(index as usize + 1, UNLISTED);
         }
-        self.links[index as usize] = Link { previous: self.last, next: NONE, mark: Some(mark) };
-        match self.links.get_mut(self.last as usize) {
+        let list = &mut self.lists[mark.stage.list()];
+        self.links[index as usize] = Link { previous: list.last, next: NONE, mark: Some(mark) };
+        match self.links.get_mut(list.last as usize) {
             Some(before) => before.next = index,
-            None => self.first = index,
+            None => list.first = index,
         }
-        self.last = index;
+        list.last = index;
+        self.asked += usize::from(mark.stage == Stage::Asked);
     }
 
     /// Takes a slot out, if it is there.
     pub(super) fn remove(&mut self, index: u32) {
         let Some(link) = self.links.get_mut(index as usize) else { return };
         let Link { previous, next, mark } = core::mem::replace(link, UNLISTED);
-        if mark.is_none() {
-            return;
-        }
+        let Some(mark) = mark else { return };
+        self.asked -= usize::from(mark.stage == Stage::Asked);
+        let list = &mut self.lists[mark.stage.list()];
         match self.links.get_mut(previous as usize) {
             Some(before) => before.next = next,
-            None => self.first = next,
+            None => list.first = next,
         }
         match self.links.get_mut(next as usize) {
             Some(behind) => behind.previous = previous,
-            None => self.last = previous,
+            None => list.last = previous,
         }
     }
 }
@@ -106,33 +152,39 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_queue_out_of_which_any_may_go(
-            ops in prop::collection::vec((any::<bool>(), 0u32..9), 0..200),
+        fn each_is_a_queue_out_of_which_any_may_go(
+            ops in prop::collection::vec((0u8..3, 0u32..9), 0..200),
         ) {
             let mut list = Stalled::default();
-            let mut model: Vec<(u32, Mark)> = Vec::new();
-            for (at, (is_added, index)) in ops.into_iter().enumerate() {
+            let mut models: [Vec<(u32, Mark)>; 2] = Default::default();
+            for (at, (to, index)) in ops.into_iter().enumerate() {
                 let since = Instant::from_millis(at as u64);
-                let mark = Mark { since, una: Seq(at as u32), held: at };
-                model.retain(|(listed, _)| *listed != index);
-                if is_added {
-                    list.push(index, mark);
-                    model.push((index, mark));
-                } else {
-                    list.remove(index);
+                let stage = if to == 0 { Stage::Listed } else { Stage::Asked };
+                let mark = Mark { since, una: Seq(at as u32), held: at, stage };
+                models.iter_mut().for_each(|model| model.retain(|(listed, _)| *listed != index));
+                match models.get_mut(usize::from(to)) {
+                    Some(model) => {
+                        list.push(index, mark);
+                        model.push((index, mark));
+                    }
+                    None => list.remove(index),
                 }
-                prop_assert_eq!(list.first(), model.first().copied());
-                prop_assert_eq!(list.is_empty(), model.is_empty());
+                let firsts = [list.first(), list.first_to_go()];
+                prop_assert_eq!(firsts, [models[0].first().copied(), models[1].first().copied()]);
+                prop_assert_eq!(list.all_have_answered(), models[1].is_empty());
+                prop_assert_eq!(list.is_empty(), models.iter().all(Vec::is_empty));
                 for index in 0..9 {
-                    let listed = model.iter().find(|(listed, _)| *listed == index);
+                    let mut all = models.iter().flatten();
+                    let listed = all.find(|(listed, _)| *listed == index);
                     prop_assert_eq!(list.mark(index), listed.map(|(_, mark)| *mark));
                 }
             }
-            while let Some((index, _)) = list.first() {
-                prop_assert_eq!(model.remove(0).0, index);
+            while let Some((index, _)) = list.first().or(list.first_to_go()) {
+                let model = usize::from(list.first().is_none());
+                prop_assert_eq!(models[model].remove(0).0, index);
                 list.remove(index);
             }
-            prop_assert!(model.is_empty());
+            prop_assert!(models.iter().all(Vec::is_empty));
         }
     }
 }

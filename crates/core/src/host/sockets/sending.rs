@@ -87,13 +87,19 @@ impl Host {
     /// connection is told when it is some. More than any where a write would fail.
     pub fn send_room(&mut self, id: ConnectionId) -> usize {
         let room = self.send_demand(id).room;
-        if room == 0
-            && let Ok((connection, _)) = self.connection_and_shared(id)
+        if room == 0 {
+            self.wait_for_room(id);
+        }
+        room
+    }
+
+    /// The connection is told when acknowledgements have made room.
+    pub fn wait_for_room(&mut self, id: ConnectionId) {
+        if let Ok((connection, _)) = self.connection_and_shared(id)
             && !connection.blocked.is_in_line()
         {
             connection.blocked = Blocked::ForRoom;
         }
-        room
     }
 
     /// What the connection could do with: bytes that fit now, were there pages for them, and those

@@ -313,6 +313,33 @@ impl SendBuffer {
         }
     }
 
+    /// True if [`SendBuffer::cut`] would drop something, could it drop as much as it liked.
+    pub fn can_cut(&self, keep: usize) -> bool {
+        self.chunks.back().is_some_and(|chunk| self.lies_behind(keep, chunk))
+    }
+
+    /// True if `chunk` has none of the first `keep` bytes; the first chunk always has some.
+    fn lies_behind(&self, keep: usize, chunk: &Chunk) -> bool {
+        chunk.at > self.start && chunk.at >= self.start + keep as u64
+    }
+
+    /// Drops bytes at the end, `most` at most, and none of the first `keep`: whole chunks, since a
+    /// part of one gives no memory back. Returns how many.
+    pub fn cut(&mut self, keep: usize, most: usize, pool: &mut PagePool) -> usize {
+        let mut cut = 0;
+        while let Some(last) = self.chunks.back()
+            && self.lies_behind(keep, last)
+            && cut + last.len as usize <= most
+            && let Some(chunk) = self.chunks.pop_back()
+        {
+            cut += chunk.len as usize;
+            self.len -= chunk.len;
+            self.held -= chunk.held();
+            chunk.release(pool);
+        }
+        cut
+    }
+
     /// Gives the first chunk's memory back. False if there is none.
     fn release_front(&mut self, pool: &mut PagePool) -> bool {
         let Some(chunk) = self.chunks.pop_front() else { return false };
@@ -519,6 +546,7 @@ mod tests {
         Write(Vec<u8>),
         Push(Vec<u8>),
         Advance(usize),
+        Cut(usize, usize),
         Read(usize, usize),
     }
 
@@ -532,6 +560,7 @@ mod tests {
             (0usize..40_000, any::<u8>()).prop_map(|(len, of)| Op::Write(many(len, of))),
             proptest::collection::vec(any::<u8>(), 0..6000).prop_map(Op::Push),
             (0usize..30_000).prop_map(Op::Advance),
+            (0usize..60_000, 0usize..60_000).prop_map(|(keep, most)| Op::Cut(keep, most)),
             (0usize..60_000, 0usize..40_000).prop_map(|(a, b)| Op::Read(a, b)),
         ]
     }
@@ -557,6 +586,14 @@ mod tests {
                         let n = n.min(model.len());
                         buffer.advance(n, &mut pool);
                         model.drain(..n);
+                    }
+                    Op::Cut(keep, most) => {
+                        let (before, can_cut) = (model.len(), buffer.can_cut(keep));
+                        let (held, cut) = (pool.in_use(), buffer.cut(keep, most, &mut pool));
+                        prop_assert!(cut <= most.min(before.saturating_sub(keep)));
+                        prop_assert!(cut == 0 || can_cut && pool.in_use() < held);
+                        prop_assert!(most < before || !buffer.can_cut(keep));
+                        model.truncate(before - cut);
                     }
                     Op::Read(offset, len) => {
                         let offset = offset.min(model.len());

@@ -84,6 +84,32 @@ impl Control {
         self.local.host().send_info(self.id)
     }
 
+    /// True if memory is short and the peer takes next to nothing, so that the connection may be
+    /// reset: what was never sent should be taken back. Whoever reads or writes is woken when it
+    /// becomes so.
+    pub fn is_wanted_back(&self) -> bool {
+        self.local.host().is_wanted_back(self.id)
+    }
+
+    /// Drops what was written last and never sent, `most` bytes at most, if that is wanted back.
+    /// Returns how many bytes: they are to be written again, before anything else
+    /// ([`Host::take_back`](lightwait_core::Host::take_back)).
+    pub fn take_back(&self, most: usize) -> usize {
+        self.local.host_mut().take_back(self.id, most)
+    }
+
+    /// Ready once fewer than `kept` bytes are not acknowledged, or none. Until then whoever polls is woken
+    /// when the peer has taken something, and there is room.
+    pub fn poll_taken(&self, context: &mut Context<'_>, kept: usize) -> Poll<()> {
+        let unacknowledged = self.unacknowledged_bytes();
+        if unacknowledged < kept || unacknowledged == 0 {
+            return Poll::Ready(());
+        }
+        self.local.host_mut().wait_for_room(self.id);
+        self.local.wait_writable(self.id, context);
+        Poll::Pending
+    }
+
     /// Bytes written that the peer has not acknowledged.
     pub fn unacknowledged_bytes(&self) -> usize {
         self.local.host().unacknowledged_bytes(self.id)

@@ -1,0 +1,202 @@
+//! What was never sent is taken back where memory is short, and written again; resets come last.
+
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::pair::{CLIENT, Pair, SERVER, Side, config, pattern};
+use crate::buffer::PAGE_BYTES;
+use crate::event::{ConnectionId, Event, ListenerId, Readiness};
+use crate::tcp::State;
+use crate::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+const PAGES: usize = 256;
+
+/// A server's end of a connection whose source can be asked again, and what the client has read.
+struct Download {
+    client: ConnectionId,
+    server: ConnectionId,
+    /// What is written next.
+    at: usize,
+    read: usize,
+    taken_back: usize,
+}
+
+struct Downloads {
+    pair: Pair,
+    listener: ListenerId,
+    all: Vec<Download>,
+    bytes: usize,
+}
+
+impl Downloads {
+    /// So many of `bytes` each, to a client whose windows are small.
+    fn new(count: usize, bytes: usize) -> Downloads {
+        let (mut client, mut server) = (config(CLIENT), config(SERVER));
+        server.limits.pages = PAGES;
+        client.tcp.buffers.receive = 4 * 1460;
+        client.tcp.buffers.receive_max = 4 * 1460;
+        let mut pair = Pair::with(client, server);
+        let listener = pair.server.listen("0.0.0.0:80".parse().unwrap(), 64).unwrap();
+        let mut downloads = Downloads { pair, listener, all: Vec::new(), bytes };
+        (0..count).for_each(|_| downloads.add());
+        downloads
+    }
+
+    fn add(&mut self) {
+        let (client, server) = self.pair.connect(self.listener);
+        self.all.push(Download { client, server, at: 0, read: 0, taken_back: 0 });
+    }
+
+    /// Others hold all but so many pages, and one more comes, that reads and finds too few.
+    fn squeeze(&mut self, pages: usize) {
+        self.pair.server.set_memory_elsewhere((PAGES - pages) * PAGE_BYTES);
+        self.add();
+        for _ in 0..200 {
+            self.run(1, usize::MAX);
+            self.read(self.all.len() - 1, 9000);
+        }
+    }
+
+    /// Time passes; connections that are asked take back `most` bytes, and others write. A step is
+    /// shorter than what they have to answer.
+    fn run(&mut self, steps: usize, most: usize) {
+        for _ in 0..steps {
+            self.pair.run_for(MS * 5);
+            let Downloads { pair, all, bytes, .. } = self;
+            let wanted = |(side, event): &(Side, Event)| match event {
+                Event::Ready(id, ready) if *side == Side::Server => {
+                    ready.contains(Readiness::WANTED_BACK).then_some(*id)
+                }
+                _ => None,
+            };
+            let wanted: Vec<_> = pair.events.iter().filter_map(wanted).collect();
+            pair.events.clear();
+            for one in all {
+                if wanted.contains(&one.server) && pair.server.is_wanted_back(one.server) {
+                    let taken = pair.server.take_back(one.server, most);
+                    assert!(taken <= most && !pair.server.is_wanted_back(one.server));
+                    one.at -= taken;
+                    one.taken_back += taken;
+                    // As who reads a file again: not before the peer has taken something.
+                    continue;
+                }
+                write(pair, one, *bytes);
+            }
+        }
+    }
+
+    /// The client of number `number` reads up to `most` bytes, which are what the source has.
+    fn read(&mut self, number: usize, most: usize) {
+        let (mut buffer, one) = (std::vec![0; most], &mut self.all[number]);
+        if let Ok(len) = self.pair.client.read(self.pair.now, one.client, &mut buffer) {
+            let expected = (one.read..one.read + len).map(pattern);
+            assert!(buffer[..len].iter().copied().eq(expected), "{number} at {}", one.read);
+            one.read += len;
+        }
+    }
+
+    fn resets(&self) -> u64 {
+        let counters = self.pair.server.counters();
+        counters.reset_for_memory_closed_window + counters.reset_for_memory_slow
+    }
+
+    fn taken_back(&self) -> u64 {
+        let counters = self.pair.server.counters();
+        counters.taken_back_closed_window_bytes + counters.taken_back_slow_bytes
+    }
+}
+
+fn write(pair: &mut Pair, one: &mut Download, bytes: usize) {
+    while one.at < bytes {
+        let end = bytes.min(one.at + 3000);
+        let part: Vec<u8> = (one.at..end).map(pattern).collect();
+        match pair.server.write(pair.now, one.server, &part) {
+            Ok(taken) => one.at += taken,
+            Err(_) => break,
+        }
+    }
+}
+
+#[test]
+fn what_was_never_sent_is_taken_back_before_anybody_is_reset() {
+    let mut downloads = Downloads::new(10, 120_000);
+    downloads.run(30, usize::MAX);
+    assert_eq!(downloads.taken_back(), 0, "there is enough for these");
+    downloads.squeeze(160);
+    let by_them: usize = downloads.all.iter().map(|one| one.taken_back).sum();
+    assert_eq!((downloads.taken_back(), downloads.resets()), (by_them as u64, 0));
+    assert!(by_them > 10 * 10_000, "{by_them}");
+    assert_eq!(downloads.all[10].read, 120_000, "one that reads is served");
+    // They read on, and have all of it.
+    downloads.pair.server.set_memory_elsewhere(0);
+    for step in 0..2000 {
+        downloads.run(1, usize::MAX);
+        downloads.read(step % 10, 9000);
+    }
+    assert!(downloads.all.iter().all(|one| one.read == 120_000), "all of it is read");
+    assert_eq!(downloads.resets(), 0);
+}
+
+#[test]
+fn resets_come_when_all_was_taken_back_that_could_be() {
+    let mut downloads = Downloads::new(10, 60_000);
+    // All have been seen to stall.
+    downloads.run(400, usize::MAX);
+    // Less than what stays where all is taken back.
+    downloads.squeeze(50);
+    let taken_back = |one: &Download| one.taken_back > 0;
+    assert!(downloads.resets() > 0, "{}", downloads.resets());
+    assert!(downloads.all[..10].iter().all(taken_back), "each was asked before");
+}
+
+#[test]
+fn where_fin_is_queued_nothing_can_be_written_again_and_nothing_is_asked_back() {
+    let mut downloads = Downloads::new(10, 60_000);
+    downloads.run(3, usize::MAX);
+    let pair = &mut downloads.pair;
+    for one in &downloads.all {
+        pair.server.shutdown_write(pair.now, one.server).unwrap();
+    }
+    downloads.squeeze(160);
+    assert_eq!(downloads.pair.server.counters().asked_back_for_memory, 0);
+    assert!(downloads.resets() > 0);
+}
+
+#[test]
+fn a_connection_that_was_not_asked_takes_nothing_back() {
+    let mut downloads = Downloads::new(1, 120_000);
+    downloads.run(100, usize::MAX);
+    let server = downloads.all[0].server;
+    assert!(!downloads.pair.server.is_wanted_back(server));
+    assert_eq!(downloads.pair.server.take_back(server, usize::MAX), 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn whatever_is_taken_back_the_client_reads_what_the_source_has(
+        steps in prop::collection::vec((0usize..4, 0usize..9000, 0usize..300, any::<bool>()), 1..60),
+    ) {
+        let mut downloads = Downloads::new(4, 150_000);
+        for (number, bytes, elsewhere, reads) in steps {
+            let most = if bytes % 3 == 0 { bytes } else { usize::MAX };
+            downloads.pair.server.set_memory_elsewhere(elsewhere.min(PAGES) * PAGE_BYTES);
+            downloads.run(25, most);
+            if reads {
+                downloads.read(number, bytes);
+            }
+        }
+        downloads.pair.server.set_memory_elsewhere(0);
+        for step in 0..1200 {
+            downloads.run(1, usize::MAX);
+            downloads.read(step % 4, 9000);
+        }
+        for one in &downloads.all {
+            let is_over = downloads.pair.server.state(one.server) == State::Closed;
+            prop_assert!(one.read == 150_000 || is_over, "{} of 150,000", one.read);
+        }
+    }
+}
