@@ -23,6 +23,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use crate::Pending;
+use crate::again::{Origin, Versioned};
 use crate::memory::{Charge, Memory};
 use crate::patient::Phase;
 use crate::source::{FileSource, Metadata};
@@ -55,6 +56,13 @@ pub(crate) trait Sink {
 
     /// How long a read takes, and whether there is more to come than what is written next.
     fn set_supply(&self, read_time: Duration, more: bool);
+
+    /// True while nothing more should be read: memory was given back, and the peer takes nothing.
+    /// Whoever polls is woken when that is over.
+    fn is_held_back(&self) -> bool;
+
+    /// `bytes` are what is written next: what a file has at `offset`, and can be asked for again.
+    fn hand_over(&self, bytes: &Bytes, origin: &Rc<dyn Origin>, offset: u64);
 }
 
 /// A body that can read as fast as its transport takes it.
@@ -177,20 +185,24 @@ pub(crate) struct Opening<S: FileSource> {
 }
 
 impl<S: FileSource> Opening<S> {
-    /// True if all that was read until now is of the version that was opened, as far as that can
+    /// Fails if what was read until now is not of the version that was opened, as far as that can
     /// be told.
-    fn is_unchanged(&self) -> bool {
-        let Some(version) = &self.version else { return true };
+    pub(crate) fn check(&self) -> io::Result<()> {
+        let Some(version) = &self.version else { return Ok(()) };
         let is_same = |now: Metadata| version.has_bytes_of(&now);
-        let is_unchanged = self.source.metadata(&self.handle).is_ok_and(is_same);
-        self.changed.set(self.changed.get() + u64::from(!is_unchanged));
-        is_unchanged
+        if self.source.metadata(&self.handle).is_ok_and(is_same) {
+            return Ok(());
+        }
+        self.changed.set(self.changed.get() + 1);
+        Err(io::Error::other("the file has changed"))
     }
 }
 
 /// A body made of pieces of one file.
 pub(crate) struct FileBody<S: FileSource> {
-    opening: Opening<S>,
+    opening: Rc<Opening<S>>,
+    /// The file as who reads it again sees it, if a change of it can be told.
+    origin: Option<Rc<dyn Origin>>,
     pieces: VecDeque<Piece>,
     /// Bytes not yet handed over.
     left: u64,
@@ -208,6 +220,7 @@ pub(crate) struct FileBody<S: FileSource> {
 
 /// A chunk that is being read.
 struct Reading {
+    offset: u64,
     length: usize,
     charge: Charge,
     outcome: Pending<io::Result<Vec<u8>>>,
@@ -272,7 +285,8 @@ impl<S: FileSource> FileBody<S> {
         let left = pieces.iter().map(length).sum();
         let chunk_bytes = chunk_bytes.max(1);
         FileBody {
-            opening,
+            opening: Rc::new(opening),
+            origin: None,
             pieces,
             left,
             reading: None,
@@ -324,6 +338,15 @@ impl<S: FileSource> FileBody<S> {
         !self.pieces.iter().any(|piece| matches!(piece, Piece::File(range) if !range.is_empty()))
     }
 
+    /// What was read ahead is read later.
+    fn read_later(&mut self) {
+        if let (Some(reading), Some(Piece::File(range))) =
+            (self.reading.take(), self.pieces.front_mut())
+        {
+            range.start = reading.offset;
+        }
+    }
+
     /// Starts reading the next chunk, of `most` bytes, if the next piece is of the file and none is
     /// being read.
     fn read_next(&mut self, most: usize) {
@@ -341,10 +364,11 @@ impl<S: FileSource> FileBody<S> {
                 continue;
             }
             let (buffer, charge) = self.buffers.take(length);
-            let Opening { source, handle, .. } = &self.opening;
-            let outcome = source.read_at(handle, range.start, buffer);
+            let Opening { source, handle, .. } = &*self.opening;
+            let offset = range.start;
+            let outcome = source.read_at(handle, offset, buffer);
             range.start += length as u64;
-            self.reading = Some(Reading { length, charge, outcome, begun });
+            self.reading = Some(Reading { offset, length, charge, outcome, begun });
         }
     }
 }
@@ -358,6 +382,10 @@ impl<S: FileSource> HttpBody for FileBody<S> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = self.get_mut();
+        if this.sink.as_ref().is_some_and(|sink| sink.is_held_back()) {
+            this.read_later();
+            return Poll::Pending;
+        }
         if this.reading.is_none() && matches!(this.pieces.front(), Some(Piece::File(_))) {
             let most = ready!(this.poll_wanted(cx));
             let has_memory = this.buffers.memory.poll_room(cx, &mut this.waiting).is_ready();
@@ -372,11 +400,17 @@ impl<S: FileSource> HttpBody for FileBody<S> {
         };
         let bytes = match (outcome, this.reading.take()) {
             (Some(Ok(buffer)), Some(reading)) if buffer.len() == reading.length => {
-                if this.has_read_all() && !this.opening.is_unchanged() {
-                    return Poll::Ready(Some(Err(io::Error::other("the file has changed"))));
+                if this.has_read_all()
+                    && let Err(changed) = this.opening.check()
+                {
+                    return Poll::Ready(Some(Err(changed)));
                 }
                 this.tell_supply(reading.begun, reading.length);
-                this.buffers.lend((buffer, reading.charge))
+                let bytes = this.buffers.lend((buffer, reading.charge));
+                if let (Some(sink), Some(origin)) = (&this.sink, &this.origin) {
+                    sink.hand_over(&bytes, origin, reading.offset);
+                }
+                bytes
             }
             (Some(Ok(_)), _) => return Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into()))),
             (Some(Err(e)), _) => return Poll::Ready(Some(Err(e))),
@@ -408,6 +442,10 @@ impl<S: FileSource> Unpin for FileBody<S> {}
 impl<S: FileSource> Paced for FileBody<S> {
     fn set_sink(&mut self, sink: Rc<dyn Sink>) {
         self.sink = Some(sink);
+        if self.opening.version.is_some() {
+            let (opening, buffers) = (self.opening.clone(), self.buffers.clone());
+            self.origin = Some(Rc::new(Versioned { opening, buffers }));
+        }
         self.begin();
     }
 }
@@ -432,7 +470,7 @@ impl Buffers {
     }
 
     /// A buffer of exactly `length` bytes, charged to the memory; what is in them is arbitrary.
-    fn take(&self, length: usize) -> (Vec<u8>, Charge) {
+    pub(crate) fn take(&self, length: usize) -> (Vec<u8>, Charge) {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         // What is much longer would be charged for what it is not needed for.
         let fits = |buffer: &Vec<u8>| buffer.capacity() / 2 <= length;
@@ -451,7 +489,7 @@ impl Buffers {
     }
 
     /// The buffer as shared bytes; it comes back when the last share is dropped.
-    fn lend(&self, (buffer, charge): (Vec<u8>, Charge)) -> Bytes {
+    pub(crate) fn lend(&self, (buffer, charge): (Vec<u8>, Charge)) -> Bytes {
         Bytes::from_owner(Lent { buffer, spare: self.spare.clone(), charge })
     }
 }

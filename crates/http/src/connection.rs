@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Request, Response, StatusCode, Version};
 use http_body::Body as _;
@@ -20,6 +21,7 @@ use hyper::service::service_fn;
 
 use crate::access::Access;
 use crate::admission::{Admission, Door, InFlight, Refusal, Tally};
+use crate::again::Origin;
 use crate::answer::page;
 use crate::body::{Body, RequestBody, Sink};
 use crate::client_close;
@@ -290,6 +292,17 @@ impl<C: Control> Sink for Outlet<C> {
 
     fn set_supply(&self, read_time: Duration, more: bool) {
         self.transport.set_supply(read_time, more);
+    }
+
+    fn is_held_back(&self) -> bool {
+        self.phase.record_mut().as_ref().is_some_and(|record| record.is_held_back())
+    }
+
+    fn hand_over(&self, bytes: &Bytes, origin: &Rc<dyn Origin>, offset: u64) {
+        // Where nobody knows what is undelivered, nothing is taken back.
+        if self.transport.undelivered_bytes().is_some() {
+            self.phase.record_mut().get_or_insert_default().hand_over(bytes, origin, offset);
+        }
     }
 }
 

@@ -32,6 +32,26 @@ pub trait Control: 'static {
 
     /// Bytes written that the peer has not acknowledged; `None` where nobody knows.
     fn undelivered_bytes(&self) -> Option<usize>;
+
+    /// True if memory is short and the peer takes nothing, so that the connection may be reset: what
+    /// was not sent should be taken back. Whoever reads or writes is woken when it becomes so.
+    fn is_wanted_back(&self) -> bool {
+        false
+    }
+
+    /// Drops what was written last and not sent, `most` bytes at most. Returns how many bytes: they
+    /// are to be written again.
+    fn take_back(&self, most: usize) -> usize {
+        let _ = most;
+        0
+    }
+
+    /// Ready once fewer than `kept` bytes are undelivered, or none. Until then whoever polls is woken when
+    /// the peer has taken something, and there is room.
+    fn poll_taken(&self, cx: &mut Context<'_>, kept: usize) -> Poll<()> {
+        let _ = (cx, kept);
+        Poll::Ready(())
+    }
 }
 
 /// A transport of which nothing is known: it is closed in order, and a peer has taken what the

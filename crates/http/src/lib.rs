@@ -15,6 +15,7 @@
 
 pub mod access;
 mod admission;
+mod again;
 pub mod answer;
 pub mod body;
 pub mod client;

@@ -14,7 +14,7 @@
 //! Shutdown ends our half; if the peer still sends what nobody will read, that is read and dropped
 //! for a while, or our reset would overtake the response (RFC 9112 §9.6).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell, RefMut};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::pin::Pin;
@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 use hyper::rt::{Read, ReadBuf, ReadBufCursor, Sleep, Timer, Write};
 
 use crate::admission::Door;
+use crate::again::Record;
 use crate::client_close::is_end;
 use crate::config::ServerConfig;
 use crate::control::Control;
@@ -52,6 +53,8 @@ struct Marks {
     awake: Cell<bool>,
     /// It has waited for a request for so long that it should give that up.
     rests: Cell<bool>,
+    /// What was written of files; nothing while all of it is delivered.
+    record: RefCell<Option<Box<Record>>>,
 }
 
 /// What has become of the peer's half.
@@ -78,15 +81,19 @@ enum Step {
 impl Phase {
     pub(crate) fn new(now: Instant) -> Self {
         let (unread, waits_for_room, yields_close, end) = Default::default();
-        let (awake, rests) = Default::default();
+        let (awake, rests, record) = Default::default();
         let step = Cell::new(Step::Idle(now));
-        Phase(Rc::new(Marks { step, unread, waits_for_room, yields_close, end, awake, rests }))
+        let marks = Marks { step, unread, waits_for_room, yields_close, end, awake, rests, record };
+        Phase(Rc::new(marks))
     }
 
     /// A request's head is complete; `has_body`: more of it follows.
     pub(crate) fn on_request(&self, now: Instant, has_body: bool) {
         self.0.step.set(Step::Busy(now));
         self.0.unread.set(has_body);
+        if let Some(record) = &mut *self.record_mut() {
+            record.on_request();
+        }
     }
 
     /// The request's body was read to its end.
@@ -165,6 +172,11 @@ impl Phase {
         self.0.rests.take()
     }
 
+    /// What was written of files.
+    pub(crate) fn record_mut(&self) -> RefMut<'_, Option<Box<Record>>> {
+        self.0.record.borrow_mut()
+    }
+
     /// True if the peer may still be sending what belongs to a request.
     fn is_owed_more(&self) -> bool {
         self.0.unread.get() || !matches!(self.0.step.get(), Step::Idle(_))
@@ -196,7 +208,7 @@ impl Alarm {
 }
 
 /// A byte stream with timeouts.
-pub(crate) struct Patient<I, C> {
+pub(crate) struct Patient<I, C: Control> {
     inner: I,
     control: C,
     door: Door,
@@ -334,7 +346,8 @@ impl<I, C: Control> Patient<I, C> {
     /// Looks at what the peer has taken. If that is too little the connection is reset; else it is
     /// to be looked at again then, if at all.
     fn look_at_peer(&mut self) -> io::Result<Option<Instant>> {
-        let undelivered = self.control.undelivered_bytes();
+        self.forget_delivered();
+        let undelivered = self.undelivered();
         let (pace, now) = (&self.bounds.pace, self.timer.now());
         match self.progress.look(pace, now, undelivered, self.write_waits) {
             Look::Idle => Ok(None),
@@ -357,7 +370,41 @@ impl<I, C: Control> Patient<I, C> {
 
     /// The peer has not taken all that was written, as far as anybody knows.
     fn has_undelivered(&self) -> bool {
-        self.control.undelivered_bytes().is_some_and(|bytes| bytes > 0)
+        self.undelivered().is_some_and(|bytes| bytes > 0)
+    }
+
+    /// Bytes written that the peer has not taken, in the transport or taken back from it.
+    fn undelivered(&self) -> Option<usize> {
+        let taken_back = self.phase.record_mut().as_ref().map_or(0, |record| record.taken_back());
+        self.control.undelivered_bytes().map(|bytes| bytes + taken_back)
+    }
+
+    /// What the peer has taken need not be read again.
+    fn forget_delivered(&self) {
+        let mut record = self.phase.record_mut();
+        let undelivered = || self.control.undelivered_bytes().unwrap_or(0);
+        if record.as_mut().is_some_and(|record| record.forget(undelivered())) {
+            *record = None;
+        }
+    }
+
+    /// Holds back what comes first of these, if it can be read again; how many bytes, if any.
+    fn hold_back<'a>(&self, slices: impl Iterator<Item = &'a [u8]>) -> Option<usize> {
+        let mut record = self.phase.record_mut();
+        let record = record.as_mut()?;
+        let held = slices.take_while(|bytes| bytes.is_empty() || record.hold_back(bytes));
+        let held: usize = held.map(<[u8]>::len).sum();
+        (held > 0).then_some(held)
+    }
+
+    /// The transport took the first `taken` bytes of these.
+    fn note_written<'a>(&self, slices: impl Iterator<Item = &'a [u8]>, mut taken: usize) {
+        let Some(record) = &mut *self.phase.record_mut() else { return };
+        for slice in slices {
+            let bytes = &slice[..slice.len().min(taken)];
+            record.on_written(bytes);
+            taken -= bytes.len();
+        }
     }
 
     fn give_up(&self, why: &'static str) -> io::Error {
@@ -379,6 +426,20 @@ impl<I, C: Control> Patient<I, C> {
         self.progress.on_written(self.timer.now(), bytes, undelivered, self.write_waits);
         self.write_waits = false;
         Poll::Ready(Ok(bytes))
+    }
+
+    /// The same of bytes that cannot be written while something is held back.
+    fn judge_held_back<'a>(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: impl Iterator<Item = &'a [u8]>,
+    ) -> Poll<io::Result<usize>> {
+        let undelivered = self.undelivered();
+        let outcome = match self.hold_back(slices) {
+            Some(held) => Poll::Ready(Ok(held)),
+            None => Poll::Pending,
+        };
+        self.judge_write(cx, outcome, undelivered)
     }
 
     /// The same of a flush or a shutdown.
@@ -469,6 +530,38 @@ impl<I: Read + Unpin, C: Control> Patient<I, C> {
 }
 
 impl<I: Write + Unpin, C: Control> Patient<I, C> {
+    /// Gives memory back that the transport wants, of what was written and can be read again. Ready
+    /// once the transport has all of it again: that takes a peer that takes data.
+    fn poll_restored(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Patient { phase, control, inner, .. } = self;
+        let Some(record) = &mut *phase.record_mut() else { return Poll::Ready(Ok(())) };
+        if control.is_wanted_back() {
+            record.take_back(control);
+        }
+        while record.is_held_back() {
+            if let Some(reading) = record.reading() {
+                let outcome = ready!(reading.as_mut().poll(cx));
+                record.on_read(outcome.inspect_err(|_| control.abort())?);
+            } else if record.read().is_empty() {
+                ready!(control.poll_taken(cx, record.kept()));
+                if record.taken_back() == 0 {
+                    record.let_go();
+                    // The body of the response goes on.
+                    cx.waker().wake_by_ref();
+                    break;
+                }
+                let room = ready!(control.poll_room(cx));
+                record.read_next(room);
+            } else {
+                match ready!(Pin::new(&mut *inner).poll_write(cx, record.read()))? {
+                    0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                    bytes => record.on_written_again(bytes),
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Ends our half. Returns what is to be done then.
     fn poll_half_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Closing>> {
         let outcome = Pin::new(&mut self.inner).poll_shutdown(cx);
@@ -485,7 +578,17 @@ fn timed_out(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, what)
 }
 
-impl<I: Read + Unpin, C: Control + Unpin> Read for Patient<I, C> {
+impl<I, C: Control> Drop for Patient<I, C> {
+    fn drop(&mut self) {
+        // What was taken back is not sent any more, and the end of the stream must not say so.
+        let mut record = self.phase.record_mut();
+        if record.take().is_some_and(|record| record.taken_back() > 0) {
+            self.control.abort();
+        }
+    }
+}
+
+impl<I: Read + Write + Unpin, C: Control + Unpin> Read for Patient<I, C> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -506,7 +609,12 @@ impl<I: Read + Unpin, C: Control + Unpin> Read for Patient<I, C> {
                 this.phase.on_end(&failed);
                 Poll::Ready(failed)
             }
-            Poll::Pending => this.judge_read(cx),
+            Poll::Pending => {
+                if let Poll::Ready(outcome) = this.poll_restored(cx) {
+                    outcome?;
+                }
+                this.judge_read(cx)
+            }
         }
     }
 }
@@ -518,15 +626,23 @@ impl<I: Read + Write + Unpin, C: Control + Unpin> Write for Patient<I, C> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        let Poll::Ready(restored) = this.poll_restored(cx) else {
+            return this.judge_held_back(cx, std::iter::once(bytes));
+        };
+        restored?;
         let undelivered = this.control.undelivered_bytes();
         let outcome = Pin::new(&mut this.inner).poll_write(cx, bytes);
+        if let Poll::Ready(Ok(taken)) = outcome {
+            this.note_written(std::iter::once(bytes), taken);
+        }
         this.judge_write(cx, outcome, undelivered)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        let is_restored = this.poll_restored(cx)?.is_ready();
         let outcome = Pin::new(&mut this.inner).poll_flush(cx)?;
-        let is_flushed = outcome.is_ready();
+        let is_flushed = outcome.is_ready() && is_restored;
         // What the peer does not take keeps the rest of the response from being written.
         let waits = !is_flushed || this.phase.0.waits_for_room.get();
         let judged = this.judge_wait(cx, if waits { Poll::Pending } else { Poll::Ready(Ok(())) });
@@ -535,6 +651,10 @@ impl<I: Read + Write + Unpin, C: Control + Unpin> Write for Patient<I, C> {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        let Poll::Ready(restored) = this.poll_restored(cx) else {
+            return this.judge_wait(cx, Poll::Pending);
+        };
+        restored?;
         loop {
             let now = this.timer.now();
             this.closing = match this.closing {
@@ -569,8 +689,15 @@ impl<I: Read + Write + Unpin, C: Control + Unpin> Write for Patient<I, C> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        let Poll::Ready(restored) = this.poll_restored(cx) else {
+            return this.judge_held_back(cx, slices.iter().map(|slice| &**slice));
+        };
+        restored?;
         let undelivered = this.control.undelivered_bytes();
         let outcome = Pin::new(&mut this.inner).poll_write_vectored(cx, slices);
+        if let Poll::Ready(Ok(taken)) = outcome {
+            this.note_written(slices.iter().map(|slice| &**slice), taken);
+        }
         this.judge_write(cx, outcome, undelivered)
     }
 }

@@ -106,6 +106,18 @@ impl lightwait_http::Control for Transport {
     fn undelivered_bytes(&self) -> Option<usize> {
         Some(self.0.unacknowledged_bytes())
     }
+
+    fn is_wanted_back(&self) -> bool {
+        self.0.is_wanted_back()
+    }
+
+    fn take_back(&self, most: usize) -> usize {
+        self.0.take_back(most)
+    }
+
+    fn poll_taken(&self, context: &mut Context<'_>, kept: usize) -> Poll<()> {
+        self.0.poll_taken(context, kept)
+    }
 }
 
 /// A part of a stack's memory.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::again::Origin;
 use crate::memory::{ConnectionRoom, Keeper};
 use crate::path::resolve;
 use crate::source::FileSource;
@@ -60,6 +61,12 @@ impl Sink for Wanting {
     fn set_supply(&self, read_time: Duration, more: bool) {
         self.supplies.borrow_mut().push((read_time, more));
     }
+
+    fn is_held_back(&self) -> bool {
+        false
+    }
+
+    fn hand_over(&self, _bytes: &Bytes, _origin: &Rc<dyn Origin>, _offset: u64) {}
 }
 
 #[tokio::test]

@@ -5,12 +5,15 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lightwait::net::TcpSocket;
+use lightwait::executor::JoinHandle;
+use lightwait::net::{TcpSocket, TcpStream};
 use lightwait::rt::{sleep, timeout};
 use lightwait::shard::Handle;
 use lightwait_core::Host;
 use lightwait_core::buffer::PAGE_BYTES;
+use lightwait_core::config::PoolPolicy;
 use lightwait_sim::Side;
+use lightwait_sim::pattern::Pattern;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::site::{self, LARGE, Site, connect, get, run, site_with, try_connect, try_get};
@@ -161,10 +164,15 @@ fn held(site: &Site) -> (usize, usize) {
 
 /// At least 99 % of the answers came, and 90 % in each second.
 fn assert_answered(answers: &[(u64, bool)], what: &str) {
+    assert_answered_for(ATTACK.as_secs(), answers, what);
+}
+
+/// The same of so many seconds.
+fn assert_answered_for(seconds: u64, answers: &[(u64, bool)], what: &str) {
     let count = |all: &[(u64, bool)]| (all.len(), all.iter().filter(|(_, whole)| *whole).count());
     let (total, answered) = count(answers);
     assert!(answered * 100 >= total * 99, "{what}: {answered} of {total}");
-    for second in 0..ATTACK.as_secs() {
+    for second in 0..seconds {
         let of_then: Vec<_> = answers.iter().filter(|(at, _)| *at == second).copied().collect();
         let (total, answered) = count(&of_then);
         assert!(answered * 10 >= total * 9, "{what}: second {second}: {answered}");
@@ -226,6 +234,71 @@ fn peers_that_keep_coming_keep_nobody_from_being_served() {
     let (answers, fetched) = attack_by(&mut site, (peers, A_SECOND), Waste::Closed);
     assert_answered(&answers, "coming all the time");
     assert!(fetched * 2 >= undisturbed, "{fetched} of {undisturbed} bytes");
+}
+
+/// Readers that stall and read on later: the server gives back the memory of what was never sent to
+/// them, and reads that again. Meanwhile others are served, and nobody is reset.
+#[test]
+fn readers_that_stall_give_memory_back_and_read_on_later() {
+    const READERS: u32 = 60;
+    const STALL: u64 = 8;
+    let mut site = site_with(0.0, Duration::ZERO, |config| {
+        config.limits.pages = PAGES;
+        config.limits.receive_window_bytes = (PAGES * PAGE_BYTES / 2) as u64;
+        config.tcp.pool.policy = PoolPolicy::Priority;
+    });
+    // The files are old enough for a change to be told.
+    site.world.run_for(SECOND * 3).unwrap();
+    let handle = site.world.handle(Side::B);
+    let (answers, fetched, resets) = run(&mut site.world, async move {
+        let ends = Handle::current().now() + SECOND * STALL as u32;
+        let begin = |number| Handle::current().spawn_local(begin_to_read(SECOND / 12 * number));
+        let readers: Vec<_> = (0..READERS).map(begin).collect();
+        let (answers, fetched) = tokio::join!(ask(ends), download(ends));
+        let resets = handle.with_host(resets);
+        // Some at a time, or the last would have stalled for half a minute.
+        let mut readers = readers.into_iter();
+        while readers.len() > 0 {
+            let some = readers.by_ref().take(6);
+            let some = some.map(|reader| Handle::current().spawn_local(read_on(reader)));
+            for reading in some.collect::<Vec<_>>() {
+                reading.await.unwrap();
+            }
+        }
+        (answers, fetched, resets)
+    });
+    assert_answered_for(STALL, &answers, "others");
+    assert!(fetched > 10 * LARGE, "{fetched}");
+    let counters = site.world.host(Side::B, |host| *host.counters());
+    assert_eq!((resets, site.world.host(Side::B, self::resets)), (0, 0));
+    let taken_back = counters.taken_back_closed_window_bytes;
+    assert!(taken_back > (PAGES / 3 * PAGE_BYTES) as u64, "{taken_back}");
+}
+
+/// Asks for the large file and reads the first bytes, so that its window grows, and no more.
+async fn begin_to_read(after: Duration) -> (TcpStream, Vec<u8>) {
+    sleep(after).await;
+    let mut stream = connect().await;
+    stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
+    let mut bytes = vec![0; 300_000];
+    stream.read_exact(&mut bytes).await.unwrap();
+    (stream, bytes)
+}
+
+/// Reads the rest, which is what the file has.
+async fn read_on(begun: JoinHandle<(TcpStream, Vec<u8>)>) {
+    let (mut stream, mut bytes) = begun.await.unwrap();
+    let begun = bytes.len();
+    let head = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+    bytes.resize(head + LARGE as usize, 0);
+    stream.read_exact(&mut bytes[begun..]).await.unwrap();
+    assert_eq!(Pattern::new(2).first_difference(0, &bytes[head..]), None);
+}
+
+/// Connections that were reset so that there is memory.
+fn resets(host: &Host) -> u64 {
+    let counters = host.counters();
+    counters.reset_for_memory_closed_window + counters.reset_for_memory_slow
 }
 
 /// Clients that all read what they ask for, and ask for more than the memory holds, do not hold

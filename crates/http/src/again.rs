@@ -1,0 +1,242 @@
+//! What was written of files can be read again: so memory can be given back while the peer takes
+//! nothing.
+//!
+//! ```text
+//!   handed over ─▶ written to the transport ─▶ memory is short: taken back, from the end on
+//!        a chunk       stretch of the stream         │
+//!                      = stretch of a file           └─ the peer takes data: read again, written
+//! ```
+//!
+//! While something is held back, hyper may write what it has of files, which is held back as well,
+//! and its body reads no more.
+//!
+//! Whether bytes are a file's is known by where they lie: hyper writes a chunk as it was handed
+//! over, or else it is not recognised, and stays. So nothing depends on how a response is framed.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::rc::Rc;
+
+use bytes::{Buf, Bytes};
+
+use crate::Pending;
+use crate::body::{Buffers, Opening};
+use crate::control::Control;
+use crate::source::FileSource;
+
+/// Bytes read again at a time, at most: memory may still be short.
+const READ_BYTES: usize = 16 << 10;
+
+/// Stretches that are kept, at most. Those before are not taken back.
+const STRETCHES_MAX: usize = 64;
+
+/// A file from which bytes were handed over.
+pub(crate) trait Origin {
+    /// Reads `length` bytes from `offset` on. Fails if the file is not what it was when they were
+    /// read first.
+    fn read(&self, offset: u64, length: usize) -> Pending<io::Result<Bytes>>;
+}
+
+/// A file of which it can be told whether it has changed.
+pub(crate) struct Versioned<S: FileSource> {
+    pub(crate) opening: Rc<Opening<S>>,
+    pub(crate) buffers: Buffers,
+}
+
+impl<S: FileSource> Origin for Versioned<S> {
+    fn read(&self, offset: u64, length: usize) -> Pending<io::Result<Bytes>> {
+        let (buffer, charge) = self.buffers.take(length);
+        let opening = self.opening.clone();
+        let buffers = self.buffers.clone();
+        let reading = opening.source.read_at(&opening.handle, offset, buffer);
+        Box::pin(async move {
+            let buffer = reading.await?;
+            if buffer.len() != length {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            opening.check()?;
+            Ok(buffers.lend((buffer, charge)))
+        })
+    }
+}
+
+/// A part of the stream that is a part of a file.
+struct Stretch {
+    /// Where it begins in the stream.
+    at: u64,
+    length: u64,
+    origin: Rc<dyn Origin>,
+    /// Where it begins in the file.
+    offset: u64,
+}
+
+impl Stretch {
+    fn end(&self) -> u64 {
+        self.at + self.length
+    }
+}
+
+/// What one connection has written that can be read again. Positions in its stream count from
+/// where the record began.
+#[derive(Default)]
+pub(crate) struct Record {
+    /// Chunks handed over and not all written, with their places in their files.
+    handed: VecDeque<(Bytes, Rc<dyn Origin>, u64)>,
+    stretches: VecDeque<Stretch>,
+    /// Bytes written in all.
+    written: u64,
+    /// Bytes at the end of them that the transport has not: it gave them back, or never got them.
+    taken_back: u64,
+    /// While something is held back: what the transport had left then, undelivered.
+    kept: Option<usize>,
+    /// What is read again, and was.
+    reading: Option<Pending<io::Result<Bytes>>>,
+    read: Bytes,
+}
+
+impl Record {
+    /// `bytes` are handed over to be written, after those before: what the file has at `offset`.
+    pub(crate) fn hand_over(&mut self, bytes: &Bytes, origin: &Rc<dyn Origin>, offset: u64) {
+        self.handed.push_back((bytes.clone(), origin.clone(), offset));
+    }
+
+    /// The response is written: what was not recognised until now will not be.
+    pub(crate) fn on_request(&mut self) {
+        self.handed.clear();
+    }
+
+    /// The transport took `bytes`.
+    pub(crate) fn on_written(&mut self, bytes: &[u8]) {
+        if !self.note(bytes) {
+            self.written += bytes.len() as u64;
+        }
+    }
+
+    /// Holds `bytes` back that were to be written, if they can be read again.
+    pub(crate) fn hold_back(&mut self, bytes: &[u8]) -> bool {
+        let is_held = self.note(bytes);
+        self.taken_back += if is_held { bytes.len() as u64 } else { 0 };
+        is_held
+    }
+
+    /// `bytes` come next in the stream. True, and they are counted, if they are a file's.
+    fn note(&mut self, bytes: &[u8]) -> bool {
+        let at = self.written;
+        let Some((chunk, origin, offset)) = self.handed.front() else { return false };
+        let within = bytes.as_ptr().addr().wrapping_sub(chunk.as_ptr().addr());
+        if bytes.is_empty() || within >= chunk.len() {
+            return false;
+        }
+        self.written += bytes.len() as u64;
+        let (offset, length) = (offset + within as u64, bytes.len() as u64);
+        let is_next = |last: &Stretch| {
+            last.end() == at
+                && last.offset + last.length == offset
+                && Rc::ptr_eq(&last.origin, origin)
+        };
+        match self.stretches.back_mut() {
+            Some(last) if is_next(last) => last.length += length,
+            _ => self.stretches.push_back(Stretch { at, length, origin: origin.clone(), offset }),
+        }
+        if self.stretches.len() > STRETCHES_MAX {
+            self.stretches.pop_front();
+        }
+        if within + bytes.len() == chunk.len() {
+            self.handed.pop_front();
+        }
+        true
+    }
+
+    /// Bytes that the transport has not, and that are to be written again.
+    pub(crate) fn taken_back(&self) -> usize {
+        self.taken_back as usize
+    }
+
+    /// Forgets what the peer has taken, where so much is undelivered in the transport. True if
+    /// nothing is left.
+    pub(crate) fn forget(&mut self, undelivered: usize) -> bool {
+        let delivered = (self.written - self.taken_back).saturating_sub(undelivered as u64);
+        while self.stretches.front().is_some_and(|first| first.end() <= delivered) {
+            self.stretches.pop_front();
+        }
+        self.stretches.is_empty() && self.handed.is_empty() && !self.is_held_back()
+    }
+
+    /// True while the transport has not all that was written, and the peer has to take something
+    /// first.
+    pub(crate) fn is_held_back(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// Memory is to be given back: the transport drops what it has not sent of that which can be
+    /// read again, from the end on, and what follows is held back.
+    pub(crate) fn take_back(&mut self, transport: &impl Control) {
+        let end = self.written - self.taken_back;
+        let mut begin = end;
+        for stretch in self.stretches.iter().rev() {
+            if stretch.end() < begin {
+                break;
+            }
+            begin = begin.min(stretch.at);
+        }
+        self.taken_back += transport.take_back((end - begin) as usize) as u64;
+        self.kept = transport.undelivered_bytes();
+        (self.reading, self.read) = Default::default();
+    }
+
+    /// What the transport had left when it gave memory back last, undelivered.
+    pub(crate) fn kept(&self) -> usize {
+        self.kept.unwrap_or(0)
+    }
+
+    /// Nothing is held back any more.
+    pub(crate) fn let_go(&mut self) {
+        self.kept = None;
+    }
+
+    /// What was read and is to be written next.
+    pub(crate) fn read(&self) -> &Bytes {
+        &self.read
+    }
+
+    /// The transport has so many bytes of that again.
+    pub(crate) fn on_written_again(&mut self, bytes: usize) {
+        self.read.advance(bytes);
+        self.taken_back -= bytes as u64;
+    }
+
+    /// Begins to read what is to be written next, `most` bytes of it at most.
+    pub(crate) fn read_next(&mut self, most: usize) -> &mut Pending<io::Result<Bytes>> {
+        let at = self.written - self.taken_back;
+        self.reading.get_or_insert_with(|| {
+            let holds = |stretch: &&Stretch| stretch.at <= at && at < stretch.end();
+            let Some(stretch) = self.stretches.iter().find(holds) else {
+                return Box::pin(std::future::ready(Err(io::ErrorKind::NotFound.into())));
+            };
+            let length = (stretch.end() - at).min(most.clamp(1, READ_BYTES) as u64);
+            stretch.origin.read(stretch.offset + (at - stretch.at), length as usize)
+        })
+    }
+
+    /// What is being read, if something is.
+    pub(crate) fn reading(&mut self) -> Option<&mut Pending<io::Result<Bytes>>> {
+        self.reading.as_mut()
+    }
+
+    /// It was read.
+    pub(crate) fn on_read(&mut self, bytes: Bytes) {
+        (self.reading, self.read) = (None, bytes);
+    }
+}
+
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Record");
+        debug.field("written", &self.written).field("taken_back", &self.taken_back);
+        debug.finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
