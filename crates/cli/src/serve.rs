@@ -192,6 +192,10 @@ impl Keeper for Budget {
         self.0.held()
     }
 
+    fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
     fn by_connections(&self) -> &Arc<AtomicUsize> {
         self.0.by_connections()
     }

@@ -29,6 +29,9 @@ pub use cache::CacheTally;
 /// What may be done with a file.
 const ALLOW: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
 
+/// The cache is so small a part of the memory that responses are charged to.
+const CACHE_PART: usize = 4;
+
 /// Serves the files of a source. One for all connections of a shard.
 pub struct Files<S: FileSource> {
     source: Rc<S>,
@@ -84,13 +87,14 @@ impl<S: FileSource> Files<S> {
 
     /// Keeps so many bytes of files in memory at most, in place of
     /// [`FilesConfig::cache_bytes`], and lets go what is more. With 0 all that is held from here on
-    /// is of responses under way.
+    /// is of responses under way. Of a budget it is a quarter at most: responses may hold half, and
+    /// would wait for what the cache holds.
     pub fn set_cache_bytes(&self, bytes: usize) {
-        self.cache.set_most_bytes(bytes as u64);
+        self.cache.set_most_bytes(bytes.min(self.buffers.memory.bytes() / CACHE_PART) as u64);
     }
 
     /// The same, with what responses hold charged to `memory`, and what the cache holds: that is
-    /// given back where memory is scarce.
+    /// given back where memory is scarce, and a quarter of it at most.
     pub fn with_memory(self, memory: Memory) -> Self {
         let cache = Rc::downgrade(&self.cache);
         memory.when_scarce(move || {
@@ -98,7 +102,9 @@ impl<S: FileSource> Files<S> {
                 cache.give_back();
             }
         });
-        Files { buffers: Buffers::new(memory), ..self }
+        let files = Files { buffers: Buffers::new(memory), ..self };
+        files.set_cache_bytes(files.config.cache_bytes);
+        files
     }
 
     /// The response to a request, whose body plays no part.

@@ -16,6 +16,11 @@ pub trait Keeper: 'static {
     /// Bytes that connections take as long as they live.
     fn by_connections(&self) -> &Arc<AtomicUsize>;
 
+    /// Bytes of the whole budget: what connections hold and take, and what responses may hold.
+    fn bytes(&self) -> usize {
+        usize::MAX
+    }
+
     /// True if nothing should be held that is not needed now.
     fn is_scarce(&self) -> bool;
 
@@ -97,6 +102,11 @@ impl Memory {
     /// A budget without an end.
     pub fn boundless() -> Memory {
         Memory::new(Boundless::default())
+    }
+
+    /// Bytes of the whole budget.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.bytes()
     }
 
     /// True if nothing should be held that is not needed now.

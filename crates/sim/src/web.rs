@@ -128,6 +128,10 @@ impl Keeper for Budget {
         self.0.held()
     }
 
+    fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
     fn is_scarce(&self) -> bool {
         self.0.level() > Level::Plenty
     }

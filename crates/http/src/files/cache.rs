@@ -155,17 +155,18 @@ impl<H> FileCache<H> {
         let [most_bytes, most_file_bytes] = [cache_bytes, cache_file_bytes].map(|n| n as u64);
         // Of no age nothing is ever found.
         let most_open = if cache_age.is_zero() { 0 } else { cache_open };
-        let most_bytes = if cache_age.is_zero() { 0 } else { most_bytes };
-        FileCache {
+        let cache = FileCache {
             hot: RefCell::new(Cache::with_weighter(FIRST_ENTRIES, most_bytes, ByBytes)),
             open: RefCell::new(Cache::new(most_open)),
             age: cache_age,
             most_bytes: Cell::new(most_bytes),
-            most_file_bytes: most_file_bytes.min(most_bytes.saturating_sub(ENTRY_BYTES)),
+            most_file_bytes,
             most_open,
             tally: Cell::default(),
             changed: Rc::default(),
-        }
+        };
+        cache.set_most_bytes(most_bytes);
+        cache
     }
 
     /// What is known of a path.
@@ -214,7 +215,8 @@ impl<H> FileCache<H> {
 
     /// True if a file of that length is kept in memory.
     pub(super) fn takes_bytes(&self, metadata: &Metadata) -> bool {
-        metadata.len_bytes <= self.most_file_bytes && self.most_bytes.get() > 0
+        metadata.len_bytes <= self.most_file_bytes
+            && metadata.len_bytes + ENTRY_BYTES <= self.most_bytes.get()
     }
 
     /// Keeps a file that was found at `path`, if its times are old enough.
@@ -250,6 +252,8 @@ impl<H> FileCache<H> {
 
     /// Keeps so many bytes at most from here on, and lets go what is more.
     pub(super) fn set_most_bytes(&self, bytes: u64) {
+        // Of no age nothing is ever found.
+        let bytes = if self.age.is_zero() { 0 } else { bytes };
         self.most_bytes.set(bytes);
         self.hot.borrow_mut().set_capacity(bytes);
     }

@@ -60,6 +60,12 @@ impl Memory {
         &self.held
     }
 
+    /// Bytes of the whole budget.
+    pub fn bytes(&self) -> usize {
+        let pool = self.local.host().pool_info();
+        pool.limit.saturating_mul(pool.page_bytes)
+    }
+
     /// How much of the budget is used up, by all together.
     pub fn level(&self) -> Level {
         self.local.memory_level()

@@ -327,6 +327,8 @@ struct Purse {
     held: Arc<AtomicUsize>,
     is_scarce: Rc<Cell<bool>>,
     give_back: Rc<RefCell<Option<GiveBack>>>,
+    /// The whole of it; 0: without an end.
+    bytes: Rc<Cell<usize>>,
 }
 
 type GiveBack = Rc<dyn Fn()>;
@@ -338,6 +340,10 @@ impl Keeper for Purse {
 
     fn by_connections(&self) -> &Arc<AtomicUsize> {
         &self.held
+    }
+
+    fn bytes(&self) -> usize {
+        if self.bytes.get() == 0 { usize::MAX } else { self.bytes.get() }
     }
 
     fn is_scarce(&self) -> bool {
@@ -391,6 +397,24 @@ async fn what_is_kept_is_charged_and_given_back_where_memory_is_scarce() {
     assert_eq!(held(), 0);
     site.get("2").await;
     assert_eq!(held(), 0, "its end is its end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_cache_is_a_quarter_of_the_memory_at_most() {
+    let (purse, mut site) = (Purse::default(), Site::new(FilesConfig::default()));
+    purse.bytes.set(1 << 20);
+    site.files = site.files.with_memory(Memory::new(purse.clone()));
+    let kept = |site: &Site| site.files.cache_tally().bytes;
+    for number in 0..8 {
+        site.write(&format!("{number}"), b'x', 60_000);
+        site.get(&format!("{number}")).await;
+    }
+    assert!((200_000..=256 << 10).contains(&kept(&site)), "{}", kept(&site));
+    site.files.set_cache_bytes(usize::MAX);
+    site.get("1").await;
+    assert!(kept(&site) <= 256 << 10, "{}", kept(&site));
+    site.files.set_cache_bytes(100_000);
+    assert!(kept(&site) <= 100_000, "{}", kept(&site));
 }
 
 /// A file that may change whenever it is asked for something.
