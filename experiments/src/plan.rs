@@ -341,6 +341,14 @@ pub(crate) const PLANS: &[Plan] = &[
         run: plans::d_today::stalled,
     },
     Plan {
+        id: "d-live",
+        title: "The policies in the running server, over delay routers, to Linux clients",
+        source: "Cohen & Cohen 2002, Figs. 8 and 9",
+        cheap: false,
+        known: Known::Nothing,
+        run: plans::d_live::run,
+    },
+    Plan {
         id: "today",
         title: "Linux and nginx beside ours on this machine",
         source: "none: what the papers' servers are today",

@@ -32,6 +32,7 @@ pub(crate) mod c_table3;
 pub(crate) mod c_table4;
 pub(crate) mod d_fig4;
 pub(crate) mod d_fig8;
+pub(crate) mod d_live;
 pub(crate) mod d_tfact;
 pub(crate) mod d_today;
 mod firing;

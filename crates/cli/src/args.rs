@@ -168,6 +168,10 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) file_io: FileIo,
 
+    /// Let each read of a file take so much longer, as from a slow disk: for tests [default: 0s]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Files")]
+    pub(crate) file_delay: Option<Duration>,
+
     /// Do not list directories that have no index
     #[arg(long, help_heading = "Files")]
     pub(crate) no_listing: bool,

@@ -32,6 +32,8 @@ pub(crate) struct Plan {
     pub(crate) files: FilesConfig,
     /// By which means they are read from a disk.
     pub(crate) disk: Disk,
+    /// How much longer each read of one takes.
+    pub(crate) file_delay: Duration,
     pub(crate) server: ServerConfig,
     /// When TIME-WAIT is so full, in percent, every answer asks its client to close.
     pub(crate) ask_at: Option<u8>,
@@ -172,7 +174,8 @@ impl Plan {
             FileIo::Threads => Disk::Threads,
             FileIo::IoUring => Disk::Uring,
         };
-        Ok(Plan { directory, files, disk, server, ask_at, stack, knobs, watch, log })
+        let file_delay = args.file_delay.unwrap_or_default();
+        Ok(Plan { directory, files, disk, file_delay, server, ask_at, stack, knobs, watch, log })
     }
 }
 

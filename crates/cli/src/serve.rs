@@ -8,6 +8,7 @@ pub(crate) mod device;
 mod hardware;
 mod memory;
 pub(crate) mod signals;
+mod slow;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -38,6 +39,7 @@ use crate::failure::Failure;
 use crate::log::{Log, Outputs, Record};
 use crate::plan::{Capture, Plan, Stack};
 use signals::Signals;
+use slow::Slow;
 
 /// Threads that read files which the kernel's caches do not hold.
 const FILE_THREADS: usize = 4;
@@ -54,7 +56,7 @@ const DRAIN_POLL: Duration = Duration::from_millis(5);
 const FIN_PATIENCE: Duration = Duration::from_millis(500);
 
 /// A file service over one shard's connections.
-type FileServer = Server<Files<ThreadPoolFiles>>;
+type FileServer = Server<Files<Slow>>;
 
 /// Serves until a signal comes or the device fails. Returns the status to end with.
 pub(crate) fn serve(plan: &Plan) -> Result<ExitCode, Failure> {
@@ -166,6 +168,7 @@ fn file_server(plan: &Plan, files: ThreadPoolFiles, log: &Log, stack: &Handle) -
         wall: Rc::new(SystemTime::now),
     };
     let memory = Memory::new(Budget(stack.memory()));
+    let files = Slow { files, delay: plan.file_delay };
     let files = Files::new(files, plan.files.clone(), clock.clone()).with_memory(memory.clone());
     let mut server = Server::new(files, plan.server.clone(), clock).with_memory(memory);
     if let Some(percent) = plan.ask_at {

@@ -276,6 +276,8 @@ fn the_cache_of_files_is_a_part_of_the_memory() {
     assert!(refusal("--memory 8M --file-cache 1025K").contains("here 1048576"));
     let files = plan("--file-cache-open 7 --file-cache-age 250ms").unwrap().files;
     assert_eq!((files.cache_open, files.cache_age.as_millis()), (7, 250));
+    assert!(plan("").unwrap().file_delay.is_zero());
+    assert_eq!(plan("--file-delay 20ms").unwrap().file_delay.as_millis(), 20);
     assert_eq!(plan("").unwrap().disk, Disk::Threads);
     assert_eq!(plan("--file-io io-uring").unwrap().disk, Disk::Uring);
 }

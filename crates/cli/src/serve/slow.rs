@@ -1,0 +1,54 @@
+//! A disk that takes longer than it does, for tests: `--file-delay`.
+
+use std::io;
+use std::time::Duration;
+
+use lightwait_http::path::RelativePath;
+use lightwait_http::source::{Entries, FileSource, Metadata, OpenError, Opened};
+use lightwait_http::{Pending, ThreadPoolFiles};
+
+/// Files of which each read takes so much longer.
+#[derive(Clone, Debug)]
+pub(super) struct Slow {
+    pub(super) files: ThreadPoolFiles,
+    pub(super) delay: Duration,
+}
+
+impl FileSource for Slow {
+    type Handle = <ThreadPoolFiles as FileSource>::Handle;
+
+    fn open(&self, path: &RelativePath) -> Pending<Result<Opened<Self::Handle>, OpenError>> {
+        self.files.open(path)
+    }
+
+    fn read_at(
+        &self,
+        handle: &Self::Handle,
+        offset: u64,
+        buffer: Vec<u8>,
+    ) -> Pending<io::Result<Vec<u8>>> {
+        let reading = self.files.read_at(handle, offset, buffer);
+        if self.delay.is_zero() {
+            return reading;
+        }
+        // It begins with the call, as the read does.
+        let delay = lightwait::rt::sleep(self.delay);
+        Box::pin(async move {
+            delay.await;
+            reading.await
+        })
+    }
+
+    fn metadata(&self, handle: &Self::Handle) -> io::Result<Metadata> {
+        self.files.metadata(handle)
+    }
+
+    fn list<T: Send + 'static>(
+        &self,
+        handle: &Self::Handle,
+        limit: usize,
+        make: impl FnOnce(Entries) -> T + Send + 'static,
+    ) -> Pending<io::Result<T>> {
+        self.files.list(handle, limit, make)
+    }
+}
