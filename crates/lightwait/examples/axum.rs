@@ -6,7 +6,7 @@
 //! an axum `Router` through it. `axum::serve`, `tokio::spawn` and hyper-util's auto server ask for
 //! `Send` and do not take them: tasks are spawned on the shard, with `spawn_local`.
 //!
-//! With `--once` it asks itself, prints the answer and ends.
+//! With `--once` it makes one request to itself, prints the answer and ends.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as KernelListener};

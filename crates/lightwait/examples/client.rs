@@ -15,7 +15,7 @@ use lightwait::Stack;
 use lightwait::net::{TcpListener, TcpStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// A server for the run without arguments: the same page for everybody.
+/// A server for the run without arguments: it sends the same page to every client.
 async fn serve(listener: TcpListener) -> io::Result<()> {
     loop {
         let (mut stream, _peer) = listener.accept().await?;
@@ -36,8 +36,8 @@ async fn fetch(server: SocketAddr, path: &str) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// A client's and a server's stack on a wire in memory; the client's is the first. And where the
-/// server listens.
+/// A client's and a server's stack on a wire in memory, the client's first, and the address and
+/// port of the server.
 fn in_memory() -> io::Result<(Vec<Stack>, SocketAddr)> {
     let (server, client) = Stack::memory()?;
     let at = SocketAddr::from((server.address(), 80));

@@ -13,7 +13,7 @@ use lightwait_core::capture::pretty::Line;
 use lightwait_core::frame::{Capabilities, Medium, Outbox, RxFrame};
 use lightwait_core::{Config, Error, Host, Instant};
 
-/// How long a frame is under way.
+/// The time that a frame is on its way.
 const DELAY: Duration = Duration::from_millis(10);
 
 fn host(address: &str, secret: u8) -> Result<Host, Error> {
@@ -24,7 +24,7 @@ fn host(address: &str, secret: u8) -> Result<Host, Error> {
     Host::new(Config::new(device, address, [secret; 32]))
 }
 
-/// Two hosts, and the frames between them: when each arrives, at whom, and its bytes.
+/// Two hosts, and the frames between them: the arrival of each, its destination, and its bytes.
 struct World {
     now: Instant,
     hosts: [Host; 2],
@@ -33,7 +33,7 @@ struct World {
 }
 
 impl World {
-    /// What has arrived goes in; what the hosts have to say comes out.
+    /// Arrived frames go in; the hosts' frames come out.
     fn turn(&mut self) {
         while self.cable.front().is_some_and(|frame| frame.0 <= self.now) {
             let Some((_, to, bytes)) = self.cable.pop_front() else { break };

@@ -10,10 +10,10 @@
 //! back-pressure. The client stack has 65,536 addresses and takes the next one for each connection,
 //! so that a port in TIME-WAIT is met only after as many connections as addresses times ports.
 //!
-//! Both shards, driven together ([`driver::drive`](crate::driver::drive)), and the bridge live on
-//! one thread, under a tokio runtime, whose sockets the kernel's side uses.
+//! Both shards and the bridge live on one thread, under a tokio runtime. One driver task turns both
+//! shards ([`driver::drive`](crate::driver::drive)). The kernel's sockets belong to the runtime.
 //!
-//! [`Outlet`] is the other way round: it joins a client on our stack to a server on the kernel's.
+//! [`Outlet`] is the opposite: it joins a client on our stack to a server on the kernel's.
 
 mod outlet;
 mod relay;
@@ -46,14 +46,14 @@ const CLIENT_RANGE: Ipv4Addr = Ipv4Addr::new(100, 65, 0, 0);
 const CLIENT_RANGE_PREFIX_LEN: u8 = 16;
 const NETWORK_PREFIX_LEN: u8 = 10;
 
-/// MTU of the wire, in bytes. Checksums are left undone and segments large on it, so that small
-/// packets cost nothing; congestion control and ACKs work as on a real one.
+/// MTU of the wire, in bytes. Checksums stay undone and segments stay large on the wire, so that
+/// small packets cost nothing. Congestion control and ACKs work as on a real wire.
 const WIRE_MTU: u16 = 1500;
 
 /// Frames that the wire holds each way.
 const WIRE_FRAMES: usize = 256;
 
-/// Pause after the kernel refuses to hand over a connection (no file descriptor left, say).
+/// Pause after the kernel refuses to hand over a connection (no file descriptor is left, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The two ends of the wire between the stacks: the server's and the client's.
@@ -95,12 +95,12 @@ pub struct Bridge {
     server: SocketAddr,
     peers: Peers,
     connections: Cell<u128>,
-    /// One buffer for all relays: each empties it before it waits.
+    /// One buffer for all relays. Each relay empties it before it waits.
     scratch: Rc<RefCell<Vec<u8>>>,
 }
 
 impl Bridge {
-    /// Relays what connects to `listener` to `server`, through the client stack of that handle.
+    /// Relays each connection to `listener` to `server`, through the client stack of that handle.
     ///
     /// # Panics
     ///
@@ -121,23 +121,24 @@ impl Bridge {
         })
     }
 
-    /// The kernel's address that it listens on.
+    /// The kernel's address that the bridge listens on.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Who is behind the server's connections.
+    /// The table of the kernel's peers behind the server's connections.
     pub fn peers(&self) -> Peers {
         self.peers.clone()
     }
 
-    /// Accepts and relays until it is dropped. Spawn it on the client stack's shard
-    /// ([`Handle::spawn_local`]); relays are tasks of their own there, and outlive it.
+    /// Accepts and relays connections until the future is dropped. Spawn it on the client stack's
+    /// shard ([`Handle::spawn_local`]). Each relay is a task of its own there and outlives this
+    /// future.
     pub async fn run(self) -> Infallible {
         loop {
             match self.listener.accept().await {
                 Ok((kernel, peer)) => self.relay(kernel, peer),
-                // Whoever gave up before we accepted is no reason to wait.
+                // A client that gave up before the bridge accepted it is no reason to pause.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => (),
                 Err(_) => rt::sleep(ACCEPT_PAUSE).await,
             }
@@ -149,7 +150,7 @@ impl Bridge {
         self.connections.set(number + 1);
         let source = SocketAddr::new(client_range().nth(number), 0);
         let Ok(stack) = TcpStream::open(&self.client.local, source, self.server) else {
-            // A limit of the stack is reached: the kernel's side hears of it as a reset.
+            // A limit of the stack is reached: the client on the kernel's side gets a reset.
             return relay::reset(&kernel);
         };
         let entry = stack.local_addr().ok().map(|address| self.peers.enter(address, peer));
@@ -164,8 +165,8 @@ impl Bridge {
     }
 }
 
-/// Which connection of the server's stack is whose: the client stack's address against that of the
-/// kernel's peer. For logs. Clones are the same table.
+/// Maps the client stack's address of each connection to the address of the kernel's peer, for
+/// logs. Clones share one table.
 #[derive(Clone, Debug, Default)]
 pub struct Peers {
     table: Rc<RefCell<HashMap<SocketAddr, SocketAddr>>>,
@@ -184,7 +185,7 @@ impl Peers {
     }
 }
 
-/// Takes its entry out of the table when dropped.
+/// Removes its entry from the table when dropped.
 struct PeerEntry {
     peers: Peers,
     stack_address: SocketAddr,

@@ -1,10 +1,10 @@
-//! What time it is: the measurement clock of a shard.
+//! The measurement clock of a shard.
 //!
-//! A shard reads it once a batch, not once a packet, and hands the instant down; nothing below the
-//! shard reads a clock of its own. It is the processor's cycle counter, calibrated at the start and
-//! compared with the system's clock from time to time (Aron & Druschel 1999, §3; Mansley 2004, §3:
-//! no system call to read the time). Where the counter cannot be trusted it is the system's clock,
-//! and from the moment on at which the counter breaks its promise.
+//! A shard reads its clock once a batch, not once a packet, and passes the instant down; nothing
+//! below the shard reads a clock. The clock is the processor's cycle counter, calibrated at the
+//! start and compared with the system's clock from time to time (Aron & Druschel 1999, §3; Mansley
+//! 2004, §3: no system call to read the time). It is the system's clock where the counter cannot be
+//! trusted, and from the moment at which the counter proves wrong.
 
 mod cycles;
 mod discipline;
@@ -17,22 +17,22 @@ use lightwait_core::Instant;
 use lightwait_core::time::{Duration, as_nanos};
 use rustix::time::{ClockId, clock_getres};
 
-/// How long the first calibration takes; the comparisons after it make it better.
+/// Duration of the first calibration. Later comparisons improve the rate.
 const CALIBRATION: Duration = Duration::from_millis(1);
 
-/// Times are told in ns: no clock counts faster for those who ask it.
+/// The clock returns ns, so its resolution is no finer than this.
 const FINEST_HZ: u64 = 1_000_000_000;
 
-/// A monotonic clock with an origin of its own: the moment it was made. Clones are the same clock.
+/// A monotonic clock whose origin is the moment of its creation. Clones are the same clock.
 ///
-/// It is the measurement service of Aron & Druschel's timer framework: [`Clock::now`] measures the
-/// time, and [`Clock::measure_resolution`] tells how finely.
+/// This is the measurement service of Aron & Druschel's timer framework. [`Clock::now`] returns the
+/// time, and [`Clock::measure_resolution`] its resolution.
 #[derive(Clone, Debug)]
 pub struct Clock {
     origin: StdInstant,
     /// The cycle counter, if it could be trusted at the start.
     counter: Option<Rc<Discipline>>,
-    /// How often what it tells changes, at most.
+    /// Upper bound of the rate at which the reading changes, in Hz.
     resolution_hz: u64,
 }
 
@@ -43,7 +43,7 @@ impl Clock {
         Clock::on_counter(cycles::trusted())
     }
 
-    /// On the cycle counter if it `is_trusted` and can be calibrated, else on the system's.
+    /// Uses the cycle counter if it `is_trusted` and can be calibrated, else the system's clock.
     fn on_counter(is_trusted: bool) -> Self {
         let origin = StdInstant::now();
         let calibrated = is_trusted.then(|| calibrate(&origin)).flatten();
@@ -52,14 +52,14 @@ impl Clock {
         Clock { origin, counter: Some(Rc::new(discipline)), resolution_hz }
     }
 
-    /// A clock on the system's, that stands at [`Instant::ZERO`] now.
+    /// A clock that reads the system's clock and stands at [`Instant::ZERO`] now.
     pub fn of_system() -> Self {
         let tick = clock_getres(ClockId::Monotonic);
         let tick_ns = Duration::try_from(tick).map_or(1, as_nanos).clamp(1, FINEST_HZ);
         Clock { origin: StdInstant::now(), counter: None, resolution_hz: FINEST_HZ / tick_ns }
     }
 
-    /// True if it reads the cycle counter, and not the system's clock.
+    /// True if the clock reads the cycle counter, and not the system's clock.
     pub fn counts_cycles(&self) -> bool {
         self.counter.as_ref().is_some_and(|discipline| discipline.counts_cycles())
     }
@@ -73,19 +73,18 @@ impl Clock {
         Instant::from_nanos(ns)
     }
 
-    /// How often a second the time may change, in Hz: the cycle counter's rate as calibrated, or
-    /// the system clock's resolution; a GHz at most, since times are told in ns.
+    /// The resolution in Hz: the cycle counter's calibrated rate, or the resolution of the system's
+    /// clock. It is 1 GHz at most, since the clock returns ns.
     pub fn measure_resolution(&self) -> u64 {
         self.resolution_hz
     }
 
-    /// What this clock calls that instant of the standard library's.
+    /// Converts an instant of the standard library to this clock.
     pub fn at_std(&self, instant: StdInstant) -> Instant {
         Instant::ZERO + instant.saturating_duration_since(self.origin)
     }
 
-    /// The standard library's name for an instant of this clock; `None` if it is too far away to
-    /// have one.
+    /// Converts an instant of this clock to the standard library's; `None` if it is out of range.
     pub fn to_std(&self, instant: Instant) -> Option<StdInstant> {
         self.origin.checked_add(Duration::from_nanos(instant.as_nanos()))
     }
@@ -116,10 +115,10 @@ fn calibrate(origin: &StdInstant) -> Option<Discipline> {
 mod tests {
     use super::*;
 
-    /// How far it is from the system's after `wait`, in ns.
+    /// Difference between `clock` and the system's clock after `wait`, in ns.
     fn error_after(clock: &Clock, wait: Duration) -> u64 {
         std::thread::sleep(wait);
-        // The best of some: the thread may be taken off the processor between two readings.
+        // The best of several tries: the thread may lose the processor between two readings.
         let tries = (0..20).map(|_| {
             let before = as_nanos(clock.origin.elapsed());
             let ours = clock.now().as_nanos();

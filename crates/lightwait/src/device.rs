@@ -1,7 +1,7 @@
-//! Devices: where frames come from and go to.
+//! Devices: the frames' sources and destinations.
 //!
-//! A device moves *batches* of frames together with their offload facts, and says what it can do.
-//! Wrappers ([`crate::wrap`]) stand in front of any device and are devices themselves.
+//! A device moves *batches* of frames with their offload flags, and reports its capabilities. A
+//! wrapper ([`crate::wrap`]) stands in front of any device and is a device itself.
 
 #[cfg(target_os = "linux")]
 mod af_packet;
@@ -36,50 +36,51 @@ use std::os::fd::BorrowedFd;
 
 use lightwait_core::{Capabilities, Instant, Outbox, RxFrame};
 
-/// Who hears of frames that have arrived, some at a time, oldest first. It takes them in; what it
-/// has to say in return is transmitted after [`Device::receive`] has returned.
+/// Receives frames that have arrived, some at a time, oldest first. The host takes them in; its
+/// replies are transmitted after [`Device::receive`] has returned.
 pub type Sink<'a> = dyn FnMut(&[RxFrame<'_>]) + 'a;
 
-/// Where frames come from and go to.
+/// Receives frames from a link and sends frames to it.
 pub trait Device {
-    /// What it can do. Constant for the device's life.
+    /// The device's capabilities. Constant for the device's life.
     fn capabilities(&self) -> Capabilities;
 
-    /// Hands at most `budget` frames that have arrived to `sink`, oldest first, and returns how
-    /// many. It hands over several at a time where it has them ([`in_bursts`]): what they lead to
-    /// is then fetched from memory together. Never waits.
+    /// Hands at most `budget` frames that have arrived to `sink`, oldest first, and returns their
+    /// number. It hands over several at a time where it has them ([`in_bursts`]): the host then
+    /// fetches their connections from memory together. Never waits.
     ///
     /// [`in_bursts`]: lightwait_core::frame::in_bursts
     fn receive(&mut self, now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize>;
 
-    /// Takes frames from the front of `outbox` and sends them. What it cannot take now stays.
-    /// Never waits.
+    /// Takes frames from the front of `outbox` and sends them. A frame that it cannot take now
+    /// stays in `outbox`. Never waits.
     fn transmit(&mut self, now: Instant, outbox: &mut Outbox) -> io::Result<()>;
 
-    /// When the device itself will next have something to hand over or send, if time alone decides
-    /// (a wrapper that delays); `None` otherwise.
+    /// The next time at which the device itself will have a frame to hand over or to send, if time
+    /// alone decides (a wrapper that delays); `None` otherwise.
     fn deadline(&self) -> Option<Instant> {
         None
     }
 
-    /// True if, since the last time, the link has come up again: neighbours, and the switches
+    /// True if the link has come up again since the last call: neighbours, and the switches
     /// between, may have forgotten us.
     fn take_link_up(&mut self) -> bool {
         false
     }
 
-    /// Frames lost at the device, since its beginning. Asks the kernel: not for every turn.
+    /// Frames lost at the device, since its beginning. This asks the kernel: do not call it every
+    /// turn.
     fn losses(&mut self) -> io::Result<Losses> {
         Ok(Losses::default())
     }
 
-    /// What to wait on until frames arrive (readable), if there is such a thing.
+    /// The descriptor that becomes readable when frames arrive, if the device has one.
     fn wait_on(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// True if [`Device::transmit`] left frames behind because the file descriptor was full: then
-    /// wait until it is writable too.
+    /// True if [`Device::transmit`] left frames behind because the file descriptor was full. The
+    /// driver then waits until the descriptor is writable, too.
     fn wants_writable(&self) -> bool {
         false
     }
@@ -112,19 +113,19 @@ impl<D: Device + ?Sized> Device for Box<D> {
     }
 }
 
-/// The largest IP packet there is, in bytes: what a device that segments takes.
+/// The largest IP packet, in bytes: the most that a device with segmentation offload takes.
 pub const LARGEST_PACKET: u32 = 65_535;
 
 /// Frames lost at a device, since its beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Dropped by the kernel because nobody fetched them in time.
+    /// Dropped by the kernel because no read fetched them in time.
     pub missed: u64,
-    /// Refused by the kernel when they were to be sent: [`Counters::transmit_errors`].
+    /// Refused by the kernel at transmission: [`Counters::transmit_errors`].
     pub refused: u64,
 }
 
-/// What a device has done, since its beginning, in frames.
+/// Frames that a device has moved and dropped, since its beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Handed to the host.

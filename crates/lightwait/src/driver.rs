@@ -1,7 +1,7 @@
-//! Whoever calls [`Shard::turn`]: a thread ([`run`]), or a task of a tokio runtime (`drive`).
+//! Drivers call [`Shard::turn`]: a thread ([`run`]), or a task of a tokio runtime (`drive`).
 //!
-//! Several shards of one thread, joined by wires in memory, are driven together: what one sends the
-//! other receives in the same pass.
+//! Shards of one thread, joined by wires in memory, are driven together: in one pass each receives
+//! what the others have sent.
 
 #[cfg(feature = "tokio-driver")]
 mod tokio;
@@ -19,12 +19,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::executor::inbox::Inbox;
 use crate::shard::Shard;
 
-/// How long [`run`] goes on looking for work before it sleeps, unless asked otherwise: about what
-/// falling asleep and being woken costs.
+/// The default time for which [`run`] looks for work before it sleeps: about the cost of falling
+/// asleep and being woken.
 pub const SPIN: Duration = Duration::from_micros(10);
 
-/// How often a driver can look for what is due, in Hz: tokio's timers count in ms. What [`run`]
-/// waits for is finer, but a shard is not told who will drive it.
+/// The rate at which a driver can wake a shard, in Hz. Tokio's timers count in ms. [`run`] waits
+/// more finely, but a shard does not know its driver.
 pub(crate) const WAKES_HZ: u64 = 1000;
 
 /// Makes [`run`] return, from any thread. Clones are the same switch.
@@ -59,7 +59,7 @@ impl Stop {
 
     fn rouses(&self, inbox: Arc<Inbox>) {
         let mut sleepers = self.shared.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever holds the only other end is gone.
+        // The inbox has no other owner: its shard is gone.
         sleepers.retain(|known| Arc::strong_count(known) > 1 && !Arc::ptr_eq(known, &inbox));
         sleepers.push(inbox);
     }
@@ -91,8 +91,8 @@ pub fn run(shards: &mut [Shard], stop: &Stop, spin: Duration) -> io::Result<()> 
     Ok(())
 }
 
-/// Gives each shard a turn, and returns how long nothing will be to do: zero if something is at
-/// once, `None` if time alone brings nothing.
+/// Gives each shard a turn. Returns how long the shards will be idle: zero if one has work at once,
+/// `None` if no deadline is set.
 fn turn_all(shards: &mut [Shard]) -> io::Result<Option<Duration>> {
     for shard in &mut *shards {
         let now = shard.local().start_clock().now();
@@ -101,7 +101,7 @@ fn turn_all(shards: &mut [Shard]) -> io::Result<Option<Duration>> {
             return Err(failure);
         }
     }
-    // Asked again, after all have run: a later one may have sent something to an earlier one.
+    // Asked again after all have run: a later shard may have sent a frame to an earlier one.
     let wait = |shard: &Shard| {
         let now = shard.local().start_clock().now();
         shard.deadline(now).map(|deadline| deadline.since(now))

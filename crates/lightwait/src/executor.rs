@@ -1,12 +1,12 @@
 //! Tasks of one shard: ordinary futures that need not be `Send`, polled by the shard's turn.
 //!
-//! A task's waker is an ordinary one (`Send + Sync`). Woken on the shard's own thread, in its
-//! turn, it puts the task on the ready queue, with neither lock nor atomic; woken from elsewhere it
-//! goes through the `inbox`. What a task needs, the memory of its future included, is used again by
-//! the one that follows in its place; so a waker that outlives its task wakes the next one there,
-//! in vain.
+//! A task's waker is an ordinary one (`Send + Sync`). Woken on the shard's own thread, in its turn,
+//! it puts the task on the ready queue, with neither lock nor atomic. Woken from elsewhere it goes
+//! through the `inbox`. A task's resources, the memory of its future included, are reused by the
+//! next task in its place. A waker that outlives its task therefore wakes the next one there, which
+//! is harmless.
 //!
-//! A task that panics takes the turn with it: the shard does not go on with something half-done.
+//! A panic in a task unwinds the turn: the shard does not go on with a half-done turn.
 
 pub(crate) mod inbox;
 mod join;
@@ -32,23 +32,23 @@ use crate::shard::waiters::Waiter;
 /// The tasks of one shard.
 pub(crate) struct Executor {
     places: RefCell<Places>,
-    /// To be polled; some may have ended.
+    /// Tasks to be polled; some may have ended.
     ready: RefCell<VecDeque<Rc<Task>>>,
-    /// The place of the task that is being polled, or was last.
+    /// The place of the task that is being polled, or that was polled last.
     current: Cell<u32>,
     inbox: Arc<Inbox>,
-    /// The shard that they belong to, told apart from all others of the process.
+    /// The number of their shard, unique in the process.
     shard: u64,
 }
 
 #[derive(Default)]
 struct Places {
-    /// Of a free place, what the next task may use.
+    /// In a free place, the resources for the next task.
     tasks: Vec<Option<Rc<Task>>>,
     free: Vec<u32>,
 }
 
-/// Free places that keep what their last task used, the memory of its future included.
+/// Free places that keep their last task's resources, the memory of its future included.
 const KEPT_TASKS: usize = 256;
 
 impl Executor {
@@ -61,7 +61,7 @@ impl Executor {
         &self.inbox
     }
 
-    /// Adds a task; it is polled in the next turn for the first time.
+    /// Adds a task; its first poll is in the next turn.
     #[inline]
     fn spawn<F: Future + 'static>(&self, future: F) -> Rc<Task> {
         let task = self.occupy();
@@ -70,7 +70,7 @@ impl Executor {
         task
     }
 
-    /// A free place's task.
+    /// Takes a free place, and returns its task.
     fn occupy(&self) -> Rc<Task> {
         let mut places = self.places.borrow_mut();
         let place = places.free.pop().unwrap_or_else(|| {
@@ -81,7 +81,7 @@ impl Executor {
         places.tasks[place as usize].get_or_insert_with(new).clone()
     }
 
-    /// Puts a task on the ready queue, unless it stands there.
+    /// Puts a task on the ready queue, unless it is queued already.
     #[inline]
     pub(crate) fn enqueue(&self, task: Rc<Task>) {
         if !task.is_queued.replace(true) {
@@ -89,7 +89,7 @@ impl Executor {
         }
     }
 
-    /// The same of the one at `place`.
+    /// Puts the task at `place` on the ready queue.
     fn make_ready(&self, place: u32) {
         if let Some(task) = self.task_at(place) {
             self.enqueue(task);
@@ -101,7 +101,7 @@ impl Executor {
         self.places.borrow().tasks.get(place as usize)?.clone()
     }
 
-    /// Whom that waker wakes: the task that is being polled, in nearly all cases.
+    /// Returns what that waker wakes: the task that is being polled, in nearly all cases.
     #[inline]
     pub(crate) fn waiter(&self, waker: &Waker) -> Waiter {
         match self.task_at(self.current.get()) {
@@ -110,7 +110,7 @@ impl Executor {
         }
     }
 
-    /// Wakes, whoever it is. With nothing borrowed: a waker may call anything.
+    /// Wakes a task or another waker. Call it with nothing borrowed: a waker may call anything.
     pub(crate) fn wake(&self, waiter: Waiter) {
         match waiter {
             Waiter::Task(task) => self.enqueue(task),
@@ -118,7 +118,7 @@ impl Executor {
         }
     }
 
-    /// Polls tasks that are ready, at most `budget`, and returns how many.
+    /// Polls ready tasks, at most `budget`, and returns their number.
     pub(crate) fn run(&self, budget: usize) -> usize {
         self.inbox.empty(|place| self.make_ready(place));
         for polled in 0..budget {
@@ -165,8 +165,8 @@ impl Executor {
         }
     }
 
-    /// Frees the place of a task that has ended. If somebody holds it, the next one there is
-    /// another.
+    /// Frees the place of a task that has ended. If a handle still refers to the task, the next
+    /// task there is a new one.
     fn vacate(&self, task: &Task) {
         let mut places = self.places.borrow_mut();
         let Places { tasks, free } = &mut *places;
@@ -174,7 +174,7 @@ impl Executor {
         if task.is_held() {
             tasks[task.place as usize] = None;
         }
-        // Those on top are the next to be used.
+        // The free places on top are used next.
         if let Some(deep) = free.len().checked_sub(1 + KEPT_TASKS) {
             tasks[free[deep] as usize] = None;
         }

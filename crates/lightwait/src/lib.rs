@@ -18,8 +18,8 @@
 //! }
 //! ```
 //!
-//! [`Stack`] sets a stack up in one call, [`net`] has its sockets, [`Config`] every knob. The
-//! parts:
+//! [`Stack`] sets up a stack in one call, [`net`] has its sockets, and [`Config`] has every knob.
+//! The parts:
 //!
 //! ```text
 //!   application's tasks ── net::{TcpListener, TcpStream} ── executor, rt

@@ -1,11 +1,11 @@
 //! Sockets, with tokio's names and signatures.
 //!
-//! A socket belongs to its shard and is `!Send`. Inside a shard's task [`TcpListener::bind`] and
-//! [`TcpStream::connect`] find the shard by themselves; elsewhere on its thread (under a
-//! `current_thread` tokio runtime, say) the forms that take a [`Handle`](crate::shard::Handle) do.
+//! A socket belongs to its shard and is `!Send`. [`TcpListener::bind`] and [`TcpStream::connect`]
+//! find the shard by themselves inside a shard's task. Elsewhere on its thread (under a
+//! `current_thread` tokio runtime, say) use the forms that take a [`Handle`](crate::shard::Handle).
 //!
-//! They implement tokio's `AsyncRead` and `AsyncWrite`; with the feature `hyper` hyper's `Read` and
-//! `Write` as well. They need no runtime but a shard that something drives.
+//! Streams implement tokio's `AsyncRead` and `AsyncWrite`; with the feature `hyper`, hyper's `Read`
+//! and `Write` as well. Sockets need no runtime, only a shard that is driven.
 
 mod address;
 mod error;

@@ -1,5 +1,5 @@
 //! Time for a shard's tasks: sleeps in nanoseconds on the shard's own deadlines; with the feature
-//! `hyper` its timer as well. In virtual time they sleep virtually.
+//! `hyper`, its timer as well. In virtual time they sleep virtually.
 
 #[cfg(feature = "hyper")]
 mod hyper;
@@ -18,7 +18,7 @@ use crate::shard::timers::TimerKey;
 #[cfg(feature = "hyper")]
 pub use self::hyper::Timer;
 
-/// Sleeps for that long. Nanoseconds count; how late it wakes is up to whoever drives the shard.
+/// Sleeps for that long. The deadline is exact to the ns; the driver decides how late it wakes.
 ///
 /// # Panics
 ///
@@ -27,14 +27,14 @@ pub fn sleep(duration: Duration) -> Sleep {
     Sleep::new(local::current().now() + duration)
 }
 
-/// Sleeps until then.
+/// Sleeps until that instant.
 pub fn sleep_until(deadline: Instant) -> Sleep {
     Sleep::new(deadline)
 }
 
-/// What time it is at this very moment, by the shard's measurement clock. `Timer` and
-/// [`Handle::now`](crate::shard::Handle::now) tell the time at which the turn began, since that
-/// costs nothing. In made time both are the same.
+/// The time at this very moment, by the shard's measurement clock. `Timer` and
+/// [`Handle::now`](crate::shard::Handle::now) return the time at which the turn began, since that
+/// costs nothing. In virtual time both are equal.
 ///
 /// # Panics
 ///
@@ -59,7 +59,7 @@ pub async fn timeout<F: Future>(duration: Duration, future: F) -> Result<F::Outp
     .await
 }
 
-/// The time was over before the future.
+/// The time ran out before the future ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed;
 
@@ -71,7 +71,7 @@ impl fmt::Display for Elapsed {
 
 impl std::error::Error for Elapsed {}
 
-/// Lets the other tasks of the shard run, once.
+/// Lets the shard's other tasks run, once.
 pub async fn yield_now() {
     let mut has_yielded = false;
     std::future::poll_fn(|context| {
@@ -85,12 +85,12 @@ pub async fn yield_now() {
     .await;
 }
 
-/// Sleeps until a deadline. It belongs to the shard whose task first polls it; it holds a name and
-/// no reference, so that it may be `Send` where a trait asks for that.
+/// Sleeps until a deadline. It belongs to the shard whose task polls it first. It holds the shard's
+/// number and no reference, so that it is `Send` where a trait requires that.
 #[derive(Debug)]
 pub struct Sleep {
     deadline: Instant,
-    /// The shard, and what it calls the deadline, once polled.
+    /// The shard's number and the deadline's key, once polled.
     registered: Option<(u64, TimerKey)>,
 }
 
@@ -99,7 +99,7 @@ impl Sleep {
         Sleep { deadline, registered: None }
     }
 
-    /// When it ends.
+    /// The deadline.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
@@ -142,7 +142,8 @@ impl Future for Sleep {
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        // Dropped outside its shard's turn it stays till its deadline, and then wakes nobody.
+        // If it is dropped outside its shard's turn, the entry stays until its deadline, which
+        // wakes no live task.
         if self.registered.is_some()
             && let Some(local) = local::try_current()
         {

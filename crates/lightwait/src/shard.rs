@@ -1,4 +1,4 @@
-//! A shard: one whole core of the stack. A device, a host, sockets and tasks, without a thread.
+//! A shard is one whole core of the stack: a device, a host, sockets and tasks, without a thread.
 //!
 //! ```text
 //!              ┌───────────────────── Shard::turn(now) ─────────────────────┐
@@ -10,8 +10,8 @@
 //!   device ◀── transmit ◀── Host::emit ◀───┴────────┘
 //! ```
 //!
-//! Whoever has a thread, or virtual time, calls [`Shard::turn`] again when it says so: see
-//! [`driver`](crate::driver).
+//! A driver ([`driver`](crate::driver)) or a simulator calls [`Shard::turn`], and calls it again at
+//! the time that it returned.
 
 pub(crate) mod local;
 mod memory;
@@ -36,22 +36,22 @@ use crate::device::Device;
 use crate::driver::WAKES_HZ;
 use crate::executor::{JoinHandle, spawn_on};
 
-/// How much a shard does before it looks elsewhere.
+/// Limits of the work of a shard's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budgets {
-    /// Frames received in one go, before tasks and transmission have their turn.
+    /// Frames received before tasks and transmission get their turn.
     pub receive_frames: usize,
     /// Frames in the transmit batch, at most.
     pub transmit_frames: usize,
-    /// Tasks polled in one go.
+    /// Tasks polled before transmission gets its turn.
     pub tasks: usize,
-    /// How often all of this is repeated in one turn while there is work.
+    /// Repetitions of all this in one turn while there is work.
     pub rounds: usize,
 }
 
 impl Default for Budgets {
-    /// Twice as many frames in as out: a peer answers a large segment with an ACK or two, and what
-    /// a device cannot hold until it is read is lost.
+    /// Twice as many frames in as out: a peer answers a large segment with an ACK or two, and a
+    /// frame is lost if the device cannot hold it until it is read.
     fn default() -> Self {
         Budgets { receive_frames: 256, transmit_frames: 128, tasks: 256, rounds: 4 }
     }
@@ -69,16 +69,16 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// A shard on `device`; what the device can do is filled into `config`. Fails if the
-    /// configuration makes no host, or the kernel has no file descriptor left.
+    /// A shard on `device`. The device's capabilities replace those in `config`. Fails if the
+    /// configuration is invalid, or the kernel has no file descriptor left.
     ///
-    /// TCP is told how finely its clock measures and how often a driver can wake it, and keeps
-    /// coarser resolutions that `config` asks for. Calibrating the clock takes a millisecond.
+    /// The resolution of the clock and the rate of the driver's wakes become TCP's, unless `config`
+    /// asks for coarser ones. Calibrating the clock takes a millisecond.
     pub fn new(config: Config, device: Box<dyn Device>) -> io::Result<Shard> {
         Shard::with_budgets(config, device, Budgets::default())
     }
 
-    /// As [`Shard::new`], with budgets of one's own; each counts as at least one.
+    /// A shard with given budgets; each counts as at least one.
     pub fn with_budgets(
         config: Config,
         device: Box<dyn Device>,
@@ -90,10 +90,10 @@ impl Shard {
         Shard::on_clock(config, device, budgets, clock, resolutions)
     }
 
-    /// As [`Shard::new`], for one whose time is made by whoever calls [`Shard::turn`]: it is exact
-    /// to the nanosecond on every machine, so that the same turns do the same everywhere.
+    /// A shard in virtual time, which the caller of [`Shard::turn`] makes. Time is exact to the
+    /// nanosecond on every machine, so that the same turns do the same everywhere.
     pub fn in_made_time(config: Config, device: Box<dyn Device>) -> io::Result<Shard> {
-        // The system's is for who asks what the standard library calls an instant.
+        // The system's clock only converts instants of the standard library.
         let clock = Clock::of_system();
         Shard::on_clock(config, device, Budgets::default(), clock, Resolutions::EXACT)
     }
@@ -124,14 +124,15 @@ impl Shard {
         })
     }
 
-    /// What applications outside the shard's tasks use to reach it, on the same thread.
+    /// A handle for applications outside the shard's tasks, on the same thread.
     pub fn handle(&self) -> Handle {
         Handle { local: self.local.clone() }
     }
 
-    /// Runs the whole core once, as if it took no time: receives, lets time pass, runs tasks,
-    /// transmits; again while there is work, within its budgets. Returns when it wants to run next:
-    /// `now` (or earlier) if at once, `None` if only a frame, a call or a wake can bring work.
+    /// Runs the whole core once, as if it took no time: receives frames, lets time pass, runs tasks
+    /// and transmits. It repeats this while there is work, within its budgets. Returns the time of
+    /// the next turn: `now` (or earlier) means at once, `None` means that only a frame, a call or a
+    /// wake can bring work.
     pub fn turn(&mut self, now: Instant) -> Option<Instant> {
         let local = self.local.clone();
         let _entered = local.enter();
@@ -146,8 +147,8 @@ impl Shard {
         self.deadline(now)
     }
 
-    /// When it wants to run next, as [`Shard::turn`] returned it, but for what has happened since:
-    /// another shard on the same wire may have run.
+    /// The time of the next turn. It differs from the result of [`Shard::turn`] if work has come
+    /// since: another shard on the same wire may have run.
     pub fn deadline(&self, now: Instant) -> Option<Instant> {
         let blocked = !self.outbox.is_empty();
         let has_tasks = self.local.executor().has_ready() || self.local.owes_memory();
@@ -156,7 +157,7 @@ impl Shard {
         if self.is_busy || can_emit || has_tasks {
             return Some(now);
         }
-        // A device without a descriptor to wait on takes more when its other end has run.
+        // A device without a descriptor takes more frames once its other end has run.
         if blocked && !self.device.wants_writable() {
             return Some(now);
         }
@@ -164,7 +165,7 @@ impl Shard {
         earlier(earlier(host.deadline(), timers), self.device.deadline())
     }
 
-    /// One pass through everything. True if there is more to do at once.
+    /// Runs one pass through everything. Returns true if there is more to do at once.
     fn round(&mut self, now: Instant) -> bool {
         let received = self.receive(now);
         self.local.host_mut().on_time(now);
@@ -194,7 +195,7 @@ impl Shard {
         })
     }
 
-    /// Fills the outbox and empties it into the device. False if frames stay.
+    /// Fills the outbox and empties it into the device. Returns false if frames stay.
     fn transmit(&mut self, now: Instant) -> bool {
         self.local.host_mut().emit(now, &mut self.outbox);
         if self.failure.is_some() {
@@ -205,18 +206,18 @@ impl Shard {
         self.outbox.is_empty()
     }
 
-    /// Why the device moves no more frames: a failure that only making another shard cures. Tasks
-    /// go on; their connections time out.
+    /// Takes the failure that keeps the device from moving frames: only a new shard recovers from
+    /// it. Tasks go on; their connections time out.
     pub fn take_failure(&mut self) -> Option<io::Error> {
         self.failure.take()
     }
 
-    /// What to wait on until frames arrive, if the device has such a thing.
+    /// The descriptor that becomes readable when frames arrive, if the device has one.
     pub fn wait_on(&self) -> Option<BorrowedFd<'_>> {
         self.device.wait_on()
     }
 
-    /// True if [`Shard::wait_on`] should be waited on until it is writable, too.
+    /// True if the driver should wait until [`Shard::wait_on`] is writable, too.
     pub fn wants_writable(&self) -> bool {
         !self.outbox.is_empty() && self.device.wants_writable()
     }
@@ -228,7 +229,8 @@ impl Shard {
 
 impl Drop for Shard {
     fn drop(&mut self) {
-        // Tasks own sockets, which own the shard's insides: without this nothing would be freed.
+        // Tasks own sockets, and sockets own the shard's state: without this nothing would be
+        // freed.
         let _entered = self.local.enter();
         self.local.executor().clear();
     }
@@ -244,7 +246,7 @@ impl fmt::Debug for Shard {
     }
 }
 
-/// The earlier of two instants, where there are any.
+/// The earlier of two instants; a missing one does not count.
 fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
@@ -252,7 +254,7 @@ fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     }
 }
 
-/// A shard, as an application on its thread sees it. Cheap to clone.
+/// An application's handle on a shard, on the shard's thread. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) local: Rc<Local>,
@@ -282,18 +284,18 @@ impl Handle {
         spawn_on(&self.local, future)
     }
 
-    /// What time it is for the shard.
+    /// The shard's time.
     pub fn now(&self) -> Instant {
         self.local.now()
     }
 
-    /// Looks at the host: its counters, addresses, tables.
+    /// Gives `look` the host: its counters, addresses and tables.
     pub fn with_host<R>(&self, look: impl FnOnce(&Host) -> R) -> R {
         look(&self.local.host())
     }
 
     /// Waits until all configured addresses are ours: at once, unless they are to be probed
-    /// ([`Config::address_probe`]). Fails if somebody else has one.
+    /// ([`Config::address_probe`]). Fails if another station has one of them.
     pub async fn claimed(&self) -> Result<(), Conflict> {
         poll_fn(|context| match self.local.host().claimed() {
             Claimed::All => Poll::Ready(Ok(())),
@@ -306,7 +308,7 @@ impl Handle {
         .await
     }
 
-    /// Waits for the next conflict over an address of ours: one that was lost, or defended.
+    /// Waits for the next conflict over an address of ours: a lost or a defended address.
     pub async fn conflict(&self) -> Conflict {
         poll_fn(|context| match self.local.host_mut().conflict() {
             Some(conflict) => Poll::Ready(conflict),
@@ -341,7 +343,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     /// The resolution of the measurement clock in Hz and the tick of the scheduling clock that TCP
-    /// ends up with, on a shard that `make` makes, if these are configured.
+    /// uses on a shard that `make` makes, if these are configured.
     fn clocks_of_tcp(
         make: impl Fn(Config, Box<dyn Device>) -> io::Result<Shard>,
         measure_hz: u64,
@@ -388,7 +390,7 @@ mod tests {
     fn a_shard_tells_what_its_clock_and_its_drivers_can_and_one_in_made_time_can_all() {
         let real = clocks_of_tcp(Shard::new, u64::MAX, Duration::from_nanos(1));
         assert_eq!(real.1, MS);
-        // Calibrated twice.
+        // The clock is calibrated twice.
         let clock_hz = Clock::new().measure_resolution();
         assert!(real.0.abs_diff(clock_hz) <= clock_hz / 100, "{} Hz, {clock_hz} Hz", real.0);
         let made = clocks_of_tcp(Shard::in_made_time, u64::MAX, Duration::from_nanos(1));

@@ -1,8 +1,8 @@
-//! A stack that is set up right in one call: a device, an address, a secret of the system's random
-//! source, and a hardware address that no other stack has.
+//! Sets up a stack in one call: a device, an address, a secret from the system's random source, and
+//! a hardware address that no other stack has.
 //!
-//! What else there is to choose is in [`Config`] ([`Stack::on`]); what a stack is made of is in
-//! [`shard`](crate::shard) and [`driver`].
+//! [`Config`] has the other settings ([`Stack::on`]); [`shard`](crate::shard) and [`driver`] have
+//! the parts of a stack.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -37,8 +37,8 @@ impl Stack {
     /// ours. Making a TAP needs CAP_NET_ADMIN.
     ///
     /// # Errors
-    /// If `address` is none, its subnet has no other, or the TAP cannot be opened: the text says
-    /// what to do.
+    /// If `address` is invalid, its subnet has no other address, or the TAP cannot be opened. The
+    /// text says which command helps.
     #[cfg(target_os = "linux")]
     pub fn tap(name: &str, address: &str) -> io::Result<Stack> {
         let ours = parse(address)?;
@@ -59,11 +59,11 @@ impl Stack {
         Ok((on(one, "10.0.0.1/24")?, on(other, "10.0.0.2/24")?))
     }
 
-    /// A stack on any device, every knob at its default but for what `configure` sets. What it
-    /// leaves alone is right: the secret and the hardware address are random.
+    /// A stack on any device. Every knob has its default unless `configure` sets it; the secret and
+    /// the hardware address are random.
     ///
     /// # Errors
-    /// As [`Shard::new`], and if the system has no randomness.
+    /// Those of [`Shard::new`], and the system has no randomness.
     pub fn on(
         device: Box<dyn Device>,
         address: Cidr,
@@ -80,7 +80,7 @@ impl Stack {
         self.address
     }
 
-    /// What sockets are bound to and tasks are spawned on.
+    /// The handle that sockets are bound to and tasks are spawned on.
     pub fn handle(&self) -> Handle {
         self.shard.handle()
     }
@@ -93,7 +93,7 @@ impl Stack {
         self.handle().spawn_local(future)
     }
 
-    /// What drivers take.
+    /// Returns the shard, for a driver.
     pub fn into_shard(self) -> Shard {
         self.shard
     }
@@ -105,8 +105,8 @@ impl fmt::Debug for Stack {
     }
 }
 
-/// Drives the stacks on this thread until `main`, a task of the first one, is over; returns what it
-/// returned.
+/// Drives the stacks on this thread until `main` ends, which is a task of the first stack. Returns
+/// the output of `main`.
 ///
 /// # Errors
 /// If a device fails.
@@ -130,7 +130,7 @@ where
     Ok(output.expect("the task that sets the switch has returned"))
 }
 
-/// Sets the switch when dropped: a panic, too, is an end.
+/// Sets the switch when dropped: a panic of `main` ends the run, too.
 struct StopAtEnd(Stop);
 
 impl Drop for StopAtEnd {
@@ -142,7 +142,7 @@ impl Drop for StopAtEnd {
 /// A secret for [`Config::new`], from the system's random source.
 ///
 /// # Errors
-/// If there is none.
+/// If the system has no randomness.
 pub fn secret() -> io::Result<[u8; 32]> {
     let mut bytes = [0; 32];
     let mut filled = 0;
@@ -158,7 +158,7 @@ fn parse(address: &str) -> io::Result<Cidr> {
     })
 }
 
-/// The first address of the subnet that a host can have and that is not ours.
+/// The first host address of the subnet other than ours.
 fn neighbour(ours: Cidr) -> io::Result<Cidr> {
     // Not the subnet itself and, in the last place, not the broadcast address.
     let last = if ours.size() > 2 { ours.size() - 2 } else { ours.size() - 1 };

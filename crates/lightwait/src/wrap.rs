@@ -1,4 +1,5 @@
-//! Wrappers: devices that stand in front of a device.
+//! Wrappers: devices that stand in front of a device. They emulate a link, inject faults, undo
+//! offloads, and capture or print frames.
 
 pub mod fault;
 pub mod link;

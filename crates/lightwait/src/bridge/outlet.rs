@@ -1,4 +1,4 @@
-//! The way out: a listener on our stack, joined to a server on the kernel's, without any
+//! The outlet: a listener on our stack, joined to a server on the kernel's stack, without any
 //! privileges.
 
 use std::cell::RefCell;
@@ -14,45 +14,46 @@ use crate::executor::spawn_local;
 use crate::net::TcpListener;
 use crate::rt;
 
-/// The reverse of [`Bridge`](super::Bridge): connections to a listener on our stack are relayed,
-/// byte stream for byte stream, to one address of the kernel's TCP.
+/// The reverse of [`Bridge`](super::Bridge). The outlet accepts connections on our stack and relays
+/// them, byte stream for byte stream, to one address of the kernel's TCP.
 ///
 /// ```text
 ///   client stack ──wire in memory──▶ server stack ══▶ Outlet ──kernel TCP──▶ server
 ///   100.65.0.0/16                    100.64.0.1:80                           127.0.0.1:8080
 /// ```
 ///
-/// Our stack has accepted a connection before the kernel's is opened. A target that refuses is
-/// therefore a reset for the client, behind its handshake.
+/// Our stack accepts a connection before the kernel opens the other one. If the target refuses, the
+/// client gets a reset after its handshake.
 pub struct Outlet {
     listener: TcpListener,
     target: SocketAddr,
     source: Option<Box<Source>>,
-    /// One buffer for all relays: each empties it before it waits.
+    /// One buffer for all relays. Each relay empties it before it waits.
     scratch: Rc<RefCell<Vec<u8>>>,
 }
 
-/// The source of the kernel's connection for a client of our stack.
+/// Maps the address of a client of our stack to the source address of the kernel's connection.
 type Source = dyn Fn(SocketAddr) -> SocketAddr;
 
 impl Outlet {
-    /// Relays what `listener` accepts to `target`. The kernel picks the source addresses.
+    /// Relays each connection that `listener` accepts to `target`. The kernel picks the source
+    /// addresses.
     pub fn new(listener: TcpListener, target: SocketAddr) -> Outlet {
         let scratch = Rc::new(RefCell::new(vec![0; relay::BLOCK_BYTES]));
         Outlet { listener, target, source: None, scratch }
     }
 
-    /// Connects from the address and the port that `source` returns for the client's. If somebody
-    /// else has that port, the kernel picks another one of that address.
+    /// Connects from the address and port that `source` returns for the client's address. If
+    /// another socket has that port, the kernel picks another port of that address.
     #[must_use]
     pub fn with_source(self, source: impl Fn(SocketAddr) -> SocketAddr + 'static) -> Outlet {
         Outlet { source: Some(Box::new(source)), ..self }
     }
 
-    /// Accepts and relays until it is dropped. Spawn it on the listener's shard
+    /// Accepts and relays connections until the future is dropped. Spawn it on the listener's shard
     /// ([`Handle::spawn_local`](crate::shard::Handle::spawn_local)), driven under a tokio runtime
-    /// with I/O and time enabled ([`driver::drive`](crate::driver::drive)). Relays are tasks of
-    /// their own there, and outlive it.
+    /// with I/O and time enabled ([`driver::drive`](crate::driver::drive)). Each relay is a task of
+    /// its own there and outlives this future.
     pub async fn run(self) -> Infallible {
         loop {
             let Ok((stack, peer)) = self.listener.accept().await else {
@@ -78,14 +79,14 @@ impl fmt::Debug for Outlet {
     }
 }
 
-/// Opens a connection of the kernel's.
+/// Opens a connection of the kernel's TCP.
 async fn connect(
     source: Option<SocketAddr>,
     target: SocketAddr,
 ) -> io::Result<tokio::net::TcpStream> {
     let socket = if target.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     if let Some(source) = source {
-        // Else the port would be refused while any tuple with it is in TIME-WAIT.
+        // Without this the kernel refuses the port while any tuple with it is in TIME-WAIT.
         socket.set_reuseaddr(true)?;
         match socket.bind(source) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {

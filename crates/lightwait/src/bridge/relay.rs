@@ -1,8 +1,8 @@
 //! One connection of the bridge: two streams, each copied into the other.
 //!
-//! A direction reads only when it has written all that it read before: that is the back-pressure.
-//! Its end (FIN) is passed on alone, so that the other direction goes on; a failure of either side
-//! resets both.
+//! A direction reads only after it has written everything it read before: that gives back-pressure.
+//! The end of one direction (FIN) is passed on alone, and the other direction goes on. A failure of
+//! either side resets both.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -17,7 +17,7 @@ use crate::rt;
 /// Bytes read at a time.
 pub(super) const BLOCK_BYTES: usize = 64 << 10;
 
-/// Blocks copied before others have their turn.
+/// Blocks that a relay copies before other tasks get their turn.
 const BLOCKS_IN_A_ROW: u32 = 4;
 
 /// Relays between two established connections until both directions have ended.
@@ -26,7 +26,8 @@ pub(super) async fn relay(
     stack: TcpStream,
     scratch: &RefCell<Vec<u8>>,
 ) {
-    // Whoever wrote small segments meant them; what is held back here is held back twice.
+    // The sender chose its segment sizes. Nagle's algorithm here would delay small ones a second
+    // time.
     let _ = kernel.set_nodelay(true);
     let _ = stack.set_nodelay(true);
     let there = pump(&kernel, &stack, scratch);
@@ -37,12 +38,12 @@ pub(super) async fn relay(
     }
 }
 
-/// Closing this side will reset its connection.
+/// Makes closing this side reset its connection.
 pub(super) fn reset(side: &impl Side) {
     side.reset();
 }
 
-/// Copies until the end of the stream, and passes that on.
+/// Copies until the end of the stream, and passes the end on.
 async fn pump(from: &impl Side, to: &impl Side, scratch: &RefCell<Vec<u8>>) -> io::Result<()> {
     let mut unwritten = Vec::new();
     let mut blocks = 0;
@@ -68,8 +69,8 @@ async fn pump(from: &impl Side, to: &impl Side, scratch: &RefCell<Vec<u8>>) -> i
     }
 }
 
-/// Reads a block and writes it as far as it goes; the rest is appended to `unwritten`. Returns how
-/// much was read.
+/// Reads a block and writes as much of it as fits; the rest is appended to `unwritten`. Returns the
+/// number of bytes read.
 fn copy_block(
     from: &impl Side,
     to: &impl Side,
@@ -88,7 +89,7 @@ fn copy_block(
     Ok(len)
 }
 
-/// Writes what goes now: nothing, if it would block.
+/// Writes as much as fits now, and returns the number of bytes: zero if the write would block.
 fn write_some(to: &impl Side, data: &[u8]) -> io::Result<usize> {
     match to.try_write(data) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
@@ -129,7 +130,7 @@ pub(super) trait Side {
     fn try_write(&self, data: &[u8]) -> io::Result<usize>;
     /// Sends FIN.
     fn finish(&self) -> io::Result<()>;
-    /// Makes closing it a reset.
+    /// Makes closing this side a reset.
     fn reset(&self);
 }
 
@@ -155,7 +156,7 @@ impl Side for tokio::net::TcpStream {
     }
 
     fn reset(&self) {
-        // A socket that will not have it is closed the ordinary way.
+        // If the socket refuses the option, closing is graceful.
         let _ = rustix::net::sockopt::set_socket_linger(self, Some(Duration::ZERO));
     }
 }

@@ -1,14 +1,15 @@
-//! The processor's cycle counter, where it can be trusted: it must tick at one rate whatever the
-//! processor does ("invariant TSC"), and the same on every processor.
+//! The processor's cycle counter, where it can be trusted. It must tick at one rate in every state
+//! of the processor ("invariant TSC"), and read the same on every processor.
 
 #![allow(unsafe_code, reason = "the counter is read by an instruction that has no safe wrapper")]
 
-/// The clocks that Linux would take its own time from, blanks between them. The counter is missing
-/// if it was found to drift, to differ between processors or to stop, or was ruled out by hand.
+/// Linux lists the clocks here that it could take its own time from, separated by blanks. The
+/// counter is missing if Linux found that it drifts, stops or differs between processors, or if an
+/// administrator ruled it out.
 const AVAILABLE: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
 
-/// True if the processor promises that its counter ticks at one rate, and Linux believes it. Which
-/// clock Linux uses does not matter: in a virtual machine that is often the hypervisor's
+/// True if the processor promises that its counter ticks at one rate, and Linux believes it. The
+/// clock that Linux uses does not matter: in a virtual machine that is often the hypervisor's
 /// (`kvm-clock`), which reads the same counter.
 pub(super) fn trusted() -> bool {
     let listed = std::fs::read_to_string(AVAILABLE).is_ok_and(|clocks| names_counter(&clocks));
@@ -19,16 +20,16 @@ fn names_counter(clocks: &str) -> bool {
     clocks.split_ascii_whitespace().any(|clock| clock == "tsc")
 }
 
-/// What CPUID says in a leaf, of which two words are asked for here.
+/// Two words of a CPUID leaf.
 #[derive(Clone, Copy, Debug, Default)]
 struct Leaf {
     eax: u32,
     edx: u32,
 }
 
-/// True if the counter ticks at one rate, by the processor's own word: bit 8 of EDX in leaf
-/// 0x8000_0007, if leaf 0x8000_0000 says that there is one ("Invariant TSC", Intel's Software
-/// Developer's Manual, volume 3, "Time-Stamp Counter").
+/// True if CPUID declares that the counter ticks at one rate: bit 8 of EDX in leaf 0x8000_0007, if
+/// leaf 0x8000_0000 says that this leaf exists ("Invariant TSC", Intel's Software Developer's
+/// Manual, volume 3, "Time-Stamp Counter").
 fn is_invariant(cpuid: impl Fn(u32) -> Leaf) -> bool {
     const LARGEST: u32 = 0x8000_0000;
     const POWER: u32 = 0x8000_0007;
@@ -43,13 +44,13 @@ fn cpuid(leaf: u32) -> Leaf {
     Leaf { eax: said.eax, edx: said.edx }
 }
 
-/// Says that there is no leaf: no counter is known here.
+/// Reports that no leaf exists: no counter is known on this architecture.
 #[cfg(not(target_arch = "x86_64"))]
 fn cpuid(_leaf: u32) -> Leaf {
     Leaf::default()
 }
 
-/// The counter now.
+/// Reads the counter.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(super) fn read() -> u64 {
@@ -58,7 +59,7 @@ pub(super) fn read() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Never called, since [`trusted`] says no.
+/// Never called, since [`trusted`] returns false.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn read() -> u64 {
     0
@@ -81,7 +82,7 @@ mod tests {
     #[test]
     fn a_counter_is_trusted_that_the_processor_calls_invariant() {
         const INVARIANT: u32 = 1 << 8;
-        // The largest leaf, and what leaf 0x8000_0007 says in EDX.
+        // The largest leaf, and EDX of leaf 0x8000_0007.
         let says = |largest, power| {
             is_invariant(|leaf| match leaf {
                 0x8000_0000 => Leaf { eax: largest, edx: u32::MAX },
@@ -91,7 +92,7 @@ mod tests {
         };
         assert!(says(0x8000_0007, INVARIANT) && says(0x8000_0028, u32::MAX));
         assert!(!says(0x8000_0007, 0) && !says(0x8000_0007, !INVARIANT));
-        // Beyond the largest leaf a processor answers with anything.
+        // Beyond the largest leaf a processor returns arbitrary values.
         assert!(!says(0x8000_0006, INVARIANT) && !says(0, INVARIANT));
     }
 }

@@ -1,45 +1,47 @@
-//! From cycles to nanoseconds: a line whose slope is measured against the system's clock again and
-//! again, and corrected so that the two never drift apart and ours never goes back.
+//! Converts cycles to nanoseconds along a line. Its slope is measured against the system's clock
+//! again and again, and corrected so that the two clocks never drift apart and ours never goes
+//! back.
 //!
 //! ```text
-//!   cycles    the last reading       is to be checked
+//!   cycles    the last reading       the rate is due
 //!   ────┬─────────┬────────────────────────┬────▶
 //!     line      next                    check_at
-//!                 ├─ told from the line ───┤
+//!                 ├─── on the line ────────┤
 //!   goes back, stands still:           leaps ahead, or it is time:
 //!   the system's clock is asked        the system's clock is asked
 //! ```
 //!
-//! What the system's clock says makes the next line, if it differs by what drift can explain. A
-//! counter that is further off has broken its promise: it is given up for good, and the system's
-//! clock is told from then on, once that has reached what was told last. So what goes unnoticed is
-//! a leap of less than what is left till the next check, a second at most.
+//! The system's clock determines the next line if it differs by no more than drift explains. A
+//! counter that is further off has broken its promise. The clock gives it up for good, and returns
+//! the system's time from then on, once that has reached the last time returned. A leap stays
+//! unnoticed only if it is shorter than the time to the next check, a second at most.
 //!
-//! Pure, so that all of this can be tested in made-up time.
+//! The module is pure, so that all of this can be tested in virtual time.
 
 use std::cell::Cell;
 
-/// How long a rate holds at first, in ns, until it is measured again; it doubles up to the longest.
+/// Time until a rate is measured again, in ns. It doubles after each check up to the longest.
 const FIRST_NS: u64 = 10_000_000;
-/// How long a rate holds at most.
+/// The longest time until a rate is measured again, in ns.
 const LONGEST_NS: u64 = 1_000_000_000;
-/// More than drift between two comparisons can explain, in ns.
+/// A difference that drift between two comparisons cannot explain, in ns.
 const BOUND_NS: u64 = 50_000_000;
-/// If ours is behind, so much more can: a part in a thousand of the time in which nobody has asked.
-/// That is made up at once. What ours is ahead would take too long to go.
+/// If our clock is behind, the bound also grows by a part in a thousand of the time since the last
+/// comparison. The clock makes up that difference at once. If our clock were ahead by as much, the
+/// correction would take too long.
 const BEHIND_PARTS: u64 = 1000;
-/// Most of a correction: a part in 2000, as NTP slews.
+/// The largest correction: a part in 2000, as in NTP's slewing.
 const SLEW_PARTS: i128 = 2000;
 
-/// What is compared.
+/// The two clocks that are compared.
 pub(super) trait Sources {
     /// The cycle counter.
     fn cycles(&self) -> u64;
-    /// The system's clock, in ns; by its own word it never goes back.
+    /// The system's clock, in ns; the system promises that it never goes back.
     fn system_ns(&self) -> u64;
 
-    /// Both at one moment: the best of a few tries, since the thread may be taken off the processor
-    /// between the two.
+    /// Reads both clocks at one moment: the best of a few tries, since the thread may lose the
+    /// processor between the two readings.
     fn both(&self) -> Moment {
         let tries = (0..4).map(|_| {
             let before = self.cycles();
@@ -52,7 +54,7 @@ pub(super) trait Sources {
     }
 }
 
-/// What both clocks showed.
+/// The readings of both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) cycles: u64,
@@ -62,20 +64,20 @@ pub(super) struct Moment {
 /// The state of the conversion.
 #[derive(Debug)]
 pub(super) struct Discipline {
-    /// One beyond the last reading; no more than `check_at`.
+    /// The last reading plus one; no more than `check_at`.
     next: Cell<u64>,
-    /// At or beyond these cycles the rate is to be measured again.
+    /// The rate is measured again at or beyond these cycles.
     check_at: Cell<u64>,
     line: Cell<Line>,
     /// The last comparison that was due.
     compared: Cell<Moment>,
     interval_ns: Cell<u64>,
-    /// What was told last, in ns, when the counter had been given up.
+    /// The last time returned, in ns, when the counter was given up.
     given_up: Cell<Option<u64>>,
 }
 
 impl Discipline {
-    /// From two comparisons; `None` if they tell no rate.
+    /// Makes the line from two comparisons; `None` if they give no rate.
     pub(super) fn new(first: Moment, second: Moment) -> Option<Discipline> {
         let line = Line { ns: second.system_ns, cycles: second.cycles, rate: rate(first, second)? };
         Some(Discipline {
@@ -92,7 +94,8 @@ impl Discipline {
     #[inline]
     pub(super) fn read(&self, sources: &impl Sources) -> u64 {
         let (now, next) = (sources.cycles(), self.next.get());
-        // One comparison for both ends: what is before `next` wraps around to beyond the other.
+        // One comparison covers both ends: a reading before `next` wraps around to beyond
+        // `check_at`.
         if now.wrapping_sub(next) >= self.check_at.get().wrapping_sub(next) {
             return self.check(sources);
         }
@@ -100,7 +103,7 @@ impl Discipline {
         self.line.get().at(now)
     }
 
-    /// The time now, by a comparison.
+    /// The time now, after a comparison of both clocks.
     fn check(&self, sources: &impl Sources) -> u64 {
         if let Some(told) = self.given_up.get() {
             return self.tell_system(told, sources.system_ns());
@@ -111,7 +114,7 @@ impl Discipline {
         let passed_ns = moment.system_ns.saturating_sub(line.ns);
         let most = BOUND_NS + if error > 0 { passed_ns / BEHIND_PARTS } else { 0 };
         if error.unsigned_abs() > most.into() {
-            // Nothing is on the line any more.
+            // No reading is on the line any more.
             self.check_at.set(self.next.get());
             return self.tell_system(told, moment.system_ns);
         }
@@ -131,8 +134,8 @@ impl Discipline {
         now
     }
 
-    /// Measures the rate anew, and leans towards the system's time, `error` ahead of ours, so that
-    /// the error is gone when the next comparison is due.
+    /// Measures the rate anew. The new line approaches the system's time, which is `error` ahead of
+    /// ours, so that the error is gone when the next comparison is due.
     fn correct(&self, moment: Moment, error: i128) {
         let line = self.line.get();
         let measured = rate(self.compared.replace(moment), moment).unwrap_or(line.rate);
@@ -155,7 +158,7 @@ impl Discipline {
         self.given_up.get().is_none()
     }
 
-    /// Cycles a second, as measured last.
+    /// Cycles a second, by the last measurement.
     pub(super) fn cycles_per_second(&self) -> u64 {
         self.line.get().cycles_in(1_000_000_000)
     }
@@ -179,7 +182,7 @@ impl Line {
         self.ns.wrapping_add((passed >> 32) as u64)
     }
 
-    /// The time at any `cycles`, if the line went on and had always been.
+    /// The time at any `cycles`, before or beyond the line as well.
     fn extended(self, cycles: u64) -> i128 {
         let passed = i128::from(cycles) - i128::from(self.cycles);
         i128::from(self.ns) + (passed.saturating_mul(self.rate.into()) >> 32)
@@ -189,13 +192,13 @@ impl Line {
         ((u128::from(ns) << 32) / u128::from(self.rate.max(1))).min(u64::MAX.into()) as u64
     }
 
-    /// The cycles `ns` after its begin, one at least.
+    /// The cycles at which `ns` have passed since the line's start, one cycle later at least.
     fn cycles_after(self, ns: u64) -> u64 {
         self.cycles.saturating_add(self.cycles_in(ns).max(1))
     }
 }
 
-/// ns a cycle in units of 2^-32, between two comparisons.
+/// ns a cycle between two comparisons, in units of 2^-32.
 fn rate(from: Moment, to: Moment) -> Option<u64> {
     let cycles = to.cycles.checked_sub(from.cycles)?;
     let ns = to.system_ns.checked_sub(from.system_ns)?;

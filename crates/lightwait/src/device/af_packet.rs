@@ -1,16 +1,16 @@
 //! A packet socket on an existing interface (packet(7)): a veth end, or a network card.
 //!
-//! With the virtio header it exchanges TCP segments up to 64 KiB with their checksums undone, as
-//! [`Tap`](super::Tap) does. Where the kernel refuses the header, frames are plain, and a peer on
-//! the same machine must have its offloads off (`ethtool -K PEER tx off tso off gso off`): nothing
-//! would tell then that a frame is too large or its checksum undone.
+//! With the virtio header the socket exchanges TCP segments up to 64 KiB with their checksums
+//! undone, as [`Tap`](super::Tap) does. Where the kernel refuses the header, frames are plain. A
+//! peer on the same machine must then have its offloads off (`ethtool -K PEER tx off tso off gso
+//! off`), since no header marks a frame that is too large or has an undone checksum.
 //!
-//! The kernel's own IP stack hears the same frames. Leave the interface without addresses, so that
-//! it does not answer, and use a hardware address other than the interface's own, so that it does
-//! not even look: the socket hears every address.
+//! The kernel's own IP stack receives the same frames. Leave the interface without addresses, so
+//! that the kernel does not answer. Use a hardware address other than the interface's own, so that
+//! the kernel ignores the frames: the socket receives frames to every address.
 //!
-//! Each frame comes with the kernel's receive time (SO_TIMESTAMPNS), so that packet pair finds the
-//! rate of the bottleneck however many frames a turn takes in.
+//! Each frame comes with the kernel's receive time (SO_TIMESTAMPNS). Packet pair therefore finds
+//! the rate of the bottleneck even if a turn receives many frames.
 //!
 //! Needs CAP_NET_RAW in the network namespace, which `unshare -Urn` gives an ordinary user.
 
@@ -38,9 +38,9 @@ pub struct AfPacket {
 }
 
 impl AfPacket {
-    /// Opens the interface of that name, which must exist; brings it up if it is not. With
+    /// Opens the interface of that name, which must exist, and brings it up if it is down. With
     /// `offload`, checksums and segmentation are left to the other side, both ways, if the kernel
-    /// can.
+    /// supports it.
     pub fn open(interface: &str, offload: bool) -> io::Result<AfPacket> {
         let netlink = Netlink::open()?;
         let link = netlink.interface(interface)?;
@@ -61,13 +61,13 @@ impl AfPacket {
             })?;
         }
         let virtio_header = offload && socket::use_virtio_header(&socket).is_ok();
-        // Without receive times nothing is wrong but what packet pair finds.
+        // Without receive times only packet pair's estimate suffers.
         let is_stamped = socket::stamp_frames(&socket).is_ok();
         let read = if is_stamped { socket::read_stamped } else { packet_fd::read };
         socket::ignore_outgoing(&socket)?;
         socket::enlarge_receive_buffer(&socket)?;
         socket::hear_every_address(&socket, link.index)?;
-        // Bound last: from here on it hears, with every option in force.
+        // Bound last: the socket receives from here on, with every option in force.
         socket::bind(&socket, link.index)?;
         let header_len = if virtio_header { virtio::SHORT_HEADER_LEN } else { 0 };
         Ok(AfPacket {
@@ -84,8 +84,8 @@ impl AfPacket {
         })
     }
 
-    /// Tells `listener` when the interface goes down, and when it is up again. That it is gone is
-    /// a failure of [`Device::receive`] and [`Device::transmit`].
+    /// Calls `listener` when the interface goes down and when it is up again. If the interface is
+    /// gone, [`Device::receive`] and [`Device::transmit`] fail.
     #[must_use]
     pub fn on_link(mut self, listener: impl FnMut(LinkState) + Send + 'static) -> AfPacket {
         self.presence.tell(listener);
@@ -117,7 +117,7 @@ impl Device for AfPacket {
     fn transmit(&mut self, now: Instant, outbox: &mut Outbox) -> io::Result<()> {
         let sent = self.frames.transmit(outbox);
         self.presence.look(now, self.frames.take_trouble())?;
-        // The socket is bound to nothing any more.
+        // The socket is no longer bound to an interface.
         sent.map_err(|error| self.presence.explain(error, &[libc::ENXIO, libc::ENODEV]))
     }
 

@@ -1,11 +1,11 @@
-//! Devices in memory: two ends of a wire inside one thread, or one end and a bare [`Wire`] in the
-//! hands of a simulator.
+//! Devices in memory: two ends of a wire inside one thread, or one end and a bare [`Wire`] that a
+//! simulator holds.
 //!
 //! Each direction is a bounded ring. A frame whose bytes all lie in its head moves by swapping
-//! buffers; only slices shared with a send buffer are copied (once, as a network card would). When
-//! a ring is full, what does not fit stays in the sender's outbox.
+//! buffers. Only slices shared with a send buffer are copied (once, as a network card would).
+//! Frames that find the ring full stay in the sender's outbox.
 //!
-//! The rings stand in for a cable, so they keep offload facts: a checksum left to the device counts
+//! The rings stand in for a cable, so they keep offload flags: a checksum left to the device counts
 //! as known good at the other end, and a large segment arrives as one.
 
 use std::cell::RefCell;
@@ -41,15 +41,15 @@ pub struct Wire {
 pub struct MemoryFrame {
     /// The whole frame.
     pub bytes: Vec<u8>,
-    /// What is known of its transport checksum.
+    /// The validity of its transport checksum.
     pub checksum: RxChecksum,
-    /// As [`RxFrame::segment_size`].
+    /// The payload size of the segments joined in it: [`RxFrame::segment_size`].
     pub segment_size: u16,
 }
 
 impl MemoryDevice {
-    /// Two devices joined by a wire that holds at most `capacity` frames each way. Both can do what
-    /// `capabilities` says.
+    /// Two devices joined by a wire that holds at most `capacity` frames each way. Both have the
+    /// same `capabilities`.
     pub fn pair(capabilities: Capabilities, capacity: usize) -> (MemoryDevice, MemoryDevice) {
         let (there, back) = (Ring::shared(capacity), Ring::shared(capacity));
         let a = MemoryDevice { capabilities, incoming: back.clone(), outgoing: there.clone() };
@@ -95,7 +95,7 @@ impl Device for MemoryDevice {
 }
 
 impl Wire {
-    /// Hands a frame to the device. False, and nothing happens, if its ring is full.
+    /// Hands a frame to the device. Returns false and does nothing if its ring is full.
     pub fn inject(&mut self, frame: RxFrame<'_>) -> bool {
         let mut ring = self.to_device.borrow_mut();
         let count = ring.room().min(1);
@@ -106,7 +106,7 @@ impl Wire {
         true
     }
 
-    /// The oldest frame that the device has sent; give its buffer back with [`Wire::recycle`].
+    /// The oldest frame that the device has sent. Give its buffer back with [`Wire::recycle`].
     pub fn drain(&mut self) -> Option<MemoryFrame> {
         let mut ring = self.from_device.borrow_mut();
         ring.waiting = ring.waiting.checked_sub(1)?;
@@ -146,8 +146,8 @@ impl MemoryFrame {
 /// One direction of a wire, with the buffers that have passed through it.
 #[derive(Debug)]
 struct Ring {
-    /// Those on their way, `waiting` of them, oldest first, and behind them places whose buffers
-    /// are used again.
+    /// The `waiting` frames on their way, oldest first, and behind them places whose buffers are
+    /// used again.
     frames: VecDeque<MemoryFrame>,
     waiting: usize,
     capacity: usize,
@@ -163,7 +163,8 @@ impl Ring {
         self.capacity - self.waiting
     }
 
-    /// The places of as many more frames, to be written: the last ones there are still in them.
+    /// The places for `count` more frames. They still hold earlier frames, for the caller to
+    /// overwrite.
     fn push(&mut self, count: usize) -> impl Iterator<Item = &mut MemoryFrame> {
         let begin = self.waiting;
         self.waiting += count;
@@ -174,13 +175,14 @@ impl Ring {
         self.in_order()[begin..waiting].iter_mut()
     }
 
-    /// All places, oldest first. They hardly ever lie around the deque's end, and then are moved.
+    /// All places, oldest first. They hardly ever wrap around the deque's end; if they do, they are
+    /// moved.
     fn in_order(&mut self) -> &mut [MemoryFrame] {
         self.frames.make_contiguous()
     }
 
-    /// The `count` oldest have arrived. Where no other waits the next one takes the first place
-    /// again: the fewer buffers take turns, the likelier they are in the cache.
+    /// Removes the `count` oldest frames. If no other frame waits, the next frame takes the first
+    /// place again: the fewer buffers are in use, the likelier they are in the cache.
     fn pop(&mut self, count: usize) {
         self.waiting -= count;
         if self.waiting > 0 {

@@ -1,5 +1,5 @@
-//! Asks the kernel about network interfaces and sets them up, by rtnetlink (rtnetlink(7)): their
-//! index, MTU and hardware address; up; and addresses for the kernel's end.
+//! Asks the kernel about network interfaces and sets them up, by rtnetlink (rtnetlink(7)). It reads
+//! their index, MTU and hardware address, brings them up, and gives the kernel's end addresses.
 //!
 //! A request is one message, the answer another:
 //!
@@ -18,16 +18,16 @@ use rustix::net::{
 
 const HEADER_LEN: usize = 16;
 const LINK_HEADER_LEN: usize = 16;
-/// Where `tx_dropped` is in `struct rtnl_link_stats64`.
+/// Offset of `tx_dropped` in `struct rtnl_link_stats64`.
 const SENT_DROPPED_AT: usize = 7 * 8;
 const ADDRESS_HEADER_LEN: usize = 8;
-/// The kernel fills at most 32 KiB of what a conversation offers.
+/// Bytes of an answer, at most: the kernel fills at most 32 KiB of the buffer.
 const ANSWER_LEN: usize = 32 << 10;
 
-/// What the kernel says about an interface.
+/// The kernel's description of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interface {
-    /// Its number.
+    /// Its index.
     pub(crate) index: u32,
     /// Its MTU, in bytes.
     pub(crate) mtu: u32,
@@ -46,9 +46,9 @@ pub struct KernelAddress {
     pub interface: String,
 }
 
-/// Whether the kernel's own IP stack has `address`, in this thread's network namespace. The kernel
-/// answers ARP for it on all interfaces, and keeps packets to it from leaving: no stack on
-/// `interface` can have it, too. Only a link-local address may be on another interface.
+/// Returns `address` if the kernel's own IP stack has it, in this thread's network namespace. The
+/// kernel then answers ARP for it on all interfaces, and keeps packets to it from leaving: no stack
+/// on `interface` can use it, too. Only a link-local address may be on another interface.
 pub fn kernel_address(interface: &str, address: IpAddr) -> io::Result<Option<KernelAddress>> {
     let netlink = Netlink::open()?;
     let of_link = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
@@ -63,7 +63,7 @@ pub fn kernel_address(interface: &str, address: IpAddr) -> io::Result<Option<Ker
     Ok(None)
 }
 
-/// A conversation with the kernel about this thread's network namespace.
+/// A netlink socket for this thread's network namespace.
 #[derive(Debug)]
 pub(crate) struct Netlink {
     socket: OwnedFd,
@@ -96,7 +96,7 @@ impl Netlink {
             .ok_or_else(|| io::Error::other("the kernel's answer about an interface is cut short"))
     }
 
-    /// Whether the interface of that number is up; `None` if there is none.
+    /// True if the interface of that number is up; `None` if there is none.
     pub(crate) fn is_up(&self, index: u32) -> io::Result<Option<bool>> {
         let mut request = Request::new(libc::RTM_GETLINK, 0);
         request.link_header(index, 0, 0);
@@ -107,8 +107,8 @@ impl Netlink {
         }
     }
 
-    /// Frames for the interface of that number that the kernel has dropped before they were sent;
-    /// on a TAP, those that its program did not fetch in time.
+    /// Frames for the interface of that number that the kernel dropped before it sent them. On a
+    /// TAP these are the frames that its program did not fetch in time.
     pub(crate) fn dropped(&self, index: u32) -> io::Result<u64> {
         let mut request = Request::new(libc::RTM_GETLINK, 0);
         request.link_header(index, 0, 0);
@@ -136,7 +136,7 @@ impl Netlink {
     /// The addresses of the kernel's own IP stack, each with the number of its interface.
     pub(crate) fn addresses(&self) -> io::Result<Vec<(u32, Cidr)>> {
         let mut request = Request::new(libc::RTM_GETADDR, libc::NLM_F_DUMP);
-        // `struct ifaddrmsg`: of both versions, and of every interface.
+        // `struct ifaddrmsg`: zeros ask for both IP versions and every interface.
         request.bytes.extend([0; 8]);
         self.send(request)?;
         let mut all = Vec::new();
@@ -170,8 +170,9 @@ impl Netlink {
         self.ask(request).map(drop)
     }
 
-    /// Gives the interface an address with its on-link prefix, at once usable (no duplicate address
-    /// detection: the only neighbour is ours). That it has it already is no error.
+    /// Gives the interface an address with its on-link prefix, usable at once (no duplicate address
+    /// detection: the only neighbour is our stack). It is no error if the interface has the address
+    /// already.
     pub(crate) fn add_address(&self, index: u32, address: Cidr) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWADDR, libc::NLM_F_ACK | libc::NLM_F_CREATE);
         let (family, octets) = match address.address() {
@@ -191,8 +192,8 @@ impl Netlink {
         }
     }
 
-    /// Sends a request and returns the kernel's answer, header included; an acknowledgement of
-    /// success is an answer, one of failure an error.
+    /// Sends a request and returns the kernel's answer, header included. An acknowledgement of
+    /// success is an answer; an acknowledgement of failure is an error.
     fn ask(&self, request: Request) -> io::Result<Vec<u8>> {
         self.send(request)?;
         let answer = self.receive()?;
@@ -214,7 +215,7 @@ impl Netlink {
     }
 }
 
-/// The failure that a message tells, if it tells one.
+/// Fails if the message reports a failure.
 fn error_of(message: &[u8]) -> io::Result<()> {
     match (word(message, 4), long(message, HEADER_LEN)) {
         (Some(kind), Some(code)) if i32::from(kind) == libc::NLMSG_ERROR && code != 0 => {
@@ -292,7 +293,7 @@ fn parse_ip(octets: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The attributes at the end of a message, each with its kind; `None` for one that is cut short.
+/// The attributes at the end of a message, each with its kind; `None` for a truncated one.
 fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, Option<&[u8]>)> {
     std::iter::from_fn(move || {
         let (len, kind) = (usize::from(word(rest, 0)?), word(rest, 2)?);
@@ -328,7 +329,7 @@ mod tests {
     #[test]
     fn the_kernels_addresses_are_known_with_their_interface() {
         let loopback = kernel_address("eth9", IpAddr::from([127, 0, 0, 1])).unwrap();
-        // Down, as in a new namespace, the loopback interface has none.
+        // In a new namespace the loopback interface is down and has no address.
         if let Some(loopback) = loopback {
             assert_eq!(loopback.interface, "lo");
             assert_eq!(loopback.address.to_string(), "127.0.0.1/8");

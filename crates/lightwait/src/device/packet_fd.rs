@@ -1,5 +1,5 @@
 //! Frames through a file descriptor: one system call a frame, with or without a virtio header
-//! before it. What TAP and packet sockets have in common.
+//! before it. TAP and packet sockets share this code.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -16,7 +16,7 @@ use super::{Counters, Sink, virtio};
 /// Room for the largest frame: virtio header, Ethernet header with a tag, the largest IP packet.
 const LARGEST_LEN: usize = virtio::HEADER_LEN + 18 + 65_535;
 
-/// Room for a burst of usual frames, and the largest behind them.
+/// Room for a burst of ordinary frames, and the largest frame behind them.
 const BUFFER_LEN: usize = BURST * 2048 + LARGEST_LEN;
 
 /// Each frame of a burst begins at a multiple of this.
@@ -25,10 +25,10 @@ const ALIGNMENT: usize = 64;
 /// Slices in one system call at most, header and head included (UIO_MAXIOV is 1024).
 const MAX_SLICES: usize = 1024;
 
-/// Reads a frame; its length, and when the kernel got it, in ns of the clock on the wall.
+/// Reads a frame. Returns its length, and its receive time by the kernel's wall clock in ns.
 pub(super) type Read = fn(BorrowedFd<'_>, &mut [u8]) -> rustix::io::Result<(usize, Option<u64>)>;
 
-/// As read(2) does, which tells no time.
+/// Reads with read(2), which returns no receive time.
 pub(super) fn read(
     fd: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -45,7 +45,7 @@ pub(super) struct PacketFd {
     /// Bytes of virtio header before each frame: 12, 10, or 0.
     header_len: usize,
     buffer: Box<[u8]>,
-    /// Where in it the frames are that are being handed over, and when each arrived.
+    /// The ranges in the buffer of the frames being handed over, and when each arrived.
     arrived: Vec<(Range<usize>, Instant)>,
     /// The descriptor took no more: wait until it is writable.
     full: bool,
@@ -54,7 +54,7 @@ pub(super) struct PacketFd {
     counters: Counters,
 }
 
-/// What became of a frame offered to the kernel.
+/// The kernel's answer to a frame.
 enum Sent {
     Taken,
     Dropped,
@@ -78,7 +78,7 @@ impl PacketFd {
         self.full
     }
 
-    /// True if, since the last time, the kernel has said that the interface is down.
+    /// True if the kernel has reported, since the last call, that the interface is down.
     pub(super) fn take_trouble(&mut self) -> bool {
         std::mem::take(&mut self.trouble)
     }
@@ -105,7 +105,7 @@ impl PacketFd {
         Ok(received)
     }
 
-    /// Reads as many frames as there is room for, `most` at most. True if more may wait.
+    /// Reads as many frames as the buffer has room for, `most` at most. True if more may wait.
     fn read_burst(&mut self, now: Instant, most: usize) -> io::Result<bool> {
         self.arrived.clear();
         let mut at = 0;
@@ -118,7 +118,7 @@ impl PacketFd {
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(false),
-                // A packet socket tells once that its interface went down; it may come back.
+                // A packet socket reports once that its interface went down; it may come back.
                 Err(Errno::NETDOWN) => {
                     self.trouble = true;
                     return Ok(false);
@@ -167,7 +167,7 @@ impl PacketFd {
         slices[0] = IoSlice::new(&header[..self.header_len]);
         slices[1] = IoSlice::new(&frame.head);
         let count = frame.tail.len() + 2;
-        // The usual frame has few slices: no allocation.
+        // Most frames have few slices and need no allocation.
         let result = if let Some(few) = slices.get_mut(..count) {
             for (slice, part) in few[2..].iter_mut().zip(&frame.tail) {
                 *slice = IoSlice::new(part);
@@ -183,13 +183,13 @@ impl PacketFd {
         match result {
             Ok(_) => Ok(Sent::Taken),
             Err(Errno::AGAIN) => Ok(Sent::Full),
-            // The interface is down: of a TAP, or of a packet socket.
+            // The interface of a TAP or of a packet socket is down.
             Err(Errno::IO | Errno::NETDOWN) => {
                 self.trouble = true;
                 Ok(Sent::Dropped)
             }
-            // Its queue is full, or the kernel will not have this frame:
-            // to TCP a lost frame, and no reason to stop the others.
+            // The kernel's queue is full, or it refuses this frame. TCP sees a lost frame; the
+            // other frames go on.
             Err(
                 Errno::NOBUFS | Errno::NOMEM | Errno::INVAL | Errno::MSGSIZE | Errno::OPNOTSUPP,
             ) => Ok(Sent::Dropped),

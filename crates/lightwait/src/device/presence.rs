@@ -1,7 +1,7 @@
-//! Whether a device's interface is still there, and up. The kernel says little about either: a
-//! packet socket tells once that its interface went down, which deleting it does first; a TAP that
-//! is down refuses frames. So when frames do not pass the kernel is asked, and while the interface
-//! is down, once a second.
+//! Watches whether a device's interface is still there, and up. The kernel reports little about
+//! either: a packet socket reports once that its interface went down, also when it is deleted; a
+//! TAP that is down refuses frames. This module therefore asks the kernel when frames do not pass,
+//! and once a second while the interface is down.
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,7 @@ use lightwait_core::Instant;
 
 use super::netlink::Netlink;
 
-/// Between two looks at an interface that is down.
+/// Time between two checks of an interface that is down.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// An interface was brought down, or up again.
@@ -19,38 +19,40 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 pub enum LinkState {
     /// Frames neither come nor go.
     Down,
-    /// They do again.
+    /// Frames come and go again.
     Up,
 }
 
-/// Who hears of [`LinkState`]s.
+/// Receives [`LinkState`]s.
 type Listener = Box<dyn FnMut(LinkState) + Send>;
 
-/// Looks after one interface.
+/// Watches one interface.
 pub(super) struct Presence {
     netlink: Netlink,
     index: u32,
-    /// What it is, for people: ``the TAP `lw0` ``.
+    /// The interface's description for users: ``the TAP `lw0` ``.
     name: String,
-    /// While it is down: when to look next.
+    /// The time of the next check, while the interface is down.
     look_at: Option<Instant>,
-    /// It has come up again.
+    /// The interface has come up again.
     came_up: bool,
     listener: Option<Listener>,
 }
 
 impl Presence {
-    /// Of the interface of that number, which is there and up; `name` is for people.
+    /// Watches the interface of that number, which is there and up. `name` is its description for
+    /// users.
     pub(super) fn new(netlink: Netlink, index: u32, name: String) -> Presence {
         Presence { netlink, index, name, look_at: None, came_up: false, listener: None }
     }
 
-    /// Tells `listener` from now on.
+    /// Calls `listener` at each change from now on.
     pub(super) fn tell(&mut self, listener: impl FnMut(LinkState) + Send + 'static) {
         self.listener = Some(Box::new(listener));
     }
 
-    /// Looks, if frames did not pass (`trouble`) or it is time to. Fails if the interface is gone.
+    /// Checks the interface, if frames did not pass (`trouble`) or a check is due. Fails if the
+    /// interface is gone.
     pub(super) fn look(&mut self, now: Instant, trouble: bool) -> io::Result<()> {
         let due = self.look_at.map_or(trouble, |at| at <= now);
         if !due {
@@ -68,22 +70,22 @@ impl Presence {
         Ok(())
     }
 
-    /// Frames for the interface that the kernel has dropped before they were sent.
+    /// Frames for the interface that the kernel dropped before it sent them.
     pub(super) fn dropped(&self) -> io::Result<u64> {
         self.netlink.dropped(self.index)
     }
 
-    /// True if, since the last time, it has come up again.
+    /// True if the interface has come up again since the last call.
     pub(super) fn take_up(&mut self) -> bool {
         std::mem::take(&mut self.came_up)
     }
 
-    /// When to look next.
+    /// The time of the next check.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.look_at
     }
 
-    /// The error instead of one that says the interface is gone, a number of `codes`.
+    /// Replaces an error whose number is among `codes`: these say that the interface is gone.
     pub(super) fn explain(&self, error: io::Error, codes: &[i32]) -> io::Error {
         let is_gone = error.raw_os_error().is_some_and(|code| codes.contains(&code));
         if is_gone { self.gone() } else { error }

@@ -1,25 +1,27 @@
-//! When frames arrived, from the kernel's receive times: those are of the clock on the wall, the
-//! stack's of one that nobody sets. Only what lies between two of them is taken over.
+//! Arrival times of frames, from the kernel's receive times. The kernel uses the wall clock, and
+//! the stack a clock that is never set. Only the difference between two receive times is taken
+//! over.
 
 use std::time::Duration;
 
 use lightwait_core::Instant;
 
-/// So far from the time of the turn a receive time is believed. A frame is handed over sooner than
-/// that; what is farther away was stamped before or after the clock on the wall was set, or that
-/// has run away from ours.
+/// A receive time is believed if it is no farther than this from the time of the turn. The kernel
+/// hands frames over sooner than that. A receive time beyond it comes from before or after a
+/// setting of the wall clock, or the two clocks have drifted apart.
 const FAR: Duration = Duration::from_secs(1);
 
-/// Where the two clocks were side by side.
+/// A moment at which both clocks were read.
 #[derive(Debug, Default)]
 pub(super) struct Stamps {
     anchor: Option<(Instant, u64)>,
 }
 
 impl Stamps {
-    /// When a frame arrived that the kernel got at `wall_ns`, and that a turn at `now` hands over:
-    /// as far from the frame before it as by the kernel's time. May be somewhat later than `now`,
-    /// which was read before. After the clock on the wall was set it is `now`.
+    /// The arrival time of a frame that the kernel received at `wall_ns` and that a turn at `now`
+    /// hands over. It is as far from the frame before it as the kernel's receive times are. It may
+    /// be somewhat later than `now`, which was read earlier. It is `now` after the wall clock was
+    /// set.
     pub(super) fn arrived(&mut self, now: Instant, wall_ns: u64) -> Instant {
         let (at, anchor_ns) = *self.anchor.get_or_insert((now, wall_ns));
         let arrived = match wall_ns.checked_sub(anchor_ns) {

@@ -1,16 +1,17 @@
 //! A TAP: a network interface of the Linux kernel whose wire ends in this process (tun(4)).
 //!
-//! With the virtio header the kernel hands over TCP segments up to 64 KiB with their checksums
-//! undone, and takes such from us; where it refuses the header, frames are plain.
+//! With the virtio header the kernel exchanges TCP segments up to 64 KiB with undone checksums,
+//! both ways. Where it refuses the header, frames are plain.
 //!
-//! The kernel tells no receive times of frames on a TAP, and the clock is not read for each: that
-//! would tell when a frame was read from the queue, not when it came. Packet pair goes by the time
-//! of the turn, which is right where each frame wakes the stack; where it looks seldom, a packet
-//! socket ([`AfPacket`](super::AfPacket)) is the device to take.
+//! The kernel reports no receive times of frames on a TAP. The stack does not read the clock for
+//! each frame either: it would measure when the frame left the queue, not when it came. Packet pair
+//! uses the time of the turn, which is right where each frame wakes the stack. Where the stack
+//! polls seldom, use a packet socket ([`AfPacket`](super::AfPacket)).
 //!
-//! Making an interface and setting it up needs CAP_NET_ADMIN. An interface that somebody entitled
-//! made for a user (`ip tuntap add dev NAME mode tap user USER`) needs none, if it is already as
-//! configured; nor does a descriptor that somebody entitled hands over ([`Tap::from_fd`]).
+//! Making an interface and setting it up needs CAP_NET_ADMIN. Two ways need no privilege: an
+//! interface that an administrator made for a user (`ip tuntap add dev NAME mode tap user USER`),
+//! if it is already configured; and a descriptor that a privileged process hands over
+//! ([`Tap::from_fd`]).
 
 mod ioctl;
 
@@ -28,22 +29,22 @@ use super::{Counters, Device, LARGEST_PACKET, LinkState, Losses, Sink, virtio};
 
 const DEVICE_FILE: &str = "/dev/net/tun";
 
-/// What reading and writing fail with once the interface is deleted.
+/// Errors of reads and writes once the interface is deleted.
 const DETACHED: [i32; 1] = [libc::EBADFD];
 
 /// The longest name of an interface, in bytes (IFNAMSIZ without its zero).
 const NAME_LEN_MAX: usize = 15;
 
-/// What a TAP is to be like.
+/// The configuration of a TAP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapConfig {
-    /// The interface's name; empty: the kernel chooses (`tap0`, …).
+    /// The interface's name; if it is empty, the kernel chooses one (`tap0`, …).
     pub name: String,
     /// Largest IP packet, in bytes.
     pub mtu: u16,
     /// Addresses for the kernel's end, each with its on-link prefix.
     pub host_addresses: Vec<Cidr>,
-    /// Leave checksums and segmentation to the other side, both ways, if the kernel can.
+    /// Leaves checksums and segmentation to the other side, both ways, if the kernel supports it.
     pub offload: bool,
 }
 
@@ -61,13 +62,13 @@ pub struct Tap {
     presence: Presence,
     name: String,
     capabilities: Capabilities,
-    /// What the kernel had dropped before.
+    /// Frames that the kernel dropped before we opened the interface.
     dropped_before: u64,
 }
 
 impl Tap {
     /// Opens the interface, makes it if there is none, brings it up and gives the kernel's end its
-    /// addresses. The error says what is missing and which command helps.
+    /// addresses. The error says which command helps.
     pub fn open(config: &TapConfig) -> io::Result<Tap> {
         if config.name.len() > NAME_LEN_MAX || config.name.contains(['\0', '/', ' ']) {
             let name = &config.name;
@@ -89,8 +90,8 @@ impl Tap {
         Tap::with(fd, attached, config.mtu, config.offload)
     }
 
-    /// A TAP whose descriptor somebody else opened and attached, and whose interface somebody else
-    /// set up. Whether frames carry a virtio header was decided then.
+    /// A TAP whose descriptor another process opened and attached, and whose interface it set up.
+    /// That process decided whether frames carry a virtio header.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Tap> {
         let attached = ioctl::attached(fd.as_fd())
             .map_err(|error| explain(&error, "the descriptor is not attached to a TAP"))?;
@@ -109,7 +110,7 @@ impl Tap {
             ioctl::set_virtio_header_len(fd.as_fd(), virtio::HEADER_LEN)?;
             header_len = virtio::HEADER_LEN;
         }
-        // Refused: then frames come plain, and ours may still be large.
+        // If the kernel refuses, its frames come plain, and ours may still be large.
         let _ = ioctl::set_offload(fd.as_fd(), offload && attached.has_virtio_header);
         let offload = offload && attached.has_virtio_header;
         let netlink = Netlink::open()?;
@@ -128,8 +129,8 @@ impl Tap {
         })
     }
 
-    /// Tells `listener` when frames are refused because the interface is down, and when it is up
-    /// again. That it is gone is a failure of [`Device::receive`] and [`Device::transmit`].
+    /// Calls `listener` when frames are refused because the interface is down, and when it is up
+    /// again. If the interface is gone, [`Device::receive`] and [`Device::transmit`] fail.
     #[must_use]
     pub fn on_link(mut self, listener: impl FnMut(LinkState) + Send + 'static) -> Tap {
         self.presence.tell(listener);
@@ -228,8 +229,7 @@ fn explain_attach(error: &io::Error, name: &str) -> io::Error {
     }
 }
 
-/// Brings the interface into the configured shape; asks the kernel only for what is not yet so, and
-/// for the addresses.
+/// Configures the interface. Asks the kernel only for settings that differ, and for the addresses.
 fn set_up(name: &str, config: &TapConfig) -> io::Result<()> {
     let netlink = Netlink::open()?;
     let interface = netlink.interface(name)?;
@@ -257,7 +257,7 @@ fn set_up(name: &str, config: &TapConfig) -> io::Result<()> {
     Ok(())
 }
 
-/// The error with advice before it; its kind stays.
+/// Puts advice before the error's text; its kind stays.
 fn explain(error: &io::Error, advice: &str) -> io::Error {
     io::Error::new(error.kind(), format!("{advice} ({error})"))
 }

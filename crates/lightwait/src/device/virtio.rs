@@ -1,4 +1,4 @@
-//! The header that TAP and packet sockets put before each frame to carry offload facts both ways:
+//! The header that TAP and packet sockets put before each frame to carry offload flags both ways:
 //! `struct virtio_net_hdr` (virtio 1.3 §5.1.6; linux/virtio_net.h), in the machine's byte order.
 //!
 //! ```text
@@ -6,7 +6,7 @@
 //!  flags gso_type   hdr_len   gso_size   csum_start   csum_offset   num_buffers
 //! ```
 //!
-//! TAP is told to use all 12 bytes; packet sockets use the first 10.
+//! TAP is configured for all 12 bytes; packet sockets use the first 10.
 
 use lightwait_core::RxFrame;
 use lightwait_core::frame::{Frame, RxChecksum, TxChecksum};
@@ -21,7 +21,7 @@ const FLAG_DATA_VALID: u8 = 2;
 const GSO_NONE: u8 = 0;
 const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
-/// May accompany either of the two: the segment carries a congestion mark.
+/// May accompany either of these: the segment carries a congestion mark.
 const GSO_ECN: u8 = 0x80;
 
 /// The header of a frame to transmit.
@@ -45,8 +45,8 @@ pub(crate) fn encode(frame: &Frame) -> [u8; HEADER_LEN] {
     header
 }
 
-/// A received frame behind a header of `header_len` bytes (10 or 12; 0: there is none). `None` if
-/// there are not even that many bytes.
+/// A received frame behind a header of `header_len` bytes: 10, 12, or 0 for none. `None` if `bytes`
+/// is shorter than the header.
 pub(crate) fn decode(bytes: &[u8], header_len: usize) -> Option<RxFrame<'_>> {
     let (header, bytes) = bytes.split_at_checked(header_len)?;
     if header_len < SHORT_HEADER_LEN {

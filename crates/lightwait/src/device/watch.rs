@@ -1,4 +1,4 @@
-//! A device's descriptor, watched by a tokio runtime.
+//! A device's descriptor, watched by a tokio runtime, which wakes the driver's task.
 #![allow(unsafe_code, reason = "tokio's registration of a descriptor is unsafe to call")]
 
 use std::io;
@@ -7,15 +7,15 @@ use std::task::{Context, Poll};
 
 use tokio::io::unix::AsyncFd;
 
-/// A duplicate of a device's descriptor, registered with tokio. The registration stays inside:
-/// nobody can exchange the descriptor under it.
+/// A duplicate of a device's descriptor, registered with tokio. The registration stays private, so
+/// that no other code can exchange the descriptor under it.
 #[derive(Debug)]
 pub(crate) struct Watch {
     registered: AsyncFd<OwnedFd>,
 }
 
 impl Watch {
-    /// Watches `fd` for both directions.
+    /// Watches `fd` in both directions.
     ///
     /// # Panics
     ///
@@ -29,8 +29,8 @@ impl Watch {
         Ok(Watch { registered })
     }
 
-    /// Forgets what was ready, and has the task woken by what becomes ready from now on: readable,
-    /// and writable if `writable`. Whoever calls it then takes all that there is.
+    /// Forgets earlier readiness. Wakes the task when the descriptor becomes readable, or writable
+    /// if `writable`. The caller must then take everything that is available.
     pub(crate) fn rearm(&self, writable: bool, context: &mut Context<'_>) -> io::Result<()> {
         while let Poll::Ready(guard) = self.registered.poll_read_ready(context) {
             guard?.clear_ready();

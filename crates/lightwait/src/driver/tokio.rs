@@ -1,7 +1,8 @@
-//! Shards inside a tokio `current_thread` runtime: the driver is one of its tasks.
+//! Drives shards inside a tokio `current_thread` runtime, as one of its tasks.
 //!
-//! Tokio's own tasks may use the sockets: a write there wakes the driver, and what the driver
-//! receives wakes them. (A multi-threaded runtime cannot: sockets are `!Send`.)
+//! Tokio's own tasks may use the sockets: a write in such a task wakes the driver, and a frame that
+//! the driver receives wakes such tasks. (A multi-threaded runtime cannot drive shards: sockets are
+//! `!Send`.)
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -16,7 +17,7 @@ use super::turn_all;
 use crate::device::watch::Watch;
 use crate::shard::Shard;
 
-/// Passes over all shards before tokio's other tasks have their turn.
+/// Passes over all shards before tokio's other tasks get their turn.
 const PASSES: usize = 8;
 
 /// Drives the shards until it is dropped or a device fails. Deadlines are kept to tokio's
@@ -37,8 +38,8 @@ pub async fn drive(mut shards: Vec<Shard>) -> io::Result<Infallible> {
     let watch = |shard: &Shard| shard.wait_on().map(Watch::new).transpose();
     let devices: Vec<_> = shards.iter().map(watch).collect::<Result<_, _>>()?;
     let mut sleep = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
-    // Tokio's budget of operations is for its own tasks; here many tasks share one, and a turn has
-    // budgets of its own.
+    // Tokio's budget of operations is meant for tokio's tasks. Here many tasks share one, and a
+    // turn has budgets of its own.
     tokio::task::coop::unconstrained(poll_fn(|context| {
         poll_drive(&mut shards, &devices, sleep.as_mut(), context)
     }))
@@ -55,7 +56,7 @@ fn poll_drive(
         for (shard, device) in shards.iter().zip(devices) {
             shard.local().set_driver(context.waker());
             if let Some(device) = device {
-                // The turn that follows takes all there is, or says that it has more to do.
+                // The next turn takes all frames, or reports that it has more to do.
                 device.rearm(shard.wants_writable(), context)?;
             }
         }

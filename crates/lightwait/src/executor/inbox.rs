@@ -1,8 +1,9 @@
-//! Where wakes from other threads arrive: the one place of a shard that other threads may touch.
+//! The inbox of wakes from other threads: the only part of a shard that other threads touch.
 //!
-//! A task's waker belongs to everybody, so it cannot reach the shard's own ready queue. It puts the
-//! task's place here and rouses the thread that runs the shard: by the eventfd that this thread
-//! sleeps on, or by the waker of the task that drives the shard under another runtime.
+//! A task's waker may be on any thread, so that it cannot reach the shard's own ready queue. It
+//! puts the task's place here and rouses the thread that runs the shard. It does that by the
+//! eventfd that this thread sleeps on, or by the waker of the task that drives the shard under
+//! another runtime.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,9 +17,9 @@ use rustix::event::{EventfdFlags, eventfd};
 #[derive(Debug)]
 pub(crate) struct Inbox {
     contents: Mutex<Contents>,
-    /// Something is inside. Set under the lock; read without it, once a turn.
+    /// The inbox is not empty. Set under the lock; read without it, once a turn.
     filled: AtomicBool,
-    /// Readable from the moment the inbox was filled until it is emptied, unless `driver` is set.
+    /// Readable while the inbox is not empty, unless `driver` is set.
     event: OwnedFd,
 }
 
@@ -58,31 +59,31 @@ impl Inbox {
         drop(contents);
         match driver {
             Some(waker) => waker.wake(),
-            // The counter cannot overflow: it is written once between two emptyings.
+            // The counter cannot overflow: it is written once between two calls of `empty`.
             None => drop(rustix::io::write(&self.event, &1u64.to_ne_bytes())),
         }
     }
 
-    /// Takes out what was put in, and hands each place to `sink`.
+    /// Empties the inbox, and hands each place to `sink`.
     pub(super) fn empty(&self, mut sink: impl FnMut(u32)) {
         if !self.filled.load(Ordering::Acquire) {
             return;
         }
         let mut contents = self.lock();
         let places = std::mem::take(&mut contents.places);
-        // Read before the flag falls: a wake that comes after it writes again.
+        // Read before the flag is cleared: a wake that comes after it writes again.
         let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
         self.filled.store(false, Ordering::Release);
         drop(contents);
         places.into_iter().for_each(&mut sink);
     }
 
-    /// True if something is inside.
+    /// True if the inbox is not empty.
     pub(crate) fn is_filled(&self) -> bool {
         self.filled.load(Ordering::Acquire)
     }
 
-    /// Who is to be woken, instead of the eventfd, when something comes in.
+    /// Sets the waker that is woken, instead of the eventfd, when the inbox is filled.
     #[cfg(feature = "tokio-driver")]
     pub(crate) fn set_driver(&self, driver: &Waker) {
         let mut contents = self.lock();
@@ -92,12 +93,12 @@ impl Inbox {
         }
     }
 
-    /// What to sleep on: readable when something is inside.
+    /// The descriptor to sleep on: readable when the inbox is not empty.
     pub(crate) fn event(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 
-    /// The lock. A panic elsewhere leaves nothing half-done here.
+    /// The lock. A panic under it leaves nothing half-done.
     fn lock(&self) -> MutexGuard<'_, Contents> {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! What a spawned task leaves in its spawner's hand.
+//! The handle of a spawned task: it waits for the task's result.
 
 use std::any::Any;
 use std::error::Error;
@@ -11,11 +11,11 @@ use std::task::{Context, Poll};
 use super::task::{State, Task};
 use crate::shard::local::Local;
 
-/// Waits for a task's end. Dropping it lets the task go on alone.
+/// Waits for a task's end. The task goes on if the handle is dropped.
 pub struct JoinHandle<T> {
     pub(super) task: Rc<Task>,
     local: Weak<Local>,
-    /// What the task leaves is a `T`.
+    /// Takes the task's output out of its box.
     unbox: fn(Box<dyn Any>) -> T,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for JoinError {
 impl Error for JoinError {}
 
 impl<T> JoinHandle<T> {
-    /// The handle of a task whose output is a `T`.
+    /// The handle of a task with an output of type `T`.
     #[inline]
     pub(super) fn new(task: Rc<Task>, local: &Rc<Local>) -> Self
     where
@@ -43,7 +43,7 @@ impl<T> JoinHandle<T> {
         JoinHandle { task, local: Rc::downgrade(local), unbox }
     }
 
-    /// Drops the task, wherever it stands. One that has ended, or is running now, stays.
+    /// Drops the task's future. A task that has ended, or is running now, stays.
     pub fn abort(&self) {
         let Some(local) = self.local.upgrade() else { return };
         if !self.task.is_running() {
@@ -80,7 +80,7 @@ impl<T> Future for JoinHandle<T> {
 impl<T> Drop for JoinHandle<T> {
     #[inline]
     fn drop(&mut self) {
-        // Dropped with nothing borrowed: what a task leaves may call anything.
+        // Dropped with nothing borrowed: the output's drop may call anything.
         let left = self.task.state.replace(State::Detached);
         drop(left);
     }

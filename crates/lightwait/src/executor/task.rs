@@ -1,4 +1,4 @@
-//! A task: a future of some type, what it leaves, and how it is woken.
+//! A task: a future of any type, its output, and its waker.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -11,22 +11,22 @@ use std::task::{Context, Poll, Wake, Waker, ready};
 use super::inbox::Inbox;
 use crate::shard::local;
 
-/// A task, or what is left of one for the next in its place.
+/// A task, or the resources that an ended one leaves to the next in its place.
 pub(crate) struct Task {
     pub(super) place: u32,
-    /// `None` while it is being polled. After the task's end it is empty.
+    /// `None` while the future is being polled. After the task's end the box is empty.
     pub(super) work: Cell<Option<Pin<Box<dyn Work>>>>,
-    /// It stands in the ready queue.
+    /// The task is in the ready queue.
     pub(super) is_queued: Cell<bool>,
     pub(super) waker: Waker,
     pub(super) state: RefCell<State>,
 }
 
-/// What the handle of a task will find.
+/// The state of a task as its handle sees it.
 pub(super) enum State {
-    /// There is no handle, or no more.
+    /// The task has no handle, or no longer.
     Detached,
-    /// The task has not ended. With who waits for that.
+    /// The task has not ended. Holds the waker of the handle that waits.
     Running(Option<Waker>),
     Finished(Box<dyn Any>),
     Aborted,
@@ -34,10 +34,10 @@ pub(super) enum State {
 
 /// Room for futures of one type, one after the other.
 pub(super) trait Work {
-    /// Polls the future, and makes room when it ends; pending if none is there.
+    /// Polls the future, and drops it when it ends; pending if there is none.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Box<dyn Any>>;
 
-    /// Takes the future from `next`, an `Option` of one. False if it is of another type.
+    /// Takes the future from `next`, an `Option` of one. Returns false if its type differs.
     fn refill(self: Pin<&mut Self>, next: &mut dyn Any) -> bool;
 }
 
@@ -67,7 +67,7 @@ impl Task {
         }
     }
 
-    /// Begins with a future, where the last one was if that was of the same type.
+    /// Starts a future, in the memory of the last one if that had the same type.
     #[inline]
     pub(super) fn take_on<F: Future + 'static>(&self, future: F) {
         let mut next = Some(future);
@@ -86,7 +86,7 @@ impl Task {
         self.end(State::Aborted);
     }
 
-    /// Settles how it ended, once, and wakes who waits for that.
+    /// Sets how the task ended, once, and wakes the handle that waits.
     pub(super) fn end(&self, end: State) {
         let mut state = self.state.borrow_mut();
         if let State::Running(waiter) = &mut *state {
@@ -99,13 +99,13 @@ impl Task {
         }
     }
 
-    /// True if somebody holds its handle.
+    /// True if the task has a handle.
     #[inline]
     pub(super) fn is_held(&self) -> bool {
         !matches!(*self.state.borrow(), State::Detached)
     }
 
-    /// True if somebody holds its handle, and it has not ended.
+    /// True if the task has a handle and has not ended.
     pub(super) fn is_running(&self) -> bool {
         matches!(*self.state.borrow(), State::Running(_))
     }
@@ -117,7 +117,7 @@ impl fmt::Debug for Task {
     }
 }
 
-/// What others hold of a task.
+/// The part of a task's waker that other threads share.
 struct TaskWaker {
     place: u32,
     shard: u64,

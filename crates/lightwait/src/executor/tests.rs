@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::task::Waker;
 use std::time::Duration;
 
-/// The insides of a shard whose host nothing happens to.
+/// The state of a shard with an idle host.
 fn local() -> Rc<Local> {
     let plain = Capabilities::plain(Medium::Ip, 1500);
     let config = Config::new(plain, "10.0.0.1/24".parse().unwrap(), [7; 32]);
@@ -225,7 +225,7 @@ fn what_a_task_leaves_is_dropped_at_once_or_with_its_handle() {
     run(&local, 10);
     assert!(handle.is_finished());
     assert_eq!(Rc::strong_count(&left), 2);
-    // Somebody waits still on behalf of the task: in vain, and it keeps nothing.
+    // A stale waiter still holds the task: its wake does nothing, and it does not keep the output.
     let stale = handle.task.clone();
     drop(handle);
     assert_eq!(Rc::strong_count(&left), 1);

@@ -1,4 +1,4 @@
-//! What may be given where an address and a port are wanted.
+//! The types that name an address and a port.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 /// Addresses with their ports, in any of the forms that tokio takes. Names are not looked up: a
 /// host name is an error of kind `InvalidInput`.
 pub trait ToSocketAddrs {
-    /// Goes through the addresses.
+    /// An iterator over the addresses.
     type Iter: Iterator<Item = SocketAddr>;
 
     /// The addresses, in the order in which they are tried.

@@ -8,7 +8,7 @@ use lightwait_core::Error;
 pub fn io_error(error: impl Into<Error>) -> io::Error {
     let error = error.into();
     let kind = match error {
-        // Their text allocates nothing: these are no failures, but daily bread.
+        // Their text allocates nothing, since they are frequent and no failures.
         Error::WouldBlock => return io::ErrorKind::WouldBlock.into(),
         Error::ConnectionRefused => io::ErrorKind::ConnectionRefused,
         Error::ConnectionReset => io::ErrorKind::ConnectionReset,

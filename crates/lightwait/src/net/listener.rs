@@ -1,4 +1,5 @@
-//! A listening socket.
+//! A listening socket with the methods of tokio's `TcpListener`. Accepted connections start with
+//! its options.
 
 use std::cell::Cell;
 use std::fmt;
@@ -17,10 +18,10 @@ use super::{TcpStream, ToSocketAddrs, io_error};
 use crate::shard::Handle;
 use crate::shard::local::{self, Local};
 
-/// Connections waiting to be accepted, unless asked otherwise. Linux's net.core.somaxconn.
+/// The default number of connections that wait to be accepted: Linux's net.core.somaxconn.
 const BACKLOG: usize = 4096;
 
-/// Accepts connections to an address and port. Dropping it resets those not yet accepted.
+/// Accepts connections to an address and port. Dropping it resets the connections not yet accepted.
 pub struct TcpListener {
     local: Rc<Local>,
     id: ListenerId,
@@ -29,8 +30,8 @@ pub struct TcpListener {
 }
 
 impl TcpListener {
-    /// Listens on the current shard. The unspecified address stands for all of its own, of that IP
-    /// version (`[::]` for both); port 0 picks one.
+    /// Listens on the current shard. The unspecified address stands for all of the shard's
+    /// addresses of that IP version (`[::]` for both versions). The host picks a port for port 0.
     ///
     /// # Panics
     ///
@@ -45,7 +46,7 @@ impl TcpListener {
         TcpListener::bind_to_first(&handle.local, address, BACKLOG)
     }
 
-    /// As [`TcpListener::bind_on`], with room for `backlog` connections waiting to be accepted.
+    /// Listens on the shard of that handle, with room for `backlog` connections not yet accepted.
     pub fn bind_with_backlog<A: ToSocketAddrs>(
         handle: &Handle,
         address: A,
@@ -54,7 +55,8 @@ impl TcpListener {
         TcpListener::bind_to_first(&handle.local, address, backlog)
     }
 
-    /// Listens on the first of these addresses that can be had; the error is the last one's.
+    /// Listens on the first of these addresses that is free. If none is, returns the last one's
+    /// error.
     fn bind_to_first<A: ToSocketAddrs>(
         shard: &Rc<Local>,
         addresses: A,
@@ -87,7 +89,7 @@ impl TcpListener {
         poll_fn(|context| self.poll_accept(context)).await
     }
 
-    /// As [`TcpListener::accept`], for those who poll by hand.
+    /// Polls for a connection that [`TcpListener::accept`] would return.
     pub fn poll_accept(
         &self,
         context: &mut Context<'_>,
@@ -97,7 +99,8 @@ impl TcpListener {
             match accepted {
                 Ok(id) => {
                     let stream = TcpStream::adopt(self.local.clone(), id);
-                    // It may be over already, and have no peer any more: the next one then.
+                    // The connection may be over already, and have no peer any more: take the next
+                    // one then.
                     if let Ok(peer) = self.local.host().peer_address(id) {
                         return Poll::Ready(Ok((stream, peer)));
                     }
@@ -111,7 +114,7 @@ impl TcpListener {
         }
     }
 
-    /// The address and port that it listens on.
+    /// The address and port of the listener.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.local.host().listener_address(self.id).map_err(io_error)
     }
@@ -121,7 +124,7 @@ impl TcpListener {
         self.options.get()
     }
 
-    /// Sets the options that connections start with, those whose handshake begins from now on.
+    /// Sets the options of accepted connections whose handshake begins from now on.
     pub fn set_options(&self, options: SocketOptions) -> io::Result<()> {
         self.local.host_mut().set_listener_options(self.id, options).map_err(io_error)?;
         self.options.set(options);

@@ -1,4 +1,5 @@
-//! A socket before it connects or listens.
+//! A socket before it connects or listens, with the methods of tokio's `TcpSocket`. Its options
+//! apply from the first segment on.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -14,7 +15,7 @@ use super::{TcpListener, io_error};
 use crate::shard::Handle;
 use crate::shard::local::{self, Local};
 
-/// A socket that neither connects nor listens yet: its options hold from the first segment on.
+/// A socket that neither connects nor listens yet. Its options apply from the first segment on.
 pub struct TcpSocket {
     local: Rc<Local>,
     is_ipv6: bool,
@@ -58,13 +59,13 @@ impl TcpSocket {
         TcpSocket { local, is_ipv6, bound: Cell::new(None), options }
     }
 
-    /// Sets the local address and port; a port of 0 is picked when the socket connects or listens.
+    /// Sets the local address and port. The host picks a port for port 0, at connect or listen.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if it is bound already, or the address is of the other IP version;
-    /// `AddrNotAvailable` if it is no address of the stack. A port in use fails later, when the
-    /// socket connects or listens.
+    /// `InvalidInput` if the socket is bound already, or the address has the other IP version;
+    /// `AddrNotAvailable` if it is no address of the stack. A port in use fails later, at connect
+    /// or listen.
     pub fn bind(&self, address: SocketAddr) -> io::Result<()> {
         self.check_version(address)?;
         if self.bound.get().is_some() {
@@ -86,8 +87,8 @@ impl TcpSocket {
         TcpStream::open_with(&self.local, bound, address, options)?.established().await
     }
 
-    /// Listens where it is bound, with room for `backlog` connections waiting to be accepted;
-    /// unbound, on all addresses of its IP version and a port that is picked.
+    /// Listens at the bound address, with room for `backlog` connections not yet accepted. An
+    /// unbound socket listens on all addresses of its IP version, at a port that the host picks.
     pub fn listen(self, backlog: u32) -> io::Result<TcpListener> {
         let any: IpAddr =
             if self.is_ipv6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
@@ -95,11 +96,11 @@ impl TcpSocket {
         TcpListener::listen(&self.local, address, backlog as usize, *self.options.borrow())
     }
 
-    /// The address and port that it is bound to.
+    /// The address and port that the socket is bound to.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if it is not bound.
+    /// `InvalidInput` if the socket is not bound.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.bound.get().ok_or_else(|| invalid("the socket is not bound"))
     }
@@ -130,12 +131,12 @@ impl TcpSocket {
         Ok(self.options().send_buffer_bytes)
     }
 
-    /// Sets how many bytes wait in the send buffer, at most.
+    /// Sets the size of the send buffer, in bytes.
     pub fn set_send_buffer_size(&self, size: u32) -> io::Result<()> {
         self.change(|options| options.send_buffer_bytes = size)
     }
 
-    /// Bytes of the receive window: the one that was set, or the largest that the host grows to.
+    /// Bytes of the receive window: the fixed size, or the largest size that the host grows it to.
     pub fn recv_buffer_size(&self) -> io::Result<u32> {
         let most = || self.local.host().config().tcp.buffers.receive_max;
         Ok(self.options().receive_buffer_bytes.unwrap_or_else(most))
@@ -146,7 +147,7 @@ impl TcpSocket {
         self.change(|options| options.receive_buffer_bytes = Some(size))
     }
 
-    /// What closing means for data not yet sent.
+    /// Treatment of unsent data at close.
     pub fn linger(&self) -> io::Result<Option<Duration>> {
         Ok(self.options().linger)
     }

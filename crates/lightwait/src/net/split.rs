@@ -1,4 +1,5 @@
-//! Halves of a stream: one reads, the other writes.
+//! Halves of a stream: one reads, the other writes. Two halves borrow the stream, or own it
+//! together.
 
 use std::error::Error;
 use std::fmt;
@@ -44,7 +45,7 @@ pub(super) fn into_split(stream: TcpStream) -> (OwnedReadHalf, OwnedWriteHalf) {
 }
 
 impl OwnedReadHalf {
-    /// Puts the halves together again, if they are halves of one stream.
+    /// Joins the two halves again, if both belong to one stream.
     pub fn reunite(self, other: OwnedWriteHalf) -> Result<TcpStream, ReuniteError> {
         if !Rc::ptr_eq(&self.0, &other.stream) {
             return Err(ReuniteError(self, other));
@@ -55,12 +56,12 @@ impl OwnedReadHalf {
 }
 
 impl OwnedWriteHalf {
-    /// Puts the halves together again, if they are halves of one stream.
+    /// Joins the two halves again, if both belong to one stream.
     pub fn reunite(self, other: OwnedReadHalf) -> Result<TcpStream, ReuniteError> {
         other.reunite(self)
     }
 
-    /// Drops the half without sending FIN; the other one goes on.
+    /// Drops the half without sending FIN; the other half goes on.
     pub fn forget(mut self) {
         self.shutdown_on_drop = false;
     }
@@ -69,7 +70,7 @@ impl OwnedWriteHalf {
 impl Drop for OwnedWriteHalf {
     fn drop(&mut self) {
         if self.shutdown_on_drop {
-            // A connection that is over already has nothing to shut down.
+            // A connection that is over has nothing to shut down.
             let _ = self.stream.shutdown_write();
         }
     }
@@ -99,7 +100,7 @@ impl AsRef<TcpStream> for OwnedWriteHalf {
     }
 }
 
-/// What both halves have of the stream.
+/// The methods that both halves share with the stream.
 macro_rules! half {
     ($($half:ty),*) => {
         $(impl $half {
@@ -238,7 +239,7 @@ macro_rules! writes {
 reads!(ReadHalf<'_>, OwnedReadHalf);
 writes!(WriteHalf<'_>, OwnedWriteHalf);
 
-/// The two halves are not of one stream; here they are back.
+/// The two halves belong to different streams; the error returns them.
 #[derive(Debug)]
 pub struct ReuniteError(pub OwnedReadHalf, pub OwnedWriteHalf);
 

@@ -1,4 +1,5 @@
-//! A connection.
+//! A TCP connection with the methods of tokio's `TcpStream`. It also shares bytes with the send
+//! buffer, resets the connection, and takes TIME-WAIT over from the peer.
 
 mod control;
 #[cfg(feature = "hyper")]
@@ -28,12 +29,13 @@ use super::{ToSocketAddrs, io_error};
 use crate::shard::Handle;
 use crate::shard::local::{self, Local};
 
-/// Bytes that are read at most where the caller's room is not initialised: they pass through a
-/// buffer of the shard, which stays in the cache.
+/// Bytes of a read, at most, into uninitialised room of the caller. They pass through a buffer of
+/// the shard, which stays in the cache.
 const SCRATCH_BYTES: usize = 32 << 10;
 
-/// A TCP connection. Dropping it closes it gracefully in the background: what was written is still
-/// sent, then FIN. With unread data in its receive buffer, or linger zero, it is reset instead.
+/// A TCP connection. Dropping it closes the connection gracefully in the background: written data
+/// is still sent, then FIN. With unread data in its receive buffer, or linger zero, it is reset
+/// instead.
 pub struct TcpStream {
     local: Rc<Local>,
     id: ConnectionId,
@@ -49,7 +51,7 @@ impl TcpStream {
         TcpStream::connect_to_first(&local::current(), None, address).await
     }
 
-    /// As [`TcpStream::connect`], on the shard of that handle.
+    /// Opens a connection from the shard of that handle and waits until it is established.
     pub async fn connect_on<A: ToSocketAddrs>(
         handle: &Handle,
         address: A,
@@ -57,7 +59,7 @@ impl TcpStream {
         TcpStream::connect_to_first(&handle.local, None, address).await
     }
 
-    /// As [`TcpStream::connect_on`], from a local address of one's choice; a port of 0 is picked.
+    /// Opens a connection from a given local address. The host picks a port for port 0.
     pub async fn connect_from<A: ToSocketAddrs>(
         handle: &Handle,
         local: SocketAddr,
@@ -66,7 +68,8 @@ impl TcpStream {
         TcpStream::connect_to_first(&handle.local, Some(local), address).await
     }
 
-    /// Connects to the first of these addresses that answers; the error is the last one's.
+    /// Connects to the first of these addresses that answers. If none does, returns the last one's
+    /// error.
     async fn connect_to_first<A: ToSocketAddrs>(
         shard: &Rc<Local>,
         local: Option<SocketAddr>,
@@ -87,7 +90,7 @@ impl TcpStream {
         Err(failure.unwrap_or_else(no_address))
     }
 
-    /// Begins to open a connection: its addresses are known at once.
+    /// Begins to open a connection. Its addresses are known at once.
     pub(crate) fn open(
         shard: &Rc<Local>,
         local: SocketAddr,
@@ -99,7 +102,7 @@ impl TcpStream {
         Ok(TcpStream::adopt(shard.clone(), id))
     }
 
-    /// [`TcpStream::open`] with options that hold from the SYN on.
+    /// [`TcpStream::open`] with options that apply from the SYN on.
     pub(super) fn open_with(
         shard: &Rc<Local>,
         local: SocketAddr,
@@ -119,7 +122,7 @@ impl TcpStream {
         Ok(self)
     }
 
-    /// The stream of a connection that the host has just handed out.
+    /// The stream of a connection that the host has just returned.
     pub(super) fn adopt(local: Rc<Local>, id: ConnectionId) -> TcpStream {
         TcpStream { local, id }
     }
@@ -137,7 +140,7 @@ impl TcpStream {
         Poll::Pending
     }
 
-    /// Makes a call on the host that may leave work.
+    /// Calls the host. A successful call may leave work for the next turn.
     #[inline]
     fn call<R, E>(
         &self,
@@ -198,7 +201,7 @@ impl TcpStream {
                         break;
                     }
                 }
-                // What was written counts; the next call tells the error.
+                // The written bytes count; the next call reports the error.
                 Err(_) if written > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -212,12 +215,12 @@ impl TcpStream {
 
     // ---- reading and writing without a mutable borrow
 
-    /// Reads what there is, or fails with `WouldBlock`. Zero bytes are the stream's end.
+    /// Reads the available bytes, or fails with `WouldBlock`. Zero bytes mean the stream's end.
     pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.read(buffer).map_err(io_error)
     }
 
-    /// Reads what there is into buffer after buffer, or fails with `WouldBlock`.
+    /// Reads the available bytes into one buffer after the other, or fails with `WouldBlock`.
     pub fn try_read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let mut read = 0;
         for buffer in buffers.iter_mut().filter(|buffer| !buffer.is_empty()) {
@@ -228,7 +231,7 @@ impl TcpStream {
                         break;
                     }
                 }
-                // What was read counts; the next call reports the error.
+                // The bytes read count; the next call reports the error.
                 Err(_) if read > 0 => break,
                 Err(error) => return Err(io_error(error)),
             }
@@ -236,7 +239,7 @@ impl TcpStream {
         Ok(read)
     }
 
-    /// Reads what there is into the buffer's spare room, 32 KiB at most, or fails with
+    /// Reads the available bytes into the buffer's spare room, 32 KiB at most, or fails with
     /// `WouldBlock`.
     pub fn try_read_buf<B: BufMut>(&self, buffer: &mut B) -> io::Result<usize> {
         // Spare room is not initialised, and cannot be read into without `unsafe`.
@@ -248,17 +251,18 @@ impl TcpStream {
         Ok(len)
     }
 
-    /// Writes what the send buffer takes, or fails with `WouldBlock`.
+    /// Writes as much as the send buffer takes, or fails with `WouldBlock`.
     pub fn try_write(&self, data: &[u8]) -> io::Result<usize> {
         self.write(data).map_err(io_error)
     }
 
-    /// As [`TcpStream::try_write`], slice after slice.
+    /// Writes one slice after the other, as [`TcpStream::try_write`] does.
     pub fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         self.write_slices(slices).map_err(io_error)
     }
 
-    /// As [`TcpStream::try_write`], but the send buffer shares the bytes instead of copying them.
+    /// Writes like [`TcpStream::try_write`], but the send buffer shares the bytes instead of
+    /// copying.
     pub fn try_write_bytes(&self, data: &Bytes) -> io::Result<usize> {
         self.write_bytes(data).map_err(io_error)
     }
@@ -273,12 +277,12 @@ impl TcpStream {
         Ok(())
     }
 
-    /// Reads without taking: the same bytes come again.
+    /// Reads without consuming: the next read returns the same bytes.
     pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         poll_fn(|context| self.poll_peek_slice(context, buffer)).await
     }
 
-    /// [`TcpStream::peek`] for those who poll by hand. Returns how many bytes were read.
+    /// [`TcpStream::peek`] for callers that poll by hand. Returns the number of bytes read.
     pub fn poll_peek(
         &self,
         context: &mut Context<'_>,
@@ -324,48 +328,48 @@ impl TcpStream {
         self.or_wait_writable(context, self.write_slices(slices))
     }
 
-    /// Sends FIN after what was written.
+    /// Sends FIN after the written data.
     pub(crate) fn shutdown_write(&self) -> io::Result<()> {
         self.call(Host::shutdown_write).map_err(io_error)
     }
 
-    /// Resets the connection: what was written and not yet sent is dropped, its memory is free at
-    /// once, and the peer gets an RST. As dropping the stream with linger zero.
+    /// Resets the connection, like dropping the stream with linger zero. Unsent data is dropped,
+    /// its memory is free at once, and the peer gets an RST.
     pub fn abort(self) {
         self.control().abort();
     }
 
-    /// As dropping the stream; but where the peer has closed first, we take TIME-WAIT over from it:
-    /// once our FIN is acknowledged we wait in its stead, and an RST lets it forget (Faber, Touch &
-    /// Yue 1999 §4.1). It needs nothing of the peer; one that heeds RFC 1337 waits all the same.
-    /// The option [`SocketOptions::close_swap`] makes dropping mean this.
+    /// Drops the stream. If the peer has closed first, we take TIME-WAIT over from it: once our FIN
+    /// is acknowledged we wait in its stead, and an RST makes it forget the connection (Faber,
+    /// Touch & Yue 1999 §4.1). The peer needs no support for this; a peer that heeds RFC 1337 still
+    /// waits. The option [`SocketOptions::close_swap`] gives every drop this meaning.
     ///
     /// [`SocketOptions::close_swap`]: lightwait_core::tcp::SocketOptions::close_swap
     pub fn close_swap(self) {
-        // One that is gone has nothing left to swap.
+        // A connection that is gone has nothing to swap.
         if let Ok(options) = self.options() {
             let _ = self.set_options(SocketOptions { close_swap: true, ..options });
         }
     }
 
-    /// What can be done to the connection while something else owns the stream.
+    /// A handle on the connection for code that does not own the stream.
     pub fn control(&self) -> Control {
         Control::new(self.local.clone(), self.id)
     }
 
     // ---- urgent data
 
-    /// As [`TcpStream::try_write`], with the last byte taken marked urgent. The byte stays in line
-    /// (RFC 9293 §3.8.5); RFC 6093 advises new applications against it.
+    /// Writes like [`TcpStream::try_write`], and marks the last byte written as urgent. The byte
+    /// stays in line (RFC 9293 §3.8.5); RFC 6093 advises new applications against urgent data.
     ///
     /// # Errors
-    /// As those of [`TcpStream::try_write`].
+    /// Those of [`TcpStream::try_write`].
     pub fn try_write_urgent(&self, data: &[u8]) -> io::Result<usize> {
         self.call(|host, now, id| host.write_urgent(now, id, data)).map_err(io_error)
     }
 
-    /// How many of the bytes next to be read lie up to and with the peer's last urgent one; `None`
-    /// if there is no urgent data ahead (RFC 9293 MUST-32, MUST-33).
+    /// The number of unread bytes up to and including the peer's last urgent byte; `None` if no
+    /// urgent data is ahead (RFC 9293 MUST-32, MUST-33).
     ///
     /// # Errors
     /// If the connection is gone.
@@ -375,18 +379,18 @@ impl TcpStream {
 
     // ---- halves
 
-    /// Two halves that borrow the stream.
+    /// Splits the stream into two halves that borrow it.
     pub fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
         split::split(self)
     }
 
-    /// Two halves that own the stream together. Dropping the write half sends FIN; the connection
-    /// is closed when both are gone.
+    /// Splits the stream into two halves that own it together. Dropping the write half sends FIN;
+    /// the connection is closed when both are gone.
     pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
         split::into_split(self)
     }
 
-    // ---- what it is
+    // ---- state
 
     /// Our address and port.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -398,7 +402,7 @@ impl TcpStream {
         self.local.host().peer_address(self.id).map_err(io_error)
     }
 
-    /// The error that ended the connection, once.
+    /// Takes the error that ended the connection.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         Ok(self.local.host_mut().take_error(self.id).map(io_error))
     }
@@ -424,7 +428,7 @@ impl fmt::Debug for TcpStream {
     }
 }
 
-/// Any address of ours, of the peer's IP version, and any port.
+/// The unspecified address of the peer's IP version, with port 0.
 pub(super) fn any_address(remote: SocketAddr) -> SocketAddr {
     let address = match remote {
         SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),

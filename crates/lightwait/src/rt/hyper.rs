@@ -1,4 +1,4 @@
-//! The timer that hyper wants.
+//! A timer for hyper on a shard.
 
 use std::pin::Pin;
 use std::time::{Duration, Instant as StdInstant};

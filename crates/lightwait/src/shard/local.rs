@@ -1,4 +1,4 @@
-//! What a shard shares with its sockets and tasks, all of them on one thread.
+//! The state that a shard shares with its sockets and tasks, all of them on one thread.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::rc::Rc;
@@ -22,7 +22,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Rc<Local>>> = const { RefCell::new(None) };
 }
 
-/// Tells the shards of a process apart.
+/// The next shard's number, unique in the process.
 static NEXT_SHARD: AtomicU64 = AtomicU64::new(0);
 
 /// A shard's host, tasks and deadlines.
@@ -34,16 +34,16 @@ pub(crate) struct Local {
     executor: Executor,
     /// The time of the turn that runs, or of the last one.
     turn_time: Cell<Instant>,
-    /// The shard's time, as the standard library sees it.
+    /// Converts the shard's time to the standard library's.
     clock: Clock,
-    /// Real time drives the shard: calls between two turns go by the clock, and not by the last
+    /// Real time drives the shard: calls between two turns read the clock, instead of the last
     /// turn's time.
     is_clock_driven: Cell<bool>,
     is_in_turn: Cell<bool>,
-    /// Who is to be woken when a call between two turns leaves work.
+    /// The driver's waker, for a call between two turns that leaves work.
     driver: RefCell<Option<Waker>>,
     memory: RefCell<Budget>,
-    /// For reads whose target is not ours to fill.
+    /// A buffer for reads into room that is not initialised.
     scratch: RefCell<Vec<u8>>,
 }
 
@@ -79,7 +79,7 @@ impl Local {
         self.host.borrow()
     }
 
-    /// The host, to be changed. Call [`Local::touch`] when the call has left work.
+    /// Borrows the host mutably. Call [`Local::touch`] after a call that leaves work.
     pub(crate) fn host_mut(&self) -> RefMut<'_, Host> {
         self.host.borrow_mut()
     }
@@ -96,51 +96,52 @@ impl Local {
         self.memory.borrow_mut()
     }
 
-    /// How much of the memory for buffers is used up, what others hold included.
+    /// The used part of the memory for buffers, including what applications hold.
     pub(crate) fn memory_level(&self) -> Level {
         let mut host = self.host_mut();
         self.memory.borrow().charge(&mut host);
         host.memory_level()
     }
 
-    /// True if others may hold more of it.
+    /// True if applications may hold more of it.
     pub(crate) fn has_memory(&self) -> bool {
         let mut host = self.host_mut();
         self.memory.borrow().charge(&mut host);
         host.has_room_elsewhere()
     }
 
-    /// Whether there is room for a connection more.
+    /// Whether there is room for one more connection.
     pub(crate) fn room_for_connection(&self, bytes: usize) -> ConnectionRoom {
         let mut host = self.host_mut();
         self.memory.borrow().charge(&mut host);
         host.room_for_connection(bytes)
     }
 
-    /// New connections come where there is little room, and none goes for them; or no longer.
+    /// Sets whether new connections arrive with little room while no idle connection can be closed.
     pub(crate) fn set_crowded(&self, is_crowded: bool) {
         self.host_mut().set_crowded(is_crowded);
     }
 
-    /// True if somebody waits for memory, and there is some.
+    /// True if a task waits for memory and some is free.
     pub(super) fn owes_memory(&self) -> bool {
         self.memory.borrow().is_waited_for() && self.has_memory()
     }
 
-    /// Has given back what is not needed, if memory is scarce, or somebody waits for some.
+    /// Has applications give back unneeded memory, if memory is scarce or a task waits for some.
     fn reclaim_memory(&self) {
         let (has_givers, is_waited_for) = {
             let budget = self.memory.borrow();
             (!budget.givers().is_empty(), budget.is_waited_for())
         };
         if has_givers && (is_waited_for || self.memory_level() > Level::Plenty) {
-            // Called with nothing borrowed: they drop what may call anything.
+            // Called with nothing borrowed: dropping may call anything.
             let givers = self.memory.borrow().givers().to_vec();
             givers.iter().for_each(|give_back| give_back());
         }
     }
 
-    /// Wakes those who wait for memory, as far as there is some. Returns who is no task of ours.
+    /// Wakes tasks that wait for memory, as far as some is free. Returns the wakers of other tasks
+    /// than this shard's.
     fn wake_for_memory(&self) -> Vec<Waker> {
         let mut others = Vec::new();
         self.host_mut().want_memory_elsewhere(self.memory.borrow().is_waited_for());
@@ -157,7 +158,7 @@ impl Local {
         others
     }
 
-    /// What time it is for a call that is made now.
+    /// The time for a call that is made now.
     #[inline]
     pub(crate) fn now(&self) -> Instant {
         if self.is_clock_driven.get() && !self.is_in_turn.get() {
@@ -167,23 +168,23 @@ impl Local {
         }
     }
 
-    /// What time it is at this very moment, even within a turn.
+    /// The time at this very moment, even within a turn.
     pub(crate) fn measure(&self) -> Instant {
         if self.is_clock_driven.get() { self.clock.now() } else { self.turn_time.get() }
     }
 
-    /// What the standard library calls that instant of this shard's time.
+    /// Converts an instant of this shard's time to the standard library's.
     pub(crate) fn to_std(&self, instant: Instant) -> StdInstant {
         self.clock.to_std(instant).unwrap_or_else(StdInstant::now)
     }
 
-    /// That instant in this shard's time.
+    /// Converts an instant of the standard library to this shard's time.
     #[cfg(feature = "hyper")]
     pub(crate) fn at_std(&self, instant: StdInstant) -> Instant {
         self.clock.at_std(instant)
     }
 
-    /// The clock by which real time drives the shard from now on.
+    /// Starts the clock by which real time drives the shard from now on.
     pub(crate) fn start_clock(&self) -> Clock {
         self.is_clock_driven.set(true);
         self.clock.clone()
@@ -195,7 +196,7 @@ impl Local {
         self.executor.inbox().set_driver(waker);
     }
 
-    /// Something was left to do: if no turn runs now, the next one should come soon.
+    /// A call left work: if no turn runs now, the next one should come soon.
     #[inline]
     pub(crate) fn touch(&self) {
         if !self.is_in_turn.get() {
@@ -209,42 +210,42 @@ impl Local {
         }
     }
 
-    /// Lets who polls with `context` wait for something to read on that connection.
+    /// Lets the task of `context` wait for data to read on that connection.
     pub(crate) fn wait_readable(&self, id: ConnectionId, context: &Context<'_>) {
         let waiter = self.executor.waiter(context.waker());
         self.waiters.borrow_mut().readers(id).add(waiter);
     }
 
-    /// Lets who polls with `context` wait for room to write on that connection.
+    /// Lets the task of `context` wait for room to write on that connection.
     pub(crate) fn wait_writable(&self, id: ConnectionId, context: &Context<'_>) {
         let waiter = self.executor.waiter(context.waker());
         self.waiters.borrow_mut().writers(id).add(waiter);
     }
 
-    /// Lets who polls with `context` wait for a connection to accept.
+    /// Lets the task of `context` wait for a connection to accept.
     pub(crate) fn wait_acceptable(&self, id: ListenerId, context: &Context<'_>) {
         let waiter = self.executor.waiter(context.waker());
         self.waiters.borrow_mut().acceptors(id).add(waiter);
     }
 
-    /// Lets who polls with `context` wait for news of our addresses.
+    /// Lets the task of `context` wait for news of our addresses.
     pub(crate) fn wait_addresses(&self, context: &Context<'_>) {
         let waiter = self.executor.waiter(context.waker());
         self.waiters.borrow_mut().addresses().add(waiter);
     }
 
-    /// The user of a connection has closed it, and waits no more.
+    /// The user of a connection has closed it and no longer waits.
     pub(crate) fn forget(&self, id: ConnectionId) {
         self.waiters.borrow_mut().forget(id);
     }
 
-    /// A listener is gone: tells those who wait for it.
+    /// A listener is gone: wakes the tasks that wait for it.
     pub(crate) fn wake_acceptors(&self, id: ListenerId) {
         let mut acceptors = self.waiters.borrow_mut().acceptors(id).take();
         acceptors.wake(|waiter| self.executor.wake(waiter));
     }
 
-    /// Tells the host's news to those who wait for it.
+    /// Wakes the tasks that wait for the host's events.
     pub(super) fn wake_waiters(&self) {
         self.reclaim_memory();
         self.wake_for_memory().into_iter().for_each(Waker::wake);
@@ -253,12 +254,12 @@ impl Local {
             if others.is_empty() {
                 return;
             }
-            // With nothing borrowed: they may call anything.
+            // With nothing borrowed: wakers may call anything.
             others.into_iter().for_each(Waker::wake);
         }
     }
 
-    /// The same, but wakes tasks of this shard only, and returns the others.
+    /// Wakes the waiting tasks of this shard, and returns the other waiting tasks' wakers.
     fn ready_waiters(&self) -> Vec<Waker> {
         let mut others = Vec::new();
         let (mut host, mut waiters) = (self.host.borrow_mut(), self.waiters.borrow_mut());
@@ -271,7 +272,7 @@ impl Local {
         others
     }
 
-    /// Wakes whose deadline has come.
+    /// Wakes the tasks whose deadline has come.
     pub(crate) fn wake_sleepers(&self, now: Instant) {
         loop {
             // The borrow ends before the waker runs.
@@ -295,7 +296,7 @@ impl Local {
         self.memory.borrow().charge(&mut self.host_mut());
     }
 
-    /// Lets time pass without a turn.
+    /// Moves time on without a turn.
     #[cfg(test)]
     pub(crate) fn set_time(&self, now: Instant) {
         self.turn_time.set(now);
@@ -314,7 +315,7 @@ pub(crate) struct Entered {
 impl Drop for Entered {
     fn drop(&mut self) {
         let before = self.before.take();
-        // Taken out before it is dropped: that may be a shard's last breath.
+        // Taken out before it is dropped: the drop may free a shard.
         let entered = CURRENT.with(|current| current.replace(before));
         drop(entered);
     }

@@ -1,4 +1,5 @@
-//! The budget of a shard's memory, for those who hold some of it beside the stack.
+//! The part of a shard's memory budget that applications hold beside the stack. They count the
+//! bytes that they hold, wait while nothing is left, and give memory back when it is scarce.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,11 +17,11 @@ use super::Handle;
 use super::local::Local;
 use super::waiters::Waiter;
 
-/// Pages that must be free for each of those who are woken because there are some.
+/// Pages that must be free for each waiting task that is woken.
 const PAGES_EACH: usize = 8;
 
-/// A part of what buffers may take (`limits.pages`), held by somebody else. Whoever wants to hold
-/// more asks first, and waits while there is nothing left.
+/// An application's part of the memory for buffers (`limits.pages`). The application asks before it
+/// holds more, and waits while nothing is left.
 #[derive(Clone)]
 pub struct Memory {
     local: Rc<Local>,
@@ -38,24 +39,24 @@ impl Memory {
         Memory { local, held, by_connections }
     }
 
-    /// Bytes that connections of its user take as long as they live: counted like those held, but
-    /// no part of the half that others may hold.
+    /// Bytes that the application uses for each connection during its life. They count like held
+    /// bytes, but not towards the half that applications may hold.
     pub fn by_connections(&self) -> &Arc<AtomicUsize> {
         &self.by_connections
     }
 
-    /// Whether there is room for one connection more, that will take `bytes` so.
+    /// Whether there is room for one more connection, for which the application needs `bytes`.
     pub fn room_for_connection(&self, bytes: usize) -> ConnectionRoom {
         self.local.room_for_connection(bytes)
     }
 
-    /// No connection goes for a new one, though there is little room: those whose peers stall or
-    /// are slow are reset, until one goes again or there is room.
+    /// Sets whether new connections arrive with little room while no idle connection can be closed
+    /// for them. While that is so, the host resets connections whose peers stall or are slow.
     pub fn set_crowded(&self, is_crowded: bool) {
         self.local.set_crowded(is_crowded);
     }
 
-    /// Bytes that are held: its user counts them, on whichever thread.
+    /// Bytes that the application holds. The application counts them, on any thread.
     pub fn held(&self) -> &Arc<AtomicUsize> {
         &self.held
     }
@@ -71,25 +72,25 @@ impl Memory {
         self.local.memory_level()
     }
 
-    /// True while more may be held: others hold no more than half of the budget, and no connection
-    /// waits for pages.
+    /// True while the application may hold more: applications hold no more than half of the budget,
+    /// and no connection waits for pages.
     pub fn has_room(&self) -> bool {
         self.local.has_memory()
     }
 
-    /// Calls `give_back` in each turn that finds memory scarce, or somebody who waits for some:
-    /// then nothing should be held that is not needed now.
+    /// Calls `give_back` in each turn in which memory is scarce or a task waits for some. It should
+    /// give back all memory that is not needed now.
     pub fn when_scarce(&self, give_back: Rc<dyn Fn()>) {
         self.local.memory().give_back.push(give_back);
     }
 
-    /// How many wait until more may be held.
+    /// The number of tasks that wait until more may be held.
     pub fn waiting(&self) -> usize {
         self.local.memory().waiting.len()
     }
 
-    /// Resolves when more may be held. Those who were polled first are woken first; one that is
-    /// dropped has left the queue.
+    /// Resolves when more may be held. The future that was polled first is woken first; a dropped
+    /// future has left the queue.
     pub fn room(&self) -> Room {
         Room { local: self.local.clone(), number: None }
     }
@@ -98,7 +99,7 @@ impl Memory {
 /// Waits until more memory may be held.
 pub struct Room {
     local: Rc<Local>,
-    /// Its place among those who wait, once it does.
+    /// Its number in the queue, once it waits.
     number: Option<u64>,
 }
 
@@ -138,26 +139,26 @@ impl fmt::Debug for Memory {
 }
 
 impl Handle {
-    /// A part of this shard's memory for buffers, of which nothing is held yet.
+    /// A part of this shard's memory for buffers; it holds nothing yet.
     pub fn memory(&self) -> Memory {
         Memory::new(self.local.clone())
     }
 }
 
-/// What others hold, and who waits to hold more.
+/// The memory that applications hold, and the tasks that wait to hold more.
 #[derive(Default)]
 pub(crate) struct Budget {
     held: Vec<Arc<AtomicUsize>>,
     by_connections: Vec<Arc<AtomicUsize>>,
-    /// By the number that each drew when it came.
+    /// Waiting tasks, by the number that each drew when it came.
     waiting: BTreeMap<u64, Waiter>,
     next_number: u64,
-    /// What gives back what is not needed.
+    /// The applications' functions that give back unneeded memory.
     give_back: Vec<Rc<dyn Fn()>>,
 }
 
 impl Budget {
-    /// Tells `host` how much others hold.
+    /// Reports the applications' memory to `host`.
     pub(super) fn charge(&self, host: &mut Host) {
         if !self.held.is_empty() {
             let sum =
@@ -167,25 +168,25 @@ impl Budget {
         }
     }
 
-    /// Lets `waiter` wait, in the place that `number` had before. Returns its number, and whoever
-    /// waited there.
+    /// Lets `waiter` wait at `number`, or at a new one. Returns its number, and the waiter that was
+    /// there before.
     fn wait(&mut self, number: Option<u64>, waiter: Waiter) -> (u64, Option<Waiter>) {
         let number = number.unwrap_or(self.next_number);
         self.next_number = self.next_number.max(number + 1);
         (number, self.waiting.insert(number, waiter))
     }
 
-    /// What gives back what is not needed.
+    /// The applications' functions that give back unneeded memory.
     pub(super) fn givers(&self) -> &[Rc<dyn Fn()>] {
         &self.give_back
     }
 
-    /// True if somebody waits.
+    /// True if a task waits.
     pub(super) fn is_waited_for(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Those who are to be woken, if `host` has memory for them.
+    /// Takes the tasks to be woken, as many as `host` has memory for.
     pub(super) fn due(&mut self, host: &Host) -> impl Iterator<Item = Waiter> {
         let has_room = host.has_room_elsewhere();
         let count = if has_room { (host.pages_free() / PAGES_EACH).max(1) } else { 0 };

@@ -1,11 +1,11 @@
-//! Deadlines of tasks: one ordered set a shard. A sleep that is dropped leaves it at once.
+//! Deadlines of tasks: one ordered set a shard. A dropped sleep removes its deadline at once.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
 
 use lightwait_core::Instant;
 
-/// Names a deadline of a shard; never reused.
+/// The key of a deadline of a shard; never reused.
 pub(crate) type TimerKey = (Instant, u64);
 
 /// The deadlines.
@@ -23,7 +23,7 @@ impl Timers {
         key
     }
 
-    /// Changes who is to be woken. The deadline must not have passed.
+    /// Replaces a deadline's waker. The deadline must not have passed.
     pub(crate) fn set_waker(&mut self, key: TimerKey, waker: &Waker) {
         if let Some(known) = self.deadlines.get_mut(&key) {
             known.clone_from(waker);
@@ -39,7 +39,7 @@ impl Timers {
         self.deadlines.first_key_value().map(|(&(deadline, _), _)| deadline)
     }
 
-    /// Takes who is due by `now`, the earliest first.
+    /// Takes the waker of the earliest deadline that is due by `now`.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<Waker> {
         let entry = self.deadlines.first_entry()?;
         (entry.key().0 <= now).then(|| entry.remove())

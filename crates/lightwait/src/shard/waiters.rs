@@ -1,4 +1,4 @@
-//! Who waits for a socket.
+//! The tasks that wait for a socket. The shard wakes them at the host's events.
 
 use std::rc::Rc;
 use std::task::Waker;
@@ -7,12 +7,12 @@ use lightwait_core::{ConnectionId, Event, ListenerId, Readiness};
 
 use crate::executor::Task;
 
-/// Who is to be woken.
+/// A task that waits.
 #[derive(Clone, Debug)]
 pub(crate) enum Waiter {
     /// A task of this shard: it needs no waker.
     Task(Rc<Task>),
-    /// Whoever polls us by other means.
+    /// A task of another runtime, by its waker.
     Other(Waker),
 }
 
@@ -26,7 +26,7 @@ impl PartialEq for Waiter {
     }
 }
 
-/// Those who wait for one thing. Nearly always one, who needs no allocation.
+/// The tasks that wait for one thing. Nearly always one, which needs no allocation.
 #[derive(Debug, Default)]
 pub(crate) enum Waiters {
     #[default]
@@ -36,7 +36,7 @@ pub(crate) enum Waiters {
 }
 
 impl Waiters {
-    /// Adds one, unless it waits already.
+    /// Adds a task, unless it waits already.
     #[inline]
     pub(crate) fn add(&mut self, waiter: Waiter) {
         match self {
@@ -71,7 +71,7 @@ impl Waiters {
         }
     }
 
-    /// Hands each to `wake`; they wait no more.
+    /// Hands each task to `wake`; none waits any more.
     #[inline]
     pub(crate) fn wake(&mut self, mut wake: impl FnMut(Waiter)) {
         match self.take() {
@@ -84,13 +84,13 @@ impl Waiters {
     }
 }
 
-/// The waiters of all sockets of a shard, beside the engine's own tables. Whoever closes a socket
-/// takes them out: nobody waits for the next one in its place.
+/// The waiting tasks of all sockets of a shard, beside the engine's own tables. Closing a socket
+/// removes them: none waits for the next socket in its place.
 #[derive(Debug, Default)]
 pub(crate) struct WaiterTable {
     connections: Vec<Connection>,
     listeners: Vec<Waiters>,
-    /// Who waits for news of our addresses.
+    /// The tasks that wait for news of our addresses.
     addresses: Waiters,
 }
 
@@ -119,7 +119,7 @@ impl WaiterTable {
         &mut self.addresses
     }
 
-    /// Hands those whom an event concerns to `wake`; they wait no more.
+    /// Hands the tasks that an event concerns to `wake`; they no longer wait.
     #[inline]
     pub(crate) fn wake(&mut self, event: Event, mut wake: impl FnMut(Waiter)) {
         let (id, readiness) = match event {
@@ -139,7 +139,7 @@ impl WaiterTable {
         }
     }
 
-    /// Forgets those who wait for a connection that its user closes.
+    /// Removes the tasks that wait for a connection that its user closes.
     #[inline]
     pub(crate) fn forget(&mut self, id: ConnectionId) {
         if let Some(waiting) = self.connections.get_mut(id.index()) {
@@ -149,7 +149,7 @@ impl WaiterTable {
     }
 }
 
-/// The entry at that index of a table that grows as far as it is asked for.
+/// The entry at that index. The table grows to hold it.
 #[inline]
 fn at<T: Default>(table: &mut Vec<T>, index: usize) -> &mut T {
     if index >= table.len() {

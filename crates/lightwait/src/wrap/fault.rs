@@ -1,5 +1,5 @@
-//! A device whose frames are lost, doubled, overtaken and damaged at random, without the time that
-//! an emulated link takes.
+//! A device that loses, doubles, reorders and damages frames at random, without the delays of an
+//! emulated link.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use lightwait_netem::{LinkConfig, QueueLimit, Rate};
 use super::Link;
 use crate::device::Device;
 
-/// Puts faults before `device`, both ways: what `config` says of loss, duplication, corruption and
-/// reordering, from its seed. Its rate, queue, delay and jitter are left out. (A reordered packet
-/// still waits for its `reorder_delay`: those behind it need the time to overtake it.)
+/// Puts faults before `device`, both ways: the loss, duplication, corruption and reordering of
+/// `config`, from its seed. Its rate, queue, delay and jitter are ignored. (A reordered packet
+/// still waits for its `reorder_delay`: the packets behind it need that time to overtake it.)
 pub fn fault<D: Device>(device: D, config: &LinkConfig) -> Link<D> {
     let config = LinkConfig {
         rate: Rate::Unlimited,

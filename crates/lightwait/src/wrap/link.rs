@@ -1,5 +1,5 @@
-//! A device behind an emulated link: rate, delay, queue, loss and the rest of
-//! [`LinkConfig`], each direction for itself.
+//! A device behind an emulated link: rate, delay, queue, loss and the rest of [`LinkConfig`],
+//! separately for each direction.
 //!
 //! The link works on packets: it is a [`Plain`] device, so that damage on the link can be found.
 
@@ -30,7 +30,7 @@ pub struct Link<D> {
 }
 
 impl<D: Device> Link<D> {
-    /// Puts a link before `device`, described for each direction as seen from this side.
+    /// Puts a link before `device`, with one configuration a direction, as seen from this side.
     pub fn new(device: D, outgoing: LinkConfig, incoming: LinkConfig) -> Self {
         Link {
             device: Plain::new(device),
@@ -42,13 +42,13 @@ impl<D: Device> Link<D> {
         }
     }
 
-    /// The same link both ways, but with random choices of their own.
+    /// Puts one link both ways before `device`; each direction draws its own random choices.
     pub fn both_ways(device: D, config: &LinkConfig) -> Self {
         let seed = config.seed ^ 0x9e37_79b9_7f4a_7c15;
         Link::new(device, config.clone(), LinkConfig { seed, ..config.clone() })
     }
 
-    /// What each direction has done: outgoing and incoming.
+    /// The counters of each direction: outgoing and incoming.
     pub fn counters(&self) -> (Counters, Counters) {
         (self.outgoing.counters(), self.incoming.counters())
     }

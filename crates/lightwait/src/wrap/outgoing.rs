@@ -1,11 +1,12 @@
-//! Frames on their way out, each seen once.
+//! Shows a wrapper each outgoing frame once, although a device is offered a frame again that it has
+//! left in the outbox.
 
 use lightwait_core::{Frame, Outbox};
 
-/// Tells frames that a device has been offered before, and has left in the outbox, from new ones.
+/// Tells new frames from those that the device was offered before and left in the outbox.
 #[derive(Debug, Default)]
 pub(super) struct Offered {
-    /// So many frames at the outbox's front were seen.
+    /// The number of frames at the outbox's front that were seen.
     seen: usize,
 }
 
@@ -15,7 +16,7 @@ impl Offered {
         outbox.frames().skip(self.seen).for_each(look);
     }
 
-    /// The device has taken what it could.
+    /// Counts the frames that the device has left in the outbox.
     pub(super) fn after(&mut self, outbox: &Outbox) {
         self.seen = outbox.len();
     }

@@ -1,8 +1,7 @@
 //! Undoes offload: completes transport checksums that were left to a device, and cuts large TCP
 //! segments into packets as a device would.
 //!
-//! For wrappers that must see what would be on a real wire. A frame in which no TCP or UDP can be
-//! found stays as it is.
+//! Wrappers use it to see the packets of a real wire. A frame without TCP or UDP stays as it is.
 
 use lightwait_core::frame::RxChecksum;
 use lightwait_core::wire::checksum::{pseudo_header, sum};
@@ -16,7 +15,7 @@ const TCP_FLAGS: usize = 13;
 /// Where UDP's checksum is, in bytes from its start (RFC 768).
 const UDP_CHECKSUM: usize = 6;
 
-/// Hands every packet that `frame` stands for to `sink`, complete. `scratch` is a buffer for reuse.
+/// Hands each packet of `frame` to `sink`, complete. `scratch` is a buffer for reuse.
 pub(super) fn for_each_packet(
     medium: Medium,
     frame: RxFrame<'_>,
@@ -44,7 +43,7 @@ pub(super) fn complete_in_place(medium: Medium, bytes: &mut [u8]) {
     }
 }
 
-/// Where things are in a frame that holds TCP or UDP.
+/// Offsets in a frame that holds TCP or UDP.
 struct Layout {
     ip: usize,
     transport: usize,
@@ -80,7 +79,7 @@ impl Layout {
         })
     }
 
-    /// Hands out segments of at most `size` bytes of payload; `usize::MAX`: one.
+    /// Hands out segments of at most `size` bytes of payload each; `usize::MAX` gives one segment.
     fn cut(&self, bytes: &[u8], size: usize, out: &mut Vec<u8>, sink: &mut dyn FnMut(&[u8])) {
         let data = match self.protocol {
             ip::protocol::TCP => self.transport + usize::from(bytes[self.transport + 12] >> 4) * 4,
@@ -105,7 +104,7 @@ impl Layout {
         }
     }
 
-    /// Makes the copied headers those of the piece that starts `offset` bytes into the payload.
+    /// Adapts the copied headers to the piece that starts `offset` bytes into the payload.
     fn adapt_headers(&self, packet: &mut [u8], offset: usize, is_last: bool) {
         let len = packet.len() - self.ip;
         if self.source.is_ipv4() {
@@ -123,7 +122,7 @@ impl Layout {
         if !is_last {
             tcp[TCP_FLAGS] &= !(tcp::Flags::FIN | tcp::Flags::PSH).0;
         }
-        // CWR says that *something* was reduced: once (RFC 3168 §6.1.2).
+        // CWR reports one reduction: only the first segment carries it (RFC 3168 §6.1.2).
         if offset > 0 {
             tcp[TCP_FLAGS] &= !tcp::Flags::CWR.0;
         }
@@ -138,7 +137,7 @@ impl Layout {
         let pseudo = pseudo_header(self.source, self.destination, self.protocol, len);
         let mut checksum = pseudo.then(sum(transport)).checksum();
         if self.protocol == ip::protocol::UDP && checksum == 0 {
-            // Zero would say that there is none (RFC 768).
+            // Zero would mean that there is no checksum (RFC 768).
             checksum = 0xffff;
         }
         transport[field..field + 2].copy_from_slice(&checksum.to_be_bytes());

@@ -1,11 +1,11 @@
-//! A device whose frames, both ways, are captured in a pcapng file.
+//! A device that captures its frames, both ways, in a pcapng file.
 //!
-//! Frames are written whole, as the host and the device exchange them: large segments are not cut,
-//! but a checksum that one left to the other is filled in, so that a reader finds it right. What
-//! has gone by is in the file [`INTERVAL`] later, whether more follows or not.
+//! Frames are written whole, as the host and the device exchange them. Large segments are not cut,
+//! but a checksum that one side left to the other is filled in, so that a reader finds it right. A
+//! frame is in the file [`INTERVAL`] after it passed, also without further traffic.
 //!
-//! A capture must not stop the traffic: a thread writes it. Frames that it cannot keep up with are
-//! lost, and counted ([`Pcap::on_loss`]). If the file cannot be written any more, capturing ends,
+//! A capture must not stop the traffic, so a thread writes it. Frames that it cannot keep up with
+//! are lost and counted ([`Pcap::on_loss`]). If the file can no longer be written, capturing ends,
 //! and [`Pcap::on_error`] is called.
 
 mod files;
@@ -32,16 +32,16 @@ use output::{Background, Output, Taken};
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// A frame waits so long to be written, at most.
+/// The longest time that a frame waits to be written.
 pub const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Least bound of a capture, in bytes: each of its two files holds the largest frame.
+/// The least bound of a capture, in bytes: each of its two files can hold the largest frame.
 pub const LEAST_LIMIT: u64 = 256 << 10;
 
 /// Bytes of a block around a frame, at most.
 const BLOCK_BYTES: usize = 64;
 
-/// Losses are told after so long.
+/// The time between two reports of losses.
 const LOSS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A device whose frames are captured.
@@ -51,18 +51,18 @@ pub struct Pcap<D> {
     offered: Offered,
 }
 
-/// The file, and what is yet to be written to it.
+/// The file, and the frames not yet written to it.
 struct Capture {
     /// `None` after an error.
     output: Option<Output>,
     on_error: Box<dyn FnMut(io::Error)>,
-    /// An error before there was anybody to be told.
+    /// An error from before [`Pcap::on_error`] was called.
     untold: Option<io::Error>,
     medium: Medium,
     buffer: Vec<u8>,
     /// Frames in the buffer.
     gathered: u64,
-    /// When the first of them went by.
+    /// The time at which the first of them passed.
     since: Option<Instant>,
     /// Bytes of the buffer, at most; a larger frame is alone in it.
     most_gathered: usize,
@@ -80,18 +80,18 @@ struct Losses {
     tell: Box<dyn FnMut(u64)>,
 }
 
-/// What the zero of the shard's time is in the file.
+/// The time in the file of the shard's time zero.
 #[derive(Clone, Copy)]
 enum Epoch {
-    /// So long after 1970.
+    /// This long after 1970.
     At(Duration),
-    /// Decided by the wall clock at the first frame.
+    /// The wall clock decides at the first frame.
     Wall,
 }
 
 impl<D: Device> Pcap<D> {
-    /// Captures into a new file at `path`, with wall time; the interface is called `name` in it. A
-    /// FIFO is opened when somebody reads it; nothing waits for that.
+    /// Captures into a new file at `path`, with wall time. The interface is called `name` in it. A
+    /// FIFO is opened when a reader opens it; the traffic does not wait for that.
     pub fn create(device: D, path: &Path, name: &str) -> io::Result<Pcap<D>> {
         let background = if fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()) {
             let path = path.to_owned();
@@ -103,8 +103,8 @@ impl<D: Device> Pcap<D> {
         Ok(Pcap::with(device, Output::Thread(background), name, Epoch::Wall))
     }
 
-    /// As [`Pcap::create`], in `limit` bytes at most. When the file has half of that, it is renamed
-    /// to have `.1` at its end, in the place of the one before, and begun anew.
+    /// Captures into a new file at `path`, of `limit` bytes at most. At half of that the file is
+    /// renamed to end in `.1`, which replaces the previous one, and a new file begins.
     ///
     /// # Panics
     /// If `limit` is less than [`LEAST_LIMIT`].
@@ -159,7 +159,7 @@ impl<D: Device> Pcap<D> {
         self
     }
 
-    /// Has `tell` called when the file cannot be written and capturing ends.
+    /// Sets `tell`, which is called when the file cannot be written and capturing ends.
     #[must_use]
     pub fn on_error(mut self, mut tell: impl FnMut(io::Error) + 'static) -> Self {
         if let Some(error) = self.capture.untold.take() {
@@ -169,8 +169,8 @@ impl<D: Device> Pcap<D> {
         self
     }
 
-    /// Has `tell` called with how many frames were lost since the last time, because the file was
-    /// not written fast enough: every ten seconds at most, and at the end.
+    /// Sets `tell`, which is called with the number of frames lost since the last call because the
+    /// file was written too slowly. It is called every ten seconds at most, and at the end.
     #[must_use]
     pub fn on_loss(mut self, tell: impl FnMut(u64) + 'static) -> Self {
         self.capture.losses.tell = Box::new(tell);
@@ -183,7 +183,7 @@ fn cannot_write(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), text)
 }
 
-/// What a capture begins with.
+/// The first blocks of a capture.
 fn header(medium: Medium, name: &str) -> Vec<u8> {
     let mut header = Vec::new();
     pcapng::section(&mut header);
@@ -192,7 +192,7 @@ fn header(medium: Medium, name: &str) -> Vec<u8> {
 }
 
 impl Capture {
-    /// Adds the frame in `scratch`.
+    /// Adds the frame in `scratch` to the capture.
     fn add_scratch(&mut self, now: Instant, direction: Direction) {
         if self.output.is_none() {
             return;
@@ -225,7 +225,7 @@ impl Capture {
         self.add_scratch(now, Direction::Inbound);
     }
 
-    /// When what was gathered has to be written.
+    /// The time by which the gathered blocks must be written.
     fn due(&self) -> Option<Instant> {
         self.since.map(|since| since + INTERVAL)
     }
@@ -236,7 +236,7 @@ impl Capture {
         }
     }
 
-    /// Writes what was gathered. If that fails, capturing ends.
+    /// Writes the gathered blocks. If that fails, capturing ends.
     fn write_or_end(&mut self, now: Instant) {
         if let Err(error) = self.write(now) {
             (self.on_error)(error);

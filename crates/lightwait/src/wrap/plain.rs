@@ -1,7 +1,7 @@
-//! A device without offload: what it hands over are packets as on a wire, each with its checksum.
+//! A device without offload: it hands over packets as on a wire, each with its checksum.
 //!
-//! It advertises no offload, so that what it is given are packets, too. What the device underneath
-//! hands over as a large segment is cut, and checksums left undone are completed.
+//! It advertises no offload, so that the host gives it single packets, too. It cuts large segments
+//! of the device underneath, and completes checksums that were left undone.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -31,7 +31,7 @@ impl<D: Device> Device for Plain<D> {
         Capabilities::plain(medium, mtu)
     }
 
-    /// As [`Device::receive`], but that a large segment counts as one frame.
+    /// Receives like [`Device::receive`], but a large segment counts as one frame.
     fn receive(&mut self, now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
         let (medium, scratch) = (self.device.capabilities().medium, &mut self.scratch);
         self.device.receive(now, budget, &mut |frames| {

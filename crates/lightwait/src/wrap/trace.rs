@@ -1,4 +1,4 @@
-//! A device that tells of each frame in one line of text.
+//! A device that reports each frame in one line of text.
 //!
 //! ```text
 //! 0.001250 out 10.9.0.2:80 > 10.9.0.1:41500: S. 1:1(0) ack 2 win 65535 <mss 1460>
@@ -15,7 +15,7 @@ use lightwait_core::{Capabilities, Instant, Outbox};
 use super::outgoing::Offered;
 use crate::device::{Device, Losses, Sink};
 
-/// A device that tells of each frame.
+/// A device that reports each frame.
 pub struct Trace<D> {
     device: D,
     sink: Box<dyn FnMut(&str)>,

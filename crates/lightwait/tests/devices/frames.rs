@@ -1,4 +1,4 @@
-//! The few frames these tests send, built by hand so that they do not depend on the stack.
+//! The few frames that these tests send, built by hand to be independent of the stack.
 
 use std::net::Ipv4Addr;
 

@@ -1,5 +1,5 @@
-//! Our TCP against the kernel's, over devices that end in it: both IP versions, both as client and
-//! as server, with offload and without, and over a bad link.
+//! Our TCP against the kernel's, over devices that end in the kernel: both IP versions, both as
+//! client and as server, with and without offload, and over a bad link.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener as KernelListener, TcpStream as KernelStream};
@@ -19,12 +19,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::frames::OUR_MAC;
 use crate::namespace;
 
-/// Our end and the kernel's, of each IP version.
+/// Our address and the kernel's, in each IP version.
 const PAIRS: [(&str, &str); 2] = [("10.77.0.2", "10.77.0.1"), ("fd77::2", "fd77::1")];
 
 const PORT: u16 = 7;
 
-/// How much is exchanged.
+/// The amount of data that is exchanged.
 #[derive(Clone, Copy)]
 struct Amount {
     bulk_bytes: usize,
@@ -80,7 +80,7 @@ fn shard(
     })
 }
 
-/// What the kernel sends comes back whole.
+/// The kernel's data comes back whole.
 fn kernel_as_client(server: SocketAddr, data: &[u8]) {
     let mut stream = KernelStream::connect_timeout(&server, Duration::from_secs(20)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -108,7 +108,7 @@ fn kernel_as_server(address: &str) -> SocketAddr {
     address
 }
 
-/// What we send to the kernel comes back whole.
+/// Our data to the kernel comes back whole.
 async fn ours_as_client(server: SocketAddr, data: Vec<u8>) {
     let (mut reader, mut writer) = TcpStream::connect(server).await.unwrap().into_split();
     let sent = data.clone();
@@ -148,7 +148,8 @@ fn exchange(open: impl FnOnce() -> Box<dyn Device> + Send + 'static, amount: Amo
 fn over_tap(test: &str, offload: bool) {
     namespace::inside(test, || {
         if namespace::can_make_tap() {
-            // Opened here: the kernel's end must have its addresses before anyone listens on them.
+            // Opened here: the kernel's end must have its addresses before a server listens on
+            // them.
             let tap = crate::tap(offload);
             exchange(move || Box::new(tap), MUCH);
         }

@@ -1,4 +1,4 @@
-//! Frames that nobody fetches in time are counted.
+//! Frames that no read fetches in time are counted.
 
 use lightwait::device::{AfPacket, Device, Losses, Tap, TapConfig};
 use lightwait_core::Instant;
@@ -8,8 +8,8 @@ use crate::frames::{BROADCAST, arp};
 use crate::namespace::{can_make_tap, inside, ip};
 use crate::{KERNEL, OURS, send};
 
-/// Sends so many frames from `from` that no queue of the kernel's holds them, and fetches those
-/// that `to` has only afterwards; then as many with a fetch behind each. How many were missed each
+/// Sends more frames from `from` than the kernel's queue holds, and fetches those that `to` has
+/// only afterwards. Then sends as many with a fetch after each. Returns how many were missed each
 /// time.
 fn missed(from: &mut dyn Device, to: &mut dyn Device, count: u64) -> [u64; 2] {
     let frame = [arp(BROADCAST, 1, OURS, KERNEL), vec![0; 1400]].concat();

@@ -1,4 +1,4 @@
-//! Devices that end in the Linux kernel, tried against the kernel's own stack in a network
+//! Tests devices that end in the Linux kernel against the kernel's own stack, in a network
 //! namespace that the test makes.
 #![cfg(target_os = "linux")]
 
@@ -46,7 +46,7 @@ fn receive_within(
                 found = Some(MemoryFrame { bytes, checksum, segment_size });
             }
         };
-        // One at a time: what comes behind the wanted one is for later.
+        // One at a time: the frames behind the wanted one are for later.
         device.receive(Instant::ZERO, 1, &mut sink).unwrap();
         if found.is_some() || Moment::now() > end {
             return found;
@@ -66,8 +66,8 @@ fn send(device: &mut dyn Device, bytes: &[u8], checksum: TxChecksum) {
     assert!(outbox.is_empty(), "the kernel takes the frame at once");
 }
 
-/// Asks for the kernel's hardware address, which also tells it ours. Asks again, since an interface
-/// that has just come up loses frames until it has noticed its carrier.
+/// Asks for the kernel's hardware address, which also announces ours. Repeats the request, since an
+/// interface that has just come up loses frames until it has noticed its carrier.
 fn resolve(device: &mut dyn Device) -> [u8; 6] {
     let mut ask = || {
         send(device, &arp(BROADCAST, 1, OURS, KERNEL), TxChecksum::Complete);
@@ -91,7 +91,7 @@ fn the_kernel_answers_an_echo(device: &mut dyn Device) {
     assert_eq!(frames::sum(&reply[TRANSPORT..], 0), 0xffff);
 }
 
-/// A checksum left undone is completed or trusted by the kernel, and the kernel leaves its own.
+/// The kernel completes or trusts an undone checksum, and leaves its own undone.
 fn checksums_are_left_to_the_other_side(device: &mut dyn Device) {
     let kernel_mac = resolve(device);
     let socket = UdpSocket::bind((KERNEL, 0)).unwrap();
@@ -104,7 +104,7 @@ fn checksums_are_left_to_the_other_side(device: &mut dyn Device) {
     let (len, from) = socket.recv_from(&mut buffer).unwrap();
     assert_eq!((&buffer[..len], from), (&b"undone"[..], (OURS, 9000).into()));
 
-    // The twin: called complete, the same datagram is wrong, and the kernel drops it.
+    // The contrast: marked complete, the same datagram is wrong, and the kernel drops it.
     send(device, &datagram, TxChecksum::Complete);
     socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     assert!(socket.recv_from(&mut buffer).is_err());

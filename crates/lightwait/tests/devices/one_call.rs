@@ -1,4 +1,4 @@
-//! A stack that one call sets up, against the kernel's.
+//! A stack set up by one call, against the kernel's.
 
 use std::io::Read;
 use std::net::TcpStream as KernelStream;
@@ -28,7 +28,7 @@ fn the_kernel_reaches_a_stack_that_one_call_set_up() {
             let (mut stream, peer) = listener.accept().await?;
             stream.write_all(b"hello").await?;
             stream.shutdown().await?;
-            // It is acknowledged before the stack goes.
+            // The acknowledgement arrives before the stack goes.
             lightwait::rt::sleep(std::time::Duration::from_millis(100)).await;
             Ok::<_, std::io::Error>(peer.ip().to_string())
         });

@@ -1,6 +1,6 @@
-//! Packet pair over devices and a link of a known rate. A stack that looks at its device so seldom
-//! that a turn takes in many acknowledgements at once needs the kernel's receive times, which a
-//! packet socket tells and a TAP does not.
+//! Packet pair over devices and a link of a known rate. If a stack turns so seldom that one turn
+//! receives many acknowledgements, it needs the kernel's receive times, which a packet socket
+//! reports and a TAP does not.
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener as KernelListener};
@@ -19,34 +19,34 @@ use crate::frames::OUR_MAC;
 use crate::namespace;
 
 const RATE_MBIT: f64 = 20.0;
-/// Between two turns: some 16 ACKs come meanwhile.
+/// Time between two turns: some 16 ACKs come meanwhile.
 const TURN: Duration = Duration::from_millis(20);
-/// What the link carries of a full segment with timestamps, and the payload in it, in bytes.
+/// Bytes on the link for a full segment with timestamps, over the payload in it.
 const WIRE: f64 = 1514.0 / 1448.0;
-/// How long an estimate may take.
+/// The longest time that an estimate may take.
 const LONG: Duration = Duration::from_secs(4);
 
-/// When a turn follows on the one before.
+/// The time of the next turn.
 #[derive(Clone, Copy)]
 enum Next {
-    /// After [`TURN`], whatever comes meanwhile.
+    /// After [`TURN`], even if frames come meanwhile.
     Late,
     /// As soon as a frame has come.
     Woken,
 }
 
-/// What a frame is said to have come at.
+/// The arrival time given to a frame.
 #[derive(Clone, Copy)]
 enum Arrival {
-    /// What the device tells.
+    /// The device's receive time.
     Told,
     /// The turn's time.
     Turn,
-    /// When it was read: frames are read one by one, and the clock once for each.
+    /// The time of the read: frames are read one by one, with a reading of the clock for each.
     Read,
 }
 
-/// A sender of bulk data that is driven by hand.
+/// A sender of bulk data that the test drives by hand.
 struct Sender {
     host: Host,
     device: Box<dyn Device>,
@@ -99,7 +99,7 @@ impl Sender {
         }
     }
 
-    /// Mbit/s on the wire by packet pair.
+    /// Packet pair's estimate of the rate on the wire, in Mbit/s.
     fn estimate(mut self, next: Next, arrival: Arrival) -> Option<f64> {
         let end = Moment::now() + LONG;
         while Moment::now() < end {
@@ -111,19 +111,19 @@ impl Sender {
     }
 }
 
-/// Whether an estimate is there, and off by less than that part.
+/// True if there is an estimate, and its relative error is less than `part`.
 fn is_within(part: f64, mbit: Option<f64>) -> bool {
     mbit.is_some_and(|mbit| (mbit / RATE_MBIT - 1.0).abs() < part)
 }
 
-/// Holds what leaves by this interface to the rate.
+/// Limits the rate of the frames that leave by this interface.
 fn limit_rate(interface: &str) {
     let limit =
         format!("qdisc add dev {interface} root tbf rate {RATE_MBIT}mbit burst 1600 limit 200k");
     namespace::run("tc", &limit);
 }
 
-/// Takes in what comes, on connection after connection.
+/// Reads everything on connection after connection.
 fn listener() -> SocketAddr {
     let listener = KernelListener::bind("10.77.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -150,20 +150,21 @@ fn packet_pair_finds_the_rate_of_a_link_by_the_kernel_s_receive_times() {
         };
         let found = estimate(Arrival::Told);
         assert!(is_within(0.2, found), "{found:?} Mbit/s");
-        // By the turn's time alone it cannot be found: so the above is shown by the stamps.
+        // The turn's time alone gives no estimate, so the result above comes from the receive
+        // times.
         let blind = estimate(Arrival::Turn);
         assert!(!is_within(0.2, blind), "{blind:?} Mbit/s by turns");
         eprintln!("{found:.2?} Mbit/s of {RATE_MBIT}; by turns {blind:.2?}");
     });
 }
 
-/// A TAP, open, on a bridge with one end of a veth; the kernel listens at the other, behind a link
-/// that is held to the rate.
+/// An open TAP on a bridge with one end of a veth; the kernel listens at the other end, behind a
+/// link with a limited rate.
 fn bridged_tap() -> Tap {
     let tap = Tap::open(&TapConfig { offload: false, ..TapConfig::new("lw0") }).unwrap();
     namespace::ip("link add br0 type bridge");
     namespace::ip("link add lw1 type veth peer name lw2");
-    // The bridge hears the same questions, and the listener's address is not its own.
+    // The bridge receives the same ARP requests, and the listener's address is not its own.
     std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1").unwrap();
     namespace::ip("addr add 10.77.0.1/24 dev lw2");
     for interface in ["lw1", "lw2"] {
@@ -191,10 +192,10 @@ fn on_a_tap_only_a_stack_that_each_frame_wakes_finds_the_rate() {
         };
         let woken = estimate(Next::Woken, Arrival::Told);
         assert!(is_within(0.5, woken), "{woken:?} Mbit/s");
-        // A TAP tells no times: a turn has one for all of its frames.
+        // A TAP reports no receive times: all frames of a turn have one time.
         let late = estimate(Next::Late, Arrival::Told);
         assert!(!is_within(0.5, late), "{late:?} Mbit/s by turns");
-        // To read the clock for each frame tells how fast they are read from the queue.
+        // Reading the clock for each frame measures how fast frames leave the queue.
         let read = estimate(Next::Late, Arrival::Read);
         assert!(!is_within(0.5, read), "{read:?} Mbit/s by the time of reading");
         eprintln!(

@@ -1,4 +1,4 @@
-//! What a device says when its interface goes down, comes up, or is deleted under it.
+//! A device's reports when its interface goes down, comes up, or is deleted.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use lightwait_core::{Instant, Outbox};
 
 use crate::namespace;
 
-/// Looks after the device at that second.
+/// Receives on the device at that second.
 fn receive(device: &mut dyn Device, second: u64) -> io::Result<usize> {
     device.receive(Instant::from_millis(second * 1000), 64, &mut |_| ())
 }
@@ -28,7 +28,7 @@ fn assert_gone(result: io::Result<impl std::fmt::Debug>, name: &str) {
     assert!(text.starts_with(&format!("{name} is gone: it was deleted")), "{text}");
 }
 
-/// Down, up, and down again for good.
+/// The interface goes down, up, and down again for good.
 fn is_told_of_its_link(device: &mut dyn Device, told: &Mutex<Vec<LinkState>>) {
     assert_eq!(device.deadline(), None);
     namespace::ip("link set lw0 down");
@@ -99,7 +99,7 @@ fn the_kernels_own_addresses_are_found_with_their_interface() {
         namespace::ip("addr add fe80::77/64 dev lw1 nodad");
         assert_eq!(of_kernel("lw1", "fe80::77"), on_lw1("fe80::77/64"));
         assert_eq!(of_kernel("lw0", "fe80::77"), None, "another link");
-        // More than one answer of the kernel's holds.
+        // One answer of the kernel does not hold so many addresses.
         for third in 0..4 {
             let add = (0..250).map(|n| format!("addr add 10.78.{third}.{n}/16 dev lw1\n"));
             let path = std::env::temp_dir().join(format!("lightwait-{}", std::process::id()));

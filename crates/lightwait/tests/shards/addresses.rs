@@ -1,4 +1,4 @@
-//! A shard tells who waits for it how it stands with its addresses.
+//! A shard reports the state of its addresses to the tasks that wait for it.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use lightwait_core::{Capabilities, Config, Instant, Medium};
 const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 const ADDRESSES: [&str; 2] = ["10.0.0.1/24", "fd00::1/64"];
 
-/// Two shards on one Ethernet; of each its addresses, and how long it asks for them.
+/// Two shards on one Ethernet, each with its addresses and its time to probe them.
 fn two(of_each: [(&[&str], Duration); 2]) -> [Shard; 2] {
     let plain = Capabilities::plain(Medium::Ethernet, 1500);
     let (one, other) = MemoryDevice::pair(plain, 64);
@@ -65,7 +65,7 @@ fn who_waits_for_its_addresses_waits_as_long_as_they_are_probed() {
 fn who_waits_is_told_of_an_address_that_is_somebody_elses() {
     for (address, claimed) in ADDRESSES.iter().zip(["10.0.0.1", "fd00::1"]) {
         let address: &[&str] = &[address];
-        // The first has it long before the second looks.
+        // The first shard owns the address long before the second probes for it.
         let mut shards = two([(address, Duration::ZERO), (address, PROBE_LONGEST)]);
         let outcome = Rc::new(RefCell::new(None));
         let (handle, told) = (shards[1].handle(), outcome.clone());
@@ -82,7 +82,7 @@ fn who_waits_is_told_of_an_address_that_is_somebody_elses() {
 
 #[test]
 fn who_waits_is_told_of_every_claim_that_was_answered() {
-    // Nobody has asked: each announces the address, and hears the other do so.
+    // Neither shard probes: each announces the address, and receives the other's announcement.
     let address: &[&str] = &ADDRESSES[..1];
     let mut shards = two([(address, Duration::ZERO), (address, Duration::ZERO)]);
     let told = Rc::new(RefCell::new(Vec::new()));

@@ -22,7 +22,7 @@ pub(crate) fn shards() -> Vec<Shard> {
     ]
 }
 
-/// Reads while it writes: nobody holds all that is on its way.
+/// Reads while it writes: no buffer holds all the data.
 pub(crate) async fn echo_once(stream: TcpStream, data: &[u8]) {
     let (mut reader, mut writer) = tokio::io::split(stream);
     let writing = async {
@@ -73,7 +73,7 @@ fn within_a_turn_the_measured_time_goes_on_and_the_turns_stands() {
     assert!(stands && passed >= Duration::from_millis(2), "{passed:?}");
 }
 
-/// What a task that has ended returned.
+/// The output of a task that has ended.
 fn now_or_never<T>(task: lightwait::executor::JoinHandle<T>) -> T {
     let mut task = std::pin::pin!(task);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -194,7 +194,7 @@ fn a_reader_that_stops_holds_up_the_writer_behind_the_bridge() {
         let mut stream = KernelStream::connect(address).unwrap();
         stream.set_nonblocking(true).unwrap();
         let (block, mut sent, mut idle) = (vec![7; 1 << 16], 0u64, 0);
-        // Nothing is read: what is written comes back and fills every buffer on the way.
+        // The client reads nothing: its data comes back and fills every buffer on the way.
         while idle < 20 {
             match stream.write(&block) {
                 Ok(len) => (sent, idle) = (sent + len as u64, 0),

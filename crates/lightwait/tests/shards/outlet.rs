@@ -42,7 +42,7 @@ fn before_the_outlet<T: 'static>(
     })
 }
 
-/// A server of the kernel's, each of its connections in a thread; and the clients that it saw.
+/// A server on the kernel's stack, with a thread a connection; and the clients that it saw.
 fn server<F>(serve: F) -> (SocketAddr, Receiver<SocketAddr>)
 where
     F: Fn(KernelStream) -> io::Result<()> + Clone + Send + 'static,
@@ -50,7 +50,7 @@ where
     let listener = KernelListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (saw, seen) = channel();
-    // It ends with the test's process.
+    // The thread ends with the test's process.
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let _ = saw.send(stream.peer_addr().unwrap());
@@ -61,7 +61,7 @@ where
     (address, seen)
 }
 
-/// Sends back what comes, until the end; then the end.
+/// Sends received data back until the end, then FIN.
 fn echo(mut stream: KernelStream) -> io::Result<()> {
     let mut writer = stream.try_clone()?;
     io::copy(&mut stream, &mut writer).map(|_| ())
@@ -77,7 +77,7 @@ fn streams_and_their_ends_go_out_and_come_back() {
 
 #[test]
 fn an_end_is_passed_on_while_the_other_direction_goes_on() {
-    // Answers only when it has seen the end of the request.
+    // The server answers only after the end of the request.
     let (target, _) = server(|mut stream| {
         let mut request = Vec::new();
         stream.read_to_end(&mut request)?;
@@ -94,7 +94,7 @@ fn an_end_is_passed_on_while_the_other_direction_goes_on() {
     assert_eq!(heard, "7 bytes");
 }
 
-/// What a client that reads meets.
+/// The error that a reading client gets.
 async fn failure() -> ErrorKind {
     let mut stream = connect().await;
     stream.write_all(b"request").await.unwrap();
@@ -104,7 +104,7 @@ async fn failure() -> ErrorKind {
 #[test]
 fn a_target_that_refuses_is_a_reset() {
     let nobody = KernelListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    // Nothing is sent: a socket that is closed with bytes unread is reset in any case.
+    // The client sends nothing: closing a socket with unread bytes resets it in any case.
     let kind = before_the_outlet(nobody, |outlet| outlet, async {
         connect().await.read(&mut [0; 16]).await.unwrap_err().kind()
     });
@@ -167,7 +167,7 @@ fn each_connection_comes_from_the_source_chosen_for_its_client() {
     assert_eq!((clients.len(), seen.len()), (COUNT, COUNT));
     let expected: HashSet<SocketAddr> = clients.into_iter().map(source).collect();
     let others: Vec<_> = seen.difference(&expected).map(SocketAddr::ip).collect();
-    // A port that a server of this machine has on all addresses is replaced.
+    // If a server of this machine has a port on all addresses, another port replaces it.
     assert!(others.len() < 20, "{others:?}");
     let addresses = |ends: &HashSet<SocketAddr>| {
         let mut addresses: Vec<_> = ends.iter().map(SocketAddr::ip).collect();

@@ -1,4 +1,4 @@
-//! Waiting until a stream is ready, and reading what is there without waiting.
+//! Waiting until a stream is ready, and reading available data without waiting.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -19,7 +19,7 @@ fn blocks<T>(result: io::Result<T>) -> bool {
     matches!(result, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// Sends `text` after a pause, and the end after another.
+/// Sends `text` after a pause, and FIN after another.
 async fn speak_late(mut stream: TcpStream, text: &[u8]) {
     rt::sleep(PAUSE).await;
     stream.write_all(text).await.unwrap();
@@ -106,7 +106,7 @@ fn async_io_waits_for_more_where_the_call_finds_too_little() {
                 rt::sleep(PAUSE).await;
                 stream.write_all(part).await.unwrap();
             }
-            // The end must not be what wakes the reader.
+            // The end must not wake the reader.
             assert_eq!(stream.read(&mut [0; 1]).await.unwrap(), 0);
         },
         |stream| async move {

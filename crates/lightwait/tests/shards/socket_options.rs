@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::sockets::{PORT, converse, server};
 use crate::world::World;
 
-/// The client's address, as `bridge::client_config` has it.
+/// The client's address in `bridge::client_config`.
 const CLIENT_ADDRESS: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 2);
 
 #[test]
@@ -105,7 +105,7 @@ fn a_socket_refuses_what_makes_no_sense() {
 fn the_first_address_that_answers_is_connected_to() {
     let mut world = World::new();
     let served = world.on_server(async {
-        // The first cannot be had: it is the client's.
+        // The first address is taken: it is the client's.
         let addresses = [SocketAddr::from((CLIENT_ADDRESS, PORT)), server()];
         let listener = TcpListener::bind(&addresses[..]).await.unwrap();
         listener.accept().await.unwrap().1
@@ -141,7 +141,7 @@ fn a_stream_that_closes_by_swap_waits_in_the_place_of_the_server_that_closed_fir
             let is_idle = |handle: &Handle| handle.with_host(|host| host.connections() == 0);
             served.is_finished() && used.is_finished() && world.handles().iter().all(is_idle)
         });
-        // The RST is on its way yet.
+        // The RST is still on its way.
         let waited = world.on_client(async { rt::sleep(Duration::from_secs(1)).await });
         world.finish(&waited);
         let [server, client] = world.handles().map(|handle| handle.with_host(Host::time_wait_len));

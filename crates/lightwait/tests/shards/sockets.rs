@@ -1,4 +1,4 @@
-//! `TcpListener` and `TcpStream` do what tokio's do.
+//! `TcpListener` and `TcpStream` behave as tokio's do.
 
 use std::cell::RefCell;
 use std::io;
@@ -24,12 +24,12 @@ pub(crate) fn server() -> SocketAddr {
     (SERVER_ADDRESS, PORT).into()
 }
 
-/// Bytes in which a lost, doubled or moved one shows.
+/// Bytes that show whether one of them was lost, doubled or moved.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 + i / 251 + i / 65_537) as u8).collect()
 }
 
-/// Sends back what comes, until the end; then the end.
+/// Sends received data back until the end, then FIN.
 pub(crate) async fn echo(mut stream: TcpStream) -> io::Result<u64> {
     let mut buffer = vec![0; 16 << 10];
     let mut total = 0;
@@ -198,7 +198,7 @@ fn aborting_drops_what_is_not_sent_and_resets() {
                     (control.unacknowledged_bytes(), shard.with_host(Host::pages_in_use)),
                     (0, 0)
                 );
-                // It does nothing to whatever comes in that place.
+                // The control does nothing to the next connection in that place.
                 control.abort();
             },
             |mut stream| async move {
@@ -232,7 +232,7 @@ fn memory_of_others_counts_among_what_buffers_may_take_and_is_waited_for() {
         });
     }
     let shut = order.clone();
-    // One that is dropped, or polled again and again, has no place more for it.
+    // A future that is dropped, or polled again and again, takes no further place.
     let (once, twice) = (memory.clone(), order.clone());
     world.on_server(async move {
         let _ = rt::timeout(Duration::from_secs(1), once.room()).await;

@@ -50,7 +50,7 @@ impl World {
         self.now
     }
 
-    /// Runs both shards, and lets time pass when neither has anything to do, until `is_done`.
+    /// Runs both shards until `is_done`, and lets time pass when neither has work.
     pub(crate) fn run_until(&mut self, mut is_done: impl FnMut(&World) -> bool) {
         let end = self.now + PATIENCE;
         loop {

@@ -1,21 +1,21 @@
 use super::*;
 
-/// A world in which a counter of 3 GHz and the system's clock do what they are told.
+/// A world that controls a counter of 3 GHz and the system's clock.
 #[derive(Default)]
 struct World {
     /// True time.
     ns: Cell<u64>,
-    /// What the counter counts too fast, in parts in a billion.
+    /// The error of the counter's rate, in parts in a billion.
     off_ppb: Cell<i64>,
     /// Added to the counter.
     leap_cycles: Cell<i64>,
-    /// It shows this and no more.
+    /// The counter stands still here.
     stands_at: Cell<Option<u64>>,
     /// Added to the system's clock.
     step_ns: Cell<i64>,
-    /// Added to it at every second comparison.
+    /// Added to the system's clock at every second comparison.
     noise_ns: Cell<u64>,
-    /// How often it was asked.
+    /// Readings of the system's clock.
     comparisons: Cell<u64>,
 }
 
@@ -28,7 +28,7 @@ impl Sources for World {
     }
 
     fn system_ns(&self) -> u64 {
-        // Asked four times a comparison.
+        // A comparison reads the clock four times.
         let asked = self.comparisons.replace(self.comparisons.get() + 1);
         let noise_ns = if (asked / 4).is_multiple_of(2) { self.noise_ns.get() } else { 0 };
         self.ns.get().checked_add_signed(self.step_ns.get()).unwrap() + noise_ns
@@ -39,7 +39,7 @@ const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 const HOUR: i64 = 3_600 * SECOND as i64;
 
-/// A world, its clock, and what that told last.
+/// A world, its clock, and the last time that the clock returned.
 struct Run {
     world: World,
     clock: Discipline,
@@ -55,7 +55,7 @@ impl Run {
         Run { world, clock, told: 0 }
     }
 
-    /// An hour after the begin, 10 s after the calibration.
+    /// An hour after the start, 10 s after the calibration.
     fn usual() -> Run {
         let world = World::default();
         world.ns.set(3_600 * SECOND);
@@ -68,7 +68,7 @@ impl Run {
         run
     }
 
-    /// Reads the clock, which may not have gone back.
+    /// Reads the clock, which must not go back.
     fn read(&mut self) -> u64 {
         let now = self.clock.read(&self.world);
         assert!(now >= self.told, "from {} back to {now}", self.told);
@@ -76,13 +76,13 @@ impl Run {
         now
     }
 
-    /// What it is off from the system's.
+    /// The difference between the clock and the system's.
     fn error_ns(&mut self) -> u64 {
         let system_ns = self.world.ns.get().checked_add_signed(self.world.step_ns.get()).unwrap();
         self.read().abs_diff(system_ns)
     }
 
-    /// Reads it about every ms for that long, and returns the worst error.
+    /// Reads the clock about every ms for that long, and returns the worst error.
     fn goes_on(&mut self, ns: u64) -> u64 {
         let (begin, mut worst) = (self.world.ns.get(), 0);
         for passed in (0..ns).step_by(999_983) {
@@ -92,7 +92,7 @@ impl Run {
         worst
     }
 
-    /// The counter is not read any more, and the system's clock is, exactly.
+    /// Checks that the clock reads the system's clock exactly, and not the counter.
     fn is_on_the_systems(&mut self) {
         assert!(!self.clock.counts_cycles());
         self.world.stands_at.set(Some(7));
@@ -103,14 +103,14 @@ impl Run {
 #[test]
 fn drift_is_found_and_bounded() {
     for off_ppb in [0, 1_000, -1_000, 200_000, -200_000] {
-        // Calibrated at the rate it has, and at another.
+        // Calibrated at the counter's real rate, and at another.
         let mut run = Run::new(World { off_ppb: Cell::new(off_ppb), ..World::default() });
         run.goes_on(SECOND);
         let worst = run.goes_on(60 * SECOND);
         assert!(worst < 100, "{off_ppb} ppb: {worst} ns");
         let mut run = Run::usual();
         run.world.off_ppb.set(off_ppb);
-        // So that it counts on from where it is.
+        // The counter goes on from its present reading.
         let gained = run.world.cycles() as i64 - run.world.ns.get() as i64 * 3;
         run.world.leap_cycles.set(-gained);
         let most = off_ppb.unsigned_abs() * 2 + 100;
@@ -123,7 +123,7 @@ fn drift_is_found_and_bounded() {
 
 #[test]
 fn a_bad_calibration_is_made_good_by_a_few_comparisons() {
-    // A counter that was taken for one a hundredth slower.
+    // The calibration took the counter for one a hundredth slower.
     let world = World { off_ppb: Cell::new(10_000_000), ..World::default() };
     let first = world.both();
     world.ns.set(MS);
@@ -137,7 +137,7 @@ fn a_bad_calibration_is_made_good_by_a_few_comparisons() {
     assert!((10..=20).contains(&comparisons), "{comparisons} comparisons");
 }
 
-/// Nobody asks for ten hours after a calibration that was a part in 10,000 off.
+/// The clock is not read for ten hours after a calibration that was a part in 10,000 off.
 #[test]
 fn a_long_sleep_is_no_leap_of_a_slow_counter() {
     for (off_ppb, stays) in [(-100_000, true), (100_000, false)] {
@@ -177,8 +177,8 @@ fn a_counter_that_leaps_ahead_is_given_up() {
     run.is_on_the_systems();
 }
 
-/// Not beyond what is told without a comparison: it is found out at the next one, and what was told
-/// too much is waited for.
+/// The leap stays within the readings without a comparison. The next comparison finds it, and the
+/// clock then stands until real time has caught up.
 #[test]
 fn a_counter_that_leaps_a_little_ahead_is_given_up_within_a_second() {
     let mut run = Run::usual();
@@ -196,7 +196,7 @@ fn a_counter_that_stands_still_is_given_up() {
     run.is_on_the_systems();
 }
 
-/// As when a thread moves to a processor whose counter is a little behind.
+/// This happens when a thread moves to a processor whose counter is a little behind.
 #[test]
 fn a_counter_that_goes_back_a_little_is_waited_for() {
     let mut run = Run::usual();
@@ -210,18 +210,18 @@ fn a_counter_that_goes_back_a_little_is_waited_for() {
     assert!(run.error_ns() < 100 && run.clock.counts_cycles());
 }
 
-/// As after a sleep of the machine in which the counter stood.
+/// This happens after a sleep of the machine in which the counter stood.
 #[test]
 fn a_systems_clock_that_steps_ahead_is_followed() {
     let mut run = Run::usual();
     run.world.step_ns.set(HOUR);
-    // Found out at the next comparison.
+    // The next comparison finds it.
     run.goes_on(SECOND);
     assert!(run.error_ns() < 100);
     run.is_on_the_systems();
 }
 
-/// It says that it never does. If it does all the same, ours still goes not back.
+/// The system promises that this never happens. If it happens, our clock still does not go back.
 #[test]
 fn a_systems_clock_that_steps_back_is_waited_for() {
     let mut run = Run::usual();

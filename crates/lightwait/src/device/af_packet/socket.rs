@@ -1,5 +1,5 @@
-//! The system calls of a packet socket: packet(7). The one place here that needs `unsafe`: its
-//! address and its options have no safe wrapper.
+//! The system calls of a packet socket: packet(7). Only this module of the device needs `unsafe`:
+//! the socket's address and options have no safe wrapper.
 #![allow(unsafe_code, reason = "AF_PACKET addresses and options have no safe wrapper")]
 
 use std::io;
@@ -11,20 +11,20 @@ use rustix::io::Errno;
 /// Bytes of frames that may wait to be received. The kernel's default holds three large segments.
 const RECEIVE_BUFFER_BYTES: libc::c_int = 8 << 20;
 
-/// Every protocol, in network order, as both socket(2) and the address want it.
+/// Every protocol, in network order, as both socket(2) and the address require it.
 const ALL_PROTOCOLS: u16 = (libc::ETH_P_ALL as u16).to_be();
 
-/// A packet socket that hears nothing yet: it is bound by [`bind`].
+/// A packet socket that receives nothing until [`bind`] binds it.
 pub(super) fn open() -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: socket(2) takes its arguments by value.
     let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
     check(fd)?;
-    // SAFETY: the call above returned a new descriptor, which nobody else owns.
+    // SAFETY: the call above returned a new descriptor, which has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Hears and speaks on the interface with that index.
+/// Receives and sends on the interface with that index.
 pub(super) fn bind(socket: &OwnedFd, index: u32) -> io::Result<()> {
     let address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,
@@ -46,12 +46,12 @@ pub(super) fn use_virtio_header(socket: &OwnedFd) -> io::Result<()> {
     set(socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)
 }
 
-/// Does not hear what is sent on the interface, by us or by the kernel.
+/// Excludes frames that this machine sends on the interface, be it our stack or the kernel.
 pub(super) fn ignore_outgoing(socket: &OwnedFd) -> io::Result<()> {
     set(socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1)
 }
 
-/// Hears frames to every hardware address, for as long as the socket is open.
+/// Receives frames to every hardware address, for as long as the socket is open.
 pub(super) fn hear_every_address(socket: &OwnedFd, index: u32) -> io::Result<()> {
     let membership = libc::packet_mreq {
         mr_ifindex: index as i32,
@@ -62,19 +62,20 @@ pub(super) fn hear_every_address(socket: &OwnedFd, index: u32) -> io::Result<()>
     set(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
 }
 
-/// Makes room for received frames: as much as wanted if we may, else as much as anyone may have.
+/// Makes room for received frames: the wanted size if we are privileged, else the most that an
+/// ordinary user gets.
 pub(super) fn enlarge_receive_buffer(socket: &OwnedFd) -> io::Result<()> {
     let len = RECEIVE_BUFFER_BYTES;
     set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &len)
         .or_else(|_| set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &len))
 }
 
-/// Has the kernel tell when it got each frame, in ns.
+/// Asks the kernel for the receive time of each frame, in ns.
 pub(super) fn stamp_frames(socket: &OwnedFd) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1)
 }
 
-/// Frames for which there was no room, since the last time.
+/// Frames for which there was no room, since the last call.
 pub(super) fn take_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
@@ -92,12 +93,12 @@ pub(super) fn take_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(statistics.tp_drops)
 }
 
-/// Room for the control message of a receive time, and to spare; aligned as its header must be.
+/// Room for the control message of a receive time, and more; aligned as its header must be.
 #[repr(C, align(8))]
 struct Control([u8; 64]);
 
-/// Reads a frame; its length, and when the kernel got it by the clock on the wall, in ns, if it
-/// tells.
+/// Reads a frame. Returns its length, and its receive time by the kernel's wall clock in ns, if the
+/// kernel reports one.
 pub(super) fn read_stamped(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],

@@ -1,12 +1,12 @@
-//! The system calls of a TAP: tun(4), linux/if_tun.h. The one place here that needs `unsafe`:
-//! ioctls have no types.
+//! The system calls of a TAP: tun(4), linux/if_tun.h. Only this module of the device needs
+//! `unsafe`: ioctls have no types.
 #![allow(unsafe_code, reason = "ioctl(2) on /dev/net/tun has no safe wrapper")]
 
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// What an interface is called, and which kind of TAP or TUN it is.
+/// The name of an interface and its flags: the kind of TAP or TUN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Attached {
     pub(super) name: String,
@@ -31,7 +31,7 @@ pub(super) fn attach(fd: BorrowedFd<'_>, name: &str, virtio_header: bool) -> io:
     Ok(describe(&request))
 }
 
-/// What the descriptor is attached to.
+/// The interface that the descriptor is attached to.
 pub(super) fn attached(fd: BorrowedFd<'_>) -> io::Result<Attached> {
     let mut request = empty_request();
     // SAFETY: TUNGETIFF writes one `struct ifreq`, which `request` is, for the length of the call.
@@ -47,7 +47,7 @@ pub(super) fn set_virtio_header_len(fd: BorrowedFd<'_>, len: usize) -> io::Resul
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETVNETHDRSZ as _, &raw const len) })
 }
 
-/// Lets the kernel hand over TCP segments up to 64 KiB and checksums undone, or not.
+/// Allows or forbids the kernel to hand over TCP segments up to 64 KiB and undone checksums.
 pub(super) fn set_offload(fd: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     let flags = if on { libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 } else { 0 };
     // SAFETY: TUNSETOFFLOAD takes its flags by value and touches no memory of ours.

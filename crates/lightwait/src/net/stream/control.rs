@@ -1,4 +1,4 @@
-//! A handle on a connection whose stream something else owns.
+//! A handle on a connection for code that does not own its stream.
 
 use std::fmt;
 use std::rc::Rc;
@@ -11,8 +11,8 @@ use lightwait_core::{ConnectionId, Readiness};
 
 use crate::shard::local::Local;
 
-/// A connection, as somebody sees it who does not own its stream: a server whose HTTP library does.
-/// It keeps nothing open; once the stream is dropped it does nothing.
+/// A handle on a connection whose stream has another owner, such as a server's HTTP library. It
+/// does not keep the connection open. Its methods do nothing once the stream is dropped.
 #[derive(Clone)]
 pub struct Control {
     local: Rc<Local>,
@@ -24,8 +24,8 @@ impl Control {
         Control { local, id }
     }
 
-    /// As [`TcpStream::abort`](super::TcpStream::abort). Reads and writes of the stream fail from
-    /// here on.
+    /// Resets the connection like [`TcpStream::abort`](super::TcpStream::abort). Later reads and
+    /// writes of the stream fail.
     pub fn abort(&self) {
         let now = self.local.now();
         self.local.host_mut().abort(now, self.id);
@@ -37,14 +37,14 @@ impl Control {
         self.local.host().readiness(self.id).contains(Readiness::CLOSED)
     }
 
-    /// Has whoever polls with `context` woken when the connection is over, or something has come:
-    /// for those who neither read nor write, and yet want to know.
+    /// Wakes the task of `context` when the connection is over, or data has arrived. It serves
+    /// tasks that neither read nor write.
     pub fn wake_when_closed(&self, context: &Context<'_>) {
         self.local.wait_readable(self.id, context);
     }
 
-    /// How many bytes a write would take now, were there memory for them. While that is none,
-    /// whoever polls is woken when it is some.
+    /// Returns the number of bytes that a write would take now, given enough memory. While that is
+    /// zero, the task of `context` waits until there is room.
     pub fn poll_room(&self, context: &mut Context<'_>) -> Poll<usize> {
         let room = self.local.host_mut().send_room(self.id);
         if room == 0 {
@@ -54,9 +54,9 @@ impl Control {
         Poll::Ready(room)
     }
 
-    /// Bytes that the next read of what is sent should bring ([`Host::send_demand`]). `None` where
-    /// the send buffer is [`SendSize::Round`], which takes what comes, or the connection is not
-    /// open.
+    /// Bytes that the next read of the data's source should bring ([`Host::send_demand`]). `None`
+    /// if the send buffer is [`SendSize::Round`], which takes reads of any size, or the connection
+    /// is not open.
     ///
     /// [`Host::send_demand`]: lightwait_core::Host::send_demand
     pub fn read_size(&self) -> Option<usize> {
@@ -66,20 +66,20 @@ impl Control {
         (options.send_size != SendSize::Round && read != usize::MAX).then_some(read)
     }
 
-    /// A read of what is sent takes so long, and there is more to come than what is written next
-    /// ([`Host::set_supply`](lightwait_core::Host::set_supply)).
+    /// Reports the time that a read of the data's source takes, and whether more data follows the
+    /// next write ([`Host::set_supply`](lightwait_core::Host::set_supply)).
     pub fn set_supply(&self, read_time: Duration, more: bool) {
         let now = self.local.now();
         self.local.host_mut().set_supply(now, self.id, Supply { read_time, more });
     }
 
-    /// What the connection could do with. While it is not open, and when nothing can be written any
-    /// more, that is more than any.
+    /// The bytes that the connection can use now and next. If the connection is not open, or a
+    /// write would fail, they have their largest value.
     pub fn send_demand(&self) -> Demand {
         self.local.host().send_demand(self.id)
     }
 
-    /// What there is to say of the send buffer; `None` where the connection has none.
+    /// The state of the send buffer; `None` if the connection has none.
     pub fn send_info(&self) -> Option<SendInfo> {
         self.local.host().send_info(self.id)
     }

@@ -1,4 +1,4 @@
-//! hyper's traits to read and write a stream.
+//! Implements hyper's `Read` and `Write` for a stream.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! tokio's traits to read and write a stream.
+//! Implements tokio's `AsyncRead` and `AsyncWrite` for a stream.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -42,7 +42,7 @@ impl AsyncWrite for TcpStream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // What was written leaves at the end of the turn by itself.
+        // The driver sends written data at the end of the turn.
         Poll::Ready(Ok(()))
     }
 

@@ -1,4 +1,4 @@
-//! Options of a connection, one by one.
+//! The options of a connection, with a method to read and a method to set each.
 
 use std::io;
 use std::time::Duration;
@@ -30,29 +30,30 @@ impl TcpStream {
         self.set_options(SocketOptions { nodelay, ..self.options()? })
     }
 
-    /// What closing means for data not yet sent.
+    /// Treatment of unsent data at close.
     pub fn linger(&self) -> io::Result<Option<Duration>> {
         Ok(self.options()?.linger)
     }
 
-    /// `None`: data not yet sent when the stream is dropped is sent in the background; zero: it is
-    /// dropped and the connection reset; else it is sent for at most that long.
+    /// Sets the treatment of data that is unsent when the stream is dropped. `None` sends it in the
+    /// background. Zero drops it and resets the connection. Any other time sends it for at most
+    /// that long.
     pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
         self.set_options(SocketOptions { linger, ..self.options()? })
     }
 
-    /// Resets the connection when the stream is dropped: data not yet sent is dropped.
+    /// Makes dropping the stream reset the connection: unsent data is dropped.
     pub fn set_zero_linger(&self) -> io::Result<()> {
         self.set_linger(Some(Duration::ZERO))
     }
 
-    /// TTL, or hop limit, of our packets.
+    /// TTL, or hop limit, of the connection's packets.
     pub fn ttl(&self) -> io::Result<u32> {
         let hop_limit = self.options()?.hop_limit;
         Ok(hop_limit.unwrap_or_else(|| self.local.host().config().hop_limit).into())
     }
 
-    /// Sets the TTL, or hop limit, of our packets.
+    /// Sets the TTL, or hop limit, of the connection's packets.
     ///
     /// # Errors
     ///
@@ -67,15 +68,15 @@ impl TcpStream {
         Ok(self.info()?.quick_acks > 0)
     }
 
-    /// Acknowledges the next segments at once, as many as the host's `ack.quick` says, or delays
-    /// ACKs from now on.
+    /// Acknowledges the next segments at once, as many as the host's `ack.quick`, or delays ACKs
+    /// from now on.
     pub fn set_quickack(&self, quickack: bool) -> io::Result<()> {
         self.call(|host: &mut Host, now, id| host.set_quick_ack(now, id, quickack))
             .map_err(io_error)
     }
 }
 
-/// The hop limit that a TTL means.
+/// Converts a TTL to a hop limit.
 pub(in crate::net) fn hop_limit(ttl: u32) -> io::Result<u8> {
     match u8::try_from(ttl) {
         Ok(hop_limit @ 1..) => Ok(hop_limit),

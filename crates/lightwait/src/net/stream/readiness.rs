@@ -1,4 +1,4 @@
-//! Waiting until a stream can be read or written.
+//! Waits until a stream can be read or written, by tokio's methods.
 
 use std::future::poll_fn;
 use std::io;
@@ -9,8 +9,8 @@ use lightwait_core::Readiness;
 use super::TcpStream;
 
 impl TcpStream {
-    /// Waits until there is something to read, the stream's end or an error included. The read may
-    /// block all the same: another task may have been first.
+    /// Waits until there is data to read, the stream's end or an error. The read may still block:
+    /// another task may have been first.
     pub async fn readable(&self) -> io::Result<()> {
         poll_fn(|context| self.poll_read_ready(context)).await
     }
@@ -20,17 +20,17 @@ impl TcpStream {
         poll_fn(|context| self.poll_write_ready(context)).await
     }
 
-    /// [`TcpStream::readable`] for those who poll by hand.
+    /// [`TcpStream::readable`] for callers that poll by hand.
     pub fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_ready(context, Readiness::READABLE).map(|_| Ok(()))
     }
 
-    /// [`TcpStream::writable`] for those who poll by hand.
+    /// [`TcpStream::writable`] for callers that poll by hand.
     pub fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_ready(context, Readiness::WRITABLE).map(|_| Ok(()))
     }
 
-    /// Ready when the connection is over, or ready in one of the `wanted` ways.
+    /// Ready when the connection is over, or has one of the `wanted` kinds of readiness.
     fn poll_ready(&self, context: &mut Context<'_>, wanted: Readiness) -> Poll<Readiness> {
         let readiness = self.local.host().readiness(self.id);
         let can = |way| wanted.contains(way) && readiness.contains(way);
@@ -42,7 +42,7 @@ impl TcpStream {
         Poll::Pending
     }
 
-    /// The task is woken by the next event of one of the `wanted` kinds.
+    /// Registers the task to be woken by the next event of a `wanted` kind.
     fn wait(&self, context: &Context<'_>, wanted: Readiness) {
         if wanted.contains(Readiness::READABLE) {
             self.local.wait_readable(self.id, context);
@@ -65,17 +65,17 @@ mod interest {
     use super::TcpStream;
 
     impl TcpStream {
-        /// Waits until the stream is ready in one of the ways of `interest`, and returns in which.
+        /// Waits until the stream has a readiness of `interest`, and returns it.
         pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
             let readiness = poll_fn(|context| self.poll_ready(context, wanted(interest))).await;
             Ok(self.as_ready(readiness, interest))
         }
 
-        /// Calls `call` if the stream is ready in one of the ways of `interest`.
+        /// Calls `call` if the stream has a readiness of `interest`.
         ///
         /// # Errors
         ///
-        /// `WouldBlock` if it is not ready; else those of `call`.
+        /// `WouldBlock` if it is not ready; else the errors of `call`.
         pub fn try_io<R>(
             &self,
             interest: Interest,
@@ -88,8 +88,8 @@ mod interest {
             call()
         }
 
-        /// Calls `call` until it returns something else than `WouldBlock`; waits before each call
-        /// until the stream is ready in one of the ways of `interest`.
+        /// Calls `call` until it returns a result other than `WouldBlock`. Before each call it
+        /// waits until the stream has a readiness of `interest`.
         pub async fn async_io<R>(
             &self,
             interest: Interest,
@@ -108,7 +108,7 @@ mod interest {
             .await
         }
 
-        /// What tokio calls that readiness, as far as `interest` asks for it.
+        /// Converts a readiness to tokio's type, restricted to `interest`.
         fn as_ready(&self, readiness: Readiness, interest: Interest) -> Ready {
             let is_closed = readiness.contains(Readiness::CLOSED);
             let mut ready = Ready::EMPTY;
@@ -132,7 +132,7 @@ mod interest {
         }
     }
 
-    /// The ways to be ready that `interest` asks for.
+    /// The kinds of readiness that `interest` asks for.
     fn wanted(interest: Interest) -> Readiness {
         let mut wanted = Readiness::EMPTY;
         if interest.is_readable() {

@@ -1,14 +1,14 @@
-//! A capture in two files of which the older one goes when the newer one is full.
+//! A capture in two files: the older one is deleted when the newer one is full.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// `FILE`, and `FILE.1` with what went before. Each is a whole capture.
+/// `FILE`, and `FILE.1` with the frames before it. Each is a whole capture.
 pub(super) struct Rotating {
     path: PathBuf,
-    /// What each file begins with.
+    /// The first blocks of each file.
     header: Vec<u8>,
     file: File,
     written: u64,

@@ -1,5 +1,5 @@
-//! Where a capture's blocks go: to a writer on the spot, or to one on a thread of its own, since a
-//! disk or a pipe may stand still, and the shard must not.
+//! The output of a capture's blocks: a writer in place, or one on a thread of its own. A disk or a
+//! pipe may stall, and the shard must not.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,10 +13,10 @@ const WAITING_BYTES: usize = 16 << 20;
 /// Emptied buffers that are kept to be filled again.
 const SPARE_BUFFERS: usize = 4;
 
-/// How long the end waits for what is not yet written. Whoever reads a pipe may have stopped.
+/// The longest time for which the end waits for unwritten blocks. A pipe's reader may have stopped.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Where blocks go.
+/// The writer of blocks.
 pub(super) enum Output {
     /// Written when they are handed over.
     Here(Box<dyn Write>),
@@ -24,7 +24,7 @@ pub(super) enum Output {
     Thread(Background),
 }
 
-/// What became of blocks that were handed over.
+/// Whether blocks that were handed over are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// They are written, or will be.
@@ -37,7 +37,7 @@ impl Output {
     /// Takes whole blocks out of `blocks`, which is empty afterwards.
     ///
     /// # Errors
-    /// If writing has failed, be it earlier ones.
+    /// If this write or an earlier one has failed.
     pub(super) fn write(&mut self, blocks: &mut Vec<u8>) -> io::Result<Taken> {
         match self {
             Output::Here(writer) => {
@@ -50,7 +50,7 @@ impl Output {
     }
 }
 
-/// A writer on a thread of its own. Dropping it waits until all is written, but not for ever.
+/// A writer on a thread of its own. Dropping it waits until all is written, for a limited time.
 pub(super) struct Background {
     /// `None` while it is dropped.
     full: Option<Sender<Vec<u8>>>,
@@ -63,12 +63,12 @@ pub(super) struct Background {
 #[derive(Default)]
 struct Shared {
     waiting_bytes: AtomicUsize,
-    /// Why the thread writes no more.
+    /// The error for which the thread has stopped writing.
     failure: Mutex<Option<io::Error>>,
 }
 
 impl Background {
-    /// Starts a thread that makes a writer and writes by it: opening a pipe may take as long as
+    /// Starts a thread that makes a writer and writes to it: opening a pipe may take as long as
     /// writing to it.
     pub(super) fn start<W: Write>(
         make: impl FnOnce() -> io::Result<W> + Send + 'static,
@@ -110,7 +110,7 @@ impl Background {
 impl Drop for Background {
     fn drop(&mut self) {
         self.full = None;
-        // Nothing is sent: it ends when the thread does, or in time.
+        // No message ever comes: the wait ends when the thread ends, or after `PATIENCE`.
         let _ = self.ended.recv_timeout(PATIENCE);
     }
 }
@@ -127,7 +127,7 @@ fn write_all<W: Write>(
         writer.flush()?;
         shared.waiting_bytes.fetch_sub(chunk.len(), Ordering::Relaxed);
         chunk.clear();
-        // There are enough, or nobody is left to fill it.
+        // There are enough spare buffers, or the sender is gone.
         let _ = written.try_send(chunk);
     }
     Ok(())

@@ -99,7 +99,7 @@ fn both_directions_are_captured_with_right_checksums_and_pass_unchanged() {
     let packets = packets_in(&file);
     let facts: Vec<_> =
         packets.iter().map(|(t, d, b)| (t.as_millis(), d.unwrap(), checksum_is_right(b))).collect();
-    // What the device does not vouch for is captured as it came.
+    // A checksum that the device has not verified is captured as it came.
     let (sent, received) = (Direction::Outbound, Direction::Inbound);
     assert_eq!(facts, [(1, sent, true), (2, received, true), (2, received, false)]);
 }
@@ -163,7 +163,7 @@ fn a_frame_is_cut_and_its_length_is_told() {
     assert_eq!(lengths.collect::<Vec<_>>(), [(31, 30), (30, 30)]);
 }
 
-/// How many frames a file has, and how many bytes.
+/// The numbers of frames and bytes in a file.
 fn frames_of(path: &Path) -> (usize, u64) {
     let bytes = std::fs::read(path).unwrap();
     let blocks: Vec<_> = Reader::new(&bytes).map(Result::unwrap).collect();
