@@ -1,9 +1,9 @@
-//! Holds idle connections to an echo server, both ends in this process, over a wire in memory, and
-//! says what memory they take.
+//! Holds idle connections to an echo server over a wire in memory, with both ends in this process,
+//! and reports the memory that they take.
 //!
 //! `cargo run --release -p lightwait-load --example idle -- 1000000`
 //!
-//! With `serve TAP ADDRESS/BITS` in place of the number it is the echo server alone, on a TAP, for
+//! With `serve TAP ADDRESS/BITS` instead of the number, it is only the echo server, on a TAP, for
 //! `lightwait load http://ADDRESS:7/ --idle N --idle-silent`.
 
 use std::cell::{Cell, RefCell};
@@ -31,10 +31,10 @@ use lightwait_load::tuples::Tuples;
 const PORT: u16 = 7;
 const BACKLOG: usize = 1 << 12;
 const PORTS: std::ops::RangeInclusive<u16> = 1024..=65_535;
-/// How long they are held.
+/// The time for which the connections are held.
 const HELD: Duration = Duration::from_secs(5);
 
-/// What is read, by whichever connection has something to read.
+/// The buffer for every connection's reads.
 type Buffer = Rc<RefCell<Vec<u8>>>;
 
 async fn serve(listener: TcpListener) -> io::Result<()> {
@@ -45,7 +45,7 @@ async fn serve(listener: TcpListener) -> io::Result<()> {
     }
 }
 
-/// Keeps nothing of a connection that is silent but the connection.
+/// Keeps no memory for a silent connection except the connection.
 async fn echo(stream: TcpStream, buffer: Buffer) {
     while stream.readable().await.is_ok() {
         match echo_some(&stream, &buffer) {
@@ -59,7 +59,7 @@ async fn echo(stream: TcpStream, buffer: Buffer) {
 fn echo_some(stream: &TcpStream, buffer: &Buffer) -> io::Result<ControlFlow<()>> {
     let mut buffer = buffer.borrow_mut();
     let len = stream.try_read(&mut buffer)?;
-    // What does not fit a send buffer that is empty again would be a peer that does not read.
+    // If the data does not fit an empty send buffer, the peer does not read.
     let is_whole = len > 0 && stream.try_write(&buffer[..len])? == len;
     Ok(if is_whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
 }

@@ -1,18 +1,18 @@
-//! When requests are to start, in an open loop: a server that stalls does not stop them.
+//! The start times of requests in an open loop: a server that stalls does not stop them.
 //!
-//! The rate over time is a row of stages, each straight from one rate to another. Λ(t), the rate's
-//! integral, says how many arrivals are expected by t. Constant spacing puts arrival k at Λ⁻¹(k); a
-//! Poisson process puts it where Λ has grown by a further exponential of mean 1 (Lewis and Shedler
-//! 1979, time-scale transformation), which is exact on ramps, too.
+//! The rate over time is a row of stages. In each it changes linearly from one rate to another.
+//! Λ(t), the rate's integral, is the expected number of arrivals by t. Constant spacing puts
+//! arrival k at Λ⁻¹(k). A Poisson process puts it where Λ has grown by a further exponential of
+//! mean 1 (Lewis and Shedler 1979, time-scale transformation), which is exact on ramps, too.
 
 use std::time::Duration;
 
 use lightwait_core::rng::Rng;
 
-/// A time in which the rate goes straight from one value to another.
+/// A period in which the rate changes linearly from one value to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stage {
-    /// How long.
+    /// Its length.
     pub duration: Duration,
     /// Arrivals a second at its beginning.
     pub from: f64,
@@ -21,12 +21,12 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Arrivals expected in it.
+    /// The expected number of arrivals in the stage.
     fn area(&self) -> f64 {
         (self.from + self.to) / 2.0 * self.duration.as_secs_f64()
     }
 
-    /// The seconds after its beginning in which `area` arrivals are expected, at most all of it.
+    /// The seconds after its beginning in which `area` arrivals are expected, at most its length.
     fn seconds_for(&self, area: f64) -> f64 {
         let slope = (self.to - self.from) / self.duration.as_secs_f64();
         // from·t + slope·t²/2 = area, solved without a difference of nearly equal numbers.
@@ -36,7 +36,7 @@ impl Stage {
     }
 }
 
-/// How arrivals lie around the rate.
+/// The distribution of arrivals around the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spacing {
     /// At equal distances where the rate is constant.
@@ -45,18 +45,18 @@ pub enum Spacing {
     Poisson,
 }
 
-/// The arrivals of a load, in order: the time of each since its beginning.
+/// The arrivals of a load, in order: each one's time since the load began.
 #[derive(Clone, Debug)]
 pub enum Arrivals {
-    /// By a rate.
+    /// Arrivals at a rate.
     Rated(Rated),
-    /// At given times, in order.
+    /// Arrivals at given times, in order.
     At(std::vec::IntoIter<Duration>),
 }
 
 impl Arrivals {
     /// Arrivals through these stages. They come `burst` at a time, with the rate unchanged. The
-    /// seed chooses among Poisson processes.
+    /// seed selects a Poisson process.
     ///
     /// # Panics
     /// If `burst` is zero.
@@ -79,8 +79,8 @@ impl Arrivals {
         Arrivals::Rated(rated)
     }
 
-    /// At a constant rate, the same arrivals later by that part of their distance: those of share k
-    /// of n, shifted by k/n, lie evenly between the others'.
+    /// Delays the arrivals of a constant rate by that part of their distance. The arrivals of share
+    /// k of n, shifted by k/n, lie evenly between the other shares' arrivals.
     #[must_use]
     pub fn shifted(mut self, part: f64) -> Arrivals {
         if let Arrivals::Rated(rated) = &mut self
@@ -108,25 +108,25 @@ impl Iterator for Arrivals {
     }
 }
 
-/// Arrivals by a rate.
+/// Arrivals at a rate.
 #[derive(Clone, Debug)]
 pub struct Rated {
     stages: Vec<Stage>,
     spacing: Spacing,
     burst: u32,
-    /// Arrivals that come at the same time as the last one.
+    /// Further arrivals at the time of the last one.
     left_of_burst: u32,
     rng: Rng,
     /// Λ of the next burst, counted from the beginning of the stage it falls in.
     area: f64,
-    /// Of the stages before.
+    /// The sum over the stages before.
     stage: usize,
     begin: Duration,
     last: Duration,
 }
 
 impl Rated {
-    /// How much Λ grows from one burst to the next.
+    /// The growth of Λ from one burst to the next.
     fn step(&mut self) -> f64 {
         let bursts = match self.spacing {
             Spacing::Constant => 1.0,

@@ -1,15 +1,15 @@
-//! Puts the load on: workers, each with a connection at a time, do the jobs that a closed or an
-//! open loop has for them.
+//! Runs a load: workers, each with one connection at a time, do the jobs of a closed or an open
+//! loop.
 //!
 //! ```text
-//!   closed: each worker has its next job when the last one is done
-//!   open:   arrivals ──▶ queue ──▶ an idle worker, or a new one if there may be more
+//!   closed: each worker takes its next job when the last one is done
+//!   open:   arrivals ──▶ queue ──▶ an idle worker, or a new one up to the limit
 //!
 //!   worker: take a tuple, connect ── batch of requests ── … ── close, let the tuple rest
 //! ```
 //!
-//! In an open loop a job that finds no worker waits in the queue, and its latency counts from when
-//! it was to start. Idle connections are opened before all that, and held to its end.
+//! In an open loop a job without a worker waits in the queue. Its latency counts from its intended
+//! start. Idle connections are opened before the load, and held to its end.
 
 mod dialer;
 mod idle;
@@ -39,55 +39,55 @@ use crate::tuples::Tuples;
 use dialer::Dialer;
 use idle::Holder;
 
-/// What is read into, for all connections together.
+/// Bytes of the one read buffer of all connections.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Jobs that are made in one go before other tasks run.
+/// Jobs made before other tasks run.
 const ARRIVALS_AT_ONCE: usize = 64;
-/// How long the first connection may take.
+/// The longest time for the first connection.
 const PROBE_PATIENCE: Duration = Duration::from_secs(5);
-/// Tuples tried for it while others have them.
+/// Tuples tried for the first connection while other programs use them.
 const PROBE_ATTEMPTS: usize = 16;
 
-/// A load to be put on.
+/// The plan of a load.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The server.
     pub to: SocketAddr,
-    /// What it is asked.
+    /// The requests.
     pub mix: Mix,
-    /// When it is asked.
+    /// The times of the requests.
     pub mode: Mode,
     /// Connections that are held beside the load.
     pub idle: IdlePlan,
-    /// Requests of a connection; `None`: as many as the server takes.
+    /// Requests of a connection; `None` means as many as the server takes.
     pub requests_per_connection: Option<NonZeroU32>,
     /// Requests that are sent at once, before any of them is answered.
     pub pipeline: NonZeroU32,
-    /// Who closes. A server that asks the load to close is obeyed in any case.
+    /// The end that closes first. The load obeys a server that asks it to close in any case.
     pub close: Close,
-    /// What says that the load closes: a CLIENT_CLOSE request.
+    /// A CLIENT_CLOSE request, which announces that the load closes.
     pub farewell: Vec<u8>,
-    /// How long a connection and a request together may take.
+    /// The time limit of a connection and a request together.
     pub timeout: Duration,
-    /// What passes before anything is recorded.
+    /// The time before recording begins.
     pub warm_up: Duration,
-    /// What is recorded.
+    /// The time that is recorded.
     pub duration: Duration,
-    /// How long requests that are under way may take to end behind that.
+    /// The time that pending requests get after that.
     pub grace: Duration,
 }
 
-/// When requests start.
+/// The times at which requests start.
 #[derive(Clone, Debug)]
 pub enum Mode {
-    /// On so many connections, each as soon as the one before is answered.
+    /// On a number of connections. Each request starts when the one before it is answered.
     Closed {
-        /// How many.
+        /// The number of connections.
         connections: usize,
     },
-    /// When they are due, whatever the server does.
+    /// At given times, independent of the server.
     Open {
-        /// When that is.
+        /// The times.
         arrivals: Arrivals,
         /// Connections at a time, at most.
         connections: usize,
@@ -99,14 +99,14 @@ pub enum Mode {
 pub enum Close {
     /// The server: the last request asks for it.
     Server,
-    /// The load, as soon as the last answer is complete.
+    /// The load, when the last answer is complete.
     Client,
-    /// The server, but the network takes TIME-WAIT over from it: a matter of the network, which has
-    /// to be told (`TcpStream::close_swap` of our stack).
+    /// The server, but the network takes TIME-WAIT over from it. The network must be configured for
+    /// that (`TcpStream::close_swap` of our stack).
     Swap,
-    /// The load, which says so by CLIENT_CLOSE, closes its half, and waits for the server to close.
+    /// The load announces it by CLIENT_CLOSE, closes its half, and waits for the server to close.
     ClientClose,
-    /// The server, but the load holds TIME-WAIT by agreement: a matter of the network, too.
+    /// The server, but the load holds TIME-WAIT by agreement. The network must support that, too.
     Negotiate,
 }
 
@@ -117,24 +117,24 @@ impl Close {
     }
 }
 
-/// How far a load has come.
+/// The progress of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Idle connections are being opened, for some time more.
+    /// Idle connections are being opened; the load has not begun.
     Opening {
-        /// Those that are open.
+        /// Open connections.
         open: usize,
-        /// All.
+        /// All connections.
         of: usize,
     },
     /// A second of the load is over.
     Second(Live),
 }
 
-/// How a load stands at the end of a second.
+/// The state of a load at the end of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Live {
-    /// How long it has lasted.
+    /// The time since the load began.
     pub elapsed: Duration,
     /// The second that is over.
     pub second: Second,
@@ -142,56 +142,56 @@ pub struct Live {
     pub failed: u64,
 }
 
-/// What came of a load.
+/// The result of a load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// How long it warmed up.
+    /// The length of the warm-up.
     pub warm_up: Duration,
-    /// How long it was recorded: less than planned if it was stopped.
+    /// The length of the recorded part: shorter than planned if the load was stopped.
     pub recorded: Duration,
-    /// What was counted of that.
+    /// The counters of the recorded part.
     pub totals: Totals,
     /// Every second of it, the warm-up included.
     pub seconds: Vec<Second>,
-    /// The latencies of each.
+    /// The latencies of each second.
     pub second_latencies: Vec<SecondLatencies>,
-    /// How often what, in all of it.
+    /// The counters of the whole load.
     pub notes: Notes,
-    /// What came of the idle connections.
+    /// The result of the idle connections.
     pub idle: IdleOutcome,
 }
 
-/// How often something happened, in all of a load.
+/// Counters of events in a whole load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     /// Connections that the server closed first.
     pub closed_by_server: u64,
-    /// Connections that were closed by the load first.
+    /// Connections that the load closed first.
     pub closed_by_client: u64,
-    /// Connections that the server reset behind their last answer: neither end holds TIME-WAIT.
+    /// Connections that the server reset after their last answer: neither end holds TIME-WAIT.
     pub closed_by_reset: u64,
     /// Times that a connection waited for a tuple: the sources do not suffice.
     pub tuple_waits: u64,
-    /// Tuples that somebody else had.
+    /// Tuples that other programs used.
     pub tuples_taken: u64,
     /// Requests that were sent again, since the server had closed an idle connection.
     pub reopened: u64,
-    /// CLIENT_CLOSE requests behind which the server closed.
+    /// CLIENT_CLOSE requests after which the server closed.
     pub client_closes: u64,
     /// Connections that the server asked the load to close.
     pub asked: u64,
-    /// Those that the load closed for that, and then the server.
+    /// Connections that the load closed on that request, and the server after it.
     pub obeyed: u64,
-    /// TIME-WAITs that the network took over from the server, as it tells.
+    /// TIME-WAITs that the network took over from the server, by the network's count.
     pub swapped: u64,
-    /// Connections for which both ends agreed on who holds TIME-WAIT, as the network tells.
+    /// Connections whose ends agreed on the holder of TIME-WAIT, by the network's count.
     pub agreed: u64,
     /// TIME-WAITs that the network holds at the end, as it tells.
     pub held: u64,
 }
 
 impl Notes {
-    /// Those of another load as well.
+    /// Adds the counters of another load.
     pub fn add(&mut self, other: &Notes) {
         let Notes { closed_by_server, closed_by_client, tuple_waits, tuples_taken, .. } = other;
         let Notes { reopened, client_closes, asked, obeyed, swapped, agreed, held, .. } = other;
@@ -210,8 +210,8 @@ impl Notes {
     }
 }
 
-/// Puts a load on a network, and returns what came of it. It ends early when `stop` is ready.
-/// `on_progress` is called for each second. It may be called once on a network.
+/// Runs a load on a network, and returns its result. It ends early when `stop` is ready. It calls
+/// `on_progress` each second. Call it only once on a network.
 pub async fn run<N: Network>(
     network: N,
     plan: Plan,
@@ -261,10 +261,10 @@ pub async fn run<N: Network>(
     Outcome { idle, ..engine.outcome() }
 }
 
-/// Opens a connection as the load will, and closes it again: whether there is anybody to ask.
+/// Opens a connection like the load's, and closes it again: fails if the server does not answer.
 ///
 /// # Errors
-/// The socket's own; `TimedOut` after the load's timeout, or 5 s.
+/// The error of the socket; `TimedOut` after the load's timeout, or 5 s.
 pub async fn probe<N: Network>(network: &N, plan: &Plan, tuples: &mut Tuples) -> io::Result<()> {
     let deadline = network.now() + plan.timeout.min(PROBE_PATIENCE);
     let (mut result, mut limit) = (Ok(()), TimeLimit::new(network));
@@ -281,7 +281,7 @@ pub async fn probe<N: Network>(network: &N, plan: &Plan, tuples: &mut Tuples) ->
     result
 }
 
-/// Waits for the first of two.
+/// Waits for the first of two futures.
 async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
     let (mut one, mut other) = (pin!(one), pin!(other));
     poll_fn(|context| {
@@ -296,29 +296,29 @@ async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) 
 /// A request to be made.
 #[derive(Clone, Copy, Debug)]
 struct Job {
-    /// When it was to start.
+    /// The time at which it was to start.
     intended: Duration,
     /// Its number in the mix.
     request: u32,
-    /// Where it is known as long as it is under way.
+    /// Its index in `intended` until it is done.
     place: usize,
     /// It was sent before, on a connection that the server had closed.
     is_again: bool,
 }
 
-/// Jobs that wait or are under way.
+/// Pending jobs, queued or in progress.
 #[derive(Debug, Default)]
 struct Jobs {
     queue: RefCell<VecDeque<Job>>,
-    /// Workers that wait for a job, and that none was given.
+    /// Idle workers without a job.
     idle: Cell<usize>,
-    /// The intended start of each job that is not done.
+    /// The intended start of each pending job.
     intended: RefCell<Vec<Option<Duration>>>,
     free: RefCell<Vec<usize>>,
 }
 
 impl Jobs {
-    /// A new job, not done until [`Jobs::done`].
+    /// Makes a job, which is pending until [`Jobs::done`].
     fn begin(&self, intended: Duration, request: u32) -> Job {
         let mut all = self.intended.borrow_mut();
         let place = self.free.borrow_mut().pop().unwrap_or_else(|| {
@@ -329,7 +329,7 @@ impl Jobs {
         Job { intended, request, place, is_again: false }
     }
 
-    /// Moves waiting jobs to a batch, so many at most.
+    /// Moves up to `most` queued jobs to a batch.
     fn take(&self, batch: &mut VecDeque<Job>, most: usize) {
         let mut queue = self.queue.borrow_mut();
         let len = queue.len().min(most);
@@ -346,7 +346,7 @@ impl Jobs {
     }
 }
 
-/// What workers share.
+/// The state that workers share.
 struct Engine<N: Network> {
     network: N,
     begin: Duration,
@@ -360,9 +360,9 @@ struct Engine<N: Network> {
     choice: RefCell<Choice>,
     notes: Cell<Notes>,
     workers: Cell<usize>,
-    /// No job begins any more.
+    /// No more jobs begin.
     is_stopping: Cell<bool>,
-    /// Nothing is recorded any more.
+    /// Nothing more is recorded.
     is_over: Cell<bool>,
     /// Wakes a worker that waits for a job.
     wake: Notify,
@@ -465,7 +465,7 @@ impl<N: Network> Engine<N> {
         }
         let now = self.now();
         self.recorder.borrow_mut().cut(now);
-        // The last second ends with the load, whichever of the two timers is first.
+        // The last second ends with the load; either of the two timers may fire first.
         let seconds = self.recorder.borrow().seconds();
         if seconds < now.as_secs() {
             self.end_second();

@@ -1,7 +1,7 @@
 //! Requests on one connection, and their answers (HTTP/1.1, RFC 9112), over any byte stream.
 //!
-//! A connection keeps next to nothing while it waits: what is read goes through one buffer for all,
-//! and a body is counted, not kept.
+//! A waiting connection keeps next to no memory: one buffer serves all reads, and a body is
+//! counted, not kept.
 
 mod chunks;
 mod parser;
@@ -19,7 +19,7 @@ pub use parser::{Answer, Malformed, Parser};
 /// Bytes that may follow the last answer before the peer's FIN.
 const MOST_SURPLUS_BYTES: usize = 64 << 10;
 
-/// What happens in an exchange.
+/// An event of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The first byte of an answer has come.
@@ -28,7 +28,7 @@ pub enum Event {
     Answer(Answer),
 }
 
-/// How an exchange leaves its connection.
+/// The state in which an exchange leaves its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
     /// Fit for further requests.
@@ -37,16 +37,16 @@ pub enum Left {
     Closing,
 }
 
-/// Writes `requests` and reads an answer for each of `heads`, both at a time, so that neither end
-/// waits for the other. `heads`: true where the answer is to HEAD, and has no body. `buffer` is
-/// what is read into, and is free again whenever this waits.
+/// Writes `requests` and reads an answer for each of `heads`, both at the same time, so that
+/// neither end waits for the other. An entry of `heads` is true if the answer is to HEAD and has no
+/// body. `buffer` is the read buffer, and is free again whenever this waits.
 ///
 /// # Panics
 /// If no answer is expected.
 ///
 /// # Errors
 /// The stream's own; `UnexpectedEof` if the peer closes before the last answer is complete;
-/// `InvalidData` if an answer is not HTTP/1.1. Events tell which requests were answered.
+/// `InvalidData` if an answer is not HTTP/1.1. The events report the answered requests.
 pub async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     requests: &[u8],
@@ -85,8 +85,8 @@ pub async fn half_close<S: AsyncWrite + Unpin>(stream: &mut S, last: &[u8]) -> i
     .await
 }
 
-/// Reads and drops until the peer has closed: so that it does so first (and keeps the TIME-WAIT),
-/// or behind us.
+/// Reads and drops data until the peer has closed: before us, so that it keeps the TIME-WAIT, or
+/// after us.
 ///
 /// # Errors
 /// The stream's own; `InvalidData` if the peer goes on sending.
@@ -100,7 +100,7 @@ pub async fn closed<S: AsyncRead + Unpin>(
             let mut buffer = buffer.borrow_mut();
             let mut read = ReadBuf::new(&mut buffer);
             match ready!(Pin::new(&mut *stream).poll_read(context, &mut read)) {
-                // TLS whose peer closes without its last word.
+                // A peer with TLS has closed without close_notify.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(0)),
                 result => Poll::Ready(result.map(|()| read.filled().len())),
             }
@@ -116,12 +116,13 @@ pub async fn closed<S: AsyncRead + Unpin>(
     }
 }
 
-/// An exchange under way.
+/// An exchange in progress.
 struct Exchange<'a, S, F> {
     stream: &'a mut S,
     unwritten: &'a [u8],
     is_flushed: bool,
-    /// Told only if no answer explains it: a server may refuse a request before it has read it all.
+    /// Returned only if no answer explains it: a server may refuse a request before it has read all
+    /// of it.
     write_error: Option<io::Error>,
     reading: Reading<'a, F>,
     buffer: &'a RefCell<Vec<u8>>,
@@ -141,7 +142,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin, F: FnMut(Event)> Exchange<'_, S, F> {
             };
             match ended {
                 Ok(None) => {}
-                // A request that was answered before it was sent cannot be followed by another.
+                // If the answer came before the whole request was sent, no other request can
+                // follow.
                 Ok(Some(left)) => {
                     let left = if self.unwritten.is_empty() { left } else { Left::Closing };
                     return Poll::Ready(Ok(left));
@@ -153,7 +155,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, F: FnMut(Event)> Exchange<'_, S, F> {
         }
     }
 
-    /// Writes what the stream takes.
+    /// Writes as much as the stream takes.
     fn poll_write(&mut self, context: &mut Context<'_>) {
         while self.write_error.is_none() && !self.is_flushed {
             let stream = Pin::new(&mut *self.stream);
@@ -180,15 +182,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin, F: FnMut(Event)> Exchange<'_, S, F> {
 /// The answers of an exchange.
 struct Reading<'a, F> {
     parser: Parser,
-    /// Of the answers behind the one that is read now: which are to HEAD.
+    /// For each answer after the present one, whether it is to HEAD.
     heads: &'a [bool],
     on_event: F,
-    /// The last complete answer said that the connection closes behind it.
+    /// The last complete answer announced that the connection closes after it.
     has_closing: bool,
 }
 
 impl<F: FnMut(Event)> Reading<'_, F> {
-    /// Takes in what was read. Says how the connection is left once all answers are complete.
+    /// Takes in read bytes. Returns the state of the connection once all answers are complete.
     fn on_bytes(&mut self, mut bytes: &[u8]) -> io::Result<Option<Left>> {
         while !bytes.is_empty() {
             if self.has_closing {
@@ -201,7 +203,7 @@ impl<F: FnMut(Event)> Reading<'_, F> {
             bytes = &bytes[len..];
             let Some(answer) = answer else { continue };
             if let Some(left) = self.on_answer(answer) {
-                // What nobody asked for would be taken for the next answer.
+                // Bytes beyond the last answer would be taken for the next answer.
                 let is_clean = bytes.is_empty() && left == Left::Open;
                 return Ok(Some(if is_clean { Left::Open } else { Left::Closing }));
             }

@@ -1,5 +1,5 @@
-//! Load over HTTP/1.1, by the benchmark method of Aron and Druschel (1999, §2): a client that never
-//! meets its own TIME-WAITs.
+//! A load generator for HTTP/1.1, by the benchmark method of Aron and Druschel (1999, §2): a client
+//! that never meets its own TIME-WAITs.
 //!
 //! ```text
 //!   arrivals ──jobs──▶ engine ── exchange ── Network: our stack, or the kernel's

@@ -1,4 +1,4 @@
-//! What is asked: one request, several by weight, or a row of them in a given order.
+//! The requests of a load: one request, several by weight, or a row in a given order.
 
 use lightwait_core::rng::Rng;
 
@@ -14,7 +14,7 @@ const WEBSTONE: [(&str, u32); 5] = [
     ("file5m.html", 1),
 ];
 
-/// The requests of a load, and in which order they come.
+/// The requests of a load, and their order.
 #[derive(Clone, Debug)]
 pub struct Mix {
     requests: Vec<Request>,
@@ -24,21 +24,21 @@ pub struct Mix {
 /// Chooses the next request.
 #[derive(Clone, Debug)]
 pub(crate) enum Choice {
-    /// The one there is.
+    /// The only request.
     One,
-    /// At random. The weights summed up to each request, and the source of chance.
+    /// At random. Has the cumulative weights, and the random number generator.
     Weighted(Vec<f64>, Rng),
-    /// As they are listed, by their numbers; from the front again when all were made.
+    /// In the listed order, by number; from the front again after the last.
     InOrder(Vec<u32>, usize),
 }
 
 impl Mix {
-    /// The same request each time.
+    /// One request, again and again.
     pub fn one(request: Request) -> Mix {
         Mix { requests: vec![request], choice: Choice::One }
     }
 
-    /// Each as often as its weight says, independently of one another.
+    /// Each request as often as its weight says, independently.
     ///
     /// # Errors
     /// If there is no request, or a weight is not a positive number.
@@ -59,10 +59,10 @@ impl Mix {
         Ok(Mix { requests, choice: Choice::Weighted(ends, Rng::from_seed(seed)) })
     }
 
-    /// In that order, each by its number among `requests`.
+    /// Requests in the order of these numbers among `requests`.
     ///
     /// # Panics
-    /// If the order is empty or names a request that there is not.
+    /// If the order is empty or has a number beyond `requests`.
     pub fn in_order(requests: Vec<Request>, order: Vec<u32>) -> Mix {
         let exists = |number: &u32| (*number as usize) < requests.len();
         assert!(!order.is_empty() && order.iter().all(exists), "an order of these requests");
@@ -74,13 +74,13 @@ impl Mix {
         &self.requests[number as usize]
     }
 
-    /// How many different requests there are: at least one.
+    /// The number of different requests: at least one.
     #[expect(clippy::len_without_is_empty, reason = "never empty")]
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// What chooses, from the beginning.
+    /// A chooser at the beginning of the mix.
     pub(crate) fn choice(&self) -> Choice {
         self.choice.clone()
     }
@@ -106,10 +106,10 @@ impl Choice {
     }
 }
 
-/// A request of a mix, as a file describes it.
+/// A request of a mix, as a line of a file describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// How often, beside the others.
+    /// Its frequency, relative to the others.
     pub weight: f64,
     /// The method.
     pub method: String,
@@ -138,11 +138,11 @@ pub fn zipf(directory: &str, count: u32, exponent: f64) -> Vec<Part> {
     (1..=count).map(part).collect()
 }
 
-/// The parts of a file: a line has a weight, a method if it is not GET, a path with its query, and
-/// a body if there is one. Empty lines and those that begin with `#` say nothing.
+/// Parses a file. A line has a weight, a method if it is not GET, a path with its query, and
+/// optionally a body. Empty lines and lines that begin with `#` are ignored.
 ///
 /// # Errors
-/// A line that says what is wrong, and where.
+/// A line that names the mistake and its place.
 pub fn parse(text: &str) -> Result<Vec<Part>, String> {
     let mut parts = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -178,7 +178,7 @@ fn parse_line(line: &str) -> Result<Part, String> {
     })
 }
 
-/// The first word, and what follows.
+/// The first word, and the text after it.
 fn word(text: &str) -> (&str, &str) {
     let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     (word, rest.trim_start())

@@ -1,4 +1,4 @@
-//! What a load runs on: connections from a given address and port, a clock, tasks.
+//! The network of a load: connections from a given address and port, a clock, and tasks.
 
 mod kernel;
 mod secured;
@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// A TCP/IP stack with its clock and its tasks, all on one thread. Clones are the same.
+/// A TCP/IP stack with its clock and its tasks, all on one thread. Clones share one network.
 ///
-/// Times are counted from a moment of the network's choice.
+/// Times count from a moment of the network's choice.
 pub trait Network: Clone + 'static {
     /// A connection. Dropping it closes it.
     type Stream: AsyncRead + AsyncWrite + Unpin + 'static;
@@ -31,23 +31,23 @@ pub trait Network: Clone + 'static {
         to: SocketAddr,
     ) -> impl Future<Output = io::Result<Self::Stream>>;
 
-    /// What time it is at this very moment.
+    /// The time at this very moment.
     fn now(&self) -> Duration;
 
-    /// Sleeps until then, a few milliseconds late at most.
+    /// Sleeps until that time, a few milliseconds late at most.
     fn sleep_until(&self, when: Duration) -> impl Future<Output = ()> + 'static;
 
-    /// Sleeps until then, as exactly as the system can. One task at a time may do so.
+    /// Sleeps until that time, as exactly as the system can. Only one task may do so at a time.
     fn alarm(&self, when: Duration) -> impl Future<Output = io::Result<()>>;
 
-    /// Runs a task of its own.
+    /// Runs a separate task.
     fn spawn(&self, task: impl Future<Output = ()> + 'static);
 }
 
-/// Bounds how long futures may take, one after the other, in one task.
+/// Limits the time of futures, one after the other, in one task.
 ///
-/// Its timer stays set when a future ends, which most do long before their deadline. It is set anew
-/// when it fires, or for an earlier deadline: a request pays for no timer of its own.
+/// Its timer stays set when a future ends, since most end long before their deadline. It is set
+/// again when it fires, or for an earlier deadline. A request thus needs no timer of its own.
 pub(crate) struct TimeLimit<N> {
     network: N,
     timer: Option<Timer>,
@@ -63,7 +63,7 @@ impl<N: Network> TimeLimit<N> {
         TimeLimit { network: network.clone(), timer: None }
     }
 
-    /// What `future` returns, or `None` if it takes until `deadline`.
+    /// The output of `future`, or `None` if it takes until `deadline`.
     pub(crate) async fn before<F: Future>(
         &mut self,
         deadline: Duration,
@@ -77,7 +77,7 @@ impl<N: Network> TimeLimit<N> {
         .await
     }
 
-    /// Ready at that time.
+    /// Ready at `deadline`.
     fn poll(&mut self, deadline: Duration, context: &mut Context<'_>) -> Poll<()> {
         loop {
             let timer = match &mut self.timer {
@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    /// The kernel's, which counts how often somebody sleeps.
+    /// The kernel's network, with a count of sleeps.
     #[derive(Clone)]
     struct Counting {
         kernel: Kernel,
@@ -143,7 +143,7 @@ mod tests {
         Counting { kernel: Kernel::new(false).unwrap(), sleeps: Rc::default() }
     }
 
-    /// Waits once before it is there.
+    /// Waits once before it is ready.
     async fn soon() -> u32 {
         tokio::task::yield_now().await;
         7
@@ -166,7 +166,7 @@ mod tests {
     async fn each_deadline_is_kept_whatever_the_one_before_was() {
         let network = network();
         let mut limit = TimeLimit::new(&network);
-        // A later one, an earlier one, and a later one again.
+        // A later deadline, an earlier one, and a later one again.
         for wait in [20, 40, 10, 30] {
             limit.before(network.now() + 10_000 * MS * u32::from(wait > 20), soon()).await;
             let deadline = network.now() + wait * MS;

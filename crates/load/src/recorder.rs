@@ -1,9 +1,9 @@
-//! What is kept of a load: histograms of the recorded part, and a line for every second of all of
-//! it, the warm-up included.
+//! The record of a load: histograms of the recorded part, and a line for every second of the load,
+//! the warm-up included.
 //!
 //! A request is recorded if its *intended* start lies in the recorded part, however late it ends. A
-//! server that stalls delays the start of others; counted from the actual start, these would look
-//! quick ("coordinated omission"; Tene 2013).
+//! server that stalls delays the start of other requests; measured from the actual start, these
+//! would look quick ("coordinated omission"; Tene 2013).
 
 mod fault;
 mod latencies;
@@ -18,16 +18,16 @@ pub use fault::{Fault, Faults};
 pub use latencies::{Latencies, SecondLatencies};
 use latencies::{complete, of_a_second, record};
 
-/// A request that was answered. Times are counted from the beginning of the load.
+/// An answered request. Times count from the beginning of the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// When it was to start.
+    /// The time at which it was to start.
     pub intended: Duration,
-    /// When it did start.
+    /// The time of its actual start.
     pub started: Duration,
-    /// When the answer was complete.
+    /// The time at which the answer was complete.
     pub ended: Duration,
-    /// From when it was written to the first byte of the answer.
+    /// The time from the written request to the first byte of the answer.
     pub first_byte: Duration,
     /// The status of the answer.
     pub status: u16,
@@ -38,27 +38,27 @@ pub struct Answered {
 /// One second of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Second {
-    /// Requests answered with a status below 400 in it.
+    /// Requests answered with a status below 400 in this second.
     pub answered: u64,
-    /// Requests that failed in it, those answered with 400 or more included.
+    /// Requests that failed in this second, including answers with 400 or more.
     pub failed: u64,
     /// Connections opened.
     pub connections: u64,
-    /// Bytes of answers.
+    /// Bytes of answers in this second.
     pub bytes: u64,
-    /// Requests under way at its end.
+    /// Pending requests at its end.
     pub in_flight: u64,
-    /// Connections in TIME-WAIT at its end, at one end or the other.
+    /// Connections in TIME-WAIT at its end, at either end.
     pub time_wait: u64,
-    /// Of the latencies of the requests that were answered in it.
+    /// The median latency of the requests answered in this second.
     pub median: Duration,
-    /// The same.
+    /// Their 99th percentile.
     pub p99: Duration,
-    /// The same.
+    /// Their longest latency.
     pub longest: Duration,
 }
 
-/// What is counted of the recorded part.
+/// The counters of the recorded part.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Totals {
     /// Requests answered with a status below 400.
@@ -71,7 +71,7 @@ pub struct Totals {
     pub statuses: BTreeMap<u16, u64>,
     /// Requests that got no answer.
     pub faults: Faults,
-    /// How long it took to open a connection.
+    /// Times to open a connection.
     pub connect: Latencies,
     /// From the written request to the first byte of its answer.
     pub first_byte: Latencies,
@@ -88,13 +88,13 @@ impl Totals {
         self.faults.sum() + refused
     }
 
-    /// Of all requests, those that failed, from 0 to 1.
+    /// The part of all requests that failed, from 0 to 1.
     pub fn failure_rate(&self) -> f64 {
         let all = self.answered + self.failed();
         if all == 0 { 0.0 } else { self.failed() as f64 / all as f64 }
     }
 
-    /// Those of another load as well.
+    /// Adds the counters of another load.
     pub fn add(&mut self, other: &Totals) {
         let Totals { answered, bytes, connections, statuses, faults, .. } = other;
         self.answered += answered;
@@ -111,22 +111,22 @@ impl Totals {
     }
 }
 
-/// Takes down what happens.
+/// Records the events of a load.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     recorded: Range<Duration>,
     totals: Totals,
     seconds: Vec<Second>,
     second_latencies: Vec<SecondLatencies>,
-    /// The second under way, and its latencies.
+    /// The present second, and its latencies.
     second: Second,
     latencies: Histogram<u64>,
 }
 
-/// What a recorder is told at the end of each second.
+/// The gauges that a recorder reads at the end of each second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
-    /// Requests under way.
+    /// Pending requests.
     pub in_flight: u64,
     /// Connections in TIME-WAIT.
     pub time_wait: u64,
@@ -163,9 +163,9 @@ impl Recorder {
         totals.delay.record(answer.started.saturating_sub(answer.intended));
     }
 
-    /// A request that was to start then had got no answer when it `ended`. One that nobody
-    /// answered in time has waited so long, and counts among the latencies: a server that stalls
-    /// for longer than the timeout would look fast otherwise. One that was refused has not.
+    /// A request with that intended start had got no answer when it `ended`. If it was not answered
+    /// in time, it has waited until then and counts among the latencies: a server that stalls for
+    /// longer than the timeout would look fast otherwise. A refused request does not count there.
     pub fn on_fault(&mut self, intended: Duration, ended: Duration, fault: Fault) {
         let latency = ended.saturating_sub(intended);
         let has_waited = matches!(fault, Fault::Timeout | Fault::Unfinished);
@@ -181,7 +181,7 @@ impl Recorder {
         }
     }
 
-    /// A connection was opened in that time, for a request that was to start then.
+    /// A connection was opened in that time, for a request with that intended start.
     pub fn on_connection(&mut self, intended: Duration, connect: Duration) {
         self.second.connections += 1;
         if self.recorded.contains(&intended) {
@@ -190,7 +190,7 @@ impl Recorder {
         }
     }
 
-    /// A second is over. Returns what was in it.
+    /// A second is over. Returns its record.
     pub fn on_second(&mut self, gauges: Gauges) -> Second {
         let Gauges { in_flight, time_wait } = gauges;
         let second = complete(&self.latencies, Second { in_flight, time_wait, ..self.second });
@@ -201,12 +201,12 @@ impl Recorder {
         second
     }
 
-    /// How many seconds are over.
+    /// The number of complete seconds.
     pub fn seconds(&self) -> u64 {
         self.seconds.len() as u64
     }
 
-    /// The part that is recorded ends then, not as it was planned.
+    /// Ends the recorded part at `end`, earlier than planned.
     pub fn cut(&mut self, end: Duration) {
         self.recorded.end = self.recorded.end.min(end);
     }
@@ -216,12 +216,12 @@ impl Recorder {
         &self.recorded
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
 
-    /// What was counted, the seconds, and the latencies of each.
+    /// The counters, the seconds, and the latencies of each second.
     pub fn into_parts(self) -> (Totals, Vec<Second>, Vec<SecondLatencies>) {
         (self.totals, self.seconds, self.second_latencies)
     }

@@ -1,5 +1,5 @@
-//! What came of a load, as a table for people, as JSON for programs, as CSV by the second, and as a
-//! page.
+//! The report of a load, as a table for people, as JSON for programs, as CSV by the second, and as
+//! a page.
 
 mod csv;
 mod html;
@@ -14,60 +14,61 @@ use crate::engine::{Close, Outcome};
 use crate::recorder::Fault;
 use crate::share::Share;
 
-/// Percentiles that reports have.
+/// The percentiles in reports.
 pub const PERCENTILES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
-/// The part of a processor from which the load itself may be what is slow.
+/// The part of a processor above which the load itself may be the bottleneck.
 const BUSY: f64 = 0.8;
 
-/// A delay of the start from which a load is late.
+/// The delay of a start from which a load is late.
 const LATE: Duration = Duration::from_millis(1);
 
-/// The part of the requests from which it matters that they are unfinished.
+/// The part of unfinished requests from which the report warns.
 const UNFINISHED: f64 = 0.01;
 
-/// A load and what came of it.
+/// A load and its result.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// What was put on.
+    /// The plan of the load.
     pub setup: Setup,
-    /// What came of it.
+    /// The result.
     pub outcome: Outcome,
-    /// The part of one processor that the load itself took while it was recorded, from 0 to 1 for
+    /// The part of one processor that the load itself used while it was recorded, from 0 to 1 for
     /// each thread.
     pub cpu_share: f64,
 }
 
-/// What was put on whom, from where.
+/// The plan of a load, as its report shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
-    /// Whom.
+    /// The server's URL.
     pub url: String,
     /// The method of the requests.
     pub method: String,
-    /// The name of the mix or log that the requests are of; `None`: there is one.
+    /// The name of the requests' mix or log; `None` if there is a single request.
     pub mix: Option<String>,
-    /// The stack it ran on, for people.
+    /// A description of the stack that the load ran on.
     pub stack: String,
-    /// Requests a second at the most; `None` in a closed loop.
+    /// The highest rate of requests a second; `None` in a closed loop.
     pub rate: Option<f64>,
     /// Connections at a time, at most.
     pub connections: u64,
-    /// Requests of a connection; `None`: no limit.
+    /// Requests of a connection; `None` if there is no limit.
     pub requests_per_connection: Option<u32>,
     /// Requests sent at once.
     pub pipeline: u32,
-    /// Who closes.
+    /// The end that closes first.
     pub close: Close,
     /// Source addresses.
     pub addresses: u64,
-    /// Ports of each.
+    /// Ports of each address.
     pub ports: u32,
-    /// How long a 4-tuple rests.
+    /// The time for which a 4-tuple rests.
     pub rest: Duration,
     /// The warm-up after which a load of new connections is in its steady state.
     pub steady_after: Duration,
-    /// Which shares of a load it is, in the order that they were added; empty: all of one.
+    /// The shares of the load in this report, in the order in which they were added; empty if the
+    /// load has only one.
     pub shares: Vec<Share>,
 }
 
@@ -82,8 +83,8 @@ impl Report {
         if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
     }
 
-    /// Processor time of the load for a request; `None` if there is none, or if several processes
-    /// shared the load: the share is of the busiest.
+    /// Processor time of the load for a request. `None` without requests, or if several processes
+    /// shared the load: the share is then the busiest one's.
     pub fn cpu_per_request(&self) -> Option<Duration> {
         let totals = &self.outcome.totals;
         let requests = totals.answered + totals.failed();
@@ -91,12 +92,12 @@ impl Report {
         is_one.then(|| self.outcome.recorded.mul_f64(self.cpu_share.max(0.0) / requests as f64))
     }
 
-    /// True if the load was warm: TIME-WAITs began and ended at the same rate all the time.
+    /// True if the load was warm: TIME-WAITs began and ended at the same rate throughout.
     pub fn is_steady(&self) -> bool {
         self.outcome.warm_up >= self.setup.steady_after
     }
 
-    /// What kept an open loop from the rate or the times that were asked of it.
+    /// Warnings about an open loop that did not reach its rate, or started requests late.
     fn lateness(&self) -> Vec<String> {
         let Report { setup, outcome, .. } = self;
         let totals = &outcome.totals;
@@ -125,7 +126,7 @@ impl Report {
         warnings
     }
 
-    /// What a reader must know before he believes the numbers, a line each.
+    /// Warnings that cast doubt on the numbers, a line each.
     pub fn warnings(&self) -> Vec<String> {
         let Report { setup, outcome, cpu_share } = self;
         let mut warnings = Vec::new();
@@ -147,7 +148,7 @@ impl Report {
         }
         if *cpu_share > BUSY {
             warnings.push(format!(
-                "the load itself took {:.0} % of a processor: it may be what was slow",
+                "the load itself took {:.0} % of a processor: it may be the bottleneck",
                 cpu_share * 100.0,
             ));
         }
@@ -164,7 +165,7 @@ impl Report {
             ));
         }
         if notes.tuples_taken > 0 {
-            let text = "4-tuples were somebody else's: other connections of this machine, or the \
+            let text = "4-tuples were in use: by other connections of this machine, or by the \
                         TIME-WAITs of a load before";
             warnings.push(format!("{} {text}", notes.tuples_taken));
         }

@@ -1,11 +1,12 @@
-//! A request, as it goes over the wire.
+//! A request in the form that it has on the wire: it keeps the connection, or asks the server to
+//! close.
 
 use std::fmt::Write;
 
-/// Fields that are ours to set: they say where the request ends, or what the connection does.
+/// Fields that this module sets: they frame the request or control the connection.
 const OURS: [&str; 3] = ["connection", "content-length", "transfer-encoding"];
 
-/// RFC 9110 §9.2.2.
+/// The idempotent methods (RFC 9110 §9.2.2).
 const IDEMPOTENT: [&str; 6] = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
 
 /// A request of HTTP/1.1 in two forms: one that keeps the connection and one that asks the server
@@ -20,11 +21,11 @@ pub struct Request {
 
 impl Request {
     /// A request for `target` (a path with its query) of `host` (with the port, if it is not the
-    /// scheme's own). `fields` come in their order; Host and User-Agent among them replace those
-    /// that are sent otherwise.
+    /// scheme's own). `fields` keep their order. A Host or User-Agent among them replaces the
+    /// default.
     ///
     /// # Errors
-    /// A line that says which part HTTP does not allow.
+    /// A line that names the part that HTTP does not allow.
     pub fn new(
         method: &str,
         target: &str,
@@ -71,17 +72,17 @@ impl Request {
         &self.keeping
     }
 
-    /// The bytes of one that asks the server to close the connection behind its answer.
+    /// The bytes of a request that asks the server to close the connection after its answer.
     pub fn closing(&self) -> &[u8] {
         &self.closing
     }
 
-    /// True if its answer has no body whatever it says (RFC 9110 §9.3.2).
+    /// True if its answer never has a body (RFC 9110 §9.3.2).
     pub fn is_head(&self) -> bool {
         self.is_head
     }
 
-    /// True if it may be made twice with the effect of once (RFC 9110 §9.2.2).
+    /// True if two requests have the effect of one (RFC 9110 §9.2.2).
     pub fn is_idempotent(&self) -> bool {
         self.is_idempotent
     }
@@ -93,7 +94,7 @@ fn field(head: &mut String, name: &str, value: &str) {
     write!(head, "{name}: {value}\r\n").expect("a string takes all");
 }
 
-/// RFC 9110 §5.6.2.
+/// True if `text` is a token of RFC 9110 §5.6.2.
 fn is_token(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(is_part)

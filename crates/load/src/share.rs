@@ -1,5 +1,5 @@
-//! A load that several processes or machines put on together: each has a share, and no 4-tuple is
-//! in two of them.
+//! A load that several processes or machines run together: each has a share, and no 4-tuple is in
+//! two shares.
 
 use std::ops::RangeInclusive;
 
@@ -8,17 +8,17 @@ use crate::sources::Sources;
 /// One share of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// From 0.
+    /// Its number, from 0.
     number: u32,
-    /// How many shares there are.
+    /// The number of shares.
     of: u32,
 }
 
 impl Share {
-    /// All of a load.
+    /// The whole load.
     pub const ALL: Share = Share { number: 0, of: 1 };
 
-    /// Share `number` of so many, from 0; `None` if there is no such.
+    /// Share `number` of `of`, from 0; `None` if there is no such share.
     pub fn new(number: u32, of: u32) -> Option<Share> {
         (number < of).then_some(Share { number, of })
     }
@@ -28,12 +28,12 @@ impl Share {
         self.number
     }
 
-    /// How many shares there are.
+    /// The number of shares.
     pub fn of(&self) -> u32 {
         self.of
     }
 
-    /// Its part of a number of things, of which all shares together have all.
+    /// Its part of `whole` things: the parts of all shares add up to `whole`.
     pub fn count(&self, whole: u64) -> u64 {
         let [begin, end] = self.range(whole);
         end - begin
@@ -44,11 +44,11 @@ impl Share {
         whole / f64::from(self.of)
     }
 
-    /// Its sources, and the ports of each. Where there are fewer addresses than shares, several
-    /// shares have the same address and different ports.
+    /// Its source addresses, and the ports of each. If there are fewer addresses than shares,
+    /// several shares have the same address and different ports.
     ///
     /// # Errors
-    /// A line that says so, if there are not enough ports either.
+    /// A line of text, if there are not enough ports either.
     pub fn tuples(
         &self,
         sources: &Sources,
@@ -59,7 +59,7 @@ impl Share {
             let [begin, end] = self.range(addresses);
             return Ok((sources.slice(begin, end - begin), ports.clone()));
         }
-        // The shares `first..end` have this one's address.
+        // The shares `first..end` have this share's address.
         let address = u64::from(self.number) * addresses / of;
         let [first, end] = [address, address + 1].map(|address| (address * of).div_ceil(addresses));
         let among = Share { number: self.number - first as u32, of: (end - first) as u32 };
@@ -75,7 +75,7 @@ impl Share {
         Ok((sources.slice(address, 1), port(begin)..=port(end - 1)))
     }
 
-    /// From where to where its part of so many things goes.
+    /// The beginning and the end of its part of `whole` things.
     fn range(&self, whole: u64) -> [u64; 2] {
         let at =
             |number: u32| (u128::from(whole) * u128::from(number) / u128::from(self.of)) as u64;

@@ -1,8 +1,8 @@
-//! Source addresses, and how many of them a rate takes.
+//! Source addresses, and the number of addresses that a rate needs.
 //!
 //! Between one of its addresses and one port of a server a client has P ports. Each connection
-//! keeps its port for T seconds of TIME-WAIT at one end or the other. R connections a second take
-//! N ≥ ceil(R·T/P) addresses (Aron and Druschel 1999, §2.1).
+//! keeps its port for T seconds of TIME-WAIT at either end. R connections a second need N ≥
+//! ceil(R·T/P) addresses (Aron and Druschel 1999, §2.1).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -21,18 +21,18 @@ pub struct Sources {
     len: u64,
 }
 
-/// Addresses of one prefix that a host can have.
+/// The addresses of one prefix that a host can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Range {
     cidr: Cidr,
-    /// The first one within the prefix: a subnet's own address is none.
+    /// The first address, relative to the prefix: a subnet's own address is excluded.
     first: u128,
     len: u64,
 }
 
 impl Range {
     fn new(cidr: Cidr) -> Range {
-        // An IPv4 prefix that has a broadcast address has an address of its own as well.
+        // An IPv4 prefix with a broadcast address has a subnet address as well.
         let first = u128::from(cidr.broadcast().is_some());
         let len = (cidr.size() - 2 * first).min(MOST);
         Range { cidr, first, len: u64::try_from(len).expect("2^32 at most") }
@@ -40,12 +40,12 @@ impl Range {
 }
 
 impl Sources {
-    /// The addresses of these prefixes. An IPv4 prefix that is shorter than 31 bits leaves out its
-    /// first and its last address.
+    /// The addresses of these prefixes. An IPv4 prefix shorter than 31 bits excludes its first and
+    /// its last address.
     ///
     /// # Errors
-    /// A line that says which prefix is wrong: none at all, two IP versions, two that overlap, or
-    /// more than 2^32 addresses.
+    /// A line that names the wrong prefix: there is none, there are two IP versions, two prefixes
+    /// overlap, or there are more than 2^32 addresses.
     pub fn new(prefixes: &[Cidr]) -> Result<Sources, String> {
         let Some(first) = prefixes.first() else {
             return Err("no source address".to_owned());
@@ -68,13 +68,13 @@ impl Sources {
         Ok(Sources { ranges, len: len as u64 })
     }
 
-    /// How many addresses there are: at least one.
+    /// The number of addresses: at least one.
     #[expect(clippy::len_without_is_empty, reason = "never empty")]
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// The first `len` addresses alone, or all if there are fewer.
+    /// Keeps the first `len` addresses, or all if there are fewer.
     ///
     /// # Panics
     /// If `len` is zero.
@@ -83,10 +83,10 @@ impl Sources {
         self.slice(0, len)
     }
 
-    /// `len` addresses alone from number `begin` on, or those there are.
+    /// Keeps `len` addresses from number `begin` on, or all that follow if there are fewer.
     ///
     /// # Panics
-    /// If `len` is zero, or there is none at `begin`.
+    /// If `len` is zero, or no address has the number `begin`.
     #[must_use]
     pub fn slice(&self, begin: u64, len: u64) -> Sources {
         assert!(len > 0 && begin < self.len, "a load needs an address");
@@ -106,7 +106,7 @@ impl Sources {
     /// The address of that number, from 0.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If there are no more than `number` addresses.
     pub fn nth(&self, number: u64) -> IpAddr {
         let mut left = number;
         for range in &self.ranges {
@@ -118,12 +118,12 @@ impl Sources {
         panic!("address {number} of {}", self.len);
     }
 
-    /// All of them, in order.
+    /// All addresses, in order.
     pub fn iter(&self) -> impl Iterator<Item = IpAddr> + '_ {
         (0..self.len).map(|number| self.nth(number))
     }
 
-    /// The prefixes that they are of.
+    /// The prefixes of the addresses.
     pub fn prefixes(&self) -> impl Iterator<Item = Cidr> + '_ {
         self.ranges.iter().map(|range| range.cidr)
     }
@@ -132,7 +132,7 @@ impl Sources {
 /// The rule N ≥ ceil(R·T/P).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
-    /// T: how long a tuple rests after its connection.
+    /// T: the time that a tuple rests after its connection.
     pub rest: Duration,
     /// P: ports of an address.
     pub ports: u32,
@@ -144,13 +144,13 @@ impl Rule {
         Rule { rest, ports: ports.len() as u32 }
     }
 
-    /// How many addresses that many connections a second take; at least one.
+    /// The number of addresses that `rate` connections a second need; at least one.
     pub fn addresses(&self, rate: f64) -> u64 {
         let exact = rate * self.rest.as_secs_f64() / f64::from(self.ports);
         (exact.ceil() as u64).max(1)
     }
 
-    /// How many connections a second so many addresses allow.
+    /// The connections a second that `addresses` addresses allow.
     pub fn rate(&self, addresses: u64) -> f64 {
         addresses as f64 * f64::from(self.ports) / self.rest.as_secs_f64()
     }
@@ -167,7 +167,7 @@ impl Rule {
     }
 }
 
-/// A rate for people: whole, but where that would be nothing.
+/// A rate for people: a whole number, except for small rates.
 pub fn per_second(rate: f64) -> String {
     if rate < 10.0 { format!("{rate:.2}") } else { format!("{rate:.0}") }
 }
@@ -236,7 +236,7 @@ mod tests {
             rule.formula(300.0).to_string(),
             "N = ceil(R·T/P) = ceil(300/s · 60 s / 4000 ports) = 5"
         );
-        // One address of Linux: where others stop.
+        // One address with Linux's ports: the limit of other load generators.
         let rule = Rule::new(Duration::from_secs(60), &(32_768..=60_999));
         assert_eq!(rule.rate(1).floor() as u64, 470);
         assert_eq!((rule.addresses(470.5), rule.addresses(470.6)), (1, 2));

@@ -1,8 +1,8 @@
-//! An access log as a load: the requests that it tells of, at their times.
+//! An access log as a load: its requests, at its times.
 //!
-//! Common Log Format is `host ident user [day/month/year:hour:minute:second zone] "request"
-//! status bytes`; Combined has `"referer" "user-agent"` behind it. Apache and nginx write both.
-//! A log counts in seconds: the requests of one second are spread evenly over it.
+//! Common Log Format is `host ident user [day/month/year:hour:minute:second zone] "request" status
+//! bytes`; Combined adds `"referer" "user-agent"`. Apache and nginx write both. A log counts in
+//! seconds: the requests of one second are spread evenly over it.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead};
@@ -21,24 +21,25 @@ pub struct Line {
     pub fields: Vec<(String, String)>,
 }
 
-/// What a log tells of.
+/// The contents of a log.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     /// Different requests.
     pub requests: Vec<Request>,
-    /// Each request made: its second since the first one's, and its number, in order of time.
+    /// The entries in order of time: each one's second since the first entry, and its request's
+    /// number.
     entries: Vec<(i64, u32)>,
-    /// Lines that are no request.
+    /// Lines that are no requests.
     pub skipped: u64,
-    /// The first of them, with the reason.
+    /// The first skipped line, with the reason.
     pub first_skipped: Option<String>,
 }
 
 impl Trace {
-    /// Reads a log. `make` makes a request of a line, or says why there is none.
+    /// Reads a log. `make` makes a request of a line, or returns the reason why it cannot.
     ///
     /// # Errors
-    /// The reader's own. A line that is no request is none: it is counted.
+    /// The reader's own. A line that is no request is counted, and is no error.
     pub fn read(
         log: impl BufRead,
         mut make: impl FnMut(&Line) -> Result<Request, String>,
@@ -69,30 +70,30 @@ impl Trace {
                 }
             }
         }
-        // A line is written when its request is over, and may so come late.
+        // A server writes a line when its request is over, so that lines may be out of order.
         trace.entries.sort_by_key(|(time, _)| *time);
         let first = trace.entries.first().map_or(0, |(time, _)| *time);
         trace.entries.iter_mut().for_each(|(time, _)| *time -= first);
         Ok(trace)
     }
 
-    /// How many requests were made.
+    /// The number of requests.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// True if it tells of none.
+    /// True if there are no requests.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// How long it lasts at that speed, its last second included.
+    /// The length of the log at that speed, its last second included.
     pub fn duration(&self, speed: f64) -> Duration {
         let last = self.entries.last().map_or(0, |(second, _)| second + 1);
         Duration::from_secs_f64(last as f64 / speed)
     }
 
-    /// When each request is made at that speed, and its number.
+    /// The time of each request at that speed, and its number.
     pub fn schedule(&self, speed: f64) -> impl Iterator<Item = (Duration, u32)> + '_ {
         let seconds = self.entries.chunk_by(|one, other| one.0 == other.0);
         seconds.flat_map(move |second| {
@@ -105,7 +106,7 @@ impl Trace {
     }
 }
 
-/// The most that happen within any `window`, of sorted times.
+/// The largest number of `times`, which are sorted, within any `window`.
 pub fn most_within(times: &[Duration], window: Duration) -> usize {
     let mut first = 0;
     let mut most = 0;
@@ -118,7 +119,7 @@ pub fn most_within(times: &[Duration], window: Duration) -> usize {
     most
 }
 
-/// The time of a line in seconds since 1970, and the line.
+/// Parses a line: its time in seconds since 1970, and the rest.
 fn parse(text: &str) -> Result<(i64, Line), String> {
     let (_, rest) = text.split_once('[').ok_or("there is no [time]")?;
     let (time, rest) = rest.split_once(']').ok_or("there is no [time]")?;
@@ -136,7 +137,7 @@ fn parse(text: &str) -> Result<(i64, Line), String> {
     Ok((time, Line { method: method.to_owned(), target, fields }))
 }
 
-/// The path of a target that a proxy was asked for.
+/// The path of a target in absolute form, which a proxy logs.
 fn origin(target: &str) -> &str {
     let Some((_, behind)) = target.split_once("://").filter(|_| !target.starts_with('/')) else {
         return target;
@@ -158,7 +159,7 @@ fn fields(rest: &str) -> Vec<(String, String)> {
     fields
 }
 
-/// What is between quotes at the front, with `\"`, `\\` and `\xHH` undone, and what follows.
+/// The text between quotes at the front, with `\"`, `\\` and `\xHH` undone, and the text after it.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let text = text.strip_prefix('"')?;
     let mut value = Vec::new();
@@ -208,8 +209,8 @@ fn number(text: &str, range: std::ops::RangeInclusive<i64>) -> Option<i64> {
     text.parse().ok().filter(|number| range.contains(number))
 }
 
-/// Days since 1970-01-01 of a day of the Gregorian calendar, whose years are taken to begin in
-/// March so that the leap day is the last.
+/// Days from 1970-01-01 to a day of the Gregorian calendar. Years count from March here, so that
+/// the leap day is the last.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let since_march = (month + 9) % 12;

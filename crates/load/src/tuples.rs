@@ -1,4 +1,4 @@
-//! Which 4-tuple the next connection takes: never one that may still be in TIME-WAIT.
+//! Chooses the 4-tuple of the next connection: never one that may still be in TIME-WAIT.
 //!
 //! The server's address and port are fixed, so a tuple is a source address and a port.
 //!
@@ -9,10 +9,10 @@
 //!   in use ── release ──▶ resting: in order of release, each until its time is over
 //! ```
 //!
-//! A tuple that has rested is taken before a fresh one. So only as many are remembered as a whole
-//! TIME-WAIT's connections use, however many there are. With a rest of zero all are taken in turn,
-//! as by a kernel that chooses its ports so: a client whose new SYN ends its old TIME-WAIT at the
-//! server.
+//! A rested tuple is preferred to a fresh one. The queue therefore remembers only as many tuples as
+//! the connections of one TIME-WAIT period use, however many tuples exist. With a rest of zero the
+//! tuples are taken in turn, like the ports of a kernel that chooses them so: then a client's new
+//! SYN ends its old TIME-WAIT at the server.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -32,32 +32,32 @@ pub struct Tuple {
 /// No tuple is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exhausted {
-    /// When the next has rested; `None` if all are in use.
+    /// The time at which the next tuple has rested; `None` if all are in use.
     pub until: Option<Duration>,
 }
 
-/// The tuples of one load, each handed out anew only a given time after it was released. Times are
-/// counted from whatever the caller counts from, and never go back.
+/// The tuples of one load. Each is handed out again only after it has rested for a given time.
+/// Times count from a moment of the caller's choice, and never go back.
 #[derive(Clone, Debug)]
 pub struct Tuples {
     sources: Sources,
     ports: RangeInclusive<u16>,
     rest: Duration,
-    /// Tuples handed out for the first time, of all there are.
+    /// Tuples that were handed out at least once.
     used: u64,
     total: u64,
-    /// The place of the first fresh one in the round.
+    /// The place of the first fresh tuple in the round.
     start: u64,
-    /// In order of release, with the time at which each has rested.
+    /// Released tuples in order of release, with the time at which each has rested.
     resting: VecDeque<(Duration, Tuple)>,
-    /// How many of them, from the front, have rested.
+    /// The number of those, from the front, that have rested.
     rested: usize,
 }
 
 impl Tuples {
     /// All tuples of these addresses and ports, none used yet. Each rests for `rest` after its
-    /// release. The round starts at place `start`, modulo the number of tuples: a process that
-    /// starts at random seldom meets what the one before it left behind.
+    /// release. The round starts at place `start`, modulo the number of tuples. A process with a
+    /// random start seldom meets TIME-WAITs of the process before it.
     ///
     /// # Panics
     /// If there is no port.
@@ -68,13 +68,13 @@ impl Tuples {
         Tuples { sources, ports, rest, used, total, start: start % total, resting, rested }
     }
 
-    /// A tuple that no connection has, nor had within the time of rest before `now`.
+    /// A tuple that is not in use and was not released within the time of rest before `now`.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no such tuple.
     pub fn take(&mut self, now: Duration) -> Result<Tuple, Exhausted> {
         self.pass_time(now);
-        // Where none rests, all come in turn: the last to come again is the one that was just used.
+        // Without rest all tuples are taken in turn: the tuple just used comes again last.
         let prefers_fresh = self.rest.is_zero() && self.used < self.total;
         if self.rested > 0 && !prefers_fresh {
             self.rested -= 1;
@@ -93,15 +93,15 @@ impl Tuples {
         })
     }
 
-    /// The tuple's connection ended at `now`.
+    /// Releases the tuple of a connection that ended at `now`.
     pub fn release(&mut self, tuple: Tuple, now: Duration) {
         let until = now + self.rest;
         debug_assert!(self.resting.back().is_none_or(|(last, _)| *last <= until));
         self.resting.push_back((until, tuple));
     }
 
-    /// How many were released less than the time of rest before `now`: so many connections are in
-    /// TIME-WAIT, at one end or the other.
+    /// The number of tuples released less than the time of rest before `now`. That many connections
+    /// are in TIME-WAIT, at either end.
     pub fn resting(&mut self, now: Duration) -> usize {
         self.pass_time(now);
         self.resting.len() - self.rested
@@ -113,7 +113,7 @@ impl Tuples {
         SocketAddr::new(address, tuple.port)
     }
 
-    /// Where they are from.
+    /// The source addresses of the tuples.
     pub fn sources(&self) -> &Sources {
         &self.sources
     }
@@ -194,7 +194,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a model that remembers every tuple's last release.
+        /// Compares the tuples with a model that remembers every tuple's last release.
         #[test]
         fn no_tuple_is_had_twice_or_comes_again_within_its_time_of_rest(
             start: u64,

@@ -1,4 +1,4 @@
-//! Opens connections, each from a tuple that has rested.
+//! Opens connections, each from a tuple that has rested; waits if none has.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -9,12 +9,12 @@ use crate::network::{Network, TimeLimit};
 use crate::recorder::Fault;
 use crate::tuples::{Exhausted, Tuple, Tuples};
 
-/// How often is looked for a tuple while all are in use.
+/// The time between two attempts to take a tuple while all are in use.
 const TUPLE_POLL: Duration = Duration::from_millis(10);
-/// Tuples tried for one connection while others have them.
+/// Tuples tried for one connection while other programs use them.
 const TUPLE_ATTEMPTS: usize = 16;
 
-/// Opens connections to one server. Its times are the network's.
+/// Opens connections to one server. Times are the network's.
 pub(super) struct Dialer<N> {
     network: N,
     to: SocketAddr,
@@ -23,11 +23,11 @@ pub(super) struct Dialer<N> {
     taken: Cell<u64>,
 }
 
-/// A connection that was opened.
+/// An open connection.
 pub(super) struct Opened<S> {
     pub(super) stream: S,
     pub(super) tuple: Tuple,
-    /// From the call to the established connection.
+    /// The time from the call to the established connection.
     pub(super) took: Duration,
 }
 
@@ -72,7 +72,7 @@ impl<N: Network> Dialer<N> {
         self.tuples.borrow_mut().release(tuple, self.network.now());
     }
 
-    /// Tuples that rest.
+    /// Tuples that are resting.
     pub(super) fn resting(&self) -> usize {
         self.tuples.borrow_mut().resting(self.network.now())
     }
@@ -82,12 +82,12 @@ impl<N: Network> Dialer<N> {
         self.waits.get()
     }
 
-    /// Tuples that another program had.
+    /// Tuples that another program used.
     pub(super) fn taken(&self) -> u64 {
         self.taken.get()
     }
 
-    /// Takes a tuple, and waits for one if it must.
+    /// Takes a tuple, or waits until one has rested.
     async fn take_tuple(&self, deadline: Duration) -> Result<Tuple, Fault> {
         let mut has_waited = false;
         loop {

@@ -1,7 +1,7 @@
-//! Connections that are held beside a load: each makes one request, or none, and says no more.
+//! Connections that are held beside a load: each makes one request, or none, and is then silent.
 //!
-//! They are open before the load begins, and are looked at when it has ended. A connection costs
-//! its stream and nothing else: no task, no timer, no buffer.
+//! They are opened before the load begins, and checked after it has ended. A connection costs only
+//! its stream: no task, no timer, no buffer.
 
 use std::cell::{Cell, RefCell};
 use std::pin::{Pin, pin};
@@ -21,35 +21,35 @@ use crate::recorder::{Fault, Faults};
 
 /// Connections that are being opened at a time.
 const OPENERS: usize = 256;
-/// Failures in a row behind which an opener gives up.
+/// Failures in a row after which an opener gives up.
 const MOST_FAILURES: u32 = 8;
-/// Connections that are closed before other tasks run: fewer than the 128 operations after which
-/// tokio calls a socket pending.
+/// Connections closed before other tasks run: fewer than the 128 operations after which tokio
+/// reports a socket as pending.
 const CLOSED_AT_ONCE: usize = 64;
-/// How long the stack has to send the last FIN.
+/// The time that the stack has to send the last FIN.
 const LAST_FIN: Duration = Duration::from_millis(100);
 
-/// Connections to be held.
+/// The plan of the idle connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IdlePlan {
-    /// How many.
+    /// Their number.
     pub connections: usize,
-    /// They make no request.
+    /// They make no requests.
     pub is_silent: bool,
 }
 
-/// What came of the connections that were held.
+/// The result of the idle connections.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IdleOutcome {
-    /// Those that were asked for.
+    /// Connections that the plan asked for.
     pub asked: u64,
-    /// Those that were open, and answered, before the load began.
+    /// Connections that were open, with their request answered, before the load began.
     pub opened: u64,
-    /// Of these, those that the server had ended when the load was over.
+    /// Opened connections that the server had ended when the load was over.
     pub lost: u64,
-    /// Why others could not be opened.
+    /// Why the others could not be opened.
     pub faults: Faults,
-    /// How long it took to open them.
+    /// The time that it took to open them.
     pub opening: Duration,
 }
 
@@ -59,7 +59,7 @@ impl IdleOutcome {
         self.opened - self.lost
     }
 
-    /// Those of another load as well.
+    /// Adds the counters of another load.
     pub(crate) fn add(&mut self, other: &IdleOutcome) {
         let IdleOutcome { asked, opened, lost, faults, opening } = other;
         self.asked += asked;
@@ -78,7 +78,7 @@ pub(super) struct Holder<N: Network> {
     choice: RefCell<Choice>,
     buffer: RefCell<Vec<u8>>,
     begin: Duration,
-    /// Connections that an opener has begun.
+    /// Connections that the openers have begun.
     begun: Cell<usize>,
     openers: Cell<usize>,
     is_stopping: Cell<bool>,
@@ -108,7 +108,7 @@ impl<N: Network> Holder<N> {
         })
     }
 
-    /// Opens all of them. Returns false if `stop` was ready before.
+    /// Opens all of them. Returns false if `stop` was ready first.
     pub(super) async fn open_all(
         self: &Rc<Self>,
         mut stop: Pin<&mut impl Future<Output = ()>>,
@@ -133,7 +133,7 @@ impl<N: Network> Holder<N> {
         !self.is_stopping.get()
     }
 
-    /// Opens one after the other, until there are enough.
+    /// Opens connections one after the other, until there are enough.
     async fn open_some(self: Rc<Self>) {
         let mut limit = TimeLimit::new(&self.network);
         let mut failures = 0;
@@ -177,7 +177,7 @@ impl<N: Network> Holder<N> {
         }
     }
 
-    /// Sees which are still open, and closes them.
+    /// Counts the connections that are still open, and closes them.
     pub(super) async fn end(&self) -> IdleOutcome {
         self.is_stopping.set(true);
         if self.openers.get() > 0 {

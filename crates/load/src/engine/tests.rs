@@ -23,23 +23,23 @@ const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
 const PORT: u16 = 80;
 
-/// How a server answers, and what it saw.
+/// A server's behaviour, and the requests that it saw.
 struct Server {
-    /// How long an answer takes.
+    /// The time that an answer takes.
     service: Duration,
-    /// Connections that wait for a request for so long are closed.
+    /// Connections that wait longer for a request are closed.
     patience: Duration,
-    /// Nothing is answered from the one to the other.
+    /// The server answers no request between these times.
     stall: Option<[Duration; 2]>,
-    /// Requests of a connection, after which the server closes it without a word.
+    /// Requests of a connection, after which the server closes it without notice.
     most: usize,
     /// Every answer asks the client to close.
     asks: bool,
-    /// It obeys CLIENT_CLOSE without an answer; else that is an error.
+    /// The server obeys CLIENT_CLOSE without an answer; otherwise the request is an error.
     knows: bool,
-    /// It resets connections in place of closing them.
+    /// The server resets connections instead of closing them.
     resets: bool,
-    /// It is one of HTTP/1.0 that keeps connections.
+    /// The server speaks HTTP/1.0 and keeps connections.
     is_older: bool,
     seen: RefCell<Seen>,
 }
@@ -47,7 +47,7 @@ struct Server {
 #[derive(Default)]
 struct Seen {
     requests: usize,
-    /// What was asked for, in order.
+    /// The targets of the requests, in order.
     targets: Vec<String>,
     /// Connections by the client's address, with the time of each one's beginning.
     connections: HashMap<SocketAddr, Vec<Instant>>,
@@ -56,7 +56,7 @@ struct Seen {
     most_open: usize,
     /// Connections whose client closed first.
     left: usize,
-    /// CLIENT_CLOSE requests, and whose clients had closed their half with it.
+    /// CLIENT_CLOSE requests, and those whose clients had closed their half by then.
     farewells: usize,
     /// Requests that were read together.
     largest_batch: usize,
@@ -126,7 +126,7 @@ impl Server {
                 let written = stream.write_all(answer.as_bytes()).await;
                 served += 1;
                 if closes && self.asks {
-                    // Anything but the client's FIN is a fault of the client's.
+                    // Anything but the client's FIN is an error of the client.
                     assert_eq!(stream.read(&mut [0; 100]).await.unwrap_or(0), 0);
                     self.seen.borrow_mut().left += 1;
                 }
@@ -284,7 +284,7 @@ fn an_open_loop_opens_a_connection_for_each_arrival() {
 
 #[test]
 fn a_stall_shows_in_an_open_loop_as_often_as_it_would_have_been_met() {
-    // Half of those who come in a stall of one second wait for more than half a second.
+    // Half of the requests in a stall of one second wait for more than half a second.
     let stall = Some([S * 4, S * 5]);
     let server = || Server { stall, ..Server::new() };
     let (outcome, _) = run_for(server(), plan(open(100.0, 10)));
@@ -292,7 +292,7 @@ fn a_stall_shows_in_an_open_loop_as_often_as_it_would_have_been_met() {
     assert_eq!(outcome.totals.answered, 1000);
     assert!(total.percentile(99.0) > MS * 850, "{:?}", total.percentile(99.0));
     assert!(total.percentile(94.0) > MS * 350 && total.percentile(89.0) < MS * 10);
-    // On one connection at a time the queue of the stall takes its time as well.
+    // On one connection at a time, working off the stall's queue takes time as well.
     let Mode::Open { arrivals, .. } = open(100.0, 10) else { unreachable!() };
     let (outcome, server) = run_for(server(), plan(Mode::Open { arrivals, connections: 1 }));
     assert_eq!((outcome.totals.answered, server.seen.borrow().most_open), (1000, 1));
@@ -316,7 +316,7 @@ fn a_closed_loop_keeps_its_connections_busy_and_no_more() {
     let (outcome, server) = run_for(server, closed);
     let seen = server.seen.borrow();
     assert_eq!((seen.most_open, seen.connections.len()), (20, 20));
-    // 20 connections, 200 requests a second on each, but for the first's handshake.
+    // 20 connections with 200 requests a second each, except for the first's handshake.
     assert!((39_900..=40_020).contains(&outcome.totals.answered), "{}", outcome.totals.answered);
     assert_eq!(outcome.totals.failed(), 0);
     assert_eq!(outcome.notes.closed_by_client, 20);
@@ -362,7 +362,7 @@ fn a_server_that_does_not_know_client_close_takes_nothing_away() {
 
 #[test]
 fn a_server_that_asks_the_load_to_close_is_obeyed() {
-    // With `Connection: close` there is nothing to say; on a connection that is kept there is.
+    // With `Connection: close` no CLIENT_CLOSE is sent; on a kept connection it is.
     for (requests, close, says_so) in [
         (NonZeroU32::new(1), Close::Server, false),
         (NonZeroU32::new(7), Close::Client, true),
@@ -382,7 +382,7 @@ fn a_server_that_asks_the_load_to_close_is_obeyed() {
         assert_eq!((notes.closed_by_client, notes.closed_by_server), (notes.asked, 0));
         let farewells = if says_so { notes.asked } else { 0 };
         assert_eq!((notes.client_closes, seen.farewells as u64), (farewells, farewells));
-        // What was sent at once was answered; then nothing more was asked.
+        // The requests sent together were answered; no further ones followed.
         let batch = if says_so { 4 } else { 1 };
         assert_eq!(seen.requests, seen.connections.len() * batch);
     }
@@ -390,7 +390,7 @@ fn a_server_that_asks_the_load_to_close_is_obeyed() {
 
 #[test]
 fn a_server_that_resets_has_not_closed_behind_the_load() {
-    // It says that it closes, or is asked to, or both.
+    // The load announces the close, or is asked to close, or both.
     for (asks, requests, close) in [
         (false, NonZeroU32::new(1), Close::ClientClose),
         (true, NonZeroU32::new(1), Close::Server),
@@ -427,7 +427,7 @@ fn a_mix_is_asked_by_weight_and_pipelined_with_heads_among_it() {
     assert_eq!((outcome.totals.answered, outcome.totals.failed()), (2000, 0));
     let count =
         |target: &str| server.seen.borrow().targets.iter().filter(|asked| *asked == target).count();
-    // Of a binomial count of 2000 by 1/4 the deviation is 19.
+    // The deviation of a binomial count of 2000 by 1/4 is 19.
     assert!(count("/a").abs_diff(500) < 80 && count("/a") + count("/b") == 2000);
     let mix = Mix::in_order(vec![request("/a"), head, request("/b")], vec![0, 1, 1, 2]);
     let plan = Plan {
@@ -481,7 +481,7 @@ fn a_request_that_meets_a_connection_just_closed_is_sent_again() {
 
 #[test]
 fn no_4_tuple_comes_again_before_its_time_and_the_load_says_that_it_waited() {
-    // 100 tuples and 20 s of rest: five connections a second, where ten are asked for.
+    // 100 tuples and 20 s of rest allow five connections a second, where the plan asks for ten.
     for close in [Close::Server, Close::Client, Close::Swap, Close::Negotiate, Close::ClientClose] {
         let ports: RangeInclusive<u16> = 5000..=5049;
         let tuples = Tuples::new(sources(2), ports, S * 20, 0);
@@ -528,7 +528,8 @@ fn a_load_that_is_stopped_says_what_it_has() {
 
 #[test]
 fn what_was_to_start_before_the_end_is_done_behind_it() {
-    // Ten a second come for five: 35 have come by the end, half of which wait for the connection.
+    // Ten requests a second come, and five are served: 35 have come by the end, and half of them
+    // wait for the connection.
     let Mode::Open { arrivals, .. } = open(10.0, 10) else { unreachable!() };
     let tuples = Tuples::new(sources(1000), 1024..=65_535, S * 61, 0);
     let stop = async { rt::sleep(MS * 3450).await };
@@ -549,14 +550,14 @@ fn what_was_to_start_in_a_turn_that_is_late_for_the_end_is_done() {
 
 #[test]
 fn requests_without_an_answer_are_told_by_cause() {
-    // Those of the last second are unfinished, those before it have timed out.
+    // Requests of the last second are unfinished; earlier ones have timed out.
     let server = Server { stall: Some([S * 5, S * 500]), ..Server::new() };
     let late = Plan { timeout: S * 2, grace: MS * 950, ..plan(open(10.0, 10)) };
     let (outcome, _) = run_for(server, late);
     let faults = &outcome.totals.faults;
     assert_eq!((faults.of(Fault::Timeout), faults.of(Fault::Unfinished)), (40, 10));
     assert_eq!(outcome.totals.answered, 50);
-    // Nobody listens there.
+    // That port has no listener.
     let mut refused = plan(Mode::Closed { connections: 2 });
     refused.to.set_port(81);
     let (outcome, _) = run_for(Server::new(), refused);

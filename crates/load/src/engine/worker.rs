@@ -1,4 +1,4 @@
-//! A worker: a connection at a time, and the jobs on it.
+//! A worker: it has one connection at a time, and does jobs on it.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -11,27 +11,27 @@ use crate::network::{Network, TimeLimit};
 use crate::recorder::{Answered, Fault};
 use crate::tuples::Tuple;
 
-/// How long the server has to close first, when it was asked to.
+/// The time that the server has to close first, if it was asked to.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
-/// How long a worker of a closed loop waits after a connection that could not be opened: it would
-/// do nothing else otherwise.
+/// The time that a worker of a closed loop waits after a connection that could not be opened.
+/// Without it the worker would only retry.
 const FAULT_PAUSE: Duration = Duration::from_millis(10);
 /// An open connection.
 struct Session<S> {
     stream: S,
     tuple: Tuple,
-    /// Requests that it has carried.
+    /// Requests that the connection has carried.
     served: u32,
-    /// The server asks us to close it.
+    /// The server has asked the load to close the connection.
     is_asked: bool,
-    /// The server answers by HTTP/1.0, of which CLIENT_CLOSE is not.
+    /// The server speaks HTTP/1.0, which has no CLIENT_CLOSE.
     is_older: bool,
 }
 
-/// Why a batch ended before its last answer.
+/// The reason for which a batch ended before its last answer.
 struct Broken {
     fault: Fault,
-    /// Nothing came of the answer that was due.
+    /// No byte of the pending answer came.
     is_silent: bool,
 }
 
@@ -67,7 +67,7 @@ impl<N: Network> Engine<N> {
                 Ok(left) => self.close(open, left, &mut limit).await,
                 Err(Broken { fault, is_silent }) => {
                     self.release(open);
-                    // RFC 9110 §9.2.2: what a server may have done already is not asked again.
+                    // Never repeat a request that may have had its effect (RFC 9110 §9.2.2).
                     let may_repeat = self.plan.mix.request(batch[0].request).is_idempotent();
                     let is_idle_closed =
                         is_silent && served > 0 && !batch[0].is_again && may_repeat;
@@ -96,14 +96,14 @@ impl<N: Network> Engine<N> {
         }
     }
 
-    /// True if a connection that has carried so many requests carries no more.
+    /// True if a connection that has carried that many requests carries no more.
     fn is_last(&self, served: u32) -> bool {
         self.plan.requests_per_connection.is_some_and(|most| served >= most.get())
     }
 
-    /// Fills a batch for a connection that has carried so many requests. False if this worker is
-    /// not needed any more: there is no job, and there will be none, or it has no connection to
-    /// keep for one.
+    /// Fills a batch for a connection that has carried `served` requests. Returns false if the
+    /// worker is no longer needed: the load ends and no job is left, or no job is left and the
+    /// worker has no open connection to keep.
     async fn next_jobs(&self, batch: &mut VecDeque<Job>, is_open: bool, served: u32) -> bool {
         let left = self.plan.requests_per_connection.map_or(u32::MAX, |most| most.get() - served);
         let most = self.plan.pipeline.get().min(left) as usize;
@@ -120,7 +120,7 @@ impl<N: Network> Engine<N> {
             if !batch.is_empty() {
                 return true;
             }
-            // What was to start before the end is still done.
+            // Jobs whose intended start is before the end are still done.
             if !is_open || self.is_stopping.get() {
                 return false;
             }
@@ -129,7 +129,7 @@ impl<N: Network> Engine<N> {
         }
     }
 
-    /// Opens a connection, for a job that was to start then.
+    /// Opens a connection, for a job with that intended start.
     async fn open(
         &self,
         intended: Duration,
@@ -142,8 +142,8 @@ impl<N: Network> Engine<N> {
         Ok(Session { stream, tuple, served: 0, is_asked: false, is_older: false })
     }
 
-    /// Makes the requests of a batch that was begun then, its connection included. Those that are
-    /// answered are taken off it.
+    /// Makes the requests of a batch that began at `begun`, connection included. Removes the
+    /// answered jobs from the batch.
     async fn exchange(
         &self,
         open: &mut Session<N::Stream>,
@@ -201,8 +201,8 @@ impl<N: Network> Engine<N> {
         }
     }
 
-    /// The requests of a batch in a row, the last of which asks the server to close if `closes`,
-    /// and which of them are for a head alone.
+    /// The requests of a batch in a row, and for each whether it is HEAD. The last request asks the
+    /// server to close if `closes`.
     fn together(&self, batch: &VecDeque<Job>, closes: bool) -> (Vec<u8>, Vec<bool>) {
         let (mut bytes, mut heads) = (Vec::new(), Vec::with_capacity(batch.len()));
         for (place, job) in batch.iter().enumerate() {
@@ -214,7 +214,7 @@ impl<N: Network> Engine<N> {
         (bytes, heads)
     }
 
-    /// Closes a connection behind its last answer, which left it so.
+    /// Closes a connection after its last answer, which left it in the state `left`.
     async fn close(&self, mut open: Session<N::Stream>, left: Left, limit: &mut TimeLimit<N>) {
         let is_open = left == Left::Open;
         if open.is_asked || is_open && self.plan.close == Close::ClientClose {
@@ -236,7 +236,7 @@ impl<N: Network> Engine<N> {
         self.release(open);
     }
 
-    /// Closes a connection before the server does, and says so if anything may be said.
+    /// Closes a connection before the server does, and announces that if `says_so`.
     async fn close_first(
         &self,
         mut open: Session<N::Stream>,
@@ -250,7 +250,7 @@ impl<N: Network> Engine<N> {
             exchange::half_close(&mut open.stream, farewell).await?;
             exchange::closed(&mut open.stream, &self.buffer).await
         };
-        // What goes wrong now takes no answer away, but nobody may hold TIME-WAIT then.
+        // A failure here costs no answer, but perhaps neither end then holds TIME-WAIT.
         let ended = limit.before(patience, closed).await;
         let has_closed = matches!(ended, Some(Ok(())));
         let is_reset = matches!(ended, Some(Err(error)) if Fault::of(&error) == Fault::Reset);
@@ -263,7 +263,7 @@ impl<N: Network> Engine<N> {
         self.release(open);
     }
 
-    /// Drops a connection, whose tuple begins to rest.
+    /// Drops a connection; its tuple begins to rest.
     fn release(&self, open: Session<N::Stream>) {
         drop(open.stream);
         self.dialer.release(open.tuple);
@@ -277,7 +277,7 @@ impl<N: Network> Engine<N> {
         }
     }
 
-    /// Keeps a closed loop from doing nothing but failing.
+    /// Pauses a closed loop after a failure, so that it does not only fail.
     async fn pause(&self) {
         if let Mode::Closed { .. } = self.plan.mode {
             self.network.sleep_until(self.network.now() + FAULT_PAUSE).await;

@@ -7,14 +7,14 @@
 
 use super::parser::Malformed;
 
-/// Bytes of a size line at most: the extensions are dropped. Those of all trailer lines, too.
+/// Bytes of a size line, at most: extensions are dropped. Also the limit of all trailer lines.
 const MOST_LINE_BYTES: u32 = 16 << 10;
 
-/// A chunked body under way.
+/// A chunked body in progress.
 #[derive(Debug, Default)]
 pub(super) struct Chunks {
     state: State,
-    /// Of the line under way, or of all trailers.
+    /// Bytes of the present line, or of all trailers.
     line_bytes: u32,
 }
 
@@ -25,14 +25,14 @@ enum State {
         size: u64,
         has_digit: bool,
     },
-    /// What follows the digits, up to the end of the line.
+    /// The rest of the line after the digits.
     Extension {
         size: u64,
     },
     Data {
         left: u64,
     },
-    /// The line end behind a chunk; CR was there.
+    /// The line end after a chunk; CR was there.
     End {
         has_cr: bool,
     },
@@ -49,7 +49,7 @@ impl Default for State {
 }
 
 impl Chunks {
-    /// Takes in bytes up to the body's end. Returns how many, and true if that is reached.
+    /// Takes in bytes up to the body's end. Returns their number, and true if the end is reached.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(usize, bool), Malformed> {
         let mut taken = 0;
         while let Some(&byte) = bytes.get(taken) {
@@ -75,7 +75,7 @@ impl Chunks {
         Ok((taken, false))
     }
 
-    /// Takes in a byte of a line. True if the body is complete.
+    /// Takes in a byte of a line. Returns true if the body is complete.
     fn take_byte(&mut self, byte: u8) -> Result<bool, Malformed> {
         const BAD_SIZE: Malformed = Malformed("the size of a chunk cannot be read");
         self.state = match (self.state, byte) {

@@ -1,4 +1,4 @@
-//! One answer after the other, from bytes cut anywhere.
+//! A parser of answers, one after the other, from bytes cut anywhere. It counts and drops bodies.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use lightwait_http::client_close::OPTION;
 
 use super::chunks::Chunks;
 
-/// Bytes of an answer's head at most, those of interim answers (1xx) before it included.
+/// Bytes of an answer's head, at most, including interim answers (1xx) before it.
 const MOST_HEAD_BYTES: usize = 64 << 10;
 /// Header fields at most.
 const MOST_FIELDS: usize = 128;
@@ -17,17 +17,17 @@ const MOST_FIELDS: usize = 128;
 pub struct Answer {
     /// Its status: 200 to 999.
     pub status: u16,
-    /// Its bytes, head, framing and interim answers included.
+    /// Its bytes, including head, framing and interim answers.
     pub bytes: u64,
-    /// The connection may carry another (RFC 9112 §9.3).
+    /// The connection may carry another answer (RFC 9112 §9.3).
     pub keeps_alive: bool,
     /// The server asks its client to close first.
     pub asks_close: bool,
-    /// It is of HTTP/1.0.
+    /// The answer is HTTP/1.0.
     pub is_older: bool,
 }
 
-/// What came is not an answer of HTTP/1.1; the text says why.
+/// The bytes are not an answer of HTTP/1.1; the text gives the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
@@ -44,7 +44,7 @@ impl std::error::Error for Malformed {}
 pub struct Parser {
     is_head: bool,
     state: State,
-    /// A head that came in pieces.
+    /// A head in pieces.
     head: Vec<u8>,
     answer: Answer,
 }
@@ -52,7 +52,7 @@ pub struct Parser {
 #[derive(Debug)]
 enum State {
     Head,
-    /// So many bytes of the body are to come.
+    /// Bytes of the body that are still missing.
     Length(u64),
     Chunks(Chunks),
     /// The body ends with the connection.
@@ -63,27 +63,27 @@ const NOTHING: Answer =
     Answer { status: 0, bytes: 0, keeps_alive: false, asks_close: false, is_older: false };
 
 impl Parser {
-    /// For answers to HEAD, which have no body whatever they say, or to other methods.
+    /// A parser for an answer to HEAD, which never has a body, or to another method.
     pub fn new(is_head: bool) -> Parser {
         Parser { is_head, state: State::Head, head: Vec::new(), answer: NOTHING }
     }
 
-    /// The next answer is to HEAD, or to another method.
+    /// Sets whether the next answer is to HEAD, or to another method.
     pub fn expect(&mut self, is_head: bool) {
         debug_assert!(!self.has_begun(), "between two answers");
         self.is_head = is_head;
     }
 
-    /// True if a part of an answer was taken.
+    /// True if part of an answer was taken.
     pub fn has_begun(&self) -> bool {
         self.answer.bytes > 0
     }
 
-    /// Takes in bytes up to the end of the answer. Returns how many those were, and the answer if
-    /// it is complete; else all were taken.
+    /// Takes in bytes up to the end of the answer. Returns their number, and the answer if it is
+    /// complete; else all bytes were taken.
     ///
     /// # Errors
-    /// If they are not an answer of HTTP/1.1, or its head is larger than 64 KiB.
+    /// If the bytes are not an answer of HTTP/1.1, or its head is larger than 64 KiB.
     pub fn take(&mut self, bytes: &[u8]) -> Result<(usize, Option<Answer>), Malformed> {
         let mut taken = 0;
         while taken < bytes.len() {
@@ -108,7 +108,7 @@ impl Parser {
         Ok((taken, None))
     }
 
-    /// The connection is closed. Returns the answer that is complete by that, if one is.
+    /// The connection has closed. Returns the answer that this completes, if any.
     pub fn end(&mut self) -> Option<Answer> {
         matches!(self.state, State::UntilClose).then(|| self.complete())
     }
@@ -118,9 +118,9 @@ impl Parser {
         std::mem::replace(&mut self.answer, NOTHING)
     }
 
-    /// Takes in bytes of a head. Returns how many, and true if the answer is complete with them.
+    /// Takes in bytes of a head. Returns their number, and true if they complete the answer.
     fn take_head(&mut self, bytes: &[u8]) -> Result<(usize, bool), Malformed> {
-        // A line end in the piece before may begin the head's end.
+        // A line end in the earlier piece may begin the end of the head.
         let held = self.head.len();
         if held == 0
             && let Some(end) = head_end(bytes, 0)
@@ -137,7 +137,7 @@ impl Parser {
         Ok((end - held, self.on_head(&head[..end])?))
     }
 
-    /// That many more bytes are within the limit.
+    /// Fails if that many more bytes exceed the limit.
     fn check_size(&self, more: usize) -> Result<(), Malformed> {
         if self.answer.bytes + more as u64 > MOST_HEAD_BYTES as u64 {
             return Err(Malformed("the head is larger than 64 KiB"));
@@ -145,7 +145,7 @@ impl Parser {
         Ok(())
     }
 
-    /// A whole head has come. True if there is no body.
+    /// A whole head has come. Returns true if there is no body.
     fn on_head(&mut self, head: &[u8]) -> Result<bool, Malformed> {
         let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
         let mut response = httparse::Response::new(&mut fields);
@@ -159,7 +159,7 @@ impl Parser {
         }
         let status = response.code.unwrap_or(0);
         match status {
-            // Nobody asked for another protocol.
+            // The request did not ask for another protocol.
             101 => return Err(Malformed("it switches to another protocol")),
             100..=199 => return Ok(false),
             200.. => {}
@@ -188,7 +188,7 @@ impl Parser {
     }
 }
 
-/// Where the first empty line ends, searched from `from`.
+/// The end of the first empty line, searched from `from`.
 fn head_end(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     while let Some(line) = bytes[at..].iter().position(|byte| *byte == b'\n') {
@@ -202,7 +202,7 @@ fn head_end(bytes: &[u8], from: usize) -> Option<usize> {
     None
 }
 
-/// What the header fields say of the body and the connection.
+/// What the header fields say about the body and the connection.
 struct Framing {
     body: Body,
     closes: bool,
@@ -244,7 +244,8 @@ impl Framing {
             (Some(_), _) | (None, None) => Body::UntilClose,
             (None, Some(length)) => Body::Length(length),
         };
-        // Who sends both may be attacked by request smuggling: nothing follows (RFC 9112 §6.1).
+        // A message with both may be an attack by request smuggling: no other follows (RFC 9112
+        // §6.1).
         framing.closes |= coding.is_some() && length.is_some();
         Ok(framing)
     }

@@ -3,7 +3,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
 use super::*;
 
-/// The answers in `bytes`, fed in pieces of these sizes, and what `end` makes of the rest.
+/// The answers in `bytes`, fed in pieces of these sizes, and the result of `end`.
 fn parse(
     bytes: &[u8],
     pieces: impl IntoIterator<Item = usize>,
@@ -36,7 +36,7 @@ fn one(text: &str) -> Result<(Option<Answer>, Option<Answer>), Malformed> {
     })
 }
 
-/// An answer of HTTP/1.1 that is that text.
+/// An answer of HTTP/1.1 with that text.
 fn plain(status: u16, text: &str, keeps_alive: bool) -> Answer {
     let bytes = text.len() as u64;
     Answer { status, bytes, keeps_alive, asks_close: false, is_older: false }
@@ -151,7 +151,7 @@ fn a_head_may_have_64_kib_and_128_fields_and_no_more() {
         assert!(parse(text.as_bytes(), [], false).is_err());
         assert!(pieces(&text).unwrap_err().0.contains("64 KiB"));
     }
-    // An endless row of interim answers is a head as well.
+    // An endless row of interim answers counts as a head as well.
     let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(3000);
     assert!(pieces(&interim).unwrap_err().0.contains("64 KiB"));
     let fields = |count: usize| {
@@ -232,8 +232,8 @@ fn buffer() -> RefCell<Vec<u8>> {
     RefCell::new(vec![0; 16 << 10])
 }
 
-/// Exchanges `requests` with a peer that reads them all, says `reply` and closes if `closes`.
-/// Returns the result and how many answers there were.
+/// Exchanges `requests` with a peer that reads them all, sends `reply` and closes if `closes`.
+/// Returns the result and the number of answers.
 async fn with_peer(
     requests: &str,
     expected: usize,
@@ -307,7 +307,7 @@ async fn an_answer_to_a_request_that_was_not_read_to_its_end_is_taken() {
 
 #[tokio::test]
 async fn both_ends_may_write_before_they_read() {
-    // Each way holds 64 bytes: who only wrote would wait for ever.
+    // Each direction holds 64 bytes: an end that only writes would wait for ever.
     let (mut ours, mut theirs) = duplex(64);
     let requests = "x".repeat(4000);
     let peer = async {

@@ -1,4 +1,4 @@
-//! The kernel's stack, under a tokio `current_thread` runtime.
+//! The kernel's stack as a load's network, under a tokio `current_thread` runtime.
 
 use std::future::Future;
 use std::io;
@@ -23,13 +23,13 @@ use super::Network;
 pub struct Kernel {
     begin: Instant,
     is_nodelay: bool,
-    /// Tokio's own timers count in milliseconds.
+    /// A timer that is finer than tokio's, which count in milliseconds.
     timer: Rc<AsyncFd<OwnedFd>>,
 }
 
 impl Kernel {
-    /// The kernel's stack; times count from now. With `is_nodelay` small segments are sent at once,
-    /// which connections for one request need not ask for.
+    /// The kernel's stack; times count from now. With `is_nodelay`, small segments are sent at
+    /// once. Connections for one request do not need that.
     ///
     /// # Errors
     /// If there is no file descriptor left.
@@ -53,7 +53,7 @@ impl Network for Kernel {
 
     async fn connect(&self, from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
         let socket = if to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        // Else the port would be refused while any tuple with it is in TIME-WAIT.
+        // Without this the kernel refuses the port while any tuple with it is in TIME-WAIT.
         socket.set_reuseaddr(true)?;
         socket.bind(from)?;
         if self.is_nodelay {
@@ -79,7 +79,7 @@ impl Network for Kernel {
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let once = Itimerspec { it_interval: zero, it_value };
         timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once)?;
-        // The number of times that it went off.
+        // The number of expirations.
         let mut count = [0; 8];
         loop {
             let mut ready = self.timer.readable().await?;

@@ -1,4 +1,4 @@
-//! TLS over another network: connections are open when their handshakes are done.
+//! TLS over another network: a connection is open when its handshake is done.
 
 use std::future::Future;
 use std::io;
@@ -25,11 +25,12 @@ use tokio_rustls::rustls::{
 
 use super::Network;
 
-/// What is read of a connection in vain, behind the peer's last word.
+/// Bytes read and dropped at a time after the peer's close_notify.
 const REST_BYTES: usize = 512;
 
-/// How TLS is spoken to a server: its name goes into the handshake (SNI), HTTP/1.1 is asked for
-/// (ALPN), and no session is resumed, as each connection is a new client's. Clones are the same.
+/// The TLS configuration for one server. The handshake has the server's name (SNI) and asks for
+/// HTTP/1.1 (ALPN). It resumes no session, since each connection counts as a new client's. Clones
+/// share one configuration.
 #[derive(Clone)]
 pub struct Tls {
     connector: TlsConnector,
@@ -42,12 +43,12 @@ impl std::fmt::Debug for Tls {
     }
 }
 
-/// Whose certificates are believed.
+/// The issuers of certificates that are trusted.
 #[derive(Clone, Debug)]
 pub enum Trust {
-    /// Those of these authorities.
+    /// These authorities.
     Authorities(RootCertStore),
-    /// Anybody's.
+    /// Every issuer.
     Anybody,
 }
 
@@ -55,7 +56,7 @@ impl Trust {
     /// The authorities that this system trusts, or those of the file that `SSL_CERT_FILE` names.
     ///
     /// # Errors
-    /// A line that says why there is none.
+    /// A line that says why there are none.
     pub fn of_the_system() -> Result<Trust, String> {
         let found = rustls_native_certs::load_native_certs();
         let mut store = RootCertStore::empty();
@@ -69,10 +70,10 @@ impl Trust {
 }
 
 impl Tls {
-    /// For a server of that name, or address.
+    /// The configuration for a server of that name, or address.
     ///
     /// # Errors
-    /// If that is no name.
+    /// If `host` is not a valid name.
     pub fn new(host: &str, trust: Trust) -> Result<Tls, String> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| format!("{host:?} is not a name that a certificate can have"))?;
@@ -93,7 +94,7 @@ impl Tls {
     }
 }
 
-/// What went wrong in TLS, for people, if that is what an error is of.
+/// A user's description of a TLS error, if `error` is one.
 pub fn explain(error: &io::Error) -> Option<String> {
     let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
     Some(match error {
@@ -134,7 +135,7 @@ pub struct Secured<N> {
 }
 
 impl<N> Secured<N> {
-    /// TLS over that network.
+    /// Puts TLS over that network.
     pub fn new(network: N, tls: Tls) -> Secured<N> {
         Secured { network, tls }
     }
@@ -166,8 +167,8 @@ impl<N: Network> Network for Secured<N> {
     }
 }
 
-/// A connection with TLS over it. It ends when the connection below does, not at the peer's last
-/// word (close_notify): else we would be the first to close, and keep the TIME-WAIT.
+/// A connection with TLS. It ends when the connection below ends, not at the peer's close_notify:
+/// else the load would close first, and keep the TIME-WAIT.
 #[derive(Debug)]
 pub struct SecuredStream<S>(TlsStream<S>);
 

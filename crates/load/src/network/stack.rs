@@ -1,4 +1,4 @@
-//! One of our stacks.
+//! One of our stacks as a load's network.
 
 use std::future::Future;
 use std::io;
@@ -12,7 +12,7 @@ use lightwait_core::Instant;
 
 use super::Network;
 
-/// A shard, from one of its tasks. Its configuration has the source addresses
+/// A shard, used from one of its tasks. Its configuration has the source addresses
 /// ([`Config::addresses`](lightwait::Config), `ranges`).
 #[derive(Clone, Debug)]
 pub struct OurStack {

@@ -1,36 +1,36 @@
-//! Why a request got no answer.
+//! The reasons for which a request got no answer.
 
 use std::io;
 
-/// Why a request got no answer.
+/// A reason for which a request got no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// Nobody listens there.
+    /// No process listens at that address and port.
     Refused,
     /// The peer reset the connection.
     Reset,
-    /// The peer closed it before the answer was complete.
+    /// The peer closed the connection before the answer was complete.
     Closed,
-    /// There was no answer in the time given.
+    /// No answer came in time.
     Timeout,
-    /// There is no way to the peer.
+    /// There is no route to the peer.
     Unreachable,
-    /// The answer is not HTTP/1.1, or larger than what is taken.
+    /// The answer is not HTTP/1.1, or is too large.
     Malformed,
-    /// The TLS handshake failed, or what came is no TLS.
+    /// The TLS handshake failed, or the peer does not speak TLS.
     Tls,
-    /// The source address and port could not be had.
+    /// The source address and port were not available.
     Source,
     /// The process or the system has no file descriptor or memory left.
     Resources,
-    /// It was under way when the load ended.
+    /// The request was pending when the load ended.
     Unfinished,
-    /// Something else.
+    /// Any other reason.
     Other,
 }
 
 impl Fault {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Fault; 11] = [
         Fault::Refused,
         Fault::Reset,
@@ -62,7 +62,7 @@ impl Fault {
         }
     }
 
-    /// The kind that an error of a socket is of.
+    /// The reason that a socket's error means.
     pub fn of(error: &io::Error) -> Fault {
         use io::ErrorKind as Kind;
         match error.kind() {
@@ -88,32 +88,32 @@ fn is_tls(error: &io::Error) -> bool {
     error.get_ref().and_then(|inner| inner.downcast_ref::<tokio_rustls::rustls::Error>()).is_some()
 }
 
-/// How many there were of each kind.
+/// The number of faults of each kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults([u64; Fault::ALL.len()]);
 
 impl Faults {
-    /// So many more.
+    /// Counts `more` faults.
     pub fn count(&mut self, fault: Fault, more: u64) {
         self.0[fault as usize] += more;
     }
 
-    /// Those of another load as well.
+    /// Adds the counters of another load.
     pub fn add(&mut self, other: &Faults) {
         self.0.iter_mut().zip(other.0).for_each(|(sum, count)| *sum += count);
     }
 
-    /// How many of that kind.
+    /// The number of faults of that kind.
     pub fn of(&self, fault: Fault) -> u64 {
         self.0[fault as usize]
     }
 
-    /// How many of all kinds.
+    /// The number of all faults.
     pub fn sum(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Those kinds that there were, with their numbers.
+    /// The kinds that occurred, with their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (Fault, u64)> + '_ {
         let all = Fault::ALL.iter().map(|fault| (*fault, self.of(*fault)));
         all.filter(|(_, count)| *count > 0)

@@ -1,4 +1,4 @@
-//! Histograms of latencies: of the recorded part, and of each second.
+//! Histograms of latencies: one of the recorded part, and one of each second.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 
 use super::Second;
 
-/// Digits that a latency is exact to.
+/// Significant digits of a latency.
 const DIGITS: u8 = 3;
-/// The same in the histogram of one second.
+/// Significant digits of a latency in the histogram of one second.
 const SECOND_DIGITS: u8 = 2;
-/// The longest latency that is told apart, in ns: an hour.
+/// The longest distinguishable latency, in ns: an hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
 /// Latencies in ns, exact to three digits from 1 ns to an hour; longer ones count as an hour.
@@ -25,22 +25,22 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Counts one.
+    /// Counts a latency.
     pub fn record(&mut self, latency: Duration) {
         record(&mut self.0, latency);
     }
 
-    /// Those of another load as well.
+    /// Adds the latencies of another load.
     pub fn add(&mut self, other: &Latencies) {
         self.0.add(&other.0).expect("all have the same range");
     }
 
-    /// How many were counted.
+    /// The number of latencies.
     pub fn len(&self) -> u64 {
         self.0.len()
     }
 
-    /// True if none was counted.
+    /// True if there are no latencies.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -50,7 +50,7 @@ impl Latencies {
         Duration::from_nanos(self.0.value_at_percentile(percent))
     }
 
-    /// The shortest, the mean and the longest.
+    /// The shortest, the mean and the longest latency.
     pub fn min_mean_max(&self) -> [Duration; 3] {
         let mean = Duration::from_secs_f64(self.0.mean() / 1e9);
         [Duration::from_nanos(self.0.min()), mean, Duration::from_nanos(self.0.max())]
@@ -61,10 +61,10 @@ impl Latencies {
         encode(&self.0)
     }
 
-    /// The histogram that was encoded so.
+    /// Decodes a histogram.
     ///
     /// # Errors
-    /// If it is none, or one of another range.
+    /// If the bytes are no histogram, or one of another range.
     pub fn decode(bytes: &[u8]) -> Result<Latencies, String> {
         decode(bytes, DIGITS).map(Latencies)
     }
@@ -82,33 +82,33 @@ impl Default for SecondLatencies {
 }
 
 impl SecondLatencies {
-    /// Of a histogram of a second.
+    /// Encodes the histogram of a second.
     pub(super) fn new(histogram: &Histogram<u64>) -> SecondLatencies {
         SecondLatencies(encode(histogram))
     }
 
-    /// What it is in bytes.
+    /// The encoded bytes.
     pub fn encoded(&self) -> &[u8] {
         &self.0
     }
 
-    /// Those that were encoded so.
+    /// Decodes a histogram of a second.
     ///
     /// # Errors
-    /// If that is no histogram, or one of another range.
+    /// If the bytes are no histogram, or one of another range.
     pub fn decode(bytes: &[u8]) -> Result<SecondLatencies, String> {
         decode(bytes, SECOND_DIGITS)?;
         Ok(SecondLatencies(bytes.to_vec()))
     }
 
-    /// Those of the same second of another process as well.
+    /// Adds the latencies of the same second in another process.
     pub fn add(&mut self, other: &SecondLatencies) {
         let mut sum = self.histogram();
         sum.add(other.histogram()).expect("all have the same range");
         *self = SecondLatencies::new(&sum);
     }
 
-    /// The second with its three latencies.
+    /// Fills in the three latencies of the second.
     pub fn complete(&self, second: Second) -> Second {
         complete(&self.histogram(), second)
     }
@@ -123,7 +123,7 @@ pub(super) fn of_a_second() -> Histogram<u64> {
     histogram(SECOND_DIGITS)
 }
 
-/// The second with the three latencies that are kept of it.
+/// Fills in the three latencies of the second from its histogram.
 pub(super) fn complete(histogram: &Histogram<u64>, second: Second) -> Second {
     let at = |percent| Duration::from_nanos(histogram.value_at_percentile(percent));
     let longest = Duration::from_nanos(histogram.max());

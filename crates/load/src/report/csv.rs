@@ -1,4 +1,4 @@
-//! A line for each second.
+//! The report as CSV, with a line for each second.
 
 use std::fmt::Write;
 use std::time::Duration;

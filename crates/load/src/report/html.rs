@@ -1,5 +1,5 @@
-//! One page that needs nothing else: no script, no style sheet, no network. It is well-formed XML
-//! as well.
+//! The report as a self-contained page: no script, no style sheet, no network. It is also
+//! well-formed XML.
 
 mod chart;
 
@@ -8,7 +8,7 @@ use std::fmt::Write;
 use super::Report;
 use chart::{Axis, Chart, Line};
 
-/// Quantiles of the distribution: to 99.999 %, as the share above each halves and halves again.
+/// Quantiles for each halving of the share above: the distribution goes to 99.999 %.
 const OCTAVE_STEPS: u32 = 4;
 const OCTAVES: u32 = 17;
 
@@ -18,7 +18,7 @@ const STYLE: &str = "body{font:15px sans-serif;max-width:60em;margin:2em auto;pa
     .axis{stroke:#888;fill:none}.grid{stroke:#ddd}.warm{fill:#f6efe0}";
 
 impl Report {
-    /// The report as a page: what the table says, throughput by the second with the start-up,
+    /// The report as a page: the contents of the table, throughput by the second with the start-up,
     /// TIME-WAIT by the second, and the distribution of latency.
     pub fn html(&self) -> String {
         let title = escaped(&format!("{} {}", self.setup.method, self.setup.url));
@@ -71,7 +71,7 @@ impl Report {
         }
     }
 
-    /// The share of requests at the bottom, so that each nine has as much room as the one before.
+    /// The share of requests is the x axis; each further nine gets as much room as the one before.
     fn distribution(&self) -> Chart {
         let totals = &self.outcome.totals;
         let points = |latencies: &crate::recorder::Latencies| -> Vec<(f64, f64)> {
@@ -96,7 +96,7 @@ impl Report {
     }
 }
 
-/// Text for XML.
+/// Escapes text for XML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,4 +1,4 @@
-//! JSON, by a schema that `docs/load-report.md` describes.
+//! The report as JSON, by the schema in `docs/load-report.md`.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::Report;
 use crate::engine::{Close, IdleOutcome, Notes};
 use crate::recorder::{Faults, Latencies, Second, SecondLatencies};
 
-/// The name and version of the schema. Keys may be added to a version, and none taken away.
+/// The name and version of the schema. A version may gain keys, but loses none.
 pub(super) const SCHEMA: &str = "lightwait-load/1";
 
 /// The end that closes first.
@@ -119,7 +119,7 @@ fn counts(notes: &Notes) -> Value {
 }
 
 fn latencies(latencies: &Latencies) -> Value {
-    // Of nothing there is no latency; zero would be the best of all.
+    // Without answers there is no latency; zero would be the best possible value.
     let shown = |latency: Duration| (!latencies.is_empty()).then_some(latency.as_nanos() as u64);
     let [min, mean, max] = latencies.min_mean_max().map(shown);
     let at = |percent| shown(latencies.percentile(percent));

@@ -1,13 +1,13 @@
-//! One report of several processes' that shared a load.
+//! Merges the reports of several processes that shared a load.
 
 use super::{Report, Setup};
 use crate::engine::Outcome;
 use crate::recorder::{Second, SecondLatencies};
 
 impl Report {
-    /// The report of a load whose parts these are of, as if one process had put all of it on:
-    /// counts are added up, and so are the histograms. Rates are of the longest part, and the
-    /// share of a processor is that of the busiest.
+    /// Merges the reports of one load's parts into one, as if one process had run all of it. Counts
+    /// and histograms are added up. Rates refer to the longest part, and the share of a processor
+    /// is the busiest part's.
     ///
     /// # Errors
     /// A line that says which key differs, or which share or report comes twice.
@@ -15,7 +15,7 @@ impl Report {
         for (number, report) in reports.iter().enumerate() {
             let is_same =
                 |other: &Report| (&other.setup, &other.outcome) == (&report.setup, &report.outcome);
-            // Of parts their numbers are told.
+            // Reports of shares are compared by the shares' numbers.
             if report.setup.shares.is_empty() && reports[..number].iter().any(is_same) {
                 return Err("one report comes twice".to_owned());
             }

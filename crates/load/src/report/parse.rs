@@ -1,4 +1,4 @@
-//! A report from its JSON.
+//! Reads a report from its JSON. Reports of older versions lack some keys.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::recorder::{Fault, Faults, Latencies, Second, SecondLatencies, Totals}
 use crate::share::Share;
 
 impl Report {
-    /// The report that [`Report::json`] made this of.
+    /// The report whose [`Report::json`] returned `json`.
     ///
     /// # Errors
     /// A line that names the key that is missing or wrong.
@@ -89,7 +89,7 @@ fn shares(object: &Object<'_>) -> Result<Vec<Share>, String> {
     shares.map(|value| share(value).ok_or_else(|| wrong("parts"))).collect()
 }
 
-/// None, in reports of before there were any.
+/// The idle connections; there are none in reports older than that key.
 fn idle(object: &Object<'_>) -> Result<IdleOutcome, String> {
     if object.0.get("idle").is_none() {
         return Ok(IdleOutcome::default());
@@ -156,7 +156,7 @@ fn wrong(key: &str) -> String {
     format!("{key} is missing or wrong")
 }
 
-/// An object, with a complaint for each key that is not what it should be.
+/// A JSON object; its methods return an error that names a missing or wrong key.
 #[derive(Clone, Copy)]
 struct Object<'a>(&'a Value);
 
@@ -181,7 +181,7 @@ impl<'a> Object<'a> {
         self.0.get(key).and_then(Value::as_u64).ok_or_else(|| wrong(key))
     }
 
-    /// A count that older reports do not have: nothing.
+    /// A count that older reports lack: zero there.
     fn later(&self, key: &str) -> Result<u64, String> {
         if self.0.get(key).is_none() { Ok(0) } else { self.count(key) }
     }

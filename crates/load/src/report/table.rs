@@ -1,4 +1,4 @@
-//! A table for people.
+//! The report as a table for people.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -85,7 +85,7 @@ impl Report {
         }
     }
 
-    /// True if there was nothing to record.
+    /// True if the load has only idle connections.
     fn is_idle_alone(&self) -> bool {
         self.setup.rate.is_none() && self.setup.connections == 0
     }

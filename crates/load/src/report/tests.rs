@@ -274,7 +274,7 @@ fn the_page_is_well_formed_has_its_charts_and_needs_nothing_else() {
         .iter()
         .map(|line| line.split_once("points=").unwrap().1.matches(',').count())
         .collect();
-    // Four seconds of three lines, and the distributions of three.
+    // Four seconds of three lines, and the distributions of three latencies.
     assert_eq!(points, [4, 4, 4, 69, 69, 69]);
     assert_eq!(of("rect").len(), 2, "the warm-up is shaded over time");
 }

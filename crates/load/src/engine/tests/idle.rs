@@ -6,7 +6,7 @@ fn idle(connections: usize) -> IdlePlan {
     IdlePlan { connections, is_silent: false }
 }
 
-/// No other load.
+/// No load beside the idle connections.
 fn none() -> Mode {
     Mode::Closed { connections: 0 }
 }
@@ -16,7 +16,7 @@ fn idle_connections_ask_once_and_are_held_to_the_end() {
     let (outcome, server) = run_for(Server::new(), Plan { idle: idle(3000), ..plan(none()) });
     let held = &outcome.idle;
     assert_eq!((held.asked, held.opened, held.held(), held.faults.sum()), (3000, 3000, 3000, 0));
-    // 256 at a time, a millisecond for each answer.
+    // 256 are opened at a time, with a millisecond for each answer.
     assert!((MS * 12..MS * 40).contains(&held.opening), "{:?}", held.opening);
     let seen = server.seen.borrow();
     assert_eq!((seen.requests, seen.connections.len(), seen.most_open), (3000, 3000, 3000));
@@ -34,7 +34,7 @@ fn a_load_runs_beside_idle_connections_and_is_recorded_alone() {
     assert!(is_near(outcome.totals.total.percentile(99.0), MS));
     let seen = server.seen.borrow();
     assert_eq!(seen.requests, 2500);
-    // Their tuples are their own as long as they are held.
+    // No other connection uses their tuples while they are held.
     assert!(seen.connections.values().all(|times| times.len() == 1));
 }
 
@@ -60,12 +60,12 @@ fn those_that_the_server_ends_are_lost() {
 
 #[test]
 fn those_that_cannot_be_opened_are_counted_by_cause() {
-    // The server closes behind its answer: no connection can be held.
+    // The server closes after its answer: no connection can be held.
     let server = Server { most: 1, ..Server::new() };
     let (outcome, _) = run_for(server, Plan { idle: idle(5000), ..plan(none()) });
     let held = &outcome.idle;
     assert_eq!((held.opened, held.lost), (5000, 5000));
-    // There are tuples for 1000.
+    // There are tuples for 1000 connections.
     let few = Tuples::new(sources(1), 1024..=2023, S * 61, 0);
     let timeout = S;
     let plan = Plan { idle: idle(1200), timeout, ..plan(none()) };

@@ -35,14 +35,14 @@ fn authority(name: &str) -> Authority {
     Authority::self_signed(parameters, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// Believes that authority.
+/// Trusts that authority.
 fn trust(authority: &Authority) -> Trust {
     let mut store = RootCertStore::empty();
     store.add(authority.der().clone()).unwrap();
     Trust::Authorities(store)
 }
 
-/// A server whose certificate is of that authority, for that name and up to that year.
+/// A server whose certificate is from that authority, for that name and valid to that year.
 fn acceptor(authority: &Authority, name: &str, year: i32) -> TlsAcceptor {
     let mut parameters = CertificateParams::new(vec![name.to_owned()]).unwrap();
     parameters.not_after = rcgen::date_time_ymd(year, 1, 1);
@@ -59,10 +59,10 @@ fn acceptor(authority: &Authority, name: &str, year: i32) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config))
 }
 
-/// What a handshake said: the server's name and the protocol.
+/// The contents of a handshake: the server's name and the protocol.
 type Said = Rc<RefCell<Vec<(Option<String>, Option<Vec<u8>>)>>>;
 
-/// Answers one request on a connection, says that this was all, and closes it after the pause.
+/// Answers one request on a connection, sends close_notify, and closes it after the pause.
 async fn serve_one<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     acceptor: TlsAcceptor,
@@ -114,7 +114,7 @@ fn assert_went_well(outcome: &Outcome, said: &Said) {
     assert!(said.borrow().iter().all(|one| *one == wanted), "{:?}", said.borrow());
 }
 
-/// Puts a load on a server in the same thread, on the kernel's stack.
+/// Runs a load against a server in the same thread, on the kernel's stack.
 async fn on_the_kernel(acceptor: TlsAcceptor, tls: Tls) -> (Result<(), String>, Outcome, Said) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (to, said) = (listener.local_addr().unwrap(), Said::default());
@@ -149,7 +149,7 @@ async fn a_load_on_the_kernels_stack_speaks_tls_and_says_whom_it_wants() {
     let tls = Tls::new(NAME, trust(&authority)).unwrap();
     let (probed, outcome, said) = on_the_kernel(acceptor(&authority, NAME, 2100), tls).await;
     probed.unwrap();
-    // The probe says nothing.
+    // The probe sends no data.
     assert_went_well(&outcome, &said);
 }
 
@@ -178,7 +178,7 @@ fn a_load_on_our_stack_speaks_tls() {
     from.spawn_local(async move {
         let network = Secured::new(OurStack::current(), tls);
         let (stop, mut plan) = (std::future::pending(), plan(to));
-        // On a wire in memory an answer takes no time: a second of it would have no end.
+        // An answer takes no time on a wire in memory: a second of load would never end.
         plan.duration = Duration::from_millis(200);
         plan.mode = Mode::Open {
             arrivals: crate::arrivals::Arrivals::at(vec![Duration::from_millis(10); 40]),

@@ -1,4 +1,4 @@
-//! A chart as SVG.
+//! A chart as SVG: lines over two axes.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ const RIGHT: f64 = 20.0;
 pub(super) struct Chart {
     pub(super) x: Axis,
     pub(super) y: Axis,
-    /// What lies left of it is shaded.
+    /// The part left of this x is shaded.
     pub(super) shaded_to: f64,
     pub(super) lines: Vec<Line>,
 }
@@ -38,7 +38,7 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// From 0 to `most`, with some five round marks.
+    /// An axis from 0 to `most`, with some five round marks.
     pub(super) fn linear(most: f64, unit: &str) -> Axis {
         let power = 10f64.powf((most / 5.0).log10().floor());
         let step = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
@@ -48,7 +48,7 @@ impl Axis {
         Axis { least: 0.0, most, is_logarithmic: false, marks }
     }
 
-    /// One part in so many is above: 50 %, 90 %, … 99.999 %.
+    /// An axis that marks one part in so many above: 50 %, 90 %, … 99.999 %.
     pub(super) fn nines() -> Axis {
         let marks = [(2.0, "50 %"), (10.0, "90 %"), (1e2, "99 %"), (1e3, "99.9 %")];
         let more = [(1e4, "99.99 %"), (1e5, "99.999 %")];
@@ -56,7 +56,7 @@ impl Axis {
         Axis { least: 1.0, most: 2f64.powi(17), is_logarithmic: true, marks }
     }
 
-    /// From 1 us to the power of ten at or above `most` us.
+    /// An axis from 1 us to the power of ten at or above `most` us.
     pub(super) fn micros(most: f64) -> Axis {
         let decades = most.log10().ceil() as i32;
         let names = ["1 us", "10 us", "100 us", "1 ms", "10 ms", "100 ms", "1 s", "10 s", "100 s"];
@@ -65,7 +65,7 @@ impl Axis {
         Axis { least: 1.0, most: 10f64.powi(decades), is_logarithmic: true, marks }
     }
 
-    /// Where a value lies, from 0 to 1.
+    /// The position of a value, from 0 to 1.
     fn place(&self, value: f64) -> f64 {
         let scale = |value: f64| if self.is_logarithmic { value.ln() } else { value };
         let place = (scale(value) - scale(self.least)) / (scale(self.most) - scale(self.least));
@@ -74,7 +74,7 @@ impl Axis {
 }
 
 impl Chart {
-    /// The chart, as an element.
+    /// The chart as an SVG element.
     pub(super) fn svg(&self) -> String {
         let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">\n");
         let (left, right) = (LEFT, WIDTH - RIGHT);

@@ -10,7 +10,7 @@ use crate::share::Share;
 
 const S: Duration = Duration::from_secs(1);
 
-/// What a recorder makes of the requests that `is_its` takes of a load.
+/// The result of a load with the requests that `is_its` selects.
 fn outcome(is_its: impl Fn(u32) -> bool) -> Outcome {
     let mut recorder = Recorder::new(S * 2..S * 4);
     for number in (0..4000).filter(|number| is_its(*number)) {
@@ -60,7 +60,7 @@ fn the_parts_together_are_what_one_process_would_have_reported() {
     assert_eq!((merged.setup.rate, merged.setup.addresses), (Some(100.0), 8));
     assert_eq!(merged.outcome.notes.closed_by_server, 1600);
     assert!(merged.table().contains("part 1, 2, 3, 4 of 4"), "{}", merged.table());
-    // Merged ones are merged again.
+    // A merged report can be merged again.
     merged.setup.shares.truncate(2);
     let json = merged.json();
     assert_eq!(json["parts"], serde_json::json!(["1/4", "2/4"]));
