@@ -1,11 +1,11 @@
-//! How late packets leave: the time at which the kernel has taken a packet, less that at which it
+//! The lateness of packets: the time at which the kernel took a packet, minus the time at which it
 //! was due.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// The largest lateness that is told from a larger one.
+/// The largest distinguishable lateness.
 const MOST: Duration = Duration::from_secs(60);
 /// Significant digits.
 const DIGITS: u8 = 3;
@@ -17,7 +17,7 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// Of no packet yet.
+    /// An empty distribution.
     pub(crate) fn new() -> Self {
         let most = MOST.as_nanos() as u64;
         let histogram = Histogram::new_with_bounds(1, most, DIGITS);
@@ -28,17 +28,17 @@ impl Lateness {
         self.histogram.saturating_record(ns);
     }
 
-    /// So many packets have left.
+    /// The number of packets that have left.
     pub fn packets(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// The lateness that so many percent of the packets do not exceed; zero of no packets.
+    /// The lateness that `percent` of the packets do not exceed; zero without packets.
     pub fn percentile(&self, percent: f64) -> Duration {
         Duration::from_nanos(self.histogram.value_at_percentile(percent))
     }
 
-    /// The greatest.
+    /// The greatest lateness.
     pub fn max(&self) -> Duration {
         Duration::from_nanos(self.histogram.max())
     }

@@ -5,13 +5,13 @@
 //!           ◀── Link b→a ◀──
 //! ```
 //!
-//! It works on frames: ARP and neighbour discovery pass as well. A loop that looks at all times
-//! releases each packet when it is due, so that the distances between packets stay as they were
-//! (Aron & Druschel 1999, "Delay Router"), and reports how late each was in truth. It can be made
-//! to look at intervals only, to show the bursts that come of it.
+//! The router works on frames: ARP and neighbour discovery pass as well. A loop polls without rest
+//! and releases each packet when it is due, so that the distances between packets stay as they were
+//! (Aron & Druschel 1999, "Delay Router"). The router reports how late each packet left. It can
+//! also release packets only at intervals, to show the bursts that result.
 //!
-//! [`Router`] moves the frames, [`LinkText`], [`Profile`] and [`Steps`] say what the links are
-//! like, and [`Report`] tells what became of the packets.
+//! [`Router`] moves the frames; [`LinkText`], [`Profile`] and [`Steps`] describe the links; and
+//! [`Report`] has the results.
 #![forbid(unsafe_code)]
 
 mod lateness;
@@ -38,6 +38,6 @@ pub enum Way {
 }
 
 impl Way {
-    /// Both.
+    /// Both directions.
     pub const ALL: [Way; 2] = [Way::AToB, Way::BToA];
 }

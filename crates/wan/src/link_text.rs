@@ -1,4 +1,4 @@
-//! What a link is like, as people write it: pairs of key and value, some of which replace others.
+//! A user's description of a link: pairs of key and value, where later ones replace earlier ones.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,14 +10,14 @@ use lightwait_netem::{LinkConfig, Rate, Trace};
 
 use crate::Way;
 
-/// Bytes of a frame that an opportunity of a trace carries: a packet of 1500 bytes, and the
-/// Ethernet header that a frame has here.
+/// Bytes of a frame that an opportunity of a trace carries: a packet of 1500 bytes, and the frame's
+/// Ethernet header.
 const OPPORTUNITY_BYTES: usize = 1514;
 
 /// Makes the random choices of the two directions differ.
 const OTHER_WAY: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What is wrong with a description of links; one line.
+/// The error of a link's description; one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DescriptionError(pub(crate) String);
 
@@ -29,15 +29,16 @@ impl fmt::Display for DescriptionError {
 
 impl std::error::Error for DescriptionError {}
 
-/// A link in one direction, as `delay=30ms,rate=100Mbit`: the keys of
-/// [`LinkConfig`]'s own text, and `trace=FILE` in place of `rate`.
+/// A link in one direction, such as `delay=30ms,rate=100Mbit`. It has the keys of [`LinkConfig`]'s
+/// own text, and `trace=FILE` in place of `rate`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkText {
     pairs: BTreeMap<String, String>,
 }
 
 impl LinkText {
-    /// Adds a pair, in place of one with the same key. A trace replaces a rate, and a rate a trace.
+    /// Adds a pair, or replaces the pair with the same key. A trace replaces a rate, and a rate a
+    /// trace.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), DescriptionError> {
         if key != "trace" {
             let checked = format!("{key}={value}").parse::<LinkConfig>();
@@ -51,7 +52,7 @@ impl LinkText {
         Ok(())
     }
 
-    /// What `self` says, and for the rest what `base` says.
+    /// Adds the pairs of `base` whose keys `self` lacks.
     #[must_use]
     pub fn over(&self, base: &LinkText) -> LinkText {
         let mut both = base.clone();
@@ -61,7 +62,8 @@ impl LinkText {
         both
     }
 
-    /// The link. Reads the trace, if there is one. Of a seed each direction makes its own.
+    /// The configuration of the link. Reads the trace, if there is one. Each direction derives its
+    /// own seed.
     pub fn config(&self, way: Way) -> Result<LinkConfig, DescriptionError> {
         let pairs = self.pairs.iter().filter(|(key, _)| *key != "trace");
         let text: Vec<String> = pairs.map(|(key, value)| format!("{key}={value}")).collect();
@@ -76,7 +78,7 @@ impl LinkText {
         Ok(config)
     }
 
-    /// Relative paths are from `directory`.
+    /// Takes relative paths as relative to `directory`.
     pub(crate) fn seen_from(&mut self, directory: &Path) {
         if let Some(path) = self.pairs.get_mut("trace") {
             *path = directory.join(&*path).display().to_string();

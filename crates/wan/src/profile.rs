@@ -1,4 +1,4 @@
-//! Links by their names, and from files.
+//! Named descriptions of links, built in or from files.
 
 use std::fs;
 use std::path::Path;
@@ -9,21 +9,21 @@ use crate::link_text::{DescriptionError, LinkText};
 
 const BUILT_IN_TEXT: &str = include_str!("profiles.toml");
 
-/// The names of the profiles that are built in.
+/// The names of the built-in profiles.
 pub const BUILT_IN: [&str; 7] = ["lan", "dsl", "cable", "4g", "5g", "satellite", "transatlantic"];
 
-/// What both directions are like: from A to B, and back.
+/// The links of both directions: from A to B, and back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// What it stands for, for people.
+    /// A description for users.
     pub about: String,
     /// Each direction, in the order of [`crate::Way::ALL`].
     pub links: [LinkText; 2],
 }
 
 impl Profile {
-    /// The profile that is built in by that name; else the one in the file of that name, if it has
-    /// a slash in it or ends in `.toml`.
+    /// The built-in profile of that name. A name that has a slash in it or ends in `.toml` is a
+    /// file.
     pub fn find(name: &str) -> Result<Profile, DescriptionError> {
         if name.contains('/') || name.ends_with(".toml") {
             return Profile::read(Path::new(name));
@@ -38,7 +38,7 @@ impl Profile {
         }
     }
 
-    /// Reads a file of the keys `about`, `both`, `a-to-b` and `b-to-a`, each of which is optional.
+    /// Reads a file with the keys `about`, `both`, `a-to-b` and `b-to-a`, all optional.
     fn read(path: &Path) -> Result<Profile, DescriptionError> {
         let (table, directory) = read_toml(path)?;
         let mut profile = Profile::from_table(&table)
@@ -57,8 +57,8 @@ impl Profile {
     }
 }
 
-/// The two directions that a table describes by `both`, `a-to-b` and `b-to-a`; of other keys only
-/// `others` may be there.
+/// The two directions that a table describes by `both`, `a-to-b` and `b-to-a`. Only the keys in
+/// `others` are allowed besides.
 pub(crate) fn links(table: &Table, others: &[&str]) -> Result<[LinkText; 2], DescriptionError> {
     const KEYS: [&str; 3] = ["both", "a-to-b", "b-to-a"];
     if let Some(key) =
@@ -79,7 +79,7 @@ pub(crate) fn links(table: &Table, others: &[&str]) -> Result<[LinkText; 2], Des
     Ok([there.over(&both), back.over(&both)])
 }
 
-/// A TOML file, and the directory it is in.
+/// Reads a TOML file. Returns its table, and its directory.
 pub(crate) fn read_toml(path: &Path) -> Result<(Table, &Path), DescriptionError> {
     let shown = path.display();
     let text = fs::read_to_string(path)
@@ -88,7 +88,7 @@ pub(crate) fn read_toml(path: &Path) -> Result<(Table, &Path), DescriptionError>
     Ok((table, path.parent().unwrap_or(Path::new(""))))
 }
 
-/// A table, or what is wrong with it in one line.
+/// Parses a table, or returns the mistake in one line.
 fn parse(text: &str) -> Result<Table, DescriptionError> {
     text.parse::<Table>().map_err(|error| {
         let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);

@@ -1,4 +1,4 @@
-//! What became of the packets, and how true the delays were.
+//! The report: the router's counters, and the accuracy of the delays.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -7,32 +7,32 @@ use serde_json::{Value, json};
 
 use crate::router::{Release, Snapshot, WaySnapshot};
 
-/// Where more than one packet in a hundred leaves later than this, the report warns: about what a
-/// full packet takes at 100 Mbit/s.
+/// The report warns if more than one packet in a hundred leaves later than this. It is about the
+/// time of a full packet at 100 Mbit/s.
 pub const LATE: Duration = Duration::from_micros(100);
 
 /// The report of a router.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// What the devices are called, A and B.
+    /// The names of the devices A and B.
     pub devices: [String; 2],
-    /// How packets were released.
+    /// The way in which packets were released.
     pub release: Release,
     /// Each direction, in the order of [`crate::Way::ALL`].
     pub ways: [WayReport; 2],
-    /// What it has done.
+    /// The counters.
     pub snapshot: Snapshot,
 }
 
-/// What is reported of a direction besides what happened there.
+/// The configuration of a direction.
 #[derive(Clone, Debug)]
 pub struct WayReport {
-    /// What its link was like at the beginning.
+    /// A description of its first link.
     pub link: String,
 }
 
 impl Report {
-    /// What casts doubt on what was measured through the router; nothing, if it kept up.
+    /// Warnings that cast doubt on measurements through the router; empty if it kept up.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         for (number, way) in self.snapshot.ways.iter().enumerate() {
@@ -70,7 +70,7 @@ impl Report {
         warnings
     }
 
-    /// For people.
+    /// The report as text for people.
     pub fn text(&self) -> String {
         let mut text = format!(
             "{:.1} s; packets released {}; longest time between two looks {}\n",
@@ -90,7 +90,7 @@ impl Report {
         text
     }
 
-    /// For programs.
+    /// The report as JSON for programs.
     pub fn json(&self) -> Value {
         let [there, back] = [0, 1].map(|n| way_json(&self.snapshot.ways[n], &self.ways[n].link));
         let warnings = self.warnings();

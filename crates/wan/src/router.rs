@@ -1,4 +1,4 @@
-//! The router: two devices, a link in each direction, and the loop that looks at all of it.
+//! The router: two devices, a link in each direction, and the loop that polls them.
 
 use std::io;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use crate::{Lateness, Steps};
 /// Packets that leave in one direction before the other one has its turn, at most.
 const RELEASES: usize = 64;
 
-/// When packets that are due are released.
+/// The times at which due packets are released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// At once: the router looks at all times.
+    /// At once: the router polls without rest.
     Polling,
-    /// At the next of the moments that lie so far apart, all together, as by a clock's interrupt.
+    /// At the end of each interval, all together, as on a clock's interrupt.
     Every(Duration),
 }
 
@@ -33,68 +33,68 @@ pub struct Router {
     release: Release,
     steps: Steps,
     began: Instant,
-    /// When the last turn began.
+    /// The beginning of the last turn.
     turned: Instant,
     longest_turn: Duration,
 }
 
-/// What goes in one direction.
+/// One direction.
 #[derive(Debug)]
 struct OneWay {
     link: Link,
-    /// The packet that is being sent, and when it was due.
+    /// The packet that is being sent, and the time at which it was due.
     leaving: Outbox,
     due: Instant,
-    /// When the last packet entered the link.
+    /// The time at which the last packet entered the link.
     entered: Instant,
-    /// When the device that packets come from was last found empty.
+    /// The last time at which the source device was found empty.
     emptied: Instant,
     lateness: Lateness,
-    /// The greatest since somebody asked, in ns.
+    /// The greatest lateness since the last call of `live`, in ns.
     latest_ns: u64,
 }
 
-/// What a router has done so far.
+/// A router's counters.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Since its beginning.
+    /// The time since its beginning.
     pub elapsed: Duration,
     /// Each direction, in the order of [`Way::ALL`].
     pub ways: [WaySnapshot; 2],
-    /// The longest time between two looks.
+    /// The longest time between two turns.
     pub longest_turn: Duration,
 }
 
-/// What has gone in one direction.
+/// The counters of one direction.
 #[derive(Clone, Debug)]
 pub struct WaySnapshot {
-    /// What the link has done.
+    /// The link's counters.
     pub counters: Counters,
     /// Packets that wait or are on their way.
     pub in_flight: usize,
-    /// How late packets left.
+    /// The lateness of packets.
     pub lateness: Lateness,
-    /// Frames that the kernel dropped before they could be taken in.
+    /// Frames that the kernel dropped before the router received them.
     pub missed: u64,
-    /// Frames that the kernel did not take.
+    /// Frames that the kernel refused to send.
     pub refused: u64,
 }
 
-/// How it stands in one direction: what can be told at any time without a delay.
+/// The state of one direction: figures that are available at any time without a delay.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Live {
-    /// What the link has done.
+    /// The link's counters.
     pub counters: Counters,
-    /// What waits before the link's serializer.
+    /// Packets that wait before the link's serializer.
     pub queued: Queued,
     /// Packets that wait or are on their way.
     pub in_flight: usize,
-    /// How late a packet left at most since this was asked for the last time.
+    /// The greatest lateness since the last call of [`Router::live`].
     pub latest: Duration,
 }
 
 impl Router {
-    /// Joins device A (the first) and B by these links, in the order of [`Way::ALL`]; begins at
+    /// Joins device A (the first) and B by these links, in the order of [`Way::ALL`]. Starts at
     /// `now`.
     pub fn new(
         devices: [Box<dyn Device>; 2],
@@ -114,8 +114,8 @@ impl Router {
         }
     }
 
-    /// Looks, without rest, until `is_over` says so or `until` is reached; calls `tell` with itself
-    /// every `interval`, which should not take long.
+    /// Polls without rest until `is_over` returns true or `until` is reached. Calls `tell` with
+    /// itself every `interval`; `tell` should be quick.
     ///
     /// # Errors
     /// If a device fails.
@@ -134,14 +134,14 @@ impl Router {
             if self.turned >= tell_at {
                 tell(self);
                 tell_at = self.turned + interval;
-                // What it took to tell is no turn.
+                // The time of `tell` does not count as a turn.
                 self.turned = clock.now();
             }
         }
         Ok(())
     }
 
-    /// Looks once: takes in what has come, and releases what is due. True if there was anything.
+    /// Runs one turn: receives frames, and releases due ones. Returns true if there were any.
     pub fn turn(&mut self, now: impl Fn() -> Instant) -> io::Result<bool> {
         let begin = now();
         self.longest_turn = self.longest_turn.max(begin.since(self.turned));
@@ -163,17 +163,17 @@ impl Router {
         Ok(moved)
     }
 
-    /// When time alone brings the next packet.
+    /// The time at which the next packet is due.
     pub fn deadline(&self) -> Option<Instant> {
         self.ways.iter().filter_map(|way| way.link.deadline()).min()
     }
 
-    /// How it stands, in the order of [`Way::ALL`].
+    /// The state, in the order of [`Way::ALL`].
     pub fn live(&mut self, now: Instant) -> [Live; 2] {
         self.ways.each_mut().map(|way| way.live(now))
     }
 
-    /// What it has done by `now`.
+    /// The counters by `now`.
     pub fn snapshot(&mut self, now: Instant) -> io::Result<Snapshot> {
         let [a, b] = &mut self.devices;
         let [of_a, of_b] = [a.losses()?, b.losses()?];
@@ -199,8 +199,8 @@ impl OneWay {
         }
     }
 
-    /// Takes in frames that have come, each at the time of its arrival if the device knows that.
-    /// That the device was empty at the last look bounds it: its clock may be another.
+    /// Receives frames, each with its time of arrival if the device knows that. The time is bounded
+    /// by the last turn that found the device empty, since the device may use another clock.
     fn take_in(&mut self, from: &mut dyn Device, now: Instant) -> io::Result<bool> {
         let (link, entered) = (&mut self.link, &mut self.entered);
         let earliest = self.emptied.min(now);
@@ -216,7 +216,7 @@ impl OneWay {
         Ok(received > 0)
     }
 
-    /// Sends what is due, a frame at a time: each has its own time, and its own lateness.
+    /// Sends due packets, one at a time: each has its own time, and its own lateness.
     fn release(
         &mut self,
         to: &mut dyn Device,
@@ -261,7 +261,7 @@ impl OneWay {
         }
     }
 
-    /// `from` and `to`: what was lost at either device.
+    /// `from` and `to` are the losses of the two devices.
     fn snapshot(&self, from: Losses, to: Losses) -> WaySnapshot {
         WaySnapshot {
             counters: self.link.counters(),
@@ -273,7 +273,7 @@ impl OneWay {
     }
 }
 
-/// The last of the moments that lie `interval` apart, from `began` on, that is not after `now`.
+/// The last tick at or before `now`; ticks are `interval` apart, from `began` on.
 fn last_tick(began: Instant, interval: Duration, now: Instant) -> Instant {
     let interval_ns = (interval.as_nanos() as u64).max(1);
     let elapsed_ns = now.nanos_since(began);

@@ -1,4 +1,4 @@
-//! Changes of the links while the router runs.
+//! Changes to the links while the router runs, read from a TOML file.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::profile::{links, read_toml};
 /// A change.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// When, from the router's start.
+    /// The time since the router's start.
     pub at: Duration,
-    /// What the links are like from then on, in the order of [`Way::ALL`].
+    /// The links from then on, in the order of [`Way::ALL`].
     pub links: [LinkConfig; 2],
 }
 
@@ -63,7 +63,7 @@ impl Steps {
         Ok(Steps { all })
     }
 
-    /// Takes the first change out, if it is due by `elapsed`.
+    /// Removes the first change and returns it, if it is due by `elapsed`.
     pub(crate) fn take_due(&mut self, elapsed: Duration) -> Option<Step> {
         let is_due = self.all.first().is_some_and(|step| step.at <= elapsed);
         is_due.then(|| self.all.remove(0))

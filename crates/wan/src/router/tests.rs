@@ -9,12 +9,12 @@ use std::cell::Cell;
 
 const START: Instant = Instant::from_millis(1000);
 
-/// A router between two wires, and its time.
+/// A router between two wires, in virtual time.
 struct World {
     router: Router,
     wires: [Wire; 2],
     now: Cell<Instant>,
-    /// Frames that came out at the end of each wire: when, and their first bytes as a number.
+    /// Frames that came out at the end of each wire: the time, and the first bytes as a number.
     out: [Vec<(Instant, u32)>; 2],
 }
 
@@ -43,7 +43,7 @@ impl World {
         assert!(self.wires[device].inject(RxFrame::plain(&frame)));
     }
 
-    /// Looks at that time, until there is nothing more to do.
+    /// Runs turns at that time, until there is nothing more to do.
     fn look(&mut self, at: Instant) {
         self.now.set(at);
         while self.router.turn(|| self.now.get()).unwrap() {}
@@ -55,7 +55,7 @@ impl World {
         }
     }
 
-    /// Looks every `step_us` until `until_us` after the start.
+    /// Runs turns every `step_us` until `until_us` after the start.
     fn look_until(&mut self, until_us: u64, step_us: u64) {
         let begin = self.now.get().nanos_since(START) / 1000;
         for us in (begin..=until_us).step_by(step_us as usize) {
@@ -133,7 +133,7 @@ fn an_interrupt_releases_all_that_came_due_since_the_last_one() {
     assert!(out.iter().map(|(_, number)| *number).eq(0..417), "in order");
     let lateness = ticking.lateness();
     assert!(lateness.max() > Duration::from_millis(9), "{:?}", lateness.max());
-    // On average half an interval.
+    // On average a packet waits for half an interval.
     let median = lateness.percentile(50.0).as_millis();
     assert!((4..=6).contains(&median), "{median}");
 }
@@ -190,7 +190,7 @@ fn what_a_device_cannot_take_waits_and_keeps_its_place() {
     assert_eq!(router.snapshot(START).unwrap().ways[0].lateness.packets(), 5);
 }
 
-/// A device that tells when frames arrived.
+/// A device that reports arrival times.
 struct Stamping(MemoryDevice, Duration);
 
 impl Device for Stamping {
@@ -215,7 +215,7 @@ impl Device for Stamping {
 
 #[test]
 fn a_devices_time_of_arrival_counts_if_it_is_possible() {
-    // Looked at every 50 µs: a frame may have waited 20 µs, and cannot have waited 70.
+    // With a turn every 50 µs a frame may have waited 20 µs, and cannot have waited 70.
     for (waited_us, counted_us) in [(20, 20), (50, 50), (70, 50)] {
         let plain = Capabilities::plain(Medium::Ethernet, 1500);
         let (a, mut wire) = MemoryDevice::with_wire(plain, 8);
@@ -232,8 +232,8 @@ fn a_devices_time_of_arrival_counts_if_it_is_possible() {
 }
 
 proptest! {
-    /// Whatever arrives whenever: with a delay alone each packet leaves at the first look that is
-    /// not before its arrival and the delay, so that distances are kept to within two looks.
+    /// With any arrivals and a constant delay, each packet leaves at the first turn after its
+    /// arrival plus the delay, so that distances are accurate to within two turns.
     #[test]
     fn departures_are_arrivals_and_the_delay(
         gaps_us in prop::collection::vec(0u64..400, 1..60),
