@@ -1,7 +1,8 @@
-//! CoDel: which packets leave a queue and which are dropped for having waited too long (RFC 8289).
+//! CoDel decides which packets leave a queue and which are dropped after too long a wait (RFC
+//! 8289).
 //!
-//! The structure is that of the RFC's pseudocode (§5), names included, so that it can be compared
-//! line by line.
+//! The structure and the names are those of the RFC's pseudocode (§5), so that the two can be
+//! compared line by line.
 
 use lightwait_core::Instant;
 use lightwait_core::time::as_nanos;
@@ -14,7 +15,8 @@ use crate::{CodelConfig, Packet};
 pub(crate) struct Codel {
     target_ns: u64,
     interval_ns: u64,
-    /// When packets will have waited longer than the target for an interval; `None`: they do not.
+    /// The time at which packets will have waited longer than the target for an interval; `None` if
+    /// they do not.
     first_above_time: Option<Instant>,
     dropping: bool,
     drop_next: Instant,
@@ -26,7 +28,7 @@ pub(crate) struct Codel {
     max_packet: usize,
 }
 
-/// What `dodequeue` of the RFC returns.
+/// The result of the RFC's `dodequeue`.
 struct Dequeued {
     waiting: Option<Waiting>,
     ok_to_drop: bool,
@@ -46,8 +48,8 @@ impl Codel {
         }
     }
 
-    /// The next packet to send at `now`; those that are dropped before it go to `dropped`
-    /// (`deque`, RFC 8289 §5.5).
+    /// Returns the next packet to send at `now`, and appends the packets that are dropped before it
+    /// to `dropped` (`deque`, RFC 8289 §5.5).
     pub(crate) fn dequeue(
         &mut self,
         now: Instant,
@@ -73,7 +75,8 @@ impl Codel {
             head.waiting.into_iter().for_each(|waiting| dropped(waiting.packet));
             head = self.dodequeue(now, queue);
             self.dropping = true;
-            // What held the queue down last time is where to begin, if that was not long ago.
+            // If the last dropping state is recent, start from the rate that held the queue down
+            // then.
             let delta = self.count - self.last_count;
             let was_recent = now.nanos_since(self.drop_next) < 16 * self.interval_ns;
             self.count = if delta > 1 && was_recent { delta } else { 1 };
@@ -83,7 +86,7 @@ impl Codel {
         head.waiting.map(|waiting| waiting.packet)
     }
 
-    /// Takes the next packet out, and tells whether packets have waited too long for an interval
+    /// Removes the next packet, and reports whether packets have waited too long for an interval
     /// (RFC 8289 §5.6).
     fn dodequeue(&mut self, now: Instant, queue: &mut Queue) -> Dequeued {
         let Some(waiting) = queue.pop() else {
@@ -129,8 +132,8 @@ mod tests {
         }
     }
 
-    /// A standing queue: each packet has waited 20 ms, and one is sent each ms. When each of the
-    /// drops came, in ms.
+    /// The times of the drops, in ms, in a standing queue: each packet has waited 20 ms, and one is
+    /// sent each ms.
     fn drops(until_ms: u64, standing: impl Fn(u64) -> bool) -> Vec<u64> {
         let (mut codel, mut queue) = (Codel::new(CodelConfig::default()), Queue::default());
         let mut drops = Vec::new();
@@ -154,7 +157,8 @@ mod tests {
     #[test]
     fn a_standing_queue_is_dropped_from_after_an_interval_and_then_ever_more_often() {
         let drops = drops(600, |_| true);
-        // The first above the target at 20 ms; then one each 100/√1, 100/√2, 100/√3, … ms.
+        // The first packet is above the target at 20 ms; then one drop each 100/√1, 100/√2, 100/√3,
+        // … ms.
         let mut expected = alloc::vec![120.0f64];
         let mut next = 220.0;
         for count in 2..20 {

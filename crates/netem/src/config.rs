@@ -1,39 +1,42 @@
-//! What a link is like: every knob, its unit, and its default, which is a perfect link.
+//! The configuration of a link: every knob, its unit, and its default.
 
 use alloc::sync::Arc;
 use core::time::Duration;
 
 use crate::Trace;
 
-/// One direction of a link. The default is perfect: no delay, infinitely fast, loses nothing.
+/// One direction of a link. The default is perfect: no delay, infinitely fast, no loss.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
-    /// How fast bytes leave the queue.
+    /// The rate at which bytes leave the queue.
     pub rate: Rate,
     /// Propagation delay.
     pub delay: Duration,
-    /// How much the delay varies; see [`Distribution`]. Jitter keeps the order, as a queue further
-    /// on would: a packet that would overtake arrives together with the one before it.
+    /// The variation of the delay; see [`Distribution`]. Jitter keeps the order, as a later queue
+    /// would: a packet that would overtake arrives together with the one before it.
     pub jitter: Duration,
-    /// How the delay varies.
+    /// The distribution of the jitter.
     pub jitter_distribution: Distribution,
-    /// What may wait before the serializer, the packet being sent included. Nothing ever waits
-    /// while the rate is infinite.
+    /// The capacity of the queue before the serializer, including the packet being sent. No packet
+    /// ever waits while the rate is infinite.
     pub queue: QueueLimit,
-    /// Drops packets that have waited too long, before the queue is full; `None`: tail drop alone.
+    /// Drops packets that have waited too long, before the queue is full; `None` means only tail
+    /// drop.
     pub codel: Option<CodelConfig>,
-    /// Which packets are lost on the wire (after the queue: a lost packet took its time to send).
+    /// The loss on the wire, after the queue: a lost packet took its time to send.
     pub loss: Loss,
-    /// Probability that a packet is late by `reorder_delay`, so that those behind overtake it.
+    /// Probability that a packet is late by `reorder_delay`, so that later packets overtake it.
     pub reorder: f64,
-    /// How late a reordered packet is.
+    /// The extra delay of a reordered packet.
     pub reorder_delay: Duration,
-    /// Probability that a packet arrives twice, the copy right behind.
+    /// Probability that a packet arrives twice, the copy right after it.
     pub duplicate: f64,
-    /// Probability that an arriving packet (each copy for itself) has one bit flipped. One, because
-    /// every Internet checksum catches one: what arrives damaged is then the receiver's fault.
+    /// Probability that an arriving packet (each copy separately) has one bit flipped. It is one
+    /// bit because every Internet checksum detects that: a receiver that accepts the packet is at
+    /// fault.
     pub corrupt: f64,
-    /// Bytes waiting and on their way at most, whatever the other knobs say: a bound on memory.
+    /// Bytes in the queue and on their way, at most, whatever the other knobs are: a bound on
+    /// memory.
     pub in_flight_limit_bytes: usize,
     /// Decides every random choice.
     pub seed: u64,
@@ -59,18 +62,18 @@ impl Default for LinkConfig {
     }
 }
 
-/// How fast bytes leave the queue.
+/// The rate at which bytes leave the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// At once.
+    /// Infinite.
     Unlimited,
-    /// So many bits a second, at least one.
+    /// Bits a second, at least one.
     BitsPerSecond(u64),
-    /// When a recorded link could send.
+    /// The times at which a recorded link could send.
     Trace(Arc<Trace>),
 }
 
-/// How jitter is distributed. `J` is [`LinkConfig::jitter`].
+/// The distribution of jitter. `J` is [`LinkConfig::jitter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Distribution {
     /// A packet is late by 0 to `J`, each equally likely.
@@ -84,10 +87,10 @@ pub enum Distribution {
     Pareto,
 }
 
-/// How much may wait before the serializer; a packet beyond it is dropped (tail drop).
+/// The capacity of the queue before the serializer; a packet beyond it is dropped (tail drop).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueLimit {
-    /// Anything.
+    /// No limit.
     Unlimited,
     /// At most this many bytes.
     Bytes(usize),
@@ -98,9 +101,9 @@ pub enum QueueLimit {
 /// CoDel's two parameters (RFC 8289 §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodelConfig {
-    /// A packet may wait so long without harm.
+    /// The waiting time that does no harm.
     pub target: Duration,
-    /// Packets must have waited longer for so long before one is dropped.
+    /// The time for which packets must have waited longer before one is dropped.
     pub interval: Duration,
 }
 
@@ -111,12 +114,12 @@ impl Default for CodelConfig {
     }
 }
 
-/// Which packets are lost. Every field is a probability.
+/// The loss process. Every field is a probability.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Loss {
-    /// None.
+    /// No loss.
     None,
-    /// Each packet for itself (Bernoulli).
+    /// Each packet independently (Bernoulli).
     Uniform(f64),
     /// Gilbert and Elliott's two-state chain, which takes a step before each packet.
     GilbertElliott {
@@ -124,17 +127,17 @@ pub enum Loss {
         good_to_bad: f64,
         /// From the bad state to the good one.
         bad_to_good: f64,
-        /// Of losing a packet in the bad state.
+        /// Losing a packet in the bad state.
         loss_in_bad: f64,
-        /// Of losing a packet in the good state.
+        /// Losing a packet in the good state.
         loss_in_good: f64,
     },
-    /// Uniform loss made bursty: a lost packet raises the next one's probability (Cohen & Cohen
-    /// 2002, §3 and §5). The mean loss is `first / (1 - after_loss + first)`.
+    /// Bursty loss: a lost packet raises the next one's probability (Cohen & Cohen 2002, §3 and
+    /// §5). The mean loss is `first / (1 - after_loss + first)`.
     Bursty {
-        /// For a packet that follows one which got through.
+        /// Losing a packet after one that got through.
         first: f64,
-        /// For a packet that follows a lost one.
+        /// Losing a packet after a lost one.
         after_loss: f64,
     },
 }

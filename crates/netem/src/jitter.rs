@@ -1,5 +1,5 @@
-//! By how much a packet is late. No logarithm nor root is at hand in a crate without `std`, and
-//! none is needed: sums and greatest values of uniform numbers have the distributions.
+//! The random delay of packets. A crate without `std` has neither logarithm nor root, and needs
+//! none: sums and maxima of uniform numbers have these distributions.
 
 use lightwait_core::Instant;
 use lightwait_core::rng::Rng;
@@ -10,7 +10,7 @@ use crate::{Distribution, LinkConfig};
 /// Standard deviations that the sum of twelve uniform numbers lies from its mean, at most.
 const NORMAL_MOST: u64 = 6;
 
-/// When a packet whose last bit leaves at `sent` arrives, the order of packets aside.
+/// The arrival of a packet whose last bit leaves at `sent`, regardless of the order of packets.
 pub(crate) fn arrival(config: &LinkConfig, sent: Instant, rng: &mut Rng) -> Instant {
     let (on_time, jitter_ns) = (sent + config.delay, as_nanos(config.jitter));
     if jitter_ns == 0 {
@@ -26,7 +26,7 @@ pub(crate) fn arrival(config: &LinkConfig, sent: Instant, rng: &mut Rng) -> Inst
             sent.plus_nanos(ns as u64)
         }
         Distribution::Pareto => {
-            // The greatest of three uniform numbers is distributed as the cube root of one.
+            // The greatest of three uniform numbers has the distribution of the cube root of one.
             let root = (0..3).map(|_| rng.unit()).fold(f64::MIN_POSITIVE, f64::max);
             on_time.plus_nanos((2.0 * jitter * (1.0 / root - 1.0)) as u64)
         }
@@ -50,7 +50,7 @@ mod tests {
 
     const COUNT: usize = 200_000;
 
-    /// How late packets are, in parts of the jitter, sorted.
+    /// The delays of packets, in parts of the jitter, sorted.
     fn late(distribution: Distribution) -> Vec<f64> {
         let config = LinkConfig {
             delay: Duration::from_secs(1),
@@ -70,7 +70,7 @@ mod tests {
         all
     }
 
-    /// The value below which that share lies.
+    /// The value below which that share of the values lies.
     fn quantile(all: &[f64], share: f64) -> f64 {
         all[(share * COUNT as f64) as usize]
     }

@@ -6,10 +6,10 @@
 //!           CoDel)          trace)                               reordering)
 //! ```
 //!
-//! Pure: time comes in as an argument and every random choice follows from one seed, so that the
-//! same pushes at the same times give the same link, however often somebody looks. A packet's fate
-//! is decided when it is pushed; under CoDel, and in a link that can be changed on the way, when
-//! the serializer begins to send it.
+//! The crate is pure: time comes in as an argument, and every random choice follows from one seed.
+//! The same pushes at the same times give the same link, however often it is polled. A packet's
+//! fate is decided when it is pushed. Under CoDel, and in a changeable link, it is decided when the
+//! serializer begins to send it.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The link itself: a queue, a serializer and packets under way.
+//! The link: a queue, a serializer and packets on their way.
 
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
@@ -13,10 +13,10 @@ use crate::queue::Queue;
 use crate::serializer::Serializer;
 use crate::{LinkConfig, QueueLimit, Rate, jitter};
 
-/// A packet as it comes out of a link; give it back with [`Link::recycle`].
+/// A packet that comes out of a link; give it back with [`Link::recycle`].
 pub type Packet = Vec<u8>;
 
-/// Buffers kept for reuse at most.
+/// The most buffers kept for reuse.
 const SPARE_PACKETS: usize = 1024;
 
 /// One direction of an emulated link.
@@ -28,24 +28,25 @@ pub struct Link {
     queue: Queue,
     codel: Option<Codel>,
     serializer: Serializer,
-    /// Packets whose last bit leaves later than the last time that anybody looked: when, and bytes.
+    /// Packets whose last bit leaves after the last poll: the time at which it leaves, and the
+    /// bytes.
     unsent: VecDeque<(Instant, usize)>,
     unsent_bytes: usize,
-    /// Packets that wait are decided on when they are pushed. Nothing can change that later.
+    /// The link decides about a packet at its push. Nothing can change that later.
     decides_early: bool,
     /// Packets on their way that keep the order, earliest first.
     in_order: VecDeque<UnderWay>,
-    /// Those that do not, by time of arrival and then in order of sending.
+    /// Packets that do not keep the order, by time of arrival and then in order of sending.
     late: BinaryHeap<UnderWay>,
     under_way_bytes: usize,
-    /// When the last packet that keeps the order arrives.
+    /// The arrival of the last packet that keeps the order.
     last_arrival: Instant,
     dispatched: u64,
     spare: Vec<Packet>,
     counters: Counters,
 }
 
-/// Everything a link has done, since its beginning.
+/// The counters of a link, since its beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets pushed.
@@ -68,13 +69,13 @@ pub struct Counters {
     pub reordered: u64,
     /// Packets that arrive twice.
     pub duplicated: u64,
-    /// Packets (each copy for itself) with a bit flipped.
+    /// Packets (each copy separately) with a bit flipped.
     pub corrupted: u64,
-    /// Bytes that waited in the queue at most, the packet being sent included.
+    /// The most bytes in the queue, including the packet being sent.
     pub most_queued_bytes: u64,
 }
 
-/// What waits before the serializer, the packet being sent included.
+/// The packets before the serializer, including the one being sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queued {
     /// Packets.
@@ -84,15 +85,15 @@ pub struct Queued {
 }
 
 impl Link {
-    /// A link like that, empty, since [`Instant::ZERO`]. It decides on a packet when that is
-    /// pushed, but for CoDel.
+    /// An empty link since [`Instant::ZERO`]. It decides about a packet at its push, unless it has
+    /// CoDel.
     pub fn new(config: LinkConfig) -> Self {
         let decides_early = config.codel.is_none();
         Link { decides_early, ..Link::changeable(Instant::ZERO, config) }
     }
 
-    /// A link like that, empty since `now`, that can be [reconfigured](Link::reconfigure): it
-    /// decides on a packet when it begins to send it. If it has a trace, that begins at `now`.
+    /// An empty link since `now` that can be [reconfigured](Link::reconfigure). It decides about a
+    /// packet when it begins to send it. A trace begins at `now`.
     pub fn changeable(now: Instant, config: LinkConfig) -> Self {
         Link {
             rng: Rng::from_seed(config.seed),
@@ -114,10 +115,9 @@ impl Link {
         }
     }
 
-    /// Makes the link another from `now` on, which must not be before the last push. The packet
-    /// that is being sent and those on their way are not affected; those that wait are sent at the
-    /// new rate. Where the delay becomes shorter, packets still do not overtake. The seed is the
-    /// old one.
+    /// Changes the link from `now` on, which must not be before the last push. The packet that is
+    /// being sent and packets on their way are not affected; waiting packets are sent at the new
+    /// rate. Packets do not overtake, even if the delay becomes shorter. The seed stays.
     ///
     /// # Panics
     /// If the link was not made [`Link::changeable`].
@@ -137,17 +137,17 @@ impl Link {
         self.advance(now);
     }
 
-    /// What it is like.
+    /// The configuration.
     pub fn config(&self) -> &LinkConfig {
         &self.config
     }
 
-    /// What it has done.
+    /// The counters.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// What waits, as of `now`.
+    /// The packets that wait at `now`.
     pub fn queued(&mut self, now: Instant) -> Queued {
         self.advance(now);
         while self.unsent.front().is_some_and(|&(sent, _)| sent <= now) {
@@ -189,7 +189,7 @@ impl Link {
         self.pop_with_arrival(now).map(|(_, packet)| packet)
     }
 
-    /// The next packet that has arrived by `now`, and when it did.
+    /// The next packet that has arrived by `now`, and its time of arrival.
     pub fn pop_with_arrival(&mut self, now: Instant) -> Option<(Instant, Packet)> {
         self.advance(now);
         let is_late = match (self.in_order.front(), self.late.peek()) {
@@ -216,14 +216,14 @@ impl Link {
         }
     }
 
-    /// When the next packet arrives; `None` if none is on its way. Where packets wait and what
-    /// becomes of them is not decided yet, because of CoDel or jitter, it may be later than this:
+    /// The arrival of the next packet; `None` if none is on its way. With CoDel or jitter, the fate
+    /// of waiting packets is not decided yet, and the next one may arrive later than this:
     /// [`Link::pop`] then returns nothing, and there is another deadline.
     pub fn deadline(&self) -> Option<Instant> {
         let under_way = [self.in_order.front(), self.late.peek()];
         let waiting = self.queue.front().map(|head| {
             let start = self.serializer.free_at().max(head.entered);
-            // The head may be dropped, and a packet behind it take less time.
+            // The first packet may be dropped, and a packet behind it may take less time.
             let bytes = if self.codel.is_some() { 0 } else { head.packet.len() };
             let sent = self.serializer.clone().send(&self.config.rate, start, bytes);
             jitter::earliest(&self.config, sent)
@@ -245,7 +245,7 @@ impl Link {
         }
     }
 
-    /// True if there is memory for so many bytes more; counts it if there is none.
+    /// True if there is memory for `len` more bytes; counts an overflow if there is none.
     fn has_room(&mut self, len: usize) -> bool {
         let held = self.queue.bytes() + self.under_way_bytes;
         let has_room = held + len <= self.config.in_flight_limit_bytes;
@@ -253,7 +253,7 @@ impl Link {
         has_room
     }
 
-    /// Sends what the serializer has come to by `now`, each packet at its own time.
+    /// Sends the packets that the serializer has reached by `now`, each at its own time.
     fn advance(&mut self, now: Instant) {
         while let Some(head) = self.queue.front() {
             let start = self.serializer.free_at().max(head.entered);
@@ -266,7 +266,7 @@ impl Link {
         }
     }
 
-    /// The packet that is sent at `start`, if CoDel leaves any.
+    /// The packet to send at `start`, if CoDel leaves any.
     fn dequeue(&mut self, start: Instant) -> Option<Packet> {
         let Some(codel) = &mut self.codel else { return self.queue.pop().map(|it| it.packet) };
         let mut dropped = Vec::new();
@@ -276,7 +276,7 @@ impl Link {
         packet
     }
 
-    /// The serializer begins to send a packet at `start`: from here on its fate is decided.
+    /// The serializer begins to send a packet at `start`: this decides the packet's fate.
     fn depart(&mut self, start: Instant, packet: Packet) {
         let sent = self.serializer.send(&self.config.rate, start, packet.len());
         if sent > start {
@@ -306,7 +306,7 @@ impl Link {
         packet
     }
 
-    /// When a packet whose last bit leaves at `sent` arrives, and whether others may overtake it.
+    /// The arrival of a packet whose last bit leaves at `sent`, and whether others may overtake it.
     fn arrival(&mut self, sent: Instant) -> (Instant, bool) {
         let arrival = jitter::arrival(&self.config, sent, &mut self.rng);
         if self.rng.chance(self.config.reorder) {
@@ -343,7 +343,7 @@ struct UnderWay {
     packet: Packet,
 }
 
-/// The *earliest* arrival is the greatest, because the heap hands out its greatest first.
+/// The *earliest* arrival is the greatest, because the heap returns its greatest first.
 impl Ord for UnderWay {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.arrival, other.order).cmp(&(self.arrival, self.order))

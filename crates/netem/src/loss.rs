@@ -4,7 +4,7 @@ use lightwait_core::rng::Rng;
 
 use crate::Loss;
 
-/// A loss process under way.
+/// A running loss process.
 #[derive(Clone, Debug)]
 pub(crate) struct LossProcess {
     model: Loss,

@@ -1,4 +1,4 @@
-//! Packets that wait before the serializer.
+//! The queue of packets before the serializer.
 
 use alloc::collections::VecDeque;
 
@@ -6,15 +6,15 @@ use lightwait_core::Instant;
 
 use crate::Packet;
 
-/// A packet that waits.
+/// A packet in the queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
-    /// Since when.
+    /// The time of its push.
     pub(crate) entered: Instant,
     pub(crate) packet: Packet,
 }
 
-/// Packets that wait, in order, and how many bytes they have.
+/// The packets in the queue, in order, and the sum of their bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
     packets: VecDeque<Waiting>,
@@ -33,7 +33,7 @@ impl Queue {
         Some(waiting)
     }
 
-    /// The one that has waited longest.
+    /// The packet that has waited longest.
     pub(crate) fn front(&self) -> Option<&Waiting> {
         self.packets.front()
     }

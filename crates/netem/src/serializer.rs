@@ -1,4 +1,5 @@
-//! Turns bytes into time.
+//! The serializer turns bytes into time: it gives the time at which a packet has left, by a rate or
+//! a trace.
 
 use lightwait_core::Instant;
 use lightwait_core::time::Duration;
@@ -7,38 +8,38 @@ use crate::{Rate, Trace};
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
-/// When a link is free to send, and when what it sends has left.
+/// The time at which a link is free to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Serializer {
     free_at: Instant,
-    /// Nanoseconds not yet charged, times the rate: what division leaves over is carried to the
+    /// Nanoseconds not yet charged, times the rate. The remainder of a division is carried to the
     /// next packet, so that a busy serializer never drifts from its rate.
     remainder: u128,
     /// The trace's beginning.
     base: Instant,
-    /// The trace's next opportunity, and what the one before it still carries.
+    /// The trace's next opportunity, and the bytes that the one before it still carries.
     next: u64,
     left_bytes: usize,
 }
 
 impl Serializer {
-    /// One that is free; a trace begins at `base`.
+    /// A free serializer; a trace begins at `base`.
     pub(crate) fn new(base: Instant) -> Self {
         Serializer { free_at: base, remainder: 0, base, next: 0, left_bytes: 0 }
     }
 
-    /// Goes on at another rate once the packet that is being sent has left; a trace begins now.
+    /// Goes on at another rate after the packet that is being sent; a trace begins now.
     pub(crate) fn begin_anew(&mut self, now: Instant) {
         *self = Serializer { free_at: self.free_at, ..Serializer::new(now) };
     }
 
-    /// When the packet that is being sent has left.
+    /// The time at which the packet that is being sent has left.
     pub(crate) fn free_at(&self) -> Instant {
         self.free_at
     }
 
-    /// When the last bit of a packet handed over at `now`, and not before [`Self::free_at`], has
-    /// left.
+    /// The time at which the last bit of a packet has left. The packet is handed over at `now`,
+    /// which is not before [`Self::free_at`].
     pub(crate) fn send(&mut self, rate: &Rate, now: Instant, bytes: usize) -> Instant {
         match rate {
             Rate::Unlimited => now,
@@ -64,7 +65,7 @@ impl Serializer {
         if first >= self.next {
             (self.next, self.left_bytes) = (first, 0);
         }
-        // Even an empty packet takes a turn.
+        // Even an empty packet uses a byte.
         let mut bytes = bytes.max(1);
         while bytes > self.left_bytes {
             bytes -= self.left_bytes;

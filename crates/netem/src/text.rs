@@ -24,7 +24,7 @@ use core::time::Duration;
 
 use crate::{CodelConfig, Distribution, LinkConfig, Loss, QueueLimit, Rate};
 
-/// Why a text describes no link: the part that is wrong, and what would be right.
+/// The error of a text that describes no link: the wrong part, and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseLinkError {
     part: String,
@@ -57,8 +57,8 @@ const KEY: &str = "expected key=value with a key among rate, delay, jitter, queu
 impl FromStr for LinkConfig {
     type Err = ParseLinkError;
 
-    /// Reads the text above; what is not named stays at its default. The empty text is the perfect
-    /// link.
+    /// Reads the text above. A knob that is missing keeps its default; the empty text is the
+    /// perfect link.
     fn from_str(text: &str) -> Result<LinkConfig, ParseLinkError> {
         let mut config = LinkConfig::default();
         let mut parts = text.split(',').map(str::trim);
@@ -79,7 +79,7 @@ impl FromStr for LinkConfig {
     }
 }
 
-/// Sets one key, or says what was expected.
+/// Sets one key, or returns what was expected.
 fn apply(config: &mut LinkConfig, key: &str, value: &str) -> Result<(), &'static str> {
     match key {
         "rate" => config.rate = Rate::BitsPerSecond(rate(value).ok_or(RATE)?),

@@ -1,8 +1,8 @@
-//! When a recorded link could send: mahimahi's format of traces.
+//! The times at which a recorded link could send, in mahimahi's format of traces.
 //!
-//! A line is a time in whole milliseconds; at each the link can send one packet's worth of bytes.
-//! Lines do not go back in time, and the same time may come several times. The last line is the
-//! trace's length: after it the trace begins anew. What an opportunity does not use is lost.
+//! A line is a time in whole milliseconds, at which the link can send one packet's worth of bytes.
+//! Lines do not go back in time, and a time may occur several times. The last line is the trace's
+//! length: after it the trace starts again. Unused parts of an opportunity are lost.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -10,12 +10,12 @@ use core::fmt;
 /// Opportunities to send, repeated for ever.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// In ms, ascending; the last is above zero.
+    /// Times in ms, ascending; the last is above zero.
     at_ms: Vec<u32>,
     opportunity_bytes: usize,
 }
 
-/// Why a text is no trace: the line, from 1, and what is wrong with it.
+/// The error of a text that is no trace: the line, from 1, and the mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseTraceError {
     line: usize,
@@ -31,7 +31,7 @@ impl fmt::Display for ParseTraceError {
 impl core::error::Error for ParseTraceError {}
 
 impl Trace {
-    /// Reads a trace whose opportunities carry `opportunity_bytes` each (one at least).
+    /// Reads a trace in which each opportunity carries `opportunity_bytes` (at least one).
     pub fn parse(text: &str, opportunity_bytes: usize) -> Result<Trace, ParseTraceError> {
         let mut at_ms: Vec<u32> = Vec::new();
         let mut line = 0;
@@ -57,7 +57,7 @@ impl Trace {
         bits * 1000.0 / f64::from(self.period_ms())
     }
 
-    /// What an opportunity carries.
+    /// Bytes that an opportunity carries.
     pub(crate) fn opportunity_bytes(&self) -> usize {
         self.opportunity_bytes
     }
@@ -66,7 +66,7 @@ impl Trace {
         self.at_ms.last().copied().unwrap_or(1)
     }
 
-    /// The first opportunity, counted from the trace's beginning, that is not before `ns`.
+    /// The first opportunity at or after `ns` from the trace's beginning.
     pub(crate) fn first_at(&self, ns: u64) -> u64 {
         let period_ns = u64::from(self.period_ms()) * 1_000_000;
         // The end of one round is the beginning of the next; the end comes first.
@@ -78,7 +78,7 @@ impl Trace {
         round * self.at_ms.len() as u64 + place as u64
     }
 
-    /// When that opportunity is, in ns from the trace's beginning.
+    /// The time of that opportunity, in ns from the trace's beginning.
     pub(crate) fn time_ns(&self, opportunity: u64) -> u64 {
         let len = self.at_ms.len() as u64;
         let (round, place) = (opportunity / len, opportunity % len);

@@ -10,7 +10,7 @@ fn at_ns(ns: u64) -> Instant {
     Instant::from_nanos(ns)
 }
 
-/// Everything that ever comes out, with its time of arrival.
+/// Every packet that comes out, with its time of arrival.
 fn drain(link: &mut Link) -> Vec<(Instant, Packet)> {
     let mut out = Vec::new();
     while let Some(arrival) = link.deadline() {
@@ -18,7 +18,7 @@ fn drain(link: &mut Link) -> Vec<(Instant, Packet)> {
             let early = link.pop(arrival - Duration::from_nanos(1));
             assert_eq!(early, None, "nothing comes early");
         }
-        // Where jitter decides when a packet that waits arrives, it may be later.
+        // With jitter, a waiting packet may arrive later.
         match link.pop_with_arrival(arrival) {
             Some((at, packet)) => out.push((at, packet)),
             None => assert!(link.deadline().unwrap() > arrival),
@@ -27,7 +27,7 @@ fn drain(link: &mut Link) -> Vec<(Instant, Packet)> {
     out
 }
 
-/// What comes out of `count` numbered packets pushed every `gap_ns`.
+/// The packets that come out of `count` numbered ones, pushed every `gap_ns`.
 fn run(config: LinkConfig, count: u32, gap_ns: u64) -> (Vec<(Instant, u32)>, Counters) {
     let mut link = Link::new(config);
     for n in 0..count {
@@ -90,7 +90,7 @@ fn the_byte_queue_takes_its_limit_and_not_one_byte_more() {
     assert_eq!(link.counters().overflowed, 0);
     link.push(ZERO, &[0; 1]);
     assert_eq!(link.counters().overflowed, 1);
-    // The first packet is out after 1.5 ms: one nanosecond before, its room is still taken.
+    // The first packet has left after 1.5 ms: one nanosecond earlier, its room is still taken.
     link.push(at_ns(1_499_999), &[0; 1]);
     assert_eq!(link.counters().overflowed, 2);
     link.push(at_ns(1_500_000), &[0; 1]);
@@ -209,8 +209,8 @@ fn buffers_are_recycled() {
     assert_eq!((packet.as_ptr(), &packet[..]), (place, &[2u8; 1000][..]));
 }
 
-/// A link of 8 Mbit/s, 1 byte in a µs, that is never empty until `until_ms`: how long each packet
-/// waited from push to arrival, in ms, and the counters.
+/// A link of 8 Mbit/s, 1 byte in a µs, that is never empty until `until_ms`. Returns the time of
+/// each packet from push to arrival, in ms, and the counters.
 fn standing_queue(codel: Option<CodelConfig>, until_ms: u64) -> (Vec<u64>, Counters) {
     let rate = Rate::BitsPerSecond(8_000_000);
     let mut link = Link::new(LinkConfig { rate, codel, ..LinkConfig::default() });
@@ -253,7 +253,7 @@ fn a_trace_sends_at_its_opportunities_and_wastes_those_that_nobody_uses() {
         link.push(ZERO, &alloc::vec![0; bytes]);
     }
     assert_eq!(arrivals(&mut link), [2, 2, 5], "of the third 1600 bytes at 2 ms, 100 at 5");
-    // What was left at 5 ms is gone at 6.
+    // The unused rest of the opportunity at 5 ms is gone at 6.
     link.push(Instant::from_millis(6), &[0; 100]);
     assert_eq!(arrivals(&mut link), [10]);
     // The second round begins at 10 ms.
@@ -278,7 +278,7 @@ fn a_change_holds_for_what_waits_and_not_for_what_is_on_its_way() {
     link.reconfigure(at_ns(1_500_000), config(80_000_000, 30));
     let arrivals: Vec<_> = drain(&mut link).iter().map(|(at, _)| at.as_nanos()).collect();
     assert_eq!(arrivals, [21_000_000, 22_000_000, 32_100_000, 32_200_000]);
-    // A shorter delay lets nobody overtake.
+    // A shorter delay lets no packet overtake.
     link.push(at_ns(40_000_000), &[1; 1000]);
     link.reconfigure(at_ns(40_200_000), config(80_000_000, 1));
     link.push(at_ns(40_200_000), &[2; 1000]);
