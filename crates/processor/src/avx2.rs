@@ -1,8 +1,9 @@
-//! By 256-bit units, where AVX2 is.
+//! Sums by 256-bit units, where the processor has AVX2.
 //!
-//! `vpmaddwd` adds neighbouring words in pairs, but takes them for signed: each is moved down by
-//! 2^15 before, and the sum up again. That is three instructions for 32 bytes, where adding with
-//! carry takes four, one after the other. A copy takes two more, and a pass of its own three.
+//! `vpmaddwd` adds neighbouring words in pairs, but treats them as signed. Each word is therefore
+//! moved down by 2^15 first, and the sum up again. That takes three instructions for 32 bytes;
+//! adding with carry takes four, one after the other. Copying at the same time takes two more, and
+//! a pass of its own would take three.
 #![allow(unsafe_code, reason = "the processor's features are promised to the compiler by `unsafe`")]
 
 use core::arch::x86_64::{
@@ -17,36 +18,37 @@ use crate::sum::PART_BYTES;
 
 cpufeatures::new!(avx2, "avx2");
 
-/// Chains of additions beside one another, so that none waits for another.
+/// Parallel chains of additions, so that none waits for another.
 const LANES: usize = 4;
-/// Bytes that are taken in a round, 32 in each chain.
+/// Bytes of a round, 32 in each chain.
 const ROUND_BYTES: usize = LANES * 32;
-/// What all words of a round were moved down by.
+/// The sum of what all words of a round were moved down by.
 const ROUND_OFFSET: i64 = (ROUND_BYTES as i64 / 2) << 15;
 // Pairs of words moved down are 2^16 at most, and all of them together fit into 31 bits.
 const _: () = assert!((PART_BYTES + ROUND_BYTES) / 4 <= (i32::MAX >> 16) as usize);
 
-/// What keeps as many bytes at the end of a round, if it is read from so far on.
+/// A mask: 128 bytes of it, read from offset `n` on, keep the last `n` bytes of a round.
 static KEPT: [u8; 2 * ROUND_BYTES] = {
     let mut kept = [0; 2 * ROUND_BYTES];
     kept.split_at_mut(ROUND_BYTES).1.copy_from_slice(&[u8::MAX; ROUND_BYTES]);
     kept
 };
 
-/// What is shorter is not summed here.
+/// Shorter data is not summed here.
 const LONG: &str = "a round at least";
 
 type Round = [__m256i; LANES];
 
-/// The sum of native-endian 16-bit words of `data`, a round at least and [`PART_BYTES`] at most;
-/// `None` without AVX2.
+/// The sum of native-endian 16-bit words of `data`; `None` without AVX2. `data` has at least a
+/// round and at most [`PART_BYTES`].
 #[inline]
 pub(crate) fn sum(data: &[u8]) -> Option<u64> {
     // SAFETY: the processor has AVX2, and the operating system keeps its registers.
     if avx2::get() { Some(unsafe { sum_bytes(data) }) } else { None }
 }
 
-/// The same of what is copied to `to`, which is as long; `None`, and nothing is, without AVX2.
+/// Copies `from` to `to`, which has the same length, and returns its [`sum`]. Does nothing and
+/// returns `None` without AVX2.
 #[inline]
 pub(crate) fn copy_and_sum(to: &mut [MaybeUninit<u8>], from: &[u8]) -> Option<u64> {
     // SAFETY: as above.
@@ -78,7 +80,7 @@ fn copy_and_sum_bytes(to: &mut [MaybeUninit<u8>], from: &[u8]) -> u64 {
         store(to, round);
         sums.add(round);
     }
-    // The rest is copied with what comes before it.
+    // The last bytes are copied together with bytes before them.
     let last = load(last);
     store(to.last_chunk_mut().expect(LONG), last);
     sums.add(end_of(last, rest.len()));
@@ -88,13 +90,13 @@ fn copy_and_sum_bytes(to: &mut [MaybeUninit<u8>], from: &[u8]) -> u64 {
     sums.total(rounds.len() + 1) + last_word(odd)
 }
 
-/// One byte at most, followed by a zero.
+/// The value of one byte at most, followed by a zero.
 #[inline]
 fn last_word(odd: &[u8]) -> u64 {
     odd.first().map_or(0, |byte| u16::from_ne_bytes([*byte, 0]).into())
 }
 
-/// Sums of words moved down.
+/// Sums of words that were moved down.
 struct Sums(Round);
 
 impl Sums {
@@ -114,7 +116,7 @@ impl Sums {
         }
     }
 
-    /// The sum of all words, of so many rounds.
+    /// The sum of all words in that many rounds.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn total(self, rounds: usize) -> u64 {
@@ -127,7 +129,7 @@ impl Sums {
     }
 }
 
-/// Zeros, and as many bytes at the end of `round`; less than all.
+/// Zeros, except for the last `bytes` bytes of `round`; fewer than all.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn end_of(round: Round, bytes: usize) -> Round {
@@ -137,8 +139,8 @@ fn end_of(round: Round, bytes: usize) -> Round {
     [_mm256_and_si256(a, e), _mm256_and_si256(b, f), _mm256_and_si256(c, g), _mm256_and_si256(d, h)]
 }
 
-// No loops: where a block is read and written in one, the compiler has all of them copied elsewhere
-// before, and that is the second pass which should not be.
+// No loops here: where a loop reads and writes a block, the compiler first copies all blocks
+// elsewhere, and that is the second pass that this code avoids.
 
 #[inline]
 #[target_feature(enable = "avx2")]

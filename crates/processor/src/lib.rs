@@ -1,15 +1,15 @@
-//! What a processor does better than portable code can ask for: the sum of 16-bit words, which the
-//! Internet checksum is made of, by its widest units; reading ahead of what is needed soon; and
-//! looking at all entries of a line of a hash table at once.
+//! Operations for which processors have better instructions than portable code can use. These are
+//! the sum of 16-bit words, the base of the Internet checksum, by the widest units; prefetching;
+//! and comparing all entries of a line of a hash table at once.
 //!
-//! Text is summed twice on its way, where it is sent and where it arrives, and copied there; done
-//! by 64-bit units this takes a third of all the time of a bulk transfer. What the compiler may
-//! assume of every x86-64 processor is older than what nearly all of them have: AVX2 is looked for
-//! when the program runs, and that a processor has it must be promised to the compiler by
-//! `unsafe`. It stays in this crate, so that the engine has none.
+//! Data is summed twice on its way, at the sender and at the receiver, and copied there. By 64-bit
+//! units this takes a third of the time of a bulk transfer. The compiler may assume only what every
+//! x86-64 processor has, and nearly all have AVX2. The program therefore looks for AVX2 when it
+//! runs, and promises it to the compiler by `unsafe`. That `unsafe` stays in this crate, so that
+//! the engine has none.
 //!
-//! Of a million connections none lies in a cache. Whoever knows which one is next can fetch it
-//! while there is other work to do.
+//! A million connections do not fit a cache. If the caller knows the next one, it can fetch it
+//! during other work.
 #![no_std]
 #![deny(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! The sum of 16-bit words, which the Internet checksum is made of, also of bytes that are copied.
+//! The sum of 16-bit words, the base of the Internet checksum, with or without copying the bytes.
 //!
-//! Words of any size may be added, since only the sum modulo 2^16 - 1 matters: here it is taken
-//! modulo 2^64 - 1. It is zero only if all bytes are.
+//! Words of any size may be added, since only the sum modulo 2^16 - 1 matters. Here it is the sum
+//! modulo 2^64 - 1, which is zero only if all bytes are.
 #![allow(unsafe_code, reason = "only so can bytes be copied to where none are")]
 
 use alloc::vec::Vec;
@@ -10,9 +10,9 @@ use core::mem::MaybeUninit;
 #[cfg(target_arch = "x86_64")]
 use crate::avx2;
 
-/// From here on, wide units are worth the call.
+/// Wide units are worth the call from this length on.
 const LONG_BYTES: usize = 256;
-/// As much is summed at once at most: an even number, and more than any packet has.
+/// The most bytes summed at once: an even number, and more than any packet has.
 pub(crate) const PART_BYTES: usize = 1 << 16;
 
 /// The sum of the native-endian 16-bit words of `data`; a last byte alone is followed by a zero.
@@ -26,7 +26,7 @@ pub fn sum(data: &[u8]) -> u64 {
     with_rest(value, rest, data)
 }
 
-/// The same of few bytes, how many of which the compiler knows.
+/// The [`sum`] of `N` bytes, a number that the compiler knows.
 #[must_use]
 #[inline]
 pub fn sum_of<const N: usize>(data: &[u8; N]) -> u64 {
@@ -41,7 +41,7 @@ pub fn append_and_sum(out: &mut Vec<u8>, from: &[u8]) -> u64 {
     out.reserve(from.len());
     let place = &mut out.spare_capacity_mut()[..from.len()];
     let sum = copy_to(place, from);
-    // SAFETY: so many bytes have been written behind the others.
+    // SAFETY: `from.len()` bytes have been written after the others.
     unsafe { out.set_len(out.len() + from.len()) };
     sum
 }
@@ -50,15 +50,15 @@ pub fn append_and_sum(out: &mut Vec<u8>, from: &[u8]) -> u64 {
 ///
 /// # Panics
 ///
-/// If it is not as long.
+/// If it is shorter or longer.
 #[inline]
 pub fn copy_and_sum(to: &mut [u8], from: &[u8]) -> u64 {
     assert_eq!(to.len(), from.len());
-    // SAFETY: bytes alone are written there.
+    // SAFETY: only initialised bytes are written there.
     copy_to(unsafe { &mut *(core::ptr::from_mut(to) as *mut [MaybeUninit<u8>]) }, from)
 }
 
-/// All of `to`, which is as long, is written.
+/// Writes all of `to`, which has the same length as `from`.
 #[inline]
 fn copy_to(to: &mut [MaybeUninit<u8>], from: &[u8]) -> u64 {
     if from.len() >= LONG_BYTES {
@@ -109,7 +109,7 @@ fn sum_in_parts(data: &[u8]) -> u64 {
     data.chunks(PART_BYTES).map(sum).fold(0, add)
 }
 
-/// By what the compiler makes of a plain loop: 128-bit units on x86-64 and ARM.
+/// Sums by a plain loop, which the compiler turns into 128-bit units on x86-64 and ARM.
 #[inline(never)]
 fn plain(data: &[u8]) -> u64 {
     let [mut all, mut high] = [0u64; 2];
@@ -119,21 +119,21 @@ fn plain(data: &[u8]) -> u64 {
         all = all.wrapping_add(word);
         high += word >> 32;
     }
-    // The sum of the upper halves tells what all of them took from the lower ones.
+    // The sum of the upper halves gives their share in the sum of whole words.
     with_rest(halves(all.wrapping_sub(high << 32)) + halves(high), rest, data)
 }
 
-/// Both halves added.
+/// The sum of both halves.
 const fn halves(sum: u64) -> u64 {
     (sum & 0xffff_ffff) + (sum >> 32)
 }
 
-/// `value` and the sum of all whole blocks of so many bytes, and what is left.
+/// Adds all whole blocks of `BYTES` bytes to `value`. Returns the sum, and the remaining bytes.
 #[inline]
 fn sum_blocks<const BYTES: usize>(mut value: u64, data: &[u8]) -> (u64, &[u8]) {
     let (blocks, rest) = data.as_chunks::<BYTES>();
     for block in blocks {
-        // Each takes in the carry of the one before: one instruction for eight bytes.
+        // Each word takes in the carry of the one before: one instruction for eight bytes.
         let mut carry = false;
         for word in block.as_chunks::<8>().0 {
             (value, carry) = value.carrying_add(u64::from_ne_bytes(*word), carry);
@@ -143,13 +143,13 @@ fn sum_blocks<const BYTES: usize>(mut value: u64, data: &[u8]) -> (u64, &[u8]) {
     (value, rest)
 }
 
-/// The sum of `data`: that of its beginning is `value`, and `rest` is what is left.
+/// The sum of `data`: `value` is the sum of its beginning, and `rest` is the remainder.
 #[inline(always)]
 fn with_rest(value: u64, rest: &[u8], data: &[u8]) -> u64 {
     let (words, rest) = rest.as_chunks::<8>();
     let value = words.iter().fold(value, |value, word| add(value, u64::from_ne_bytes(*word)));
     let last = match data.last_chunk::<8>() {
-        // What comes before is shifted out; by 64 in two steps.
+        // The bytes before the rest are shifted out; a shift by 64 takes two steps.
         Some(last) => {
             let last = u64::from_le_bytes(*last) >> (8 * (7 - rest.len() % 8)) >> 8;
             u64::from_ne_bytes(last.to_le_bytes())
@@ -159,7 +159,7 @@ fn with_rest(value: u64, rest: &[u8], data: &[u8]) -> u64 {
     add(value, last)
 }
 
-/// Seven bytes at most, in 16-bit words' sum.
+/// The 16-bit words' sum of seven bytes at most.
 #[inline]
 fn last_word(mut rest: &[u8]) -> u64 {
     let mut value = 0;
@@ -190,7 +190,7 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    /// Word by word.
+    /// The sum, word by word.
     fn slow(data: &[u8]) -> u64 {
         let word = |pair: &[u8]| u16::from_ne_bytes([pair[0], *pair.get(1).unwrap_or(&0)]);
         data.chunks(2).map(|pair| u64::from(word(pair))).sum()
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn neither_zeros_nor_ones_overflow() {
-        // Around the ends of a block, of a round, of what is long, and of what lanes hold.
+        // Around the ends of a block, of a round, of long data, and of a lane's range.
         let rounds = [0, 1, 31, 32, 33, 255, 256, 257, 287, 288, 65_535, 65_536, 65_537, 1_280_000];
         for len in rounds {
             for byte in [0, 1, 0x7f, 0x80, 0xff] {

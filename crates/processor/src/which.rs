@@ -1,11 +1,11 @@
-//! Looking at all entries of a short table at once.
+//! Compares all entries of a short table at once.
 #![allow(unsafe_code, reason = "instructions of one processor are `unsafe`, these as well")]
 
-/// Bytes of the widest unit that every x86-64 has.
+/// Bytes of the widest unit on every x86-64.
 const WIDTH: usize = 16;
 
-/// A bit for each of at most 16 `items`, from the lowest on: whether it is one that `is_it` says.
-/// A comparison in `is_it` is made for all of them by a few instructions.
+/// A bit for each of at most 16 `items`, from the lowest on: whether `is_it` is true for it. A few
+/// instructions make the comparison in `is_it` for all of them.
 #[must_use]
 #[inline(always)]
 pub fn which<T: Copy, const N: usize>(items: &[T; N], is_it: impl Fn(T) -> bool) -> u32 {
