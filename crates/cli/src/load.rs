@@ -1,6 +1,6 @@
-//! `lightwait load`: what was typed ([`args`]) becomes a plan ([`plan`]), which is put on the
-//! kernel's stack ([`kernel`]), on ours ([`ours`]), or on ours before the kernel's ([`joined`]),
-//! and reported.
+//! `lightwait load` makes a plan ([`plan`]) of the command line ([`args`]). It runs the load on the
+//! kernel's stack ([`kernel`]), on ours ([`ours`]), or on ours in front of the kernel's
+//! ([`joined`]), and reports the result.
 
 pub(crate) mod args;
 mod joined;
@@ -31,7 +31,7 @@ use watch::Watcher;
 /// Descriptors that are not connections.
 const OTHER_DESCRIPTORS: u32 = 32;
 
-/// Does what was typed. Returns the status to end with.
+/// Executes the command line. Returns the exit status.
 pub(crate) fn load(args: &LoadArgs) -> Result<ExitCode, Failure> {
     match &args.action {
         None => put_on(args),
@@ -39,7 +39,7 @@ pub(crate) fn load(args: &LoadArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Puts the load on, and reports.
+/// Runs the load, and reports the result.
 fn put_on(args: &LoadArgs) -> Result<ExitCode, Failure> {
     raise_descriptor_limit();
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -61,7 +61,7 @@ fn put_on(args: &LoadArgs) -> Result<ExitCode, Failure> {
     outputs.write(&Report { setup: plan.setup, outcome, cpu_share })
 }
 
-/// Joins reports.
+/// Merges reports.
 fn merge(args: &MergeArgs) -> Result<ExitCode, Failure> {
     let outputs = Outputs::new(&args.report)?;
     let reports = args.files.iter().map(|path| {
@@ -76,7 +76,7 @@ fn merge(args: &MergeArgs) -> Result<ExitCode, Failure> {
     outputs.write(&merged.map_err(|why| Failure::Load(format!("not parts of one load: {why}")))?)
 }
 
-/// Where a report goes.
+/// The destinations of a report.
 struct Outputs<'a> {
     args: &'a ReportArgs,
     csv: Option<(PathBuf, File)>,
@@ -84,7 +84,7 @@ struct Outputs<'a> {
 }
 
 impl Outputs<'_> {
-    /// Makes the files: before the load, not after it, it turns out that one cannot be written.
+    /// Makes the files before the load, so that one that cannot be written fails early.
     fn new(args: &ReportArgs) -> Result<Outputs<'_>, Failure> {
         let create = |path: &Option<PathBuf>| -> Result<_, Failure> {
             let Some(path) = path else { return Ok(None) };
@@ -94,7 +94,7 @@ impl Outputs<'_> {
         Ok(Outputs { args, csv: create(&args.csv)?, html: create(&args.html)? })
     }
 
-    /// Writes the report. Returns the status to end with, by the thresholds.
+    /// Writes the report. Returns the exit status, by the thresholds.
     fn write(self, report: &Report) -> Result<ExitCode, Failure> {
         let files = [(self.csv, Report::csv as fn(&Report) -> String), (self.html, Report::html)];
         for (file, text) in files {
@@ -105,7 +105,7 @@ impl Outputs<'_> {
         }
         let is_json = self.args.json;
         let text = if is_json { format!("{:#}\n", report.json()) } else { report.table() };
-        // A closed output is the reader's choice.
+        // A reader may close the output.
         let _ = io::stdout().write_all(text.as_bytes());
         Ok(judge(self.args, report))
     }
@@ -144,7 +144,7 @@ fn judge(args: &ReportArgs, report: &Report) -> ExitCode {
     status
 }
 
-/// What the first connection met, for people.
+/// The error of the first connection, for users.
 fn refused(plan: &LoadPlan, error: &io::Error) -> Failure {
     use io::ErrorKind as Kind;
     let (to, url) = (plan.engine.to, &plan.setup.url);
@@ -162,7 +162,7 @@ fn refused(plan: &LoadPlan, error: &io::Error) -> Failure {
     Failure::Load(format!("{url}: {why}"))
 }
 
-/// A number that nobody foresees; 0 if the system has none.
+/// An unpredictable number; 0 if the system has no randomness.
 fn random() -> u64 {
     let bytes = lightwait::stack::secret().ok().and_then(|secret| secret.first_chunk().copied());
     bytes.map_or(0, u64::from_be_bytes)

@@ -1,7 +1,7 @@
 //! Log lines, for people or for programs.
 //!
-//! A thread of its own writes them: a terminal that stands still must not stop a shard. When it
-//! falls too far behind, lines are dropped, counted, and the count is logged.
+//! A thread of its own writes the lines, since a stalled terminal must not stop a shard. If the
+//! thread falls too far behind, lines are dropped and counted, and the count is logged.
 
 mod outputs;
 
@@ -28,12 +28,12 @@ use crate::failure::mac;
 /// Lines that may wait for the writer.
 const WAITING_LINES: usize = 8192;
 
-/// Something worth a line.
+/// An event that is logged.
 #[derive(Clone, Debug)]
 pub(crate) enum Record {
-    /// Neighbours are asked whether they have our addresses.
+    /// Neighbours are asked about our addresses, to find conflicts.
     Asking { addresses: Vec<IpAddr>, longest: Duration },
-    /// Somebody else claims an address of ours.
+    /// Another station claims an address of ours.
     Conflict(Conflict),
     /// The server is ready.
     Serving { directory: String, urls: Vec<String>, stack: String },
@@ -41,56 +41,56 @@ pub(crate) enum Record {
     Access(Access),
     /// A connection ended in an error.
     Failed { peer: SocketAddr, error: String },
-    /// Something went wrong that does not end the program.
+    /// A problem that does not end the program.
     Trouble { text: String },
-    /// Something about closed connections that an operator has to know.
+    /// A problem with closed connections that concerns the operator.
     Closed(Concern),
-    /// What a stack has counted: for people a table, apart from the lines.
+    /// A stack's counters: for people a table, apart from the lines.
     Counts(Box<Counts>),
     /// A frame, by `--trace`.
     Frame { line: String },
-    /// A stop was asked for; so many connections have to finish.
+    /// The server stops; that many connections may finish.
     Stopping { connections: usize },
-    /// All is over.
+    /// The server has stopped.
     Stopped { unfinished: usize },
-    /// Lines that found no room.
+    /// Lines that were dropped for lack of room.
     Dropped { lines: u64 },
 }
 
-/// What may be wrong with what closed connections leave behind. Numbers are of the time since the
-/// last such line.
+/// A problem with the records of closed connections. Numbers count since the last line of that
+/// kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Concern {
-    /// So many records are held of those that may be: there will soon be no room.
+    /// The table holds `held` records of `limit`: it will soon be full.
     Filling { kind: Kind, held: usize, limit: usize },
-    /// There was no room: so many records went before their time.
+    /// The table was full: `evicted` records were dropped before their time.
     Full { kind: Kind, evicted: u64, held: usize },
-    /// So many segments for records of FIN-WAIT-2 were not heard: too many of these are spoken to
-    /// at once, or there are as many connections as may be.
+    /// Segments for records of FIN-WAIT-2 were dropped: too many of these records receive segments
+    /// at once, or the limit of connections is reached.
     Unheard { segments: u64 },
-    /// So many SYNs met a TIME-WAIT record that did not let them through.
+    /// TIME-WAIT records refused that many SYNs.
     Refused { syns: u64 },
-    /// So many ports were passed over because they are in TIME-WAIT, while so many connections were
-    /// opened: soon there will be none.
+    /// Opening `opens` connections passed over `passed` ports in TIME-WAIT: ports will soon run
+    /// out.
     PortsScarce { passed: u64, opens: u64 },
-    /// So many connections could not be opened for want of a port.
+    /// That many connections could not be opened, since no port was free.
     NoPort { opens: u64 },
-    /// Memory was short: so many connections were reset whose peers took no data, or too little, so
-    /// many closed that waited for a request, and so many refused.
+    /// Memory was short. It counts connections reset whose peers took no data, or took it too
+    /// slowly, connections closed that waited for a request, and connections refused.
     MemoryShort { resets: u64, slow: u64, closed: u64, refused: u64 },
 }
 
-/// Whose records.
+/// The kind of a table's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Connections that are over.
+    /// Connections in TIME-WAIT.
     TimeWait,
-    /// Those that nobody uses any more, and whose peer has not closed.
+    /// Connections that the application has closed and the peer has not.
     FinWait2,
 }
 
 impl Kind {
-    /// For people, and for programs.
+    /// The names for people, and for programs.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Kind::TimeWait => ("TIME-WAIT", "time_wait"),
@@ -99,26 +99,26 @@ impl Kind {
     }
 }
 
-/// Where records go. Clones share one writer.
+/// The sender of records. Clones share one writer.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
     sender: SyncSender<(SystemTime, Message)>,
     shared: Arc<Shared>,
 }
 
-/// What the writer is told beside records.
+/// The writer's inputs beside records.
 #[derive(Debug, Default)]
 struct Shared {
     dropped: AtomicU64,
-    /// Files are to be opened again.
+    /// The writer should open its files again.
     reopen: AtomicBool,
 }
 
-/// What the writer hears.
+/// A message to the writer.
 #[derive(Debug)]
 enum Message {
     Record(Record),
-    /// Look whether something is to be done.
+    /// Wakes the writer, which then looks at [`Shared`].
     Nudge,
 }
 
@@ -137,17 +137,18 @@ impl Log {
         Ok((Log { sender, shared }, Writer(thread)))
     }
 
-    /// Logs a record of this moment, or counts it if the writer is too far behind.
+    /// Logs a record with the present time, or counts it as dropped if the writer is too far
+    /// behind.
     pub(crate) fn write(&self, record: Record) {
         if self.sender.try_send((SystemTime::now(), Message::Record(record))).is_err() {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Opens the log's files again: somebody has moved them.
+    /// Opens the log's files again, after they were moved.
     pub(crate) fn reopen(&self) {
         self.shared.reopen.store(true, Ordering::Relaxed);
-        // A writer that has so much to do will look anyway.
+        // If the channel is full, the writer looks at the flag anyway.
         let _ = self.sender.try_send((SystemTime::now(), Message::Nudge));
     }
 }
@@ -155,7 +156,7 @@ impl Log {
 impl Writer {
     /// Waits until everything is written. Every [`Log`] must be gone.
     pub(crate) fn finish(self) {
-        // It panics only if formatting does; then that has been said already.
+        // The thread panics only if formatting does, and has then reported it already.
         let _ = self.0.join();
     }
 }
@@ -168,7 +169,7 @@ fn write_all(
 ) {
     let write = |outputs: &mut Outputs, time, record: &Record| {
         let is_access = matches!(record, Record::Access(_));
-        // Who closed our output does not want to read any more; serving goes on.
+        // A closed output is the reader's choice; serving goes on.
         let written = match record {
             _ if json => outputs.line(&machine(time, record), is_access),
             Record::Counts(counts) => outputs.table(&counts.table()),
@@ -196,10 +197,10 @@ fn write_all(
     }
 }
 
-/// A line for people: a date with its zone, and what happened.
+/// A line for people: the date with its zone, and the event.
 fn human(time: SystemTime, record: &Record) -> String {
     match record {
-        // It has the shard's time.
+        // A frame's line already has the shard's time.
         Record::Frame { line } => line.clone(),
         _ => format!("{} {}", Utc::of(time), words(record)),
     }
@@ -210,14 +211,14 @@ fn words(record: &Record) -> String {
         Record::Asking { addresses, longest } => {
             let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
             let (addresses, longest) = (addresses.join(" and "), longest.as_secs_f64());
-            format!("Asking whether anybody has {addresses} ({longest} s at most)…")
+            format!("Probing for other users of {addresses} ({longest} s at most)…")
         }
         Record::Conflict(Conflict { address, claimant, kept }) => {
             let claimant = mac(*claimant);
             if *kept {
                 format!(
                     "Warning: {claimant} claims our address {address}, too. We keep it and have \
-                     said so; one of the two needs another."
+                     announced that; one of the two needs another address."
                 )
             } else {
                 format!("Warning: {claimant} has the address {address}: it is not used here.")
@@ -264,7 +265,7 @@ fn many(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// What to do.
+/// Advice against running out of ports.
 const MORE_PORTS: &str = "More source addresses have more ports: see docs/serving.md.";
 
 fn human_concern(concern: Concern) -> String {
@@ -281,11 +282,11 @@ fn human_concern(concern: Concern) -> String {
         }
         Concern::Refused { syns } => {
             let syns = many(syns, "SYN");
-            format!("TIME-WAIT refused {syns}: peers come back with ports used just before.")
+            format!("TIME-WAIT refused {syns}: peers reuse the ports of recent connections.")
         }
         Concern::Unheard { segments } => format!(
-            "FIN-WAIT-2 did not hear {}: there are as many connections as may be, or too many of \
-             these are spoken to at once.",
+            "FIN-WAIT-2 dropped {}: the limit of connections is reached, or too many of its \
+             records receive segments at once.",
             many(segments, "segment")
         ),
         Concern::PortsScarce { passed, opens } => format!(
@@ -385,14 +386,14 @@ fn machine(time: SystemTime, record: &Record) -> String {
     object.to_string()
 }
 
-/// Output that two threads can look at, and one can stop.
+/// An output that two threads can read, and one can block.
 #[cfg(test)]
 #[derive(Clone, Default)]
 pub(crate) struct Page(Arc<std::sync::Mutex<Vec<u8>>>);
 
 #[cfg(test)]
 impl Page {
-    /// What was written.
+    /// The written text.
     pub(crate) fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }

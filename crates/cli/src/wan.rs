@@ -1,5 +1,5 @@
-//! `lightwait wan`: what was typed ([`args`]) becomes a plan ([`plan`]); the router runs by it,
-//! seen on the terminal ([`live`]), and is reported.
+//! `lightwait wan` makes a plan ([`plan`]) of the command line ([`args`]). The router runs by it,
+//! shown on the terminal ([`live`]), and reports the result.
 
 pub(crate) mod args;
 mod live;
@@ -20,7 +20,7 @@ use args::{DeviceName, WanArgs};
 use live::{Teller, View};
 use plan::WanPlan;
 
-/// Routes until a signal comes, the time is over or a device fails, and reports.
+/// Routes until a signal, the end of the time or a failure of a device, and reports.
 pub(crate) fn wan(args: &WanArgs) -> Result<ExitCode, Failure> {
     let plan = WanPlan::new(args)?;
     let signals = Signals::install().map_err(Failure::Stack)?;
@@ -51,17 +51,17 @@ pub(crate) fn wan(args: &WanArgs) -> Result<ExitCode, Failure> {
         snapshot: router.snapshot(clock.now()).map_err(Failure::Router)?,
     };
     let text = if plan.json { format!("{:#}\n", report.json()) } else { report.text() };
-    // A closed output is the reader's choice.
+    // A reader may close the output.
     let _ = io::stdout().write_all(text.as_bytes());
     if plan.json {
         report.warnings().iter().for_each(|warning| eprintln!("lightwait: {warning}"));
     }
-    // What was done until then is reported, too.
+    // The report includes everything up to the failure.
     outcome.map_err(Failure::Router)?;
     Ok(signals.exit_code())
 }
 
-/// A device, open.
+/// An open device.
 struct Opened {
     device: Box<dyn Device>,
     /// The interface's name.
@@ -134,7 +134,7 @@ fn captured(
     })))
 }
 
-/// Says on standard error that frames pass from now on, and what the links are like.
+/// Reports on standard error that routing begins, and describes the links.
 fn announce(plan: &WanPlan, devices: &[Opened; 2]) {
     let [a, b] = devices.each_ref().map(|device| &device.name);
     let [there, back] = plan.texts.each_ref().map(|text| match text.to_string() {

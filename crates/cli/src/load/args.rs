@@ -1,4 +1,4 @@
-//! What can be typed behind `lightwait load`.
+//! The arguments of `lightwait load`.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -15,19 +15,19 @@ use lightwait_load::share::Share;
 use crate::args::DeviceArgs;
 use crate::plan::Setting;
 
-/// Put load on an HTTP server, over as many source addresses as the rate takes.
+/// Put load on an HTTP server, from as many source addresses as the rate needs.
 ///
 /// A client that opens a connection per request runs out of ports: each stays in TIME-WAIT for a
-/// minute, so that one address of 28,232 ports allows fewer than 470 a second. R connections
-/// a second take N = ceil(R·T/P) addresses. This takes so many, in round robin, uses no pair of an
-/// address and a port again within T, and says what it took. On the loopback it has 127.0.0.0/8.
+/// minute, so that one address with 28,232 ports allows fewer than 470 connections a second. R
+/// connections a second need N = ceil(R·T/P) addresses. `load` uses that many in turn, uses no pair
+/// of address and port again within T, and reports its choice. The loopback offers 127.0.0.0/8.
 ///
-/// With --rate requests start when they are due, whatever the server does (an open loop), and
-/// latency counts from then. With --connections each starts when the one before is answered (a
-/// closed loop). Nothing is recorded before the warm-up is over: one whole TIME-WAIT, unless
-/// connections are kept alive.
+/// With --rate requests start at given times, independent of the server (an open loop), and latency
+/// counts from these times. With --connections each request starts when the one before is answered
+/// (a closed loop). Recording begins after the warm-up: one whole TIME-WAIT, unless connections are
+/// kept alive.
 ///
-/// SIGINT (Ctrl-C) and SIGTERM end the load early; what was recorded is reported. The exit status
+/// SIGINT (Ctrl-C) and SIGTERM end the load early; the recorded part is reported. The exit status
 /// is 1 if a threshold is missed.
 #[derive(Clone, Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -36,13 +36,13 @@ pub(crate) struct LoadArgs {
     #[command(subcommand)]
     pub(crate) action: Option<LoadAction>,
 
-    /// What to ask for, such as http://127.0.0.1:8080/, by HTTP/1.1
+    /// The URL to request, such as http://127.0.0.1:8080/, by HTTP/1.1
     #[arg(required = true)]
     pub(crate) url: Option<String>,
 
     /// The TCP stack [default: lightwait on a device, else kernel]. Without a device `lightwait`
-    /// takes no privileges: the connections of our stack are joined in memory to the kernel's, and
-    /// the server sees the kernel's TCP, its source addresses and its ports
+    /// needs no privileges: connections of our stack are joined in memory to the kernel's, and the
+    /// server sees the kernel's TCP, with its source addresses and ports
     #[arg(long, value_enum)]
     pub(crate) stack: Option<StackKind>,
 
@@ -51,48 +51,47 @@ pub(crate) struct LoadArgs {
           conflicts_with = "stage")]
     pub(crate) rate: Option<f64>,
 
-    /// The rate goes straight to R in that time, from where it was (first: from 0), as in
-    /// --stage 30s:2000 --stage 60s:2000 --stage 10s:0; in place of --rate and --duration
+    /// Change the rate linearly to R in that time, from the rate before (first: from 0), as in
+    /// --stage 30s:2000 --stage 60s:2000 --stage 10s:0; replaces --rate and --duration
     #[arg(long, value_name = "TIME:R", help_heading = "Load", conflicts_with = "duration")]
     pub(crate) stage: Vec<StageArg>,
 
-    /// Make the requests of an access log (Common or Combined Log Format) at its times; in place
-    /// of --rate and --duration. --header and --body add what a log lacks, --body to POST, PUT and
+    /// Make the requests of an access log (Common or Combined Log Format) at its times; replaces
+    /// --rate and --duration. --header and --body add what a log lacks; --body is for POST, PUT and
     /// PATCH
     #[arg(long, value_name = "FILE", help_heading = "Load",
           conflicts_with_all = ["rate", "stage", "poisson", "burst", "duration", "method", "mix"])]
     pub(crate) trace: Option<PathBuf>,
 
-    /// Make them X times as fast
+    /// Replay the log X times as fast
     #[arg(long, value_name = "X", default_value = "1", value_parser = parse_speed,
           help_heading = "Load", requires = "trace")]
     pub(crate) trace_speed: f64,
 
-    /// Requests of an open loop start at random (a Poisson process), not at equal distances
+    /// Start the requests of an open loop at random (a Poisson process), not at equal distances
     #[arg(long, help_heading = "Load")]
     pub(crate) poisson: bool,
 
-    /// Requests of an open loop start N at a time, at the same rate
+    /// Start N requests of an open loop at a time, at the same average rate
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Load")]
     pub(crate) burst: NonZeroU32,
 
-    /// Connections at a time: in a closed loop so many, in an open one at most [default of an open
-    /// loop: as many as there may be]
+    /// Number of connections: exact in a closed loop, the maximum in an open one [default of an
+    /// open loop: as many as possible]
     #[arg(long, short, value_name = "N", help_heading = "Load",
           value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) connections: Option<u32>,
 
-    /// How long to record
+    /// Time to record
     #[arg(long, short, value_name = "TIME", default_value = "10s", value_parser = parse_time_or_0,
           help_heading = "Load")]
     pub(crate) duration: Duration,
 
-    /// What passes before, unrecorded [default: --time-wait and 5s where connections are new, 0s
-    /// where they are kept alive]
+    /// Time before recording [default: --time-wait plus 5s for new connections, 0s for kept ones]
     #[arg(long, value_name = "TIME", value_parser = parse_time_or_0, help_heading = "Load")]
     pub(crate) warm_up: Option<Duration>,
 
-    /// Requests of a connection
+    /// Requests per connection
     #[arg(
         long,
         value_name = "N",
@@ -102,16 +101,17 @@ pub(crate) struct LoadArgs {
     )]
     pub(crate) requests_per_connection: NonZeroU32,
 
-    /// Keep connections as long as the server does
+    /// Keep each connection until the server closes it
     #[arg(long, help_heading = "Connections")]
     pub(crate) keep_alive: bool,
 
-    /// Hold N connections more from before the load to its end: each makes one request, and no
-    /// more. Without --rate, --connections and --trace there is no other load
+    /// Hold N more connections from before the load to its end: each makes one request, and no
+    /// more. Without --rate, --connections and --trace this is the whole load
     #[arg(long, value_name = "N", help_heading = "Connections")]
     pub(crate) idle: Option<NonZeroU32>,
 
-    /// Idle connections make no request: for servers that do not speak HTTP, or wait for the first
+    /// Make no request on idle connections: for servers that do not speak HTTP, or that wait for
+    /// the first request
     #[arg(long, requires = "idle", help_heading = "Connections")]
     pub(crate) idle_silent: bool,
 
@@ -120,17 +120,17 @@ pub(crate) struct LoadArgs {
           value_parser = parse_pipeline)]
     pub(crate) pipeline: NonZeroU32,
 
-    /// The end that closes a connection first, and so keeps its TIME-WAIT, unless it is swapped or
-    /// negotiated. A server that asks the load to close is obeyed in any case
+    /// The end that closes a connection first and so keeps its TIME-WAIT, unless it is swapped or
+    /// negotiated. The load obeys a server that asks it to close in any case
     #[arg(long, value_enum, default_value = "server", help_heading = "Connections")]
     pub(crate) close: CloseArg,
 
-    /// Accept any certificate of an https:// URL. (SSL_CERT_FILE names authorities to trust in place
-    /// of the system's.) Each connection makes a whole handshake: no session is resumed
+    /// Accept any certificate for an https:// URL. (SSL_CERT_FILE names authorities to trust
+    /// instead of the system's.) Each connection makes a full handshake: no session is resumed
     #[arg(long, help_heading = "Connections")]
     pub(crate) insecure: bool,
 
-    /// How long a request may take, its connection included
+    /// The time limit of a request, including its connection
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time,
           help_heading = "Connections")]
     pub(crate) timeout: Duration,
@@ -141,32 +141,34 @@ pub(crate) struct LoadArgs {
           help_heading = "Sources")]
     pub(crate) source: Vec<Cidr>,
 
-    /// Ports of each [default: 1024-65535 on a device; else the kernel's
+    /// Ports of each address [default: 1024-65535 on a device; else the kernel's
     /// net.ipv4.ip_local_port_range]
     #[arg(long, value_name = "FIRST-LAST", value_parser = parse_ports, help_heading = "Sources")]
     pub(crate) ports: Option<RangeInclusive<u16>>,
 
-    /// How long a closed connection stays in TIME-WAIT, at either end. Its address and port rest
-    /// for five seconds more (T), since Linux's timers are that late. With 0 they do not rest: a
-    /// new SYN ends the TIME-WAIT before it, which hides most of them, as common benchmarks do
+    /// Time that a closed connection stays in TIME-WAIT, at either end. Its address and port rest
+    /// for five more seconds (T), since Linux's timers are up to that late. With 0 they do not
+    /// rest: a new SYN ends the TIME-WAIT before it, which hides most TIME-WAITs, as in common
+    /// benchmarks
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time_wait,
           help_heading = "Sources")]
     pub(crate) time_wait: Duration,
 
-    /// Put on part I of a load that N processes share, on this machine or others, each started
-    /// alike but for I: from 1/N to N/N. Each takes its part of the rate, the connections and the
-    /// source addresses; `lightwait load merge` joins their reports
+    /// Run part I of a load that N processes share, on this machine or others. All have the same
+    /// arguments but for I, from 1/N to N/N. Each has its part of the rate, the connections and the
+    /// source addresses; `lightwait load merge` merges their reports
     #[arg(long, value_name = "I/N", value_parser = parse_part_of, help_heading = "Sources")]
     pub(crate) part: Option<Share>,
 
-    /// The method
+    /// The request's method
     #[arg(long, short = 'X', value_name = "NAME", help_heading = "Request")]
     pub(crate) method: Option<String>,
 
-    /// Ask for several things, each as often as its weight says: a file with a line
+    /// Make different requests, each as often as its weight says: a file with a line
     /// `WEIGHT [METHOD] /PATH [BODY or @FILE]` for each; webstone, for WebSTONE's file500.html,
-    /// file5k.html, file50k.html, file500k.html and file5m.html; or `zipf:N[:S]`, for 1 to N, k in
-    /// proportion to 1/k^S [S: 1]. webstone and zipf ask in the URL's directory
+    /// file5k.html, file50k.html, file500k.html and file5m.html; or `zipf:N[:S]`, for files 1 to N,
+    /// file k in proportion to 1/k^S [S: 1]. The files of webstone and zipf are in the URL's
+    /// directory
     #[arg(long, value_name = "MIX", help_heading = "Request",
           conflicts_with_all = ["method", "body"])]
     pub(crate) mix: Option<MixArg>,
@@ -176,7 +178,7 @@ pub(crate) struct LoadArgs {
           help_heading = "Request")]
     pub(crate) header: Vec<(String, String)>,
 
-    /// The body; of a file with @FILE. The method is then POST by default
+    /// The request's body, or @FILE for a file's contents. The default method is then POST
     #[arg(long, value_name = "TEXT", help_heading = "Request")]
     pub(crate) body: Option<String>,
 
@@ -191,7 +193,7 @@ pub(crate) struct LoadArgs {
     pub(crate) report: ReportArgs,
 }
 
-/// How the report is shown, and when it is a failure.
+/// The form of the report, and its thresholds.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ReportArgs {
     /// Print the report as JSON (docs/load-report.md)
@@ -206,7 +208,7 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "FILE", help_heading = "Report")]
     pub(crate) html: Option<PathBuf>,
 
-    /// Exit with status 1 if more of the requests failed, such as 0.1%
+    /// Exit with status 1 if a larger part of the requests failed, such as 0.1%
     #[arg(long, value_name = "PART", value_parser = parse_part, help_heading = "Report")]
     pub(crate) max_error_rate: Option<f64>,
 
@@ -215,19 +217,20 @@ pub(crate) struct ReportArgs {
     pub(crate) max_p99: Option<Duration>,
 }
 
-/// What else `load` does.
+/// The other actions of `load`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum LoadAction {
-    /// Join the JSON reports of the parts of one load (--part) into the report of all of it.
+    /// Merge the JSON reports of the parts of one load (--part) into one report.
     ///
-    /// Counts and histograms are added up, so that nothing is lost. Rates are of the longest part.
+    /// Counts and histograms are added up, so that nothing is lost. Rates refer to the longest
+    /// part.
     Merge(MergeArgs),
 }
 
-/// What can be typed behind `lightwait load merge`.
+/// The arguments of `lightwait load merge`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct MergeArgs {
-    /// Reports that --json has made
+    /// JSON reports, from --json
     #[arg(required = true, value_name = "REPORT")]
     pub(crate) files: Vec<PathBuf>,
 
@@ -238,9 +241,9 @@ pub(crate) struct MergeArgs {
 /// The TCP stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StackKind {
-    /// The kernel's.
+    /// The kernel's stack.
     Kernel,
-    /// Ours, on a device or joined in memory to the kernel's.
+    /// Our stack, on a device or joined in memory to the kernel's.
     Lightwait,
 }
 
@@ -249,13 +252,13 @@ pub(crate) enum StackKind {
 pub(crate) enum CloseArg {
     /// The server: the last request says `Connection: close`.
     Server,
-    /// The load, behind the last answer.
+    /// The load, after the last answer.
     Client,
-    /// The server, but the load takes TIME-WAIT over from it (our stack alone).
+    /// The server, but the load takes TIME-WAIT over from it (only on our stack).
     Swap,
-    /// The load, which says so by CLIENT_CLOSE behind the last answer (docs/client-close.md).
+    /// The load, announced by CLIENT_CLOSE after the last answer (docs/client-close.md).
     ClientClose,
-    /// The server, but the load holds TIME-WAIT if the server's stack agrees (our stack alone).
+    /// The server, but the load holds TIME-WAIT if the server's stack agrees (only on our stack).
     Negotiate,
 }
 
@@ -287,7 +290,7 @@ pub(crate) enum MixArg {
     Webstone,
     /// `zipf:N[:S]`.
     Zipf { count: u32, exponent: f64 },
-    /// As a file says.
+    /// The mix in a file.
     File(PathBuf),
 }
 
@@ -333,7 +336,7 @@ fn parse_time_or_0(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// How long TIME-WAIT lasts. `serve` has a flag of that name which takes a word.
+/// The length of TIME-WAIT. `serve` has a flag of that name that takes a word.
 fn parse_time_wait(text: &str) -> Result<Duration, String> {
     let hint = "; --close says which end holds TIME-WAIT";
     parse_time_or_0(text).map_err(|error| format!("{error}{hint}"))

@@ -1,11 +1,12 @@
-//! A load on a stack of ours that is joined in memory to the kernel's: no device, no privileges.
+//! A load on a stack of ours that is joined in memory to the kernel's, without device or
+//! privileges.
 //!
 //! ```text
 //!   load ══▶ client stack ──wire in memory──▶ server stack ══▶ Outlet ──kernel TCP──▶ target
 //! ```
 //!
-//! The load's 4-tuples are the kernel's, as [`kernel`] has them. Each source address stands for one
-//! of the client stack's; the outlet goes back from that one to the kernel's, with the same port.
+//! The load's 4-tuples are the kernel's, as in [`kernel`]. Each source address has its own address
+//! of the client stack. The outlet maps that address back to the kernel's, with the same port.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -31,11 +32,11 @@ use super::{kernel, ours, refused};
 use crate::failure::Failure;
 use crate::serve::signals::Signals;
 
-/// Where the server stack listens. It may accept all that the load opens at once.
+/// The port of the server stack. Its backlog holds all connections that the load opens at once.
 const PORT: u16 = 80;
 const BACKLOG: usize = 1 << 16;
 
-/// Runs it to its end, or to a signal. `None` if a signal came before it began.
+/// Runs the load to its end, or to a signal. `None` if a signal came before it began.
 pub(super) fn run(
     plan: &LoadPlan,
     joined: &Joined,
@@ -46,7 +47,7 @@ pub(super) fn run(
     kernel::check(&plan.sources)?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Stack)?;
     runtime.block_on(async {
-        // Our stack would accept in the name of a target that refuses.
+        // Our stack would accept on behalf of a target that refuses.
         let kernel = Kernel::new(false).map_err(Failure::Stack)?;
         let probe = async {
             match plan.tls.clone() {
@@ -106,7 +107,7 @@ async fn run_on(
     }
 }
 
-/// Which address of the client stack stands for which source address of the kernel's.
+/// Maps the source addresses of the kernel to the addresses of the client stack, and back.
 #[derive(Debug)]
 struct Pairs {
     clients: HashMap<IpAddr, IpAddr>,
@@ -121,7 +122,7 @@ impl Pairs {
         Pairs { clients: pairs().collect(), kernels }
     }
 
-    /// The client stack's end of a connection that the target is to see from `kernel`.
+    /// The client stack's end of a connection that the target sees from `kernel`.
     fn clients(&self, kernel: SocketAddr) -> SocketAddr {
         SocketAddr::new(self.clients[&kernel.ip()], kernel.port())
     }
@@ -131,17 +132,17 @@ impl Pairs {
     }
 }
 
-/// The addresses that the client stack has to connect from. A load takes no more.
+/// The addresses that the client stack connects from; a load has no more.
 pub(super) fn client_addresses() -> Sources {
     Sources::new(&[bridge::client_range()]).expect("one prefix of IPv4")
 }
 
-/// The client stack, to which connections are given by their kernel's ends.
+/// The client stack; its connections are named by their ends on the kernel's stack.
 #[derive(Clone, Debug)]
 struct Inward {
     stack: OurStack,
     pairs: Rc<Pairs>,
-    /// Where the outlet listens.
+    /// The address and port of the outlet.
     at: SocketAddr,
 }
 

@@ -1,4 +1,4 @@
-//! A load on the kernel's stack.
+//! Runs a load on the kernel's stack, whose source addresses it checks first.
 
 use std::io;
 use std::net::{IpAddr, UdpSocket};
@@ -15,7 +15,7 @@ use super::watch::Watcher;
 use crate::failure::Failure;
 use crate::serve::signals::Signals;
 
-/// Runs it to its end, or to a signal. `None` if a signal came before it began.
+/// Runs the load to its end, or to a signal. `None` if a signal came before it began.
 pub(super) fn run(
     plan: &LoadPlan,
     tuples: Tuples,
@@ -53,7 +53,7 @@ async fn run_on<N: Network>(
     Ok(Some(load.await))
 }
 
-/// Refuses source addresses that the kernel does not have, with the command that gives it them.
+/// Fails if the kernel lacks a source address; the error has the command that adds it.
 pub(super) fn check(sources: &Sources) -> Result<(), Failure> {
     let missing: Vec<IpAddr> = sources.iter().filter(|address| !has(*address)).collect();
     let Some(first) = missing.first() else { return Ok(()) };
@@ -67,7 +67,7 @@ pub(super) fn check(sources: &Sources) -> Result<(), Failure> {
     )))
 }
 
-/// True if a socket can be bound to it.
+/// True if a socket can be bound to that address.
 fn has(address: IpAddr) -> bool {
     let bound = UdpSocket::bind((address, 0));
     !matches!(bound, Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable)

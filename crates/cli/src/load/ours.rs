@@ -1,4 +1,4 @@
-//! A load on a stack of ours, on a device.
+//! Runs a load on a stack of ours, on a device.
 
 use std::cell::RefCell;
 use std::io;
@@ -22,7 +22,7 @@ use crate::serve::claim;
 use crate::serve::device::open_shard;
 use crate::serve::signals::Signals;
 
-/// Runs it to its end, or to a signal. `None` if a signal came before it began.
+/// Runs the load to its end, or to a signal. `None` if a signal came before it began.
 pub(super) fn run(
     plan: &mut LoadPlan,
     on: &(Stack, Knobs),
@@ -30,7 +30,7 @@ pub(super) fn run(
     signals: &Signals,
     watcher: &Watcher,
 ) -> Result<Option<Outcome>, Failure> {
-    // Standard output is the report's.
+    // Standard output is for the report.
     let outputs = Outputs::new(io::stderr(), io::stderr());
     let (log, writer) = Log::start(false, outputs).map_err(Failure::Stack)?;
     let outcome = run_logged(plan, on, tuples, signals, watcher, &log);
@@ -95,8 +95,7 @@ async fn probed<N: Network>(
     Ok(Some(counted(network, stack, engine, tuples, signals, watcher).await))
 }
 
-/// Runs the load, and notes what `stack` counted meanwhile: the first connection was not the
-/// load's.
+/// Runs the load, and notes what `stack` counts meanwhile. The probe before it is not counted.
 pub(super) async fn counted<N: Network>(
     network: N,
     stack: &Handle,

@@ -1,4 +1,4 @@
-//! From what was typed to a load: checked as a whole, before the first connection.
+//! Makes a load of the command line, checked as a whole before the first connection.
 
 mod requests;
 mod sources;
@@ -25,17 +25,17 @@ use crate::plan::{Knobs, Memory, Setting, Stack, device_stack, refuse_device_fla
 use requests::{Requests, Times};
 use sources::{Need, candidates, kernel_ports};
 
-/// How much longer than TIME-WAIT a 4-tuple rests. Linux's timer wheel ends a TIME-WAIT of 60 s up
+/// The time that a 4-tuple rests beyond TIME-WAIT. Linux's timer wheel ends a TIME-WAIT of 60 s up
 /// to 4.1 s late (kernel/time/timer.c, level 4 at 1000 Hz), and the server may close after us.
 const GUARD: Duration = Duration::from_secs(5);
-/// How long requests under way may take to end behind the load.
+/// The time that pending requests get after the load.
 const GRACE: Duration = Duration::from_secs(5);
-/// What an open loop may have at a time on our stack, if nothing is said.
+/// The default limit of an open loop's connections on our stack.
 const MOST_CONNECTIONS: u32 = 1_000_000;
-/// RFC 6056 §3.2.
+/// Ports of RFC 6056 §3.2.
 const OUR_PORTS: RangeInclusive<u16> = 1024..=65_535;
 
-/// Everything a load needs to know.
+/// The plan of a load.
 #[derive(Debug)]
 pub(super) struct LoadPlan {
     pub(super) engine: engine::Plan,
@@ -43,26 +43,27 @@ pub(super) struct LoadPlan {
     pub(super) ports: RangeInclusive<u16>,
     pub(super) rest: Duration,
     pub(super) setup: Setup,
-    /// A line about the sources, for people.
+    /// A line about the sources, for users.
     pub(super) about_sources: String,
     pub(super) carrier: Carrier,
-    /// How TLS is spoken, if it is.
+    /// The TLS configuration, for https.
     pub(super) tls: Option<Tls>,
 }
 
-/// What carries the load.
+/// The stack that carries the load.
 #[derive(Debug)]
 pub(super) enum Carrier {
     /// The kernel's stack.
     Kernel,
     /// Our stack, on a device.
     Device(Box<(Stack, Knobs)>),
-    /// Our stack, joined in memory to the kernel's, which has the sources, ports and descriptors.
+    /// Our stack, joined in memory to the kernel's. The sources, ports and descriptors are the
+    /// kernel's.
     Joined(Box<Joined>),
 }
 
 impl Carrier {
-    /// Whose TCP it is, for the report; of a device the name is known when it is open.
+    /// The TCP stack, for the report. A device has its name only once it is open.
     fn stack(&self) -> &'static str {
         match self {
             Carrier::Joined(_) => "our stack, joined in memory to the kernel's",
@@ -71,7 +72,7 @@ impl Carrier {
     }
 }
 
-/// The knobs of the two stacks at the wire in memory.
+/// The knobs of the two stacks on the wire in memory.
 #[derive(Debug)]
 pub(super) struct Joined {
     pub(super) client: Knobs,
@@ -79,8 +80,8 @@ pub(super) struct Joined {
 }
 
 impl LoadPlan {
-    /// The plan, or what is wrong. Unless the load is on a device, `descriptors` bounds the
-    /// connections.
+    /// Makes the plan, or returns the mistake. Unless the load is on a device, `descriptors` limits
+    /// the connections.
     pub(super) fn new(args: &LoadArgs, descriptors: u32) -> Result<LoadPlan, Failure> {
         refuse_idle_flags(args)?;
         let carrier = carrier(args)?;
@@ -153,7 +154,7 @@ impl LoadPlan {
     }
 }
 
-/// How TLS is spoken to a server, if it is.
+/// The TLS configuration for the server, for https.
 fn tls(args: &LoadArgs, target: &Target) -> Result<Option<Tls>, Failure> {
     if !target.is_secured {
         let refusal = || usage("--insecure is for URLs that begin with https://");
@@ -164,12 +165,12 @@ fn tls(args: &LoadArgs, target: &Target) -> Result<Option<Tls>, Failure> {
     Tls::new(&target.name, trust).map(Some).map_err(usage)
 }
 
-/// How long a tuple rests; zero: not at all.
+/// The time that a tuple rests; zero means not at all.
 fn rest(args: &LoadArgs) -> Duration {
     args.time_wait + if args.time_wait.is_zero() { Duration::ZERO } else { GUARD }
 }
 
-/// Which part of the load is this process's.
+/// This process's part of the load.
 fn share(args: &LoadArgs) -> Share {
     args.part.unwrap_or(Share::ALL)
 }
@@ -178,7 +179,7 @@ fn usage(text: impl Into<String>) -> Failure {
     Failure::LoadUsage(text.into())
 }
 
-/// What carries the load, and our stack's knobs if it does.
+/// The stack that carries the load, with the knobs if it is ours.
 fn carrier(args: &LoadArgs) -> Result<Carrier, Failure> {
     let has_device = args.device.tap.is_some() || args.device.af_packet.is_some();
     match args.stack {
@@ -205,7 +206,7 @@ fn carrier(args: &LoadArgs) -> Result<Carrier, Failure> {
     }
 }
 
-/// Refuses what would do nothing.
+/// Refuses flags that would have no effect.
 fn refuse_idle_flags(args: &LoadArgs) -> Result<(), Failure> {
     let is_open = args.rate.is_some() || !args.stage.is_empty();
     let is_single = args.requests_per_connection.get() == 1 && !args.keep_alive;
@@ -224,7 +225,7 @@ fn refuse_idle_flags(args: &LoadArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses what only our stack can.
+/// Refuses flags that only our stack supports.
 fn refuse_our_flags(args: &LoadArgs) -> Result<(), Failure> {
     const WAY_OUT: &str = "give --stack lightwait, --tap or --af-packet as well";
     let does = match args.close {
@@ -240,13 +241,13 @@ fn refuse_our_flags(args: &LoadArgs) -> Result<(), Failure> {
     Err(usage(format!("--close {does}, which the kernel's stack cannot: {WAY_OUT}")))
 }
 
-/// The knobs of a stack with so many bytes: that of `--close`, then those of `--set`.
+/// The knobs of a stack with `memory` bytes: the one of `--close`, then those of `--set`.
 fn knobs(args: &LoadArgs, memory: u64, of_close: Option<Setting>) -> Result<Knobs, Failure> {
     let settings: Vec<Setting> = of_close.into_iter().chain(args.set.iter().cloned()).collect();
     Knobs::new(memory, &settings).map_err(as_load)
 }
 
-/// The knob that a way of closing needs at the client.
+/// The knob that `close` needs at the client.
 fn client_setting(close: CloseArg) -> Option<Setting> {
     match close {
         CloseArg::Swap => Some(Setting::new("time_wait.close_swap", "on")),
@@ -255,12 +256,12 @@ fn client_setting(close: CloseArg) -> Option<Setting> {
     }
 }
 
-/// The knob that a way of closing needs at the server, where that is ours, too.
+/// The knob that `close` needs at the server, if that is ours, too.
 fn server_setting(close: CloseArg) -> Option<Setting> {
     client_setting(close).filter(|_| close == CloseArg::Negotiate)
 }
 
-/// A failure whose advice is the load's help.
+/// Adds the advice to see the help of `load`.
 fn as_load(failure: Failure) -> Failure {
     match failure {
         Failure::Usage(text) => Failure::LoadUsage(text),
@@ -268,7 +269,7 @@ fn as_load(failure: Failure) -> Failure {
     }
 }
 
-/// The server's address: of the sources' IP version, if some are given.
+/// The server's address, of the sources' IP version if sources are given.
 fn choose_address(target: &Target, args: &LoadArgs) -> Result<SocketAddr, Failure> {
     let given = args.source.iter().chain(&args.device.ip);
     let versions: Vec<bool> = given.map(|cidr| cidr.address().is_ipv4()).collect();
@@ -278,7 +279,7 @@ fn choose_address(target: &Target, args: &LoadArgs) -> Result<SocketAddr, Failur
     })
 }
 
-/// Connections at a time beside so many idle ones.
+/// The number of connections beside `idle` idle ones.
 fn connections(
     args: &LoadArgs,
     idle: u32,
@@ -316,21 +317,21 @@ fn connections(
     Ok(asked)
 }
 
-/// The most requests a second of an open loop.
+/// The highest rate of an open loop, in requests a second.
 fn highest_rate(args: &LoadArgs) -> Option<f64> {
     let stages = args.stage.iter().map(|stage| stage.rate);
     args.rate.into_iter().chain(stages).reduce(f64::max)
 }
 
-/// The requests a second that take as many addresses as the log does: those that fall within one
-/// time of rest, at the busiest.
+/// The rate that needs as many addresses as the log: the most requests within one time of rest, a
+/// second.
 fn mean_rate(times: &Times, rest: Duration) -> f64 {
     most_within(&times.starts, rest) as f64 / rest.as_secs_f64()
 }
 
-/// When requests start, and how long that is recorded.
+/// The times at which requests start, and the length of the recorded part.
 struct Timing {
-    /// `None`: in a closed loop.
+    /// `None` in a closed loop.
     arrivals: Option<Arrivals>,
     duration: Duration,
 }
@@ -373,7 +374,8 @@ impl Timing {
     }
 }
 
-/// The stages of an open loop, the first rate through the warm-up, and how long to record.
+/// The stages of an open loop, with the first rate through the warm-up, and the length of the
+/// recorded part.
 fn stages(args: &LoadArgs, warm_up: Duration) -> (Vec<Stage>, Duration) {
     if let Some(rate) = args.rate {
         let duration = warm_up + args.duration;

@@ -1,4 +1,4 @@
-//! The server, from its URL.
+//! The server of a load: its name, addresses and path, from its URL.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
@@ -6,18 +6,18 @@ use hyper::Uri;
 
 use crate::failure::Failure;
 
-/// The server to ask, and the path.
+/// The server, and the path of the requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// As it was typed.
+    /// The URL, as typed.
     pub(crate) url: String,
-    /// All addresses that the name has.
+    /// All addresses of the name.
     pub(crate) addresses: Vec<SocketAddr>,
-    /// TLS is spoken to it.
+    /// The connections use TLS.
     pub(crate) is_secured: bool,
-    /// The name or address alone, for its certificate.
+    /// The name or address alone, to check the certificate.
     pub(crate) name: String,
-    /// For the field Host.
+    /// The value of the field Host.
     pub(crate) host: String,
     /// The path and the query.
     pub(crate) path: String,

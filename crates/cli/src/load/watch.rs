@@ -1,4 +1,4 @@
-//! Watches a load: a bar on the terminal, and what the load itself takes.
+//! Watches a load: a bar on the terminal, and the processor time of the load itself.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -8,10 +8,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lightwait_load::engine::{Live, Plan, Progress};
 use rustix::time::{ClockId, clock_gettime};
 
-/// The bar, and what is told beside it.
+/// The bar, and the text beside it.
 const TEMPLATE: &str = "{bar:10} {msg}";
 
-/// What a load takes of the processor, second by second, and its bar. Clones are the same.
+/// The processor time of a load, second by second, and its bar. Clones share one watcher.
 #[derive(Clone, Debug)]
 pub(super) struct Watcher {
     shared: Rc<Shared>,
@@ -19,13 +19,13 @@ pub(super) struct Watcher {
 
 #[derive(Debug)]
 struct Shared {
-    /// Invisible where standard error is no terminal.
+    /// Invisible if standard error is no terminal.
     bar: ProgressBar,
     warm_up: Duration,
     all: Duration,
-    /// The load's beginning: idle connections are open.
+    /// The beginning of the load, when idle connections are open.
     began: Cell<Instant>,
-    /// Time since the load began, and processor time of the process at it.
+    /// Time since the load began, and the process's processor time at that time.
     samples: RefCell<Vec<(Duration, Duration)>>,
 }
 
@@ -55,7 +55,7 @@ impl Watcher {
                 bar.set_length(*of as u64);
                 bar.set_position(*open as u64);
                 bar.set_message(format!("{open} of {of} idle connections are open"));
-                // What the load takes counts from its beginning.
+                // Processor time counts from the beginning of the load.
                 self.shared.began.set(Instant::now());
                 self.shared.samples.borrow_mut().clear();
                 self.sample(Duration::ZERO);
@@ -75,7 +75,7 @@ impl Watcher {
         self.shared.bar.finish_and_clear();
     }
 
-    /// The part of a processor that was taken from `warm_up` on.
+    /// The part of a processor that the load used from `warm_up` on.
     pub(super) fn share(&self, warm_up: Duration) -> f64 {
         share(&self.shared.samples.borrow(), warm_up)
     }
@@ -105,7 +105,7 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 
-/// Processor time per time, from the last sample that is not after `from` to the last of all.
+/// Processor time per time, from the last sample at or before `from` to the last one.
 fn share(samples: &[(Duration, Duration)], from: Duration) -> f64 {
     let first = samples.iter().rev().find(|(elapsed, _)| *elapsed <= from + SLACK);
     let (Some(first), Some(last)) = (first.or(samples.first()), samples.last()) else {
@@ -116,7 +116,7 @@ fn share(samples: &[(Duration, Duration)], from: Duration) -> f64 {
     if time > 0.0 { taken / time } else { 0.0 }
 }
 
-/// How late a second's end may be.
+/// The most that a second may end late.
 const SLACK: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

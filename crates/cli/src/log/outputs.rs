@@ -1,4 +1,4 @@
-//! Where log lines go: streams, or files that can be opened again after somebody has moved them.
+//! The outputs of the log: streams, or files that can be opened again after they were moved.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// What the log is written to.
+/// The outputs of the log.
 pub(crate) struct Outputs {
     lines: Output,
-    /// Lines of requests, if they have a file of their own.
+    /// The file for lines of requests, if they have one of their own.
     access: Option<Output>,
     /// Tables for people.
     tables: Box<dyn Write + Send>,
@@ -26,7 +26,7 @@ impl Outputs {
         Outputs { lines, access: None, tables: Box::new(tables), has_complained: false }
     }
 
-    /// The same, with lines, and those of requests, appended to files where there is one.
+    /// Appends the lines, and the lines of requests, to files where a path is given.
     pub(crate) fn with_files(
         mut self,
         lines: Option<&Path>,
@@ -39,21 +39,21 @@ impl Outputs {
         Ok(self)
     }
 
-    /// Writes a line, one of a request if `is_access`.
+    /// Writes a line; `is_access` marks the line of a request.
     pub(super) fn line(&mut self, line: &str, is_access: bool) -> io::Result<()> {
         let lines = &mut self.lines;
         let output = if is_access { self.access.as_mut().unwrap_or(lines) } else { lines };
         writeln!(output.writer, "{line}")
     }
 
-    /// Writes a table, after the lines before it; those may be lost, the table must not be.
+    /// Writes a table after the lines before it. Lines may be lost, but not the table.
     pub(super) fn table(&mut self, table: &str) -> io::Result<()> {
         let flushed = self.flush();
         self.tables.write_all(table.as_bytes())?;
         flushed
     }
 
-    /// Says among the tables, once, that a file of the log cannot be written.
+    /// Reports among the tables, once, that a file of the log cannot be written.
     pub(super) fn complain(&mut self, error: &io::Error) {
         if self.has_complained || self.lines.path.is_none() && self.access.is_none() {
             return;
@@ -67,15 +67,15 @@ impl Outputs {
         self.lines.writer.flush().and(access)
     }
 
-    /// Opens the files again, by their names. One that cannot be opened stays as it is; returns
-    /// what is wrong with it.
+    /// Opens the files again, by their names. A file that cannot be opened stays as it is. Returns
+    /// the errors.
     pub(super) fn reopen(&mut self) -> Vec<String> {
         let outputs = [Some(&mut self.lines), self.access.as_mut()];
         outputs.into_iter().flatten().filter_map(|output| output.reopen().err()).collect()
     }
 }
 
-/// One of them.
+/// One output.
 struct Output {
     writer: BufWriter<Box<dyn Write + Send>>,
     /// Its name, if it is a file.
@@ -96,7 +96,7 @@ impl Output {
                 path.display()
             )
         })?;
-        // What was gathered belongs to the old one; if that is full it is lost.
+        // The buffered lines belong to the old file; if that is full they are lost.
         let _ = self.writer.flush();
         self.writer = BufWriter::new(Box::new(file));
         Ok(())

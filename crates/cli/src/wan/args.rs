@@ -1,4 +1,4 @@
-//! What can be typed behind `lightwait wan`.
+//! The arguments of `lightwait wan`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -10,16 +10,16 @@ use lightwait_wan::LinkText;
 
 /// Join two devices by an emulated link: a delay router.
 ///
-/// Frames that come on A leave on B, and the other way round, after the delay, at the rate and with
-/// the losses of a link in each direction. All frames pass, ARP and neighbour discovery too. The
-/// router looks at all times, which takes one processor, so that packets keep their distances; the
-/// report tells how late they left in truth, and whether the machine kept up.
+/// Frames that arrive on A leave on B, and the reverse, with the delay, the rate and the losses of
+/// a link in each direction. All frames pass, ARP and neighbour discovery too. The router polls
+/// without rest, which takes one processor, so that packets keep their distances. The report shows
+/// how late they left, and whether the machine kept up.
 ///
 /// A and B are interfaces without addresses of their own, such as one end of a veth pair each, or
-/// TAPs that are made: `tap:lw0`. A profile comes first, then flags for both directions, then
-/// --a-to-b and --b-to-a; each replaces what was said before of the same key.
+/// new TAPs: `tap:lw0`. A profile applies first, then flags for both directions, then --a-to-b and
+/// --b-to-a; each replaces earlier values of its keys.
 ///
-/// SIGINT (Ctrl-C) and SIGTERM end it with the report. docs/wan.md has the files' formats.
+/// SIGINT (Ctrl-C) and SIGTERM end it with the report. docs/wan.md describes the files' formats.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WanArgs {
     /// Device A: an interface's name (a packet socket on it), or tap:NAME
@@ -28,16 +28,16 @@ pub(crate) struct WanArgs {
     /// Device B
     pub(crate) b: DeviceName,
 
-    /// What the links are like: lan, dsl, cable, 4g, 5g, satellite or transatlantic (A is the
-    /// user's side), or a file that ends in .toml
+    /// The links: lan, dsl, cable, 4g, 5g, satellite or transatlantic (A is the user's side), or a
+    /// file that ends in .toml
     #[arg(long, value_name = "NAME|FILE", help_heading = "Link")]
     pub(crate) profile: Option<String>,
 
     #[command(flatten)]
     pub(crate) both: BothArgs,
 
-    /// The direction from A to B: delay=30ms,rate=10Mbit,queue=64KiB,…, the keys being the flags
-    /// above, or trace=FILE in mahimahi's format in place of a rate
+    /// The direction from A to B: delay=30ms,rate=10Mbit,queue=64KiB,…, with the flags above as
+    /// keys, or trace=FILE in mahimahi's format instead of a rate
     #[arg(long, value_name = "SPEC", help_heading = "Link")]
     pub(crate) a_to_b: Option<LinkText>,
 
@@ -49,12 +49,12 @@ pub(crate) struct WanArgs {
     #[arg(long, value_name = "FILE", help_heading = "Link")]
     pub(crate) steps: Option<PathBuf>,
 
-    /// Release packets at such intervals only, as a router does that waits for the clock's
-    /// interrupt: all that have come due leave at once
+    /// Release packets only at such intervals, like a router that waits for the clock's interrupt:
+    /// all due packets leave together
     #[arg(long, value_name = "TIME", help_heading = "Router", value_parser = parse_time)]
     pub(crate) interrupt: Option<Duration>,
 
-    /// How long to run [default: until a signal]
+    /// Time to run [default: until a signal]
     #[arg(long, short, value_name = "TIME", help_heading = "Router", value_parser = parse_time)]
     pub(crate) duration: Option<Duration>,
 
@@ -71,14 +71,14 @@ pub(crate) struct WanArgs {
     pub(crate) json: bool,
 }
 
-/// What both directions are like.
+/// The links of both directions.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct BothArgs {
     /// Delay of each direction, such as 30ms: half of a round trip
     #[arg(long, value_name = "TIME", help_heading = "Link", value_parser = of("delay"))]
     delay: Option<String>,
 
-    /// How much the delay varies: 2ms (uniform), 2ms:normal, 2ms:pareto; packets keep their order
+    /// Variation of the delay: 2ms (uniform), 2ms:normal, 2ms:pareto; packets keep their order
     #[arg(long, value_name = "TIME", help_heading = "Link", value_parser = of("jitter"))]
     jitter: Option<String>,
 
@@ -86,12 +86,12 @@ pub(crate) struct BothArgs {
     #[arg(long, value_name = "RATE", help_heading = "Link", value_parser = of("rate"))]
     rate: Option<String>,
 
-    /// What may wait before a rate, such as 256KiB or 100packets; more is dropped [default:
-    /// anything]
+    /// Capacity of the queue before a rate, such as 256KiB or 100packets; more is dropped [default:
+    /// unlimited]
     #[arg(long, value_name = "SIZE", help_heading = "Link", value_parser = of("queue"))]
     queue: Option<String>,
 
-    /// Drop what has waited too long, by CoDel: target and interval, such as 5ms:100ms
+    /// Drop packets that have waited too long, by CoDel: target and interval, such as 5ms:100ms
     #[arg(long, value_name = "TIME:TIME", help_heading = "Link", value_parser = of("codel"))]
     codel: Option<String>,
 
@@ -99,25 +99,25 @@ pub(crate) struct BothArgs {
     #[arg(long, value_name = "LOSS", help_heading = "Link", value_parser = of("loss"))]
     loss: Option<String>,
 
-    /// Let packets be overtaken: 5%, or with how late they are 5%:2ms
+    /// Reorder packets: 5%, or with the extra delay 5%:2ms
     #[arg(long, value_name = "SHARE", help_heading = "Link", value_parser = of("reorder"))]
     reorder: Option<String>,
 
-    /// Let packets arrive twice
+    /// Duplicate packets
     #[arg(long, value_name = "SHARE", help_heading = "Link", value_parser = of("duplicate"))]
     duplicate: Option<String>,
 
-    /// Flip a bit of packets
+    /// Flip a bit in packets
     #[arg(long, value_name = "SHARE", help_heading = "Link", value_parser = of("corrupt"))]
     corrupt: Option<String>,
 
-    /// Decides every random choice; the same seed makes the same choices
+    /// Seed of every random choice; the same seed makes the same choices
     #[arg(long, value_name = "N", help_heading = "Link", value_parser = of("seed"))]
     seed: Option<String>,
 }
 
 impl BothArgs {
-    /// What was said.
+    /// The link of the flags.
     pub(crate) fn link(&self) -> LinkText {
         let given = [
             ("delay", &self.delay),
@@ -146,7 +146,7 @@ fn of(key: &'static str) -> impl Fn(&str) -> Result<String, String> + Clone + Se
     move |value| {
         let checked = LinkText::default().set(key, value);
         checked.map(|()| value.to_owned()).map_err(|error| {
-            // The flag and the value are told already.
+            // clap prints the flag and the value already.
             let text = error.to_string();
             text.split_once("`: ").map_or(text.clone(), |(_, expected)| expected.to_owned())
         })
@@ -156,9 +156,9 @@ fn of(key: &'static str) -> impl Fn(&str) -> Result<String, String> + Clone + Se
 /// A device by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DeviceName {
-    /// A TAP, made if there is none.
+    /// A TAP, made if it does not exist.
     Tap(String),
-    /// An interface that is there.
+    /// An existing interface.
     Interface(String),
 }
 

@@ -1,6 +1,6 @@
-//! What can be seen while a router runs: on a terminal both queues, and elsewhere what goes wrong.
+//! Shows a running router: both queues on a terminal, and only problems elsewhere.
 //!
-//! A thread of its own draws: the router must not wait for a terminal.
+//! A thread of its own draws, since the router must not wait for a terminal.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -12,16 +12,16 @@ use lightwait_wan::{Live, Release};
 
 use super::plan::WanPlan;
 
-/// How often it is drawn.
+/// The time between two drawings.
 pub(super) const INTERVAL: Duration = Duration::from_millis(250);
-/// A packet that leaves so late while the router polls is worth a line; one line in [`QUIET`].
+/// A packet that leaves later than this, while the router polls, is reported; once in [`QUIET`].
 const LATE: Duration = Duration::from_millis(5);
 const QUIET: Duration = Duration::from_secs(10);
 
-/// A length of bars that says nothing.
+/// The length of a bar without a limit.
 const UNKNOWN: u64 = 1;
 
-/// The view of a router that runs.
+/// The view of a running router.
 pub(super) struct View {
     states: Option<SyncSender<[Live; 2]>>,
     drawing: Option<JoinHandle<()>>,
@@ -29,7 +29,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Of that router.
+    /// The view of that plan's router.
     pub(super) fn new(plan: &WanPlan) -> View {
         let (states, received) = sync_channel(2);
         let teller = Teller { all: MultiProgress::new() };
@@ -49,20 +49,20 @@ impl View {
         View { states: Some(states), drawing, teller }
     }
 
-    /// Shows that, if the terminal keeps up.
+    /// Shows `state`, unless the terminal is too slow.
     pub(super) fn show(&self, state: [Live; 2]) {
         if let Some(states) = &self.states {
-            // Full: another one comes.
+            // If the channel is full, a later state follows.
             let _ = states.try_send(state);
         }
     }
 
-    /// Who prints lines meanwhile.
+    /// Prints lines while the view is shown.
     pub(super) fn teller(&self) -> &Teller {
         &self.teller
     }
 
-    /// Wipes it away.
+    /// Removes the view.
     pub(super) fn end(mut self) {
         self.states = None;
         if let Some(drawing) = self.drawing.take() {
@@ -72,7 +72,7 @@ impl View {
     }
 }
 
-/// Prints lines for people, above what is drawn.
+/// Prints lines for users, above the view.
 #[derive(Clone, Debug)]
 pub(super) struct Teller {
     all: MultiProgress,
@@ -94,15 +94,15 @@ fn bar(all: &MultiProgress, name: String) -> ProgressBar {
     bar.with_prefix(name)
 }
 
-/// Who draws.
+/// Draws the view.
 struct Drawer {
     teller: Teller,
     bars: [ProgressBar; 2],
     limits: [QueueLimit; 2],
     release: Release,
-    /// When a line was last printed.
+    /// The time of the last line.
     told: Option<Instant>,
-    /// When there was the last state, and what it was.
+    /// The last state, and its time.
     last: Option<(Instant, [Live; 2])>,
 }
 
@@ -145,7 +145,7 @@ impl Drawer {
     }
 }
 
-/// Numbers of one direction, in a line.
+/// The numbers of one direction, in a line.
 fn message(live: &Live, before: Option<(Duration, Live)>) -> String {
     let counters = &live.counters;
     let (mut packets, mut mbit) = (0.0, 0.0);

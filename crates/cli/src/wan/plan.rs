@@ -1,4 +1,4 @@
-//! From what was typed to what the router will do.
+//! Makes a plan for the router of the command line.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use lightwait_wan::{DescriptionError, LinkText, Profile, Release, Steps, Way};
 use super::args::{DeviceName, WanArgs};
 use crate::failure::Failure;
 
-/// Everything `lightwait wan` needs to know.
+/// The plan of `lightwait wan`.
 #[derive(Clone, Debug)]
 pub(super) struct WanPlan {
     pub(super) devices: [DeviceName; 2],
-    /// Each direction as it was described, in the order of [`Way::ALL`].
+    /// The description of each direction, in the order of [`Way::ALL`].
     pub(super) texts: [LinkText; 2],
     pub(super) links: [LinkConfig; 2],
     pub(super) steps: Steps,
@@ -24,7 +24,7 @@ pub(super) struct WanPlan {
 }
 
 impl WanPlan {
-    /// The plan, or one line that says which flag is wrong.
+    /// Makes the plan, or returns one line that names the wrong flag.
     pub(super) fn new(args: &WanArgs) -> Result<WanPlan, Failure> {
         if args.a.interface() == args.b.interface() {
             let text = format!("A and B are both `{}`: name two interfaces", args.a.interface());

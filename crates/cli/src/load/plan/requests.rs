@@ -1,4 +1,4 @@
-//! What is asked: one request, a mix, or a log's.
+//! The requests of a load: one request, a mix, or a log's.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -20,11 +20,11 @@ use crate::load::target::Target;
 #[derive(Debug)]
 pub(super) struct Requests {
     pub(super) mix: Mix,
-    /// Their methods, for people.
+    /// Their methods, for users.
     pub(super) method: String,
     /// The mix's or the log's name, if there is one.
     pub(super) name: Option<String>,
-    /// When they are made, if a log says so.
+    /// The times at which they are made, if a log has them.
     pub(super) times: Option<Times>,
 }
 
@@ -32,12 +32,12 @@ pub(super) struct Requests {
 #[derive(Debug)]
 pub(super) struct Times {
     pub(super) starts: Vec<Duration>,
-    /// To the end of the log's last second.
+    /// The time to the end of the log's last second.
     pub(super) duration: Duration,
 }
 
 impl Requests {
-    /// What was typed, with what it reads from files.
+    /// Makes the requests of the command line, and of the files that it names.
     pub(super) fn new(args: &LoadArgs, target: &Target) -> Result<Requests, Failure> {
         if let Some(path) = &args.trace {
             return replay(path, args, target);
@@ -54,7 +54,7 @@ impl Requests {
     }
 }
 
-/// A body, or the contents of a file: `@FILE`.
+/// A body, or with `@FILE` the contents of a file.
 fn body(text: &str) -> Result<Vec<u8>, Failure> {
     let Some(path) = text.strip_prefix('@') else { return Ok(text.as_bytes().to_vec()) };
     fs::read(path).map_err(|error| Failure::Load(format!("body @{path}: cannot be read: {error}")))
@@ -100,7 +100,7 @@ fn replay(path: &Path, args: &LoadArgs, target: &Target) -> Result<Requests, Fai
     let trace = Trace::read(file, |line| {
         let mut fields = args.header.clone();
         fields.extend(line.fields.iter().filter(|(name, _)| !is_given(name)).cloned());
-        // No log has a request's body.
+        // A log does not have the bodies of requests.
         let takes_body = ["POST", "PUT", "PATCH"].contains(&&*line.method);
         let body = if takes_body { &text[..] } else { &[] };
         let request = Request::new(&line.method, &line.target, &target.host, &fields, body)?;

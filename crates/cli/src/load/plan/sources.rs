@@ -1,4 +1,4 @@
-//! Which source addresses a load takes, of those there are.
+//! Chooses the source addresses of a load among the available ones.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -12,10 +12,10 @@ use super::usage;
 use crate::failure::Failure;
 use crate::load::args::LoadArgs;
 
-/// More connections a second than one process opens: a closed loop takes addresses for so many, as
-/// long as there are some.
+/// More connections a second than one process opens. A closed loop takes addresses for this rate,
+/// as far as they are available.
 const CLOSED_LOOP_RATE: f64 = 1_000_000.0;
-/// Linux's own range, where it cannot be read.
+/// Linux's default range, if it cannot be read.
 const LINUX_PORTS: RangeInclusive<u16> = 32_768..=60_999;
 
 /// The kernel's ephemeral ports.
@@ -28,7 +28,7 @@ pub(super) fn kernel_ports() -> RangeInclusive<u16> {
     }
 }
 
-/// The addresses that there are to choose from.
+/// The available addresses.
 pub(super) fn candidates(
     args: &LoadArgs,
     to: SocketAddr,
@@ -48,39 +48,36 @@ pub(super) fn candidates(
     Sources::new(&prefixes).map_err(|error| usage(format!("--source: {error}")))
 }
 
-/// The address that the kernel would take.
+/// The address that the kernel would choose.
 fn routed_source(to: SocketAddr) -> Result<IpAddr, Failure> {
     let any: SocketAddr =
         if to.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
     let find = || {
         let socket = UdpSocket::bind(any)?;
-        // No packet is sent.
+        // This sends no packet.
         socket.connect(to)?;
         socket.local_addr()
     };
     let found = find().map_err(|error| {
-        Failure::Load(format!(
-            "{to}: there is no way to it: {error} (see `ip route get {}`)",
-            to.ip()
-        ))
+        Failure::Load(format!("{to}: no route to it: {error} (see `ip route get {}`)", to.ip()))
     })?;
     Ok(found.ip())
 }
 
-/// How many addresses a load takes.
+/// The needs of a load that determine the number of addresses.
 pub(super) struct Need {
-    /// Requests a second at most; `None` if nobody knows.
+    /// Requests a second at most; `None` if unknown.
     pub(super) rate: Option<f64>,
     pub(super) connections: u64,
-    /// Connections that are held beside those.
+    /// Connections that are held beside the load.
     pub(super) idle: u64,
     pub(super) per_connection: Option<NonZeroU32>,
     pub(super) rule: Rule,
 }
 
 impl Need {
-    /// Chooses among the addresses, or says how many there should be. Says in a line what was
-    /// chosen, and why.
+    /// Chooses among the addresses, or fails with the number that is needed. Returns a line that
+    /// gives the choice and its reason, too.
     pub(super) fn choose(&self, candidates: &Sources) -> Result<(Sources, String), Failure> {
         let per_connection = self.per_connection.map_or(f64::INFINITY, |n| f64::from(n.get()));
         let rate = self.rate.map(|rate| rate / per_connection);
@@ -121,7 +118,7 @@ impl Need {
         Ok((chosen, about))
     }
 
-    /// What idle connections take beside a rate.
+    /// The addresses for idle connections beside a rate, as text.
     fn for_idle(&self) -> String {
         match self.idle.div_ceil(u64::from(self.rule.ports)) {
             0 => String::new(),
@@ -144,7 +141,7 @@ impl Need {
     }
 }
 
-/// A prefix with so many addresses.
+/// An example of a prefix with `wanted` addresses.
 pub(super) fn example(candidates: &Sources, wanted: u64) -> String {
     if !candidates.nth(0).is_ipv4() {
         return "fd00:1::/64".to_owned();

@@ -40,7 +40,7 @@ fn a_rate_takes_as_many_addresses_of_the_loopback_as_the_rule_says() {
     let about = plan(&format!("--rate 10000 {P}")).unwrap().about_sources;
     let formula = "ceil(10000/s · 65 s / 28232 ports) = 24";
     assert!(about.contains(formula) && about.contains("127.0.0.1 to 127.0.0.24"), "{about}");
-    // Fewer connections take fewer, and less TIME-WAIT does.
+    // Fewer connections need fewer addresses, and so does a shorter TIME-WAIT.
     let of = |line: &str| plan(&format!("{line} {P}")).unwrap().sources.len();
     assert_eq!(of("--rate 10000 --requests-per-connection 10"), 3);
     assert_eq!(of("--rate 10000 --keep-alive"), 1);
@@ -59,7 +59,7 @@ fn too_few_addresses_are_refused_with_the_formula_filled_in_and_a_way_out() {
     ] {
         assert!(text.contains(part), "{text}");
     }
-    // The twins at the limit: 434 of one address, 2606 of six.
+    // Two cases at the limit: 434 connections a second on one address, 2606 on six.
     assert!(plan(&format!("--rate 434 --source 127.0.0.5 {P}")).is_ok());
     assert!(
         refusal(&format!("--rate 435 --source 127.0.0.5 {P}")).contains("address, which allows")
@@ -178,7 +178,7 @@ fn without_a_device_our_stack_is_joined_to_the_kernels_and_takes_its_sources_and
     assert_eq!(joined.setup.stack, "our stack, joined in memory to the kernel's");
     let one = "--rate 435 --stack lightwait --source 127.0.0.5";
     assert!(refusal(&format!("{one} {P}")).contains("= 2;"));
-    // It has 65,534 addresses, whichever part of the kernel's it is.
+    // The client stack has 65,534 addresses for any part of the load.
     let of = |rate, part| format!("--rate {rate} --stack lightwait --ports 2000-2000{part}");
     assert_eq!(plan(&of(1008, "")).unwrap().sources.len(), 65_520);
     assert!(refusal(&of(1009, "")).contains("from 65534 source addresses"));
@@ -230,7 +230,7 @@ fn a_body_makes_it_a_post() {
     assert!(text.ends_with("Content-Length: 1\r\n\r\nx"), "{text}");
 }
 
-/// A file with that text.
+/// A file with the given contents.
 fn file(text: &str) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, text).unwrap();
@@ -283,7 +283,7 @@ fn a_trace_has_its_own_times_and_takes_addresses_for_its_busiest_time() {
     let flags = "--ports 2000-2099 --warm-up 10s --header user-agent:mine --body b";
     let of = |more: &str| plan(&format!("--trace {} {flags} {more}", log.path().display()));
     let plan = of("").unwrap();
-    // 65 s of 30 a second on 100 ports.
+    // 65 s at 30 requests a second on 100 ports.
     assert_eq!((plan.sources.len(), plan.setup.rate), (20, Some(30.0)));
     assert_eq!(plan.engine.duration, Duration::from_secs(190));
     let all = texts(&plan);
@@ -293,7 +293,7 @@ fn a_trace_has_its_own_times_and_takes_addresses_for_its_busiest_time() {
     assert_eq!(arrivals.clone().count(), 3002);
     let fast = of("--trace-speed 4").unwrap();
     assert_eq!(fast.engine.duration, Duration::from_millis(40_000));
-    // All of it, but for the first two, within 65 s.
+    // All requests but the first two come within 65 s.
     assert_eq!(fast.sources.len(), 31);
 }
 
