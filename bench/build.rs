@@ -1,4 +1,4 @@
-//! Whether lwIP is here: the crate that calls it has looked.
+//! Sets `lwip` if the crate that calls lwIP has found it.
 #![forbid(unsafe_code)]
 
 fn main() {

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-/// Where Debian puts the header files.
+/// Debian's directory of the header files.
 const INCLUDE: &str = "/usr/include/lwip";
 
 fn main() {
@@ -23,7 +23,7 @@ fn main() {
         .opt_level(3)
         .cargo_metadata(false)
         .compile("lightwait_lwip");
-    // All of it, or the library's own functions would do where ours are to take their place.
+    // Link all of it: else the library's own functions would be used instead of ours.
     println!("cargo::rustc-link-search=native={}", std::env::var("OUT_DIR").unwrap_or_default());
     println!("cargo::rustc-link-lib=static:+whole-archive=lightwait_lwip");
     println!("cargo::rustc-link-lib=lwip");

@@ -1,4 +1,4 @@
-//! One connection, and as many bytes one way as it carries.
+//! Bulk transfer: one connection that carries bytes one way, as fast as it can.
 
 use serde_json::{Map, Value, json};
 
@@ -6,31 +6,32 @@ use crate::instructions::{self, Uncounted};
 use crate::sample::Rates;
 use crate::stacks::which::Which;
 
-/// What is sent between two looks at the clock, in bytes.
+/// Bytes sent between two readings of the clock.
 const MEGABYTE: usize = 1_000_000;
-/// Megabytes before the first is measured: until the windows are as large as they get.
+/// Megabytes before measuring begins: until the windows have their full size.
 const WARM_UP: usize = 20;
 /// Megabytes that are counted by callgrind, at most.
 const COUNTED: usize = 20;
-/// What the bench is called, and the section that callgrind counts.
+/// The name of the bench, and of the section that callgrind counts.
 const SECTION: &str = "bulk";
 
-/// What to run.
+/// The plan of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The largest packet, in bytes.
     pub mtu: u16,
     /// Bytes to send; whole megabytes, one at least.
     pub bytes: u64,
-    /// Checksums are computed and verified; else both are left to the device.
+    /// The hosts compute and verify checksums; else both are left to the device.
     pub checksum: bool,
-    /// Large segments are cut by the host; else by the device. Ours alone can do so.
+    /// The host cuts large segments; else the device does. Only our stack can leave them to the
+    /// device.
     pub cut: bool,
 }
 
 impl Plan {
-    /// What `stack` makes of it: lwIP's segments have their own size, and their checksums are
-    /// always summed.
+    /// Adapts the plan to `stack`: lwIP's segments have their own size, and it always sums
+    /// checksums.
     #[must_use]
     pub fn as_done_by(self, stack: Which) -> Plan {
         if stack.is_lwip() { Plan { mtu: 1500, checksum: true, cut: true, ..self } } else { self }
@@ -43,15 +44,15 @@ impl Plan {
 
 /// A sender and a receiver of one stack, back to back in memory.
 pub trait Pair {
-    /// With the connection open.
+    /// A pair with the connection open.
     fn new(plan: &Plan) -> Self;
-    /// Has so many further bytes read by the receiver.
+    /// Sends `bytes` further bytes, until the receiver has read them.
     fn send(&mut self, bytes: usize);
-    /// Asserts that nothing has happened that does not belong to it.
+    /// Asserts that no unexpected event has happened.
     fn check(&self);
 }
 
-/// What a stack did.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
     /// Megabytes a second.
@@ -91,12 +92,12 @@ pub fn count(stack: Which, plan: &Plan) -> Result<Option<f64>, Uncounted> {
 /// Locked instructions of a megabyte, both ends: atomic operations that write.
 ///
 /// # Errors
-/// As [`count`], and if objdump is not there, or fails.
+/// Those of [`count`]; or objdump is missing, or fails.
 pub fn count_locked(stack: Which, plan: &Plan) -> Result<Option<f64>, Uncounted> {
     stack.count_locked(SECTION, &told(plan))
 }
 
-/// The plan, as the program that is counted is told it.
+/// The arguments for the plan, for the program that is counted.
 fn told(plan: &Plan) -> Vec<String> {
     let bytes = plan.megabytes().min(COUNTED) * MEGABYTE;
     let mut told = vec![format!("--mtu={}", plan.mtu), format!("--bytes={bytes}")];
@@ -117,7 +118,7 @@ impl Outcome {
         let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
         put("stack", json!(stack.name()));
         put("bytes", json!(plan.bytes));
-        // The loopback device has its own ways.
+        // The loopback device has its own MTU and no checksums.
         if stack != Which::Linux {
             put("mtu", json!(plan.mtu));
             put("checksum", json!(plan.checksum));
@@ -138,7 +139,7 @@ mod tests {
             let plan = Plan { mtu, bytes: 3_000_000, checksum, cut: checksum || mtu > 1500 };
             for stack in Which::value_variants() {
                 let rates = stack.bulk(&plan).rates;
-                // A batch in which nothing is done would be quicker than the rest by far.
+                // A batch without work would be much quicker than the rest.
                 let ratio = rates.median / rates.mean;
                 assert!((0.2..5.0).contains(&ratio), "{stack:?}: {rates:?}");
             }

@@ -1,5 +1,5 @@
-//! The benches on the command line: what each is told, and how it prints what it found. Each
-//! `run` returns false if something that was asked for could not be measured.
+//! The benches on the command line: their arguments, and the output of their results. Each `run`
+//! returns false if a requested measurement was impossible.
 
 pub(crate) mod bulk;
 pub(crate) mod compare;
@@ -14,7 +14,7 @@ use lightwait_bench::instructions::Uncounted;
 use lightwait_bench::say_line;
 use serde_json::{Map, Value, json};
 
-/// How a result is printed.
+/// The form of the output.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Output {
     /// Count instructions as well, by running once more under callgrind.
@@ -26,8 +26,8 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Prints a result, as an object or in words, with its instructions under `key` if they were
-    /// asked for; false if they could not be counted.
+    /// Prints a result, as an object or in words, with its instructions under `key` if requested.
+    /// Returns false if they could not be counted.
     pub(crate) fn report(
         self,
         mut object: Map<String, Value>,
@@ -52,7 +52,7 @@ impl Output {
     }
 }
 
-/// Packets of an operation, where they were counted.
+/// Packets of an operation, if they were counted.
 fn packets_in_words(packets: Option<f64>) -> String {
     packets.map_or_else(String::new, |packets| format!(", {packets:.1} packets"))
 }

@@ -1,7 +1,7 @@
-//! All stacks beside one another: what `compare` runs, and its table.
+//! Compares all stacks in one table, for `compare`.
 //!
-//! Each measurement is a run of this program of its own, so that none inherits another's heap; all
-//! stacks of a row follow one another directly.
+//! Each measurement runs in a process of its own, so that none inherits another's heap. The stacks
+//! of a row are measured one directly after the other.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,32 +10,32 @@ use serde_json::{Map, Value, json};
 
 use crate::stacks::Which;
 
-/// How long a measurement may take with all that it needs before; beyond it there is none.
+/// The time limit of a measurement with its preparation; beyond it the table has no value.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// One line of the table: a bench and its arguments, and what of its result is shown.
+/// A line of the table: a bench with its arguments, and the value of its result that is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// What is measured.
+    /// The measured quantity, in words.
     pub words: &'static str,
     arguments: Arguments,
-    /// Where the value is in the result.
+    /// The key of the value in the result.
     pub key: &'static str,
     kind: Kind,
-    /// What the value is divided by to be printed.
+    /// The divisor of the value for printing.
     unit: f64,
-    /// Who cannot do what is asked, by name.
+    /// The names of the stacks that cannot run this.
     left_out: &'static [&'static str],
 }
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// The more, the better.
+    /// More is better.
     Rate,
-    /// Counted by callgrind: the less, the better.
+    /// Counted by callgrind: less is better.
     Instructions,
-    /// The less, the better.
+    /// Less is better.
     Bytes,
 }
 
@@ -58,7 +58,7 @@ const CONNECTIONS: &str = "connections_per_s";
 const REQUESTS: &str = "requests_per_s";
 const GBIT: &str = "gbit_per_s";
 
-/// A million is reached in minutes or hours, if at all.
+/// These reach a million in minutes or hours, if at all.
 const NOT_SO_MANY: &[&str] = &["smoltcp", "lwip", "linux"];
 
 /// Rates.
@@ -122,7 +122,7 @@ pub const RATES: &[Row] = &[
     rate("… 10,000", &["pingpong", "--connections=10000", "--requests=50000"], REQUESTS, 1e3),
     rate("Gbit/s, MTU 1500", &["bulk", "--mtu=1500", "--bytes=2000000000"], GBIT, 1.0),
     Row {
-        // Debian's segments are of 1460 bytes whatever the MTU.
+        // Debian's lwIP has segments of 1460 bytes at any MTU.
         left_out: &["lwip"],
         ..rate("… 9000", &["bulk", "--mtu=9000", "--bytes=2000000000"], GBIT, 1.0)
     },
@@ -159,7 +159,7 @@ pub const COUNTS: &[Row] = &[
 ];
 
 impl Row {
-    /// What `stack` does here; `None` if that cannot be measured.
+    /// The value of `stack`; `None` if it cannot be measured.
     pub fn measure(&self, stack: Which) -> Option<f64> {
         let is_uncountable = self.kind == Kind::Instructions && !stack.is_countable();
         if is_uncountable || self.left_out.contains(&stack.name().as_str()) {
@@ -180,23 +180,23 @@ impl Row {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        // An object is less than what a pipe holds.
+        // An object fits the buffer of a pipe.
         let result: Value = serde_json::from_reader(child.stdout.take()?).ok()?;
         result.get(self.key)?.as_f64()
     }
 
-    /// The value, short.
+    /// The value in short form.
     pub fn in_words(&self, value: f64) -> String {
         let value = value / self.unit;
         if value < 100.0 { format!("{value:.1}") } else { format!("{value:.0}") }
     }
 
-    /// How many times better ours is than theirs.
+    /// The factor by which ours is better than theirs.
     pub fn ratio(&self, ours: f64, theirs: f64) -> f64 {
         if self.kind == Kind::Rate { ours / theirs } else { theirs / ours }
     }
 
-    /// What the stacks did, as a JSON object: ours first.
+    /// The stacks' values as a JSON object, ours first.
     pub fn json(&self, values: &[(Which, Option<f64>)]) -> Map<String, Value> {
         let mut object = Map::new();
         object.insert("arguments".to_owned(), json!(self.arguments.join(" ")));

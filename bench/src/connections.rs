@@ -1,11 +1,10 @@
-//! Short connections: open, a request of 100 bytes, an answer of 500, the server closes first; with
-//! others about that are in TIME-WAIT or idle.
+//! Short connections: open, a request of 100 bytes, an answer of 500, and the server closes first.
+//! Others can be in TIME-WAIT or idle meanwhile.
 //!
-//! The stack's time goes on by so much with each conversation ([`CONVERSATION`], unless the plan
-//! says otherwise), and TIME-WAIT lasts as long as N of them: then N records stand, and each turn
-//! as many end as begin. With a million of them TIME-WAIT lasts 60 s of the stack's time, 2·MSL;
-//! with fewer it is shortened accordingly.
-//! Measuring begins when two such periods are over.
+//! Each conversation takes a fixed part of the stack's time ([`CONVERSATION`], unless the plan says
+//! otherwise), and TIME-WAIT lasts as long as N of them. There are then N records, and each turn as
+//! many end as begin. With a million records TIME-WAIT lasts 60 s of the stack's time, 2·MSL; with
+//! fewer it is accordingly shorter. Measuring begins after two such periods.
 
 use std::time::Duration;
 
@@ -16,47 +15,48 @@ use crate::sample::{Rates, lower_quartile, per_operation, processor_time, tenths
 use crate::stacks::raw::sources::Sources;
 use crate::stacks::which::{Ip, Variant, Which};
 
-/// The stack's time that each conversation takes, if the plan does not say otherwise.
+/// The default for the stack's time of a conversation.
 pub const CONVERSATION: Duration = Duration::from_micros(60);
 
-/// Conversations before the first is measured, at least.
+/// Conversations before measuring begins, at least.
 const WARM_UP: usize = 2000;
 /// Conversations that are counted by callgrind, at most.
 const COUNTED: usize = 20_000;
-/// The stack's time in a turn: whatever is periodic comes as often as in any other.
+/// The stack's time of a turn: each turn has as many periodic events as any other.
 const TURN: Duration = Duration::from_secs(1);
 /// Conversations in a slice of a turn, at most: some 30 ms.
 const SLICE: usize = 1 << 14;
-/// What the bench is called, and the section that callgrind counts.
+/// The name of the bench, and of the section that callgrind counts.
 const SECTION: &str = "connections";
 
-/// What to run.
+/// The plan of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Records in TIME-WAIT besides.
+    /// Other records in TIME-WAIT.
     pub time_wait: usize,
-    /// Idle connections besides.
+    /// Other idle connections.
     pub idle: usize,
-    /// The server has left these, and their clients have not: our own engine alone does that.
+    /// The server has closed the idle connections, and the clients have not. Only our own engine
+    /// can do that.
     pub half_closed: bool,
     /// Conversations measured.
     pub count: usize,
     /// Conversations at a time.
     pub at_once: usize,
-    /// Addresses from which they come in turn, at least; other stacks than ours have one.
+    /// Source addresses used in turn, at least; other stacks than ours have one.
     pub addresses: usize,
-    /// What they go over; others than our own engine take no notice.
+    /// The version of IP, for our own engine alone.
     pub ip: Ip,
-    /// How our own engine is configured; others take no notice.
+    /// The configuration of our own engine; other stacks ignore it.
     pub variant: Variant,
-    /// Measure about so long at most, with fewer conversations if need be.
+    /// The approximate time limit; beyond it fewer conversations are measured.
     pub limit: Option<Duration>,
-    /// The stack's time that each conversation takes; the kernel's own is what it is.
+    /// The stack's time of a conversation; the kernel ignores it.
     pub conversation: Duration,
 }
 
 impl Default for Plan {
-    /// One conversation at a time, none measured, nothing besides.
+    /// One conversation at a time, none measured, and no other connections.
     fn default() -> Plan {
         Plan {
             time_wait: 0,
@@ -74,7 +74,7 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// What `stack` makes of it: it has no more idle connections than it can, and one address if it
+    /// Adapts the plan to `stack`: no more idle connections than it can have, and one address if it
     /// is not ours.
     #[must_use]
     pub fn as_done_by(self, stack: Which) -> Plan {
@@ -82,17 +82,17 @@ impl Plan {
         Plan { idle: self.idle.min(stack.connections_most()), addresses, ..self }
     }
 
-    /// Addresses from which our own stacks' conversations come.
+    /// Source addresses of our own stacks' conversations.
     fn addresses_used(&self) -> u32 {
         Sources::new(0, self.residents()).at_least(self.addresses).count()
     }
 
-    /// TIME-WAIT records that stand, those of the conversations measured included.
+    /// TIME-WAIT records at a time, including those of the measured conversations.
     pub fn residents(&self) -> usize {
         self.time_wait.max(self.at_once)
     }
 
-    /// How long TIME-WAIT lasts: as many conversations as there are to be records.
+    /// The length of TIME-WAIT: the time of as many conversations as there are records.
     pub fn time_wait_lasts(&self) -> Duration {
         self.conversation * u32::try_from(self.residents()).unwrap_or(u32::MAX)
     }
@@ -114,42 +114,44 @@ impl Plan {
 
 /// A client and a server of one stack, back to back in memory.
 pub trait Pair {
-    /// With the idle connections of the plan, and TIME-WAIT as long as it takes.
+    /// A pair with the idle connections of the plan, and the plan's length of TIME-WAIT.
     fn new(plan: &Plan) -> Self;
-    /// Conversations until everything is as it will be.
+    /// Conversations until the pair is in its steady state.
     fn warm_up(plan: &Plan) -> usize {
         (2 * plan.time_wait).max(WARM_UP)
     }
-    /// True if a new pair has all its TIME-WAIT records; else they come with the conversations.
+    /// True if a new pair has all its TIME-WAIT records; else the conversations make them.
     const BEGINS_FULL: bool = false;
-    /// Lets go of the client: what is left is the server, its application and their wire.
+    /// Drops the client: the server, its application and their wire remain.
     fn into_server(self) -> impl Sized;
     /// Runs `count` conversations to their end.
     fn converse(&mut self, count: usize);
-    /// So much of the stack's time passes, in which no conversation begins; false if it cannot.
+    /// Lets that much of the stack's time pass without a new conversation. Returns false if it
+    /// cannot.
     fn pass(&mut self, _time: Duration) -> bool {
         false
     }
-    /// Times client and server apart from here on, or no longer; ns of each since the last call.
+    /// Starts or stops separate timing of client and server. Returns ns of each since the last
+    /// call.
     fn time_apart(&mut self, apart: bool) -> Option<[u64; 2]>;
     /// Packets so far, both ways, if they can be counted.
     fn packets(&self) -> Option<u64>;
-    /// TIME-WAIT records that stand.
+    /// TIME-WAIT records at present.
     fn time_waits(&self) -> usize;
-    /// Asserts that nothing has happened that does not belong to such conversations.
+    /// Asserts that no unexpected event has happened.
     fn check(&self);
 }
 
-/// What a stack did.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Conversations a second.
     pub rates: Rates,
     /// Packets of a conversation, both ways.
     pub packets: Option<f64>,
-    /// ns of a conversation at the client and at the server, if they can be told apart.
+    /// ns of a conversation at the client and at the server, if both were timed separately.
     pub ns: Option<[f64; 2]>,
-    /// TIME-WAIT records when it was over.
+    /// TIME-WAIT records at the end.
     pub time_waits: usize,
 }
 
@@ -173,10 +175,10 @@ pub fn measure<P: Pair>(plan: &Plan) -> Outcome {
     }
 }
 
-/// Conversations a second under each of the plans, build by build. All pairs are there at once and
-/// take turns, so many of each, slice by slice: what changes on the machine meanwhile changes for
-/// all of them, and the ratios of a build tell more than those of the means. All are built so many
-/// times: where in memory a pair comes to lie is worth some percent to it.
+/// Measures conversations a second under each of the plans, build by build. All pairs exist at once
+/// and take turns, slice by slice. Changes on the machine thus affect all of them, and the ratios
+/// within a build tell more than ratios of means. Everything is built several times, since a pair's
+/// place in memory changes its rate by some percent.
 pub fn take_turns<P: Pair>(plans: &[Plan], builds: usize, turns: usize) -> Vec<Vec<f64>> {
     let mut rates = vec![Vec::new(); plans.len()];
     for _ in 0..builds {
@@ -187,10 +189,11 @@ pub fn take_turns<P: Pair>(plans: &[Plan], builds: usize, turns: usize) -> Vec<V
     rates
 }
 
-/// The rates of new pairs in so many turns, after one that does not count.
+/// Measures the rates of new pairs in `turns` turns, after one that does not count.
 ///
-/// Others on the machine only ever add to what a slice takes, and mostly for a while. So the lower
-/// quartile over all turns is what counts of each slice; and since every slice counts, so does what
+/// Other programs on the machine only ever lengthen a slice, and mostly for a while. Each slice
+/// therefore counts by its lower quartile over all turns. Every slice counts, and so does what
+/// happens only once a turn.
 /// happens but once a turn.
 fn rates_of_build<P: Pair>(plans: &[Plan], turns: usize) -> Vec<f64> {
     let mut pairs: Vec<P> = plans.iter().map(warm::<P>).collect();
@@ -216,7 +219,7 @@ fn rates_of_build<P: Pair>(plans: &[Plan], turns: usize) -> Vec<f64> {
     plans.iter().zip(turns).map(|(plan, took): (_, f64)| plan.turn() as f64 / took).collect()
 }
 
-/// A pair of which as many conversations have ended as there are to be residents, twice.
+/// Makes a pair, and runs twice as many conversations as there will be records.
 fn warm<P: Pair>(plan: &Plan) -> P {
     let mut pair = P::new(plan);
     pair.converse(P::warm_up(plan));
@@ -246,9 +249,8 @@ pub fn count(stack: Which, plan: &Plan) -> Result<Option<f64>, Uncounted> {
 }
 
 impl Outcome {
-    /// How often TIME-WAIT's length has passed while conversations were measured, if there were to
-    /// be records: a period lasts as long as that many conversations take. The kernel's is 60 s,
-    /// however long they take.
+    /// The number of TIME-WAIT periods during the measured conversations, if the plan has records.
+    /// A period is the time of as many conversations as records; the kernel's is always 60 s.
     pub fn time_wait_periods(&self, stack: Which, plan: &Plan) -> Option<f64> {
         let is_known = plan.time_wait > 0 && stack != Which::Linux;
         is_known.then(|| self.rates.count as f64 / plan.residents() as f64)
@@ -295,7 +297,7 @@ mod tests {
         for (time_wait, at_once) in [(0, 1), (0, 16), (3000, 1), (3000, 16)] {
             let plan = plan(time_wait, 0, at_once);
             let outcome = Which::Lightwait.connections(&plan);
-            // Those that ended in the same turn, or between two ticks of 1 ms, are uncertain.
+            // Records that ended in the same turn, or between two ticks of 1 ms, are uncertain.
             let records = outcome.time_waits;
             let wanted = plan.residents();
             assert!(records.abs_diff(wanted) <= 32, "{records} records, not {wanted}");
@@ -314,7 +316,7 @@ mod tests {
                 let records = outcome.time_waits;
                 match stack {
                     Which::LightwaitSkip => assert_eq!(records, 0),
-                    // The kernel has those of everybody; 4.4BSD's ticks are of 500 ms.
+                    // The kernel counts the whole system's records; 4.4BSD's ticks are of 500 ms.
                     _ if !stack.is_countable() || *stack == Which::LightwaitScan => {
                         assert!(records >= 468, "{stack:?}: {records}");
                     }
@@ -341,7 +343,7 @@ mod tests {
     fn idle_connections_stay() {
         let mut pair = crate::stacks::raw::Short::new(&plan(0, 700, 16));
         pair.converse(100);
-        // And those that are under way, or closing.
+        // Pending and closing connections count as well.
         assert!(pair.connections().into_iter().all(|count| (700..=732).contains(&count)));
         pair.check();
     }

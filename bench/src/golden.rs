@@ -1,9 +1,9 @@
-//! Instructions that are kept: what a connection, a request, a megabyte and a record of TIME-WAIT
-//! take, in a file beside the code. Whoever makes one of them dearer by more than the slack finds
-//! out; whoever makes it cheaper writes it down, so that nobody gives it back unseen.
+//! Golden counts of instructions: a file beside the code has those of a connection, a request, a
+//! megabyte and a TIME-WAIT record. A change that costs more than the slack fails. A change that
+//! saves instructions updates the file, so that a later loss is noticed.
 //!
-//! Counts depend on the compiler, and a little on what the C library finds the processor to be
-//! capable of: they are kept for the toolchain and the kind of machine that CI runs on.
+//! Counts depend on the compiler, and a little on the processor's features that the C library
+//! finds. The file is for the toolchain and the kind of machine that CI uses.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,26 +14,26 @@ use crate::instructions::Uncounted;
 use crate::stacks::{Variant, Which};
 use crate::{bulk, connections, pingpong, time_wait};
 
-/// How far a count may be from what is kept, as a part of it.
+/// The largest deviation from a kept count, as a part of it.
 const SLACK: f64 = 0.02;
 
-/// Others that are in TIME-WAIT, or idle, beside those that are counted: so many that what has to
-/// do with many is done.
+/// Other connections in TIME-WAIT, or idle: enough to include all work that depends on their
+/// number.
 const OTHERS: usize = 100_000;
 
-/// Records of the table whose operations are counted, and which these are.
+/// Records of the table whose operations are counted.
 const RECORDS: usize = 20_000;
 const OF_THE_TABLE: [&str; 5] = ["enter", "find", "find_alone", "miss", "expire"];
 
-/// Counts by what they are of.
+/// Counts by name.
 pub type Counts = BTreeMap<String, f64>;
 
-/// Where they are kept.
+/// The file of the kept counts.
 pub fn path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden.json")
 }
 
-/// Counts them.
+/// Counts all of them.
 ///
 /// # Errors
 /// If callgrind is not there, or fails.
@@ -77,9 +77,9 @@ pub fn count() -> Result<Counts, Uncounted> {
     Ok(counts)
 }
 
-/// Atomic operations on the data path: of segments whose checksum is ours, of those whose checksum
-/// is the device's, and of those that it cuts as well. (That there are some of the last shows that
-/// they are seen.)
+/// Counts atomic operations on the data path: with our checksums, with the device's checksums, and
+/// with segments that the device cuts as well. (The last case has some, which shows that the count
+/// finds them.)
 fn count_locked(counts: &mut Counts) -> Result<(), Uncounted> {
     for (checksum, cut, whose) in [
         (true, true, "checksums ours"),
@@ -105,7 +105,7 @@ fn put(counts: &mut Counts, name: String, count: Option<f64>) {
     }
 }
 
-/// What differs by more than the slack, a line each; empty if nothing does.
+/// The deviations beyond the slack, a line each.
 pub fn differences(kept: &Counts, counted: &Counts) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, count) in counted {
@@ -123,15 +123,15 @@ pub fn differences(kept: &Counts, counted: &Counts) -> Vec<String> {
     lines
 }
 
-/// What is kept.
+/// Reads the kept counts.
 ///
 /// # Errors
-/// If the file cannot be read, or is no such file.
+/// If the file cannot be read or parsed.
 pub fn kept() -> std::io::Result<Counts> {
     Ok(serde_json::from_str(&std::fs::read_to_string(path())?)?)
 }
 
-/// Keeps these.
+/// Writes the counts to the file.
 ///
 /// # Errors
 /// If the file cannot be written.

@@ -1,7 +1,7 @@
-//! Instructions of chosen sections, counted by callgrind.
+//! Counts the instructions of chosen sections by callgrind.
 //!
-//! The program runs itself once more for each section, under valgrind. The function behind
-//! [`section`] is the one at whose entry callgrind begins to collect and at whose exit it stops.
+//! The program runs itself once more for each section, under valgrind. Callgrind collects from the
+//! entry of the function behind [`section`] to its exit.
 
 pub mod locked;
 
@@ -11,24 +11,24 @@ use std::io;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// The function that is counted, as callgrind calls it.
+/// Callgrind's name of the function that is counted.
 const COLLECTED: &str = "*instructions::collected*";
-/// How a line begins that says what was counted.
+/// The beginning of the line that reports the operations of a section.
 const MARK: &str = "section ";
 
-/// The C library copies long pieces by one instruction that callgrind counts once for each byte.
+/// The C library copies long pieces by one instruction, which callgrind counts once for each byte.
 const NO_STRING_INSTRUCTIONS: &str = "glibc.cpu.x86_rep_movsb_threshold=1073741824:\
     glibc.cpu.x86_rep_stosb_threshold=1073741824";
 
-/// Which section is to be counted in this process; none without.
+/// The section that is counted in this process, if any.
 static CHOSEN: OnceLock<String> = OnceLock::new();
 
-/// Says which section of this process is to be counted; only the first call does.
+/// Chooses the section that is counted in this process; only the first call counts.
 pub fn choose(name: &str) {
     CHOSEN.get_or_init(|| name.to_owned());
 }
 
-/// Runs `code` of so many `operations`; its instructions are counted if it is the section chosen.
+/// Runs `code`, which makes `operations` operations. Counts its instructions if `name` is chosen.
 pub fn section<R>(name: &str, operations: usize, code: impl FnOnce() -> R) -> R {
     if CHOSEN.get().is_none_or(|chosen| chosen != name) {
         return code();
@@ -37,18 +37,18 @@ pub fn section<R>(name: &str, operations: usize, code: impl FnOnce() -> R) -> R 
     collected(code)
 }
 
-/// Never inlined: its entry and exit are what callgrind looks for.
+/// Never inlined: callgrind looks for its entry and exit.
 #[inline(never)]
 fn collected<R>(code: impl FnOnce() -> R) -> R {
     code()
 }
 
-/// Why nothing was counted.
+/// The reason why nothing was counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Uncounted {
-    /// There is no valgrind here.
+    /// valgrind is not installed.
     NoValgrind,
-    /// It ran, and something went wrong.
+    /// valgrind failed.
     Failed(String),
 }
 
@@ -63,11 +63,11 @@ impl fmt::Display for Uncounted {
 
 impl std::error::Error for Uncounted {}
 
-/// Instructions an operation of a section takes, when this program runs with `arguments`, which
-/// must make it [`choose`] that section. `None` if the run has no such section.
+/// Runs this program with `arguments`, which must make it [`choose`] a section. Returns the
+/// instructions of an operation of that section; `None` if the run has no such section.
 ///
 /// # Errors
-/// If valgrind is not there, or the run fails.
+/// If valgrind is missing, or the run fails.
 pub fn count(arguments: &[String]) -> Result<Option<f64>, Uncounted> {
     let (printed, report) = run(&["--callgrind-out-file=/dev/null"], arguments)?;
     let Some(operations) = operations(&printed) else { return Ok(None) };
@@ -76,8 +76,8 @@ pub fn count(arguments: &[String]) -> Result<Option<f64>, Uncounted> {
     Ok(Some(collected as f64 / operations.max(1) as f64))
 }
 
-/// Runs this program with `arguments` under callgrind, which is told `how` to write what it has
-/// counted; what both printed.
+/// Runs this program with `arguments` under callgrind with the options `how`. Returns the output of
+/// both.
 fn run(how: &[&str], arguments: &[String]) -> Result<(String, String), Uncounted> {
     let failed = |error: io::Error| Uncounted::Failed(error.to_string());
     let program = std::env::current_exe().map_err(failed)?;
@@ -99,13 +99,13 @@ fn run(how: &[&str], arguments: &[String]) -> Result<(String, String), Uncounted
     if run.status.success() { Ok((printed, report)) } else { Err(Uncounted::Failed(report)) }
 }
 
-/// Operations of the sections that were counted.
+/// The operations of the counted sections.
 fn operations(printed: &str) -> Option<u64> {
     let counts = printed.lines().filter_map(|line| line.strip_prefix(MARK)?.parse::<u64>().ok());
     counts.reduce(|sum, count| sum + count)
 }
 
-/// What callgrind has collected in all.
+/// The sum of callgrind's counts.
 fn collected_in(report: &str) -> Option<u64> {
     let text = report.lines().find_map(|line| line.split_once("Collected :"))?.1;
     text.trim().parse().ok()

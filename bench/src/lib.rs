@@ -1,8 +1,7 @@
-//! `lightwait-bench`: what things cost, in memory, with peers beside us in the same run.
+//! `lightwait-bench`: costs, measured in memory, with other stacks beside ours in the same run.
 //!
-//! Times are medians of repeated batches, and what merely surrounds the operation is measured too
-//! and subtracted; instructions are counted by callgrind. `BENCHMARKS.md` says how to reproduce
-//! each number.
+//! Times are medians of repeated batches. The cost of surrounding work is measured too and
+//! subtracted. Callgrind counts instructions. `BENCHMARKS.md` has the commands for each number.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, reason = "a closed pipe is no fault: `output` takes care of it")]
 

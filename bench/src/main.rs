@@ -1,10 +1,10 @@
-//! `lightwait-bench`: runs one bench and prints what it found.
+//! `lightwait-bench` runs one bench and prints its result.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, reason = "a closed pipe is no fault: `say_line!` ends the program")]
 
 mod commands;
 
-/// What `memory` counts with.
+/// The allocator that `memory` counts with.
 #[global_allocator]
 static ALLOCATOR: lightwait_heap::Counting = lightwait_heap::Counting;
 
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// What things cost, with peers beside us.
+/// Measure costs, with other stacks beside ours
 #[derive(Debug, Parser)]
 #[command(name = "lightwait-bench", version)]
 struct Arguments {
@@ -24,19 +24,20 @@ struct Arguments {
 enum Bench {
     /// Timers of connections: set, cancel, re-arm by an ACK, expiry, a turn with nothing due.
     Timers(commands::timers::Timers),
-    /// Short connections: open, ask, answer, close, with others in TIME-WAIT or idle about.
+    /// Short connections: open, request, answer, close, with others in TIME-WAIT or idle
     Connections(commands::connections::Connections),
-    /// Requests on connections that stay.
+    /// Requests on connections that stay
     Pingpong(commands::pingpong::PingPong),
-    /// As many bytes one way as one connection carries.
+    /// Bulk data one way on one connection
     Bulk(commands::bulk::Bulk),
-    /// Bytes that a connection takes when it is idle, in FIN-WAIT-2 or in TIME-WAIT.
+    /// Bytes of a connection that is idle, in FIN-WAIT-2 or in TIME-WAIT
     Memory(commands::memory::Memory),
     /// The table of TIME-WAIT records: entering, looking up, expiring.
     TimeWait(commands::time_wait::TimeWait),
     /// All stacks beside one another, in one table.
     Compare(commands::compare::Compare),
-    /// Instructions of a connection, a request, a megabyte and a record, and those that are kept.
+    /// Instructions of a connection, a request, a megabyte and a record, compared to the kept
+    /// counts
     Golden(commands::golden::Golden),
 }
 

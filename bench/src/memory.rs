@@ -1,11 +1,11 @@
-//! Memory of connections that stand and do nothing: established and idle, left by the server alone
-//! (FIN-WAIT-2), or ended and in TIME-WAIT, while they enter and while they expire. What the
-//! allocator was asked for, all in, and what the process takes.
+//! Memory of inactive connections: established and idle, closed by the server alone (FIN-WAIT-2),
+//! or in TIME-WAIT, while they enter and while they expire. The bench counts the bytes allocated,
+//! and the size of the process.
 //!
-//! They begin by the real handshake and end by the real closing, as in [`connections`]. What does
-//! not depend on their number does not count; what the bench's own application keeps of each does
-//! not exist, but for sockets, whose task is a part of what is asked about. The program must have
-//! [`lightwait_heap::Counting`] for its allocator.
+//! Connections begin by the real handshake and end by the real closing, as in [`connections`].
+//! Memory that does not depend on their number does not count. The bench's own application keeps
+//! nothing for a connection, except that sockets need a task each, which counts. The program must
+//! have [`lightwait_heap::Counting`] as its allocator.
 
 use std::time::Duration;
 
@@ -16,67 +16,67 @@ use crate::connections::{self, Pair};
 use crate::sample::tenths;
 use crate::stacks::which::{Ip, Variant, Which};
 
-/// Connections that end before memory counts.
+/// Connections that end before counting begins.
 const FIRST: usize = 4096;
-/// Looks at the memory while it fills.
+/// Readings of the memory while it fills.
 const LOOKS: usize = 400;
-/// At this number of records, and above it, the most that one takes is told.
+/// From this number of records on, the largest cost of one is reported.
 const MANY: usize = 100_000;
 /// Bytes of a page of the process.
 const PAGE: f64 = 4096.0;
 
-/// In which state connections are.
+/// The state of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum State {
     /// Established, and idle.
     Established,
-    /// Left by the server, and not by the client: in FIN-WAIT-2. Of our own engine alone.
+    /// Closed by the server and not by the client: in FIN-WAIT-2. Only our own engine can do that.
     #[value(name = "fin-wait-2")]
     FinWait2,
     /// Ended, and in TIME-WAIT.
     TimeWait,
 }
 
-/// What to fill.
+/// The plan of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Where connections are to be.
+    /// The state of the connections.
     pub state: State,
-    /// How many.
+    /// Their number.
     pub count: usize,
-    /// What they go over.
+    /// The version of IP.
     pub ip: Ip,
-    /// How our own engine is configured.
+    /// The configuration of our own engine.
     pub variant: Variant,
 }
 
-/// What it took.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
-    /// Connections there were in the end, by which bytes are divided: those that were asked for and
-    /// a few that had begun with them, or as many as the stack can have.
+    /// Connections at the end, by which bytes are divided: the planned ones and a few that had
+    /// begun with them, or as many as the stack can have.
     pub connections: usize,
-    /// Bytes asked of the allocator at the server, for each of them.
+    /// Bytes allocated at the server, for each of them.
     pub bytes: f64,
-    /// The most that this was at any number of them from 100,000 on while they became more, where
-    /// that was looked at.
+    /// The largest value of `bytes` from 100,000 connections on while their number grew, if
+    /// measured.
     pub most: Option<f64>,
-    /// What became of it when they ended, where that was looked at.
+    /// The memory after they ended, if measured.
     pub drained: Option<Drained>,
-    /// The same as `bytes` at the client, if both ends stay.
+    /// The bytes of `bytes` at the client, if both ends stay.
     pub client_bytes: Option<f64>,
-    /// Bytes by which the process grew, for each end that stays; 0 if the system does not tell. Too
-    /// few in a process that has had more before.
+    /// Growth of the process in bytes, for each end that stays; 0 if the system does not report it.
+    /// It is too low in a process that had more memory before.
     pub rss: f64,
 }
 
-/// What is left of memory while records expire and no others enter.
+/// Memory while records expire and no others enter.
 #[derive(Clone, Copy, Debug)]
 pub struct Drained {
-    /// The most bytes for each of those left, at any number of them down to 100,000; nothing if
-    /// there were no more.
+    /// The most bytes for each remaining record, down to 100,000 records; `None` if there were
+    /// fewer.
     pub most: Option<f64>,
-    /// Bytes that are not given back when all are gone, of all of them together.
+    /// Bytes still allocated after all are gone, in total.
     pub bytes: f64,
 }
 
@@ -90,12 +90,12 @@ pub fn measure<P: Pair>(plan: &Plan) -> Outcome {
 }
 
 impl Plan {
-    /// True if no other stack than our own engine can do it.
+    /// True if only our own engine can run it.
     pub(crate) fn is_for_us_alone(&self) -> bool {
         self.state == State::FinWait2 || self.ip == Ip::V6
     }
 
-    /// A pair with so many connections in the state.
+    /// A pair with `count` connections in that state.
     fn pair<P: Pair>(&self, count: usize) -> P {
         let (idle, time_wait) = match self.state {
             State::Established | State::FinWait2 => (count, 0),
@@ -112,7 +112,7 @@ impl Plan {
     }
 }
 
-/// Bytes of a pair: of its server, and of both ends.
+/// Bytes of a pair: the server's, both ends' together, and the process's.
 fn ends<P: Pair>(plan: &Plan, count: usize) -> (f64, f64, f64) {
     let (heap, before) = (Heap::new(), resident());
     let pair: P = plan.pair(count);
@@ -123,9 +123,9 @@ fn ends<P: Pair>(plan: &Plan, count: usize) -> (f64, f64, f64) {
     (one, both, grown)
 }
 
-/// What connections take that are all there when the pair is.
+/// Measures connections that exist as soon as the pair does.
 fn standing<P: Pair>(plan: &Plan) -> Outcome {
-    // One in TIME-WAIT is there in any case.
+    // One record in TIME-WAIT always exists.
     let none = usize::from(plan.state == State::TimeWait);
     let (empty, empties, _) = ends::<P>(plan, none);
     let (server, both, grown) = ends::<P>(plan, plan.count);
@@ -139,12 +139,12 @@ fn standing<P: Pair>(plan: &Plan) -> Outcome {
     Outcome { client_bytes, rss: each(grown) / 2.0, ..outcome }
 }
 
-/// What records take that enter one after the other, and then expire.
+/// Measures records that enter one after the other, and then expire.
 fn filling<P: Pair>(plan: &Plan) -> Outcome {
     let (first, step) = (FIRST.min(plan.count / 8), plan.count.div_ceil(LOOKS).max(1));
     let conversations = connections::Plan {
-        // None expires before the last has entered; and with so many source addresses no tuple
-        // comes again.
+        // No record expires before the last has entered; and with this many source addresses no
+        // tuple is used twice.
         time_wait: 2 * (plan.count + first),
         at_once: 16,
         ip: plan.ip,
@@ -153,7 +153,7 @@ fn filling<P: Pair>(plan: &Plan) -> Outcome {
     };
     let mut pair = P::new(&conversations);
     pair.converse(first);
-    // Those under way end a little later.
+    // Pending conversations end a little later.
     pair.pass(2 * conversations.time_wait_lasts());
     let (heap, before, begin) = (Heap::new(), resident(), pair.time_waits());
     let mut outcome = Outcome::default();
@@ -173,7 +173,7 @@ fn filling<P: Pair>(plan: &Plan) -> Outcome {
     outcome
 }
 
-/// The most that each of so many has taken.
+/// Updates the largest number of bytes for each record.
 fn note(most: &mut Option<f64>, records: usize, heap: &Heap) {
     if records >= MANY {
         let bytes = heap.bytes() as f64 / records as f64;
@@ -181,7 +181,7 @@ fn note(most: &mut Option<f64>, records: usize, heap: &Heap) {
     }
 }
 
-/// Lets all records expire, the last after `last`; `None` if the stack's time does not pass.
+/// Lets all records expire, the last after `last`; `None` if the stack's time cannot pass.
 fn drain<P: Pair>(pair: &mut P, heap: &Heap, last: Duration) -> Option<Drained> {
     let mut most = None;
     for _ in 0..2 * LOOKS {
@@ -196,7 +196,7 @@ fn drain<P: Pair>(pair: &mut P, heap: &Heap, last: Duration) -> Option<Drained> 
     panic!("2·MSL are over for all of them");
 }
 
-/// Bytes of this process that are in memory.
+/// Resident bytes of this process.
 pub(crate) fn resident() -> f64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<f64>().ok());
@@ -215,13 +215,13 @@ impl State {
 }
 
 impl Outcome {
-    /// In words.
+    /// The result in words.
     pub fn in_words(&self) -> String {
         format!("{}, {:.1} resident", self.heap_in_words(), self.rss)
     }
 
-    /// What the allocator was asked for, in words: that alone is told truly by a process that has
-    /// measured before, and still holds pages of it.
+    /// The allocated bytes in words. Only they are right in a process that has measured before and
+    /// still holds pages of it.
     pub fn heap_in_words(&self) -> String {
         let told = |value: Option<f64>, what: &str| {
             value.map_or_else(String::new, |bytes| format!(", {bytes:.1} {what}"))
@@ -300,7 +300,7 @@ mod tests {
             assert!(most <= goal && most > 0.9 * goal, "{ip:?}: {outcome:?}");
             let drained = outcome.drained.unwrap();
             assert!(drained.most.unwrap() <= 2.0 * goal, "{ip:?}: {outcome:?}");
-            // Some KB may be kept for the next ones.
+            // Some KB may be kept for later connections.
             assert!(drained.bytes < 20e3, "{ip:?}: {outcome:?}");
             let [filling, draining] = ["filling", "draining"].map(|name| format!("while {name}"));
             let words = outcome.in_words();
@@ -328,7 +328,7 @@ mod tests {
             variant: Which::Lightwait.variant(),
         };
         let outcome = Which::Lightwait.memory(&plan).unwrap();
-        // Sixteen are under way at a time.
+        // Sixteen are pending at a time.
         assert!((1000..1016).contains(&outcome.connections), "{outcome:?}");
         let object = outcome.json(Which::Lightwait, &plan);
         let told = ["count", "connections"].map(|key| object[key].as_u64());
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn an_orphan_that_waits_for_a_fin_takes_little_more_than_a_record() {
-        // Two thousand were whole at a time, whose slots stay.
+        // Two thousand were whole at a time, and their slots stay.
         let bytes = measure(Which::Lightwait, State::FinWait2, 20_000).bytes;
         assert!((24.0..100.0).contains(&bytes), "{bytes}");
     }

@@ -1,14 +1,14 @@
-//! What programs print: results on the standard output.
+//! The output of results. A closed pipe ends the program silently.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write, stdout};
 use std::process::exit;
 
-/// The status of a program that the signal of a closed pipe ends, as shells tell it: 128 + SIGPIPE.
+/// The exit status after the signal of a closed pipe, in the shells' notation: 128 + SIGPIPE.
 const CLOSED_PIPE: i32 = 141;
 
-/// Prints to the standard output. If nobody reads it any more (`… | head`) the program ends without
-/// a word, as others do that no longer have anyone to tell.
+/// Prints to the standard output. If its reader is gone (`… | head`) the program ends silently,
+/// like others.
 ///
 /// # Panics
 /// If the output cannot be written for another reason.
@@ -20,13 +20,13 @@ pub fn print(text: Arguments<'_>) {
     }
 }
 
-/// Prints what is formatted, as `print!` does, by [`output::print`](crate::output::print).
+/// Prints like `print!`, by [`output::print`](crate::output::print).
 #[macro_export]
 macro_rules! say {
     ($($text:tt)*) => { $crate::output::print(format_args!($($text)*)) };
 }
 
-/// The same, and ends the line.
+/// Prints and ends the line, like `println!`.
 #[macro_export]
 macro_rules! say_line {
     () => { $crate::say!("\n") };

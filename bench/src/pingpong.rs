@@ -1,5 +1,5 @@
-//! Requests on connections that stay: 100 bytes asked, 500 answered, and the next one as soon as
-//! the answer is there, on every connection at once.
+//! Requests on connections that stay: a request of 100 bytes, an answer of 500, and the next
+//! request at once, on every connection.
 
 use serde_json::{Map, Value, json};
 
@@ -7,37 +7,37 @@ use crate::instructions::{self, Uncounted};
 use crate::sample::{Rates, per_operation, tenths};
 use crate::stacks::which::{Variant, Which};
 
-/// Requests before the first is measured, at least; and one a connection.
+/// Requests before measuring begins, at least; and one a connection.
 const WARM_UP: usize = 2000;
 /// Requests that are counted by callgrind, at most.
 const COUNTED: usize = 20_000;
-/// What the bench is called, and the section that callgrind counts.
+/// The name of the bench, and of the section that callgrind counts.
 const SECTION: &str = "pingpong";
 
-/// What to run.
+/// The plan of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Connections, each with a request under way.
+    /// Connections, each with a pending request.
     pub connections: usize,
-    /// Requests measured, on all of them together.
+    /// Requests measured, on all connections together.
     pub requests: usize,
-    /// How our own engine is configured; others take no notice.
+    /// The configuration of our own engine; other stacks ignore it.
     pub variant: Variant,
 }
 
 /// A client and a server of one stack, back to back in memory.
 pub trait Pair {
-    /// With all connections open.
+    /// A pair with all connections open.
     fn new(plan: &Plan) -> Self;
-    /// Has `count` requests answered.
+    /// Runs until `count` requests are answered.
     fn exchange(&mut self, count: usize);
     /// Packets so far, both ways, if they can be counted.
     fn packets(&self) -> Option<u64>;
-    /// Asserts that nothing has happened that does not belong to it.
+    /// Asserts that no unexpected event has happened.
     fn check(&self);
 }
 
-/// What a stack did.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
     /// Requests a second.
@@ -79,12 +79,12 @@ pub fn count(stack: Which, plan: &Plan) -> Result<Option<f64>, Uncounted> {
 /// Locked instructions of a request, both ends: atomic operations that write.
 ///
 /// # Errors
-/// As [`count`], and if objdump is not there, or fails.
+/// Those of [`count`]; or objdump is missing, or fails.
 pub fn count_locked(stack: Which, plan: &Plan) -> Result<Option<f64>, Uncounted> {
     stack.count_locked(SECTION, &told(plan))
 }
 
-/// The plan, as the program that is counted is told it.
+/// The arguments for the plan, for the program that is counted.
 fn told(plan: &Plan) -> [String; 2] {
     [
         format!("--connections={}", plan.connections),
@@ -93,7 +93,7 @@ fn told(plan: &Plan) -> [String; 2] {
 }
 
 impl Plan {
-    /// What `stack` makes of it: it has no more connections than it can.
+    /// Adapts the plan to `stack`: no more connections than it can have.
     #[must_use]
     pub fn as_done_by(self, stack: Which) -> Plan {
         Plan { connections: self.connections.min(stack.connections_most()), ..self }

@@ -1,10 +1,10 @@
-//! Measurements of repeated batches, and their medians.
+//! Repeated measurements: batches, their rates, and their medians.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::Duration;
 
-/// The middle of `values`; NaN if there are none.
+/// The median of `values`; NaN if there are none.
 pub fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {
@@ -14,13 +14,13 @@ pub fn median(values: &mut [f64]) -> f64 {
     }
 }
 
-/// What three quarters of `values` are not below; NaN if there are none.
+/// The lower quartile of `values`; NaN if there are none.
 pub fn lower_quartile(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 4).copied().unwrap_or(f64::NAN)
 }
 
-/// What an operation takes, by its name, batch by batch.
+/// The costs of operations, by name, batch by batch.
 #[derive(Debug, Default)]
 pub struct Samples {
     whole: BTreeMap<&'static str, Vec<f64>>,
@@ -28,12 +28,12 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// In one batch an operation took `value`.
+    /// Adds a batch in which an operation cost `value`.
     pub fn add(&mut self, name: &'static str, value: f64) {
         self.whole.entry(name).or_default().push(value);
     }
 
-    /// In one batch an operation took `value` more than what surrounds it.
+    /// Adds a batch in which an operation cost `value` more than the surrounding work.
     pub fn add_net(&mut self, name: &'static str, value: f64) {
         self.net.entry(name).or_default().push(value);
     }
@@ -43,17 +43,17 @@ impl Samples {
         self.whole.get(name).map(|values| median(&mut values.clone()))
     }
 
-    /// The median of what it took more than what surrounds it.
+    /// The median of the cost beyond the surrounding work.
     pub fn net(&self, name: &str) -> Option<f64> {
         self.net.get(name).map(|values| median(&mut values.clone()))
     }
 }
 
-/// Batches whose rates' median is the result.
+/// Batches; the median of their rates is the result.
 const BATCHES: usize = 50;
 
-/// About what a segment takes: a thousand instructions, with no memory but registers. It begins
-/// with `word`, and what comes out of it waits for all of them.
+/// About the work of a segment: a thousand instructions in registers. It begins with `word`, and
+/// its result depends on all of them.
 #[inline(never)]
 pub fn segment(word: u64) -> u64 {
     let mut word = black_box(word);
@@ -63,8 +63,8 @@ pub fn segment(word: u64) -> u64 {
     black_box(word)
 }
 
-/// What this thread has had of the processor: what others do there meanwhile does not count. Where
-/// the system does not tell, the time that has passed.
+/// Processor time of this thread, without other programs' time. If the system does not report it,
+/// the elapsed time.
 pub fn processor_time() -> Duration {
     #[cfg(target_os = "linux")]
     {
@@ -79,24 +79,24 @@ pub fn processor_time() -> Duration {
     }
 }
 
-/// How often something was done in a second of this thread's [`processor_time`].
+/// Rates a second of this thread's [`processor_time`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rates {
-    /// The median of batches: what others do on this machine is left out.
+    /// The median of batches: it excludes other programs' effects.
     pub median: f64,
-    /// Over everything: what comes seldom and takes long is in it.
+    /// The mean of everything: it includes rare and long events.
     pub mean: f64,
-    /// How often it was done.
+    /// The number of repetitions.
     pub count: usize,
 }
 
 impl Rates {
-    /// Has `run` do it at least `count` times, in batches of the number that it is told.
+    /// Runs `run` at least `count` times, in batches; each call gets its number of repetitions.
     pub fn of(count: usize, run: impl FnMut(usize)) -> Rates {
         Rates::of_whole(1, count, run)
     }
 
-    /// As [`Rates::of`], of what is done so many `together`: in batches of whole such groups.
+    /// Runs like [`Rates::of`], in batches that are multiples of `together`.
     pub fn of_whole(together: usize, count: usize, mut run: impl FnMut(usize)) -> Rates {
         let batch = count.div_ceil(BATCHES).next_multiple_of(together.max(1)).max(1);
         let (mut rates, mut all, mut done) = (Vec::new(), Duration::ZERO, 0);
@@ -112,12 +112,12 @@ impl Rates {
     }
 }
 
-/// What each of `count` operations has added to a total, if that is known.
+/// The growth of a total for each of `count` operations, if known.
 pub fn per_operation(before: Option<u64>, after: Option<u64>, count: usize) -> Option<f64> {
     Some((after? - before?) as f64 / count as f64)
 }
 
-/// To a tenth, as results are printed.
+/// Rounds to a tenth, as results are printed.
 pub fn tenths(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }

@@ -1,4 +1,4 @@
-//! The stacks that are measured, and what each must be able to do.
+//! The measured stacks, and the interface that each implements.
 
 #[cfg(target_os = "linux")]
 pub mod linux;
@@ -10,9 +10,9 @@ pub mod sockets;
 pub mod watch;
 pub mod which;
 
-/// Bytes that a client asks with.
+/// Bytes of a client's request.
 pub const REQUEST: usize = 100;
-/// Bytes that a server answers with.
+/// Bytes of a server's answer.
 pub const RESPONSE: usize = 500;
 
 use clap::ValueEnum;
@@ -21,7 +21,7 @@ use crate::instructions::{self, Uncounted};
 use crate::{bulk, connections, memory, pingpong};
 pub use which::{Ip, Variant, Which};
 
-/// `$body`, in which `$stack` is the module of the stack chosen.
+/// Expands to `$body`, in which `$stack` is the module of the chosen stack.
 macro_rules! on_stack {
     ($which:expr, $stack:ident => $body:expr) => {
         match $which {
@@ -55,7 +55,7 @@ macro_rules! on_stack {
 }
 
 impl Which {
-    /// What is special about our engine there.
+    /// The configuration of our engine in this stack.
     pub fn variant(self) -> Variant {
         match self {
             Which::LightwaitFull => Variant::Full,
@@ -70,18 +70,18 @@ impl Which {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// True if it is our engine without anything around it.
+    /// True for our engine alone.
     fn is_our_engine(self) -> bool {
         use Which::{Lightwait, LightwaitFull, LightwaitScan, LightwaitSkip};
         matches!(self, Lightwait | LightwaitFull | LightwaitSkip | LightwaitScan)
     }
 
-    /// True if it is ours, by hand or through sockets.
+    /// True for our engine, alone or through sockets.
     pub fn is_ours(self) -> bool {
         self.is_our_engine() || self == Which::LightwaitSockets
     }
 
-    /// True if it is lwIP.
+    /// True for lwIP.
     pub fn is_lwip(self) -> bool {
         #[cfg(lwip)]
         if self == Which::Lwip {
@@ -90,7 +90,7 @@ impl Which {
         false
     }
 
-    /// Connections that it can have at a time.
+    /// The most connections that it can have at a time.
     pub fn connections_most(self) -> usize {
         #[cfg(target_os = "linux")]
         if self == Which::Linux {
@@ -99,7 +99,7 @@ impl Which {
         usize::MAX
     }
 
-    /// True if what it does can be counted by callgrind: not what the kernel does.
+    /// True if callgrind can count its work: not the kernel's.
     pub fn is_countable(self) -> bool {
         #[cfg(target_os = "linux")]
         if self == Which::Linux {
@@ -108,7 +108,7 @@ impl Which {
         true
     }
 
-    /// Instructions of an operation, when the bench of that name is told this; `None` where they
+    /// Instructions of an operation of the bench of that name with these arguments; `None` if they
     /// cannot be counted.
     ///
     /// # Errors
@@ -121,10 +121,10 @@ impl Which {
         instructions::count(&[&[bench.to_owned()][..], &stack, told].concat())
     }
 
-    /// As [`Which::count`], of the locked instructions among them.
+    /// Locked instructions among those of [`Which::count`].
     ///
     /// # Errors
-    /// As [`Which::count`], and if objdump is not there, or fails.
+    /// Those of [`Which::count`]; or objdump is missing, or fails.
     pub fn count_locked(self, bench: &str, told: &[String]) -> Result<Option<f64>, Uncounted> {
         if !self.is_countable() {
             return Ok(None);
@@ -139,8 +139,8 @@ impl Which {
         on_stack!(self, stack => connections::measure::<stack::Short>(plan))
     }
 
-    /// Measures short connections of our engine alone under several plans that take turns: the
-    /// rates of each, build by build, over so many turns.
+    /// Measures short connections of our engine alone, under several plans that take turns. Returns
+    /// the rates of each plan, build by build, over `turns` turns.
     pub fn take_turns(plans: &[connections::Plan], builds: usize, turns: usize) -> Vec<Vec<f64>> {
         connections::take_turns::<raw::Short>(plans, builds, turns)
     }
@@ -150,7 +150,7 @@ impl Which {
         on_stack!(self, stack => connections::section::<stack::Short>(plan));
     }
 
-    /// Measures the memory of connections; `None` where nothing is kept, or it cannot be told.
+    /// Measures the memory of connections; `None` if nothing is kept, or it cannot be measured.
     pub fn memory(self, plan: &memory::Plan) -> Option<memory::Outcome> {
         match self {
             Which::LightwaitSkip if plan.state == memory::State::TimeWait => None,

@@ -1,20 +1,20 @@
-//! The table of TIME-WAIT records by itself: what it takes to enter, to look up and to expire one.
+//! The table of TIME-WAIT records alone: the costs to enter, look up and expire a record.
 //!
 //! ```text
 //!   fill ─ look up, each alone ─ look up in batches ─ look up in vain ─ turn over ─ expire all
 //! ```
 //!
-//! Tuples and their hashes are made beforehand: a host has hashed each segment's tuple anyhow, to
-//! ask for its connection. Records are looked up in random order. Alone: each look-up begins when
-//! the one before it is done, as when there is a segment's work between; in batches: 32 one after
-//! the other, which the processor may take together. While records turn over as many enter as
-//! expire, so that entering and expiring are measured among as many as there are. A batch of 32 may
-//! be read ahead before it enters, as the host does with a burst of frames; that is part of what it
-//! takes.
+//! Tuples and their hashes are made beforehand: a host hashes each segment's tuple anyway, to find
+//! its connection. Records are looked up in random order. "Alone": each look-up begins when the one
+//! before it is done, as with a segment's work in between. "In batches": 32 one after the other,
+//! which the processor may overlap. While records turn over, as many enter as expire, so that both
+//! are measured at the full number of records. A batch of 32 may be prefetched before it enters, as
+//! the host does with a burst of frames; that counts towards the cost.
 //!
-//! What a look-up waits for is memory: a line of the index, and a record that only the line tells.
-//! So it is also measured what two bare reads take, of a word among as many lines and of one among
-//! as many records, where the first tells which the second is: no table so large is quicker.
+//! A look-up waits for memory: a line of the index, and then a record that only the line names. For
+//! comparison the bench measures two bare reads: of a word among as many lines, and of a word among
+//! as many records, where the first read gives the place of the second. No table of that size is
+//! faster.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};
@@ -29,7 +29,7 @@ use serde_json::{Map, Value, json};
 use crate::instructions::{self, Uncounted, section};
 use crate::sample::{Samples, tenths};
 
-/// What is measured, and what it is.
+/// The operations, and their descriptions.
 pub const OPERATIONS: [(&str, &str); 10] = [
     ("hash", "hash a tuple, by the key"),
     ("fill", "enter, while the table grows"),
@@ -43,24 +43,24 @@ pub const OPERATIONS: [(&str, &str); 10] = [
     ("read_alone", "read two words so far apart, each alone"),
 ];
 
-/// Records that are entered, or expire, in a batch.
+/// Records that enter, or expire, in a batch.
 const BATCH: usize = 1000;
-/// Records that are looked up, or read ahead, in a batch.
+/// Records that are looked up, or prefetched, in a batch.
 const TOGETHER: usize = 32;
-/// Look-ups that are measured.
+/// Measured look-ups.
 const LOOK_UPS: usize = 1 << 20;
 /// 2·MSL.
 const TERM: Duration = Duration::from_secs(60);
 
-/// Memory as large as a table's.
+/// Memory of a table's size.
 struct Memory {
-    /// A number of one of the rows, in each line.
+    /// Each line has the number of a row.
     lines: Vec<[u32; 16]>,
-    /// As large as a record each.
+    /// Each row has the size of a record.
     rows: Vec<[u32; 6]>,
 }
 
-/// What an operation takes.
+/// The costs of operations.
 #[derive(Debug)]
 pub struct Costs {
     /// Records in the table.
@@ -68,11 +68,11 @@ pub struct Costs {
     /// `ns` or `instructions`.
     unit: &'static str,
     values: Vec<(&'static str, f64)>,
-    /// The longest that a single record took to enter, in ns.
+    /// The longest time for a single record to enter, in ns.
     pub worst_ns: f64,
 }
 
-/// The table and the tuples that are about to enter.
+/// The table, and the tuples that will enter it.
 struct Bench {
     table: TimeWait,
     hasher: TupleHasher,
@@ -85,7 +85,7 @@ struct Bench {
     worst: Duration,
 }
 
-/// Measures with so many records.
+/// Measures with `count` records.
 pub fn in_ns(count: usize) -> Costs {
     let mut bench = Bench::run(count);
     let value = |name: &'static str| (name, bench.samples.whole(name).unwrap_or(f64::NAN));
@@ -94,7 +94,7 @@ pub fn in_ns(count: usize) -> Costs {
     Costs { count, unit: "ns", values, worst_ns: worst.as_nanos() as f64 }
 }
 
-/// Counts instructions with so many records.
+/// Counts instructions with `count` records.
 ///
 /// # Errors
 /// If callgrind is not there, or fails.
@@ -110,7 +110,7 @@ pub fn in_instructions(count: usize) -> Result<Costs, Uncounted> {
     Ok(Costs { count, unit: "instructions", values, worst_ns: 0.0 })
 }
 
-/// Runs everything once, for callgrind to count what was chosen.
+/// Runs everything once, for callgrind to count the chosen section.
 pub fn sections(count: usize) {
     Bench::run(count);
 }
@@ -172,7 +172,7 @@ impl Bench {
         (first..first + count).map(tuple).map(|tuple| (self.hasher.hash(&tuple), tuple)).collect()
     }
 
-    /// What a host does once for each segment, so that the others find it done.
+    /// Hashes once, as a host does for each segment; the other operations use the result.
     fn hash(&mut self) {
         let tuples: Vec<Tuple> = (0..BATCH).map(tuple).collect();
         let clock = Clock::now();
@@ -206,8 +206,8 @@ impl Bench {
         self.entered += count;
     }
 
-    /// The longest that one takes to enter on the way to `count`, in a table of its own. What takes
-    /// longest must do so again with the same record: the machine interrupts at random.
+    /// Finds the longest time to enter a record on the way to `count`, in a separate table. It must
+    /// occur again at the same record, since the machine's interrupts are random.
     fn time_each(&mut self, count: usize) {
         let mut times = vec![u32::MAX; count];
         for _ in 0..2 {
@@ -246,7 +246,7 @@ impl Bench {
         }
     }
 
-    /// Reads bare memory that is as large as a table of so many records, elsewhere each time.
+    /// Reads bare memory of the size of a table with `count` records, at another place each time.
     fn read(&mut self, count: usize) {
         let memory = Memory::new(count);
         let mut draw = drawn();
@@ -271,7 +271,7 @@ impl Bench {
         assert_eq!(read, count);
     }
 
-    /// Lets those expire whose time is over: about as many as have entered since.
+    /// Lets records expire whose time is over: about as many as have entered since.
     fn expire(&mut self) {
         let Bench { table, samples, now, .. } = self;
         let len = table.len();
@@ -287,14 +287,14 @@ impl Bench {
 }
 
 impl Memory {
-    /// As an index and its records would have, all of it written.
+    /// Memory of the size of an index and its records, all of it written.
     fn new(count: usize) -> Memory {
         let mut draw = drawn();
         let line = |_| [u32::try_from(draw() % count).unwrap_or(u32::MAX); 16];
         Memory { lines: (0..count.div_ceil(16)).map(line).collect(), rows: vec![[1; 6]; count] }
     }
 
-    /// How many rows were read, batch by batch.
+    /// The number of rows read, batch by batch.
     #[inline(never)]
     fn read(&self, places: &[usize]) -> usize {
         let mut read = 0;
@@ -306,7 +306,7 @@ impl Memory {
         read
     }
 
-    /// How many were read, one after the other: which line is next depends on the row.
+    /// The number of rows read, one after the other: the next line depends on the row.
     #[inline(never)]
     fn read_alone(&self, places: &[usize]) -> usize {
         let (mut read, mut next) = (0, 0);
@@ -319,7 +319,7 @@ impl Memory {
     }
 }
 
-/// Random numbers, the same ones each time.
+/// Random numbers, from a fixed seed.
 fn drawn() -> impl FnMut() -> usize {
     let mut state = 1u64;
     move || {
@@ -328,7 +328,7 @@ fn drawn() -> impl FnMut() -> usize {
     }
 }
 
-/// How many are found, batch by batch.
+/// The number of records found, batch by batch.
 #[inline(never)]
 fn find(table: &TimeWait, tuples: &[(u64, Tuple)], now: Instant) -> usize {
     let mut found = 0;
@@ -339,7 +339,7 @@ fn find(table: &TimeWait, tuples: &[(u64, Tuple)], now: Instant) -> usize {
     found
 }
 
-/// How many are found, one after the other: which one is next depends on what was found.
+/// The number of records found, one after the other: the next one depends on the last.
 #[inline(never)]
 fn find_alone(table: &TimeWait, tuples: &[(u64, Tuple)], now: Instant) -> usize {
     let (mut found, mut next) = (0, 0);
@@ -352,7 +352,7 @@ fn find_alone(table: &TimeWait, tuples: &[(u64, Tuple)], now: Instant) -> usize 
 }
 
 impl Costs {
-    /// What an operation takes.
+    /// The cost of an operation.
     pub fn value(&self, name: &str) -> Option<f64> {
         self.values.iter().find(|(of, _)| *of == name).map(|(_, value)| *value)
     }
@@ -362,7 +362,7 @@ impl Costs {
         self.unit
     }
 
-    /// As entries of a JSON object.
+    /// The costs as entries of a JSON object.
     pub fn json(&self) -> Map<String, Value> {
         let entry = |(name, value): &(&str, f64)| {
             (format!("{}_per_{name}", self.unit), json!(tenths(*value)))

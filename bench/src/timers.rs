@@ -1,4 +1,5 @@
-//! Timers of connections: ours beside others', for one timer each of N connections in random order.
+//! Timers of connections: our schemes and others, with one timer for each of N connections in
+//! random order.
 
 mod connection;
 mod crates;
@@ -23,13 +24,13 @@ use crate::sample::Samples;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub enum Which {
-    /// Ours: checked in line, one lazily re-armed entry a connection.
+    /// Ours: checked inline, with one lazily re-armed entry a connection.
     Inline,
     /// Ours: the eager hierarchical wheel.
     Wheel,
     /// 4.4BSD's: two ticks scan every connection.
     Scan,
-    /// Aron and Druschel's: the same, over a list with TIME-WAIT at its end.
+    /// Aron and Druschel's: two ticks scan a list with TIME-WAIT at its end.
     OrderedList,
     /// tokio-util's DelayQueue.
     DelayQueue,
@@ -49,7 +50,7 @@ impl Which {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Which of the host's own it is.
+    /// The host's own scheme, if it is one.
     fn of_host(self) -> Option<Scheme> {
         match self {
             Which::Inline => Some(Scheme::Inline),
@@ -68,7 +69,7 @@ impl Which {
         samples
     }
 
-    /// Of the scheme without a host.
+    /// Times the scheme without a host.
     fn times_alone(self, count: usize, repetitions: usize) -> Samples {
         match self {
             Which::Inline => passes::times::<ours::Ours<0>>(count, repetitions),
@@ -87,7 +88,7 @@ impl Which {
         }
     }
 
-    /// One repetition, for callgrind to count `section` in it.
+    /// Runs one repetition, for callgrind to count `section` in it.
     pub fn sections(self, section: &str, connections: usize) {
         instructions::choose(section);
         match self.of_host().filter(|_| section == host_turn::NAME) {
@@ -115,7 +116,7 @@ impl Which {
     }
 }
 
-/// The operations that are reported, and by which pass is found what surrounds each.
+/// The reported operations, each with the pass that measures its surrounding work.
 pub const OPERATIONS: [(&str, Option<&str>); 10] = [
     ("set", Some(passes::TOUCH)),
     ("cancel", Some(passes::TOUCH)),
@@ -129,20 +130,20 @@ pub const OPERATIONS: [(&str, Option<&str>); 10] = [
     (host_turn::NAME, None),
 ];
 
-/// Operations of a kind in a whole run, at least, for steady medians.
+/// Operations of a kind in a run, at least, for steady medians.
 const MEASURED: usize = 3_000_000;
-/// And repetitions, at least: each with another phase of the clock to its ticks.
+/// Repetitions, at least: each with another phase of the clock against its ticks.
 const REPETITIONS: usize = 5;
 
-/// What a scheme costs.
+/// The costs of a scheme.
 #[derive(Clone, Debug)]
 pub struct Costs {
-    /// Of which scheme.
+    /// The scheme.
     pub scheme: Which,
-    /// Among how many connections, each with its timer set.
+    /// The number of connections, each with its timer set.
     pub connections: usize,
-    /// By name: what is reported under `ns_per_…` or `instructions_per_…`, and the same with
-    /// `_whole` for what was measured before the touching of the connection was subtracted.
+    /// Values by name, reported under `ns_per_…` or `instructions_per_…`. With `_whole` they
+    /// include the touching of the connection.
     pub values: Vec<(String, f64)>,
 }
 
@@ -181,7 +182,8 @@ impl Costs {
         Ok(Costs::of(scheme, connections, "instructions_per", value, |_| None))
     }
 
-    /// From what was measured as a whole, and in pairs with what surrounds it, if it was.
+    /// Makes the values of whole measurements, and of pairs with the surrounding work if they
+    /// exist.
     fn of(
         scheme: Which,
         connections: usize,
@@ -226,7 +228,7 @@ mod tests {
     #[test]
     fn every_scheme_fires_every_timer_once_and_has_all_its_costs() {
         for scheme in Which::value_variants() {
-            // The passes themselves assert what fires.
+            // The passes themselves check which timers fire.
             let costs = Costs::repeated(*scheme, 2000, 2);
             for (name, _) in OPERATIONS {
                 let value = costs.value(&format!("ns_per_{name}"));

@@ -1,6 +1,6 @@
-//! No scheme allocates to set, cancel, re-arm or fire a timer: not the engine either, from a
+//! No scheme allocates to set, cancel, re-arm or fire a timer. Nor does the engine, from a
 //! segment's arrival to the frame that answers it, once its tables have their size. Only the
-//! recovery that a retransmission timeout begins has a block of its own, as long as it lasts.
+//! recovery after a retransmission timeout has a block of its own while it lasts.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -24,7 +24,7 @@ static ALLOCATOR: lightwait_heap::Counting = lightwait_heap::Counting;
 
 const SCHEMES: [Scheme; 4] = [Scheme::Inline, Scheme::Wheel, Scheme::Scan, Scheme::OrderedList];
 const CONNECTIONS: u16 = 400;
-/// So many that what is kept for the next ones does not count.
+/// Enough connections that memory kept for later ones does not count.
 const BURST: u16 = 20_000;
 const FIRST_PORT: u16 = 2000;
 const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -32,7 +32,7 @@ const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const KEEPALIVE: Keepalive =
     Keepalive { idle: Duration::from_secs(7200), interval: Duration::from_secs(75), probes: 9 };
 const ASKED: &[u8] = &[b'?'; 10];
-/// Three full segments without options, to a peer that named no segment size.
+/// Three full segments without options, to a peer without a maximum segment size option.
 const BURST_SEGMENTS: usize = 3;
 const BURST_BYTES: usize = 536 * BURST_SEGMENTS;
 const ANSWER: &[u8] = &[b'!'; 100];
@@ -43,14 +43,14 @@ struct End {
     id: ConnectionId,
     /// SND.NXT of the peer.
     seq: Seq,
-    /// What the peer has of the host: its RCV.NXT.
+    /// The peer's RCV.NXT.
     ack: Seq,
-    /// Segments with text that the host has sent, and ones without.
+    /// Segments with data that the host has sent, and segments without.
     heard: (usize, usize),
 }
 
-/// A host with connections, of which we write every segment of the peer. What the host alone asks
-/// of the allocator is counted.
+/// A host with connections; the bench writes every segment of the peer. It counts only the host's
+/// allocations.
 struct Bench {
     host: Host,
     listener: ListenerId,
@@ -58,7 +58,7 @@ struct Bench {
     now: Instant,
     ends: Vec<End>,
     allocations: usize,
-    /// Bytes that it has asked for and not given back.
+    /// Bytes that the host has allocated and not freed.
     held: isize,
     bytes: Vec<u8>,
 }
@@ -76,7 +76,7 @@ impl Bench {
         bench
     }
 
-    /// No connection yet.
+    /// A bench without connections.
     fn of(connections: u16, set: impl FnOnce(&mut TcpConfig)) -> Bench {
         let capabilities = Capabilities::plain(Medium::Ip, 1500);
         let mut config = Config::new(capabilities, Cidr::new(HOST, 24).unwrap(), [3; 32]);
@@ -96,7 +96,7 @@ impl Bench {
         }
     }
 
-    /// One more connection.
+    /// Adds a connection.
     fn begin(&mut self, number: u16) {
         let isn = self.open(number);
         let (now, listener) = (self.now, self.listener);
@@ -107,7 +107,7 @@ impl Bench {
         self.ends.push(End { id, seq: Seq(1), ack: isn + 1, heard: (0, 0) });
     }
 
-    /// What the host does, and how often it allocates.
+    /// Lets the host act, and counts its allocations.
     fn let_it<R>(&mut self, act: impl FnOnce(&mut Host, &mut Outbox, Instant) -> R) -> R {
         let heap = Heap::new();
         let result = act(&mut self.host, &mut self.outbox, self.now);
@@ -154,7 +154,7 @@ impl Bench {
         isn
     }
 
-    /// A turn, and what the host says in it.
+    /// Runs a turn, and reads the frames that the host sends.
     fn hear(&mut self) {
         self.let_it(|host, outbox, now| {
             host.on_time(now);
@@ -179,7 +179,7 @@ impl Bench {
         self.hear();
     }
 
-    /// The host says something: its retransmission timers are set.
+    /// The host sends data: its retransmission timers are set.
     fn answer(&mut self) {
         self.each(|bench, number| {
             let id = bench.ends[usize::from(number)].id;
@@ -188,7 +188,7 @@ impl Bench {
         });
     }
 
-    /// The peer acknowledges `len` bytes more: the timers are re-armed, or cancelled.
+    /// The peer acknowledges `len` more bytes: the timers are re-armed, or cancelled.
     fn acknowledge(&mut self, len: usize) {
         self.each(|bench, number| {
             let end = &mut bench.ends[usize::from(number)];
@@ -198,7 +198,7 @@ impl Bench {
         });
     }
 
-    /// The peer asks: timers of delayed ACKs are set.
+    /// The peer sends a request: timers of delayed ACKs are set.
     fn ask(&mut self) {
         self.each(|bench, number| {
             let end = &mut bench.ends[usize::from(number)];
@@ -211,7 +211,7 @@ impl Bench {
         });
     }
 
-    /// Until every end has heard so much more.
+    /// Runs until every end has received that many more segments.
     fn wait(&mut self, texts: usize, others: usize) {
         let before: Vec<End> = self.ends.clone();
         let has_heard = |(end, before): (&End, &End)| {
@@ -223,8 +223,8 @@ impl Bench {
         }
     }
 
-    /// Connections that send a burst of segments, each acknowledged a while after the one before,
-    /// and close in order, the peer first; returns what the host holds then.
+    /// Connections send a burst of segments, each acknowledged a while after the one before, and
+    /// close, the peer first. Returns the bytes that the host then holds.
     fn pass(&mut self) -> isize {
         (0..CONNECTIONS).for_each(|number| self.begin(number));
         self.each(|bench, number| {
@@ -250,8 +250,7 @@ impl Bench {
         self.held
     }
 
-    /// Every kind of thing that happens to timers, on each connection; returns how often the host
-    /// allocated.
+    /// Runs every kind of timer event on each connection. Returns the number of allocations.
     fn round(&mut self) -> usize {
         self.allocations = 0;
         self.answer();
@@ -289,8 +288,8 @@ fn no_scheme_allocates_to_set_cancel_rearm_or_fire_a_timer() {
     }
 }
 
-/// What connections take while there are many is given back when they are gone, but for what is
-/// kept for the next ones: blocks of 256 of them at most, and tables' first pieces.
+/// Memory for many connections is given back when they are gone. The host keeps some for later
+/// ones: blocks of 256 connections at most, and the tables' first pieces.
 #[test]
 fn what_a_burst_of_connections_took_is_given_back() {
     let mut bench = Bench::with(Scheme::Inline, BURST);
@@ -305,7 +304,8 @@ fn what_a_burst_of_connections_took_is_given_back() {
     assert!(bench.held < peak / 20, "{} bytes of {peak} are still held", bench.held);
 }
 
-/// Neither what another estimator of the RTT keeps nor the rates that a burst told.
+/// Connections leave behind neither the state of another RTT estimator nor the rates that a burst
+/// has shown.
 #[test]
 fn connections_that_close_in_order_leave_no_memory_behind() {
     for estimator in [Estimator::Rfc6298, Estimator::Bsd] {
@@ -316,7 +316,7 @@ fn connections_that_close_in_order_leave_no_memory_behind() {
     }
 }
 
-/// Were timers kept in a tree, as a shard keeps its tasks' sleeps.
+/// A tree of timers, like a shard's for its tasks' sleeps, does allocate.
 #[test]
 fn a_timer_in_a_tree_allocates_and_whoever_counts_sees_it() {
     let mut timers = BTreeMap::new();

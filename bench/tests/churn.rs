@@ -1,5 +1,5 @@
-//! Connections that come and go allocate nothing once tables have their size but blocks of
-//! TIME-WAIT records, and the index that finds them nothing but the lines by which it grows.
+//! Once tables have their size, connections that come and go allocate only blocks of TIME-WAIT
+//! records, and the index of the records allocates only the lines by which it grows.
 
 use lightwait_bench::connections::{Pair, Plan};
 use lightwait_bench::stacks::Variant;
@@ -11,12 +11,12 @@ use lightwait_heap::Heap;
 static ALLOCATOR: lightwait_heap::Counting = lightwait_heap::Counting;
 
 const CONVERSATIONS: usize = 32 * RECORDS_IN_BLOCK;
-/// TIME-WAIT records that lie in a block, which grows by doubling from four of them.
+/// TIME-WAIT records in a block, which grows by doubling from four.
 const RECORDS_IN_BLOCK: usize = 1024;
 const GROWTHS_OF_BLOCK: usize = 9;
 
-/// How often both ends allocate while connections are opened and closed by both, so many at once
-/// and others idle.
+/// The allocations of both ends while both open and close connections, `at_once` at a time, beside
+/// idle ones.
 fn allocations(variant: Variant, idle: usize, at_once: usize) -> usize {
     let plan = Plan { time_wait: 3000, idle, at_once, variant, ..Plan::default() };
     let mut pair = Short::new(&plan);
@@ -40,7 +40,7 @@ fn connections_that_come_as_others_go_allocate_nothing_but_blocks_of_time_wait_r
     }
 }
 
-/// Of no other slot.
+/// A hash that differs for each slot.
 fn hash(slot: u32) -> u64 {
     let mixed = u64::from(slot).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)

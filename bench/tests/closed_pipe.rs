@@ -1,4 +1,5 @@
-//! Who reads no further (`lightwait-bench … | head -1`) ends the program, and hears no complaint.
+//! A reader that closes the pipe (`lightwait-bench … | head -1`) ends the program without a
+//! complaint.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! What the program says of the numbers that it takes.
+//! The help and the limits of the program's numbers.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ fn bench(arguments: &[&str]) -> [String; 2] {
     [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap())
 }
 
-/// The flags of a page of help that take a value, each with what it says of it.
+/// The flags on a page of help that take a value, each with its description.
 fn flags(help: &str) -> Vec<(&str, String)> {
     let mut flags: Vec<(&str, String)> = Vec::new();
     for line in help.lines() {
@@ -29,7 +29,7 @@ fn help_tells_the_range_that_each_number_is_held_to() {
     for name in ["connections", "pingpong", "bulk", "memory", "time-wait", "timers"] {
         let [help, _] = bench(&[name, "--help"]);
         for (flag, text) in flags(&help) {
-            // More than any may be.
+            // A number above every limit.
             let [_, refusal] = bench(&[name, &format!("--{flag}={}", i64::MAX)]);
             let Some((_, range)) = refusal.split_once(" is not in ") else { continue };
             let (least, most) = range.lines().next().unwrap().split_once("..=").unwrap();

@@ -1,5 +1,5 @@
-//! What an HTTP connection takes that waits for its next request: its task, what HTTP knows of it,
-//! and its TCP.
+//! Memory of an HTTP connection that waits for its next request: its task, its HTTP state, and its
+//! TCP.
 
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -22,7 +22,7 @@ static ALLOCATOR: lightwait_heap::Counting = lightwait_heap::Counting;
 
 const CONNECTIONS: usize = 10_000;
 const TOGETHER: usize = 100;
-/// All in: the task, HTTP's state, and TCP's.
+/// The limit for the task, HTTP's state, and TCP's.
 const MOST_BYTES: usize = 2048;
 
 const CLIENT: u8 = 0;
@@ -92,7 +92,7 @@ impl World {
     }
 }
 
-/// Opens all connections, asks on each for the file or for nothing, and lets them idle.
+/// Opens all connections, requests the file or nothing on each, and lets them idle.
 fn crowd(world: &mut World, asks: bool) -> Rc<RefCell<Vec<TcpStream>>> {
     let address = SocketAddr::new(host(SERVER), 80);
     let idle = Rc::new(RefCell::new(Vec::with_capacity(CONNECTIONS)));
@@ -114,7 +114,7 @@ fn crowd(world: &mut World, asks: bool) -> Rc<RefCell<Vec<TcpStream>>> {
     idle
 }
 
-/// Bytes of one end of a connection that idles, with nobody at it.
+/// Bytes of one end of an idle connection without an application.
 fn bare_end() -> usize {
     let mut world = World::new();
     let heap = Heap::new();
@@ -155,7 +155,7 @@ fn ten_thousand_idle_connections_take_2_kib_each_and_no_page() {
     println!("{each} bytes an idle connection; its client has {bare}");
     assert!(each <= MOST_BYTES, "{each} bytes");
     drop(heap);
-    // They answer as before.
+    // They still answer.
     let mut last = idle.borrow_mut().pop().unwrap();
     let asking = world.handle(CLIENT).spawn_local(async move { ask(&mut last).await });
     world.run_until(Duration::from_secs(60), || asking.is_finished());

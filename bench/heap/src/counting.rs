@@ -1,4 +1,4 @@
-//! The allocator.
+//! The counting allocator, and the counts of a thread.
 #![allow(unsafe_code, reason = "an allocator is an unsafe trait")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -10,17 +10,17 @@ thread_local! {
     static BLOCKS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The system's allocator, with a count of the bytes that were asked for and not given back, and of
-/// how often some were asked for.
+/// The system's allocator. It counts the bytes that were allocated and not freed, and the
+/// allocations.
 #[derive(Debug)]
 pub struct Counting;
 
-/// Counts what this thread does, from when it is made until it is dropped. One at a time.
+/// Counts the allocations of this thread from its creation until it is dropped. Use one at a time.
 #[derive(Debug)]
 pub struct Heap(());
 
 impl Heap {
-    /// Begins to count, from 0.
+    /// Starts counting, from 0.
     pub fn new() -> Heap {
         BYTES.set(0);
         BLOCKS.set(0);
@@ -28,12 +28,12 @@ impl Heap {
         Heap(())
     }
 
-    /// Bytes asked for since, less those given back: negative if more was given back.
+    /// Bytes allocated since then, minus bytes freed: negative if more was freed.
     pub fn bytes(&self) -> isize {
         BYTES.get()
     }
 
-    /// How often a block was asked for since, or one of another size.
+    /// The number of allocations and reallocations since then.
     pub fn allocations(&self) -> usize {
         BLOCKS.get()
     }
@@ -52,7 +52,8 @@ impl Drop for Heap {
 }
 
 fn count(bytes: isize, blocks: usize) {
-    // None has anything to build or to drop, so that they are there as long as the thread is.
+    // None of the thread-locals has an initialiser or a destructor, so that they live as long as
+    // the thread.
     if COUNTS.get() {
         BYTES.set(BYTES.get() + bytes);
         BLOCKS.set(BLOCKS.get() + blocks);

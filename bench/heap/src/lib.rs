@@ -1,8 +1,8 @@
-//! The system's allocator, which counts bytes while it is asked to.
+//! The system's allocator, which counts bytes on request.
 //!
-//! A program that wants to know what something takes makes [`Counting`] its global allocator. While
-//! nobody counts it costs a load and a branch that is foreseen, so that what is timed is not slowed
-//! down; crates that always count pay several locked additions for each allocation.
+//! A program that measures memory makes [`Counting`] its global allocator. While counting is off it
+//! costs a load and a well-predicted branch, so that it does not slow down what is timed. Crates
+//! that always count pay several locked additions for each allocation.
 #![deny(unsafe_code)]
 
 mod counting;

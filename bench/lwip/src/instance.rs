@@ -1,4 +1,4 @@
-//! The calls into C.
+//! The calls into C, which only the owner of an [`Instance`] can make.
 #![allow(unsafe_code, reason = "functions in C are unsafe to call")]
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,17 +25,17 @@ mod c {
     }
 }
 
-/// lwIP is made of global variables: there is one instance, and one user of it at a time.
+/// lwIP uses global variables: there is one instance, with one user at a time.
 static INSTANCE: Mutex<()> = Mutex::new(());
 
-/// The right to call lwIP. All connections end with it.
+/// The right to call lwIP. Dropping it ends all connections.
 #[derive(Debug)]
 pub struct Instance(#[expect(dead_code, reason = "it is held")] MutexGuard<'static, ()>);
 
 impl Instance {
-    /// Waits until nobody else has it.
+    /// Waits until the instance is free.
     pub fn begin() -> Instance {
-        // What a test that failed has left behind was ended when it was dropped.
+        // A failed test left the instance clean: dropping it ended its connections.
         let guard = INSTANCE.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the lock is held, as it is whenever there is an `Instance`, so that no two
         // threads are in lwIP; `Instance` is not `Send`, so that none takes over on the way. This
@@ -46,7 +46,7 @@ impl Instance {
         Instance(guard)
     }
 
-    /// Connections opened from now on are for this.
+    /// Sets the purpose of connections opened from now on.
     pub fn set_purpose(&mut self, purpose: Purpose) {
         // SAFETY: as in `begin`.
         unsafe { c::bench_mode(purpose as u32) }
@@ -58,13 +58,13 @@ impl Instance {
         unsafe { c::bench_open() }
     }
 
-    /// Hands the packets that wait for it to an end, which answers.
+    /// Hands the waiting packets to an end, which answers.
     pub fn deliver(&mut self, end: End) {
         // SAFETY: as in `begin`.
         unsafe { c::bench_deliver(end as u32) }
     }
 
-    /// 250 ms have passed.
+    /// Reports that 250 ms have passed.
     pub fn tick(&mut self) {
         // SAFETY: as in `begin`.
         unsafe { c::bench_tick() }
@@ -76,13 +76,13 @@ impl Instance {
         unsafe { c::bench_keep(count) }
     }
 
-    /// Takes connections in TIME-WAIT out of lwIP's sight, so that its walks are short.
+    /// Hides connections in TIME-WAIT from lwIP, so that its walks are short.
     pub fn set_aside(&mut self) {
         // SAFETY: as in `begin`.
         unsafe { c::bench_set_aside() }
     }
 
-    /// Puts those back.
+    /// Undoes [`Instance::set_aside`].
     pub fn bring_back(&mut self) {
         // SAFETY: as in `begin`.
         unsafe { c::bench_bring_back() }
@@ -100,7 +100,7 @@ impl Instance {
         unsafe { c::bench_packets() }
     }
 
-    /// What was done: conversations, answers, bytes received or connections opened, by purpose.
+    /// The work done: conversations, answers, bytes received or connections opened, by purpose.
     pub fn done(&self) -> u64 {
         // SAFETY: as in `begin`.
         unsafe { c::bench_done() }
@@ -112,13 +112,13 @@ impl Instance {
         unsafe { c::bench_opened() }
     }
 
-    /// How often something went wrong.
+    /// The number of errors.
     pub fn faults(&self) -> u64 {
         // SAFETY: as in `begin`.
         unsafe { c::bench_faults() }
     }
 
-    /// Bytes of the C library's heap in use, ours included; of the main thread.
+    /// Bytes of the C library's heap in use, ours included, in the main thread.
     pub fn heap_bytes(&self) -> u64 {
         // SAFETY: as in `begin`.
         unsafe { c::bench_heap() }

@@ -1,7 +1,7 @@
-//! lwIP, a stack that the benches measure beside ours: Debian's library, both ends on one instance
-//! of it, and what runs on it, in C, as is usual there.
+//! lwIP, a stack that the benches measure beside ours. This is Debian's library, with both ends on
+//! one instance of it. The applications on it are in C, as is usual there.
 //!
-//! Where lwIP's header files were missing when this was built there is nothing to call.
+//! If lwIP's header files were missing at build time, the crate is empty.
 #![deny(unsafe_code)]
 
 #[cfg(lwip)]
@@ -10,24 +10,24 @@ mod instance;
 #[cfg(lwip)]
 pub use instance::Instance;
 
-/// What connections are for.
+/// The purpose of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// 100 bytes asked, 500 answered, closed by the server first.
+    /// A request of 100 bytes, an answer of 500; the server closes first.
     Short = 0,
-    /// The same again and again on a connection that stays.
+    /// Request and answer again and again, on a connection that stays.
     PingPong = 1,
-    /// As many bytes as there is room for, from the client to the server.
+    /// As many bytes as fit, from the client to the server.
     Bulk = 2,
-    /// None.
+    /// No data.
     Idle = 3,
 }
 
 /// One of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Who opens connections.
+    /// The end that opens connections.
     Client = 0,
-    /// Who is asked.
+    /// The end that answers.
     Server = 1,
 }

@@ -1,4 +1,4 @@
-//! `bulk` on the command line.
+//! The command `bulk`: its arguments, and the output of its result.
 
 use lightwait_bench::bulk::{self, Plan};
 use lightwait_bench::instructions;
@@ -6,14 +6,14 @@ use lightwait_bench::stacks::Which;
 
 use super::Output;
 
-/// What `bulk` is told.
+/// The arguments of `bulk`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Bulk {
-    /// Which stack.
+    /// The stack to measure
     #[arg(long, value_enum, default_value = "lightwait")]
     stack: Which,
     /// The largest packet, in bytes, 576 to 65535; lwIP and the kernel's loopback device have their
-    /// own.
+    /// own
     #[arg(long, default_value_t = 1500,
           value_parser = clap::value_parser!(u16).range(576..=65_535))]
     mtu: u16,
@@ -21,16 +21,15 @@ pub(crate) struct Bulk {
     #[arg(long, default_value_t = 2_000_000_000,
           value_parser = clap::value_parser!(u64).range(1_000_000..=1_000_000_000_000))]
     bytes: u64,
-    /// Leave checksums to the device, as with a card that computes and verifies them; lwIP does
-    /// not.
+    /// Leave checksums to the device, as with a card that computes and verifies them; lwIP cannot
     #[arg(long)]
     no_checksum: bool,
-    /// Leave it to the device to cut large segments, too; ours alone do.
+    /// Leave the cutting of large segments to the device, too; only our stack can
     #[arg(long, requires = "no_checksum")]
     no_cut: bool,
     #[command(flatten)]
     output: Output,
-    /// Let this section be counted, as `--instructions` does.
+    /// Run the section once for callgrind, which --instructions uses
     #[arg(long, hide = true)]
     section: Option<String>,
 }

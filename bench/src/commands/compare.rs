@@ -1,4 +1,4 @@
-//! `compare` on the command line.
+//! The command `compare`: its arguments, and the output of its table.
 
 use clap::ValueEnum;
 use lightwait_bench::compare::{COUNTS, MEMORY, RATES, Row};
@@ -6,10 +6,10 @@ use lightwait_bench::stacks::Which;
 use lightwait_bench::{say, say_line};
 use serde_json::Value;
 
-/// What `compare` is told.
+/// The arguments of `compare`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Compare {
-    /// Which stacks, ours first; all of them if none is named.
+    /// The stacks, ours first; all of them if none is named
     #[arg(long, value_enum, value_delimiter = ',')]
     stacks: Vec<Which>,
     /// Count instructions as well, by callgrind.
@@ -21,7 +21,7 @@ pub(crate) struct Compare {
 }
 
 impl Compare {
-    /// Measures and prints; each row as soon as it is there.
+    /// Measures and prints, row by row.
     pub(crate) fn run(&self) -> bool {
         let all = || Which::value_variants().to_vec();
         let stacks = if self.stacks.is_empty() { all() } else { self.stacks.clone() };

@@ -1,4 +1,4 @@
-//! `connections` on the command line.
+//! The command `connections`: its arguments, and the output of its results.
 
 use std::time::Duration;
 
@@ -8,41 +8,41 @@ use lightwait_bench::stacks::Which;
 
 use super::{Output, packets_in_words};
 
-/// What `connections` is told.
+/// The arguments of `connections`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Connections {
-    /// Which stack.
+    /// The stack to measure
     #[arg(long, value_enum, default_value = "lightwait")]
     stack: Which,
-    /// Records in TIME-WAIT besides, 0 to 20000000.
+    /// Other records in TIME-WAIT, 0 to 20000000
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=20_000_000))]
     time_wait: u32,
-    /// Idle connections besides, 0 to 4000000; the kernel has 9900 at most.
+    /// Other idle connections, 0 to 4000000; the kernel has 9900 at most
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=4_000_000))]
     idle: u32,
     /// Conversations measured, 1 to 1000000000 [default: 200000, or three periods of TIME-WAIT]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
     count: Option<u32>,
-    /// Conversations at a time, 1 to 4096; 1 and 16, one after the other, if none is given.
+    /// Conversations at a time, 1 to 4096; 1 and 16, one after the other, if none is given
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     at_once: Option<u32>,
-    /// Addresses from which they come in turn, at least, 1 to 1000000; stacks other than ours have
-    /// but one.
+    /// The least number of source addresses, used in turn, 1 to 1000000; other stacks than ours
+    /// have only one
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     addresses: u32,
-    /// Measure about so many seconds at most, with fewer conversations if need be.
+    /// Measure for about so many seconds at most, with fewer conversations if necessary
     #[arg(long, value_parser = seconds)]
     seconds: Option<Duration>,
     #[command(flatten)]
     output: Output,
-    /// Let this section be counted, as `--instructions` does.
+    /// Run the section once for callgrind, which --instructions uses
     #[arg(long, hide = true, requires = "at_once")]
     section: Option<String>,
 }
 
-/// Conversations that are measured if nobody says how many, at least,
+/// The default number of conversations that are measured: at least this many,
 const USUAL_COUNT: u32 = 200_000;
-/// and for as many periods of TIME-WAIT.
+/// and those of this many periods of TIME-WAIT.
 const PERIODS: u32 = 3;
 
 /// A time that is not zero.

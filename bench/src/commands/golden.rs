@@ -1,18 +1,18 @@
-//! `golden` on the command line.
+//! The command `golden`: compares the counts of instructions with the kept ones, or keeps them.
 
 use lightwait_bench::golden;
 use lightwait_bench::say_line;
 
-/// What `golden` is told.
+/// The arguments of `golden`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Golden {
-    /// Keep what is counted now.
+    /// Keep the present counts
     #[arg(long)]
     bless: bool,
 }
 
 impl Golden {
-    /// Counts and compares, or keeps.
+    /// Counts and compares, or keeps the counts.
     pub(crate) fn run(&self) -> bool {
         let counted = match golden::count() {
             Ok(counted) => counted,

@@ -1,24 +1,24 @@
-//! `memory` on the command line.
+//! The command `memory`: its arguments, and the output of its result.
 
 use lightwait_bench::memory::{Plan, State};
 use lightwait_bench::say_line;
 use lightwait_bench::stacks::{Ip, Variant, Which};
 use serde_json::Value;
 
-/// What `memory` is told.
+/// The arguments of `memory`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Memory {
-    /// Which stack.
+    /// The stack to measure
     #[arg(long, value_enum, default_value = "lightwait")]
     stack: Which,
-    /// In which state its connections are.
+    /// The state of its connections
     #[arg(long, value_enum, default_value = "time-wait")]
     state: State,
-    /// How many, 1000 to 20000000; lwIP has 10000 at most, the kernel 9900.
+    /// Their number, 1000 to 20000000; lwIP has 10000 at most, the kernel 9900
     #[arg(long, default_value_t = 100_000,
           value_parser = clap::value_parser!(u32).range(1000..=20_000_000))]
     count: u32,
-    /// Over which version of IP; 6 by our own engine alone.
+    /// The version of IP; only our own engine has 6
     #[arg(long, value_enum, default_value = "4")]
     ip: Ip,
     /// Print one JSON object.

@@ -1,4 +1,4 @@
-//! `pingpong` on the command line.
+//! The command `pingpong`: its arguments, and the output of its result.
 
 use lightwait_bench::instructions;
 use lightwait_bench::pingpong::{self, Plan};
@@ -6,22 +6,22 @@ use lightwait_bench::stacks::Which;
 
 use super::{Output, packets_in_words};
 
-/// What `pingpong` is told.
+/// The arguments of `pingpong`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PingPong {
-    /// Which stack.
+    /// The stack to measure
     #[arg(long, value_enum, default_value = "lightwait")]
     stack: Which,
-    /// Connections, each with a request under way, 1 to 1000000; the kernel has 9900 at most.
+    /// Connections, each with a pending request, 1 to 1000000; the kernel has 9900 at most
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: u32,
-    /// Requests measured, on all of them together, 1 to 1000000000.
+    /// Requests measured, on all connections together, 1 to 1000000000
     #[arg(long, default_value_t = 1_000_000,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
     requests: u32,
     #[command(flatten)]
     output: Output,
-    /// Let this section be counted, as `--instructions` does.
+    /// Run the section once for callgrind, which --instructions uses
     #[arg(long, hide = true)]
     section: Option<String>,
 }

@@ -1,10 +1,10 @@
-//! `time-wait` on the command line.
+//! The command `time-wait`: its arguments, and the output of its result.
 
 use lightwait_bench::{instructions, time_wait};
 use lightwait_bench::{say, say_line};
 use serde_json::Value;
 
-/// What `time-wait` is told.
+/// The arguments of `time-wait`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct TimeWait {
     /// Records in the table, 10000 to 100000000.
@@ -17,7 +17,7 @@ pub(crate) struct TimeWait {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Let this section be counted, as `--instructions` does.
+    /// Run the section once for callgrind, which --instructions uses
     #[arg(long, hide = true)]
     section: Option<String>,
 }

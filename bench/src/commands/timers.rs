@@ -1,14 +1,14 @@
-//! `timers` on the command line.
+//! The command `timers`: its arguments, and the output of its results.
 
 use clap::ValueEnum;
 use lightwait_bench::timers::{Costs, OPERATIONS, Which};
 use lightwait_bench::{say, say_line};
 use serde_json::Value;
 
-/// What `timers` is told.
+/// The arguments of `timers`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Timers {
-    /// Which scheme; all of them, one after the other, if none is named.
+    /// The scheme; all of them, one after the other, if none is named
     #[arg(long, value_enum)]
     scheme: Option<Which>,
     /// Connections, each with its timer set, 1000 to 20000000.
@@ -21,7 +21,7 @@ pub(crate) struct Timers {
     /// Print one JSON object a scheme.
     #[arg(long)]
     json: bool,
-    /// Run every pass once and let this one be counted, as `--instructions` does.
+    /// Run every pass once and this one for callgrind, which --instructions uses
     #[arg(long, hide = true, requires = "scheme")]
     section: Option<String>,
 }
@@ -44,7 +44,7 @@ impl Timers {
     }
 }
 
-/// Measures one scheme and prints it; false if instructions were asked for and not counted.
+/// Measures one scheme and prints it. Returns false if instructions were requested and not counted.
 fn run(scheme: Which, connections: usize, timers: &Timers, first: bool) -> bool {
     let mut costs = vec![Costs::in_ns(scheme, connections)];
     let mut counted = true;
@@ -67,7 +67,7 @@ fn run(scheme: Which, connections: usize, timers: &Timers, first: bool) -> bool 
     counted
 }
 
-/// A row for each unit; the head before the first.
+/// Prints a row for each unit, with the table's head before the first.
 fn print(costs: &[Costs], first: bool) {
     if first {
         say_line!("On top of touching the connection, {} connections:", costs[0].connections);

@@ -1,7 +1,7 @@
-//! Locked instructions among those that callgrind counts: atomic operations that write, which wait
-//! for the cache line to be this core's alone.
+//! Counts locked instructions: atomic operations that write, which wait until this core owns the
+//! cache line.
 //!
-//! Callgrind tells how often each address was executed, and objdump what lies there.
+//! Callgrind counts the executions of each address, and objdump shows the instruction there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use super::{Uncounted, operations, run};
 /// Executions of the addresses of one file.
 type Executions = BTreeMap<u64, u64>;
 
-/// Locked instructions an operation of a section takes; see [`count`](super::count).
+/// Locked instructions of an operation of a section; see [`count`](super::count).
 ///
 /// # Errors
-/// As there, and if objdump is not there, or fails.
+/// Those of [`count`](super::count); or objdump is missing, or fails.
 pub fn count(arguments: &[String]) -> Result<Option<f64>, Uncounted> {
     let failed = |error: io::Error| Uncounted::Failed(error.to_string());
     let name = format!("lightwait-callgrind-{}", std::process::id());
@@ -25,7 +25,7 @@ pub fn count(arguments: &[String]) -> Result<Option<f64>, Uncounted> {
     let how = ["--dump-instr=yes", "--compress-pos=no", "--compress-strings=no", &out];
     let ran = run(&how, arguments);
     let profile = fs::read_to_string(&path);
-    // It may never have been written.
+    // The file may never have been written.
     let _gone = fs::remove_file(&path);
     let ((printed, _), profile) = (ran?, profile.map_err(failed)?);
     let Some(operations) = operations(&printed) else { return Ok(None) };
@@ -37,7 +37,7 @@ pub fn count(arguments: &[String]) -> Result<Option<f64>, Uncounted> {
     Ok(Some(sum as f64 / operations.max(1) as f64))
 }
 
-/// Who executed what, from a profile of callgrind's.
+/// The executions in a profile of callgrind's, by file.
 fn executions_in(profile: &str) -> BTreeMap<PathBuf, Executions> {
     let mut files: BTreeMap<PathBuf, Executions> = BTreeMap::new();
     let (mut file, mut is_inclusive) = (PathBuf::new(), false);
@@ -45,7 +45,7 @@ fn executions_in(profile: &str) -> BTreeMap<PathBuf, Executions> {
         if let Some(name) = line.strip_prefix("ob=") {
             file = PathBuf::from(name);
         } else if line.starts_with("calls=") {
-            // The next line is what the function that is called costs.
+            // The next line has the cost of the called function.
             is_inclusive = true;
         } else if let Some(cost) = line.strip_prefix("0x") {
             let mut words = cost.split_whitespace();
@@ -60,7 +60,7 @@ fn executions_in(profile: &str) -> BTreeMap<PathBuf, Executions> {
     files
 }
 
-/// What objdump says of `file`.
+/// objdump's output for `file`.
 fn disassembly(file: &Path) -> Result<String, Uncounted> {
     let dump = Command::new("objdump").args(["-d", "--no-show-raw-insn"]).arg(file).output();
     let dump = dump.map_err(|error| Uncounted::Failed(format!("objdump: {error}")))?;
@@ -71,8 +71,8 @@ fn disassembly(file: &Path) -> Result<String, Uncounted> {
     Ok(String::from_utf8_lossy(&dump.stdout).into_owned())
 }
 
-/// Addresses of locked instructions: of those that say so, and of exchanges with memory, which need
-/// not say it.
+/// Addresses of locked instructions: those with a lock prefix, and exchanges with memory, which
+/// need none.
 fn locked_in(disassembly: &str) -> BTreeSet<u64> {
     let lines = disassembly.lines().filter_map(|line| line.trim_start().split_once(":\t"));
     lines

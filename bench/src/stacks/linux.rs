@@ -1,9 +1,10 @@
-//! The kernel's stack over its loopback device: not a peer but the reference, since it has system
-//! calls to pay that those in memory have not, and no checksum, no link and an MTU of 64 KiB.
+//! The kernel's stack over its loopback device. It is a reference and not a peer: it pays for
+//! system calls, which the stacks in memory do not, and has no checksum, no link and an MTU of 64
+//! KiB.
 //!
-//! One thread serves both ends, and knows which socket is ready without asking: it never waits, and
-//! pays for no epoll. The time is the real one, TIME-WAIT its 60 s; so the records that are to be
-//! there are made by as many conversations just before, and those of earlier runs stay besides.
+//! One thread serves both ends, and knows without asking which socket is ready: it never waits, and
+//! pays for no epoll. Time is real time, and TIME-WAIT lasts 60 s. As many conversations as there
+//! should be records therefore run just before, and records of earlier runs stay besides.
 
 mod bulk;
 mod memory;
@@ -21,15 +22,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
-/// Connections that a process may have: each is two file descriptors of 20 000, the usual limit.
+/// The most connections of a process: each has two of the usual limit of 20 000 file descriptors.
 pub(super) const CONNECTIONS: usize = 9_900;
 /// The client's ports on an address.
 const PORTS: std::ops::Range<u16> = 10_000..60_000;
 
-/// Whole runs of source addresses that were given out in this process.
+/// Ranges of source addresses that this process has used.
 static RUNS: AtomicU32 = AtomicU32::new(1);
 
-/// A listener, and where the next connections to it come from.
+/// A listener, and the source of the next connections to it.
 #[derive(Debug)]
 struct Loopback {
     listener: TcpListener,
@@ -42,7 +43,7 @@ impl Loopback {
     fn new() -> Loopback {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let server = listener.local_addr().expect("an address");
-        // 65,536 addresses of 127/8 for each: none comes again while its TIME-WAITs stand.
+        // 65,536 addresses of 127/8 for each range: none is used again while its TIME-WAITs last.
         let address = u32::from(Ipv4Addr::LOCALHOST) + (RUNS.fetch_add(1, Ordering::Relaxed) << 16);
         Loopback { listener, server, address, port: PORTS.start }
     }
@@ -62,7 +63,7 @@ impl Loopback {
         let flags = SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None);
         let socket = socket.expect("a free file descriptor");
-        // The port may be in TIME-WAIT, of a connection that this end closed first.
+        // The port may be in TIME-WAIT after a connection that this end closed first.
         set_socket_reuseaddr(&socket, true).expect("an option that Linux has");
         bind(&socket, &source).expect("a free port");
         connect(&socket, &self.server).expect("the loopback device up");

@@ -1,10 +1,10 @@
-//! lwIP, back to back in memory, as Debian builds it: its memory from `malloc`, as much as it
-//! wants, segments of 1460 bytes, a window and a send buffer of 64 KiB, every checksum computed and
-//! verified; no timestamps, no SACK. It is driven through its raw API without a thread of its own.
+//! lwIP, back to back in memory, in Debian's build. Its memory comes from `malloc` without a limit.
+//! It has segments of 1460 bytes, a window and a send buffer of 64 KiB, computes and verifies every
+//! checksum, and has neither timestamps nor SACK. The bench drives its raw API without a thread.
 //!
-//! It is made of global variables, so that client and server are on one instance and share its
-//! lists. TIME-WAIT takes 120 s there, in ticks of 500 ms: that is not waited for, the oldest
-//! beyond as many as are wanted end at once.
+//! It uses global variables, so that client and server are on one instance and share its lists. Its
+//! TIME-WAIT takes 120 s, in ticks of 500 ms. The bench does not wait for that: it ends the oldest
+//! records beyond the wanted number at once.
 
 mod bulk;
 mod memory;
@@ -22,7 +22,7 @@ use lightwait_lwip::{End, Instance, Purpose};
 
 use super::watch::Watch;
 
-/// How often lwIP wants to hear of the time.
+/// The interval at which lwIP needs the time.
 const TICK: Duration = Duration::from_millis(250);
 
 /// Both ends, and their time.
@@ -41,7 +41,8 @@ impl Ends {
         Ends { lwip, now: Duration::ZERO, ticks: 0, watch: Watch::new() }
     }
 
-    /// A turn of each end, `later`; before the client's, so many connections are open.
+    /// Runs a turn of each end, `later` after the last one, and then opens connections until the
+    /// client has `open` of them.
     fn turn(&mut self, later: Duration, open: u64) {
         self.now += later;
         let begin = self.watch.read();

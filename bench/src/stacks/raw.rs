@@ -1,12 +1,12 @@
 //! Our engine alone: two hosts back to back in memory, each driven as a shard drives one.
 //!
-//! A turn of an end: the frames that have arrived go in, time passes, the application hears of the
-//! events, and the host speaks once. Frames move from the one outbox straight into the other host;
-//! every one is an IP packet of at most the MTU, its checksum computed here and verified there.
+//! A turn of an end: the host takes in arrived frames, time passes, the application handles the
+//! events, and the host sends once. Frames move from one outbox straight into the other host. Each
+//! is an IP packet of at most the MTU; its checksum is computed here and verified there.
 //!
-//! The hosts' time is made: so much for each conversation. That makes how many
-//! TIME-WAIT records stand exact, and counts of instructions repeatable. The clock is read all the
-//! same, once a turn of an end, since that is what a shard pays.
+//! The hosts' time is virtual, with a fixed part for each conversation. The number of TIME-WAIT
+//! records is therefore exact, and instruction counts are repeatable. The clock is still read once
+//! a turn of an end, since a shard pays for that.
 
 mod bulk;
 mod pingpong;
@@ -36,30 +36,30 @@ use lightwait_core::{
 /// Frames that an end sends in a turn, at most.
 const OUTBOX_FRAMES: usize = 256;
 
-/// So few frames are not worth a burst.
+/// Fewer frames than this are not worth a burst.
 const FEW: usize = 4;
 
-/// Where the server listens.
+/// The server's address and port.
 pub const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 80);
 
-/// Hosts of the bench's net by their numbers.
+/// Hosts of the bench's network, by number.
 impl Ip {
-    /// Where the server listens.
+    /// The server's address and port.
     fn server(self) -> SocketAddr {
         SocketAddr::new(self.host(2), SERVER.port())
     }
 
-    /// So many of the net's hosts, a power of two, around one of them.
+    /// `count` of the network's hosts, a power of two, around host `number`.
     fn hosts(self, number: u32, count: u32) -> Cidr {
         let bits = if self == Ip::V4 { 32 } else { 128 };
         Cidr::new(self.host(number), bits - count.ilog2() as u8).expect("fewer than all addresses")
     }
 }
 
-/// Connections that are opened together, where it matters only that they are open.
+/// Connections opened at a time where opening is not measured.
 pub const OPENED_AT_ONCE: usize = 256;
 
-/// One host and what it is about to send.
+/// A host and its outbox.
 #[derive(Debug)]
 pub struct End {
     /// The host.
@@ -67,7 +67,7 @@ pub struct End {
     outbox: Outbox,
     /// Frames sent.
     pub frames: u64,
-    /// Where a frame in pieces becomes one.
+    /// A buffer in which the pieces of a frame are joined.
     whole: Vec<u8>,
 }
 
@@ -77,7 +77,7 @@ impl End {
         End { host, outbox: Outbox::new(OUTBOX_FRAMES), frames: 0, whole: Vec::new() }
     }
 
-    /// What the other end has sent arrives.
+    /// Receives the frames that the other end has sent.
     fn receive(&mut self, now: Instant, from: &mut End) {
         from.frames += from.outbox.len() as u64;
         if from.outbox.len() < FEW || self.host.config().device.checksum {
@@ -98,7 +98,7 @@ impl End {
             };
             let mut bytes = &frame.head;
             if frame.checksum != TxChecksum::Complete {
-                // Where checksums are left to the device, it copies them once itself.
+                // A device that computes checksums copies the frame once.
                 self.whole.clear();
                 frame.copy_to(&mut self.whole);
                 bytes = &self.whole;
@@ -110,37 +110,37 @@ impl End {
     }
 }
 
-/// What uses the two hosts.
+/// The application of the two hosts.
 pub trait Application {
-    /// The client's host has something to tell.
+    /// Handles an event of the client's host.
     fn on_client(&mut self, host: &mut Host, now: Instant, event: Event);
-    /// The server's host has something to tell.
+    /// Handles an event of the server's host.
     fn on_server(&mut self, host: &mut Host, now: Instant, event: Event);
-    /// Before the client speaks: the time to open connections.
+    /// Called before the client sends: the time to open connections.
     fn before_client(&mut self, _host: &mut Host, _now: Instant) {}
 }
 
 /// Two hosts, the wire between them, and their time.
 #[derive(Debug)]
 pub struct Ends {
-    /// Who opens connections.
+    /// The end that opens connections.
     pub client: End,
-    /// Who is asked.
+    /// The end that answers.
     pub server: End,
-    /// Their time.
+    /// The hosts' time.
     pub now: Instant,
-    /// The clock beside it.
+    /// The real clock, and the times of the ends.
     pub watch: Watch,
 }
 
-/// After which idle connections rest, by default, and some more.
+/// The time after which idle connections rest by default, and some more.
 pub(crate) const QUIET: Duration = Duration::from_secs(3);
 
-/// What a turn adds to the hosts' time by itself.
+/// The hosts' time that a turn takes by itself.
 const TURN: Duration = Duration::from_micros(1);
 
 impl Ends {
-    /// Hosts so configured.
+    /// Hosts with these configurations.
     pub fn new([client, server]: [Config; 2]) -> Ends {
         Ends {
             client: End::new(client),
@@ -150,7 +150,7 @@ impl Ends {
         }
     }
 
-    /// A turn of each end, at `now` or a little after the last one.
+    /// Runs a turn of each end, at `now` or a little after the last one.
     pub fn turn(&mut self, application: &mut impl Application, now: Instant) {
         self.now = now.max(self.now + TURN);
         let now = self.now;
@@ -170,7 +170,7 @@ impl Ends {
         self.watch.turn_over(begin, between);
     }
 
-    /// So much time passes, and everything that is due in it happens when it is due.
+    /// Lets `time` pass; every timer in it fires when it is due.
     pub fn pass(&mut self, application: &mut impl Application, time: Duration) {
         while !self.client.outbox.is_empty() {
             self.turn(application, self.now);
@@ -185,19 +185,19 @@ impl Ends {
         self.now = self.now.max(until);
     }
 
-    /// Asserts that nothing was lost, refused or confused.
+    /// Asserts that no frame was lost, refused or malformed.
     pub fn check(&self) {
         assert_sound(&self.client.host);
         assert_sound(&self.server.host);
     }
 
-    /// Frames that went either way.
+    /// Frames in both directions.
     pub fn frames(&self) -> u64 {
         self.client.frames + self.server.frames
     }
 }
 
-/// Asserts that nothing was lost, refused or confused on this host.
+/// Asserts that no frame was lost, refused or malformed on this host.
 pub fn assert_sound(host: &Host) {
     let counters = host.counters();
     let odd = [
@@ -212,8 +212,8 @@ pub fn assert_sound(host: &Host) {
     assert_eq!(odd, [0; 7], "{counters:?}");
 }
 
-/// How a host is configured, but for what differs from bench to bench: everything at its default,
-/// on a device that does nothing for us.
+/// A host's configuration apart from the settings of each bench: the defaults, on a device without
+/// offload.
 fn config(cidr: Cidr, mtu: u16, secret: u8) -> Config {
     Config::new(Capabilities::plain(Medium::Ip, mtu), cidr, [secret; 32])
 }
@@ -223,14 +223,14 @@ pub fn configs(mtu: u16) -> [Config; 2] {
     configs_over(Ip::V4, mtu)
 }
 
-/// Both configurations; the client has more source addresses than anybody needs.
+/// Both configurations; the client has more source addresses than any bench needs.
 fn configs_over(ip: Ip, mtu: u16) -> [Config; 2] {
     let mut client = config(ip.hosts(1, 1 << 24), mtu, 1);
     client.ranges.push(ip.hosts(FIRST_SOURCE, 1 << 23));
     [client, config(ip.hosts(2, 1 << 24), mtu, 2)]
 }
 
-/// `config` with room for so many connections, and a whole initial window for each.
+/// `config` with room for `connections` connections, and a whole initial window for each.
 pub fn room_for(mut config: Config, connections: usize) -> Config {
     config.limits.connections = connections;
     config.limits.receive_window_bytes = connections as u64 * u64::from(config.tcp.buffers.receive);
@@ -238,7 +238,7 @@ pub fn room_for(mut config: Config, connections: usize) -> Config {
 }
 
 impl Variant {
-    /// `config`, in this variant.
+    /// `config` in this variant.
     pub fn apply(self, mut config: Config) -> Config {
         match self {
             Variant::Default => {}
@@ -258,7 +258,7 @@ impl Variant {
 
 /// Both configurations for a bench of short connections.
 pub fn configs_for(plan: &Plan) -> [Config; 2] {
-    // BSD's ticks let records stay for 500 ms longer.
+    // BSD's ticks keep records up to 500 ms longer.
     let time_waits = 2 * plan.residents() + 20_000;
     let connections = plan.idle + 4 * plan.at_once.max(OPENED_AT_ONCE);
     let [client, mut server] =
@@ -266,14 +266,14 @@ pub fn configs_for(plan: &Plan) -> [Config; 2] {
     server.tcp.time_wait.length = plan.time_wait_lasts();
     server.limits.time_wait = time_waits;
     if plan.half_closed {
-        // Longer than it takes until all of them are there.
+        // Longer than it takes until all of them exist.
         server.tcp.timeout.fin_wait_2 = Duration::from_secs(86_400);
         server.limits.time_wait += plan.idle;
     }
     [client, server].map(|config| plan.variant.apply(config))
 }
 
-/// What was counted on the connection, in a table as long as it must be.
+/// The counter of the connection, in a table that grows as needed.
 fn count_on(table: &mut Vec<usize>, id: ConnectionId) -> &mut usize {
     if id.index() >= table.len() {
         table.resize(id.index() + 1, 0);

@@ -1,14 +1,15 @@
-//! smoltcp, back to back in memory, as it does best:
+//! smoltcp, back to back in memory, in its best configuration:
 //!
-//! - only what is used is compiled in: IPv4 on a medium without link layer, TCP, Reno, no wakers;
-//! - frames are kept for reuse, and move from end to end by swapping queues;
-//! - a turn of an end takes in all that has come, lets the application look at the sockets that are
-//!   in use (not at those in TIME-WAIT or idle), and passes once over all for what is to be sent
-//!   (`Interface::poll` would pass twice, and acknowledge what an answer acknowledges anyhow);
-//! - sockets are never added or removed on the way: one in TIME-WAIT whose time is over listens
-//!   again where it stands. Its 10 s are not waited for: the oldest beyond as many as are wanted
-//!   ends at once;
-//! - buffers as large as the bench needs, and no larger.
+//! - only the parts in use are compiled in: IPv4 on a medium without link layer, TCP, Reno, no
+//!   wakers;
+//! - frames are reused, and move from end to end by swapping queues;
+//! - a turn of an end receives all frames, lets the application look at the sockets in use (not at
+//!   those in TIME-WAIT or idle), and passes once over all sockets to send (`Interface::poll` would
+//!   pass twice, and send an acknowledgement that an answer carries anyway);
+//! - the bench never adds or removes a socket during the run: a socket whose TIME-WAIT is over
+//!   listens again in its place. The bench does not wait for its 10 s: the oldest one beyond the
+//!   wanted number ends at once;
+//! - buffers are as large as the bench needs, and no larger.
 
 mod bulk;
 mod pingpong;
@@ -32,11 +33,11 @@ use ::smoltcp::wire::{HardwareAddress, IpAddress, IpCidr, IpEndpoint, IpListenEn
 use super::watch::Watch;
 use wire::Wire;
 
-/// Where the server listens.
+/// The server's address and port.
 const SERVER: IpEndpoint = IpEndpoint { addr: IpAddress::v4(10, 0, 0, 2), port: 80 };
-/// The client's addresses; as many as smoltcp takes.
+/// The client's addresses: as many as smoltcp allows.
 const SOURCES: u16 = 8;
-/// What a turn adds to the time by itself.
+/// The time that a turn takes by itself.
 const TURN: Duration = Duration::from_micros(1);
 
 /// One interface with its sockets.
@@ -44,7 +45,7 @@ pub struct End {
     interface: Interface,
     wire: Wire,
     sockets: SocketSet<'static>,
-    /// There is one socket, with much to send.
+    /// There is only one socket, with much to send.
     is_alone: bool,
 }
 
@@ -62,7 +63,7 @@ impl End {
         End { interface, wire, sockets: SocketSet::new(Vec::new()), is_alone: false }
     }
 
-    /// Room for so many sockets and no more, before there is one.
+    /// Makes room for exactly `sockets` sockets, before the first one.
     fn make_room(&mut self, sockets: usize) {
         self.sockets = SocketSet::new(Vec::with_capacity(sockets));
     }
@@ -76,7 +77,7 @@ impl End {
         self.socket(handle).listen(SERVER.port).expect("a socket that is free");
     }
 
-    /// Takes in what the other end has sent.
+    /// Receives the frames that the other end has sent.
     fn receive(&mut self, now: Instant, from: &mut End) {
         self.wire.join(&mut from.wire);
         self.interface.poll_maintenance(now);
@@ -89,7 +90,7 @@ impl End {
         }
     }
 
-    /// Every socket sends a packet, if it has one; a socket that is alone sends all it has.
+    /// Every socket sends a packet, if it has one; a single socket sends all it has.
     fn send(&mut self, now: Instant) {
         loop {
             let (wire, sockets) = (&mut self.wire, &mut self.sockets);
@@ -113,7 +114,7 @@ fn unsummed() -> ChecksumCapabilities {
     capabilities
 }
 
-/// What uses the sockets: asked once a turn, between what came and what goes.
+/// The application, which is called once a turn, after receiving and before sending.
 trait Application {
     fn on_client(&mut self, client: &mut End);
     fn on_server(&mut self, server: &mut End);
@@ -138,7 +139,7 @@ impl Ends {
         }
     }
 
-    /// A turn of each end, at `now` or a little after the last one.
+    /// Runs a turn of each end, at `now` or a little after the last one.
     fn turn(&mut self, application: &mut impl Application, now: Duration) {
         self.now = now.max(self.now + TURN);
         let now = Instant::from_micros(self.now.as_micros() as i64);
@@ -153,7 +154,7 @@ impl Ends {
         self.watch.turn_over(begin, between);
     }
 
-    /// Packets that went either way.
+    /// Packets in both directions.
     fn packets(&self) -> u64 {
         self.client.wire.sent() + self.server.wire.sent()
     }
@@ -163,7 +164,7 @@ fn source(number: u16) -> IpAddress {
     IpAddress::v4(10, 1, 0, 1 + number as u8)
 }
 
-/// The ends of the client's connections, in turn: every port of every address.
+/// The client's addresses and ports, in turn: every port of every address.
 #[derive(Debug, Default)]
 struct Sources {
     next: u32,
@@ -179,7 +180,7 @@ impl Sources {
     }
 }
 
-/// A socket with buffers of so many bytes.
+/// A socket with buffers of `bytes` bytes.
 fn new_socket(bytes: usize) -> Socket<'static> {
     let buffer = || SocketBuffer::new(vec![0; bytes]);
     let mut socket = Socket::new(buffer(), buffer());

@@ -1,5 +1,5 @@
-//! Our sockets: two shards on a wire in memory, and on each the tasks of an application. What the
-//! engine does is the same as in [`super::raw`]; the executor, wakers and streams come on top.
+//! Our sockets: two shards on a wire in memory, each with the tasks of an application. The engine
+//! does the same work as in [`super::raw`]; the executor, wakers and streams are added.
 
 mod bulk;
 mod pingpong;
@@ -22,9 +22,9 @@ use lightwait_core::{Config, Instant};
 use super::raw::{QUIET, SERVER, Sources, assert_sound};
 use super::watch::Watch;
 
-/// Frames that are on the wire at most, each way.
+/// Frames on the wire, at most, each way.
 const WIRE_FRAMES: usize = 4096;
-/// What a turn adds to the shards' time by itself.
+/// The shards' time that a turn takes by itself.
 const TURN: Duration = Duration::from_micros(1);
 
 /// Two shards, the wire between them, and their time.
@@ -44,7 +44,7 @@ impl Ends {
         Ends { client, server, now: Instant::from_millis(1000), watch: Watch::new() }
     }
 
-    /// A turn of each end, at `now` or a little after the last one.
+    /// Runs a turn of each end, at `now` or a little after the last one.
     fn turn(&mut self, now: Instant) {
         self.now = now.max(self.now + TURN);
         let begin = self.watch.read();
@@ -54,7 +54,7 @@ impl Ends {
         self.watch.turn_over(begin, between);
     }
 
-    /// Nothing happens for so long that what is idle rests.
+    /// Lets time pass until idle connections rest.
     fn keep_quiet(&mut self) {
         let until = self.now + QUIET;
         loop {
@@ -79,10 +79,10 @@ impl Ends {
     }
 }
 
-/// What the tasks of an application share.
+/// The state that the tasks of an application share.
 #[derive(Debug)]
 struct Shared {
-    /// Conversations, answers or bytes that the application is done with.
+    /// Completed conversations, answers or bytes.
     done: Cell<usize>,
     sources: RefCell<Sources>,
 }
@@ -92,7 +92,7 @@ impl Shared {
         Rc::new(Shared { done: Cell::new(0), sources: RefCell::new(sources) })
     }
 
-    /// A connection from the next source.
+    /// Opens a connection from the next source.
     async fn open(&self, shard: &Handle) -> TcpStream {
         let source = self.sources.borrow_mut().take();
         let connected = TcpStream::connect_from(shard, source, SERVER).await;

@@ -1,4 +1,4 @@
-//! What the time is, for stacks that are told; and how long each end takes.
+//! The time for stacks that take it as an argument, and the time that each end takes.
 
 use lightwait::clock::Clock;
 
@@ -6,29 +6,29 @@ use lightwait::clock::Clock;
 #[derive(Debug)]
 pub struct Watch {
     clock: Clock,
-    /// ns that turns of the client and of the server took, if they are timed.
+    /// ns of the turns of the client and of the server, if they are timed.
     spent_ns: Option<[u64; 2]>,
 }
 
 impl Watch {
-    /// A clock. Nothing is timed yet.
+    /// A clock, without timing.
     #[allow(clippy::new_without_default, reason = "a default has no side effect; this reads time")]
     pub fn new() -> Watch {
         Watch { clock: Clock::new(), spent_ns: None }
     }
 
-    /// ns since an origin of its own.
+    /// ns since the clock's origin.
     pub fn read(&self) -> u64 {
         self.clock.now().as_nanos()
     }
 
-    /// Times the turns of each end apart from here on, or no longer; returns ns of the client and
-    /// of the server until here. It takes one more reading a turn.
+    /// Starts or stops separate timing of both ends. Returns ns of the client and of the server so
+    /// far. It takes one more reading a turn.
     pub fn time_apart(&mut self, apart: bool) -> Option<[u64; 2]> {
         std::mem::replace(&mut self.spent_ns, apart.then_some([0; 2]))
     }
 
-    /// The server's turn began at `begin`, the client's at `between`, and both are over.
+    /// Records a turn: the server's began at `begin`, the client's at `between`, and both are over.
     pub fn turn_over(&mut self, begin: u64, between: u64) {
         if let Some([client, server]) = self.spent_ns {
             let client = client + self.read().saturating_sub(between);

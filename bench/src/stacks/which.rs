@@ -1,4 +1,4 @@
-//! Which stack is measured, and how our own is configured.
+//! The choice of a stack, and the variants of our own.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,7 +13,7 @@ pub enum Ip {
     #[default]
     #[value(name = "4")]
     V4,
-    /// IPv6. Our engine alone.
+    /// IPv6, only in our engine.
     #[value(name = "6")]
     V6,
 }
@@ -24,7 +24,7 @@ impl Ip {
         if self == Ip::V4 { 4 } else { 6 }
     }
 
-    /// The address of a host: 10.0.0.0 and on, or fd00:: and on.
+    /// The address of a host: from 10.0.0.0, or from fd00::.
     pub fn host(self, number: u32) -> IpAddr {
         match self {
             Ip::V4 => Ipv4Addr::from_bits((10 << 24) + number).into(),
@@ -39,28 +39,28 @@ impl Ip {
 pub enum Which {
     /// Our engine, driven as a shard drives it.
     Lightwait,
-    /// The same with the whole control block kept in TIME-WAIT.
+    /// Our engine with the whole control block kept in TIME-WAIT.
     LightwaitFull,
-    /// The same with nothing kept in TIME-WAIT: unsafe, what mTCP and Seastar do.
+    /// Our engine with nothing kept in TIME-WAIT: unsafe, like mTCP and Seastar.
     LightwaitSkip,
-    /// The same as 4.4BSD did it: ticks that scan every connection, those in TIME-WAIT as well.
+    /// Our engine with 4.4BSD's timers: ticks that scan every connection, also in TIME-WAIT.
     LightwaitScan,
     /// Our sockets, with their executor.
     LightwaitSockets,
     /// smoltcp.
     Smoltcp,
-    /// lwIP, where its header files were when this was built.
+    /// lwIP, if its header files were present at build time.
     #[cfg(lwip)]
     Lwip,
-    /// The kernel's, over the loopback device.
+    /// The kernel's stack, over the loopback device.
     #[cfg(target_os = "linux")]
     Linux,
 }
 
-/// How our own engine is configured.
+/// The configuration of our own engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// As by default.
+    /// The default.
     Default,
     /// With the whole control block kept in TIME-WAIT.
     Full,
@@ -68,6 +68,6 @@ pub enum Variant {
     Skip,
     /// With 4.4BSD's timers, and the whole control block kept in TIME-WAIT.
     Scan,
-    /// With these timers, and so much kept in TIME-WAIT.
+    /// With these timers, and this state kept in TIME-WAIT.
     Keeping(Scheme, TimeWaitState),
 }

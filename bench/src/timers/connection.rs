@@ -1,5 +1,5 @@
-//! The connection as the bench has it: a block of two cache lines that whoever handles a segment
-//! has in hand anyhow.
+//! The bench's connection: a block of two cache lines that the handling of a segment fetches
+//! anyway.
 
 use std::hint::black_box;
 
@@ -7,24 +7,24 @@ use lightwait_core::Instant;
 use lightwait_core::rng::Rng;
 use lightwait_core::tcp::timers::{Deadlines, Filed, Timer};
 
-/// Deadlines are that far ahead at least, and [`SPREAD_MS`] more at most.
+/// Deadlines are at least this far ahead, and at most [`SPREAD_MS`] more.
 pub(super) const LEAST_MS: u64 = 200;
-/// How far deadlines are spread.
+/// The spread of deadlines.
 pub(super) const SPREAD_MS: u32 = 1000;
 
-/// A connection. `K` is how a scheme calls its entry.
+/// A connection. `K` is a scheme's key of its entry.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Connection<K> {
-    /// Segments handled: the line that any segment touches.
+    /// Segments handled, in the cache line that any segment touches.
     segments: u64,
-    /// How far ahead its deadlines are.
+    /// The distance of its deadlines.
     rto_ns: u64,
     spare: u64,
-    /// The scheme's name of its entry.
+    /// The scheme's key of its entry.
     pub(super) key: K,
     pub(super) filed: Filed,
-    /// The second line, or nearly so: what the engine keeps for timers.
+    /// The engine's fields for timers, which fill nearly all of the second line.
     pub(super) deadlines: Deadlines,
 }
 
@@ -40,8 +40,8 @@ impl<K: Default> Connection<K> {
         }
     }
 
-    /// What a segment does to a connection anyhow: both lines are fetched, one is written, and the
-    /// deadline is found. This is what is subtracted.
+    /// The work of a segment on a connection without timers: both lines are fetched, one is
+    /// written, and the deadline is computed. This is subtracted.
     #[inline(always)]
     pub(super) fn touch(&mut self, now: Instant) -> Instant {
         self.segments += 1;

@@ -1,4 +1,4 @@
-//! Two published crates, each used as its documentation has it.
+//! Two published crates, each used according to its documentation.
 
 use std::sync::LazyLock;
 use std::task::{Context, Poll, Waker};
@@ -18,7 +18,7 @@ use tokio_util::time::delay_queue::Key;
 use super::connection::Connection;
 use super::scheme::{Scheme, When};
 
-/// Its clock stands still but for what the bench advances it.
+/// The runtime's clock moves only when the bench advances it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     Builder::new_current_thread()
         .enable_time()
@@ -31,9 +31,9 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
 #[derive(Debug)]
 pub(super) struct Delays {
     queue: DelayQueue<u32>,
-    /// The queue asks for its runtime by thread.
+    /// The queue finds its runtime through the thread.
     _inside: EnterGuard<'static>,
-    /// The same point in time by the bench's clock and by the queue's.
+    /// One point in time, by the bench's clock and by the queue's.
     epoch: (Instant, tokio::time::Instant),
     now: Instant,
 }
@@ -102,7 +102,7 @@ impl Scheme for Delays {
     }
 }
 
-/// A wheel of hierarchical_hash_wheel_timer, which counts in ms, and what time it is there.
+/// A wheel of hierarchical_hash_wheel_timer, which counts in ms, and its present time.
 #[derive(Debug)]
 struct Counted<W> {
     wheel: W,
@@ -110,13 +110,13 @@ struct Counted<W> {
 }
 
 impl<W> Counted<W> {
-    /// Its delays are whole ms; at least one, or they are refused.
+    /// Its delays are whole ms, at least one; it refuses others.
     fn delay(&self, at: Instant) -> Duration {
         let at_ms = at.as_nanos().div_ceil(1_000_000);
         Duration::from_millis(at_ms.saturating_sub(self.now_ms).max(1))
     }
 
-    /// Ticks until `now`, but for what can be skipped.
+    /// Ticks until `now`, and skips empty ticks.
     fn run(
         &mut self,
         now: Instant,
@@ -192,8 +192,8 @@ impl Scheme for HashWheel {
     }
 }
 
-/// Its plain wheel, with lazy cancelling: the connection says by a number which of its entries
-/// counts. Zero, and even numbers: none.
+/// Its plain wheel, with lazy cancelling: a number in the connection names the valid entry. Zero
+/// and even numbers mean none.
 pub(super) struct LazyWheel(Counted<Plain<(u32, u32)>>);
 
 impl Scheme for LazyWheel {

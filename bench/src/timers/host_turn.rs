@@ -1,6 +1,6 @@
-//! A turn of a whole host with nothing due: time passes, nothing is to be sent, and it is asked
-//! when there will be work. That is all that a shard asks of the engine in such a turn; the clock
-//! and the device, which it asks as well, are not there.
+//! A turn of a whole host with nothing due: time passes, nothing is sent, and the host returns the
+//! time of its next work. A shard asks no more of the engine in such a turn. The shard's clock and
+//! device are not part of the bench.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};
@@ -15,12 +15,12 @@ use crate::stacks::raw::{
     Application, Ends, OPENED_AT_ONCE, QUIET, SERVER, Sources, configs, room_for,
 };
 
-/// What is measured.
+/// The name of the operation.
 pub(super) const NAME: &str = "host_turn";
-/// Turns that are measured together, a microsecond apart.
+/// Turns measured together, a microsecond apart.
 const TURNS: usize = 10_000;
 
-/// Connections that are opened and then do nothing, each with its timer set.
+/// Opens connections that are then inactive, each with its timer set.
 struct Opening {
     sources: Sources,
     options: SocketOptions,
@@ -51,8 +51,8 @@ impl Application for Opening {
     }
 }
 
-/// A host with so many idle connections, each with its keepalive timer set, and when they are
-/// quiet. Who they lead to is gone.
+/// A host with `connections` idle connections, each with its keepalive timer set, and the time from
+/// which they are quiet. Their peer is gone.
 pub fn idle_host(scheme: Scheme, connections: usize) -> (Host, Instant) {
     let mut ends = Ends::new(configs(1500).map(|config| {
         let mut config = room_for(config, connections + OPENED_AT_ONCE);
@@ -77,7 +77,7 @@ pub fn idle_host(scheme: Scheme, connections: usize) -> (Host, Instant) {
     (ends.client.host, ends.now)
 }
 
-/// So many turns of it.
+/// Runs turns of the host.
 fn turns(host: &mut Host, outbox: &mut Outbox, begin: Instant) {
     for us in 0..TURNS as u64 {
         let now = black_box(begin + Duration::from_micros(us));
@@ -88,7 +88,7 @@ fn turns(host: &mut Host, outbox: &mut Outbox, begin: Instant) {
     assert!(outbox.is_empty(), "nothing is due");
 }
 
-/// Adds what a turn takes.
+/// Adds the cost of a turn.
 pub(super) fn time(scheme: Scheme, connections: usize, repetitions: usize, samples: &mut Samples) {
     let (mut host, begin) = idle_host(scheme, connections);
     let mut outbox = Outbox::new(1);
@@ -99,7 +99,7 @@ pub(super) fn time(scheme: Scheme, connections: usize, repetitions: usize, sampl
     }
 }
 
-/// A repetition, for callgrind to count.
+/// Runs a repetition, for callgrind to count.
 pub(super) fn instructions(scheme: Scheme, connections: usize) {
     let (mut host, begin) = idle_host(scheme, connections);
     let mut outbox = Outbox::new(1);

@@ -8,7 +8,7 @@ use lightwait_core::time::Duration;
 use super::connection::Connection;
 use super::scheme::{Scheme, When};
 
-/// The tick of the scheduling clock: the default's.
+/// The tick of the scheduling clock: the default.
 const TICK: Duration = Duration::from_millis(1);
 
 /// Timers as in the host; `WHICH` indexes [`SCHEMES`].
@@ -16,11 +16,11 @@ const TICK: Duration = Duration::from_millis(1);
 pub(super) struct Ours<const WHICH: usize> {
     timers: Timers,
     ticks: Ticks,
-    /// As in the host: whose timers are due, sorted before they are run.
+    /// As in the host: the connections with due timers, sorted before the timers run.
     due: Vec<u32>,
 }
 
-/// All of ours.
+/// All of our schemes.
 pub(super) const SCHEMES: [Which; 4] =
     [Which::Inline, Which::Wheel, Which::Scan, Which::OrderedList];
 
@@ -49,7 +49,7 @@ impl<const WHICH: usize> Scheme for Ours<WHICH> {
     #[inline(always)]
     fn cancel(&mut self, index: u32, connection: &mut Connection<()>) {
         connection.deadlines.cancel(Timer::Retransmit);
-        // What is set is set already: nobody asks what time it is.
+        // A timer that is set needs no reading of the clock.
         let Connection { filed, deadlines, .. } = connection;
         self.timers.touched(index, filed, deadlines, Instant::ZERO);
     }

@@ -5,11 +5,12 @@
 //!   births ─ turns with one expiry each ─ turns until all have expired ─ touch in that order
 //! ```
 //!
-//! Every pass visits all connections in the same random order. `touch` is what a segment does to a
-//! connection anyhow, and nothing else. It is measured before each batch of every pass, on another
-//! batch that is as cold, and the median of the differences is what the timer adds: the machine's
-//! mood changes more slowly than from one batch to the next. In the engine there is a segment's
-//! work between two connections, and no processor looks so far ahead that it would fetch the next
+//! Every pass visits all connections in the same random order. `touch` is the work of a segment on
+//! a connection without timers. It is measured before each batch of every pass, on another batch
+//! that is as cold. The median of the differences is the cost of the timer: the machine's state
+//! changes more slowly than from one batch to the next. In the engine, a segment's work lies
+//! between two connections, too long for any processor to fetch the next one meanwhile. The bench
+//! therefore has such work, of more instructions than any processor keeps in flight.
 //! one meanwhile; so there is here, of more instructions than any keeps in flight.
 
 use std::hint::black_box;
@@ -22,15 +23,15 @@ use super::scheme::{Scheme, When};
 use crate::instructions::section;
 use crate::sample::{Samples, segment};
 
-/// Connections whose times are taken together.
+/// Connections that are timed together.
 const BATCH: usize = 1000;
-/// The pass that only touches.
+/// The name of the pass that only touches.
 pub(super) const TOUCH: &str = "touch";
 const IDLE_TURNS: usize = 10_000;
 /// Turns with one expiry each; before any other deadline.
 const LONE_EXPIRIES: usize = 100;
 
-/// How a pass is measured.
+/// The meter of a pass.
 enum Meter {
     /// By the clock, batch by batch.
     Time(Samples),
@@ -38,7 +39,7 @@ enum Meter {
     Instructions,
 }
 
-/// Median ns of each kind of operation, by name, and how often it was measured.
+/// Median ns of each kind of operation, by name, with the number of measurements.
 pub(super) fn times<S: Scheme>(count: usize, repetitions: usize) -> Samples {
     let mut bench = Bench::<S>::new(count, Meter::Time(Samples::default()));
     for repetition in 0..repetitions {
@@ -50,7 +51,7 @@ pub(super) fn times<S: Scheme>(count: usize, repetitions: usize) -> Samples {
     }
 }
 
-/// One repetition, for callgrind to count.
+/// Runs one repetition, for callgrind to count.
 pub(super) fn instructions<S: Scheme>(count: usize) {
     Bench::<S>::new(count, Meter::Instructions).repeat(0);
 }
@@ -64,7 +65,7 @@ fn visit<K: Default>(
     work: impl Fn(u64) -> u64,
 ) {
     for &index in order {
-        // Whoever touches a connection has its address.
+        // Code that touches a connection has its address.
         let connection = black_box(&mut connections[index as usize]);
         let at = connection.touch(now);
         operation(index, connection, When { now, at });
@@ -72,13 +73,13 @@ fn visit<K: Default>(
     }
 }
 
-/// ns an operation takes of which `count` took `elapsed`.
+/// ns of an operation, when `count` operations took `elapsed`.
 fn per(elapsed: Duration, count: usize) -> f64 {
     elapsed.as_nanos() as f64 / count.max(1) as f64
 }
 
-/// Everything but the scheme itself, which each repetition makes anew: schemes that cancel lazily
-/// would otherwise drag what was cancelled along for ever.
+/// Everything but the scheme, which each repetition makes anew: schemes that cancel lazily would
+/// otherwise carry cancelled entries along for ever.
 struct Bench<S: Scheme> {
     connections: Vec<Connection<S::Key>>,
     order: Vec<u32>,
@@ -105,7 +106,7 @@ impl<S: Scheme> Bench<S> {
         self.forget();
     }
 
-    /// Connections as they were before the first timer.
+    /// Resets the connections to their state before the first timer.
     fn forget(&mut self) {
         self.connections = connections(self.order.len());
     }
@@ -126,7 +127,7 @@ impl<S: Scheme> Bench<S> {
             }
             Meter::Time(samples) => samples,
         };
-        // Half a round away: nobody has been there for as long as here.
+        // Half a round away: no batch was touched longer ago.
         let elsewhere = order.chunks(BATCH).cycle().skip(order.len().div_ceil(BATCH) / 2);
         for (batch, other) in order.chunks(BATCH).zip(elsewhere) {
             let clock = Clock::now();
@@ -194,7 +195,7 @@ impl<S: Scheme> Bench<S> {
             let at = connection.touch(now);
             scheme.birth(index, connection, When { now, at });
         }
-        // A tick's timers expire together, and two ticks late at most.
+        // A tick's timers expire together, and at most two ticks late.
         let lone = if S::TICKS { 0 } else { LONE_EXPIRIES.min(self.order.len() / 2) };
         let ticks_ms = if S::TICKS { 1000 } else { 0 };
         for (ms, &index) in (1u64..).zip(&self.order[..lone]) {
@@ -202,7 +203,7 @@ impl<S: Scheme> Bench<S> {
             let at = now + Duration::from_millis(ms);
             scheme.rearm(index, connection, When { now, at });
         }
-        // Since whose timer fires alone has not been heard of for as long as all others.
+        // A connection whose timer fires alone has been idle as long as all others.
         for &index in &self.order[lone..] {
             self.connections[index as usize].touch(now);
         }
@@ -218,7 +219,7 @@ impl<S: Scheme> Bench<S> {
         self.order_of_expiry(now);
     }
 
-    /// So many turns, one a millisecond; returns how many timers fired.
+    /// Runs turns, one a millisecond. Returns the number of timers that fired.
     fn turns(&mut self, name: &'static str, scheme: &mut S, begin: Instant, turns: usize) -> usize {
         let Bench { connections, expired, meter, .. } = self;
         let (mut fired, mut elapsed) = (expired.len(), Duration::ZERO);
@@ -231,7 +232,7 @@ impl<S: Scheme> Bench<S> {
         };
         let at = |turn: usize| begin + Duration::from_millis(turn as u64 + 1);
         match meter {
-            // What such a scheme needs besides would be counted with it.
+            // The preparation of such a scheme would count as well.
             Meter::Instructions if S::ADVANCES => {
                 for number in 0..turns {
                     scheme.advance(at(number));
@@ -263,7 +264,7 @@ impl<S: Scheme> Bench<S> {
         fired
     }
 
-    /// What touching the connections costs in the order in which they expired.
+    /// Measures the touching of connections in the order in which they expired.
     fn order_of_expiry(&mut self, now: Instant) {
         let Bench { connections, expired, meter, .. } = self;
         let mut again = Vec::with_capacity(expired.len());

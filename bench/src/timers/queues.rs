@@ -1,4 +1,4 @@
-//! Two of the standard library's: a binary heap with lazy cancelling, and a B-tree.
+//! Two collections of the standard library: a binary heap with lazy cancelling, and a B-tree.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -8,8 +8,8 @@ use lightwait_core::Instant;
 use super::connection::Connection;
 use super::scheme::{Scheme, When};
 
-/// Entries of a heap that are cancelled stay until their time comes; the connection says by a
-/// number which of its entries counts. Zero: none.
+/// Cancelled entries of the heap stay until their time. A number in the connection names the valid
+/// entry; zero means none.
 #[derive(Debug)]
 pub(super) struct Heap {
     entries: BinaryHeap<Reverse<(Instant, u32, u32)>>,
@@ -28,7 +28,7 @@ impl Scheme for Heap {
 
     #[inline(always)]
     fn set(&mut self, index: u32, connection: &mut Connection<u32>, when: When) {
-        // Odd: set.
+        // Odd numbers mean that the timer is set.
         connection.key = (connection.key + 1) | 1;
         self.entries.push(Reverse((when.at, index, connection.key)));
     }
@@ -67,14 +67,14 @@ impl Scheme for Heap {
     }
 }
 
-/// Entries in order of time, taken out when they are cancelled.
+/// Entries in order of time; cancelling removes them.
 #[derive(Debug)]
 pub(super) struct Tree {
     entries: BTreeSet<(Instant, u32)>,
 }
 
 impl Scheme for Tree {
-    /// When the timer is due.
+    /// The deadline.
     type Key = Instant;
 
     fn new(_: Instant) -> Self {

@@ -1,29 +1,29 @@
-//! What the bench asks of every scheme, ours and others'.
+//! The interface of every scheme, ours and others.
 
 use lightwait_core::Instant;
 
 use super::connection::Connection;
 
-/// When a timer is set, and when it is due.
+/// The time at which a timer is set, and its deadline.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct When {
     pub(super) now: Instant,
     pub(super) at: Instant,
 }
 
-/// A way to keep a timer for each connection.
+/// A scheme that keeps a timer for each connection.
 pub(super) trait Scheme {
-    /// How it calls an entry; kept in the connection.
+    /// The key of an entry, which the connection keeps.
     type Key: Default + Clone;
-    /// True if [`advance`](Scheme::advance) does something, which must not be timed.
+    /// True if [`advance`](Scheme::advance) does work, which must not be timed.
     const ADVANCES: bool = false;
-    /// True if timers fire with coarse ticks of its own, and not in the turn after their deadline.
+    /// True if timers fire at coarse ticks of the scheme, and not in the turn after their deadline.
     const TICKS: bool = false;
 
-    /// No timer set, at `now`.
+    /// A scheme without timers, at `now`.
     fn new(now: Instant) -> Self;
 
-    /// A connection comes to be, with a deadline.
+    /// Adds a connection, with a deadline.
     fn birth(&mut self, index: u32, connection: &mut Connection<Self::Key>, when: When);
 
     /// Sets the timer of a connection whose timer was cancelled.
@@ -35,16 +35,16 @@ pub(super) trait Scheme {
     /// Moves a connection's timer, as an ACK does.
     fn rearm(&mut self, index: u32, connection: &mut Connection<Self::Key>, when: When);
 
-    /// A connection with a timer set is no more.
+    /// Removes a connection with a timer set.
     fn death(&mut self, index: u32, connection: &mut Connection<Self::Key>);
 
-    /// Says that it is `now`, outside of what is timed.
+    /// Sets the time to `now`, outside of what is timed.
     fn advance(&mut self, now: Instant) {
         let _ = now;
     }
 
-    /// A turn: asks when there will be work, and runs every timer that is due. `fire` touches the
-    /// connection.
+    /// Runs a turn: asks for the time of the next work, and runs every due timer. `fire` touches
+    /// the connection.
     fn turn(
         &mut self,
         now: Instant,

@@ -1,5 +1,5 @@
-//! As many bytes one way as a connection carries. The loopback device has its own MTU, of 64 KiB,
-//! and no checksum: what the plan says of both is as if it were not said.
+//! Bulk transfer. The loopback device has its own MTU, of 64 KiB, and no checksum: it ignores the
+//! plan's.
 
 use std::io::{ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use super::Loopback;
 use crate::bulk::{Pair, Plan};
 
-/// Bytes that are written or read in a call.
+/// Bytes of a read or a write.
 const CHUNK: usize = 64 << 10;
 
 /// A connection over the loopback device.
@@ -51,7 +51,7 @@ impl Pair for Bulk {
     fn check(&self) {}
 }
 
-/// The bytes that a call has moved; none if it would have waited.
+/// The bytes that a call has moved; zero if it would block.
 fn moved(result: Result<usize>) -> usize {
     match result {
         Err(error) if error.kind() == ErrorKind::WouldBlock => 0,

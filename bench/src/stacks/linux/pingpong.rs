@@ -1,4 +1,4 @@
-//! Requests on connections that stay.
+//! Requests on connections that stay, over the kernel's sockets.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -38,7 +38,7 @@ impl Pair for PingPong {
     fn check(&self) {}
 }
 
-/// Each step of all of them before the next step of any.
+/// Does each step on all connections before the next step.
 fn exchange_together(connections: &mut [[TcpStream; 2]]) {
     for [client, _] in &mut *connections {
         client.write_all(&[b'q'; REQUEST]).expect("room for the question");

@@ -1,4 +1,4 @@
-//! Short connections; the server closes first.
+//! Short connections over the kernel's sockets; the server closes first.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -56,7 +56,7 @@ impl Pair for Short {
 }
 
 impl Short {
-    /// Each step of all of them before the next step of any.
+    /// Does each step on all connections before the next step.
     fn converse_together(&mut self, count: usize) {
         let mut clients: Vec<TcpStream> = (0..count).map(|_| self.loopback.connect()).collect();
         for client in &mut clients {

@@ -1,5 +1,5 @@
-//! As many bytes one way as a connection carries. Segments are of 1460 bytes whatever the MTU, and
-//! checksums are always computed and verified: both were chosen when lwIP was built.
+//! Bulk transfer. Segments have 1460 bytes at any MTU, and checksums are always computed and
+//! verified: Debian's build fixes both.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! What lwIP keeps of a connection: from `malloc`, which is asked what is in use, with its own
-//! heads of the pieces.
+//! lwIP's memory of a connection: the bytes that `malloc` reports as in use, with its own headers.
 
 use lightwait_lwip::Purpose;
 
@@ -7,10 +6,10 @@ use super::{Ends, Short};
 use crate::connections::{self, Pair};
 use crate::memory::{Outcome, Plan, State, resident};
 
-/// Idle connections at most: opening one leads past all others, and each takes the same.
+/// Idle connections, at most: opening one walks past all others, and each takes the same memory.
 const IDLE: usize = 10_000;
 
-/// Measures. Both ends of an idle connection are alike, and counted together.
+/// Measures. Both ends of an idle connection are alike, and count together.
 pub fn memory(plan: &Plan) -> Option<Outcome> {
     let (idle, time_wait) = match plan.state {
         State::Established | State::FinWait2 => (plan.count.min(IDLE), 0),
@@ -22,7 +21,7 @@ pub fn memory(plan: &Plan) -> Option<Outcome> {
         variant: plan.variant,
         ..connections::Plan::default()
     };
-    // What comes with the first of all connections is there then.
+    // The first connection of all allocates what later ones share.
     drop(Short::new(&of(1, 1)));
     let (empty, before) = (heap_bytes(&Ends::new(Purpose::Idle)), resident());
     let short = Short::new(&of(idle, time_wait));

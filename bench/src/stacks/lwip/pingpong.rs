@@ -1,4 +1,4 @@
-//! Requests on connections that stay.
+//! Requests on connections that stay, over lwIP.
 
 use std::time::Duration;
 

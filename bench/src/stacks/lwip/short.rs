@@ -1,4 +1,4 @@
-//! Short connections; the server closes first.
+//! Short connections over lwIP; the server closes first.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::Ends;
 use crate::connections::{Pair, Plan};
 use crate::stacks::raw::OPENED_AT_ONCE;
 
-/// What a turn adds to the time by itself.
+/// The time that a turn takes by itself.
 const TURN: Duration = Duration::from_micros(1);
 
 /// lwIP and the conversations on it.
@@ -17,9 +17,9 @@ pub struct Short {
     pub(super) ends: Ends,
     at_once: u64,
     idle: u64,
-    /// Records that are to stand.
+    /// The wanted number of records.
     residents: usize,
-    /// Conversations when those beyond were last ended.
+    /// Conversations at the time when surplus records were last ended.
     kept: usize,
     conversation: Duration,
     goal: usize,
@@ -29,7 +29,7 @@ pub struct Short {
 const ASIDE: usize = 256;
 
 impl Short {
-    /// Has so many records come into being, as quickly as among few.
+    /// Makes `records` records, as quickly as among few.
     fn fill(&mut self, records: usize) {
         let mut left = records;
         while left > 0 {
@@ -77,7 +77,7 @@ impl Pair for Short {
             let before = done;
             done = self.ends.lwip.done() as usize;
             self.ends.now += self.conversation * (done - before) as u32;
-            // Not each time, since the way to the oldest leads past all others.
+            // Not each time, since finding the oldest means walking past all others.
             if done - self.kept > (self.residents / 16).max(1) {
                 self.ends.lwip.keep(self.residents as u32);
                 self.kept = done;

@@ -1,4 +1,4 @@
-//! As many bytes one way as a connection carries, between two bare hosts.
+//! Bulk transfer between two bare hosts.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use lightwait_core::{ConnectionId, Event, Host, Instant, Readiness};
 use super::{Application, Ends, SERVER, Sources, configs};
 use crate::bulk::{Pair, Plan};
 
-/// The hosts' time that a turn takes: about as long as its frames take to be made and read.
+/// The hosts' time of a turn: about the time that its frames take to be sent and received.
 const TURN: Duration = Duration::from_micros(20);
 /// The largest packet that a device cuts.
 const LARGEST_PACKET: u32 = 65_535;
-/// Bytes that are written or read in a call.
+/// Bytes of a read or a write.
 const CHUNK: usize = 64 << 10;
 
 /// The two hosts, and the bytes from the client to the server.
@@ -22,7 +22,7 @@ pub struct Bulk {
     goal: usize,
 }
 
-/// Both sides of it.
+/// Both ends of the application.
 #[derive(Debug)]
 struct Flow {
     data: Vec<u8>,

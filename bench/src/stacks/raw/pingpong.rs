@@ -20,11 +20,11 @@ pub struct PingPong {
     goal: usize,
 }
 
-/// Both sides of it.
+/// Both ends of the application.
 #[derive(Debug)]
 struct Game {
     sources: Sources,
-    /// Connections still to open, and those that are being opened.
+    /// Connections not yet open, including those that are being opened.
     left: usize,
     opening: usize,
     clients: Vec<ConnectionId>,

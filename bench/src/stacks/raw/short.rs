@@ -1,4 +1,4 @@
-//! Short connections between two bare hosts: open, ask, answer, close; the server closes first.
+//! Short connections between two bare hosts; the server closes first.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use super::{Application, Ends, OPENED_AT_ONCE, QUIET, Sources, configs_for, coun
 use crate::connections::{Pair, Plan};
 use crate::stacks::{REQUEST, RESPONSE};
 
-/// The hosts' time for each idle connection that opens: a hundred thousand come in a second.
+/// The hosts' time for each idle connection that opens: a hundred thousand open in a second.
 const OPENING: Duration = Duration::from_micros(10);
-/// The same if the server leaves them, so that few of them are whole at a time.
+/// The hosts' time for each connection that the server closes, so that few are whole at a time.
 const LEAVING: Duration = Duration::from_millis(1);
 
 /// The two hosts and the conversations between them.
@@ -19,26 +19,26 @@ const LEAVING: Duration = Duration::from_millis(1);
 pub struct Short {
     ends: Ends,
     talk: Talk,
-    /// The hosts' time when the first conversation began, and what each adds to it.
+    /// The hosts' time when the first conversation began, and the time of each.
     started: Instant,
     conversation: Duration,
-    /// Conversations to have finished.
+    /// The number of conversations to finish.
     goal: usize,
 }
 
-/// Both sides of the conversations.
+/// Both ends of the conversations.
 #[derive(Debug)]
 struct Talk {
     at_once: usize,
-    /// Conversations still to open.
+    /// Conversations that are not yet open.
     left: usize,
     open: usize,
     finished: usize,
     sources: Sources,
     server: SocketAddr,
-    /// Nobody asks: the connections stay as they are.
+    /// Clients send no request: the connections stay as they are.
     is_mute: bool,
-    /// The server closes what it has accepted.
+    /// The server closes connections that it has accepted.
     leaves: bool,
     /// Bytes read by the client and by the server, by the connection's slot.
     client_read: Vec<usize>,
@@ -75,7 +75,8 @@ impl Pair for Short {
     }
 
     fn converse(&mut self, count: usize) {
-        // When the last one ends others are under way, so that there are always as many.
+        // When the last one ends, further ones are in progress, so that their number stays the
+        // same.
         self.goal += count;
         while self.talk.finished < self.goal {
             let now = self.started + self.conversation * self.talk.finished as u32;

@@ -1,4 +1,4 @@
-//! As many bytes one way as a connection carries.
+//! Bulk transfer over smoltcp.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::bulk::{Pair, Plan};
 
 /// The time that a turn takes.
 const TURN: Duration = Duration::from_micros(20);
-/// Bytes of a buffer: what turned out best, of 32 KiB to 1 MiB.
+/// Bytes of a buffer: the best size from 32 KiB to 1 MiB.
 const BUFFER: usize = 128 << 10;
 
 /// The two ends, and the bytes from the client to the server.

@@ -1,4 +1,4 @@
-//! Requests on connections that stay.
+//! Requests on connections that stay, over smoltcp.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::stacks::{REQUEST, RESPONSE};
 
 /// The time that each request takes.
 const EXCHANGE: Duration = Duration::from_micros(1);
-/// A question and an answer fit.
+/// A request and an answer fit.
 const BUFFER: usize = 1024;
 
 /// The two ends, and the requests between them.
@@ -23,7 +23,7 @@ pub struct PingPong {
 }
 
 struct Game {
-    /// And whether it has asked for the first time.
+    /// The clients, and whether each has sent its first request.
     clients: Vec<(SocketHandle, bool)>,
     servers: Vec<SocketHandle>,
     answered: usize,

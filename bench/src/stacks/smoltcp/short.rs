@@ -1,4 +1,4 @@
-//! Short connections; the server closes first.
+//! Short connections over smoltcp; the server closes first.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use super::{Application, End, Ends, SERVER, Sources, new_socket};
 use crate::connections::{Pair, Plan};
 use crate::stacks::{REQUEST, RESPONSE};
 
-/// A question and an answer fit.
+/// A request and an answer fit.
 const BUFFER: usize = 1024;
-/// Connections that are made residents together.
+/// Connections that become residents together.
 const RESIDENTS_AT_ONCE: usize = 64;
 
 /// The two ends and the conversations between them.
@@ -24,7 +24,7 @@ pub struct Short {
     goal: usize,
 }
 
-/// Both sides of the conversations.
+/// Both ends of the conversations.
 #[derive(Default)]
 struct Talk {
     at_once: usize,
@@ -32,28 +32,28 @@ struct Talk {
     open: usize,
     finished: usize,
     sources: Sources,
-    /// Sockets of the client: of connections that are used, and whether they have asked, or sent
-    /// their last; and those that are closed or about to be.
+    /// Sockets of the client in use, with whether each has sent its request, or its last data; and
+    /// closed sockets, or ones about to close.
     used: Vec<(SocketHandle, bool)>,
     unused: Vec<SocketHandle>,
-    /// Sockets of the server that listen, or whose connection is used; and whether they have sent
-    /// their last.
+    /// Sockets of the server that listen, or that are in use, with whether each has sent its last
+    /// data.
     active: Vec<(SocketHandle, bool)>,
-    /// Oldest first.
+    /// Sockets in TIME-WAIT, oldest first.
     time_waits: VecDeque<SocketHandle>,
-    /// Sockets that stay as they are, taken out of their sets, client's and server's.
+    /// Inactive sockets, taken out of their sets, the client's and the server's.
     settled: [Vec<Socket<'static>>; 2],
 }
 
-/// What becomes of a connection.
+/// The fate of a connection.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Role {
     /// It serves a conversation, and its server's socket stays in the set.
     #[default]
     Conversation,
-    /// The same, but the server's socket is taken out when it is in TIME-WAIT.
+    /// It serves a conversation, but its server's socket leaves the set in TIME-WAIT.
     TimeWait,
-    /// It is established, and taken out at both ends.
+    /// It is established, and leaves the set at both ends.
     Idle,
 }
 
@@ -66,7 +66,7 @@ impl Pair for Short {
         ends.client.make_room(plan.idle + 2 * plan.at_once);
         ends.server.make_room(plan.idle + plan.residents() + 2 * plan.at_once);
         let [clients, servers] = idle;
-        // Adding to a set looks at every socket in it.
+        // Adding to a set walks over every socket in it.
         for (client, server) in clients.into_iter().zip(servers) {
             ends.client.sockets.add(client);
             ends.server.sockets.add(server);
@@ -75,8 +75,8 @@ impl Pair for Short {
             talk.time_waits.push_back(ends.server.sockets.add(socket));
         }
         talk.add_sockets(&mut ends, plan.at_once);
-        // Those that stand in TIME-WAIT have used the first ones, and some were under way when
-        // there were enough: a tuple in TIME-WAIT would not be opened again.
+        // The residents in TIME-WAIT have used the first tuples, and some more were in use when
+        // they were complete: a tuple in TIME-WAIT cannot be opened again.
         talk.sources.next = (plan.residents() + 2 * RESIDENTS_AT_ONCE) as u32 % 240_000;
         let started = ends.now;
         Short { ends, talk, started, conversation: plan.conversation, goal: 0 }
@@ -111,13 +111,13 @@ impl Pair for Short {
     fn check(&self) {}
 
     fn warm_up(plan: &Plan) -> usize {
-        // The residents are there already.
+        // The residents exist already.
         4 * plan.at_once
     }
 }
 
-/// Opens `count` connections in small sets, where that is quick, and returns their sockets, the
-/// client's and the server's, as they came out of the conversation.
+/// Opens `count` connections in small sets, where that is quick. Returns their sockets, the
+/// client's and the server's, in the state after the conversation.
 fn settle(role: Role, count: usize) -> [Vec<Socket<'static>>; 2] {
     let mut ends = Ends::new(1500, true);
     let mut talk = Talk { role, ..Talk::default() };
@@ -132,7 +132,7 @@ fn settle(role: Role, count: usize) -> [Vec<Socket<'static>>; 2] {
 }
 
 impl Talk {
-    /// Sockets for so many conversations at once, and as many that are about to close.
+    /// Adds sockets for `at_once` conversations at a time, and as many that are about to close.
     fn add_sockets(&mut self, ends: &mut Ends, at_once: usize) {
         self.at_once = at_once;
         for _ in 0..2 * at_once {
@@ -156,7 +156,7 @@ impl Talk {
         }
     }
 
-    /// Puts a new socket in the place of one that stays as it is.
+    /// Puts a new socket in the place of one that becomes inactive.
     fn take_out(&mut self, end: &mut End, handle: SocketHandle, side: usize) -> SocketHandle {
         let ::smoltcp::socket::Socket::Tcp(socket) = end.sockets.remove(handle);
         self.settled[side].push(socket);
@@ -184,7 +184,7 @@ impl Application for Talk {
                     self.used[place].1 = true;
                 }
             } else if socket.can_recv() {
-                // The answer is read whole, when its end is there.
+                // The answer is read whole, after the server's FIN.
                 if socket.recv_queue() == RESPONSE && socket.state() == State::CloseWait {
                     let read = socket.recv(|bytes| (bytes.len(), bytes.len()));
                     assert_eq!(read, Ok(RESPONSE), "the whole answer");

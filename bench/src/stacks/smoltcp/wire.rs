@@ -1,4 +1,4 @@
-//! A device in memory: what one end sends is what the other receives.
+//! A device in memory: frames that one end sends are received by the other.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ pub(super) struct Wire {
     capabilities: DeviceCapabilities,
     incoming: VecDeque<Vec<u8>>,
     outgoing: VecDeque<Vec<u8>>,
-    /// Frames that were received: those that are sent next.
+    /// Received frames, whose buffers are used for the next ones sent.
     spare: Vec<Vec<u8>>,
     sent: u64,
 }
@@ -25,14 +25,14 @@ impl Wire {
         Wire { capabilities, incoming, outgoing, spare: Vec::new(), sent: 0 }
     }
 
-    /// What `other` has sent arrives here.
+    /// Receives the frames that `other` has sent.
     pub(super) fn join(&mut self, other: &mut Wire) {
         if self.incoming.is_empty() {
             std::mem::swap(&mut self.incoming, &mut other.outgoing);
         } else {
             self.incoming.append(&mut other.outgoing);
         }
-        // Who only receives gives back what the other needs.
+        // An end that only receives gives back the buffers that the other needs.
         if other.spare.is_empty() {
             std::mem::swap(&mut self.spare, &mut other.spare);
         }
@@ -49,7 +49,7 @@ impl Device for Wire {
 
     fn receive(&mut self, _now: Instant) -> Option<(Received<'_>, Sending<'_>)> {
         let bytes = self.incoming.pop_front()?;
-        // An answer given at once takes a new frame, since the one received is still being read.
+        // A reply sent at once takes a new buffer, since the received frame is still being read.
         let sending = Sending { outgoing: &mut self.outgoing, spare: None, sent: &mut self.sent };
         Some((Received { bytes, spare: &mut self.spare }, sending))
     }
@@ -88,7 +88,7 @@ pub(super) struct Sending<'a> {
 impl TxToken for Sending<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, write: F) -> R {
         let mut bytes = self.spare.and_then(Vec::pop).unwrap_or_default();
-        // Old bytes stay: every one is written over.
+        // Old bytes stay: all of them are overwritten.
         bytes.resize(len, 0);
         let result = write(&mut bytes);
         self.outgoing.push_back(bytes);

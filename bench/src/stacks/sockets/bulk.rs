@@ -1,4 +1,4 @@
-//! As many bytes one way as a connection carries.
+//! Bulk transfer through our sockets.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::stacks::raw::{SERVER, Sources, configs};
 
 /// The shards' time that a turn takes.
 const TURN: Duration = Duration::from_micros(20);
-/// Bytes that are written or read in a call.
+/// Bytes of a read or a write.
 const CHUNK: usize = 64 << 10;
 
 /// The two shards, and the bytes from the client to the server.

@@ -1,4 +1,4 @@
-//! Requests on connections that stay: a task for each, at both ends.
+//! Requests on connections that stay, through our sockets: a task for each, at both ends.
 
 use std::rc::Rc;
 use std::time::Duration;

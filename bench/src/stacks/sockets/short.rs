@@ -1,5 +1,5 @@
-//! Short connections; the server closes first. A task for each conversation at the server, and one
-//! for each of those at a time at the client.
+//! Short connections; the server closes first. The server has a task for each conversation, and the
+//! client a task for each of those at a time.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -107,7 +107,7 @@ async fn converse(shard: Handle, shared: Rc<Shared>) {
     }
 }
 
-/// Opens so many connections and keeps them.
+/// Opens `count` connections and keeps them.
 async fn hold(shard: Handle, shared: Rc<Shared>, count: usize) {
     let mut held = Vec::with_capacity(count);
     for _ in 0..count {
