@@ -1,7 +1,6 @@
-//! Licences: every package of the lock file may be used under one that `deny.toml` allows.
+//! Licences: the licence of every package in the lock file must be on the list in `deny.toml`.
 //!
-//! The same list serves `cargo deny check licenses` for those who have it; this check needs nothing
-//! that is not already there.
+//! `cargo deny check licenses` reads that list as well. This check needs no further tool.
 
 use std::path::Path;
 
@@ -11,7 +10,7 @@ use toml::Table;
 use crate::sources::run;
 use crate::{Finding, Outcome};
 
-/// Every package's licence against the list.
+/// Checks every package's licence against the list.
 pub(crate) fn check(root: &Path) -> Outcome {
     let text = std::fs::read_to_string(root.join("deny.toml")).map_err(|e| e.to_string())?;
     let allowed = allow_list(&text)?;
@@ -21,7 +20,7 @@ pub(crate) fn check(root: &Path) -> Outcome {
     Ok(packages.iter().filter_map(|package| check_package(package, &allowed)).collect())
 }
 
-/// `licenses.allow` of `deny.toml`.
+/// Reads `licenses.allow` of `deny.toml`.
 fn allow_list(text: &str) -> Result<Vec<String>, String> {
     let table: Table = text.parse().map_err(|e| format!("deny.toml: {e}"))?;
     let allow = table.get("licenses").and_then(|licences| licences.get("allow")?.as_array());
@@ -29,7 +28,7 @@ fn allow_list(text: &str) -> Result<Vec<String>, String> {
     Ok(allow.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect())
 }
 
-/// What is wrong with one package of `cargo metadata`.
+/// Checks one package of `cargo metadata`.
 fn check_package(package: &Value, allowed: &[String]) -> Option<Finding> {
     let name = package["name"].as_str().unwrap_or("?");
     let Some(licence) = package["license"].as_str() else {

@@ -1,12 +1,12 @@
-//! The project's own checks: `cargo run -q -p lightwait-xtask -- CHECK…`, a check being `tidy`,
+//! The project's own checks: `cargo run -q -p lightwait-xtask -- CHECK…`, where a check is `tidy`,
 //! `purity`, `licences`, `surface` or `specs`.
 //!
-//! `specs --write` makes the page of requirements anew; `specs --against DIR` compares the map with
-//! the RFCs' texts in that folder.
+//! `specs --write` writes the page of requirements anew. `specs --against DIR` compares the map
+//! with the RFCs' texts in that folder.
 //!
-//! Each check is a list of rules; a rule takes a text and gives back findings, so that every rule
-//! is tested by a text that passes and its twin that fails. Exit status: 0 clean, 1 findings, 2 a
-//! bad command line.
+//! Each check is a list of rules. A rule takes a text and returns findings, so that every rule is
+//! tested by a text that passes and a variant that fails. Exit status: 0 clean, 1 findings, 2 a bad
+//! command line.
 #![forbid(unsafe_code)]
 
 mod licences;
@@ -21,14 +21,14 @@ use std::iter::Peekable;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// One broken rule, at one place.
+/// A broken rule, at one place.
 #[derive(Debug, PartialEq, Eq)]
 struct Finding {
     /// The file, relative to the repository's root; or the package.
     place: String,
     /// The line, counted from 1; 0 stands for the whole file.
     line: usize,
-    /// What is wrong, and what would be right.
+    /// The mistake, and the correction.
     text: String,
 }
 
@@ -47,10 +47,10 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The checks, as they are called on the command line; `specs` takes the options.
+/// The names of the checks on the command line; `specs` takes the options.
 const CHECKS: [&str; 5] = ["tidy", "purity", "licences", "surface", "specs"];
 
-/// What a check gives back: its findings, or why it could not be made.
+/// The result of a check: its findings, or the reason why it could not run.
 type Outcome = Result<Vec<Finding>, String>;
 
 fn main() -> ExitCode {
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
     if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What follows `specs` and begins with `--`.
+/// The options after `specs`, which begin with `--`.
 fn wishes(arguments: &mut Peekable<impl Iterator<Item = String>>) -> Result<specs::Wishes, String> {
     let mut wishes = specs::Wishes::default();
     while let Some(argument) = arguments.next_if(|argument| argument.starts_with("--")) {
@@ -96,7 +96,7 @@ fn wishes(arguments: &mut Peekable<impl Iterator<Item = String>>) -> Result<spec
     Ok(wishes)
 }
 
-/// Prints what a check found; true if it found nothing.
+/// Prints the findings of a check. Returns true if there are none.
 fn report(name: &str, outcome: Outcome) -> bool {
     match outcome {
         Ok(findings) if findings.is_empty() => {

@@ -1,9 +1,9 @@
-//! Purity: `core` and `netem` reach neither clock, randomness, thread, file nor socket.
+//! Purity: `core` and `netem` use neither clock, randomness, thread, file nor socket.
 //!
-//! Three proofs, from the strongest on: they build for `wasm32-unknown-unknown`, where there is
-//! nothing to reach (when that target is installed); they are `no_std` and forbid `unsafe`, so that
-//! the compiler refuses the standard library and foreign functions; and their tree of dependencies
-//! is the short list below, each of which is `no_std` without its default features.
+//! There are three proofs, from the strongest on. The crates build for `wasm32-unknown-unknown`,
+//! which has none of these (if that target is installed). They are `no_std` and forbid `unsafe`, so
+//! that the compiler refuses the standard library and foreign functions. Their dependencies are the
+//! short list below, and each is `no_std` without its default features.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use syn::{Attribute, File, ItemExternCrate, ItemMod};
 use crate::sources::{Source, is_test_path, run, tracked};
 use crate::{Finding, Outcome};
 
-/// The pure crates: package, folder, and everything that may be in its tree.
+/// The pure crates: package, folder, and the whole tree of allowed dependencies.
 const PURE: [(&str, &str, &[&str]); 2] = [
     (
         "lightwait-core",
@@ -33,10 +33,10 @@ const PURE: [(&str, &str, &[&str]); 2] = [
         ],
     ),
 ];
-/// Where nothing can be reached.
+/// A target without an operating system.
 const TARGET: &str = "wasm32-unknown-unknown";
 
-/// All proofs over both crates.
+/// Checks all proofs of both crates.
 pub(crate) fn check(root: &Path) -> Outcome {
     let mut findings = Vec::new();
     let sources = tracked(root, &[".rs"])?;
@@ -61,7 +61,7 @@ pub(crate) fn check(root: &Path) -> Outcome {
     Ok(findings)
 }
 
-/// The rules a source file of a pure crate keeps.
+/// Checks the rules for a source file of a pure crate.
 fn check_source(source: &Source, is_root: bool) -> Vec<Finding> {
     if is_test_path(&source.path) {
         return Vec::new();
@@ -83,7 +83,7 @@ fn check_source(source: &Source, is_root: bool) -> Vec<Finding> {
     walk.findings
 }
 
-/// What the crate's root must say, and whether it does.
+/// The attributes that the crate's root must have, and whether it has them.
 fn root_attributes(file: &File) -> [(&'static str, bool); 2] {
     let no_std = file.attrs.iter().any(|a| a.path().is_ident("no_std"));
     let forbid = file.attrs.iter().any(|a| {
@@ -120,7 +120,7 @@ impl<'ast> Visit<'ast> for Walk<'_> {
     }
 }
 
-/// True for what only a test build holds.
+/// True for an item that only a test build contains.
 fn is_cfg_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|a| {
         a.path().is_ident("cfg")

@@ -12,7 +12,7 @@ pub(crate) struct Source {
     pub(crate) text: String,
 }
 
-/// All tracked files (and those about to be: not ignored) whose name ends in one of `endings`.
+/// All tracked files, and new ones that are not ignored, whose name ends in one of `endings`.
 pub(crate) fn tracked(root: &Path, endings: &[&str]) -> Result<Vec<Source>, String> {
     let list = run(root, "git", &["ls-files", "-co", "--exclude-standard"])?;
     let mut sources = Vec::new();
@@ -30,7 +30,7 @@ pub(crate) fn tracked(root: &Path, endings: &[&str]) -> Result<Vec<Source>, Stri
     Ok(sources)
 }
 
-/// What a command printed, or why it failed.
+/// Runs a command. Returns its output, or the reason why it failed.
 pub(crate) fn run(root: &Path, program: &str, args: &[&str]) -> Result<String, String> {
     let output = Command::new(program)
         .args(args)

@@ -1,12 +1,12 @@
-//! The map of what the RFCs require: each requirement has its code and its test, or the reason why
-//! not. `specs/README.md` says how the map is written.
+//! The map of the RFCs' requirements: each requirement has its code and its test, or the reason why
+//! not. `specs/README.md` describes the map's format.
 //!
 //! ```text
 //!   specs/rfc*.toml ─▶ entries ─┬─▶ completeness   no requirement is missing
-//!                               ├─▶ citations      what is cited is there, and tests are tests
+//!                               ├─▶ citations      cited code exists, and cited tests run
 //!                               ├─▶ exceptions     specs/README.md and the map agree
-//!                               ├─▶ page           docs/requirements.md is what they make
-//!                               └─▶ against        with the RFCs at hand: they say what we quote
+//!                               ├─▶ page           docs/requirements.md is generated from the maps
+//!                               └─▶ against        with the RFCs at hand: our quotes are there
 //! ```
 
 mod against;
@@ -25,10 +25,10 @@ use entries::{Map, Requirement, Status};
 
 /// The generated page.
 const PAGE: &str = "docs/requirements.md";
-/// Where the exceptions have their names.
+/// The page that names the exceptions.
 const EXCEPTIONS: &str = "specs/README.md";
 
-/// What the command line asks for beside the check itself.
+/// The options of the check.
 #[derive(Debug, Default)]
 pub(crate) struct Wishes {
     /// Write the page anew.
@@ -37,7 +37,7 @@ pub(crate) struct Wishes {
     pub(crate) against: Option<PathBuf>,
 }
 
-/// Every rule over every map; prints the summary.
+/// Checks every rule on every map; prints the summary.
 pub(crate) fn check(root: &Path, wishes: &Wishes) -> Outcome {
     let sources = tracked(root, &[".toml"])?;
     let files = sources.iter().filter(|source| source.path.starts_with("specs/rfc"));
@@ -75,7 +75,7 @@ pub(crate) fn check(root: &Path, wishes: &Wishes) -> Outcome {
     Ok(findings)
 }
 
-/// How a requirement stands, once `same_as` is followed.
+/// The state of a requirement, once `same_as` is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Met,

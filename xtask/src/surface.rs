@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::sources::{run, tracked};
 use crate::{Finding, Outcome};
 
-/// What tokio has and we do not, and why. A method that we have must not stand here.
+/// Methods of tokio's that we lack, each with the reason. A method that we have must not be here.
 const MISSING: &[(&str, &str)] = &[
     ("TcpStream::from_std", "there is no socket of the kernel's"),
     ("TcpStream::into_std", "there is no socket of the kernel's"),
@@ -29,13 +29,13 @@ const MISSING: &[(&str, &str)] = &[
     ("TcpSocket::set_tos", "deprecated: set_tos_v4"),
 ];
 
-/// Where tokio has its TCP types, in its package.
+/// The files with tokio's TCP types, in its package.
 const THEIRS: [&str; 5] = ["stream", "listener", "socket", "split", "split_owned"];
 
-/// Where ours are.
+/// The folder with ours.
 const OURS: &str = "crates/lightwait/src/net";
 
-/// Every method of tokio's against ours and the list.
+/// Compares every method of tokio's with ours and the list.
 pub(crate) fn check(root: &Path) -> Outcome {
     let theirs = package_of_tokio(root)?.join("src/net/tcp");
     let mut expected = BTreeSet::new();
@@ -85,10 +85,10 @@ fn compare(
 }
 
 /// The public methods of the types in a file, as `Type::method`. It reads lines, not syntax, since
-/// tokio's methods stand within macros, and some of ours for a list of types.
+/// tokio's methods are within macros, and some of ours in one for a list of types.
 fn methods(text: &str) -> Vec<String> {
     let (mut types, mut methods) = (Vec::new(), Vec::new());
-    // A macro that is called with types implements methods for each of them.
+    // A macro called with types implements methods for each of them.
     let called = |name: &str| {
         let call = text.lines().find_map(|line| line.strip_prefix(&format!("{name}!(")));
         types_in(call.unwrap_or(""))

@@ -1,5 +1,5 @@
-//! The house rules that a machine can keep: lengths, widths, names, hints, the map's
-//! arrows, layers and circles.
+//! The house rules that a machine can check: lengths, widths, names, hints, the map's arrows,
+//! layers and circles.
 
 mod arrows;
 mod functions;
@@ -12,7 +12,7 @@ use std::path::Path;
 use crate::sources::{Source, tracked};
 use crate::{Finding, Outcome};
 
-/// Every rule over every tracked file.
+/// Checks every rule on every tracked file.
 pub(crate) fn check(root: &Path) -> Outcome {
     let mut findings = Vec::new();
     let rust = tracked(root, &[".rs"])?;
@@ -27,7 +27,7 @@ pub(crate) fn check(root: &Path) -> Outcome {
     Ok(findings)
 }
 
-/// Every rule over one Rust file.
+/// Checks every rule on one Rust file.
 fn check_rust(source: &Source) -> Vec<Finding> {
     let mut findings = lines::check(source);
     findings.extend(lines::check_words(source));

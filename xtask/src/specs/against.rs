@@ -1,5 +1,5 @@
-//! A map against the text of its RFC, for those who have it: every quote stands in its section, the
-//! numbers of normative words are right, and no numbered requirement was overlooked.
+//! Compares a map with the text of its RFC, if that is at hand: every quote is in its section, the
+//! numbers of normative words are right, and no numbered requirement is missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,11 +7,11 @@ use super::about;
 use super::entries::{Level, Map};
 use crate::Finding;
 
-/// The words that make a requirement (RFC 2119); MAY and OPTIONAL are not counted, and what follows
-/// them (NOT) is one with them.
+/// The words that make a requirement (RFC 2119). MAY and OPTIONAL do not count, and a NOT after a
+/// word belongs to it.
 const NORMATIVE: [&str; 5] = ["MUST", "SHALL", "SHOULD", "REQUIRED", "RECOMMENDED"];
 
-/// Everything that the text says against the map.
+/// Returns every difference between the text and the map.
 pub(super) fn check(map: &Map, text: &str) -> Vec<Finding> {
     let sections = sections(text);
     let mut findings = Vec::new();
@@ -21,7 +21,7 @@ pub(super) fn check(map: &Map, text: &str) -> Vec<Finding> {
         if place.is_none_or(|place| !squeezed(place).contains(&quote)) {
             findings.push(about(map, entry, format!("§{} does not say that", entry.section)));
         }
-        // Words in a figure or a list may be split; what is quoted must still show its level.
+        // Words in a figure or a list may be split; the quote must still show its level.
         let shown = entry.covers == 0 || map.keywords.is_empty() || words(&entry.quote) > 0;
         if !shown && entry.level != Level::May {
             findings.push(about(map, entry, "the quote holds no normative word"));
@@ -69,7 +69,7 @@ fn check_ids(map: &Map, text: &str) -> Vec<Finding> {
     missing.chain(invented).map(|text| Finding::new(&map.path, 0, text)).collect()
 }
 
-/// Normative words in a text, without those that only say how such words are to be read.
+/// Counts normative words in a text, except in the sentences that define such words.
 fn words(text: &str) -> u32 {
     let paragraphs = text.split("\n\n").filter(|paragraph| {
         let paragraph = squeezed(paragraph);
@@ -86,14 +86,14 @@ fn words(text: &str) -> u32 {
     count as u32
 }
 
-/// One space between words, none where a line ended in a hyphen.
+/// Puts one space between words, and none where a line ended in a hyphen.
 fn squeezed(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace("- ", "-")
 }
 
 /// The RFC's text by section, without the heads and feet of pages. A heading is a line that begins
-/// with a number which can follow that of the section before; so the lines of the table of contents
-/// and of lists are none.
+/// with a number that can follow the section before. Lines of the table of contents and of lists
+/// are therefore no headings.
 fn sections(text: &str) -> BTreeMap<String, String> {
     let mut sections: BTreeMap<String, String> = BTreeMap::new();
     let mut number = Vec::new();
@@ -110,7 +110,7 @@ fn sections(text: &str) -> BTreeMap<String, String> {
     sections
 }
 
-/// `RFC 1122   TRANSPORT LAYER -- TCP   October 1989`, and `Allman, et al.   [Page 3]`.
+/// True for `RFC 1122   TRANSPORT LAYER -- TCP   October 1989`, and `Allman, et al.   [Page 3]`.
 fn is_page_edge(line: &str) -> bool {
     let line = line.trim_start_matches('\u{c}');
     let year = line.rsplit(' ').next().is_some_and(|last| {
@@ -121,7 +121,7 @@ fn is_page_edge(line: &str) -> bool {
 }
 
 /// The number at the start of a heading; an appendix's letter counts on from 1000. Headings begin
-/// with the line, or, in older RFCs, three columns further in for each level.
+/// at the start of the line or, in older RFCs, three columns further in for each level.
 fn heading(line: &str) -> Option<Vec<u32>> {
     let mut words = line.split_whitespace();
     let mut first = words.next()?;
@@ -143,8 +143,8 @@ fn heading(line: &str) -> Option<Vec<u32>> {
     (!is_contents && (indent == 0 || indent == 3 * (number.len() - 1))).then_some(number)
 }
 
-/// True if `next` is the first part of the section `number`, or the next after it or after one that
-/// it is a part of; or an appendix after all that.
+/// True if `next` is the first subsection of `number`, the next section after it or after one that
+/// contains it, or an appendix after all of them.
 fn follows(number: &[u32], next: &[u32]) -> bool {
     let Some((last, parents)) = next.split_last() else { return false };
     let sibling = || {

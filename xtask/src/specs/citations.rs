@@ -1,4 +1,4 @@
-//! What the map cites is there: paths exist, items are defined in them, tests are run.
+//! Checks the map's citations: paths exist, items are defined in them, and tests run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::about;
 use super::entries::Map;
 use crate::Finding;
 
-/// Every citation of every map.
+/// Checks every citation of every map.
 pub(super) fn check(root: &Path, maps: &[Map]) -> Vec<Finding> {
     let mut files = Files { root, read: BTreeMap::new() };
     let mut findings = Vec::new();
@@ -43,7 +43,7 @@ impl Files<'_> {
         })
     }
 
-    /// What is wrong with `path::item`, if anything is.
+    /// The mistake in `path::item`, if there is one.
     fn check_code(&mut self, cited: &str) -> Option<String> {
         let Some((path, item)) = cited.split_once("::") else {
             return Some(format!("{cited}: cite code as path::item"));
@@ -55,7 +55,7 @@ impl Files<'_> {
         }
     }
 
-    /// What is wrong with `path::function` or `path.pkt`.
+    /// The mistake in `path::function` or `path.pkt`, if there is one.
     fn check_test(&mut self, cited: &str) -> Option<String> {
         if cited.ends_with(".pkt") {
             let there = self.root.join(cited).is_file();
@@ -75,7 +75,7 @@ impl Files<'_> {
     }
 }
 
-/// What a file defines.
+/// The items and tests of a file.
 #[derive(Debug, Default)]
 struct Definitions {
     /// Names of items; those inside a type also as `Type::name`.
@@ -117,9 +117,9 @@ impl Definitions {
         }
     }
 
-    /// Names in a macro's body, whose grammar is its own: those after `fn`, `struct` and so on, and
-    /// those between an attribute and a comma or a colon, as counters and knobs are declared; in
-    /// braces they are members of the name before those.
+    /// Adds names in a macro's body, which has a grammar of its own: names after `fn`, `struct` and
+    /// so on, and names between an attribute and a comma or a colon, as in declarations of counters
+    /// and knobs. In braces they are members of the name before.
     fn add_tokens(&mut self, tokens: TokenStream, of: &str) {
         const DEFINING: [&str; 6] = ["fn", "struct", "enum", "const", "static", "type"];
         let (mut before, mut is_test) = (String::new(), false);

@@ -1,7 +1,7 @@
-//! No requirement is missing, and none stands twice.
+//! Checks that no requirement is missing, and none occurs twice.
 //!
-//! An RFC with numbered requirements is complete when the numbers have no gap. Any other is
-//! complete when the entries of each section account for as many normative words as it holds.
+//! An RFC with numbered requirements is complete if the numbers have no gap. Any other is complete
+//! if the entries of each section account for all its normative words.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::entries::{Map, Requirement, Status};
 use super::{about, by_id};
 use crate::Finding;
 
-/// All rules of this module over all maps.
+/// Checks all rules of this module on all maps.
 pub(super) fn check(maps: &[Map]) -> Vec<Finding> {
     let mut findings = repeated(maps);
     for map in maps {
@@ -32,7 +32,7 @@ fn repeated(maps: &[Map]) -> Vec<Finding> {
     twice.map(|(map, entry)| about(map, entry, "stands twice")).collect()
 }
 
-/// `MUST-1` to `MUST-69` and so on: each there, none beyond, each of its family's level.
+/// Checks `MUST-1` to `MUST-69` and so on: no gap, none beyond, and each at its family's level.
 fn check_ids(map: &Map) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (family, last) in &map.ids {
@@ -73,7 +73,7 @@ fn check_words(map: &Map) -> Vec<Finding> {
     findings
 }
 
-/// `5681-3.1-1`, `5681-3.1-2` …: RFC, section, and a running number within it.
+/// Checks `5681-3.1-1`, `5681-3.1-2` …: RFC, section, and a running number within it.
 fn check_running_numbers(map: &Map) -> Vec<Finding> {
     let mut last: BTreeMap<&str, u32> = BTreeMap::new();
     let mut findings = Vec::new();
@@ -88,7 +88,7 @@ fn check_running_numbers(map: &Map) -> Vec<Finding> {
     findings
 }
 
-/// What is the same as another names an entry that says how it stands.
+/// Checks that `same_as` names an entry with a state of its own.
 fn check_link(maps: &[Map], map: &Map, entry: &Requirement) -> Option<Finding> {
     let Status::SameAs(id) = &entry.status else { return None };
     match by_id(maps).get(id.as_str()).map(|other| &other.status) {

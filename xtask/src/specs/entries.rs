@@ -1,4 +1,4 @@
-//! The entries of a map, as they stand in `specs/rfc*.toml`.
+//! Reads the entries of a map from `specs/rfc*.toml`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use crate::Finding;
 use crate::sources::Source;
 
-/// What one RFC requires.
+/// The requirements of one RFC.
 #[derive(Debug)]
 pub(super) struct Map {
     /// The file, from the repository's root.
@@ -17,11 +17,11 @@ pub(super) struct Map {
     pub(super) rfc: u32,
     /// The RFC's title.
     pub(super) title: String,
-    /// The part of the RFC that the map is about; the whole of it if empty.
+    /// The part of the RFC that the map covers; empty means the whole RFC.
     pub(super) scope: String,
-    /// Of an RFC that numbers its requirements: how many of each family there are.
+    /// The number of requirements in each family, for an RFC that numbers them.
     pub(super) ids: BTreeMap<String, u32>,
-    /// Of any other: how many normative words each section holds.
+    /// The number of normative words in each section, for any other RFC.
     pub(super) keywords: BTreeMap<String, u32>,
     /// The requirements, in the file's order.
     pub(super) requirements: Vec<Requirement>,
@@ -36,36 +36,36 @@ pub(super) struct Requirement {
     pub(super) line: usize,
     /// The section, without the sign.
     pub(super) section: String,
-    /// How binding it is.
+    /// Its level of obligation.
     pub(super) level: Level,
-    /// Words of the RFC by which it is found again.
+    /// Words of the RFC that identify it.
     pub(super) quote: String,
-    /// How many normative words of the section it accounts for.
+    /// The number of normative words that it accounts for.
     pub(super) covers: u32,
-    /// Where it is done: `path::item`.
+    /// The code that implements it: `path::item`.
     pub(super) code: Vec<String>,
-    /// What would fail if it were not: `path::function`, or a packet script.
+    /// The test that checks it: `path::function`, or a packet script.
     pub(super) test: Vec<String>,
-    /// How it stands.
+    /// Its state.
     pub(super) status: Status,
-    /// The name under which `specs/README.md` excuses it.
+    /// The name of its exception in `specs/README.md`.
     pub(super) exception: Option<String>,
 }
 
-/// How a requirement stands.
+/// The state of a requirement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Status {
-    /// There is code for it, and a test.
+    /// It has code and a test.
     Met,
-    /// It is not done as the RFC says, or not for us to do, for this reason.
+    /// It is implemented differently, or does not apply, for this reason.
     Excused(String),
-    /// This is missing.
+    /// This part is missing.
     Open(String),
-    /// Another entry states it as well.
+    /// Another entry has the requirement as well.
     SameAs(String),
 }
 
-/// How binding a requirement is (RFC 2119; REQUIRED and SHALL are MUST, and so on).
+/// The level of a requirement (RFC 2119; REQUIRED and SHALL are MUST, and so on).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are RFC 2119's own")]
 pub(super) enum Level {
@@ -127,7 +127,7 @@ const ENTRY_KEYS: [&str; 11] = [
 ];
 
 impl Map {
-    /// The map in a file, and what is wrong with it. An entry that cannot be read is left out.
+    /// Parses a file. Returns its map, and the mistakes. An entry that cannot be read is left out.
     pub(super) fn parse(source: &Source) -> (Option<Map>, Vec<Finding>) {
         let wrong = |text: String| Finding::new(&source.path, 0, text);
         let table: Table = match source.text.parse() {
@@ -205,7 +205,7 @@ impl Requirement {
     }
 }
 
-/// Exactly one of the ways in which a requirement can stand.
+/// Reads the state; exactly one way to give it must be used.
 fn status(table: &Table, is_cited: bool) -> Result<Status, String> {
     let ways = ["excused", "open", "same_as"];
     let mut given = ways.into_iter().filter(|key| table.contains_key(*key));
@@ -230,13 +230,13 @@ fn unknown<'a>(table: &'a Table, known: &'a [&str]) -> impl Iterator<Item = &'a 
     table.keys().filter(|key| !known.contains(&key.as_str()))
 }
 
-/// A text that is there and not empty.
+/// Reads a text that must not be empty.
 fn text(table: &Table, key: &str) -> Result<String, String> {
     let value = table.get(key).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
     value.map(str::to_owned).ok_or_else(|| format!("`{key}` is missing, empty or no text"))
 }
 
-/// One text or several; none if the key is not there.
+/// Reads one text or several; none if the key is missing.
 fn list(table: &Table, key: &str) -> Result<Vec<String>, String> {
     let wrong = || format!("`{key}` is a text or a list of texts");
     match table.get(key) {
@@ -253,7 +253,7 @@ fn count(value: &Value) -> Option<u32> {
     value.as_integer().and_then(|n| u32::try_from(n).ok())
 }
 
-/// A table of numbers; empty if the key is not there.
+/// Reads a table of numbers; empty if the key is missing.
 fn counts(table: &Table, key: &str) -> Result<BTreeMap<String, u32>, String> {
     let wrong = || format!("`{key}` is a table of numbers");
     let Some(value) = table.get(key) else { return Ok(BTreeMap::new()) };
@@ -265,7 +265,7 @@ fn counts(table: &Table, key: &str) -> Result<BTreeMap<String, u32>, String> {
 pub(super) mod tests {
     use super::*;
 
-    /// The map in `text`, which must be sound.
+    /// Parses a map that must be correct.
     pub(in crate::specs) fn map(text: &str) -> Map {
         let (map, findings) = parse(text);
         assert_eq!(findings, []);

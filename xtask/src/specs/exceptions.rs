@@ -10,7 +10,7 @@ use crate::Finding;
 /// Heading of the column that lists entries.
 const COLUMN: &str = "entries";
 
-/// Both directions of the links between the table and the maps.
+/// Checks both directions of the links between the table and the maps.
 pub(super) fn check(readme: &str, maps: &[Map]) -> Vec<Finding> {
     let rows = match rows(readme) {
         Ok(rows) => rows,

@@ -1,4 +1,4 @@
-//! The page under `docs/`: a summary, and a table for each RFC.
+//! Renders the page under `docs/`: a summary, and a table for each RFC.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use super::entries::{Map, Requirement, Status};
 use super::{PAGE, Standing, by_id, standing};
 use crate::Finding;
 
-/// How many entries of a map stand in which way.
+/// The numbers of a map's entries in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     met: usize,
@@ -126,7 +126,7 @@ fn row(page: &mut String, entry: &Requirement) {
     );
 }
 
-/// A citation by its last part, leading to the file.
+/// A citation by its last part, with a link to the file.
 fn link(cited: &str) -> String {
     let (path, item) = cited.split_once("::").unwrap_or((cited, ""));
     let file = path.rsplit('/').next().unwrap_or(path);
@@ -134,12 +134,12 @@ fn link(cited: &str) -> String {
     format!("[`{name}`](../{path})")
 }
 
-/// Text as a table's cell can hold it.
+/// Text in the form of a table's cell.
 fn cell(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|").replace('<', "&lt;")
 }
 
-/// Whether the page that is kept is the page that is made.
+/// The difference between the kept page and the generated one, if there is one.
 pub(super) fn difference(kept: &str, made: &str) -> Option<Finding> {
     let same = kept.lines().zip(made.lines()).take_while(|(a, b)| a == b).count();
     (kept != made).then(|| {

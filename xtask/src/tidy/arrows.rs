@@ -1,4 +1,4 @@
-//! The map: which crate may depend on which. Nothing points right.
+//! The map of dependencies between crates. No arrow points right.
 //!
 //! ```text
 //! sum ← core ← netem ← lightwait ← http ← load ← cli
@@ -13,7 +13,7 @@ use toml::{Table, Value};
 use crate::Finding;
 use crate::sources::Source;
 
-/// Each crate of ours, and those it may depend on.
+/// Each of our crates, with those that it may depend on.
 const MAP: [(&str, &[&str]); 17] = [
     ("lightwait-processor", &[]),
     ("lightwait-core", &["lightwait-processor"]),
@@ -24,7 +24,7 @@ const MAP: [(&str, &[&str]); 17] = [
     ("lightwait-wan", &["lightwait-core", "lightwait-netem", "lightwait"]),
     ("lightwait-cli", &TO_WAN),
     ("lightwait-sim", &TO_LOAD),
-    // The costs that papers report are measured as the benches measure them.
+    // The experiments measure the papers' costs as the benches do.
     ("lightwait-experiments", &TO_BENCH),
     ("lightwait-bench", &TO_PEERS),
     ("lightwait-heap", &[]),
@@ -66,11 +66,11 @@ const TO_BENCH: [&str; 9] = [
     "lightwait-bench",
 ];
 
-/// Tables of a manifest that name dependencies. Arrows hold for tests as well: a crate must be
-/// testable without what stands on it.
+/// The tables of dependencies in a manifest. Arrows hold for tests as well: a crate must be
+/// testable without the crates above it.
 const KINDS: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
 
-/// The rule over all manifests.
+/// Checks all manifests.
 pub(super) fn check(manifests: &[Source]) -> Result<Vec<Finding>, String> {
     let mut findings = Vec::new();
     for manifest in manifests {
@@ -80,7 +80,7 @@ pub(super) fn check(manifests: &[Source]) -> Result<Vec<Finding>, String> {
     Ok(findings)
 }
 
-/// The rule over one manifest. The workspace's own has no package and passes.
+/// Checks one manifest. The workspace's own has no package and passes.
 fn check_manifest(path: &str, table: &Table) -> Vec<Finding> {
     let name = table.get("package").and_then(|package| package.get("name")).and_then(Value::as_str);
     let Some(name) = name else { return Vec::new() };

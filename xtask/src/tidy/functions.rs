@@ -1,5 +1,5 @@
 //! Rules that need Rust's grammar: the length of functions and of inline tests, macros that mark
-//! something unfinished, and where `unsafe` may be allowed.
+//! unfinished code, and the places of `unsafe`.
 
 use proc_macro2::Span;
 use syn::spanned::Spanned;
@@ -11,15 +11,15 @@ use crate::sources::{Source, is_test_path};
 
 /// Lines in a function from its `fn` to its closing brace, at most.
 const FUNCTION_LINES: usize = 70;
-/// The same for a function of the tests, where a long script is clearer than a broken one.
+/// Lines in a function of the tests, at most: a long script is clearer than a broken one.
 const TEST_FUNCTION_LINES: usize = 150;
 /// Lines of tests inside the file they test, at most; more go into a sibling `tests.rs`.
 const INLINE_TEST_LINES: usize = 150;
 /// Macros that must not stay in the code.
 const UNFINISHED_MACROS: [&str; 3] = ["dbg", "todo", "unimplemented"];
-/// Where `unsafe` may be allowed, a file at a time: what the processor offers, devices, the
-/// clock, a call of the C library's allocator, io_uring's queues, the C interface, the allocator
-/// that counts, and the calls of lwIP, which is C and measured beside us.
+/// The files that may allow `unsafe`: the processor's instructions, devices, the clock, a call of
+/// the C library's allocator, io_uring's queues, the C interface, the counting allocator, and the
+/// calls of lwIP, which is in C.
 const UNSAFE_PLACES: [&str; 11] = [
     "crates/processor/src/avx2",
     "crates/processor/src/prefetch",
@@ -33,7 +33,7 @@ const UNSAFE_PLACES: [&str; 11] = [
     "bench/heap/src/counting",
     "bench/lwip/src/instance",
 ];
-/// The crates that cannot forbid it as a whole.
+/// The crates that cannot forbid `unsafe` as a whole.
 const UNSAFE_CRATES: [&str; 6] = [
     "crates/processor/",
     "crates/lightwait/",
@@ -43,7 +43,7 @@ const UNSAFE_CRATES: [&str; 6] = [
     "bench/lwip/",
 ];
 
-/// All rules of this module over one file.
+/// Checks all rules of this module on one file.
 pub(super) fn check(source: &Source) -> Vec<Finding> {
     let path = source.path.as_str();
     let file = match syn::parse_file(&source.text) {

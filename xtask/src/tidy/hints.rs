@@ -1,19 +1,19 @@
-//! Hints to the compiler. A profile tells it more than they can. Coldness is not told, and the
-//! engine is inlined by hand only where a count of instructions shows that the plain build needs
-//! it.
+//! Limits hints to the compiler, since a profile gives it better information. Code has no marks for
+//! coldness. The engine has inlining attributes only where instruction counts show that the plain
+//! build needs them.
 
 use crate::Finding;
 use crate::sources::{Source, is_test_path};
 
-/// Where no function or branch is called cold, and none is kept from being inlined.
+/// Folders in which no function or branch is marked cold or kept from being inlined.
 const WITHOUT_COLDNESS: [&str; 2] = ["crates/core/src/", "crates/lightwait/src/"];
-/// What calls one so.
+/// The marks of coldness.
 const COLDNESS: [&str; 4] = ["#[cold]", "#[inline(never)]", "cold_path(", "unlikely("];
-/// The crate whose inlining is counted, and its attributes, at most.
+/// The crate whose inlining attributes are counted, and their maximum.
 const COUNTED: &str = "crates/core/src/";
 const INLINED: usize = 105;
 
-/// Coldness, line by line, and one finding if too much is inlined.
+/// Finds marks of coldness, line by line, and reports too many inlining attributes.
 pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
     let code = || sources.iter().filter(|source| !is_test_path(&source.path));
     let mut findings: Vec<_> = code().flat_map(coldness).collect();

@@ -1,6 +1,6 @@
-//! The layers inside `core`, and circles of files: what imports from what, by its text.
+//! Checks the layers inside `core`, and circles of files, by the text of the imports.
 //!
-//! Layers stand in ARCHITECTURE.md, and nothing points right:
+//! ARCHITECTURE.md lists the layers, and no import points right:
 //!
 //! ```text
 //! {error, time, rng} ← flow ← wire ← … ← host
@@ -14,10 +14,10 @@ use syn::{Attribute, ItemMod, ItemUse, Path, UseTree};
 use crate::Finding;
 use crate::sources::{Source, is_test_path};
 
-/// Packages in which files are looked at.
+/// Packages whose files are checked.
 const ROOTS: [&str; 3] = ["crates/core/src", "conformance/src", "bench/src"];
 
-/// Where the layers stand, and the line before them.
+/// The page with the layers, and the line before them.
 const MAP: &str = "ARCHITECTURE.md";
 const MARK: &str = "imports only from layers to its left";
 
@@ -29,7 +29,7 @@ const KNOWN: &[(&str, usize)] = &[];
 type Module = Vec<String>;
 type Graph = BTreeMap<Module, BTreeSet<Module>>;
 
-/// The rule over all Rust sources and the page with the map.
+/// Checks all Rust sources against the page with the map.
 pub(super) fn check(rust: &[Source], pages: &[Source]) -> Result<Vec<Finding>, String> {
     let mut findings = Vec::new();
     let mut circles = Vec::new();
@@ -62,7 +62,7 @@ fn layers(page: &str) -> Result<Vec<Vec<&str>>, String> {
     Ok(block.split('←').map(split).collect())
 }
 
-/// What imports from a layer above its own, or stands in none.
+/// Imports from a layer above the importing one, and modules without a layer.
 fn against_layers(graph: &Graph, layers: &[Vec<&str>]) -> Vec<(Module, String)> {
     let rank = |module: &Module| {
         let top = module.first()?.as_str();
@@ -86,7 +86,7 @@ fn against_layers(graph: &Graph, layers: &[Vec<&str>]) -> Vec<(Module, String)> 
     findings
 }
 
-/// Circles that are not known, and known ones that are no longer so.
+/// Circles that are not known, and known circles that have changed.
 fn against_known(circles: &[Vec<String>], known: &[(&str, usize)]) -> Vec<Finding> {
     let is_known = |circle: &Vec<String>| {
         known.iter().any(|(first, size)| circle[0] == *first && circle.len() == *size)
@@ -106,7 +106,7 @@ fn against_known(circles: &[Vec<String>], known: &[(&str, usize)]) -> Vec<Findin
     findings
 }
 
-/// Which file imports from which, tests aside.
+/// The imports between files, without tests.
 fn graph(rust: &[Source], root: &str) -> Result<Graph, String> {
     let mut files = BTreeMap::new();
     for source in rust.iter().filter(|source| !is_test_path(&source.path)) {
@@ -128,7 +128,7 @@ fn graph(rust: &[Source], root: &str) -> Result<Graph, String> {
     Ok(graph)
 }
 
-/// The file in which the path leads, if it begins with `crate`, `self` or `super`.
+/// The file that a path leads to, if it begins with `crate`, `self` or `super`.
 fn resolve(at: &Module, path: &[String], files: &BTreeMap<Module, &Source>) -> Option<Module> {
     let is_root = at == &["lib"] || at == &["main"];
     let mut module = if is_root { Module::new() } else { at.clone() };
@@ -155,7 +155,7 @@ fn resolve(at: &Module, path: &[String], files: &BTreeMap<Module, &Source>) -> O
     None
 }
 
-/// The paths that a file names.
+/// Collects the paths that a file names.
 struct Imports {
     paths: Vec<Vec<String>>,
 }
@@ -204,7 +204,7 @@ impl<'ast> Visit<'ast> for Imports {
     }
 }
 
-/// The circles: files each of which leads to all the others (Tarjan's strongly connected
+/// The circles: sets of files in which each leads to all others (Tarjan's strongly connected
 /// components of more than one).
 fn circles_in(graph: &Graph) -> Vec<Vec<Module>> {
     let mut search =
@@ -219,7 +219,7 @@ fn circles_in(graph: &Graph) -> Vec<Vec<Module>> {
 
 struct Search<'a> {
     graph: &'a Graph,
-    /// When each was found, and the earliest that it leads back to.
+    /// The order in which each was found, and the earliest one that it leads back to.
     found: BTreeMap<&'a Module, (usize, usize)>,
     stack: Vec<&'a Module>,
     circles: Vec<Vec<Module>>,

@@ -1,20 +1,20 @@
-//! Rules about a file's name and its lines.
+//! Rules about a file's name, its length and the width of its lines.
 
 use crate::Finding;
 use crate::sources::{Source, is_test_path};
 
 /// Columns in a line, at most. A line that holds a URL may be longer: it cannot be broken.
 const LINE_COLUMNS: usize = 100;
-/// Lines in a file, at most, tests within it included; files of tests alone are exempt.
+/// Lines in a file, at most, including tests within it; files with only tests are exempt.
 const FILE_LINES: usize = 600;
 
-/// Words that must not stay in the repository. Joined here, or this file would break its own rule.
+/// Words that the repository must not contain. Joined here, or this file would break the rule.
 const UNFINISHED: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
-/// Starts of paths that exist on one machine only.
+/// Beginnings of paths that exist on one machine only.
 const MACHINE_PATHS: [&str; 4] =
     [concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/Us", "ers/")];
 
-/// Name, length and width of a Rust file.
+/// Checks the name, length and width of a Rust file.
 pub(super) fn check(source: &Source) -> Vec<Finding> {
     let path = source.path.as_str();
     let mut findings = Vec::new();
@@ -32,7 +32,7 @@ pub(super) fn check(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// What is wrong with the looks of a line.
+/// The mistake in a line's form, if there is one.
 fn check_line(line: &str) -> Option<String> {
     let columns = line.chars().count();
     if columns > LINE_COLUMNS && !line.contains("://") {
@@ -47,7 +47,7 @@ fn check_line(line: &str) -> Option<String> {
     None
 }
 
-/// Words that no tracked text may hold.
+/// Finds words that no tracked text may contain.
 pub(super) fn check_words(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, line) in source.text.lines().enumerate() {

@@ -1,4 +1,4 @@
-//! An RFC made up for the purpose, and maps that are right and wrong about it.
+//! An invented RFC, with right and wrong maps of it.
 
 use super::super::entries::tests::map;
 use super::*;
